@@ -1,0 +1,109 @@
+// Package natsembed runs a nats-server with JetStream inside the process.
+package natsembed
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Config says how the server runs.
+type Config struct {
+	// Listen is host:port; port 0 takes a free one.
+	Listen string
+	// StoreDir is where JetStream keeps its streams.
+	StoreDir string
+	// Log receives the server's notices, warnings and errors; nil discards.
+	Log *slog.Logger
+}
+
+// ErrTaken is returned when something listens on the address already.
+var ErrTaken = errors.New("natsembed: the address is in use")
+
+// Start starts a server and returns once it accepts connections. JetStream
+// writes are on disk before they are acknowledged: what natsid has promised
+// must survive a power cut. Stop it with Shutdown and WaitForShutdown.
+func Start(cfg Config) (*server.Server, error) {
+	host, port, err := parse(cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	if err := probe(cfg.Listen); err != nil {
+		return nil, err
+	}
+	s, err := server.NewServer(&server.Options{
+		ServerName: "natsid",
+		Host:       host,
+		Port:       port,
+		JetStream:  true,
+		StoreDir:   cfg.StoreDir,
+		SyncAlways: true,
+		NoSigs:     true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("natsembed: %w", err)
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s.SetLoggerV2(&logger{log: log}, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		s.Shutdown()
+		return nil, fmt.Errorf("natsembed: no connection was accepted on %s within 20 s; see the log", cfg.Listen)
+	}
+	if !s.JetStreamEnabled() {
+		s.Shutdown()
+		return nil, fmt.Errorf("natsembed: JetStream did not start in %s; see the log", cfg.StoreDir)
+	}
+	return s, nil
+}
+
+// parse splits a listen address; nats-server wants -1 for any free port.
+func parse(listen string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(listen)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("natsembed: listen address %q: want host:port", listen)
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+// probe finds out whether the address can be had: nats-server itself only
+// logs that it cannot, and goes on without.
+func probe(listen string) error {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrTaken, err)
+	}
+	return l.Close()
+}
+
+// logger passes the server's log on to slog.
+type logger struct{ log *slog.Logger }
+
+func (l *logger) Noticef(format string, v ...any) {
+	l.log.Debug("nats-server: " + fmt.Sprintf(format, v...))
+}
+func (l *logger) Warnf(format string, v ...any) {
+	l.log.Warn("nats-server: " + fmt.Sprintf(format, v...))
+}
+func (l *logger) Errorf(format string, v ...any) {
+	l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
+}
+func (l *logger) Fatalf(format string, v ...any) {
+	l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
+}
+func (l *logger) Debugf(string, ...any) {}
+func (l *logger) Tracef(string, ...any) {}

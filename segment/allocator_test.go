@@ -1,0 +1,408 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// inBubble runs f in fake time with an allocator over a faulty memory store
+// that has the tags a, b and huge, each of step 100.
+func inBubble(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+		for _, tag := range []segment.Tag{
+			{Name: "a", Step: 100, MaxID: 1}, {Name: "b", Step: 100, MaxID: 1}, {Name: "huge", Step: 100, MaxID: math.MaxInt64 - 150},
+		} {
+			if _, err := store.Create(t.Context(), tag, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg.Store = store
+		a := segment.New(cfg)
+		defer a.Close()
+		f(t, a, store)
+	})
+}
+
+// slow makes each load take d.
+func slow(d time.Duration) segmenttest.LoadHook {
+	return func(ctx context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+		select {
+		case <-time.After(d):
+			return load()
+		case <-ctx.Done():
+			return segment.Range{}, ctx.Err()
+		}
+	}
+}
+
+func take(t *testing.T, a *segment.Allocator, tag string, n int64) []segment.Range {
+	t.Helper()
+	ranges, err := a.Take(t.Context(), tag, n)
+	if err != nil {
+		t.Fatalf("Take(%s, %d): %v", tag, n, err)
+	}
+	if got := count(ranges); got != n {
+		t.Fatalf("Take(%s, %d) gave %d IDs", tag, n, got)
+	}
+	return ranges
+}
+
+func count(ranges []segment.Range) (n int64) {
+	for _, r := range ranges {
+		n += r.Len()
+	}
+	return n
+}
+
+func TestTheNextRangeIsLoadedWhenATenthIsUsed(t *testing.T) {
+	var mu sync.Mutex
+	loads := 0
+	cfg := segment.Config{OnLoad: func(string, time.Duration, error) { mu.Lock(); loads++; mu.Unlock() }}
+	inBubble(t, cfg, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+		want := 1
+		for i := 1; i <= 330; i++ {
+			if got := take(t, a, "a", 1)[0].Start; got != int64(i) {
+				t.Fatalf("ID %d, want %d", got, i)
+			}
+			synctest.Wait()
+			if i%100 == 10 {
+				want++
+			}
+			if mu.Lock(); loads != want {
+				t.Fatalf("%d loads after %d IDs, want %d", loads, i, want)
+			}
+			mu.Unlock()
+		}
+	})
+}
+
+func TestARequestDoesNotWaitWhileARangeIsLeft(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "a", 10)
+		synctest.Wait() // the next range is loaded now
+		store.OnLoad(slow(900 * time.Millisecond))
+		start := time.Now()
+		for range 19 {
+			take(t, a, "a", 10)
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("two ranges took %v of waiting", d)
+		}
+		take(t, a, "a", 10)
+		if d := time.Since(start); d != 900*time.Millisecond {
+			t.Errorf("the request after them waited %v, want the time of the load", d)
+		}
+	})
+}
+
+func TestABatchSpansRangesAndALargeOneGetsARangeThatFits(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+		take(t, a, "a", 95)
+		synctest.Wait()
+		if got := take(t, a, "a", 20); len(got) != 2 || got[0].Len() != 5 {
+			t.Errorf("20 IDs across the end of a range: %v", got)
+		}
+		if got := take(t, a, "a", 100_000); len(got) < 2 {
+			t.Errorf("100,000 IDs of step 100: %v", got)
+		}
+	})
+}
+
+func TestWaitersAreServedInOrderOfArrivalAndOneRefusedBurnsNothing(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		store.OnLoad(slow(700 * time.Millisecond))
+		var order []int
+		var next int64 = 1
+		for i, n := range []int64{60, 30, 50, 1} {
+			err := a.Park("a", n, func(r []segment.Range, err error) {
+				if err != nil || count(r) != n || r[0].Start != next {
+					t.Errorf("waiter %d: %v, %v, want %d IDs from %d", i, r, err, n, next)
+				}
+				next += n
+				order = append(order, i)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(order) != 4 || order[0] != 0 || order[1] != 1 || order[2] != 2 || order[3] != 3 {
+			t.Errorf("served in order %v", order)
+		}
+		store.OnLoad(slow(time.Hour))
+		if _, err := a.Take(t.Context(), "a", 5000); !errors.Is(err, segment.ErrNotLoaded) {
+			t.Errorf("a batch that cannot be loaded: %v", err)
+		}
+		if got := take(t, a, "a", 1)[0].Start; got != next {
+			t.Errorf("after the refusal the next ID is %d, want %d", got, next)
+		}
+	})
+}
+
+func TestAParkedRequestIsAnsweredByItsDeadlineAndWithTheCause(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		for name, hook := range map[string]segmenttest.LoadHook{
+			"hangs": slow(time.Hour),
+			"fails": func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+				return segment.Range{}, segmenttest.ErrInjected
+			},
+		} {
+			store.OnLoad(hook)
+			start := time.Now()
+			_, err := a.Take(t.Context(), "a", 1)
+			if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != 1500*time.Millisecond {
+				t.Errorf("%s: %v after %v, want ErrNotLoaded after 1.5 s", name, err, d)
+			}
+			if name == "fails" && !errors.Is(err, segmenttest.ErrInjected) {
+				t.Errorf("%s: %v does not name the cause", name, err)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+func TestAFailedLoadIsTriedAgainWithoutATightLoop(t *testing.T) {
+	var tries atomic.Int32
+	failing := func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		tries.Add(1)
+		return segment.Range{}, segmenttest.ErrInjected
+	}
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "a", 1)
+		store.OnLoad(failing)
+		for range 80 { // served from memory, all past the tenth
+			take(t, a, "a", 1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := tries.Load(); n < 3 || n > 30 {
+			t.Errorf("%d tries in 0.8 s of requests", n)
+		}
+		store.OnLoad(nil)
+		time.Sleep(time.Second)
+		start := time.Now()
+		take(t, a, "a", 1)
+		synctest.Wait()
+		take(t, a, "a", 100)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("once the store was back the next request waited %v", d)
+		}
+		// With requests waiting it is tried again by itself.
+		store.OnLoad(failing)
+		time.AfterFunc(time.Second, func() { store.OnLoad(nil) })
+		start = time.Now()
+		take(t, a, "b", 1)
+		if d := time.Since(start); d > 1400*time.Millisecond {
+			t.Errorf("a parked request got its ID %v after the store was back", d-time.Second)
+		}
+	})
+}
+
+func TestATagsTroubleIsItsOwn(t *testing.T) {
+	inBubble(t, segment.Config{MaxWaiting: 10}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		store.OnLoad(func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error) {
+			if tag == "a" {
+				<-ctx.Done()
+				return segment.Range{}, ctx.Err()
+			}
+			return load()
+		})
+		refused := 0
+		for range 12 {
+			if err := a.Park("a", 1, func([]segment.Range, error) {}); errors.Is(err, segment.ErrTooMany) {
+				refused++
+			}
+		}
+		if refused != 2 || a.Stats().Waiting != 10 {
+			t.Errorf("%d refused, %d wait; want 2 and 10", refused, a.Stats().Waiting)
+		}
+		start := time.Now()
+		take(t, a, "b", 1000)
+		if d := time.Since(start); d != 0 {
+			t.Errorf("tag b waited %v for tag a", d)
+		}
+		time.Sleep(2 * time.Second)
+	})
+}
+
+func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		start := time.Now()
+		if _, err := a.Take(t.Context(), "nobody", 1); !errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("unknown tag: %v", err)
+		}
+		synctest.Wait()
+		if n := a.Stats().Tags; n != 0 {
+			t.Errorf("%d tags in memory after a request for an unknown one", n)
+		}
+		if _, err := a.Take(t.Context(), "huge", 1000); !errors.Is(err, segment.ErrExhausted) {
+			t.Errorf("beyond int64: %v", err)
+		}
+		take(t, a, "huge", 1)
+		if err := store.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrDisabled) {
+			t.Errorf("deleted tag: %v", err)
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("refusals took %v", d)
+		}
+	})
+}
+
+func TestTagsAreMadeOnFirstUseIfWantedButNotRevived(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		if got := take(t, a, "new", 1)[0].Start; got != 1 {
+			t.Errorf("first ID %d, want 1", got)
+		}
+		if err := store.Delete(t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Take(t.Context(), "b", 1); !errors.Is(err, segment.ErrDisabled) {
+			t.Errorf("a deleted tag: %v, want it to stay deleted", err)
+		}
+	})
+}
+
+func TestAStoreThatGoesBackMakesNoRepeat(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "a", 100)
+		synctest.Wait()
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			return segment.Range{Start: 1, End: 101}, nil // a store that ignores the floor
+		})
+		take(t, a, "a", 100)
+		if r, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrNotLoaded) {
+			t.Errorf("%v, %v, want the range refused", r, err)
+		}
+		// One that has lost its marks but honours the floor goes on above.
+		store.OnLoad(nil)
+		store.Store = new(segmenttest.Memory)
+		if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if got := take(t, a, "a", 1)[0].Start; got < 201 {
+			t.Errorf("ID %d was given before", got)
+		}
+	})
+}
+
+func TestCloseRefusesWhoWaitsAndWhoComes(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		store.OnLoad(slow(time.Hour))
+		answered := make(chan error, 1)
+		if err := a.Park("a", 1, func(_ []segment.Range, err error) { answered <- err }); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		a.Close()
+		if err := <-answered; !errors.Is(err, segment.ErrClosed) {
+			t.Errorf("who waited: %v", err)
+		}
+		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrClosed) {
+			t.Errorf("who came after: %v", err)
+		}
+	})
+}
+
+func TestStatsTellWhenATagRunsOut(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+		if s := a.Stats(); !math.IsInf(s.SecondsLeft, 1) {
+			t.Errorf("nothing in use: %v s left", s.SecondsLeft)
+		}
+		for range 1000 {
+			take(t, a, "a", 1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		// 10 IDs/s, and between 90 and 190 IDs in memory.
+		if s := a.Stats(); s.SecondsLeft < 8 || s.SecondsLeft > 20 || s.Tags != 1 {
+			t.Errorf("%+v, want about 10 to 19 s left", s)
+		}
+	})
+}
+
+func TestManyCallersNeverShareAnID(t *testing.T) {
+	store := new(segmenttest.Memory)
+	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 37, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	const allocators, callers, each = 3, 4, 1500
+	got := make([][]segment.Range, allocators*callers)
+	var wg sync.WaitGroup
+	for i := range allocators {
+		a := segment.New(segment.Config{Store: store})
+		defer a.Close()
+		for c := range callers {
+			wg.Go(func() {
+				for k := range each {
+					r, err := a.Take(t.Context(), "a", int64(1+k%90))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got[i*callers+c] = append(got[i*callers+c], r...)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	seen := make(map[int64]bool)
+	for _, ranges := range got {
+		for _, r := range ranges {
+			for id := r.Start; id < r.End; id++ {
+				if seen[id] {
+					t.Fatalf("ID %d twice", id)
+				}
+				seen[id] = true
+			}
+		}
+	}
+}
+
+func TestTakingOneIDAllocatesNothing(t *testing.T) {
+	store := new(segmenttest.Memory)
+	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 30, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	a := segment.New(segment.Config{Store: store})
+	defer a.Close()
+	if _, err := a.Take(t.Context(), "a", 1); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]segment.Range, 0, 4)
+	if n := testing.AllocsPerRun(1000, func() { buf, _ = a.Next("a", 1, buf[:0]) }); n != 0 {
+		t.Errorf("%v allocations an ID", n)
+	}
+}
+
+func BenchmarkNext(b *testing.B) {
+	store := new(segmenttest.Memory)
+	if _, err := store.Create(b.Context(), segment.Tag{Name: "a", Step: 1 << 40, MaxID: 1}, false); err != nil {
+		b.Fatal(err)
+	}
+	a := segment.New(segment.Config{Store: store})
+	defer a.Close()
+	if _, err := a.Take(b.Context(), "a", 1); err != nil {
+		b.Fatal(err)
+	}
+	buf := make([]segment.Range, 0, 4)
+	for b.Loop() {
+		buf, _ = a.Next("a", 1, buf[:0])
+	}
+}

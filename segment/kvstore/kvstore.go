@@ -1,0 +1,192 @@
+// Package kvstore keeps the high-water marks of tags in a JetStream KV bucket.
+package kvstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment"
+)
+
+// A Store is a [segment.Store] on a bucket with one key per tag.
+//
+// Law of uniqueness: the mark of a tag only rises, and only by a
+// compare-and-set from the revision it was read at, so of all loads that read
+// one mark a single one raises it. The range below the new mark is used only
+// if that write was acknowledged; with any other outcome it is a hole.
+type Store struct {
+	kv jetstream.KeyValue
+}
+
+var _ segment.Store = (*Store)(nil)
+
+// entry is the value of a key.
+type entry struct {
+	Mark        int64  `json:"mark"` // no ID below it is ever handed out again
+	Step        int64  `json:"step"`
+	Description string `json:"description,omitempty"`
+	Disabled    bool   `json:"disabled,omitempty"`
+}
+
+// Open opens the bucket, making it if there is none. mismatch says how an
+// existing one differs from what was asked.
+func Open(ctx context.Context, js jetstream.JetStream, bucket string, replicas int) (s *Store, mismatch string, err error) {
+	kv, mismatch, err := buckets.Open(ctx, js, buckets.Config{
+		Name: bucket, Description: "natsid: high-water marks of the tags", Replicas: replicas,
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return New(kv), mismatch, nil
+}
+
+// New returns a store on a bucket that is open already.
+func New(kv jetstream.KeyValue) *Store { return &Store{kv: kv} }
+
+// Load implements [segment.Store].
+func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (r segment.Range, err error) {
+	err = s.change(ctx, tag, func(e *entry) (err error) {
+		if e.Disabled {
+			return segment.ErrDisabled
+		}
+		r, err = segment.NextRange(e.Mark, floor, max(n, e.Step))
+		e.Mark = r.End
+		return err
+	})
+	if err != nil {
+		return segment.Range{}, err
+	}
+	return r, nil
+}
+
+// Create implements [segment.Store].
+func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+	if err := t.Validate(); err != nil {
+		return segment.Tag{}, err
+	}
+	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description}
+	_, err := s.kv.Create(ctx, t.Name, e.encode())
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		err = s.change(ctx, t.Name, func(old *entry) error {
+			if !old.Disabled {
+				return segment.ErrExists
+			}
+			if !revive {
+				return segment.ErrDisabled
+			}
+			e.Mark = max(e.Mark, old.Mark)
+			*old = e
+			return nil
+		})
+	}
+	if err != nil {
+		return segment.Tag{}, wrap(t.Name, err)
+	}
+	return e.tag(t.Name, time.Now()), nil
+}
+
+// Delete implements [segment.Store].
+func (s *Store) Delete(ctx context.Context, tag string) error {
+	return s.change(ctx, tag, func(e *entry) error {
+		e.Disabled = true
+		return nil
+	})
+}
+
+// List implements [segment.Store].
+func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
+	all, err := buckets.All(ctx, s.kv)
+	if err != nil {
+		return nil, fmt.Errorf("kvstore: list: %w", err)
+	}
+	names := slices.Sorted(maps.Keys(all))
+	from, found := slices.BinarySearch(names, after)
+	if found {
+		from++
+	}
+	names = names[from:]
+	page := make([]segment.Tag, 0, min(limit, len(names)))
+	for _, name := range names[:cap(page)] {
+		e, err := decode(all[name])
+		if err != nil {
+			return nil, err
+		}
+		page = append(page, e.tag(name, all[name].Created()))
+	}
+	return page, nil
+}
+
+// change replaces the entry of a tag by what f makes of it, by compare-and-set.
+// If somebody else was faster it reads anew and calls f again. Any error but
+// f's own means that the outcome is not known.
+func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
+	attempt := func() error {
+		kve, err := s.kv.Get(ctx, tag)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return backoff.Permanent(segment.ErrUnknownTag)
+		}
+		if err != nil {
+			return backoff.Permanent(err)
+		}
+		e, err := decode(kve)
+		if err == nil {
+			err = f(&e)
+		}
+		if err != nil {
+			return backoff.Permanent(err)
+		}
+		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision())
+		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
+			return err // somebody else was faster
+		}
+		if err != nil {
+			return backoff.Permanent(err)
+		}
+		return nil
+	}
+	// Pauses spread those who race for one tag; one of them wins each round.
+	pauses := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(500*time.Microsecond),
+		backoff.WithMaxInterval(20*time.Millisecond),
+		backoff.WithMaxElapsedTime(0))
+	return wrap(tag, backoff.Retry(attempt, backoff.WithContext(pauses, ctx)))
+}
+
+func wrap(tag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("kvstore: tag %s: %w", tag, err)
+}
+
+func (e entry) encode() []byte {
+	b, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // cannot be: integers, strings and a bool
+	}
+	return b
+}
+
+func decode(kve jetstream.KeyValueEntry) (e entry, err error) {
+	err = json.Unmarshal(kve.Value(), &e)
+	if err == nil && (e.Mark < 1 || e.Step < 1) {
+		err = errors.New("mark and step must be positive")
+	}
+	if err != nil {
+		return entry{}, fmt.Errorf("kvstore: the entry %s of bucket %s is damaged, mend it by hand: %w", kve.Key(), kve.Bucket(), err)
+	}
+	return e, nil
+}
+
+func (e entry) tag(name string, updated time.Time) segment.Tag {
+	return segment.Tag{Name: name, Step: e.Step, MaxID: e.Mark, Description: e.Description, Updated: updated.UTC(), Disabled: e.Disabled}
+}

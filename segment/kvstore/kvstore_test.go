@@ -1,0 +1,181 @@
+package kvstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+var srv *server.Server
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "kvstore")
+	if err == nil {
+		srv, err = natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: dir})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var buckets atomic.Int64
+
+func bucketName() string { return fmt.Sprintf("test_%d", buckets.Add(1)) }
+
+// connect returns JetStream on a connection of its own.
+func connect(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
+	t.Helper()
+	s, mismatch, err := kvstore.Open(t.Context(), js, bucket, 1)
+	if err != nil || mismatch != "" {
+		t.Fatal(err, mismatch)
+	}
+	return s
+}
+
+func TestKVStoreConforms(t *testing.T) {
+	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
+		bucket := bucketName()
+		return func() segment.Store { return open(t, connect(t), bucket) }
+	})
+}
+
+// lossy is a bucket whose writes land, but whose acknowledgements can be lost.
+type lossy struct {
+	jetstream.KeyValue
+	lose atomic.Bool
+}
+
+func (l *lossy) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	rev, err := l.KeyValue.Update(ctx, key, value, rev)
+	if err == nil && l.lose.Load() {
+		return 0, context.DeadlineExceeded
+	}
+	return rev, err
+}
+
+func TestALoadWhoseAckIsLostIsAHole(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	sure := open(t, js, bucket)
+	kv, err := js.KeyValue(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lossy{KeyValue: kv}
+	s := kvstore.New(l)
+	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	l.lose.Store(true)
+	if r, err := s.Load(t.Context(), "order", 0, 0); err == nil {
+		t.Fatalf("a load whose outcome is not known gave %v", r)
+	}
+	l.lose.Store(false)
+	for i, store := range []segment.Store{s, sure} {
+		if r, err := store.Load(t.Context(), "order", 0, 0); err != nil || r.Start != int64(11+10*i) {
+			t.Errorf("the load after it: %v, %v, want it above the hole", r, err)
+		}
+	}
+}
+
+func TestRevisionsOfABucketMadeAgainDoNotRepeat(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	tag := segment.Tag{Name: "order", Step: 10, MaxID: 1}
+	if _, err := s.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+	kv, _ := js.KeyValue(t.Context(), bucket)
+	old, err := kv.Get(t.Context(), "order")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, js, bucket).Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := kv.Get(t.Context(), "order")
+	if err != nil || fresh.Revision() <= old.Revision() {
+		t.Errorf("revision %d, then %d in the new bucket", old.Revision(), fresh.Revision())
+	}
+	if _, err := kv.Update(t.Context(), "order", old.Value(), old.Revision()); !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		t.Errorf("a write with the old revision: %v, want a mismatch", err)
+	}
+}
+
+func TestReadsAreTheLeaders(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	open(t, js, bucket)
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stream.CachedInfo().Config.AllowDirect {
+		t.Error("the bucket allows direct gets, which any replica answers")
+	}
+}
+
+func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	s, mismatch, err := kvstore.Open(t.Context(), js, bucket, 3)
+	if err != nil || mismatch != "has 1 replicas and a TTL of 1h0m0s, wanted 3 and 0s" {
+		t.Fatalf("mismatch %q, %v", mismatch, err)
+	}
+	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, false); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADamagedEntryServesNobody(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	kv, _ := js.KeyValue(t.Context(), bucket)
+	for _, value := range []string{"", "not json", `{"mark":-4,"step":10}`, `{"mark":1,"step":0}`} {
+		if _, err := kv.PutString(t.Context(), "order", value); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.Load(t.Context(), "order", 0, 0); err == nil || errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("entry %q: %v, %v, want an error that is not 'unknown tag'", value, r, err)
+		}
+		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, true); err == nil {
+			t.Errorf("entry %q: was made again", value)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// Package segment hands out IDs from ranges that are loaded ahead of need.
+//
+// A [Store] keeps one high-water mark per tag. Loading a range raises the
+// mark first and yields the IDs below it after, so no ID below a mark is ever
+// handed out again; what was loaded and not used is a hole. An [Allocator]
+// keeps the ranges of every tag in memory and loads the next in the
+// background while the current one lasts.
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// MaxStep is the highest step a tag can be made with.
+const MaxStep = 1 << 40
+
+// A Range is a row of successive IDs, [Start, End): End is not in it. The zero
+// value is empty.
+type Range struct {
+	Start, End int64
+}
+
+// Len returns how many IDs the range holds.
+func (r Range) Len() int64 { return r.End - r.Start }
+
+// A Tag is what a store keeps of one.
+type Tag struct {
+	Name        string
+	Step        int64     // how many IDs one load takes at least, 1..MaxStep
+	MaxID       int64     // the high-water mark: the first ID not yet loaded by anyone
+	Description string    // free text
+	Updated     time.Time // of the last load or change; set by the store
+	Disabled    bool      // deleted: serves nobody, keeps its mark
+}
+
+// Validate returns an error that wraps [ErrInvalid] if the tag cannot be made:
+// its step must be 1..MaxStep, its MaxID, the first ID to give, at least 1.
+func (t Tag) Validate() error {
+	if t.Step < 1 || t.Step > MaxStep {
+		return fmt.Errorf("%w: step %d, want 1..%d", ErrInvalid, t.Step, int64(MaxStep))
+	}
+	if t.MaxID < 1 {
+		return fmt.Errorf("%w: start %d, want at least 1", ErrInvalid, t.MaxID)
+	}
+	return nil
+}
+
+// A Store keeps the high-water marks. All its methods are safe for concurrent
+// use, also by many processes on one store, and return by the time ctx ends.
+//
+// Every store upholds the law of uniqueness: a range that Load returns begins
+// at or above the mark that it has replaced by the range's end, durably and
+// in one step that no other load can share. Where the outcome of that step is
+// not known, Load returns an error and the range is nobody's.
+type Store interface {
+	// Load takes the next max(n, step) IDs of a tag, beginning at floor or
+	// above: the highest end that the caller ever saw for the tag. It returns
+	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted], or another error, after
+	// which a later call may succeed.
+	Load(ctx context.Context, tag string, n, floor int64) (Range, error)
+
+	// Create makes a tag that begins with the ID t.MaxID and returns it as it
+	// stands then. A disabled tag is enabled again if revive is set, with t's
+	// step and description, and goes on above its own mark; otherwise Create
+	// returns [ErrDisabled]. It returns [ErrExists] for an enabled tag, and
+	// [ErrInvalid] for one that cannot be.
+	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
+
+	// Delete disables a tag and keeps its mark. It returns [ErrUnknownTag] if
+	// there is none.
+	Delete(ctx context.Context, tag string) error
+
+	// List returns at most limit tags whose names are above after, in the
+	// order of names, byte by byte, disabled ones included.
+	List(ctx context.Context, after string, limit int) ([]Tag, error)
+}
+
+var (
+	// ErrUnknownTag is returned when a store has no such tag.
+	ErrUnknownTag = errors.New("segment: unknown tag")
+	// ErrDisabled is returned when the tag was deleted. It is an [ErrUnknownTag].
+	ErrDisabled = fmt.Errorf("%w: it was deleted", ErrUnknownTag)
+	// ErrExists is returned when a tag that exists is made again.
+	ErrExists = errors.New("segment: the tag exists")
+	// ErrExhausted is returned when the next range would end beyond int64.
+	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
+	// ErrInvalid is returned when a tag cannot be made as asked.
+	ErrInvalid = errors.New("segment: invalid tag")
+	// ErrWait is returned by [Allocator.Next] when the IDs are not in memory:
+	// park the request.
+	ErrWait = errors.New("segment: the next range is not loaded yet")
+	// ErrTooMany is returned by [Allocator.Park] when too many requests wait
+	// for the tag.
+	ErrTooMany = errors.New("segment: too many requests wait for the tag")
+	// ErrNotLoaded is returned when no range could be loaded before the deadline.
+	ErrNotLoaded = errors.New("segment: no range could be loaded in time")
+	// ErrClosed is returned after [Allocator.Close].
+	ErrClosed = errors.New("segment: the allocator is closed")
+)
+
+// NextRange returns the range of n IDs that follows a mark, no lower than
+// floor: the one place where the arithmetic of the law is done, for all
+// stores. It returns [ErrExhausted] if the range would end beyond int64.
+func NextRange(mark, floor, n int64) (Range, error) {
+	start := max(mark, floor)
+	if n > math.MaxInt64-start {
+		return Range{}, ErrExhausted
+	}
+	return Range{start, start + n}, nil
+}

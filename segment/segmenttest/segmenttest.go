@@ -1,0 +1,400 @@
+// Package segmenttest holds what every [segment.Store] must do, as tests that
+// each implementation runs, and two stores to test others with: one in
+// memory, one that fails on demand.
+package segmenttest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// Run runs the conformance suite. open returns stores that share one empty
+// place to keep their marks in, as the processes of a deployment do; each call
+// returns a fresh handle on the same place, and each subtest has a place of
+// its own.
+func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
+	for name, test := range map[string]func(*suite){
+		"FirstRangeIsLeafs":                 (*suite).firstRange,
+		"ConcurrentLoadsAreDisjoint":        (*suite).concurrentLoads,
+		"AbortedLoadsLeaveHolesNotRepeats":  (*suite).abortedLoads,
+		"UnknownTag":                        (*suite).unknownTag,
+		"LoadIsNeverUnderTheFloor":          (*suite).floor,
+		"LoadLargerThanTheStepFits":         (*suite).largeLoad,
+		"EndOfInt64IsRefusedAndNothingLost": (*suite).int64End,
+		"DeletedAndMadeAgainGoesOnAbove":    (*suite).madeAgain,
+		"CreateOnceOnly":                    (*suite).createOnce,
+		"ConcurrentCreatesAgree":            (*suite).concurrentCreates,
+		"InvalidTagsAreRefused":             (*suite).invalid,
+		"ListPagesInOrder":                  (*suite).list,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			next := open(t)
+			test(&suite{T: t, ctx: ctx, next: next, Store: next()})
+		})
+	}
+}
+
+type suite struct {
+	*testing.T
+	segment.Store
+	ctx  context.Context
+	next func() segment.Store
+}
+
+func (s *suite) create(tag string, step, start int64) {
+	s.Helper()
+	got, err := s.Create(s.ctx, segment.Tag{Name: tag, Step: step, MaxID: start, Description: "of " + tag}, false)
+	if err != nil || got.Name != tag || got.Step != step || got.MaxID != start {
+		s.Fatalf("Create(%s) = %+v, %v", tag, got, err)
+	}
+}
+
+func (s *suite) load(tag string, n, floor int64) segment.Range {
+	s.Helper()
+	r, err := s.Load(s.ctx, tag, n, floor)
+	if err != nil {
+		s.Fatalf("Load(%s, %d, %d): %v", tag, n, floor, err)
+	}
+	return r
+}
+
+func (s *suite) wantErr(err, want error) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Errorf("error %v, want %v", err, want)
+	}
+}
+
+func (s *suite) firstRange() {
+	s.create("order", 1000, 1)
+	for _, want := range []segment.Range{{Start: 1, End: 1001}, {Start: 1001, End: 2001}} {
+		if got := s.load("order", 0, 0); got != want {
+			s.Errorf("range %v, want %v", got, want)
+		}
+	}
+	tags, err := s.List(s.ctx, "", 10)
+	if err != nil || len(tags) != 1 || tags[0].MaxID != 2001 || tags[0].Description != "of order" || time.Since(tags[0].Updated) > time.Minute {
+		s.Errorf("List = %+v, %v, want max_id 2001 of order, updated now", tags, err)
+	}
+}
+
+func (s *suite) concurrentLoads() {
+	s.create("order", 10, 1)
+	const loaders, loads = 8, 40
+	ranges := make([][]segment.Range, loaders)
+	var wg sync.WaitGroup
+	for i := range loaders {
+		store := s.next()
+		wg.Go(func() {
+			for range loads {
+				r, err := store.Load(s.ctx, "order", rand.Int64N(20), 0)
+				if err != nil {
+					s.Errorf("Load: %v", err)
+					return
+				}
+				ranges[i] = append(ranges[i], r)
+			}
+		})
+	}
+	wg.Wait()
+	if all := slices.Concat(ranges...); s.disjoint(all) && len(all) != loaders*loads {
+		s.Errorf("%d ranges, want %d", len(all), loaders*loads)
+	}
+}
+
+// disjoint checks that no two ranges share an ID.
+func (s *suite) disjoint(ranges []segment.Range) bool {
+	s.Helper()
+	slices.SortFunc(ranges, func(a, b segment.Range) int { return int(a.Start - b.Start) })
+	for i := range ranges {
+		if ranges[i].Len() < 1 || i > 0 && ranges[i].Start < ranges[i-1].End {
+			s.Errorf("ranges %v and %v overlap or are empty", ranges[max(i-1, 0)], ranges[i])
+			return false
+		}
+	}
+	return true
+}
+
+func (s *suite) abortedLoads() {
+	s.create("order", 10, 1)
+	var ranges []segment.Range
+	aborted := 0
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(s.ctx, time.Duration(rand.Int64N(int64(400*time.Microsecond))))
+		r, err := s.Load(ctx, "order", 0, 0)
+		cancel()
+		if err != nil {
+			aborted++
+		} else {
+			ranges = append(ranges, r)
+		}
+		if i%10 == 0 {
+			ranges = append(ranges, s.load("order", 0, 0))
+		}
+	}
+	s.disjoint(ranges)
+	s.Logf("%d loads were aborted, %d were not", aborted, len(ranges))
+}
+
+func (s *suite) unknownTag() {
+	_, err := s.Load(s.ctx, "nobody", 1, 0)
+	s.wantErr(err, segment.ErrUnknownTag)
+	if errors.Is(err, segment.ErrDisabled) {
+		s.Error("a tag that never was is told to be disabled")
+	}
+	s.wantErr(s.Delete(s.ctx, "nobody"), segment.ErrUnknownTag)
+	if tags, err := s.List(s.ctx, "", 10); err != nil || len(tags) != 0 {
+		s.Errorf("List = %v, %v, want none: asking makes no tag", tags, err)
+	}
+}
+
+func (s *suite) floor() {
+	s.create("order", 10, 1)
+	if got, want := s.load("order", 0, 5000), (segment.Range{Start: 5000, End: 5010}); got != want {
+		s.Errorf("range %v, want %v", got, want)
+	}
+	if got := s.load("order", 0, 3); got.Start != 5010 {
+		s.Errorf("a floor below the mark: %v, want to go on from 5010", got)
+	}
+}
+
+func (s *suite) largeLoad() {
+	s.create("order", 10, 1)
+	if got, want := s.load("order", 25, 0), (segment.Range{Start: 1, End: 26}); got != want {
+		s.Errorf("range %v, want %v", got, want)
+	}
+	if got := s.load("order", 3, 0); got.Len() != 10 {
+		s.Errorf("a load of 3 with step 10: %v, want a whole step", got)
+	}
+}
+
+func (s *suite) int64End() {
+	s.create("order", 10, math.MaxInt64-15)
+	_, err := s.Load(s.ctx, "order", 16, 0)
+	s.wantErr(err, segment.ErrExhausted)
+	if got := s.load("order", 0, 0); got.Start != math.MaxInt64-15 {
+		s.Errorf("after a refusal: %v, want the mark untouched", got)
+	}
+	for range 2 {
+		_, err = s.Load(s.ctx, "order", 0, 0)
+		s.wantErr(err, segment.ErrExhausted)
+	}
+	_, err = s.Load(s.ctx, "order", math.MaxInt64, 1)
+	s.wantErr(err, segment.ErrExhausted)
+}
+
+func (s *suite) madeAgain() {
+	s.create("order", 10, 1)
+	last := s.load("order", 0, 0)
+	if err := s.Delete(s.ctx, "order"); err != nil {
+		s.Fatal(err)
+	}
+	_, err := s.Load(s.ctx, "order", 0, 0)
+	s.wantErr(err, segment.ErrDisabled)
+	s.wantErr(err, segment.ErrUnknownTag)
+	if tags, _ := s.List(s.ctx, "", 10); len(tags) != 1 || !tags[0].Disabled || tags[0].MaxID != last.End {
+		s.Errorf("List = %+v, want it disabled, with its mark", tags)
+	}
+	again := segment.Tag{Name: "order", Step: 20, MaxID: 1}
+	_, err = s.Create(s.ctx, again, false)
+	s.wantErr(err, segment.ErrDisabled)
+	if got, err := s.Create(s.ctx, again, true); err != nil || got.MaxID != last.End || got.Step != 20 || got.Disabled {
+		s.Errorf("made again: %+v, %v, want step 20 above %d", got, err, last.End)
+	}
+	if got := s.load("order", 0, 0); got.Start != last.End || got.Len() != 20 {
+		s.Errorf("loaded %v, want 20 from %d", got, last.End)
+	}
+}
+
+func (s *suite) createOnce() {
+	s.create("order", 10, 1)
+	for _, revive := range []bool{false, true} {
+		_, err := s.Create(s.ctx, segment.Tag{Name: "order", Step: 99, MaxID: 99}, revive)
+		s.wantErr(err, segment.ErrExists)
+	}
+	if got := s.load("order", 0, 0); got.Start != 1 || got.Len() != 10 {
+		s.Errorf("loaded %v, want what the first Create asked for", got)
+	}
+}
+
+func (s *suite) concurrentCreates() {
+	const makers = 8
+	errs := make([]error, makers)
+	var wg sync.WaitGroup
+	for i := range makers {
+		store := s.next()
+		wg.Go(func() {
+			_, errs[i] = store.Create(s.ctx, segment.Tag{Name: "order", Step: 10, MaxID: 1}, i%2 == 0)
+		})
+	}
+	wg.Wait()
+	made := 0
+	for _, err := range errs {
+		if err == nil {
+			made++
+		} else {
+			s.wantErr(err, segment.ErrExists)
+		}
+	}
+	if made != 1 {
+		s.Errorf("%d of %d made the tag, want one", made, makers)
+	}
+}
+
+func (s *suite) invalid() {
+	for _, t := range []segment.Tag{
+		{Name: "t", Step: 0, MaxID: 1}, {Name: "t", Step: -5, MaxID: 1}, {Name: "t", Step: segment.MaxStep + 1, MaxID: 1},
+		{Name: "t", Step: 1, MaxID: 0}, {Name: "t", Step: 1, MaxID: -7},
+	} {
+		_, err := s.Create(s.ctx, t, true)
+		s.wantErr(err, segment.ErrInvalid)
+	}
+}
+
+func (s *suite) list() {
+	names := []string{"B", "a", "a.b", "a/b=c", "b-c_d", strings.Repeat("z", 128)}
+	for _, name := range names {
+		s.create(name, 10, 1)
+	}
+	slices.Sort(names)
+	var got []string
+	for after := ""; ; {
+		page, err := s.List(s.ctx, after, 4)
+		if err != nil || len(page) > 4 {
+			s.Fatalf("List(%q) = %v, %v", after, page, err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, t := range page {
+			got = append(got, t.Name)
+			after = t.Name
+		}
+	}
+	if !slices.Equal(got, names) {
+		s.Errorf("listed %q, want %q", got, names)
+	}
+}
+
+// Memory is a [segment.Store] that forgets everything at exit. The zero value
+// is empty and ready.
+type Memory struct {
+	mu   sync.Mutex
+	tags map[string]segment.Tag
+}
+
+var _ segment.Store = (*Memory)(nil)
+
+// Load implements [segment.Store].
+func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.Range, error) {
+	if err := ctx.Err(); err != nil {
+		return segment.Range{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.Range{}, segment.ErrUnknownTag
+	}
+	if t.Disabled {
+		return segment.Range{}, segment.ErrDisabled
+	}
+	r, err := segment.NextRange(t.MaxID, floor, max(n, t.Step))
+	if err == nil {
+		t.MaxID = r.End
+		m.putLocked(t)
+	}
+	return r, err
+}
+
+// Create implements [segment.Store].
+func (m *Memory) Create(_ context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+	if err := t.Validate(); err != nil {
+		return segment.Tag{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old, ok := m.tags[t.Name]; ok {
+		if !old.Disabled {
+			return segment.Tag{}, segment.ErrExists
+		}
+		if !revive {
+			return segment.Tag{}, segment.ErrDisabled
+		}
+		t.MaxID = max(t.MaxID, old.MaxID)
+	}
+	return m.putLocked(t), nil
+}
+
+// Delete implements [segment.Store].
+func (m *Memory) Delete(_ context.Context, tag string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.ErrUnknownTag
+	}
+	t.Disabled = true
+	m.putLocked(t)
+	return nil
+}
+
+// List implements [segment.Store].
+func (m *Memory) List(_ context.Context, after string, limit int) ([]segment.Tag, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var page []segment.Tag
+	for _, t := range m.tags {
+		if t.Name > after {
+			page = append(page, t)
+		}
+	}
+	slices.SortFunc(page, func(a, b segment.Tag) int { return strings.Compare(a.Name, b.Name) })
+	return page[:min(limit, len(page))], nil
+}
+
+func (m *Memory) putLocked(t segment.Tag) segment.Tag {
+	if m.tags == nil {
+		m.tags = make(map[string]segment.Tag)
+	}
+	t.Updated = time.Now()
+	m.tags[t.Name] = t
+	return t
+}
+
+// Faulty is a [segment.Store] whose loads can be made to fail, hang, or
+// succeed without saying so, also while it is in use.
+type Faulty struct {
+	segment.Store
+	hook atomic.Pointer[LoadHook]
+}
+
+// A LoadHook stands in for a load; load is the real one.
+type LoadHook func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error)
+
+// OnLoad makes hook stand in for Load from now on; nil ends that.
+func (f *Faulty) OnLoad(hook LoadHook) { f.hook.Store(&hook) }
+
+// Load implements [segment.Store].
+func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.Range, error) {
+	load := func() (segment.Range, error) { return f.Store.Load(ctx, tag, n, floor) }
+	if hook := f.hook.Load(); hook != nil && *hook != nil {
+		return (*hook)(ctx, tag, load)
+	}
+	return load()
+}
+
+// ErrInjected is what a faulty store's hook may fail with.
+var ErrInjected = errors.New("segmenttest: injected failure")

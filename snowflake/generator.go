@@ -1,0 +1,185 @@
+package snowflake
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultMaxAhead is how far an ID's time may run ahead of the clock unless
+// set otherwise: Leaf's tolerance for a clock that steps back.
+const DefaultMaxAhead = 5 * time.Millisecond
+
+// A Generator issues the IDs of one claim on a worker number.
+//
+// It upholds its half of the law of uniqueness: a tick t goes into an ID only
+// if
+//
+//	from <= first ms of t < until
+//
+// and no (tick, sequence) is issued twice, because all callers take positions
+// from one counter that only grows. That the windows [from, until) of one
+// worker number never overlap is the other half, kept by whoever makes the
+// generator and calls Extend.
+//
+// The worker number and from never change, until only grows, and Close is
+// final. All methods are safe for concurrent use, lock-free, and free of
+// allocation where they succeed.
+type Generator struct {
+	layout Layout
+	worker int64
+	from   int64        // Unix ms
+	ahead  int64        // ticks that an ID may run ahead of the clock
+	until  atomic.Int64 // Unix ms; only grows
+
+	// state is the next position to issue, with the closed bit on top. A
+	// position is tick<<Sequence + sequence, so that counting on from the end
+	// of a tick leads to sequence 0 of the next one.
+	state atomic.Uint64
+}
+
+const closedBit = 1 << 63
+
+// NewGenerator returns a generator for a worker number of the layout that
+// issues ticks whose first ms lies in [from, until), both in Unix ms. Its
+// IDs' times run ahead of the clock by at most maxAhead, never under one tick.
+func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duration) (*Generator, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	if worker < 0 || worker >= l.Workers() {
+		return nil, fmt.Errorf("snowflake: worker number %d, want 0..%d", worker, l.Workers()-1)
+	}
+	g := &Generator{layout: l, worker: int64(worker), from: from, ahead: max(1, maxAhead.Milliseconds()/l.Unit)}
+	g.until.Store(until)
+	// A start before the epoch counts as the epoch, one after the end of the
+	// time field as its end: there is nothing to issue outside.
+	first := min(max(l.TickFrom(from), 0), l.maxTick()+1)
+	g.state.Store(uint64(first) << l.Sequence)
+	return g, nil
+}
+
+// Layout returns the layout of the IDs.
+func (g *Generator) Layout() Layout { return g.layout }
+
+// Worker returns the worker number.
+func (g *Generator) Worker() int { return int(g.worker) }
+
+// Until returns the end of the window, in Unix ms.
+func (g *Generator) Until() int64 { return g.until.Load() }
+
+// Extend moves the end of the window to until, in Unix ms, if that is later.
+func (g *Generator) Extend(until int64) {
+	for {
+		old := g.until.Load()
+		if until <= old || g.until.CompareAndSwap(old, until) {
+			return
+		}
+	}
+}
+
+// Close ends the issuing for good and returns the Unix ms from which on this
+// generator has issued nothing: the end of its last tick, or from if that is
+// later. Closing again returns the same.
+func (g *Generator) Close() (free int64) {
+	next := int64(g.state.Or(closedBit) &^ closedBit)
+	return max(g.from, g.layout.FirstMs((next+g.layout.PerTick()-1)>>g.layout.Sequence))
+}
+
+// NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
+// or none.
+//
+// A tick that is entered because the clock moved on starts at a random
+// sequence, so that id mod 2..2^Sequence is even at low rates as well; one
+// entered because the sequence ran out starts at 0, so that the full rate is
+// reached. What does not fit between there and now reaches back, to ticks
+// that have passed unused, before it reaches ahead.
+//
+// The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a
+// [*BehindError]. A caller that is told "behind" by more than MaxAhead should
+// read the clock again before it believes it: a reading taken before being
+// descheduled looks like a clock set back.
+func (g *Generator) NextAt(now int64, n int) (Runs, error) {
+	for {
+		state := g.state.Load()
+		start, err := g.startAt(now, int64(n), state)
+		if err != nil {
+			return Runs{}, err
+		}
+		if g.state.CompareAndSwap(state, uint64(start+int64(n))) {
+			return Runs{layout: g.layout, worker: g.worker, start: start, n: int64(n)}, nil
+		}
+	}
+}
+
+// CheckAt returns the error that [Generator.NextAt] would return now for one
+// ID, without issuing it.
+func (g *Generator) CheckAt(now int64) error {
+	_, err := g.startAt(now, 1, g.state.Load())
+	return err
+}
+
+// startAt returns the position at which n IDs would start.
+func (g *Generator) startAt(now, n int64, state uint64) (int64, error) {
+	if state&closedBit != 0 {
+		return 0, ErrClosed
+	}
+	l := &g.layout
+	tick := l.TickAt(now)
+	if tick < 0 {
+		return 0, ErrEpoch
+	}
+	start := int64(state)
+	if start>>l.Sequence < tick {
+		fresh := tick<<l.Sequence + rand.Int64N(l.PerTick())
+		start = max(start, min(fresh, (tick+1)<<l.Sequence-n))
+	}
+	last := (start + n - 1) >> l.Sequence
+	if last > l.maxTick() {
+		return 0, ErrTimeEnds
+	}
+	if l.FirstMs(last) >= g.until.Load() {
+		return 0, ErrWindow
+	}
+	if lead := last - tick; lead > g.ahead {
+		return 0, &BehindError{By: time.Duration((lead-g.ahead)*l.Unit) * time.Millisecond}
+	}
+	return start, nil
+}
+
+// Runs is a batch of issued IDs. It is a small value; the zero value is empty.
+type Runs struct {
+	layout   Layout
+	worker   int64
+	business int64
+	start    int64 // position of the first
+	n        int64
+}
+
+// Len returns how many IDs there are.
+func (r Runs) Len() int { return int(r.n) }
+
+// Of returns the same IDs marked as those of a business, which must fit the
+// layout. Businesses share one sequence, so the marked IDs are as unique.
+func (r Runs) Of(business int64) Runs {
+	r.business = business
+	return r
+}
+
+// All yields the IDs in rising order as runs from first to last, both
+// included; a run lies within one tick.
+func (r Runs) All() iter.Seq2[int64, int64] {
+	return func(yield func(first, last int64) bool) {
+		per := r.layout.PerTick()
+		for at, end := r.start, r.start+r.n; at < end; {
+			stop := min(end, at-at%per+per)
+			first := r.layout.id(at/per, r.worker, r.business, at%per)
+			if !yield(first, first+stop-at-1) {
+				return
+			}
+			at = stop
+		}
+	}
+}

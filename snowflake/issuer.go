@@ -1,0 +1,159 @@
+package snowflake
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An Issuer hands out the IDs of whichever generator is current, and parks
+// the requests that must wait for the clock. What it parks it answers in
+// order of arrival, within the deadline, and a request that it refuses burns
+// no IDs.
+//
+// All methods are safe for concurrent use.
+type Issuer struct {
+	now      func() int64 // wall clock, Unix ms; deadlines are monotonic time
+	deadline time.Duration
+	limit    int
+	current  atomic.Pointer[Generator]
+	waiting  atomic.Int32 // len(parked), to be read without mu
+
+	mu     sync.Mutex
+	parked []parked // in order of arrival, so of expiry too
+	timer  *time.Timer
+}
+
+type parked struct {
+	n       int
+	expires time.Time
+	done    func(Runs, error)
+}
+
+// NewIssuer returns an issuer without a generator. It answers every parked
+// request within the deadline, and parks at most limit requests at once. now
+// reads the wall clock in Unix ms.
+func NewIssuer(deadline time.Duration, limit int, now func() int64) *Issuer {
+	return &Issuer{now: now, deadline: deadline, limit: limit}
+}
+
+// Use makes g the current generator; nil means that there is none.
+func (i *Issuer) Use(g *Generator) {
+	i.current.Store(g)
+	i.serve()
+}
+
+// Generator returns the current generator, or nil.
+func (i *Issuer) Generator() *Generator { return i.current.Load() }
+
+// Waiting returns how many requests are parked.
+func (i *Issuer) Waiting() int { return int(i.waiting.Load()) }
+
+// Next issues n IDs without waiting. The error is [ErrWait] if the request
+// should be parked; any other, of those of [Generator.NextAt] or
+// [ErrNoNumber], says that it cannot be served within the deadline.
+func (i *Issuer) Next(n int) (Runs, error) {
+	if i.waiting.Load() > 0 {
+		return Runs{}, ErrWait
+	}
+	runs, err := i.next(n)
+	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.deadline {
+		return Runs{}, ErrWait
+	}
+	return runs, err
+}
+
+// Park queues a request that [Issuer.Next] answered with [ErrWait]. done is
+// called exactly once, within the deadline, on some goroutine, with the IDs
+// or with an error; it must not block. If too many are parked, Park returns
+// [ErrTooMany] and never calls done.
+func (i *Issuer) Park(n int, done func(Runs, error)) error {
+	i.mu.Lock()
+	if len(i.parked) >= i.limit {
+		i.mu.Unlock()
+		return ErrTooMany
+	}
+	i.parked = append(i.parked, parked{n, time.Now().Add(i.deadline), done})
+	i.waiting.Add(1)
+	first := len(i.parked) == 1
+	i.mu.Unlock()
+	if first {
+		i.serve()
+	}
+	return nil
+}
+
+// Ready returns nil if one ID can be had within the deadline, else the reason
+// why not, as [Issuer.Next] gives it.
+func (i *Issuer) Ready() error {
+	err := i.read(func(g *Generator, now int64) error { return g.CheckAt(now) })
+	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.deadline {
+		return nil
+	}
+	return err
+}
+
+func (i *Issuer) next(n int) (runs Runs, err error) {
+	err = i.read(func(g *Generator, now int64) (err error) {
+		runs, err = g.NextAt(now, n)
+		return err
+	})
+	return runs, err
+}
+
+// read calls f with the current generator and the time. If f says "behind" it
+// is called once more with a new reading of the clock: one taken just before
+// this goroutine was descheduled is older than what others issued meanwhile.
+func (i *Issuer) read(f func(g *Generator, now int64) error) error {
+	g := i.current.Load()
+	if g == nil {
+		return ErrNoNumber
+	}
+	err := f(g, i.now())
+	if _, behind := errors.AsType[*BehindError](err); behind {
+		err = f(g, i.now())
+	}
+	return err
+}
+
+// serve answers what can be answered from the head of the queue, and sets
+// the timer for the rest.
+func (i *Issuer) serve() {
+	for {
+		done, runs, err := i.serveHead()
+		if done == nil {
+			return
+		}
+		done(runs, err)
+	}
+}
+
+// serveHead takes the first parked request off the queue if it can be
+// answered now, and returns its answer; a nil done means that none can.
+func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.parked) == 0 {
+		return nil, Runs{}, nil
+	}
+	head := i.parked[0]
+	left := time.Until(head.expires)
+	runs, err = i.next(head.n)
+	if b, ok := errors.AsType[*BehindError](err); ok && b.By < left {
+		i.setTimer(b.By)
+		return nil, Runs{}, nil
+	}
+	i.parked[0].done = nil
+	i.parked = i.parked[1:]
+	i.waiting.Add(-1)
+	return head.done, runs, err
+}
+
+func (i *Issuer) setTimer(d time.Duration) {
+	if i.timer == nil {
+		i.timer = time.AfterFunc(d, i.serve)
+		return
+	}
+	i.timer.Reset(d)
+}

@@ -1,0 +1,157 @@
+package snowflake
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const deadline = 1500 * time.Millisecond
+
+// inBubble runs f in fake time with an issuer on a layout that began a day
+// ago, whose window ends in an hour. The clock it reads is the bubble's plus
+// offset ms.
+func inBubble(t *testing.T, f func(i *Issuer, offset *atomic.Int64)) {
+	synctest.Test(t, func(t *testing.T) {
+		var offset atomic.Int64
+		l := Leaf
+		l.Epoch = time.Now().Add(-24 * time.Hour).UnixMilli()
+		g, err := NewGenerator(l, 1, time.Now().UnixMilli(), time.Now().Add(time.Hour).UnixMilli(), DefaultMaxAhead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := NewIssuer(deadline, 8, func() int64 { return time.Now().UnixMilli() + offset.Load() })
+		i.Use(g)
+		time.Sleep(time.Second)
+		f(i, &offset)
+	})
+}
+
+type answer struct {
+	name string
+	n    int
+	at   time.Duration
+	err  error
+}
+
+// ask asks for n IDs, parking if it must; the answer goes to out.
+func ask(t *testing.T, i *Issuer, name string, n int, out chan<- answer) {
+	t.Helper()
+	start := time.Now()
+	runs, err := i.Next(n)
+	if !errors.Is(err, ErrWait) {
+		out <- answer{name, runs.Len(), 0, err}
+		return
+	}
+	if err := i.Park(n, func(r Runs, err error) { out <- answer{name, r.Len(), time.Since(start), err} }); err != nil {
+		out <- answer{name, 0, 0, err}
+	}
+}
+
+func TestParkedRequestsAreServedInOrderOfArrival(t *testing.T) {
+	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
+		out := make(chan answer, 8)
+		ask(t, i, "idle", 100_000, out)
+		ask(t, i, "batch", 100_000, out)
+		ask(t, i, "single", 1, out) // would fit, but came later
+		for _, want := range []string{"idle", "batch", "single"} {
+			got := <-out
+			if got.name != want || got.err != nil || got.at > 30*time.Millisecond {
+				t.Errorf("got %+v, want %s served within 30 ms", got, want)
+			}
+		}
+		if i.Waiting() != 0 {
+			t.Errorf("%d still parked", i.Waiting())
+		}
+	})
+}
+
+func TestAShortStepBackIsWaitedOutALongOneIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
+		out := make(chan answer, 1)
+		ask(t, i, "before", 1, out)
+		<-out
+		offset.Store(-500)
+		if err := i.Ready(); err != nil {
+			t.Errorf("half a second back: not ready: %v", err)
+		}
+		ask(t, i, "short", 1, out)
+		if got := <-out; got.err != nil || got.at < 490*time.Millisecond || got.at > 500*time.Millisecond {
+			t.Errorf("half a second back: %+v, want IDs after 0.495 s", got)
+		}
+		offset.Store(-3600_000)
+		if b, ok := errors.AsType[*BehindError](i.Ready()); !ok || b.By < 59*time.Minute {
+			t.Errorf("an hour back: ready says %v", b)
+		}
+		ask(t, i, "long", 1, out)
+		if got := <-out; got.err == nil || got.at != 0 {
+			t.Errorf("an hour back: %+v, want an error at once", got)
+		}
+	})
+}
+
+func TestEveryParkedRequestIsAnsweredByItsDeadline(t *testing.T) {
+	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
+		out := make(chan answer, 16)
+		ask(t, i, "before", 1, out)
+		<-out
+		offset.Store(-1000)
+		for range 9 {
+			ask(t, i, "parked", 1, out)
+		}
+		if got := <-out; !errors.Is(got.err, ErrTooMany) {
+			t.Errorf("the ninth of eight: %+v, want ErrTooMany", got)
+		}
+		offset.Store(-3600_000) // it gets worse while they wait
+		for range 8 {
+			if got := <-out; got.err == nil || got.at > deadline {
+				t.Errorf("%+v, want an error within %v", got, deadline)
+			}
+		}
+	})
+}
+
+func TestALostNumberFailsWhatIsParkedAndANewOneServes(t *testing.T) {
+	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
+		out := make(chan answer, 1)
+		g := i.Generator()
+		ask(t, i, "before", 1, out)
+		<-out
+		offset.Store(-1000)
+		ask(t, i, "parked", 1, out)
+		g.Close()
+		i.Use(nil)
+		if got := <-out; !errors.Is(got.err, ErrNoNumber) {
+			t.Errorf("%+v, want ErrNoNumber", got)
+		}
+		if err := i.Ready(); !errors.Is(err, ErrNoNumber) {
+			t.Errorf("ready: %v", err)
+		}
+		fresh, _ := NewGenerator(g.Layout(), 2, time.Now().Add(-time.Second).UnixMilli(), time.Now().Add(time.Hour).UnixMilli(), DefaultMaxAhead)
+		i.Use(fresh)
+		ask(t, i, "after", 1, out)
+		if got := <-out; got.err != nil {
+			t.Errorf("%+v, want IDs of the new number", got)
+		}
+	})
+}
+
+func TestAnOldReadingOfTheClockIsNotTakenForAStep(t *testing.T) {
+	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
+		readings := []int64{0, -3600_000, 0} // the second is stale
+		i.now = func() int64 {
+			d := readings[0]
+			if len(readings) > 1 {
+				readings = readings[1:]
+			}
+			return time.Now().UnixMilli() + d
+		}
+		for range 2 {
+			if _, err := i.Next(1); err != nil {
+				t.Errorf("Next: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package subjects
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// MaxTag is the length limit of a tag in bytes: Leaf's biz_tag varchar(128).
+const MaxTag = 128
+
+// CheckTag returns an [*Error] of code 400 that says what is wrong with tag,
+// or nil. A tag is 1..128 bytes of A-Z a-z 0-9 - _ / = . with no dot first,
+// last, or next to a dot: so it is at once the end of a subject, a KV key and
+// a biz_tag.
+func CheckTag(tag string) error {
+	if tag == "" {
+		return Errorf(BadRequest, "the tag is empty: ask <namespace>.segment.<tag>")
+	}
+	if len(tag) > MaxTag {
+		return Errorf(BadRequest, "the tag has %d bytes, want at most %d", len(tag), MaxTag)
+	}
+	for i := range len(tag) {
+		switch c := tag[i]; {
+		case isAlnum(c), c == '-', c == '_', c == '/', c == '=':
+		case c != '.':
+			return Errorf(BadRequest, "byte %d of the tag is %s, want A-Z a-z 0-9 - _ / = .", i, excerpt([]byte(tag[i:i+1])))
+		case i == 0, i == len(tag)-1, tag[i-1] == '.':
+			return Errorf(BadRequest, "byte %d of the tag is a dot, which may not be first, last, or next to a dot", i)
+		}
+	}
+	return nil
+}
+
+// ParseCount reads how many IDs a request body asks for. An empty body asks
+// for one. Otherwise it is a decimal 1..limit without sign, leading zero or
+// space; one trailing newline is ignored, for `echo 5 | nats request …`. Any
+// other body gives an [*Error] of code 400.
+func ParseCount(body []byte, limit int) (int, error) {
+	if len(body) == 0 {
+		return 1, nil
+	}
+	digits := body
+	if last := len(digits) - 1; digits[last] == '\n' {
+		digits = digits[:last]
+	}
+	n, ok := parseDecimal(digits, int64(limit))
+	if !ok || n == 0 {
+		return 0, Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero", excerpt(body), limit)
+	}
+	return int(n), nil
+}
+
+// ParseBusiness reads the business of a snowflake subject, a decimal
+// 0..limit without sign or leading zero. Any other text gives an [*Error] of
+// code 400.
+func ParseBusiness(text string, limit int64) (int64, error) {
+	b, ok := parseDecimal([]byte(text), limit)
+	if !ok {
+		return 0, Errorf(BadRequest, "the business is %s, want a decimal 0..%d, the most the layout holds", excerpt([]byte(text)), limit)
+	}
+	return b, nil
+}
+
+// parseDecimal reads digits as a decimal 0..limit in canonical form.
+func parseDecimal(digits []byte, limit int64) (int64, bool) {
+	if len(digits) == 0 || len(digits) > 1 && digits[0] == '0' {
+		return 0, false
+	}
+	var n int64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		d := int64(c - '0')
+		if n > (limit-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, n <= limit
+}
+
+// excerpt quotes the beginning of what a caller sent, for an error text: in
+// ASCII, since it travels in a header, and short, since it may be megabytes.
+func excerpt(b []byte) string {
+	const most = 24
+	if len(b) > most {
+		return fmt.Sprintf("%s and %d bytes more", strconv.QuoteToASCII(string(b[:most])), len(b)-most)
+	}
+	return strconv.QuoteToASCII(string(b))
+}

@@ -1,0 +1,198 @@
+package subjects
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestSubjectsOfANamespace(t *testing.T) {
+	ns := Namespace("id")
+	for got, want := range map[string]string{
+		ns.Segment("a.b"):             "id.segment.a.b",
+		ns.Tag("id.segment.a.b"):      "a.b",
+		ns.Snowflake():                "id.snowflake",
+		ns.SnowflakeOf("7"):           "id.snowflake.7",
+		ns.Business("id.snowflake.7"): "7",
+		ns.Worker(12):                 "id.worker.12",
+		ns.SegmentService():           "id-segment",
+		ns.SegmentBucket():            "id_segments",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := ns.Business(ns.Snowflake()); got != "" {
+		t.Errorf("business of the bare subject = %q, want none", got)
+	}
+}
+
+func TestNamespaceIsOneTokenAndABucketPrefix(t *testing.T) {
+	for _, good := range []Namespace{"id", "A-z_0", Namespace(strings.Repeat("x", 32))} {
+		if err := good.Check(); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []Namespace{"", "a.b", "a b", "*", ">", "é", Namespace(strings.Repeat("x", 33))} {
+		if bad.Check() == nil {
+			t.Errorf("%q passed", bad)
+		}
+	}
+}
+
+// tagRe is the grammar of tags as a regular expression: a second,
+// independent statement of what CheckTag must accept.
+var tagRe = regexp.MustCompile(`\A[A-Za-z0-9_/=-]+(\.[A-Za-z0-9_/=-]+)*\z`)
+
+var tags = []string{
+	"order", "a.b.c", "A/b=c-d_e", strings.Repeat("x", 128), "0",
+	"", ".", ".a", "a.", "a..b", "a b", "*", ">", "a.*", "a.>", "é", "a\x00", "a\n", "\x7f",
+	strings.Repeat("x", 129), "a,b", "a:b", "$SRV",
+}
+
+func FuzzCheckTag(f *testing.F) {
+	for _, tag := range tags {
+		f.Add(tag)
+	}
+	f.Fuzz(func(t *testing.T, tag string) {
+		err := CheckTag(tag)
+		if want := len(tag) <= 128 && tagRe.MatchString(tag); (err == nil) != want {
+			t.Fatalf("CheckTag(%q) = %v, want ok = %v", tag, err, want)
+		}
+		wantBadRequest(t, err)
+	})
+}
+
+var countRe = regexp.MustCompile(`\A[1-9][0-9]*\n?\z`)
+
+var counts = []string{
+	"", "1", "5\n", "100000", "9999",
+	"0", "-1", "+1", "007", "1e3", "5\n5", "5\n\n", "\n", " 5", "5 ", "99999999999999999999", "100001", "0x1", "٣", "1.0",
+}
+
+func FuzzParseCount(f *testing.F) {
+	for _, c := range counts {
+		f.Add([]byte(c))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		const limit = 100_000
+		want := int64(1)
+		if len(body) > 0 {
+			want = 0
+			if n, ok := new(big.Int).SetString(strings.TrimSuffix(string(body), "\n"), 10); ok &&
+				countRe.Match(body) && n.Cmp(big.NewInt(limit)) <= 0 {
+				want = n.Int64()
+			}
+		}
+		n, err := ParseCount(body, limit)
+		if int64(n) != want || (err == nil) != (want > 0) {
+			t.Fatalf("ParseCount(%q) = %d, %v, want %d", body, n, err, want)
+		}
+		wantBadRequest(t, err)
+	})
+}
+
+func FuzzParseBusiness(f *testing.F) {
+	for _, b := range []string{"0", "15", "16", "", "-1", "00", "01", "a", "1.1", "9223372036854775808"} {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		b, err := ParseBusiness(text, 15)
+		want, werr := strconv.ParseUint(text, 10, 64)
+		ok := werr == nil && want <= 15 && strconv.FormatUint(want, 10) == text
+		if (err == nil) != ok || ok && uint64(b) != want {
+			t.Fatalf("ParseBusiness(%q) = %d, %v", text, b, err)
+		}
+		wantBadRequest(t, err)
+	})
+}
+
+func FuzzParseRuns(f *testing.F) {
+	for _, body := range []string{
+		"1001", "1001-1100", "1-2\n5\n7-9", "0", "9223372036854775807",
+		"", "\n", "1\n", "-1", "2-1", "1-1", "01", "1-", "1-02", "1--2", "a", "9223372036854775808", `{"stream":"X"}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		runs, err := ParseRuns(body)
+		if err != nil {
+			return
+		}
+		var back []byte
+		for _, r := range runs {
+			if r.First < 0 || r.Last < r.First || r.Len() <= 0 && r.First != 0 {
+				t.Fatalf("ParseRuns(%q) gave run %v", body, r)
+			}
+			back = AppendRun(back, r.First, r.Last)
+		}
+		if !bytes.Equal(back, body) {
+			t.Fatalf("ParseRuns(%q) reads what would be written %q", body, back)
+		}
+	})
+}
+
+func TestRunsTravelUnchanged(t *testing.T) {
+	want := []Run{{1001, 1100}, {7, 7}, {0, 1}, {math.MaxInt64 - 1, math.MaxInt64}}
+	var body []byte
+	for _, r := range want {
+		body = AppendRun(body, r.First, r.Last)
+	}
+	got, err := ParseRuns(body)
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("ParseRuns(%q) = %v, %v", body, got, err)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("run %d = %v, want %v", i, got[i], want[i])
+		}
+	}
+	if s := want[0].String(); s != "1001-1100" {
+		t.Errorf("String = %q", s)
+	}
+}
+
+func TestErrorsTravelInTwoHeaders(t *testing.T) {
+	sent := Errorf(TooMany, "1024 requests wait for tag %q", "order")
+	got := ParseError(sent.Code.String(), sent.Text)
+	if got == nil || *got != *sent || !got.Code.Retry() {
+		t.Errorf("got %v, want %v, to be retried", got, sent)
+	}
+	if ParseError("", "") != nil {
+		t.Error("a reply without a code is no error")
+	}
+	if got := ParseError("x", "y"); got.Code != Internal || got.Code.Retry() {
+		t.Errorf("a code that is not a number = %v, want 500, not to be retried", got)
+	}
+}
+
+func TestALongBodyIsNotSentBack(t *testing.T) {
+	_, err := ParseCount(bytes.Repeat([]byte{0xff}, 1<<20), 10)
+	wantBadRequest(t, err)
+	if err == nil || len(err.Error()) > 300 {
+		t.Errorf("error text has %d bytes", len(err.Error()))
+	}
+}
+
+// wantBadRequest checks that an error is one a caller can be sent: code 400,
+// with a text fit for a header.
+func wantBadRequest(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Code != BadRequest || e.Text == "" {
+		t.Fatalf("error %v, want code 400 with a text", err)
+	}
+	for i := range len(e.Text) {
+		if c := e.Text[i]; c < ' ' || c > '~' {
+			t.Fatalf("error text %q has byte %#x, which a header cannot hold", e.Text, c)
+		}
+	}
+}
