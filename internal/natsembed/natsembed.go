@@ -12,6 +12,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
+// Server is a running nats-server. Stop it with Shutdown and WaitForShutdown.
+type Server = server.Server
+
 // Config says how the server runs.
 type Config struct {
 	// Listen is host:port; port 0 takes a free one.
@@ -27,8 +30,8 @@ var ErrTaken = errors.New("natsembed: the address is in use")
 
 // Start starts a server and returns once it accepts connections. JetStream
 // writes are on disk before they are acknowledged: what natsid has promised
-// must survive a power cut. Stop it with Shutdown and WaitForShutdown.
-func Start(cfg Config) (*server.Server, error) {
+// must survive a power cut.
+func Start(cfg Config) (*Server, error) {
 	host, port, err := parse(cfg.Listen)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -19,7 +18,7 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-var srv *server.Server
+var srv *natsembed.Server
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "kvstore")

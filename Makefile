@@ -1,0 +1,62 @@
+FUZZTIME ?= 10s
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help deps test lint fuzz bench build run clean
+# `make -j deps test` must not start the tests before their needs are there.
+.NOTPARALLEL:
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The race detector needs cgo: a C compiler and the C library's headers.
+deps: ## Install what the tests need, if it is missing: a C compiler, Go modules
+	@set -e; \
+	if ! printf '#include <stdlib.h>\n' | $$(go env CC) -fsyntax-only -x c - 2>/dev/null; then \
+		sudo=; [ "$$(id -u)" = 0 ] || ! command -v sudo >/dev/null || sudo="sudo "; \
+		if command -v apt-get >/dev/null; then \
+			do="$${sudo}apt-get update && $${sudo}apt-get install -y gcc libc6-dev"; \
+		elif command -v dnf >/dev/null; then do="$${sudo}dnf install -y gcc"; \
+		elif command -v apk >/dev/null; then do="$${sudo}apk add gcc musl-dev"; \
+		else \
+			echo "deps: the race detector needs a C compiler. On macOS: xcode-select --install. Elsewhere: install gcc and the C headers." >&2; \
+			exit 1; \
+		fi; \
+		echo "deps: the race detector needs a C compiler and there is none. Going to run: $$do"; \
+		eval "$$do"; \
+	fi
+	go mod download
+	go -C bench mod download
+
+test: ## Run all tests with the race detector; installs nothing
+	CGO_ENABLED=1 go test -race -timeout 8m ./...
+
+lint: ## gofmt, go vet, staticcheck, go.mod tidy
+	@out=$$(gofmt -l .) || exit 1; [ -z "$$out" ] || { echo "not gofmt'ed, run gofmt -w on:" $$out >&2; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go mod tidy -diff
+	go -C bench vet ./...
+	go -C bench mod tidy -diff
+
+fuzz: ## Run each fuzz target for FUZZTIME (10s)
+	@set -e; pkgs=$$(go list ./...); \
+	for pkg in $$pkgs; do \
+		names=$$(go test -list '^Fuzz' $$pkg); \
+		for name in $$names; do case $$name in Fuzz*) \
+			echo "== $$pkg $$name"; \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg;; \
+		esac; done; \
+	done
+
+bench: ## Measure, side by side with bare NATS
+	go -C bench run .
+
+build: ## Build the static binary ./natsid
+	CGO_ENABLED=0 go build -trimpath -o natsid .
+
+run: ## Start a whole service on this machine
+	go run .
+
+# natsid-data stays: what it holds is why no ID comes twice.
+clean: ## Remove what build and test leave behind
+	rm -f natsid *.test *.out

@@ -1,0 +1,288 @@
+package main_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const module = "github.com/natsid/natsid"
+
+// Third parties, each with all its packages.
+const (
+	backoff    = "github.com/cenkalti/backoff/v4"
+	flock      = "github.com/gofrs/flock"
+	goleak     = "go.uber.org/goleak"
+	kong       = "github.com/alecthomas/kong"
+	natsGo     = "github.com/nats-io/nats.go"
+	natsServer = "github.com/nats-io/nats-server/v2"
+	prometheus = "github.com/prometheus"
+)
+
+// arrows says what each package may import besides the standard library.
+// "..." is every package of the module, "-x" takes x out again. What follows
+// from it: the cores know no NATS, only internal/metrics knows prometheus,
+// only internal/natsembed and e2e know nats-server.
+var arrows = map[string][]string{
+	".": {"internal/cli"},
+
+	"subjects":  {},
+	"snowflake": {},
+
+	"segment":             {backoff},
+	"segment/segmenttest": {"segment"},
+	"segment/kvstore":     {"segment", "internal/buckets", natsGo, backoff},
+
+	"workerid":              {"snowflake", backoff},
+	"workerid/workeridtest": {"workerid", "snowflake"},
+	"kvregistry":            {"workerid", "internal/buckets", natsGo, backoff},
+
+	"worker": {"subjects", "segment", "snowflake", natsGo},
+	"client": {"subjects", natsGo},
+
+	"internal/buckets":   {natsGo},
+	"internal/natsembed": {natsServer},
+	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
+	"internal/monitor":   {},
+
+	"internal/app": {"...", "-internal/cli", "-client", "-e2e", "-segment/segmenttest", "-workerid/workeridtest",
+		natsGo, backoff, flock},
+	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry", kong, natsGo},
+
+	"e2e": {"internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
+}
+
+// forTests is what test files may import on top of their package's row. A
+// server for a test comes from internal/natsembed or e2e.
+var forTests = []string{"...", goleak, natsGo}
+
+func TestArrowsOfImport(t *testing.T) {
+	for _, fault := range wrongArrows(readModule(t, os.DirFS("."))) {
+		t.Error(fault)
+	}
+}
+
+func TestEveryPackageSaysWhatItIsForInOnePlace(t *testing.T) {
+	for _, fault := range wrongDocs(readModule(t, os.DirFS("."))) {
+		t.Error(fault)
+	}
+}
+
+func TestAWrongArrowIsSeen(t *testing.T) {
+	const us = module + "/"
+	for _, tc := range []struct {
+		law, file, imports string
+		want               string // part of the fault, "" for none
+	}{
+		{"std is free", "subjects/a.go", "net/http", ""},
+		{"an arrow of the row", "worker/a.go", us + "subjects", ""},
+		{"a package below a third party of the row", "worker/a.go", natsGo + "/micro", ""},
+		{"a neighbour in name only", "worker/a.go", natsGo + "-fork", "may not import"},
+		{"a row names one package, not those below it", "worker/a.go", us + "segment/kvstore", "may not import"},
+		{"the cores know no NATS", "segment/a.go", natsGo, "may not import"},
+		{"a file for one system counts", "segment/a_windows.go", natsGo, "may not import"},
+		{"prometheus stays in internal/metrics", "internal/app/a.go", prometheus + "/client_golang/prometheus", "may not import"},
+		{"also in tests", "worker/a_test.go", prometheus + "/client_golang/prometheus", "may not import"},
+		{"nats-server stays in internal/natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
+		{"main knows the command line only", "main.go", us + "internal/app", "may not import"},
+		{"the root of composition knows the rooms", "internal/app/a.go", us + "kvregistry", ""},
+		{"but not who starts it", "internal/app/a.go", us + "internal/cli", "may not import"},
+		{"nor test kits", "internal/app/a.go", us + "segment/segmenttest", "may not import"},
+		{"tests know all rooms", "subjects/a_test.go", us + "internal/app", ""},
+		{"tests know helpers", "segment/a_test.go", goleak, ""},
+		{"code does not", "segment/a.go", goleak, "may not import"},
+		{"a new package needs a row", "attic/a.go", "fmt", "give it a row"},
+		{"one with tests only, too", "attic/a_test.go", "fmt", "give it a row"},
+		{"testdata is not ours", "segment/testdata/a.go", natsGo, ""},
+		{"a hidden folder is not ours", ".cache/a.go", natsGo, ""},
+		{"another module has its own law", "othermodule/sub/a.go", natsGo, ""},
+	} {
+		t.Run(tc.law, func(t *testing.T) {
+			src := fmt.Sprintf("package p\n\nimport _ %q\n", tc.imports)
+			expect(t, tc.want, wrongArrows(readModule(t, fstest.MapFS{
+				tc.file:              {Data: []byte(src)},
+				"othermodule/go.mod": {},
+			})))
+		})
+	}
+}
+
+func TestAWrongDocIsSeen(t *testing.T) {
+	const doc, noDoc = "// Package segment is.\npackage segment\n", "package segment\n"
+	for _, tc := range []struct {
+		law, a, b string // segment/a.go and segment/b.go
+		want      string // part of the fault, "" for none
+	}{
+		{"one doc", doc, noDoc, ""},
+		{"none", noDoc, noDoc, "no package comment"},
+		{"two", doc, doc, "in more than one file"},
+		{"another's name", "// Package segments is.\npackage segment\n", noDoc, "must start"},
+		{"torn off by an empty line", "// Package segment is.\n\npackage segment\n", noDoc, "no package comment"},
+		{"a directive is no doc", "//go:build linux\npackage segment\n", doc, ""},
+		{"main is a command", "// Command natsid is.\npackage main\n", "package main\n", ""},
+		{"main is no package", "// Package main is.\npackage main\n", "package main\n", "must start"},
+	} {
+		t.Run(tc.law, func(t *testing.T) {
+			expect(t, tc.want, wrongDocs(readModule(t, fstest.MapFS{
+				"segment/a.go":      {Data: []byte(tc.a)},
+				"segment/b.go":      {Data: []byte(tc.b)},
+				"segment/a_test.go": {Data: []byte("package segment_test\n")},
+			})))
+		})
+	}
+}
+
+func expect(t *testing.T, want string, faults []string) {
+	t.Helper()
+	switch {
+	case want == "" && len(faults) > 0:
+		t.Errorf("got %q, want no fault", faults)
+	case want != "" && (len(faults) != 1 || !strings.Contains(faults[0], want)):
+		t.Errorf("got %q, want one fault with %q in it", faults, want)
+	}
+}
+
+// wrongArrows returns a fault for each import that no row allows and for each
+// package that has no row.
+func wrongArrows(files []goFile) (faults []string) {
+	rowless := map[string]bool{}
+	for _, f := range files {
+		row, ok := arrows[f.dir]
+		if !ok && !rowless[f.dir] {
+			rowless[f.dir] = true
+			faults = append(faults, fmt.Sprintf("package %s is not in the table of arch_test.go: give it a row", f.dir))
+		}
+		if !ok {
+			continue
+		}
+		if f.test {
+			row = slices.Concat(row, forTests)
+		}
+		for _, imp := range f.imports {
+			if !allowed(row, imp) {
+				faults = append(faults, fmt.Sprintf("%s may not import %s: turn the arrow around, or, "+
+					"if the design has changed, change docs/design.md and the row of %s in arch_test.go", f.path, imp, f.dir))
+			}
+		}
+	}
+	return faults
+}
+
+func allowed(row []string, imp string) bool {
+	first, _, _ := strings.Cut(imp, "/")
+	if !strings.Contains(first, ".") {
+		return true // the standard library: its paths start with no host name
+	}
+	if ours, ok := strings.CutPrefix(imp, module+"/"); ok {
+		return slices.Contains(row, ours) || slices.Contains(row, "...") && !slices.Contains(row, "-"+ours)
+	}
+	return slices.ContainsFunc(row, func(third string) bool {
+		return imp == third || strings.HasPrefix(imp, third+"/")
+	})
+}
+
+// wrongDocs returns a fault for each package whose comment is missing, is in
+// several files, or does not start as godoc wants it.
+func wrongDocs(files []goFile) (faults []string) {
+	names := map[string]string{} // by folder
+	docs := map[string][]goFile{}
+	for _, f := range files {
+		if f.test {
+			continue
+		}
+		names[f.dir] = f.name
+		if f.doc != "" {
+			docs[f.dir] = append(docs[f.dir], f)
+		}
+	}
+	for dir, name := range names {
+		start := "Package " + name + " "
+		if name == "main" {
+			start = "Command natsid "
+		}
+		switch found := docs[dir]; {
+		case len(found) == 0:
+			faults = append(faults, fmt.Sprintf("%s has no package comment: write // %s... above the package clause of one file", dir, start))
+		case len(found) > 1:
+			faults = append(faults, fmt.Sprintf("%s has package comments in more than one file: keep the one in %s or in %s", dir, found[0].path, found[1].path))
+		case !strings.HasPrefix(found[0].doc, start):
+			faults = append(faults, fmt.Sprintf("%s: the package comment must start with // %s...", found[0].path, start))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// A goFile is one source file of the module, whatever system it is built for.
+type goFile struct {
+	path, dir string
+	name      string // of the package
+	doc       string // the package comment, without directives
+	test      bool
+	imports   []string
+}
+
+// readModule reads the Go files under fsys that belong to this module: those
+// that the go command skips and those of modules further down do not.
+func readModule(t *testing.T, fsys fs.FS) (files []goFile) {
+	t.Helper()
+	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch {
+		case p == ".":
+		case strings.HasPrefix(d.Name(), "."), strings.HasPrefix(d.Name(), "_"), d.Name() == "testdata":
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+		case d.IsDir():
+			if _, err := fs.Stat(fsys, path.Join(p, "go.mod")); err == nil {
+				return fs.SkipDir
+			}
+		case path.Ext(p) == ".go":
+			f, err := readFile(fsys, p)
+			files = append(files, f)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func readFile(fsys fs.FS, p string) (goFile, error) {
+	src, err := fs.ReadFile(fsys, p)
+	if err != nil {
+		return goFile{}, err
+	}
+	ast, err := parser.ParseFile(token.NewFileSet(), p, src, parser.ImportsOnly|parser.ParseComments)
+	if err != nil {
+		return goFile{}, err
+	}
+	f := goFile{
+		path: p,
+		dir:  path.Dir(p),
+		name: ast.Name.Name,
+		doc:  ast.Doc.Text(),
+		test: strings.HasSuffix(p, "_test.go"),
+	}
+	for _, spec := range ast.Imports {
+		imp, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return goFile{}, fmt.Errorf("%s: %w", p, err)
+		}
+		f.imports = append(f.imports, imp)
+	}
+	return f, nil
+}

@@ -1,0 +1,221 @@
+// Package kvregistry keeps worker numbers and heartbeats in JetStream KV: a
+// [workerid.Registry] on two buckets, one for ever, one that forgets.
+package kvregistry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/workerid"
+)
+
+// Config says where the registry lies.
+type Config struct {
+	// History is the bucket of the records: never forgotten.
+	History string
+	// Workers is the bucket of the heartbeats, each forgotten LeaseTTL after
+	// it was put.
+	Workers  string
+	LeaseTTL time.Duration
+	Replicas int
+	// WorkerSubject returns the subject on which worker w says who it is.
+	WorkerSubject func(w int) string
+}
+
+// Options returns the options that the registry's connection needs: it fails
+// at once while disconnected, since a write buffered until the connection is
+// back would land long after its caller has given up on it; and it notices a
+// server that hangs within seconds.
+func Options() []nats.Option {
+	return []nats.Option{
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(1500 * time.Millisecond),
+		nats.MaxPingsOutstanding(2),
+		nats.MaxReconnects(-1),
+	}
+}
+
+// A Registry is a [workerid.Registry] in JetStream KV.
+type Registry struct {
+	cfg      Config
+	nc       *nats.Conn
+	history  jetstream.KeyValue
+	workers  jetstream.KeyValue
+	failures atomic.Int32 // heartbeats that failed in a row
+}
+
+var _ workerid.Registry = (*Registry)(nil)
+
+// deploymentKey is the key of the deployment among the records.
+const deploymentKey = "deployment"
+
+// Open opens the buckets, making those that are missing. mismatch says how
+// existing ones differ from what was asked. nc should have been made with
+// [Options] and must not carry requests of users.
+func Open(ctx context.Context, nc *nats.Conn, cfg Config) (r *Registry, mismatch string, err error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, "", err
+	}
+	r = &Registry{cfg: cfg, nc: nc}
+	r.history, mismatch, err = buckets.Open(ctx, js, buckets.Config{
+		Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	var other string
+	r.workers, other, err = buckets.Open(ctx, js, buckets.Config{
+		Name: cfg.Workers, Description: "natsid: heartbeats of the workers", TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if other != "" {
+		mismatch = other
+	}
+	return r, mismatch, nil
+}
+
+// Deployment implements [workerid.Registry].
+func (r *Registry) Deployment(ctx context.Context, d workerid.Deployment) (workerid.Deployment, error) {
+	_, err := r.history.Create(ctx, deploymentKey, encode(d))
+	if err == nil {
+		return d, nil
+	}
+	if !errors.Is(err, jetstream.ErrKeyExists) {
+		return workerid.Deployment{}, err
+	}
+	kve, err := r.history.Get(ctx, deploymentKey)
+	if err != nil {
+		return workerid.Deployment{}, err
+	}
+	var have workerid.Deployment
+	if err := json.Unmarshal(kve.Value(), &have); err != nil {
+		return workerid.Deployment{}, fmt.Errorf("kvregistry: the entry %s of bucket %s is damaged, mend it by hand: %w", deploymentKey, r.cfg.History, err)
+	}
+	return have, nil
+}
+
+// Records implements [workerid.Registry].
+func (r *Registry) Records(ctx context.Context) (map[int]workerid.Record, error) {
+	return all(ctx, r.history, record)
+}
+
+// Record implements [workerid.Registry]. The bucket's leader answers, as far
+// as this package has made the bucket.
+func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
+	kve, err := r.history.Get(ctx, strconv.Itoa(w))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return workerid.Record{}, workerid.ErrNoRecord
+	}
+	if err != nil {
+		return workerid.Record{}, err
+	}
+	return record(kve), nil
+}
+
+// record reads an entry. One that cannot be read, or has no token, is a zero
+// record at its revision: unreadable is not the same as free.
+func record(kve jetstream.KeyValueEntry) workerid.Record {
+	var rec workerid.Record
+	if err := json.Unmarshal(kve.Value(), &rec); err != nil || rec.Token == "" {
+		rec = workerid.Record{}
+	}
+	rec.Revision = kve.Revision()
+	return rec
+}
+
+// Write implements [workerid.Registry].
+func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revision uint64, err error) {
+	if rec.Revision == 0 {
+		revision, err = r.history.Create(ctx, strconv.Itoa(w), encode(rec))
+	} else {
+		revision, err = r.history.Update(ctx, strconv.Itoa(w), encode(rec), rec.Revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return 0, workerid.ErrConflict
+	}
+	return revision, err
+}
+
+// Report implements [workerid.Registry]. A second report that fails in a row
+// makes the connection anew: the server behind it may hang without closing it.
+func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) (at int64, err error) {
+	key := strconv.Itoa(w)
+	_, err = r.workers.Put(ctx, key, encode(l))
+	if err != nil {
+		if r.failures.Add(1) == 2 {
+			r.failures.Store(0)
+			// It fails only on a connection that is closed or being made anew.
+			_ = r.nc.ForceReconnect()
+		}
+		return 0, err
+	}
+	r.failures.Store(0)
+	// An acknowledgement carries no time; the entry read back does.
+	kve, err := r.workers.Get(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	return kve.Created().UnixMilli(), nil
+}
+
+// Leases implements [workerid.Registry].
+func (r *Registry) Leases(ctx context.Context) (map[int]workerid.Lease, error) {
+	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (l workerid.Lease) {
+		// An unreadable heartbeat is a heartbeat: somebody is alive.
+		_ = json.Unmarshal(kve.Value(), &l)
+		return l
+	})
+}
+
+// Leave implements [workerid.Registry].
+func (r *Registry) Leave(ctx context.Context, w int) error {
+	return r.workers.Purge(ctx, strconv.Itoa(w))
+}
+
+// Ask implements [workerid.Registry]. If no worker subscribes to the subject
+// the server says so at once.
+func (r *Registry) Ask(ctx context.Context, w int) (who workerid.Who, err error) {
+	msg, err := r.nc.RequestWithContext(ctx, r.cfg.WorkerSubject(w), nil)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return workerid.Who{}, workerid.ErrNobody
+	}
+	if err == nil {
+		err = json.Unmarshal(msg.Data, &who)
+	}
+	return who, err
+}
+
+// all returns the entries whose keys are worker numbers.
+func all[T any](ctx context.Context, kv jetstream.KeyValue, read func(jetstream.KeyValueEntry) T) (map[int]T, error) {
+	entries, err := buckets.All(ctx, kv)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[int]T, len(entries))
+	for key, kve := range entries {
+		if w, err := strconv.Atoi(key); err == nil {
+			out[w] = read(kve)
+		}
+	}
+	return out, nil
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot be: strings and integers
+	}
+	return b
+}

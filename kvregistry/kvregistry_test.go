@@ -1,0 +1,224 @@
+package kvregistry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+var srv *natsembed.Server
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "kvregistry")
+	if err == nil {
+		srv, err = natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: dir})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var places atomic.Int64
+
+// place names buckets that no other test uses.
+func place() kvregistry.Config {
+	n := places.Add(1)
+	return kvregistry.Config{
+		History: fmt.Sprintf("p%d_history", n), Workers: fmt.Sprintf("p%d_workers", n), LeaseTTL: 2 * time.Second,
+		WorkerSubject: func(w int) string { return fmt.Sprintf("p%d.worker.%d", n, w) },
+	}
+}
+
+func connect(t *testing.T) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(srv.ClientURL(), kvregistry.Options()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func open(t *testing.T, cfg kvregistry.Config) *kvregistry.Registry {
+	t.Helper()
+	r, mismatch, err := kvregistry.Open(t.Context(), connect(t), cfg)
+	if err != nil || mismatch != "" {
+		t.Fatal(err, mismatch)
+	}
+	return r
+}
+
+func bucket(t *testing.T, name string) jetstream.KeyValue {
+	t.Helper()
+	js, err := jetstream.New(connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+func TestKVRegistryConforms(t *testing.T) {
+	workeridtest.Run(t, func(t *testing.T) func() workerid.Registry {
+		cfg := place()
+		return func() workerid.Registry { return open(t, cfg) }
+	})
+}
+
+func TestHeartbeatsVanishAndRecordsStay(t *testing.T) {
+	cfg := place()
+	r := open(t, cfg)
+	if _, err := r.Write(t.Context(), 1, workerid.Record{Token: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Report(t.Context(), 1, workerid.Lease{Instance: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		leases, err := r.Leases(t.Context())
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("leases %v, %v, want none after the TTL", leases, err)
+		}
+		if len(leases) == 0 {
+			break
+		}
+	}
+	if _, err := r.Record(t.Context(), 1); err != nil {
+		t.Errorf("the record: %v", err)
+	}
+}
+
+func TestAnUnreadableRecordIsNotAFreeOne(t *testing.T) {
+	cfg := place()
+	r := open(t, cfg)
+	kv := bucket(t, cfg.History)
+	for i, value := range []string{"", "garbage", `{"until":5}`} {
+		rev, err := kv.PutString(t.Context(), strconv.Itoa(i), value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Record(t.Context(), i)
+		if want := (workerid.Record{Revision: rev}); err != nil || got != want {
+			t.Errorf("%q: %+v, %v, want %+v", value, got, err, want)
+		}
+		if _, err := r.Write(t.Context(), i, workerid.Record{Token: "t"}); !errors.Is(err, workerid.ErrConflict) {
+			t.Errorf("%q was overwritten as if it were absent: %v", value, err)
+		}
+	}
+}
+
+func TestARecordDeletedByHandIsAbsent(t *testing.T) {
+	cfg := place()
+	r := open(t, cfg)
+	if _, err := r.Write(t.Context(), 5, workerid.Record{Token: "t", Until: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket(t, cfg.History).Delete(t.Context(), "5"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Record(t.Context(), 5); !errors.Is(err, workerid.ErrNoRecord) {
+		t.Errorf("record: %v, want ErrNoRecord", err)
+	}
+	if _, err := r.Write(t.Context(), 5, workerid.Record{Token: "u"}); err != nil {
+		t.Errorf("write: %v", err)
+	}
+}
+
+func TestAskFindsTheWorkerThatAnswers(t *testing.T) {
+	cfg := place()
+	r := open(t, cfg)
+	nc := connect(t)
+	sub, err := nc.Subscribe(cfg.WorkerSubject(3), func(m *nats.Msg) { _ = m.Respond([]byte(`{"instance":"a","process":"p"}`)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	mute, err := nc.SubscribeSync(cfg.WorkerSubject(4))
+	if err != nil || nc.Flush() != nil {
+		t.Fatal(err)
+	}
+	if who, err := r.Ask(t.Context(), 3); err != nil || who.Instance != "a" || who.Process != "p" {
+		t.Errorf("Ask = %+v, %v", who, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := r.Ask(ctx, 4); err == nil || errors.Is(err, workerid.ErrNobody) {
+		t.Errorf("a worker that does not answer: %v, want an error other than ErrNobody", err)
+	}
+	_, _ = sub, mute
+}
+
+func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) {
+	cfg := place()
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var keepers []*workerid.Keeper
+	for range 64 {
+		k := workerid.New(workerid.Config{
+			Registry: open(t, cfg), Layout: snowflake.Leaf,
+			Now: func() int64 { return time.Now().UnixMilli() }, Use: func(*snowflake.Generator) {},
+		})
+		keepers = append(keepers, k)
+	}
+	for _, k := range keepers {
+		wg.Go(func() {
+			if err := k.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	seen := make(map[int]bool)
+	deadline := time.Now().Add(30 * time.Second)
+	for _, k := range keepers {
+		for !k.Status().Held {
+			if time.Now().After(deadline) {
+				t.Fatalf("no number after 30 s: %v", k.Status().Trouble)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if w := k.Status().Number; seen[w] {
+			t.Errorf("number %d twice", w)
+		} else {
+			seen[w] = true
+		}
+	}
+	stop()
+	wg.Wait()
+	// Each was given back: its window has ended and its heartbeat is gone.
+	r := open(t, cfg)
+	records, err := r.Records(t.Context())
+	if err != nil || len(records) != 64 {
+		t.Errorf("%d records, %v, want 64", len(records), err)
+	}
+	for w, rec := range records {
+		if ahead := rec.Until - time.Now().UnixMilli(); ahead > 1000 {
+			t.Errorf("number %d stays blocked for %d ms", w, ahead)
+		}
+	}
+	if leases, err := r.Leases(t.Context()); err != nil || len(leases) != 0 {
+		t.Errorf("%d heartbeats left, %v", len(leases), err)
+	}
+}

@@ -1,0 +1,145 @@
+package workerid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// callTimeout bounds one call to the registry.
+const callTimeout = time.Second
+
+// errLost says that a number belongs to somebody else, or to nobody known.
+var errLost = errors.New("workerid: the number was lost")
+
+// A claim is one worker number, won by a compare-and-set of this process and
+// held until it is released or lost. Only the goroutine of Keeper.Run uses it,
+// but for its generator.
+type claim struct {
+	k      *Keeper
+	number int
+	from   int64 // begin of the window, Unix ms
+	until  int64 // its end as last acknowledged, Unix ms; 0 before the first
+	since  int64 // Unix ms
+
+	revision uint64
+	token    string   // of the last acknowledged write
+	tokens   []string // of all writes whose fate is not known, besides
+	gen      *snowflake.Generator
+}
+
+// write sets the end of the record's window to until. The law: the window
+// this process may use grows by an acknowledged write only, never by a read.
+//
+// Where the outcome is in doubt the record is read again: if it bears a token
+// of an own write, its revision (not its window) is adopted and the write is
+// done again; otherwise the number is lost, and write returns errLost.
+func (c *claim) write(ctx context.Context, until int64) error {
+	err := c.tryWrite(ctx, until)
+	for tries := 0; err != nil && tries < 3; tries++ {
+		r, rerr := c.read(ctx)
+		if rerr != nil {
+			return errors.Join(err, rerr)
+		}
+		if r.Token == "" || r.Token != c.token && !slices.Contains(c.tokens, r.Token) {
+			return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
+		}
+		c.revision = r.Revision
+		err = c.tryWrite(ctx, until)
+	}
+	return err
+}
+
+func (c *claim) tryWrite(ctx context.Context, until int64) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	token := newToken()
+	c.tokens = append(c.tokens, token)
+	revision, err := c.k.cfg.Registry.Write(ctx, c.number, Record{
+		Instance: c.k.instance, Token: token, Reported: c.k.cfg.Now(), Until: until, Revision: c.revision,
+	})
+	if err != nil {
+		return err
+	}
+	c.revision, c.token, c.tokens, c.until = revision, token, nil, until
+	return nil
+}
+
+// read returns the record; a zero one if there is none.
+func (c *claim) read(ctx context.Context) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := c.k.cfg.Registry.Record(ctx, c.number)
+	if errors.Is(err, ErrNoRecord) {
+		return Record{}, nil
+	}
+	return r, err
+}
+
+// win writes the first window of the claim, [from, now + horizon), into the
+// record r that was read, and remembers it in the state file. Then, and not
+// before, it makes the generator.
+func (c *claim) win(ctx context.Context, r Record) (err error) {
+	now := c.k.cfg.Now()
+	c.since, c.revision = now, r.Revision
+	if err := c.write(ctx, max(r.Until, now+c.k.cfg.Horizon.Milliseconds())); err != nil {
+		return err
+	}
+	limit, err := c.remember(now)
+	if err != nil {
+		return err
+	}
+	c.gen, err = snowflake.NewGenerator(c.k.cfg.Layout, c.number, c.from, limit, c.k.cfg.MaxAhead)
+	return err
+}
+
+// renew extends the window once a third of the horizon is used.
+func (c *claim) renew(ctx context.Context) error {
+	now, horizon := c.k.cfg.Now(), c.k.cfg.Horizon.Milliseconds()
+	if c.until-now > horizon*2/3 {
+		return nil
+	}
+	if err := c.write(ctx, max(c.until, now+horizon)); err != nil {
+		return err
+	}
+	limit, err := c.remember(now)
+	if err == nil {
+		c.gen.Extend(limit)
+	}
+	return err
+}
+
+// remember puts the window as last acknowledged into the state file, and
+// returns how far IDs may be issued after that.
+func (c *claim) remember(now int64) (limit int64, err error) {
+	c.k.setUntil(c.until)
+	return c.k.file.fence(now, c.until, func(s *state) {
+		fence := c.from
+		if s.Claim != nil && s.Number != nil && *s.Number == c.number {
+			fence = s.Claim.Fence
+		}
+		s.Number = &c.number
+		s.Claim = &stateClaim{Token: c.token, Revision: c.revision, Until: c.until, Fence: fence}
+	})
+}
+
+// release gives the number back after a clean stop. The order is part of the
+// law: close the generator for good; take the claim out of the state file, so
+// that no later life trusts it; then lower until to what was really used. It
+// is the only write that lowers, and only the owner makes it.
+func (c *claim) release(ctx context.Context) error {
+	free := c.gen.Close()
+	if err := c.k.file.change(func(s *state) { s.Claim = nil }); err != nil {
+		return fmt.Errorf("workerid: number %d stays blocked until %v: %w", c.number, time.UnixMilli(c.until).UTC(), err)
+	}
+	if err := c.write(ctx, free); err != nil {
+		return fmt.Errorf("workerid: number %d stays blocked until %v: %w", c.number, time.UnixMilli(c.until).UTC(), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.k.cfg.Registry.Leave(ctx, c.number)
+}

@@ -1,0 +1,447 @@
+package workerid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// Config says how a keeper works. Registry, Layout, Now and Use must be set.
+type Config struct {
+	// Registry keeps the records and heartbeats.
+	Registry Registry
+	// Layout is that of the IDs; all workers of a registry must have the same.
+	Layout snowflake.Layout
+	// Instance names this worker to people; "" takes the one in the state
+	// file, or makes one.
+	Instance string
+	// StateDir is the directory of the state file; "" keeps no local state.
+	// Whoever runs the keeper has locked it against other processes.
+	StateDir string
+	// Horizon is how long a window reaches ahead, and so how long IDs are
+	// issued without the registry; 5 min if 0.
+	Horizon time.Duration
+	// Heartbeat is the time between two reports; 3 s if 0, as Leaf's.
+	Heartbeat time.Duration
+	// MaxClockSkew is how far the clocks of two workers may differ. A number
+	// whose record is absent or unreadable is used from that much later on,
+	// since a bucket may have been lost with its owner still alive; 1 s if 0.
+	MaxClockSkew time.Duration
+	// MaxAhead is the generators'; see [snowflake.NewGenerator].
+	MaxAhead time.Duration
+	// Now reads the wall clock, in Unix ms.
+	Now func() int64
+	// Use is told which generator to issue from; nil while there is none.
+	Use func(*snowflake.Generator)
+	// Log receives what happens to the number; nil discards.
+	Log *slog.Logger
+}
+
+// A Keeper wins a worker number, renews its window, reports it to the others,
+// and gives it back in the end.
+type Keeper struct {
+	cfg      Config
+	process  string // random, names this process to the others
+	instance string
+	file     *stateFile // nil: no local state
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Status is what a keeper can tell of itself at a moment.
+type Status struct {
+	Instance string
+	Held     bool  // whether there is a number
+	Number   int   // 0 unless Held
+	Since    int64 // when it was won, Unix ms; 0 unless Held
+	Until    int64 // acknowledged end of its window, Unix ms; 0 unless Held
+	Registry string
+	// Offset is the own clock's distance from the registry's, as of the last
+	// report; 0 before the first.
+	Offset time.Duration
+	// Trouble is why there is no number, or why the last renewal or report
+	// failed; nil if all is well.
+	Trouble error
+}
+
+// New returns a keeper. It reads the state file and starts nothing. A state
+// file that is damaged, or that was copied here from another place, is
+// reported and ignored.
+func New(cfg Config) *Keeper {
+	if cfg.Horizon == 0 {
+		cfg.Horizon = 5 * time.Minute
+	}
+	if cfg.Heartbeat == 0 {
+		cfg.Heartbeat = 3 * time.Second
+	}
+	if cfg.MaxClockSkew == 0 {
+		cfg.MaxClockSkew = time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	k := &Keeper{cfg: cfg, process: newToken(), instance: cfg.Instance}
+	if cfg.StateDir != "" {
+		k.file = &stateFile{path: filepath.Join(cfg.StateDir, "worker.json")}
+		st, err := readState(k.file.path)
+		if err != nil {
+			cfg.Log.Error("the state file is ignored, another worker number will be taken", "error", err)
+		}
+		k.file.state = st
+		if k.instance == "" {
+			k.instance = st.Instance
+		}
+	}
+	if k.instance == "" {
+		k.instance = newInstance()
+	}
+	k.status = Status{Instance: k.instance, Trouble: errors.New("workerid: not started")}
+	return k
+}
+
+// newInstance makes a name that says where the worker runs, and differs from
+// all others there.
+func newInstance() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return fmt.Sprintf("%s-%s", host, newToken()[:6])
+}
+
+// Status returns how the keeper is. It is safe for concurrent use.
+func (k *Keeper) Status() Status {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.status
+}
+
+// Who returns what this worker answers when it is asked who it is. It is safe
+// for concurrent use.
+func (k *Keeper) Who() Who {
+	s := k.Status()
+	return Who{Instance: s.Instance, Process: k.process, Number: s.Number, Time: k.cfg.Now(), Until: s.Until, Registry: s.Registry}
+}
+
+// Run keeps a worker number until ctx ends, and gives it back then. If the
+// number is lost it takes another. It returns nil after a clean stop, an error
+// that wraps [ErrDeployment] if this worker must not join the registry, or
+// what hindered it from giving the number back, which then stays blocked for
+// the horizon.
+func (k *Keeper) Run(ctx context.Context) error {
+	for {
+		c, err := k.claim(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		k.begin(c)
+		err = k.hold(ctx, c)
+		k.end(c, err)
+		if ctx.Err() != nil && !errors.Is(err, errLost) {
+			return k.release(ctx, c)
+		}
+	}
+}
+
+func (k *Keeper) begin(c *claim) {
+	k.mu.Lock()
+	k.status.Held, k.status.Number, k.status.Since, k.status.Trouble = true, c.number, c.since, nil
+	k.mu.Unlock()
+	k.cfg.Log.Info("worker number taken", "number", c.number, "instance", k.instance)
+	k.cfg.Use(c.gen)
+}
+
+// end closes the generator of a claim, before anything else happens to it.
+func (k *Keeper) end(c *claim, why error) {
+	c.gen.Close()
+	k.cfg.Use(nil)
+	k.mu.Lock()
+	k.status.Held, k.status.Number, k.status.Since, k.status.Until, k.status.Trouble = false, 0, 0, 0, why
+	k.mu.Unlock()
+	if why != nil {
+		k.cfg.Log.Error("worker number given up", "number", c.number, "error", why)
+	}
+}
+
+// releaseTimeout bounds giving the number back at the end.
+const releaseTimeout = 3 * time.Second
+
+func (k *Keeper) release(ctx context.Context, c *claim) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if err := c.release(ctx); err != nil {
+		return err
+	}
+	k.cfg.Log.Info("worker number given back", "number", c.number)
+	return nil
+}
+
+// hold renews and reports the claim until ctx ends or the number is lost.
+func (k *Keeper) hold(ctx context.Context, c *claim) error {
+	ctx, stop := context.WithCancel(ctx)
+	fenced := make(chan error, 1)
+	var fencing sync.WaitGroup
+	fencing.Go(func() { fenced <- k.keepFence(ctx, c) })
+	defer fencing.Wait()
+	defer stop()
+
+	tick := time.NewTicker(min(k.cfg.Heartbeat, k.cfg.Horizon/6))
+	defer tick.Stop()
+	for {
+		if err := k.beat(ctx, c); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case err := <-fenced:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// keepFence keeps the fence of the state file ahead of the clock. It shares
+// nothing with the registry's calls, which may hang. An error, other than at
+// the end of ctx, means that the file cannot be written.
+func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
+	if k.file == nil {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(fenceReach / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		limit, err := k.file.fence(k.cfg.Now(), k.Status().Until, nil)
+		if err != nil {
+			return err
+		}
+		c.gen.Extend(limit)
+	}
+}
+
+// beat renews the window if it is time, and reports. It returns an error only
+// if the number must be given up.
+func (k *Keeper) beat(ctx context.Context, c *claim) error {
+	err := c.renew(ctx)
+	if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
+		return err
+	}
+	err = errors.Join(err, k.report(ctx, c))
+	k.mu.Lock()
+	known := k.status.Trouble != nil
+	k.status.Trouble = err
+	k.mu.Unlock()
+	if err != nil && !known && ctx.Err() == nil {
+		k.cfg.Log.Warn("the registry does not answer; IDs are issued until the window ends",
+			"number", c.number, "until", time.UnixMilli(c.until).UTC(), "error", err)
+	}
+	return nil
+}
+
+// report puts the heartbeat and measures the clock's offset: against the
+// middle of the call, when the registry's time was most likely read.
+func (k *Keeper) report(ctx context.Context, c *claim) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	before := k.cfg.Now()
+	at, err := k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: before, Since: c.since})
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.status.Offset = time.Duration((before+k.cfg.Now())/2-at) * time.Millisecond
+	k.mu.Unlock()
+	return nil
+}
+
+func (k *Keeper) setUntil(until int64) {
+	k.mu.Lock()
+	k.status.Until = until
+	k.mu.Unlock()
+}
+
+// claim wins a number, trying again until ctx ends or the worker is refused.
+func (k *Keeper) claim(ctx context.Context) (*claim, error) {
+	pauses := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second),
+		backoff.WithMaxElapsedTime(0))
+	attempt := func() (*claim, error) {
+		c, err := k.tryClaim(ctx)
+		switch {
+		case errors.Is(err, ErrDeployment):
+			return nil, backoff.Permanent(err)
+		case errors.Is(err, ErrStateFile):
+			// The number it was for is spent. Issue without local state rather
+			// than not at all: after a crash another number is taken.
+			k.cfg.Log.Error("going on without a state file", "error", err)
+			k.file = nil
+		}
+		return c, err
+	}
+	return backoff.RetryNotifyWithData(attempt, backoff.WithContext(pauses, ctx), func(err error, pause time.Duration) {
+		k.mu.Lock()
+		k.status.Trouble = err
+		k.mu.Unlock()
+		k.cfg.Log.Warn("no worker number yet", "error", err, "retry", pause.Round(time.Millisecond))
+	})
+}
+
+// tryClaim wins a number: its own of before if it can be had, else a random
+// one that is free. So nobody waits for a number.
+func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
+	view, err := k.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c, err := k.reclaim(ctx, view); c != nil || errors.Is(err, ErrStateFile) {
+		return c, err
+	}
+	for _, w := range rand.Perm(k.cfg.Layout.Workers()) {
+		if !view.free(w, k.cfg.Now()) {
+			continue
+		}
+		c, err := k.take(ctx, w, view.records[w])
+		if !errors.Is(err, errTaken) {
+			return c, err
+		}
+	}
+	return nil, fmt.Errorf("%w: all %d of them", ErrExhausted, k.cfg.Layout.Workers())
+}
+
+// errTaken says that a number could not be won because somebody has it.
+var errTaken = errors.New("workerid: the number is taken")
+
+// A view is what the registry knew a moment ago: enough to choose a number by.
+type view struct {
+	records map[int]Record
+	leases  map[int]Lease
+}
+
+// free reports whether number w seems to be nobody's at now, Unix ms.
+func (v view) free(w int, now int64) bool {
+	_, live := v.leases[w]
+	return !live && v.records[w].Until <= now
+}
+
+// look checks that this worker may join the registry, and reads it.
+func (k *Keeper) look(ctx context.Context) (v view, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
+	defer cancel()
+	mine := DeploymentOf(k.cfg.Layout)
+	mine.ID = newToken()
+	have, err := k.cfg.Registry.Deployment(ctx, mine)
+	if err != nil {
+		return view{}, fmt.Errorf("workerid: deployment: %w", err)
+	}
+	if err := mine.check(have); err != nil {
+		return view{}, err
+	}
+	k.mu.Lock()
+	k.status.Registry = have.ID
+	k.mu.Unlock()
+	if err := k.settle(have); err != nil {
+		return view{}, err
+	}
+	if v.records, err = k.cfg.Registry.Records(ctx); err == nil {
+		v.leases, err = k.cfg.Registry.Leases(ctx)
+	}
+	return v, err
+}
+
+// settle makes the state file one of this deployment: what it remembers of
+// another registry says nothing about this one.
+func (k *Keeper) settle(d Deployment) error {
+	return k.file.change(func(s *state) {
+		if s.Deployment != d {
+			*s = state{Deployment: d}
+		}
+		s.Instance = k.instance
+	})
+}
+
+// reclaim wins the number that the state file remembers, or returns nil.
+//
+// If the file has a claim, its last life crashed. While the record bears the
+// claim's token the number is still this worker's, and it inherits the rest of
+// its own window from the fence on: nothing beyond the fence was ever issued.
+// If the file has none, the last life stopped cleanly, and its number is
+// taken like any other.
+func (k *Keeper) reclaim(ctx context.Context, v view) (*claim, error) {
+	if k.file == nil || k.file.Number == nil {
+		return nil, nil
+	}
+	w, old := *k.file.Number, k.file.Claim
+	r := v.records[w]
+	if old == nil {
+		// Its last ID may have run a little ahead of the clock.
+		if !v.free(w, k.cfg.Now()+fenceReach.Milliseconds()) {
+			return nil, nil
+		}
+		return k.take(ctx, w, r)
+	}
+	if r.Token != old.Token {
+		return nil, nil
+	}
+	return k.win(ctx, w, r, old.Fence)
+}
+
+// take wins a free number, whose record is r, from r.Until on.
+func (k *Keeper) take(ctx context.Context, w int, r Record) (*claim, error) {
+	from := max(r.Until, k.cfg.Now())
+	if r.Token == "" {
+		from = k.cfg.Now() + k.cfg.MaxClockSkew.Milliseconds()
+	}
+	return k.win(ctx, w, r, from)
+}
+
+// win makes number w this process's from the time from on, Unix ms, by
+// replacing its record r, unless a worker answers to the number.
+func (k *Keeper) win(ctx context.Context, w int, r Record, from int64) (*claim, error) {
+	if err := k.ask(ctx, w); err != nil {
+		return nil, err
+	}
+	c := &claim{k: k, number: w, from: from}
+	err := c.win(ctx, r)
+	if errors.Is(err, errLost) {
+		return nil, errTaken
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ask returns nil if no other process answers to number w, and errTaken
+// otherwise, whatever the records say: they may be new, and the process old.
+func (k *Keeper) ask(ctx context.Context, w int) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	who, err := k.cfg.Registry.Ask(ctx, w)
+	if errors.Is(err, ErrNobody) || err == nil && who.Process == k.process {
+		return nil
+	}
+	return fmt.Errorf("%w: %q answers to %d (%v)", errTaken, who.Instance, w, err)
+}

@@ -1,0 +1,515 @@
+package workerid_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+// A life is one process's keeper, running.
+type life struct {
+	t      *testing.T
+	keeper *workerid.Keeper
+	reg    *workeridtest.Fake
+	cancel context.CancelFunc
+	err    chan error
+
+	mu   sync.Mutex
+	gens []*snowflake.Generator // all that were ever in use, the newest last; nil if none is
+}
+
+// layout begins a day before the bubble's time.
+var layout = snowflake.Layout{Time: 41, Worker: 10, Sequence: 12, Epoch: 946684800000 - 86400_000, Unit: 1}
+
+func now() int64 { return time.Now().UnixMilli() }
+
+// start runs a keeper on the place m; change may alter its settings.
+func start(t *testing.T, m *workeridtest.Memory, change ...func(*workerid.Config)) *life {
+	t.Helper()
+	l := &life{t: t, reg: &workeridtest.Fake{Memory: m}, err: make(chan error, 1)}
+	cfg := workerid.Config{Registry: l.reg, Layout: layout, Now: now, MaxAhead: snowflake.DefaultMaxAhead, Use: l.use}
+	for _, c := range change {
+		c(&cfg)
+	}
+	l.keeper = workerid.New(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	l.cancel = cancel
+	go func() { l.err <- l.keeper.Run(ctx) }()
+	synctest.Wait()
+	return l
+}
+
+func in(dir string) func(*workerid.Config) {
+	return func(c *workerid.Config) { c.StateDir = dir }
+}
+
+func (l *life) use(g *snowflake.Generator) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gens = append(l.gens, g)
+}
+
+func (l *life) gen() *snowflake.Generator {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.gens) == 0 {
+		return nil
+	}
+	return l.gens[len(l.gens)-1]
+}
+
+func (l *life) number() int {
+	l.t.Helper()
+	s := l.keeper.Status()
+	if !s.Held {
+		l.t.Fatalf("no number is held: %v", s.Trouble)
+	}
+	return s.Number
+}
+
+// issue returns one ID, decoded, or the zero Parts.
+func (l *life) issue() snowflake.Parts {
+	g := l.gen()
+	if g == nil {
+		return snowflake.Parts{}
+	}
+	runs, err := g.NextAt(now(), 1)
+	if err != nil {
+		return snowflake.Parts{}
+	}
+	for id := range runs.All() {
+		p, _ := layout.Decode(id)
+		return p
+	}
+	return snowflake.Parts{}
+}
+
+// stop ends the life cleanly.
+func (l *life) stop() error {
+	l.t.Helper()
+	l.cancel()
+	return <-l.err
+}
+
+// crash ends the life as kill -9 would: nothing it does from now on reaches
+// the registry, and its state file stays as it is.
+func (l *life) crash(dir string) {
+	l.t.Helper()
+	path := filepath.Join(dir, "worker.json")
+	file, err := os.ReadFile(path)
+	l.reg.OnCall(func(string, func() error) error { return workeridtest.ErrInjected })
+	if l.stop() == nil {
+		l.t.Error("a stop without the registry says the number was given back")
+	}
+	if err == nil {
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+func TestSixtyFourWorkersAtOnceGetDifferentNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		seen := make(map[int]bool)
+		var lives []*life
+		for range 64 {
+			lives = append(lives, start(t, m))
+		}
+		time.Sleep(time.Second)
+		for _, l := range lives {
+			if w := l.number(); seen[w] {
+				t.Errorf("number %d twice", w)
+			} else {
+				seen[w] = true
+			}
+		}
+		for _, l := range lives {
+			if err := l.stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTheWindowClosesByItselfWhenRenewalsStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) { c.Horizon = time.Minute })
+		time.Sleep(10 * time.Minute) // renewed all along
+		if l.issue().Tick == 0 {
+			t.Fatalf("nothing is issued: %v", l.keeper.Status())
+		}
+		w, until := l.number(), l.keeper.Status().Until
+		if left := until - now(); left < 39_000 || left > 60_000 {
+			t.Errorf("the window reaches %d ms ahead, want two thirds of the horizon at least", left)
+		}
+		l.reg.OnCall(func(string, func() error) error { return workeridtest.ErrInjected })
+		last := int64(0)
+		for range 70 * 10 {
+			if p := l.issue(); p.Tick != 0 {
+				last = layout.FirstMs(p.Tick)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if last >= until || last < until-200 {
+			t.Errorf("the last ID was issued %d ms before the window's end", until-last)
+		}
+		if l.keeper.Status().Trouble == nil {
+			t.Error("the status names no trouble")
+		}
+		l.reg.OnCall(nil)
+		time.Sleep(11 * time.Second)
+		if p := l.issue(); p.Tick == 0 || p.Worker != w {
+			t.Errorf("once the registry was back: %+v, want IDs of number %d again", p, w)
+		}
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestACleanStopFreesTheNumberAtOnceAndItComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), t.TempDir()
+		var last snowflake.Parts
+		w := -1
+		for i := range 5 {
+			l := start(t, m, in(dir))
+			if w >= 0 && l.number() != w {
+				t.Errorf("life %d has number %d, want %d back", i, l.number(), w)
+			}
+			w = l.number()
+			time.Sleep(2 * time.Second)
+			p := l.issue()
+			if p.Tick <= last.Tick {
+				t.Errorf("life %d issued tick %d after %d", i, p.Tick, last.Tick)
+			}
+			last = p
+			g := l.gen()
+			l.reg.OnCall(func(method string, call func() error) error {
+				if method == "Write" {
+					// The order of the law: closed, then forgotten, then freed.
+					if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
+						t.Errorf("released with the generator open: %v", err)
+					}
+					if s, _ := os.ReadFile(filepath.Join(dir, "worker.json")); claimIn(t, s) {
+						t.Error("released with the claim in the state file")
+					}
+				}
+				return call()
+			})
+			if err := l.stop(); err != nil {
+				t.Fatal(err)
+			}
+			r, err := l.reg.Record(t.Context(), w)
+			if err != nil || r.Until != layout.FirstMs(p.Tick)+1 {
+				t.Errorf("after the stop until is %d, %v, want one tick after the last ID", r.Until-now(), err)
+			}
+		}
+		if l := start(t, m, in(t.TempDir())); l.stop() != nil {
+			t.Error("stop failed")
+		}
+	})
+}
+
+func claimIn(t *testing.T, file []byte) bool {
+	t.Helper()
+	var s map[string]any
+	if err := json.Unmarshal(file, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s["claim"] != nil
+}
+
+func TestAfterACrashTheNumberComesBackAboveTheFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), t.TempDir()
+		seen := make(map[int64]bool)
+		w := -1
+		for i := range 5 {
+			l := start(t, m, in(dir))
+			if w >= 0 && l.number() != w {
+				t.Errorf("life %d has number %d, want %d back", i, l.number(), w)
+			}
+			w = l.number()
+			issued := 0
+			for range 8000 {
+				if p := l.issue(); p.Tick != 0 {
+					if id := p.Tick<<12 | p.Sequence; seen[id] {
+						t.Fatalf("life %d repeats an ID", i)
+					} else {
+						seen[id] = true
+					}
+					issued++
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if issued < 4500 {
+				t.Errorf("life %d issued %d IDs in 8 s, want all but the 3 s of the fence", i, issued)
+			}
+			l.crash(dir)
+		}
+	})
+}
+
+func TestWithoutAStateFileACrashedNumberStaysBlockedForTheHorizon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		two := func(c *workerid.Config) {
+			c.Layout = snowflake.Layout{Time: 41, Worker: 1, Sequence: 12, Epoch: layout.Epoch, Unit: 1}
+		}
+		a, b := start(t, m, two), start(t, m, two)
+		time.Sleep(10 * time.Second)
+		left := a.number()
+		a.crash(t.TempDir())
+		m.Answer(left, workerid.Who{})
+		c := start(t, m, two)
+		if s := c.keeper.Status(); s.Held || !errors.Is(s.Trouble, workerid.ErrExhausted) {
+			t.Errorf("a third of two workers: %+v, want ErrExhausted", s)
+		}
+		if err := b.stop(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(6 * time.Second)
+		if c.number() == left {
+			t.Error("the crashed number was taken within its window")
+		}
+		if err := c.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// lostAck makes the next write land without saying so.
+func lostAck(l *life) {
+	var once sync.Once
+	l.reg.OnCall(func(method string, call func() error) (err error) {
+		err = call()
+		if method == "Write" {
+			once.Do(func() { err = workeridtest.ErrInjected })
+		}
+		return err
+	})
+}
+
+func TestALostAckKeepsTheNumberAndGrowsTheWindowByTheNextWriteOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, new(workeridtest.Memory))
+		w := l.number()
+		lostAck(l)
+		time.Sleep(3 * time.Minute)
+		if l.number() != w || l.issue().Tick == 0 {
+			t.Errorf("after a lost ack: %+v, want number %d still", l.keeper.Status(), w)
+		}
+		// A write that lands while every answer is lost must not grow it.
+		until := l.keeper.Status().Until
+		l.reg.OnCall(func(_ string, call func() error) error { return errors.Join(call(), workeridtest.ErrInjected) })
+		time.Sleep(10 * time.Minute)
+		if got := l.keeper.Status().Until; got != until || l.issue().Tick != 0 {
+			t.Errorf("the window grew by %d ms without an acknowledgement", got-until)
+		}
+		l.reg.OnCall(nil)
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALostAckOfTheFirstWriteIsAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		l := start(t, m, func(c *workerid.Config) {
+			f := c.Registry.(*workeridtest.Fake)
+			lostAck(&life{reg: f})
+		})
+		records, err := l.reg.Records(t.Context())
+		if err != nil || len(records) != 1 || l.number() < 0 {
+			t.Errorf("records %v, %v, want the one number", records, err)
+		}
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAForeignTokenClosesTheGeneratorAtOnceAndAnotherNumberIsTaken(t *testing.T) {
+	for name, steal := range map[string]func(t *testing.T, m *workeridtest.Memory, w int){
+		"taken by another": func(t *testing.T, m *workeridtest.Memory, w int) {
+			f := &workeridtest.Fake{Memory: m}
+			r, _ := f.Record(t.Context(), w)
+			r.Token, r.Instance = "foreign", "thief"
+			if _, err := f.Write(t.Context(), w, r); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"registry wiped": func(_ *testing.T, m *workeridtest.Memory, _ int) { m.Wipe() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := new(workeridtest.Memory)
+				l := start(t, m, in(t.TempDir()))
+				w, g := l.number(), l.gen()
+				time.Sleep(time.Minute)
+				steal(t, m, w)
+				time.Sleep(2 * time.Minute)
+				if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
+					t.Errorf("the old generator: %v, want it closed", err)
+				}
+				if name == "taken by another" && l.number() == w {
+					t.Error("the stolen number is held again")
+				}
+				if l.issue().Tick == 0 {
+					t.Error("no other number serves")
+				}
+				if err := l.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestANumberWithoutARecordIsUsedFromTheClockSkewOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := now()
+		l := start(t, new(workeridtest.Memory))
+		var p snowflake.Parts
+		for ; p.Tick == 0; p = l.issue() {
+			time.Sleep(time.Millisecond)
+		}
+		if first := layout.FirstMs(p.Tick) - begin; first < 1000 || first > 1010 {
+			t.Errorf("the first tick begins %d ms after the start, want 1000", first)
+		}
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestANumberSomeoneAnswersForIsNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		for w := range 1024 {
+			if w != 500 {
+				m.Answer(w, workerid.Who{Instance: "old", Process: "old"})
+			}
+		}
+		l := start(t, m)
+		if w := l.number(); w != 500 {
+			t.Errorf("number %d was taken, though a worker answers to it", w)
+		}
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOneNameInTwoDirectoriesIsTwoNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		named := func(c *workerid.Config) { c.Instance = "twin"; c.StateDir = t.TempDir() }
+		a, b := start(t, m, named), start(t, m, named)
+		if a.number() == b.number() {
+			t.Errorf("both have number %d", a.number())
+		}
+		if err := errors.Join(a.stop(), b.stop()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnotherLayoutOrEpochIsRefusedWithBothShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		first := start(t, m)
+		other := start(t, m, func(c *workerid.Config) { c.Layout.Epoch = 7 })
+		err := <-other.err
+		if !errors.Is(err, workerid.ErrDeployment) {
+			t.Fatalf("error %v, want ErrDeployment", err)
+		}
+		for _, part := range []string{"41+10+12", "946598400000", "epoch 7"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not show %q", err, part)
+			}
+		}
+		if err := first.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAStateFileIsBelievedOnlyWholeAndWhereItWasWritten(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string, file []byte) string{
+		"copied to another directory": func(t *testing.T, _ string, file []byte) string {
+			dir := t.TempDir()
+			write(t, dir, file)
+			return dir
+		},
+		"cut short":   func(t *testing.T, dir string, file []byte) string { write(t, dir, file[:len(file)/2]); return dir },
+		"empty":       func(t *testing.T, dir string, _ []byte) string { write(t, dir, nil); return dir },
+		"not a state": func(t *testing.T, dir string, _ []byte) string { write(t, dir, []byte("[1]")); return dir },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, dir := new(workeridtest.Memory), t.TempDir()
+				a := start(t, m, in(dir))
+				w := a.number()
+				file, err := os.ReadFile(filepath.Join(dir, "worker.json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.crash(dir)
+				b := start(t, m, in(spoil(t, dir, file)))
+				if b.number() == w {
+					t.Errorf("number %d was taken up again", w)
+				}
+				if err := b.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func write(t *testing.T, dir string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "worker.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFenceThatCannotBeWrittenClosesTheNumberAndAFreshOneServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), filepath.Join(t.TempDir(), "state")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, m, in(dir))
+		w, g := l.number(), l.gen()
+		time.Sleep(10 * time.Second)
+		if err := os.Rename(dir, dir+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
+			t.Errorf("the old generator: %v, want it closed", err)
+		}
+		if l.number() == w || l.issue().Tick == 0 {
+			t.Errorf("number %d, was %d: want a fresh one that serves", l.number(), w)
+		}
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}

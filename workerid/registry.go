@@ -1,0 +1,125 @@
+// Package workerid wins a worker number for this process and keeps it: the
+// half of the snowflakes' law of uniqueness that lies outside the generator.
+//
+// For each worker number there is one permanent record with a time, until. A
+// process puts a tick into an ID only if the tick begins in an interval
+//
+//	[from, until) that its own compare-and-set wrote, with from >= the until it replaced.
+//
+// So no two processes, nor two lives of one, ever share a tick of a number,
+// whatever clocks, pauses, partitions or lost acknowledgements did. Heartbeats,
+// leases and time-outs only decide how soon a number is used again.
+package workerid
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// A Registry is where the records and heartbeats of all workers of a
+// deployment are kept. All methods are safe for concurrent use, also by many
+// processes, and return by the time ctx ends. An error that is none of this
+// package's says that the registry could not be reached or did not answer:
+// then a write may have landed or may land later.
+type Registry interface {
+	// Deployment stores d if the registry has none yet, and returns the one
+	// it has.
+	Deployment(ctx context.Context, d Deployment) (Deployment, error)
+
+	// Records returns the records of all numbers, possibly a little old.
+	Records(ctx context.Context) (map[int]Record, error)
+	// Record returns the record of number w as it is now, or [ErrNoRecord].
+	Record(ctx context.Context, w int) (Record, error)
+	// Write replaces the record of number w if its revision is r.Revision, 0
+	// if there is none, and returns the new revision. Revisions only rise. It
+	// returns [ErrConflict] if the revision was another; that, too, may be the
+	// doing of an own earlier write.
+	Write(ctx context.Context, w int, r Record) (revision uint64, err error)
+
+	// Report puts the heartbeat of number w, which vanishes by itself some
+	// time after the last report, and returns the registry's own time of that,
+	// in Unix ms.
+	Report(ctx context.Context, w int, l Lease) (at int64, err error)
+	// Leases returns the heartbeats of all numbers, possibly a little old.
+	Leases(ctx context.Context) (map[int]Lease, error)
+	// Leave removes the heartbeat of number w.
+	Leave(ctx context.Context, w int) error
+
+	// Ask asks the worker with number w who it is. It returns [ErrNobody] if
+	// none answers to that number; any other error means that one may.
+	Ask(ctx context.Context, w int) (Who, error)
+}
+
+// A Record is what is kept of a worker number for ever. The zero value stands
+// for a record that is absent or unreadable; its Revision tells which.
+type Record struct {
+	Instance string `json:"instance"`
+	Token    string `json:"token"`    // random, fresh with every write
+	Reported int64  `json:"reported"` // the writer's time, Unix ms
+	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
+	Revision uint64 `json:"-"`
+}
+
+// A Lease is a worker's heartbeat. It stops nobody: only the record decides.
+type Lease struct {
+	Instance string `json:"instance"`
+	Time     int64  `json:"time"`  // the worker's own, Unix ms
+	Since    int64  `json:"since"` // when it took the number, Unix ms
+}
+
+// Who is what a worker answers when asked who it is.
+type Who struct {
+	Instance string `json:"instance"`
+	Process  string `json:"process"` // random, one per process
+	Number   int    `json:"number"`
+	Time     int64  `json:"time"`  // the worker's own, Unix ms
+	Until    int64  `json:"until"` // the acknowledged end of its window, Unix ms
+	Registry string `json:"registry"`
+}
+
+// A Deployment is what all workers of a registry must agree on, since their
+// IDs would otherwise collide.
+type Deployment struct {
+	ID     string `json:"id"` // random; names the registry
+	Layout string `json:"layout"`
+	Epoch  int64  `json:"epoch"` // Unix ms
+	Unit   int64  `json:"unit"`  // of a tick, ms
+}
+
+// DeploymentOf returns the deployment of a layout, without an ID.
+func DeploymentOf(l snowflake.Layout) Deployment {
+	return Deployment{Layout: l.String(), Epoch: l.Epoch, Unit: l.Unit}
+}
+
+// check returns an error that wraps [ErrDeployment] and shows both if have,
+// the registry's, asks for other IDs than want.
+func (want Deployment) check(have Deployment) error {
+	want.ID = have.ID
+	if want == have {
+		return nil
+	}
+	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with layout %s, epoch %d, ticks of %d ms: start it with the registry's, or in a namespace of its own",
+		ErrDeployment, have.Layout, have.Epoch, have.Unit, want.Layout, want.Epoch, want.Unit)
+}
+
+var (
+	// ErrConflict is returned when a record's revision is not the expected one.
+	ErrConflict = errors.New("workerid: the record was changed")
+	// ErrNoRecord is returned when a number has no record.
+	ErrNoRecord = errors.New("workerid: no record")
+	// ErrNobody is returned when no worker answers to a number.
+	ErrNobody = errors.New("workerid: nobody answers")
+	// ErrDeployment is returned when the registry's IDs are laid out otherwise.
+	ErrDeployment = errors.New("workerid: another layout")
+	// ErrStateFile is returned when the state file cannot be written.
+	ErrStateFile = errors.New("workerid: the state file cannot be written")
+	// ErrExhausted is returned when every worker number is in use.
+	ErrExhausted = errors.New("workerid: every worker number is in use")
+)
+
+// newToken returns a random token that never repeats.
+func newToken() string { return rand.Text() }

@@ -1,0 +1,309 @@
+// Package workeridtest holds what every [workerid.Registry] must do, as tests
+// that each implementation runs, and a registry in memory whose calls can be
+// made to fail.
+package workeridtest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/workerid"
+)
+
+// Run runs the conformance suite. open returns registries that share one
+// empty place, as the processes of a deployment do: each call of next returns
+// another process's. Each subtest has a place of its own.
+func Run(t *testing.T, open func(t *testing.T) (next func() workerid.Registry)) {
+	for name, test := range map[string]func(*suite){
+		"TheFirstDeploymentStands":     (*suite).deployment,
+		"WriteIsCompareAndSet":         (*suite).compareAndSet,
+		"OfConcurrentWritesOneLands":   (*suite).concurrentWrites,
+		"LeasesComeAndGo":              (*suite).leases,
+		"NobodyAnswersToAFreeNumber":   (*suite).nobody,
+		"CallsReturnWhenTheContextEnd": (*suite).canceled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			next := open(t)
+			test(&suite{T: t, Registry: next(), ctx: ctx, next: next})
+		})
+	}
+}
+
+type suite struct {
+	*testing.T
+	workerid.Registry
+	ctx  context.Context
+	next func() workerid.Registry
+}
+
+func (s *suite) deployment() {
+	const n = 8
+	got := make([]workerid.Deployment, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		r := s.next()
+		wg.Go(func() {
+			d, err := r.Deployment(s.ctx, workerid.Deployment{ID: string(rune('a' + i)), Layout: "41+10+12", Epoch: 7, Unit: 1})
+			if err != nil {
+				s.Errorf("Deployment: %v", err)
+			}
+			got[i] = d
+		})
+	}
+	wg.Wait()
+	for _, d := range got {
+		if d != got[0] || d.Layout != "41+10+12" || d.Epoch != 7 || d.Unit != 1 {
+			s.Errorf("deployments %+v and %+v: all must get the first one's", d, got[0])
+		}
+	}
+	if records, err := s.Records(s.ctx); err != nil || len(records) != 0 {
+		s.Errorf("Records = %v, %v: a deployment is no record", records, err)
+	}
+}
+
+func (s *suite) compareAndSet() {
+	if _, err := s.Record(s.ctx, 7); !errors.Is(err, workerid.ErrNoRecord) {
+		s.Errorf("a number never used: %v, want ErrNoRecord", err)
+	}
+	r := workerid.Record{Instance: "a", Token: "t1", Reported: 1, Until: 2}
+	first, err := s.Write(s.ctx, 7, r)
+	if err != nil || first == 0 {
+		s.Fatalf("first write: revision %d, %v", first, err)
+	}
+	for _, stale := range []uint64{0, first - 1, first + 1} {
+		bad := workerid.Record{Instance: "b", Token: "t2", Until: 9, Revision: stale}
+		if _, err := s.next().Write(s.ctx, 7, bad); !errors.Is(err, workerid.ErrConflict) {
+			s.Errorf("write at revision %d of %d: %v, want ErrConflict", stale, first, err)
+		}
+	}
+	r.Token, r.Until, r.Revision = "t3", 5, first
+	second, err := s.next().Write(s.ctx, 7, r)
+	if err != nil || second <= first {
+		s.Fatalf("second write: revision %d after %d, %v", second, first, err)
+	}
+	r.Revision = second
+	if got, err := s.Record(s.ctx, 7); err != nil || got != r {
+		s.Errorf("Record = %+v, %v, want %+v", got, err, r)
+	}
+	if all, err := s.Records(s.ctx); err != nil || len(all) != 1 || all[7] != r {
+		s.Errorf("Records = %+v, %v, want %+v", all, err, r)
+	}
+}
+
+func (s *suite) concurrentWrites() {
+	base, err := s.Write(s.ctx, 3, workerid.Record{Token: "base"})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for range 20 {
+		var wg sync.WaitGroup
+		var won atomic.Uint64
+		for i := range 6 {
+			r := s.next()
+			wg.Go(func() {
+				rev, err := r.Write(s.ctx, 3, workerid.Record{Token: string(rune('a' + i)), Revision: base})
+				if err != nil && !errors.Is(err, workerid.ErrConflict) {
+					s.Errorf("Write: %v", err)
+				}
+				if err == nil && !won.CompareAndSwap(0, rev) {
+					s.Errorf("two writes at revision %d landed: %d and %d", base, won.Load(), rev)
+				}
+			})
+		}
+		wg.Wait()
+		if base = won.Load(); base == 0 {
+			s.Fatal("no write landed")
+		}
+	}
+}
+
+func (s *suite) leases() {
+	l := workerid.Lease{Instance: "a", Time: 5, Since: 4}
+	at, err := s.Report(s.ctx, 9, l)
+	if d := time.Since(time.UnixMilli(at)).Abs(); err != nil || d > 5*time.Second {
+		s.Errorf("Report = %d, %v: %v from now", at, err, d)
+	}
+	l.Time = 8
+	if _, err := s.Report(s.ctx, 9, l); err != nil {
+		s.Error(err)
+	}
+	if all, err := s.next().Leases(s.ctx); err != nil || len(all) != 1 || all[9] != l {
+		s.Errorf("Leases = %+v, %v, want %+v", all, err, l)
+	}
+	if err := s.Leave(s.ctx, 9); err != nil {
+		s.Error(err)
+	}
+	if all, err := s.next().Leases(s.ctx); err != nil || len(all) != 0 {
+		s.Errorf("after Leave: %+v, %v", all, err)
+	}
+}
+
+func (s *suite) nobody() {
+	if who, err := s.Ask(s.ctx, 11); !errors.Is(err, workerid.ErrNobody) {
+		s.Errorf("Ask = %+v, %v, want ErrNobody", who, err)
+	}
+}
+
+func (s *suite) canceled() {
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	if _, err := s.Write(ctx, 1, workerid.Record{Token: "t"}); err == nil {
+		s.Error("a write under an ended context said it landed")
+	}
+	if _, err := s.Records(ctx); err == nil {
+		s.Error("a read under an ended context succeeded")
+	}
+}
+
+// Memory is a place in memory where registries keep their records. The zero
+// value is empty and ready. Leases in it do not expire.
+type Memory struct {
+	mu         sync.Mutex
+	deployment workerid.Deployment
+	records    map[int]workerid.Record
+	leases     map[int]workerid.Lease
+	revision   uint64
+	answers    map[int]workerid.Who
+}
+
+// Answer makes a worker answer to number w from now on.
+func (m *Memory) Answer(w int, who workerid.Who) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.answers == nil {
+		m.answers = make(map[int]workerid.Who)
+	}
+	m.answers[w] = who
+}
+
+// Wipe loses all records, leases and the deployment, but not the count of
+// revisions.
+func (m *Memory) Wipe() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records, m.leases, m.deployment = nil, nil, workerid.Deployment{}
+}
+
+// Fake is one process's handle on a [Memory].
+type Fake struct {
+	*Memory
+	hook atomic.Pointer[Hook]
+}
+
+var _ workerid.Registry = (*Fake)(nil)
+
+// A Hook stands in for a call; call is the real one. It can fail before it,
+// or make it and then fail: a lost acknowledgement.
+type Hook func(method string, call func() error) error
+
+// ErrInjected is what a hook may fail with.
+var ErrInjected = errors.New("workeridtest: injected failure")
+
+// OnCall makes hook stand in for every call from now on; nil ends that.
+func (f *Fake) OnCall(hook Hook) { f.hook.Store(&hook) }
+
+func (f *Fake) do(ctx context.Context, method string, call func()) error {
+	locked := func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		call()
+		return nil
+	}
+	if hook := f.hook.Load(); hook != nil && *hook != nil {
+		return (*hook)(method, locked)
+	}
+	return locked()
+}
+
+// Deployment implements [workerid.Registry].
+func (f *Fake) Deployment(ctx context.Context, d workerid.Deployment) (have workerid.Deployment, err error) {
+	err = f.do(ctx, "Deployment", func() {
+		if f.deployment.ID == "" {
+			f.deployment = d
+		}
+		have = f.deployment
+	})
+	return have, err
+}
+
+// Records implements [workerid.Registry].
+func (f *Fake) Records(ctx context.Context) (all map[int]workerid.Record, err error) {
+	err = f.do(ctx, "Records", func() { all = maps.Clone(f.records) })
+	return all, err
+}
+
+// Record implements [workerid.Registry].
+func (f *Fake) Record(ctx context.Context, w int) (r workerid.Record, err error) {
+	found := false
+	err = f.do(ctx, "Record", func() { r, found = f.records[w] })
+	if err == nil && !found {
+		err = workerid.ErrNoRecord
+	}
+	return r, err
+}
+
+// Write implements [workerid.Registry].
+func (f *Fake) Write(ctx context.Context, w int, r workerid.Record) (revision uint64, err error) {
+	landed := false
+	err = f.do(ctx, "Write", func() {
+		if landed = f.records[w].Revision == r.Revision; !landed {
+			return
+		}
+		if f.records == nil {
+			f.records = make(map[int]workerid.Record)
+		}
+		f.revision++
+		r.Revision = f.revision
+		f.records[w] = r
+	})
+	if err == nil && !landed {
+		err = workerid.ErrConflict
+	}
+	if err != nil {
+		return 0, err
+	}
+	return r.Revision, nil
+}
+
+// Report implements [workerid.Registry].
+func (f *Fake) Report(ctx context.Context, w int, l workerid.Lease) (at int64, err error) {
+	err = f.do(ctx, "Report", func() {
+		if f.leases == nil {
+			f.leases = make(map[int]workerid.Lease)
+		}
+		f.leases[w] = l
+		at = time.Now().UnixMilli()
+	})
+	return at, err
+}
+
+// Leases implements [workerid.Registry].
+func (f *Fake) Leases(ctx context.Context) (all map[int]workerid.Lease, err error) {
+	err = f.do(ctx, "Leases", func() { all = maps.Clone(f.leases) })
+	return all, err
+}
+
+// Leave implements [workerid.Registry].
+func (f *Fake) Leave(ctx context.Context, w int) error {
+	return f.do(ctx, "Leave", func() { delete(f.leases, w) })
+}
+
+// Ask implements [workerid.Registry].
+func (f *Fake) Ask(ctx context.Context, w int) (who workerid.Who, err error) {
+	found := false
+	err = f.do(ctx, "Ask", func() { who, found = f.answers[w] })
+	if err == nil && !found {
+		err = workerid.ErrNobody
+	}
+	return who, err
+}
