@@ -23,7 +23,7 @@ func CheckTag(tag string) error {
 		switch c := tag[i]; {
 		case isAlnum(c), c == '-', c == '_', c == '/', c == '=':
 		case c != '.':
-			return Errorf(BadRequest, "byte %d of the tag is %s, want A-Z a-z 0-9 - _ / = .", i, excerpt([]byte(tag[i:i+1])))
+			return Errorf(BadRequest, "byte %d of the tag is %s, want A-Z a-z 0-9 - _ / = .", i, excerpt([]byte(tag[i:i+1]), 1))
 		case i == 0, i == len(tag)-1, tag[i-1] == '.':
 			return Errorf(BadRequest, "byte %d of the tag is a dot, which may not be first, last, or next to a dot", i)
 		}
@@ -45,7 +45,7 @@ func ParseCount(body []byte, limit int) (int, error) {
 	}
 	n, ok := parseDecimal(digits, int64(limit))
 	if !ok || n == 0 {
-		return 0, Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero", excerpt(body), limit)
+		return 0, Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero", excerpt(body, 24), limit)
 	}
 	return int(n), nil
 }
@@ -56,7 +56,7 @@ func ParseCount(body []byte, limit int) (int, error) {
 func ParseBusiness(text string, limit int64) (int64, error) {
 	b, ok := parseDecimal([]byte(text), limit)
 	if !ok {
-		return 0, Errorf(BadRequest, "the business is %s, want a decimal 0..%d, the most the layout holds", excerpt([]byte(text)), limit)
+		return 0, Errorf(BadRequest, "the business is %s, want a decimal 0..%d, the most the layout holds", excerpt([]byte(text), 24), limit)
 	}
 	return b, nil
 }
@@ -80,12 +80,12 @@ func parseDecimal(digits []byte, limit int64) (int64, bool) {
 	return n, n <= limit
 }
 
-// excerpt quotes the beginning of what a caller sent, for an error text: in
-// ASCII, since it travels in a header, and short, since it may be megabytes.
-func excerpt(b []byte) string {
-	const most = 24
-	if len(b) > most {
-		return fmt.Sprintf("%s and %d bytes more", strconv.QuoteToASCII(string(b[:most])), len(b)-most)
+// excerpt quotes what a caller sent, up to limit bytes of it, for an error
+// text: in ASCII, since it travels in a header, and short, since it may be
+// megabytes.
+func excerpt(b []byte, limit int) string {
+	if len(b) > limit {
+		return fmt.Sprintf("%s and %d bytes more", strconv.QuoteToASCII(string(b[:limit])), len(b)-limit)
 	}
 	return strconv.QuoteToASCII(string(b))
 }

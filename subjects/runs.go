@@ -45,7 +45,7 @@ func ParseRuns(body []byte) ([]Run, error) {
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {
 		run, ok := parseRun(line)
 		if !ok {
-			return nil, fmt.Errorf("subjects: line %d of the reply is %s, not a run of IDs", len(runs)+1, excerpt(line))
+			return nil, fmt.Errorf("subjects: line %d of the reply is %s, not a run of IDs", len(runs)+1, excerpt(line, 24))
 		}
 		runs = append(runs, run)
 	}

@@ -2,6 +2,7 @@ package subjects
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/big"
@@ -194,5 +195,52 @@ func wantBadRequest(t *testing.T, err error) {
 		if c := e.Text[i]; c < ' ' || c > '~' {
 			t.Fatalf("error text %q has byte %#x, which a header cannot hold", e.Text, c)
 		}
+	}
+}
+
+func FuzzParseTagCreate(f *testing.F) {
+	for _, body := range []string{
+		`{"tag":"order"}`, `{"tag":"order","step":5,"start":"9007199254740993","description":"d"}`, `{"tag":"a","start":7}`,
+		"", "null", "[]", `{"tag":"a b"}`, `{"tag":"a","what":1}`, `{"tag":"a"}{}`, `{"tag":"a","step":1.5}`, `{"tag":"a","start":"x"}`,
+		`{"tag":"a","description":"` + strings.Repeat("d", 257) + `"}`, "{\"tag\":\"\xff\n\"}",
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		c, err := ParseTagCreate(body)
+		wantBadRequest(t, err)
+		if err != nil {
+			return
+		}
+		if CheckTag(c.Tag) != nil || len(c.Description) > 256 || c.Step == 0 || c.Start == 0 {
+			t.Fatalf("ParseTagCreate(%q) = %+v", body, c)
+		}
+		again, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := ParseTagCreate(again); err != nil || back.Tag != c.Tag || back.Step != c.Step || back.Start != c.Start {
+			t.Fatalf("%s reads as %+v, %v", again, back, err)
+		}
+	})
+}
+
+func FuzzParseTagList(f *testing.F) {
+	for _, body := range []string{"", "{}", `{"after":"a","limit":10}`, `{"limit":1001}`, `{"limit":-1}`, "null", "x"} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l, err := ParseTagList(body)
+		wantBadRequest(t, err)
+		if err == nil && (l.Limit < 1 || l.Limit > MaxTags) {
+			t.Fatalf("ParseTagList(%q) = %+v", body, l)
+		}
+	})
+}
+
+func TestLargeNumbersTravelAsStrings(t *testing.T) {
+	b, err := json.Marshal(TagInfo{MaxID: 9007199254740993})
+	if err != nil || !bytes.Contains(b, []byte(`"max_id":"9007199254740993"`)) {
+		t.Errorf("%s, %v", b, err)
 	}
 }

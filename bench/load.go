@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// replyWithin is how long a caller waits; natsid's own deadline is 1.5 s.
+const replyWithin = 3 * time.Second
+
+// A load is the callers.
+type load struct {
+	nc      []*nats.Conn
+	length  time.Duration
+	callers []caller
+}
+
+// A caller asks, waits for the reply, and asks again.
+type caller struct {
+	nc     *nats.Conn
+	took   []time.Duration // per good reply; kept between measurements, so that it stops growing
+	errors int
+	err    error // the last of them
+}
+
+// A sample is one measurement of one row.
+type sample struct {
+	rate     float64 // good replies per second
+	p50, p99 float64 // microseconds
+	cpu      float64 // worker's microseconds per good reply; NaN: not known
+	errors   int
+	err      error // one of them
+}
+
+func newLoad(url string, opt options) (*load, error) {
+	l := &load{length: opt.length, callers: make([]caller, opt.callers)}
+	for range opt.conns {
+		nc, err := nats.Connect(url)
+		if err != nil {
+			l.close()
+			return nil, err
+		}
+		l.nc = append(l.nc, nc)
+	}
+	room := int(opt.length.Seconds()*300_000) / opt.callers // replies a second over all callers
+	for i := range l.callers {
+		l.callers[i] = caller{nc: l.nc[i%opt.conns], took: make([]time.Duration, 0, room)}
+	}
+	return l, nil
+}
+
+func (l *load) close() {
+	for _, nc := range l.nc {
+		nc.Close()
+	}
+}
+
+// measure loads one row for the set length.
+func (l *load) measure(ctx context.Context, r *row) (sample, error) {
+	runtime.GC() // every row begins with the same heap here
+	before, err := r.worker.cpu()
+	if err != nil {
+		return sample{}, err
+	}
+	began := time.Now()
+	var callers sync.WaitGroup
+	for i := range l.callers {
+		callers.Go(func() { l.callers[i].ask(ctx, r, began.Add(l.length)) })
+	}
+	callers.Wait()
+	lasted := time.Since(began)
+	after, err := r.worker.cpu()
+	if err != nil {
+		return sample{}, err
+	}
+	return l.summarize(lasted, after-before), ctx.Err()
+}
+
+func (c *caller) ask(ctx context.Context, r *row, until time.Time) {
+	c.took, c.errors, c.err = c.took[:0], 0, nil
+	body := []byte(r.body)
+	for ctx.Err() == nil {
+		asked := time.Now()
+		if asked.After(until) {
+			return
+		}
+		reply, err := c.nc.Request(r.subject, body, replyWithin)
+		took := time.Since(asked)
+		if err == nil {
+			err = check(reply, r.ids)
+		}
+		if err != nil {
+			c.errors, c.err = c.errors+1, err
+			continue
+		}
+		c.took = append(c.took, took)
+	}
+}
+
+// summarize makes a sample of what the callers saw.
+func (l *load) summarize(lasted time.Duration, cpuSeconds float64) sample {
+	var s sample
+	var took []time.Duration
+	for _, c := range l.callers {
+		took = append(took, c.took...)
+		s.errors += c.errors
+		if c.err != nil {
+			s.err = c.err
+		}
+	}
+	if len(took) == 0 {
+		return s
+	}
+	slices.Sort(took)
+	s.rate = float64(len(took)) / lasted.Seconds()
+	s.p50 = float64(took[len(took)/2]) / 1e3
+	s.p99 = float64(took[len(took)*99/100]) / 1e3
+	s.cpu = cpuSeconds * 1e6 / float64(len(took))
+	return s
+}
+
+// check returns an error unless the reply holds exactly so many IDs. The bare
+// echo passes through it too, so that all rows pay for it.
+func check(reply *nats.Msg, want int) error {
+	if err := errorOf(reply); err != nil {
+		return err
+	}
+	n, err := countIDs(reply.Data)
+	if err == nil && n != want {
+		err = fmt.Errorf("%d IDs instead of %d", n, want)
+	}
+	return err
+}
+
+// errorOf returns the error a reply states in its headers, or nil.
+func errorOf(reply *nats.Msg) error {
+	if code := reply.Header.Get("Nats-Service-Error-Code"); code != "" {
+		return fmt.Errorf("error reply %s: %s", code, reply.Header.Get("Nats-Service-Error"))
+	}
+	return nil
+}
+
+// countIDs counts the IDs in runs such as "7" or "7-9\n12"; both ends belong to a run.
+func countIDs(runs []byte) (int, error) {
+	n := 0
+	for line := range bytes.SplitSeq(runs, []byte("\n")) {
+		from, to, isRange := bytes.Cut(line, []byte("-"))
+		first, err := strconv.ParseInt(string(from), 10, 64)
+		last := first
+		if isRange && err == nil {
+			last, err = strconv.ParseInt(string(to), 10, 64)
+		}
+		if err != nil || last < first {
+			return 0, fmt.Errorf("the reply is not runs of IDs: %.60q", runs)
+		}
+		n += int(last-first) + 1
+	}
+	return n, nil
+}

@@ -1,0 +1,163 @@
+// Command bench shows what an ID costs next to a bare NATS reply, in one table.
+//
+// It starts a nats-server, a bare QueueSubscribe echo and natsid, each a
+// process of its own on loopback TCP, and loads them one after the other from
+// this process: A B C D, A B C D, … A machine's speed drifts by more than the
+// differences looked for, so every repeat of a row is compared with the bare
+// echo of the same repeat, and the table gives medians. A round before the
+// first is thrown away. CPU is the worker process's alone, user and system.
+//
+// Every reply is checked to hold as many IDs as were asked for. One that does
+// not, an error, or silence is counted, and makes the exit code 1: a table
+// with errors compares nothing. That no ID repeats is not checked here.
+//
+//	cd bench && go run .              # builds natsid from the parent folder
+//	cd bench && go run . -callers 1   # the latency of an idle system
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// options are the flags; their usage texts say what they mean.
+type options struct {
+	callers, conns, repeats int
+	length                  time.Duration
+	step                    int64
+	natsid                  string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context) error {
+	var opt options
+	flag.IntVar(&opt.callers, "callers", 64, "callers, each waiting for its reply before it asks again")
+	flag.IntVar(&opt.conns, "conns", 4, "connections the callers share")
+	flag.IntVar(&opt.repeats, "repeats", 7, "measured rounds over all rows")
+	flag.DurationVar(&opt.length, "for", 1500*time.Millisecond, "length of one measurement")
+	flag.Int64Var(&opt.step, "step", 1_000_000, "step of the tags; large, so that rows show requests rather than loads")
+	flag.StringVar(&opt.natsid, "natsid", "", "natsid's executable (default: built from the parent folder)")
+	flag.Parse()
+	opt.conns = min(opt.conns, opt.callers)
+	switch {
+	case flag.NArg() == 2: // not the bench, but one of the processes it starts
+		return play(flag.Arg(0), flag.Arg(1))
+	case flag.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	case min(opt.conns, opt.repeats) < 1 || opt.length <= 0 || opt.step < 1:
+		return errors.New("numbers must be above 0")
+	}
+	return run(ctx, opt)
+}
+
+// run starts the processes and compares them. All have ended when it returns.
+func run(ctx context.Context, opt options) error {
+	dir, err := os.MkdirTemp("", "natsid-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if opt.natsid == "" {
+		opt.natsid = filepath.Join(dir, "natsid")
+		if err := buildNatsid(ctx, opt.natsid); err != nil {
+			return err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	server, err := start(dir, "server", self, "server", filepath.Join(dir, "jetstream"))
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	url, err := server.url(ctx)
+	if err != nil {
+		return err
+	}
+	echo, err := start(dir, "echo", self, "echo", url)
+	if err != nil {
+		return err
+	}
+	defer echo.stop()
+	natsid, err := start(dir, "natsid", opt.natsid,
+		"--nats", url, "--data", filepath.Join(dir, "data"), "--http", "", "--auto-create-tags")
+	if err != nil {
+		return err
+	}
+	defer natsid.stop()
+	return compare(ctx, opt, url, echo, natsid)
+}
+
+// compare measures and prints.
+func compare(ctx context.Context, opt options, url string, echo, natsid *process) error {
+	load, err := newLoad(url, opt)
+	if err != nil {
+		return err
+	}
+	defer load.close()
+	rows := []*row{ // the first is the yardstick
+		{name: "bare echo", subject: echoSubject, ids: 1, worker: echo},
+		{name: "segment", subject: "id.segment.bench", ids: 1, worker: natsid},
+		{name: "snowflake", subject: "id.snowflake", ids: 1, worker: natsid},
+		// A tag of its own, so that no row begins with a range another has used up.
+		{name: "segment n=1000", subject: "id.segment.bench-batch", body: "1000", ids: 1000, worker: natsid},
+	}
+	for _, r := range rows {
+		if err := prepare(ctx, load.nc[0], r, opt.step); err != nil {
+			return err
+		}
+	}
+	if err := measure(ctx, load, rows, opt); err != nil {
+		return err
+	}
+	return printTable(os.Stdout, opt, rows)
+}
+
+// prepare returns once the row has been answered.
+func prepare(ctx context.Context, nc *nats.Conn, r *row, step int64) error {
+	if tag, ok := strings.CutPrefix(r.subject, "id.segment."); ok {
+		// Before the first request for the tag, which would make it with the default step.
+		body := fmt.Sprintf(`{"tag":%q,"step":%d}`, tag, step)
+		if err := r.worker.awaitReply(ctx, nc, "id.tag.create", body); err != nil {
+			return err
+		}
+	}
+	return r.worker.awaitReply(ctx, nc, r.subject, r.body)
+}
+
+// measure fills the rows' samples.
+func measure(ctx context.Context, load *load, rows []*row, opt options) error {
+	fmt.Fprintln(os.Stderr, "measuring for", time.Duration((opt.repeats+1)*len(rows))*opt.length)
+	for round := range opt.repeats + 1 {
+		for _, r := range rows {
+			s, err := load.measure(ctx, r)
+			if err != nil {
+				return err
+			}
+			if round > 0 { // the first is for connections, heaps and loads to settle
+				r.samples = append(r.samples, s)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	echoSubject = "bench.echo"
+	readyWithin = 20 * time.Second // until a process's first reply
+)
+
+// play is a child's main. It ends when standard input does, so that no child
+// outlives a parent that was killed.
+func play(role, argument string) error {
+	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole group, but the parent decides on the order
+	switch role {
+	case "server":
+		return playServer(argument)
+	case "echo":
+		return playEcho(argument)
+	}
+	return fmt.Errorf("unexpected argument %q", role)
+}
+
+// playServer is a nats-server with natsid's embedded settings. All it prints is its URL.
+func playServer(dir string) error {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
+		JetStream: true, StoreDir: dir, SyncAlways: true,
+	})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(readyWithin) {
+		return errors.New("nats-server is not ready for connections")
+	}
+	fmt.Println(s.ClientURL())
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// playEcho is the least a NATS worker can do: 8 bytes, which read as an ID.
+func playEcho(url string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	reply := []byte("12345678")
+	if _, err := nc.QueueSubscribe(echoSubject, "natsid", func(m *nats.Msg) { m.Respond(reply) }); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// buildNatsid builds the parent module's main package.
+func buildNatsid(ctx context.Context, to string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, ".")
+	cmd.Dir = ".." // a module of its own, whose packages cannot be named from here
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build of the parent folder (run this in bench/, or give -natsid): %w\n%s", err, out)
+	}
+	return nil
+}
+
+// A process is a child.
+type process struct {
+	name  string
+	cmd   *exec.Cmd
+	stdin io.Closer
+	log   string        // file of all it printed
+	ended chan struct{} // closed when it has exited
+}
+
+func start(dir, name, path string, args ...string) (*process, error) {
+	p := &process{name: name, cmd: exec.Command(path, args...), log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	log, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own descriptor
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	// The caller's NATS_URL, NATSID_… would set natsid's flags behind the bench's back.
+	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS") })
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// stop ends the process, by force if it has not gone a while after being asked.
+func (p *process) stop() {
+	p.stdin.Close()
+	p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.ended:
+	case <-time.After(5 * time.Second):
+		p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// url waits for the line that playServer prints.
+func (p *process) url(ctx context.Context) (url string, err error) {
+	err = p.await(ctx, func() error {
+		printed, err := os.ReadFile(p.log)
+		line, _, whole := strings.Cut(string(printed), "\n")
+		if err == nil && !whole {
+			err = errors.New("no URL yet")
+		}
+		url = line
+		return err
+	})
+	return url, err
+}
+
+// awaitReply asks until the reply is not an error.
+func (p *process) awaitReply(ctx context.Context, nc *nats.Conn, subject, body string) error {
+	return p.await(ctx, func() error {
+		reply, err := nc.Request(subject, []byte(body), time.Second)
+		if err == nil {
+			err = errorOf(reply)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", subject, body, err)
+		}
+		return nil
+	})
+}
+
+// await tries until there is no error, the process has exited, or it is late.
+func (p *process) await(ctx context.Context, try func() error) error {
+	late := time.After(readyWithin)
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.ended:
+			return p.failed(errors.New(p.cmd.ProcessState.String()))
+		case <-late:
+			return p.failed(fmt.Errorf("not ready within %v: %w", readyWithin, err))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// failed returns err with all the process printed.
+func (p *process) failed(err error) error {
+	log, _ := os.ReadFile(p.log)
+	return fmt.Errorf("%s: %w; it printed:\n%s", p.name, err, log)
+}
+
+// cpu returns the processor seconds used so far, to 10 ms; NaN where there is no Linux /proc.
+func (p *process) cpu() (float64, error) {
+	if runtime.GOOS != "linux" {
+		return math.NaN(), nil
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, p.failed(err)
+	}
+	// utime and stime are fields 14 and 15, see proc_pid_stat(5). They are counted from
+	// behind the second, the command in brackets, which may itself hold spaces.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("unexpected /proc/PID/stat: %q", stat)
+	}
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	const ticks = 100 // a second, wherever Go runs on Linux
+	return float64(user+system) / ticks, errors.Join(err1, err2)
+}

@@ -1,0 +1,157 @@
+// Package client asks natsid for IDs over NATS.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// DefaultTimeout bounds a call whose context has no deadline. Workers answer
+// within 1.5 s; a client must wait longer than they do.
+const DefaultTimeout = 2 * time.Second
+
+// ErrNotServed is returned when no worker serves the subject. Nobody has seen
+// the request.
+var ErrNotServed = errors.New("client: nobody serves this")
+
+// ErrNotNatsid is returned when the reply is none of natsid's.
+var ErrNotNatsid = errors.New("client: the reply is not natsid's")
+
+// A Client asks the workers of one namespace. It is safe for concurrent use.
+type Client struct {
+	nc *nats.Conn
+	ns subjects.Namespace
+}
+
+// New returns a client on a connection, which stays the caller's. The
+// namespace of workers is "id" unless they were started with another.
+func New(nc *nats.Conn, ns subjects.Namespace) *Client { return &Client{nc: nc, ns: ns} }
+
+// Segment returns one ID of a tag.
+func (c *Client) Segment(ctx context.Context, tag string) (int64, error) {
+	return one(c.SegmentN(ctx, tag, 1))
+}
+
+// SegmentN returns n IDs of a tag, n at least 1.
+//
+// The error is a [*subjects.Error] if a worker refused, [ErrNotServed] if
+// there is none, [ErrNotNatsid], or that of ctx. A request that was refused
+// with 503, or that nobody served, has been sent twice by then.
+func (c *Client) SegmentN(ctx context.Context, tag string, n int) ([]subjects.Run, error) {
+	if err := subjects.CheckTag(tag); err != nil {
+		return nil, err
+	}
+	return c.ids(ctx, c.ns.Segment(tag), n)
+}
+
+// Snowflake returns one snowflake.
+func (c *Client) Snowflake(ctx context.Context) (int64, error) {
+	return one(c.SnowflakeN(ctx, 1))
+}
+
+// SnowflakeN returns n snowflakes, n at least 1. Errors are those of
+// [Client.SegmentN].
+func (c *Client) SnowflakeN(ctx context.Context, n int) ([]subjects.Run, error) {
+	return c.ids(ctx, c.ns.Snowflake(), n)
+}
+
+// CreateTag makes a tag. Errors are those of [Client.SegmentN].
+func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (made subjects.TagInfo, err error) {
+	if err := subjects.CheckTag(t.Tag); err != nil {
+		return subjects.TagInfo{}, err
+	}
+	return made, c.json(ctx, c.ns.TagCreate(), t, &made)
+}
+
+// ListTags returns a page of tags in their order. Errors are those of
+// [Client.SegmentN].
+func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subjects.TagInfo, err error) {
+	err = c.json(ctx, c.ns.TagList(), l, &page)
+	return page, err
+}
+
+func one(runs []subjects.Run, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return runs[0].First, nil
+}
+
+func (c *Client) ids(ctx context.Context, subject string, n int) ([]subjects.Run, error) {
+	var body []byte // empty asks for one
+	if n != 1 {
+		body = strconv.AppendInt(nil, int64(n), 10)
+	}
+	reply, err := c.request(ctx, subject, body)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := subjects.ParseRuns(reply)
+	if err != nil {
+		return nil, c.foreign(subject, err)
+	}
+	var got int64
+	for _, r := range runs {
+		got += r.Len()
+	}
+	if got != int64(n) {
+		return nil, c.foreign(subject, fmt.Errorf("%d IDs where %d were asked", got, n))
+	}
+	return runs, nil
+}
+
+func (c *Client) json(ctx context.Context, subject string, ask, answer any) error {
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return err
+	}
+	reply, err := c.request(ctx, subject, body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(reply, answer); err != nil {
+		return c.foreign(subject, err)
+	}
+	return nil
+}
+
+// foreign explains a reply that no worker would send.
+func (c *Client) foreign(subject string, err error) error {
+	return fmt.Errorf("%w: %w; does a JetStream stream or another program listen on %s?", ErrNotNatsid, err, subject)
+}
+
+// request sends a request, and once more if another worker may serve it.
+func (c *Client) request(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
+		defer cancel()
+	}
+	reply, err := c.try(ctx, subject, body)
+	if e, ok := errors.AsType[*subjects.Error](err); ok && e.Code == subjects.Unavailable || errors.Is(err, ErrNotServed) {
+		return c.try(ctx, subject, body)
+	}
+	return reply, err
+}
+
+func (c *Client) try(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	msg, err := c.nc.RequestWithContext(ctx, subject, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, fmt.Errorf("%w: no worker on %s; is natsid running on this NATS, in this namespace?", ErrNotServed, subject)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("client: %s: %w", subject, err)
+	}
+	if e := subjects.ParseError(msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)); e != nil {
+		return nil, e
+	}
+	return msg.Data, nil
+}

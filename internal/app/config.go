@@ -1,0 +1,128 @@
+// Package app is the composition root: the one place that knows every package
+// and puts the whole program together. The command line and the end-to-end
+// tests start the same one.
+package app
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// Config is everything that can be set. Begin with [Default].
+type Config struct {
+	// NATS is the URLs of the NATS to join, separated by commas; "" runs a
+	// nats-server inside the process, on Listen.
+	NATS string
+	// NATSCreds is a file of user credentials for it; "" for none.
+	NATSCreds string
+	// Listen is the embedded server's address, host:port; port 0 takes a free one.
+	Listen string
+	// Data is the directory of the embedded store and the state file, locked
+	// while in use; "" keeps no local state, and needs NATS.
+	Data string
+	// HTTP is the address of health, readiness and metrics; "" for none.
+	HTTP string
+	// Name names this worker to people; "" takes the one kept in Data, or makes one.
+	Name string
+	// Replicas is that of the buckets to make, 1..5; 0 means 3 if the server
+	// belongs to a cluster, else 1.
+	Replicas int
+	// Namespace prefixes subjects, services and buckets.
+	Namespace subjects.Namespace
+	// AutoCreateTags makes tags on first use, with steps of AutoStep.
+	AutoCreateTags bool
+	AutoStep       int64
+	// Layout is that of the snowflakes.
+	Layout snowflake.Layout
+	// LeaseTTL is how long a worker counts as alive after its last heartbeat,
+	// at least 20 s: an election after a hard kill of a server takes 4 to 7 s.
+	LeaseTTL time.Duration
+	// Horizon is how long snowflakes are issued without the registry, at least 1 s.
+	Horizon time.Duration
+	// MaxAhead is how far a snowflake's time may run ahead of the clock, 0..1 s;
+	// one tick at least.
+	MaxAhead time.Duration
+	// MaxClockSkew is how far the clocks of two workers may differ, 1 ms..1 min.
+	MaxClockSkew time.Duration
+	// MaxBatch is the most IDs one request may ask for, 1..1,000,000.
+	MaxBatch int
+	// Deadline is by when each request is answered, 100 ms..1 min.
+	Deadline time.Duration
+	// Version is what this program calls itself.
+	Version string
+	// Log receives everything; nil discards.
+	Log *slog.Logger
+	// Ready, if set, is called once, when all modes can issue for the first time.
+	Ready func(Where)
+}
+
+// Where says where a program that is ready can be found.
+type Where struct {
+	URL      string // of NATS, without password
+	Embedded bool
+	HTTP     string // address of the monitor; "" if off
+	Instance string
+	Number   int // the worker number
+}
+
+// DefaultStep is the step of tags made on first use: Leaf's example.
+const DefaultStep = 1000
+
+// Default returns the settings of a service on one machine.
+func Default() Config {
+	return Config{
+		Listen:       "127.0.0.1:4222",
+		Data:         "natsid-data",
+		HTTP:         "127.0.0.1:8080",
+		Namespace:    subjects.DefaultNamespace,
+		AutoStep:     DefaultStep,
+		Layout:       snowflake.Leaf,
+		LeaseTTL:     30 * time.Second,
+		Horizon:      5 * time.Minute,
+		MaxAhead:     snowflake.DefaultMaxAhead,
+		MaxClockSkew: time.Second,
+		MaxBatch:     100_000,
+		Deadline:     1500 * time.Millisecond,
+		Version:      "0.0.0-dev",
+	}
+}
+
+// Validate returns an error that names every fault, or nil.
+func (c Config) Validate() error {
+	var faults []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	between := func(name string, d, low, high time.Duration) {
+		check(low <= d && d <= high, "%s %v, want %v to %v", name, d, low, high)
+	}
+	if err := c.Namespace.Check(); err != nil {
+		faults = append(faults, err)
+	}
+	if err := c.Layout.Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	check(c.NATS != "" || c.Data != "", "the embedded server needs a directory: set --data, or join a NATS with --nats")
+	if c.NATS == "" {
+		_, _, err := net.SplitHostPort(c.Listen)
+		check(err == nil, "listen address %q, want host:port", c.Listen)
+	}
+	check(0 <= c.Replicas && c.Replicas <= 5, "%d replicas, want 1 to 5, or 0 to choose by the server", c.Replicas)
+	check(1 <= c.AutoStep && c.AutoStep <= segment.MaxStep, "step %d of tags made on first use, want 1 to %d", c.AutoStep, int64(segment.MaxStep))
+	check(1 <= c.MaxBatch && c.MaxBatch <= 1_000_000, "batches of up to %d, want 1 to 1000000", c.MaxBatch)
+	between("lease TTL", c.LeaseTTL, 20*time.Second, 24*time.Hour)
+	between("horizon", c.Horizon, time.Second, 30*24*time.Hour)
+	between("max-ahead", c.MaxAhead, 0, time.Second)
+	between("max-clock-skew", c.MaxClockSkew, time.Millisecond, time.Minute)
+	between("deadline", c.Deadline, 100*time.Millisecond, time.Minute)
+	return errors.Join(faults...)
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
+)
+
+type workersCmd struct {
+	All bool `help:"Also the numbers that are free again."`
+}
+
+// Help is shown below the flags.
+func (workersCmd) Help() string {
+	return `States: live, somebody reports under the number. blocked, nobody does, but its
+window has not ended. free, anybody may take it.
+
+Example:
+  natsid workers`
+}
+
+// Run implements the command.
+func (c *workersCmd) Run(s *session) error {
+	nc, err := s.dial()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	defer cancel()
+	ns := subjects.Namespace(s.line.Namespace)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	// Looking must not make a bucket.
+	if _, err := js.KeyValue(ctx, ns.HistoryBucket()); err != nil {
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			err = fmt.Errorf("no natsid has run on this NATS in namespace %s", ns)
+		}
+		return err
+	}
+	registry, _, err := kvregistry.Open(ctx, nc, kvregistry.Config{History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), WorkerSubject: ns.Worker})
+	if err != nil {
+		return err
+	}
+	records, err := registry.Records(ctx)
+	if err != nil {
+		return err
+	}
+	leases, err := registry.Leases(ctx)
+	if err != nil {
+		return err
+	}
+	return c.print(s, records, leases, time.Now())
+}
+
+func (c *workersCmd) print(s *session, records map[int]workerid.Record, leases map[int]workerid.Lease, now time.Time) error {
+	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tREPORTED\tUNTIL")
+	for _, w := range slices.Sorted(maps.Keys(records)) {
+		r := records[w]
+		l, live := leases[w]
+		state, since, reported := "free", "-", r.Reported
+		switch {
+		case live:
+			state, since, reported = "live", moment(l.Since), l.Time
+		case r.Until > now.UnixMilli():
+			state = "blocked"
+		case !c.All:
+			continue
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", w, r.Instance, state, since, moment(reported), moment(r.Until))
+	}
+	return table.Flush()
+}
+
+func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.DateTime) }
+
+type decodeCmd struct {
+	ID    int64 `arg:"" help:"The snowflake, in decimal."`
+	Epoch int64 `env:"NATSID_EPOCH" default:"1288834974657" placeholder:"MS" help:"Begin of the snowflakes' time, in Unix ms, as the workers have it."`
+}
+
+// Help is shown below the flags.
+func (decodeCmd) Help() string {
+	return `Example:
+  natsid decode 2124263042718941184`
+}
+
+// Run implements the command.
+func (c *decodeCmd) Run(s *session) error {
+	l := snowflake.Leaf
+	l.Epoch = c.Epoch
+	if err := l.Validate(); err != nil {
+		return usage(err)
+	}
+	p, err := l.Decode(c.ID)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.stdout, "time      %s\nworker    %d\nsequence  %d\n", p.Time.Format("2006-01-02 15:04:05.000 MST"), p.Worker, p.Sequence)
+	return nil
+}
+
+type versionCmd struct{}
+
+// Run implements the command.
+func (versionCmd) Run(s *session) error {
+	fmt.Fprintf(s.stdout, "natsid %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return nil
+}
+
+// version is the module's version, as far as the build knows it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if ok && len(info.Main.Version) > 1 && info.Main.Version[0] == 'v' {
+		return info.Main.Version[1:]
+	}
+	return "0.1.0-dev"
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
+)
+
+type serveCmd struct {
+	Listen         string        `env:"NATSID_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDR" help:"Where the own nats-server listens, host:port; port 0 takes a free one."`
+	Data           string        `env:"NATSID_DATA" default:"natsid-data" placeholder:"DIR" help:"Directory of the own nats-server's store and of the state file; '' with --nats keeps no local state."`
+	HTTP           string        `name:"http" env:"NATSID_HTTP" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where /healthz, /readyz and /metrics are served; '' for nowhere."`
+	Name           string        `env:"NATSID_NAME" help:"Name of this worker, for people. Made at first start and kept in --data."`
+	Replicas       int           `env:"NATSID_REPLICAS" default:"0" help:"Replicas of the buckets to make; 0 means 3 if the server belongs to a cluster, else 1."`
+	AutoCreateTags *bool         `env:"NATSID_AUTO_CREATE_TAGS" negatable:"" help:"Make tags on first use. On by default only with the own nats-server."`
+	Epoch          int64         `env:"NATSID_EPOCH" default:"1288834974657" placeholder:"MS" help:"Begin of the snowflakes' time, in Unix ms: Leaf's by default. All workers of a namespace must have the same."`
+	LeaseTTL       time.Duration `name:"lease-ttl" env:"NATSID_LEASE_TTL" default:"30s" help:"How long a worker counts as alive after its last heartbeat, at least 20s. Used when the bucket is made."`
+	Horizon        time.Duration `env:"NATSID_HORIZON" default:"5m" help:"How long snowflakes are issued while JetStream is away."`
+	MaxAhead       time.Duration `env:"NATSID_MAX_AHEAD" default:"5ms" help:"How far a snowflake's time may run ahead of the clock: bursts, and steps back, that cost no wait."`
+	MaxBatch       int           `env:"NATSID_MAX_BATCH" default:"100000" placeholder:"N" help:"Most IDs one request may ask for."`
+	Deadline       time.Duration `env:"NATSID_DEADLINE" default:"1.5s" help:"By when each request is answered, with IDs or a code. Callers must wait longer."`
+	MaxClockSkew   time.Duration `env:"NATSID_MAX_CLOCK_SKEW" default:"1s" help:"How far two workers' clocks may differ; a number never used before is used from that much later on."`
+	LogLevel       slog.Level    `env:"NATSID_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogFormat      string        `env:"NATSID_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`
+}
+
+// Help is shown below the flags.
+func (serveCmd) Help() string {
+	return `Examples:
+  natsid                                        a whole service on this machine
+  natsid --listen 127.0.0.1:4333 --http ''      the same beside another NATS server
+  natsid --nats nats://n1:4222,nats://n2:4222   a worker on a NATS with JetStream
+  NATS_URL=nats://n1:4222 natsid --data /var/lib/natsid`
+}
+
+// Run implements the command.
+func (c *serveCmd) Run(s *session) error {
+	cfg := c.config(s)
+	if err := cfg.Validate(); err != nil {
+		return usage(err)
+	}
+	cfg.Ready = func(w app.Where) { fmt.Fprintln(s.stdout, readyLine(cfg, w, s.natsFromEnv)) }
+	return app.Run(s.ctx, cfg)
+}
+
+func (c *serveCmd) config(s *session) app.Config {
+	cfg := app.Default()
+	cfg.NATS, cfg.NATSCreds, cfg.Namespace = s.line.NATS, s.line.NATSCreds, subjects.Namespace(s.line.Namespace)
+	cfg.Listen, cfg.Data, cfg.HTTP, cfg.Name, cfg.Replicas = c.Listen, c.Data, c.HTTP, c.Name, c.Replicas
+	cfg.AutoCreateTags = cfg.NATS == ""
+	if c.AutoCreateTags != nil {
+		cfg.AutoCreateTags = *c.AutoCreateTags
+	}
+	cfg.Layout.Epoch = c.Epoch
+	cfg.LeaseTTL, cfg.Horizon, cfg.MaxClockSkew = c.LeaseTTL, c.Horizon, c.MaxClockSkew
+	cfg.MaxAhead, cfg.MaxBatch, cfg.Deadline = c.MaxAhead, c.MaxBatch, c.Deadline
+	cfg.Version = version()
+	opts := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		cfg.Log = slog.New(slog.NewJSONHandler(s.stderr, opts))
+	} else {
+		cfg.Log = slog.New(slog.NewTextHandler(s.stderr, opts))
+	}
+	return cfg
+}
+
+// readyLine says where the service is, and how to try it.
+func readyLine(cfg app.Config, w app.Where, natsFromEnv bool) string {
+	how := "joined"
+	switch {
+	case w.Embedded:
+		how = "own server, data in " + cfg.Data
+	case natsFromEnv:
+		how = "joined, from NATS_URL in the environment"
+	}
+	line := fmt.Sprintf("natsid is ready on %s (%s), worker number %d", w.URL, how, w.Number)
+	if w.HTTP != "" {
+		line += ", http://" + w.HTTP + "/readyz"
+	}
+	return line + fmt.Sprintf("; try: nats request %s ''", cfg.Namespace.Segment("order"))
+}

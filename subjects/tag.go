@@ -1,0 +1,112 @@
+package subjects
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxDescription is the length limit of a tag's description in bytes: Leaf's
+// varchar(256).
+const MaxDescription = 256
+
+// MaxTags is how many tags one reply lists at most.
+const MaxTags = 1000
+
+// TagCreate is the request that makes a tag.
+type TagCreate struct {
+	Tag         string  `json:"tag"`
+	Step        int64   `json:"step,omitempty"`  // 1000 if 0
+	Start       Decimal `json:"start,omitempty"` // its first ID; 1 if 0
+	Description string  `json:"description,omitempty"`
+}
+
+// TagList is the request for a page of tags.
+type TagList struct {
+	After string `json:"after,omitempty"` // the last tag of the page before
+	Limit int    `json:"limit,omitempty"` // MaxTags if 0
+}
+
+// TagInfo is a tag as replies show it. [Namespace.TagCreate] is answered with
+// one, [Namespace.TagList] with an array of them in the order of tags.
+type TagInfo struct {
+	Tag         string    `json:"tag"`
+	Step        int64     `json:"step"`
+	MaxID       Decimal   `json:"max_id"` // the next ID that nobody has loaded
+	Description string    `json:"description"`
+	Updated     time.Time `json:"updated"`
+	Disabled    bool      `json:"disabled"`
+}
+
+// A Decimal is an integer that JSON carries as a string, since JavaScript
+// rounds large numbers. A plain number is read as well.
+type Decimal int64
+
+// MarshalJSON writes the decimal as a string.
+func (d Decimal) MarshalJSON() ([]byte, error) {
+	return strconv.AppendQuote(nil, strconv.FormatInt(int64(d), 10)), nil
+}
+
+// UnmarshalJSON reads a string of digits, or a number without fraction.
+func (d *Decimal) UnmarshalJSON(data []byte) error {
+	n, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
+	if err == nil {
+		*d = Decimal(n)
+	}
+	return err
+}
+
+// ParseTagCreate reads the body of a request that makes a tag, and fills in
+// what it leaves out. The error is an [*Error] of code 400.
+func ParseTagCreate(body []byte) (c TagCreate, err error) {
+	if err := parseJSON(body, &c, `{"tag":"order","step":1000,"start":1,"description":"..."}`); err != nil {
+		return TagCreate{}, err
+	}
+	if err := CheckTag(c.Tag); err != nil {
+		return TagCreate{}, err
+	}
+	if len(c.Description) > MaxDescription {
+		return TagCreate{}, Errorf(BadRequest, "the description has %d bytes, want at most %d", len(c.Description), MaxDescription)
+	}
+	if c.Step == 0 {
+		c.Step = 1000
+	}
+	if c.Start == 0 {
+		c.Start = 1
+	}
+	return c, nil
+}
+
+// ParseTagList reads the body of a request for a page of tags, and fills in
+// what it leaves out. The error is an [*Error] of code 400.
+func ParseTagList(body []byte) (l TagList, err error) {
+	if len(body) > 0 {
+		if err := parseJSON(body, &l, `{"after":"order","limit":100}`); err != nil {
+			return TagList{}, err
+		}
+	}
+	if l.Limit == 0 {
+		l.Limit = MaxTags
+	}
+	if l.Limit < 1 || l.Limit > MaxTags {
+		return TagList{}, Errorf(BadRequest, "limit %d, want 1..%d", l.Limit, MaxTags)
+	}
+	return l, nil
+}
+
+// parseJSON reads one JSON object that has no fields unknown to v.
+func parseJSON(body []byte, v any, example string) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(v)
+	if err == nil && dec.More() {
+		err = errors.New("something follows the object")
+	}
+	if err != nil {
+		return Errorf(BadRequest, "the body is no request (%s); want JSON such as %s", excerpt([]byte(err.Error()), 100), example)
+	}
+	return nil
+}
