@@ -84,10 +84,15 @@ func (i *Issuer) Park(n int, done func(Runs, error)) error {
 	return nil
 }
 
-// Ready returns nil if one ID can be had within the deadline, else the reason
-// why not, as [Issuer.Next] gives it.
-func (i *Issuer) Ready() error {
-	err := i.read(func(g *Generator, now int64) error { return g.CheckAt(now) })
+// Ready returns nil if one ID can be had within the deadline, and will be for
+// the time ahead to come; else the reason why not, as [Issuer.Next] gives it.
+func (i *Issuer) Ready(ahead time.Duration) error {
+	err := i.read(func(g *Generator, now int64) error {
+		if err := g.CheckAt(now + ahead.Milliseconds()); errors.Is(err, ErrWindow) {
+			return err
+		}
+		return g.CheckAt(now)
+	})
 	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.deadline {
 		return nil
 	}

@@ -110,8 +110,13 @@ func (w *Worker) SnowflakeTrouble() error {
 	return w.trouble
 }
 
-// watchEvery is how often the worker looks whether it can issue snowflakes.
-const watchEvery = 50 * time.Millisecond
+// The worker looks every watchEvery whether it can issue snowflakes, and
+// leaves the queue group leaveAhead before its window ends: then hardly a
+// request is delivered to it that it must refuse.
+const (
+	watchEvery = 50 * time.Millisecond
+	leaveAhead = 200 * time.Millisecond
+)
 
 // Run serves until ctx ends; then it leaves the queue group, answers what has
 // been delivered to it, and closes the connection. It returns an error if it
@@ -186,7 +191,7 @@ type flakeService struct {
 // is none.
 func (f *flakeService) follow() {
 	f.followNumber()
-	trouble := f.w.cfg.Snowflakes.Ready()
+	trouble := f.w.cfg.Snowflakes.Ready(leaveAhead)
 	switch {
 	case trouble == nil && f.svc == nil:
 		if trouble = f.up(); trouble == nil {
