@@ -136,12 +136,12 @@ func (k *Keeper) Who() Who {
 
 // Run keeps a worker number until ctx ends, and gives it back then. If the
 // number is lost it takes another. It returns nil after a clean stop, an error
-// that wraps [ErrDeployment] if this worker must not join the registry, or
-// what hindered it from giving the number back, which then stays blocked for
-// the horizon.
+// that wraps [ErrDeployment] if this worker must not join the registry at
+// its start, or what hindered it from giving the number back, which then stays
+// blocked for the horizon.
 func (k *Keeper) Run(ctx context.Context) error {
-	for {
-		c, err := k.claim(ctx)
+	for first := true; ; first = false {
+		c, err := k.claim(ctx, first)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -282,8 +282,9 @@ func (k *Keeper) setUntil(until int64) {
 	k.mu.Unlock()
 }
 
-// claim wins a number, trying again until ctx ends or the worker is refused.
-func (k *Keeper) claim(ctx context.Context) (*claim, error) {
+// claim wins a number, trying again until ctx ends or, if it is the first one,
+// the worker is refused.
+func (k *Keeper) claim(ctx context.Context, first bool) (*claim, error) {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second),
@@ -291,7 +292,7 @@ func (k *Keeper) claim(ctx context.Context) (*claim, error) {
 	attempt := func() (*claim, error) {
 		c, err := k.tryClaim(ctx)
 		switch {
-		case errors.Is(err, ErrDeployment):
+		case errors.Is(err, ErrDeployment) && first:
 			return nil, backoff.Permanent(err)
 		case errors.Is(err, ErrStateFile):
 			// The number it was for is spent. Issue without local state rather
