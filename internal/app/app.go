@@ -87,8 +87,8 @@ func lockData(dir string) (unlock func(), err error) {
 func startServer(cfg Config) (*natsembed.Server, error) {
 	s, err := natsembed.Start(natsembed.Config{Listen: cfg.Listen, StoreDir: filepath.Join(cfg.Data, "nats"), Log: cfg.Log})
 	if errors.Is(err, natsembed.ErrTaken) {
-		return nil, fmt.Errorf("%w: something, most likely a NATS server, listens on %s already; join it with --nats nats://%s, or listen elsewhere with --listen HOST:PORT (%w)",
-			ErrListenTaken, cfg.Listen, cfg.Listen, err)
+		return nil, fmt.Errorf("%w: something, most likely a NATS server, listens on %s already; join it with --nats nats://%s, or listen elsewhere with --listen HOST:PORT",
+			ErrListenTaken, cfg.Listen, cfg.Listen)
 	}
 	return s, err
 }

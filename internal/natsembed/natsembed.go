@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -87,8 +88,11 @@ func parse(listen string) (host string, port int, err error) {
 // logs that it cannot, and goes on without.
 func probe(listen string) error {
 	l, err := net.Listen("tcp", listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w: %s", ErrTaken, listen)
+	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrTaken, err)
+		return fmt.Errorf("natsembed: %w", err)
 	}
 	return l.Close()
 }

@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/app"
+)
+
+// startServers starts a JetStream cluster of three nats-servers in this
+// process and waits until it can place three replicas.
+func startServers(t *testing.T) (servers []*server.Server, urls string) {
+	t.Helper()
+	var routes []string
+	for range 3 {
+		routes = append(routes, "nats://"+freePort(t))
+	}
+	var clients []string
+	for i, route := range routes {
+		u, err := url.Parse(route)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var port int
+		if _, err := fmt.Sscan(u.Port(), &port); err != nil {
+			t.Fatal(err)
+		}
+		s, err := server.NewServer(&server.Options{
+			ServerName: fmt.Sprintf("s%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
+			Cluster: server.ClusterOpts{Name: "e2e", Host: "127.0.0.1", Port: port},
+			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go s.Start()
+		t.Cleanup(s.WaitForShutdown)
+		t.Cleanup(s.Shutdown)
+		servers = append(servers, s)
+	}
+	for _, s := range servers {
+		if !s.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a server does not start")
+		}
+		clients = append(clients, s.ClientURL())
+	}
+	waitFor(t, "a leader of three servers", func() bool {
+		for _, s := range servers {
+			if s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == 3 {
+				return true
+			}
+		}
+		return false
+	})
+	return servers, strings.Join(clients, ",")
+}
+
+func TestOnThreeReplicasAServerMayStop(t *testing.T) {
+	t.Parallel()
+	servers, urls := startServers(t)
+	c := Start(t, WithWorkers(3), configured(func(_ int, cfg *app.Config) { cfg.NATS = urls }))
+	nc, err := nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := ""
+	for _, bucket := range []string{"id_segments", "id_history", "id_workers"} {
+		s, err := js.Stream(t.Context(), "KV_"+bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.CachedInfo().Config.Replicas; got != 3 {
+			t.Errorf("bucket %s has %d replicas, want 3 on a cluster", bucket, got)
+		}
+		leader = s.CachedInfo().Cluster.Leader
+	}
+	l := startLoad(t, nc, 3, bothModes)
+	total := func() int64 { return l.got["segment"].len() + l.got["snowflake"].len() }
+	waitFor(t, "load", func() bool { return total() > 20_000 })
+	for _, s := range servers {
+		if s.Name() == leader {
+			s.Shutdown()
+		}
+	}
+	before := total()
+	waitFor(t, "load after the leader has gone", func() bool { return total() > before+20_000 })
+	// Requests that the stopped server had taken in may be lost with it.
+	t.Logf("%d requests, %d lost", l.asked.Load(), len(l.stop()))
+	l.check(t)
+	for i := range 3 {
+		c.StopWorker(i)
+	}
+}
