@@ -44,7 +44,7 @@ func (c *Client) Segment(ctx context.Context, tag string) (int64, error) {
 //
 // The error is a [*subjects.Error] if a worker refused, [ErrNotServed] if
 // there is none, [ErrNotNatsid], or that of ctx. A request that was refused
-// with 503, or that nobody served, has been sent twice by then.
+// with 503, or that nobody served, has been sent again at once by then.
 func (c *Client) SegmentN(ctx context.Context, tag string, n int) ([]subjects.Run, error) {
 	if err := subjects.CheckTag(tag); err != nil {
 		return nil, err
@@ -63,12 +63,17 @@ func (c *Client) SnowflakeN(ctx context.Context, n int) ([]subjects.Run, error) 
 	return c.ids(ctx, c.ns.Snowflake(), n)
 }
 
-// CreateTag makes a tag. Errors are those of [Client.SegmentN].
+// CreateTag makes a tag. Errors are those of [Client.SegmentN], but it is sent
+// once: sent again after a failure it could find the tag made by itself.
 func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (made subjects.TagInfo, err error) {
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, err
 	}
-	return made, c.json(ctx, c.ns.TagCreate(), t, &made)
+	err = c.json(ctx, c.ns.TagCreate(), t, &made)
+	if err == nil && made.Tag != t.Tag {
+		err = c.foreign(c.ns.TagCreate(), fmt.Errorf("it is about tag %q", made.Tag))
+	}
+	return made, err
 }
 
 // ListTags returns a page of tags in their order. Errors are those of
@@ -98,12 +103,16 @@ func (c *Client) ids(ctx context.Context, subject string, n int) ([]subjects.Run
 	if err != nil {
 		return nil, c.foreign(subject, err)
 	}
-	var got int64
+	left := int64(n)
 	for _, r := range runs {
-		got += r.Len()
+		if r.Last-r.First >= left { // not by Len, which can overflow
+			left = -1
+			break
+		}
+		left -= r.Len()
 	}
-	if got != int64(n) {
-		return nil, c.foreign(subject, fmt.Errorf("%d IDs where %d were asked", got, n))
+	if left != 0 {
+		return nil, c.foreign(subject, fmt.Errorf("not the %d IDs that were asked", n))
 	}
 	return runs, nil
 }
@@ -113,7 +122,9 @@ func (c *Client) json(ctx context.Context, subject string, ask, answer any) erro
 	if err != nil {
 		return err
 	}
-	reply, err := c.request(ctx, subject, body)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	reply, err := c.try(ctx, subject, body)
 	if err != nil {
 		return err
 	}
@@ -130,16 +141,24 @@ func (c *Client) foreign(subject string, err error) error {
 
 // request sends a request, and once more if another worker may serve it.
 func (c *Client) request(ctx context.Context, subject string, body []byte) ([]byte, error) {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
-		defer cancel()
-	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	reply, err := c.try(ctx, subject, body)
 	if e, ok := errors.AsType[*subjects.Error](err); ok && e.Code == subjects.Unavailable || errors.Is(err, ErrNotServed) {
-		return c.try(ctx, subject, body)
+		again, err2 := c.try(ctx, subject, body)
+		if !errors.Is(err2, context.DeadlineExceeded) { // else the first answer says more
+			return again, err2
+		}
 	}
 	return reply, err
+}
+
+// bounded returns ctx with a deadline, if it has none.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
 func (c *Client) try(ctx context.Context, subject string, body []byte) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -80,10 +81,7 @@ func Open(ctx context.Context, nc *nats.Conn, cfg Config) (r *Registry, mismatch
 	if err != nil {
 		return nil, "", err
 	}
-	if other != "" {
-		mismatch = other
-	}
-	return r, mismatch, nil
+	return r, strings.Trim(mismatch+"; "+other, "; "), nil
 }
 
 // Deployment implements [workerid.Registry].
@@ -154,7 +152,8 @@ func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) (at int6
 	key := strconv.Itoa(w)
 	_, err = r.workers.Put(ctx, key, encode(l))
 	if err != nil {
-		if r.failures.Add(1) == 2 {
+		// A caller that gave up says nothing about the connection.
+		if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
 			r.failures.Store(0)
 			// It fails only on a connection that is closed or being made anew.
 			_ = r.nc.ForceReconnect()

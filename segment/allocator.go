@@ -44,6 +44,11 @@ type Allocator struct {
 	tags   map[string]*buffer
 	closed bool
 	loads  sync.WaitGroup
+
+	troubleMu sync.Mutex
+	trouble   error // of the last loads, of whatever tags, if all failed
+	failures  int   // how many did in a row
+	failed    time.Time
 }
 
 // New returns an allocator. It loads nothing until it is asked.
@@ -164,6 +169,32 @@ func (a *Allocator) Stats() Stats {
 	return s
 }
 
+// Trouble returns why ranges cannot be loaded, or nil: the error of the last
+// loads, if two in a row failed, of whatever tags, and that not long ago.
+// What is in memory is handed out all the same.
+func (a *Allocator) Trouble() error {
+	const long = 10 * time.Second
+	a.troubleMu.Lock()
+	defer a.troubleMu.Unlock()
+	if a.failures < 2 || time.Since(a.failed) > long {
+		return nil
+	}
+	return a.trouble
+}
+
+// note keeps the outcome of a load for Trouble. A store that refuses a tag
+// works.
+func (a *Allocator) note(err error) {
+	a.troubleMu.Lock()
+	defer a.troubleMu.Unlock()
+	if err == nil || isFinal(err) {
+		a.failures = 0
+		return
+	}
+	a.trouble, a.failed = err, time.Now()
+	a.failures++
+}
+
 // buffer returns the buffer of a tag, making it if need be.
 func (a *Allocator) buffer(tag string) (*buffer, error) {
 	a.mu.Lock()
@@ -230,7 +261,9 @@ func (a *Allocator) loadRange(tag string, n, floor int64) (Range, error) {
 		err = fmt.Errorf("segment: the store gave [%d, %d) where %d IDs from %d were asked", r.Start, r.End, n, floor)
 	}
 	a.cfg.OnLoad(tag, time.Since(start), err)
-	if err != nil && a.ctx.Err() == nil {
+	a.note(err)
+	// Anybody may ask for a tag that is not there: that is not worth a line.
+	if err != nil && !errors.Is(err, ErrUnknownTag) && a.ctx.Err() == nil {
 		a.cfg.Log.Warn("a load failed", "tag", tag, "ids", n, "error", err)
 	}
 	return r, err

@@ -154,6 +154,24 @@ func TestWaitersAreServedInOrderOfArrivalAndOneRefusedBurnsNothing(t *testing.T)
 	})
 }
 
+func TestNobodyOvertakesARequestThatWaits(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "a", 1)
+		synctest.Wait()
+		store.OnLoad(slow(500 * time.Millisecond))
+		var batch []segment.Range
+		if err := a.Park("a", 150, func(r []segment.Range, _ error) { batch = r }); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := a.Next("a", 1, nil); !errors.Is(err, segment.ErrWait) {
+			t.Errorf("99 IDs are left, but a batch waits for 150: %v, %v, want ErrWait", r, err)
+		}
+		if got := take(t, a, "a", 1); count(batch) != 150 || got[0].Start < batch[len(batch)-1].End {
+			t.Errorf("after the batch %v: %v", batch, got)
+		}
+	})
+}
+
 func TestAParkedRequestIsAnsweredByItsDeadlineAndWithTheCause(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
 		for name, hook := range map[string]segmenttest.LoadHook{
@@ -253,6 +271,16 @@ func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("beyond int64: %v", err)
 		}
 		take(t, a, "huge", 1)
+		// What does not fit any more is refused, what does is served.
+		errs := make(chan error, 2)
+		for _, n := range []int64{1000, 20} {
+			if err := a.Park("huge", n, func(_ []segment.Range, err error) { errs <- err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if first, second := <-errs, <-errs; !errors.Is(first, segment.ErrExhausted) || second != nil {
+			t.Errorf("1000 of the last IDs: %v, and 20 of them: %v", first, second)
+		}
 		if err := store.Delete(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
@@ -317,6 +345,32 @@ func TestCloseRefusesWhoWaitsAndWhoComes(t *testing.T) {
 		}
 		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrClosed) {
 			t.Errorf("who came after: %v", err)
+		}
+	})
+}
+
+func TestTroubleIsAStoreThatFails(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		_, _ = a.Take(t.Context(), "nobody", 1)
+		if err := a.Trouble(); err != nil {
+			t.Errorf("an unknown tag: %v", err)
+		}
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			return segment.Range{}, segmenttest.ErrInjected
+		})
+		_, _ = a.Take(t.Context(), "a", 1)
+		if err := a.Trouble(); !errors.Is(err, segmenttest.ErrInjected) {
+			t.Errorf("while every load fails: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := a.Trouble(); err != nil {
+			t.Errorf("a minute later, when nobody has asked since: %v", err)
+		}
+		_, _ = a.Take(t.Context(), "a", 1)
+		store.OnLoad(nil)
+		take(t, a, "b", 1)
+		if err := a.Trouble(); err != nil {
+			t.Errorf("after a load that succeeded: %v", err)
 		}
 	})
 }

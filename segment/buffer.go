@@ -29,7 +29,7 @@ type buffer struct {
 	waiters []waiter
 	demand  int64 // IDs that waiters ask for
 	expiry  *time.Timer
-	lastErr error // of the last load, nil after a success
+	lastErr error // of the last load, if another may succeed
 	gone    bool  // no longer among the allocator's tags
 	retry   *backoff.ExponentialBackOff
 	speed   speedometer
@@ -149,15 +149,16 @@ func (b *buffer) load() {
 func (b *buffer) takeIn(r Range, err error) (pause time.Duration) {
 	b.mu.Lock()
 	var answers []outcome
-	b.lastErr = err
+	b.lastErr = nil
 	switch {
 	case err == nil:
 		b.retry.Reset()
 		b.addLocked(r)
 		answers = b.serveLocked(nil)
 	case isFinal(err):
-		answers = b.refuseAllLocked(err)
+		answers = b.refuseLocked(err)
 	default:
+		b.lastErr = err
 		pause = b.retry.NextBackOff()
 	}
 	b.mu.Unlock()
@@ -204,8 +205,10 @@ func (b *buffer) serveLocked(answers []outcome) []outcome {
 	return answers
 }
 
-func (b *buffer) refuseAllLocked(err error) (answers []outcome) {
-	for len(b.waiters) > 0 {
+// refuseLocked refuses the waiters for whom there are not enough IDs, and
+// serves the others.
+func (b *buffer) refuseLocked(err error) (answers []outcome) {
+	for answers = b.serveLocked(nil); len(b.waiters) > 0; answers = b.serveLocked(answers) {
 		answers = append(answers, outcome{done: b.popLocked().done, err: err})
 	}
 	return answers
@@ -255,7 +258,7 @@ func (b *buffer) expire() {
 func (b *buffer) close() {
 	b.mu.Lock()
 	b.gone = true
-	answers := b.refuseAllLocked(ErrClosed)
+	answers := b.refuseLocked(ErrClosed)
 	if b.expiry != nil {
 		b.expiry.Stop()
 	}

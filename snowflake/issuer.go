@@ -84,16 +84,16 @@ func (i *Issuer) Park(n int, done func(Runs, error)) error {
 	return nil
 }
 
-// Ready returns nil if one ID can be had within the deadline, and will be for
-// the time ahead to come; else the reason why not, as [Issuer.Next] gives it.
-func (i *Issuer) Ready(ahead time.Duration) error {
+// Ready returns nil if one ID can be had within patience, and the window lasts
+// for the time ahead; else the reason why not, as [Issuer.Next] gives it.
+func (i *Issuer) Ready(patience, ahead time.Duration) error {
 	err := i.read(func(g *Generator, now int64) error {
 		if err := g.CheckAt(now + ahead.Milliseconds()); errors.Is(err, ErrWindow) {
 			return err
 		}
 		return g.CheckAt(now)
 	})
-	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.deadline {
+	if b, ok := errors.AsType[*BehindError](err); ok && b.By < patience {
 		return nil
 	}
 	return err

@@ -74,7 +74,7 @@ func TestAShortStepBackIsWaitedOutALongOneIsRefusedAtOnce(t *testing.T) {
 		ask(t, i, "before", 1, out)
 		<-out
 		offset.Store(-500)
-		if err := i.Ready(0); err != nil {
+		if err := i.Ready(deadline, 0); err != nil {
 			t.Errorf("half a second back: not ready: %v", err)
 		}
 		ask(t, i, "short", 1, out)
@@ -82,7 +82,7 @@ func TestAShortStepBackIsWaitedOutALongOneIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("half a second back: %+v, want IDs after 0.495 s", got)
 		}
 		offset.Store(-3600_000)
-		if b, ok := errors.AsType[*BehindError](i.Ready(0)); !ok || b.By < 59*time.Minute {
+		if b, ok := errors.AsType[*BehindError](i.Ready(deadline, 0)); !ok || b.By < 59*time.Minute {
 			t.Errorf("an hour back: ready says %v", b)
 		}
 		ask(t, i, "long", 1, out)
@@ -126,7 +126,7 @@ func TestALostNumberFailsWhatIsParkedAndANewOneServes(t *testing.T) {
 		if got := <-out; !errors.Is(got.err, ErrNoNumber) {
 			t.Errorf("%+v, want ErrNoNumber", got)
 		}
-		if err := i.Ready(0); !errors.Is(err, ErrNoNumber) {
+		if err := i.Ready(deadline, 0); !errors.Is(err, ErrNoNumber) {
 			t.Errorf("ready: %v", err)
 		}
 		fresh, _ := NewGenerator(g.Layout(), 2, time.Now().Add(-time.Second).UnixMilli(), time.Now().Add(time.Hour).UnixMilli(), DefaultMaxAhead)
@@ -141,10 +141,10 @@ func TestALostNumberFailsWhatIsParkedAndANewOneServes(t *testing.T) {
 func TestTheEndOfTheWindowIsSeenAhead(t *testing.T) {
 	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
 		time.Sleep(time.Hour - 2*time.Second) // a second before the end
-		if err := i.Ready(500 * time.Millisecond); err != nil {
+		if err := i.Ready(0, 500*time.Millisecond); err != nil {
 			t.Errorf("half a second ahead: %v", err)
 		}
-		if err := i.Ready(1500 * time.Millisecond); !errors.Is(err, ErrWindow) {
+		if err := i.Ready(0, 1500*time.Millisecond); !errors.Is(err, ErrWindow) {
 			t.Errorf("one and a half seconds ahead: %v, want ErrWindow", err)
 		}
 		if _, err := i.Next(1); err != nil {

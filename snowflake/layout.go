@@ -57,7 +57,7 @@ func (l Layout) Validate() error {
 		faults = append(faults, fmt.Errorf("epoch %d, want Unix milliseconds from 0 to %d (year 3000)", l.Epoch, int64(maxEpoch)))
 	}
 	// ms of the last tick must not overflow: 2^Time * Unit < 2^62.
-	if l.Unit > 0 && l.Time < 63 && int64(1)<<l.Time > (1<<62)/l.Unit {
+	if l.Unit > 0 && 0 < l.Time && l.Time < 63 && int64(1)<<l.Time > (1<<62)/l.Unit {
 		faults = append(faults, errors.New("the time field outlasts int64 milliseconds"))
 	}
 	if len(faults) > 0 {

@@ -19,7 +19,8 @@ type request struct {
 	w      *Worker
 	mode   Mode
 	reply  string
-	parked time.Time // when it began to wait; zero if it did not
+	inline micro.Request // until the handler returns; nil once parked
+	parked time.Time     // when it began to wait; zero if it did not
 }
 
 // accept counts a request in. A message that nobody waits for the answer of is
@@ -30,12 +31,13 @@ func (w *Worker) accept(mode Mode, req micro.Request) (request, bool) {
 	}
 	w.open.Add(1)
 	w.arrived.Add(1)
-	return request{w: w, mode: mode, reply: req.Reply()}, true
+	return request{w: w, mode: mode, reply: req.Reply(), inline: req}, true
 }
 
-// park returns the request as one that begins to wait.
+// park returns the request as one that begins to wait, and outlives its
+// handler.
 func (r request) park() request {
-	r.parked = time.Now()
+	r.inline, r.parked = nil, time.Now()
 	return r
 }
 
@@ -53,10 +55,16 @@ func (r request) respond(body []byte, n int) {
 // refuse answers with the code for err, and no ID.
 func (r request) refuse(err error) {
 	e := r.w.wireError(err)
-	r.sent(r.w.cfg.Conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: nats.Header{
-		subjects.HeaderErrorCode: {e.Code.String()},
-		subjects.HeaderError:     {e.Text},
-	}}))
+	if r.inline != nil {
+		// So that `nats micro stats` counts it. It may only be used while the
+		// handler runs: the service reads it after that.
+		r.sent(r.inline.Error(e.Code.String(), e.Text, nil))
+	} else {
+		r.sent(r.w.cfg.Conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: nats.Header{
+			subjects.HeaderErrorCode: {e.Code.String()},
+			subjects.HeaderError:     {e.Text},
+		}}))
+	}
 	r.close(e.Code, 0)
 }
 
@@ -206,6 +214,7 @@ func (w *Worker) admins(f func(ctx context.Context, body []byte) (any, error)) m
 			return
 		}
 		body := req.Data()
+		r.inline = nil
 		go func() {
 			defer func() { <-w.admin }()
 			ctx, cancel := context.WithTimeout(context.Background(), w.cfg.Deadline)
@@ -239,11 +248,16 @@ func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {
 	}
 	page, err := w.cfg.Store.List(ctx, l.After, l.Limit)
 	infos := make([]subjects.TagInfo, 0, len(page))
-	for _, t := range page {
-		infos = append(infos, tagInfo(t))
+	for size, i := 0, 0; i < len(page) && size < maxPage; i++ {
+		infos = append(infos, tagInfo(page[i]))
+		size += 200 + len(page[i].Name) + 6*len(page[i].Description) // JSON may need six bytes for one
 	}
 	return infos, ofStore(err)
 }
+
+// maxPage bounds a page of tags, in bytes, well below the megabyte that NATS
+// carries by default. What does not fit is on the next page.
+const maxPage = 512 << 10
 
 func tagInfo(t segment.Tag) subjects.TagInfo {
 	return subjects.TagInfo{

@@ -191,7 +191,12 @@ type flakeService struct {
 // is none.
 func (f *flakeService) follow() {
 	f.followNumber()
-	trouble := f.w.cfg.Snowflakes.Ready(leaveAhead)
+	// Join when the next request need not wait; stay while it need not fail.
+	patience := time.Duration(0)
+	if f.svc != nil {
+		patience = f.w.cfg.Deadline
+	}
+	trouble := f.w.cfg.Snowflakes.Ready(patience, leaveAhead)
 	switch {
 	case trouble == nil && f.svc == nil:
 		if trouble = f.up(); trouble == nil {
@@ -273,10 +278,12 @@ func (w *Worker) stopService(svc micro.Service) {
 func (w *Worker) stop(segments micro.Service, flakes *flakeService) {
 	w.stopService(segments)
 	flakes.down()
+	// It answers for its number until the last ID is issued: until the drain.
+	stays := 0
 	if flakes.who != nil {
-		_ = flakes.who.Unsubscribe() // see followNumber
+		stays = 1
 	}
-	w.settle()
+	w.settle(stays)
 	closed := w.cfg.Conn.StatusChanged(nats.CLOSED)
 	if err := w.cfg.Conn.Drain(); err != nil {
 		w.cfg.Log.Warn("the connection was not drained", "error", err)
@@ -286,16 +293,16 @@ func (w *Worker) stop(segments micro.Service, flakes *flakeService) {
 	<-closed
 }
 
-// settle waits until the subscriptions are gone and what they delivered is
-// answered. A subscription is gone when its last request has been taken off
+// settle waits until all subscriptions but the given number are gone and what
+// they delivered is answered. A subscription is gone when its last request has been taken off
 // its queue, which is a moment before the handler counts it: hence the
 // counters must stand still for two looks.
-func (w *Worker) settle() {
+func (w *Worker) settle(stays int) {
 	const look = 10 * time.Millisecond
 	still, arrived := 0, int64(-1)
 	for until := time.Now().Add(w.cfg.Deadline + 2*time.Second); time.Now().Before(until) && still < 2; time.Sleep(look) {
 		now := w.arrived.Load()
-		if w.cfg.Conn.IsConnected() && w.cfg.Conn.NumSubscriptions() > 0 || w.open.Load() > 0 || now != arrived {
+		if w.cfg.Conn.IsConnected() && w.cfg.Conn.NumSubscriptions() > stays || w.open.Load() > 0 || now != arrived {
 			still = 0
 		} else {
 			still++

@@ -129,15 +129,15 @@ func (c *claim) remember(now int64) (limit int64, err error) {
 
 // release gives the number back after a clean stop. The order is part of the
 // law: close the generator for good; take the claim out of the state file, so
-// that no later life trusts it; then lower until to what was really used. It
-// is the only write that lowers, and only the owner makes it.
+// that no later life trusts it; then lower until to what was really used,
+// which only the owner may. It may be called again after an error.
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close()
 	if err := c.k.file.change(func(s *state) { s.Claim = nil }); err != nil {
-		return fmt.Errorf("workerid: number %d stays blocked until %v: %w", c.number, time.UnixMilli(c.until).UTC(), err)
+		return err
 	}
 	if err := c.write(ctx, free); err != nil {
-		return fmt.Errorf("workerid: number %d stays blocked until %v: %w", c.number, time.UnixMilli(c.until).UTC(), err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

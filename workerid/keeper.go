@@ -65,7 +65,7 @@ type Status struct {
 	Held     bool  // whether there is a number
 	Number   int   // 0 unless Held
 	Since    int64 // when it was won, Unix ms; 0 unless Held
-	Until    int64 // acknowledged end of its window, Unix ms; 0 unless Held
+	Until    int64 // acknowledged end of its window, Unix ms; 0 without one
 	Registry string
 	// Offset is the own clock's distance from the registry's, as of the last
 	// report; 0 before the first.
@@ -127,11 +127,11 @@ func (k *Keeper) Status() Status {
 	return k.status
 }
 
-// Who returns what this worker answers when it is asked who it is. It is safe
-// for concurrent use.
-func (k *Keeper) Who() Who {
+// Who returns what this worker answers when it is asked who it is, and whether
+// it holds a number at all. It is safe for concurrent use.
+func (k *Keeper) Who() (who Who, held bool) {
 	s := k.Status()
-	return Who{Instance: s.Instance, Process: k.process, Number: s.Number, Time: k.cfg.Now(), Until: s.Until, Registry: s.Registry}
+	return Who{Instance: s.Instance, Process: k.process, Number: s.Number, Time: k.cfg.Now(), Until: s.Until, Registry: s.Registry}, s.Held
 }
 
 // Run keeps a worker number until ctx ends, and gives it back then. If the
@@ -183,8 +183,16 @@ const releaseTimeout = 3 * time.Second
 func (k *Keeper) release(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	if err := c.release(ctx); err != nil {
+	pauses := backoff.WithContext(backoff.NewConstantBackOff(100*time.Millisecond), ctx)
+	err := backoff.Retry(func() error {
+		err := c.release(ctx)
+		if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
+			return backoff.Permanent(err)
+		}
 		return err
+	}, pauses)
+	if err != nil {
+		return fmt.Errorf("workerid: number %d stays blocked until %v: %w", c.number, time.UnixMilli(c.until).UTC(), err)
 	}
 	k.cfg.Log.Info("worker number given back", "number", c.number)
 	return nil
@@ -201,7 +209,7 @@ func (k *Keeper) hold(ctx context.Context, c *claim) error {
 
 	tick := time.NewTicker(min(k.cfg.Heartbeat, k.cfg.Horizon/6))
 	defer tick.Stop()
-	for {
+	for ctx.Err() == nil {
 		if err := k.beat(ctx, c); err != nil {
 			return err
 		}
@@ -212,9 +220,9 @@ func (k *Keeper) hold(ctx context.Context, c *claim) error {
 				return err
 			}
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return nil
 }
 
 // keepFence keeps the fence of the state file ahead of the clock. It shares
@@ -295,8 +303,8 @@ func (k *Keeper) claim(ctx context.Context, first bool) (*claim, error) {
 		case errors.Is(err, ErrDeployment) && first:
 			return nil, backoff.Permanent(err)
 		case errors.Is(err, ErrStateFile):
-			// The number it was for is spent. Issue without local state rather
-			// than not at all: after a crash another number is taken.
+			// Issue without local state rather than not at all: after a crash
+			// another number is taken.
 			k.cfg.Log.Error("going on without a state file", "error", err)
 			k.file = nil
 		}
@@ -320,11 +328,16 @@ func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
 	if c, err := k.reclaim(ctx, view); c != nil || errors.Is(err, ErrStateFile) {
 		return c, err
 	}
+	mute := 0
 	for _, w := range rand.Perm(k.cfg.Layout.Workers()) {
 		if !view.free(w, k.cfg.Now()) {
 			continue
 		}
 		c, err := k.take(ctx, w, view.records[w])
+		if errors.Is(err, errMute) && mute < maxMute {
+			mute++
+			continue
+		}
 		if !errors.Is(err, errTaken) {
 			return c, err
 		}
@@ -332,8 +345,16 @@ func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
 	return nil, fmt.Errorf("%w: all %d of them", ErrExhausted, k.cfg.Layout.Workers())
 }
 
-// errTaken says that a number could not be won because somebody has it.
-var errTaken = errors.New("workerid: the number is taken")
+var (
+	// errTaken says that a number could not be won because somebody has it.
+	errTaken = errors.New("workerid: the number is taken")
+	// errMute says that it is not known whether somebody answers to a number.
+	errMute = errors.New("workerid: asking who has the number failed")
+)
+
+// maxMute is how many numbers are passed over because asking for them failed.
+// A few may belong to workers that hang; more mean that asking itself fails.
+const maxMute = 3
 
 // A view is what the registry knew a moment ago: enough to choose a number by.
 type view struct {
@@ -395,18 +416,22 @@ func (k *Keeper) reclaim(ctx context.Context, v view) (*claim, error) {
 		return nil, nil
 	}
 	w, old := *k.file.Number, k.file.Claim
-	r := v.records[w]
+	r, now := v.records[w], k.cfg.Now()
 	if old == nil {
 		// Its last ID may have run a little ahead of the clock.
-		if !v.free(w, k.cfg.Now()+fenceReach.Milliseconds()) {
+		if !v.free(w, now+fenceReach.Milliseconds()) {
 			return nil, nil
 		}
 		return k.take(ctx, w, r)
 	}
-	if r.Token != old.Token {
+	// A clock behind the last life's reports, or far behind its fence, was set
+	// back, maybe with the whole machine and this file; or it had been wrong.
+	// Another number costs nothing, and need not wait.
+	setBack := now < max(r.Reported, v.leases[w].Time) || now+2*fenceReach.Milliseconds() < old.Fence
+	if r.Token != old.Token || setBack {
 		return nil, nil
 	}
-	return k.win(ctx, w, r, old.Fence)
+	return k.win(ctx, w, r, max(old.Fence, now))
 }
 
 // take wins a free number, whose record is r, from r.Until on.
@@ -435,14 +460,18 @@ func (k *Keeper) win(ctx context.Context, w int, r Record, from int64) (*claim, 
 	return c, nil
 }
 
-// ask returns nil if no other process answers to number w, and errTaken
-// otherwise, whatever the records say: they may be new, and the process old.
+// ask returns nil if no other process answers to number w, errTaken if one
+// does, whatever the records say (they may be new, and the process old), and
+// errMute if that could not be found out.
 func (k *Keeper) ask(ctx context.Context, w int) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	who, err := k.cfg.Registry.Ask(ctx, w)
-	if errors.Is(err, ErrNobody) || err == nil && who.Process == k.process {
+	switch {
+	case errors.Is(err, ErrNobody) || err == nil && who.Process == k.process:
 		return nil
+	case err == nil:
+		return fmt.Errorf("%w: %q answers to %d", errTaken, who.Instance, w)
 	}
-	return fmt.Errorf("%w: %q answers to %d (%v)", errTaken, who.Instance, w, err)
+	return fmt.Errorf("%w: number %d: %w", errMute, w, err)
 }

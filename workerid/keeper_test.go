@@ -103,15 +103,18 @@ func (l *life) stop() error {
 }
 
 // crash ends the life as kill -9 would: nothing it does from now on reaches
-// the registry, and its state file stays as it is.
+// the registry, and its state file stays as it is. No time passes.
 func (l *life) crash(dir string) {
 	l.t.Helper()
 	path := filepath.Join(dir, "worker.json")
 	file, err := os.ReadFile(path)
-	l.reg.OnCall(func(string, func() error) error { return workeridtest.ErrInjected })
-	if l.stop() == nil {
-		l.t.Error("a stop without the registry says the number was given back")
-	}
+	l.reg.OnCall(func(string, func() error) error {
+		<-l.t.Context().Done()
+		return workeridtest.ErrInjected
+	})
+	l.cancel()
+	l.t.Cleanup(func() { <-l.err })
+	synctest.Wait()
 	if err == nil {
 		if err := os.WriteFile(path, file, 0o600); err != nil {
 			l.t.Fatal(err)
@@ -223,6 +226,20 @@ func TestACleanStopFreesTheNumberAtOnceAndItComesBack(t *testing.T) {
 	})
 }
 
+// fenceIn returns the fence in the state file.
+func fenceIn(t *testing.T, dir string) int64 {
+	t.Helper()
+	var s struct{ Claim struct{ Fence int64 } }
+	file, err := os.ReadFile(filepath.Join(dir, "worker.json"))
+	if err == nil {
+		err = json.Unmarshal(file, &s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Claim.Fence
+}
+
 func claimIn(t *testing.T, file []byte) bool {
 	t.Helper()
 	var s map[string]any
@@ -235,8 +252,7 @@ func claimIn(t *testing.T, file []byte) bool {
 func TestAfterACrashTheNumberComesBackAboveTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := new(workeridtest.Memory), t.TempDir()
-		seen := make(map[int64]bool)
-		w := -1
+		w, before := -1, int64(0) // the fence that the last life left behind
 		for i := range 5 {
 			l := start(t, m, in(dir))
 			if w >= 0 && l.number() != w {
@@ -246,19 +262,72 @@ func TestAfterACrashTheNumberComesBackAboveTheFence(t *testing.T) {
 			issued := 0
 			for range 8000 {
 				if p := l.issue(); p.Tick != 0 {
-					if id := p.Tick<<12 | p.Sequence; seen[id] {
-						t.Fatalf("life %d repeats an ID", i)
-					} else {
-						seen[id] = true
-					}
 					issued++
+					ms := layout.FirstMs(p.Tick)
+					if ms < before {
+						t.Fatalf("life %d issued a tick %d ms before the fence of the one before", i, before-ms)
+					}
+					if issued%50 == 0 && ms >= fenceIn(t, dir) {
+						t.Fatalf("life %d issued a tick %d ms beyond the fence on disk", i, ms-fenceIn(t, dir))
+					}
 				}
 				time.Sleep(time.Millisecond)
 			}
 			if issued < 4500 {
 				t.Errorf("life %d issued %d IDs in 8 s, want all but the 3 s of the fence", i, issued)
 			}
+			before = fenceIn(t, dir)
 			l.crash(dir)
+		}
+	})
+}
+
+func TestAStateFileWhoseClockWasSetBackOrWrongIsNotGoneOnFrom(t *testing.T) {
+	for name, shift := range map[string]int64{
+		"machine set back with its clock": -60_000,
+		"clock was a year ahead":          -365 * 86400_000,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, dir := new(workeridtest.Memory), t.TempDir()
+				a := start(t, m, in(dir))
+				time.Sleep(10 * time.Minute)
+				w := a.number()
+				a.crash(dir)
+				shifted := func() int64 { return now() + shift }
+				b := start(t, m, in(dir), func(c *workerid.Config) { c.Now = shifted })
+				if b.number() == w {
+					t.Errorf("number %d is gone on with", w)
+				}
+				if err := b.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestAskingThatFailsIsReportedAsSuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deny := func(c *workerid.Config) {
+			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+				if method == "Ask" {
+					time.Sleep(time.Second)
+					return workeridtest.ErrInjected
+				}
+				return call()
+			})
+		}
+		l := start(t, new(workeridtest.Memory), deny)
+		time.Sleep(10 * time.Second)
+		if s := l.keeper.Status(); s.Held || !errors.Is(s.Trouble, workeridtest.ErrInjected) {
+			t.Errorf("%+v, want the reason within seconds", s)
+		}
+		l.reg.OnCall(nil)
+		time.Sleep(10 * time.Second)
+		l.number()
+		if err := l.stop(); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -312,9 +381,16 @@ func TestALostAckKeepsTheNumberAndGrowsTheWindowByTheNextWriteOnly(t *testing.T)
 		if l.number() != w || l.issue().Tick == 0 {
 			t.Errorf("after a lost ack: %+v, want number %d still", l.keeper.Status(), w)
 		}
-		// A write that lands while every answer is lost must not grow it.
+		// Writes that land while every acknowledgement is lost must not grow it,
+		// though the record that is read says otherwise.
 		until := l.keeper.Status().Until
-		l.reg.OnCall(func(_ string, call func() error) error { return errors.Join(call(), workeridtest.ErrInjected) })
+		l.reg.OnCall(func(method string, call func() error) error {
+			err := call()
+			if method == "Write" {
+				err = workeridtest.ErrInjected
+			}
+			return err
+		})
 		time.Sleep(10 * time.Minute)
 		if got := l.keeper.Status().Until; got != until || l.issue().Tick != 0 {
 			t.Errorf("the window grew by %d ms without an acknowledgement", got-until)

@@ -27,6 +27,8 @@ type state struct {
 
 // A stateClaim is the claim on a number as it was last acknowledged.
 type stateClaim struct {
+	// Token, Revision and Until are those of the last acknowledged write. The
+	// token must be the record's; the others tell people what was held.
 	Token    string `json:"token"`
 	Revision uint64 `json:"revision"`
 	Until    int64  `json:"until"` // Unix ms

@@ -11,9 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
@@ -132,12 +134,15 @@ func (p *program) stores(ctx context.Context) (store *kvstore.Store, registry *k
 		defer cancel()
 		n := replicas(cfg, p.links.control)
 		var differs [2]string
-		if store, differs[0], err = kvstore.Open(ctx, js, ns.SegmentBucket(), n); err != nil {
-			return struct{}{}, err
+		store, differs[0], err = kvstore.Open(ctx, js, ns.SegmentBucket(), n)
+		if err == nil {
+			registry, differs[1], err = kvregistry.Open(ctx, p.links.control, kvregistry.Config{
+				History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
+			})
 		}
-		registry, differs[1], err = kvregistry.Open(ctx, p.links.control, kvregistry.Config{
-			History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
-		})
+		if errors.Is(err, buckets.ErrForgets) {
+			err = backoff.Permanent(err)
+		}
 		for _, d := range differs {
 			if d != "" {
 				cfg.Log.Warn("an existing bucket is used as it is", "difference", d)
@@ -177,8 +182,8 @@ func (p *program) assemble(ctx context.Context) error {
 		Namespace: cfg.Namespace, Version: cfg.Version, Conn: p.links.serve,
 		Segments: p.segments, Store: store, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
-			who := p.keeper.Who()
-			return who.Number, p.keeper.Status().Held, who
+			who, held := p.keeper.Who()
+			return who.Number, held, who
 		},
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline, Observe: p.metrics.Answered, Log: cfg.Log,
 	})
@@ -201,7 +206,11 @@ func (p *program) ready() map[string]error {
 	if trouble := p.keeper.Status().Trouble; flakes != nil && trouble != nil {
 		flakes = fmt.Errorf("%w (%w)", flakes, trouble)
 	}
-	return map[string]error{string(worker.Segment): link, string(worker.Snowflake): flakes}
+	ranges := link
+	if ranges == nil {
+		ranges = p.segments.Trouble()
+	}
+	return map[string]error{string(worker.Segment): ranges, string(worker.Snowflake): flakes}
 }
 
 // run serves until ctx ends. Then the order matters: first everything that was

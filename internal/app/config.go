@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
+	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -113,8 +113,9 @@ func (c Config) Validate() error {
 	}
 	check(c.NATS != "" || c.Data != "", "the embedded server needs a directory: set --data, or join a NATS with --nats")
 	if c.NATS == "" {
-		_, _, err := net.SplitHostPort(c.Listen)
-		check(err == nil, "listen address %q, want host:port", c.Listen)
+		if _, _, err := natsembed.ParseListen(c.Listen); err != nil {
+			faults = append(faults, err)
+		}
 	}
 	check(0 <= c.Replicas && c.Replicas <= 5, "%d replicas, want 1 to 5, or 0 to choose by the server", c.Replicas)
 	check(1 <= c.AutoStep && c.AutoStep <= segment.MaxStep, "step %d of tags made on first use, want 1 to %d", c.AutoStep, int64(segment.MaxStep))

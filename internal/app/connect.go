@@ -51,6 +51,7 @@ func options(cfg Config, embedded *natsembed.Server) []nats.Option {
 	log := cfg.Log
 	opts := []nats.Option{
 		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // credentials that are wrong for a while must not end it
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
 			if err != nil {
@@ -83,7 +84,7 @@ func dial(ctx context.Context, cfg Config, opts ...nats.Option) (*nats.Conn, err
 	attempt := func() (*nats.Conn, error) {
 		nc, err := nats.Connect(cfg.NATS, opts...)
 		if hopeless(err) {
-			err = backoff.Permanent(fmt.Errorf("cannot join NATS at %s: %w", Redact(cfg.NATS), err))
+			err = backoff.Permanent(fmt.Errorf("cannot join NATS at %s: %w", Redact(cfg.NATS), WithoutURL(err)))
 		}
 		return nc, err
 	}
@@ -109,6 +110,15 @@ func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (
 	return backoff.RetryNotifyWithData(f, backoff.WithContext(pauses, ctx), func(err error, pause time.Duration) {
 		log.Warn(what+"; trying again", "error", err, "in", pause.Round(time.Millisecond))
 	})
+}
+
+// WithoutURL returns err, but not what a parser quotes of a malformed URL, which
+// may be a password.
+func WithoutURL(err error) error {
+	if _, malformed := errors.AsType[*url.Error](err); malformed {
+		return errors.New("the URL is malformed; in a password, characters such as / and # must be written as %2F and %23")
+	}
+	return err
 }
 
 // Redact hides the password in a list of URLs.
@@ -142,8 +152,7 @@ func replicas(cfg Config, nc *nats.Conn) int {
 // warnOfStreams says so if a JetStream stream listens on our subjects: its
 // acknowledgement would reach callers before any ID.
 func warnOfStreams(ctx context.Context, js jetstream.JetStream, cfg Config) {
-	ns := cfg.Namespace
-	for _, subject := range []string{ns.Segments(), ns.Snowflake(), ns.TagCreate()} {
+	for _, subject := range cfg.Namespace.Requests() {
 		names := js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))
 		for name := range names.Name() {
 			cfg.Log.Error("a JetStream stream listens on natsid's subject and answers requests before any worker: delete it, or choose another --namespace",

@@ -19,8 +19,13 @@ type Config struct {
 	Replicas    int           // 1 if 0
 }
 
+// ErrForgets is returned for a bucket that must keep its values for ever and
+// does not.
+var ErrForgets = errors.New("the bucket forgets what it must keep")
+
 // Open binds a bucket, making it first if there is none. One that exists is
-// used as it is; mismatch, if not empty, says how it differs from cfg.
+// used as it is; mismatch, if not empty, says how it differs from cfg. Only
+// one that forgets what cfg says must be kept is refused, with [ErrForgets].
 //
 // What it makes differs from an ordinary bucket in two ways that the laws of
 // uniqueness rest on. Its revisions begin at the present Unix time in
@@ -44,8 +49,11 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream
 		return nil, "", fmt.Errorf("bucket %s: %w", cfg.Name, err)
 	}
 	have := status.Config()
+	if cfg.TTL == 0 && have.TTL != 0 {
+		return nil, "", fmt.Errorf("bucket %s: %w: it has a TTL of %v; take that off", cfg.Name, ErrForgets, have.TTL)
+	}
 	if have.Replicas != max(1, cfg.Replicas) || have.TTL != cfg.TTL {
-		mismatch = fmt.Sprintf("has %d replicas and a TTL of %v, wanted %d and %v", have.Replicas, have.TTL, max(1, cfg.Replicas), cfg.TTL)
+		mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v", cfg.Name, have.Replicas, have.TTL, max(1, cfg.Replicas), cfg.TTL)
 	}
 	return kv, mismatch, nil
 }

@@ -30,7 +30,7 @@ func (s *session) dial() (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach NATS at %s: %w; start natsid, or name another with --nats URL", app.Redact(url), err)
+		return nil, fmt.Errorf("cannot reach NATS at %s: %w; start natsid, or name another with --nats URL", app.Redact(url), app.WithoutURL(err))
 	}
 	return nc, nil
 }

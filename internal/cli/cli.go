@@ -65,7 +65,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	parser, err := kong.New(s.line,
 		kong.Name("natsid"),
 		kong.Description("Unique 64-bit IDs over NATS: from ranges per tag, or snowflakes.\n\n"+
-			"`natsid` alone is a whole service on this machine. Ask it with any NATS client: `nats request id.segment.order ''`."),
+			"`natsid` alone is a whole service on this machine. Ask it with any NATS client: `nats request id.segment.order \"\"`."),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { panic(exit(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -46,14 +47,16 @@ func (c *workersCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	// Looking must not make a bucket.
-	if _, err := js.KeyValue(ctx, ns.HistoryBucket()); err != nil {
+	for _, bucket := range []string{ns.HistoryBucket(), ns.WorkerBucket()} { // looking must not make one
+		_, err := js.KeyValue(ctx, bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			err = fmt.Errorf("no natsid has run on this NATS in namespace %s", ns)
+			return fmt.Errorf("no natsid has run on this NATS in namespace %s", ns)
 		}
-		return err
+		if err != nil {
+			return err
+		}
 	}
-	registry, _, err := kvregistry.Open(ctx, nc, kvregistry.Config{History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), WorkerSubject: ns.Worker})
+	registry, _, err := kvregistry.Open(ctx, nc, kvregistry.Config{History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker})
 	if err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.DateT
 
 type decodeCmd struct {
 	ID    int64 `arg:"" help:"The snowflake, in decimal."`
-	Epoch int64 `env:"NATSID_EPOCH" default:"1288834974657" placeholder:"MS" help:"Begin of the snowflakes' time, in Unix ms, as the workers have it."`
+	Epoch int64 `env:"NATSID_EPOCH" default:"1288834974657" help:"Begin of the snowflakes' time, in Unix ms, as the workers have it."`
 }
 
 // Help is shown below the flags.

@@ -10,17 +10,17 @@ import (
 )
 
 type serveCmd struct {
-	Listen         string        `env:"NATSID_LISTEN" default:"127.0.0.1:4222" placeholder:"ADDR" help:"Where the own nats-server listens, host:port; port 0 takes a free one."`
-	Data           string        `env:"NATSID_DATA" default:"natsid-data" placeholder:"DIR" help:"Directory of the own nats-server's store and of the state file; '' with --nats keeps no local state."`
-	HTTP           string        `name:"http" env:"NATSID_HTTP" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where /healthz, /readyz and /metrics are served; '' for nowhere."`
+	Listen         string        `env:"NATSID_LISTEN" default:"127.0.0.1:4222" help:"Where the own nats-server listens, host:port; port 0 takes a free one."`
+	Data           string        `env:"NATSID_DATA" default:"natsid-data" help:"Directory of the own nats-server's store and of the state file; empty with --nats keeps no local state."`
+	HTTP           string        `name:"http" env:"NATSID_HTTP" default:"127.0.0.1:8080" help:"Where /healthz, /readyz and /metrics are served; empty for nowhere."`
 	Name           string        `env:"NATSID_NAME" help:"Name of this worker, for people. Made at first start and kept in --data."`
 	Replicas       int           `env:"NATSID_REPLICAS" default:"0" help:"Replicas of the buckets to make; 0 means 3 if the server belongs to a cluster, else 1."`
 	AutoCreateTags *bool         `env:"NATSID_AUTO_CREATE_TAGS" negatable:"" help:"Make tags on first use. On by default only with the own nats-server."`
-	Epoch          int64         `env:"NATSID_EPOCH" default:"1288834974657" placeholder:"MS" help:"Begin of the snowflakes' time, in Unix ms: Leaf's by default. All workers of a namespace must have the same."`
+	Epoch          int64         `env:"NATSID_EPOCH" default:"1288834974657" help:"Begin of the snowflakes' time, in Unix ms: Leaf's by default. All workers of a namespace must have the same."`
 	LeaseTTL       time.Duration `name:"lease-ttl" env:"NATSID_LEASE_TTL" default:"30s" help:"How long a worker counts as alive after its last heartbeat, at least 20s. Used when the bucket is made."`
 	Horizon        time.Duration `env:"NATSID_HORIZON" default:"5m" help:"How long snowflakes are issued while JetStream is away."`
 	MaxAhead       time.Duration `env:"NATSID_MAX_AHEAD" default:"5ms" help:"How far a snowflake's time may run ahead of the clock: bursts, and steps back, that cost no wait."`
-	MaxBatch       int           `env:"NATSID_MAX_BATCH" default:"100000" placeholder:"N" help:"Most IDs one request may ask for."`
+	MaxBatch       int           `env:"NATSID_MAX_BATCH" default:"100000" help:"Most IDs one request may ask for."`
 	Deadline       time.Duration `env:"NATSID_DEADLINE" default:"1.5s" help:"By when each request is answered, with IDs or a code. Callers must wait longer."`
 	MaxClockSkew   time.Duration `env:"NATSID_MAX_CLOCK_SKEW" default:"1s" help:"How far two workers' clocks may differ; a number never used before is used from that much later on."`
 	LogLevel       slog.Level    `env:"NATSID_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
@@ -31,7 +31,7 @@ type serveCmd struct {
 func (serveCmd) Help() string {
 	return `Examples:
   natsid                                        a whole service on this machine
-  natsid --listen 127.0.0.1:4333 --http ''      the same beside another NATS server
+  natsid --listen 127.0.0.1:4333 --http ""      the same beside another NATS server
   natsid --nats nats://n1:4222,nats://n2:4222   a worker on a NATS with JetStream
   NATS_URL=nats://n1:4222 natsid --data /var/lib/natsid`
 }

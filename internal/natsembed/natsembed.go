@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,7 +34,7 @@ var ErrTaken = errors.New("natsembed: the address is in use")
 // writes are on disk before they are acknowledged: what natsid has promised
 // must survive a power cut.
 func Start(cfg Config) (*Server, error) {
-	host, port, err := parse(cfg.Listen)
+	host, port, err := ParseListen(cfg.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -56,21 +57,36 @@ func Start(cfg Config) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s.SetLoggerV2(&logger{log: log}, false, false, false)
+	l := &logger{log: log}
+	s.SetLoggerV2(l, false, false, false)
 	s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
+	if err := await(s, l); err != nil {
 		s.Shutdown()
-		return nil, fmt.Errorf("natsembed: no connection was accepted on %s within 20 s; see the log", cfg.Listen)
-	}
-	if !s.JetStreamEnabled() {
-		s.Shutdown()
-		return nil, fmt.Errorf("natsembed: JetStream did not start in %s; see the log", cfg.StoreDir)
+		return nil, err
 	}
 	return s, nil
 }
 
-// parse splits a listen address; nats-server wants -1 for any free port.
-func parse(listen string) (host string, port int, err error) {
+// await waits until the server accepts connections. One that cannot have its
+// store or its port says so to its log only, and never gets ready.
+func await(s *Server, l *logger) error {
+	for deadline := time.Now().Add(startTimeout); !s.ReadyForConnections(50 * time.Millisecond); {
+		if fatal := l.fatal.Load(); fatal != nil {
+			return fmt.Errorf("natsembed: %s", *fatal)
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("natsembed: the server did not start within %v; see the log", startTimeout)
+		}
+	}
+	return nil
+}
+
+// startTimeout is long enough for a large store to be recovered.
+const startTimeout = 2 * time.Minute
+
+// ParseListen splits an address to listen on, host:port. Port 0 becomes -1,
+// nats-server's word for any free port.
+func ParseListen(listen string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(listen)
 	if err == nil {
 		port, err = strconv.Atoi(text)
@@ -97,8 +113,11 @@ func probe(listen string) error {
 	return l.Close()
 }
 
-// logger passes the server's log on to slog.
-type logger struct{ log *slog.Logger }
+// logger passes the server's log on to slog, and keeps why it gave up.
+type logger struct {
+	log   *slog.Logger
+	fatal atomic.Pointer[string]
+}
 
 func (l *logger) Noticef(format string, v ...any) {
 	l.log.Debug("nats-server: " + fmt.Sprintf(format, v...))
@@ -110,7 +129,8 @@ func (l *logger) Errorf(format string, v ...any) {
 	l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
 }
 func (l *logger) Fatalf(format string, v ...any) {
-	l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	l.fatal.Store(&text)
 }
 func (l *logger) Debugf(string, ...any) {}
 func (l *logger) Tracef(string, ...any) {}

@@ -117,8 +117,8 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Ta
 	page := make([]segment.Tag, 0, min(limit, len(names)))
 	for _, name := range names[:cap(page)] {
 		e, err := decode(all[name])
-		if err != nil {
-			return nil, err
+		if err != nil { // one damaged entry must not hide the others
+			e = entry{Description: "damaged: mend the entry by hand", Disabled: true}
 		}
 		page = append(page, e.tag(name, all[name].Created()))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -36,9 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var buckets atomic.Int64
+var places atomic.Int64
 
-func bucketName() string { return fmt.Sprintf("test_%d", buckets.Add(1)) }
+func bucketName() string { return fmt.Sprintf("test_%d", places.Add(1)) }
 
 // connect returns JetStream on a connection of its own.
 func connect(t *testing.T) jetstream.JetStream {
@@ -150,15 +151,25 @@ func TestReadsAreTheLeaders(t *testing.T) {
 
 func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	js, bucket := connect(t), bucketName()
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}); err != nil {
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
 	s, mismatch, err := kvstore.Open(t.Context(), js, bucket, 3)
-	if err != nil || mismatch != "has 1 replicas and a TTL of 1h0m0s, wanted 3 and 0s" {
-		t.Fatalf("mismatch %q, %v", mismatch, err)
+	if want := "bucket " + bucket + " has 1 replicas and a TTL of 0s, wanted 3 and 0s"; err != nil || mismatch != want {
+		t.Fatalf("mismatch %q, %v, want %q", mismatch, err, want)
 	}
 	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, false); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestABucketThatForgetsIsRefused(t *testing.T) {
+	js, name := connect(t), bucketName()
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := kvstore.Open(t.Context(), js, name, 1); !errors.Is(err, buckets.ErrForgets) {
+		t.Errorf("marks that vanish after an hour: %v, want ErrForgets", err)
 	}
 }
 
@@ -175,6 +186,9 @@ func TestADamagedEntryServesNobody(t *testing.T) {
 		}
 		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, true); err == nil {
 			t.Errorf("entry %q: was made again", value)
+		}
+		if tags, err := s.List(t.Context(), "", 10); err != nil || len(tags) != 1 || !tags[0].Disabled {
+			t.Errorf("entry %q: listed as %+v, %v, want it shown as one that does not serve", value, tags, err)
 		}
 	}
 }

@@ -1,0 +1,324 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// connect starts a nats-server for one test and connects to it.
+func connect(t *testing.T) *nats.Conn {
+	t.Helper()
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.WaitForShutdown)
+	t.Cleanup(srv.Shutdown)
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// respond puts a responder into the workers' queue group, for one test.
+func respond(t *testing.T, nc *nats.Conn, subject string, f func(*nats.Msg)) {
+	t.Helper()
+	sub, err := nc.QueueSubscribe(subject, subjects.QueueGroup, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sub.Unsubscribe(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer replies with a body.
+func answer(t *testing.T, m *nats.Msg, body string) {
+	if err := m.Respond([]byte(body)); err != nil {
+		t.Error(err)
+	}
+}
+
+// refuse replies with a code.
+func refuse(t *testing.T, m *nats.Msg, code, text string) {
+	reply := nats.NewMsg(m.Reply)
+	reply.Header.Set(subjects.HeaderErrorCode, code)
+	reply.Header.Set(subjects.HeaderError, text)
+	if err := m.RespondMsg(reply); err != nil {
+		t.Error(err)
+	}
+}
+
+// A call is one of the client's methods.
+type call func(context.Context, *client.Client) (any, error)
+
+// calls is every method.
+var calls = map[string]call{
+	"Segment":    func(ctx context.Context, c *client.Client) (any, error) { return c.Segment(ctx, "order") },
+	"SegmentN":   func(ctx context.Context, c *client.Client) (any, error) { return c.SegmentN(ctx, "order", 5) },
+	"Snowflake":  func(ctx context.Context, c *client.Client) (any, error) { return c.Snowflake(ctx) },
+	"SnowflakeN": func(ctx context.Context, c *client.Client) (any, error) { return c.SnowflakeN(ctx, 5) },
+	"CreateTag": func(ctx context.Context, c *client.Client) (any, error) {
+		return c.CreateTag(ctx, subjects.TagCreate{Tag: "order", Step: 10, Start: 7})
+	},
+	"ListTags": func(ctx context.Context, c *client.Client) (any, error) {
+		return c.ListTags(ctx, subjects.TagList{After: "a", Limit: 3})
+	},
+}
+
+func TestEachCallIsWhatTheWireSays(t *testing.T) {
+	nc := connect(t)
+	const tag = `{"tag":"order","step":10,"max_id":"7","description":"","updated":"2026-01-02T03:04:05Z","disabled":false}`
+	for name, tc := range map[string]struct{ subject, body, reply, want string }{
+		"Segment":    {"ns.segment.order", "", "1001", "1001"},
+		"SegmentN":   {"ns.segment.order", "5", "1-4\n9", "[1-4 9]"},
+		"Snowflake":  {"ns.snowflake", "", "2124263042718941184", "2124263042718941184"},
+		"SnowflakeN": {"ns.snowflake", "5", "9223372036854775803-9223372036854775807", "[9223372036854775803-9223372036854775807]"},
+		"CreateTag":  {"ns.tag.create", `{"tag":"order","step":10,"start":"7"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false}"},
+		"ListTags":   {"ns.tag.list", `{"after":"a","limit":3}`, "[" + tag + "]", "[{order 10 7  2026-01-02 03:04:05 +0000 UTC false}]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			respond(t, nc, tc.subject, func(m *nats.Msg) {
+				if string(m.Data) == tc.body {
+					answer(t, m, tc.reply)
+				} else {
+					refuse(t, m, "400", fmt.Sprintf("the body is %q, want %q", m.Data, tc.body))
+				}
+			})
+			got, err := calls[name](t.Context(), client.New(nc, "ns"))
+			if err != nil || fmt.Sprint(got) != tc.want {
+				t.Errorf("%v, %v, want %s", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhereNobodyServesCallersAreToldAtOnce(t *testing.T) {
+	c := client.New(connect(t), "id")
+	for name, call := range calls {
+		begin := time.Now()
+		_, err := call(t.Context(), c)
+		if !errors.Is(err, client.ErrNotServed) || !strings.Contains(err.Error(), "id.") {
+			t.Errorf("%s: %v, want ErrNotServed with the subject", name, err)
+		}
+		if d := time.Since(begin); d > client.DefaultTimeout/2 {
+			t.Errorf("%s: told after %v", name, d)
+		}
+	}
+}
+
+func TestARefusalIsTheWorkersCodeAndTextAndIsNotAskedAgain(t *testing.T) {
+	nc := connect(t)
+	var code atomic.Value
+	var asked atomic.Int64
+	respond(t, nc, "id.>", func(m *nats.Msg) {
+		asked.Add(1)
+		refuse(t, m, code.Load().(string), "because")
+	})
+	for sent, want := range map[string]subjects.Code{"400": 400, "404": 404, "429": 429, "500": 500, "4o4": 500} {
+		code.Store(sent)
+		for name, call := range calls {
+			asked.Store(0)
+			_, err := call(t.Context(), client.New(nc, "id"))
+			e, ok := errors.AsType[*subjects.Error](err)
+			if !ok || e.Code != want || !strings.Contains(e.Text, "because") {
+				t.Errorf("%s: %v, want %d because", name, err, want)
+			}
+			if n := asked.Load(); n != 1 {
+				t.Errorf("%s, code %s: asked %d times", name, sent, n)
+			}
+		}
+	}
+}
+
+// Of two workers in the queue group, those asked first cannot issue.
+func TestA503IsAskedOnceMoreAndOnlyOnce(t *testing.T) {
+	nc := connect(t)
+	var asked, bad atomic.Int64
+	for range 2 {
+		respond(t, nc, "id.snowflake", func(m *nats.Msg) {
+			if asked.Add(1) <= bad.Load() {
+				refuse(t, m, "503", "not now")
+			} else {
+				answer(t, m, "42")
+			}
+		})
+	}
+	for _, tc := range []struct {
+		bad, asked int64
+		served     bool
+	}{{0, 1, true}, {1, 2, true}, {2, 2, false}, {9, 2, false}} {
+		bad.Store(tc.bad)
+		asked.Store(0)
+		id, err := client.New(nc, "id").Snowflake(t.Context())
+		if served := err == nil && id == 42; served != tc.served || asked.Load() != tc.asked {
+			t.Errorf("%d that cannot: %d, %v, asked %d times, want %d", tc.bad, id, err, asked.Load(), tc.asked)
+		}
+		if e, ok := errors.AsType[*subjects.Error](err); err != nil && (!ok || e.Code != subjects.Unavailable) {
+			t.Errorf("%d that cannot: %v", tc.bad, err)
+		}
+	}
+}
+
+func TestAReplyThatIsNotRunsOrNotSoManyIsNotNatsids(t *testing.T) {
+	nc := connect(t)
+	var body atomic.Value
+	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, body.Load().(string)) })
+	c := client.New(nc, "id")
+	for n, replies := range map[int][]string{
+		1: {"", "x", "1-2", "1\n2", "1\n", "-1", "01", " 1", "2-1", "9223372036854775808", "+OK", `{"stream":"S","seq":1}`},
+		5: {"1", "1-4", "1-6", "1-2\n4-5", "1-5\n", "5-1"},
+	} {
+		for _, reply := range replies {
+			body.Store(reply)
+			if runs, err := c.SegmentN(t.Context(), "order", n); !errors.Is(err, client.ErrNotNatsid) || !strings.Contains(err.Error(), "id.segment.order") {
+				t.Errorf("%q to a request for %d: %v, %v", reply, n, runs, err)
+			}
+		}
+	}
+	body.Store("not JSON")
+	for _, name := range []string{"CreateTag", "ListTags"} {
+		if got, err := calls[name](t.Context(), c); !errors.Is(err, client.ErrNotNatsid) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+func TestRunsWhoseLengthsOverflowAreNotNatsids(t *testing.T) {
+	nc := connect(t)
+	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, "0-9223372036854775807\n0-9223372036854775807\n7") })
+	if id, err := client.New(nc, "id").Snowflake(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
+		t.Errorf("2^64+1 IDs where one was asked: %d, %v", id, err)
+	}
+}
+
+func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
+	nc := connect(t)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"id.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			got, err := call(t.Context(), client.New(nc, "id"))
+			if !errors.Is(err, client.ErrNotNatsid) || !strings.Contains(err.Error(), "JetStream stream") {
+				t.Errorf("%+v, %v, want an error that speaks of a stream", got, err)
+			}
+		})
+	}
+}
+
+func TestABadTagIsRefusedBeforeItIsSent(t *testing.T) {
+	nc := connect(t)
+	all, err := nc.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(nc, "id")
+	for _, tag := range []string{"", " ", "a b", "a\tb", "a\r\nPUB x 0", "*", ">", "a.*", "a..b", ".a", "a.", "a\x00", "ä", strings.Repeat("a", 129)} {
+		_, one := c.Segment(t.Context(), tag)
+		_, many := c.SegmentN(t.Context(), tag, 9)
+		_, made := c.CreateTag(t.Context(), subjects.TagCreate{Tag: tag})
+		for _, err := range []error{one, many, made} {
+			if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.BadRequest {
+				t.Errorf("tag %q: %v, want 400", tag, err)
+			}
+		}
+	}
+	if err := nc.Publish("end", nil); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := all.NextMsg(5 * time.Second); err != nil || m.Subject != "end" {
+		t.Errorf("the server saw %v, %v", m, err)
+	}
+}
+
+func TestACallEndsByItsContextOrElseByTheDefault(t *testing.T) {
+	nc := connect(t)
+	respond(t, nc, "id.>", func(*nats.Msg) {}) // takes requests, and keeps silent
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for name, call := range calls {
+		for _, want := range []time.Duration{100 * time.Millisecond, client.DefaultTimeout} {
+			wg.Go(func() {
+				ctx := context.Background()
+				if want != client.DefaultTimeout {
+					short, cancel := context.WithTimeout(ctx, want)
+					defer cancel()
+					ctx = short
+				}
+				begin := time.Now()
+				_, err := call(ctx, client.New(nc, "id"))
+				if d := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || d < want/2 || d > want+time.Second {
+					t.Errorf("%s: %v after %v, want the deadline of %v", name, err, d, want)
+				}
+			})
+		}
+	}
+}
+
+func TestA503ThatIsFollowedBySilenceIsTheAnswer(t *testing.T) {
+	nc := connect(t)
+	var asked atomic.Int64
+	respond(t, nc, "id.snowflake", func(m *nats.Msg) {
+		if asked.Add(1) == 1 {
+			refuse(t, m, "503", "not now")
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := client.New(nc, "id").Snowflake(ctx)
+	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || asked.Load() != 2 {
+		t.Errorf("%v after %d requests, want the 503 of the first of 2", err, asked.Load())
+	}
+}
+
+// Sent again after a failure it could find the tag made by itself.
+func TestATagIsNeverAskedForTwice(t *testing.T) {
+	nc := connect(t)
+	var asked atomic.Int64
+	respond(t, nc, "id.tag.create", func(m *nats.Msg) {
+		asked.Add(1)
+		refuse(t, m, "503", "not now")
+	})
+	_, err := calls["CreateTag"](t.Context(), client.New(nc, "id"))
+	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || asked.Load() != 1 {
+		t.Errorf("%v after %d requests, want a 503 after 1", err, asked.Load())
+	}
+}
+
+func TestACallThatIsGivenUpReturnsAtOnce(t *testing.T) {
+	nc := connect(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	respond(t, nc, "id.>", func(*nats.Msg) { cancel() })
+	begin := time.Now()
+	if _, err := client.New(nc, "id").Segment(ctx, "order"); !errors.Is(err, context.Canceled) || time.Since(begin) > client.DefaultTimeout/2 {
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+}

@@ -1,0 +1,98 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/app"
+)
+
+func TestTheDefaultsAreValid(t *testing.T) {
+	if err := app.Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEachSettingIsHeldToItsRange(t *testing.T) {
+	for _, tc := range []struct {
+		want string // part of the fault; "" for none
+		edit func(*app.Config)
+	}{
+		{"namespace", func(c *app.Config) { c.Namespace = "" }},
+		{"namespace", func(c *app.Config) { c.Namespace = "a.b" }},
+		{"namespace", func(c *app.Config) { c.Namespace = "a b" }},
+		{"", func(c *app.Config) { c.Namespace = "A-b_9" }},
+		{"layout", func(c *app.Config) { c.Layout.Time = 42 }},
+		{"epoch", func(c *app.Config) { c.Layout.Epoch = -1 }},
+		{"--data", func(c *app.Config) { c.Data = "" }},
+		{"", func(c *app.Config) { c.Data, c.NATS = "", "nats://n1" }},
+		{"host:port", func(c *app.Config) { c.Listen = "localhost" }},
+		{"host:port", func(c *app.Config) { c.Listen = "" }},
+		{"host:port", func(c *app.Config) { c.Listen = "127.0.0.1:nats" }},
+		{"host:port", func(c *app.Config) { c.Listen = "127.0.0.1:65536" }},
+		{"", func(c *app.Config) { c.Listen = ":0" }},
+		{"", func(c *app.Config) { c.Listen = "[::1]:4222" }},
+		{"", func(c *app.Config) { c.Listen, c.NATS = "", "nats://n1" }},
+		{"replicas", func(c *app.Config) { c.Replicas = -1 }},
+		{"replicas", func(c *app.Config) { c.Replicas = 6 }},
+		{"step", func(c *app.Config) { c.AutoStep = 0 }},
+		{"step", func(c *app.Config) { c.AutoStep = 1<<40 + 1 }},
+		{"batches", func(c *app.Config) { c.MaxBatch = 0 }},
+		{"batches", func(c *app.Config) { c.MaxBatch = 1_000_001 }},
+		{"lease TTL", func(c *app.Config) { c.LeaseTTL = 20*time.Second - 1 }},
+		{"", func(c *app.Config) { c.LeaseTTL = 20 * time.Second }},
+		{"horizon", func(c *app.Config) { c.Horizon = time.Second - 1 }},
+		{"max-ahead", func(c *app.Config) { c.MaxAhead = -1 }},
+		{"max-ahead", func(c *app.Config) { c.MaxAhead = time.Second + 1 }},
+		{"", func(c *app.Config) { c.MaxAhead = 0 }},
+		{"max-clock-skew", func(c *app.Config) { c.MaxClockSkew = 0 }},
+		{"max-clock-skew", func(c *app.Config) { c.MaxClockSkew = time.Minute + 1 }},
+		{"deadline", func(c *app.Config) { c.Deadline = 100*time.Millisecond - 1 }},
+		{"deadline", func(c *app.Config) { c.Deadline = time.Minute + 1 }},
+	} {
+		cfg := app.Default()
+		tc.edit(&cfg)
+		err := cfg.Validate()
+		if tc.want == "" && err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+		if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%v, want a word about %s", err, tc.want)
+		}
+	}
+}
+
+func TestAllFaultsAreNamedAtOnce(t *testing.T) {
+	err := app.Config{Namespace: "a.b", Replicas: 9}.Validate()
+	if err == nil {
+		t.Fatal("the zero value is valid")
+	}
+	for _, want := range []string{"namespace", "layout", "--data", "host:port", "replicas", "step", "batches", "lease TTL", "horizon", "max-clock-skew", "deadline"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no word about %s in: %v", want, err)
+		}
+	}
+	if runErr := app.Run(t.Context(), app.Config{Namespace: "a.b", Replicas: 9}); runErr == nil || runErr.Error() != err.Error() {
+		t.Errorf("Run: %v", runErr)
+	}
+}
+
+func TestNoPasswordIsShown(t *testing.T) {
+	for urls, want := range map[string]string{
+		"":                      "",
+		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222",
+		"n1:4222,n2":            "n1:4222,n2",
+		"nats://me:secret@n1":   "nats://xxxxx@n1",
+		"nats://secret@n1:4222": "nats://xxxxx@n1:4222", // a token
+		"me:secret@n1":          "nats://xxxxx@n1",
+		"tls://me:secret@n1,nats://n2,wss://x:secret@n3/path": "tls://xxxxx@n1,nats://n2,wss://xxxxx@n3/path",
+		"nats://me:se@secret@n1":                              "nats://xxxxx@n1",
+		"nats://me:secret%zz@n1":                              "nats://xxxxx@n1",
+		"nats://me:secret/secret@n1":                          "nats://xxxxx@n1",
+	} {
+		if got := app.Redact(urls); got != want {
+			t.Errorf("%q is shown as %q, want %q", urls, got, want)
+		}
+	}
+}

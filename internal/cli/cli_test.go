@@ -1,0 +1,564 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestMain(m *testing.M) {
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "NATS") {
+			os.Unsetenv(name)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A result is what a command left behind.
+type result struct {
+	code     int
+	out, err string
+}
+
+// natsid runs a command line to its end.
+func natsid(t *testing.T, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var out, errs buffer
+	code := cli.Main(ctx, args, &out, &errs)
+	if ctx.Err() != nil {
+		t.Errorf("%q does not end", args)
+	}
+	return result{code, out.String(), errs.String()}
+}
+
+// want checks a result: the exit code, and words on standard error; "" wants
+// none there.
+func (r result) want(t *testing.T, code int, words ...string) {
+	t.Helper()
+	if r.code != code || code != 0 && r.out != "" {
+		t.Errorf("exit code %d, want %d; standard output %q, standard error %q", r.code, code, r.out, r.err)
+	}
+	for _, w := range words {
+		if w == "" && r.err != "" || !strings.Contains(r.err, w) {
+			t.Errorf("standard error %q, want %q", r.err, w)
+		}
+	}
+}
+
+// A served natsid runs until stop is called, at the end of the test if not before.
+type served struct {
+	url  string
+	line string // the ready line
+	data string
+	stop func() result
+}
+
+var readyURL = regexp.MustCompile(`^natsid is ready on (\S+) \(`)
+
+// serve starts natsid, on a free port and a new directory unless flags say
+// otherwise, and returns once it says that it is ready.
+func serve(t *testing.T, args ...string) served {
+	t.Helper()
+	s := served{data: filepath.Join(t.TempDir(), "data")}
+	common := []string{"--listen=127.0.0.1:0", "--http=", "--data=" + s.data, "--max-clock-skew=1ms", "--log-level=warn"}
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, errs buffer
+	var code int
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		code = cli.Main(ctx, append(common, args...), &out, &errs)
+	}()
+	s.stop = sync.OnceValue(func() result {
+		cancel()
+		<-done
+		return result{code, out.String(), errs.String()}
+	})
+	t.Cleanup(func() { s.stop() })
+	for until := time.Now().Add(20 * time.Second); !strings.Contains(out.String(), "\n"); time.Sleep(2 * time.Millisecond) {
+		select {
+		case <-done:
+			t.Fatalf("natsid %q ended: %+v", args, s.stop())
+		default:
+		}
+		if time.Now().After(until) {
+			t.Fatalf("natsid %q is not ready: %s", args, errs.String())
+		}
+	}
+	s.line = out.String()
+	if m := readyURL.FindStringSubmatch(s.line); m != nil {
+		s.url = m[1]
+	} else {
+		t.Fatalf("the ready line is %q", s.line)
+	}
+	return s
+}
+
+// startServer starts a nats-server without natsid.
+func startServer(t *testing.T) *natsembed.Server {
+	t.Helper()
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.WaitForShutdown)
+	t.Cleanup(srv.Shutdown)
+	return srv
+}
+
+func jetStream(t *testing.T, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// nowhere is an address on which nobody listens.
+func nowhere(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "nats://" + l.Addr().String()
+}
+
+func TestGetPrintsRunsExactlyAsTheWireHasThem(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"get", "segment", "order"}, "1\n"},
+		{[]string{"get", "segment", "order", "-n", "100"}, "2-101\n"},
+		{[]string{"get", "segment", "order", "--n=1"}, "102\n"},
+		{[]string{"get", "segment", "-n5", "a/b=c.d"}, "1-5\n"},
+	} {
+		if got := natsid(t, append(tc.args, nats)...); got != (result{0, tc.want, ""}) {
+			t.Errorf("%q: %+v, want %q", tc.args, got, tc.want)
+		}
+	}
+	for n := range 3 {
+		got := natsid(t, "get", "snowflake", "-n", strconv.Itoa(n+1), nats)
+		var sum int64
+		runs, err := subjects.ParseRuns([]byte(strings.TrimSuffix(got.out, "\n")))
+		for _, r := range runs {
+			sum += r.Len()
+		}
+		if got.want(t, 0, ""); err != nil || sum != int64(n)+1 {
+			t.Errorf("%d snowflakes: %q, %v", n+1, got.out, err)
+		}
+		decoded := natsid(t, "decode", strconv.FormatInt(runs[0].First, 10))
+		if decoded.want(t, 0, ""); !strings.Contains(decoded.out, time.Now().UTC().Format("2006-01-02")) {
+			t.Errorf("it decodes to %s", decoded.out)
+		}
+	}
+}
+
+func TestWhatAWorkerRefusesIsExitCode1WithItsReason(t *testing.T) {
+	nats := "--nats=" + serve(t, "--no-auto-create-tags", "--max-batch=10").url
+	natsid(t, "get", "segment", "nobody", nats).want(t, 1, "404", "natsid tag create")
+	natsid(t, "get", "snowflake", "-n", "11", nats).want(t, 1, "400", "1..10")
+	natsid(t, "tag", "create", "order", "--step=-1", nats).want(t, 1, "400", "step")
+	natsid(t, "get", "snowflake", "--namespace=other", nats).want(t, 1, "namespace", "other.snowflake")
+}
+
+func TestTagsAreMadeAndListed(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	if got := natsid(t, "tag", "create", "order", nats); got != (result{0, "order: the next ID is 1, 1000 at a time\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	if got := natsid(t, "tag", "create", "order.eu", "--step=50", "--start=9007199254740993", "--desc=of\n Europe", nats); got.out != "order.eu: the next ID is 9007199254740993, 50 at a time\n" {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "tag", "create", "order", nats).want(t, 1, "exists")
+	list := natsid(t, "tag", "list", nats)
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +UPDATED +DESCRIPTION`, `order +1 +1000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d *`, `order\.eu +9007199254740993 +50 .* of Europe`) {
+		t.Errorf("listed\n%s", list.out)
+	}
+	if got := natsid(t, "get", "segment", "order.eu", nats); got.out != "9007199254740993\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// matchLines reports whether the text has exactly these lines, by pattern.
+func matchLines(text string, patterns ...string) bool {
+	return regexp.MustCompile(`^` + strings.Join(patterns, `\n`) + `\n$`).MatchString(text)
+}
+
+func TestWorkersAreListedLiveOrFree(t *testing.T) {
+	srv := startServer(t)
+	nats := "--nats=" + srv.ClientURL()
+	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
+	const live, free = ` +live +[-\d]+ [:\d]+ +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`, ` +free +- +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
+	list := func(want string, args ...string) {
+		t.Helper()
+		got := natsid(t, append([]string{"workers", nats}, args...)...)
+		if got.want(t, 0, ""); !strings.HasPrefix(got.out, "NUMBER") || !regexp.MustCompile(want).MatchString(got.out) {
+			t.Errorf("%q: listed\n%s, want %s", args, got.out, want)
+		}
+	}
+	list(`first` + live)
+	list(`second` + live)
+	first.stop().want(t, 0)
+	list(`^[^\n]*\n\d+ +second` + live + `\n$`)
+	list(`first`+free, "--all")
+	second.stop()
+	list(`^[^\n]*\n$`)
+}
+
+func TestLookingForWorkersMakesNoBucket(t *testing.T) {
+	srv := startServer(t)
+	js := jetStream(t, srv.ClientURL())
+	natsid(t, "workers", "--nats", srv.ClientURL()).want(t, 1, "no natsid has run")
+	// Half made: one whose heartbeats never end would be a curse.
+	if _, _, err := buckets.Open(t.Context(), js, buckets.Config{Name: "id_history"}); err != nil {
+		t.Fatal(err)
+	}
+	natsid(t, "workers", "--nats", srv.ClientURL())
+	for name := range js.KeyValueStoreNames(t.Context()).Name() {
+		if name != "id_history" {
+			t.Errorf("the bucket %s was made", name)
+		}
+	}
+}
+
+func TestDecodeTakesASnowflakeApart(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"2124263042718941184"}, "time      2026-11-21 22:05:50.940 UTC\nworker    12\nsequence  0\n"},
+		{[]string{"4194324557"}, "time      2010-11-04 01:42:55.657 UTC\nworker    5\nsequence  77\n"},
+		{[]string{"0"}, "time      2010-11-04 01:42:54.657 UTC\nworker    0\nsequence  0\n"},
+		{[]string{"9223372036854775807"}, "time      2080-07-10 17:30:30.208 UTC\nworker    1023\nsequence  4095\n"},
+		{[]string{"4194324557", "--epoch=0"}, "time      1970-01-01 00:00:01.000 UTC\nworker    5\nsequence  77\n"},
+	} {
+		if got := natsid(t, append([]string{"decode"}, tc.args...)...); got != (result{0, tc.want, ""}) {
+			t.Errorf("%q: %+v, want\n%s", tc.args, got, tc.want)
+		}
+	}
+	t.Setenv("NATSID_EPOCH", "0")
+	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01 00:00:01.000") {
+		t.Errorf("the epoch of the environment: %+v", got)
+	}
+}
+
+func TestVersionNamesTheProgramAndItsBuild(t *testing.T) {
+	if got := natsid(t, "version"); got.code != 0 || !regexp.MustCompile(`^natsid \d+\.\d+\.\d+\S* \(go1\.\S+, \w+/\w+\)\n$`).MatchString(got.out) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
+	data := "--data=" + filepath.Join(t.TempDir(), "data")
+	for _, args := range [][]string{
+		{"bogus"},
+		{"--bogus"},
+		{"get"},
+		{"tag"},
+		{"get", "segment"},
+		{"get", "segment", "a", "b"},
+		{"get", "segment", "order", "-n", "0"},
+		{"get", "segment", "order", "-n", "-1"},
+		{"get", "segment", "order", "-n", "x"},
+		{"get", "snowflake", "-n", "0"},
+		{"get", "snowflake", "extra"},
+		{"get", "snowflake", "--namespace", "a.b"},
+		{"get", "snowflake", "--namespace", ""},
+		{"tag", "create"},
+		{"tag", "create", "order", "--step", "many"},
+		{"decode"},
+		{"decode", "abc"},
+		{"decode", "-1"},
+		{"decode", "9223372036854775808"},
+		{"decode", "5", "--epoch", "-1"},
+		{"serve", data, "--replicas", "9"},
+		{"serve", data, "--deadline", "1ms"},
+		{"serve", data, "--deadline", "soon"},
+		{"serve", data, "--lease-ttl", "1s"},
+		{"serve", data, "--epoch", "-1"},
+		{"serve", data, "--max-batch", "0"},
+		{"serve", data, "--log-level", "loud"},
+		{"serve", data, "--log-format", "xml"},
+		{"serve", data, "--listen", "nonsense"},
+		{"serve", data, "--listen", "127.0.0.1:65536"},
+		{"serve", "--data", ""},
+		{"--data", ""},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			natsid(t, args...).want(t, 2, "natsid: ", "--help")
+		})
+	}
+}
+
+func TestATagThatCannotBeSentIsRefusedBeforeNATSIsTouched(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int64
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			calls.Add(1)
+			c.Close()
+		}
+	})
+	nats := "--nats=nats://" + l.Addr().String()
+	natsid(t, "get", "segment", "order", nats).want(t, 1) // this one does call
+	if calls.Swap(0) == 0 {
+		t.Error("a call would not be seen")
+	}
+	for _, tag := range []string{"", " ", "a b", "a\tb", "a..b", ".a", "a.", "*", ">", "a\nb", "bücher", strings.Repeat("a", 129)} {
+		natsid(t, "get", "segment", nats, "--", tag).want(t, 2, "tag")
+		natsid(t, "tag", "create", nats, "--", tag).want(t, 2, "tag")
+	}
+	l.Close()
+	accepting.Wait()
+	if n := calls.Load(); n != 0 {
+		t.Errorf("NATS was called %d times", n)
+	}
+}
+
+func TestWhereNoNATSIsEveryCommandSaysWhatToDo(t *testing.T) {
+	url := nowhere(t)
+	for _, args := range [][]string{
+		{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "create", "order"}, {"tag", "list"}, {"workers"},
+	} {
+		natsid(t, append(args, "--nats", url)...).want(t, 1, "cannot reach NATS", url, "start natsid", "--nats")
+	}
+}
+
+func TestWhereNoWorkerIsGetSaysSo(t *testing.T) {
+	natsid(t, "get", "snowflake", "--nats", startServer(t).ClientURL()).want(t, 1, "nobody serves", "id.snowflake")
+}
+
+func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
+	srv := startServer(t)
+	if _, err := jetStream(t, srv.ClientURL()).CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"id.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "list"}, {"tag", "create", "order"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			natsid(t, append(args, "--nats", srv.ClientURL())...).want(t, 1, "JetStream stream")
+		})
+	}
+}
+
+func TestTheFlagOverridesTheEnvironment(t *testing.T) {
+	url := serve(t).url
+	t.Setenv("NATS_URL", url)
+	if got := natsid(t, "get", "segment", "order"); got.out != "1\n" {
+		t.Errorf("NATS_URL: %+v", got)
+	}
+	natsid(t, "get", "segment", "order", "--nats", nowhere(t)).want(t, 1, "cannot reach")
+	t.Setenv("NATS_URL", nowhere(t))
+	natsid(t, "get", "segment", "order").want(t, 1, "cannot reach")
+	if got := natsid(t, "get", "segment", "order", "--nats", url); got.out != "2\n" {
+		t.Errorf("the flag beside NATS_URL: %+v", got)
+	}
+}
+
+func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
+	own := serve(t)
+	if want := fmt.Sprintf("(own server, data in %s), worker number ", own.data); !strings.Contains(own.line, want) || !strings.Contains(own.line, "try: nats request id.segment.order ''\n") {
+		t.Errorf("%q, want %q", own.line, want)
+	}
+	url := startServer(t).ClientURL()
+	flag := serve(t, "--nats="+url, "--namespace=flag")
+	if !strings.Contains(flag.line, url+" (joined), worker number ") || !strings.Contains(flag.line, "nats request flag.segment.order ''") {
+		t.Errorf("%q", flag.line)
+	}
+	t.Setenv("NATS_URL", url)
+	env := serve(t, "--http=127.0.0.1:0")
+	if !strings.Contains(env.line, url+" (joined, from NATS_URL in the environment), worker number ") || !regexp.MustCompile(`http://127\.0\.0\.1:\d+/readyz`).MatchString(env.line) {
+		t.Errorf("%q", env.line)
+	}
+	if same := serve(t, "--nats="+url, "--namespace=same"); strings.Contains(same.line, "NATS_URL") {
+		t.Errorf("%q: the flag counts, whatever stands in the environment", same.line)
+	}
+}
+
+func TestServeKeepsStandardOutputToOneLineAndEndsWell(t *testing.T) {
+	s := serve(t, "--log-level=debug", "--log-format=json")
+	natsid(t, "get", "snowflake", "--nats", s.url).want(t, 0)
+	got := s.stop()
+	if got.code != 0 || got.out != s.line || strings.Count(got.out, "\n") != 1 {
+		t.Errorf("exit code %d, standard output %q", got.code, got.out)
+	}
+	for line := range strings.Lines(got.err) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("logged %q, want JSON", line)
+		}
+	}
+}
+
+func TestServeIsTheDefaultAndReadsItsEnvironment(t *testing.T) {
+	t.Setenv("NATSID_LISTEN", "127.0.0.1:0")
+	t.Setenv("NATSID_HTTP", "")
+	t.Setenv("NATSID_NAMESPACE", "env")
+	t.Setenv("NATSID_DATA", filepath.Join(t.TempDir(), "data"))
+	t.Setenv("NATSID_DEADLINE", "1ms")
+	natsid(t).want(t, 2, "deadline")
+	t.Setenv("NATSID_DEADLINE", "2s")
+	t.Setenv("NATSID_MAX_CLOCK_SKEW", "1ms")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := cancelAtLine{cancel: cancel}
+	if code := cli.Main(ctx, nil, &out, new(buffer)); code != 0 || !strings.Contains(out.String(), "env.segment.order") {
+		t.Errorf("exit code %d, %q", code, out.String())
+	}
+}
+
+// cancelAtLine cancels once something is written to it.
+type cancelAtLine struct {
+	buffer
+	cancel context.CancelFunc
+}
+
+func (c *cancelAtLine) Write(p []byte) (int, error) {
+	defer c.cancel()
+	return c.buffer.Write(p)
+}
+
+func TestAPasswordIsNeverPrinted(t *testing.T) {
+	srv := startServer(t)
+	requirePassword(t, srv, "me", "right")
+	addr := srv.Addr().String()
+	for law, url := range map[string]string{
+		"wrong":                "nats://me:secret@" + addr,
+		"a token":              "nats://secret@" + addr,
+		"no scheme":            "me:secret@" + addr,
+		"which breaks the URL": "nats://me:secret%@" + addr,
+		"with a slash":         "nats://me:secret/@" + addr,
+		"where nobody listens": "nats://me:secret@" + strings.TrimPrefix(nowhere(t), "nats://"),
+	} {
+		for _, args := range [][]string{
+			{"get", "snowflake"}, {"workers"}, {"serve", "--http=", "--data=" + filepath.Join(t.TempDir(), "data")},
+		} {
+			if args[0] == "serve" && law == "where nobody listens" {
+				continue // it waits
+			}
+			t.Run(args[0]+" "+law, func(t *testing.T) {
+				got := natsid(t, append(args, "--nats", url)...)
+				if got.want(t, 1, "NATS at nats://xxxxx@"); strings.Contains(got.out+got.err, "secret") {
+					t.Errorf("printed: %s", got.err)
+				}
+			})
+		}
+	}
+	ready := serve(t, "--nats=nats://me:right@"+addr)
+	if strings.Contains(ready.line, "right") || !strings.Contains(ready.line, "nats://xxxxx@"+addr) {
+		t.Errorf("the ready line is %q", ready.line)
+	}
+}
+
+// requirePassword makes a server that runs ask for a user and a password.
+func requirePassword(t *testing.T, srv *natsembed.Server, user, password string) {
+	t.Helper()
+	opts := argument(srv.ReloadOptions)
+	opts.ServerName, opts.Host, opts.Port, opts.NoSigs = srv.Name(), "127.0.0.1", -1, true
+	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, filepath.Dir(srv.JetStreamConfig().StoreDir), true
+	opts.Username, opts.Password = user, password
+	if err := srv.ReloadOptions(opts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// argument returns a zero value to call f with: nats-server's own types are
+// not for this package to import.
+func argument[T any](func(*T) error) *T { return new(T) }
+
+func TestServeThatCannotBeginIsExitCode1(t *testing.T) {
+	s := serve(t)
+	addr := strings.TrimPrefix(s.url, "nats://")
+	natsid(t, "--http=", "--data="+s.data, "--listen=127.0.0.1:0").want(t, 1, "in use", s.data, "--data")
+	natsid(t, "--http=", "--data="+filepath.Join(t.TempDir(), "data"), "--listen="+addr).want(t, 1, "--nats nats://"+addr, "--listen")
+	natsid(t, "--http=", "--data="+filepath.Join(t.TempDir(), "data"), "--nats="+s.url, "--nats-creds=nowhere.creds").want(t, 1, "nowhere.creds")
+}
+
+func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
+	for _, tc := range []struct{ command, example string }{
+		{"", `nats request id.segment.order ""`},
+		{"serve", "natsid --nats nats://n1:4222,nats://n2:4222"},
+		{"serve", `natsid --listen 127.0.0.1:4333 --http ""`},
+		{"get segment", "natsid get segment order -n 100"},
+		{"get snowflake", "natsid get snowflake -n 3"},
+		{"tag create", "natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'"},
+		{"tag list", "natsid tag list"},
+		{"workers", "natsid workers"},
+		{"decode", "natsid decode 2124263042718941184"},
+	} {
+		t.Run(tc.command, func(t *testing.T) {
+			got := natsid(t, append(strings.Fields(tc.command), "--help")...)
+			if got.want(t, 0, ""); !strings.Contains(got.out, tc.example) {
+				t.Errorf("no example %q in\n%s", tc.example, got.out)
+			}
+			if at := strings.IndexFunc(got.out, func(r rune) bool { return r > '~' }); at >= 0 {
+				t.Errorf("a character that no keyboard has: %.20q", got.out[at:])
+			}
+		})
+	}
+}
+
+func TestHelpNamesEachFlagsEnvironment(t *testing.T) {
+	help := natsid(t, "serve", "--help").out
+	for _, env := range []string{
+		"NATS_URL", "NATS_CREDS", "NATSID_NAMESPACE", "NATSID_LISTEN", "NATSID_DATA", "NATSID_HTTP", "NATSID_NAME", "NATSID_REPLICAS",
+		"NATSID_AUTO_CREATE_TAGS", "NATSID_EPOCH", "NATSID_LEASE_TTL", "NATSID_HORIZON", "NATSID_MAX_AHEAD", "NATSID_MAX_BATCH",
+		"NATSID_DEADLINE", "NATSID_MAX_CLOCK_SKEW", "NATSID_LOG_LEVEL", "NATSID_LOG_FORMAT",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(help), " "), "($"+env+")") {
+			t.Errorf("%s is not in the help of serve", env)
+		}
+	}
+}
+
+// A buffer is a bytes.Buffer for many goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

@@ -1,0 +1,279 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	modes = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
+	codes = []subjects.Code{subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.TooMany, subjects.Internal, subjects.Unavailable}
+)
+
+// scrape returns the exposition's values by series, such as
+// `natsid_ids_total{mode="segment"}`.
+func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	if rec.Code != 200 {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	series := make(map[string]float64)
+	for line := range strings.Lines(rec.Body.String()) {
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		if err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		series[line[:at]] = value
+	}
+	return series
+}
+
+// want checks values of a scrape.
+func want(t *testing.T, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for name, value := range want {
+		if v, ok := got[name]; !ok || v != value {
+			t.Errorf("%s is %v (there: %v), want %v", name, v, ok, value)
+		}
+	}
+}
+
+// sources returns those of a process that has issued nothing yet.
+func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
+	t.Helper()
+	store = &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+	if _, err := store.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	allocator := segment.New(segment.Config{Store: store})
+	t.Cleanup(allocator.Close)
+	now := func() int64 { return time.Now().UnixMilli() }
+	return metrics.Sources{
+		Segments:   allocator,
+		Snowflakes: snowflake.NewIssuer(time.Second, 10, now),
+		Keeper: workerid.New(workerid.Config{
+			Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Horizon: time.Minute,
+			MaxClockSkew: time.Millisecond, Now: now, Use: func(*snowflake.Generator) {},
+		}),
+		Layout:  snowflake.Leaf,
+		Ready:   func() map[string]error { return map[string]error{"segment": nil, "snowflake": errors.New("no number")} },
+		Version: "1.2.3",
+	}, store
+}
+
+func TestEverySeriesNamedIsExposed(t *testing.T) {
+	src, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := metrics.New()
+	s, _ := sources(t)
+	m.Watch(s)
+	got := scrape(t, m)
+	names := regexp.MustCompile(`"(natsid_\w+)"`).FindAllSubmatch(src, -1)
+	if len(names) < 10 {
+		t.Fatalf("only %d series are named in metrics.go", len(names))
+	}
+	for _, n := range names {
+		found := false
+		for series := range got {
+			name, _, _ := strings.Cut(series, "{")
+			found = found || name == string(n[1]) || name == string(n[1])+"_count"
+		}
+		if !found {
+			t.Errorf("%s is not exposed", n[1])
+		}
+	}
+	for _, name := range []string{"go_goroutines", "process_open_fds"} {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s is not exposed", name)
+		}
+	}
+}
+
+func TestWhatHasNotHappenedYetIsZeroNotAbsent(t *testing.T) {
+	got := scrape(t, metrics.New())
+	for _, mode := range modes {
+		want(t, got, map[string]float64{
+			fmt.Sprintf(`natsid_ids_total{mode="%s"}`, mode):          0,
+			fmt.Sprintf(`natsid_wait_seconds_count{mode="%s"}`, mode): 0,
+		})
+		for _, code := range codes {
+			want(t, got, map[string]float64{fmt.Sprintf(`natsid_requests_total{code="%d",mode="%s"}`, code, mode): 0})
+		}
+	}
+	want(t, got, map[string]float64{
+		`natsid_segment_load_seconds_count{outcome="ok"}`:    0,
+		`natsid_segment_load_seconds_count{outcome="error"}`: 0,
+	})
+}
+
+func TestAnswersAreCountedByModeAndCode(t *testing.T) {
+	m := metrics.New()
+	for _, mode := range modes {
+		for i, code := range codes {
+			for range i + 1 {
+				m.Answered(worker.Answer{Mode: mode, Code: code})
+			}
+		}
+	}
+	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, IDs: 100})
+	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, IDs: 1, Parked: true, Waited: 250 * time.Millisecond})
+	m.Answered(worker.Answer{Mode: worker.Snowflake, Code: subjects.Unavailable, Parked: true, Waited: 1500 * time.Millisecond})
+	got := scrape(t, m)
+	for i, code := range codes {
+		want(t, got, map[string]float64{fmt.Sprintf(`natsid_requests_total{code="%d",mode="tags"}`, code): float64(i + 1)})
+	}
+	want(t, got, map[string]float64{
+		`natsid_ids_total{mode="segment"}`:                           101,
+		`natsid_ids_total{mode="snowflake"}`:                         0,
+		`natsid_requests_total{code="200",mode="segment"}`:           1 + 2,
+		`natsid_requests_total{code="503",mode="snowflake"}`:         6 + 1,
+		`natsid_wait_seconds_count{mode="segment"}`:                  1,
+		`natsid_wait_seconds_sum{mode="segment"}`:                    0.25,
+		`natsid_wait_seconds_bucket{mode="segment",le="0.128"}`:      0,
+		`natsid_wait_seconds_bucket{mode="segment",le="0.256"}`:      1,
+		`natsid_wait_seconds_sum{mode="snowflake"}`:                  1.5,
+		`natsid_wait_seconds_bucket{mode="snowflake",le="2.048"}`:    1,
+		`natsid_wait_seconds_bucket{mode="snowflake",le="+Inf"}`:     1,
+		`natsid_wait_seconds_count{mode="tags"}`:                     0,
+		`natsid_segment_load_seconds_count{outcome="ok"}`:            0,
+		`natsid_segment_load_seconds_bucket{outcome="ok",le="+Inf"}`: 0,
+	})
+}
+
+func TestLoadsAreTimedByOutcome(t *testing.T) {
+	m := metrics.New()
+	m.Loaded("order", 2*time.Millisecond, nil)
+	m.Loaded("order", 3*time.Millisecond, nil)
+	m.Loaded("other", time.Second, errors.New("away"))
+	got := scrape(t, m)
+	want(t, got, map[string]float64{
+		`natsid_segment_load_seconds_count{outcome="ok"}`:    2,
+		`natsid_segment_load_seconds_sum{outcome="ok"}`:      0.005,
+		`natsid_segment_load_seconds_count{outcome="error"}`: 1,
+		`natsid_segment_load_seconds_sum{outcome="error"}`:   1,
+	})
+	for series := range got {
+		if strings.Contains(series, "order") {
+			t.Errorf("%s: tags are too many to be labels", series)
+		}
+	}
+}
+
+func TestAProcessThatHoldsNothingYet(t *testing.T) {
+	m := metrics.New()
+	s, _ := sources(t)
+	m.Watch(s)
+	want(t, scrape(t, m), map[string]float64{
+		`natsid_ready{mode="segment"}`:                 1,
+		`natsid_ready{mode="snowflake"}`:               0,
+		`natsid_waiting_requests{mode="segment"}`:      0,
+		`natsid_waiting_requests{mode="snowflake"}`:    0,
+		`natsid_segment_tags`:                          0,
+		`natsid_segment_seconds_left`:                  math.Inf(1),
+		`natsid_snowflake_window_seconds`:              0,
+		`natsid_worker_number`:                         -1,
+		`natsid_clock_offset_seconds`:                  0,
+		`natsid_snowflake_time_ends_timestamp_seconds`: 3487858230, // 2080-07-10
+		`natsid_build_info{version="1.2.3"}`:           1,
+	})
+}
+
+func TestReadinessIsReadAtEachScrape(t *testing.T) {
+	m := metrics.New()
+	s, _ := sources(t)
+	modes := map[string]error{"segment": errors.New("away"), "snowflake": nil}
+	s.Ready = func() map[string]error { return modes }
+	m.Watch(s)
+	for _, why := range []error{errors.New("away"), nil, errors.New("again")} {
+		modes["segment"] = why
+		up := map[bool]float64{true: 1}[why == nil]
+		want(t, scrape(t, m), map[string]float64{`natsid_ready{mode="segment"}`: up, `natsid_ready{mode="snowflake"}`: 1})
+	}
+}
+
+func TestAProcessThatIssuesShowsItsStores(t *testing.T) {
+	m := metrics.New()
+	s, store := sources(t)
+	m.Watch(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Keeper.Run(ctx) }()
+	eventually(t, func() bool { return s.Keeper.Status().Held })
+	if _, err := s.Segments.Take(ctx, "order", 5); err != nil {
+		t.Fatal(err)
+	}
+	got := scrape(t, m)
+	want(t, got, map[string]float64{
+		`natsid_worker_number`: float64(s.Keeper.Status().Number),
+		`natsid_segment_tags`:  1,
+	})
+	if left := got[`natsid_snowflake_window_seconds`]; left < 30 || left > 60 {
+		t.Errorf("the window lasts %v s, want about a minute", left)
+	}
+	if left := got[`natsid_segment_seconds_left`]; left <= 0 || math.IsInf(left, 0) {
+		t.Errorf("the ranges last %v s", left)
+	}
+	store.OnLoad(func(ctx context.Context, _ string, _ func() (segment.Range, error)) (segment.Range, error) {
+		<-ctx.Done()
+		return segment.Range{}, ctx.Err()
+	})
+	answered := make(chan error, 3)
+	for range 3 {
+		if err := s.Segments.Park("order", 1000, func(_ []segment.Range, err error) { answered <- err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, scrape(t, m), map[string]float64{`natsid_waiting_requests{mode="segment"}`: 3})
+	s.Segments.Close()
+	for range 3 {
+		<-answered
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	want(t, scrape(t, m), map[string]float64{
+		`natsid_worker_number`:                    -1,
+		`natsid_snowflake_window_seconds`:         0,
+		`natsid_waiting_requests{mode="segment"}`: 0,
+	})
+}
+
+func eventually(t *testing.T, cond func() bool) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("it does not come about")
+		}
+	}
+}

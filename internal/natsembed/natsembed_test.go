@@ -1,0 +1,159 @@
+package natsembed_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/internal/natsembed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start starts a server, to be stopped by calling stop, or by the test's end.
+func start(t *testing.T, cfg natsembed.Config) (srv *natsembed.Server, stop func()) {
+	t.Helper()
+	if cfg.Listen == "" {
+		cfg.Listen = "127.0.0.1:0"
+	}
+	srv, err := natsembed.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	t.Cleanup(stop)
+	return srv, stop
+}
+
+// bucket opens the bucket b on a connection that is closed with the test.
+func bucket(t *testing.T, srv *natsembed.Server) jetstream.KeyValue {
+	t.Helper()
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+func TestWhatWasAcknowledgedIsThereAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	srv, stop := start(t, natsembed.Config{StoreDir: dir})
+	if cfg := srv.JetStreamConfig(); cfg == nil || !cfg.SyncAlways || !strings.HasPrefix(cfg.StoreDir, dir) {
+		t.Errorf("JetStream is %+v, want it in %s, each write synced before it is acknowledged", cfg, dir)
+	}
+	revision, err := bucket(t, srv).PutString(t.Context(), "k", "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	again, _ := start(t, natsembed.Config{StoreDir: dir})
+	if kve, err := bucket(t, again).Get(t.Context(), "k"); err != nil || string(kve.Value()) != "v" || kve.Revision() != revision {
+		t.Errorf("after a restart: %v, %v", kve, err)
+	}
+}
+
+func TestATakenAddressIsToldAndLeftAlone(t *testing.T) {
+	first, stop := start(t, natsembed.Config{StoreDir: t.TempDir()})
+	addr := first.Addr().String()
+	if srv, err := natsembed.Start(natsembed.Config{Listen: addr, StoreDir: t.TempDir()}); !errors.Is(err, natsembed.ErrTaken) || !strings.Contains(err.Error(), addr) {
+		t.Fatalf("a second server on %s: %v, %v", addr, srv, err)
+	}
+	bucket(t, first)
+	stop()
+	start(t, natsembed.Config{Listen: addr, StoreDir: t.TempDir()}) // free again
+}
+
+func TestAnAddressThatIsNotOursIsNotSaidToBeTaken(t *testing.T) {
+	const foreign = "192.0.2.1:4222" // RFC 5737: nobody's
+	_, err := natsembed.Start(natsembed.Config{Listen: foreign, StoreDir: t.TempDir()})
+	if err == nil || errors.Is(err, natsembed.ErrTaken) {
+		t.Errorf("%v, want an error that is not ErrTaken: nothing listens there", err)
+	}
+}
+
+func TestAMalformedAddressIsRefused(t *testing.T) {
+	for _, listen := range []string{"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:nats", "127.0.0.1:65536", "127.0.0.1:-1", "nats://127.0.0.1:4222"} {
+		_, err := natsembed.Start(natsembed.Config{Listen: listen, StoreDir: t.TempDir()})
+		if err == nil || !strings.Contains(err.Error(), "host:port") {
+			t.Errorf("%q: %v, want a word about host:port", listen, err)
+		}
+	}
+}
+
+func TestAStoreThatCannotBeHadIsAnErrorNotAnExit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if _, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: file}); err == nil {
+		t.Error("a server without a store was started")
+	}
+	if d := time.Since(begin); d > 5*time.Second {
+		t.Errorf("told after %v", d)
+	}
+}
+
+func TestTheServersNoticesAreOurDebugLog(t *testing.T) {
+	for level, want := range map[slog.Level]bool{slog.LevelDebug: true, slog.LevelInfo: false} {
+		var log buffer
+		_, stop := start(t, natsembed.Config{StoreDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))})
+		stop()
+		if got := strings.Contains(log.String(), "nats-server: "); got != want {
+			t.Errorf("at level %v: logged %v, want %v:\n%s", level, got, want, log.String())
+		}
+	}
+}
+
+func TestAServerCanBeJoinedWithoutItsPort(t *testing.T) {
+	srv, _ := start(t, natsembed.Config{StoreDir: t.TempDir()})
+	nc, err := nats.Connect("nats://nobody.invalid:1", nats.InProcessServer(srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if err := nc.Flush(); err != nil {
+		t.Error(err)
+	}
+	if _, port, err := net.SplitHostPort(srv.Addr().String()); err != nil || port == "0" {
+		t.Errorf("listens on %v, want a port chosen for it", srv.Addr())
+	}
+}
+
+// A buffer is a bytes.Buffer for many goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

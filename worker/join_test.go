@@ -1,0 +1,223 @@
+package worker_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/worker"
+)
+
+func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T) {
+	served := func(r *rig, subject string) bool {
+		_, err := r.try(subject, "")
+		return !errors.Is(err, nats.ErrNoResponders)
+	}
+	for _, tc := range []struct {
+		law     string
+		breaks  func(*rig)
+		trouble error // nil: a clock that is behind
+		mend    func(*rig)
+	}{
+		{law: "no worker number", trouble: snowflake.ErrNoNumber,
+			breaks: func(r *rig) { r.issuer.Use(nil) },
+			mend:   func(r *rig) { r.issuer.Use(r.generator(time.Hour)) }},
+		{law: "the number was given up", trouble: snowflake.ErrClosed,
+			breaks: func(r *rig) { r.issuer.Generator().Close() },
+			mend:   func(r *rig) { r.issuer.Use(r.generator(time.Hour)) }},
+		{law: "the window has ended", trouble: snowflake.ErrWindow,
+			breaks: func(r *rig) { r.issuer.Use(r.generator(0)) },
+			mend:   func(r *rig) { r.issuer.Generator().Extend(time.Now().Add(time.Hour).UnixMilli()) }},
+		{law: "the clock is behind for longer than the deadline",
+			breaks: func(r *rig) { r.one("id.snowflake"); r.offset.Store(-time.Hour.Milliseconds()) },
+			mend:   func(r *rig) { r.offset.Store(0) }},
+		{law: "the clock is before the epoch", trouble: snowflake.ErrEpoch,
+			breaks: func(r *rig) { r.offset.Store(-time.Now().UnixMilli()) },
+			mend:   func(r *rig) { r.offset.Store(0) }},
+	} {
+		t.Run(tc.law, func(t *testing.T) {
+			r := start(t, startServer(t), 0, newStore(t))
+			tc.breaks(r)
+			// It leaves subject by subject.
+			for _, subject := range []string{"id.snowflake", "id.snowflake.1", "$SRV.INFO.id-snowflake"} {
+				r.eventually("leave "+subject, func() bool { return !served(r, subject) })
+			}
+			begin := time.Now()
+			served(r, "id.snowflake")
+			if d := time.Since(begin); d > slack {
+				t.Errorf("callers were told after %v, want at once", d)
+			}
+			r.eventually("say why", func() bool {
+				trouble := r.worker.SnowflakeTrouble()
+				_, behind := errors.AsType[*snowflake.BehindError](trouble)
+				return behind && tc.trouble == nil || tc.trouble != nil && errors.Is(trouble, tc.trouble)
+			})
+			r.one("id.segment.order") // goes on
+			tc.mend(r)
+			for _, subject := range []string{"id.snowflake", "id.snowflake.1", "$SRV.INFO.id-snowflake"} {
+				r.eventually("come back to "+subject, func() bool { return served(r, subject) })
+			}
+			r.eventually("say that all is well", func() bool { return r.worker.SnowflakeTrouble() == nil })
+			r.one("id.snowflake")
+			r.one("id.snowflake.1")
+		})
+	}
+}
+
+func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	r.issuer.Use(r.generator(600 * time.Millisecond))
+	for {
+		got, err := r.try("id.snowflake", "")
+		if errors.Is(err, nats.ErrNoResponders) {
+			break
+		}
+		if err != nil || got.code != "" {
+			t.Fatalf("refused while it is in the group: %+v, %v", got, err)
+		}
+	}
+	r.eventually("say why", func() bool { return errors.Is(r.worker.SnowflakeTrouble(), snowflake.ErrWindow) })
+}
+
+func TestWhatIsDeliveredToAWorkerThatCannotIssueIsAnsweredAtOnce(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	for range 100 {
+		r.issuer.Use(nil)
+		got, err := r.try("id.snowflake", "")
+		if err == nil {
+			r.wantRefusal(got, "503")
+			if got.took > deadline/2 {
+				t.Errorf("answered after %v, want at once", got.took)
+			}
+			return
+		}
+		if !errors.Is(err, nats.ErrNoResponders) {
+			t.Fatal(err)
+		}
+		// It had left the group already. Again.
+		r.issuer.Use(r.generator(time.Hour))
+		r.eventually("come back", func() bool { _, err := r.try("id.snowflake", ""); return err == nil })
+	}
+	t.Error("no request was delivered before the worker left the group")
+}
+
+func TestAShortStepBackIsWaitedOut(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	before := r.one("id.snowflake")
+	<-r.answers
+	r.offset.Store(-150)
+	if after := r.one("id.snowflake"); after <= before {
+		t.Errorf("%d after %d", after, before)
+	}
+	if a := <-r.answers; !a.Parked || a.Waited > deadline {
+		t.Errorf("%+v, want it parked until the clock has caught up", a)
+	}
+}
+
+func TestNATSMicroShowsTwoServicesInOneQueueGroup(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	want := map[string][]string{
+		"id-segment":   {"id.segment.>", "id.tag.create", "id.tag.list"},
+		"id-snowflake": {"id.snowflake", "id.snowflake.>"},
+	}
+	inbox, err := r.caller.SubscribeSync(r.caller.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.caller.PublishRequest("$SRV.INFO", inbox.Subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range len(want) {
+		m, err := inbox.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var info micro.Info
+		if err := json.Unmarshal(m.Data, &info); err != nil {
+			t.Fatal(err)
+		}
+		var served []string
+		for _, e := range info.Endpoints {
+			served = append(served, e.Subject)
+			if e.QueueGroup != "natsid" {
+				t.Errorf("%s is in queue group %q", e.Subject, e.QueueGroup)
+			}
+		}
+		if slices.Sort(served); !slices.Equal(served, want[info.Name]) || info.Version != "1.2.3" || info.Description == "" {
+			t.Errorf("%s %s %q serves %v, want %v", info.Name, info.Version, info.Description, served, want[info.Name])
+		}
+	}
+}
+
+func TestNATSMicroCountsRequestsAndRefusals(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	for _, body := range []string{"", "", "0", "x"} {
+		r.ask("id.segment.order", body)
+	}
+	// A request is counted a moment after its answer.
+	r.eventually("count them", func() bool {
+		var stats micro.Stats
+		if err := json.Unmarshal([]byte(r.ask("$SRV.STATS.id-segment", "").body), &stats); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range stats.Endpoints {
+			if e.Subject == "id.segment.>" {
+				return e.NumRequests == 4 && e.NumErrors == 2
+			}
+		}
+		return false
+	})
+}
+
+func TestAWorkerAnswersToTheNumberItHolds(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	answers := func(number int) bool {
+		got, err := r.try(fmt.Sprintf("id.worker.%d", number), "")
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			t.Fatal(err)
+		}
+		return err == nil && got.body == fmt.Sprintf(`{"number":%d}`, number)
+	}
+	r.eventually("answer to 0", func() bool { return answers(0) && !answers(1) })
+	r.number.Store(1)
+	r.eventually("answer to 1, no longer to 0", func() bool { return answers(1) && !answers(0) })
+	r.number.Store(-1)
+	r.eventually("answer to nothing", func() bool { return !answers(1) && !answers(0) })
+}
+
+func TestTwoNamespacesShareAServerAndNothingElse(t *testing.T) {
+	url, store := startServer(t), newStore(t)
+	r := start(t, url, 0, store)
+	other := start(t, url, 1, store, func(_ *segment.Config, cfg *worker.Config) { cfg.Namespace = "other" })
+	r.one("id.segment.order")
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	other.one("other.segment.order")
+	other.one("other.snowflake")
+	for _, subject := range []string{"id.segment.order", "id.snowflake", "$SRV.INFO.id-segment"} {
+		if _, err := other.try(subject, ""); !errors.Is(err, nats.ErrNoResponders) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}
+
+func TestAWorkerThatCannotBeginSaysSo(t *testing.T) {
+	conn := connect(t, startServer(t))
+	conn.Close()
+	w := worker.New(worker.Config{Namespace: "id", Version: "1.2.3", Conn: conn, Layout: layout, Deadline: deadline, MaxBatch: 1})
+	if err := w.Run(t.Context()); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("Run on a closed connection: %v", err)
+	}
+	if err := w.SnowflakeTrouble(); err == nil {
+		t.Error("a worker that does not run says that it serves")
+	}
+}

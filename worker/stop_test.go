@@ -1,0 +1,208 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+// Two workers, 64 callers that never try twice, and one worker after the
+// other is stopped under them.
+func TestAWorkerThatStopsAnswersEverythingItWasAsked(t *testing.T) {
+	url, store := startServer(t), newStore(t)
+	store.OnLoad(slowly(3 * time.Millisecond)) // so that many requests are parked
+	stays := start(t, url, 0, store)
+	calls := callers(t, url, 64)
+	for round := range 6 {
+		leaves := start(t, url, 1, store)
+		leaves.eventually("take part", func() bool { return len(leaves.answers) > 300 })
+		if err := leaves.stop(); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		if leaves.conn.Status() != nats.CLOSED {
+			t.Errorf("round %d: the connection is %v, want it closed", round, leaves.conn.Status())
+		}
+		close(leaves.answers)
+		for a := range leaves.answers {
+			if a.Code != subjects.OK {
+				t.Errorf("round %d: answered %+v", round, a)
+			}
+		}
+	}
+	stays.eventually("go on", func() bool { return calls.done.Load() > 4000 })
+	calls.stop(t)
+}
+
+// A load is what callers did.
+type load struct {
+	done   atomic.Int64
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu   sync.Mutex
+	errs []string
+	runs []subjects.Run
+}
+
+// callers starts n callers, on a few connections, that ask for both kinds of
+// IDs and never try again.
+func callers(t *testing.T, url string, n int) *load {
+	l := &load{}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	t.Cleanup(cancel)
+	var conns []*nats.Conn
+	for range 4 {
+		conns = append(conns, connect(t, url))
+	}
+	asks := []struct{ subject, body string }{{"id.segment.order", ""}, {"id.snowflake", ""}, {"id.segment.order", "7"}, {"id.snowflake.3", "5"}}
+	for i := range n {
+		l.wg.Go(func() {
+			for j := i; ctx.Err() == nil; j++ {
+				ask := asks[j%len(asks)]
+				l.call(conns[i%len(conns)], ask.subject, ask.body)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) call(nc *nats.Conn, subject, body string) {
+	m, err := nc.Request(subject, []byte(body), 5*time.Second)
+	var runs []subjects.Run
+	if err == nil {
+		if got := read(m); got.code != "" {
+			err = fmt.Errorf("%s %s", got.code, got.text)
+		} else {
+			runs, err = subjects.ParseRuns(m.Data)
+		}
+	}
+	l.done.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.errs = append(l.errs, subject+": "+err.Error())
+	}
+	l.runs = append(l.runs, runs...)
+}
+
+// stop ends the calls, and checks that each got IDs of its own.
+func (l *load) stop(t *testing.T) {
+	t.Helper()
+	l.cancel()
+	l.wg.Wait()
+	if len(l.errs) > 0 {
+		t.Errorf("%d of %d requests failed, such as %s", len(l.errs), l.done.Load(), l.errs[0])
+	}
+	slices.SortFunc(l.runs, func(a, b subjects.Run) int { return int(max(-1, min(1, a.First-b.First))) })
+	for i := 1; i < len(l.runs); i++ {
+		if l.runs[i].First <= l.runs[i-1].Last {
+			t.Fatalf("%v and %v share an ID", l.runs[i-1], l.runs[i])
+		}
+	}
+	t.Logf("%d requests", l.done.Load())
+}
+
+func TestRequestsThatWaitAreAnsweredBeforeTheWorkerIsGone(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
+		cfg.Deadline, cfg.LoadTimeout = 2*time.Second, time.Second
+	})
+	r.one("id.snowflake")
+	r.offset.Store(-150)
+	r.store.OnLoad(slowly(150 * time.Millisecond))
+	sub, err := r.caller.SubscribeSync(r.caller.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const each = 20
+	for range each {
+		for _, subject := range []string{"id.segment.order", "id.snowflake"} {
+			if err := r.caller.PublishRequest(subject, sub.Subject, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := r.caller.Flush(); err != nil { // the server has them all
+		t.Fatal(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	for i := range 2 * each {
+		m, err := sub.NextMsg(time.Second)
+		if err != nil {
+			t.Fatalf("%d of %d were answered: %v", i, 2*each, err)
+		}
+		r.ids(read(m), 1)
+	}
+}
+
+func TestAWorkerAnswersToItsNumberUntilTheLastIDIsOut(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
+		cfg.Deadline, cfg.LoadTimeout = time.Minute, time.Minute
+	})
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	r.store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+		<-release
+		return load()
+	})
+	late := make(chan error, 1)
+	go func() {
+		_, err := r.try("id.segment.order", "")
+		late <- err
+	}()
+	r.eventually("park the request", func() bool { return r.parked() == 1 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	r.eventually("leave the group", func() bool {
+		_, err := r.try("$SRV.INFO.id-segment", "")
+		return errors.Is(err, nats.ErrNoResponders)
+	})
+	for range 5 {
+		if got := r.ask("id.worker.0", ""); got.body != `{"number":0}` {
+			t.Errorf("asked who it is: %+v", got)
+		}
+	}
+	free()
+	if err := errors.Join(<-late, <-stopped); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.try("id.worker.0", ""); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("after it stopped: %v", err)
+	}
+}
+
+func TestAWorkerOutlivesItsServer(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, srv.ClientURL(), 0, newStore(t))
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	r.eventually("lose the server", func() bool { return !r.conn.IsConnected() })
+	done := make(chan error, 1)
+	go func() { done <- r.stop() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a worker whose server is gone does not stop")
+	}
+}

@@ -1,0 +1,229 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	maxBatch = 50_000
+	deadline = 400 * time.Millisecond
+	// slack is what a busy machine may add to a deadline.
+	slack = time.Second
+)
+
+// layout has room for two worker numbers and 16 businesses.
+var layout = snowflake.Layout{Time: 41, Worker: 1, Business: 4, Sequence: 12, Epoch: snowflake.LeafEpoch, Unit: 1}
+
+// startServer starts a nats-server for one test and returns its address.
+func startServer(t *testing.T) string {
+	t.Helper()
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.WaitForShutdown)
+	t.Cleanup(srv.Shutdown)
+	return srv.ClientURL()
+}
+
+// connect returns a connection that sends whatever subject it is given.
+func connect(t *testing.T, url string) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.SkipSubjectValidation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// newStore returns a store with the tag order, of step 10.
+func newStore(t *testing.T) *segmenttest.Faulty {
+	t.Helper()
+	store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+	if _, err := store.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// A rig is a worker, what it works with, and a caller.
+type rig struct {
+	*testing.T
+	caller  *nats.Conn
+	conn    *nats.Conn // the worker's
+	store   *segmenttest.Faulty
+	issuer  *snowflake.Issuer
+	worker  *worker.Worker
+	offset  atomic.Int64       // of the worker's clock, in ms
+	number  atomic.Int64       // worker number; negative for none
+	answers chan worker.Answer // the first it observed
+	parked  func() int         // segment requests that wait
+	stop    func() error       // stops the worker and returns what Run returned
+}
+
+// start runs a worker with the number, which serves once start returns. edit,
+// if any, changes the settings first.
+func start(t *testing.T, url string, number int, store *segmenttest.Faulty, edit ...func(*segment.Config, *worker.Config)) *rig {
+	t.Helper()
+	r := &rig{T: t, caller: connect(t, url), conn: connect(t, url), store: store, answers: make(chan worker.Answer, 1000)}
+	r.number.Store(int64(number))
+	r.issuer = snowflake.NewIssuer(deadline, 100, func() int64 { return time.Now().UnixMilli() + r.offset.Load() })
+	r.issuer.Use(r.generator(time.Hour))
+	segments := segment.Config{Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3}
+	cfg := worker.Config{
+		Namespace: subjects.DefaultNamespace, Version: "1.2.3", Conn: r.conn, Store: store, Snowflakes: r.issuer, Layout: layout,
+		Number: func() (int, bool, any) {
+			n := int(r.number.Load())
+			return n, n >= 0, map[string]int{"number": n}
+		},
+		MaxBatch: maxBatch, Deadline: deadline, Observe: func(a worker.Answer) {
+			select {
+			case r.answers <- a:
+			default:
+			}
+		},
+	}
+	for _, f := range edit {
+		f(&segments, &cfg)
+	}
+	allocator := segment.New(segments)
+	cfg.Segments = allocator
+	r.parked = func() int { return allocator.Stats().Waiting }
+	r.worker = worker.New(cfg)
+	r.run(allocator)
+	return r
+}
+
+// run runs the worker until stop is called, at the end of the test if not before.
+func (r *rig) run(allocator *segment.Allocator) {
+	r.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.worker.Run(ctx) }()
+	r.stop = sync.OnceValue(func() error {
+		cancel()
+		err := <-done
+		allocator.Close()
+		return err
+	})
+	r.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			r.Error(err)
+		}
+	})
+	r.eventually("serve snowflakes", func() bool { return r.worker.SnowflakeTrouble() == nil })
+	if err := r.conn.Flush(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// generator returns one whose window ends after d.
+func (r *rig) generator(d time.Duration) *snowflake.Generator {
+	r.Helper()
+	now := time.Now()
+	g, err := snowflake.NewGenerator(layout, int(r.number.Load()), now.UnixMilli(), now.Add(d).UnixMilli(), snowflake.DefaultMaxAhead)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return g
+}
+
+func (r *rig) eventually(what string, cond func() bool) {
+	r.Helper()
+	for until := time.Now().Add(10 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(until) {
+			r.Fatalf("the worker does not: %s", what)
+		}
+	}
+}
+
+// A reply is what crossed the wire.
+type reply struct {
+	body, code, text string
+	took             time.Duration
+}
+
+func read(m *nats.Msg) reply {
+	return reply{body: string(m.Data), code: m.Header.Get(subjects.HeaderErrorCode), text: m.Header.Get(subjects.HeaderError)}
+}
+
+func (r *rig) try(subject, body string) (reply, error) {
+	begin := time.Now()
+	m, err := r.caller.Request(subject, []byte(body), 10*time.Second)
+	if err != nil {
+		return reply{}, err
+	}
+	got := read(m)
+	got.took = time.Since(begin)
+	return got, nil
+}
+
+func (r *rig) ask(subject, body string) reply {
+	r.Helper()
+	got, err := r.try(subject, body)
+	if err != nil {
+		r.Fatalf("%q %.20q: %v", subject, body, err)
+	}
+	return got
+}
+
+// wantRefusal checks that a reply is an error of that code, and nothing else.
+func (r *rig) wantRefusal(got reply, code string) {
+	r.Helper()
+	printable := !strings.ContainsFunc(got.text, func(c rune) bool { return c < ' ' || c > '~' })
+	if got.code != code || got.body != "" || got.text == "" || !printable || len(got.text) > 400 {
+		r.Errorf("code %q, text %q, body %.40q; want code %s, a short reason in printable ASCII, no body", got.code, got.text, got.body, code)
+	}
+}
+
+// ids checks that a reply is n IDs as runs, and returns the runs.
+func (r *rig) ids(got reply, n int64) []subjects.Run {
+	r.Helper()
+	runs, err := subjects.ParseRuns([]byte(got.body))
+	var sum int64
+	for _, run := range runs {
+		sum += run.Len()
+	}
+	if err != nil || sum != n || got.code != "" || got.text != "" {
+		r.Fatalf("%q (%s %s): %d IDs, %v, want %d", got.body, got.code, got.text, sum, err, n)
+	}
+	return runs
+}
+
+// one asks for one ID and returns it.
+func (r *rig) one(subject string) int64 {
+	r.Helper()
+	return r.ids(r.ask(subject, ""), 1)[0].First
+}
+
+// slowly makes every load take d, or hang until its context ends.
+func slowly(d time.Duration) segmenttest.LoadHook {
+	return func(ctx context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+		select {
+		case <-time.After(d):
+			return load()
+		case <-ctx.Done():
+			return segment.Range{}, ctx.Err()
+		}
+	}
+}
+
+const hang = time.Hour
