@@ -20,8 +20,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// secret stands for what is in an error's chain and no caller's business.
-var secret = errors.New("dial tcp 10.0.0.7:3306: password")
+// errSecret stands for what is in an error's chain and no caller's business.
+var errSecret = errors.New("dial tcp 10.0.0.7:3306: password")
 
 func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 	for _, tc := range []struct {
@@ -43,13 +43,13 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 		{snowflake.ErrEpoch, 503},
 		{snowflake.ErrTimeEnds, 503},
 		{&snowflake.BehindError{By: time.Minute}, 503},
-		{ofStore(secret), 503},
+		{ofStore(errSecret), 503},
 		{ofStore(segment.ErrExists), 400}, // what a store says of itself comes first
 		{ofStore(segment.ErrUnknownTag), 404},
 		{subjects.Errorf(400, "the body is odd"), 400},
-		{secret, 500},
+		{errSecret, 500},
 	} {
-		for _, err := range []error{tc.err, fmt.Errorf("on the way: %w: %w", tc.err, secret)} {
+		for _, err := range []error{tc.err, fmt.Errorf("on the way: %w: %w", tc.err, errSecret)} {
 			got := New(Config{Layout: snowflake.Leaf}).wireError(err)
 			if got.Code != tc.want || got.Text == "" {
 				t.Errorf("%v: %d %q, want %d", err, got.Code, got.Text, tc.want)
@@ -70,7 +70,7 @@ func TestADeletedTagIsToldFromOneThatNeverWas(t *testing.T) {
 }
 
 func TestWhatHidesBehindACodeStandsInTheLog(t *testing.T) {
-	for _, err := range []error{secret, ofStore(secret)} {
+	for _, err := range []error{errSecret, ofStore(errSecret)} {
 		var log bytes.Buffer
 		New(Config{Layout: snowflake.Leaf, Log: slog.New(slog.NewTextHandler(&log, nil))}).wireError(err)
 		if !strings.Contains(log.String(), "10.0.0.7") {

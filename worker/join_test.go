@@ -72,6 +72,19 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 	}
 }
 
+func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	before := r.conn.NumSubscriptions()
+	for range 5 {
+		r.issuer.Use(nil)
+		r.eventually("leave the group", func() bool { return r.worker.SnowflakeTrouble() != nil })
+		r.issuer.Use(r.generator(time.Hour))
+		r.eventually("come back", func() bool { return r.worker.SnowflakeTrouble() == nil })
+	}
+	r.eventually("have as many subscriptions as before", func() bool { return r.conn.NumSubscriptions() == before })
+	r.one("id.snowflake")
+}
+
 func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	r.issuer.Use(r.generator(600 * time.Millisecond))
