@@ -78,14 +78,17 @@ func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 	}
 	leader := ""
 	for _, bucket := range []string{"id_segments", "id_history", "id_workers"} {
-		s, err := js.Stream(t.Context(), "KV_"+bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := s.CachedInfo().Config.Replicas; got != 3 {
-			t.Errorf("bucket %s has %d replicas, want 3 on a cluster", bucket, got)
-		}
-		leader = s.CachedInfo().Cluster.Leader
+		waitFor(t, "word of bucket "+bucket, func() bool {
+			s, err := js.Stream(t.Context(), "KV_"+bucket)
+			if err != nil {
+				return false // an election, most likely
+			}
+			if got := s.CachedInfo().Config.Replicas; got != 3 {
+				t.Errorf("bucket %s has %d replicas, want 3 on a cluster", bucket, got)
+			}
+			leader = s.CachedInfo().Cluster.Leader
+			return leader != ""
+		})
 	}
 	l := startLoad(t, nc, 3, bothModes)
 	total := func() int64 { return l.got["segment"].len() + l.got["snowflake"].len() }

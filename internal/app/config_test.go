@@ -80,6 +80,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 
 func TestNoPasswordIsShown(t *testing.T) {
 	for urls, want := range map[string]string{
+		"nats://u:se,cret@h:1":  "xxxxx,nats://xxxxx@h:1",
 		"":                      "",
 		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222",
 		"n1:4222,n2":            "n1:4222,n2",

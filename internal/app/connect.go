@@ -126,7 +126,11 @@ func Redact(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, u := range list {
 		// A host without scheme parses as a path, and a bad URL not at all:
-		// what stands before an @ is a secret in any case.
+		// what stands before an @ is a secret in any case, and so may be what
+		// is no URL, such as half a password that holds a comma.
+		if _, err := url.Parse(u); err != nil {
+			list[i] = "xxxxx"
+		}
 		if at := strings.LastIndexByte(u, '@'); at >= 0 {
 			scheme, _, ok := strings.Cut(u[:at], "://")
 			if !ok {

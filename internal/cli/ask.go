@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/nats-io/nats.go"
 
@@ -173,9 +174,15 @@ func (c *tagListCmd) Run(s *session) error {
 	})
 }
 
-// describe returns a tag's description on one line.
+// describe returns a tag's description on one line, fit for a terminal.
 func describe(t subjects.TagInfo) string {
-	text := strings.Join(strings.Fields(t.Description), " ")
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, t.Description)
+	text = strings.Join(strings.Fields(text), " ")
 	if t.Disabled {
 		text = strings.TrimSpace("(deleted) " + text)
 	}

@@ -121,6 +121,12 @@ func (c *decodeCmd) Run(s *session) error {
 
 type versionCmd struct{}
 
+// Help is shown below the flags.
+func (versionCmd) Help() string {
+	return `Example:
+  natsid version`
+}
+
 // Run implements the command.
 func (versionCmd) Run(s *session) error {
 	fmt.Fprintf(s.stdout, "natsid %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -68,7 +68,9 @@ func New() *Metrics {
 
 // Answered counts an answer.
 func (m *Metrics) Answered(a worker.Answer) {
-	m.requests[outcome{a.Mode, a.Code}].Inc()
+	if c, ok := m.requests[outcome{a.Mode, a.Code}]; ok {
+		c.Inc()
+	}
 	if a.IDs > 0 {
 		m.ids[a.Mode].Add(float64(a.IDs))
 	}

@@ -131,6 +131,7 @@ func (l *logger) Errorf(format string, v ...any) {
 func (l *logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.fatal.Store(&text)
+	l.log.Error("nats-server: " + text)
 }
 func (l *logger) Debugf(string, ...any) {}
 func (l *logger) Tracef(string, ...any) {}
