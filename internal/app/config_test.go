@@ -84,6 +84,7 @@ func TestNoPasswordIsShown(t *testing.T) {
 		"":                      "",
 		"nats://127.0.0.1:4222": "nats://127.0.0.1:4222",
 		"n1:4222,n2":            "n1:4222,n2",
+		"127.0.0.1:4222":        "127.0.0.1:4222",
 		"nats://me:secret@n1":   "nats://xxxxx@n1",
 		"nats://secret@n1:4222": "nats://xxxxx@n1:4222", // a token
 		"me:secret@n1":          "nats://xxxxx@n1",

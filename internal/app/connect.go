@@ -128,7 +128,11 @@ func Redact(urls string) string {
 		// A host without scheme parses as a path, and a bad URL not at all:
 		// what stands before an @ is a secret in any case, and so may be what
 		// is no URL, such as half a password that holds a comma.
-		if _, err := url.Parse(u); err != nil {
+		full := u
+		if !strings.Contains(u, "://") {
+			full = "nats://" + u
+		}
+		if _, err := url.Parse(full); err != nil {
 			list[i] = "xxxxx"
 		}
 		if at := strings.LastIndexByte(u, '@'); at >= 0 {
