@@ -8,27 +8,33 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The race detector needs cgo: a C compiler and the C library's headers.
-deps: ## Install what the tests need, if it is missing: a C compiler, Go modules
-	@set -e; \
-	if ! printf '#include <stdlib.h>\n' | $$(go env CC) -fsyntax-only -x c - 2>/dev/null; then \
+# The race detector needs cgo: a C compiler and the C library's headers. Tests of
+# the MySQL store start a server of their own.
+deps: ## Install what the tests need, if it is missing: a C compiler, MariaDB, Go modules
+	@set -e; cc= db=; PATH="$$PATH:/usr/sbin:/usr/libexec:/usr/local/sbin"; \
+	printf '#include <stdlib.h>\n' | $$(go env CC) -fsyntax-only -x c - 2>/dev/null || cc="a C compiler"; \
+	command -v mariadbd >/dev/null || command -v mysqld >/dev/null || db="MariaDB"; \
+	if [ "$$cc$$db" ]; then \
+		lacks="$$cc$${cc:+$${db:+ and }}$$db"; \
 		sudo=; [ "$$(id -u)" = 0 ] || ! command -v sudo >/dev/null || sudo="sudo "; \
 		if command -v apt-get >/dev/null; then \
-			do="$${sudo}apt-get update && $${sudo}apt-get install -y gcc libc6-dev"; \
-		elif command -v dnf >/dev/null; then do="$${sudo}dnf install -y gcc"; \
-		elif command -v apk >/dev/null; then do="$${sudo}apk add gcc musl-dev"; \
+			do="$${sudo}apt-get update && $${sudo}env DEBIAN_FRONTEND=noninteractive apt-get install -y$${cc:+ gcc libc6-dev}$${db:+ mariadb-server}"; \
+		elif command -v dnf >/dev/null; then do="$${sudo}dnf install -y$${cc:+ gcc}$${db:+ mariadb-server}"; \
+		elif command -v apk >/dev/null; then do="$${sudo}apk add$${cc:+ gcc musl-dev}$${db:+ mariadb}"; \
 		else \
-			echo "deps: the race detector needs a C compiler. On macOS: xcode-select --install. Elsewhere: install gcc and the C headers." >&2; \
+			echo "deps: the tests need $$lacks. On macOS: xcode-select --install, brew install mariadb. Elsewhere: install gcc, the C headers, MariaDB." >&2; \
 			exit 1; \
 		fi; \
-		echo "deps: the race detector needs a C compiler and there is none. Going to run: $$do"; \
+		echo "deps: the tests need $$lacks. Going to run: $$do"; \
 		eval "$$do"; \
 	fi
 	go mod download
 	go -C bench mod download
+	go -C deploy mod download
 
 test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go test -race -timeout 8m ./...
+	CGO_ENABLED=1 go -C deploy test -race -timeout 4m ./...
 
 lint: ## gofmt, go vet, staticcheck, go.mod tidy
 	@out=$$(gofmt -l .) || exit 1; [ -z "$$out" ] || { echo "not gofmt'ed, run gofmt -w on:" $$out >&2; exit 1; }
@@ -37,6 +43,8 @@ lint: ## gofmt, go vet, staticcheck, go.mod tidy
 	go mod tidy -diff
 	go -C bench vet ./...
 	go -C bench mod tidy -diff
+	go -C deploy vet ./...
+	go -C deploy mod tidy -diff
 
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	@set -e; pkgs=$$(go list ./...); \

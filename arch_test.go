@@ -18,19 +18,21 @@ const module = "github.com/natsid/natsid"
 
 // Third parties, each with all its packages.
 const (
-	backoff    = "github.com/cenkalti/backoff/v4"
-	flock      = "github.com/gofrs/flock"
-	goleak     = "go.uber.org/goleak"
-	kong       = "github.com/alecthomas/kong"
-	natsGo     = "github.com/nats-io/nats.go"
-	natsServer = "github.com/nats-io/nats-server/v2"
-	prometheus = "github.com/prometheus"
+	backoff     = "github.com/cenkalti/backoff/v4"
+	flock       = "github.com/gofrs/flock"
+	goleak      = "go.uber.org/goleak"
+	kong        = "github.com/alecthomas/kong"
+	mysqlDriver = "github.com/go-sql-driver/mysql"
+	natsGo      = "github.com/nats-io/nats.go"
+	natsServer  = "github.com/nats-io/nats-server/v2"
+	prometheus  = "github.com/prometheus"
 )
 
 // arrows says what each package may import besides the standard library.
 // "..." is every package of the module, "-x" takes x out again. What follows
 // from it: the cores know no NATS, only internal/metrics knows prometheus,
-// only internal/natsembed and e2e know nats-server.
+// only internal/natsembed and e2e know nats-server, only mysqlstore knows the
+// MySQL driver.
 var arrows = map[string][]string{
 	".": {"internal/cli"},
 
@@ -45,6 +47,8 @@ var arrows = map[string][]string{
 	"workerid/workeridtest": {"workerid", "snowflake"},
 	"kvregistry":            {"workerid", "internal/buckets", natsGo, backoff},
 
+	"mysqlstore": {"segment", mysqlDriver},
+
 	"worker": {"subjects", "segment", "snowflake", natsGo},
 	"client": {"subjects", natsGo},
 
@@ -52,17 +56,19 @@ var arrows = map[string][]string{
 	"internal/natsembed": {natsServer},
 	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":   {},
+	"internal/mysqltest": {mysqlDriver},
 
 	"internal/app": {"...", "-internal/cli", "-client", "-e2e", "-segment/segmenttest", "-workerid/workeridtest",
-		natsGo, backoff, flock},
+		"-internal/mysqltest", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry", kong, natsGo},
 
 	"e2e": {"internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
+
 }
 
 // forTests is what test files may import on top of their package's row. A
-// server for a test comes from internal/natsembed or e2e.
-var forTests = []string{"...", goleak, natsGo}
+// server for a test comes from internal/natsembed, e2e or internal/mysqltest.
+var forTests = []string{"...", goleak, natsGo, mysqlDriver}
 
 func TestArrowsOfImport(t *testing.T) {
 	for _, fault := range wrongArrows(readModule(t, os.DirFS("."))) {
@@ -92,6 +98,9 @@ func TestAWrongArrowIsSeen(t *testing.T) {
 		{"prometheus stays in internal/metrics", "internal/app/a.go", prometheus + "/client_golang/prometheus", "may not import"},
 		{"also in tests", "worker/a_test.go", prometheus + "/client_golang/prometheus", "may not import"},
 		{"nats-server stays in internal/natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
+		{"the MySQL driver stays in mysqlstore", "internal/app/a.go", mysqlDriver, "may not import"},
+		{"and in tests", "internal/app/a_test.go", mysqlDriver, ""},
+		{"a server for tests is for tests", "internal/app/a.go", us + "internal/mysqltest", "may not import"},
 		{"main knows the command line only", "main.go", us + "internal/app", "may not import"},
 		{"the root of composition knows the rooms", "internal/app/a.go", us + "kvregistry", ""},
 		{"but not who starts it", "internal/app/a.go", us + "internal/cli", "may not import"},

@@ -243,6 +243,12 @@ func (a *Allocator) sleep(d time.Duration) bool {
 	}
 }
 
+// isMissing reports whether a tag has never been made, and may be.
+func isMissing(err error) bool {
+	_, misnamed := errors.AsType[*NameError](err)
+	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed
+}
+
 // loadRange loads one range of a tag of at least n IDs, making the tag first
 // if it is unknown and that is wanted.
 func (a *Allocator) loadRange(tag string, n, floor int64) (Range, error) {
@@ -250,7 +256,7 @@ func (a *Allocator) loadRange(tag string, n, floor int64) (Range, error) {
 	defer cancel()
 	start := time.Now()
 	r, err := a.cfg.Store.Load(ctx, tag, n, floor)
-	if a.cfg.AutoStep > 0 && errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) {
+	if a.cfg.AutoStep > 0 && isMissing(err) {
 		_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: max(1, floor)}, false)
 		if err == nil || errors.Is(err, ErrExists) {
 			r, err = a.cfg.Store.Load(ctx, tag, n, floor)

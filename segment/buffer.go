@@ -192,7 +192,7 @@ func (b *buffer) addLocked(r Range) {
 
 // isFinal reports whether a load failed for a reason that waiting cannot mend.
 func isFinal(err error) bool {
-	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted)
+	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow)
 }
 
 // serveLocked takes waiters off the head of the queue as long as there are

@@ -74,6 +74,9 @@ func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 // Worker returns the subject on which worker w itself says who it is.
 func (n Namespace) Worker(w int) string { return string(n) + ".worker." + strconv.Itoa(w) }
 
+// Alarm returns the subject on which alarms of a kind are published.
+func (n Namespace) Alarm(kind string) string { return string(n) + ".alarm." + kind }
+
 // Requests returns the patterns of all subjects that workers answer.
 func (n Namespace) Requests() []string {
 	return []string{n.Segments(), n.Snowflake(), n.Snowflakes(), n.TagCreate(), n.TagList(), string(n) + ".worker.*"}

@@ -39,6 +39,7 @@ type TagInfo struct {
 	Description string    `json:"description"`
 	Updated     time.Time `json:"updated"`
 	Disabled    bool      `json:"disabled"`
+	Unservable  string    `json:"unservable,omitempty"` // why no request can get its IDs; "" if one can
 }
 
 // A Decimal is an integer that JSON carries as a string, since JavaScript

@@ -29,6 +29,8 @@ var codes = []struct {
 }{
 	{segment.ErrDisabled, subjects.NotFound, "the tag was deleted; make it again with `natsid tag create`, it goes on above its old IDs"},
 	{segment.ErrUnknownTag, subjects.NotFound, "no such tag; make it with `natsid tag create`"},
+	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: mend it"},
+	{segment.ErrUnguarded, subjects.BadRequest, "tags are deleted in the guard, which is off"},
 	{segment.ErrExists, subjects.BadRequest, "the tag exists already"},
 	{segment.ErrInvalid, subjects.BadRequest, "step must be 1..1099511627776 and start at least 1"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
@@ -51,6 +53,9 @@ func (w *Worker) wireError(err error) *subjects.Error {
 	}
 	if b, ok := errors.AsType[*snowflake.BehindError](err); ok {
 		return subjects.Errorf(subjects.Unavailable, "this worker's clock is %v behind its last ID: retry, another worker may", b.By)
+	}
+	if n, ok := errors.AsType[*segment.NameError](err); ok {
+		return subjects.Errorf(subjects.NotFound, "no such tag; the table has %+q", n.Found)
 	}
 	for _, row := range codes {
 		if errors.Is(err, row.err) {

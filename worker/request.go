@@ -260,8 +260,15 @@ func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {
 const maxPage = 512 << 10
 
 func tagInfo(t segment.Tag) subjects.TagInfo {
-	return subjects.TagInfo{
+	info := subjects.TagInfo{
 		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
 	}
+	// A table that others made may have rows that no subject can name.
+	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(t.Name)); ok {
+		info.Unservable = e.Text
+	} else if t.Step < 1 || t.MaxID < 1 {
+		info.Unservable = "step and max_id must be at least 1"
+	}
+	return info
 }

@@ -11,17 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/gofrs/flock"
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
@@ -105,6 +100,9 @@ type program struct {
 	links    links
 	metrics  *metrics.Metrics
 	where    Where
+
+	table *mysqlstore.Table // nil without MySQL
+	guard *segment.Guard    // on table
 }
 
 // join connects to NATS, puts the program together, and runs it.
@@ -116,51 +114,22 @@ func join(ctx context.Context, cfg Config, embedded *natsembed.Server) error {
 	defer l.close()
 	p := &program{cfg: cfg, links: l, metrics: metrics.New()}
 	p.where = Where{URL: Redact(cfg.NATS), Embedded: embedded != nil}
+	defer p.close()
 	if err := p.assemble(ctx); err != nil {
 		return err
 	}
 	return p.run(ctx)
 }
 
-// stores opens the buckets, waiting for JetStream as long as it is not ready.
-func (p *program) stores(ctx context.Context) (store *kvstore.Store, registry *kvregistry.Registry, err error) {
-	cfg, ns := p.cfg, p.cfg.Namespace
-	js, err := jetstream.New(p.links.control)
-	if err != nil {
-		return nil, nil, err
-	}
-	_, err = retry(ctx, cfg.Log, "JetStream is not ready yet", func() (_ struct{}, err error) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		n := replicas(cfg, p.links.control)
-		var differs [2]string
-		store, differs[0], err = kvstore.Open(ctx, js, ns.SegmentBucket(), n)
-		if err == nil {
-			registry, differs[1], err = kvregistry.Open(ctx, p.links.control, kvregistry.Config{
-				History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
-			})
-		}
-		if errors.Is(err, buckets.ErrForgets) {
-			err = backoff.Permanent(err)
-		}
-		for _, d := range differs {
-			if d != "" {
-				cfg.Log.Warn("an existing bucket is used as it is", "difference", d)
-			}
-		}
-		return struct{}{}, err
-	})
-	if err == nil {
-		warnOfStreams(ctx, js, cfg)
-	}
-	return store, registry, err
-}
-
 // parkedSnowflakes bounds the requests that wait for the clock at once.
 const parkedSnowflakes = 4096
 
 func (p *program) assemble(ctx context.Context) error {
-	store, registry, err := p.stores(ctx)
+	marks, registry, err := p.buckets(ctx)
+	if err != nil {
+		return err
+	}
+	store, err := p.store(ctx, marks)
 	if err != nil {
 		return err
 	}
@@ -223,6 +192,9 @@ func (p *program) run(ctx context.Context) error {
 	defer side.Wait()
 	defer cancel()
 	p.monitor(ctx, &side)
+	if p.guard != nil {
+		side.Go(func() { p.poll(ctx) })
+	}
 	side.Go(func() { p.announce(ctx) })
 
 	keeping, stopKeeper := context.WithCancel(context.WithoutCancel(ctx))

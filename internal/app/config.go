@@ -27,6 +27,12 @@ type Config struct {
 	// Data is the directory of the embedded store and the state file, locked
 	// while in use; "" keeps no local state, and needs NATS.
 	Data string
+	// MySQL is the DSN of a database with Leaf's table leaf_alloc,
+	// user:password@tcp(host:port)/database; "" keeps segments in JetStream KV.
+	MySQL string
+	// Guard keeps a second memory of what was loaded from MySQL in JetStream
+	// KV, so that a database that lost commits makes no repeats.
+	Guard bool
 	// HTTP is the address of health, readiness and metrics; "" for none.
 	HTTP string
 	// Name names this worker to people; "" takes the one kept in Data, or makes one.
@@ -81,6 +87,7 @@ func Default() Config {
 		Listen:       "127.0.0.1:4222",
 		Data:         "natsid-data",
 		HTTP:         "127.0.0.1:8080",
+		Guard:        true,
 		Namespace:    subjects.DefaultNamespace,
 		AutoStep:     DefaultStep,
 		Layout:       snowflake.Leaf,

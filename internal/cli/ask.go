@@ -183,6 +183,9 @@ func describe(t subjects.TagInfo) string {
 		return r
 	}, t.Description)
 	text = strings.Join(strings.Fields(text), " ")
+	if t.Unservable != "" {
+		text = strings.TrimSpace("(cannot be served: " + t.Unservable + ") " + text)
+	}
 	if t.Disabled {
 		text = strings.TrimSpace("(deleted) " + text)
 	}

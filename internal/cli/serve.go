@@ -13,6 +13,8 @@ type serveCmd struct {
 	Listen         string        `env:"NATSID_LISTEN" default:"127.0.0.1:4222" help:"Where the own nats-server listens, host:port; port 0 takes a free one."`
 	Data           string        `env:"NATSID_DATA" default:"natsid-data" help:"Directory of the own nats-server's store and of the state file; empty with --nats keeps no local state."`
 	HTTP           string        `name:"http" env:"NATSID_HTTP" default:"127.0.0.1:8080" help:"Where /healthz, /readyz and /metrics are served; empty for nowhere."`
+	MySQL          string        `name:"mysql" env:"NATSID_MYSQL" placeholder:"DSN" help:"Keep segments in Leaf's table leaf_alloc: user:password@tcp(host:port)/database. Without it they are in JetStream KV."`
+	Guard          string        `env:"NATSID_GUARD" default:"on" enum:"on,off" help:"With --mysql: on keeps a second memory in JetStream KV, so that a database that lost commits makes no repeats; off does without."`
 	Name           string        `env:"NATSID_NAME" help:"Name of this worker, for people. Made at first start and kept in --data."`
 	Replicas       int           `env:"NATSID_REPLICAS" default:"0" help:"Replicas of the buckets to make; 0 means 3 if the server belongs to a cluster, else 1."`
 	AutoCreateTags *bool         `env:"NATSID_AUTO_CREATE_TAGS" negatable:"" help:"Make tags on first use. On by default only with the own nats-server."`
@@ -33,6 +35,7 @@ func (serveCmd) Help() string {
   natsid                                        a whole service on this machine
   natsid --listen 127.0.0.1:4333 --http ""      the same beside another NATS server
   natsid --nats nats://n1:4222,nats://n2:4222   a worker on a NATS with JetStream
+  natsid --nats nats://n1:4222 --mysql 'leaf:password@tcp(db:3306)/leaf'
   NATS_URL=nats://n1:4222 natsid --data /var/lib/natsid`
 }
 
@@ -50,6 +53,7 @@ func (c *serveCmd) config(s *session) app.Config {
 	cfg := app.Default()
 	cfg.NATS, cfg.NATSCreds, cfg.Namespace = s.line.NATS, s.line.NATSCreds, subjects.Namespace(s.line.Namespace)
 	cfg.Listen, cfg.Data, cfg.HTTP, cfg.Name, cfg.Replicas = c.Listen, c.Data, c.HTTP, c.Name, c.Replicas
+	cfg.MySQL, cfg.Guard = c.MySQL, c.Guard == "on"
 	cfg.AutoCreateTags = cfg.NATS == ""
 	if c.AutoCreateTags != nil {
 		cfg.AutoCreateTags = *c.AutoCreateTags

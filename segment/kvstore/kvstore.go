@@ -27,11 +27,15 @@ type Store struct {
 	kv jetstream.KeyValue
 }
 
-var _ segment.Store = (*Store)(nil)
+var (
+	_ segment.Store = (*Store)(nil)
+	_ segment.Marks = (*Store)(nil)
+)
 
 // entry is the value of a key.
 type entry struct {
-	Mark        int64  `json:"mark"` // no ID below it is ever handed out again
+	Mark        int64  `json:"mark"`           // no ID below it is ever handed out again
+	Seen        int64  `json:"seen,omitempty"` // max_id of a guarded table when the mark was last set
 	Step        int64  `json:"step"`
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
@@ -123,6 +127,59 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Ta
 		page = append(page, e.tag(name, all[name].Created()))
 	}
 	return page, nil
+}
+
+// Mark implements [segment.Marks].
+func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
+	kve, err := s.kv.Get(ctx, tag)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return segment.Mark{}, nil
+	}
+	if err != nil {
+		return segment.Mark{}, wrap(tag, err)
+	}
+	e, err := decode(kve)
+	if err != nil {
+		return segment.Mark{}, err
+	}
+	return e.mark(kve), nil
+}
+
+// SetMark implements [segment.Marks].
+func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
+	e := entry{Mark: m.High, Seen: m.Seen, Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled}
+	if m.Revision == 0 {
+		_, err = s.kv.Create(ctx, tag, e.encode())
+	} else {
+		_, err = s.kv.Update(ctx, tag, e.encode(), m.Revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
+		return segment.ErrMarkMoved
+	}
+	if errors.Is(err, jetstream.ErrInvalidKey) {
+		return segment.ErrInvalid
+	}
+	return wrap(tag, err)
+}
+
+// AllMarks implements [segment.Marks].
+func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
+	all, err := buckets.All(ctx, s.kv)
+	if err != nil {
+		return nil, fmt.Errorf("kvstore: %w", err)
+	}
+	marks := make(map[string]segment.Mark, len(all))
+	for tag, kve := range all {
+		// A damaged entry has no mark that could be raised; loads name it.
+		if e, err := decode(kve); err == nil {
+			marks[tag] = e.mark(kve)
+		}
+	}
+	return marks, nil
+}
+
+func (e entry) mark(kve jetstream.KeyValueEntry) segment.Mark {
+	return segment.Mark{High: e.Mark, Seen: e.Seen, Step: e.Step, Description: e.Description, Disabled: e.Disabled, Revision: kve.Revision()}
 }
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set.

@@ -355,14 +355,7 @@ func (m *Memory) Delete(_ context.Context, tag string) error {
 func (m *Memory) List(_ context.Context, after string, limit int) ([]segment.Tag, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var page []segment.Tag
-	for _, t := range m.tags {
-		if t.Name > after {
-			page = append(page, t)
-		}
-	}
-	slices.SortFunc(page, func(a, b segment.Tag) int { return strings.Compare(a.Name, b.Name) })
-	return page[:min(limit, len(page))], nil
+	return page(m.tags, after, limit), nil
 }
 
 func (m *Memory) putLocked(t segment.Tag) segment.Tag {

@@ -1,0 +1,28 @@
+# A worker for a NATS of yours:
+#   docker run -e NATS_URL=nats://n1:4222,nats://n2:4222 -v natsid:/data natsid
+# A whole service, with the nats-server inside:
+#   docker run -e NATSID_LISTEN=:4222 -p 127.0.0.1:4222:4222 -v natsid:/data natsid
+# One volume is for one container: what it holds is why no ID comes twice.
+
+FROM golang:1.26 AS build
+WORKDIR /src
+# The modules are a layer of their own: they are fetched anew only when
+# go.mod or go.sum has changed.
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -o /natsid .
+# A volume takes its first owner and mode from the image's directory.
+RUN mkdir -p /owned && mkdir -m 0700 /owned/data
+
+FROM scratch
+# For NATS and MySQL over TLS.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /src/LICENSE /
+COPY --from=build /natsid /usr/local/bin/natsid
+COPY --from=build --chown=65532:65532 /owned/ /
+USER 65532:65532
+ENV PATH=/usr/local/bin NATSID_DATA=/data NATSID_HTTP=:8080
+VOLUME /data
+EXPOSE 8080
+ENTRYPOINT ["natsid"]

@@ -1,0 +1,157 @@
+package mysqltest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+)
+
+// A kit is the programs of one installed database system.
+type kit struct {
+	server  string // path of mariadbd or mysqld
+	install string // path of mariadb-install-db; "" for MySQL, which needs none
+
+	// template returns a data directory as the system makes it first. It is
+	// made once a process and kept in memory (26 MB): each server takes a copy,
+	// and no folder is left behind when the process ends.
+	template func() (fs.FS, error)
+}
+
+// findKit looks for a database system once a process.
+var findKit = sync.OnceValues(func() (*kit, error) {
+	server, err := find("mariadbd", "mysqld")
+	if err != nil {
+		return nil, err
+	}
+	k := &kit{server: server}
+	k.template = sync.OnceValues(k.makeTemplate)
+	version, err := exec.Command(server, "--no-defaults", "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --version: %w", server, err)
+	}
+	if bytes.Contains(version, []byte("MariaDB")) { // which may be called mysqld, too
+		k.install, err = find("mariadb-install-db", "mysql_install_db")
+	}
+	return k, err
+})
+
+// beyondPath is where systems put servers, though an ordinary user's PATH does
+// not lead there.
+var beyondPath = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/bin"}
+
+// find returns the path of the first of the programs that is installed.
+func find(names ...string) (string, error) {
+	for _, name := range names {
+		if p, err := exec.LookPath(name); err == nil {
+			return filepath.Abs(p)
+		}
+		for _, dir := range beyondPath {
+			if p, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return p, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("no %s found", strings.Join(names, " or "))
+}
+
+func (k *kit) makeTemplate() (_ fs.FS, err error) {
+	dir, err := os.MkdirTemp("", "mdb")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	data := filepath.Join(dir, "data")
+	var cmd *exec.Cmd
+	if k.install != "" {
+		cmd = exec.Command(k.install, append(options(data),
+			"--auth-root-authentication-method=normal", "--skip-test-db", "--tmpdir="+dir)...)
+	} else {
+		cmd = exec.Command(k.server, append(options(data), "--initialize-insecure")...)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", cmd, err, tail(out))
+	}
+	return load(data)
+}
+
+// load reads a whole directory into memory.
+func load(dir string) (fs.FS, error) {
+	files := fstest.MapFS{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || p == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		file := &fstest.MapFile{Mode: 0o700 | fs.ModeDir}
+		if !d.IsDir() {
+			file.Mode = 0o600
+			file.Data, err = os.ReadFile(p)
+		}
+		files[filepath.ToSlash(name)] = file
+		return err
+	})
+	return files, err
+}
+
+// options returns what goes for making a data directory and for serving it: a
+// small server that sees no configuration of the machine's. Options that only
+// one of the two systems knows, or only some versions, are --loose.
+func options(data string) []string {
+	args := []string{
+		"--no-defaults", // must come first
+		"--datadir=" + data,
+		"--skip-name-resolve",
+		"--skip-log-bin",
+		"--sync-binlog=0",
+		"--performance-schema=OFF",
+		"--innodb-buffer-pool-size=32M",
+		"--loose-innodb-log-file-size=8M",
+		"--loose-innodb-use-native-aio=OFF", // containers may forbid it
+		"--innodb-buffer-pool-dump-at-shutdown=OFF",
+		"--innodb-buffer-pool-load-at-startup=OFF",
+		"--innodb-flush-log-at-trx-commit=1",
+	}
+	if os.Getuid() == 0 { // as root in CI: servers refuse that unless told
+		args = append(args, "--user=root")
+	}
+	return args
+}
+
+// freePort returns a port on which nothing listens. It lies below those that
+// systems give to outgoing connections, so that nobody takes it while a server
+// is down.
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	for range 1000 {
+		port := 20000 + rand.IntN(12000)
+		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		_ = ln.Close()
+		return port
+	}
+	tb.Fatal("mysqltest: no free port between 20000 and 32000")
+	return 0
+}
+
+// tail returns the end of a log, enough to see why a server gave up.
+func tail(log []byte) []byte {
+	const most = 3000
+	return log[max(0, len(log)-most):]
+}

@@ -1,0 +1,65 @@
+package mysqlstore_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/mysqltest"
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/mysqlstore"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
+)
+
+// BenchmarkLoad shows what the guard costs: one load after the other on a real
+// database, without it, with it, and on the marks alone.
+func BenchmarkLoad(b *testing.B) {
+	db := mysqltest.Start(b)
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer srv.Shutdown()
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	marks, _, err := kvstore.Open(b.Context(), js, "marks", 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	table, err := mysqlstore.Open(b.Context(), db.DSN())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer table.Close()
+	for _, c := range []struct {
+		name  string
+		store segment.Store
+	}{
+		{"MySQLUnguarded", segment.NewGuard(table, nil, nil)},
+		{"MySQLGuarded", segment.NewGuard(table, marks, nil)},
+		{"KV", marks},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			// Made once: a benchmark runs several times.
+			if _, err := c.store.Create(b.Context(), segment.Tag{Name: c.name, Step: 1000, MaxID: 1}, false); err != nil && !errors.Is(err, segment.ErrExists) {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := c.store.Load(b.Context(), c.name, 0, 0); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "loads/s")
+		})
+	}
+}

@@ -1,0 +1,361 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A Table is a database that keeps one max_id per tag and can go back: to a
+// backup, to a replica that had not seen the last commits. Others may write to
+// it as well. All methods are safe for concurrent use.
+type Table interface {
+	// Row returns the row of a tag as it is now. It returns [ErrUnknownTag], or
+	// a [*NameError] if the row that the database finds has another name.
+	Row(ctx context.Context, tag string) (Row, error)
+	// Advance sets max_id to end if it is at most start, in one step, and
+	// reports whether it did. [ErrNotApplied] says that it surely did not;
+	// after any other error it may have, or may yet.
+	Advance(ctx context.Context, tag string, start, end int64) (bool, error)
+	// Insert makes a row. It returns [ErrExists] if there is one.
+	Insert(ctx context.Context, t Tag) error
+	// Update sets step and description of a row, and raises its max_id to
+	// t.MaxID if it is lower.
+	Update(ctx context.Context, t Tag) error
+	// Rows returns at most limit rows whose names are above after, in the order
+	// of names, byte by byte.
+	Rows(ctx context.Context, after string, limit int) ([]Row, error)
+	// Limit returns the highest max_id the table can hold.
+	Limit() int64
+}
+
+// A Row is a tag as a table has it. Its step may be one that cannot be served.
+type Row = Tag
+
+// Marks is the second memory that guards a table: per tag a high-water mark
+// that only rises. All methods are safe for concurrent use.
+type Marks interface {
+	// Mark returns the mark of a tag; a zero one if there is none.
+	Mark(ctx context.Context, tag string) (Mark, error)
+	// SetMark replaces the mark of a tag if its revision is m.Revision, 0 if
+	// there is none. m.High must not be below the one that was read. It returns
+	// [ErrInvalid] for a tag that cannot have a mark, and [ErrMarkMoved] if it is another; after any
+	// other error it may have been set, or may yet be.
+	SetMark(ctx context.Context, tag string, m Mark) error
+	// AllMarks returns the marks of all tags, possibly a little old.
+	AllMarks(ctx context.Context) (map[string]Mark, error)
+}
+
+// A Mark is what is remembered of a tag outside its table.
+type Mark struct {
+	High     int64  // no ID below it is ever handed out again
+	Seen     int64  // max_id of the table when the mark was last set
+	Disabled bool   // the tag was deleted
+	Revision uint64 // of this entry; 0 if there is none
+	// Step and Description are the row's, so that the marks alone can serve
+	// the tag one day.
+	Step        int64
+	Description string
+}
+
+var (
+	// ErrNotApplied is returned by [Table.Advance] when it surely changed nothing.
+	ErrNotApplied = errors.New("segment: the table was not changed")
+	// ErrMarkMoved is returned by [Marks.SetMark] when somebody else set it.
+	ErrMarkMoved = errors.New("segment: the mark was moved")
+	// ErrBadRow is returned when a tag's row cannot be served as it stands.
+	ErrBadRow = errors.New("segment: the tag's row cannot be served")
+	// ErrUnguarded is returned when something needs a guard and there is none.
+	ErrUnguarded = errors.New("segment: a tag is deleted in the guard, and there is none")
+)
+
+// A NameError says that the database, whose collation ignores case, found a
+// row whose name differs from the tag that was asked. It is an [ErrUnknownTag].
+type NameError struct{ Asked, Found string }
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("segment: no tag %q, the table has %q", e.Asked, e.Found)
+}
+
+// Unwrap returns [ErrUnknownTag].
+func (e *NameError) Unwrap() error { return ErrUnknownTag }
+
+// A Guard is a [Store] on a table, guarded by marks kept elsewhere.
+//
+// Law of uniqueness: a range [a, b) is used only if
+//
+//	a >= max(max_id, mark, floor) as read,
+//	then the mark was raised to b by a compare-and-set from the revision read,
+//	then max_id was set to b on the condition that it was at most a,
+//
+// and both writes were acknowledged. Of all loads that read one mark a single
+// one raises it, so two Guards on the same marks never share an ID, whatever
+// the table lost or whichever of two tables they write to; and since max_id
+// moves on condition, neither does a loader that knows the table alone, as
+// long as the table does not go back. No lock is held in between.
+type Guard struct {
+	table Table
+	marks Marks // nil: no guard
+	alarm func(tag, message string)
+
+	mu sync.Mutex
+	// raised holds ranges that the mark was raised for and the table refused
+	// for sure: the next attempt uses them, so that retries do not run away.
+	raised map[string]Range
+}
+
+var _ Store = (*Guard)(nil)
+
+// NewGuard returns a store on a table. A nil marks leaves the table unguarded.
+// alarm, if not nil, is told when the table went back.
+func NewGuard(table Table, marks Marks, alarm func(tag, message string)) *Guard {
+	if alarm == nil {
+		alarm = func(string, string) {}
+	}
+	return &Guard{table: table, marks: marks, alarm: alarm, raised: make(map[string]Range)}
+}
+
+// errAgain says that somebody else was faster.
+var errAgain = errors.New("segment: somebody else was faster")
+
+// Load implements [Store].
+func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (r Range, err error) {
+	err = again(ctx, func() error {
+		r, err = g.tryLoad(ctx, tag, n, floor)
+		return err
+	})
+	return r, err
+}
+
+// again calls f until it returns anything but errAgain or ctx ends. The pauses
+// spread those who race for one tag; one of them wins each round.
+func again(ctx context.Context, f func() error) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		err := f()
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(pause)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (Range, error) {
+	r, err := g.reserve(ctx, tag, n, floor)
+	if err != nil {
+		return Range{}, err
+	}
+	done, err := g.table.Advance(ctx, tag, r.Start, r.End)
+	switch {
+	case errors.Is(err, ErrNotApplied):
+		g.keep(tag, r)
+		return Range{}, err
+	case err != nil:
+		return Range{}, err // the range is a hole
+	case !done:
+		return Range{}, errAgain // so it is here
+	}
+	return r, nil
+}
+
+// reserve returns a range that the mark has been raised for.
+func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (Range, error) {
+	// The mark is read before the row: a max_id below what the mark had seen
+	// before then is one that went back.
+	m, err := g.mark(ctx, tag)
+	if err != nil {
+		return Range{}, err
+	}
+	row, err := g.table.Row(ctx, tag)
+	if err != nil {
+		return Range{}, err
+	}
+	if m.Disabled {
+		return Range{}, ErrDisabled
+	}
+	if row.Step < 1 || row.MaxID < 1 {
+		return Range{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1", ErrBadRow, row.Step, row.MaxID)
+	}
+	n = max(n, row.Step)
+	if kept := g.kept(tag); kept.Len() >= n && kept.Start >= max(row.MaxID, floor) {
+		return kept, nil
+	}
+	r, err := NextRange(max(row.MaxID, m.High), floor, n)
+	if err == nil && r.End > g.table.Limit() {
+		err = ErrExhausted
+	}
+	if err != nil || g.marks == nil {
+		return r, err
+	}
+	if row.MaxID < m.Seen {
+		g.alarm(tag, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; IDs go on from %d", row.MaxID, m.Seen, r.Start))
+	}
+	m.High, m.Seen, m.Step, m.Description = r.End, row.MaxID, row.Step, row.Description
+	return r, g.setMark(ctx, tag, m)
+}
+
+func (g *Guard) mark(ctx context.Context, tag string) (Mark, error) {
+	if g.marks == nil {
+		return Mark{}, nil
+	}
+	return g.marks.Mark(ctx, tag)
+}
+
+func (g *Guard) setMark(ctx context.Context, tag string, m Mark) error {
+	err := g.marks.SetMark(ctx, tag, m)
+	if errors.Is(err, ErrMarkMoved) {
+		return errAgain
+	}
+	return err
+}
+
+// keep remembers a range that nobody can use but this process.
+func (g *Guard) keep(tag string, r Range) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.raised[tag] = r
+}
+
+// kept returns and forgets the range that keep remembered.
+func (g *Guard) kept(tag string) Range {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.raised[tag]
+	delete(g.raised, tag)
+	return r
+}
+
+// Create implements [Store].
+func (g *Guard) Create(ctx context.Context, t Tag, revive bool) (made Tag, err error) {
+	if err := t.Validate(); err != nil {
+		return Tag{}, err
+	}
+	if limit := g.table.Limit(); t.MaxID > limit {
+		return Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", ErrInvalid, t.MaxID, limit)
+	}
+	err = again(ctx, func() error {
+		made, err = g.tryCreate(ctx, t, revive)
+		return err
+	})
+	return made, err
+}
+
+func (g *Guard) tryCreate(ctx context.Context, t Tag, revive bool) (Tag, error) {
+	m, err := g.mark(ctx, t.Name)
+	if err != nil {
+		return Tag{}, err
+	}
+	if m.Disabled && !revive {
+		return Tag{}, ErrDisabled
+	}
+	row, err := g.table.Row(ctx, t.Name)
+	exists := err == nil
+	if exists && !m.Disabled {
+		return Tag{}, ErrExists
+	}
+	if _, misnamed := errors.AsType[*NameError](err); misnamed || !exists && !errors.Is(err, ErrUnknownTag) {
+		return Tag{}, err
+	}
+	t.MaxID = max(t.MaxID, m.High, row.MaxID)
+	if g.marks != nil {
+		m.High, m.Seen, m.Disabled, m.Step, m.Description = t.MaxID, t.MaxID, false, t.Step, t.Description
+		if err := g.setMark(ctx, t.Name, m); err != nil {
+			return Tag{}, err
+		}
+	}
+	if exists {
+		err = g.table.Update(ctx, t)
+	} else {
+		err = g.table.Insert(ctx, t)
+	}
+	t.Updated = time.Now().UTC()
+	return t, err
+}
+
+// Delete implements [Store]. The row stays as it is: its owners decide, and
+// its max_id is worth keeping.
+func (g *Guard) Delete(ctx context.Context, tag string) error {
+	if g.marks == nil {
+		return ErrUnguarded
+	}
+	return again(ctx, func() error {
+		m, err := g.mark(ctx, tag)
+		if err != nil {
+			return err
+		}
+		row, err := g.table.Row(ctx, tag)
+		if err != nil {
+			return err
+		}
+		m.High, m.Seen, m.Disabled = max(m.High, row.MaxID), max(m.Seen, row.MaxID), true
+		return g.setMark(ctx, tag, m)
+	})
+}
+
+// List implements [Store].
+func (g *Guard) List(ctx context.Context, after string, limit int) ([]Tag, error) {
+	rows, err := g.table.Rows(ctx, after, limit)
+	if err != nil || g.marks == nil {
+		return rows, err
+	}
+	marks, err := g.marks.AllMarks(ctx)
+	for i := range rows {
+		m := marks[rows[i].Name]
+		rows[i].MaxID, rows[i].Disabled = max(rows[i].MaxID, m.High), m.Disabled
+	}
+	return rows, err
+}
+
+// Poll raises the mark of every tag to the max_id that its row has by now, so
+// that IDs others took from the table are covered too, and lifts a row that
+// went back. Call it every minute or so.
+func (g *Guard) Poll(ctx context.Context) error {
+	if g.marks == nil {
+		return nil
+	}
+	marks, err := g.marks.AllMarks(ctx)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for after := ""; ; {
+		rows, err := g.table.Rows(ctx, after, 1000)
+		if err != nil || len(rows) == 0 {
+			return errors.Join(append(faults, err)...)
+		}
+		for _, row := range rows {
+			if err := g.catchUp(ctx, row, marks[row.Name]); err != nil {
+				faults = append(faults, fmt.Errorf("tag %s: %w", row.Name, err))
+			}
+		}
+		after = rows[len(rows)-1].Name
+	}
+}
+
+func (g *Guard) catchUp(ctx context.Context, row Row, m Mark) error {
+	if row.MaxID < m.Seen {
+		g.alarm(row.Name, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; it is set to %d", row.MaxID, m.Seen, m.High))
+	}
+	if row.MaxID < m.High {
+		// Lost commits, or a load that came to nothing: lifted, the row is
+		// right for those who know the table alone. A load that is under way
+		// just now finds itself overtaken.
+		_, err := g.table.Advance(ctx, row.Name, m.High-1, m.High)
+		return err
+	}
+	if row.MaxID == m.High {
+		return nil
+	}
+	m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description
+	err := g.marks.SetMark(ctx, row.Name, m)
+	if errors.Is(err, ErrMarkMoved) || errors.Is(err, ErrInvalid) {
+		return nil // somebody else knows more, or nobody can ask for it
+	}
+	return err
+}

@@ -1,0 +1,236 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+func TestGuardedTableConforms(t *testing.T) {
+	segmenttest.Run(t, func(*testing.T) func() segment.Store {
+		table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+		return func() segment.Store { return segment.NewGuard(table, marks, nil) }
+	})
+}
+
+// guarded returns a guard over a table with the tag a of step 100.
+func guarded(t *testing.T, alarms *[]string) (*segment.Guard, *segmenttest.Table, *segmenttest.Marks) {
+	t.Helper()
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	g := segment.NewGuard(table, marks, func(tag, message string) {
+		if alarms != nil {
+			*alarms = append(*alarms, tag+": "+message)
+		}
+	})
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	return g, table, marks
+}
+
+// repeats returns how many IDs of the ranges stand in another one, too.
+func repeats(ranges []segment.Range) (n int64) {
+	slices.SortFunc(ranges, func(a, b segment.Range) int { return int(a.Start - b.Start) })
+	for i, end := 1, ranges[0].End; i < len(ranges); i++ {
+		n += max(0, min(end, ranges[i].End)-ranges[i].Start)
+		end = max(end, ranges[i].End)
+	}
+	return n
+}
+
+func load(t *testing.T, s segment.Store) segment.Range {
+	t.Helper()
+	r, err := s.Load(t.Context(), "a", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
+	var alarms []string
+	g, table, marks := guarded(t, &alarms)
+	ranges := []segment.Range{load(t, g)}
+	backup := table.Snapshot()
+	for range 10 {
+		ranges = append(ranges, load(t, g))
+	}
+	table.Restore(backup)
+	other := segment.NewGuard(table, marks, nil) // another worker: no memory of its own
+	ranges = append(ranges, load(t, g), load(t, other))
+	if n := repeats(ranges); n > 0 {
+		t.Errorf("%d IDs twice", n)
+	}
+	if len(alarms) != 1 {
+		t.Errorf("alarms %q, want one", alarms)
+	}
+	if got := table.Snapshot()["a"].MaxID; got != ranges[len(ranges)-1].End {
+		t.Errorf("max_id is %d, want it lifted to the end of the last range, %d", got, ranges[len(ranges)-1].End)
+	}
+}
+
+func TestTwoTablesBehindOneGuardShareNoID(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	twin := new(segmenttest.Table)
+	twin.Restore(table.Snapshot())
+	split := segment.NewGuard(twin, marks, nil)
+	var ranges []segment.Range
+	for range 50 {
+		ranges = append(ranges, load(t, g), load(t, split))
+	}
+	if n := repeats(ranges); n > 0 {
+		t.Errorf("%d IDs twice", n)
+	}
+}
+
+func TestWithoutTheGuardATableThatLostCommitsRepeats(t *testing.T) {
+	table := new(segmenttest.Table)
+	g := segment.NewGuard(table, nil, nil)
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	backup := table.Snapshot()
+	first := load(t, g)
+	table.Restore(backup)
+	if second := load(t, g); second != first {
+		t.Errorf("%v after %v: then what is the guard for?", second, first)
+	}
+}
+
+func TestLostAcksOfEitherWriteLeaveHolesOnly(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	errLost := errors.New("lost")
+	table.OnAdvance(func(advance func() (bool, error)) (bool, error) {
+		if rand.IntN(3) == 0 {
+			return false, errLost // before it
+		}
+		ok, err := advance()
+		if rand.IntN(3) == 0 {
+			return false, errLost // or after
+		}
+		return ok, err
+	})
+	marks.OnSetMark(func(set func() error) error {
+		err := set()
+		if rand.IntN(3) == 0 {
+			return errLost
+		}
+		return err
+	})
+	var mu sync.Mutex
+	var ranges []segment.Range
+	var wg sync.WaitGroup
+	for i := range 6 {
+		mine := g
+		if i%2 == 0 {
+			mine = segment.NewGuard(table, marks, nil)
+		}
+		wg.Go(func() {
+			for range 200 {
+				r, err := mine.Load(t.Context(), "a", 0, 0)
+				if i == 5 {
+					r, err = table.LoadAsLeaf("a"), nil
+				}
+				if err == nil {
+					mu.Lock()
+					ranges = append(ranges, r)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := repeats(ranges); n > 0 || len(ranges) < 400 {
+		t.Errorf("%d IDs twice in %d ranges", n, len(ranges))
+	}
+}
+
+func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
+	for range 100 {
+		if _, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, segment.ErrNotApplied) {
+			t.Fatalf("error %v", err)
+		}
+	}
+	m, _ := marks.Mark(t.Context(), "a")
+	if m.High != 201 {
+		t.Errorf("100 refused loads raised the mark to %d, want it one step ahead: 201", m.High)
+	}
+	table.OnAdvance(nil)
+	if r := load(t, g); r.Start != 101 {
+		t.Errorf("the load that is taken again at last: %v, want it from 101", r)
+	}
+}
+
+func TestTheMarkFollowsWhatOthersTakeFromTheTable(t *testing.T) {
+	var alarms []string
+	g, table, _ := guarded(t, &alarms)
+	load(t, g)
+	backup := table.Snapshot()
+	leaf := table.LoadAsLeaf("a")
+	if err := g.Poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(backup)
+	if err := g.Poll(t.Context()); err != nil || len(alarms) != 1 {
+		t.Errorf("alarms %q, %v, want one", alarms, err)
+	}
+	if got := table.Snapshot()["a"].MaxID; got != leaf.End {
+		t.Errorf("max_id %d, want it lifted to %d", got, leaf.End)
+	}
+	if r := load(t, g); r.Start < leaf.End {
+		t.Errorf("%v was Leaf's: %v", r, leaf)
+	}
+}
+
+func TestARowBelowTheMarkIsLiftedForThoseWhoKnowTheTableAlone(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	load(t, g)
+	backup := table.Snapshot()
+	last := load(t, g)
+	table.Restore(backup) // exactly the last commit is lost: below the mark, not below what it had seen
+	if err := g.Poll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if leaf := table.LoadAsLeaf("a"); leaf.Start < last.End {
+		t.Errorf("Leaf loads %v, natsid had %v", leaf, last)
+	}
+}
+
+func TestAMarkThatCannotBeReachedMeansNoLoad(t *testing.T) {
+	g, _, marks := guarded(t, nil)
+	errAway := errors.New("away")
+	marks.OnSetMark(func(func() error) error { return errAway })
+	if r, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, errAway) {
+		t.Errorf("%v, %v, want no range", r, err)
+	}
+}
+
+func TestALoadReturnsWhenItsContextEnds(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, nil }) // always too late
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := g.Load(ctx, "a", 0, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestARowThatCannotBeServedSaysSo(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	for _, row := range []segment.Row{{Name: "a", Step: 0, MaxID: 1}, {Name: "a", Step: -5, MaxID: 1}, {Name: "a", Step: 1, MaxID: -9}} {
+		table.Restore(map[string]segment.Row{"a": row})
+		if _, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, segment.ErrBadRow) {
+			t.Errorf("%+v: %v, want ErrBadRow", row, err)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package segmenttest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// Table is a [segment.Table] in memory that can go back, and whose Advance can
+// be made to fail. The zero value is empty and ready.
+type Table struct {
+	mu   sync.Mutex
+	rows map[string]segment.Row
+	hook atomic.Pointer[AdvanceHook]
+}
+
+// An AdvanceHook stands in for an Advance; advance is the real one.
+type AdvanceHook func(advance func() (bool, error)) (bool, error)
+
+var _ segment.Table = (*Table)(nil)
+
+// OnAdvance makes hook stand in for Advance from now on; nil ends that.
+func (t *Table) OnAdvance(hook AdvanceHook) { t.hook.Store(&hook) }
+
+// Snapshot returns the rows as they are now.
+func (t *Table) Snapshot() map[string]segment.Row {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.rows)
+}
+
+// Restore puts rows back, as a backup or an old replica does.
+func (t *Table) Restore(rows map[string]segment.Row) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows = maps.Clone(rows)
+}
+
+// LoadAsLeaf takes a range as a Leaf node does, without a look at any mark.
+func (t *Table) LoadAsLeaf(tag string) segment.Range {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row := t.rows[tag]
+	row.MaxID += row.Step
+	t.rows[tag] = row
+	return segment.Range{Start: row.MaxID - row.Step, End: row.MaxID}
+}
+
+// Row implements [segment.Table].
+func (t *Table) Row(ctx context.Context, tag string) (segment.Row, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	row, ok := t.rows[tag]
+	if !ok {
+		return row, segment.ErrUnknownTag
+	}
+	return row, ctx.Err()
+}
+
+// Advance implements [segment.Table].
+func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool, error) {
+	advance := func() (bool, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		row, ok := t.rows[tag]
+		if ctx.Err() != nil || !ok || row.MaxID > start {
+			return false, ctx.Err()
+		}
+		row.MaxID, row.Updated = end, time.Now()
+		t.rows[tag] = row
+		return true, nil
+	}
+	if hook := t.hook.Load(); hook != nil && *hook != nil {
+		return (*hook)(advance)
+	}
+	return advance()
+}
+
+// Insert implements [segment.Table].
+func (t *Table) Insert(_ context.Context, tag segment.Tag) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.rows[tag.Name]; ok {
+		return segment.ErrExists
+	}
+	if t.rows == nil {
+		t.rows = make(map[string]segment.Row)
+	}
+	tag.Updated = time.Now()
+	t.rows[tag.Name] = tag
+	return nil
+}
+
+// Update implements [segment.Table].
+func (t *Table) Update(_ context.Context, tag segment.Tag) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tag.MaxID, tag.Updated = max(tag.MaxID, t.rows[tag.Name].MaxID), time.Now()
+	t.rows[tag.Name] = tag
+	return nil
+}
+
+// Rows implements [segment.Table].
+func (t *Table) Rows(_ context.Context, after string, limit int) ([]segment.Row, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return page(t.rows, after, limit), nil
+}
+
+// Limit implements [segment.Table].
+func (t *Table) Limit() int64 { return 1<<63 - 1 }
+
+// page returns at most limit tags above after, in order.
+func page(tags map[string]segment.Tag, after string, limit int) []segment.Tag {
+	var p []segment.Tag
+	for _, t := range tags {
+		if t.Name > after {
+			p = append(p, t)
+		}
+	}
+	slices.SortFunc(p, func(a, b segment.Tag) int { return strings.Compare(a.Name, b.Name) })
+	return p[:min(limit, len(p))]
+}
+
+// Marks is a [segment.Marks] in memory whose writes can be made to fail. The
+// zero value is empty and ready.
+type Marks struct {
+	mu       sync.Mutex
+	marks    map[string]segment.Mark
+	revision uint64
+	hook     atomic.Pointer[MarkHook]
+}
+
+// A MarkHook stands in for a SetMark; set is the real one.
+type MarkHook func(set func() error) error
+
+var _ segment.Marks = (*Marks)(nil)
+
+// OnSetMark makes hook stand in for SetMark from now on; nil ends that.
+func (m *Marks) OnSetMark(hook MarkHook) { m.hook.Store(&hook) }
+
+// Mark implements [segment.Marks].
+func (m *Marks) Mark(ctx context.Context, tag string) (segment.Mark, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.marks[tag], ctx.Err()
+}
+
+// SetMark implements [segment.Marks].
+func (m *Marks) SetMark(ctx context.Context, tag string, mark segment.Mark) error {
+	set := func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if m.marks[tag].Revision != mark.Revision {
+			return segment.ErrMarkMoved
+		}
+		if m.marks == nil {
+			m.marks = make(map[string]segment.Mark)
+		}
+		m.revision++
+		mark.Revision = m.revision
+		m.marks[tag] = mark
+		return nil
+	}
+	if hook := m.hook.Load(); hook != nil && *hook != nil {
+		return (*hook)(set)
+	}
+	return set()
+}
+
+// AllMarks implements [segment.Marks].
+func (m *Marks) AllMarks(context.Context) (map[string]segment.Mark, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.marks), nil
+}
