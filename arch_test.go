@@ -63,7 +63,6 @@ var arrows = map[string][]string{
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry", kong, natsGo},
 
 	"e2e": {"internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
-
 }
 
 // forTests is what test files may import on top of their package's row. A
