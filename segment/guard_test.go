@@ -152,6 +152,24 @@ func TestLostAcksOfEitherWriteLeaveHolesOnly(t *testing.T) {
 	}
 }
 
+func TestARangeIsUsedOnlyIfTheTableSaidYes(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	errLost := errors.New("lost")
+	for name, hook := range map[string]segmenttest.AdvanceHook{
+		"not carried out": func(func() (bool, error)) (bool, error) { return false, errLost },
+		"answer lost":     func(advance func() (bool, error)) (bool, error) { _, _ = advance(); return false, errLost },
+	} {
+		table.OnAdvance(hook)
+		if r, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, errLost) {
+			t.Errorf("%s: %v, %v, want no range", name, r, err)
+		}
+	}
+	table.OnAdvance(nil)
+	if leaf, mine := table.LoadAsLeaf("a"), load(t, g); leaf.End > mine.Start {
+		t.Errorf("Leaf has %v, natsid %v", leaf, mine)
+	}
+}
+
 func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	load(t, g)
