@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/mysqltest"
 	"github.com/natsid/natsid/subjects"
@@ -70,6 +72,10 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || served < 2 {
 		t.Errorf("after %d batches from memory: %v, want some, then 503", served, err)
 	}
+	alarm, err := c.Conn.SubscribeSync("id.alarm.>")
+	if err != nil {
+		t.Fatal(err)
+	}
 	// A failover to a replica that lost commits, in the same second.
 	db.Stop()
 	db.Restore(old)
@@ -82,7 +88,34 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 		}
 	}
 	got.check(t)
+	msg, err := alarm.NextMsg(5 * time.Second)
+	if err != nil || msg.Subject != "id.alarm.store-went-back" || !strings.Contains(string(msg.Data), `"message":"tag order: max_id is`) {
+		t.Errorf("alarm %v, %v", msg, err)
+	}
 	c.StopWorker(0) // before its proxy goes
+}
+
+func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	c := Start(t, WithWorkers(2), configured(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.Guard = db.DSN(), false }))
+	l := startLoad(t, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
+	waitFor(t, "load", func() bool { return l.got["segment"].len() > 20_000 })
+	if errs := l.stop(); len(errs) > 0 {
+		t.Error(errs[0])
+	}
+	l.check(t)
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), "id_segments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Get(t.Context(), "order"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("a mark was kept: %v", err)
+	}
 }
 
 func TestADatabaseThatIsNotThereYetIsWaitedForAndAWrongPasswordIsNot(t *testing.T) {

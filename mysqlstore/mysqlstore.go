@@ -5,6 +5,7 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
@@ -50,11 +51,9 @@ const createTable = `CREATE TABLE leaf_alloc (
 // [ErrRefused] if trying again cannot help; no error tells the password.
 func Open(ctx context.Context, dsn string) (*Table, error) {
 	cfg, err := mysql.ParseDSN(dsn)
-	if err == nil && cfg.DBName == "" {
-		err = errors.New("it names no database")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: the DSN must be user:password@tcp(host:port)/database: %w", ErrRefused, err)
+	if err != nil || cfg.DBName == "" {
+		// The parser's own words may quote a password.
+		return nil, fmt.Errorf("%w: the DSN must be user:password@tcp(host:port)/database", ErrRefused)
 	}
 	connector, err := mysql.NewConnector(session(cfg))
 	if err != nil {
@@ -85,6 +84,9 @@ func session(cfg *mysql.Config) *mysql.Config {
 	cfg.ClientFoundRows = false  // an UPDATE that changed nothing must say so
 	cfg.InterpolateParams = true // one exchange a statement
 	cfg.Logger = &mysql.NopLogger{}
+	// A server that has become read-only is no longer the primary: leave it, the
+	// address may lead to another by now.
+	cfg.RejectReadOnly = true
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Second
 	}
@@ -167,7 +169,7 @@ func (t *Table) columns(ctx context.Context, database string) (map[string]string
 			return nil, err
 		}
 		word, rest, _ := strings.Cut(strings.ToLower(kind), "(")
-		if strings.HasSuffix(rest, "unsigned") {
+		if strings.Contains(rest, "unsigned") {
 			word += " unsigned"
 		}
 		types[strings.ToLower(name)] = word
@@ -181,7 +183,10 @@ func (t *Table) selectRow(condition string) string {
 	if description == "" {
 		description = "''"
 	}
-	return "SELECT biz_tag, max_id, step, COALESCE(" + description + ", ''), update_time FROM leaf_alloc " + condition
+	// One odd row must not hide the others: what int64 cannot hold is its end,
+	// what is missing is 0 and cannot be served.
+	return "SELECT biz_tag, COALESCE(LEAST(max_id, 9223372036854775807), 0), COALESCE(step, 0), COALESCE(" + description +
+		", ''), COALESCE(update_time, CURRENT_TIMESTAMP) FROM leaf_alloc " + condition
 }
 
 func scan(scan func(...any) error) (r segment.Row, err error) {
@@ -235,6 +240,9 @@ func surelyNot(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return refusals[e.Number]
 	}
+	if errors.Is(err, driver.ErrBadConn) { // nothing was sent, or a read-only server refused
+		return true
+	}
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
 }
@@ -270,8 +278,10 @@ func (t *Table) Update(ctx context.Context, tag segment.Tag) error {
 
 // Rows implements [segment.Table].
 func (t *Table) Rows(ctx context.Context, after string, limit int) ([]segment.Row, error) {
-	// CAST, since the table's collation has another order, and ignores case.
-	rows, err := t.db.QueryContext(ctx, t.selectRow("WHERE CAST(biz_tag AS BINARY) > ? ORDER BY CAST(biz_tag AS BINARY) LIMIT ?"), after, limit)
+	// By bytes, since the table's collation has another order, and ignores
+	// case; of UTF-8, since its character set may be another.
+	const name = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)"
+	rows, err := t.db.QueryContext(ctx, t.selectRow("WHERE "+name+" > ? ORDER BY "+name+" LIMIT ?"), after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("mysqlstore: %w", err)
 	}

@@ -11,9 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/internal/mysqltest"
+	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
@@ -87,6 +92,90 @@ func TestMySQLConforms(t *testing.T) {
 				return func() segment.Store { return segment.NewGuard(open(t, srv.DSN()), marks, nil) }
 			})
 		})
+	}
+}
+
+func TestMySQLGuardedByKVConforms(t *testing.T) {
+	srv := mysqltest.Start(t)
+	js := jetStream(t)
+	places := 0
+	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
+		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
+		places++
+		bucket := fmt.Sprintf("marks_%d", places)
+		return func() segment.Store { return segment.NewGuard(open(t, srv.DSN()), openMarks(t, js, bucket), nil) }
+	})
+}
+
+func jetStream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.WaitForShutdown)
+	t.Cleanup(srv.Shutdown)
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func openMarks(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
+	t.Helper()
+	marks, _, err := kvstore.Open(t.Context(), js, bucket, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return marks
+}
+
+func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
+	g := segment.NewGuard(open(t, srv.DSN()), openMarks(t, jetStream(t), "marks"), nil)
+	for range 2 {
+		if err := g.Poll(t.Context()); err != nil {
+			t.Errorf("Poll: %v", err)
+		}
+	}
+	var names []string
+	for after := ""; ; after = names[len(names)-1] {
+		page, err := g.List(t.Context(), after, 2)
+		if err != nil || len(names) > 10 {
+			t.Fatal(err, names)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, tag := range page {
+			names = append(names, tag.Name)
+		}
+	}
+	if want := []string{"a b", "huge", "none", "order", "zero", "\u00e9t\u00e9"}; !slices.Equal(names, want) {
+		t.Errorf("listed %q, want %q", names, want)
+	}
+	for tag, want := range map[string]error{"huge": segment.ErrExhausted, "none": segment.ErrBadRow, "zero": segment.ErrBadRow, "order": nil} {
+		if _, err := g.Load(t.Context(), tag, 0, 0); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", tag, err, want)
+		}
+	}
+	// Deleted while its row is odd, mended, made again.
+	if err := g.Delete(t.Context(), "zero"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "zero", Step: 10, MaxID: 1}, true); err != nil {
+		t.Error(err)
+	}
+	if r, err := g.Load(t.Context(), "zero", 0, 0); err != nil || r.Start != 1 {
+		t.Errorf("%v, %v", r, err)
 	}
 }
 
@@ -264,10 +353,16 @@ func TestAReadOnlyReplicaDoesNotMakeTheMarkRunAway(t *testing.T) {
 	g := segment.NewGuard(open(t, srv.DSN()), marks, nil)
 	create(t, g, "order", 100, 1)
 	ranges := []segment.Range{load(t, g)}
+	before := connections(t, srv)
 	srv.SetReadOnly(true)
 	for range 50 {
 		if r, err := g.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrNotApplied) {
 			t.Fatalf("%v, %v, want ErrNotApplied", r, err)
+		}
+	}
+	for _, id := range connections(t, srv) {
+		if slices.Contains(before, id) {
+			t.Errorf("connection %d to a server that has become read-only is kept", id)
 		}
 	}
 	if m, _ := marks.Mark(t.Context(), "order"); m.High != 201 {
@@ -276,6 +371,24 @@ func TestAReadOnlyReplicaDoesNotMakeTheMarkRunAway(t *testing.T) {
 	srv.SetReadOnly(false)
 	ranges = append(ranges, load(t, g))
 	wantNoRepeat(t, ranges)
+}
+
+// connections returns the IDs of the connections that the test itself does not use.
+func connections(t *testing.T, srv *mysqltest.Server) (ids []int64) {
+	t.Helper()
+	rows, err := srv.DB().Query("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // paused is a table whose first Advance waits.
@@ -408,6 +521,8 @@ func TestWhatCannotBeMendedByWaitingIsRefusedWithoutThePassword(t *testing.T) {
 	srv := mysqltest.Start(t)
 	for name, dsn := range map[string]string{
 		"malformed":      "natsid:secret@tcp(127.0.0.1:3306",
+		"no host":        "natsid:secret/natsid",
+		"a slash":        "natsid:secret/rest@tcp(127.0.0.1:3306)",
 		"no database":    "natsid:secret@tcp(127.0.0.1:3306)/",
 		"wrong password": strings.Replace(srv.DSN(), "secret", "verysecret", 1),
 		"no such schema": srv.DSN() + "x",

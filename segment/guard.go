@@ -52,7 +52,7 @@ type Marks interface {
 // A Mark is what is remembered of a tag outside its table.
 type Mark struct {
 	High     int64  // no ID below it is ever handed out again
-	Seen     int64  // max_id of the table when the mark was last set
+	Seen     int64  // highest max_id of the table that was ever read
 	Disabled bool   // the tag was deleted
 	Revision uint64 // of this entry; 0 if there is none
 	// Step and Description are the row's, so that the marks alone can serve
@@ -105,6 +105,9 @@ type Guard struct {
 	// raised holds ranges that the mark was raised for and the table refused
 	// for sure: the next attempt uses them, so that retries do not run away.
 	raised map[string]Range
+	// alarmed holds, for tags that went back, the max_id that was lost: one
+	// event is one alarm.
+	alarmed map[string]int64
 }
 
 var _ Store = (*Guard)(nil)
@@ -115,7 +118,7 @@ func NewGuard(table Table, marks Marks, alarm func(tag, message string)) *Guard 
 	if alarm == nil {
 		alarm = func(string, string) {}
 	}
-	return &Guard{table: table, marks: marks, alarm: alarm, raised: make(map[string]Range)}
+	return &Guard{table: table, marks: marks, alarm: alarm, raised: make(map[string]Range), alarmed: make(map[string]int64)}
 }
 
 // errAgain says that somebody else was faster.
@@ -182,8 +185,11 @@ func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (Range,
 	if row.Step < 1 || row.MaxID < 1 {
 		return Range{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1", ErrBadRow, row.Step, row.MaxID)
 	}
+	g.check(row, m)
 	n = max(n, row.Step)
-	if kept := g.kept(tag); kept.Len() >= n && kept.Start >= max(row.MaxID, floor) {
+	// A kept range is above the mark that it was raised from, but the table
+	// may have been seen higher since: then others took from it what it holds.
+	if kept := g.kept(tag); kept.Len() >= n && kept.Start >= max(row.MaxID, m.Seen, floor) {
 		return kept, nil
 	}
 	r, err := NextRange(max(row.MaxID, m.High), floor, n)
@@ -193,11 +199,22 @@ func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (Range,
 	if err != nil || g.marks == nil {
 		return r, err
 	}
-	if row.MaxID < m.Seen {
-		g.alarm(tag, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; IDs go on from %d", row.MaxID, m.Seen, r.Start))
-	}
-	m.High, m.Seen, m.Step, m.Description = r.End, row.MaxID, row.Step, row.Description
+	m.High, m.Seen, m.Step, m.Description = r.End, max(m.Seen, row.MaxID), row.Step, row.Description
 	return r, g.setMark(ctx, tag, m)
+}
+
+// check raises the alarm if a row went back.
+func (g *Guard) check(row Row, m Mark) {
+	if row.MaxID >= m.Seen {
+		return
+	}
+	g.mu.Lock()
+	known := g.alarmed[row.Name] == m.Seen
+	g.alarmed[row.Name] = m.Seen
+	g.mu.Unlock()
+	if !known {
+		g.alarm(row.Name, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; IDs go on from %d", row.MaxID, m.Seen, max(m.High, m.Seen)))
+	}
 }
 
 func (g *Guard) mark(ctx context.Context, tag string) (Mark, error) {
@@ -259,23 +276,25 @@ func (g *Guard) tryCreate(ctx context.Context, t Tag, revive bool) (Tag, error) 
 	if exists && !m.Disabled {
 		return Tag{}, ErrExists
 	}
-	if _, misnamed := errors.AsType[*NameError](err); misnamed || !exists && !errors.Is(err, ErrUnknownTag) {
+	if n, misnamed := errors.AsType[*NameError](err); misnamed {
+		return Tag{}, fmt.Errorf("%w as %q", ErrExists, n.Found)
+	}
+	if !exists && !errors.Is(err, ErrUnknownTag) {
 		return Tag{}, err
 	}
-	t.MaxID = max(t.MaxID, m.High, row.MaxID)
-	if g.marks != nil {
-		m.High, m.Seen, m.Disabled, m.Step, m.Description = t.MaxID, t.MaxID, false, t.Step, t.Description
-		if err := g.setMark(ctx, t.Name, m); err != nil {
-			return Tag{}, err
-		}
-	}
+	// The row first: what it cannot hold must not touch the mark. It begins at
+	// the mark or above, and every load raises the mark before it uses an ID.
+	t.MaxID, t.Updated = max(t.MaxID, m.High, row.MaxID), time.Now().UTC()
 	if exists {
 		err = g.table.Update(ctx, t)
 	} else {
 		err = g.table.Insert(ctx, t)
 	}
-	t.Updated = time.Now().UTC()
-	return t, err
+	if err != nil || !m.Disabled {
+		return t, err
+	}
+	m.High, m.Disabled, m.Step, m.Description = t.MaxID, false, t.Step, t.Description
+	return t, g.setMark(ctx, t.Name, m)
 }
 
 // Delete implements [Store]. The row stays as it is: its owners decide, and
@@ -293,7 +312,7 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 		if err != nil {
 			return err
 		}
-		m.High, m.Seen, m.Disabled = max(m.High, row.MaxID), max(m.Seen, row.MaxID), true
+		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true
 		return g.setMark(ctx, tag, m)
 	})
 }
@@ -334,25 +353,28 @@ func (g *Guard) Poll(ctx context.Context) error {
 				faults = append(faults, fmt.Errorf("tag %s: %w", row.Name, err))
 			}
 		}
-		after = rows[len(rows)-1].Name
+		last := rows[len(rows)-1].Name
+		if last <= after { // a table in another order than it promised
+			return errors.Join(append(faults, fmt.Errorf("segment: row %q comes after %q", last, after))...)
+		}
+		after = last
 	}
 }
 
 func (g *Guard) catchUp(ctx context.Context, row Row, m Mark) error {
-	if row.MaxID < m.Seen {
-		g.alarm(row.Name, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; it is set to %d", row.MaxID, m.Seen, m.High))
-	}
+	g.check(row, m)
 	if row.MaxID < m.High {
 		// Lost commits, or a load that came to nothing: lifted, the row is
 		// right for those who know the table alone. A load that is under way
 		// just now finds itself overtaken.
-		_, err := g.table.Advance(ctx, row.Name, m.High-1, m.High)
-		return err
+		if _, err := g.table.Advance(ctx, row.Name, m.High-1, m.High); err != nil {
+			return err
+		}
 	}
-	if row.MaxID == m.High {
+	if row.MaxID <= m.Seen || row.MaxID < 1 {
 		return nil
 	}
-	m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description
+	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
 	err := g.marks.SetMark(ctx, row.Name, m)
 	if errors.Is(err, ErrMarkMoved) || errors.Is(err, ErrInvalid) {
 		return nil // somebody else knows more, or nobody can ask for it

@@ -189,6 +189,60 @@ func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
 	}
 }
 
+func TestAKeptRangeIsDroppedOnceOthersWereSeenToTakeIt(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	backup := table.Snapshot()
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
+	if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
+		t.Fatal("loaded")
+	}
+	table.OnAdvance(nil)
+	leaf := []segment.Range{table.LoadAsLeaf("a"), table.LoadAsLeaf("a")}
+	if err := segment.NewGuard(table, marks, nil).Poll(t.Context()); err != nil { // another worker sees it
+		t.Fatal(err)
+	}
+	table.Restore(backup)
+	if n := repeats(append(leaf, load(t, g))); n > 0 {
+		t.Errorf("%d of Leaf's IDs twice, though the mark knew them", n)
+	}
+}
+
+func TestALostLastCommitIsAlarmedOnceItWasSeen(t *testing.T) {
+	var alarms []string
+	g, table, _ := guarded(t, &alarms)
+	load(t, g)
+	backup := table.Snapshot()
+	load(t, g)
+	if err := g.Poll(t.Context()); err != nil || len(alarms) > 0 {
+		t.Fatal(err, alarms)
+	}
+	table.Restore(backup)
+	for range 3 {
+		load(t, g)
+		table.Restore(backup)
+	}
+	if len(alarms) != 1 {
+		t.Errorf("alarms %q, want one for one event", alarms)
+	}
+}
+
+func TestACreateThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
+	marks := new(segmenttest.Marks)
+	g := segment.NewGuard(&narrow{}, marks, nil)
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 5_000_000_000}, true); !errors.Is(err, segment.ErrInvalid) {
+		t.Fatal(err)
+	}
+	if m, _ := marks.Mark(t.Context(), "a"); m.High != 0 {
+		t.Errorf("the mark is at %d", m.High)
+	}
+}
+
+// narrow is a table that no step fits.
+type narrow struct{ segmenttest.Table }
+
+func (*narrow) Insert(context.Context, segment.Tag) error { return segment.ErrInvalid }
+
 func TestTheMarkFollowsWhatOthersTakeFromTheTable(t *testing.T) {
 	var alarms []string
 	g, table, _ := guarded(t, &alarms)

@@ -99,7 +99,10 @@ func (p *program) poll(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		if err := p.guard.Poll(ctx); err != nil && ctx.Err() == nil {
+		polling, cancel := context.WithTimeout(ctx, pollEvery)
+		err := p.guard.Poll(polling)
+		cancel()
+		if err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("the marks could not catch up with MySQL; trying again in a minute", "error", err)
 		}
 		select {

@@ -35,7 +35,7 @@ var (
 // entry is the value of a key.
 type entry struct {
 	Mark        int64  `json:"mark"`           // no ID below it is ever handed out again
-	Seen        int64  `json:"seen,omitempty"` // max_id of a guarded table when the mark was last set
+	Seen        int64  `json:"seen,omitempty"` // highest max_id of a guarded table that was ever read
 	Step        int64  `json:"step"`
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
