@@ -220,6 +220,11 @@ func (f *flakeService) up() error {
 	if err == nil {
 		err = f.w.addEndpoint(svc, "business", ns.Snowflakes(), (&flakeTaker{w: f.w}).handle)
 	}
+	if err == nil {
+		// The server must know the subscriptions, those of segments too, before
+		// anyone is told that they are served.
+		err = f.w.cfg.Conn.FlushTimeout(time.Second)
+	}
 	f.svc = svc
 	if err != nil {
 		f.w.cfg.Log.Error("cannot serve snowflakes", "error", err)

@@ -252,10 +252,6 @@ func (p *program) announce(ctx context.Context) {
 			return
 		}
 	}
-	// The server must know the subscriptions before anyone is told to use them.
-	if err := p.links.serve.FlushTimeout(5 * time.Second); err != nil {
-		p.cfg.Log.Warn("NATS is slow to answer", "error", err)
-	}
 	s := p.keeper.Status()
 	p.where.Instance, p.where.Number = s.Instance, s.Number
 	if p.cfg.Ready != nil {
