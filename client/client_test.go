@@ -15,28 +15,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // connect starts a nats-server for one test and connects to it.
-func connect(t *testing.T) *nats.Conn {
-	t.Helper()
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.WaitForShutdown)
-	t.Cleanup(srv.Shutdown)
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	return nc
-}
+func connect(t *testing.T) *nats.Conn { return natstest.Connect(t, natstest.Start(t)) }
 
 // respond puts a responder into the workers' queue group, for one test.
 func respond(t *testing.T, nc *nats.Conn, subject string, f func(*nats.Msg)) {

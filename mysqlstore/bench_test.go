@@ -4,11 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/natsid/natsid/internal/mysqltest"
-	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -18,20 +15,7 @@ import (
 // database, without it, with it, and on the marks alone.
 func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer srv.Shutdown()
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
+	js := natstest.JetStream(b, natstest.Start(b))
 	marks, _, err := kvstore.Open(b.Context(), js, "marks", 1)
 	if err != nil {
 		b.Fatal(err)

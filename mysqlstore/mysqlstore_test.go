@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/mysqltest"
-	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -97,7 +96,7 @@ func TestMySQLConforms(t *testing.T) {
 
 func TestMySQLGuardedByKVConforms(t *testing.T) {
 	srv := mysqltest.Start(t)
-	js := jetStream(t)
+	js := natstest.JetStream(t, natstest.Start(t))
 	places := 0
 	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
 		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
@@ -105,26 +104,6 @@ func TestMySQLGuardedByKVConforms(t *testing.T) {
 		bucket := fmt.Sprintf("marks_%d", places)
 		return func() segment.Store { return segment.NewGuard(open(t, srv.DSN()), openMarks(t, js, bucket), nil) }
 	})
-}
-
-func jetStream(t *testing.T) jetstream.JetStream {
-	t.Helper()
-	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.WaitForShutdown)
-	t.Cleanup(srv.Shutdown)
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
 
 func openMarks(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
@@ -140,7 +119,7 @@ func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
-	g := segment.NewGuard(open(t, srv.DSN()), openMarks(t, jetStream(t), "marks"), nil)
+	g := segment.NewGuard(open(t, srv.DSN()), openMarks(t, natstest.JetStream(t, natstest.Start(t)), "marks"), nil)
 	for range 2 {
 		if err := g.Poll(t.Context()); err != nil {
 			t.Errorf("Poll: %v", err)

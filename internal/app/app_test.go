@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -50,7 +49,7 @@ func joined(t *testing.T, url string) app.Config {
 // An instance is a natsid that runs.
 type instance struct {
 	t     *testing.T
-	log   *buffer
+	log   *natstest.Buffer
 	ready chan app.Where
 	done  chan struct{}
 	err   error // what Run returned, once done is closed
@@ -60,7 +59,7 @@ type instance struct {
 // launch starts an instance. It is stopped when the test ends.
 func launch(t *testing.T, cfg app.Config) *instance {
 	t.Helper()
-	i := &instance{t: t, log: new(buffer), ready: make(chan app.Where, 1), done: make(chan struct{})}
+	i := &instance{t: t, log: new(natstest.Buffer), ready: make(chan app.Where, 1), done: make(chan struct{})}
 	cfg.Log = slog.New(slog.NewTextHandler(i.log, nil))
 	cfg.Ready = func(w app.Where) { i.ready <- w }
 	ctx, cancel := context.WithCancel(context.Background())
@@ -488,22 +487,4 @@ func TestADataDirectoryThatCannotBeMadeIsNamed(t *testing.T) {
 	if err := app.Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), cfg.Data) {
 		t.Errorf("%v, want an error that names %s", err, cfg.Data)
 	}
-}
-
-// A buffer is a bytes.Buffer for many goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -46,7 +46,7 @@ func natsid(t *testing.T, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	var out, errs buffer
+	var out, errs natstest.Buffer
 	code := cli.Main(ctx, args, &out, &errs)
 	if ctx.Err() != nil {
 		t.Errorf("%q does not end", args)
@@ -85,7 +85,7 @@ func serve(t *testing.T, args ...string) served {
 	s := served{data: filepath.Join(t.TempDir(), "data")}
 	common := []string{"--listen=127.0.0.1:0", "--http=", "--data=" + s.data, "--max-clock-skew=1ms", "--log-level=warn"}
 	ctx, cancel := context.WithCancel(context.Background())
-	var out, errs buffer
+	var out, errs natstest.Buffer
 	var code int
 	done := make(chan struct{})
 	go func() {
@@ -436,20 +436,20 @@ func TestServeIsTheDefaultAndReadsItsEnvironment(t *testing.T) {
 	t.Setenv("NATSID_MAX_CLOCK_SKEW", "1ms")
 	ctx, cancel := context.WithCancel(t.Context())
 	out := cancelAtLine{cancel: cancel}
-	if code := cli.Main(ctx, nil, &out, new(buffer)); code != 0 || !strings.Contains(out.String(), "env.segment.order") {
+	if code := cli.Main(ctx, nil, &out, new(natstest.Buffer)); code != 0 || !strings.Contains(out.String(), "env.segment.order") {
 		t.Errorf("exit code %d, %q", code, out.String())
 	}
 }
 
 // cancelAtLine cancels once something is written to it.
 type cancelAtLine struct {
-	buffer
+	natstest.Buffer
 	cancel context.CancelFunc
 }
 
 func (c *cancelAtLine) Write(p []byte) (int, error) {
 	defer c.cancel()
-	return c.buffer.Write(p)
+	return c.Buffer.Write(p)
 }
 
 func TestAPasswordIsNeverPrinted(t *testing.T) {
@@ -543,22 +543,4 @@ func TestHelpNamesEachFlagsEnvironment(t *testing.T) {
 			t.Errorf("%s is not in the help of serve", env)
 		}
 	}
-}
-
-// A buffer is a bytes.Buffer for many goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

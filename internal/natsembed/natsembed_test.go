@@ -1,7 +1,6 @@
 package natsembed_test
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -116,7 +116,7 @@ func TestAStoreThatCannotBeHadIsAnErrorNotAnExit(t *testing.T) {
 
 func TestTheServersNoticesAreOurDebugLog(t *testing.T) {
 	for level, want := range map[slog.Level]bool{slog.LevelDebug: true, slog.LevelInfo: false} {
-		var log buffer
+		var log natstest.Buffer
 		_, stop := start(t, natsembed.Config{StoreDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))})
 		stop()
 		if got := strings.Contains(log.String(), "nats-server: "); got != want {
@@ -138,22 +138,4 @@ func TestAServerCanBeJoinedWithoutItsPort(t *testing.T) {
 	if _, port, err := net.SplitHostPort(srv.Addr().String()); err != nil || port == "0" {
 		t.Errorf("listens on %v, want a port chosen for it", srv.Addr())
 	}
-}
-
-// A buffer is a bytes.Buffer for many goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

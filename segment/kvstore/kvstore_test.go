@@ -4,57 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-var srv *natsembed.Server
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "kvstore")
-	if err == nil {
-		srv, err = natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: dir})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	srv.Shutdown()
-	srv.WaitForShutdown()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
 var places atomic.Int64
 
 func bucketName() string { return fmt.Sprintf("test_%d", places.Add(1)) }
 
-// connect returns JetStream on a connection of its own.
-func connect(t *testing.T) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
-}
+// connect returns JetStream of a server of this test's own.
+func connect(t *testing.T) jetstream.JetStream { return natstest.JetStream(t, natstest.Start(t)) }
 
 func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
 	t.Helper()
@@ -67,8 +35,8 @@ func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
 
 func TestKVStoreConforms(t *testing.T) {
 	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
-		bucket := bucketName()
-		return func() segment.Store { return open(t, connect(t), bucket) }
+		url, bucket := natstest.Start(t), bucketName()
+		return func() segment.Store { return open(t, natstest.JetStream(t, url), bucket) }
 	})
 }
 

@@ -1,0 +1,68 @@
+// Package natstest gives tests a nats-server of their own, connections to it,
+// and a log that many goroutines may write.
+package natstest
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/natsembed"
+)
+
+// Start starts a nats-server with JetStream on a free port of loopback, and
+// returns where. It is gone when the test ends.
+func Start(tb testing.TB) (url string) {
+	tb.Helper()
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: tb.TempDir()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(srv.WaitForShutdown)
+	tb.Cleanup(srv.Shutdown)
+	return srv.ClientURL()
+}
+
+// Connect returns a connection, closed when the test ends.
+func Connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
+	tb.Helper()
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(nc.Close)
+	return nc
+}
+
+// JetStream returns JetStream on a connection of its own.
+func JetStream(tb testing.TB, url string) jetstream.JetStream {
+	tb.Helper()
+	js, err := jetstream.New(Connect(tb, url))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return js
+}
+
+// A Buffer is a [bytes.Buffer] for many goroutines. The zero value is empty.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String returns what has been written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
