@@ -448,24 +448,28 @@ func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 }
 
 func TestABucketThatForgetsWhatMustBeKeptIsRefused(t *testing.T) {
-	url := startServer(t, "127.0.0.1:0").ClientURL()
-	js, err := jetstream.New(connect(t, url))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, bucket := range []string{"id_segments", "id_history"} {
-		if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
-		err := launch(t, joined(t, url)).end()
-		if !errors.Is(err, buckets.ErrForgets) || !containsAll(err.Error(), bucket, "1h0m0s") {
-			t.Errorf("%s: %v, want ErrForgets", bucket, err)
-		}
-		if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(bucket, func(t *testing.T) {
+			// A server each: one that has just deleted its last stream fails to
+			// make the next for a moment. natsid tries again; this test does not.
+			url := startServer(t, "127.0.0.1:0").ClientURL()
+			js, err := jetstream.New(connect(t, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			err = launch(t, joined(t, url)).end()
+			if !errors.Is(err, buckets.ErrForgets) || !containsAll(err.Error(), bucket, "1h0m0s") {
+				t.Errorf("%v, want ErrForgets", err)
+			}
+			if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
+				t.Fatal(err)
+			}
+			launch(t, joined(t, url)).where()
+		})
 	}
-	launch(t, joined(t, url)).where()
 }
 
 func TestAStartThatIsCalledOffIsNoError(t *testing.T) {
