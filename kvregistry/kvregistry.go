@@ -146,11 +146,24 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
+// Time implements [workerid.Registry]. It is the clock of the server that
+// leads the heartbeats' stream, which dates them too.
+func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
+	status, err := r.workers.Status(ctx)
+	if err != nil {
+		return 0, err
+	}
+	b, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok {
+		return 0, fmt.Errorf("kvregistry: the NATS client describes a bucket as a %T", status)
+	}
+	return b.StreamInfo().TimeStamp.UnixMilli(), nil
+}
+
 // Report implements [workerid.Registry]. A second report that fails in a row
 // makes the connection anew: the server behind it may hang without closing it.
-func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) (at int64, err error) {
-	key := strconv.Itoa(w)
-	_, err = r.workers.Put(ctx, key, encode(l))
+func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) error {
+	_, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l))
 	if err != nil {
 		// A caller that gave up says nothing about the connection.
 		if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
@@ -158,15 +171,10 @@ func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) (at int6
 			// It fails only on a connection that is closed or being made anew.
 			_ = r.nc.ForceReconnect()
 		}
-		return 0, err
+		return err
 	}
 	r.failures.Store(0)
-	// An acknowledgement carries no time; the entry read back does.
-	kve, err := r.workers.Get(ctx, key)
-	if err != nil {
-		return 0, err
-	}
-	return kve.Created().UnixMilli(), nil
+	return nil
 }
 
 // Leases implements [workerid.Registry].
@@ -174,6 +182,7 @@ func (r *Registry) Leases(ctx context.Context) (map[int]workerid.Lease, error) {
 	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (l workerid.Lease) {
 		// An unreadable heartbeat is a heartbeat: somebody is alive.
 		_ = json.Unmarshal(kve.Value(), &l)
+		l.At = kve.Created().UnixMilli()
 		return l
 	})
 }

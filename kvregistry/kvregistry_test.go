@@ -95,7 +95,7 @@ func TestHeartbeatsVanishAndRecordsStay(t *testing.T) {
 	if _, err := r.Write(t.Context(), 1, workerid.Record{Token: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Report(t.Context(), 1, workerid.Lease{Instance: "a"}); err != nil {
+	if err := r.Report(t.Context(), 1, workerid.Lease{Instance: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {

@@ -273,7 +273,10 @@ func (k *Keeper) report(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	before := k.cfg.Now()
-	at, err := k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: before, Since: c.since})
+	at, err := k.cfg.Registry.Time(ctx)
+	if err == nil {
+		err = k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: k.cfg.Now(), Since: c.since})
+	}
 	if err != nil {
 		return err
 	}

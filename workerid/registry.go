@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/natsid/natsid/snowflake"
 )
@@ -40,10 +41,12 @@ type Registry interface {
 	// doing of an own earlier write.
 	Write(ctx context.Context, w int, r Record) (revision uint64, err error)
 
+	// Time returns the registry's own time, in Unix ms, of the same clock that
+	// dates the heartbeats.
+	Time(ctx context.Context) (ms int64, err error)
 	// Report puts the heartbeat of number w, which vanishes by itself some
-	// time after the last report, and returns the registry's own time of that,
-	// in Unix ms.
-	Report(ctx context.Context, w int, l Lease) (at int64, err error)
+	// time after the last report.
+	Report(ctx context.Context, w int, l Lease) error
 	// Leases returns the heartbeats of all numbers, possibly a little old.
 	Leases(ctx context.Context) (map[int]Lease, error)
 	// Leave removes the heartbeat of number w.
@@ -69,7 +72,12 @@ type Lease struct {
 	Instance string `json:"instance"`
 	Time     int64  `json:"time"`  // the worker's own, Unix ms
 	Since    int64  `json:"since"` // when it took the number, Unix ms
+	At       int64  `json:"-"`     // the registry's time when it was put, Unix ms
 }
+
+// Offset returns how far the worker's clock was ahead of the registry's when
+// it reported.
+func (l Lease) Offset() time.Duration { return time.Duration(l.Time-l.At) * time.Millisecond }
 
 // Who is what a worker answers when asked who it is.
 type Who struct {

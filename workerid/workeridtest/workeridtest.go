@@ -126,15 +126,27 @@ func (s *suite) concurrentWrites() {
 
 func (s *suite) leases() {
 	l := workerid.Lease{Instance: "a", Time: 5, Since: 4}
-	at, err := s.Report(s.ctx, 9, l)
-	if d := time.Since(time.UnixMilli(at)).Abs(); err != nil || d > 5*time.Second {
-		s.Errorf("Report = %d, %v: %v from now", at, err, d)
-	}
-	l.Time = 8
-	if _, err := s.Report(s.ctx, 9, l); err != nil {
+	if err := s.Report(s.ctx, 9, l); err != nil {
 		s.Error(err)
 	}
-	if all, err := s.next().Leases(s.ctx); err != nil || len(all) != 1 || all[9] != l {
+	before, err := s.Time(s.ctx)
+	if d := time.Since(time.UnixMilli(before)).Abs(); err != nil || d > 5*time.Second {
+		s.Errorf("Time = %d, %v: %v from now", before, err, d)
+	}
+	l.Time = 8
+	if err := s.Report(s.ctx, 9, l); err != nil {
+		s.Error(err)
+	}
+	after, err := s.next().Time(s.ctx)
+	if err != nil {
+		s.Error(err)
+	}
+	all, err := s.next().Leases(s.ctx)
+	if at := all[9].At; at < before || at > after {
+		s.Errorf("the lease is dated %d, not within %d and %d", at, before, after)
+	}
+	l.At = all[9].At
+	if err != nil || len(all) != 1 || all[9] != l {
 		s.Errorf("Leases = %+v, %v, want %+v", all, err, l)
 	}
 	if err := s.Leave(s.ctx, 9); err != nil {
@@ -275,16 +287,21 @@ func (f *Fake) Write(ctx context.Context, w int, r workerid.Record) (revision ui
 	return r.Revision, nil
 }
 
+// Time implements [workerid.Registry].
+func (f *Fake) Time(ctx context.Context) (ms int64, err error) {
+	err = f.do(ctx, "Time", func() { ms = time.Now().UnixMilli() })
+	return ms, err
+}
+
 // Report implements [workerid.Registry].
-func (f *Fake) Report(ctx context.Context, w int, l workerid.Lease) (at int64, err error) {
-	err = f.do(ctx, "Report", func() {
+func (f *Fake) Report(ctx context.Context, w int, l workerid.Lease) error {
+	return f.do(ctx, "Report", func() {
 		if f.leases == nil {
 			f.leases = make(map[int]workerid.Lease)
 		}
+		l.At = time.Now().UnixMilli()
 		f.leases[w] = l
-		at = time.Now().UnixMilli()
 	})
-	return at, err
 }
 
 // Leases implements [workerid.Registry].
