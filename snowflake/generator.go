@@ -67,6 +67,9 @@ func (g *Generator) Layout() Layout { return g.layout }
 // Worker returns the worker number.
 func (g *Generator) Worker() int { return int(g.worker) }
 
+// From returns the begin of the window, in Unix ms.
+func (g *Generator) From() int64 { return g.from }
+
 // Until returns the end of the window, in Unix ms.
 func (g *Generator) Until() int64 { return g.until.Load() }
 

@@ -93,6 +93,12 @@ func (l Layout) Yield(d time.Duration) int64 { return d.Milliseconds() / l.Unit 
 // Ends returns the first instant that the time field cannot express.
 func (l Layout) Ends() time.Time { return time.UnixMilli(l.FirstMs(l.maxTick() + 1)).UTC() }
 
+// endsSoon is how long before its end the time field is warned of.
+const endsSoon = 5 * 365 * 24 * time.Hour
+
+// EndsSoon reports whether the time field is full within five years of now.
+func (l Layout) EndsSoon(now time.Time) bool { return l.Ends().Sub(now) < endsSoon }
+
 // FirstMs returns the first millisecond of a tick, in Unix ms.
 func (l Layout) FirstMs(tick int64) int64 { return l.Epoch + tick*l.Unit }
 

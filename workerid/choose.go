@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -16,53 +15,83 @@ func (k *Keeper) claim(ctx context.Context, first bool) (*claim, error) {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second),
+		backoff.WithRandomizationFactor(0), // chance is the keeper's own
 		backoff.WithMaxElapsedTime(0))
-	attempt := func() (*claim, error) {
+	for {
 		c, err := k.tryClaim(ctx)
 		switch {
-		case errors.Is(err, ErrDeployment) && first:
-			return nil, backoff.Permanent(err)
+		case err == nil:
+			k.alarms.clear(ClockSkew)
+			k.alarms.clear(NumbersExhausted)
+			return c, nil
+		case ctx.Err() != nil, errors.Is(err, ErrDeployment) && first:
+			return nil, err
 		case errors.Is(err, ErrStateFile):
-			// Issue without local state rather than not at all: after a crash
-			// another number is taken.
-			k.cfg.Log.Error("going on without a state file", "error", err)
-			k.file = nil
+			k.dropFile(err)
+		case errors.Is(err, errClock):
+			k.alarms.set(ClockSkew, err.Error())
+		case errors.Is(err, ErrExhausted):
+			k.alarms.set(NumbersExhausted, err.Error())
 		}
-		return c, err
-	}
-	return backoff.RetryNotifyWithData(attempt, backoff.WithContext(pauses, ctx), func(err error, pause time.Duration) {
 		k.mu.Lock()
 		k.status.Trouble = err
 		k.mu.Unlock()
+		pause := pauses.NextBackOff()
+		if w, ok := errors.AsType[*waitError](err); ok {
+			pause = min(pause, w.atMost)
+		}
+		pause = pause/2 + time.Duration(k.rand.Int64N(int64(pause)))
 		k.cfg.Log.Warn("no worker number yet", "error", err, "retry", pause.Round(time.Millisecond))
-	})
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
+// A waitError says how soon to try again.
+type waitError struct {
+	error
+	atMost time.Duration
+}
+
+func (e *waitError) Unwrap() error { return e.error }
+
 // tryClaim wins a number: its own of before if it can be had, else a random
-// one that is free. So nobody waits for a number.
+// one that is free. So nobody waits for a number. While the registry is away
+// it can only go on with its own.
 func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
-	view, err := k.look(ctx)
+	now, v, err := k.look(ctx)
+	if away(err) {
+		c, own := k.inherit(ctx)
+		if c != nil {
+			return c, nil
+		}
+		return nil, errors.Join(err, own)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if c, err := k.reclaim(ctx, view); c != nil || errors.Is(err, ErrStateFile) {
-		return c, err
-	}
-	mute := 0
-	for _, w := range rand.Perm(k.cfg.Layout.Workers()) {
-		if !view.free(w, k.cfg.Now()) {
-			continue
+	k.checked = now
+	behind := time.Duration(k.lastReported(v)-now) * time.Millisecond
+	if behind > k.cfg.MaxAhead {
+		k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind this worker's last report: %s", behind, k.remedy(behind)))
+		if !k.another(behind) {
+			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), behind}
 		}
-		c, err := k.take(ctx, w, view.records[w])
-		if errors.Is(err, errMute) && mute < maxMute {
-			mute++
-			continue
-		}
-		if !errors.Is(err, errTaken) {
+	} else {
+		k.alarms.clear(ClockBehind)
+		if c, err := k.reclaim(ctx, now, v); c != nil || err != nil {
 			return c, err
 		}
 	}
-	return nil, fmt.Errorf("%w: all %d of them", ErrExhausted, k.cfg.Layout.Workers())
+	return k.takeAny(ctx, now, v)
+}
+
+// away reports whether err says that the registry could not be reached.
+func away(err error) bool {
+	return err != nil && !errors.Is(err, errClock) && !errors.Is(err, ErrDeployment) && !errors.Is(err, ErrStateFile)
 }
 
 var (
@@ -71,10 +100,6 @@ var (
 	// errMute says that it is not known whether somebody answers to a number.
 	errMute = errors.New("workerid: asking who has the number failed")
 )
-
-// maxMute is how many numbers are passed over because asking for them failed.
-// A few may belong to workers that hang; more mean that asking itself fails.
-const maxMute = 3
 
 // A view is what the registry knew a moment ago: enough to choose a number by.
 type view struct {
@@ -88,40 +113,84 @@ func (v view) free(w int, now int64) bool {
 	return !live && v.records[w].Until <= now
 }
 
-// look checks that this worker may join the registry, and reads it.
-func (k *Keeper) look(ctx context.Context) (v view, err error) {
+// look compares the clock, checks that this worker may join the registry, and
+// reads it. now is the reading of the clock that was compared.
+func (k *Keeper) look(ctx context.Context) (now int64, v view, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
 	defer cancel()
+	now, offset, err := k.check(ctx)
+	if err != nil {
+		return 0, view{}, err
+	}
 	mine := DeploymentOf(k.cfg.Layout)
 	mine.ID = newToken()
 	have, err := k.cfg.Registry.Deployment(ctx, mine)
 	if err != nil {
-		return view{}, fmt.Errorf("workerid: deployment: %w", err)
+		return 0, view{}, fmt.Errorf("workerid: deployment: %w", err)
 	}
 	if err := mine.check(have); err != nil {
-		return view{}, err
+		return 0, view{}, err
 	}
 	k.mu.Lock()
-	k.status.Registry = have.ID
+	k.status.Registry, k.status.Offset = have.ID, offset
 	k.mu.Unlock()
 	if err := k.settle(have); err != nil {
-		return view{}, err
+		return 0, view{}, err
 	}
 	if v.records, err = k.cfg.Registry.Records(ctx); err == nil {
 		v.leases, err = k.cfg.Registry.Leases(ctx)
 	}
-	return v, err
+	return now, v, err
 }
 
 // settle makes the state file one of this deployment: what it remembers of
 // another registry says nothing about this one.
 func (k *Keeper) settle(d Deployment) error {
+	if k.file == nil || k.file.Deployment == d && k.file.Instance == k.instance {
+		return nil
+	}
 	return k.file.change(func(s *state) {
 		if s.Deployment != d {
 			*s = state{Deployment: d}
 		}
 		s.Instance = k.instance
 	})
+}
+
+// lastReported returns the latest time that this worker is known to have
+// read from its clock, Unix ms: from the newest record of its name, that
+// number's heartbeat, and the fence of its state file.
+func (k *Keeper) lastReported(v view) int64 {
+	var newest Record
+	last := k.fenced()
+	for w, r := range v.records {
+		if r.Instance == k.instance && r.Revision > newest.Revision {
+			newest = r
+			if l := v.leases[w]; l.Instance == k.instance {
+				newest.Reported = max(r.Reported, l.Time)
+			}
+		}
+	}
+	return max(last, newest.Reported)
+}
+
+// fenced returns the time of the last fence in the state file, Unix ms; 0 if
+// there is none.
+func (k *Keeper) fenced() int64 {
+	if k.file == nil || k.file.Claim == nil {
+		return 0
+	}
+	return k.file.Claim.Fence - fenceReach.Milliseconds()
+}
+
+// own returns the number that the state file remembers, if it is one that this
+// worker may have.
+func (k *Keeper) own() (w int, ok bool) {
+	if k.file == nil || k.file.Number == nil {
+		return 0, false
+	}
+	w = *k.file.Number
+	return w, 0 <= w && w < k.cfg.Layout.Workers()
 }
 
 // reclaim wins the number that the state file remembers, or returns nil.
@@ -131,46 +200,118 @@ func (k *Keeper) settle(d Deployment) error {
 // its own window from the fence on: nothing beyond the fence was ever issued.
 // If the file has none, the last life stopped cleanly, and its number is
 // taken like any other.
-func (k *Keeper) reclaim(ctx context.Context, v view) (*claim, error) {
-	if k.file == nil || k.file.Number == nil {
+func (k *Keeper) reclaim(ctx context.Context, now int64, v view) (c *claim, err error) {
+	w, ok := k.own()
+	if !ok {
 		return nil, nil
 	}
-	w, old := *k.file.Number, k.file.Claim
-	r, now := v.records[w], k.cfg.Now()
-	if old == nil {
-		// Its last ID may have run a little ahead of the clock.
-		if !v.free(w, now+fenceReach.Milliseconds()) {
-			return nil, nil
-		}
-		return k.take(ctx, w, r)
+	r := v.records[w]
+	switch last := k.file.Claim; {
+	case last != nil && last.Token == r.Token:
+		c, err = k.win(ctx, now, w, r, max(last.Fence, now))
+	// Its last ID may have run a little ahead of the clock.
+	case last == nil && v.free(w, now+fenceReach.Milliseconds()):
+		c, err = k.take(ctx, now, w, r)
 	}
-	// A clock behind the last life's reports, or far behind its fence, was set
-	// back, maybe with the whole machine and this file; or it had been wrong.
-	// Another number costs nothing, and need not wait.
-	setBack := now < max(r.Reported, v.leases[w].Time) || now+2*fenceReach.Milliseconds() < old.Fence
-	if r.Token != old.Token || setBack {
+	if errors.Is(err, errTaken) || errors.Is(err, errMute) {
 		return nil, nil
 	}
-	return k.win(ctx, w, r, max(old.Fence, now))
+	return c, err
 }
 
-// take wins a free number, whose record is r, from r.Until on.
-func (k *Keeper) take(ctx context.Context, w int, r Record) (*claim, error) {
-	from := max(r.Until, k.cfg.Now())
-	if r.Token == "" {
-		from = k.cfg.Now() + k.cfg.MaxClockSkew.Milliseconds()
+// inherit goes on with the number of the last life while the registry is
+// away: inside the rest of the window that the state file remembers, from the
+// fence on, and nowhere else. Nobody else was ever given that: others begin
+// where the record's window ends, and a clean stop, which lowers that, takes
+// the claim out of the file first. It returns nil and why if it cannot.
+func (k *Keeper) inherit(ctx context.Context) (*claim, error) {
+	w, ok := k.own()
+	if !ok || k.file.Claim == nil || DeploymentOf(k.cfg.Layout).check(k.file.Deployment) != nil {
+		return nil, errors.New("workerid: the state file has no window to go on with")
 	}
-	return k.win(ctx, w, r, from)
+	last, now := k.file.Claim, k.cfg.Now()
+	if behind := time.Duration(k.fenced()-now) * time.Millisecond; behind > k.cfg.MaxAhead {
+		k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the state file, and the registry away: waiting until either mends", behind))
+		return nil, fmt.Errorf("%w: by %v", errBehind, behind)
+	}
+	c := &claim{k: k, number: w, from: max(last.Fence, now), until: last.Until, revision: last.Revision, token: last.Token}
+	if c.from >= c.until {
+		return nil, errors.New("workerid: the window in the state file has ended")
+	}
+	if err := k.ask(ctx, w); err != nil {
+		return nil, err
+	}
+	if err := c.open(now); err != nil {
+		return nil, err
+	}
+	k.cfg.Log.Warn("the registry is away: going on with the own number until its window ends", "number", w, "until", time.UnixMilli(c.until).UTC())
+	return c, nil
+}
+
+// maxMute is how many numbers are passed over because asking for them failed.
+// A few may belong to workers that hang; more mean that asking itself fails.
+const maxMute = 3
+
+// takeAny wins a random number that is free.
+func (k *Keeper) takeAny(ctx context.Context, now int64, v view) (*claim, error) {
+	count := k.cfg.Layout.Workers()
+	// All numbers in an order of chance: the count is a power of 2, so an odd
+	// stride meets each once.
+	start, stride := k.rand.IntN(count), k.rand.IntN(count)|1
+	mute, frees := 0, maxExhausted
+	for i := range count {
+		w := (start + i*stride) & (count - 1)
+		if !v.free(w, now) {
+			if wait := time.Duration(v.records[w].Until-now) * time.Millisecond; wait > 0 {
+				frees = min(frees, wait)
+			}
+			continue
+		}
+		c, err := k.take(ctx, now, w, v.records[w])
+		if errors.Is(err, errMute) && mute < maxMute {
+			mute++
+			continue
+		}
+		if !errors.Is(err, errTaken) {
+			return c, err
+		}
+	}
+	return nil, &waitError{fmt.Errorf("%w: all %d of them; `natsid workers` shows by whom and until when", ErrExhausted, count), frees}
+}
+
+// maxExhausted is the longest pause before looking again for a number, when
+// none was free.
+const maxExhausted = 2 * time.Second
+
+// take wins a free number, whose record is r, from r.Until on.
+//
+// A record that is absent, or a number that was lost, may mean that the
+// registry lost its state: then a number that seems free may have been somebody's
+// until a moment ago. It is used from a time on that no clock within the skew
+// has reached, nor an ID that ran ahead of it.
+func (k *Keeper) take(ctx context.Context, now int64, w int, r Record) (*claim, error) {
+	from := max(r.Until, now)
+	if r.Token == "" || k.lost {
+		// The clock is read again, since asking may have taken long; but a
+		// window far ahead would be of no use, and a clock set meanwhile makes one.
+		late := k.cfg.Now()
+		if late > now+k.cfg.Horizon.Milliseconds() {
+			return nil, errors.New("workerid: choosing a number took too long, or the clock was set meanwhile")
+		}
+		ahead := max(k.cfg.MaxAhead.Milliseconds(), k.cfg.Layout.Unit) + k.cfg.Layout.Unit
+		from = max(from, late+k.skew()+ahead)
+	}
+	return k.win(ctx, now, w, r, from)
 }
 
 // win makes number w this process's from the time from on, Unix ms, by
 // replacing its record r, unless a worker answers to the number.
-func (k *Keeper) win(ctx context.Context, w int, r Record, from int64) (*claim, error) {
+func (k *Keeper) win(ctx context.Context, now int64, w int, r Record, from int64) (*claim, error) {
 	if err := k.ask(ctx, w); err != nil {
 		return nil, err
 	}
 	c := &claim{k: k, number: w, from: from}
-	err := c.win(ctx, r)
+	err := c.win(ctx, now, r)
 	if errors.Is(err, errLost) {
 		return nil, errTaken
 	}

@@ -16,9 +16,9 @@ const callTimeout = time.Second
 // errLost says that a number belongs to somebody else, or to nobody known.
 var errLost = errors.New("workerid: the number was lost")
 
-// A claim is one worker number, won by a compare-and-set of this process and
-// held until it is released or lost. Only the goroutine of Keeper.Run uses it,
-// but for its generator.
+// A claim is one worker number, held until it is released or lost: won by a
+// compare-and-set of this process, or inherited from its last life. Only the
+// goroutine of Keeper.Run uses it, but for its generator.
 type claim struct {
 	k      *Keeper
 	number int
@@ -32,14 +32,15 @@ type claim struct {
 	gen      *snowflake.Generator
 }
 
-// write sets the end of the record's window to until. The law: the window
-// this process may use grows by an acknowledged write only, never by a read.
+// write sets the end of the record's window to until, at the time now, both
+// Unix ms. The law: the window this process may use grows by an acknowledged
+// write only, never by a read.
 //
 // Where the outcome is in doubt the record is read again: if it bears a token
 // of an own write, its revision (not its window) is adopted and the write is
 // done again; otherwise the number is lost, and write returns errLost.
-func (c *claim) write(ctx context.Context, until int64) error {
-	err := c.tryWrite(ctx, until)
+func (c *claim) write(ctx context.Context, now, until int64) error {
+	err := c.tryWrite(ctx, now, until)
 	for tries := 0; err != nil && tries < 3; tries++ {
 		r, rerr := c.read(ctx)
 		if rerr != nil {
@@ -49,18 +50,18 @@ func (c *claim) write(ctx context.Context, until int64) error {
 			return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 		}
 		c.revision = r.Revision
-		err = c.tryWrite(ctx, until)
+		err = c.tryWrite(ctx, now, until)
 	}
 	return err
 }
 
-func (c *claim) tryWrite(ctx context.Context, until int64) error {
+func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	token := newToken()
 	c.tokens = append(c.tokens, token)
 	revision, err := c.k.cfg.Registry.Write(ctx, c.number, Record{
-		Instance: c.k.instance, Token: token, Reported: c.k.cfg.Now(), Until: until, Revision: c.revision,
+		Instance: c.k.instance, Token: token, Reported: now, Until: until, Revision: c.revision,
 	})
 	if err != nil {
 		return err
@@ -81,14 +82,19 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 }
 
 // win writes the first window of the claim, [from, now + horizon), into the
-// record r that was read, and remembers it in the state file. Then, and not
-// before, it makes the generator.
-func (c *claim) win(ctx context.Context, r Record) (err error) {
-	now := c.k.cfg.Now()
-	c.since, c.revision = now, r.Revision
-	if err := c.write(ctx, max(r.Until, now+c.k.cfg.Horizon.Milliseconds())); err != nil {
+// record r that was read.
+func (c *claim) win(ctx context.Context, now int64, r Record) error {
+	c.revision = r.Revision
+	if err := c.write(ctx, now, max(r.Until, now+c.k.cfg.Horizon.Milliseconds())); err != nil {
 		return err
 	}
+	return c.open(now)
+}
+
+// open remembers the claim in the state file. Then, and not before, it makes
+// the generator.
+func (c *claim) open(now int64) error {
+	c.since = now
 	limit, err := c.remember(now)
 	if err != nil {
 		return err
@@ -97,13 +103,19 @@ func (c *claim) win(ctx context.Context, r Record) (err error) {
 	return err
 }
 
-// renew extends the window once a third of the horizon is used.
-func (c *claim) renew(ctx context.Context) error {
-	now, horizon := c.k.cfg.Now(), c.k.cfg.Horizon.Milliseconds()
+// renew extends the window once a third of the horizon is used, and at once
+// if the record does not look like this claim's: then the write tells whether
+// the number is lost. now is a reading of the clock that has been compared
+// with the others'.
+func (c *claim) renew(ctx context.Context, now int64) error {
+	horizon := c.k.cfg.Horizon.Milliseconds()
 	if c.until-now > horizon*2/3 {
-		return nil
+		r, err := c.read(ctx)
+		if err != nil || r.Token == c.token {
+			return err
+		}
 	}
-	if err := c.write(ctx, max(c.until, now+horizon)); err != nil {
+	if err := c.write(ctx, now, max(c.until, now+horizon)); err != nil {
 		return err
 	}
 	limit, err := c.remember(now)
@@ -117,26 +129,35 @@ func (c *claim) renew(ctx context.Context) error {
 // returns how far IDs may be issued after that.
 func (c *claim) remember(now int64) (limit int64, err error) {
 	c.k.setUntil(c.until)
+	if c.k.file == nil {
+		return c.until, nil
+	}
 	return c.k.file.fence(now, c.until, func(s *state) {
 		fence := c.from
 		if s.Claim != nil && s.Number != nil && *s.Number == c.number {
-			fence = s.Claim.Fence
+			fence = max(fence, s.Claim.Fence)
 		}
 		s.Number = &c.number
 		s.Claim = &stateClaim{Token: c.token, Revision: c.revision, Until: c.until, Fence: fence}
 	})
 }
 
+// forget takes the claim out of the state file, so that no later life trusts
+// it.
+func (c *claim) forget() error {
+	return c.k.file.change(func(s *state) { s.Claim = nil })
+}
+
 // release gives the number back after a clean stop. The order is part of the
-// law: close the generator for good; take the claim out of the state file, so
-// that no later life trusts it; then lower until to what was really used,
-// which only the owner may. It may be called again after an error.
+// law: close the generator for good; forget the claim; then lower until to
+// what was really used, which only the owner may. It may be called again
+// after an error.
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close()
-	if err := c.k.file.change(func(s *state) { s.Claim = nil }); err != nil {
+	if err := c.forget(); err != nil {
 		return err
 	}
-	if err := c.write(ctx, free); err != nil {
+	if err := c.write(ctx, c.k.checked, free); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -32,16 +34,27 @@ type Config struct {
 	Horizon time.Duration
 	// Heartbeat is the time between two reports; 3 s if 0, as Leaf's.
 	Heartbeat time.Duration
-	// MaxClockSkew is how far the clocks of two workers may differ. A number
-	// whose record is absent or unreadable is used from that much later on,
-	// since a bucket may have been lost with its owner still alive; 1 s if 0.
+	// MaxClockSkew is how far the clocks of two workers may differ: a worker
+	// whose clock is farther from the others' does not issue. A number whose
+	// record is absent or unreadable is used from that much later on, since a
+	// bucket may have been lost with its owner still alive; 1 s if 0.
 	MaxClockSkew time.Duration
 	// MaxAhead is the generators'; see [snowflake.NewGenerator].
 	MaxAhead time.Duration
+	// Deadline is how long requests may wait for a clock that was set back; a
+	// clock farther back counts as behind. 1.5 s if 0.
+	Deadline time.Duration
+	// Reclaim takes another number when the clock is behind what was issued or
+	// reported and is found right; otherwise the keeper waits until the clock has
+	// caught up, a day at most.
+	Reclaim bool
 	// Now reads the wall clock, in Unix ms.
 	Now func() int64
 	// Use is told which generator to issue from; nil while there is none.
 	Use func(*snowflake.Generator)
+	// Alarm is told, once per event, what an operator should look at; nil
+	// discards. It must not block.
+	Alarm func(kind Alarm, message string)
 	// Log receives what happens to the number; nil discards.
 	Log *slog.Logger
 }
@@ -52,10 +65,20 @@ type Keeper struct {
 	cfg      Config
 	process  string // random, names this process to the others
 	instance string
-	file     *stateFile // nil: no local state
+
+	// The rest is of the goroutine of Run, but for what says otherwise.
+	file      *stateFile // nil: no local state
+	unread    error      // why the state file was ignored
+	clock     *clock
+	alarms    alarms
+	rand      *rand.Rand
+	checked   int64         // the own clock when it was last compared with the others', Unix ms
+	watch     time.Duration // how often the clock is looked at
+	lost      bool          // the last claim ended because its number was lost
+	suspended atomic.Bool   // the number is held, but nothing is issued; any goroutine may read it
 
 	mu     sync.Mutex
-	status Status
+	status Status // under mu
 }
 
 // Status is what a keeper can tell of itself at a moment.
@@ -67,10 +90,10 @@ type Status struct {
 	Until    int64 // acknowledged end of its window, Unix ms; 0 without one
 	Registry string
 	// Offset is the own clock's distance from the registry's, as of the last
-	// report; 0 before the first.
+	// comparison; 0 before the first.
 	Offset time.Duration
-	// Trouble is why there is no number, or why the last renewal or report
-	// failed; nil if all is well.
+	// Trouble is why there is no number, why nothing is issued under it, or
+	// why the last renewal or report failed; nil if all is well.
 	Trouble error
 }
 
@@ -87,19 +110,25 @@ func New(cfg Config) *Keeper {
 	if cfg.MaxClockSkew == 0 {
 		cfg.MaxClockSkew = time.Second
 	}
+	if cfg.Deadline == 0 {
+		cfg.Deadline = 1500 * time.Millisecond
+	}
+	if cfg.Alarm == nil {
+		cfg.Alarm = func(Alarm, string) {}
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	k := &Keeper{cfg: cfg, process: newToken(), instance: cfg.Instance}
+	k := &Keeper{
+		cfg: cfg, process: newToken(), instance: cfg.Instance,
+		alarms: alarms{raise: cfg.Alarm, on: make(map[Alarm]bool)},
+		rand:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		watch:  100 * time.Millisecond,
+	}
 	if cfg.StateDir != "" {
-		k.file = &stateFile{path: filepath.Join(cfg.StateDir, "worker.json")}
-		st, err := readState(k.file.path)
-		if err != nil {
-			cfg.Log.Error("the state file is ignored, another worker number will be taken", "error", err)
-		}
-		k.file.state = st
+		k.file, k.unread = openState(filepath.Join(cfg.StateDir, "worker.json"))
 		if k.instance == "" {
-			k.instance = st.Instance
+			k.instance = k.file.Instance
 		}
 	}
 	if k.instance == "" {
@@ -139,6 +168,10 @@ func (k *Keeper) Who() (who Who, held bool) {
 // its start, or what hindered it from giving the number back, which then stays
 // blocked for the horizon.
 func (k *Keeper) Run(ctx context.Context) error {
+	k.clock = newClock(k.cfg.Now)
+	if k.unread != nil {
+		k.cfg.Alarm(StateFile, fmt.Sprintf("%v: it is ignored, and another worker number taken", k.unread))
+	}
 	for first := true; ; first = false {
 		c, err := k.claim(ctx, first)
 		if err != nil {
@@ -150,9 +183,31 @@ func (k *Keeper) Run(ctx context.Context) error {
 		k.begin(c)
 		err = k.hold(ctx, c)
 		k.end(c, err)
-		if ctx.Err() != nil && !errors.Is(err, errLost) {
+		k.lost = errors.Is(err, errLost)
+		switch {
+		case k.lost:
+			k.cfg.Alarm(NumberLost, err.Error())
+			if err := c.forget(); err != nil {
+				k.dropFile(err)
+			}
+		case ctx.Err() != nil:
 			return k.release(ctx, c)
+		case errors.Is(err, ErrStateFile):
+			k.dropFile(err)
+		case errors.Is(err, errBehind):
+			if err := k.release(ctx, c); err != nil {
+				k.cfg.Log.Warn("a number was not given back", "error", err)
+			}
 		}
+	}
+}
+
+// dropFile goes on without a state file: better issue without local state than
+// not at all. After a crash another number is taken.
+func (k *Keeper) dropFile(why error) {
+	if k.file != nil {
+		k.file = nil
+		k.cfg.Alarm(StateFile, fmt.Sprintf("%v: going on without one, with another number; mend the disk and start this worker anew", why))
 	}
 }
 
@@ -161,6 +216,7 @@ func (k *Keeper) begin(c *claim) {
 	k.status.Held, k.status.Number, k.status.Since, k.status.Trouble = true, c.number, c.since, nil
 	k.mu.Unlock()
 	k.cfg.Log.Info("worker number taken", "number", c.number, "instance", k.instance)
+	k.suspended.Store(false)
 	k.cfg.Use(c.gen)
 }
 
@@ -173,6 +229,22 @@ func (k *Keeper) end(c *claim, why error) {
 	k.mu.Unlock()
 	if why != nil {
 		k.cfg.Log.Error("worker number given up", "number", c.number, "error", why)
+	}
+}
+
+// suspend stops the issuing, but keeps the number.
+func (k *Keeper) suspend(why string) {
+	if !k.suspended.Swap(true) {
+		k.cfg.Use(nil)
+		k.cfg.Log.Error("no snowflakes for now", "reason", why)
+	}
+}
+
+// resume ends a suspension.
+func (k *Keeper) resume(c *claim) {
+	if k.suspended.Swap(false) {
+		k.cfg.Use(c.gen)
+		k.cfg.Log.Info("snowflakes again", "number", c.number)
 	}
 }
 
@@ -197,41 +269,31 @@ func (k *Keeper) release(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// hold renews and reports the claim until ctx ends or the number is lost.
+// hold renews and reports the claim until ctx ends or the number must be
+// given up.
 func (k *Keeper) hold(ctx context.Context, c *claim) error {
 	ctx, stop := context.WithCancel(ctx)
 	fenced := make(chan error, 1)
 	var fencing sync.WaitGroup
-	fencing.Go(func() { fenced <- k.keepFence(ctx, c) })
+	if k.file != nil {
+		fencing.Go(func() { fenced <- k.keepFence(ctx, c) })
+	}
 	defer fencing.Wait()
 	defer stop()
-
-	tick := time.NewTicker(min(k.cfg.Heartbeat, k.cfg.Horizon/6))
-	defer tick.Stop()
-	for ctx.Err() == nil {
+	for {
 		if err := k.beat(ctx, c); err != nil {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case err := <-fenced:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
+		if err := k.rest(ctx, c, fenced); err != nil || ctx.Err() != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 // keepFence keeps the fence of the state file ahead of the clock. It shares
 // nothing with the registry's calls, which may hang. An error, other than at
 // the end of ctx, means that the file cannot be written.
 func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
-	if k.file == nil {
-		<-ctx.Done()
-		return nil
-	}
 	tick := time.NewTicker(fenceReach / 3)
 	defer tick.Stop()
 	for {
@@ -240,7 +302,10 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 			return nil
 		case <-tick.C:
 		}
-		limit, err := k.file.fence(k.cfg.Now(), k.Status().Until, nil)
+		if k.suspended.Load() {
+			continue
+		}
+		limit, err := k.file.fence(k.cfg.Now(), k.Status().Until, func(*state) {})
 		if err != nil {
 			return err
 		}
@@ -248,42 +313,116 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 	}
 }
 
-// beat renews the window if it is time, and reports. It returns an error only
-// if the number must be given up.
-func (k *Keeper) beat(ctx context.Context, c *claim) error {
-	err := c.renew(ctx)
-	if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
-		return err
-	}
-	err = errors.Join(err, k.report(ctx, c))
-	k.mu.Lock()
-	known := k.status.Trouble != nil
-	k.status.Trouble = err
-	k.mu.Unlock()
-	if err != nil && !known && ctx.Err() == nil {
-		k.cfg.Log.Warn("the registry does not answer; IDs are issued until the window ends",
-			"number", c.number, "until", time.UnixMilli(c.until).UTC(), "error", err)
+// rest waits until the next heartbeat is due; it ends early if the clock was
+// set, since that must be looked into at once.
+func (k *Keeper) rest(ctx context.Context, c *claim, fenced <-chan error) error {
+	due := time.Now().Add(min(k.cfg.Heartbeat, k.cfg.Horizon/6))
+	tick := time.NewTicker(k.watch)
+	defer tick.Stop()
+	for time.Now().Before(due) {
+		select {
+		case <-tick.C:
+		case err := <-fenced:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+		if k.stepped() {
+			return nil
+		}
+		k.behind(c)
 	}
 	return nil
 }
 
-// report puts the heartbeat and measures the clock's offset: against the
-// middle of the call, when the registry's time was most likely read.
+// stepped reports whether the clock was set since it was last looked at. A
+// clock that was set farther than the others' may differ issues nothing until
+// it has been compared with them.
+func (k *Keeper) stepped() bool {
+	d := k.clock.step(max(k.cfg.MaxAhead.Milliseconds(), k.cfg.Layout.Unit))
+	if d == 0 {
+		return false
+	}
+	step := time.Duration(d) * time.Millisecond
+	k.clock.proven = false
+	k.alarms.set(ClockStep, fmt.Sprintf("the clock was set by %v, or the machine slept", step))
+	if step.Abs() > k.cfg.MaxClockSkew {
+		k.suspend(fmt.Sprintf("the clock was set by %v and must be compared with the others' first", step))
+	}
+	return true
+}
+
+// behind returns by how much the clock must advance before c's generator
+// issues again; 0 if requests can wait for that. That the clock has yet to
+// reach the claim's window does not count: it was not set back. Nor does a
+// clock that is not trusted anyway.
+func (k *Keeper) behind(c *claim) time.Duration {
+	now := k.cfg.Now()
+	err := c.gen.CheckAt(max(now, c.from))
+	b, ok := errors.AsType[*snowflake.BehindError](err)
+	if k.suspended.Load() || !ok || b.By < k.cfg.Deadline {
+		k.alarms.clear(ClockBehind)
+		return 0
+	}
+	by := b.By + time.Duration(max(0, c.from-now))*time.Millisecond
+	k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the IDs issued under number %d: %s", by, c.number, k.remedy(by)))
+	return by
+}
+
+// beat compares the clock, renews the window if it is time, and reports, in
+// this order: nothing is written by a clock that has not been compared. It
+// returns an error only if the number must be given up.
+func (k *Keeper) beat(ctx context.Context, c *claim) error {
+	now, offset, err := k.check(ctx)
+	right := err == nil
+	if right {
+		k.checked = now
+		k.alarms.clear(ClockSkew)
+		k.alarms.clear(ClockStep)
+		k.resume(c)
+		k.warnOfEnd(now)
+		err = c.renew(ctx, now)
+	}
+	if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
+		return err
+	}
+	if err == nil {
+		err = k.report(ctx, c)
+	}
+	if errors.Is(err, errClock) {
+		k.alarms.set(ClockSkew, err.Error())
+		k.suspend(err.Error())
+	}
+	k.mu.Lock()
+	known := k.status.Trouble != nil
+	k.status.Trouble = err
+	if right || errors.Is(err, errClock) {
+		k.status.Offset = offset
+	}
+	k.mu.Unlock()
+	if err != nil && !known && ctx.Err() == nil {
+		k.cfg.Log.Warn("the number is neither renewed nor reported; IDs are issued until its window ends, if the clock is right",
+			"number", c.number, "until", time.UnixMilli(c.until).UTC(), "error", err)
+	}
+	if d := k.behind(c); right && k.another(d) {
+		return fmt.Errorf("%w: by %v", errBehind, d)
+	}
+	return nil
+}
+
+// warnOfEnd tells of the end of the time field, years before.
+func (k *Keeper) warnOfEnd(now int64) {
+	if l := k.cfg.Layout; l.EndsSoon(time.UnixMilli(now)) {
+		k.alarms.set(TimeEnds, fmt.Sprintf("the time field of layout %s is full on %s: no snowflakes from then on; plan a new layout in a namespace of its own, `natsid layout` helps",
+			l, l.Ends().Format(time.DateTime)))
+	}
+}
+
+// report puts the heartbeat.
 func (k *Keeper) report(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	before := k.cfg.Now()
-	at, err := k.cfg.Registry.Time(ctx)
-	if err == nil {
-		err = k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: k.cfg.Now(), Since: c.since})
-	}
-	if err != nil {
-		return err
-	}
-	k.mu.Lock()
-	k.status.Offset = time.Duration((before+k.cfg.Now())/2-at) * time.Millisecond
-	k.mu.Unlock()
-	return nil
+	return k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: k.cfg.Now(), Since: c.since})
 }
 
 func (k *Keeper) setUntil(until int64) {

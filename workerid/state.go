@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 )
 
@@ -27,13 +26,14 @@ type state struct {
 
 // A stateClaim is the claim on a number as it was last acknowledged.
 type stateClaim struct {
-	// Token, Revision and Until are those of the last acknowledged write. The
-	// token must be the record's; the others tell people what was held.
+	// Token, Revision and Until are those of the last acknowledged write. While
+	// the record bears the token, or the registry is away, Until ends what the
+	// next life may inherit.
 	Token    string `json:"token"`
 	Revision uint64 `json:"revision"`
 	Until    int64  `json:"until"` // Unix ms
 	// Fence is a time that no issued tick reaches: it is on disk before
-	// anything beyond it is issued. Unix ms.
+	// anything beyond it is issued. Unix ms, not beyond Until.
 	Fence int64 `json:"fence"`
 }
 
@@ -45,23 +45,51 @@ type place struct {
 }
 
 // A stateFile is the state and the file that holds it. A nil stateFile
-// remembers nothing. It is safe for concurrent use.
+// remembers nothing.
 type stateFile struct {
 	path string
-
-	mu sync.Mutex // guards state, and keeps writes to the file in order
+	// write replaces the file: whole or not at all, and on disk when it returns.
+	write func(path string, data []byte) error
+	place place
+	// writing has room for one: whoever put something in may touch the state,
+	// and writes the file. A write that hangs never takes it out again.
+	writing chan struct{}
 	state
 }
 
-// change applies f to the state and writes it to the file, durably.
+// diskTimeout is how long a write of the state file may take.
+const diskTimeout = 2 * time.Second
+
+// change applies f to the state and writes it to the file, durably. The error
+// is [ErrStateFile], also if the disk does not answer in time; the write may
+// yet land then, and all later ones fail.
 func (s *stateFile) change(f func(*state)) error {
 	if s == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	timeout := time.NewTimer(diskTimeout)
+	defer timeout.Stop()
+	slow := fmt.Errorf("%w: %s: the disk has not answered for %v", ErrStateFile, s.path, diskTimeout)
+	select {
+	case s.writing <- struct{}{}:
+	case <-timeout.C:
+		return slow
+	}
 	f(&s.state)
-	if err := writeState(s.path, s.state); err != nil {
+	s.Place = s.place
+	data, err := json.MarshalIndent(s.state, "", "  ")
+	if err != nil {
+		panic(err) // cannot be: strings and integers
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.write(s.path, append(data, '\n')) }()
+	select {
+	case err = <-done:
+		<-s.writing
+	case <-timeout.C:
+		return slow
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStateFile, err)
 	}
 	return nil
@@ -72,66 +100,63 @@ func (s *stateFile) change(f func(*state)) error {
 // started again at once waits.
 const fenceReach = 3 * time.Second
 
-// fence applies f, if not nil, moves the fence ahead of now, Unix ms, and
-// returns how far IDs may be issued once that is on disk: up to the fence, but
-// not beyond until.
+// fence applies f and moves the fence ahead of now, Unix ms. It returns how
+// far IDs may be issued once that is on disk.
 func (s *stateFile) fence(now, until int64, f func(*state)) (limit int64, err error) {
-	if s == nil {
-		return until, nil
-	}
+	limit = until
 	err = s.change(func(st *state) {
-		if f != nil {
-			f(st)
-		}
-		st.Claim.Fence = max(st.Claim.Fence, now+fenceReach.Milliseconds())
+		f(st)
+		// Within until, so that a wrong clock cannot carry it away for good.
+		st.Claim.Fence = max(st.Claim.Fence, min(now+fenceReach.Milliseconds(), until))
 		limit = min(st.Claim.Fence, until)
 	})
 	return limit, err
 }
 
-// readState reads a state file. A missing one is a zero state. One that is
-// damaged, or was written in another place, is an error; it is never believed
-// in part.
-func readState(path string) (s state, err error) {
+// openState reads the state file at path. A missing one is a zero state. One
+// that is damaged, or was written in another place, is an error besides; it
+// is never believed in part.
+func openState(path string) (*stateFile, error) {
+	s := &stateFile{path: path, write: replaceFile, writing: make(chan struct{}, 1)}
+	var err error
+	if s.place, err = placeOf(filepath.Dir(path)); err != nil {
+		return s, err
+	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return state{}, nil
+		return s, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, &s)
+		err = s.read(data)
 	}
 	if err != nil {
-		return state{}, fmt.Errorf("workerid: state file %s: %w", path, err)
-	}
-	here, err := placeOf(filepath.Dir(path))
-	if err != nil {
-		return state{}, err
-	}
-	if s.Place != here {
-		return state{}, fmt.Errorf("workerid: state file %s was written in another place (%+v, this is %+v)", path, s.Place, here)
+		return s, fmt.Errorf("workerid: state file %s: %w", path, err)
 	}
 	return s, nil
 }
 
-// writeState replaces a state file: whole or not at all, and on disk when it
-// returns.
-func writeState(path string, s state) (err error) {
-	dir := filepath.Dir(path)
-	if s.Place, err = placeOf(dir); err != nil {
+func (s *stateFile) read(data []byte) error {
+	var st state
+	if err := json.Unmarshal(data, &st); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
+	if st.Place != s.place {
+		return fmt.Errorf("it was written in another place (%+v, this is %+v)", st.Place, s.place)
 	}
+	s.state = st
+	return nil
+}
+
+// replaceFile replaces the file at path.
+func replaceFile(path string, data []byte) error {
 	temp := path + ".new"
-	if err := writeSynced(temp, append(data, '\n')); err != nil {
+	if err := writeSynced(temp, data); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return syncDir(filepath.Dir(path))
 }
 
 func writeSynced(path string, data []byte) error {

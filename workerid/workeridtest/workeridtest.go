@@ -183,7 +183,18 @@ type Memory struct {
 	leases     map[int]workerid.Lease
 	revision   uint64
 	answers    map[int]workerid.Who
+	slip       time.Duration
 }
+
+// Set makes the clock of the place slip off true time.
+func (m *Memory) Set(slip time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slip = slip
+}
+
+// time returns the time of the place, Unix ms. m.mu is held.
+func (m *Memory) time() int64 { return time.Now().Add(m.slip).UnixMilli() }
 
 // Answer makes a worker answer to number w from now on.
 func (m *Memory) Answer(w int, who workerid.Who) {
@@ -193,6 +204,13 @@ func (m *Memory) Answer(w int, who workerid.Who) {
 		m.answers = make(map[int]workerid.Who)
 	}
 	m.answers[w] = who
+}
+
+// Expire lets the heartbeat of number w vanish.
+func (m *Memory) Expire(w int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.leases, w)
 }
 
 // Wipe loses all records, leases and the deployment, but not the count of
@@ -289,7 +307,7 @@ func (f *Fake) Write(ctx context.Context, w int, r workerid.Record) (revision ui
 
 // Time implements [workerid.Registry].
 func (f *Fake) Time(ctx context.Context) (ms int64, err error) {
-	err = f.do(ctx, "Time", func() { ms = time.Now().UnixMilli() })
+	err = f.do(ctx, "Time", func() { ms = f.time() })
 	return ms, err
 }
 
@@ -299,7 +317,7 @@ func (f *Fake) Report(ctx context.Context, w int, l workerid.Lease) error {
 		if f.leases == nil {
 			f.leases = make(map[int]workerid.Lease)
 		}
-		l.At = time.Now().UnixMilli()
+		l.At = f.time()
 		f.leases[w] = l
 	})
 }

@@ -1,0 +1,282 @@
+package workerid_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+// away keeps the registry out of reach: its calls fail at once, or hang until
+// they are given up. Only asking who has a number goes another way.
+func away(hangs bool) func(*workerid.Config) {
+	return func(c *workerid.Config) {
+		c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+			if method == "Ask" {
+				return call()
+			}
+			if hangs {
+				time.Sleep(time.Second)
+			}
+			return workeridtest.ErrInjected
+		})
+	}
+}
+
+// first waits for the first ID and returns the time of its tick, Unix ms; 0 if
+// there is none within d.
+func (l *life) first(d time.Duration) int64 {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if p := l.issue(); p.Tick != 0 {
+			return layout.FirstMs(p.Tick)
+		}
+	}
+	return 0
+}
+
+func TestWithTheRegistryAwayAtStartTheStateFileServesUntilItsWindowEnds(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m, dir := new(workeridtest.Memory), t.TempDir()
+			a := start(t, m, in(dir))
+			time.Sleep(10 * time.Minute)
+			w, until := a.number(), a.keeper.Status().Until
+			fence := fenceIn(t, dir)
+			a.crash(dir)
+			b := start(t, m, in(dir), away(hangs))
+			if first := b.first(20 * time.Second); first < fence || first > fence+5000 {
+				t.Errorf("the first ID is %d ms after the fence", first-fence)
+			}
+			time.Sleep(3 * time.Second)
+			if b.number() != w || b.keeper.Status().Trouble == nil {
+				t.Errorf("%+v, want number %d, and to know of the trouble", b.keeper.Status(), w)
+			}
+			last := int64(0)
+			for range 5 * 600 {
+				if p := b.issue(); p.Tick != 0 {
+					last = layout.FirstMs(p.Tick)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if last >= until || last < until-1000 {
+				t.Errorf("the last ID is %d ms before the window's end", until-last)
+			}
+			b.reg.OnCall(nil)
+			time.Sleep(10 * time.Second)
+			if b.number() != w || b.issue().Tick == 0 {
+				t.Errorf("with the registry back: %+v, want number %d again", b.keeper.Status(), w)
+			}
+			b.raised()
+			b.end()
+		})
+	}
+}
+
+func TestWithTheRegistryAwayAtStartNothingElseServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			clean   bool
+			between time.Duration
+			change  func(m *workeridtest.Memory, w int) func(*workerid.Config)
+		}{
+			"no state file":      {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return in("") }},
+			"another directory":  {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return in(t.TempDir()) }},
+			"after a clean stop": {clean: true},
+			"after the window":   {between: time.Hour},
+			"another layout": {change: func(*workeridtest.Memory, int) func(*workerid.Config) {
+				return func(c *workerid.Config) { c.Layout.Worker = 9 }
+			}},
+			"a clock behind the file": {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return off(-time.Minute) }},
+			"somebody answers": {change: func(m *workeridtest.Memory, w int) func(*workerid.Config) {
+				m.Answer(w, workerid.Who{Instance: "other", Process: "other"})
+				return func(*workerid.Config) {}
+			}},
+		} {
+			m, dir := new(workeridtest.Memory), t.TempDir()
+			a := start(t, m, in(dir))
+			time.Sleep(time.Minute)
+			w := a.number()
+			if c.clean {
+				a.end()
+			} else {
+				a.crash(dir)
+			}
+			time.Sleep(c.between)
+			change := func(*workerid.Config) {}
+			if c.change != nil {
+				change = c.change(m, w)
+			}
+			b := start(t, m, in(dir), away(false), change)
+			time.Sleep(20 * time.Second)
+			if s := b.keeper.Status(); s.Held || s.Trouble == nil {
+				t.Errorf("%s: %+v, want nothing and why", name, s)
+			}
+			b.end()
+		}
+	})
+}
+
+// A long horizon is the way to outlive a long outage.
+func TestALongHorizonOutlivesALongOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), t.TempDir()
+		long := func(c *workerid.Config) { c.Horizon = 12 * time.Hour }
+		a := start(t, m, in(dir), long)
+		time.Sleep(5 * time.Hour)
+		w := a.number()
+		away(true)(&workerid.Config{Registry: a.reg})
+		for range 7 * 60 {
+			time.Sleep(time.Minute)
+			if a.issue().Tick == 0 {
+				t.Fatalf("%+v", a.keeper.Status())
+			}
+		}
+		a.crash(dir) // and started again in the midst of it
+		b := start(t, m, in(dir), long, away(true))
+		time.Sleep(10 * time.Second)
+		if b.number() != w || b.issue().Tick == 0 {
+			t.Errorf("after a crash: %+v", b.keeper.Status())
+		}
+		b.reg.OnCall(nil)
+		b.end()
+	})
+}
+
+func TestADamagedStateFileIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, dir, []byte(`{"instance":"a","number":7,"cl`))
+		l := start(t, new(workeridtest.Memory), in(dir))
+		time.Sleep(time.Minute)
+		l.number()
+		l.raised(workerid.StateFile)
+		l.end()
+	})
+}
+
+// A disk that fails or hangs costs the number, not the service.
+func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"full":  func() error { return errors.New("no space left on device") },
+		"hangs": func() error { time.Sleep(time.Hour); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				broken := false
+				l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
+				l.keeper = workerid.New(workerid.Config{Registry: l.reg, Layout: layout, Now: l.now, Use: l.use, Alarm: l.alarm})
+				l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, nil, func([]byte) error {
+					if broken {
+						return fail()
+					}
+					return nil
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				l.cancel = cancel
+				go func() { l.err <- l.keeper.Run(ctx) }()
+				time.Sleep(10 * time.Second)
+				w, g := l.number(), l.gen()
+				broken = true
+				breaks := now()
+				for l.gen() == g {
+					if p := l.issue(); p.Tick != 0 && layout.FirstMs(p.Tick) > breaks+3001 {
+						t.Fatal("an ID was issued more than 3 s beyond the last fence")
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				time.Sleep(5 * time.Second)
+				if !errors.Is(g.CheckAt(now()), snowflake.ErrClosed) || l.number() == w || l.issue().Tick == 0 {
+					t.Errorf("%+v, want another number than %d to serve", l.keeper.Status(), w)
+				}
+				l.raised(workerid.StateFile)
+				l.end() // at once, though the disk hangs
+				if d := time.Duration(now()-breaks) * time.Millisecond; d > 20*time.Second {
+					t.Errorf("it took %v in all", d)
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+func TestAReadOnlyStateDirectoryIsToldAndServedWithout(t *testing.T) {
+	if os.Getuid() == 0 {
+		// Root writes anywhere: a directory in the place of the new file stops it too.
+		t.Log("as root: a directory stands where the new file would")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "worker.json.new"), 0o500); err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, new(workeridtest.Memory), in(dir))
+		time.Sleep(10 * time.Second)
+		if l.number(); l.issue().Tick == 0 {
+			t.Errorf("%+v, want IDs", l.keeper.Status())
+		}
+		l.raised(workerid.StateFile)
+		l.end()
+	})
+}
+
+// Thousands of short lives use few numbers: what is neither live nor blocked is
+// used again.
+func TestShortLivesNeverExhaustTheNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		eight := func(c *workerid.Config) { c.Layout.Worker, c.Horizon = 3, 10*time.Second }
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range 3000 {
+			// Up to three live, and up to four blocked: a crash blocks a number for 10 s,
+			// and comes at most each 3 s.
+			l := start(t, m, eight)
+			if s := l.keeper.Status(); !s.Held {
+				t.Fatalf("life %d: %+v", i, s)
+			}
+			time.Sleep(time.Duration(1000+r.IntN(200)) * time.Millisecond)
+			if i%3 == 0 {
+				w := l.number()
+				l.crash(t.TempDir())
+				m.Expire(w)
+			} else {
+				l.end()
+			}
+			l.raised()
+		}
+	})
+}
+
+func TestWhenAllNumbersAreTakenTheFirstThatFreesIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		two := func(c *workerid.Config) { c.Layout.Worker, c.Horizon = 1, time.Minute }
+		a, b := start(t, m, two), start(t, m, two)
+		time.Sleep(30 * time.Second)
+		c := start(t, m, two)
+		time.Sleep(10 * time.Second)
+		if s := c.keeper.Status(); s.Held || !errors.Is(s.Trouble, workerid.ErrExhausted) {
+			t.Errorf("%+v, want ErrExhausted", s)
+		}
+		c.raised(workerid.NumbersExhausted)
+		w, until := a.number(), a.keeper.Status().Until
+		a.crash(t.TempDir())
+		m.Expire(w)
+		for !c.keeper.Status().Held {
+			time.Sleep(10 * time.Millisecond)
+			if late := now() - until; late > 2000 {
+				t.Fatalf("not taken %d ms after it was free", late)
+			}
+		}
+		c.raised()
+		c.end()
+		b.end()
+	})
+}

@@ -1,0 +1,362 @@
+package workerid_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+// off makes a life begin with a clock that slips off true time.
+func off(slip time.Duration) func(*workerid.Config) {
+	return func(c *workerid.Config) {
+		c.Now = func() int64 { return time.Now().Add(slip).UnixMilli() }
+	}
+}
+
+func reclaim(c *workerid.Config) { c.Reclaim = true }
+
+// record returns the record of number w.
+func (l *life) record(w int) workerid.Record {
+	l.t.Helper()
+	l.reg.OnCall(nil)
+	r, err := l.reg.Record(l.t.Context(), w)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
+// end stops the life and fails the test if that is not clean.
+func (l *life) end() {
+	l.t.Helper()
+	if err := l.stop(); err != nil {
+		l.t.Error(err)
+	}
+}
+
+func TestAClockThatDiffersFromTheRegistrysIsRefusedAtStartBeforeAnythingIsWritten(t *testing.T) {
+	for _, slip := range []time.Duration{-1100 * time.Millisecond, 1100 * time.Millisecond, -365 * 24 * time.Hour, 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			m := new(workeridtest.Memory)
+			l := start(t, m, func(c *workerid.Config) {
+				c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+					if method == "Write" || method == "Deployment" || method == "Report" {
+						t.Errorf("%v off: %s was called", slip, method)
+					}
+					return call()
+				})
+				c.Now = func() int64 { return time.Now().Add(slip).UnixMilli() }
+			})
+			time.Sleep(time.Minute)
+			if s := l.keeper.Status(); s.Held || s.Trouble == nil {
+				t.Errorf("%v off: %+v, want a refusal", slip, s)
+			}
+			l.raised(workerid.ClockSkew)
+			l.end()
+		})
+	}
+}
+
+func TestARefusedClockServesOnceItIsRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		var l *life
+		l = start(t, m, func(c *workerid.Config) {
+			right := time.Now().Add(time.Minute)
+			c.Now = func() int64 {
+				if time.Now().Before(right) {
+					return time.Now().Add(-time.Hour).UnixMilli()
+				}
+				return l.now()
+			}
+		})
+		time.Sleep(70 * time.Second)
+		if l.number(); l.issue().Tick == 0 {
+			t.Errorf("%+v, want IDs", l.keeper.Status())
+		}
+		l.raised(workerid.ClockSkew, workerid.ClockStep)
+		l.end()
+	})
+}
+
+// The median of the others counts, the registry among them: one clock that is
+// wrong moves nothing, be it the registry's.
+func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
+	for _, c := range []struct {
+		registry time.Duration
+		others   []time.Duration
+		own      time.Duration
+		ok       bool
+	}{
+		{0, nil, 900 * time.Millisecond, true},
+		{0, nil, 1100 * time.Millisecond, false},
+		{time.Hour, nil, 0, false},                                                      // alone with a registry that is wrong: which of the two it is cannot be told
+		{time.Hour, []time.Duration{0, 0}, 0, true},                                     // the registry is outvoted
+		{time.Hour, []time.Duration{0, 0}, time.Hour, false},                            // although it agrees with this one
+		{0, []time.Duration{0, 0, 24 * time.Hour}, 24 * time.Hour, false},               // a mean would let it pass, or refuse those that are right
+		{0, []time.Duration{0, 0, 24 * time.Hour}, 0, true},                             //
+		{0, []time.Duration{24 * time.Hour}, 0, true},                                   // of two, the one that agrees with the registry
+		{0, []time.Duration{0}, 24 * time.Hour, false},                                  // and not the other
+		{-time.Minute, []time.Duration{0, 0, 0, 24 * time.Hour}, 24 * time.Hour, false}, //
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := new(workeridtest.Memory)
+				m.Set(c.registry)
+				for i, slip := range c.others {
+					f := &workeridtest.Fake{Memory: m}
+					lease := workerid.Lease{Instance: fmt.Sprint("other", i), Time: time.Now().Add(slip).UnixMilli()}
+					if err := f.Report(t.Context(), i, lease); err != nil {
+						t.Fatal(err)
+					}
+				}
+				l := start(t, m, off(c.own))
+				time.Sleep(10 * time.Second)
+				if s := l.keeper.Status(); s.Held != c.ok {
+					t.Errorf("%+v, want held: %t", s, c.ok)
+				}
+				l.end()
+			})
+		})
+	}
+}
+
+func TestAStepWithinMaxAheadIsRiddenThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, new(workeridtest.Memory))
+		time.Sleep(time.Minute)
+		l.set(-5 * time.Millisecond)
+		for range 1000 {
+			if l.issue().Tick == 0 {
+				t.Fatal("nothing is issued")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		l.raised()
+		l.end()
+	})
+}
+
+// Between the tolerance of the generator and the skew the number is kept: the
+// requests wait, or are refused, until the clock has caught up.
+func TestAShortStepBackIsWaitedOutWithTheSameNumber(t *testing.T) {
+	for _, mode := range []func(*workerid.Config){func(*workerid.Config) {}, reclaim} {
+		synctest.Test(t, func(t *testing.T) {
+			l := start(t, new(workeridtest.Memory), mode)
+			time.Sleep(time.Minute)
+			w, p := l.number(), l.issue()
+			l.set(-900 * time.Millisecond)
+			if l.issue().Tick != 0 {
+				t.Error("an ID was issued from a clock 900 ms behind")
+			}
+			time.Sleep(901 * time.Millisecond)
+			if q := l.issue(); l.number() != w || q.Tick < p.Tick {
+				t.Errorf("number %d, was %d; tick %d after %d", l.number(), w, q.Tick, p.Tick)
+			}
+			l.raised(workerid.ClockStep)
+			l.end()
+		})
+	}
+}
+
+func TestASteppedClockStopsTheIssuingAtOnceAndTheNumberComesBackWithTheClock(t *testing.T) {
+	for _, slip := range []time.Duration{-time.Hour, time.Hour, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			l := start(t, new(workeridtest.Memory), in(t.TempDir()))
+			time.Sleep(time.Minute)
+			w, p := l.number(), l.issue()
+			l.set(slip)
+			time.Sleep(101 * time.Millisecond)
+			if g := l.gen(); g != nil {
+				t.Errorf("%v: issuing goes on 100 ms after the step", slip)
+			}
+			time.Sleep(time.Minute)
+			if l.number() != w {
+				t.Errorf("%v: the number is not kept", slip)
+			}
+			l.raised(workerid.ClockStep, workerid.ClockSkew)
+			if until := l.record(w).Until; until > now()+5*60_000 {
+				t.Errorf("%v: the wrong clock moved the window to %v from now", slip, time.Duration(until-now())*time.Millisecond)
+			}
+			l.set(0)
+			time.Sleep(200 * time.Millisecond)
+			if q := l.issue(); l.number() != w || q.Tick <= p.Tick {
+				t.Errorf("%v: number %d, was %d; tick %d after %d", slip, l.number(), w, q.Tick, p.Tick)
+			}
+			l.raised() // one event, and it is over
+			l.end()
+		})
+	}
+}
+
+// Set back together with the registry's, the clock is right, but behind what
+// was issued.
+func TestARightClockBehindTheIssuedWaitsOrTakesAnotherNumber(t *testing.T) {
+	for _, c := range []struct {
+		back    time.Duration
+		mode    func(*workerid.Config)
+		another bool
+	}{
+		{time.Hour, func(*workerid.Config) {}, false},
+		{time.Hour, reclaim, true},
+		{25 * time.Hour, func(*workerid.Config) {}, true}, // nobody is locked out for years
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, dir := new(workeridtest.Memory), t.TempDir()
+			// A fleet's numbers have records.
+			for w := range 1024 {
+				r := workerid.Record{Token: "old", Instance: "old", Until: 1}
+				if _, err := (&workeridtest.Fake{Memory: m}).Write(t.Context(), w, r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			longer := func(c *workerid.Config) { c.Layout.Epoch -= 30 * 86400_000 }
+			l := start(t, m, in(dir), c.mode, longer)
+			time.Sleep(time.Minute + 50*time.Millisecond)
+			w := l.number()
+			l.issue()
+			m.Set(-c.back)
+			l.set(-c.back)
+			time.Sleep(101 * time.Millisecond)
+			if another := l.number() != w; another != c.another {
+				t.Errorf("back by %v: another number: %t, want %t", c.back, another, c.another)
+			}
+			g := l.gen()
+			if issues := g != nil && g.CheckAt(l.now()) == nil; issues != c.another {
+				t.Errorf("back by %v: issues after 100 ms: %t, want %t", c.back, issues, c.another)
+			}
+			time.Sleep(time.Minute)
+			l.raised(workerid.ClockStep, workerid.ClockBehind)
+			if !c.another {
+				time.Sleep(c.back)
+				if l.number() != w || l.issue().Tick == 0 {
+					t.Errorf("caught up, %+v: want number %d to serve", l.keeper.Status(), w)
+				}
+			}
+			l.end()
+		})
+	}
+}
+
+func TestAClockBehindTheLastReportIsRefusedAtStart(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		back    time.Duration
+		mode    func(*workerid.Config)
+		clean   bool
+		another bool
+	}{
+		{"after a crash", time.Hour, func(*workerid.Config) {}, false, false},
+		{"after a clean stop", time.Hour, func(*workerid.Config) {}, true, false},
+		{"reclaim after a crash", time.Hour, reclaim, false, true},
+		{"reclaim after a clean stop", time.Hour, reclaim, true, true},
+		{"a year", 365 * 24 * time.Hour, func(*workerid.Config) {}, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, dir := new(workeridtest.Memory), t.TempDir()
+				named := func(c *workerid.Config) { c.Instance = "one" }
+				a := start(t, m, in(dir), named)
+				time.Sleep(10 * time.Minute)
+				w := a.number()
+				if c.clean {
+					a.end()
+				} else {
+					a.crash(dir)
+				}
+				m.Set(-c.back)
+				b := start(t, m, in(dir), named, c.mode, off(-c.back))
+				time.Sleep(10 * time.Second)
+				b.raised(workerid.ClockBehind)
+				switch s := b.keeper.Status(); {
+				case c.another && (!s.Held || s.Number == w):
+					t.Errorf("%+v, want another number than %d", s, w)
+				case !c.another && s.Held:
+					t.Errorf("%+v, want a refusal", s)
+				case !c.another:
+					time.Sleep(c.back)
+					if b.number() != w {
+						t.Errorf("number %d, want %d back", b.number(), w)
+					}
+				}
+				b.end()
+				b.raised()
+				// It is over: the next start is like any other.
+				d := start(t, m, in(dir), named, c.mode, off(-c.back))
+				d.number()
+				d.raised()
+				d.end()
+			})
+		})
+	}
+}
+
+// A registry whose clock is set says nothing about clocks that kept time: the
+// others' heartbeats need a moment to show it.
+func TestARegistryWhoseClockIsSetStopsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		var lives []*life
+		for range 3 {
+			lives = append(lives, start(t, m))
+			time.Sleep(700 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		for _, slip := range []time.Duration{time.Hour, -time.Hour, 0} {
+			m.Set(slip)
+			for range 300 {
+				time.Sleep(100 * time.Millisecond)
+				for i, l := range lives {
+					if l.issue().Tick == 0 {
+						t.Fatalf("worker %d issues nothing: %+v", i, l.keeper.Status())
+					}
+				}
+			}
+		}
+		for _, l := range lives {
+			l.raised()
+			l.end()
+		}
+	})
+}
+
+func TestASlowDriftIsRefusedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		a, b := start(t, m), start(t, m)
+		time.Sleep(time.Minute)
+		for ms := range 1500 {
+			b.set(time.Duration(ms) * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // 2 %
+		}
+		time.Sleep(15 * time.Second)
+		if b.issue().Tick != 0 {
+			t.Error("a clock 1.5 s ahead issues")
+		}
+		if a.issue().Tick == 0 {
+			t.Errorf("the clock that is right does not issue: %+v", a.keeper.Status())
+		}
+		b.raised(workerid.ClockSkew)
+		a.raised()
+		a.end()
+		b.end()
+	})
+}
+
+func TestTheEndOfTimeIsAlarmedOnceFiveYearsAhead(t *testing.T) {
+	for _, c := range []struct {
+		bits int
+		want []workerid.Alarm
+	}{{41, nil}, {37, []workerid.Alarm{workerid.TimeEnds}}} { // 69 years, 4.4 years
+		synctest.Test(t, func(t *testing.T) {
+			l := start(t, new(workeridtest.Memory), func(cfg *workerid.Config) { cfg.Layout.Time = c.bits })
+			time.Sleep(time.Hour)
+			l.raised(c.want...)
+			l.end()
+		})
+	}
+}

@@ -1,0 +1,25 @@
+package workerid
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Simulate puts a keeper that has not run into a simulation: its chances come
+// from r, it looks at its clock every watch, and its state file, if it is to
+// have one, begins as data and is replaced by write.
+func (k *Keeper) Simulate(r *rand.Rand, watch time.Duration, data []byte, write func(data []byte) error) {
+	k.rand, k.watch = r, watch
+	if write == nil {
+		return
+	}
+	k.file = &stateFile{
+		path:    "worker.json",
+		write:   func(_ string, data []byte) error { return write(data) },
+		place:   place{Host: "simulated"},
+		writing: make(chan struct{}, 1),
+	}
+	if data != nil {
+		k.unread = k.file.read(data)
+	}
+}
