@@ -3,6 +3,7 @@ package snowflake
 import (
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -134,6 +135,9 @@ func (g *Generator) startAt(now, n int64, state uint64) (int64, error) {
 	if tick < 0 {
 		return 0, ErrEpoch
 	}
+	if tick > l.maxTick() { // shifted, it could overflow
+		return 0, ErrTimeEnds
+	}
 	start := int64(state)
 	if start>>l.Sequence < tick {
 		fresh := tick<<l.Sequence + rand.Int64N(l.PerTick())
@@ -147,7 +151,7 @@ func (g *Generator) startAt(now, n int64, state uint64) (int64, error) {
 		return 0, ErrWindow
 	}
 	if lead := last - tick; lead > g.ahead {
-		return 0, &BehindError{By: time.Duration((lead-g.ahead)*l.Unit) * time.Millisecond}
+		return 0, &BehindError{By: time.Duration(min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond}
 	}
 	return start, nil
 }

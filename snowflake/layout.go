@@ -6,80 +6,92 @@
 //
 //	 63 62                                        22 21       12 11         0
 //	┌──┬────────────────────────────────────────────┬───────────┬────────────┐
-//	│ 0│ ticks since the epoch                   41 │ worker 10 │ sequence 12│
+//	│ 0│ ticks since the epoch                   41 │ machine 10│ sequence 12│
 //	└──┴────────────────────────────────────────────┴───────────┴────────────┘
 //
-// Business bits, where a layout has them, stand between worker and sequence.
+// Other layouts may leave high bits zero, and have site and business bits:
+//
+//	 63    59 58                                20 19    18 17       11 10         7 6          0
+//	┌────────┬────────────────────────────────────┬────────┬───────────┬────────────┬────────────┐
+//	│ 0      │ ticks since the epoch           39 │ site 2 │ machine 7 │ business 4 │ sequence 7 │
+//	└────────┴────────────────────────────────────┴────────┴───────────┴────────────┴────────────┘
+//
+// Each site numbers its own machines. The worker number, under which IDs are
+// issued, is site and machine together: site<<(machine bits) | machine.
 package snowflake
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
-
-// LeafEpoch is Leaf's and Twitter's epoch, 2010-11-04 01:42:54.657 UTC, in
-// Unix milliseconds.
-const LeafEpoch = 1288834974657
-
-// Leaf is the default layout: ticks of 1 ms, 1024 workers, 4096 IDs a tick.
-var Leaf = Layout{Time: 41, Worker: 10, Sequence: 12, Epoch: LeafEpoch, Unit: 1}
 
 // A Layout says how the 63 bits of an ID are split and what a tick means. It
 // is a plain value: two deployments whose layouts differ in any field must
 // not share worker numbers. The zero value is not valid.
 type Layout struct {
-	// Time, Worker, Business and Sequence are widths in bits, from the high end
-	// of the ID down. Their sum is at most 63; only Business may be 0.
-	Time, Worker, Business, Sequence int
+	// Time, Site, Worker, Business and Sequence are widths in bits, from the
+	// high end of the ID down; Worker is that of the machine within its site.
+	// Their sum is at most 63, the bits above are zero. Site and Business may
+	// be 0, no other; Site and Worker are at most 31 together.
+	Time, Site, Worker, Business, Sequence int
 	// Epoch is the first millisecond of tick 0, in Unix ms, not negative.
 	Epoch int64
 	// Unit is the length of a tick in ms, 1 to 60,000.
 	Unit int64
 }
 
+// LastYears is how many years before its end a layout [Layout.EndsSoon]:
+// time enough to plan the next one.
+const LastYears = 5
+
+const maxWorkerBits = 31
+
+// maxEpoch is 3000-01-01 UTC: far enough, and no sum of it overflows.
+const maxEpoch = 32503680000000
+
 // Validate returns an error that names every fault of the layout, or nil.
 func (l Layout) Validate() error {
 	var faults []error
-	if l.Time < 1 || l.Worker < 1 || l.Business < 0 || l.Sequence < 1 {
-		faults = append(faults, errors.New("time, worker and sequence need at least one bit each"))
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
 	}
-	if sum := l.Time + l.Worker + l.Business + l.Sequence; sum > 63 {
-		faults = append(faults, fmt.Errorf("%d bits, want at most 63", sum))
-	}
-	if l.Worker > 20 {
-		faults = append(faults, fmt.Errorf("%d worker bits, want at most 20", l.Worker))
-	}
-	if l.Unit < 1 || l.Unit > 60_000 {
-		faults = append(faults, fmt.Errorf("a tick of %d ms, want 1 to 60000", l.Unit))
-	}
-	if l.Epoch < 0 || l.Epoch > maxEpoch {
-		faults = append(faults, fmt.Errorf("epoch %d, want Unix milliseconds from 0 to %d (year 3000)", l.Epoch, int64(maxEpoch)))
-	}
-	// ms of the last tick must not overflow: 2^Time * Unit < 2^62.
-	if l.Unit > 0 && 0 < l.Time && l.Time < 63 && int64(1)<<l.Time > (1<<62)/l.Unit {
-		faults = append(faults, errors.New("the time field outlasts int64 milliseconds"))
-	}
+	check(min(l.Time, l.Worker, l.Sequence) >= 1 && min(l.Site, l.Business) >= 0, "time, machine and sequence need at least one bit each")
+	// A single width beyond 63 could make the sum overflow.
+	check(max(l.Time, l.Site, l.Worker, l.Business, l.Sequence) <= 63 && l.Bits() <= 63, "%d bits, want at most 63", l.Bits())
+	check(l.Site+l.Worker <= maxWorkerBits, "%d bits for site and machine together, want at most %d", l.Site+l.Worker, maxWorkerBits)
+	check(1 <= l.Unit && l.Unit <= 60_000, "a tick of %d ms, want 1 to 60000", l.Unit)
+	check(0 <= l.Epoch && l.Epoch <= maxEpoch, "epoch %d, want Unix milliseconds from 0 to %d (year 3000)", l.Epoch, int64(maxEpoch))
+	// The ms of the last tick must not overflow: 2^Time * Unit <= 2^62.
+	check(l.Unit < 1 || l.Time < 1 || l.Time > 62 || int64(1)<<l.Time <= (1<<62)/l.Unit,
+		"%d bits of %d ms outlast 146 million years: take fewer time bits or shorter ticks", l.Time, l.Unit)
 	if len(faults) > 0 {
 		return fmt.Errorf("snowflake: layout %s: %w", l, errors.Join(faults...))
 	}
 	return nil
 }
 
-// maxEpoch is 3000-01-01 UTC: far enough, and no sum of it overflows.
-const maxEpoch = 32503680000000
+// Bits returns how many bits the fields take; the largest ID is 2^Bits - 1.
+func (l Layout) Bits() int { return l.Time + l.Site + l.Worker + l.Business + l.Sequence }
 
-// String returns the split as "time+worker+sequence" bits, such as 41+10+12,
-// with the business bits before the sequence where there are any.
-func (l Layout) String() string {
-	if l.Business == 0 {
-		return fmt.Sprintf("%d+%d+%d", l.Time, l.Worker, l.Sequence)
-	}
-	return fmt.Sprintf("%d+%d+%d+%d", l.Time, l.Worker, l.Business, l.Sequence)
+func (l Layout) widths() [5]int {
+	return [5]int{l.Time, l.Site, l.Worker, l.Business, l.Sequence}
 }
 
-// Workers returns how many worker numbers there are; they start at 0.
-func (l Layout) Workers() int { return 1 << l.Worker }
+// Workers returns how many worker numbers there are, over all sites; they
+// start at 0.
+func (l Layout) Workers() int { return 1 << (l.Site + l.Worker) }
+
+// Sites returns how many sites there are; they start at 0. It is 1 where the
+// layout has no site bits.
+func (l Layout) Sites() int { return 1 << l.Site }
+
+// Numbers returns the worker numbers of a site, which must fit the layout:
+// first, and the count-1 after it.
+func (l Layout) Numbers(site int) (first, count int) { return site << l.Worker, 1 << l.Worker }
 
 // MaxBusiness returns the highest business; 0 where the layout has none.
 func (l Layout) MaxBusiness() int64 { return 1<<l.Business - 1 }
@@ -87,17 +99,22 @@ func (l Layout) MaxBusiness() int64 { return 1<<l.Business - 1 }
 // PerTick returns how many IDs one worker yields in one tick.
 func (l Layout) PerTick() int64 { return 1 << l.Sequence }
 
-// Yield returns how many IDs one worker yields in d, d not negative.
-func (l Layout) Yield(d time.Duration) int64 { return d.Milliseconds() / l.Unit * l.PerTick() }
+// Yield returns how many IDs one worker yields in d, at least those of one
+// tick; what exceeds an int64 counts as the largest one.
+func (l Layout) Yield(d time.Duration) int64 {
+	ticks := max(1, d.Milliseconds()/l.Unit)
+	if ticks > math.MaxInt64>>l.Sequence {
+		return math.MaxInt64
+	}
+	return ticks << l.Sequence
+}
 
 // Ends returns the first instant that the time field cannot express.
 func (l Layout) Ends() time.Time { return time.UnixMilli(l.FirstMs(l.maxTick() + 1)).UTC() }
 
-// endsSoon is how long before its end the time field is warned of.
-const endsSoon = 5 * 365 * 24 * time.Hour
-
-// EndsSoon reports whether the time field is full within five years of now.
-func (l Layout) EndsSoon(now time.Time) bool { return l.Ends().Sub(now) < endsSoon }
+// EndsSoon reports whether the time field has less than [LastYears] left at
+// the time now, or has ended.
+func (l Layout) EndsSoon(now time.Time) bool { return now.AddDate(LastYears, 0, 0).After(l.Ends()) }
 
 // FirstMs returns the first millisecond of a tick, in Unix ms.
 func (l Layout) FirstMs(tick int64) int64 { return l.Epoch + tick*l.Unit }
@@ -120,14 +137,16 @@ func (l Layout) maxTick() int64 { return 1<<l.Time - 1 }
 
 // id puts the parts into one ID; each must fit its field.
 func (l Layout) id(tick, worker, business, sequence int64) int64 {
-	return ((tick<<l.Worker|worker)<<l.Business|business)<<l.Sequence | sequence
+	return ((tick<<(l.Site+l.Worker)|worker)<<l.Business|business)<<l.Sequence | sequence
 }
 
 // Parts is a decoded ID.
 type Parts struct {
 	Time     time.Time // first instant of the tick, UTC
 	Tick     int64     // ticks since the epoch
-	Worker   int
+	Worker   int       // the worker number: site and machine together
+	Site     int       // 0 where the layout has no site bits
+	Machine  int       // within its site
 	Business int64
 	Sequence int64
 }
@@ -135,14 +154,17 @@ type Parts struct {
 // Decode splits an ID into its parts. It fails for what is no ID of this
 // layout: a negative number, or one with bits above the time field.
 func (l Layout) Decode(id int64) (Parts, error) {
-	tick := id >> (l.Worker + l.Business + l.Sequence)
+	tick := id >> (l.Bits() - l.Time)
 	if id < 0 || tick > l.maxTick() {
 		return Parts{}, fmt.Errorf("snowflake: %d is no ID of layout %s", id, l)
 	}
+	worker := int(id >> (l.Business + l.Sequence) & (1<<(l.Site+l.Worker) - 1))
 	return Parts{
 		Time:     time.UnixMilli(l.FirstMs(tick)).UTC(),
 		Tick:     tick,
-		Worker:   int(id >> (l.Business + l.Sequence) & (1<<l.Worker - 1)),
+		Worker:   worker,
+		Site:     worker >> l.Worker,
+		Machine:  worker & (1<<l.Worker - 1),
 		Business: id >> l.Sequence & l.MaxBusiness(),
 		Sequence: id & (1<<l.Sequence - 1),
 	}, nil

@@ -190,7 +190,8 @@ func (k *Keeper) own() (w int, ok bool) {
 		return 0, false
 	}
 	w = *k.file.Number
-	return w, 0 <= w && w < k.cfg.Layout.Workers()
+	first, count := k.cfg.Layout.Numbers(k.cfg.Site)
+	return w, first <= w && w < first+count
 }
 
 // reclaim wins the number that the state file remembers, or returns nil.
@@ -254,13 +255,13 @@ const maxMute = 3
 
 // takeAny wins a random number that is free.
 func (k *Keeper) takeAny(ctx context.Context, now int64, v view) (*claim, error) {
-	count := k.cfg.Layout.Workers()
+	first, count := k.cfg.Layout.Numbers(k.cfg.Site)
 	// All numbers in an order of chance: the count is a power of 2, so an odd
 	// stride meets each once.
 	start, stride := k.rand.IntN(count), k.rand.IntN(count)|1
 	mute, frees := 0, maxExhausted
 	for i := range count {
-		w := (start + i*stride) & (count - 1)
+		w := first + (start+i*stride)&(count-1)
 		if !v.free(w, now) {
 			if wait := time.Duration(v.records[w].Until-now) * time.Millisecond; wait > 0 {
 				frees = min(frees, wait)

@@ -23,6 +23,9 @@ type Config struct {
 	Registry Registry
 	// Layout is that of the IDs; all workers of a registry must have the same.
 	Layout snowflake.Layout
+	// Site is this worker's, of a layout with site bits: it takes only numbers of
+	// its own site.
+	Site int
 	// Instance names this worker to people; "" takes the one in the state
 	// file, or makes one.
 	Instance string

@@ -144,7 +144,7 @@ func (p *program) assemble(ctx context.Context) error {
 	})
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: registry, Layout: cfg.Layout, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
+		Registry: registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
 		MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Now: now, Use: p.issuer.Use, Log: cfg.Log,
 	})
 	p.worker = worker.New(worker.Config{

@@ -47,6 +47,9 @@ type Config struct {
 	AutoStep       int64
 	// Layout is that of the snowflakes.
 	Layout snowflake.Layout
+	// Site is which of the layout's sites this worker belongs to, 0 up to the
+	// layout's Sites - 1. Each site numbers its own machines.
+	Site int
 	// LeaseTTL is how long a worker counts as alive after its last heartbeat,
 	// at least 20 s: an election after a hard kill of a server takes 4 to 7 s.
 	LeaseTTL time.Duration
@@ -117,6 +120,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.Layout.Validate(); err != nil {
 		faults = append(faults, err)
+	} else {
+		check(0 <= c.Site && c.Site < c.Layout.Sites(), "site %d, want 0 to %d: layout %s has %d site bits; choose a wider one with --layout",
+			c.Site, c.Layout.Sites()-1, c.Layout, c.Layout.Site)
 	}
 	check(c.NATS != "" || c.Data != "", "the embedded server needs a directory: set --data, or join a NATS with --nats")
 	if c.NATS == "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/snowflake"
 )
 
 func TestTheDefaultsAreValid(t *testing.T) {
@@ -25,6 +26,10 @@ func TestEachSettingIsHeldToItsRange(t *testing.T) {
 		{"", func(c *app.Config) { c.Namespace = "A-b_9" }},
 		{"layout", func(c *app.Config) { c.Layout.Time = 42 }},
 		{"epoch", func(c *app.Config) { c.Layout.Epoch = -1 }},
+		{"site -1", func(c *app.Config) { c.Site = -1 }},
+		{"site 1, want 0 to 0", func(c *app.Config) { c.Site = 1 }},
+		{"", func(c *app.Config) { c.Layout, c.Site = snowflake.Article, 3 }},
+		{"site 4, want 0 to 3", func(c *app.Config) { c.Layout, c.Site = snowflake.Article, 4 }},
 		{"--data", func(c *app.Config) { c.Data = "" }},
 		{"", func(c *app.Config) { c.Data, c.NATS = "", "nats://n1" }},
 		{"host:port", func(c *app.Config) { c.Listen = "localhost" }},

@@ -31,6 +31,7 @@ type commandLine struct {
 	} `cmd:"" help:"Look after tags."`
 	Workers workersCmd `cmd:"" help:"List the worker numbers, who has them, and until when."`
 	Decode  decodeCmd  `cmd:"" help:"Take a snowflake apart."`
+	Layout  layoutCmd  `cmd:"" help:"Plan or describe the layout of snowflakes."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 }
 

@@ -264,15 +264,37 @@ func TestDecodeTakesASnowflakeApart(t *testing.T) {
 		{[]string{"0"}, "time      2010-11-04 01:42:54.657 UTC\nworker    0\nsequence  0\n"},
 		{[]string{"9223372036854775807"}, "time      2080-07-10 17:30:30.208 UTC\nworker    1023\nsequence  4095\n"},
 		{[]string{"4194324557", "--epoch=0"}, "time      1970-01-01 00:00:01.000 UTC\nworker    5\nsequence  77\n"},
+		{[]string{"4194324557", "--epoch=2018-09-22"}, "time      2018-09-22 00:00:01.000 UTC\nworker    5\nsequence  77\n"},
+		{[]string{"4194324557", "--epoch=2018-09-22T00:00:00.5+08:00"}, "time      2018-09-21 16:00:01.500 UTC\nworker    5\nsequence  77\n"},
+		{[]string{"9007199254740991", "--layout=js53"}, "time      2080-07-10 17:30:30.208 UTC\nworker    63\nsequence  63\n"},
+		{[]string{"270162187289683973", "--layout=article"}, "time      2026-11-20 16:32:19.282 UTC\nsite      1\nmachine   29\nworker    157\nbusiness  0\nsequence  5\n"},
+		{[]string{"4194325325", "--layout=39+0+10+4+8@10ms", "--epoch=0"}, "time      1970-01-01 00:00:10.000 UTC\nworker    5\nbusiness  3\nsequence  77\n"},
 	} {
 		if got := natsid(t, append([]string{"decode"}, tc.args...)...); got != (result{0, tc.want, ""}) {
 			t.Errorf("%q: %+v, want\n%s", tc.args, got, tc.want)
 		}
 	}
+	natsid(t, "decode", "9223372036854775807", "--layout=article").want(t, 1, "no ID of layout 39+2+7+4+7", "--layout")
 	t.Setenv("NATSID_EPOCH", "0")
 	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01 00:00:01.000") {
 		t.Errorf("the epoch of the environment: %+v", got)
 	}
+	t.Setenv("NATSID_LAYOUT", "31+2+9+12@1s")
+	natsid(t, "decode", "4194324557").want(t, 2, "31+2+9+12@1s")
+	t.Setenv("NATSID_LAYOUT", "31+0+10+0+12@1s")
+	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01 00:16:40.000") {
+		t.Errorf("the layout of the environment: %+v", got)
+	}
+}
+
+func TestServeIssuesInTheLayoutItWasGiven(t *testing.T) {
+	s := serve(t, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01", "--site=0")
+	id := strings.TrimSpace(natsid(t, "get", "snowflake", "--nats", s.url).out)
+	got := natsid(t, "decode", id, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01")
+	if got.want(t, 0, ""); !strings.Contains(got.out, time.Now().UTC().Format("2006-01-02")) {
+		t.Errorf("it decodes to %s", got.out)
+	}
+	natsid(t, "--nats="+s.url, "--http=", "--data="+filepath.Join(t.TempDir(), "data")).want(t, 1, "31+2+5+4+8@1s", "41+10+12")
 }
 
 func TestVersionNamesTheProgramAndItsBuild(t *testing.T) {
@@ -304,11 +326,29 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"decode", "-1"},
 		{"decode", "9223372036854775808"},
 		{"decode", "5", "--epoch", "-1"},
+		{"decode", "5", "--epoch=-1"},
+		{"decode", "5", "--epoch", "soon"},
+		{"decode", "5", "--epoch", "3001-01-01"},
+		{"decode", "5", "--layout", "39+10+4+8"},
+		{"layout", "5"},
+		{"layout", "--layout", "41+10+13"},
+		{"layout", "--layout", ""},
+		{"layout", "--epoch", "soon"},
+		{"layout", "--years", "10"},
+		{"layout", "--years", "10", "--machines", "5", "--peak", "1", "--layout", "leaf"},
+		{"layout", "--years", "10", "--machines=-5", "--peak", "1"},
+		{"layout", "--years", "10", "--machines", "5", "--peak", "1", "--epoch", "soon"},
+		{"layout", "--years", "10", "--machines", "5", "--peak", "1", "--epoch=-1"},
+		{"layout", "--years", "10", "--machines", "5", "--peak", "1", "--unit", "1500us"},
+		{"layout", "--years", "10", "--machines", "5", "--peak", "1", "--unit", "2m"},
 		{"serve", data, "--replicas", "9"},
 		{"serve", data, "--deadline", "1ms"},
 		{"serve", data, "--deadline", "soon"},
 		{"serve", data, "--lease-ttl", "1s"},
 		{"serve", data, "--epoch", "-1"},
+		{"serve", data, "--layout", "lief"},
+		{"serve", data, "--site", "1"},
+		{"serve", data, "--layout", "article", "--site", "4"},
 		{"serve", data, "--max-batch", "0"},
 		{"serve", data, "--log-level", "loud"},
 		{"serve", data, "--log-format", "xml"},
@@ -518,7 +558,9 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"tag create", "natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'"},
 		{"tag list", "natsid tag list"},
 		{"workers", "natsid workers"},
+		{"serve", "natsid --nats nats://n1:4222 --layout article --site 2"},
 		{"decode", "natsid decode 2124263042718941184"},
+		{"layout", "natsid layout --years 10 --sites 4 --machines 100 --businesses 10 --peak 100000"},
 	} {
 		t.Run(tc.command, func(t *testing.T) {
 			got := natsid(t, append(strings.Fields(tc.command), "--help")...)
@@ -536,7 +578,7 @@ func TestHelpNamesEachFlagsEnvironment(t *testing.T) {
 	help := natsid(t, "serve", "--help").out
 	for _, env := range []string{
 		"NATS_URL", "NATS_CREDS", "NATSID_NAMESPACE", "NATSID_LISTEN", "NATSID_DATA", "NATSID_HTTP", "NATSID_NAME", "NATSID_REPLICAS",
-		"NATSID_AUTO_CREATE_TAGS", "NATSID_EPOCH", "NATSID_LEASE_TTL", "NATSID_HORIZON", "NATSID_MAX_AHEAD", "NATSID_MAX_BATCH",
+		"NATSID_AUTO_CREATE_TAGS", "NATSID_LAYOUT", "NATSID_EPOCH", "NATSID_SITE", "NATSID_LEASE_TTL", "NATSID_HORIZON", "NATSID_MAX_AHEAD", "NATSID_MAX_BATCH",
 		"NATSID_DEADLINE", "NATSID_MAX_CLOCK_SKEW", "NATSID_LOG_LEVEL", "NATSID_LOG_FORMAT",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(help), " "), "($"+env+")") {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
@@ -94,28 +93,36 @@ func (c *workersCmd) print(s *session, records map[int]workerid.Record, leases m
 func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.DateTime) }
 
 type decodeCmd struct {
-	ID    int64 `arg:"" help:"The snowflake, in decimal."`
-	Epoch int64 `env:"NATSID_EPOCH" default:"1288834974657" help:"Begin of the snowflakes' time, in Unix ms, as the workers have it."`
+	ID int64 `arg:"" help:"The snowflake, in decimal."`
+	layoutFlags
 }
 
 // Help is shown below the flags.
 func (decodeCmd) Help() string {
-	return `Example:
-  natsid decode 2124263042718941184`
+	return `Examples:
+  natsid decode 2124263042718941184
+  natsid decode --layout article 270162187289683973`
 }
 
 // Run implements the command.
 func (c *decodeCmd) Run(s *session) error {
-	l := snowflake.Leaf
-	l.Epoch = c.Epoch
-	if err := l.Validate(); err != nil {
+	l, err := c.layout()
+	if err != nil {
 		return usage(err)
 	}
 	p, err := l.Decode(c.ID)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; give the one that the workers have with --layout", err)
 	}
-	fmt.Fprintf(s.stdout, "time      %s\nworker    %d\nsequence  %d\n", p.Time.Format("2006-01-02 15:04:05.000 MST"), p.Worker, p.Sequence)
+	fmt.Fprintf(s.stdout, "time      %s\n", p.Time.Format(millis))
+	if l.Site > 0 {
+		fmt.Fprintf(s.stdout, "site      %d\nmachine   %d\n", p.Site, p.Machine)
+	}
+	fmt.Fprintf(s.stdout, "worker    %d\n", p.Worker)
+	if l.Business > 0 {
+		fmt.Fprintf(s.stdout, "business  %d\n", p.Business)
+	}
+	fmt.Fprintf(s.stdout, "sequence  %d\n", p.Sequence)
 	return nil
 }
 

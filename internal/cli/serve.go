@@ -18,7 +18,7 @@ type serveCmd struct {
 	Name           string        `env:"NATSID_NAME" help:"Name of this worker, for people. Made at first start and kept in --data."`
 	Replicas       int           `env:"NATSID_REPLICAS" default:"0" help:"Replicas of the buckets to make; 0 means 3 if the server belongs to a cluster, else 1."`
 	AutoCreateTags *bool         `env:"NATSID_AUTO_CREATE_TAGS" negatable:"" help:"Make tags on first use. On by default only with the own nats-server."`
-	Epoch          int64         `env:"NATSID_EPOCH" default:"1288834974657" help:"Begin of the snowflakes' time, in Unix ms: Leaf's by default. All workers of a namespace must have the same."`
+	Site           int           `env:"NATSID_SITE" default:"0" help:"Which site this worker is in, where the layout has site bits. Each site numbers its own machines, so sites that cannot see each other never collide."`
 	LeaseTTL       time.Duration `name:"lease-ttl" env:"NATSID_LEASE_TTL" default:"30s" help:"How long a worker counts as alive after its last heartbeat, at least 20s. Used when the bucket is made."`
 	Horizon        time.Duration `env:"NATSID_HORIZON" default:"5m" help:"How long snowflakes are issued while JetStream is away."`
 	MaxAhead       time.Duration `env:"NATSID_MAX_AHEAD" default:"5ms" help:"How far a snowflake's time may run ahead of the clock: bursts, and steps back, that cost no wait."`
@@ -27,6 +27,7 @@ type serveCmd struct {
 	MaxClockSkew   time.Duration `env:"NATSID_MAX_CLOCK_SKEW" default:"1s" help:"How far two workers' clocks may differ; a number never used before is used from that much later on."`
 	LogLevel       slog.Level    `env:"NATSID_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat      string        `env:"NATSID_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`
+	layoutFlags
 }
 
 // Help is shown below the flags.
@@ -36,21 +37,25 @@ func (serveCmd) Help() string {
   natsid --listen 127.0.0.1:4333 --http ""      the same beside another NATS server
   natsid --nats nats://n1:4222,nats://n2:4222   a worker on a NATS with JetStream
   natsid --nats nats://n1:4222 --mysql 'leaf:password@tcp(db:3306)/leaf'
+  natsid --nats nats://n1:4222 --layout article --site 2
   NATS_URL=nats://n1:4222 natsid --data /var/lib/natsid`
 }
 
 // Run implements the command.
 func (c *serveCmd) Run(s *session) error {
-	cfg := c.config(s)
-	if err := cfg.Validate(); err != nil {
+	cfg, err := c.config(s)
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
 		return usage(err)
 	}
 	cfg.Ready = func(w app.Where) { fmt.Fprintln(s.stdout, readyLine(cfg, w, s.natsFromEnv)) }
 	return app.Run(s.ctx, cfg)
 }
 
-func (c *serveCmd) config(s *session) app.Config {
-	cfg := app.Default()
+func (c *serveCmd) config(s *session) (cfg app.Config, err error) {
+	cfg = app.Default()
 	cfg.NATS, cfg.NATSCreds, cfg.Namespace = s.line.NATS, s.line.NATSCreds, subjects.Namespace(s.line.Namespace)
 	cfg.Listen, cfg.Data, cfg.HTTP, cfg.Name, cfg.Replicas = c.Listen, c.Data, c.HTTP, c.Name, c.Replicas
 	cfg.MySQL, cfg.Guard = c.MySQL, c.Guard == "on"
@@ -58,7 +63,10 @@ func (c *serveCmd) config(s *session) app.Config {
 	if c.AutoCreateTags != nil {
 		cfg.AutoCreateTags = *c.AutoCreateTags
 	}
-	cfg.Layout.Epoch = c.Epoch
+	if cfg.Layout, err = c.layout(); err != nil {
+		return cfg, err
+	}
+	cfg.Site = c.Site
 	cfg.LeaseTTL, cfg.Horizon, cfg.MaxClockSkew = c.LeaseTTL, c.Horizon, c.MaxClockSkew
 	cfg.MaxAhead, cfg.MaxBatch, cfg.Deadline = c.MaxAhead, c.MaxBatch, c.Deadline
 	cfg.Version = version()
@@ -68,7 +76,7 @@ func (c *serveCmd) config(s *session) app.Config {
 	} else {
 		cfg.Log = slog.New(slog.NewTextHandler(s.stderr, opts))
 	}
-	return cfg
+	return cfg, nil
 }
 
 // readyLine says where the service is, and how to try it.

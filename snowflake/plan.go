@@ -1,0 +1,131 @@
+package snowflake
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Year is what [Needs] counts as a year.
+const Year = 365.25 * 24 * time.Hour
+
+// Needs is what a layout must have room for. The zero value is not valid.
+type Needs struct {
+	Years      int64 // from the epoch on, 1 to 1,000,000
+	Sites      int64 // 1 to 10^12, as those below
+	Machines   int64 // of one site
+	Businesses int64
+	Peak       int64 // IDs/s of one machine
+	Unit       int64 // length of a tick in ms, 1 to 60,000
+}
+
+// A FitError is returned when needs are too large for one ID.
+type FitError struct {
+	// Largest has for each need the largest value that fits if the others are
+	// kept, 0 where none does.
+	Largest Needs
+	// Nearest is needs that fit, lowered as little as possible.
+	Nearest Needs
+
+	fault error
+}
+
+func (e *FitError) Error() string { return e.fault.Error() }
+
+// Plan returns the narrowest layout with room for the needs that begins at
+// epoch, in Unix ms. If there is none the error is a [*FitError]; needs or an
+// epoch out of range are other errors.
+func Plan(n Needs, epoch int64) (Layout, error) {
+	if err := n.check(); err != nil {
+		return Layout{}, err
+	}
+	l := n.layout()
+	if err := l.Validate(); err != nil {
+		return Layout{}, &FitError{Largest: n.largest(), Nearest: n.nearest(), fault: err}
+	}
+	l.Epoch = epoch
+	return l, l.Validate()
+}
+
+// fields returns the needs in the order of an ID's fields.
+func (n *Needs) fields() [5]*int64 {
+	return [5]*int64{&n.Years, &n.Sites, &n.Machines, &n.Businesses, &n.Peak}
+}
+
+var needNames = [5]string{"years", "sites", "machines", "businesses", "peak"}
+
+// mostNeed is the highest value of each need: with any unit in ms it does not
+// overflow.
+var mostNeed = [5]int64{1e6, 1e12, 1e12, 1e12, 1e12}
+
+func (n Needs) check() error {
+	for i, need := range n.fields() {
+		if *need < 1 || *need > mostNeed[i] {
+			return fmt.Errorf("snowflake: %s %d, want 1 to %d", needNames[i], *need, mostNeed[i])
+		}
+	}
+	if n.Unit < 1 || n.Unit > 60_000 {
+		return fmt.Errorf("snowflake: a tick of %d ms, want 1 to 60000", n.Unit)
+	}
+	return nil
+}
+
+// layout returns the narrowest layout for the needs, without an epoch. It is
+// not valid if they do not fit.
+func (n Needs) layout() Layout {
+	return Layout{
+		Time:     width(ceil(n.Years*Year.Milliseconds(), n.Unit)),
+		Site:     width(n.Sites),
+		Worker:   max(1, width(n.Machines)),
+		Business: width(n.Businesses),
+		Sequence: max(1, width(ceil(n.Peak*n.Unit, 1000))),
+		Unit:     n.Unit,
+	}
+}
+
+// width returns how many bits tell count values apart.
+func width(count int64) int { return bits.Len64(uint64(count - 1)) }
+
+func ceil(a, b int64) int64 { return (a + b - 1) / b }
+
+// most returns the highest value of need i, the others kept, with which the
+// layout is as ok says; 0 if there is none.
+func (n Needs) most(i int, ok func(Layout) bool) int64 {
+	need, found := n.fields()[i], int64(0) // n is a copy
+	for step := int64(1) << 40; step > 0; step /= 2 {
+		if *need = found + step; *need <= mostNeed[i] && ok(n.layout()) {
+			found = *need
+		}
+	}
+	return found
+}
+
+func (n Needs) largest() (large Needs) {
+	for i, v := range large.fields() {
+		*v = n.most(i, func(l Layout) bool { return l.Validate() == nil })
+	}
+	large.Unit = n.Unit
+	return large
+}
+
+// nearest lowers the needs until they fit, bit by bit, each time the one that
+// loses least by it: at most half for its first bit, about half for each
+// further one. Of equals it is the last, since a peak can be spread sooner
+// than a site be closed.
+func (n Needs) nearest() Needs {
+	for l := n.layout(); l.Validate() != nil; l = n.layout() {
+		var best *int64
+		var lower int64
+		for i, need := range n.fields() {
+			if l.Site+l.Worker > maxWorkerBits && need != &n.Sites && need != &n.Machines {
+				continue // would not help
+			}
+			v := n.most(i, func(m Layout) bool { return m.widths()[i] < l.widths()[i] })
+			if v > 0 && (best == nil || float64(v)/float64(*need) >= float64(lower)/float64(*best)) {
+				best, lower = need, v
+			}
+		}
+		*best = lower
+	}
+	return n
+}
