@@ -96,7 +96,7 @@ const (
 )
 
 // check compares the own clock with the others': its offset from the registry's
-// time may differ from the median of theirs by maxSkew at most. The registry
+// time may differ from the median of theirs by the tolerance at most. The registry
 // itself counts as one of them, with an offset of 0: so a worker by itself is
 // compared with the registry, and of two workers the wrong one is refused.
 //
@@ -110,12 +110,12 @@ func (k *Keeper) check(ctx context.Context) (now int64, offset time.Duration, er
 		return 0, 0, err
 	}
 	offset = time.Duration(early+late) / 2 * time.Millisecond
-	if time.Since(c.asked) > othersAge || !c.agree(early, late, k.skew()) {
+	if time.Since(c.asked) > othersAge || !c.agree(early, late, k.tolerance()) {
 		if err := k.readOthers(ctx); err != nil {
 			return 0, 0, err
 		}
 	}
-	agreed := c.agree(early, late, k.skew())
+	agreed := c.agree(early, late, k.tolerance())
 	switch {
 	case k.stepped():
 		return 0, 0, errors.New("workerid: the own clock was set while it was compared")
@@ -127,11 +127,16 @@ func (k *Keeper) check(ctx context.Context) (now int64, offset time.Duration, er
 		return now, offset, nil
 	}
 	low, high := c.median()
-	return 0, offset, fmt.Errorf("%w: it is %v from the registry's, and the others' median is %v to %v, farther apart than --max-clock-skew %v: set this machine's clock",
-		errClock, offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond, k.cfg.MaxClockSkew)
+	return 0, offset, fmt.Errorf("%w: it is %v from the registry's, and the others' median is %v to %v, farther apart than %v (--max-clock-skew, at least 1s): set this machine's clock",
+		errClock, offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond, time.Duration(k.tolerance())*time.Millisecond)
 }
 
 func (k *Keeper) skew() int64 { return k.cfg.MaxClockSkew.Milliseconds() }
+
+// tolerance returns how far the own clock may differ from the others', in ms.
+// A call may take as long as callTimeout, and clocks cannot be compared finer
+// than that.
+func (k *Keeper) tolerance() int64 { return max(k.skew(), callTimeout.Milliseconds()) }
 
 // offset returns between which bounds the own clock's distance from the
 // registry's lies, in ms, and a reading of the own clock within.
@@ -146,7 +151,7 @@ func (k *Keeper) offset(ctx context.Context) (early, late, now int64, err error)
 		early, late = before-at, now-at
 		// The registry read its clock in between. Too wide, and nothing could be
 		// told; turned round, and the own clock was set in between.
-		if width := late - early; 0 <= width && width <= max(k.skew(), 2) {
+		if width := late - early; 0 <= width && width <= k.tolerance() {
 			return early, late, now, nil
 		}
 	}

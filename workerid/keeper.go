@@ -38,7 +38,8 @@ type Config struct {
 	// Heartbeat is the time between two reports; 3 s if 0, as Leaf's.
 	Heartbeat time.Duration
 	// MaxClockSkew is how far the clocks of two workers may differ: a worker
-	// whose clock is farther from the others' does not issue. A number whose
+	// whose clock is farther from the others' does not issue; but less than 1 s
+	// is not told from a slow network and counts as 1 s there. A number whose
 	// record is absent or unreadable is used from that much later on, since a
 	// bucket may have been lost with its owner still alive; 1 s if 0.
 	MaxClockSkew time.Duration
@@ -349,7 +350,7 @@ func (k *Keeper) stepped() bool {
 	step := time.Duration(d) * time.Millisecond
 	k.clock.proven = false
 	k.alarms.set(ClockStep, fmt.Sprintf("the clock was set by %v, or the machine slept", step))
-	if step.Abs() > k.cfg.MaxClockSkew {
+	if step.Abs().Milliseconds() > k.tolerance() {
 		k.suspend(fmt.Sprintf("the clock was set by %v and must be compared with the others' first", step))
 	}
 	return true

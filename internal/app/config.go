@@ -60,6 +60,11 @@ type Config struct {
 	MaxAhead time.Duration
 	// MaxClockSkew is how far the clocks of two workers may differ, 1 ms..1 min.
 	MaxClockSkew time.Duration
+	// ReclaimOnStep takes another worker number when the clock is right but behind
+	// what was issued; otherwise the worker waits until it has caught up.
+	ReclaimOnStep bool
+	// Now reads the wall clock of snowflakes and worker numbers; nil is [time.Now].
+	Now func() time.Time
 	// MaxBatch is the most IDs one request may ask for, 1..1,000,000.
 	MaxBatch int
 	// Deadline is by when each request is answered, 100 ms..1 min.
