@@ -12,11 +12,15 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
@@ -101,6 +105,11 @@ type program struct {
 	metrics  *metrics.Metrics
 	where    Where
 
+	js       jetstream.JetStream
+	registry *kvregistry.Registry
+	marks    *kvstore.Store // nil if segments do without
+	late     bool           // the buckets could not be opened at the start
+
 	table *mysqlstore.Table // nil without MySQL
 	guard *segment.Guard    // on table
 }
@@ -125,11 +134,10 @@ func join(ctx context.Context, cfg Config, embedded *natsembed.Server) error {
 const parkedSnowflakes = 4096
 
 func (p *program) assemble(ctx context.Context) error {
-	marks, registry, err := p.buckets(ctx)
-	if err != nil {
+	if err := p.buckets(ctx); err != nil {
 		return err
 	}
-	store, err := p.store(ctx, marks)
+	store, err := p.store(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +152,7 @@ func (p *program) assemble(ctx context.Context) error {
 	})
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: registry, Layout: cfg.Layout, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
+		Registry: p.registry, Layout: cfg.Layout, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
 		MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Now: now, Use: p.issuer.Use, Log: cfg.Log,
 	})
 	p.worker = worker.New(worker.Config{
@@ -176,6 +184,9 @@ func (p *program) ready() map[string]error {
 		flakes = fmt.Errorf("%w (%w)", flakes, trouble)
 	}
 	ranges := link
+	if ranges == nil && p.marks != nil {
+		ranges = p.marks.Trouble()
+	}
 	if ranges == nil {
 		ranges = p.segments.Trouble()
 	}
@@ -194,6 +205,9 @@ func (p *program) run(ctx context.Context) error {
 	p.monitor(ctx, &side)
 	if p.guard != nil {
 		side.Go(func() { p.poll(ctx) })
+	}
+	if p.late {
+		side.Go(func() { p.openLate(ctx) })
 	}
 	side.Go(func() { p.announce(ctx) })
 

@@ -243,7 +243,7 @@ func TestLookingForWorkersMakesNoBucket(t *testing.T) {
 	js := jetStream(t, srv.ClientURL())
 	natsid(t, "workers", "--nats", srv.ClientURL()).want(t, 1, "no natsid has run")
 	// Half made: one whose heartbeats never end would be a curse.
-	if _, _, err := buckets.Open(t.Context(), js, buckets.Config{Name: "id_history"}); err != nil {
+	if _, err := buckets.New(js, buckets.Config{Name: "id_history"}).Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	natsid(t, "workers", "--nats", srv.ClientURL())

@@ -56,10 +56,7 @@ func (c *workersCmd) Run(s *session) error {
 			return err
 		}
 	}
-	registry, _, err := kvregistry.Open(ctx, nc, kvregistry.Config{History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker})
-	if err != nil {
-		return err
-	}
+	registry := kvregistry.New(js, kvregistry.Config{History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker})
 	records, err := registry.Records(ctx)
 	if err != nil {
 		return err
