@@ -149,30 +149,37 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry].
+// Time implements [workerid.Registry]. A failure counts as that of a heartbeat,
+// which begins with it; see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	t, err := r.workers.Time(ctx)
 	if err != nil {
+		r.failed(err)
 		return 0, err
 	}
 	return t.UnixMilli(), nil
 }
 
-// Report implements [workerid.Registry]. A second report that fails in a row
-// makes the connection anew: the server behind it may hang without closing it.
+// Report implements [workerid.Registry]. A second heartbeat that fails in a
+// row, here or in Time, makes the connection anew: the server behind it may
+// hang without closing it.
 func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) error {
-	_, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l))
-	if err != nil {
-		// A caller that gave up says nothing about the connection.
-		if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
-			r.failures.Store(0)
-			// It fails only on a connection that is closed or being made anew.
-			_ = r.nc.ForceReconnect()
-		}
+	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l)); err != nil {
+		r.failed(err)
 		return err
 	}
 	r.failures.Store(0)
 	return nil
+}
+
+// failed counts a heartbeat that failed.
+func (r *Registry) failed(err error) {
+	// A caller that gave up says nothing about the connection.
+	if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
+		r.failures.Store(0)
+		// It fails only on a connection that is closed or being made anew.
+		_ = r.nc.ForceReconnect()
+	}
 }
 
 // Leases implements [workerid.Registry].
