@@ -22,6 +22,7 @@ import (
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
@@ -112,6 +113,8 @@ type program struct {
 
 	table *mysqlstore.Table // nil without MySQL
 	guard *segment.Guard    // on table
+
+	alarms chan subjects.AlarmEvent // not published yet
 }
 
 // join connects to NATS, puts the program together, and runs it.
@@ -121,7 +124,7 @@ func join(ctx context.Context, cfg Config, embedded *natsembed.Server) error {
 		return err
 	}
 	defer l.close()
-	p := &program{cfg: cfg, links: l, metrics: metrics.New()}
+	p := &program{cfg: cfg, links: l, metrics: metrics.New(), alarms: make(chan subjects.AlarmEvent, keptAlarms)}
 	p.where = Where{URL: Redact(cfg.NATS), Embedded: embedded != nil}
 	defer p.close()
 	if err := p.assemble(ctx); err != nil {
@@ -197,6 +200,13 @@ func (p *program) ready() map[string]error {
 // asked is answered, and the last ID issued; after that the number is given
 // back, on the connection that is still there.
 func (p *program) run(ctx context.Context) error {
+	// First, since the others may raise alarms until they have ended.
+	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
+	var publisher sync.WaitGroup
+	publisher.Go(func() { p.publishAlarms(publishing) })
+	defer publisher.Wait()
+	defer stopPublishing()
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var side sync.WaitGroup

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/subjects"
 )
 
 // buckets makes what is kept in JetStream, and tries once to open it. Without
@@ -108,7 +108,7 @@ func (p *program) store(ctx context.Context) (segment.Store, error) {
 		return segment.NewGuard(p.table, nil, nil), nil
 	}
 	p.guard = segment.NewGuard(p.table, p.marks, func(tag, message string) {
-		p.alarm("store-went-back", "tag "+tag+": "+message)
+		p.alarm(string(subjects.AlarmStoreWentBack), "tag "+tag+": "+message)
 	})
 	return p.guard, nil
 }
@@ -139,20 +139,5 @@ func (p *program) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// alarm tells operators of an event that needs a look: in the log, and as a
-// message for whoever listens on NATS.
-func (p *program) alarm(kind, message string) {
-	p.cfg.Log.Error("alarm", "kind", kind, "message", message)
-	body, err := json.Marshal(map[string]any{
-		"kind": kind, "instance": p.keeper.Status().Instance, "message": message, "time": time.Now().UTC(),
-	})
-	if err == nil {
-		err = p.links.control.Publish(p.cfg.Namespace.Alarm(kind), body)
-	}
-	if err != nil {
-		p.cfg.Log.Warn("an alarm was not published", "kind", kind, "error", err)
 	}
 }
