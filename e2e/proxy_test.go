@@ -9,7 +9,7 @@ import (
 )
 
 // A proxy stands between a worker and its nats-server. It can stall the
-// connections of one name: they stay open, and nothing passes.
+// connections of one name: they stay open, or are made, and nothing passes.
 type proxy struct {
 	listener net.Listener
 	server   string // host:port
@@ -93,34 +93,36 @@ func (p *proxy) copy(to, from net.Conn, name *nameOf) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		name.look(buf[:n])
 		p.gate(name.get())
 		if n > 0 {
 			if _, werr := to.Write(buf[:n]); werr != nil {
 				return
 			}
 		}
+		name.look(buf[:n])
 		if err != nil {
 			return
 		}
 	}
 }
 
-// nameOf is the name of a NATS connection, once its CONNECT has passed.
+// nameOf is the name of a NATS connection, once it is made.
 type nameOf struct {
 	mu   sync.Mutex
-	name string
+	said string // in CONNECT
+	name string // once the server has accepted it
 }
 
 func (n *nameOf) look(b []byte) {
-	_, rest, ok := bytes.Cut(b, []byte(`"name":"`))
-	if !ok || !bytes.HasPrefix(b, []byte("CONNECT ")) {
-		return
-	}
-	name, _, _ := bytes.Cut(rest, []byte(`"`))
 	n.mu.Lock()
-	n.name = string(name)
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	if _, rest, ok := bytes.Cut(b, []byte(`"name":"`)); ok && bytes.HasPrefix(b, []byte("CONNECT ")) {
+		name, _, _ := bytes.Cut(rest, []byte(`"`))
+		n.said = string(name)
+	}
+	if bytes.HasPrefix(b, []byte("PONG")) {
+		n.name = n.said
+	}
 }
 
 func (n *nameOf) get() string {

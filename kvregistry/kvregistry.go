@@ -45,12 +45,14 @@ func Options() []nats.Option {
 	}
 }
 
-// A Registry is a [workerid.Registry] in JetStream KV.
+// A Registry is a [workerid.Registry] in JetStream KV. Its buckets are opened
+// by the first call that can; until then all calls but Ask, which needs no
+// JetStream, return why they cannot be.
 type Registry struct {
 	cfg      Config
 	nc       *nats.Conn
-	history  jetstream.KeyValue
-	workers  jetstream.KeyValue
+	history  *buckets.Bucket
+	workers  *buckets.Bucket
 	failures atomic.Int32 // heartbeats that failed in a row
 }
 
@@ -59,29 +61,30 @@ var _ workerid.Registry = (*Registry)(nil)
 // deploymentKey is the key of the deployment among the records.
 const deploymentKey = "deployment"
 
-// Open opens the buckets, making those that are missing. mismatch says how
-// existing ones differ from what was asked. nc should have been made with
+// New returns a registry. The connection of js should have been made with
 // [Options] and must not carry requests of users.
-func Open(ctx context.Context, nc *nats.Conn, cfg Config) (r *Registry, mismatch string, err error) {
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, "", err
+func New(js jetstream.JetStream, cfg Config) *Registry {
+	return &Registry{
+		cfg: cfg,
+		nc:  js.Conn(),
+		history: buckets.New(js, buckets.Config{
+			Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
+		}),
+		workers: buckets.New(js, buckets.Config{
+			Name: cfg.Workers, Description: "natsid: heartbeats of the workers", TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
+		}),
 	}
-	r = &Registry{cfg: cfg, nc: nc}
-	r.history, mismatch, err = buckets.Open(ctx, js, buckets.Config{
-		Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
-	})
+}
+
+// Open opens the buckets, making those that are missing, as any other call
+// would. mismatch says how existing ones differ from what was asked.
+func (r *Registry) Open(ctx context.Context) (mismatch string, err error) {
+	mismatch, err = r.history.Open(ctx)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
-	var other string
-	r.workers, other, err = buckets.Open(ctx, js, buckets.Config{
-		Name: cfg.Workers, Description: "natsid: heartbeats of the workers", TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	return r, strings.Trim(mismatch+"; "+other, "; "), nil
+	other, err := r.workers.Open(ctx)
+	return strings.Trim(mismatch+"; "+other, "; "), err
 }
 
 // Deployment implements [workerid.Registry].
@@ -146,35 +149,37 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry]. It is the clock of the server that
-// leads the heartbeats' stream, which dates them too.
+// Time implements [workerid.Registry]. A failure counts as that of a heartbeat,
+// which begins with it; see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
-	status, err := r.workers.Status(ctx)
+	t, err := r.workers.Time(ctx)
 	if err != nil {
+		r.failed(err)
 		return 0, err
 	}
-	b, ok := status.(*jetstream.KeyValueBucketStatus)
-	if !ok {
-		return 0, fmt.Errorf("kvregistry: the NATS client describes a bucket as a %T", status)
-	}
-	return b.StreamInfo().TimeStamp.UnixMilli(), nil
+	return t.UnixMilli(), nil
 }
 
-// Report implements [workerid.Registry]. A second report that fails in a row
-// makes the connection anew: the server behind it may hang without closing it.
+// Report implements [workerid.Registry]. A second heartbeat that fails in a
+// row, here or in Time, makes the connection anew: the server behind it may
+// hang without closing it.
 func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) error {
-	_, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l))
-	if err != nil {
-		// A caller that gave up says nothing about the connection.
-		if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
-			r.failures.Store(0)
-			// It fails only on a connection that is closed or being made anew.
-			_ = r.nc.ForceReconnect()
-		}
+	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l)); err != nil {
+		r.failed(err)
 		return err
 	}
 	r.failures.Store(0)
 	return nil
+}
+
+// failed counts a heartbeat that failed.
+func (r *Registry) failed(err error) {
+	// A caller that gave up says nothing about the connection.
+	if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
+		r.failures.Store(0)
+		// It fails only on a connection that is closed or being made anew.
+		_ = r.nc.ForceReconnect()
+	}
 }
 
 // Leases implements [workerid.Registry].
@@ -206,8 +211,8 @@ func (r *Registry) Ask(ctx context.Context, w int) (who workerid.Who, err error)
 }
 
 // all returns the entries whose keys are worker numbers.
-func all[T any](ctx context.Context, kv jetstream.KeyValue, read func(jetstream.KeyValueEntry) T) (map[int]T, error) {
-	entries, err := buckets.All(ctx, kv)
+func all[T any](ctx context.Context, b *buckets.Bucket, read func(jetstream.KeyValueEntry) T) (map[int]T, error) {
+	entries, err := b.All(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -62,20 +62,29 @@ func connect(t *testing.T) *nats.Conn {
 
 func open(t *testing.T, cfg kvregistry.Config) *kvregistry.Registry {
 	t.Helper()
-	r, mismatch, err := kvregistry.Open(t.Context(), connect(t), cfg)
+	r := kvregistry.New(jetStream(t), cfg)
+	mismatch, err := r.Open(t.Context())
+	for tries := 0; errors.Is(err, context.DeadlineExceeded) && tries < 5; tries++ { // a machine that is slow
+		mismatch, err = r.Open(t.Context())
+	}
 	if err != nil || mismatch != "" {
 		t.Fatal(err, mismatch)
 	}
 	return r
 }
 
-func bucket(t *testing.T, name string) jetstream.KeyValue {
+func jetStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(connect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.KeyValue(t.Context(), name)
+	return js
+}
+
+func bucket(t *testing.T, name string) jetstream.KeyValue {
+	t.Helper()
+	kv, err := jetStream(t).KeyValue(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +178,111 @@ func TestAskFindsTheWorkerThatAnswers(t *testing.T) {
 		t.Errorf("a worker that does not answer: %v, want an error other than ErrNobody", err)
 	}
 	_, _ = sub, mute
+}
+
+func TestAskNeedsNoJetStreamAndNothingElseHangsWithoutIt(t *testing.T) {
+	js, err := jetstream.NewWithDomain(connect(t), "nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := place()
+	r := kvregistry.New(js, cfg)
+	sub, err := js.Conn().Subscribe(cfg.WorkerSubject(3), func(m *nats.Msg) { _ = m.Respond([]byte(`{"instance":"a"}`)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for round := range 2 {
+		for !js.Conn().IsConnected() { // heartbeats that fail make it anew
+			time.Sleep(time.Millisecond)
+		}
+		if who, err := r.Ask(t.Context(), 3); err != nil || who.Instance != "a" {
+			t.Errorf("round %d: %+v, %v", round, who, err)
+		}
+		if _, err := r.Ask(t.Context(), 4); !errors.Is(err, workerid.ErrNobody) {
+			t.Errorf("round %d: %v, want ErrNobody", round, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		for name, call := range map[string]func() error{
+			"Deployment": func() error { _, err := r.Deployment(ctx, workerid.Deployment{}); return err },
+			"Records":    func() error { _, err := r.Records(ctx); return err },
+			"Record":     func() error { _, err := r.Record(ctx, 1); return err },
+			"Write":      func() error { _, err := r.Write(ctx, 1, workerid.Record{}); return err },
+			"Time":       func() error { _, err := r.Time(ctx); return err },
+			"Report":     func() error { return r.Report(ctx, 1, workerid.Lease{}) },
+			"Leases":     func() error { _, err := r.Leases(ctx); return err },
+			"Leave":      func() error { return r.Leave(ctx, 1) },
+		} {
+			err := call()
+			for _, own := range []error{nil, workerid.ErrConflict, workerid.ErrNoRecord, workerid.ErrNobody} {
+				if errors.Is(err, own) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			t.Error("the calls hang, though the server says at once that it has no JetStream")
+		}
+		cancel()
+	}
+}
+
+func TestASecondHeartbeatThatFailsMakesTheConnectionAnew(t *testing.T) {
+	cfg := place()
+	again := make(chan struct{}, 10)
+	nc, err := nats.Connect(srv.ClientURL(), append(kvregistry.Options(), nats.ReconnectHandler(func(*nats.Conn) { again <- struct{}{} }))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := kvregistry.New(js, cfg)
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	beat := func(ctx, reporting context.Context) {
+		if _, err := r.Time(ctx); err == nil {
+			_ = r.Report(reporting, 1, workerid.Lease{})
+		}
+	}
+	well := t.Context()
+	for law, tc := range map[string]struct {
+		beats func()
+		want  bool
+	}{
+		"one":                      {func() { beat(late, well); beat(well, well); beat(late, well) }, false},
+		"two, of the time":         {func() { beat(late, well); beat(late, well) }, true},
+		"two, of the report":       {func() { beat(well, late); beat(well, late) }, true},
+		"one of each":              {func() { beat(well, late); beat(late, well) }, true},
+		"two whose caller gave up": {func() { beat(canceled(t), well); beat(canceled(t), well) }, false},
+	} {
+		t.Run(law, func(t *testing.T) {
+			beat(well, well)
+			tc.beats()
+			wait := 10 * time.Second
+			if !tc.want {
+				wait = 300 * time.Millisecond
+			}
+			select {
+			case <-again:
+				if !tc.want {
+					t.Error("the connection was made anew")
+				}
+			case <-time.After(wait):
+				if tc.want {
+					t.Error("the connection was not made anew")
+				}
+			}
+		})
+	}
+}
+
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) {

@@ -16,10 +16,7 @@ import (
 func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)
 	js := natstest.JetStream(b, natstest.Start(b))
-	marks, _, err := kvstore.Open(b.Context(), js, "marks", 1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	marks := kvstore.New(js, "marks", 1)
 	table, err := mysqlstore.Open(b.Context(), db.DSN())
 	if err != nil {
 		b.Fatal(err)

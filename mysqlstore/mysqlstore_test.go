@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/natsid/natsid/internal/mysqltest"
 	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/mysqlstore"
@@ -102,24 +100,15 @@ func TestMySQLGuardedByKVConforms(t *testing.T) {
 		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
 		places++
 		bucket := fmt.Sprintf("marks_%d", places)
-		return func() segment.Store { return segment.NewGuard(open(t, srv.DSN()), openMarks(t, js, bucket), nil) }
+		return func() segment.Store { return segment.NewGuard(open(t, srv.DSN()), kvstore.New(js, bucket, 1), nil) }
 	})
-}
-
-func openMarks(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
-	t.Helper()
-	marks, _, err := kvstore.Open(t.Context(), js, bucket, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return marks
 }
 
 func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
-	g := segment.NewGuard(open(t, srv.DSN()), openMarks(t, natstest.JetStream(t, natstest.Start(t)), "marks"), nil)
+	g := segment.NewGuard(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1), nil)
 	for range 2 {
 		if err := g.Poll(t.Context()); err != nil {
 			t.Errorf("Poll: %v", err)

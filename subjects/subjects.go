@@ -1,5 +1,5 @@
 // Package subjects is the wire contract of natsid: the grammar of subjects,
-// tags and counts, the runs of IDs in a reply, and the error codes.
+// tags and counts, the runs of IDs in a reply, the error codes, and the alarms.
 //
 // It knows neither NATS nor the cores, so workers, clients and tests in any
 // room can speak the same language through it.
@@ -75,7 +75,7 @@ func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 func (n Namespace) Worker(w int) string { return string(n) + ".worker." + strconv.Itoa(w) }
 
 // Alarm returns the subject on which alarms of a kind are published.
-func (n Namespace) Alarm(kind string) string { return string(n) + ".alarm." + kind }
+func (n Namespace) Alarm(kind Alarm) string { return string(n) + ".alarm." + string(kind) }
 
 // Requests returns the patterns of all subjects that workers answer.
 func (n Namespace) Requests() []string {

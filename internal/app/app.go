@@ -12,12 +12,17 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
@@ -38,6 +43,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	unlock, err := lockData(cfg.Data)
 	if err != nil {
@@ -101,8 +109,15 @@ type program struct {
 	metrics  *metrics.Metrics
 	where    Where
 
+	js       jetstream.JetStream
+	registry *kvregistry.Registry
+	marks    *kvstore.Store // nil if segments do without
+	late     bool           // the buckets could not be opened at the start
+
 	table *mysqlstore.Table // nil without MySQL
 	guard *segment.Guard    // on table
+
+	alarms chan subjects.AlarmEvent // not published yet
 }
 
 // join connects to NATS, puts the program together, and runs it.
@@ -112,7 +127,7 @@ func join(ctx context.Context, cfg Config, embedded *natsembed.Server) error {
 		return err
 	}
 	defer l.close()
-	p := &program{cfg: cfg, links: l, metrics: metrics.New()}
+	p := &program{cfg: cfg, links: l, metrics: metrics.New(), alarms: make(chan subjects.AlarmEvent, keptAlarms)}
 	p.where = Where{URL: Redact(cfg.NATS), Embedded: embedded != nil}
 	defer p.close()
 	if err := p.assemble(ctx); err != nil {
@@ -125,16 +140,15 @@ func join(ctx context.Context, cfg Config, embedded *natsembed.Server) error {
 const parkedSnowflakes = 4096
 
 func (p *program) assemble(ctx context.Context) error {
-	marks, registry, err := p.buckets(ctx)
-	if err != nil {
+	if err := p.buckets(ctx); err != nil {
 		return err
 	}
-	store, err := p.store(ctx, marks)
+	store, err := p.store(ctx)
 	if err != nil {
 		return err
 	}
 	cfg := p.cfg
-	now := func() int64 { return time.Now().UnixMilli() }
+	now := func() int64 { return cfg.Now().UnixMilli() }
 	step := cfg.AutoStep
 	if !cfg.AutoCreateTags {
 		step = 0
@@ -144,8 +158,9 @@ func (p *program) assemble(ctx context.Context) error {
 	})
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
-		MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Now: now, Use: p.issuer.Use, Log: cfg.Log,
+		Registry: p.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
+		MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline, Reclaim: cfg.ReclaimOnStep,
+		Now: now, Use: p.issuer.Use, Alarm: func(kind workerid.Alarm, message string) { p.alarm(string(kind), message) }, Log: cfg.Log,
 	})
 	p.worker = worker.New(worker.Config{
 		Namespace: cfg.Namespace, Version: cfg.Version, Conn: p.links.serve,
@@ -176,6 +191,9 @@ func (p *program) ready() map[string]error {
 		flakes = fmt.Errorf("%w (%w)", flakes, trouble)
 	}
 	ranges := link
+	if ranges == nil && p.marks != nil {
+		ranges = p.marks.Trouble()
+	}
 	if ranges == nil {
 		ranges = p.segments.Trouble()
 	}
@@ -186,6 +204,13 @@ func (p *program) ready() map[string]error {
 // asked is answered, and the last ID issued; after that the number is given
 // back, on the connection that is still there.
 func (p *program) run(ctx context.Context) error {
+	// First, since the others may raise alarms until they have ended.
+	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
+	var publisher sync.WaitGroup
+	publisher.Go(func() { p.publishAlarms(publishing) })
+	defer publisher.Wait()
+	defer stopPublishing()
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var side sync.WaitGroup
@@ -194,6 +219,9 @@ func (p *program) run(ctx context.Context) error {
 	p.monitor(ctx, &side)
 	if p.guard != nil {
 		side.Go(func() { p.poll(ctx) })
+	}
+	if p.late {
+		side.Go(func() { p.openLate(ctx) })
 	}
 	side.Go(func() { p.announce(ctx) })
 

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,49 +14,79 @@ import (
 	"github.com/natsid/natsid/mysqlstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/subjects"
 )
 
-// buckets opens the buckets, waiting for JetStream as long as it is not ready.
-func (p *program) buckets(ctx context.Context) (marks *kvstore.Store, registry *kvregistry.Registry, err error) {
+// buckets makes what is kept in JetStream, and tries once to open it. Without
+// JetStream the rest starts all the same, and [program.openLate] goes on.
+func (p *program) buckets(ctx context.Context) (err error) {
 	cfg, ns := p.cfg, p.cfg.Namespace
-	js, err := jetstream.New(p.links.control)
-	if err != nil {
-		return nil, nil, err
+	if p.js, err = jetstream.New(p.links.control); err != nil {
+		return err
 	}
-	_, err = retry(ctx, cfg.Log, "JetStream is not ready yet", func() (_ struct{}, err error) {
-		// Short: a cluster without a leader leaves requests unanswered.
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		n := replicas(cfg, p.links.control)
-		var differs [2]string
-		marks, differs[0], err = kvstore.Open(ctx, js, ns.SegmentBucket(), n)
-		if err == nil {
-			registry, differs[1], err = kvregistry.Open(ctx, p.links.control, kvregistry.Config{
-				History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
-			})
+	n := replicas(cfg, p.links.control)
+	p.registry = kvregistry.New(p.js, kvregistry.Config{
+		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
+	})
+	if cfg.MySQL == "" || cfg.Guard {
+		p.marks = kvstore.New(p.js, ns.SegmentBucket(), n)
+	}
+	err = p.open(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil || errors.Is(err, buckets.ErrForgets) {
+		return err
+	}
+	cfg.Log.Warn("JetStream is not ready; until it is, ranges cannot be loaded, so segment requests are answered 503, and no worker number can be won", "error", err)
+	p.late = true
+	return nil
+}
+
+// open opens the buckets, and says what operators should know of them once all
+// are open. It gives up after a while: a cluster without a leader leaves
+// requests unanswered.
+func (p *program) open(ctx context.Context) error {
+	const long = 3 * time.Second
+	opening, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	var differs [2]string
+	var err, rerr error
+	if p.marks != nil {
+		differs[0], err = p.marks.Open(opening)
+	}
+	differs[1], rerr = p.registry.Open(opening)
+	if err = errors.Join(err, rerr); err != nil {
+		return err
+	}
+	for _, d := range differs {
+		if d != "" {
+			p.cfg.Log.Warn("an existing bucket is used as it is", "difference", d)
 		}
-		if errors.Is(err, buckets.ErrForgets) {
-			err = backoff.Permanent(err)
-		}
-		for _, d := range differs {
-			if d != "" {
-				cfg.Log.Warn("an existing bucket is used as it is", "difference", d)
-			}
-		}
-		return struct{}{}, err
+	}
+	warning, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	warnOfStreams(warning, p.js, p.cfg)
+	return nil
+}
+
+// openLate opens the buckets that could not be opened at the start, whether
+// anybody asks for IDs or not. It returns when they are open or ctx ends.
+func (p *program) openLate(ctx context.Context) {
+	_, err := retry(ctx, p.cfg.Log, "the buckets in JetStream are not open yet", func() (struct{}, error) {
+		return struct{}{}, p.open(ctx)
 	})
 	if err == nil {
-		warnOfStreams(ctx, js, cfg)
+		p.cfg.Log.Info("JetStream is ready")
 	}
-	return marks, registry, err
 }
 
 // store returns the store of the tags: the marks by themselves, or MySQL
 // guarded by them. It waits for the database as long as that is not there.
-func (p *program) store(ctx context.Context, marks *kvstore.Store) (segment.Store, error) {
+func (p *program) store(ctx context.Context) (segment.Store, error) {
 	cfg := p.cfg
 	if cfg.MySQL == "" {
-		return marks, nil
+		return p.marks, nil
 	}
 	var err error
 	p.table, err = retry(ctx, cfg.Log, "MySQL at "+mysqlstore.Redact(cfg.MySQL)+" is not there yet", func() (*mysqlstore.Table, error) {
@@ -78,8 +107,8 @@ func (p *program) store(ctx context.Context, marks *kvstore.Store) (segment.Stor
 	if !cfg.Guard {
 		return segment.NewGuard(p.table, nil, nil), nil
 	}
-	p.guard = segment.NewGuard(p.table, marks, func(tag, message string) {
-		p.alarm("store-went-back", "tag "+tag+": "+message)
+	p.guard = segment.NewGuard(p.table, p.marks, func(tag, message string) {
+		p.alarm(string(subjects.AlarmStoreWentBack), "tag "+tag+": "+message)
 	})
 	return p.guard, nil
 }
@@ -110,20 +139,5 @@ func (p *program) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// alarm tells operators of an event that needs a look: in the log, and as a
-// message for whoever listens on NATS.
-func (p *program) alarm(kind, message string) {
-	p.cfg.Log.Error("alarm", "kind", kind, "message", message)
-	body, err := json.Marshal(map[string]any{
-		"kind": kind, "instance": p.keeper.Status().Instance, "message": message, "time": time.Now().UTC(),
-	})
-	if err == nil {
-		err = p.links.control.Publish(p.cfg.Namespace.Alarm(kind), body)
-	}
-	if err != nil {
-		p.cfg.Log.Warn("an alarm was not published", "kind", kind, "error", err)
 	}
 }

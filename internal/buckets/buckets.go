@@ -1,13 +1,16 @@
 // Package buckets opens the JetStream KV buckets that natsid keeps its
-// promises in, and makes those that are missing.
+// promises in, as soon as JetStream is there, and makes those that are missing.
 package buckets
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -23,9 +26,36 @@ type Config struct {
 // does not.
 var ErrForgets = errors.New("the bucket forgets what it must keep")
 
-// Open binds a bucket, making it first if there is none. One that exists is
-// used as it is; mismatch, if not empty, says how it differs from cfg. Only
-// one that forgets what cfg says must be kept is refused, with [ErrForgets].
+// A Bucket is a JetStream KV bucket that is opened when it is first needed:
+// JetStream may be away at that time, or for long. Until it is open each call
+// tries to open it, all calls of a moment together, and fails if that fails.
+// It is safe for concurrent use.
+type Bucket struct {
+	js  jetstream.JetStream
+	cfg Config
+
+	opened atomic.Pointer[attempt]
+
+	mu      sync.Mutex
+	attempt *attempt // under way, or the one that succeeded; nil if none
+	trouble error    // of the last attempt
+}
+
+// An attempt to open a bucket. What it found is there once done is closed.
+type attempt struct {
+	done     chan struct{}
+	kv       jetstream.KeyValue
+	mismatch string
+	err      error
+}
+
+// New returns a bucket that is not open yet.
+func New(js jetstream.JetStream, cfg Config) *Bucket { return &Bucket{js: js, cfg: cfg} }
+
+// Open opens the bucket unless it is open, making it first if there is none.
+// One that exists is used as it is; mismatch, if not empty, says how it
+// differed from the [Config]. Only one that forgets what must be kept is
+// refused, with [ErrForgets]. Open returns by the time ctx ends.
 //
 // What it makes differs from an ordinary bucket in two ways that the laws of
 // uniqueness rest on. Its revisions begin at the present Unix time in
@@ -33,7 +63,80 @@ var ErrForgets = errors.New("the bucket forgets what it must keep")
 // repeat: a compare-and-set with an old revision would otherwise succeed. And
 // all reads are answered by the stream's leader: replicas lag, and a stale
 // read would be taken for a foreign write.
-func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream.KeyValue, mismatch string, err error) {
+func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
+	a, err := b.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	return a.mismatch, nil
+}
+
+// Trouble returns why the bucket is not open, or nil if it is.
+func (b *Bucket) Trouble() error {
+	if b.opened.Load() != nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.trouble == nil && b.opened.Load() == nil {
+		return b.failed(errors.New("no answer yet"))
+	}
+	return b.trouble
+}
+
+func (b *Bucket) failed(why error) error {
+	switch {
+	case errors.Is(why, nats.ErrNoResponders):
+		why = fmt.Errorf("nobody answers for JetStream, enable it in the nats-server: %w", why)
+	case errors.Is(why, context.DeadlineExceeded):
+		why = fmt.Errorf("no answer: JetStream has no leader, or this user no permission for it: %w", why)
+	}
+	return fmt.Errorf("bucket %s cannot be opened: %w", b.cfg.Name, why)
+}
+
+// get returns the attempt that opened the bucket. An attempt is shared, so it
+// ends neither with the ctx nor with the life of the call that began it.
+func (b *Bucket) get(ctx context.Context) (*attempt, error) {
+	if a := b.opened.Load(); a != nil {
+		return a, nil
+	}
+	b.mu.Lock()
+	a := b.attempt
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		b.attempt = a
+		go b.try(a)
+	}
+	b.mu.Unlock()
+	select {
+	case <-a.done:
+		return a, a.err
+	case <-ctx.Done():
+		return nil, b.failed(ctx.Err())
+	}
+}
+
+// openTimeout bounds an attempt: a cluster without a leader leaves requests
+// unanswered, also when it has one again.
+const openTimeout = 3 * time.Second
+
+func (b *Bucket) try(a *attempt) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	if a.kv, a.mismatch, a.err = open(ctx, b.js, b.cfg); a.err != nil {
+		a.err = b.failed(a.err)
+	}
+	b.mu.Lock()
+	if b.trouble = a.err; a.err == nil {
+		b.opened.Store(a)
+	} else {
+		b.attempt = nil
+	}
+	b.mu.Unlock()
+	close(a.done)
+}
+
+func open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream.KeyValue, mismatch string, err error) {
 	kv, err = js.KeyValue(ctx, cfg.Name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = js.CreateStream(ctx, streamConfig(cfg))
@@ -42,15 +145,15 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream
 		}
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("bucket %s: %w", cfg.Name, err)
+		return nil, "", err
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("bucket %s: %w", cfg.Name, err)
+		return nil, "", err
 	}
 	have := status.Config()
 	if cfg.TTL == 0 && have.TTL != 0 {
-		return nil, "", fmt.Errorf("bucket %s: %w: it has a TTL of %v; take that off", cfg.Name, ErrForgets, have.TTL)
+		return nil, "", fmt.Errorf("%w: it has a TTL of %v; take that off", ErrForgets, have.TTL)
 	}
 	if have.Replicas != max(1, cfg.Replicas) || have.TTL != cfg.TTL {
 		mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v", cfg.Name, have.Replicas, have.TTL, max(1, cfg.Replicas), cfg.TTL)
@@ -84,11 +187,81 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 	}
 }
 
-// All returns the present entries of a bucket by key, deleted keys left out.
-// The snapshot may be a little old: nothing may rest on it that a
-// compare-and-set does not confirm.
-func All(ctx context.Context, kv jetstream.KeyValue) (map[string]jetstream.KeyValueEntry, error) {
-	watcher, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+// Get returns the entry of a key as the leader has it, or
+// [jetstream.ErrKeyNotFound].
+func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	a, err := b.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.kv.Get(ctx, key)
+}
+
+// Create puts a value under a key that has none, or returns
+// [jetstream.ErrKeyExists].
+func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	a, err := b.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return a.kv.Create(ctx, key, value)
+}
+
+// Update puts a value under a key whose revision is last, or returns
+// [jetstream.ErrKeyRevisionMismatch].
+func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
+	a, err := b.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return a.kv.Update(ctx, key, value, last)
+}
+
+// Put puts a value under a key, whatever is there.
+func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	a, err := b.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return a.kv.Put(ctx, key, value)
+}
+
+// Purge removes a key.
+func (b *Bucket) Purge(ctx context.Context, key string) error {
+	a, err := b.get(ctx)
+	if err != nil {
+		return err
+	}
+	return a.kv.Purge(ctx, key)
+}
+
+// Time returns the clock of the server that leads the bucket's stream, which
+// dates its entries too.
+func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
+	a, err := b.get(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	status, err := a.kv.Status(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	s, ok := status.(*jetstream.KeyValueBucketStatus)
+	if !ok {
+		return time.Time{}, fmt.Errorf("buckets: the NATS client describes a bucket as a %T", status)
+	}
+	return s.StreamInfo().TimeStamp, nil
+}
+
+// All returns the present entries by key, deleted keys left out. The snapshot
+// may be a little old: nothing may rest on it that a compare-and-set does not
+// confirm.
+func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
+	a, err := b.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	watcher, err := a.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,9 @@ import (
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/natstest"
+	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
 )
 
 func TestMain(m *testing.M) {
@@ -221,7 +223,7 @@ func TestWorkersAreListedLiveOrFree(t *testing.T) {
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
 	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
-	const live, free = ` +live +[-\d]+ [:\d]+ +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`, ` +free +- +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
+	const live, free = ` +live +[-\d]+ [:\d]+ +[+-]\d+ms +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`, ` +free +- +- +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
 	list := func(want string, args ...string) {
 		t.Helper()
 		got := natsid(t, append([]string{"workers", nats}, args...)...)
@@ -238,12 +240,38 @@ func TestWorkersAreListedLiveOrFree(t *testing.T) {
 	list(`^[^\n]*\n$`)
 }
 
+func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
+	js := jetStream(t, startServer(t).ClientURL())
+	registry := kvregistry.New(js, kvregistry.Config{History: "id_history", Workers: "id_workers", LeaseTTL: 30 * time.Second})
+	now := time.Now().UnixMilli()
+	for w, behind := range []int64{3, 1234, -400_000, 0} {
+		if _, err := registry.Write(t.Context(), w, workerid.Record{Instance: "a", Token: "t", Until: now + 1000}); err != nil {
+			t.Fatal(err)
+		}
+		if err := registry.Report(t.Context(), w, workerid.Lease{Instance: "a", Time: time.Now().UnixMilli() - behind, Since: now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead := time.Date(2061, 2, 3, 4, 5, 6, 0, time.UTC)
+	if _, err := registry.Write(t.Context(), 4, workerid.Record{Instance: "future", Token: "t", Reported: ahead.UnixMilli(), Until: ahead.UnixMilli() + 60_000}); err != nil {
+		t.Fatal(err)
+	}
+	got := natsid(t, "workers", "--nats", js.Conn().ConnectedUrl())
+	const dates = ` +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
+	if got.want(t, 0, ""); !matchLines(got.out, `NUMBER +INSTANCE +STATE +SINCE +OFFSET +REPORTED +UNTIL`,
+		`0 +a +live +[-\d]+ [:\d]+ +-\d+ms`+dates, `1 +a +live +[-\d]+ [:\d]+ +-1\.[23]s`+dates,
+		`2 +a +live +[-\d]+ [:\d]+ +\+400\.0s`+dates, `3 +a +live +[-\d]+ [:\d]+ +[+-]\d+ms`+dates,
+		`4 +future +blocked +- +- +2061-02-03 04:05:06 +2061-02-03 04:06:06`) {
+		t.Errorf("listed\n%s", got.out)
+	}
+}
+
 func TestLookingForWorkersMakesNoBucket(t *testing.T) {
 	srv := startServer(t)
 	js := jetStream(t, srv.ClientURL())
 	natsid(t, "workers", "--nats", srv.ClientURL()).want(t, 1, "no natsid has run")
 	// Half made: one whose heartbeats never end would be a curse.
-	if _, _, err := buckets.Open(t.Context(), js, buckets.Config{Name: "id_history"}); err != nil {
+	if _, err := buckets.New(js, buckets.Config{Name: "id_history"}).Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	natsid(t, "workers", "--nats", srv.ClientURL())

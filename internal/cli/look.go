@@ -28,6 +28,12 @@ func (workersCmd) Help() string {
 	return `States: live, somebody reports under the number. blocked, nobody does, but its
 window has not ended. free, anybody may take it.
 
+A worker that was killed leaves its number blocked until UNTIL, a horizon away
+at most (5 min by default), and takes it up again if it is started with the same
+data. A number blocked for longer was last written by a worker whose clock ran
+ahead: REPORTED is what that clock said. It needs no mending, since all others
+take other numbers. OFFSET is how far a worker's clock is ahead of JetStream's.
+
 Example:
   natsid workers`
 }
@@ -55,10 +61,7 @@ func (c *workersCmd) Run(s *session) error {
 			return err
 		}
 	}
-	registry, _, err := kvregistry.Open(ctx, nc, kvregistry.Config{History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker})
-	if err != nil {
-		return err
-	}
+	registry := kvregistry.New(js, kvregistry.Config{History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker})
 	records, err := registry.Records(ctx)
 	if err != nil {
 		return err
@@ -67,27 +70,39 @@ func (c *workersCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return c.print(s, records, leases, time.Now())
+	now, err := registry.Time(ctx) // the clock of this machine may be wrong
+	if err != nil {
+		return err
+	}
+	return c.print(s, records, leases, now)
 }
 
-func (c *workersCmd) print(s *session, records map[int]workerid.Record, leases map[int]workerid.Lease, now time.Time) error {
+func (c *workersCmd) print(s *session, records map[int]workerid.Record, leases map[int]workerid.Lease, now int64) error {
 	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tREPORTED\tUNTIL")
+	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
 	for _, w := range slices.Sorted(maps.Keys(records)) {
 		r := records[w]
 		l, live := leases[w]
-		state, since, reported := "free", "-", r.Reported
+		state, since, offset, reported := "free", "-", "-", r.Reported
 		switch {
 		case live:
-			state, since, reported = "live", moment(l.Since), l.Time
-		case r.Until > now.UnixMilli():
+			state, since, offset, reported = "live", moment(l.Since), signed(l.Offset()), l.Time
+		case r.Until > now:
 			state = "blocked"
 		case !c.All:
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", w, r.Instance, state, since, moment(reported), moment(r.Until))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", w, r.Instance, state, since, offset, moment(reported), moment(r.Until))
 	}
 	return table.Flush()
+}
+
+// signed returns a clock's offset with its sign.
+func signed(d time.Duration) string {
+	if d.Abs() < time.Second {
+		return fmt.Sprintf("%+dms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%+.1fs", d.Seconds())
 }
 
 func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.DateTime) }

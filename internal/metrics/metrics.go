@@ -24,6 +24,7 @@ type Metrics struct {
 	requests map[outcome]prometheus.Counter
 	waits    map[worker.Mode]prometheus.Observer
 	loads    *prometheus.HistogramVec
+	alarms   *prometheus.CounterVec
 }
 
 // An outcome is the labels of a request. All there are exist from the start:
@@ -59,9 +60,14 @@ func New() *Metrics {
 			m.requests[outcome{mode, code}] = requests.WithLabelValues(string(mode), code.String())
 		}
 	}
+	m.alarms = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "natsid_alarms_total", Help: "Alarms raised, by kind."}, []string{"kind"})
+	for _, kind := range subjects.Alarms {
+		m.alarms.WithLabelValues(string(kind))
+	}
 	m.loads.WithLabelValues("ok")
 	m.loads.WithLabelValues("error")
-	m.registry.MustRegister(ids, requests, waits, m.loads,
+	m.registry.MustRegister(ids, requests, waits, m.loads, m.alarms,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -78,6 +84,9 @@ func (m *Metrics) Answered(a worker.Answer) {
 		m.waits[a.Mode].Observe(a.Waited.Seconds())
 	}
 }
+
+// Alarmed counts an alarm.
+func (m *Metrics) Alarmed(kind subjects.Alarm) { m.alarms.WithLabelValues(string(kind)).Inc() }
 
 // Loaded counts a load of a range.
 func (m *Metrics) Loaded(_ string, took time.Duration, err error) {

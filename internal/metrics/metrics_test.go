@@ -136,6 +136,19 @@ func TestWhatHasNotHappenedYetIsZeroNotAbsent(t *testing.T) {
 	})
 }
 
+func TestAlarmsAreCountedByKindFromZeroOn(t *testing.T) {
+	m := metrics.New()
+	for _, kind := range []string{
+		"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted",
+		"state-file", "store-went-back", "mark-unreachable", "tag-conflict", "time-ends",
+	} {
+		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, kind)
+		want(t, scrape(t, m), map[string]float64{series: 0})
+		m.Alarmed(subjects.Alarm(kind))
+		want(t, scrape(t, m), map[string]float64{series: 1})
+	}
+}
+
 func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 	m := metrics.New()
 	for _, mode := range modes {

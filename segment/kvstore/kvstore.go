@@ -24,7 +24,7 @@ import (
 // one mark a single one raises it. The range below the new mark is used only
 // if that write was acknowledged; with any other outcome it is a hole.
 type Store struct {
-	kv jetstream.KeyValue
+	kv *buckets.Bucket
 }
 
 var (
@@ -41,20 +41,20 @@ type entry struct {
 	Disabled    bool   `json:"disabled,omitempty"`
 }
 
-// Open opens the bucket, making it if there is none. mismatch says how an
-// existing one differs from what was asked.
-func Open(ctx context.Context, js jetstream.JetStream, bucket string, replicas int) (s *Store, mismatch string, err error) {
-	kv, mismatch, err := buckets.Open(ctx, js, buckets.Config{
+// New returns a store on a bucket, which is opened by the first call that can;
+// until then all calls return why it cannot be.
+func New(js jetstream.JetStream, bucket string, replicas int) *Store {
+	return &Store{kv: buckets.New(js, buckets.Config{
 		Name: bucket, Description: "natsid: high-water marks of the tags", Replicas: replicas,
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	return New(kv), mismatch, nil
+	})}
 }
 
-// New returns a store on a bucket that is open already.
-func New(kv jetstream.KeyValue) *Store { return &Store{kv: kv} }
+// Open opens the bucket, making it if there is none, as any other call would.
+// mismatch says how an existing one differs from what was asked.
+func (s *Store) Open(ctx context.Context) (mismatch string, err error) { return s.kv.Open(ctx) }
+
+// Trouble returns why the bucket is not open, or nil if it is.
+func (s *Store) Trouble() error { return s.kv.Trouble() }
 
 // Load implements [segment.Store].
 func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (r segment.Range, err error) {
@@ -108,7 +108,7 @@ func (s *Store) Delete(ctx context.Context, tag string) error {
 
 // List implements [segment.Store].
 func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
-	all, err := buckets.All(ctx, s.kv)
+	all, err := s.kv.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("kvstore: list: %w", err)
 	}
@@ -164,7 +164,7 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err er
 
 // AllMarks implements [segment.Marks].
 func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
-	all, err := buckets.All(ctx, s.kv)
+	all, err := s.kv.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("kvstore: %w", err)
 	}

@@ -26,8 +26,8 @@ func connect(t *testing.T) jetstream.JetStream { return natstest.JetStream(t, na
 
 func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
 	t.Helper()
-	s, mismatch, err := kvstore.Open(t.Context(), js, bucket, 1)
-	if err != nil || mismatch != "" {
+	s := kvstore.New(js, bucket, 1)
+	if mismatch, err := s.Open(t.Context()); err != nil || mismatch != "" {
 		t.Fatal(err, mismatch)
 	}
 	return s
@@ -40,13 +40,24 @@ func TestKVStoreConforms(t *testing.T) {
 	})
 }
 
-// lossy is a bucket whose writes land, but whose acknowledgements can be lost.
+// lossy is a JetStream with buckets whose writes land, but whose
+// acknowledgements can be lost.
 type lossy struct {
-	jetstream.KeyValue
+	jetstream.JetStream
 	lose atomic.Bool
 }
 
-func (l *lossy) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+type lossyBucket struct {
+	jetstream.KeyValue
+	*lossy
+}
+
+func (l *lossy) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := l.JetStream.KeyValue(ctx, bucket)
+	return lossyBucket{kv, l}, err
+}
+
+func (l lossyBucket) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
 	rev, err := l.KeyValue.Update(ctx, key, value, rev)
 	if err == nil && l.lose.Load() {
 		return 0, context.DeadlineExceeded
@@ -57,12 +68,8 @@ func (l *lossy) Update(ctx context.Context, key string, value []byte, rev uint64
 func TestALoadWhoseAckIsLostIsAHole(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	sure := open(t, js, bucket)
-	kv, err := js.KeyValue(t.Context(), bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lossy{KeyValue: kv}
-	s := kvstore.New(l)
+	l := &lossy{JetStream: js}
+	s := open(t, l, bucket)
 	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +129,8 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
-	s, mismatch, err := kvstore.Open(t.Context(), js, bucket, 3)
+	s := kvstore.New(js, bucket, 3)
+	mismatch, err := s.Open(t.Context())
 	if want := "bucket " + bucket + " has 1 replicas and a TTL of 0s, wanted 3 and 0s"; err != nil || mismatch != want {
 		t.Fatalf("mismatch %q, %v, want %q", mismatch, err, want)
 	}
@@ -136,8 +144,11 @@ func TestABucketThatForgetsIsRefused(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := kvstore.Open(t.Context(), js, name, 1); !errors.Is(err, buckets.ErrForgets) {
-		t.Errorf("marks that vanish after an hour: %v, want ErrForgets", err)
+	s := kvstore.New(js, name, 1)
+	for range 2 {
+		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrForgets) || !errors.Is(s.Trouble(), buckets.ErrForgets) {
+			t.Errorf("marks that vanish after an hour: %v, want ErrForgets; trouble: %v", err, s.Trouble())
+		}
 	}
 }
 

@@ -1,0 +1,179 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/natstest"
+	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
+)
+
+// alarming is a program that does nothing but raise alarms, on a connection
+// that can be made to fail.
+type alarming struct {
+	*program
+	log       *natstest.Buffer
+	heard     chan subjects.AlarmEvent // by somebody else
+	down      atomic.Bool              // the connection cannot be made
+	swallowed atomic.Bool              // nothing that is sent arrives
+	stop      func()                   // returns once publishAlarms has
+}
+
+// A swallower is a connection that hangs while it is told to.
+type swallower struct {
+	net.Conn
+	a *alarming
+}
+
+func (s swallower) Write(b []byte) (int, error) {
+	if s.a.swallowed.Load() {
+		return len(b), nil
+	}
+	return s.Conn.Write(b)
+}
+
+// Dial implements [nats.CustomDialer].
+func (a *alarming) Dial(network, address string) (net.Conn, error) {
+	if a.down.Load() {
+		return nil, errors.New("down")
+	}
+	c, err := net.Dial(network, address)
+	return swallower{c, a}, err
+}
+
+func startAlarming(t *testing.T) *alarming {
+	url := natstest.Start(t)
+	a := &alarming{log: new(natstest.Buffer), heard: make(chan subjects.AlarmEvent, 100)}
+	control := natstest.Connect(t, url, append(kvregistry.Options(), nats.SetCustomDialer(a), nats.ReconnectWait(10*time.Millisecond))...)
+	cfg := Default()
+	cfg.Log = slog.New(slog.NewTextHandler(a.log, nil))
+	a.program = &program{
+		cfg: cfg, links: links{control: control}, metrics: metrics.New(), alarms: make(chan subjects.AlarmEvent, keptAlarms),
+		keeper: workerid.New(workerid.Config{Instance: "me", Layout: snowflake.Leaf}),
+	}
+	other := natstest.Connect(t, url)
+	_, err := other.Subscribe("id.alarm.>", func(m *nats.Msg) {
+		var e subjects.AlarmEvent
+		if err := json.Unmarshal(m.Data, &e); err != nil || m.Subject != "id.alarm."+string(e.Kind) {
+			t.Errorf("%s: %s, %v", m.Subject, m.Data, err)
+		}
+		a.heard <- e
+	})
+	if err == nil {
+		err = other.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var publishing sync.WaitGroup
+	publishing.Go(func() { a.publishAlarms(ctx) })
+	a.stop = func() { cancel(); publishing.Wait() }
+	t.Cleanup(a.stop)
+	return a
+}
+
+// disconnect cuts the connection and lets none be made.
+func (a *alarming) disconnect(t *testing.T) {
+	t.Helper()
+	a.down.Store(true)
+	if err := a.links.control.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hears waits until the others have heard of an alarm, at least once.
+func (a *alarming) hears(t *testing.T, message string) subjects.AlarmEvent {
+	t.Helper()
+	for timeout := time.After(10 * time.Second); ; {
+		select {
+		case e := <-a.heard:
+			if e.Message == message {
+				return e
+			}
+		case <-timeout:
+			t.Fatalf("alarm %q was not heard; log:\n%s", message, a.log)
+		}
+	}
+}
+
+func TestAnAlarmIsLoggedCountedAndPublished(t *testing.T) {
+	a := startAlarming(t)
+	before := time.Now()
+	a.alarm("number-lost", "seven")
+	e := a.hears(t, "seven")
+	if e.Kind != subjects.AlarmNumberLost || e.Instance != "me" || e.Time.Before(before.Truncate(0)) || time.Since(e.Time) > time.Minute {
+		t.Errorf("%+v", e)
+	}
+	if log := a.log.String(); !strings.Contains(log, "level=ERROR msg=alarm kind=number-lost message=seven") {
+		t.Errorf("logged: %s", log)
+	}
+	rec := httptest.NewRecorder()
+	a.metrics.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	if !strings.Contains(rec.Body.String(), `natsid_alarms_total{kind="number-lost"} 1`) {
+		t.Error("not counted")
+	}
+}
+
+func TestAlarmsRaisedWhileDisconnectedAreHeardLaterTheLastOfThem(t *testing.T) {
+	a := startAlarming(t)
+	a.disconnect(t)
+	start := time.Now()
+	const n = 2 * keptAlarms
+	for i := range n {
+		a.alarm("clock-skew", fmt.Sprint("no. ", i))
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("raising them took %v", took)
+	}
+	a.down.Store(false)
+	for i := n - keptAlarms; i < n; i++ {
+		a.hears(t, fmt.Sprint("no. ", i))
+	}
+	if lost := strings.Count(a.log.String(), "an alarm was not published"); lost < n-keptAlarms-1 {
+		t.Errorf("the log tells of %d that were dropped", lost)
+	}
+}
+
+func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
+	a := startAlarming(t)
+	a.swallowed.Store(true)
+	a.alarm("time-ends", "soon")
+	time.Sleep(100 * time.Millisecond) // it has been sent by now, to nobody
+	a.swallowed.Store(false)
+	a.hears(t, "soon")
+}
+
+func TestAlarmsOfTheStopArePublishedIfThatIsQuick(t *testing.T) {
+	a := startAlarming(t)
+	a.alarm("state-file", "last")
+	a.stop()
+	a.hears(t, "last")
+
+	b := startAlarming(t)
+	b.disconnect(t)
+	for i := range keptAlarms {
+		b.alarm("state-file", fmt.Sprint("no. ", i))
+	}
+	start := time.Now()
+	b.stop()
+	if took := time.Since(start); took > 5*time.Second || strings.Count(b.log.String(), "an alarm was not published") != keptAlarms {
+		t.Errorf("stopped after %v; log:\n%s", took, b.log)
+	}
+}

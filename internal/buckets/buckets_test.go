@@ -1,0 +1,127 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// fake is a JetStream that answers only the first request of an attempt: with
+// err once wait is over, or a bucket if err is nil.
+type fake struct {
+	jetstream.JetStream
+	wait     time.Duration
+	err      error
+	attempts int
+}
+
+func (f *fake) KeyValue(ctx context.Context, _ string) (jetstream.KeyValue, error) {
+	f.attempts++
+	select {
+	case <-time.After(f.wait):
+		return fakeKV{}, f.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type fakeKV struct{ jetstream.KeyValue }
+
+func (fakeKV) Status(context.Context) (jetstream.KeyValueStatus, error) { return fakeStatus{}, nil }
+
+func (fakeKV) Purge(context.Context, string, ...jetstream.KVDeleteOpt) error { return nil }
+
+type fakeStatus struct{ jetstream.KeyValueStatus }
+
+func (fakeStatus) Config() jetstream.KeyValueConfig { return jetstream.KeyValueConfig{Replicas: 1} }
+
+// callers runs n calls at once, each with so long to go, and returns how many
+// succeeded.
+func callers(b *Bucket, n int, long time.Duration) (ok int) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), long)
+			defer cancel()
+			if err := b.Purge(ctx, "key"); err == nil {
+				mu.Lock()
+				ok++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return ok
+}
+
+func TestABucketIsOpenedByTheFirstCallThatCan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("away")
+		js := &fake{err: away}
+		b := New(js, Config{Name: "b"})
+		if b.Trouble() == nil {
+			t.Error("open before any call")
+		}
+		for tries := range 3 {
+			if _, err := b.Open(t.Context()); !errors.Is(err, away) || !errors.Is(b.Trouble(), away) || js.attempts != tries+1 {
+				t.Errorf("call %d: %v, trouble %v, %d attempts", tries, err, b.Trouble(), js.attempts)
+			}
+		}
+		js.err = nil
+		for range 3 {
+			if err := b.Purge(t.Context(), "key"); err != nil || b.Trouble() != nil || js.attempts != 4 {
+				t.Errorf("when it can be opened: %v, trouble %v, %d attempts", err, b.Trouble(), js.attempts)
+			}
+		}
+	})
+}
+
+func TestCallsOfAMomentShareOneAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		js := &fake{err: errors.New("away"), wait: time.Second}
+		b := New(js, Config{Name: "b"})
+		if ok := callers(b, 100, time.Minute); ok != 0 || js.attempts != 1 {
+			t.Errorf("%d succeeded, %d attempts", ok, js.attempts)
+		}
+		js.err = nil
+		if ok := callers(b, 100, time.Minute); ok != 100 || js.attempts != 2 {
+			t.Errorf("%d succeeded, %d attempts", ok, js.attempts)
+		}
+	})
+}
+
+func TestACallEndsWithItsContextAndTheAttemptGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		js := &fake{wait: 2 * time.Second}
+		b := New(js, Config{Name: "b"})
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.Purge(ctx, "key"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		if ok := callers(b, 1, time.Minute); ok != 1 || js.attempts != 1 || time.Since(start) != 2*time.Second {
+			t.Errorf("%d succeeded, %d attempts, after %v", ok, js.attempts, time.Since(start))
+		}
+	})
+}
+
+func TestAnAttemptWithoutAnAnswerIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		js := &fake{wait: time.Hour}
+		b := New(js, Config{Name: "b"})
+		if ok := callers(b, 1, time.Minute); ok != 0 {
+			t.Error("open without an answer")
+		}
+		js.wait = 0
+		if ok := callers(b, 1, time.Minute); ok != 1 || js.attempts != 2 {
+			t.Errorf("%d succeeded, %d attempts", ok, js.attempts)
+		}
+	})
+}

@@ -1,0 +1,37 @@
+package subjects
+
+import "time"
+
+// An Alarm is the kind of an event that operators should look at: the last
+// token of the subject that it is published on. Kinds are part of the wire
+// contract.
+type Alarm string
+
+// The kinds: what happened, and what to do about it.
+const (
+	AlarmClockBehind      Alarm = "clock-behind"      // the clock is behind what this worker reported before: set it right; snowflakes wait for it
+	AlarmClockSkew        Alarm = "clock-skew"        // the clock differs too much from the other workers': synchronize it; snowflakes wait for it
+	AlarmClockStep        Alarm = "clock-step"        // the clock was set back while snowflakes were issued: find out who sets it in steps
+	AlarmNumberLost       Alarm = "number-lost"       // the worker number is another's now, and a new one is taken: look for a clone, or a registry that went back
+	AlarmNumbersExhausted Alarm = "numbers-exhausted" // all worker numbers are in use or blocked: see `natsid workers`, and stop workers
+	AlarmStateFile        Alarm = "state-file"        // the state file cannot be used: mend the data directory; after a crash another number is taken
+	AlarmStoreWentBack    Alarm = "store-went-back"   // the database lost commits; no ID repeats, but its other data may be lost: look at its failover or backup
+	AlarmMarkUnreachable  Alarm = "mark-unreachable"  // the marks that guard the database do not answer, so nothing is loaded: bring JetStream back
+	AlarmTagConflict      Alarm = "tag-conflict"      // a tag is not served, since its row contradicts its mark or another row: mend the row
+	AlarmTimeEnds         Alarm = "time-ends"         // the time field of the layout is nearly full: plan for a new layout
+)
+
+// Alarms are all kinds.
+var Alarms = []Alarm{
+	AlarmClockBehind, AlarmClockSkew, AlarmClockStep, AlarmNumberLost, AlarmNumbersExhausted,
+	AlarmStateFile, AlarmStoreWentBack, AlarmMarkUnreachable, AlarmTagConflict, AlarmTimeEnds,
+}
+
+// An AlarmEvent is an alarm as it is published, in JSON. It may be published
+// more than once, with the same time.
+type AlarmEvent struct {
+	Kind     Alarm     `json:"kind"`
+	Instance string    `json:"instance"` // the worker's name
+	Message  string    `json:"message"`  // for people
+	Time     time.Time `json:"time"`     // of the event, not of its publication
+}
