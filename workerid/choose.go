@@ -203,7 +203,7 @@ func (k *Keeper) own() (w int, ok bool) {
 // taken like any other.
 func (k *Keeper) reclaim(ctx context.Context, now int64, v view) (c *claim, err error) {
 	w, ok := k.own()
-	if !ok {
+	if !ok || errors.Is(k.ended, errBehind) {
 		return nil, nil
 	}
 	r := v.records[w]
@@ -292,7 +292,7 @@ const maxExhausted = 2 * time.Second
 // has reached, nor an ID that ran ahead of it.
 func (k *Keeper) take(ctx context.Context, now int64, w int, r Record) (*claim, error) {
 	from := max(r.Until, now)
-	if r.Token == "" || k.lost {
+	if r.Token == "" || errors.Is(k.ended, errLost) {
 		// The clock is read again, since asking may have taken long; but a
 		// window far ahead would be of no use, and a clock set meanwhile makes one.
 		late := k.cfg.Now()

@@ -22,9 +22,10 @@ var errLost = errors.New("workerid: the number was lost")
 type claim struct {
 	k      *Keeper
 	number int
-	from   int64 // begin of the window, Unix ms
-	until  int64 // its end as last acknowledged, Unix ms; 0 before the first
-	since  int64 // Unix ms
+	from   int64     // begin of the window, Unix ms
+	until  int64     // its end as last acknowledged, Unix ms; 0 before the first
+	since  int64     // Unix ms
+	begins time.Time // when the clock reaches from, unless it is set
 
 	revision uint64
 	token    string   // of the last acknowledged write
@@ -94,7 +95,7 @@ func (c *claim) win(ctx context.Context, now int64, r Record) error {
 // open remembers the claim in the state file. Then, and not before, it makes
 // the generator.
 func (c *claim) open(now int64) error {
-	c.since = now
+	c.since, c.begins = now, time.Now().Add(time.Duration(c.from-now)*time.Millisecond)
 	limit, err := c.remember(now)
 	if err != nil {
 		return err

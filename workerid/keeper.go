@@ -78,7 +78,7 @@ type Keeper struct {
 	rand      *rand.Rand
 	checked   int64         // the own clock when it was last compared with the others', Unix ms
 	watch     time.Duration // how often the clock is looked at
-	lost      bool          // the last claim ended because its number was lost
+	ended     error         // why the last claim was given up
 	suspended atomic.Bool   // the number is held, but nothing is issued; any goroutine may read it
 
 	mu     sync.Mutex
@@ -187,9 +187,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		k.begin(c)
 		err = k.hold(ctx, c)
 		k.end(c, err)
-		k.lost = errors.Is(err, errLost)
+		k.ended = err
 		switch {
-		case k.lost:
+		case errors.Is(err, errLost):
 			k.cfg.Alarm(NumberLost, err.Error())
 			if err := c.forget(); err != nil {
 				k.dropFile(err)
@@ -357,20 +357,21 @@ func (k *Keeper) stepped() bool {
 }
 
 // behind returns by how much the clock must advance before c's generator
-// issues again; 0 if requests can wait for that. That the clock has yet to
-// reach the claim's window does not count: it was not set back. Nor does a
-// clock that is not trusted anyway.
+// issues again; 0 if requests can wait for that. That a clock has yet to reach
+// the window of a new claim does not count: it was not set back. Nor does one
+// that is not trusted anyway.
 func (k *Keeper) behind(c *claim) time.Duration {
 	now := k.cfg.Now()
-	err := c.gen.CheckAt(max(now, c.from))
-	b, ok := errors.AsType[*snowflake.BehindError](err)
+	if time.Now().Before(c.begins) {
+		now = max(now, c.from)
+	}
+	b, ok := errors.AsType[*snowflake.BehindError](c.gen.CheckAt(now))
 	if k.suspended.Load() || !ok || b.By < k.cfg.Deadline {
 		k.alarms.clear(ClockBehind)
 		return 0
 	}
-	by := b.By + time.Duration(max(0, c.from-now))*time.Millisecond
-	k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the IDs issued under number %d: %s", by, c.number, k.remedy(by)))
-	return by
+	k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the IDs issued under number %d: %s", b.By, c.number, k.remedy(b.By)))
+	return b.By
 }
 
 // beat compares the clock, renews the window if it is time, and reports, in

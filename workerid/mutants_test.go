@@ -27,8 +27,8 @@ var mutants = []mutant{
 		{"claim.go", "	token := newToken()\n", "	token := newToken()\n	if r, err := c.read(ctx); err == nil {\n		c.revision = r.Revision\n	}\n"}}},
 	{"a token per life, not per write", []edit{
 		{"claim.go", "	token := newToken()\n", "	token := c.k.process\n"}}},
-	{"the window is adopted with the revision", []edit{
-		{"claim.go", "		c.revision = r.Revision\n		err = c.tryWrite(ctx, now, until)\n", "		c.revision, c.until, err = r.Revision, r.Until, nil\n"}}},
+	{"a window that may not have been written is adopted with the revision", []edit{
+		{"claim.go", "		c.revision = r.Revision\n		err = c.tryWrite(ctx, now, until)\n", "		c.revision, c.until, err = r.Revision, until, nil\n"}}},
 	{"the window grows though the write was not acknowledged", []edit{
 		{"claim.go", "	if err != nil {\n		return err\n	}\n	c.revision, c.token", "	if err != nil {\n		if c.until = until; c.gen != nil {\n			c.gen.Extend(until)\n		}\n		return err\n	}\n	c.revision, c.token"}}},
 	{"until is not clamped on renewal", []edit{
@@ -48,9 +48,9 @@ var mutants = []mutant{
 
 // NextAt issues n IDs`}}},
 	{"an absent record is free", []edit{
-		{"choose.go", `if r.Token == "" || k.lost {`, "if k.lost {"}}},
+		{"choose.go", `if r.Token == "" || errors.Is(k.ended, errLost) {`, "if errors.Is(k.ended, errLost) {"}}},
 	{"a number lost a moment ago is free", []edit{
-		{"choose.go", `if r.Token == "" || k.lost {`, `if r.Token == "" {`}}},
+		{"choose.go", `if r.Token == "" || errors.Is(k.ended, errLost) {`, `if r.Token == "" {`}}},
 	{"revisions restart in a registry that is made again", []edit{
 		{"sim_test.go", "registryState{revision: revision + 1_000_000}", "registryState{}"}}},
 	{"a number is taken though somebody answers to it", []edit{

@@ -202,7 +202,7 @@ func newWorld(seed uint64, s *story) *world {
 	w := &world{
 		story: s, rnd: r, begin: time.Now(), generators: make(map[int][]*held), issued: make(map[position]*cell),
 		lossy: r.IntN(3) == 0, rare: []int{12, 40, 120}[r.IntN(3)], span: time.Duration(20+r.IntN(100)) * time.Second,
-		reg: registryState{records: map[int]workerid.Record{}, leases: map[int]workerid.Lease{}, revision: uint64(r.IntN(1000))},
+		reg: registryState{records: map[int]workerid.Record{}, leases: map[int]workerid.Lease{}, revision: uint64(r.IntN(10))},
 	}
 	unit := []int64{1, 1, 10, 1000}[r.IntN(4)]
 	w.conf = workerid.Config{
@@ -353,7 +353,9 @@ func (m *machine) set() {
 	w := m.world
 	m.slip = w.skewed()
 	m.drift, m.driftT = 0, time.Now()
-	switch w.rnd.IntN(6) {
+	switch w.rnd.IntN(7) {
+	case 4:
+		m.slip += time.Duration(w.rnd.Int64N(int64(2*time.Second))) - time.Second
 	case 0:
 		m.slip += time.Duration(w.rnd.Int64N(int64(4*time.Hour))) - 2*time.Hour
 	case 1:
