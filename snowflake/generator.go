@@ -30,14 +30,19 @@ const DefaultMaxAhead = 5 * time.Millisecond
 type Generator struct {
 	layout Layout
 	worker int64
-	from   int64        // Unix ms
-	ahead  int64        // ticks that an ID may run ahead of the clock
-	until  atomic.Int64 // Unix ms; only grows
+	from   int64               // Unix ms
+	ahead  int64               // ticks that an ID may run ahead of the clock
+	until  atomic.Int64        // Unix ms; only grows
+	random func(n int64) int64 // in [0, n); tests put a seeded one here
 
 	// state is the next position to issue, with the closed bit on top. A
 	// position is tick<<Sequence + sequence, so that counting on from the end
 	// of a tick leads to sequence 0 of the next one.
 	state atomic.Uint64
+
+	// fresh is the first tick for which a random start is due. No law rests on
+	// it: one start too many or too few costs some sequences or some evenness.
+	fresh atomic.Int64
 }
 
 const closedBit = 1 << 63
@@ -52,7 +57,7 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	if worker < 0 || worker >= l.Workers() {
 		return nil, fmt.Errorf("snowflake: worker number %d, want 0..%d", worker, l.Workers()-1)
 	}
-	g := &Generator{layout: l, worker: int64(worker), from: from, ahead: max(1, maxAhead.Milliseconds()/l.Unit)}
+	g := &Generator{layout: l, worker: int64(worker), from: from, ahead: max(1, maxAhead.Milliseconds()/l.Unit), random: rand.Int64N}
 	g.until.Store(until)
 	// A start before the epoch counts as the epoch, one after the end of the
 	// time field as its end: there is nothing to issue outside.
@@ -81,8 +86,9 @@ func (g *Generator) Extend(until int64) {
 }
 
 // Close ends the issuing for good and returns the Unix ms from which on this
-// generator has issued nothing: the end of its last tick, or from if that is
-// later. Closing again returns the same.
+// generator has issued nothing: the end of its last tick, where it has issued
+// none the beginning of its first, or from if that is later. Closing again
+// returns the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit)
 	return max(g.from, g.layout.FirstMs((next+g.layout.PerTick()-1)>>g.layout.Sequence))
@@ -91,11 +97,10 @@ func (g *Generator) Close() (free int64) {
 // NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
 // or none.
 //
-// A tick that is entered because the clock moved on starts at a random
-// sequence, so that id mod 2..2^Sequence is even at low rates as well; one
-// entered because the sequence ran out starts at 0, so that the full rate is
-// reached. What does not fit between there and now reaches back, to ticks
-// that have passed unused, before it reaches ahead.
+// Once per tick of the clock the sequence moves on to a random place, so that
+// id mod 2..2^Sequence is even at low rates as well; a tick entered because
+// the sequence ran out starts at 0, so that the full rate is reached. A batch
+// reaches back, to ticks that have passed unused, before it reaches ahead.
 //
 // The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a
 // [*BehindError]. A caller that is told "behind" by more than MaxAhead should
@@ -104,11 +109,14 @@ func (g *Generator) Close() (free int64) {
 func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 	for {
 		state := g.state.Load()
-		start, err := g.startAt(now, int64(n), state)
+		start, fresh, err := g.startAt(now, int64(n), state)
 		if err != nil {
 			return Runs{}, err
 		}
 		if g.state.CompareAndSwap(state, uint64(start+int64(n))) {
+			if fresh > 0 {
+				g.fresh.Store(fresh)
+			}
 			return Runs{layout: g.layout, worker: g.worker, start: start, n: int64(n)}, nil
 		}
 	}
@@ -117,36 +125,41 @@ func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 // CheckAt returns the error that [Generator.NextAt] would return now for one
 // ID, without issuing it.
 func (g *Generator) CheckAt(now int64) error {
-	_, err := g.startAt(now, 1, g.state.Load())
+	_, _, err := g.startAt(now, 1, g.state.Load())
 	return err
 }
 
-// startAt returns the position at which n IDs would start.
-func (g *Generator) startAt(now, n int64, state uint64) (int64, error) {
+// startAt returns the position at which n IDs would start and, if it is a
+// random one, the next tick for which one is due.
+func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err error) {
 	if state&closedBit != 0 {
-		return 0, ErrClosed
+		return 0, 0, ErrClosed
 	}
 	l := &g.layout
 	tick := l.TickAt(now)
 	if tick < 0 {
-		return 0, ErrEpoch
+		return 0, 0, ErrEpoch
 	}
-	start := int64(state)
-	if start>>l.Sequence < tick {
-		fresh := tick<<l.Sequence + rand.Int64N(l.PerTick())
-		start = max(start, min(fresh, (tick+1)<<l.Sequence-n))
+	start = int64(state)
+	// A random start comes once per tick of the clock, not where IDs run ahead of
+	// it anyway. It may reach into the next tick; if that is all of MaxAhead, it
+	// needs a tick that nothing has run into.
+	if start+n <= (tick+min(g.ahead-1, 1))<<l.Sequence && g.fresh.Load() <= tick {
+		per := l.PerTick()
+		start = max(start, (tick+1)<<l.Sequence-n-per+1) + g.random(per)
+		fresh = tick + 1
 	}
 	last := (start + n - 1) >> l.Sequence
 	if last > l.maxTick() {
-		return 0, ErrTimeEnds
+		return 0, 0, ErrTimeEnds
 	}
 	if l.FirstMs(last) >= g.until.Load() {
-		return 0, ErrWindow
+		return 0, 0, ErrWindow
 	}
 	if lead := last - tick; lead > g.ahead {
-		return 0, &BehindError{By: time.Duration((lead-g.ahead)*l.Unit) * time.Millisecond}
+		return 0, 0, &BehindError{By: time.Duration((lead-g.ahead)*l.Unit) * time.Millisecond}
 	}
-	return start, nil
+	return start, fresh, nil
 }
 
 // Runs is a batch of issued IDs. It is a small value; the zero value is empty.
