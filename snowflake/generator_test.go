@@ -235,49 +235,6 @@ func TestManyGoroutinesNeverShareAnID(t *testing.T) {
 	}
 }
 
-// FuzzGenerator holds the generator against a dumb second implementation of
-// its law: a set of what was issued, and the bounds checked one by one.
-func FuzzGenerator(f *testing.F) {
-	f.Add([]byte{1, 1, 0, 5, 200, 3, 0, 0, 0, 9})
-	f.Add([]byte{255, 255, 128, 1, 2, 0, 90, 31})
-	f.Fuzz(func(t *testing.T, story []byte) {
-		l := Layout{Time: 12, Worker: 2, Sequence: 3, Epoch: 1000, Unit: 3}
-		from, until, now := int64(1100), int64(1500), int64(1090)
-		g, err := NewGenerator(l, 3, from, until, 9*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen, closed, last := map[int64]bool{}, false, int64(-1)
-		for i := 0; i+1 < len(story); i += 2 {
-			switch op, arg := story[i], int64(story[i+1]); {
-			case op < 128:
-				now += arg%16 - 4 // mostly forward, sometimes back
-			case op == 254:
-				closed = true
-				if free := g.Close(); last >= 0 && free <= last {
-					t.Fatalf("free from %d, but %d was issued", free, last)
-				}
-				continue
-			case op >= 250:
-				until = max(until, now+arg)
-				g.Extend(until)
-			}
-			n := 1 + int(story[i+1])%29
-			runs, err := g.NextAt(now, n)
-			if err != nil {
-				continue
-			}
-			for _, id := range ids(runs) {
-				p, err := l.Decode(id)
-				if ms := l.FirstMs(p.Tick); err != nil || closed || seen[id] || p.Worker != 3 || ms < from || ms >= until || ms > now+9 {
-					t.Fatalf("now %d window [%d,%d) closed %v: ID %d = %+v, %v, seen %v", now, from, until, closed, id, p, err, seen[id])
-				}
-				seen[id], last = true, l.FirstMs(p.Tick)
-			}
-		}
-	})
-}
-
 func TestIssuingAllocatesNothing(t *testing.T) {
 	g := newGenerator(t, Leaf, t0, t0+1<<40)
 	now, sum := int64(t0), int64(0)
