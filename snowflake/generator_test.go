@@ -138,6 +138,76 @@ func TestABurstRunsAheadWithinMaxAheadOnly(t *testing.T) {
 	}
 }
 
+// At the limit no random start may leave a gap, and below it none may make a
+// caller wait.
+func TestTheLimitOfTheLayoutIsReached(t *testing.T) {
+	const ticks = 100
+	for _, n := range []int{1, 7, 1000, 30_000} {
+		g := newGenerator(t, Leaf, t0, 1<<60)
+		issued := 0
+		var first Parts
+		for now := int64(t0 + 1000); now < t0+1000+ticks; now++ {
+			for {
+				runs, err := g.NextAt(now, n)
+				if err != nil {
+					break
+				}
+				if issued == 0 {
+					first, _ = Leaf.Decode(nth(runs, 0))
+				}
+				issued += n
+			}
+		}
+		room := int(Leaf.TickAt(t0+1000)+ticks+5-first.Tick)*4096 - int(first.Sequence)
+		if issued > room || issued <= room-n {
+			t.Errorf("%d at a time: %d IDs, want all of %d that fit", n, issued, room)
+		}
+	}
+	for n := 1; n <= 4096; n *= 4 {
+		g := newGenerator(t, Leaf, t0, 1<<60)
+		for now := int64(t0 + 1000); now < t0+1000+ticks; now++ {
+			for range 4096 / n {
+				if _, err := g.NextAt(now, n); err != nil {
+					t.Fatalf("%d at a time, at the limit: %v", n, err)
+				}
+			}
+		}
+	}
+}
+
+// A caller that loses its CPU in the middle of NextAt holds up nobody: a mutex
+// would.
+func TestNextAtIsLockFree(t *testing.T) {
+	g := newGenerator(t, Leaf, t0, t0+10_000)
+	stuck, resume, done := make(chan bool), make(chan bool), make(chan Runs)
+	late := time.After(10 * time.Second)
+	next := func() {
+		runs, err := g.NextAt(t0+1000, 1)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- runs
+	}
+	g.random = func(int64) int64 { stuck <- true; <-resume; return 0 }
+	go next()
+	select {
+	case <-stuck:
+	case <-late:
+		t.Fatal("no random start to be stuck in")
+	}
+	g.random = func(int64) int64 { return 5 }
+	go next()
+	select {
+	case <-done:
+	case <-late:
+		t.Fatal("the second caller waits for the first")
+	}
+	resume <- true
+	if p, _ := Leaf.Decode(nth(<-done, 0)); p.Sequence != 6 {
+		t.Errorf("the first caller got %+v, want what follows the second's", p)
+	}
+}
+
 func TestAStepBackIsRiddenThroughOrReported(t *testing.T) {
 	g := newGenerator(t, Leaf, t0, t0+1_000_000)
 	before := take(t, g, t0+10_000, 1)[0]
@@ -236,17 +306,37 @@ func TestManyGoroutinesNeverShareAnID(t *testing.T) {
 }
 
 func TestIssuingAllocatesNothing(t *testing.T) {
-	g := newGenerator(t, Leaf, t0, t0+1<<40)
+	g := newGenerator(t, Leaf, t0, 1<<60)
 	now, sum := int64(t0), int64(0)
-	if a := testing.AllocsPerRun(1000, func() {
-		now++
-		runs, _ := g.NextAt(now, 1)
-		for first := range runs.All() {
-			sum += first
+	i := NewIssuer(time.Second, 1, func() int64 { return now })
+	i.Use(g)
+	issue := func(next func(n int) (Runs, error), n int) func() {
+		return func() {
+			now += 100
+			runs, err := next(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += sumOf(runs)
 		}
-	}); a != 0 {
-		t.Errorf("%v allocations an ID", a)
 	}
+	nextAt := func(n int) (Runs, error) { return g.NextAt(now, n) }
+	for name, f := range map[string]func(){
+		"an ID": issue(nextAt, 1), "a batch": issue(nextAt, 100_000),
+		"an ID of the issuer": issue(i.Next, 1), "a batch of the issuer": issue(i.Next, 100_000),
+		"CheckAt": func() { g.CheckAt(now) },
+	} {
+		if a := testing.AllocsPerRun(1000, f); a != 0 {
+			t.Errorf("%s: %v allocations", name, a)
+		}
+	}
+}
+
+func sumOf(r Runs) (sum int64) {
+	for first, last := range r.Of(0).All() {
+		sum += first + last
+	}
+	return sum
 }
 
 func BenchmarkNextAt(b *testing.B) {
