@@ -64,8 +64,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 		esac; done; \
 	done
 
-bench: ## Measure, side by side with bare NATS
+bench: ## Measure, side by side with bare NATS and with other generators
 	go -C bench run .
+	go -C bench run . -for 300ms generators
 
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .

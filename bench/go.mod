@@ -3,8 +3,11 @@ module github.com/natsid/natsid/bench
 go 1.26.0
 
 require (
+	github.com/bwmarrin/snowflake v0.3.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
+	github.com/natsid/natsid v0.0.0-00010101000000-000000000000
+	github.com/sony/sonyflake/v2 v2.2.0
 )
 
 require (
@@ -19,3 +22,5 @@ require (
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 )
+
+replace github.com/natsid/natsid => ../

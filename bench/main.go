@@ -11,8 +11,12 @@
 // not, an error, or silence is counted, and makes the exit code 1: a table
 // with errors compares nothing. That no ID repeats is not checked here.
 //
-//	cd bench && go run .              # builds natsid from the parent folder
-//	cd bench && go run . -callers 1   # the latency of an idle system
+// With the argument "generators" it compares natsid's snowflake generator with
+// others instead, in this process and without NATS, in the same way.
+//
+//	cd bench && go run .                        # builds natsid from the parent folder
+//	cd bench && go run . -callers 1             # the latency of an idle system
+//	cd bench && go run . -for 300ms generators
 package main
 
 import (
@@ -57,13 +61,16 @@ func command(ctx context.Context) error {
 	flag.StringVar(&opt.natsid, "natsid", "", "natsid's executable (default: built from the parent folder)")
 	flag.Parse()
 	opt.conns = min(opt.conns, opt.callers)
+	generators := flag.NArg() == 1 && flag.Arg(0) == "generators"
 	switch {
 	case flag.NArg() == 2: // not the bench, but one of the processes it starts
 		return play(flag.Arg(0), flag.Arg(1))
-	case flag.NArg() > 0:
+	case flag.NArg() > 0 && !generators:
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	case min(opt.conns, opt.repeats) < 1 || opt.length <= 0 || opt.step < 1:
 		return errors.New("numbers must be above 0")
+	case generators:
+		return compareGenerators(ctx, opt)
 	}
 	return run(ctx, opt)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -31,14 +30,19 @@ const DefaultMaxAhead = 5 * time.Millisecond
 type Generator struct {
 	layout Layout
 	worker int64
-	from   int64        // Unix ms
-	ahead  int64        // ticks that an ID may run ahead of the clock
-	until  atomic.Int64 // Unix ms; only grows
+	from   int64                     // Unix ms
+	ahead  int64                     // ticks that an ID may run ahead of the clock
+	until  atomic.Int64              // Unix ms; only grows
+	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests put their own here
 
 	// state is the next position to issue, with the closed bit on top. A
 	// position is tick<<Sequence + sequence, so that counting on from the end
 	// of a tick leads to sequence 0 of the next one.
 	state atomic.Uint64
+
+	// fresh is the first tick for which a random start is due. No law rests on
+	// it: one start too many or too few costs some sequences or some evenness.
+	fresh atomic.Int64
 }
 
 const closedBit = 1 << 63
@@ -54,12 +58,24 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 		return nil, fmt.Errorf("snowflake: worker number %d, want 0..%d", worker, l.Workers()-1)
 	}
 	g := &Generator{layout: l, worker: int64(worker), from: from, ahead: max(1, maxAhead.Milliseconds()/l.Unit)}
+	seed := mix(uint64(worker)) + uint64(from)
+	g.random = func(tick, n int64) int64 { return int64(mix(seed+uint64(tick)) & uint64(n-1)) }
 	g.until.Store(until)
 	// A start before the epoch counts as the epoch, one after the end of the
 	// time field as its end: there is nothing to issue outside.
 	first := min(max(l.TickFrom(from), 0), l.maxTick()+1)
 	g.state.Store(uint64(first) << l.Sequence)
 	return g, nil
+}
+
+// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): numbers in
+// a row come out as if random. No state, so nothing is shared, and the same
+// ticks start at the same sequences when a failure is told again.
+func mix(x uint64) uint64 {
+	x *= 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // Layout returns the layout of the IDs.
@@ -85,8 +101,9 @@ func (g *Generator) Extend(until int64) {
 }
 
 // Close ends the issuing for good and returns the Unix ms from which on this
-// generator has issued nothing: the end of its last tick, or from if that is
-// later. Closing again returns the same.
+// generator has issued nothing: the end of its last tick, where it has issued
+// none the beginning of its first, or from if that is later. Closing again
+// returns the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit)
 	return max(g.from, g.layout.FirstMs((next+g.layout.PerTick()-1)>>g.layout.Sequence))
@@ -95,11 +112,10 @@ func (g *Generator) Close() (free int64) {
 // NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
 // or none.
 //
-// A tick that is entered because the clock moved on starts at a random
-// sequence, so that id mod 2..2^Sequence is even at low rates as well; one
-// entered because the sequence ran out starts at 0, so that the full rate is
-// reached. What does not fit between there and now reaches back, to ticks
-// that have passed unused, before it reaches ahead.
+// Once per tick of the clock the sequence moves on to a random place, so that
+// id mod 2..2^Sequence is even at low rates as well; a tick entered because
+// the sequence ran out starts at 0, so that the full rate is reached. A batch
+// reaches back, to ticks that have passed unused, before it reaches ahead.
 //
 // The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a
 // [*BehindError]. A caller that is told "behind" by more than MaxAhead should
@@ -108,11 +124,14 @@ func (g *Generator) Close() (free int64) {
 func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 	for {
 		state := g.state.Load()
-		start, err := g.startAt(now, int64(n), state)
+		start, fresh, err := g.startAt(now, int64(n), state)
 		if err != nil {
 			return Runs{}, err
 		}
 		if g.state.CompareAndSwap(state, uint64(start+int64(n))) {
+			if fresh > 0 {
+				g.fresh.Store(fresh)
+			}
 			return Runs{layout: g.layout, worker: g.worker, start: start, n: int64(n)}, nil
 		}
 	}
@@ -121,39 +140,44 @@ func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 // CheckAt returns the error that [Generator.NextAt] would return now for one
 // ID, without issuing it.
 func (g *Generator) CheckAt(now int64) error {
-	_, err := g.startAt(now, 1, g.state.Load())
+	_, _, err := g.startAt(now, 1, g.state.Load())
 	return err
 }
 
-// startAt returns the position at which n IDs would start.
-func (g *Generator) startAt(now, n int64, state uint64) (int64, error) {
+// startAt returns the position at which n IDs would start and, if it is a
+// random one, the next tick for which one is due.
+func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err error) {
 	if state&closedBit != 0 {
-		return 0, ErrClosed
+		return 0, 0, ErrClosed
 	}
 	l := &g.layout
 	tick := l.TickAt(now)
 	if tick < 0 {
-		return 0, ErrEpoch
+		return 0, 0, ErrEpoch
 	}
 	if tick > l.maxTick() { // shifted, it could overflow
-		return 0, ErrTimeEnds
+		return 0, 0, ErrTimeEnds
 	}
-	start := int64(state)
-	if start>>l.Sequence < tick {
-		fresh := tick<<l.Sequence + rand.Int64N(l.PerTick())
-		start = max(start, min(fresh, (tick+1)<<l.Sequence-n))
+	start = int64(state)
+	// A random start comes once per tick of the clock, not where IDs run ahead of
+	// it anyway. It may reach into the next tick; if that is all of MaxAhead, it
+	// needs a tick that nothing has run into.
+	if start+n <= (tick+min(g.ahead-1, 1))<<l.Sequence && g.fresh.Load() <= tick {
+		per := l.PerTick()
+		start = max(start, (tick+1)<<l.Sequence-n-per+1) + g.random(tick, per)
+		fresh = tick + 1
 	}
 	last := (start + n - 1) >> l.Sequence
 	if last > l.maxTick() {
-		return 0, ErrTimeEnds
+		return 0, 0, ErrTimeEnds
 	}
 	if l.FirstMs(last) >= g.until.Load() {
-		return 0, ErrWindow
+		return 0, 0, ErrWindow
 	}
 	if lead := last - tick; lead > g.ahead {
-		return 0, &BehindError{By: time.Duration(min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond}
+		return 0, 0, &BehindError{By: time.Duration(min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond}
 	}
-	return start, nil
+	return start, fresh, nil
 }
 
 // Runs is a batch of issued IDs. It is a small value; the zero value is empty.

@@ -2,7 +2,6 @@ package snowflake
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -111,29 +110,102 @@ func TestCloseIsFinalAndTellsWhatIsFree(t *testing.T) {
 }
 
 func TestABurstRunsAheadWithinMaxAheadOnly(t *testing.T) {
-	g := newGenerator(t, small, t0, t0+1000)
-	n, prev := 0, int64(-1)
-	for {
-		runs, err := g.NextAt(t0, 1)
-		if b, ok := errors.AsType[*BehindError](err); ok {
-			if b.By != time.Millisecond {
-				t.Errorf("behind by %v, want 1ms: the next tick", b.By)
+	for random := range int64(4) {
+		g := newGenerator(t, small, t0-10, t0+1000)
+		g.random = func(int64, int64) int64 { return random }
+		n, prev := int64(0), int64(-1)
+		for {
+			runs, err := g.NextAt(t0, 1)
+			if b, ok := errors.AsType[*BehindError](err); ok {
+				if b.By != time.Millisecond {
+					t.Errorf("behind by %v, want 1ms: the next tick", b.By)
+				}
+				break
 			}
-			break
+			id := ids(runs)[0]
+			if p, _ := small.Decode(id); p.Tick > small.TickAt(t0)+5 {
+				t.Fatalf("ID %d runs %d ms ahead", n, p.Tick-small.TickAt(t0))
+			}
+			if id <= prev {
+				t.Fatalf("ID %d after %d", id, prev)
+			}
+			prev, n = id, n+1
 		}
-		id := ids(runs)[0]
-		if p, _ := small.Decode(id); p.Tick > small.TickAt(t0)+5 {
-			t.Fatalf("ID %d runs %d ms ahead", n, p.Tick-small.TickAt(t0))
+		if n != 6*4-random {
+			t.Errorf("%d IDs at once, want the rest of this tick and five ahead: %d", n, 6*4-random)
 		}
-		if id <= prev {
-			t.Fatalf("ID %d after %d", id, prev)
-		}
-		prev, n = id, n+1
+		take(t, g, t0+1, 4) // each ms that passes frees one tick
 	}
-	if n != 6*4 {
-		t.Errorf("%d IDs at once, want this tick and five ahead: 24", n)
+}
+
+// At the limit no random start may leave a gap, and below it none may make a
+// caller wait.
+func TestTheLimitOfTheLayoutIsReached(t *testing.T) {
+	const ticks = 100
+	for _, n := range []int{1, 7, 1000, 30_000} {
+		g := newGenerator(t, Leaf, t0, 1<<60)
+		issued := 0
+		var first Parts
+		for now := int64(t0 + 1000); now < t0+1000+ticks; now++ {
+			for {
+				runs, err := g.NextAt(now, n)
+				if err != nil {
+					break
+				}
+				if issued == 0 {
+					first, _ = Leaf.Decode(nth(runs, 0))
+				}
+				issued += n
+			}
+		}
+		room := int(Leaf.TickAt(t0+1000)+ticks+5-first.Tick)*4096 - int(first.Sequence)
+		if issued > room || issued <= room-n {
+			t.Errorf("%d at a time: %d IDs, want all of %d that fit", n, issued, room)
+		}
 	}
-	take(t, g, t0+1, 4) // each ms that passes frees one tick
+	for n := 1; n <= 4096; n *= 4 {
+		g := newGenerator(t, Leaf, t0, 1<<60)
+		for now := int64(t0 + 1000); now < t0+1000+ticks; now++ {
+			for range 4096 / n {
+				if _, err := g.NextAt(now, n); err != nil {
+					t.Fatalf("%d at a time, at the limit: %v", n, err)
+				}
+			}
+		}
+	}
+}
+
+// A caller that loses its CPU in the middle of NextAt holds up nobody: a mutex
+// would.
+func TestNextAtIsLockFree(t *testing.T) {
+	g := newGenerator(t, Leaf, t0, t0+10_000)
+	stuck, resume, done := make(chan bool), make(chan bool), make(chan Runs)
+	late := time.After(10 * time.Second)
+	next := func() {
+		runs, err := g.NextAt(t0+1000, 1)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- runs
+	}
+	g.random = func(int64, int64) int64 { stuck <- true; <-resume; return 0 }
+	go next()
+	select {
+	case <-stuck:
+	case <-late:
+		t.Fatal("no random start to be stuck in")
+	}
+	g.random = func(int64, int64) int64 { return 5 }
+	go next()
+	select {
+	case <-done:
+	case <-late:
+		t.Fatal("the second caller waits for the first")
+	}
+	resume <- true
+	if p, _ := Leaf.Decode(nth(<-done, 0)); p.Sequence != 6 {
+		t.Errorf("the first caller got %+v, want what follows the second's", p)
+	}
 }
 
 func TestAStepBackIsRiddenThroughOrReported(t *testing.T) {
@@ -181,19 +253,6 @@ func TestBoundsOfTime(t *testing.T) {
 	late := newGenerator(t, small, end+5, end+1000)
 	if _, err := late.NextAt(end+6, 1); !errors.Is(err, ErrTimeEnds) {
 		t.Errorf("a window after the end: %v", err)
-	}
-}
-
-func TestOneIDAtATimeIsEvenInEveryLowBit(t *testing.T) {
-	g := newGenerator(t, Leaf, t0, t0+100_000_000)
-	const n = 64 * 1024
-	var seen [64]int
-	for i := range int64(n) {
-		seen[take(t, g, t0+100*i, 1)[0].Sequence%64]++
-	}
-	// 1024 are expected in each; 5 standard deviations are 160.
-	if lo, hi := slices.Min(seen[:]), slices.Max(seen[:]); lo < 864 || hi > 1184 {
-		t.Errorf("id mod 64: between %d and %d of each, want about %d", lo, hi, n/64)
 	}
 }
 
@@ -246,61 +305,38 @@ func TestManyGoroutinesNeverShareAnID(t *testing.T) {
 	}
 }
 
-// FuzzGenerator holds the generator against a dumb second implementation of
-// its law: a set of what was issued, and the bounds checked one by one.
-func FuzzGenerator(f *testing.F) {
-	f.Add([]byte{1, 1, 0, 5, 200, 3, 0, 0, 0, 9})
-	f.Add([]byte{255, 255, 128, 1, 2, 0, 90, 31})
-	f.Fuzz(func(t *testing.T, story []byte) {
-		l := Layout{Time: 12, Worker: 2, Sequence: 3, Epoch: 1000, Unit: 3}
-		from, until, now := int64(1100), int64(1500), int64(1090)
-		g, err := NewGenerator(l, 3, from, until, 9*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen, closed, last := map[int64]bool{}, false, int64(-1)
-		for i := 0; i+1 < len(story); i += 2 {
-			switch op, arg := story[i], int64(story[i+1]); {
-			case op < 128:
-				now += arg%16 - 4 // mostly forward, sometimes back
-			case op == 254:
-				closed = true
-				if free := g.Close(); last >= 0 && free <= last {
-					t.Fatalf("free from %d, but %d was issued", free, last)
-				}
-				continue
-			case op >= 250:
-				until = max(until, now+arg)
-				g.Extend(until)
-			}
-			n := 1 + int(story[i+1])%29
-			runs, err := g.NextAt(now, n)
+func TestIssuingAllocatesNothing(t *testing.T) {
+	g := newGenerator(t, Leaf, t0, 1<<60)
+	now, sum := int64(t0), int64(0)
+	i := NewIssuer(time.Second, 1, func() int64 { return now })
+	i.Use(g)
+	issue := func(next func(n int) (Runs, error), n int) func() {
+		return func() {
+			now += 100
+			runs, err := next(n)
 			if err != nil {
-				continue
+				t.Fatal(err)
 			}
-			for _, id := range ids(runs) {
-				p, err := l.Decode(id)
-				if ms := l.FirstMs(p.Tick); err != nil || closed || seen[id] || p.Worker != 3 || ms < from || ms >= until || ms > now+9 {
-					t.Fatalf("now %d window [%d,%d) closed %v: ID %d = %+v, %v, seen %v", now, from, until, closed, id, p, err, seen[id])
-				}
-				seen[id], last = true, l.FirstMs(p.Tick)
-			}
+			sum += sumOf(runs)
 		}
-	})
+	}
+	nextAt := func(n int) (Runs, error) { return g.NextAt(now, n) }
+	for name, f := range map[string]func(){
+		"an ID": issue(nextAt, 1), "a batch": issue(nextAt, 100_000),
+		"an ID of the issuer": issue(i.Next, 1), "a batch of the issuer": issue(i.Next, 100_000),
+		"CheckAt": func() { g.CheckAt(now) },
+	} {
+		if a := testing.AllocsPerRun(1000, f); a != 0 {
+			t.Errorf("%s: %v allocations", name, a)
+		}
+	}
 }
 
-func TestIssuingAllocatesNothing(t *testing.T) {
-	g := newGenerator(t, Leaf, t0, t0+1<<40)
-	now, sum := int64(t0), int64(0)
-	if a := testing.AllocsPerRun(1000, func() {
-		now++
-		runs, _ := g.NextAt(now, 1)
-		for first := range runs.All() {
-			sum += first
-		}
-	}); a != 0 {
-		t.Errorf("%v allocations an ID", a)
+func sumOf(r Runs) (sum int64) {
+	for first, last := range r.Of(0).All() {
+		sum += first + last
 	}
+	return sum
 }
 
 func BenchmarkNextAt(b *testing.B) {

@@ -107,19 +107,25 @@ func (i *Issuer) next(n int) (runs Runs, err error) {
 	return runs, err
 }
 
-// read calls f with the current generator and the time. If f says "behind" it
-// is called once more with a new reading of the clock: one taken just before
-// this goroutine was descheduled is older than what others issued meanwhile.
+// read calls f with the current generator and the time. "Behind" is believed
+// only if the clock still shows the same afterwards: a reading from before this
+// goroutine was descheduled is older than what others issued meanwhile.
 func (i *Issuer) read(f func(g *Generator, now int64) error) error {
 	g := i.current.Load()
 	if g == nil {
 		return ErrNoNumber
 	}
-	err := f(g, i.now())
-	if _, behind := errors.AsType[*BehindError](err); behind {
-		err = f(g, i.now())
+	now := i.now()
+	for {
+		err := f(g, now)
+		if _, behind := errors.AsType[*BehindError](err); !behind {
+			return err
+		}
+		before := now
+		if now = i.now(); now == before {
+			return err
+		}
 	}
-	return err
 }
 
 // serve answers what can be answered from the head of the queue, and sets

@@ -2,6 +2,8 @@ package snowflake
 
 import (
 	"errors"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -155,18 +157,62 @@ func TestTheEndOfTheWindowIsSeenAhead(t *testing.T) {
 
 func TestAnOldReadingOfTheClockIsNotTakenForAStep(t *testing.T) {
 	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
-		readings := []int64{0, -3600_000, 0} // the second is stale
+		g, stalls := i.Generator(), 3
 		i.now = func() int64 {
-			d := readings[0]
-			if len(readings) > 1 {
-				readings = readings[1:]
+			read := time.Now().UnixMilli()
+			if stalls > 0 { // this goroutine loses its CPU, others issue meanwhile
+				stalls--
+				time.Sleep(100 * time.Millisecond)
+				if _, err := g.NextAt(time.Now().UnixMilli(), 1); err != nil {
+					t.Error(err)
+				}
 			}
-			return time.Now().UnixMilli() + d
+			return read
 		}
-		for range 2 {
-			if _, err := i.Next(1); err != nil {
-				t.Errorf("Next: %v", err)
-			}
+		if _, err := i.Next(1); err != nil || stalls > 0 {
+			t.Errorf("Next: %v, %d stalls to come", err, stalls)
 		}
 	})
+}
+
+// With 32 goroutines per CPU one that is descheduled between reading the clock
+// and issuing finds that others are hundreds of ms ahead of its reading.
+func TestManyGoroutinesSeeNoFalseStep(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	wide := Layout{Time: 40, Worker: 3, Sequence: 20, Epoch: epoch, Unit: 1}
+	for _, c := range []struct {
+		name   string
+		layout Layout
+		behind time.Duration
+	}{
+		{"under the limit", wide, 0}, // 2^20 IDs a ms are more than anyone takes
+		{"at the limit", Leaf, time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			i := NewIssuer(0, 0, func() int64 { return time.Now().UnixMilli() }) // so that each "behind" is told
+			i.Use(newGenerator(t, c.layout, time.Now().UnixMilli(), 1<<60))
+			var steps, issued atomic.Int64
+			var all sync.WaitGroup
+			for range 64 {
+				all.Go(func() {
+					for start := time.Now(); time.Since(start) < time.Second/2; {
+						for range 64 {
+							_, err := i.Next(1)
+							if b, ok := errors.AsType[*BehindError](err); ok && b.By > c.behind {
+								steps.Add(1)
+							} else if err == nil {
+								issued.Add(1)
+							} else if !ok {
+								t.Error(err)
+							}
+						}
+					}
+				})
+			}
+			all.Wait()
+			if steps.Load() > 0 || issued.Load() < 10_000 {
+				t.Errorf("%d of %d IDs met a step of the clock that was none", steps.Load(), issued.Load())
+			}
+		})
+	}
 }

@@ -1,0 +1,123 @@
+package snowflake
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestIDsAreEvenModuloAnyShardCount asks, for rates from 1 ID/s to 1M IDs/s
+// and for batches, whether id mod q is even.
+//
+// The powers of two up to 2^Sequence can be even exactly, whatever the times
+// of the requests are. Beyond them id mod 2q holds a bit of business or worker
+// number, which does not change: half of the residues never come. Any other q
+// below 2^Sequence is even but for q/2^Sequence, since some residues have one
+// more sequence than others; for those here that is too little to be seen.
+//
+// IDs of one tick follow each other, so they are no independent sample: one
+// of each tick is looked at, a random one.
+func TestIDsAreEvenModuloAnyShardCount(t *testing.T) {
+	tiny := Layout{Time: 50, Worker: 9, Sequence: 4, Epoch: epoch, Unit: 1} // unevenness of mid rates stands out
+	for _, c := range []struct {
+		name   string
+		layout Layout
+		every  int64 // ms
+		calls  int   // then
+		n      int   // each
+		sample int
+	}{
+		{"1 ID/s", Leaf, 1000, 1, 1, 40960},
+		{"10 IDs/s", Leaf, 100, 1, 1, 40960},
+		{"100 IDs/s", Leaf, 10, 1, 1, 40960},
+		{"1k IDs/s", Leaf, 1, 1, 1, 40960},
+		{"10k IDs/s", Leaf, 1, 10, 1, 40960},
+		{"100k IDs/s", Leaf, 1, 100, 1, 20480},
+		{"1M IDs/s", Leaf, 1, 1000, 1, 8192},
+		{"1M IDs/s in batches of 10", Leaf, 1, 100, 10, 20480},
+		{"1M IDs/s in batches of 1000", Leaf, 1, 1, 1000, 40960},
+		{"1M IDs/s in batches of 3000", Leaf, 3, 1, 3000, 40960},
+		{"1M IDs/s in batches of 100000", Leaf, 100, 1, 100_000, 40960},
+		{"2/16 of the limit", tiny, 1, 2, 1, 1 << 18},
+		{"3/16 of the limit", tiny, 1, 3, 1, 1 << 18},
+		{"1/4 of the limit", tiny, 1, 4, 1, 1 << 18},
+		{"1/4 of the limit in batches", tiny, 1, 1, 4, 1 << 18},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := newGenerator(t, c.layout, t0, 1<<60)
+			rnd := rand.New(rand.NewPCG(1, 2))
+			moduli := []int64{3, 7}
+			if c.layout == Leaf {
+				moduli = append(moduli, 10, 100)
+			}
+			for k := range c.layout.Sequence {
+				moduli = append(moduli, 2<<k)
+			}
+			seen := make([][]int, len(moduli))
+			for i, q := range moduli {
+				seen[i] = make([]int, q)
+			}
+			for i := range c.sample {
+				now, pick := t0+1000+int64(i)*c.every, rnd.IntN(c.calls*c.n)
+				for range c.calls {
+					runs, err := g.NextAt(now, c.n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if 0 <= pick && pick < c.n {
+						id := nth(runs, pick)
+						for i, q := range moduli {
+							seen[i][id%q]++
+						}
+					}
+					pick -= c.n
+				}
+			}
+			for i, q := range moduli {
+				if z := chiSquared(seen[i]); z > 4 {
+					t.Errorf("id mod %d: %.1f standard deviations from even", q, z)
+				}
+			}
+		})
+	}
+}
+
+// The chi-squared test would pass a start that is one long run; this would not.
+func TestEachStartIsRandom(t *testing.T) {
+	g := newGenerator(t, Leaf, t0, 1<<60)
+	var ones, zeros int64
+	for now := int64(t0); now < t0+1000; now++ {
+		s := take(t, g, now, 1)[0].Sequence
+		ones, zeros = ones|s, zeros|^s
+	}
+	if ones != 4095 || zeros&4095 != 4095 {
+		t.Errorf("in a thousand starts bits %012b were 1, bits %012b were 0, want each bit to be both", ones, zeros&4095)
+	}
+}
+
+// nth returns the ID at index i of a batch.
+func nth(r Runs, i int) int64 {
+	for first, last := range r.All() {
+		if id := first + int64(i); id <= last {
+			return id
+		}
+		i -= int(last - first + 1)
+	}
+	panic(fmt.Sprint("no such ID: ", i))
+}
+
+// chiSquared tells how far beyond chance the counts differ from even, in
+// standard deviations (Wilson and Hilferty's).
+func chiSquared(counts []int) float64 {
+	sum, x := 0, 0.0
+	for _, n := range counts {
+		sum += n
+	}
+	want := float64(sum) / float64(len(counts))
+	for _, n := range counts {
+		x += (float64(n) - want) * (float64(n) - want) / want
+	}
+	df := float64(len(counts) - 1)
+	return (math.Cbrt(x/df) - 1 + 2/(9*df)) / math.Sqrt(2/(9*df))
+}
