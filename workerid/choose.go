@@ -77,7 +77,7 @@ func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
 	behind := time.Duration(k.lastReported(v)-now) * time.Millisecond
 	if behind > k.cfg.MaxAhead {
 		k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind this worker's last report: %s", behind, k.remedy(behind)))
-		if !k.another(behind) {
+		if !k.reclaims(behind) {
 			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), behind}
 		}
 	} else {
@@ -203,7 +203,7 @@ func (k *Keeper) own() (w int, ok bool) {
 // taken like any other.
 func (k *Keeper) reclaim(ctx context.Context, now int64, v view) (c *claim, err error) {
 	w, ok := k.own()
-	if !ok || errors.Is(k.ended, errBehind) {
+	if !ok || k.another {
 		return nil, nil
 	}
 	r := v.records[w]
@@ -286,21 +286,19 @@ const maxExhausted = 2 * time.Second
 
 // take wins a free number, whose record is r, from r.Until on.
 //
-// A record that is absent, or a number that was lost, may mean that the
-// registry lost its state: then a number that seems free may have been somebody's
-// until a moment ago. It is used from a time on that no clock within the skew
-// has reached, nor an ID that ran ahead of it.
+// A record that is absent may mean that the registry lost its state: then the
+// number may have been somebody's until a moment ago. It is used from a time on
+// that no clock within the skew has reached, nor an ID that ran ahead of it.
 func (k *Keeper) take(ctx context.Context, now int64, w int, r Record) (*claim, error) {
 	from := max(r.Until, now)
-	if r.Token == "" || errors.Is(k.ended, errLost) {
+	if r.Token == "" {
 		// The clock is read again, since asking may have taken long; but a
 		// window far ahead would be of no use, and a clock set meanwhile makes one.
 		late := k.cfg.Now()
 		if late > now+k.cfg.Horizon.Milliseconds() {
 			return nil, errors.New("workerid: choosing a number took too long, or the clock was set meanwhile")
 		}
-		ahead := max(k.cfg.MaxAhead.Milliseconds(), k.cfg.Layout.Unit) + k.cfg.Layout.Unit
-		from = max(from, late+k.skew()+ahead)
+		from = max(from, late+k.margin().Milliseconds())
 	}
 	return k.win(ctx, now, w, r, from)
 }

@@ -23,15 +23,15 @@ var errBehind = errors.New("workerid: the own clock is behind what was issued or
 // that once was years ahead must not lock its worker out for years.
 const maxWait = 24 * time.Hour
 
-// another reports whether a worker whose clock is right, but behind its own
+// reclaims reports whether a worker whose clock is right, but behind its own
 // past by d, takes another number instead of waiting.
-func (k *Keeper) another(d time.Duration) bool {
+func (k *Keeper) reclaims(d time.Duration) bool {
 	return d > 0 && (k.cfg.Reclaim || d > maxWait)
 }
 
 // remedy says what becomes of a clock that is behind by d.
 func (k *Keeper) remedy(d time.Duration) string {
-	if k.another(d) {
+	if k.reclaims(d) {
 		return "another number is taken if the clock is found right"
 	}
 	return "waiting until the clock has caught up; --on-clock-step reclaim would take another number"

@@ -78,7 +78,7 @@ type Keeper struct {
 	rand      *rand.Rand
 	checked   int64         // the own clock when it was last compared with the others', Unix ms
 	watch     time.Duration // how often the clock is looked at
-	ended     error         // why the last claim was given up
+	another   bool          // the own number was given up for another
 	suspended atomic.Bool   // the number is held, but nothing is issued; any goroutine may read it
 
 	mu     sync.Mutex
@@ -186,11 +186,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		k.begin(c)
 		err = k.hold(ctx, c)
-		k.end(c, err)
-		k.ended = err
+		k.close(c, err)
+		if errors.Is(err, errLost) {
+			k.cfg.Alarm(NumberLost, err.Error())
+			k.linger(ctx)
+		}
+		k.end()
+		k.another = errors.Is(err, errBehind)
 		switch {
 		case errors.Is(err, errLost):
-			k.cfg.Alarm(NumberLost, err.Error())
 			if err := c.forget(); err != nil {
 				k.dropFile(err)
 			}
@@ -204,6 +208,23 @@ func (k *Keeper) Run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// linger goes on answering for a number that was lost, until no clock within
+// the skew is behind its last ID: if the registry lost its state the number
+// looks free, and whoever takes it must not begin before that.
+func (k *Keeper) linger(ctx context.Context) {
+	select {
+	case <-time.After(k.margin()):
+	case <-ctx.Done():
+	}
+}
+
+// margin returns how far the IDs of somebody whose clock is right may be ahead
+// of the own clock: the skew, and what IDs may run ahead of a clock.
+func (k *Keeper) margin() time.Duration {
+	unit := time.Duration(k.cfg.Layout.Unit) * time.Millisecond
+	return k.cfg.MaxClockSkew + max(k.cfg.MaxAhead, unit) + unit
 }
 
 // dropFile goes on without a state file: better issue without local state than
@@ -224,16 +245,23 @@ func (k *Keeper) begin(c *claim) {
 	k.cfg.Use(c.gen)
 }
 
-// end closes the generator of a claim, before anything else happens to it.
-func (k *Keeper) end(c *claim, why error) {
+// close closes the generator of a claim, before anything else happens to it.
+func (k *Keeper) close(c *claim, why error) {
 	c.gen.Close()
 	k.cfg.Use(nil)
 	k.mu.Lock()
-	k.status.Held, k.status.Number, k.status.Since, k.status.Until, k.status.Trouble = false, 0, 0, 0, why
+	k.status.Trouble = why
 	k.mu.Unlock()
 	if why != nil {
 		k.cfg.Log.Error("worker number given up", "number", c.number, "error", why)
 	}
+}
+
+// end says that no number is held any more.
+func (k *Keeper) end() {
+	k.mu.Lock()
+	k.status.Held, k.status.Number, k.status.Since, k.status.Until = false, 0, 0, 0
+	k.mu.Unlock()
 }
 
 // suspend stops the issuing, but keeps the number.
@@ -276,36 +304,36 @@ func (k *Keeper) release(ctx context.Context, c *claim) error {
 // hold renews and reports the claim until ctx ends or the number must be
 // given up.
 func (k *Keeper) hold(ctx context.Context, c *claim) error {
-	ctx, stop := context.WithCancel(ctx)
-	fenced := make(chan error, 1)
+	ctx, stop := context.WithCancelCause(ctx)
 	var fencing sync.WaitGroup
 	if k.file != nil {
-		fencing.Go(func() { fenced <- k.keepFence(ctx, c) })
+		fencing.Go(func() {
+			if err := k.keepFence(ctx, c); err != nil {
+				stop(err)
+			}
+		})
 	}
 	defer fencing.Wait()
-	defer stop()
-	for {
+	defer stop(nil)
+	for ctx.Err() == nil {
 		if err := k.beat(ctx, c); err != nil {
 			return err
 		}
-		if err := k.rest(ctx, c, fenced); err != nil || ctx.Err() != nil {
-			return err
-		}
+		k.rest(ctx, c)
 	}
+	if err := context.Cause(ctx); errors.Is(err, ErrStateFile) {
+		return err
+	}
+	return nil
 }
 
-// keepFence keeps the fence of the state file ahead of the clock. It shares
-// nothing with the registry's calls, which may hang. An error, other than at
-// the end of ctx, means that the file cannot be written.
+// keepFence keeps the fence of the state file ahead of the clock until ctx
+// ends. It shares nothing with the registry's calls, which may hang. The
+// error is [ErrStateFile].
 func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 	tick := time.NewTicker(fenceReach / 3)
 	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for wait(ctx, tick) {
 		if k.suspended.Load() {
 			continue
 		}
@@ -315,28 +343,27 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 		}
 		c.gen.Extend(limit)
 	}
+	return nil
 }
 
 // rest waits until the next heartbeat is due; it ends early if the clock was
 // set, since that must be looked into at once.
-func (k *Keeper) rest(ctx context.Context, c *claim, fenced <-chan error) error {
+func (k *Keeper) rest(ctx context.Context, c *claim) {
 	due := time.Now().Add(min(k.cfg.Heartbeat, k.cfg.Horizon/6))
 	tick := time.NewTicker(k.watch)
 	defer tick.Stop()
-	for time.Now().Before(due) {
-		select {
-		case <-tick.C:
-		case err := <-fenced:
-			return err
-		case <-ctx.Done():
-			return nil
-		}
-		if k.stepped() {
-			return nil
-		}
+	for time.Now().Before(due) && wait(ctx, tick) && !k.stepped() {
 		k.behind(c)
 	}
-	return nil
+}
+
+// wait waits for a tick and reports whether ctx goes on.
+func wait(ctx context.Context, tick *time.Ticker) bool {
+	select {
+	case <-tick.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // stepped reports whether the clock was set since it was last looked at. A
@@ -409,7 +436,7 @@ func (k *Keeper) beat(ctx context.Context, c *claim) error {
 		k.cfg.Log.Warn("the number is neither renewed nor reported; IDs are issued until its window ends, if the clock is right",
 			"number", c.number, "until", time.UnixMilli(c.until).UTC(), "error", err)
 	}
-	if d := k.behind(c); right && k.another(d) {
+	if d := k.behind(c); right && k.reclaims(d) {
 		return fmt.Errorf("%w: by %v", errBehind, d)
 	}
 	return nil
