@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -51,7 +53,7 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer nc.Close()
-			monitor, stop := startOn(t, worker)
+			monitor, stop := startOn(t, worker, t.TempDir())
 			waitFor(t, "the worker serves HTTP", func() bool { code, _ := get(monitor + "/healthz"); return code == 200 })
 			code, body := get(monitor + "/readyz")
 			if code != 503 || !strings.Contains(body, "segment: not ready: bucket id_segments cannot be opened: ") ||
@@ -113,7 +115,7 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItComesLate(t *testing.T) {
 		s = startNATS(t, addr, store)
 	}
 	restart("")
-	monitor, stop := startOn(t, s.ClientURL())
+	monitor, stop := startOn(t, s.ClientURL(), t.TempDir())
 	readyz := func(words ...string) func() bool {
 		return func() bool {
 			_, body := get(monitor + "/readyz")
@@ -130,6 +132,53 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "all is well once it forgets no more", readyz("segment: ready"))
+	if err := stop(); err != nil { // before its server goes
+		t.Error(err)
+	}
+}
+
+func TestAWorkerKilledGoesOnWithItsNumberWhileJetStreamIsAway(t *testing.T) {
+	t.Parallel()
+	addr, store, dir := freePort(t), t.TempDir(), t.TempDir()
+	s := startNATS(t, addr, store)
+	restart := func(store string) {
+		s.Shutdown()
+		s.WaitForShutdown()
+		s = startNATS(t, addr, store)
+	}
+	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	p := startProcess(t, "--nats", s.ClientURL(), "--data", dir)
+	var got ledger
+	ask := func() (worker int, err error) {
+		runs, err := client.New(nc, subjects.DefaultNamespace).SnowflakeN(t.Context(), 1000)
+		if err != nil {
+			return 0, err
+		}
+		got.add(runs...)
+		parts, err := snowflake.Leaf.Decode(runs[0].First)
+		return parts.Worker, err
+	}
+	if worker, err := ask(); err != nil || worker != p.number {
+		t.Fatalf("number %d, %v, want %d", worker, err, p.number)
+	}
+	p.signal(syscall.SIGKILL)
+	restart("")
+	monitor, stop := startOn(t, s.ClientURL(), dir)
+	goesOn := func() bool { worker, err := ask(); return err == nil && worker == p.number }
+	waitFor(t, "snowflakes without JetStream", goesOn)
+	if code, body := get(monitor + "/readyz"); code != 503 || !strings.Contains(body, "segment: not ready") || !strings.Contains(body, "snowflake: ready") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	restart(store)
+	waitFor(t, "both modes with JetStream", func() bool { code, _ := get(monitor + "/readyz"); return code == 200 })
+	if !goesOn() {
+		t.Errorf("the number is not %d still", p.number)
+	}
+	got.check(t)
 	if err := stop(); err != nil { // before its server goes
 		t.Error(err)
 	}
@@ -160,13 +209,13 @@ func startNATS(t *testing.T, addr, store string) *server.Server {
 	return s
 }
 
-// startOn starts a worker on a NATS. It returns the URL of its monitor, which
+// startOn starts a worker on a NATS, with data in dir. It returns the URL of its monitor, which
 // may not be served yet, and how to stop it, at the end of the test if not
 // before.
-func startOn(t *testing.T, url string) (monitor string, stop func() error) {
+func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) {
 	t.Helper()
 	cfg := app.Default()
-	cfg.NATS, cfg.Data, cfg.HTTP = url, t.TempDir(), freePort(t)
+	cfg.NATS, cfg.Data, cfg.HTTP = url, dir, freePort(t)
 	cfg.AutoCreateTags, cfg.MaxClockSkew = true, time.Millisecond
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -182,11 +182,12 @@ func (k *Keeper) readOthers(ctx context.Context) error {
 	return nil
 }
 
-// agree reports whether an offset between early and late is within skew of the
-// median.
-func (c *clock) agree(early, late, skew int64) bool {
+// agree reports whether an offset between early and late is within tolerance of
+// the median.
+func (c *clock) agree(early, late, tolerance int64) bool {
 	low, high := c.median()
-	return late >= low-skew && early <= high+skew
+	near := func(m int64) bool { return late >= m-tolerance && early <= m+tolerance }
+	return near(low) || near(high)
 }
 
 // median returns the middle of the others' offsets and the registry's own 0:

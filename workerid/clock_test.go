@@ -100,6 +100,7 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 		{0, []time.Duration{0, 0, 24 * time.Hour}, 24 * time.Hour, false},               // a mean would let it pass, or refuse those that are right
 		{0, []time.Duration{0, 0, 24 * time.Hour}, 0, true},                             //
 		{0, []time.Duration{24 * time.Hour}, 0, true},                                   // of two, the one that agrees with the registry
+		{0, []time.Duration{24 * time.Hour}, time.Hour, false},                          // which does not mean anything between the two
 		{0, []time.Duration{0}, 24 * time.Hour, false},                                  // and not the other
 		{-time.Minute, []time.Duration{0, 0, 0, 24 * time.Hour}, 24 * time.Hour, false}, //
 	} {

@@ -77,6 +77,7 @@ type Keeper struct {
 	alarms    alarms
 	rand      *rand.Rand
 	checked   int64         // the own clock when it was last compared with the others', Unix ms
+	checkedAt time.Time     // when that was, for its monotonic reading
 	watch     time.Duration // how often the clock is looked at
 	another   bool          // the own number was given up for another
 	suspended atomic.Bool   // the number is held, but nothing is issued; any goroutine may read it
@@ -408,7 +409,7 @@ func (k *Keeper) beat(ctx context.Context, c *claim) error {
 	now, offset, err := k.check(ctx)
 	right := err == nil
 	if right {
-		k.checked = now
+		k.checked, k.checkedAt = now, time.Now()
 		k.alarms.clear(ClockSkew)
 		k.alarms.clear(ClockStep)
 		k.resume(c)
@@ -450,11 +451,12 @@ func (k *Keeper) warnOfEnd(now int64) {
 	}
 }
 
-// report puts the heartbeat.
+// report puts the heartbeat. Its time is that of the clock as it was compared:
+// one that was set since must not be held against the others.
 func (k *Keeper) report(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: k.cfg.Now(), Since: c.since})
+	return k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: k.checked + time.Since(k.checkedAt).Milliseconds(), Since: c.since})
 }
 
 func (k *Keeper) setUntil(until int64) {

@@ -27,8 +27,8 @@ var mutants = []mutant{
 		{"claim.go", "	token := newToken()\n", "	token := newToken()\n	if r, err := c.read(ctx); err == nil {\n		c.revision = r.Revision\n	}\n"}}},
 	{"a token per life, not per write", []edit{
 		{"claim.go", "	token := newToken()\n", "	token := c.k.process\n"}}},
-	{"a window that may not have been written is adopted with the revision", []edit{
-		{"claim.go", "		c.revision = r.Revision\n		err = c.tryWrite(ctx, now, until)\n", "		c.revision, c.until, err = r.Revision, until, nil\n"}}},
+	{"the window is adopted with the revision", []edit{
+		{"claim.go", "		c.revision = r.Revision\n		err = c.tryWrite(ctx, now, until)\n", "		c.revision, c.until, err = r.Revision, r.Until, nil\n"}}},
 	{"the window grows though the write was not acknowledged", []edit{
 		{"claim.go", "	if err != nil {\n		return err\n	}\n	c.revision, c.token", "	if err != nil {\n		if c.until = until; c.gen != nil {\n			c.gen.Extend(until)\n		}\n		return err\n	}\n	c.revision, c.token"}}},
 	{"until is not clamped on renewal", []edit{
