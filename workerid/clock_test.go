@@ -63,15 +63,14 @@ func TestAClockThatDiffersFromTheRegistrysIsRefusedAtStartBeforeAnythingIsWritte
 
 func TestARefusedClockServesOnceItIsRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		var l *life
-		l = start(t, m, func(c *workerid.Config) {
-			right := time.Now().Add(time.Minute)
+		right := time.Now().Add(time.Minute)
+		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
+			now := c.Now
 			c.Now = func() int64 {
 				if time.Now().Before(right) {
 					return time.Now().Add(-time.Hour).UnixMilli()
 				}
-				return l.now()
+				return now()
 			}
 		})
 		time.Sleep(70 * time.Second)

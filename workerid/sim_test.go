@@ -271,6 +271,7 @@ func (w *world) run() {
 		w.check()
 		w.mu.Unlock()
 	}
+	time.Sleep(chance(w.rnd, time.Millisecond))
 	w.mend()
 	w.serves()
 	for _, m := range w.machines {
@@ -717,21 +718,21 @@ func (l *process) write(data []byte) error {
 	l.step()
 	w := l.world
 	w.mu.Lock()
-	broken := l.broken
-	w.mu.Unlock()
-	wait := chance(l.ofDisk, 5*time.Millisecond)
+	broken, early := l.broken, l.ofDisk.IntN(2) == 0
+	wait, after := chance(l.ofDisk, 5*time.Millisecond), chance(l.ofDisk, time.Millisecond)
 	if broken == 2 {
 		wait = chance(l.ofDisk, 20*time.Second)
 	}
+	w.mu.Unlock()
 	time.Sleep(wait)
 	l.step()
-	if broken == 1 && l.ofDisk.IntN(2) == 0 {
+	if broken == 1 && early {
 		return errors.New("no space left on device")
 	}
 	w.mu.Lock()
 	l.disk = data
 	w.mu.Unlock()
-	time.Sleep(chance(l.ofDisk, time.Millisecond))
+	time.Sleep(after)
 	l.step()
 	if broken == 1 {
 		return errors.New("input/output error")
@@ -745,10 +746,11 @@ var errAway = errors.New("no connection")
 func (l *process) call(ctx context.Context, op func()) error {
 	l.step()
 	w := l.world
-	there, back := chance(l.rnd, 8*time.Millisecond), chance(l.rnd, 8*time.Millisecond)
 	lost, unheard, phantom := false, false, false
 	w.mu.Lock()
+	there, back, fail := chance(l.rnd, 8*time.Millisecond), chance(l.rnd, 8*time.Millisecond), chance(l.rnd, 8*time.Millisecond)
 	away := w.down || l.cut
+	atOnce := away && l.rnd.IntN(2) == 0
 	if !w.calm {
 		switch l.rnd.IntN(w.rare) {
 		case 0:
@@ -764,8 +766,8 @@ func (l *process) call(ctx context.Context, op func()) error {
 		}
 	}
 	w.mu.Unlock()
-	if away && l.rnd.IntN(2) == 0 {
-		time.Sleep(chance(l.rnd, 8*time.Millisecond))
+	if atOnce {
+		time.Sleep(fail)
 		l.step()
 		return errAway
 	}
@@ -821,45 +823,51 @@ func (w *world) change(f func(r *registryState)) {
 	f(&w.reg)
 }
 
+// ask makes a call that reads something. What arrives too late is nobody's.
+func ask[T any](l *process, ctx context.Context, read func() T) (T, error) {
+	var got, none T
+	if err := l.call(ctx, func() { got = read() }); err != nil {
+		return none, err
+	}
+	return got, nil
+}
+
 // Deployment implements [workerid.Registry].
-func (l *process) Deployment(ctx context.Context, d workerid.Deployment) (have workerid.Deployment, err error) {
-	err = l.call(ctx, func() {
+func (l *process) Deployment(ctx context.Context, d workerid.Deployment) (workerid.Deployment, error) {
+	return ask(l, ctx, func() workerid.Deployment {
 		if l.world.reg.deployment.ID == "" {
 			l.world.change(func(r *registryState) { r.deployment = d })
 		}
-		have = l.world.reg.deployment
+		return l.world.reg.deployment
 	})
-	return have, err
 }
 
 // Records implements [workerid.Registry].
-func (l *process) Records(ctx context.Context) (all map[int]workerid.Record, err error) {
-	err = l.call(ctx, func() { all = l.read().records })
-	return all, err
+func (l *process) Records(ctx context.Context) (map[int]workerid.Record, error) {
+	return ask(l, ctx, func() map[int]workerid.Record { return l.read().records })
 }
 
 // Record implements [workerid.Registry].
-func (l *process) Record(ctx context.Context, n int) (r workerid.Record, err error) {
-	found := false
-	err = l.call(ctx, func() { r, found = l.read().records[n] })
-	if err == nil && !found {
+func (l *process) Record(ctx context.Context, n int) (workerid.Record, error) {
+	r, err := ask(l, ctx, func() workerid.Record { return l.read().records[n] })
+	if err == nil && r.Token == "" {
 		err = workerid.ErrNoRecord
 	}
 	return r, err
 }
 
 // Write implements [workerid.Registry].
-func (l *process) Write(ctx context.Context, n int, r workerid.Record) (revision uint64, err error) {
-	err = l.call(ctx, func() {
+func (l *process) Write(ctx context.Context, n int, r workerid.Record) (uint64, error) {
+	revision, err := ask(l, ctx, func() uint64 {
 		if l.world.reg.records[n].Revision != r.Revision {
-			return
+			return 0
 		}
 		l.world.change(func(s *registryState) {
-			revision = s.revision
-			r.Revision = revision
+			r.Revision = s.revision
 			s.records[n] = r
 		})
-		l.world.tell("%s writes record %d: until %d, revision %d", r.Instance, n, l.world.rel(r.Until), revision)
+		l.world.tell("%s writes record %d: until %d, revision %d", r.Instance, n, l.world.rel(r.Until), r.Revision)
+		return r.Revision
 	})
 	if err == nil && revision == 0 {
 		err = workerid.ErrConflict
@@ -868,9 +876,8 @@ func (l *process) Write(ctx context.Context, n int, r workerid.Record) (revision
 }
 
 // Time implements [workerid.Registry].
-func (l *process) Time(ctx context.Context) (ms int64, err error) {
-	err = l.call(ctx, func() { ms = l.world.time() })
-	return ms, err
+func (l *process) Time(ctx context.Context) (int64, error) {
+	return ask(l, ctx, l.world.time)
 }
 
 func (w *world) time() int64 { return time.Now().Add(w.slip).UnixMilli() }
@@ -884,14 +891,14 @@ func (l *process) Report(ctx context.Context, n int, lease workerid.Lease) error
 }
 
 // Leases implements [workerid.Registry].
-func (l *process) Leases(ctx context.Context) (all map[int]workerid.Lease, err error) {
-	err = l.call(ctx, func() {
-		all = maps.Clone(l.world.reg.leases)
+func (l *process) Leases(ctx context.Context) (map[int]workerid.Lease, error) {
+	return ask(l, ctx, func() map[int]workerid.Lease {
+		all := maps.Clone(l.world.reg.leases)
 		maps.DeleteFunc(all, func(_ int, lease workerid.Lease) bool {
 			return l.world.time()-lease.At > l.world.ttl.Milliseconds()
 		})
+		return all
 	})
-	return all, err
 }
 
 // Leave implements [workerid.Registry].
@@ -903,7 +910,10 @@ func (l *process) Leave(ctx context.Context, n int) error {
 func (l *process) Ask(ctx context.Context, n int) (who workerid.Who, err error) {
 	l.step()
 	w := l.world
-	time.Sleep(chance(l.rnd, 5*time.Millisecond))
+	w.mu.Lock()
+	wait := chance(l.rnd, 5*time.Millisecond)
+	w.mu.Unlock()
+	time.Sleep(wait)
 	w.mu.Lock()
 	var holder *process
 	for _, m := range w.machines {
