@@ -27,7 +27,13 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A nats-server that is shut down while it makes a stream leaves these behind.
+	const server = "github.com/nats-io/nats-server/v2/server"
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction(server+".(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"))
+}
 
 // settings returns those of a whole service on a free port and a new
 // directory.
