@@ -38,7 +38,7 @@ func (p *program) buckets(ctx context.Context) (err error) {
 	if err == nil || errors.Is(err, buckets.ErrForgets) {
 		return err
 	}
-	cfg.Log.Warn("JetStream is not ready; until it is, ranges cannot be loaded, so segment requests are answered 503, and no worker number can be won", "error", err)
+	cfg.Log.Warn("JetStream is not ready; until it is, ranges cannot be loaded, so segment requests are answered 503; snowflakes come from what is left of the window in the state file, if there is any", "error", err)
 	p.late = true
 	return nil
 }
