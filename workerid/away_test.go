@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,11 +171,11 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				broken := false
+				var broken atomic.Bool
 				l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
 				l.keeper = workerid.New(workerid.Config{Registry: l.reg, Layout: layout, Now: l.now, Use: l.use, Alarm: l.alarm})
 				l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, nil, func([]byte) error {
-					if broken {
+					if broken.Load() {
 						return fail()
 					}
 					return nil
@@ -184,7 +185,7 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 				go func() { l.err <- l.keeper.Run(ctx) }()
 				time.Sleep(10 * time.Second)
 				w, g := l.number(), l.gen()
-				broken = true
+				broken.Store(true)
 				breaks := now()
 				for l.gen() == g {
 					if p := l.issue(); p.Tick != 0 && layout.FirstMs(p.Tick) > breaks+3001 {

@@ -17,6 +17,7 @@ func (k *Keeper) claim(ctx context.Context, first bool) (*claim, error) {
 		backoff.WithMaxInterval(5*time.Second),
 		backoff.WithRandomizationFactor(0), // chance is the keeper's own
 		backoff.WithMaxElapsedTime(0))
+	k.awaySince = time.Time{}
 	for {
 		c, err := k.tryClaim(ctx)
 		switch {
@@ -60,16 +61,23 @@ func (e *waitError) Unwrap() error { return e.error }
 
 // tryClaim wins a number: its own of before if it can be had, else a random
 // one that is free. So nobody waits for a number. While the registry is away
-// it can only go on with its own.
+// it can only go on with its own; a reply that was lost is not yet away.
 func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
 	now, v, err := k.look(ctx)
 	if away(err) {
+		if k.awaySince.IsZero() {
+			k.awaySince = time.Now()
+		}
+		if time.Since(k.awaySince) < awayAfter {
+			return nil, &waitError{err, awayAfter / 4}
+		}
 		c, own := k.inherit(ctx)
 		if c != nil {
 			return c, nil
 		}
 		return nil, errors.Join(err, own)
 	}
+	k.awaySince = time.Time{}
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +96,10 @@ func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
 	}
 	return k.takeAny(ctx, now, v)
 }
+
+// awayAfter is how long the registry must be out of reach before a worker
+// goes on without it. After a crash the fence takes as long anyway.
+const awayAfter = 2 * time.Second
 
 // away reports whether err says that the registry could not be reached.
 func away(err error) bool {
@@ -242,6 +254,7 @@ func (k *Keeper) inherit(ctx context.Context) (*claim, error) {
 	if err := k.ask(ctx, w); err != nil {
 		return nil, err
 	}
+	k.checked = now // as far as can be told
 	if err := c.open(now); err != nil {
 		return nil, err
 	}
@@ -285,22 +298,8 @@ func (k *Keeper) takeAny(ctx context.Context, now int64, v view) (*claim, error)
 const maxExhausted = 2 * time.Second
 
 // take wins a free number, whose record is r, from r.Until on.
-//
-// A record that is absent may mean that the registry lost its state: then the
-// number may have been somebody's until a moment ago. It is used from a time on
-// that no clock within the skew has reached, nor an ID that ran ahead of it.
 func (k *Keeper) take(ctx context.Context, now int64, w int, r Record) (*claim, error) {
-	from := max(r.Until, now)
-	if r.Token == "" {
-		// The clock is read again, since asking may have taken long; but a
-		// window far ahead would be of no use, and a clock set meanwhile makes one.
-		late := k.cfg.Now()
-		if late > now+k.cfg.Horizon.Milliseconds() {
-			return nil, errors.New("workerid: choosing a number took too long, or the clock was set meanwhile")
-		}
-		from = max(from, late+k.margin().Milliseconds())
-	}
-	return k.win(ctx, now, w, r, from)
+	return k.win(ctx, now, w, r, max(r.Until, now))
 }
 
 // win makes number w this process's from the time from on, Unix ms, by
@@ -309,15 +308,38 @@ func (k *Keeper) win(ctx context.Context, now int64, w int, r Record, from int64
 	if err := k.ask(ctx, w); err != nil {
 		return nil, err
 	}
-	c := &claim{k: k, number: w, from: from}
-	err := c.win(ctx, now, r)
+	c := &claim{k: k, number: w, from: from, revision: r.Revision}
+	err := c.write(ctx, now, max(r.Until, now+k.cfg.Horizon.Milliseconds()))
 	if errors.Is(err, errLost) {
 		return nil, errTaken
+	}
+	if err == nil && r.Token == "" {
+		err = c.afterLoss(ctx, now)
+	}
+	if err == nil {
+		err = c.open(now)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// afterLoss makes a claim on a number without a record safe. There may be none
+// because the registry lost its state, perhaps while this claim was being
+// written: then the number may be somebody's, who answers to it, or was until a
+// moment ago. It is used from a time on that no clock within the skew has
+// reached, nor an ID that ran ahead of it.
+func (c *claim) afterLoss(ctx context.Context, now int64) error {
+	if err := c.k.ask(ctx, c.number); err != nil {
+		return err
+	}
+	late := c.k.cfg.Now()
+	if late > now+c.k.cfg.Horizon.Milliseconds() { // it would be no use
+		return errors.New("workerid: choosing a number took too long, or the clock was set meanwhile")
+	}
+	c.from = max(c.from, late+c.k.margin().Milliseconds())
+	return nil
 }
 
 // ask returns nil if no other process answers to number w, errTaken if one

@@ -82,16 +82,6 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 	return r, err
 }
 
-// win writes the first window of the claim, [from, now + horizon), into the
-// record r that was read.
-func (c *claim) win(ctx context.Context, now int64, r Record) error {
-	c.revision = r.Revision
-	if err := c.write(ctx, now, max(r.Until, now+c.k.cfg.Horizon.Milliseconds())); err != nil {
-		return err
-	}
-	return c.open(now)
-}
-
 // open remembers the claim in the state file. Then, and not before, it makes
 // the generator.
 func (c *claim) open(now int64) error {

@@ -80,6 +80,7 @@ type Keeper struct {
 	checkedAt time.Time     // when that was, for its monotonic reading
 	watch     time.Duration // how often the clock is looked at
 	another   bool          // the own number was given up for another
+	awaySince time.Time     // since when every attempt to reach the registry failed; zero if none did
 	suspended atomic.Bool   // the number is held, but nothing is issued; any goroutine may read it
 
 	mu     sync.Mutex
@@ -394,7 +395,8 @@ func (k *Keeper) behind(c *claim) time.Duration {
 		now = max(now, c.from)
 	}
 	b, ok := errors.AsType[*snowflake.BehindError](c.gen.CheckAt(now))
-	if k.suspended.Load() || !ok || b.By < k.cfg.Deadline {
+	burst := time.Duration(k.cfg.Layout.Unit) * time.Millisecond // puts the generator a tick ahead, and no more
+	if k.suspended.Load() || !ok || b.By < k.cfg.Deadline || b.By <= burst {
 		k.alarms.clear(ClockBehind)
 		return 0
 	}

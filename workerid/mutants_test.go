@@ -48,7 +48,7 @@ var mutants = []mutant{
 
 // NextAt issues n IDs`}}},
 	{"an absent record is free", []edit{
-		{"choose.go", `	if r.Token == "" {`, "	if false {"}}},
+		{"choose.go", `	if err == nil && r.Token == "" {`, "	if false {"}}},
 	{"a number lost a moment ago is free", []edit{
 		{"keeper.go", "			k.linger(ctx)\n", ""}}},
 	{"revisions restart in a registry that is made again", []edit{
@@ -71,16 +71,13 @@ var mutants = []mutant{
 		{"choose.go", "from: max(last.Fence, now), until: last.Until", "from: now, until: last.Until"}}},
 	{"the fence is written, but not waited for", []edit{
 		{"state.go", "		limit = min(st.Claim.Fence, until)\n", ""}}},
-	{"a new claim keeps the fence of an older one", []edit{
-		{"claim.go", "fence = max(fence, s.Claim.Fence)", "fence = s.Claim.Fence"},
-		{"state.go", "st.Claim.Fence = max(st.Claim.Fence, min(now+fenceReach.Milliseconds(), until))", "st.Claim.Fence = max(st.Claim.Fence, min(now, until))"}}},
 	{"without the registry the window is as long as a horizon", []edit{
 		{"choose.go", "until: last.Until, revision", "until: now + k.cfg.Horizon.Milliseconds(), revision"}}},
 	{"a claim in the state file is trusted whatever the record's token", []edit{
 		{"choose.go", "case last != nil && last.Token == r.Token:", "case last != nil:"}}},
 	{"a number is used again before until", []edit{
 		{"choose.go", "return !live && v.records[w].Until <= now", "return !live"},
-		{"choose.go", "	from := max(r.Until, now)\n", "	from := now\n"}}},
+		{"choose.go", "w, r, max(r.Until, now))", "w, r, now)"}}},
 	{"a lost number's generator stays open", []edit{
 		{"keeper.go", "	c.gen.Close()\n	k.cfg.Use(nil)\n	k.mu.Lock()", "	k.mu.Lock()"}}},
 	{"a clock is not compared before a window is written", []edit{

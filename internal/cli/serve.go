@@ -24,7 +24,7 @@ type serveCmd struct {
 	MaxAhead       time.Duration `env:"NATSID_MAX_AHEAD" default:"5ms" help:"How far a snowflake's time may run ahead of the clock: bursts, and steps back, that cost no wait."`
 	MaxBatch       int           `env:"NATSID_MAX_BATCH" default:"100000" help:"Most IDs one request may ask for."`
 	Deadline       time.Duration `env:"NATSID_DEADLINE" default:"1.5s" help:"By when each request is answered, with IDs or a code. Callers must wait longer."`
-	MaxClockSkew   time.Duration `env:"NATSID_MAX_CLOCK_SKEW" default:"1s" help:"How far two workers' clocks may differ; a number never used before is used from that much later on."`
+	MaxClockSkew   time.Duration `env:"NATSID_MAX_CLOCK_SKEW" default:"1s" help:"How far two workers' clocks may differ; one that is farther off issues no snowflakes until it is right (less than 1s counts as 1s there). A number never used before is used from that much later on."`
 	OnClockStep    string        `name:"on-clock-step" env:"NATSID_ON_CLOCK_STEP" default:"wait" enum:"wait,reclaim" help:"When the clock is right but behind what was issued or reported before: wait until it has caught up (a day at most), or reclaim: go on at once with another worker number."`
 	LogLevel       slog.Level    `env:"NATSID_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 	LogFormat      string        `env:"NATSID_LOG_FORMAT" default:"text" enum:"text,json" help:"text or json."`
