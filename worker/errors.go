@@ -41,7 +41,7 @@ var codes = []struct {
 	{snowflake.ErrTooMany, subjects.TooMany, "too many requests wait for the clock: back off"},
 	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number: retry, another worker may"},
 	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number: retry, another worker may"},
-	{snowflake.ErrWindow, subjects.Unavailable, "this worker's time window could not be renewed: retry, another worker may"},
+	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time yet, or any more: retry, another worker may"},
 	{snowflake.ErrEpoch, subjects.Unavailable, "this worker's clock is before the epoch: retry, another worker may"},
 	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full: a new layout is needed"},
 }

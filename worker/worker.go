@@ -295,8 +295,16 @@ func (w *Worker) stop(segments micro.Service, flakes *flakeService) {
 		w.cfg.Conn.Close()
 		return
 	}
-	<-closed
+	select {
+	case <-closed:
+	case <-time.After(drainTimeout): // the server does not answer
+		w.cfg.Conn.Close()
+	}
 }
+
+// drainTimeout bounds the drain of the connection. What was asked is answered
+// by then; only the server can hold it up.
+const drainTimeout = 2 * time.Second
 
 // settle waits until all subscriptions but the given number are gone and what
 // they delivered is answered. A subscription is gone when its last request has been taken off

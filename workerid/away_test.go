@@ -1,7 +1,6 @@
 package workerid_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -93,7 +92,7 @@ func TestWithTheRegistryAwayAtStartNothingElseServes(t *testing.T) {
 			"after a clean stop": {clean: true},
 			"after the window":   {between: time.Hour},
 			"another layout": {change: func(*workeridtest.Memory, int) func(*workerid.Config) {
-				return func(c *workerid.Config) { c.Layout.Worker = 9 }
+				return func(c *workerid.Config) { c.Layout.Epoch++ }
 			}},
 			"a clock behind the file": {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return off(-time.Minute) }},
 			"somebody answers": {change: func(m *workeridtest.Memory, w int) func(*workerid.Config) {
@@ -133,7 +132,7 @@ func TestALongHorizonOutlivesALongOutage(t *testing.T) {
 		a := start(t, m, in(dir), long)
 		time.Sleep(time.Minute)
 		w := a.number()
-		away(true)(&workerid.Config{Registry: a.reg})
+		away(false)(&workerid.Config{Registry: a.reg})
 		for range 19 {
 			time.Sleep(time.Minute)
 			if a.issue().Tick == 0 {
@@ -180,9 +179,7 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 					}
 					return nil
 				})
-				ctx, cancel := context.WithCancel(t.Context())
-				l.cancel = cancel
-				go func() { l.err <- l.keeper.Run(ctx) }()
+				l.run()
 				time.Sleep(10 * time.Second)
 				w, g := l.number(), l.gen()
 				broken.Store(true)

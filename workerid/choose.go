@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -18,6 +19,7 @@ func (k *Keeper) claim(ctx context.Context, first bool) (*claim, error) {
 		backoff.WithRandomizationFactor(0), // chance is the keeper's own
 		backoff.WithMaxElapsedTime(0))
 	k.awaySince = time.Time{}
+	var logged time.Time
 	for {
 		c, err := k.tryClaim(ctx)
 		switch {
@@ -42,7 +44,10 @@ func (k *Keeper) claim(ctx context.Context, first bool) (*claim, error) {
 			pause = min(pause, w.atMost)
 		}
 		pause = pause/2 + time.Duration(k.rand.Int64N(int64(pause)))
-		k.cfg.Log.Warn("no worker number yet", "error", err, "retry", pause.Round(time.Millisecond))
+		if time.Since(logged) > time.Minute { // the first failure, and one each minute
+			logged = time.Now()
+			k.cfg.Log.Warn("no worker number yet; trying again until there is one", "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -90,6 +95,9 @@ func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
 		}
 	} else {
 		k.alarms.clear(ClockBehind)
+		if c := k.doubtful; c != nil && slices.Contains(c.tokens, v.records[c.number].Token) {
+			return k.finish(ctx, now, c, v.records[c.number])
+		}
 		if c, err := k.reclaim(ctx, now, v); c != nil || err != nil {
 			return c, err
 		}
@@ -192,7 +200,7 @@ func (k *Keeper) fenced() int64 {
 	if k.file == nil || k.file.Claim == nil {
 		return 0
 	}
-	return k.file.Claim.Fence - fenceReach.Milliseconds()
+	return k.file.Claim.Fence - k.file.reach.Milliseconds()
 }
 
 // own returns the number that the state file remembers, if it is one that this
@@ -305,15 +313,27 @@ func (k *Keeper) take(ctx context.Context, now int64, w int, r Record) (*claim, 
 // win makes number w this process's from the time from on, Unix ms, by
 // replacing its record r, unless a worker answers to the number.
 func (k *Keeper) win(ctx context.Context, now int64, w int, r Record, from int64) (*claim, error) {
-	if err := k.ask(ctx, w); err != nil {
+	return k.finish(ctx, now, &claim{k: k, number: w, from: from, bare: r.Token == ""}, r)
+}
+
+// finish wins the number of claim c, whose record is r now. If it is not known
+// whether the write landed, the claim is kept, so that the next attempt goes on
+// with it instead of blocking another number.
+func (k *Keeper) finish(ctx context.Context, now int64, c *claim, r Record) (*claim, error) {
+	k.doubtful = nil
+	if err := k.ask(ctx, c.number); err != nil {
 		return nil, err
 	}
-	c := &claim{k: k, number: w, from: from, revision: r.Revision}
+	c.revision = r.Revision
 	err := c.write(ctx, now, max(r.Until, now+k.cfg.Horizon.Milliseconds()))
 	if errors.Is(err, errLost) {
 		return nil, errTaken
 	}
-	if err == nil && r.Token == "" {
+	if err != nil {
+		k.doubtful = c
+		return nil, err
+	}
+	if c.bare {
 		err = c.afterLoss(ctx, now)
 	}
 	if err == nil {

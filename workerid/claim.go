@@ -25,6 +25,7 @@ type claim struct {
 	from   int64     // begin of the window, Unix ms
 	until  int64     // its end as last acknowledged, Unix ms; 0 before the first
 	since  int64     // Unix ms
+	bare   bool      // there was no record before
 	begins time.Time // when the clock reaches from, unless it is set
 
 	revision uint64
@@ -86,7 +87,7 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 // the generator.
 func (c *claim) open(now int64) error {
 	c.since, c.begins = now, time.Now().Add(time.Duration(c.from-now)*time.Millisecond)
-	limit, err := c.remember(now)
+	limit, err := c.remember()
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 	if err := c.write(ctx, now, max(c.until, now+horizon)); err != nil {
 		return err
 	}
-	limit, err := c.remember(now)
+	limit, err := c.remember()
 	if err == nil {
 		c.gen.Extend(limit)
 	}
@@ -118,12 +119,12 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 
 // remember puts the window as last acknowledged into the state file, and
 // returns how far IDs may be issued after that.
-func (c *claim) remember(now int64) (limit int64, err error) {
+func (c *claim) remember() (limit int64, err error) {
 	c.k.setUntil(c.until)
 	if c.k.file == nil {
 		return c.until, nil
 	}
-	return c.k.file.fence(now, c.until, func(s *state) {
+	return c.k.file.fence(c.k.cfg.Now, c.until, func(s *state) {
 		fence := c.from
 		if s.Claim != nil && s.Number != nil && *s.Number == c.number {
 			fence = max(fence, s.Claim.Fence)

@@ -259,7 +259,6 @@ func TestAClockBehindTheLastReportIsRefusedAtStart(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, dir := new(workeridtest.Memory), t.TempDir()
-				named := func(c *workerid.Config) { c.Instance = "one" }
 				a := start(t, m, in(dir), named)
 				time.Sleep(10 * time.Minute)
 				w := a.number()

@@ -18,6 +18,7 @@ func (k *Keeper) Simulate(r *rand.Rand, watch time.Duration, data []byte, write 
 		write:   func(_ string, data []byte) error { return write(data) },
 		place:   place{Host: "simulated"},
 		writing: make(chan struct{}, 1),
+		reach:   reachOf(k.cfg.Layout.Unit),
 	}
 	if data != nil {
 		k.unread = k.file.read(data)

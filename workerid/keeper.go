@@ -80,6 +80,7 @@ type Keeper struct {
 	checkedAt time.Time     // when that was, for its monotonic reading
 	watch     time.Duration // how often the clock is looked at
 	another   bool          // the own number was given up for another
+	doubtful  *claim        // may have been won: its write was not acknowledged
 	awaySince time.Time     // since when every attempt to reach the registry failed; zero if none did
 	suspended atomic.Bool   // the number is held, but nothing is issued; any goroutine may read it
 
@@ -132,7 +133,7 @@ func New(cfg Config) *Keeper {
 		watch:  100 * time.Millisecond,
 	}
 	if cfg.StateDir != "" {
-		k.file, k.unread = openState(filepath.Join(cfg.StateDir, "worker.json"))
+		k.file, k.unread = openState(filepath.Join(cfg.StateDir, "worker.json"), cfg.Layout.Unit)
 		if k.instance == "" {
 			k.instance = k.file.Instance
 		}
@@ -339,7 +340,7 @@ func (k *Keeper) keepFence(ctx context.Context, c *claim) error {
 		if k.suspended.Load() {
 			continue
 		}
-		limit, err := k.file.fence(k.cfg.Now(), k.Status().Until, func(*state) {})
+		limit, err := k.file.fence(k.cfg.Now, k.Status().Until, func(*state) {})
 		if err != nil {
 			return err
 		}
@@ -372,7 +373,7 @@ func wait(ctx context.Context, tick *time.Ticker) bool {
 // clock that was set farther than the others' may differ issues nothing until
 // it has been compared with them.
 func (k *Keeper) stepped() bool {
-	d := k.clock.step(max(k.cfg.MaxAhead.Milliseconds(), k.cfg.Layout.Unit))
+	d := k.clock.step(min(max(k.cfg.MaxAhead.Milliseconds(), k.cfg.Layout.Unit), k.tolerance()))
 	if d == 0 {
 		return false
 	}

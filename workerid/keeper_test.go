@@ -78,11 +78,16 @@ func start(t *testing.T, m *workeridtest.Memory, change ...func(*workerid.Config
 		c(&cfg)
 	}
 	l.keeper = workerid.New(cfg)
-	ctx, cancel := context.WithCancel(t.Context())
+	l.run()
+	return l
+}
+
+// run runs the keeper until it waits for something.
+func (l *life) run() {
+	ctx, cancel := context.WithCancel(l.t.Context())
 	l.cancel = cancel
 	go func() { l.err <- l.keeper.Run(ctx) }()
 	synctest.Wait()
-	return l
 }
 
 func in(dir string) func(*workerid.Config) {
@@ -452,6 +457,7 @@ func TestAForeignTokenClosesTheGeneratorAtOnceAndAnotherNumberIsTaken(t *testing
 				if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
 					t.Errorf("the old generator: %v, want it closed", err)
 				}
+				l.raised(workerid.NumberLost)
 				if name == "taken by another" && l.number() == w {
 					t.Error("the stolen number is held again")
 				}

@@ -110,6 +110,7 @@ type world struct {
 	span  time.Duration // how long misfortune lasts
 	rare  int           // of how many calls about one fails in each way
 	ttl   time.Duration // of leases
+	pace  time.Duration // of misfortune
 
 	mu         sync.Mutex
 	fault      error
@@ -203,7 +204,7 @@ func newWorld(seed uint64, s *story) *world {
 	r := rand.New(rand.NewPCG(seed, 4))
 	w := &world{
 		story: s, rnd: r, begin: time.Now(), generators: make(map[int][]*held), issued: make(map[position]*cell),
-		lossy: r.IntN(3) == 0, rare: []int{12, 40, 120}[r.IntN(3)], ttl: []time.Duration{time.Second, 20 * time.Second}[r.IntN(2)], span: time.Duration(20+r.IntN(100)) * time.Second,
+		lossy: r.IntN(3) == 0, rare: []int{12, 40, 120}[r.IntN(3)], ttl: []time.Duration{time.Second, 20 * time.Second}[r.IntN(2)], pace: 6 * time.Second, span: time.Duration(20+r.IntN(100)) * time.Second,
 		reg: registryState{records: map[int]workerid.Record{}, leases: map[int]workerid.Lease{}, revision: uint64(r.IntN(10))},
 	}
 	unit := []int64{1, 1, 10, 1000}[r.IntN(4)]
@@ -224,7 +225,7 @@ func newWorld(seed uint64, s *story) *world {
 	}
 	machines := 1 + r.IntN(4)
 	if r.IntN(4) == 0 { // more workers than numbers, and each is soon another's
-		machines, w.ttl = 4, time.Second
+		machines, w.ttl, w.pace, w.stale = 4, time.Second, 2*time.Second, r.IntN(2) == 0
 		w.conf.Layout.Worker, w.conf.Horizon = 1, time.Duration(1000+r.IntN(3000))*time.Millisecond
 		w.conf.MaxClockSkew = time.Duration(100+r.IntN(12_000)) * time.Millisecond
 	}
@@ -268,7 +269,7 @@ func (w *world) run() {
 		w.mu.Unlock()
 	}
 	for w.still() && time.Since(w.begin) < w.span {
-		time.Sleep(chance(w.rnd, 6*time.Second))
+		time.Sleep(chance(w.rnd, w.pace))
 		w.misfortune()
 		w.mu.Lock()
 		w.check()

@@ -54,10 +54,13 @@ type stateFile struct {
 	// writing has room for one: whoever put something in may touch the state,
 	// and writes the file. A write that hangs never takes it out again.
 	writing chan struct{}
+	// reach is how far the fence is put ahead of the clock.
+	reach time.Duration
 	state
 }
 
-// diskTimeout is how long a write of the state file may take.
+// diskTimeout is how long a write of the state file may take, and how long it
+// may wait for one that is under way.
 const diskTimeout = 2 * time.Second
 
 // change applies f to the state and writes it to the file, durably. The error
@@ -72,6 +75,7 @@ func (s *stateFile) change(f func(*state)) error {
 	slow := fmt.Errorf("%w: %s: the disk has not answered for %v", ErrStateFile, s.path, diskTimeout)
 	select {
 	case s.writing <- struct{}{}:
+		timeout.Reset(diskTimeout)
 	case <-timeout.C:
 		return slow
 	}
@@ -95,29 +99,33 @@ func (s *stateFile) change(f func(*state)) error {
 	return nil
 }
 
-// fenceReach is how far the fence is put ahead of the clock: how long the
-// disk may hang before issuing stops, and how long a process killed and
-// started again at once waits.
+// fenceReach is how far the fence is put ahead of the clock, and of the ticks
+// that IDs may be ahead of it: how long the disk may hang before issuing stops,
+// and how long a process killed and started again at once waits.
 const fenceReach = 3 * time.Second
 
-// fence applies f and moves the fence ahead of now, Unix ms. It returns how
-// far IDs may be issued once that is on disk.
-func (s *stateFile) fence(now, until int64, f func(*state)) (limit int64, err error) {
+// fence applies f and moves the fence ahead of the clock, as it is when the
+// write begins. It returns how far IDs may be issued once that is on disk.
+func (s *stateFile) fence(now func() int64, until int64, f func(*state)) (limit int64, err error) {
 	limit = until
 	err = s.change(func(st *state) {
 		f(st)
 		// Within until, so that a wrong clock cannot carry it away for good.
-		st.Claim.Fence = max(st.Claim.Fence, min(now+fenceReach.Milliseconds(), until))
+		st.Claim.Fence = max(st.Claim.Fence, min(now()+s.reach.Milliseconds(), until))
 		limit = min(st.Claim.Fence, until)
 	})
 	return limit, err
 }
 
+// reachOf returns the reach of a fence for ticks of unit ms: a burst begins the
+// tick after next of the clock's at most.
+func reachOf(unit int64) time.Duration { return fenceReach + 2*time.Duration(unit)*time.Millisecond }
+
 // openState reads the state file at path. A missing one is a zero state. One
 // that is damaged, or was written in another place, is an error besides; it
 // is never believed in part.
-func openState(path string) (*stateFile, error) {
-	s := &stateFile{path: path, write: replaceFile, writing: make(chan struct{}, 1)}
+func openState(path string, unit int64) (*stateFile, error) {
+	s := &stateFile{path: path, write: replaceFile, writing: make(chan struct{}, 1), reach: reachOf(unit)}
 	var err error
 	if s.place, err = placeOf(filepath.Dir(path)); err != nil {
 		return s, err

@@ -80,7 +80,7 @@ func lockData(dir string) (unlock func(), err error) {
 	lock := flock.New(filepath.Join(dir, "lock"))
 	got, err := lock.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("the data directory %s cannot be locked: %w", dir, err)
+		return nil, fmt.Errorf("the data directory %s cannot be locked: %w; make it writable, or choose another with --data DIR (with --nats, --data '' keeps no local state)", dir, err)
 	}
 	if !got {
 		return nil, fmt.Errorf("%w: another natsid runs in %s; stop it, or give this one a directory of its own with --data DIR", ErrDataInUse, dir)
@@ -187,7 +187,7 @@ func (p *program) ready() map[string]error {
 	if flakes == nil {
 		flakes = p.worker.SnowflakeTrouble()
 	}
-	if trouble := p.keeper.Status().Trouble; flakes != nil && trouble != nil {
+	if trouble := p.keeper.Status().Trouble; link == nil && flakes != nil && trouble != nil {
 		flakes = fmt.Errorf("%w (%w)", flakes, trouble)
 	}
 	ranges := link

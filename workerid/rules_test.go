@@ -1,0 +1,253 @@
+package workerid_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+func named(c *workerid.Config) { c.Instance = "one" }
+
+func TestASecondEventIsASecondAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		l := start(t, m)
+		time.Sleep(time.Minute)
+		for range 2 {
+			l.set(time.Hour)
+			time.Sleep(time.Minute)
+			l.raised(workerid.ClockStep, workerid.ClockSkew)
+			l.set(0)
+			time.Sleep(time.Minute)
+			l.raised()
+		}
+		l.issue()
+		for hours := range 2 {
+			back := -time.Duration(hours+1) * time.Hour
+			m.Set(back)
+			l.set(back)
+			time.Sleep(time.Minute)
+			l.raised(workerid.ClockStep, workerid.ClockBehind)
+			time.Sleep(time.Hour + time.Minute)
+			if l.issue().Tick == 0 {
+				t.Errorf("%+v", l.keeper.Status())
+			}
+			l.raised()
+		}
+		l.end()
+	})
+}
+
+// The last report is the latest of three traces.
+func TestEachTraceOfTheOwnPastIsHeldAgainstTheClock(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil   func(m *workeridtest.Memory, w int, change *[]func(*workerid.Config))
+		back    time.Duration
+		refused bool
+	}{
+		"the fence":     {func(m *workeridtest.Memory, w int, _ *[]func(*workerid.Config)) { m.Expire(w) }, 20 * time.Second, true},
+		"the heartbeat": {func(_ *workeridtest.Memory, _ int, c *[]func(*workerid.Config)) { *c = append(*c, in(t.TempDir())) }, 20 * time.Second, true},
+		"the record": {func(m *workeridtest.Memory, w int, c *[]func(*workerid.Config)) {
+			m.Expire(w)
+			*c = append(*c, in(t.TempDir()))
+		}, 5 * time.Minute, true},
+		"nothing": {func(m *workeridtest.Memory, w int, c *[]func(*workerid.Config)) {
+			m.Expire(w)
+			*c = append(*c, in(t.TempDir()), func(c *workerid.Config) { c.Instance = "other" })
+		}, 5 * time.Minute, false},
+		"an older record": {func(m *workeridtest.Memory, w int, c *[]func(*workerid.Config)) {
+			// Once it was far ahead; what it wrote since is right.
+			m.Expire(w)
+			f := &workeridtest.Fake{Memory: m}
+			r, err := f.Record(t.Context(), w)
+			if err != nil {
+				t.Error(err)
+			}
+			r.Reported += 3600_000
+			_, err = f.Write(t.Context(), w, r)
+			if err == nil {
+				_, err = f.Write(t.Context(), (w+1)%1024, workerid.Record{Instance: "one", Token: "t", Reported: 1})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			*c = append(*c, in(t.TempDir()))
+		}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, dir := new(workeridtest.Memory), t.TempDir()
+				a := start(t, m, named, in(dir))
+				time.Sleep(80 * time.Second) // 80 s after the last write of the record
+				w := a.number()
+				a.crash(dir)
+				changes := []func(*workerid.Config){named, in(dir)}
+				c.spoil(m, w, &changes)
+				m.Set(-c.back)
+				b := start(t, m, append(changes, off(-c.back))...)
+				time.Sleep(10 * time.Second)
+				if s := b.keeper.Status(); s.Held == c.refused {
+					t.Errorf("%+v, want refused: %t", s, c.refused)
+				}
+				b.end()
+			})
+		})
+	}
+}
+
+func TestTheOwnHeartbeatVouchesForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		f := &workeridtest.Fake{Memory: m}
+		for w := range 3 {
+			if err := f.Report(t.Context(), w, workerid.Lease{Instance: "one", Time: now() + 86400_000}); err != nil {
+				t.Fatal(err)
+			}
+			// One that cannot be read has no time.
+			if err := f.Report(t.Context(), 3+w, workerid.Lease{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := start(t, m, named, off(24*time.Hour))
+		time.Sleep(10 * time.Second)
+		if s := l.keeper.Status(); s.Held {
+			t.Errorf("%+v, want a refusal", s)
+		}
+		l.end()
+		r := start(t, m, named)
+		r.number()
+		r.end()
+	})
+}
+
+func TestAStateFileOfAnotherRegistryIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		a := start(t, new(workeridtest.Memory), in(dir))
+		time.Sleep(10 * time.Second)
+		a.crash(dir)
+		// The other registry refuses all writes, so nothing new is claimed either.
+		other := new(workeridtest.Memory)
+		b := start(t, other, in(dir), func(c *workerid.Config) {
+			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+				if method == "Write" {
+					return workeridtest.ErrInjected
+				}
+				return call()
+			})
+		})
+		time.Sleep(5 * time.Second)
+		b.crash(dir)
+		c := start(t, other, in(dir), away(false))
+		time.Sleep(10 * time.Second)
+		if s := c.keeper.Status(); s.Held {
+			t.Errorf("%+v: the window was another registry's", s)
+		}
+		c.end()
+	})
+}
+
+func TestAWrongClockDoesNotMoveTheFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		l := start(t, new(workeridtest.Memory), in(dir))
+		time.Sleep(time.Minute)
+		l.set(time.Minute)
+		time.Sleep(150 * time.Millisecond)
+		fence := fenceIn(t, dir)
+		time.Sleep(20 * time.Second)
+		if moved := fenceIn(t, dir) - fence; moved != 0 {
+			t.Errorf("the fence moved by %d ms", moved)
+		}
+		l.end()
+	})
+}
+
+// A disk that is slow, but within its time, costs nothing.
+func TestASlowDiskIsNoFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
+		l.keeper = workerid.New(workerid.Config{Registry: l.reg, Layout: layout, Now: l.now, Use: l.use, Alarm: l.alarm})
+		l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, nil, func([]byte) error {
+			time.Sleep(1200 * time.Millisecond)
+			return nil
+		})
+		l.run()
+		time.Sleep(30 * time.Minute)
+		if l.number(); l.issue().Tick == 0 {
+			t.Errorf("%+v", l.keeper.Status())
+		}
+		l.raised()
+		l.end()
+		time.Sleep(time.Minute)
+	})
+}
+
+// Writes that land but are not acknowledged must not block one number after
+// another.
+func TestLostAcknowledgementsBlockOneNumberOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deaf atomic.Bool
+		deaf.Store(true)
+		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
+			c.Horizon = 24 * time.Hour
+			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+				err := call()
+				if method == "Write" && deaf.Load() {
+					err = workeridtest.ErrInjected
+				}
+				return err
+			})
+		})
+		time.Sleep(time.Hour)
+		deaf.Store(false)
+		time.Sleep(10 * time.Second)
+		records, err := l.reg.Records(t.Context())
+		if err != nil || len(records) != 1 {
+			t.Errorf("%d numbers are blocked, %v, want 1", len(records), err)
+		}
+		if l.number(); l.issue().Tick == 0 {
+			t.Errorf("%+v", l.keeper.Status())
+		}
+		l.end()
+	})
+}
+
+// A burst puts a generator a tick ahead, which is no clock set back.
+func TestABurstOfCoarseTicksIsNoStep(t *testing.T) {
+	for _, unit := range []int64{1, 10, 1000, 2000} {
+		t.Run(fmt.Sprint(unit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := start(t, new(workeridtest.Memory), reclaim, in(t.TempDir()), func(c *workerid.Config) {
+					c.Layout.Unit, c.Layout.Sequence, c.Deadline = unit, 2, 500*time.Millisecond
+				})
+				time.Sleep(20 * time.Second)
+				w, waits := l.number(), 0
+				for range 600 {
+					for {
+						if _, err := l.gen().NextAt(l.now(), 1); err != nil {
+							break
+						}
+					}
+					if _, err := l.gen().NextAt(l.now(), 1); errors.Is(err, snowflake.ErrWindow) {
+						waits++
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if l.number() != w || waits > 0 {
+					t.Errorf("number %d, was %d; %d times the fence was in the way", l.number(), w, waits)
+				}
+				l.raised()
+				l.end()
+			})
+		})
+	}
+}
