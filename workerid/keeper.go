@@ -240,6 +240,7 @@ func (k *Keeper) dropFile(why error) {
 }
 
 func (k *Keeper) begin(c *claim) {
+	k.doubtful = nil // what was tried before this may lie before what this issues
 	k.mu.Lock()
 	k.status.Held, k.status.Number, k.status.Since, k.status.Trouble = true, c.number, c.since, nil
 	k.mu.Unlock()
