@@ -226,6 +226,22 @@ func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T
 	c.StopWorker(0) // before its proxy goes
 }
 
+func TestAStopIsBoundedWhileNATSHangs(t *testing.T) {
+	t.Parallel()
+	var p *proxy
+	c := Start(t, configured(func(_ int, cfg *app.Config) {
+		p = startProxy(t, cfg.NATS)
+		cfg.NATS = p.url()
+	}))
+	p.stall("natsid")
+	asked := time.Now()
+	c.StopWorker(0)
+	if d := time.Since(asked); d > 9*time.Second {
+		t.Errorf("it took %v, beyond what supervisors wait before they kill", d)
+	}
+	p.resume()
+}
+
 // serving returns how many workers serve snowflakes, as `nats micro` sees it.
 func serving(t *testing.T, c *Cluster) (n int) {
 	t.Helper()
