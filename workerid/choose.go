@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -95,7 +94,7 @@ func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
 		}
 	} else {
 		k.alarms.clear(ClockBehind)
-		if c := k.doubtful; c != nil && slices.Contains(c.tokens, v.records[c.number].Token) {
+		if c := k.doubtful; c != nil && c.owns(v.records[c.number]) {
 			return k.finish(ctx, now, c, v.records[c.number])
 		}
 		if c, err := k.reclaim(ctx, now, v); c != nil || err != nil {
@@ -316,50 +315,60 @@ func (k *Keeper) win(ctx context.Context, now int64, w int, r Record, from int64
 	return k.finish(ctx, now, &claim{k: k, number: w, from: from, bare: r.Token == ""}, r)
 }
 
-// finish wins the number of claim c, whose record is r now. If it is not known
-// whether the write landed, the claim is kept, so that the next attempt goes on
-// with it instead of blocking another number.
+// finish wins the number of claim c, whose record is r now. A claim that is in
+// doubt after an error is kept, so that the next attempt goes on with it instead
+// of blocking another number.
 func (k *Keeper) finish(ctx context.Context, now int64, c *claim, r Record) (*claim, error) {
 	k.doubtful = nil
 	if err := k.ask(ctx, c.number); err != nil {
 		return nil, err
 	}
 	c.revision = r.Revision
-	err := c.write(ctx, now, max(r.Until, now+k.cfg.Horizon.Milliseconds()))
-	if errors.Is(err, errLost) {
-		return nil, errTaken
-	}
-	if err != nil {
-		k.doubtful = c
-		return nil, err
-	}
-	if c.bare {
-		err = c.afterLoss(ctx, now)
+	err := c.write(ctx, now, max(r.Until, c.reaches(now)))
+	if err == nil && c.bare {
+		now, err = c.afterLoss(ctx)
 	}
 	if err == nil {
 		err = c.open(now)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errLost):
+		return nil, errTaken
+	case err == nil:
+		return c, nil
+	case errors.Is(err, errTaken), errors.Is(err, ErrStateFile): // a later life may believe the file
 		return nil, err
 	}
-	return c, nil
+	k.doubtful = c
+	return nil, err
+}
+
+// reaches returns how far a first window written at now reaches, Unix ms. Where
+// there was no record it tells the next owner that this number may have been
+// somebody's a moment ago.
+func (c *claim) reaches(now int64) int64 {
+	ahead := c.k.cfg.Horizon
+	if c.bare {
+		ahead = max(ahead, c.k.margin())
+	}
+	return now + ahead.Milliseconds()
 }
 
 // afterLoss makes a claim on a number without a record safe. There may be none
 // because the registry lost its state, perhaps while this claim was being
 // written: then the number may be somebody's, who answers to it, or was until a
 // moment ago. It is used from a time on that no clock within the skew has
-// reached, nor an ID that ran ahead of it.
-func (c *claim) afterLoss(ctx context.Context, now int64) error {
+// reached, nor an ID that ran ahead of it. It returns the time of the clock,
+// compared anew.
+func (c *claim) afterLoss(ctx context.Context) (now int64, err error) {
+	if now, _, err = c.k.check(ctx); err != nil {
+		return 0, err
+	}
 	if err := c.k.ask(ctx, c.number); err != nil {
-		return err
+		return 0, err
 	}
-	late := c.k.cfg.Now()
-	if late > now+c.k.cfg.Horizon.Milliseconds() { // it would be no use
-		return errors.New("workerid: choosing a number took too long, or the clock was set meanwhile")
-	}
-	c.from = max(c.from, late+c.k.margin().Milliseconds())
-	return nil
+	c.from = max(c.from, now+c.k.margin().Milliseconds())
+	return now, c.write(ctx, now, max(c.until, c.reaches(now)))
 }
 
 // ask returns nil if no other process answers to number w, errTaken if one

@@ -48,13 +48,18 @@ func (c *claim) write(ctx context.Context, now, until int64) error {
 		if rerr != nil {
 			return errors.Join(err, rerr)
 		}
-		if r.Token == "" || r.Token != c.token && !slices.Contains(c.tokens, r.Token) {
+		if !c.owns(r) {
 			return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 		}
 		c.revision = r.Revision
 		err = c.tryWrite(ctx, now, until)
 	}
 	return err
+}
+
+// owns reports whether a record bears the token of an own write.
+func (c *claim) owns(r Record) bool {
+	return r.Token != "" && (r.Token == c.token || slices.Contains(c.tokens, r.Token))
 }
 
 func (c *claim) tryWrite(ctx context.Context, now, until int64) error {

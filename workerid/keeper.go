@@ -76,13 +76,14 @@ type Keeper struct {
 	clock     *clock
 	alarms    alarms
 	rand      *rand.Rand
-	checked   int64         // the own clock when it was last compared with the others', Unix ms
-	checkedAt time.Time     // when that was, for its monotonic reading
-	watch     time.Duration // how often the clock is looked at
-	another   bool          // the own number was given up for another
-	doubtful  *claim        // may have been won: its write was not acknowledged
-	awaySince time.Time     // since when every attempt to reach the registry failed; zero if none did
-	suspended atomic.Bool   // the number is held, but nothing is issued; any goroutine may read it
+	checked   int64                // the own clock when it was last compared with the others', Unix ms
+	checkedAt time.Time            // when that was, for its monotonic reading
+	watch     time.Duration        // how often the clock is looked at
+	another   bool                 // the own number was given up for another
+	doubtful  *claim               // may have been won: its write was not acknowledged
+	awaySince time.Time            // since when every attempt to reach the registry failed; zero if none did
+	used      *snowflake.Generator // what is issued from
+	suspended atomic.Bool          // the number is held, but nothing is issued; any goroutine may read it
 
 	mu     sync.Mutex
 	status Status // under mu
@@ -206,7 +207,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case errors.Is(err, ErrStateFile):
 			k.dropFile(err)
 		case errors.Is(err, errBehind):
-			if err := k.release(ctx, c); err != nil {
+			if err := k.release(ctx, c); errors.Is(err, ErrStateFile) {
+				k.dropFile(err)
+			} else if err != nil {
 				k.cfg.Log.Warn("a number was not given back", "error", err)
 			}
 		}
@@ -244,15 +247,14 @@ func (k *Keeper) begin(c *claim) {
 	k.mu.Lock()
 	k.status.Held, k.status.Number, k.status.Since, k.status.Trouble = true, c.number, c.since, nil
 	k.mu.Unlock()
-	k.cfg.Log.Info("worker number taken", "number", c.number, "instance", k.instance)
 	k.suspended.Store(false)
-	k.cfg.Use(c.gen)
+	k.cfg.Log.Info("worker number taken", "number", c.number, "instance", k.instance)
 }
 
 // close closes the generator of a claim, before anything else happens to it.
 func (k *Keeper) close(c *claim, why error) {
 	c.gen.Close()
-	k.cfg.Use(nil)
+	k.use(nil)
 	k.mu.Lock()
 	k.status.Trouble = why
 	k.mu.Unlock()
@@ -271,16 +273,16 @@ func (k *Keeper) end() {
 // suspend stops the issuing, but keeps the number.
 func (k *Keeper) suspend(why string) {
 	if !k.suspended.Swap(true) {
-		k.cfg.Use(nil)
+		k.use(nil)
 		k.cfg.Log.Error("no snowflakes for now", "reason", why)
 	}
 }
 
-// resume ends a suspension.
-func (k *Keeper) resume(c *claim) {
-	if k.suspended.Swap(false) {
-		k.cfg.Use(c.gen)
-		k.cfg.Log.Info("snowflakes again", "number", c.number)
+// use issues from g from now on; nil is nothing.
+func (k *Keeper) use(g *snowflake.Generator) {
+	if k.used != g {
+		k.used = g
+		k.cfg.Use(g)
 	}
 }
 
@@ -416,7 +418,6 @@ func (k *Keeper) beat(ctx context.Context, c *claim) error {
 		k.checked, k.checkedAt = now, time.Now()
 		k.alarms.clear(ClockSkew)
 		k.alarms.clear(ClockStep)
-		k.resume(c)
 		k.warnOfEnd(now)
 		err = c.renew(ctx, now)
 	}
@@ -429,6 +430,14 @@ func (k *Keeper) beat(ctx context.Context, c *claim) error {
 	if errors.Is(err, errClock) {
 		k.alarms.set(ClockSkew, err.Error())
 		k.suspend(err.Error())
+	}
+	if right && k.suspended.Swap(false) {
+		k.cfg.Log.Info("snowflakes again", "number", c.number)
+	}
+	// The first time only now: the record has been read once more, or the
+	// registry is away.
+	if !k.suspended.Load() {
+		k.use(c.gen)
 	}
 	k.mu.Lock()
 	known := k.status.Trouble != nil

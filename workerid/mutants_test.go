@@ -34,13 +34,13 @@ var mutants = []mutant{
 	{"until is not clamped on renewal", []edit{
 		{"claim.go", "c.write(ctx, now, max(c.until, now+horizon))", "c.write(ctx, now, now+horizon)"}}},
 	{"a record of a foreign token is adopted", []edit{
-		{"claim.go", `if r.Token == "" || r.Token != c.token && !slices.Contains(c.tokens, r.Token) {`, "if false && slices.Contains(c.tokens, r.Token) {"}}},
+		{"claim.go", "		if !c.owns(r) {\n", "		if false {\n"}}},
 	{"the state file keeps its claim at release", []edit{
 		{"claim.go", "	if err := c.forget(); err != nil {\n		return err\n	}\n", ""}}},
 	{"a release with nothing issued lowers until to nothing", []edit{
 		{"claim.go", "	free := c.gen.Close()\n", "	free := c.gen.Close()\n	if free <= c.from+c.k.cfg.Layout.Unit {\n		free = 0\n	}\n"}}},
 	{"the last tick is read before the generator is closed", []edit{
-		{"keeper.go", "	c.gen.Close()\n	k.cfg.Use(nil)\n	k.mu.Lock()", "	k.mu.Lock()"},
+		{"keeper.go", "	c.gen.Close()\n	k.use(nil)\n	k.mu.Lock()", "	k.mu.Lock()"},
 		{"claim.go", "	free := c.gen.Close()\n", "	free := c.gen.Last()\n	defer c.gen.Close()\n"},
 		{"../snowflake/generator.go", "// NextAt issues n IDs", `func (g *Generator) Last() int64 {
 	return max(g.from, g.layout.FirstMs((int64(g.state.Load()&^closedBit)+g.layout.PerTick()-1)>>g.layout.Sequence))
@@ -48,7 +48,7 @@ var mutants = []mutant{
 
 // NextAt issues n IDs`}}},
 	{"an absent record is free", []edit{
-		{"choose.go", "	if c.bare {", "	if false {"}}},
+		{"choose.go", "err == nil && c.bare {", "false {"}}},
 	{"a number lost a moment ago is free", []edit{
 		{"keeper.go", "			k.linger(ctx)\n", ""}}},
 	{"revisions restart in a registry that is made again", []edit{
@@ -79,7 +79,7 @@ var mutants = []mutant{
 		{"choose.go", "return !live && v.records[w].Until <= now", "return !live"},
 		{"choose.go", "w, r, max(r.Until, now))", "w, r, now)"}}},
 	{"a lost number's generator stays open", []edit{
-		{"keeper.go", "	c.gen.Close()\n	k.cfg.Use(nil)\n	k.mu.Lock()", "	k.mu.Lock()"}}},
+		{"keeper.go", "	c.gen.Close()\n	k.use(nil)\n	k.mu.Lock()", "	k.mu.Lock()"}}},
 	{"a claim in doubt is gone on with after another was held", []edit{
 		{"keeper.go", "	k.doubtful = nil //", "	//"}}},
 	{"a clock is not compared before a window is written", []edit{

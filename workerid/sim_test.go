@@ -115,11 +115,12 @@ type world struct {
 	mu         sync.Mutex
 	fault      error
 	reg        registryState
-	past       []registryState // for stale reads and backups, the newest last
-	down       bool            // nobody reaches the registry
-	stale      bool            // reads may be old
-	slip       time.Duration   // of the registry's own clock
-	calm       bool            // misfortune is over
+	past       []registryState // for stale reads, the newest last
+	backups    []registryState
+	down       bool          // nobody reaches the registry
+	stale      bool          // reads may be old
+	slip       time.Duration // of the registry's own clock
+	calm       bool          // misfortune is over
 	machines   []*machine
 	generators map[int][]*held // by worker number
 	issued     map[position]*cell
@@ -197,6 +198,7 @@ type process struct {
 	pause     int // steps until it is stopped for pauseFor, if over 0
 	pauseFor  time.Duration
 	stoppedTo time.Time // it stands still until then
+	reached   time.Time // when it last had a reply from the registry
 	gen       *held
 }
 
@@ -397,10 +399,10 @@ func (w *world) lose() {
 		m.life.pause, m.life.stoppedTo = 0, time.Time{}
 	}
 	revision := w.reg.revision
-	if w.one(2) || len(w.past) == 0 {
+	if w.one(2) || len(w.backups) == 0 {
 		w.reg = registryState{revision: w.newRevision()}
 		w.reg.records, w.reg.leases = map[int]workerid.Record{}, map[int]workerid.Lease{}
-		w.past = nil
+		w.past, w.backups = nil, nil
 		w.tell("registry made again")
 		if l := w.machines[w.rnd.IntN(len(w.machines))].life; w.one(2) {
 			w.crash(l)
@@ -420,9 +422,9 @@ func (w *world) lose() {
 	w.down = true
 	w.tell("registry down, to be restored")
 	quiet(2*w.conf.MaxClockSkew + 3*time.Second)
-	w.reg = w.past[w.rnd.IntN(len(w.past))]
+	w.reg = w.backups[w.rnd.IntN(len(w.backups))]
 	w.reg.leases = map[int]workerid.Lease{}
-	w.past, w.down, w.stale = nil, false, false
+	w.past, w.backups, w.down, w.stale = nil, nil, false, false
 	w.tell("registry restored from revision %d, was at %d", w.reg.revision, revision)
 	quiet(2*w.conf.Heartbeat + 5*time.Second)
 	w.calm = false
@@ -433,7 +435,7 @@ func (w *world) newRevision() uint64 { return w.reg.revision + 1_000_000 }
 
 // move makes the registry again with what it held: all revisions are new.
 func (w *world) move() {
-	w.past, w.reg.revision, w.reg.records = nil, w.newRevision(), maps.Clone(w.reg.records)
+	w.past, w.backups, w.reg.revision, w.reg.records = nil, nil, w.newRevision(), maps.Clone(w.reg.records)
 	for n := range w.conf.Layout.Workers() {
 		if r, ok := w.reg.records[n]; ok {
 			w.reg.revision++
@@ -745,6 +747,9 @@ func (l *process) write(data []byte) error {
 	return nil
 }
 
+// callTimeout is that of the keeper.
+const callTimeout = time.Second
+
 var errAway = errors.New("no connection")
 
 // call makes a call to the registry: op runs when it arrives there, if ever.
@@ -785,7 +790,10 @@ func (l *process) call(ctx context.Context, op func()) error {
 			if !w.down {
 				before := w.reg
 				op()
-				if phantom && w.reg.revision != before.revision {
+				switch changed := w.reg.revision != before.revision; {
+				case changed && !phantom:
+					w.backups = append(w.backups, w.reg)
+				case changed:
 					// Stale reads see it, but it is rolled back. Its revision is not used
 					// again: where it could be, no compare-and-set holds.
 					before.revision = w.reg.revision
@@ -802,6 +810,9 @@ func (l *process) call(ctx context.Context, op func()) error {
 	defer l.step()
 	select {
 	case <-done:
+		w.mu.Lock()
+		l.reached = time.Now()
+		w.mu.Unlock()
 		return nil
 	case <-ctx.Done():
 		time.Sleep(fail) // not in the very moment of another timer
@@ -932,7 +943,12 @@ func (l *process) Ask(ctx context.Context, n int) (who workerid.Who, err error) 
 	}
 	mute := holder != nil && time.Now().Before(holder.stoppedTo)
 	lie := !w.lossy && !w.calm && l.rnd.IntN(3) == 0
+	alone := w.lossy && time.Since(l.reached) > callTimeout // who reaches nothing may not start either
 	w.mu.Unlock()
+	if alone {
+		l.step()
+		return workerid.Who{}, errAway
+	}
 	if mute && !lie {
 		<-ctx.Done()
 		time.Sleep(wait)
