@@ -28,6 +28,7 @@ type claim struct {
 	bare   bool      // there was no record before
 	begins time.Time // when the clock reaches from, unless it is set
 
+	looked   bool // at the record, after it was won
 	revision uint64
 	token    string   // of the last acknowledged write
 	tokens   []string // of all writes whose fate is not known, besides

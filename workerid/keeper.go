@@ -424,6 +424,9 @@ func (k *Keeper) beat(ctx context.Context, c *claim) error {
 	if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
 		return err
 	}
+	// Before the first ID the record is read once more; if the registry is away
+	// the window must do.
+	c.looked = c.looked || err == nil || !right
 	if err == nil {
 		err = k.report(ctx, c)
 	}
@@ -434,9 +437,7 @@ func (k *Keeper) beat(ctx context.Context, c *claim) error {
 	if right && k.suspended.Swap(false) {
 		k.cfg.Log.Info("snowflakes again", "number", c.number)
 	}
-	// The first time only now: the record has been read once more, or the
-	// registry is away.
-	if !k.suspended.Load() {
+	if c.looked && !k.suspended.Load() {
 		k.use(c.gen)
 	}
 	k.mu.Lock()
