@@ -128,7 +128,7 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 func TestAStepWithinMaxAheadIsRiddenThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + 50*time.Millisecond)
 		l.set(-5 * time.Millisecond)
 		for range 1000 {
 			if l.issue().Tick == 0 {
@@ -147,7 +147,7 @@ func TestAShortStepBackIsWaitedOutWithTheSameNumber(t *testing.T) {
 	for _, mode := range []func(*workerid.Config){func(*workerid.Config) {}, reclaim} {
 		synctest.Test(t, func(t *testing.T) {
 			l := start(t, new(workeridtest.Memory), mode)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute + 50*time.Millisecond)
 			w, p := l.number(), l.issue()
 			l.set(-900 * time.Millisecond)
 			if l.issue().Tick != 0 {
@@ -167,7 +167,7 @@ func TestASteppedClockStopsTheIssuingAtOnceAndTheNumberComesBackWithTheClock(t *
 	for _, slip := range []time.Duration{-time.Hour, time.Hour, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			l := start(t, new(workeridtest.Memory), in(t.TempDir()))
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute + 50*time.Millisecond)
 			w, p := l.number(), l.issue()
 			l.set(slip)
 			time.Sleep(101 * time.Millisecond)

@@ -484,7 +484,11 @@ func (m *machine) start() {
 	w.story.lives++
 	cfg := w.conf
 	cfg.Instance, cfg.Registry, cfg.Now, cfg.Use = m.name, l, l.now, l.use
-	cfg.Alarm = func(kind workerid.Alarm, message string) { w.tell("%s alarms %s: %s", m.name, kind, message) }
+	cfg.Alarm = func(kind workerid.Alarm, message string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.tell("%s alarms %s: %s", m.name, kind, message)
+	}
 	l.keeper = workerid.New(cfg)
 	write := l.write
 	if m.bare {
