@@ -170,9 +170,10 @@ func TestAWorkerKilledGoesOnWithItsNumberWhileJetStreamIsAway(t *testing.T) {
 	monitor, stop := startOn(t, s.ClientURL(), dir)
 	goesOn := func() bool { worker, err := ask(); return err == nil && worker == p.number }
 	waitFor(t, "snowflakes without JetStream", goesOn)
-	if code, body := get(monitor + "/readyz"); code != 503 || !strings.Contains(body, "segment: not ready") || !strings.Contains(body, "snowflake: ready") {
-		t.Errorf("/readyz: %d %s", code, body)
-	}
+	waitFor(t, "/readyz to tell the modes apart", func() bool { // it may follow by a moment
+		code, body := get(monitor + "/readyz")
+		return code == 503 && strings.Contains(body, "segment: not ready") && strings.Contains(body, "snowflake: ready")
+	})
 	restart(store)
 	waitFor(t, "both modes with JetStream", func() bool { code, _ := get(monitor + "/readyz"); return code == 200 })
 	if !goesOn() {
