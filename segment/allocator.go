@@ -256,8 +256,11 @@ func (a *Allocator) loadRange(tag string, n, floor int64) (Range, error) {
 	defer cancel()
 	start := time.Now()
 	r, err := a.cfg.Store.Load(ctx, tag, n, floor)
-	if a.cfg.AutoStep > 0 && isMissing(err) {
-		_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: max(1, floor)}, false)
+	// A tag that was there and is not any more has lost its mark. Made anew it
+	// would repeat what other allocators have loaded: its operator must say
+	// where it goes on.
+	if a.cfg.AutoStep > 0 && floor == 0 && isMissing(err) {
+		_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: 1}, false)
 		if err == nil || errors.Is(err, ErrExists) {
 			r, err = a.cfg.Store.Load(ctx, tag, n, floor)
 		}

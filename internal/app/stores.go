@@ -29,7 +29,7 @@ func (p *program) buckets(ctx context.Context) (err error) {
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
 	})
 	if cfg.MySQL == "" || cfg.Guard {
-		p.marks = kvstore.New(p.js, ns.SegmentBucket(), n)
+		p.marks = kvstore.New(p.js, ns.SegmentBucket(), n, p.marksLost)
 	}
 	err = p.open(ctx)
 	if ctx.Err() != nil {
@@ -41,6 +41,17 @@ func (p *program) buckets(ctx context.Context) (err error) {
 	cfg.Log.Warn("JetStream is not ready; until it is, ranges cannot be loaded, so segment requests are answered 503; snowflakes come from what is left of the window in the state file, if there is any", "error", err)
 	p.late = true
 	return nil
+}
+
+// marksLost tells operators that JetStream lost the marks.
+func (p *program) marksLost() {
+	what := "the marks in bucket " + p.cfg.Namespace.SegmentBucket() + " are gone: was JetStream wiped, or the bucket deleted? "
+	if p.cfg.MySQL == "" {
+		what += "What is loaded is still handed out; then tags are 404 until each is made again, with a start above all IDs that any worker has loaded"
+	} else {
+		what += "They are made again from MySQL"
+	}
+	p.alarm(string(subjects.AlarmStoreWentBack), what)
 }
 
 // open opens the buckets, and says what operators should know of them once all

@@ -20,6 +20,10 @@ type Config struct {
 	Description string
 	TTL         time.Duration // of each value since it was put; 0: kept for ever
 	Replicas    int           // 1 if 0
+	// Lost, if set, is told when a bucket that was open is gone, and all that it
+	// held with it: JetStream was wiped, or somebody deleted it. The next call
+	// makes it again. It must not block.
+	Lost func()
 }
 
 // ErrForgets is returned for a bucket that must keep its values for ever and
@@ -29,7 +33,8 @@ var ErrForgets = errors.New("the bucket forgets what it must keep")
 // A Bucket is a JetStream KV bucket that is opened when it is first needed:
 // JetStream may be away at that time, or for long. Until it is open each call
 // tries to open it, all calls of a moment together, and fails if that fails.
-// It is safe for concurrent use.
+// One that is found to be gone fails that call and is not open any more. It is
+// safe for concurrent use.
 type Bucket struct {
 	js  jetstream.JetStream
 	cfg Config
@@ -161,6 +166,8 @@ func open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream
 	return kv, mismatch, nil
 }
 
+func streamName(cfg Config) string { return "KV_" + cfg.Name }
+
 // streamConfig is what [jetstream.KeyValueConfig] stands for (ADR-8), with
 // FirstSeq and without AllowDirect.
 func streamConfig(cfg Config) jetstream.StreamConfig {
@@ -169,7 +176,7 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 		duplicates = min(duplicates, cfg.TTL)
 	}
 	return jetstream.StreamConfig{
-		Name:              "KV_" + cfg.Name,
+		Name:              streamName(cfg),
 		Description:       cfg.Description,
 		Subjects:          []string{"$KV." + cfg.Name + ".>"},
 		FirstSeq:          uint64(time.Now().UnixMicro()),
@@ -187,6 +194,32 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 	}
 }
 
+// noted returns the error of a call to the bucket, after it was looked at: only
+// JetStream's own word that there is no such stream closes the bucket. A stream
+// that does not answer may be without a leader.
+func (b *Bucket) noted(ctx context.Context, a *attempt, err error) error {
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		if _, look := b.js.Stream(ctx, streamName(b.cfg)); errors.Is(look, jetstream.ErrStreamNotFound) {
+			err = look
+		}
+	}
+	gone := errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
+		errors.Is(err, nats.ErrStreamNotFound) // what a listing says
+	if !gone {
+		return err
+	}
+	b.mu.Lock()
+	found := b.opened.CompareAndSwap(a, nil)
+	if found {
+		b.attempt, b.trouble = nil, b.failed(err)
+	}
+	b.mu.Unlock()
+	if found && b.cfg.Lost != nil {
+		b.cfg.Lost()
+	}
+	return err
+}
+
 // Get returns the entry of a key as the leader has it, or
 // [jetstream.ErrKeyNotFound].
 func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
@@ -194,7 +227,8 @@ func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, 
 	if err != nil {
 		return nil, err
 	}
-	return a.kv.Get(ctx, key)
+	entry, err := a.kv.Get(ctx, key)
+	return entry, b.noted(ctx, a, err)
 }
 
 // Create puts a value under a key that has none, or returns
@@ -204,7 +238,8 @@ func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision
 	if err != nil {
 		return 0, err
 	}
-	return a.kv.Create(ctx, key, value)
+	revision, err = a.kv.Create(ctx, key, value)
+	return revision, b.noted(ctx, a, err)
 }
 
 // Update puts a value under a key whose revision is last, or returns
@@ -214,7 +249,8 @@ func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint
 	if err != nil {
 		return 0, err
 	}
-	return a.kv.Update(ctx, key, value, last)
+	revision, err = a.kv.Update(ctx, key, value, last)
+	return revision, b.noted(ctx, a, err)
 }
 
 // Put puts a value under a key, whatever is there.
@@ -223,7 +259,8 @@ func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision ui
 	if err != nil {
 		return 0, err
 	}
-	return a.kv.Put(ctx, key, value)
+	revision, err = a.kv.Put(ctx, key, value)
+	return revision, b.noted(ctx, a, err)
 }
 
 // Purge removes a key.
@@ -232,7 +269,7 @@ func (b *Bucket) Purge(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return a.kv.Purge(ctx, key)
+	return b.noted(ctx, a, a.kv.Purge(ctx, key))
 }
 
 // Time returns the clock of the server that leads the bucket's stream, which
@@ -244,7 +281,7 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	}
 	status, err := a.kv.Status(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, b.noted(ctx, a, err)
 	}
 	s, ok := status.(*jetstream.KeyValueBucketStatus)
 	if !ok {
@@ -263,7 +300,7 @@ func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, e
 	}
 	watcher, err := a.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
 	if err != nil {
-		return nil, err
+		return nil, b.noted(ctx, a, err)
 	}
 	defer watcher.Stop()
 	all := make(map[string]jetstream.KeyValueEntry)

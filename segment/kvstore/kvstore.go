@@ -42,10 +42,11 @@ type entry struct {
 }
 
 // New returns a store on a bucket, which is opened by the first call that can;
-// until then all calls return why it cannot be.
-func New(js jetstream.JetStream, bucket string, replicas int) *Store {
+// until then all calls return why it cannot be. lost, if not nil, is told when
+// an open bucket is gone with all marks; the next call makes it again, empty.
+func New(js jetstream.JetStream, bucket string, replicas int, lost func()) *Store {
 	return &Store{kv: buckets.New(js, buckets.Config{
-		Name: bucket, Description: "natsid: high-water marks of the tags", Replicas: replicas,
+		Name: bucket, Description: "natsid: high-water marks of the tags", Replicas: replicas, Lost: lost,
 	})}
 }
 
