@@ -54,13 +54,16 @@ var arrows = map[string][]string{
 
 	"internal/buckets":   {natsGo},
 	"internal/natsembed": {natsServer},
+	"internal/ledger":    {},
 	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":   {},
 	"internal/mysqltest": {mysqlDriver},
+	"internal/natsproxy": {},
 	"internal/natstest":  {"internal/natsembed", natsGo},
 
 	"internal/app": {"...", "-internal/cli", "-client", "-e2e", "-segment/segmenttest", "-workerid/workeridtest",
-		"-internal/mysqltest", "-internal/natstest", natsGo, backoff, flock},
+		"-internal/ledger", "-internal/mysqltest", "-internal/natsproxy", "-internal/natstest",
+		natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry", kong, natsGo},
 
 	"e2e": {"internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
