@@ -62,9 +62,10 @@ func TestEachStallIsASwitchOfItsOwn(t *testing.T) {
 	t.Parallel()
 	p := start(t, natstest.Start(t))
 	a, b, c := connect(t, p, "a"), connect(t, p, "b"), connect(t, p, "")
+	p.Stall(true, "")
+	silent(t, a)
 	p.Stall(true, "a")
 	p.Stall(true, "b")
-	p.Stall(true, "")
 	silent(t, c)
 	p.Stall(false, "")
 	flush(t, c)
@@ -302,6 +303,42 @@ func TestBothDirectionsEndByThemselves(t *testing.T) {
 	}()
 	if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, answer) {
 		t.Errorf("%d bytes of %d, %v", len(got), len(answer), err)
+	}
+}
+
+func TestHalfALineBeforeTheEndPasses(t *testing.T) {
+	t.Parallel()
+	target := listen(t)
+	p := start(t, target.Addr().String())
+	c := dial(t, p)
+	s := accept(t, target)
+	if _, err := s.Write([]byte("PING\r\n-ERR 'no")); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "PING\r\n-ERR 'no" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestCloseWaitsForWhatRuns(t *testing.T) {
+	t.Parallel()
+	target := listen(t)
+	p := start(t, target.Addr().String())
+	entered, over := make(chan bool), false
+	p.DropAcks(func(string, uint64) bool {
+		close(entered)
+		time.Sleep(long)
+		over = true
+		return true
+	})
+	dial(t, p)
+	if _, err := accept(t, target).Write([]byte("MSG a 1 22\r\n{\"stream\":\"s\",\"seq\":1}\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if p.Close(); !over {
+		t.Error("it is still being asked what to drop")
 	}
 }
 
