@@ -120,8 +120,8 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = max(d, 0)
 }
 
-// Refuse makes the proxy hang up on new connections, or serve them again. Open
-// ones stay: for a dead network call Cut next.
+// Refuse makes the proxy hang up on connections that are not made yet, or serve
+// them again. Open ones stay: for a dead network call Cut next.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +237,7 @@ func (p *Proxy) serve(client net.Conn) {
 func (p *Proxy) attach(l *link, end net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || l.dead || p.refuse && len(l.ends) == 0 {
+	if p.closed || p.refuse || l.dead {
 		return false
 	}
 	l.ends = append(l.ends, end)

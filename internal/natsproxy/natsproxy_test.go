@@ -23,11 +23,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const (
-	soon = 10 * time.Second       // by when what must come has come
-	long = 150 * time.Millisecond // for which what must not come is waited for
-)
-
 func TestAStalledClientStandsStillAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	url := natstest.Start(t)
@@ -62,9 +57,10 @@ func TestEachStallIsASwitchOfItsOwn(t *testing.T) {
 	t.Parallel()
 	p := start(t, natstest.Start(t))
 	a, b, c := connect(t, p, "a"), connect(t, p, "b"), connect(t, p, "")
+	p.Stall(true, "")
+	silent(t, a)
 	p.Stall(true, "a")
 	p.Stall(true, "b")
-	p.Stall(true, "")
 	silent(t, c)
 	p.Stall(false, "")
 	flush(t, c)
@@ -305,6 +301,42 @@ func TestBothDirectionsEndByThemselves(t *testing.T) {
 	}
 }
 
+func TestHalfALineBeforeTheEndPasses(t *testing.T) {
+	t.Parallel()
+	target := listen(t)
+	p := start(t, target.Addr().String())
+	c := dial(t, p)
+	s := accept(t, target)
+	if _, err := s.Write([]byte("PING\r\n-ERR 'no")); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "PING\r\n-ERR 'no" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestCloseWaitsForWhatRuns(t *testing.T) {
+	t.Parallel()
+	target := listen(t)
+	p := start(t, target.Addr().String())
+	entered, over := make(chan bool), false
+	p.DropAcks(func(string, uint64) bool {
+		close(entered)
+		time.Sleep(long)
+		over = true
+		return true
+	})
+	dial(t, p)
+	if _, err := accept(t, target).Write([]byte("MSG a 1 22\r\n{\"stream\":\"s\",\"seq\":1}\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if p.Close(); !over {
+		t.Error("it is still being asked what to drop")
+	}
+}
+
 func TestAQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	target := listen(t)
@@ -372,98 +404,4 @@ func TestSwitchesMayBeSetByMany(t *testing.T) {
 	wg.Wait()
 	p.Pass()
 	flush(t, nc)
-}
-
-func start(t *testing.T, target string) *natsproxy.Proxy {
-	t.Helper()
-	p, err := natsproxy.Start(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
-}
-
-func connect(t *testing.T, p *natsproxy.Proxy, name string, opts ...nats.Option) *nats.Conn {
-	t.Helper()
-	return natstest.Connect(t, p.URL(), append(opts, nats.Name(name), nats.MaxReconnects(-1),
-		nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))...)
-}
-
-func subscribe(t *testing.T, nc *nats.Conn, subject string) *nats.Subscription {
-	t.Helper()
-	sub, err := nc.SubscribeSync(subject)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flush(t, nc)
-	return sub
-}
-
-func bucket(t *testing.T, js jetstream.JetStream, name string) jetstream.KeyValue {
-	t.Helper()
-	kv, err := js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kv
-}
-
-// flush fails unless the server answers the connection, or the one made anew.
-func flush(t *testing.T, nc *nats.Conn) {
-	t.Helper()
-	waitFor(t, "the server answers", func() bool { return nc.FlushTimeout(soon) == nil })
-}
-
-// silent fails if the server answers.
-func silent(t *testing.T, nc *nats.Conn) {
-	t.Helper()
-	if err := nc.FlushTimeout(long); err == nil {
-		t.Error("the server answers")
-	}
-}
-
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
-func accept(t *testing.T, l net.Listener) net.Conn {
-	t.Helper()
-	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-func dial(t *testing.T, p *natsproxy.Proxy) net.Conn {
-	t.Helper()
-	c, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-// read reads something within d.
-func read(c net.Conn, d time.Duration) (int, error) {
-	_ = c.SetReadDeadline(time.Now().Add(d))
-	return c.Read(make([]byte, 1000))
-}
-
-func waitFor(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(soon); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
