@@ -112,8 +112,10 @@ type load struct {
 func startLoad(t *testing.T, nc *nats.Conn, callers int, subjectOf map[string]string) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{got: make(map[string]*ledger), cancel: cancel}
+	for mode := range subjectOf {
+		l.got[mode] = new(ledger) // all of them before anybody looks
+	}
 	for mode, subject := range subjectOf {
-		l.got[mode] = new(ledger)
 		for range callers {
 			l.wg.Go(func() {
 				for ctx.Err() == nil {

@@ -243,6 +243,11 @@ func (a *Allocator) sleep(d time.Duration) bool {
 	}
 }
 
+// errNotYet is the outcome of a load if the tag is being made by somebody else
+// at this moment: a store of several servers may refuse to make it twice before
+// it shows it. Another load will find it.
+var errNotYet = errors.New("segment: the tag was made just now, and cannot be read yet")
+
 // isMissing reports whether a tag has never been made, and may be.
 func isMissing(err error) bool {
 	_, misnamed := errors.AsType[*NameError](err)
@@ -263,6 +268,9 @@ func (a *Allocator) loadRange(tag string, n, floor int64) (Range, error) {
 		_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: 1}, false)
 		if err == nil || errors.Is(err, ErrExists) {
 			r, err = a.cfg.Store.Load(ctx, tag, n, floor)
+			if isMissing(err) {
+				err = errNotYet
+			}
 		}
 	}
 	if err == nil && (r.Start < floor || r.Len() < max(n, 1)) {

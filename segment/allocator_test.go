@@ -307,6 +307,24 @@ func TestTagsAreMadeOnFirstUseIfWantedButNotRevived(t *testing.T) {
 	})
 }
 
+func TestATagThatIsBeingMadeAtThisMomentIsNotUnknown(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		if _, err := store.Create(t.Context(), segment.Tag{Name: "new", Step: 50, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+		loads := 0
+		store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+			if loads++; loads <= 2 {
+				return segment.Range{}, segment.ErrUnknownTag // before it is made, and just after
+			}
+			return load()
+		})
+		if got := take(t, a, "new", 1)[0].Start; got != 1 {
+			t.Errorf("first ID %d, want 1", got)
+		}
+	})
+}
+
 func TestATagThatHasLostItsMarkIsNotMadeAnewOnFirstUse(t *testing.T) {
 	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
 		take(t, a, "new", 1)

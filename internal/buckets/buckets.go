@@ -21,8 +21,8 @@ type Config struct {
 	TTL         time.Duration // of each value since it was put; 0: kept for ever
 	Replicas    int           // 1 if 0
 	// Lost, if set, is told when a bucket that was open is gone, and all that it
-	// held with it: JetStream was wiped, or somebody deleted it. The next call
-	// makes it again. It must not block.
+	// held with it: JetStream was wiped, or somebody deleted it. The call that
+	// finds out makes it again. It must not block.
 	Lost func()
 }
 
@@ -33,8 +33,8 @@ var ErrForgets = errors.New("the bucket forgets what it must keep")
 // A Bucket is a JetStream KV bucket that is opened when it is first needed:
 // JetStream may be away at that time, or for long. Until it is open each call
 // tries to open it, all calls of a moment together, and fails if that fails.
-// One that is found to be gone fails that call and is not open any more. It is
-// safe for concurrent use.
+// A bucket that is gone, so that JetStream knows of none by the name, is made
+// again by the call that finds out. It is safe for concurrent use.
 type Bucket struct {
 	js  jetstream.JetStream
 	cfg Config
@@ -194,94 +194,82 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 	}
 }
 
-// noted returns the error of a call to the bucket, after it was looked at: only
-// JetStream's own word that there is no such stream closes the bucket. A stream
-// that does not answer may be without a leader.
-func (b *Bucket) noted(ctx context.Context, a *attempt, err error) error {
-	if errors.Is(err, jetstream.ErrNoStreamResponse) {
-		if _, look := b.js.Stream(ctx, streamName(b.cfg)); errors.Is(look, jetstream.ErrStreamNotFound) {
-			err = look
+// on calls f on the bucket, opening it before if need be. If the bucket is gone
+// it is made again, and f called on that: what f finds is then that nothing is
+// there, and no revision that anybody knows.
+func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, error)) (v T, err error) {
+	for range 2 {
+		a, err := b.get(ctx)
+		if err != nil {
+			return v, err
 		}
+		if v, err = f(a.kv); !b.isGone(ctx, err) {
+			return v, err
+		}
+		b.forget(a, err)
 	}
-	gone := errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
+	return v, b.Trouble()
+}
+
+// isGone reports whether an error says that there is no such bucket. Only
+// JetStream's own word counts: a stream that does not answer may be without a
+// leader.
+func (b *Bucket) isGone(ctx context.Context, err error) bool {
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		_, err = b.js.Stream(ctx, streamName(b.cfg))
+	}
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
 		errors.Is(err, nats.ErrStreamNotFound) // what a listing says
-	if !gone {
-		return err
-	}
+}
+
+// forget closes the bucket that an attempt opened.
+func (b *Bucket) forget(a *attempt, why error) {
 	b.mu.Lock()
-	found := b.opened.CompareAndSwap(a, nil)
-	if found {
-		b.attempt, b.trouble = nil, b.failed(err)
+	first := b.opened.CompareAndSwap(a, nil)
+	if first {
+		b.attempt, b.trouble = nil, b.failed(why)
 	}
 	b.mu.Unlock()
-	if found && b.cfg.Lost != nil {
+	if first && b.cfg.Lost != nil {
 		b.cfg.Lost()
 	}
-	return err
 }
 
 // Get returns the entry of a key as the leader has it, or
 // [jetstream.ErrKeyNotFound].
 func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	entry, err := a.kv.Get(ctx, key)
-	return entry, b.noted(ctx, a, err)
+	return on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueEntry, error) { return kv.Get(ctx, key) })
 }
 
 // Create puts a value under a key that has none, or returns
 // [jetstream.ErrKeyExists].
 func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return 0, err
-	}
-	revision, err = a.kv.Create(ctx, key, value)
-	return revision, b.noted(ctx, a, err)
+	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Create(ctx, key, value) })
 }
 
 // Update puts a value under a key whose revision is last, or returns
 // [jetstream.ErrKeyRevisionMismatch].
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return 0, err
-	}
-	revision, err = a.kv.Update(ctx, key, value, last)
-	return revision, b.noted(ctx, a, err)
+	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Update(ctx, key, value, last) })
 }
 
 // Put puts a value under a key, whatever is there.
 func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return 0, err
-	}
-	revision, err = a.kv.Put(ctx, key, value)
-	return revision, b.noted(ctx, a, err)
+	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Put(ctx, key, value) })
 }
 
 // Purge removes a key.
 func (b *Bucket) Purge(ctx context.Context, key string) error {
-	a, err := b.get(ctx)
-	if err != nil {
-		return err
-	}
-	return b.noted(ctx, a, a.kv.Purge(ctx, key))
+	_, err := on(ctx, b, func(kv jetstream.KeyValue) (struct{}, error) { return struct{}{}, kv.Purge(ctx, key) })
+	return err
 }
 
 // Time returns the clock of the server that leads the bucket's stream, which
 // dates its entries too.
 func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
-	a, err := b.get(ctx)
+	status, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) { return kv.Status(ctx) })
 	if err != nil {
 		return time.Time{}, err
-	}
-	status, err := a.kv.Status(ctx)
-	if err != nil {
-		return time.Time{}, b.noted(ctx, a, err)
 	}
 	s, ok := status.(*jetstream.KeyValueBucketStatus)
 	if !ok {
@@ -294,13 +282,11 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 // may be a little old: nothing may rest on it that a compare-and-set does not
 // confirm.
 func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
-	a, err := b.get(ctx)
+	watcher, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyWatcher, error) {
+		return kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	})
 	if err != nil {
 		return nil, err
-	}
-	watcher, err := a.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
-	if err != nil {
-		return nil, b.noted(ctx, a, err)
 	}
 	defer watcher.Stop()
 	all := make(map[string]jetstream.KeyValueEntry)
