@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/natsproxy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
@@ -70,6 +71,39 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 			r.one("id.snowflake.1")
 		})
 	}
+}
+
+func TestWhoLeavesTheGroupWhileDisconnectedIsNotAskedWhenConnectedAgain(t *testing.T) {
+	url := startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
+	r.one("id.snowflake")
+	proxy.Refuse(true)
+	proxy.Cut()
+	r.eventually("lose the connection", func() bool { return !conn.IsConnected() })
+	r.issuer.Use(nil)
+	r.eventually("see that it cannot issue", func() bool { return r.worker.SnowflakeTrouble() != nil })
+	time.Sleep(200 * time.Millisecond) // a drain that waits for the connection is under way by now
+	proxy.Pass()
+	r.eventually("connect again", conn.IsConnected)
+	for range 50 {
+		if _, err := r.try("id.snowflake", ""); err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			t.Fatalf("%v, want an answer or no responders", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.issuer.Use(r.generator(time.Hour))
+	r.eventually("come back", func() bool { return r.worker.SnowflakeTrouble() == nil })
+	r.one("id.snowflake")
 }
 
 func TestComingAndGoingLeavesNothingBehind(t *testing.T) {

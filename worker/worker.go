@@ -198,6 +198,10 @@ func (f *flakeService) follow() {
 	}
 	trouble := f.w.cfg.Snowflakes.Ready(patience, leaveAhead)
 	switch {
+	case !f.w.cfg.Conn.IsConnected():
+		// Nothing is delivered, and nothing may be changed: the NATS client would
+		// subscribe anew to what it is about to leave when it is connected again,
+		// and then drop what comes. Callers would get no answer.
 	case trouble == nil && f.svc == nil:
 		if trouble = f.up(); trouble == nil {
 			f.w.cfg.Log.Info("serving snowflakes")
@@ -220,17 +224,15 @@ func (f *flakeService) up() error {
 	if err == nil {
 		err = f.w.addEndpoint(svc, "business", ns.Snowflakes(), (&flakeTaker{w: f.w}).handle)
 	}
-	if err == nil {
-		// The server must know the subscriptions, those of segments too, before
-		// anyone is told that they are served.
-		err = f.w.cfg.Conn.FlushTimeout(time.Second)
-	}
 	f.svc = svc
 	if err != nil {
 		f.w.cfg.Log.Error("cannot serve snowflakes", "error", err)
 		f.down()
+		return err
 	}
-	return err
+	// The server must know the subscriptions, those of segments too, before
+	// anyone is told that they are served.
+	return f.w.cfg.Conn.FlushTimeout(time.Second)
 }
 
 // down leaves the queue group. What has been delivered is still answered.
