@@ -73,37 +73,46 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 	}
 }
 
-func TestWhoLeavesTheGroupWhileDisconnectedIsNotAskedWhenConnectedAgain(t *testing.T) {
-	url := startServer(t)
-	proxy, err := natsproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
+func TestWhoLeavesTheGroupOverALostConnectionIsNotAskedWhenConnectedAgain(t *testing.T) {
+	for name, lose := range map[string]func(*rig, *nats.Conn, *natsproxy.Proxy){
+		"it is lost": func(r *rig, conn *nats.Conn, p *natsproxy.Proxy) {
+			p.Refuse(true)
+			p.Cut()
+			r.eventually("lose the connection", func() bool { return !conn.IsConnected() })
+		},
+		"it hangs, and is lost later": func(_ *rig, _ *nats.Conn, p *natsproxy.Proxy) { p.Stall(true, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := startServer(t)
+			proxy, err := natsproxy.Start(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(proxy.Close)
+			conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(0), nats.ReconnectJitter(0, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(conn.Close)
+			r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
+			r.one("id.snowflake")
+			lose(r, conn, proxy)
+			r.issuer.Use(nil)
+			time.Sleep(300 * time.Millisecond) // long enough to look whether it can issue, and to leave
+			proxy.Cut()
+			proxy.Pass()
+			r.eventually("connect again", func() bool { return conn.IsConnected() && conn.Stats().Reconnects > 0 })
+			for range 50 {
+				if _, err := r.try("id.snowflake", ""); err != nil && !errors.Is(err, nats.ErrNoResponders) {
+					t.Fatalf("%v, want an answer or no responders", err)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			r.issuer.Use(r.generator(time.Hour))
+			r.eventually("come back", func() bool { return r.worker.SnowflakeTrouble() == nil })
+			r.one("id.snowflake")
+		})
 	}
-	t.Cleanup(proxy.Close)
-	conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
-	r.one("id.snowflake")
-	proxy.Refuse(true)
-	proxy.Cut()
-	r.eventually("lose the connection", func() bool { return !conn.IsConnected() })
-	r.issuer.Use(nil)
-	r.eventually("see that it cannot issue", func() bool { return r.worker.SnowflakeTrouble() != nil })
-	time.Sleep(200 * time.Millisecond) // a drain that waits for the connection is under way by now
-	proxy.Pass()
-	r.eventually("connect again", conn.IsConnected)
-	for range 50 {
-		if _, err := r.try("id.snowflake", ""); err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			t.Fatalf("%v, want an answer or no responders", err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	r.issuer.Use(r.generator(time.Hour))
-	r.eventually("come back", func() bool { return r.worker.SnowflakeTrouble() == nil })
-	r.one("id.snowflake")
 }
 
 func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
