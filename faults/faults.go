@@ -171,9 +171,8 @@ func killWorker(s *scene) func() {
 	w.kill()
 	return func() {
 		w.restart()
-		// In a random sequence something else may have cost it the number.
-		if w.number != number && s.rng == nil {
-			s.wrong("%s came back with number %d instead of %d", w.name, w.number, number)
+		if w.number != number {
+			s.expected("%s came back with number %d instead of %d", w.name, w.number, number)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func dropAcks(s *scene) func() {
 			dropped += p.Dropped()
 		}
 		if s.say("%d acknowledgements were dropped", dropped); dropped == 0 {
-			s.wrong("no acknowledgement was dropped")
+			s.expected("no acknowledgement was dropped")
 		}
 	}
 }

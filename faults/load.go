@@ -121,17 +121,7 @@ func (l *load) connect(urls string) error {
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what it costs is counted
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { k.epoch.Add(1) }),
 		nats.ReconnectHandler(func(*nats.Conn) { k.quits.Store(false) }),
-		// What a caller does whose server is about to stop: ask no more there,
-		// wait for what it asked, go to another.
-		nats.LameDuckModeHandler(func(nc *nats.Conn) {
-			k.quits.Store(true)
-			epoch := k.epoch.Load()
-			time.AfterFunc(callerWaits, func() {
-				if k.epoch.Load() == epoch { // else the server has sent it away by now
-					_ = nc.ForceReconnect()
-				}
-			})
-		}))
+		nats.LameDuckModeHandler(func(*nats.Conn) { go l.moveOn(k) }))
 	if err != nil {
 		return err
 	}
@@ -142,6 +132,30 @@ func (l *load) connect(urls string) error {
 	}
 	_, err = nc.Subscribe(string(namespace)+".alarm.*", l.alarmed)
 	return err
+}
+
+// moveOn does what a caller does whose server is about to stop: asks no more
+// there, waits for what it asked, and goes to another.
+func (l *load) moveOn(k *link) {
+	k.quits.Store(true)
+	epoch := k.epoch.Load()
+	for late := time.Now().Add(callerWaits); l.waitsOn(k) && time.Now().Before(late); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if k.epoch.Load() == epoch { // else the server has sent it away by now
+		_ = k.nc.ForceReconnect() // fails only on a connection that is closed
+	}
+}
+
+func (l *load) waitsOn(k *link) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.pending {
+		if r.link == k {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *load) disconnect() {

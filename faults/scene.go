@@ -73,6 +73,16 @@ func (s *scene) wrong(format string, args ...any) {
 	s.trouble = append(s.trouble, text)
 }
 
+// expected notes what must not be if the fault is the only one: in a random
+// sequence another may be the cause.
+func (s *scene) expected(format string, args ...any) {
+	if s.rng == nil {
+		s.wrong(format, args...)
+	} else {
+		s.say(format, args...)
+	}
+}
+
 // must ends the scene if there is an error.
 func (s *scene) must(err error) {
 	if err != nil {
