@@ -98,12 +98,10 @@ var (
 	untilItLeaves = tolerance{kinds: []kind{snowflake}, what: []string{"503"}, begin: time.Second, most: 60}
 )
 
-const threeOfEach = 3
-
 var (
-	threeWorkers = cast{servers: threeOfEach, workers: threeOfEach}
-	proxied      = cast{servers: threeOfEach, workers: threeOfEach, proxied: true}
-	onMySQL      = cast{servers: threeOfEach, workers: threeOfEach, mysql: true, proxied: true}
+	threeWorkers = cast{servers: 3, workers: 3}
+	proxied      = cast{servers: 3, workers: 3, proxied: true}
+	onMySQL      = cast{servers: 3, workers: 3, mysql: true, proxied: true}
 )
 
 // catalogue returns all faults, in the order of the report.
@@ -147,7 +145,7 @@ func workerFaults() []fault {
 		},
 		{
 			name: "worker-pause-horizon", does: "SIGSTOP until its window is over (--horizon 20s) and another worker has its number: there are four, and five workers",
-			cast:   cast{servers: threeOfEach, workers: threeOfEach, flags: []string{"--horizon", "20s", "--layout", "41+0+2+0+12"}},
+			cast:   cast{servers: 3, workers: 3, flags: []string{"--horizon", "20s", "--layout", "41+0+2+0+12"}},
 			inject: pauseBeyondHorizon, back: 15 * time.Second,
 			may:    []tolerance{untilMissed, {kinds: []kind{snowflake}, what: []string{"503"}, end: time.Second}},
 			alarms: alarms{subjects.AlarmNumberLost: {1, 1}, subjects.AlarmNumbersExhausted: {0, 3}},

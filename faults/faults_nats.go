@@ -58,7 +58,7 @@ func natsFaults() []fault {
 		},
 		{
 			name: "nats-single-kill", does: "SIGKILL of the only nats-server, started again after 2 s",
-			cast: cast{servers: 1, workers: threeOfEach}, hold: 2 * time.Second, inject: killServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 10 * time.Second, back: 10 * time.Second,
+			cast: cast{servers: 1, workers: 3}, hold: 2 * time.Second, inject: killServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 10 * time.Second, back: 10 * time.Second,
 		},
 		{
 			name: "natsid-kill", does: "SIGKILL of a natsid with its own nats-server, started again after 1 s",

@@ -71,7 +71,7 @@ func partition(s *scene) func() {
 }
 
 func diskFaults() []fault {
-	disks := cast{servers: threeOfEach, workers: threeOfEach, disks: true}
+	disks := cast{servers: 3, workers: 3, disks: true}
 	return []fault{
 		{
 			name: "disk-full-worker", does: "the disk of one worker's state file is full for 10 s",

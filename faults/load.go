@@ -62,7 +62,6 @@ type load struct {
 	order    []uint64 // of pending, the oldest first; answered ones stay until they are due
 	asked    [kinds]int64
 	ids      int64
-	late     int64 // answers after the caller had given up
 	failures []failure
 	lastOK   [kinds]time.Time
 	gaps     [kinds]time.Duration
@@ -271,7 +270,6 @@ func (l *load) answered(m *nats.Msg) {
 	r, waits := l.pending[seq]
 	delete(l.pending, seq)
 	if !waits {
-		l.late++
 		r.kind = kind(what)
 	}
 	l.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,7 @@ type process struct {
 	name  string
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended and was waited for
+	told  atomic.Bool   // to end
 
 	mu    sync.Mutex
 	lines []string // of its standard output
@@ -88,6 +90,7 @@ func (p *process) running() bool {
 // was written.
 func (p *process) kill() {
 	if p.running() {
+		p.told.Store(true)
 		_ = p.cmd.Process.Kill() // fails only if it has ended by itself
 		<-p.ended
 	}
@@ -103,6 +106,7 @@ func (p *process) signal(s syscall.Signal) error {
 
 // stop asks the process to end, and waits for that.
 func (p *process) stop(sig syscall.Signal, within time.Duration) error {
+	p.told.Store(true)
 	if err := p.signal(sig); err != nil {
 		return err
 	}

@@ -20,12 +20,10 @@ type result struct {
 	onClockStep string
 	database    string // what it calls itself; "" if there was none
 
-	took      time.Duration // of the load
 	requests  int64
 	ids       int64
 	repeats   int64
-	late      int64 // answers after 2 s; their IDs are counted
-	stood     time.Duration
+	stood     time.Duration // of the load itself
 	failures  map[string]int64
 	gaps      [kinds]time.Duration
 	recovered time.Duration
@@ -67,6 +65,12 @@ func performOnce(ctx context.Context, opt options, bins binaries, dir string, f 
 		calls, hang := context.WithCancel(ctx)
 		defer hang()
 		called := s.call(calls)
+		defer func() { // also if the scene ends before its time
+			hang()
+			<-called
+			r = s.figures()
+			s.judge(f, r)
+		}()
 		s.pass(warmUp)
 		if f.random {
 			s.wander(opt.random)
@@ -75,10 +79,6 @@ func performOnce(ctx context.Context, opt options, bins binaries, dir string, f 
 		}
 		s.recover(f.backWithin())
 		s.pass(f.calmAfter())
-		hang()
-		<-called
-		r = s.figures()
-		s.judge(f, r)
 	})
 	r.name, r.onClockStep = f.name, opt.onClockStep
 	r.trouble, r.skipped, r.story = s.trouble, s.skipped, s.story
@@ -153,7 +153,7 @@ func (f fault) gapWithin() time.Duration {
 // figures counts what the load has met.
 func (s *scene) figures() (r result) {
 	l := s.load
-	r = result{took: l.now(), late: l.late, stood: l.stood, ids: l.ids, gaps: l.gaps, failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int)}
+	r = result{stood: l.stood, ids: l.ids, gaps: l.gaps, failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int)}
 	for _, n := range l.asked {
 		r.requests += n
 	}
@@ -187,6 +187,11 @@ func (s *scene) judge(f fault, r result) {
 	}
 	if r.repeats > 0 {
 		s.wrong("%d IDs came twice", r.repeats)
+	}
+	for _, w := range s.workers {
+		if w.process != nil && !w.running() && !w.told.Load() {
+			s.wrong("%s has ended by itself: %v", w.name, w.cmd.ProcessState)
+		}
 	}
 	if f.random {
 		s.judgeEnd()
