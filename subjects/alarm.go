@@ -15,7 +15,7 @@ const (
 	AlarmNumberLost       Alarm = "number-lost"       // the worker number is another's now or its record is gone, and a new number is taken: look for a clone, or a registry that lost its state
 	AlarmNumbersExhausted Alarm = "numbers-exhausted" // all worker numbers are in use or blocked: see `natsid workers`, and stop workers
 	AlarmStateFile        Alarm = "state-file"        // the state file was ignored, or cannot be written and is done without: mend the data directory and start the worker anew; after a crash it takes another number
-	AlarmStoreWentBack    Alarm = "store-went-back"   // the database lost commits; no ID repeats, but its other data may be lost: look at its failover or backup
+	AlarmStoreWentBack    Alarm = "store-went-back"   // the database lost commits, and no ID repeats, but its other data may be lost: look at its failover or backup; or JetStream lost the marks: make the tags again above all that was loaded
 	AlarmMarkUnreachable  Alarm = "mark-unreachable"  // the marks that guard the database do not answer, so nothing is loaded: bring JetStream back
 	AlarmTagConflict      Alarm = "tag-conflict"      // a tag is not served, since its row contradicts its mark or another row: mend the row
 	AlarmTimeEnds         Alarm = "time-ends"         // the time field of the layout is nearly full: plan for a new layout

@@ -49,6 +49,9 @@ func Start(cfg Config) (*Server, error) {
 		StoreDir:   cfg.StoreDir,
 		SyncAlways: true,
 		NoSigs:     true,
+		// Requests go to a worker that hangs until it is missed: after 6 s.
+		PingInterval: 2 * time.Second,
+		MaxPingsOut:  2,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("natsembed: %w", err)
