@@ -199,16 +199,16 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 // there, and no revision that anybody knows.
 func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, error)) (v T, err error) {
 	for range 2 {
-		a, err := b.get(ctx)
-		if err != nil {
-			return v, err
+		a, away := b.get(ctx)
+		if away != nil {
+			return v, away
 		}
 		if v, err = f(a.kv); !b.isGone(ctx, err) {
 			return v, err
 		}
 		b.forget(a, err)
 	}
-	return v, b.Trouble()
+	return v, b.failed(err) // not Trouble: another call may have opened it by now
 }
 
 // isGone reports whether an error says that there is no such bucket. Only
