@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,7 @@ type process struct {
 	name  string
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended and was waited for
+	told  atomic.Bool   // to end
 
 	mu    sync.Mutex
 	lines []string // of its standard output
@@ -84,10 +86,14 @@ func (p *process) running() bool {
 	}
 }
 
+// died reports whether the process has ended though nothing told it to.
+func (p *process) died() bool { return p != nil && !p.running() && !p.told.Load() }
+
 // kill ends the process as a power cut would, but that the system keeps what
 // was written.
 func (p *process) kill() {
 	if p.running() {
+		p.told.Store(true)
 		_ = p.cmd.Process.Kill() // fails only if it has ended by itself
 		<-p.ended
 	}
@@ -106,6 +112,7 @@ func (p *process) stop(sig syscall.Signal, within time.Duration) error {
 	if err := p.signal(sig); err != nil {
 		return err
 	}
+	p.told.Store(true)
 	select {
 	case <-p.ended:
 		return nil
