@@ -93,6 +93,7 @@ func (s *scene) startServers() (urls []string) {
 }
 
 func (s *scene) startServer(v *server) {
+	s.judgeProcesses()
 	p, err := startProcess(s.path(v.name+".log"), v.name, nil, s.bins.natsServer, "-c", v.conf)
 	s.must(err)
 	v.process = p
@@ -166,6 +167,7 @@ func (s *scene) dsn() string {
 
 // start starts a life of the worker, and does not wait until it serves.
 func (w *worker) start() {
+	w.s.judgeProcesses() // before this one's end is forgotten
 	args := append([]string{"serve", "--data", w.data}, w.args...)
 	p, err := startProcess(w.s.path(w.name+".log"), w.name, []string{clockEnv + "=" + w.clock.path}, w.s.bins.natsid, args...)
 	w.s.must(err)

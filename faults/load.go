@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,6 +54,7 @@ const (
 // what became of every request. All its methods are safe for concurrent use.
 type load struct {
 	start   time.Time
+	quit    time.Duration // when the last was asked, since start
 	links   []*link
 	ledgers [kinds]*ledger.Ledger
 
@@ -117,7 +119,11 @@ func (l *load) connect(urls string) error {
 	nc, err := nats.Connect(urls, nats.Name("faults"), nats.DontRandomize(),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(time.Second),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // what it costs is counted
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrSlowConsumer) {
+				l.broken(err) // answers were dropped here, and their IDs with them
+			}
+		}), // what all else costs is counted
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { k.epoch.Add(1) }),
 		nats.ReconnectHandler(func(*nats.Conn) { k.quits.Store(false) }),
 		nats.LameDuckModeHandler(func(*nats.Conn) { go l.moveOn(k) }))
@@ -181,6 +187,9 @@ func (l *load) run(ctx context.Context, rate, batch int) {
 			l.ask(sent, batch)
 		}
 		l.expire(now)
+		if ctx.Err() == nil {
+			l.quit = now.Sub(l.start)
+		}
 	}
 	l.finish()
 }
@@ -303,6 +312,9 @@ func (l *load) keep(body []byte, r request, waits bool) {
 	if err == nil && waits && n != int64(r.n) {
 		err = fmt.Errorf("%d IDs where %d were asked", n, r.n)
 	}
+	if errors.Is(err, ledger.ErrClosed) {
+		return // the report is made
+	}
 	if err != nil {
 		l.broken(err)
 	}
@@ -330,6 +342,20 @@ func (l *load) broken(err error) {
 	if l.fault == nil {
 		l.fault = err
 	}
+}
+
+// err returns what the load was broken by, nil if it was not.
+func (l *load) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fault
+}
+
+// failed returns the requests without IDs.
+func (l *load) failed() []failure {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.failures)
 }
 
 // forgive gives all callers more time: this process stood still for so long,

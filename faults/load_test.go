@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"syscall"
 	"testing"
 	"time"
 
@@ -149,6 +150,39 @@ func TestAFailureIsToleratedOnlyWhereTheFaultMayCostIt(t *testing.T) {
 	s.judgeFailures(fault{may: []tolerance{{kinds: all, what: []string{silent}, most: 1}}})
 	if len(s.trouble) != 1 {
 		t.Errorf("two where one is tolerated: %q", s.trouble)
+	}
+}
+
+func TestNothingIsToleratedInTheLastSecond(t *testing.T) {
+	for at, want := range map[time.Duration]int{28 * time.Second: 0, 29500 * time.Millisecond: 1} {
+		s := scene{load: &load{failures: []failure{{short, "503", at}}, quit: 30 * time.Second}, till: 20 * time.Second}
+		s.judgeLastSecond()
+		if len(s.trouble) != want {
+			t.Errorf("a failure at %v: %q", at, s.trouble)
+		}
+	}
+}
+
+func TestAProcessThatEndsByItselfFailsTheSceneOnce(t *testing.T) {
+	start := func(command string) *process {
+		p, err := startProcess(t.TempDir()+"/log", "w", nil, "sh", "-c", command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.kill)
+		return p
+	}
+	runs, killed, stopped, dead := start("exec sleep 60"), start("exec sleep 60"), start("exec sleep 60"), start("exit 3")
+	killed.kill()
+	if err := stopped.stop(syscall.SIGTERM, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	<-dead.ended
+	s := scene{load: new(load), servers: []*server{{process: runs}, {process: killed}}, workers: []*worker{{process: stopped}, {process: dead}, {}}}
+	s.judgeProcesses()
+	s.judgeProcesses()
+	if len(s.trouble) != 1 {
+		t.Errorf("%q, want the one that ended by itself", s.trouble)
 	}
 }
 

@@ -114,7 +114,12 @@ func run(ctx context.Context, opt options, chosen []fault) error {
 	if err != nil {
 		return err
 	}
-	return report(opt, bins, performAll(ctx, opt, bins, dir, chosen))
+	results := performAll(ctx, opt, bins, dir, chosen)
+	if ctx.Err() != nil {
+		printTable(results)
+		return errors.New("stopped before all was played")
+	}
+	return report(opt, bins, results)
 }
 
 // performAll plays the faults, some at a time, and tells of each as it ends.

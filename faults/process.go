@@ -86,6 +86,9 @@ func (p *process) running() bool {
 	}
 }
 
+// died reports whether the process has ended though nothing told it to.
+func (p *process) died() bool { return p != nil && !p.running() && !p.told.Load() }
+
 // kill ends the process as a power cut would, but that the system keeps what
 // was written.
 func (p *process) kill() {

@@ -114,7 +114,7 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"Command":  strings.Join(append([]string{"go run ./faults"}, os.Args[1:]...), " "),
 		"When":     time.Now().UTC().Format(time.DateOnly),
 		"Versions": fmt.Sprintf("%s on %s/%s with %d CPUs, %s, %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), bins.versions, database(results)),
-		"Totals":   totals(results), "Rate": opt.rate, "Batch": opt.batch, "Parallel": opt.parallel,
+		"Totals":   totals(results), "Seed": opt.seed, "Rate": opt.rate, "Batch": opt.batch, "Parallel": opt.parallel,
 		"Table": table(results), "Faults": legend(results),
 	})
 	if err != nil {

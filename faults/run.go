@@ -70,6 +70,7 @@ func performOnce(ctx context.Context, opt options, bins binaries, dir string, f 
 			<-called
 			r = s.figures()
 			s.judge(f, r)
+			s.judgeLastSecond()
 		}()
 		s.pass(warmUp)
 		if f.random {
@@ -115,7 +116,8 @@ func (s *scene) strike(f fault) {
 	}
 }
 
-// recover waits until all workers serve and callers get what they ask for.
+// recover waits until all workers say that they serve. Whether callers get what
+// they ask for is seen after it.
 func (s *scene) recover(within time.Duration) {
 	if err := s.await(within+startWithin, "all workers are ready", s.allReady); err != nil {
 		s.wrong("%v", err)
@@ -153,6 +155,8 @@ func (f fault) gapWithin() time.Duration {
 // figures counts what the load has met.
 func (s *scene) figures() (r result) {
 	l := s.load
+	l.mu.Lock() // what comes now comes too late, but it may come
+	defer l.mu.Unlock()
 	r = result{stood: l.stood, ids: l.ids, gaps: l.gaps, failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int)}
 	for _, n := range l.asked {
 		r.requests += n
@@ -182,16 +186,12 @@ func (s *scene) figures() (r result) {
 
 // judge says what is not as promised.
 func (s *scene) judge(f fault, r result) {
-	if s.load.fault != nil {
-		s.wrong("%v", s.load.fault)
+	if err := s.load.err(); err != nil {
+		s.wrong("%v", err)
 	}
+	s.judgeProcesses()
 	if r.repeats > 0 {
 		s.wrong("%d IDs came twice", r.repeats)
-	}
-	for _, w := range s.workers {
-		if w.process != nil && !w.running() && !w.told.Load() {
-			s.wrong("%s has ended by itself: %v", w.name, w.cmd.ProcessState)
-		}
 	}
 	if f.random {
 		s.judgeEnd()
@@ -219,9 +219,42 @@ func (f fault) tolerates(k kind) bool {
 	return slices.ContainsFunc(f.may, func(t tolerance) bool { return t.most == 0 && t.begin == 0 && slices.Contains(t.kinds, k) })
 }
 
+// judgeProcesses says which processes have ended by themselves.
+func (s *scene) judgeProcesses() {
+	var all []*process
+	for _, v := range s.servers {
+		all = append(all, v.process)
+	}
+	for _, w := range s.workers {
+		all = append(all, w.process)
+	}
+	for _, p := range all {
+		if p.died() && !slices.Contains(s.mourned, p) {
+			s.mourned = append(s.mourned, p)
+			s.wrong("%s has ended by itself: %v", p.name, p.cmd.ProcessState)
+		}
+	}
+}
+
+// judgeLastSecond says what callers still missed in the last second that they
+// asked. No tolerance holds there: nothing else tells a cluster that is well
+// again from one that will never be.
+func (s *scene) judgeLastSecond() {
+	last := s.load.quit - time.Second
+	var n int
+	for _, x := range s.load.failed() {
+		if x.at > last {
+			n++
+		}
+	}
+	if n > 0 {
+		s.wrong("in the last second %d requests still got no IDs", n)
+	}
+}
+
 // judgeEnd says what is not well after a random sequence.
 func (s *scene) judgeEnd() {
-	for _, x := range s.load.failures {
+	for _, x := range s.load.failed() {
 		if x.what == "400" || x.what == "404" || x.what == "500" {
 			s.wrong("a request for %v ended with %s", x.kind, x.what)
 		}
@@ -235,7 +268,7 @@ func (s *scene) judgeEnd() {
 func (s *scene) judgeFailures(f fault) {
 	used := make([]int, len(f.may))
 	over := make(map[string][]time.Duration)
-	for _, x := range s.load.failures {
+	for _, x := range s.load.failed() {
 		i := slices.IndexFunc(f.may, func(t tolerance) bool { return t.covers(x, s.from, s.till) })
 		if i < 0 {
 			what := fmt.Sprintf("%v %s", x.kind, x.what)

@@ -48,8 +48,9 @@ type scene struct {
 
 	mu       sync.Mutex
 	story    []string
-	trouble  []string // why it failed
-	skipped  string   // why it could not be played here
+	trouble  []string   // why it failed
+	mourned  []*process // those that ended by themselves
+	skipped  string     // why it could not be played here
 	cleanups []func()
 }
 

@@ -66,8 +66,9 @@ type Store interface {
 	// Create makes a tag that begins with the ID t.MaxID and returns it as it
 	// stands then. A disabled tag is enabled again if revive is set, with t's
 	// step and description, and goes on above its own mark; otherwise Create
-	// returns [ErrDisabled]. It returns [ErrExists] for an enabled tag, and
-	// [ErrInvalid] for one that cannot be.
+	// returns [ErrDisabled]. It returns [ErrExists] for an enabled tag,
+	// [ErrInvalid] for one that cannot be, and, without revive, may return
+	// [ErrUnknownTag] if the store has lost tags: this could be one of them.
 	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
 
 	// Delete disables a tag and keeps its mark. It returns [ErrUnknownTag] if

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +114,24 @@ func TestWhoLeavesTheGroupOverALostConnectionIsNotAskedWhenConnectedAgain(t *tes
 			r.one("id.snowflake")
 		})
 	}
+}
+
+func TestAWorkerOnAConnectionThatHangsDoesNotSayThatItServes(t *testing.T) {
+	url := startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	conn := connect(t, proxy.URL())
+	proxy.Stall(true, "")
+	var passes atomic.Bool
+	time.AfterFunc(1500*time.Millisecond, func() { passes.Store(true); proxy.Pass() })
+	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
+	if !passes.Load() {
+		t.Error("it said that it served, and the server did not know")
+	}
+	r.one("id.snowflake")
 }
 
 func TestComingAndGoingLeavesNothingBehind(t *testing.T) {

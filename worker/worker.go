@@ -182,6 +182,7 @@ func (w *Worker) addEndpoint(svc micro.Service, name, subject string, handle mic
 type flakeService struct {
 	w      *Worker
 	svc    micro.Service      // nil while down
+	known  bool               // the server knows that it is up
 	who    *nats.Subscription // on the number's own subject; nil while none
 	number int                // that who answers to
 }
@@ -197,24 +198,39 @@ func (f *flakeService) follow() {
 		patience = f.w.cfg.Deadline
 	}
 	trouble := f.w.cfg.Snowflakes.Ready(patience, leaveAhead)
-	switch {
-	case trouble == nil == (f.svc != nil):
-		// as it should be
-	case f.w.cfg.Conn.FlushTimeout(flushTimeout) != nil:
-		// The connection is lost, or about to be. Nothing may be changed now: when
-		// it is back the NATS client would subscribe anew to what it is about to
-		// leave, and then drop what comes. Callers would get no answer.
-	case trouble == nil:
-		if trouble = f.up(); trouble == nil {
-			f.w.cfg.Log.Info("serving snowflakes")
-		}
-	default:
-		f.w.cfg.Log.Warn("no longer serving snowflakes", "reason", trouble)
-		f.down()
+	if up := f.svc != nil; (trouble == nil) != up || up && !f.known {
+		trouble = f.change(trouble)
 	}
 	f.w.mu.Lock()
 	f.w.trouble = trouble
 	f.w.mu.Unlock()
+}
+
+// change puts the service up if there is no trouble, else down, and returns why
+// it does not serve.
+func (f *flakeService) change(trouble error) error {
+	lost := f.w.cfg.Conn.FlushTimeout(flushTimeout)
+	switch {
+	case lost != nil:
+		// The connection is lost, or about to be. Nothing may be changed now: when
+		// it is back the NATS client would subscribe anew to what it is about to
+		// leave, and then drop what comes. Callers would get no answer.
+		if trouble == nil {
+			trouble = fmt.Errorf("worker: the NATS server does not answer: %w", lost)
+		}
+		return trouble
+	case trouble != nil:
+		f.w.cfg.Log.Warn("no longer serving snowflakes", "reason", trouble)
+		f.down()
+		return trouble
+	case f.svc == nil:
+		if err := f.up(); err != nil {
+			return err
+		}
+	}
+	f.known = true
+	f.w.cfg.Log.Info("serving snowflakes")
+	return nil
 }
 
 func (f *flakeService) up() error {
@@ -226,7 +242,7 @@ func (f *flakeService) up() error {
 	if err == nil {
 		err = f.w.addEndpoint(svc, "business", ns.Snowflakes(), (&flakeTaker{w: f.w}).handle)
 	}
-	f.svc = svc
+	f.svc, f.known = svc, false
 	if err != nil {
 		f.w.cfg.Log.Error("cannot serve snowflakes", "error", err)
 		f.down()

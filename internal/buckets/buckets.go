@@ -42,14 +42,16 @@ type Bucket struct {
 	opened atomic.Pointer[attempt]
 
 	mu      sync.Mutex
-	attempt *attempt // under way, or the one that succeeded; nil if none
-	trouble error    // of the last attempt
+	attempt *attempt  // under way, or the one that succeeded; nil if none
+	trouble error     // of the last attempt
+	made    time.Time // when the bucket was made that was opened first
 }
 
 // An attempt to open a bucket. What it found is there once done is closed.
 type attempt struct {
 	done     chan struct{}
 	kv       jetstream.KeyValue
+	made     time.Time
 	mismatch string
 	err      error
 }
@@ -128,12 +130,15 @@ const openTimeout = 3 * time.Second
 func (b *Bucket) try(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	if a.kv, a.mismatch, a.err = open(ctx, b.js, b.cfg); a.err != nil {
+	if a.err = a.open(ctx, b.js, b.cfg); a.err != nil {
 		a.err = b.failed(a.err)
 	}
 	b.mu.Lock()
 	if b.trouble = a.err; a.err == nil {
 		b.opened.Store(a)
+		if b.made.IsZero() {
+			b.made = a.made
+		}
 	} else {
 		b.attempt = nil
 	}
@@ -141,8 +146,8 @@ func (b *Bucket) try(a *attempt) {
 	close(a.done)
 }
 
-func open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream.KeyValue, mismatch string, err error) {
-	kv, err = js.KeyValue(ctx, cfg.Name)
+func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	kv, err := js.KeyValue(ctx, cfg.Name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		_, err = js.CreateStream(ctx, streamConfig(cfg))
 		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -150,20 +155,32 @@ func open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream
 		}
 	}
 	if err != nil {
-		return nil, "", err
+		return err
 	}
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
 	have := status.Config()
 	if cfg.TTL == 0 && have.TTL != 0 {
-		return nil, "", fmt.Errorf("%w: it has a TTL of %v; take that off", ErrForgets, have.TTL)
+		return fmt.Errorf("%w: it has a TTL of %v; take that off", ErrForgets, have.TTL)
 	}
 	if have.Replicas != max(1, cfg.Replicas) || have.TTL != cfg.TTL {
-		mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v", cfg.Name, have.Replicas, have.TTL, max(1, cfg.Replicas), cfg.TTL)
+		a.mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v", cfg.Name, have.Replicas, have.TTL, max(1, cfg.Replicas), cfg.TTL)
 	}
-	return kv, mismatch, nil
+	a.kv = kv
+	if info := streamInfo(status); info != nil {
+		a.made = info.Created
+	}
+	return nil
+}
+
+// streamInfo returns nil if the NATS client describes buckets in another way.
+func streamInfo(status jetstream.KeyValueStatus) *jetstream.StreamInfo {
+	if s, ok := status.(*jetstream.KeyValueBucketStatus); ok {
+		return s.StreamInfo()
+	}
+	return nil
 }
 
 func streamName(cfg Config) string { return "KV_" + cfg.Name }
@@ -199,16 +216,16 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 // there, and no revision that anybody knows.
 func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, error)) (v T, err error) {
 	for range 2 {
-		a, err := b.get(ctx)
-		if err != nil {
-			return v, err
+		a, away := b.get(ctx)
+		if away != nil {
+			return v, away
 		}
 		if v, err = f(a.kv); !b.isGone(ctx, err) {
 			return v, err
 		}
 		b.forget(a, err)
 	}
-	return v, b.Trouble()
+	return v, b.failed(err) // not Trouble: another call may have opened it by now
 }
 
 // isGone reports whether an error says that there is no such bucket. Only
@@ -267,15 +284,35 @@ func (b *Bucket) Purge(ctx context.Context, key string) error {
 // Time returns the clock of the server that leads the bucket's stream, which
 // dates its entries too.
 func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
-	status, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) { return kv.Status(ctx) })
+	info, err := b.info(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
-	s, ok := status.(*jetstream.KeyValueBucketStatus)
-	if !ok {
-		return time.Time{}, fmt.Errorf("buckets: the NATS client describes a bucket as a %T", status)
+	return info.TimeStamp, nil
+}
+
+// IsOriginal reports whether the bucket is the one that was opened first, and
+// not one made again since, by whomever.
+func (b *Bucket) IsOriginal(ctx context.Context) (bool, error) {
+	info, err := b.info(ctx)
+	if err != nil {
+		return false, err
 	}
-	return s.StreamInfo().TimeStamp, nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return info.Created.Equal(b.made), nil
+}
+
+func (b *Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	status, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) { return kv.Status(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	info := streamInfo(status)
+	if info == nil {
+		return nil, fmt.Errorf("buckets: the NATS client describes a bucket as a %T", status)
+	}
+	return info, nil
 }
 
 // All returns the present entries by key, deleted keys left out. The snapshot

@@ -17,6 +17,7 @@ type fake struct {
 	jetstream.JetStream
 	wait     time.Duration
 	err      error
+	kv       fakeKV
 	attempts int
 }
 
@@ -24,17 +25,20 @@ func (f *fake) KeyValue(ctx context.Context, _ string) (jetstream.KeyValue, erro
 	f.attempts++
 	select {
 	case <-time.After(f.wait):
-		return fakeKV{}, f.err
+		return f.kv, f.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-type fakeKV struct{ jetstream.KeyValue }
+type fakeKV struct {
+	jetstream.KeyValue
+	err error // of Purge
+}
 
 func (fakeKV) Status(context.Context) (jetstream.KeyValueStatus, error) { return fakeStatus{}, nil }
 
-func (fakeKV) Purge(context.Context, string, ...jetstream.KVDeleteOpt) error { return nil }
+func (kv fakeKV) Purge(context.Context, string, ...jetstream.KVDeleteOpt) error { return kv.err }
 
 type fakeStatus struct{ jetstream.KeyValueStatus }
 
@@ -124,4 +128,17 @@ func TestAnAttemptWithoutAnAnswerIsGivenUp(t *testing.T) {
 			t.Errorf("%d succeeded, %d attempts", ok, js.attempts)
 		}
 	})
+}
+
+func TestACallThatFindsNoBucketTwiceFailsThoughAnotherOpensIt(t *testing.T) {
+	js := &fake{kv: fakeKV{err: jetstream.ErrStreamNotFound}}
+	var b *Bucket
+	b = New(js, Config{Name: "b", Lost: func() {
+		if _, err := b.Open(t.Context()); err != nil { // another call does, at this moment
+			t.Error(err)
+		}
+	}})
+	if err := b.Purge(t.Context(), "key"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("%v, want an error: nothing was written", err)
+	}
 }

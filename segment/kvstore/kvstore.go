@@ -78,6 +78,15 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
 	}
+	if !revive {
+		// On first use, that is. In a bucket that was made again a tag may be gone
+		// that other workers loaded: its operator must say where it goes on.
+		if original, err := s.kv.IsOriginal(ctx); err != nil {
+			return segment.Tag{}, wrap(t.Name, err)
+		} else if !original {
+			return segment.Tag{}, wrap(t.Name, segment.ErrUnknownTag)
+		}
+	}
 	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description}
 	_, err := s.kv.Create(ctx, t.Name, e.encode())
 	if errors.Is(err, jetstream.ErrKeyExists) {

@@ -245,3 +245,25 @@ func TestADamagedEntryServesNobody(t *testing.T) {
 		}
 	}
 }
+
+func TestATagLoadedByOthersIsNotMadeOnFirstUseInABucketMadeAgain(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	allocator := func() *segment.Allocator {
+		a := segment.New(segment.Config{Store: open(t, js, bucket), Deadline: 2 * time.Second, LoadTimeout: time.Second, AutoStep: 10})
+		t.Cleanup(a.Close)
+		return a
+	}
+	uses, never := allocator(), allocator()
+	if _, err := uses.Take(t.Context(), "order", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := uses.Take(t.Context(), "order", 100); !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("who used it: %v, want ErrUnknownTag", err)
+	}
+	if got, err := never.Take(t.Context(), "order", 1); !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("who never used it: %v, %v, want ErrUnknownTag: these IDs were issued", got, err)
+	}
+}
