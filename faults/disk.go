@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 )
@@ -35,7 +36,8 @@ func withOwnMounts() (code int, ok bool) {
 	if err := cmd.Start(); err != nil {
 		return 0, false
 	}
-	_ = cmd.Wait() // the exit code says how
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // reaches both: the other one decides
+	_ = cmd.Wait()                                       // the exit code says how
 	return cmd.ProcessState.ExitCode(), true
 }
 

@@ -27,8 +27,9 @@ type fault struct {
 	// with IDs.
 	may []tolerance
 	// gap is the longest that callers of a kind with no tolerance may go
-	// without IDs; 1 s if 0.
-	gap time.Duration
+	// without IDs; 1 s if 0. shortGap is that of the short tag where it is
+	// tolerated; 0: any.
+	gap, shortGap time.Duration
 	// back is within which every worker serves everything again; 5 s if 0.
 	back time.Duration
 	// calm is how long the cluster is watched after the recovery; 2 s if 0.

@@ -18,6 +18,9 @@ var (
 	// Behind a server that hangs a worker is not reached until the server, or
 	// the worker, is missed.
 	behindIt = tolerance{kinds: all, what: []string{silent, cutOff}, begin: 10 * time.Second}
+	// An election takes 4 to 9 s from the loss of the leader, and the store is
+	// away for so long.
+	untilElected = tolerance{kinds: []kind{short}, what: []string{"503", "429"}, begin: 11 * time.Second}
 	// Without any NATS nothing can be asked or answered.
 	withoutNATS = tolerance{kinds: all, what: []string{silent, cutOff, nobody, "503"}, end: 3 * time.Second}
 )
@@ -26,19 +29,19 @@ func natsFaults() []fault {
 	return []fault{
 		{
 			name: "nats-kill-leader", does: "SIGKILL of the nats-server that leads the marks' stream, started again after 12 s",
-			cast: threeWorkers, hold: 12 * time.Second, inject: killServer(theLeader), may: []tolerance{routedAlong, withoutStore}, area: onNATS, brief: true,
+			cast: threeWorkers, hold: 12 * time.Second, inject: killServer(theLeader), may: []tolerance{routedAlong, untilElected}, shortGap: 11 * time.Second, area: onNATS, brief: true,
 		},
 		{
 			name: "nats-kill-follower", does: "SIGKILL of one that does not",
-			cast: threeWorkers, hold: 12 * time.Second, inject: killServer(aFollower), may: []tolerance{routedAlong, withoutStore}, area: onNATS,
+			cast: threeWorkers, hold: 12 * time.Second, inject: killServer(aFollower), may: []tolerance{routedAlong, untilElected}, shortGap: 11 * time.Second, area: onNATS,
 		},
 		{
 			name: "nats-pause-leader", does: "SIGSTOP of the leader for 15 s",
-			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(theLeader), may: []tolerance{behindIt, withoutStore}, area: onNATS,
+			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(theLeader), may: []tolerance{behindIt, untilElected}, shortGap: 11 * time.Second, area: onNATS,
 		},
 		{
 			name: "nats-pause-follower", does: "SIGSTOP of one that does not lead",
-			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(aFollower), may: []tolerance{behindIt, withoutStore}, area: onNATS,
+			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(aFollower), may: []tolerance{behindIt, untilElected}, shortGap: 11 * time.Second, area: onNATS,
 		},
 		{
 			name: "nats-kill-all", does: "SIGKILL of all three, started again after 5 s",

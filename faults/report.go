@@ -50,14 +50,18 @@ func report(opt options, bins binaries, results []result) error {
 	return writeMarkdown(opt, bins, results)
 }
 
-var columns = []string{"fault", "", "requests", "IDs", "repeats", "not answered with IDs", "gap: snowflake", "long", "short", "well after", "alarms"}
+var columns = []string{"fault", "", "lasted", "requests", "IDs", "repeats", "not answered with IDs", "gap: snowflake", "long", "short", "well after", "alarms"}
 
 func (r result) cells() []string {
 	if r.skipped != "" {
-		return []string{r.name, r.onClockStep, "not played", "", "", "", "", "", "", "", ""}
+		return []string{r.name, r.onClockStep, "not played", "", "", "", "", "", "", "", "", ""}
+	}
+	name := r.name
+	if r.tries > 1 {
+		name += fmt.Sprintf(" (played %d times)", r.tries)
 	}
 	return []string{
-		r.name, r.onClockStep, fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
+		name, r.onClockStep, fmt.Sprintf("%.0f s", r.took.Seconds()), fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
 		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]), seconds(r.recovered), counts(r.alarms),
 	}
 }
@@ -167,6 +171,9 @@ func (f fault) cost() string {
 	text := "May cost " + strings.Join(parts, "; ")
 	if f.gapWithin() != time.Second {
 		text += fmt.Sprintf("; gaps up to %v", f.gapWithin())
+	}
+	if f.shortGap > 0 {
+		text += fmt.Sprintf("; gaps of short up to %v", f.shortGap)
 	}
 	text += fmt.Sprintf("; well again within %v.", f.backWithin())
 	for _, kind := range slices.Sorted(maps.Keys(f.alarms)) {

@@ -20,6 +20,8 @@ type result struct {
 	onClockStep string
 	database    string // what it calls itself; "" if there was none
 
+	tries     int           // how often it was played, since the machine stood still
+	took      time.Duration // of the load
 	requests  int64
 	ids       int64
 	repeats   int64
@@ -45,6 +47,7 @@ func perform(ctx context.Context, opt options, bins binaries, dir string, f faul
 			return result{name: f.name, trouble: []string{err.Error()}}
 		}
 		r = performOnce(ctx, opt, bins, at, f)
+		r.tries = try + 1
 		if len(r.trouble) == 0 || r.repeats > 0 || r.stood < stoodStill {
 			break
 		}
@@ -157,7 +160,7 @@ func (s *scene) figures() (r result) {
 	l := s.load
 	l.mu.Lock() // what comes now comes too late, but it may come
 	defer l.mu.Unlock()
-	r = result{stood: l.stood, ids: l.ids, gaps: l.gaps, failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int)}
+	r = result{took: l.quit, stood: l.stood, ids: l.ids, gaps: l.gaps, failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int)}
 	for _, n := range l.asked {
 		r.requests += n
 	}
@@ -202,6 +205,9 @@ func (s *scene) judge(f fault, r result) {
 		if !f.tolerates(kind(k)) && gap > f.gapWithin() {
 			s.wrong("%v: no IDs for %v, more than %v", kind(k), gap.Round(time.Millisecond), f.gapWithin())
 		}
+	}
+	if f.shortGap > 0 && r.gaps[short] > f.shortGap {
+		s.wrong("%v: no IDs for %v, more than %v", short, r.gaps[short].Round(time.Millisecond), f.shortGap)
 	}
 	if r.recovered > f.backWithin() {
 		s.wrong("all was well %v after the fault's end, later than %v", r.recovered.Round(time.Millisecond), f.backWithin())

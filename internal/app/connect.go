@@ -22,13 +22,18 @@ import (
 // requests, and one for JetStream, so that neither waits behind the other and
 // the first can be drained while the second still gives the number back.
 type links struct {
-	serve, control *nats.Conn
-	// leaving tells which connection's server is about to stop (lame duck mode).
-	leaving chan *nats.Conn
+	serve   servingConn
+	control *nats.Conn
+}
+
+// A servingConn is a connection that requests come over.
+type servingConn struct {
+	*nats.Conn
+	leaving chan struct{} // its server is about to stop (lame duck mode)
 }
 
 func (l links) close() {
-	for _, nc := range []*nats.Conn{l.serve, l.control} {
+	for _, nc := range []*nats.Conn{l.serve.Conn, l.control} {
 		if nc != nil {
 			nc.Close()
 		}
@@ -39,8 +44,8 @@ func (l links) close() {
 // waits for NATS as long as it is not there.
 func connect(ctx context.Context, cfg Config, embedded *natsembed.Server) (l links, err error) {
 	common := options(cfg, embedded)
-	l.leaving = make(chan *nats.Conn, 1)
-	if l.serve, err = dial(ctx, cfg, servingOptions(cfg, embedded, l.leaving)...); err != nil {
+	l.serve.leaving = make(chan struct{}, 1)
+	if l.serve.Conn, err = dial(ctx, cfg, servingOptions(cfg, embedded, l.serve.leaving)...); err != nil {
 		return links{}, err
 	}
 	if l.control, err = dial(ctx, cfg, append(append(common, nats.Name("natsid control")), kvregistry.Options()...)...); err != nil {
@@ -50,11 +55,11 @@ func connect(ctx context.Context, cfg Config, embedded *natsembed.Server) (l lin
 	return l, nil
 }
 
-func servingOptions(cfg Config, embedded *natsembed.Server, leaving chan<- *nats.Conn) []nats.Option {
+func servingOptions(cfg Config, embedded *natsembed.Server, leaving chan<- struct{}) []nats.Option {
 	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(5*time.Second),
-		nats.LameDuckModeHandler(func(nc *nats.Conn) {
+		nats.LameDuckModeHandler(func(*nats.Conn) {
 			select {
-			case leaving <- nc:
+			case leaving <- struct{}{}:
 			default: // told already
 			}
 		}))

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"time"
@@ -13,10 +14,11 @@ import (
 
 // A serving is a worker on a connection of its own.
 type serving struct {
-	conn   *nats.Conn
+	conn   servingConn
 	worker *worker.Worker
 	leave  context.CancelFunc
-	done   chan error // of Worker.Run
+	done   chan struct{} // closed when the worker has stopped
+	err    error         // what it returned, once done is closed
 }
 
 // serve answers requests until ctx ends. When the server it is connected to is
@@ -26,21 +28,19 @@ func (p *program) serve(ctx context.Context) error {
 	p.serving.Store(now)
 	for {
 		select {
-		case err := <-now.done:
-			return err
-		case nc := <-p.links.leaving:
-			if nc == now.conn {
-				now = p.move(ctx, now)
-			}
+		case <-now.done:
+			return now.err
+		case <-now.conn.leaving:
+			now = p.move(ctx, now)
 		}
 	}
 }
 
-func (p *program) startServing(ctx context.Context, conn *nats.Conn) *serving {
+func (p *program) startServing(ctx context.Context, conn servingConn) *serving {
 	cfg := p.cfg
-	s := &serving{conn: conn, done: make(chan error, 1)}
+	s := &serving{conn: conn, done: make(chan struct{})}
 	s.worker = worker.New(worker.Config{
-		Namespace: cfg.Namespace, Version: cfg.Version, Conn: conn,
+		Namespace: cfg.Namespace, Version: cfg.Version, Conn: conn.Conn,
 		Segments: p.segments, Store: p.store, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
 			who, held := p.keeper.Who()
@@ -50,16 +50,12 @@ func (p *program) startServing(ctx context.Context, conn *nats.Conn) *serving {
 	})
 	ctx, s.leave = context.WithCancel(ctx)
 	go func() {
+		defer close(s.done)
 		defer s.leave()
-		s.done <- s.worker.Run(ctx)
+		s.err = s.worker.Run(ctx)
 	}()
 	return s
 }
-
-// joinWithin bounds the wait for the new connection to serve before the old
-// one is left: a server in lame duck mode sends nobody away for the first 10 s
-// by default, 5 s in deploy/nats.conf.
-const joinWithin = time.Second
 
 // others returns the URLs of all servers that are known: those given, and those
 // that a server told of, with the user of the first one given.
@@ -80,27 +76,48 @@ func others(given string, told []string) string {
 
 // move serves on a connection to another server first, and leaves the old one
 // after, as at a stop: a server that stops hangs up on whoever is connected, and
-// what was on its way is lost. Without another server it stays.
+// what was on its way is lost. Where that cannot be had it stays.
 func (p *program) move(ctx context.Context, old *serving) *serving {
-	conn, err := nats.Connect(others(p.cfg.NATS, old.conn.DiscoveredServers()), servingOptions(p.cfg, nil, p.links.leaving)...)
-	if err != nil {
-		p.cfg.Log.Warn("the NATS server is about to stop, and no other can be reached; staying until it has stopped", "error", WithoutURL(err))
+	stay := func(why error) *serving {
+		if ctx.Err() == nil {
+			p.cfg.Log.Warn("the NATS server is about to stop, and no other can be served on; staying until it has stopped", "error", WithoutURL(why))
+		}
 		return old
+	}
+	conn := servingConn{leaving: make(chan struct{}, 1)}
+	opts := append(servingOptions(p.cfg, nil, conn.leaving), nats.Timeout(time.Second)) // for each server: the old one waits
+	var err error
+	if conn.Conn, err = nats.Connect(others(p.cfg.NATS, old.conn.DiscoveredServers()), opts...); err != nil {
+		return stay(err)
 	}
 	p.cfg.Log.Info("the NATS server is about to stop; moving to another", "from", old.conn.ConnectedUrlRedacted(), "to", conn.ConnectedUrlRedacted())
 	next := p.startServing(ctx, conn)
-	for late := time.Now().Add(joinWithin); next.worker.SnowflakeTrouble() != nil && time.Now().Before(late); {
-		select {
-		case err := <-next.done:
-			p.cfg.Log.Error("cannot serve on another NATS server; staying until this one has stopped", "error", err)
-			return old
-		case <-time.After(10 * time.Millisecond):
-		}
+	if err := next.joined(); err != nil {
+		next.leave()
+		<-next.done
+		return stay(err)
 	}
 	p.serving.Store(next)
 	old.leave()
-	if err := <-old.done; err != nil {
-		p.cfg.Log.Error("the old connection was not left cleanly", "error", err)
+	if <-old.done; old.err != nil {
+		p.cfg.Log.Error("the old connection was not left cleanly", "error", old.err)
 	}
 	return next
+}
+
+// joinWithin bounds the wait for snowflakes, which this worker may not serve at
+// the moment. A server in lame duck mode sends nobody away for the first 10 s by
+// default, 5 s in deploy/nats.conf.
+const joinWithin = time.Second
+
+// joined waits until a worker that was started serves, and its server knows.
+func (s *serving) joined() error {
+	for late := time.Now().Add(joinWithin); s.worker.SnowflakeTrouble() != nil && time.Now().Before(late); {
+		select {
+		case <-s.done:
+			return errors.Join(errors.New("it does not serve"), s.err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return s.conn.FlushTimeout(joinWithin)
 }

@@ -45,6 +45,8 @@ type Bucket struct {
 	attempt *attempt  // under way, or the one that succeeded; nil if none
 	trouble error     // of the last attempt
 	made    time.Time // when the bucket was made that was opened first
+
+	last atomic.Uint64 // the highest revision that was seen
 }
 
 // An attempt to open a bucket. What it found is there once done is closed.
@@ -52,6 +54,7 @@ type attempt struct {
 	done     chan struct{}
 	kv       jetstream.KeyValue
 	made     time.Time
+	last     uint64 // its last revision
 	mismatch string
 	err      error
 }
@@ -66,8 +69,9 @@ func New(js jetstream.JetStream, cfg Config) *Bucket { return &Bucket{js: js, cf
 //
 // What it makes differs from an ordinary bucket in two ways that the laws of
 // uniqueness rest on. Its revisions begin at the present Unix time in
-// microseconds, so that those of a bucket deleted and made again never
-// repeat: a compare-and-set with an old revision would otherwise succeed. And
+// microseconds, and above all that this Bucket has seen, so that those of a
+// bucket deleted and made again never repeat: a compare-and-set with an old
+// revision would otherwise succeed. And
 // all reads are answered by the stream's leader: replicas lag, and a stale
 // read would be taken for a foreign write.
 func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
@@ -130,9 +134,10 @@ const openTimeout = 3 * time.Second
 func (b *Bucket) try(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	if a.err = a.open(ctx, b.js, b.cfg); a.err != nil {
+	if a.err = a.open(ctx, b.js, b.cfg, b.firstSeq()); a.err != nil {
 		a.err = b.failed(a.err)
 	}
+	b.saw(a.last)
 	b.mu.Lock()
 	if b.trouble = a.err; a.err == nil {
 		b.opened.Store(a)
@@ -146,10 +151,26 @@ func (b *Bucket) try(a *attempt) {
 	close(a.done)
 }
 
-func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+// firstSeq returns where the revisions of the bucket begin if it is made now.
+// The law needs them above all that a bucket of the name ever had. The clock
+// gives that if it is not set back by more than the bucket is old; a worker that
+// has known the bucket does not depend on its clock.
+func (b *Bucket) firstSeq() uint64 {
+	const margin = 1_000_000 // writes of others since
+	return max(uint64(time.Now().UnixMicro()), b.last.Load()+margin)
+}
+
+// saw keeps the highest revision of the bucket.
+func (b *Bucket) saw(revision uint64) {
+	for last := b.last.Load(); revision > last && !b.last.CompareAndSwap(last, revision); {
+		last = b.last.Load()
+	}
+}
+
+func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config, firstSeq uint64) error {
 	kv, err := js.KeyValue(ctx, cfg.Name)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		_, err = js.CreateStream(ctx, streamConfig(cfg))
+		_, err = js.CreateStream(ctx, streamConfig(cfg, firstSeq))
 		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			kv, err = js.KeyValue(ctx, cfg.Name)
 		}
@@ -170,7 +191,7 @@ func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config) 
 	}
 	a.kv = kv
 	if info := streamInfo(status); info != nil {
-		a.made = info.Created
+		a.made, a.last = info.Created, info.State.LastSeq
 	}
 	return nil
 }
@@ -187,7 +208,7 @@ func streamName(cfg Config) string { return "KV_" + cfg.Name }
 
 // streamConfig is what [jetstream.KeyValueConfig] stands for (ADR-8), with
 // FirstSeq and without AllowDirect.
-func streamConfig(cfg Config) jetstream.StreamConfig {
+func streamConfig(cfg Config, firstSeq uint64) jetstream.StreamConfig {
 	duplicates := 2 * time.Minute
 	if cfg.TTL > 0 {
 		duplicates = min(duplicates, cfg.TTL)
@@ -196,7 +217,7 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 		Name:              streamName(cfg),
 		Description:       cfg.Description,
 		Subjects:          []string{"$KV." + cfg.Name + ".>"},
-		FirstSeq:          uint64(time.Now().UnixMicro()),
+		FirstSeq:          firstSeq,
 		MaxMsgsPerSubject: 1,
 		MaxAge:            cfg.TTL,
 		MaxBytes:          -1,
@@ -255,24 +276,34 @@ func (b *Bucket) forget(a *attempt, why error) {
 // Get returns the entry of a key as the leader has it, or
 // [jetstream.ErrKeyNotFound].
 func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	return on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueEntry, error) { return kv.Get(ctx, key) })
+	entry, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueEntry, error) { return kv.Get(ctx, key) })
+	if err == nil {
+		b.saw(entry.Revision())
+	}
+	return entry, err
 }
 
 // Create puts a value under a key that has none, or returns
 // [jetstream.ErrKeyExists].
 func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Create(ctx, key, value) })
+	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Create(ctx, key, value) })
 }
 
 // Update puts a value under a key whose revision is last, or returns
 // [jetstream.ErrKeyRevisionMismatch].
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
-	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Update(ctx, key, value, last) })
+	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Update(ctx, key, value, last) })
 }
 
 // Put puts a value under a key, whatever is there.
 func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Put(ctx, key, value) })
+	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Put(ctx, key, value) })
+}
+
+func (b *Bucket) write(ctx context.Context, f func(jetstream.KeyValue) (uint64, error)) (revision uint64, err error) {
+	revision, err = on(ctx, b, f)
+	b.saw(revision) // 0 after an error
+	return revision, err
 }
 
 // Purge removes a key.

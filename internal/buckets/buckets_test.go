@@ -142,3 +142,53 @@ func TestACallThatFindsNoBucketTwiceFailsThoughAnotherOpensIt(t *testing.T) {
 		t.Errorf("%v, want an error: nothing was written", err)
 	}
 }
+
+// wiped is a JetStream that has lost its streams, and makes them.
+type wiped struct {
+	jetstream.JetStream
+	kv       *wipedKV
+	firstSeq uint64 // of the last stream made
+}
+
+type wipedKV struct {
+	fakeKV
+	revision uint64 // of the next write
+	gone     bool
+}
+
+func (w *wiped) KeyValue(context.Context, string) (jetstream.KeyValue, error) {
+	if w.kv == nil || w.kv.gone {
+		return nil, jetstream.ErrBucketNotFound
+	}
+	return w.kv, nil
+}
+
+func (w *wiped) CreateStream(_ context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	w.firstSeq, w.kv = cfg.FirstSeq, &wipedKV{revision: cfg.FirstSeq}
+	return nil, nil
+}
+
+func (kv *wipedKV) Put(context.Context, string, []byte) (uint64, error) {
+	if kv.gone {
+		return 0, jetstream.ErrStreamNotFound
+	}
+	return kv.revision, nil
+}
+
+// A worker whose clock is an hour behind may be the one that makes a bucket again.
+func TestRevisionsOfABucketMadeAgainLieAboveThoseSeenWhateverTheClock(t *testing.T) {
+	js := new(wiped)
+	b := New(js, Config{Name: "b"})
+	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+	if _, err := b.Put(t.Context(), "key", nil); err != nil || js.firstSeq < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
+		t.Fatalf("first revision %d, %v, want the Unix time in microseconds", js.firstSeq, err)
+	}
+	js.kv.revision = ahead // by somebody whose clock is right
+	if _, err := b.Put(t.Context(), "key", nil); err != nil {
+		t.Fatal(err)
+	}
+	js.kv.gone = true
+	if _, err := b.Put(t.Context(), "key", nil); err != nil || js.firstSeq <= ahead {
+		t.Errorf("made again from revision %d, %v, want above %d", js.firstSeq, err, ahead)
+	}
+}
