@@ -202,12 +202,9 @@ func (s *scene) judge(f fault, r result) {
 	}
 	s.judgeFailures(f)
 	for k, gap := range r.gaps {
-		if !f.tolerates(kind(k)) && gap > f.gapWithin() {
-			s.wrong("%v: no IDs for %v, more than %v", kind(k), gap.Round(time.Millisecond), f.gapWithin())
+		if most, bound := f.gapOf(kind(k)); bound && gap > most {
+			s.wrong("%v: no IDs for %v, more than %v", kind(k), gap.Round(time.Millisecond), most)
 		}
-	}
-	if f.shortGap > 0 && r.gaps[short] > f.shortGap {
-		s.wrong("%v: no IDs for %v, more than %v", short, r.gaps[short].Round(time.Millisecond), f.shortGap)
 	}
 	if r.recovered > f.backWithin() {
 		s.wrong("all was well %v after the fault's end, later than %v", r.recovered.Round(time.Millisecond), f.backWithin())
@@ -219,10 +216,13 @@ func (s *scene) judge(f fault, r result) {
 	}
 }
 
-// tolerates reports whether callers of a kind may be refused for as long as
-// the fault lasts, so that there is no saying how long they go without IDs.
-func (f fault) tolerates(k kind) bool {
-	return slices.ContainsFunc(f.may, func(t tolerance) bool { return t.most == 0 && t.begin == 0 && slices.Contains(t.kinds, k) })
+// gapOf returns how long callers of a kind may go without IDs. There is no such
+// bound if they may be refused for as long as the fault lasts.
+func (f fault) gapOf(k kind) (most time.Duration, bound bool) {
+	if k == short && f.shortGap > 0 {
+		return f.shortGap, true
+	}
+	return f.gapWithin(), !slices.ContainsFunc(f.may, func(t tolerance) bool { return t.most == 0 && t.begin == 0 && slices.Contains(t.kinds, k) })
 }
 
 // judgeProcesses says which processes have ended by themselves.
