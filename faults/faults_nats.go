@@ -17,7 +17,7 @@ var (
 	routedAlong = tolerance{kinds: all, what: []string{silent, cutOff, nobody}, begin: 500 * time.Millisecond, most: 30}
 	// Behind a server that hangs a worker is not reached until the server, or
 	// the worker, is missed.
-	behindIt = tolerance{kinds: all, what: []string{silent, cutOff}, begin: 10 * time.Second}
+	behindIt = tolerance{kinds: all, what: []string{silent, cutOff, nobody}, begin: 10 * time.Second}
 	// An election takes 4 to 9 s from the loss of the leader, and the store is
 	// away for so long.
 	untilElected = tolerance{kinds: []kind{short}, what: []string{"503", "429"}, begin: 11 * time.Second}
@@ -45,11 +45,11 @@ func natsFaults() []fault {
 		},
 		{
 			name: "nats-kill-all", does: "SIGKILL of all three, started again after 5 s",
-			cast: threeWorkers, hold: 5 * time.Second, inject: killServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 15 * time.Second, back: 15 * time.Second, area: onNATS,
+			cast: threeWorkers, hold: 5 * time.Second, inject: killServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 15 * time.Second, calm: 8 * time.Second, back: 15 * time.Second, area: onNATS,
 		},
 		{
 			name: "nats-pause-all", does: "SIGSTOP of all three for 5 s",
-			cast: threeWorkers, hold: 5 * time.Second, inject: pauseServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 15 * time.Second, back: 15 * time.Second, area: onNATS,
+			cast: threeWorkers, hold: 5 * time.Second, inject: pauseServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 15 * time.Second, calm: 8 * time.Second, back: 15 * time.Second, area: onNATS,
 		},
 		{
 			name: "nats-lame-duck", does: "SIGUSR2 (lame duck) of each in turn, started again: nothing is lost",
@@ -61,7 +61,7 @@ func natsFaults() []fault {
 		},
 		{
 			name: "nats-single-kill", does: "SIGKILL of the only nats-server, started again after 2 s",
-			cast: cast{servers: 1, workers: 3}, hold: 2 * time.Second, inject: killServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 10 * time.Second, back: 10 * time.Second,
+			cast: cast{servers: 1, workers: 3}, hold: 2 * time.Second, inject: killServers, may: []tolerance{withoutNATS, withoutStoreLong}, gap: 10 * time.Second, calm: 8 * time.Second, back: 10 * time.Second,
 		},
 		{
 			name: "natsid-kill", does: "SIGKILL of a natsid with its own nats-server, started again after 1 s",

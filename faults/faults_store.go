@@ -26,11 +26,11 @@ func networkFaults() []fault {
 		},
 		{
 			name: "network-partition", does: "for 15 s nothing passes between one worker and NATS, and nobody hangs up",
-			cast: proxied, hold: 15 * time.Second, inject: partition, may: []tolerance{untilMissed}, area: onNetwork,
+			cast: proxied, hold: 15 * time.Second, inject: partition, may: []tolerance{untilMissed, afterPause}, area: onNetwork,
 		},
 		{
 			name: "network-partition-40s", does: "the same for 40 s, longer than the lease",
-			cast: proxied, hold: 40 * time.Second, inject: partition, may: []tolerance{untilMissed},
+			cast: proxied, hold: 40 * time.Second, inject: partition, may: []tolerance{untilMissed, afterPause},
 		},
 	}
 }

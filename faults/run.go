@@ -143,7 +143,7 @@ func (f fault) backWithin() time.Duration {
 
 func (f fault) calmAfter() time.Duration {
 	if f.calm == 0 {
-		return 2 * time.Second
+		return 4 * time.Second
 	}
 	return f.calm
 }
