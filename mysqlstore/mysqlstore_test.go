@@ -56,7 +56,7 @@ func load(t *testing.T, s segment.Store) segment.Range {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return r.Range
 }
 
 // wantNoRepeat checks that no ID stands in two ranges.
@@ -193,7 +193,9 @@ func TestBesideLeafNodesNoRangesOverlap(t *testing.T) {
 			for range 250 {
 				r, err := loadAsLeaf(t.Context(), srv.DB())
 				if i%2 == 0 {
-					r, err = guard.Load(t.Context(), "order", 0, 0)
+					var l segment.Loaded
+					l, err = guard.Load(t.Context(), "order", 0, 0)
+					r = l.Range
 				}
 				if err != nil {
 					continue // a deadlock that the server solved, say
@@ -255,7 +257,7 @@ func TestTwoServersThatBothTakeWritesShareNoID(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				ranges = append(ranges, r)
+				ranges = append(ranges, r.Range)
 				mu.Unlock()
 			}
 		})
@@ -293,7 +295,7 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 			r, err := segment.NewGuard(table, marks, nil).Load(ctx, "order", 0, 0)
 			cancel()
 			if err == nil {
-				ranges = append(ranges, r)
+				ranges = append(ranges, r.Range)
 			} else {
 				cut++
 			}
@@ -385,7 +387,7 @@ func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
 	go func() {
 		// It finds in the end that it was overtaken, and tries again.
 		r, err := segment.NewGuard(p, marks, nil).Load(t.Context(), "order", 0, 0)
-		mine = r
+		mine = r.Range
 		late <- err
 	}()
 	<-p.in

@@ -125,12 +125,12 @@ func NewGuard(table Table, marks Marks, alarm func(tag, message string)) *Guard 
 var errAgain = errors.New("segment: somebody else was faster")
 
 // Load implements [Store].
-func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (r Range, err error) {
+func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (l Loaded, err error) {
 	err = again(ctx, func() error {
-		r, err = g.tryLoad(ctx, tag, n, floor)
+		l, err = g.tryLoad(ctx, tag, n, floor)
 		return err
 	})
-	return r, err
+	return l, err
 }
 
 // again calls f until it returns anything but errAgain or ctx ends. The pauses
@@ -149,58 +149,58 @@ func again(ctx context.Context, f func() error) error {
 	}
 }
 
-func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (Range, error) {
-	r, err := g.reserve(ctx, tag, n, floor)
+func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (Loaded, error) {
+	l, err := g.reserve(ctx, tag, n, floor)
 	if err != nil {
-		return Range{}, err
+		return Loaded{}, err
 	}
-	done, err := g.table.Advance(ctx, tag, r.Start, r.End)
+	done, err := g.table.Advance(ctx, tag, l.Start, l.End)
 	switch {
 	case errors.Is(err, ErrNotApplied):
-		g.keep(tag, r)
-		return Range{}, err
+		g.keep(tag, l.Range)
+		return Loaded{}, err
 	case err != nil:
-		return Range{}, err // the range is a hole
+		return Loaded{}, err // the range is a hole
 	case !done:
-		return Range{}, errAgain // so it is here
+		return Loaded{}, errAgain // so it is here
 	}
-	return r, nil
+	return l, nil
 }
 
 // reserve returns a range that the mark has been raised for.
-func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (Range, error) {
+func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (Loaded, error) {
 	// The mark is read before the row: a max_id below what the mark had seen
 	// before then is one that went back.
 	m, err := g.mark(ctx, tag)
 	if err != nil {
-		return Range{}, err
+		return Loaded{}, err
 	}
 	row, err := g.table.Row(ctx, tag)
 	if err != nil {
-		return Range{}, err
+		return Loaded{}, err
 	}
 	if m.Disabled {
-		return Range{}, ErrDisabled
+		return Loaded{}, ErrDisabled
 	}
 	if row.Step < 1 || row.MaxID < 1 {
-		return Range{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1", ErrBadRow, row.Step, row.MaxID)
+		return Loaded{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1", ErrBadRow, row.Step, row.MaxID)
 	}
 	g.check(row, m)
 	n = max(n, row.Step)
 	// A kept range is above the mark that it was raised from, but the table
 	// may have been seen higher since: then others took from it what it holds.
 	if kept := g.kept(tag); kept.Len() >= n && kept.Start >= max(row.MaxID, m.Seen, floor) {
-		return kept, nil
+		return Loaded{kept, row.Step}, nil
 	}
 	r, err := NextRange(max(row.MaxID, m.High), floor, n)
 	if err == nil && r.End > g.table.Limit() {
 		err = ErrExhausted
 	}
 	if err != nil || g.marks == nil {
-		return r, err
+		return Loaded{r, row.Step}, err
 	}
 	m.High, m.Seen, m.Step, m.Description = r.End, max(m.Seen, row.MaxID), row.Step, row.Description
-	return r, g.setMark(ctx, tag, m)
+	return Loaded{r, row.Step}, g.setMark(ctx, tag, m)
 }
 
 // check raises the alarm if a row went back.

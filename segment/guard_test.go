@@ -51,7 +51,7 @@ func load(t *testing.T, s segment.Store) segment.Range {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return r.Range
 }
 
 func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
@@ -136,11 +136,11 @@ func TestLostAcksOfEitherWriteLeaveHolesOnly(t *testing.T) {
 			for range 200 {
 				r, err := mine.Load(t.Context(), "a", 0, 0)
 				if i == 5 {
-					r, err = table.LoadAsLeaf("a"), nil
+					r, err = segment.Loaded{Range: table.LoadAsLeaf("a")}, nil
 				}
 				if err == nil {
 					mu.Lock()
-					ranges = append(ranges, r)
+					ranges = append(ranges, r.Range)
 					mu.Unlock()
 				}
 			}

@@ -15,8 +15,15 @@ import (
 	"time"
 )
 
-// MaxStep is the highest step a tag can be made with.
+// MaxStep is the highest step a tag can be made with, and the most IDs one
+// request may ask for.
 const MaxStep = 1 << 40
+
+// What [Config] takes for MaxStep and StepTime if they are 0: Leaf's.
+const (
+	DefaultMaxStep  = 1_000_000
+	DefaultStepTime = 15 * time.Minute
+)
 
 // A Range is a row of successive IDs, [Start, End): End is not in it. The zero
 // value is empty.
@@ -26,6 +33,13 @@ type Range struct {
 
 // Len returns how many IDs the range holds.
 func (r Range) Len() int64 { return r.End - r.Start }
+
+// Loaded is what a load yields: a range, and the step that the tag is
+// configured with, at least 1. The range may be longer than that.
+type Loaded struct {
+	Range
+	Step int64
+}
 
 // A Tag is what a store keeps of one.
 type Tag struct {
@@ -58,10 +72,11 @@ func (t Tag) Validate() error {
 // not known, Load returns an error and the range is nobody's.
 type Store interface {
 	// Load takes the next max(n, step) IDs of a tag, beginning at floor or
-	// above: the highest end that the caller ever saw for the tag. It returns
+	// above: the highest end that the caller ever saw for the tag. It tells the
+	// tag's step, so that a caller whose n is more learns of it. It returns
 	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted], or another error, after
 	// which a later call may succeed.
-	Load(ctx context.Context, tag string, n, floor int64) (Range, error)
+	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
 	// Create makes a tag that begins with the ID t.MaxID and returns it as it
 	// stands then. A disabled tag is enabled again if revive is set, with t's
@@ -88,7 +103,8 @@ var (
 	ErrExists = errors.New("segment: the tag exists")
 	// ErrExhausted is returned when the next range would end beyond int64.
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
-	// ErrInvalid is returned when a tag cannot be made as asked.
+	// ErrInvalid is returned when a tag cannot be made as asked, or for a count
+	// of IDs that is out of range.
 	ErrInvalid = errors.New("segment: invalid tag")
 	// ErrWait is returned by [Allocator.Next] when the IDs are not in memory:
 	// park the request.

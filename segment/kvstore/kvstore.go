@@ -57,19 +57,19 @@ func (s *Store) Open(ctx context.Context) (mismatch string, err error) { return 
 func (s *Store) Trouble() error { return s.kv.Trouble() }
 
 // Load implements [segment.Store].
-func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (r segment.Range, err error) {
+func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
 	err = s.change(ctx, tag, func(e *entry) (err error) {
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
-		r, err = segment.NextRange(e.Mark, floor, max(n, e.Step))
-		e.Mark = r.End
+		l.Range, err = segment.NextRange(e.Mark, floor, max(n, e.Step))
+		e.Mark, l.Step = l.End, e.Step
 		return err
 	})
 	if err != nil {
-		return segment.Range{}, err
+		return segment.Loaded{}, err
 	}
-	return r, nil
+	return l, nil
 }
 
 // Create implements [segment.Store].

@@ -67,7 +67,7 @@ func (s *suite) load(tag string, n, floor int64) segment.Range {
 	if err != nil {
 		s.Fatalf("Load(%s, %d, %d): %v", tag, n, floor, err)
 	}
-	return r
+	return r.Range
 }
 
 func (s *suite) wantErr(err, want error) {
@@ -104,7 +104,7 @@ func (s *suite) concurrentLoads() {
 					s.Errorf("Load: %v", err)
 					return
 				}
-				ranges[i] = append(ranges[i], r)
+				ranges[i] = append(ranges[i], r.Range)
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func (s *suite) abortedLoads() {
 		if err != nil {
 			aborted++
 		} else {
-			ranges = append(ranges, r)
+			ranges = append(ranges, r.Range)
 		}
 		if i%10 == 0 {
 			ranges = append(ranges, s.load("order", 0, 0))
@@ -177,6 +177,11 @@ func (s *suite) largeLoad() {
 	}
 	if got := s.load("order", 3, 0); got.Len() != 10 {
 		s.Errorf("a load of 3 with step 10: %v, want a whole step", got)
+	}
+	for _, n := range []int64{0, 25} {
+		if l, err := s.Load(s.ctx, "order", n, 0); err != nil || l.Step != 10 {
+			s.Errorf("a load of %d tells step %d, %v, want the tag's own, 10", n, l.Step, err)
+		}
 	}
 }
 
@@ -298,25 +303,26 @@ type Memory struct {
 var _ segment.Store = (*Memory)(nil)
 
 // Load implements [segment.Store].
-func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.Range, error) {
+func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
 	if err := ctx.Err(); err != nil {
-		return segment.Range{}, err
+		return segment.Loaded{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t, ok := m.tags[tag]
 	if !ok {
-		return segment.Range{}, segment.ErrUnknownTag
+		return segment.Loaded{}, segment.ErrUnknownTag
 	}
 	if t.Disabled {
-		return segment.Range{}, segment.ErrDisabled
+		return segment.Loaded{}, segment.ErrDisabled
 	}
 	r, err := segment.NextRange(t.MaxID, floor, max(n, t.Step))
-	if err == nil {
-		t.MaxID = r.End
-		m.putLocked(t)
+	if err != nil {
+		return segment.Loaded{}, err
 	}
-	return r, err
+	t.MaxID = r.End
+	m.putLocked(t)
+	return segment.Loaded{Range: r, Step: t.Step}, nil
 }
 
 // Create implements [segment.Store].
@@ -374,19 +380,29 @@ type Faulty struct {
 	hook atomic.Pointer[LoadHook]
 }
 
-// A LoadHook stands in for a load; load is the real one.
+// A LoadHook stands in for a load; load is the real one. A hook that makes up
+// a range makes up a tag whose step is the length of that range.
 type LoadHook func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error)
 
 // OnLoad makes hook stand in for Load from now on; nil ends that.
 func (f *Faulty) OnLoad(hook LoadHook) { f.hook.Store(&hook) }
 
 // Load implements [segment.Store].
-func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.Range, error) {
-	load := func() (segment.Range, error) { return f.Store.Load(ctx, tag, n, floor) }
-	if hook := f.hook.Load(); hook != nil && *hook != nil {
-		return (*hook)(ctx, tag, load)
+func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	hook := f.hook.Load()
+	if hook == nil || *hook == nil {
+		return f.Store.Load(ctx, tag, n, floor)
 	}
-	return load()
+	var step int64
+	r, err := (*hook)(ctx, tag, func() (segment.Range, error) {
+		l, err := f.Store.Load(ctx, tag, n, floor)
+		step = l.Step
+		return l.Range, err
+	})
+	if step == 0 {
+		step = r.Len()
+	}
+	return segment.Loaded{Range: r, Step: step}, err
 }
 
 // ErrInjected is what a faulty store's hook may fail with.
