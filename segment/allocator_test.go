@@ -155,6 +155,22 @@ func TestWaitersAreServedInOrderOfArrivalAndOneRefusedBurnsNothing(t *testing.T)
 	})
 }
 
+func TestWhoWaitsBehindABatchIsServedWhenTheBatchIsRefused(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "a", 1)
+		store.OnLoad(slow(time.Hour))
+		if err := a.Park("a", 5000, func([]segment.Range, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		take(t, a, "a", 1)
+		if d := time.Since(start); d != 500*time.Millisecond {
+			t.Errorf("it waited %v, want until the batch's deadline", d)
+		}
+	})
+}
+
 func TestNobodyOvertakesARequestThatWaits(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
 		take(t, a, "a", 1)

@@ -45,24 +45,41 @@ func TestASlowStoreMakesNobodyWaitOnceTheSpeedIsKnown(t *testing.T) {
 	}
 }
 
-func TestAChainGrowsWithALoadThatGetsSlower(t *testing.T) {
-	inBubble(t, segment.Config{MaxStep: 1000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		steady(t, a, "a", time.Millisecond, time.Second)
-		for _, d := range []time.Duration{50, 100, 200, 400, 800} {
-			store.OnLoad(slow(d * time.Millisecond))
-			if waits, longest := steady(t, a, "a", time.Millisecond, 20*time.Second); waits > 0 {
-				t.Errorf("loads of %d ms: %d requests waited, up to %v", d, waits, longest)
+func TestALoadNotTwiceAsSlowAsTheOnesBeforeMakesNobodyWait(t *testing.T) {
+	// No step that grows helps: 2000 IDs/s in ranges of 100.
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "a", 1)
+		for d := 10 * time.Millisecond; d < 160*time.Millisecond; d = d * 19 / 10 {
+			store.OnLoad(slow(d))
+			if waits, longest := steady(t, a, "a", 500*time.Microsecond, 5*time.Second); waits > 0 {
+				t.Errorf("loads of %v: %d requests waited, up to %v", d, waits, longest)
 			}
+		}
+	})
+}
+
+func TestABurstOnASlowStoreIsMetWithTheSecondLoad(t *testing.T) {
+	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		store.OnLoad(slow(200 * time.Millisecond))
+		var last time.Duration
+		for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(time.Millisecond) {
+			if _, err := a.Next("a", 5, nil); err != nil {
+				_ = a.Park("a", 5, func([]segment.Range, error) {})
+				last = time.Since(begin)
+			}
+		}
+		if last > 400*time.Millisecond {
+			t.Errorf("requests still waited after %v", last)
 		}
 	})
 }
 
 func TestAChainIsBounded(t *testing.T) {
 	inBubble(t, segment.Config{MaxStep: 100}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		store.OnLoad(slow(900 * time.Millisecond))
+		store.OnLoad(slow(300 * time.Millisecond)) // so no request expires: what was loaded for one would be left
 		var most int64
 		for i := range 2000 {
-			if i < 1000 { // 2000 IDs/s: far more than loads so slow can bear
+			if i < 1000 { // 2000 IDs/s: four loads are 2400
 				_ = a.Park("a", 20, func([]segment.Range, error) {})
 			}
 			s, _ := a.StatsOf("a")
@@ -182,6 +199,17 @@ func TestATagThatFailedOnceIsNotHeldUpByThoseThatAlwaysDo(t *testing.T) {
 		take(t, a, "b", 1)
 		if d := time.Since(asked); !errors.Is(err, segment.ErrNotLoaded) || d > 10*time.Millisecond {
 			t.Errorf("after %v, once the row was free, the tag waited %v", err, d)
+		}
+		// One that was stuck itself waits its turn, once.
+		time.AfterFunc(20*time.Second, func() { blip.Store(false) })
+		for blip.Store(true); blip.Load(); {
+			_, _ = a.Take(t.Context(), "b", 1)
+		}
+		for err = segment.ErrNotLoaded; err != nil; {
+			_, err = a.Take(t.Context(), "b", 1)
+		}
+		if waits, longest := steady(t, a, "b", 100*time.Microsecond, 5*time.Second); waits > 0 {
+			t.Errorf("after it was stuck, and no longer is, %d requests waited, up to %v", waits, longest)
 		}
 		stop()
 	})

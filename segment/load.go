@@ -10,11 +10,12 @@ import (
 )
 
 // A chain begins where what is held lasts less than lowWater loads, and is
-// filled for highWater loads: one passes while the IDs are loaded, so at least
-// lowWater are left when they come, also of a load twice as slow as the last.
+// filled for highWater loads. So nobody waits for a load that takes twice as
+// long as any of late, nor for the one after it: when it is there, two loads'
+// worth are used up, and as much has come.
 const (
 	lowWater  = 2
-	highWater = 3
+	highWater = 4
 )
 
 // chainSteps bounds a chain: at most so many times the maximal step is held,

@@ -19,7 +19,8 @@ import "sync/atomic"
 type run struct {
 	end int64 // not in it
 	// check is the ID from which on whoever takes one looks after the buffer:
-	// the last ID at most, so that a run used up never goes unseen.
+	// the last ID at most, so that a run used up never goes unseen; 0, which is
+	// at once, until the buffer says more.
 	check atomic.Int64
 
 	// Takers write next all the time; on a cache line of its own that does not
@@ -32,7 +33,6 @@ type run struct {
 func newRun(r Range) *run {
 	open := &run{end: r.End}
 	open.next.Store(r.Start)
-	open.check.Store(r.End - 1)
 	return open
 }
 

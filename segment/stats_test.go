@@ -30,6 +30,15 @@ func TestStatsOfATagTellWhatItHolds(t *testing.T) {
 		if s.Configured != 100 || s.Step != 100 || s.Loads != 2 || s.LoadTime != 30*time.Millisecond || s.Waits != 1 || s.Errors != 0 || s.Lasted != 0 {
 			t.Errorf("%+v", s)
 		}
+		take(t, a, "a", 100)
+		s, _ = a.StatsOf("a")
+		want = []segment.RangeStats{{First: 101, Next: 116, Last: 200, Current: true}}
+		if !slices.Equal(s.Ranges, want) || s.Lasted != time.Second {
+			t.Errorf("in the second range: %+v, want %+v, and the first to have lasted a second", s, want)
+		}
+		time.Sleep(time.Second)
+		s, _ = a.StatsOf("a")
+		want = s.Ranges
 		// While somebody waits the current range is shut, and shown as before.
 		if err := a.Park("a", 300, func([]segment.Range, error) {}); err != nil {
 			t.Fatal(err)
@@ -38,7 +47,7 @@ func TestStatsOfATagTellWhatItHolds(t *testing.T) {
 			t.Errorf("while one waits: %+v", s)
 		}
 		time.Sleep(time.Second)
-		if s, _ = a.StatsOf("a"); s.Waiting != 0 || s.Lasted != 2*time.Second-time.Second+30*time.Millisecond {
+		if s, _ = a.StatsOf("a"); s.Waiting != 0 || s.Lasted != time.Second+30*time.Millisecond {
 			t.Errorf("after a request that used up several ranges: %+v, want them to have lasted 1.03 s", s)
 		}
 	})
@@ -51,8 +60,9 @@ func TestStatsOfATagTellItsSpeedAndPeak(t *testing.T) {
 		if s.Speed < 95 || s.Speed > 105 || math.Abs(s.SecondsLeft-float64(s.Left)/s.Speed) > 1e-6 {
 			t.Errorf("at 100 IDs/s: %+v", s)
 		}
+		steady(t, a, "a", 100*time.Millisecond, 2*time.Hour) // ranges last long by now
 		steady(t, a, "a", time.Millisecond, 5*time.Second)
-		steady(t, a, "a", 10*time.Millisecond, time.Hour)
+		steady(t, a, "a", 100*time.Millisecond, time.Hour)
 		if s, _ = a.StatsOf("a"); s.Peak < 950 || s.Peak > 1050 || s.Recommended != int64(math.Ceil(600*s.Peak)) {
 			t.Errorf("after 5 s of 1000 IDs/s: peak %v, recommended %d, want about 1000 and 600,000", s.Peak, s.Recommended)
 		}

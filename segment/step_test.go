@@ -176,3 +176,22 @@ func TestAChangedStepOfATagCountsFromTheNextLoad(t *testing.T) {
 		}
 	})
 }
+
+func TestALoadThatFailsDoesNotMoveTheStep(t *testing.T) {
+	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		use(t, a, 100, 2*time.Hour)
+		before, _ := a.StatsOf("a")
+		time.Sleep(24 * time.Hour)
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			return segment.Range{}, segmenttest.ErrInjected
+		})
+		for s := before; s.Left >= 100; s, _ = a.StatsOf("a") { // until the next load would follow
+			use(t, a, 100, time.Second)
+		}
+		_, _ = a.Take(t.Context(), "a", 1000)
+		after, _ := a.StatsOf("a")
+		if after.Errors < 5 || after.Step < before.Step/2 {
+			t.Errorf("step %d, a night of nothing, %d loads that failed: step %d, want one half at most", before.Step, after.Errors, after.Step)
+		}
+	})
+}
