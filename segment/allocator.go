@@ -45,7 +45,7 @@ type Config struct {
 type Allocator struct {
 	cfg    Config
 	rule   StepRule
-	lanes  lanes
+	lanes  *lanes
 	began  time.Time       // the zero of now
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

@@ -178,6 +178,78 @@ func TestTagsWhoseLoadsHangLeaveTheDatabaseToTheOthers(t *testing.T) {
 	})
 }
 
+func TestTagsThatBeginToHangAtOnceHoldTheOthersUpForMomentsOnly(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 100, MaxWaiting: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		store.OnLoad(database(func(tag string) bool { return tag != "b" }))
+		take(t, a, "b", 100)
+		steady(t, a, "b", 100*time.Microsecond, time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range 60 {
+			go func() {
+				for ctx.Err() == nil {
+					_, _ = a.Take(ctx, fmt.Sprint("locked", i), 1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if _, longest := steady(t, a, "b", 100*time.Microsecond, 10*time.Second); longest > 250*time.Millisecond {
+			t.Errorf("a request of a tag that nothing is wrong with waited %v", longest)
+		}
+		stop()
+	})
+}
+
+// askAll asks once for n IDs of each of so many tags, at once, and returns how
+// many requests failed.
+func askAll(a *segment.Allocator, tags int, n int64) (failed int) {
+	errs := make(chan error, tags)
+	for i := range tags {
+		go func() {
+			_, err := a.Take(context.Background(), fmt.Sprint("tag", i), n)
+			errs <- err
+		}()
+	}
+	for range tags {
+		if <-errs != nil {
+			failed++
+		}
+	}
+	return failed
+}
+
+func TestAStoreThatHasBecomeSlowForAllIsWaitedFor(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		askAll(a, 100, 1)
+		store.OnLoad(slow(200 * time.Millisecond))
+		for i := range 10 { // 100 loads are 1 s of work, and as many follow
+			n := askAll(a, 100, 1000)
+			t.Logf("round %d: %d of 100 requests failed", i, n)
+			if n > 0 && i > 2 {
+				t.Error("although each load succeeds, in 0.2 s")
+			}
+			time.Sleep(3 * time.Second)
+		}
+	})
+}
+
+func TestALoadWhosePlaceNobodyWantsHasItsWholeTime(t *testing.T) {
+	failed := 0
+	cfg := segment.Config{AutoStep: 100, OnLoad: func(tag string, _ time.Duration, err error) {
+		if err != nil && tag == "b" {
+			failed++
+		}
+	}}
+	inBubble(t, cfg, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		store.OnLoad(slow(10 * time.Millisecond))
+		askAll(a, 100, 1) // many wait for places, and get them
+		synctest.Wait()
+		store.OnLoad(slow(900 * time.Millisecond))
+		if take(t, a, "b", 1); failed > 0 {
+			t.Errorf("%d loads of a tag that was alone ended before their time", failed)
+		}
+	})
+}
+
 func TestATagThatFailedOnceIsNotHeldUpByThoseThatAlwaysDo(t *testing.T) {
 	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
 		var blip atomic.Bool

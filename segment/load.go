@@ -181,34 +181,37 @@ func isMissing(err error) bool {
 	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed
 }
 
-// loadRange loads one range of a tag of at least n IDs, making the tag first
-// if it is unknown and that is wanted. fails is how many loads of the tag
-// failed in a row.
-func (a *Allocator) loadRange(tag string, n, floor int64, fails int) (Loaded, error) {
-	lane := a.lanes.of(fails)
-	if !lane.enter(a.ctx) {
-		return Loaded{}, a.ctx.Err()
-	}
-	defer lane.leave()
-	ctx, cancel := context.WithTimeout(a.ctx, a.cfg.LoadTimeout)
-	defer cancel()
-	start := time.Now()
-	l, err := a.cfg.Store.Load(ctx, tag, n, floor)
-	if a.cfg.AutoStep > 0 && isMissing(err) {
-		_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: max(1, floor)}, false)
-		if err == nil || errors.Is(err, ErrExists) {
-			l, err = a.cfg.Store.Load(ctx, tag, n, floor)
+// loadRange loads one range of a tag of at least n IDs, in its turn. fails is
+// how many loads of the tag failed in a row.
+func (a *Allocator) loadRange(tag string, n, floor int64, fails int) (l Loaded, err error) {
+	err = a.lanes.of(fails).drive(a.ctx, a.cfg.LoadTimeout, func(ctx context.Context) (err error) {
+		start := time.Now()
+		l, err = a.loadOrMake(ctx, tag, n, floor)
+		if err == nil && (l.Start < floor || l.Len() < max(n, 1) || l.Step < 1) {
+			// A store that breaks its contract must not make us repeat an ID.
+			err = fmt.Errorf("segment: the store gave [%d, %d) of step %d where %d IDs from %d were asked", l.Start, l.End, l.Step, n, floor)
 		}
-	}
-	if err == nil && (l.Start < floor || l.Len() < max(n, 1) || l.Step < 1) {
-		// A store that breaks its contract must not make us repeat an ID.
-		err = fmt.Errorf("segment: the store gave [%d, %d) of step %d where %d IDs from %d were asked", l.Start, l.End, l.Step, n, floor)
-	}
-	a.cfg.OnLoad(tag, time.Since(start), err)
+		a.cfg.OnLoad(tag, time.Since(start), err)
+		return err
+	})
 	a.note(err)
 	// Anybody may ask for a tag that is not there: that is not worth a line.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && a.ctx.Err() == nil {
 		a.cfg.Log.Warn("a load failed", "tag", tag, "ids", n, "error", err)
+	}
+	return l, err
+}
+
+// loadOrMake loads a range, making the tag first if it is unknown and that is
+// wanted.
+func (a *Allocator) loadOrMake(ctx context.Context, tag string, n, floor int64) (Loaded, error) {
+	l, err := a.cfg.Store.Load(ctx, tag, n, floor)
+	if a.cfg.AutoStep == 0 || !isMissing(err) {
+		return l, err
+	}
+	_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: max(1, floor)}, false)
+	if err == nil || errors.Is(err, ErrExists) {
+		return a.cfg.Store.Load(ctx, tag, n, floor)
 	}
 	return l, err
 }
