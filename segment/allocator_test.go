@@ -445,19 +445,3 @@ func TestManyCallersNeverShareAnID(t *testing.T) {
 		}
 	}
 }
-
-func TestTakingOneIDAllocatesNothing(t *testing.T) {
-	store := new(segmenttest.Memory)
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 30, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
-	a := segment.New(segment.Config{Store: store})
-	defer a.Close()
-	if _, err := a.Take(t.Context(), "a", 1); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]segment.Range, 0, 4)
-	if n := testing.AllocsPerRun(1000, func() { buf, _ = a.Next("a", 1, buf[:0]) }); n != 0 {
-		t.Errorf("%v allocations an ID", n)
-	}
-}

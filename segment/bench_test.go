@@ -25,6 +25,24 @@ func inUse(tb testing.TB, n int, step int64) (*segment.Allocator, []string) {
 	return a, tags
 }
 
+func TestTakingIDsFromMemoryAllocatesNothing(t *testing.T) {
+	a, tags := inUse(t, 1000, 1<<30)
+	buf := make([]segment.Range, 0, 4)
+	for _, n := range []int64{1, 100} {
+		i := 0
+		got := testing.AllocsPerRun(5000, func() {
+			var err error
+			if buf, err = a.Next(tags[i%len(tags)], n, buf[:0]); err != nil {
+				t.Fatal(err)
+			}
+			i++
+		})
+		if got != 0 {
+			t.Errorf("%v allocations for %d IDs", got, n)
+		}
+	}
+}
+
 // BenchmarkNext is to be run with -cpu 1,2: all goroutines ask for one tag, or
 // each for all in turn; beside the one atomic operation that it cannot do
 // without.

@@ -153,23 +153,23 @@ func TestATagLeftAloneHalvesItsStepOnceARange(t *testing.T) {
 func TestAChangedStepOfATagCountsFromTheNextLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(segmenttest.Memory)
-		make := func(step int64) {
+		set := func(step int64) {
 			_ = store.Delete(t.Context(), "a")
 			if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: step, MaxID: 1}, true); err != nil {
 				t.Fatal(err)
 			}
 		}
-		make(1000)
+		set(1000)
 		a := segment.New(segment.Config{Store: store})
 		defer a.Close()
 		use(t, a, 1, 10*time.Minute)
-		make(50_000)
+		set(50_000)
 		use(t, a, 1, 20*time.Minute)
 		s, _ := a.StatsOf("a")
 		if last := s.Ranges[len(s.Ranges)-1]; s.Configured != 50_000 || last.Last-last.First+1 != 50_000 {
 			t.Errorf("%+v, want the last range to be of the new step", s)
 		}
-		make(200)
+		set(200)
 		use(t, a, 50, 60*time.Minute)
 		if s, _ = a.StatsOf("a"); s.Configured != 200 || s.Step < 50_000 {
 			t.Errorf("own step lowered: %+v, want the step to follow the traffic, 50 IDs/s", s)

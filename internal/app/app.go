@@ -154,7 +154,8 @@ func (p *program) assemble(ctx context.Context) error {
 		step = 0
 	}
 	p.segments = segment.New(segment.Config{
-		Store: store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3, AutoStep: step, OnLoad: p.metrics.Loaded, Log: cfg.Log,
+		Store: store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
+		AutoStep: step, OnLoad: p.metrics.Loaded, Log: cfg.Log,
 	})
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{

@@ -378,6 +378,8 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"serve", data, "--site", "1"},
 		{"serve", data, "--layout", "article", "--site", "4"},
 		{"serve", data, "--max-batch", "0"},
+		{"serve", data, "--max-step", "0"},
+		{"serve", data, "--step-time", "1ms"},
 		{"serve", data, "--log-level", "loud"},
 		{"serve", data, "--log-format", "xml"},
 		{"serve", data, "--listen", "nonsense"},
@@ -606,7 +608,7 @@ func TestHelpNamesEachFlagsEnvironment(t *testing.T) {
 	help := natsid(t, "serve", "--help").out
 	for _, env := range []string{
 		"NATS_URL", "NATS_CREDS", "NATSID_NAMESPACE", "NATSID_LISTEN", "NATSID_DATA", "NATSID_HTTP", "NATSID_NAME", "NATSID_REPLICAS",
-		"NATSID_AUTO_CREATE_TAGS", "NATSID_LAYOUT", "NATSID_EPOCH", "NATSID_SITE", "NATSID_LEASE_TTL", "NATSID_HORIZON", "NATSID_MAX_AHEAD", "NATSID_MAX_BATCH",
+		"NATSID_AUTO_CREATE_TAGS", "NATSID_MAX_STEP", "NATSID_STEP_TIME", "NATSID_LAYOUT", "NATSID_EPOCH", "NATSID_SITE", "NATSID_LEASE_TTL", "NATSID_HORIZON", "NATSID_MAX_AHEAD", "NATSID_MAX_BATCH",
 		"NATSID_DEADLINE", "NATSID_MAX_CLOCK_SKEW", "NATSID_LOG_LEVEL", "NATSID_LOG_FORMAT",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(help), " "), "($"+env+")") {

@@ -18,6 +18,8 @@ type serveCmd struct {
 	Name           string        `env:"NATSID_NAME" help:"Name of this worker, for people. Made at first start and kept in --data."`
 	Replicas       int           `env:"NATSID_REPLICAS" default:"0" help:"Replicas of the buckets to make; 0 means 3 if the server belongs to a cluster, else 1."`
 	AutoCreateTags *bool         `env:"NATSID_AUTO_CREATE_TAGS" negatable:"" help:"Make tags on first use. On by default only with the own nats-server."`
+	MaxStep        int64         `env:"NATSID_MAX_STEP" default:"1000000" help:"Most IDs that a tag's step grows to. It doubles while ranges last less than --step-time, and halves while they last twice as long, but never goes below the tag's own, which may be more than this."`
+	StepTime       time.Duration `env:"NATSID_STEP_TIME" default:"15m" help:"How long a range of a tag should last at least, 1s to 24h: about so long a worker can do without the store."`
 	Site           int           `env:"NATSID_SITE" default:"0" help:"Which site this worker is in, where the layout has site bits. Each site numbers its own machines, so sites that cannot see each other never collide."`
 	LeaseTTL       time.Duration `name:"lease-ttl" env:"NATSID_LEASE_TTL" default:"30s" help:"How long a worker counts as alive after its last heartbeat, at least 20s. Used when the bucket is made."`
 	Horizon        time.Duration `env:"NATSID_HORIZON" default:"5m" help:"How long snowflakes are issued while JetStream is away."`
@@ -64,6 +66,7 @@ func (c *serveCmd) config(s *session) (cfg app.Config, err error) {
 	if c.AutoCreateTags != nil {
 		cfg.AutoCreateTags = *c.AutoCreateTags
 	}
+	cfg.MaxStep, cfg.StepTime = c.MaxStep, c.StepTime
 	if cfg.Layout, err = c.layout(); err != nil {
 		return cfg, err
 	}
