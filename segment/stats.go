@@ -133,7 +133,6 @@ func (b *buffer) stats() TagStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.a.now()
-	b.paceLocked(now)
 	s := TagStats{
 		Tag: b.tag, Ranges: b.rangesLocked(), Left: b.heldLocked(), Speed: b.speed.at(now, b.askedLocked()),
 		Configured: b.configured, Step: b.step, Peak: b.speed.peak, Recommended: count(math.Ceil(recommendedSpan * b.speed.peak)),
