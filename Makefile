@@ -3,7 +3,7 @@ N ?= 100000
 FROM ?= 1
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help deps test sim lint fuzz bench build run clean
+.PHONY: help deps test faults sim lint fuzz bench build run clean
 # `make -j deps test` must not start the tests before their needs are there.
 .NOTPARALLEL:
 
@@ -40,6 +40,10 @@ test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go test -race -timeout 8m ./...
 	go test -timeout 8m -v -run '^(TestSimulation|TestMutants)$$' ./workerid
 	CGO_ENABLED=1 go -C deploy test -race -timeout 4m ./...
+	go run ./faults -short -for 20s
+
+faults: ## Kill, pause and mislead real processes, and write docs/faults.md (half an hour; Linux)
+	go run ./faults -on-clock-step both -for 10m -rate 600 -markdown docs/faults.md
 
 sim: ## Simulate N schedules of clocks, crashes and lost replies (100000), from seed FROM (1)
 	go test -count=1 -timeout 0 -v -run '^TestSimulation$$' ./workerid -args -sim.n=$(N) -sim.from=$(FROM)

@@ -54,14 +54,20 @@ var arrows = map[string][]string{
 
 	"internal/buckets":   {natsGo},
 	"internal/natsembed": {natsServer},
+	"internal/ledger":    {},
 	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":   {},
-	"internal/mysqltest": {mysqlDriver},
+	"internal/mysqltest": {"internal/freeport", mysqlDriver},
+	"internal/freeport":  {},
+	"internal/natsproxy": {},
 	"internal/natstest":  {"internal/natsembed", natsGo},
 
 	"internal/app": {"...", "-internal/cli", "-client", "-e2e", "-segment/segmenttest", "-workerid/workeridtest",
-		"-internal/mysqltest", "-internal/natstest", natsGo, backoff, flock},
+		"-faults", "-internal/freeport", "-internal/ledger", "-internal/mysqltest", "-internal/natsproxy", "-internal/natstest",
+		natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry", kong, natsGo},
+
+	"faults": {"subjects", "internal/freeport", "internal/ledger", "internal/mysqltest", "internal/natsproxy", natsGo},
 
 	"e2e": {"internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
 }
@@ -137,7 +143,7 @@ func TestAWrongDocIsSeen(t *testing.T) {
 		{"another's name", "// Package segments is.\npackage segment\n", noDoc, "must start"},
 		{"torn off by an empty line", "// Package segment is.\n\npackage segment\n", noDoc, "no package comment"},
 		{"a directive is no doc", "//go:build linux\npackage segment\n", doc, ""},
-		{"main is a command", "// Command natsid is.\npackage main\n", "package main\n", ""},
+		{"main is a command", "// Command segment is.\npackage main\n", "package main\n", ""},
 		{"main is no package", "// Package main is.\npackage main\n", "package main\n", "must start"},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
@@ -216,7 +222,7 @@ func wrongDocs(files []goFile) (faults []string) {
 	for dir, name := range names {
 		start := "Package " + name + " "
 		if name == "main" {
-			start = "Command natsid "
+			start = "Command " + path.Base(path.Join("natsid", dir)) + " "
 		}
 		switch found := docs[dir]; {
 		case len(found) == 0:

@@ -19,6 +19,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/natsproxy"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -111,8 +112,10 @@ type load struct {
 func startLoad(t *testing.T, nc *nats.Conn, callers int, subjectOf map[string]string) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{got: make(map[string]*ledger), cancel: cancel}
+	for mode := range subjectOf {
+		l.got[mode] = new(ledger) // all of them before anybody looks
+	}
 	for mode, subject := range subjectOf {
-		l.got[mode] = new(ledger)
 		for range callers {
 			l.wg.Go(func() {
 				for ctx.Err() == nil {
@@ -198,20 +201,20 @@ func TestARollingRestartLosesNoRequest(t *testing.T) {
 
 func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T) {
 	t.Parallel()
-	var control *proxy // of worker 0
+	var control *natsproxy.Proxy // of worker 0
 	c := Start(t, WithWorkers(2), configured(func(i int, cfg *app.Config) {
 		if i == 0 {
 			cfg.Horizon = 2 * time.Second
 			control = startProxy(t, cfg.NATS)
-			cfg.NATS = control.url()
+			cfg.NATS = control.URL()
 		}
 	}))
 	l := startLoad(t, c.Conn, 4, map[string]string{"snowflake": "id.snowflake"})
 	waitFor(t, "both workers serve snowflakes", func() bool { return serving(t, c) == 2 })
 
-	control.stall("natsid control") // JetStream away for one worker, requests not
+	control.Stall(true, "natsid control") // JetStream away for one worker, requests not
 	waitFor(t, "the worker has left", func() bool { return serving(t, c) == 1 })
-	control.resume()
+	control.Pass()
 	waitFor(t, "the worker is back", func() bool { return serving(t, c) == 2 })
 
 	for _, err := range l.stop() {
@@ -228,18 +231,29 @@ func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T
 
 func TestAStopIsBoundedWhileNATSHangs(t *testing.T) {
 	t.Parallel()
-	var p *proxy
+	var p *natsproxy.Proxy
 	c := Start(t, configured(func(_ int, cfg *app.Config) {
 		p = startProxy(t, cfg.NATS)
-		cfg.NATS = p.url()
+		cfg.NATS = p.URL()
 	}))
-	p.stall("natsid")
+	p.Stall(true, "natsid")
 	asked := time.Now()
 	c.StopWorker(0)
 	if d := time.Since(asked); d > 9*time.Second {
 		t.Errorf("it took %v, beyond what supervisors wait before they kill", d)
 	}
-	p.resume()
+	p.Pass()
+}
+
+// startProxy starts a proxy between a worker and its nats-server.
+func startProxy(t *testing.T, url string) *natsproxy.Proxy {
+	t.Helper()
+	p, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }
 
 // serving returns how many workers serve snowflakes, as `nats micro` sees it.

@@ -41,8 +41,8 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 		"JetStream does not answer": func(t *testing.T) (string, string, func()) {
 			url := startNATS(t, freePort(t), t.TempDir()).ClientURL()
 			p := startProxy(t, url)
-			p.stall("natsid control")
-			return p.url(), url, p.resume
+			p.Stall(true, "natsid control")
+			return p.URL(), url, p.Pass
 		},
 	} {
 		t.Run(law, func(t *testing.T) {

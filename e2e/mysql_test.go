@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/mysqltest"
+	"github.com/natsid/natsid/internal/natsproxy"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -42,10 +43,10 @@ func TestWorkersOnMySQLOutliveItsDeathAndRepeatNothing(t *testing.T) {
 func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	var control *proxy
+	var control *natsproxy.Proxy
 	c := Start(t, configured(func(_ int, cfg *app.Config) {
 		control = startProxy(t, cfg.NATS)
-		cfg.NATS, cfg.MySQL = control.url(), db.DSN()
+		cfg.NATS, cfg.MySQL = control.URL(), db.DSN()
 	}))
 	var got ledger
 	ask := func() error {
@@ -64,7 +65,7 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 			t.Fatal(err)
 		}
 	}
-	control.stall("natsid control")
+	control.Stall(true, "natsid control")
 	served, err := 0, error(nil)
 	for ; err == nil; served++ {
 		err = ask()
@@ -80,7 +81,7 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 	db.Stop()
 	db.Restore(old)
 	db.Run()
-	control.resume()
+	control.Pass()
 	waitFor(t, "IDs again", func() bool { return ask() == nil })
 	for range 30 {
 		if err := ask(); err != nil {

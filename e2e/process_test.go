@@ -3,19 +3,18 @@ package e2e
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/freeport"
 )
 
 // A process is a natsid of its own: this test binary, run as one.
@@ -71,27 +70,14 @@ func (p *process) signal(sig os.Signal) {
 	}
 }
 
-// lastPort is the last port that freePort gave. They lie below those that the
-// system gives to connections and to listeners on port 0, which would take them
-// in the meantime.
-var lastPort = func() *atomic.Int32 {
-	p := new(atomic.Int32)
-	p.Store(12_000 + rand.Int32N(15_000))
-	return p
-}()
-
 // freePort returns an address on loopback that nothing listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lastPort.Add(1)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
+	addr, err := freeport.Get()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return ""
+	return addr
 }
 
 func TestAWorkerThatIsKilledUnderLoadRepeatsNoID(t *testing.T) {

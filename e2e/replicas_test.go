@@ -14,6 +14,8 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
+const gracePeriod = 1500 * time.Millisecond
+
 // startServers starts a JetStream cluster of three nats-servers in this
 // process and waits until it can place three replicas.
 func startServers(t *testing.T) (servers []*server.Server, urls string) {
@@ -37,6 +39,8 @@ func startServers(t *testing.T) (servers []*server.Server, urls string) {
 			JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
 			Cluster: server.ClusterOpts{Name: "e2e", Host: "127.0.0.1", Port: port},
 			Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
+			// So long clients may stay; then they are sent away, in as long.
+			LameDuckGracePeriod: gracePeriod, LameDuckDuration: 2 * gracePeriod,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -102,6 +106,56 @@ func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 	waitFor(t, "load after the leader has gone", func() bool { return total() > before+20_000 })
 	// Requests that the stopped server had taken in may be lost with it.
 	t.Logf("%d requests, %d lost", l.asked.Load(), len(l.stop()))
+	l.check(t)
+	for i := range 3 {
+		c.StopWorker(i)
+	}
+}
+
+// servedBy returns how many connections that serve requests a server has.
+func servedBy(t *testing.T, s *server.Server) (n int) {
+	t.Helper()
+	all, err := s.Connz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all.Conns {
+		if c.Name == "natsid" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAServerThatIsAboutToStopCostsNoRequest(t *testing.T) {
+	t.Parallel()
+	servers, urls := startServers(t)
+	stopping := servers[1]
+	// Two workers are connected to the server that stops; one of them knows of no
+	// other but from that server.
+	c := Start(t, WithWorkers(3), configured(func(i int, cfg *app.Config) {
+		cfg.NATS = [...]string{stopping.ClientURL(), stopping.ClientURL(), urls}[i]
+	}))
+	nc, err := nats.Connect(servers[0].ClientURL(), nats.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	l := startLoad(t, nc, 3, bothModes)
+	total := func() int64 { return l.got["segment"].len() + l.got["snowflake"].len() }
+	waitFor(t, "load", func() bool { return total() > 20_000 })
+	begin := time.Now()
+	go stopping.LameDuckShutdown()
+	waitFor(t, "the workers to have moved", func() bool { return servedBy(t, stopping) == 0 })
+	if took := time.Since(begin); took >= gracePeriod {
+		t.Errorf("the workers moved after %v, when the server sends them away", took)
+	}
+	stopping.WaitForShutdown()
+	before := total()
+	waitFor(t, "load after the server has stopped", func() bool { return total() > before+20_000 })
+	if errs := l.stop(); len(errs) > 0 {
+		t.Errorf("%d of %d requests failed: %v", len(errs), l.asked.Load(), errs[0])
+	}
 	l.check(t)
 	for i := range 3 {
 		c.StopWorker(i)

@@ -16,7 +16,7 @@ import (
 func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)
 	js := natstest.JetStream(b, natstest.Start(b))
-	marks := kvstore.New(js, "marks", 1)
+	marks := kvstore.New(js, "marks", 1, nil)
 	table, err := mysqlstore.Open(b.Context(), db.DSN())
 	if err != nil {
 		b.Fatal(err)

@@ -100,7 +100,9 @@ func TestMySQLGuardedByKVConforms(t *testing.T) {
 		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
 		places++
 		bucket := fmt.Sprintf("marks_%d", places)
-		return func() segment.Store { return segment.NewGuard(open(t, srv.DSN()), kvstore.New(js, bucket, 1), nil) }
+		return func() segment.Store {
+			return segment.NewGuard(open(t, srv.DSN()), kvstore.New(js, bucket, 1, nil), nil)
+		}
 	})
 }
 
@@ -108,7 +110,7 @@ func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
-	g := segment.NewGuard(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1), nil)
+	g := segment.NewGuard(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1, nil), nil)
 	for range 2 {
 		if err := g.Poll(t.Context()); err != nil {
 			t.Errorf("Poll: %v", err)

@@ -324,6 +324,38 @@ func TestTagsAreMadeOnFirstUseIfWantedButNotRevived(t *testing.T) {
 	})
 }
 
+func TestATagThatIsBeingMadeAtThisMomentIsNotUnknown(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		if _, err := store.Create(t.Context(), segment.Tag{Name: "new", Step: 50, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+		loads := 0
+		store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+			if loads++; loads <= 2 {
+				return segment.Range{}, segment.ErrUnknownTag // before it is made, and just after
+			}
+			return load()
+		})
+		if got := take(t, a, "new", 1)[0].Start; got != 1 {
+			t.Errorf("first ID %d, want 1", got)
+		}
+	})
+}
+
+func TestATagThatHasLostItsMarkIsNotMadeAnewOnFirstUse(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "new", 1)
+		synctest.Wait()
+		store.Store = new(segmenttest.Memory)
+		if _, err := a.Take(t.Context(), "new", 100); !errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("%v, want the tag to be unknown: other allocators may have loaded more of it than this one", err)
+		}
+		if got := take(t, a, "another", 1)[0].Start; got != 1 {
+			t.Errorf("a tag never seen begins with %d, want 1", got)
+		}
+	})
+}
+
 func TestAStoreThatGoesBackMakesNoRepeat(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
 		take(t, a, "a", 100)

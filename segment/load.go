@@ -202,16 +202,26 @@ func (a *Allocator) loadRange(tag string, n, floor int64, fails int) (l Loaded, 
 	return l, err
 }
 
+// errNotYet is the outcome of a load if the tag is being made by somebody else
+// at this moment: a store of several servers may refuse to make it twice before
+// it shows it. Another load will find it.
+var errNotYet = errors.New("segment: the tag was made just now, and cannot be read yet")
+
 // loadOrMake loads a range, making the tag first if it is unknown and that is
-// wanted.
+// wanted. A tag that was there and is not any more has lost its mark. Made anew
+// it would repeat what other allocators have loaded: its operator must say
+// where it goes on.
 func (a *Allocator) loadOrMake(ctx context.Context, tag string, n, floor int64) (Loaded, error) {
 	l, err := a.cfg.Store.Load(ctx, tag, n, floor)
-	if a.cfg.AutoStep == 0 || !isMissing(err) {
+	if a.cfg.AutoStep == 0 || floor > 0 || !isMissing(err) {
 		return l, err
 	}
-	_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: max(1, floor)}, false)
-	if err == nil || errors.Is(err, ErrExists) {
-		return a.cfg.Store.Load(ctx, tag, n, floor)
+	_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: 1}, false)
+	if err != nil && !errors.Is(err, ErrExists) {
+		return l, err
+	}
+	if l, err = a.cfg.Store.Load(ctx, tag, n, floor); isMissing(err) {
+		err = errNotYet
 	}
 	return l, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/natsproxy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
@@ -68,6 +69,48 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 			r.eventually("say that all is well", func() bool { return r.worker.SnowflakeTrouble() == nil })
 			r.one("id.snowflake")
 			r.one("id.snowflake.1")
+		})
+	}
+}
+
+func TestWhoLeavesTheGroupOverALostConnectionIsNotAskedWhenConnectedAgain(t *testing.T) {
+	for name, lose := range map[string]func(*rig, *nats.Conn, *natsproxy.Proxy){
+		"it is lost": func(r *rig, conn *nats.Conn, p *natsproxy.Proxy) {
+			p.Refuse(true)
+			p.Cut()
+			r.eventually("lose the connection", func() bool { return !conn.IsConnected() })
+		},
+		"it hangs, and is lost later": func(_ *rig, _ *nats.Conn, p *natsproxy.Proxy) { p.Stall(true, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := startServer(t)
+			proxy, err := natsproxy.Start(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(proxy.Close)
+			conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(0), nats.ReconnectJitter(0, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(conn.Close)
+			r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
+			r.one("id.snowflake")
+			lose(r, conn, proxy)
+			r.issuer.Use(nil)
+			time.Sleep(300 * time.Millisecond) // long enough to look whether it can issue, and to leave
+			proxy.Cut()
+			proxy.Pass()
+			r.eventually("connect again", func() bool { return conn.IsConnected() && conn.Stats().Reconnects > 0 })
+			for range 50 {
+				if _, err := r.try("id.snowflake", ""); err != nil && !errors.Is(err, nats.ErrNoResponders) {
+					t.Fatalf("%v, want an answer or no responders", err)
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			r.issuer.Use(r.generator(time.Hour))
+			r.eventually("come back", func() bool { return r.worker.SnowflakeTrouble() == nil })
+			r.one("id.snowflake")
 		})
 	}
 }

@@ -198,11 +198,17 @@ func (f *flakeService) follow() {
 	}
 	trouble := f.w.cfg.Snowflakes.Ready(patience, leaveAhead)
 	switch {
-	case trouble == nil && f.svc == nil:
+	case trouble == nil == (f.svc != nil):
+		// as it should be
+	case f.w.cfg.Conn.FlushTimeout(flushTimeout) != nil:
+		// The connection is lost, or about to be. Nothing may be changed now: when
+		// it is back the NATS client would subscribe anew to what it is about to
+		// leave, and then drop what comes. Callers would get no answer.
+	case trouble == nil:
 		if trouble = f.up(); trouble == nil {
 			f.w.cfg.Log.Info("serving snowflakes")
 		}
-	case trouble != nil && f.svc != nil:
+	default:
 		f.w.cfg.Log.Warn("no longer serving snowflakes", "reason", trouble)
 		f.down()
 	}
@@ -220,18 +226,20 @@ func (f *flakeService) up() error {
 	if err == nil {
 		err = f.w.addEndpoint(svc, "business", ns.Snowflakes(), (&flakeTaker{w: f.w}).handle)
 	}
-	if err == nil {
-		// The server must know the subscriptions, those of segments too, before
-		// anyone is told that they are served.
-		err = f.w.cfg.Conn.FlushTimeout(time.Second)
-	}
 	f.svc = svc
 	if err != nil {
 		f.w.cfg.Log.Error("cannot serve snowflakes", "error", err)
 		f.down()
+		return err
 	}
-	return err
+	// The server must know the subscriptions, those of segments too, before
+	// anyone is told that they are served.
+	return f.w.cfg.Conn.FlushTimeout(flushTimeout)
 }
+
+// flushTimeout is how long a server may take to answer before the connection
+// counts as lost.
+const flushTimeout = time.Second
 
 // down leaves the queue group. What has been delivered is still answered.
 func (f *flakeService) down() {

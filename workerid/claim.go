@@ -50,12 +50,20 @@ func (c *claim) write(ctx context.Context, now, until int64) error {
 			return errors.Join(err, rerr)
 		}
 		if !c.owns(r) {
-			return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
+			return c.lostTo(r)
 		}
 		c.revision = r.Revision
 		err = c.tryWrite(ctx, now, until)
 	}
 	return err
+}
+
+// lostTo returns errLost with who has the number now.
+func (c *claim) lostTo(r Record) error {
+	if r.Token == "" {
+		return fmt.Errorf("%w: the record of number %d is gone or cannot be read", errLost, c.number)
+	}
+	return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 }
 
 // owns reports whether a record bears the token of an own write.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -104,8 +105,9 @@ type program struct {
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
 	keeper   *workerid.Keeper
-	worker   *worker.Worker
+	store    segment.Store
 	links    links
+	serving  atomic.Pointer[serving]
 	metrics  *metrics.Metrics
 	where    Where
 
@@ -143,8 +145,7 @@ func (p *program) assemble(ctx context.Context) error {
 	if err := p.buckets(ctx); err != nil {
 		return err
 	}
-	store, err := p.store(ctx)
-	if err != nil {
+	if err := p.openStore(ctx); err != nil {
 		return err
 	}
 	cfg := p.cfg
@@ -154,7 +155,7 @@ func (p *program) assemble(ctx context.Context) error {
 		step = 0
 	}
 	p.segments = segment.New(segment.Config{
-		Store: store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
+		Store: p.store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoStep: step, OnLoad: p.metrics.Loaded, Log: cfg.Log,
 	})
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
@@ -162,15 +163,6 @@ func (p *program) assemble(ctx context.Context) error {
 		Registry: p.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
 		MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline, Reclaim: cfg.ReclaimOnStep,
 		Now: now, Use: p.issuer.Use, Alarm: func(kind workerid.Alarm, message string) { p.alarm(string(kind), message) }, Log: cfg.Log,
-	})
-	p.worker = worker.New(worker.Config{
-		Namespace: cfg.Namespace, Version: cfg.Version, Conn: p.links.serve,
-		Segments: p.segments, Store: store, Snowflakes: p.issuer, Layout: cfg.Layout,
-		Number: func() (int, bool, any) {
-			who, held := p.keeper.Who()
-			return who.Number, held, who
-		},
-		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline, Observe: p.metrics.Answered, Log: cfg.Log,
 	})
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper, Layout: cfg.Layout, Ready: p.ready, Version: cfg.Version,
@@ -180,13 +172,12 @@ func (p *program) assemble(ctx context.Context) error {
 
 // ready returns for each mode why it cannot issue, nil if it can.
 func (p *program) ready() map[string]error {
-	var link error
-	if !p.links.serve.IsConnected() {
+	var link, flakes error
+	if s := p.serving.Load(); s == nil || !s.conn.IsConnected() {
 		link = errors.New("not connected to NATS")
-	}
-	flakes := link
-	if flakes == nil {
-		flakes = p.worker.SnowflakeTrouble()
+		flakes = link
+	} else {
+		flakes = s.worker.SnowflakeTrouble()
 	}
 	if trouble := p.keeper.Status().Trouble; link == nil && flakes != nil && trouble != nil {
 		flakes = fmt.Errorf("%w (%w)", flakes, trouble)
@@ -237,7 +228,7 @@ func (p *program) run(ctx context.Context) error {
 		kept <- err
 	}()
 
-	err := p.worker.Run(ctx)
+	err := p.serve(ctx)
 	p.segments.Close()
 	stopKeeper()
 	switch keeperErr := <-kept; {

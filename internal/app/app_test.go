@@ -21,6 +21,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/freeport"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/subjects"
@@ -158,12 +159,11 @@ func startServer(t *testing.T, listen string) *natsembed.Server {
 // freeAddress returns an address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Get()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // ids asks for one ID of each mode.

@@ -23,6 +23,8 @@ import (
 // the first can be drained while the second still gives the number back.
 type links struct {
 	serve, control *nats.Conn
+	// leaving tells which connection's server is about to stop (lame duck mode).
+	leaving chan *nats.Conn
 }
 
 func (l links) close() {
@@ -37,7 +39,8 @@ func (l links) close() {
 // waits for NATS as long as it is not there.
 func connect(ctx context.Context, cfg Config, embedded *natsembed.Server) (l links, err error) {
 	common := options(cfg, embedded)
-	if l.serve, err = dial(ctx, cfg, append(common, nats.Name("natsid"), nats.PingInterval(5*time.Second))...); err != nil {
+	l.leaving = make(chan *nats.Conn, 1)
+	if l.serve, err = dial(ctx, cfg, servingOptions(cfg, embedded, l.leaving)...); err != nil {
 		return links{}, err
 	}
 	if l.control, err = dial(ctx, cfg, append(append(common, nats.Name("natsid control")), kvregistry.Options()...)...); err != nil {
@@ -45,6 +48,16 @@ func connect(ctx context.Context, cfg Config, embedded *natsembed.Server) (l lin
 		return links{}, err
 	}
 	return l, nil
+}
+
+func servingOptions(cfg Config, embedded *natsembed.Server, leaving chan<- *nats.Conn) []nats.Option {
+	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(5*time.Second),
+		nats.LameDuckModeHandler(func(nc *nats.Conn) {
+			select {
+			case leaving <- nc:
+			default: // told already
+			}
+		}))
 }
 
 func options(cfg Config, embedded *natsembed.Server) []nats.Option {

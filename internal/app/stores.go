@@ -29,7 +29,7 @@ func (p *program) buckets(ctx context.Context) (err error) {
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
 	})
 	if cfg.MySQL == "" || cfg.Guard {
-		p.marks = kvstore.New(p.js, ns.SegmentBucket(), n)
+		p.marks = kvstore.New(p.js, ns.SegmentBucket(), n, p.marksLost)
 	}
 	err = p.open(ctx)
 	if ctx.Err() != nil {
@@ -41,6 +41,17 @@ func (p *program) buckets(ctx context.Context) (err error) {
 	cfg.Log.Warn("JetStream is not ready; until it is, ranges cannot be loaded, so segment requests are answered 503; snowflakes come from what is left of the window in the state file, if there is any", "error", err)
 	p.late = true
 	return nil
+}
+
+// marksLost tells operators that JetStream lost the marks.
+func (p *program) marksLost() {
+	what := "the marks in bucket " + p.cfg.Namespace.SegmentBucket() + " are gone: was JetStream wiped, or the bucket deleted? "
+	if p.cfg.MySQL == "" {
+		what += "What is loaded is still handed out; then tags are 404 until each is made again, with a start above all IDs that any worker has loaded"
+	} else {
+		what += "They are made again from MySQL"
+	}
+	p.alarm(string(subjects.AlarmStoreWentBack), what)
 }
 
 // open opens the buckets, and says what operators should know of them once all
@@ -81,14 +92,14 @@ func (p *program) openLate(ctx context.Context) {
 	}
 }
 
-// store returns the store of the tags: the marks by themselves, or MySQL
+// openStore opens the store of the tags: the marks by themselves, or MySQL
 // guarded by them. It waits for the database as long as that is not there.
-func (p *program) store(ctx context.Context) (segment.Store, error) {
+func (p *program) openStore(ctx context.Context) (err error) {
 	cfg := p.cfg
 	if cfg.MySQL == "" {
-		return p.marks, nil
+		p.store = p.marks
+		return nil
 	}
-	var err error
 	p.table, err = retry(ctx, cfg.Log, "MySQL at "+mysqlstore.Redact(cfg.MySQL)+" is not there yet", func() (*mysqlstore.Table, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
@@ -99,18 +110,20 @@ func (p *program) store(ctx context.Context) (segment.Store, error) {
 		return t, err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p.where.Embedded {
 		cfg.Log.Warn("with the own nats-server the marks that guard MySQL, and the worker numbers, are this machine's alone; give all workers of one database one NATS with --nats")
 	}
 	if !cfg.Guard {
-		return segment.NewGuard(p.table, nil, nil), nil
+		p.store = segment.NewGuard(p.table, nil, nil)
+		return nil
 	}
 	p.guard = segment.NewGuard(p.table, p.marks, func(tag, message string) {
 		p.alarm(string(subjects.AlarmStoreWentBack), "tag "+tag+": "+message)
 	})
-	return p.guard, nil
+	p.store = p.guard
+	return nil
 }
 
 func (p *program) close() {

@@ -20,6 +20,10 @@ type Config struct {
 	Description string
 	TTL         time.Duration // of each value since it was put; 0: kept for ever
 	Replicas    int           // 1 if 0
+	// Lost, if set, is told when a bucket that was open is gone, and all that it
+	// held with it: JetStream was wiped, or somebody deleted it. The call that
+	// finds out makes it again. It must not block.
+	Lost func()
 }
 
 // ErrForgets is returned for a bucket that must keep its values for ever and
@@ -29,7 +33,8 @@ var ErrForgets = errors.New("the bucket forgets what it must keep")
 // A Bucket is a JetStream KV bucket that is opened when it is first needed:
 // JetStream may be away at that time, or for long. Until it is open each call
 // tries to open it, all calls of a moment together, and fails if that fails.
-// It is safe for concurrent use.
+// A bucket that is gone, so that JetStream knows of none by the name, is made
+// again by the call that finds out. It is safe for concurrent use.
 type Bucket struct {
 	js  jetstream.JetStream
 	cfg Config
@@ -161,6 +166,8 @@ func open(ctx context.Context, js jetstream.JetStream, cfg Config) (kv jetstream
 	return kv, mismatch, nil
 }
 
+func streamName(cfg Config) string { return "KV_" + cfg.Name }
+
 // streamConfig is what [jetstream.KeyValueConfig] stands for (ADR-8), with
 // FirstSeq and without AllowDirect.
 func streamConfig(cfg Config) jetstream.StreamConfig {
@@ -169,7 +176,7 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 		duplicates = min(duplicates, cfg.TTL)
 	}
 	return jetstream.StreamConfig{
-		Name:              "KV_" + cfg.Name,
+		Name:              streamName(cfg),
 		Description:       cfg.Description,
 		Subjects:          []string{"$KV." + cfg.Name + ".>"},
 		FirstSeq:          uint64(time.Now().UnixMicro()),
@@ -187,62 +194,80 @@ func streamConfig(cfg Config) jetstream.StreamConfig {
 	}
 }
 
+// on calls f on the bucket, opening it before if need be. If the bucket is gone
+// it is made again, and f called on that: what f finds is then that nothing is
+// there, and no revision that anybody knows.
+func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, error)) (v T, err error) {
+	for range 2 {
+		a, err := b.get(ctx)
+		if err != nil {
+			return v, err
+		}
+		if v, err = f(a.kv); !b.isGone(ctx, err) {
+			return v, err
+		}
+		b.forget(a, err)
+	}
+	return v, b.Trouble()
+}
+
+// isGone reports whether an error says that there is no such bucket. Only
+// JetStream's own word counts: a stream that does not answer may be without a
+// leader.
+func (b *Bucket) isGone(ctx context.Context, err error) bool {
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		_, err = b.js.Stream(ctx, streamName(b.cfg))
+	}
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
+		errors.Is(err, nats.ErrStreamNotFound) // what a listing says
+}
+
+// forget closes the bucket that an attempt opened.
+func (b *Bucket) forget(a *attempt, why error) {
+	b.mu.Lock()
+	first := b.opened.CompareAndSwap(a, nil)
+	if first {
+		b.attempt, b.trouble = nil, b.failed(why)
+	}
+	b.mu.Unlock()
+	if first && b.cfg.Lost != nil {
+		b.cfg.Lost()
+	}
+}
+
 // Get returns the entry of a key as the leader has it, or
 // [jetstream.ErrKeyNotFound].
 func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return a.kv.Get(ctx, key)
+	return on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueEntry, error) { return kv.Get(ctx, key) })
 }
 
 // Create puts a value under a key that has none, or returns
 // [jetstream.ErrKeyExists].
 func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return a.kv.Create(ctx, key, value)
+	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Create(ctx, key, value) })
 }
 
 // Update puts a value under a key whose revision is last, or returns
 // [jetstream.ErrKeyRevisionMismatch].
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return a.kv.Update(ctx, key, value, last)
+	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Update(ctx, key, value, last) })
 }
 
 // Put puts a value under a key, whatever is there.
 func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return a.kv.Put(ctx, key, value)
+	return on(ctx, b, func(kv jetstream.KeyValue) (uint64, error) { return kv.Put(ctx, key, value) })
 }
 
 // Purge removes a key.
 func (b *Bucket) Purge(ctx context.Context, key string) error {
-	a, err := b.get(ctx)
-	if err != nil {
-		return err
-	}
-	return a.kv.Purge(ctx, key)
+	_, err := on(ctx, b, func(kv jetstream.KeyValue) (struct{}, error) { return struct{}{}, kv.Purge(ctx, key) })
+	return err
 }
 
 // Time returns the clock of the server that leads the bucket's stream, which
 // dates its entries too.
 func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	status, err := a.kv.Status(ctx)
+	status, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) { return kv.Status(ctx) })
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -257,11 +282,9 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 // may be a little old: nothing may rest on it that a compare-and-set does not
 // confirm.
 func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
-	a, err := b.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	watcher, err := a.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	watcher, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyWatcher, error) {
+		return kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/freeport"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/natstest"
 	"github.com/natsid/natsid/kvregistry"
@@ -148,12 +149,11 @@ func jetStream(t *testing.T, url string) jetstream.JetStream {
 // nowhere is an address on which nobody listens.
 func nowhere(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Get()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return "nats://" + l.Addr().String()
+	return "nats://" + addr
 }
 
 func TestGetPrintsRunsExactlyAsTheWireHasThem(t *testing.T) {

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"testing/fstest"
 )
 
@@ -130,24 +126,6 @@ func options(data string) []string {
 		args = append(args, "--user=root")
 	}
 	return args
-}
-
-// freePort returns a port on which nothing listens. It lies below those that
-// systems give to outgoing connections, so that nobody takes it while a server
-// is down.
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	for range 1000 {
-		port := 20000 + rand.IntN(12000)
-		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		_ = ln.Close()
-		return port
-	}
-	tb.Fatal("mysqltest: no free port between 20000 and 32000")
-	return 0
 }
 
 // tail returns the end of a log, enough to see why a server gave up.

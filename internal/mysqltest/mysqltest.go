@@ -7,14 +7,14 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/natsid/natsid/internal/freeport"
 )
 
 // What every private server has: a database, and a user who may do anything
@@ -102,9 +102,13 @@ func private(tb testing.TB, k *kit) *Server {
 		tb.Fatalf("mysqltest: %v", err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	addr, err := freeport.Get() // nobody takes it while the server is down
+	if err != nil {
+		tb.Fatalf("mysqltest: %v", err)
+	}
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd, cfg.DBName = user, password, database
-	cfg.Net, cfg.Addr = "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(tb)))
+	cfg.Net, cfg.Addr = "tcp", addr
 	s := &Server{tb: tb, cfg: cfg, kit: k, dir: dir}
 	tb.Cleanup(func() { s.proc.kill() })
 	s.db = open(tb, cfg)

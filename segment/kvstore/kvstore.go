@@ -42,10 +42,11 @@ type entry struct {
 }
 
 // New returns a store on a bucket, which is opened by the first call that can;
-// until then all calls return why it cannot be.
-func New(js jetstream.JetStream, bucket string, replicas int) *Store {
+// until then all calls return why it cannot be. lost, if not nil, is told when
+// an open bucket was gone with all marks; it is made again, empty.
+func New(js jetstream.JetStream, bucket string, replicas int, lost func()) *Store {
 	return &Store{kv: buckets.New(js, buckets.Config{
-		Name: bucket, Description: "natsid: high-water marks of the tags", Replicas: replicas,
+		Name: bucket, Description: "natsid: high-water marks of the tags", Replicas: replicas, Lost: lost,
 	})}
 }
 
@@ -91,6 +92,10 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 			*old = e
 			return nil
 		})
+		if errors.Is(err, segment.ErrUnknownTag) && !errors.Is(err, segment.ErrDisabled) {
+			// Somebody's write of it is under way, and not to be read yet.
+			err = segment.ErrExists
+		}
 	}
 	if err != nil {
 		return segment.Tag{}, wrap(t.Name, err)

@@ -26,7 +26,7 @@ func connect(t *testing.T) jetstream.JetStream { return natstest.JetStream(t, na
 
 func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
 	t.Helper()
-	s := kvstore.New(js, bucket, 1)
+	s := kvstore.New(js, bucket, 1, nil)
 	if mismatch, err := s.Open(t.Context()); err != nil || mismatch != "" {
 		t.Fatal(err, mismatch)
 	}
@@ -129,7 +129,7 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
-	s := kvstore.New(js, bucket, 3)
+	s := kvstore.New(js, bucket, 3, nil)
 	mismatch, err := s.Open(t.Context())
 	if want := "bucket " + bucket + " has 1 replicas and a TTL of 0s, wanted 3 and 0s"; err != nil || mismatch != want {
 		t.Fatalf("mismatch %q, %v, want %q", mismatch, err, want)
@@ -139,12 +139,86 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	}
 }
 
+func TestABucketThatIsLostInUseIsToldOnceAndMadeAgain(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	for name, call := range map[string]func(*kvstore.Store) error{
+		"a load": func(s *kvstore.Store) error {
+			_, err := s.Load(t.Context(), "order", 0, 0)
+			return err
+		},
+		"a tag made": func(s *kvstore.Store) error {
+			_, err := s.Create(t.Context(), segment.Tag{Name: "invoice", Step: 1, MaxID: 1}, true)
+			return err
+		},
+		"a list": func(s *kvstore.Store) error {
+			_, err := s.List(t.Context(), "", 10)
+			return err
+		},
+	} {
+		lost := 0
+		s := kvstore.New(js, bucket, 1, func() { lost++ })
+		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, true); err != nil && !errors.Is(err, segment.ErrExists) {
+			t.Fatal(err)
+		}
+		before := revision(t, js, bucket)
+		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+			t.Fatal(err)
+		}
+		if err := call(s); err != nil && !errors.Is(err, segment.ErrUnknownTag) || lost != 1 || s.Trouble() != nil {
+			t.Errorf("%s: %v, told %d times, trouble %v", name, err, lost, s.Trouble())
+		}
+		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) || lost != 1 || s.Trouble() != nil {
+			t.Errorf("%s, then a load: %v, told %d times, trouble %v", name, err, lost, s.Trouble())
+		}
+		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1000}, true); err != nil {
+			t.Errorf("%s, then the tag made again: %v", name, err)
+		}
+		if after := revision(t, js, bucket); after <= before {
+			t.Errorf("%s: revision %d after %d: an old compare-and-set could succeed", name, after, before)
+		}
+	}
+}
+
+// early is a JetStream with buckets that refuse to make a key, though they do
+// not show it: as three replicas do while somebody else's write is under way.
+type early struct{ jetstream.JetStream }
+
+type earlyBucket struct{ jetstream.KeyValue }
+
+func (e early) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := e.JetStream.KeyValue(ctx, bucket)
+	return earlyBucket{kv}, err
+}
+
+func (earlyBucket) Create(context.Context, string, []byte, ...jetstream.KVCreateOpt) (uint64, error) {
+	return 0, jetstream.ErrKeyExists
+}
+
+func TestATagThatIsBeingMadeAtThisMomentExists(t *testing.T) {
+	s := open(t, early{connect(t)}, bucketName())
+	for _, revive := range []bool{false, true} {
+		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, revive); !errors.Is(err, segment.ErrExists) {
+			t.Errorf("%v, want ErrExists", err)
+		}
+	}
+}
+
+// revision returns the last revision of a bucket.
+func revision(t *testing.T, js jetstream.JetStream, bucket string) uint64 {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.LastSeq
+}
+
 func TestABucketThatForgetsIsRefused(t *testing.T) {
 	js, name := connect(t), bucketName()
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	s := kvstore.New(js, name, 1)
+	s := kvstore.New(js, name, 1, nil)
 	for range 2 {
 		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrForgets) || !errors.Is(s.Trouble(), buckets.ErrForgets) {
 			t.Errorf("marks that vanish after an hour: %v, want ErrForgets; trouble: %v", err, s.Trouble())

@@ -1,0 +1,76 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// ownMountsEnv says that this process may mount what it likes and nobody
+// outside sees it.
+const ownMountsEnv = "NATSID_FAULTS_OWN_MOUNTS"
+
+// withOwnMounts runs this program once more in a mount namespace of its own,
+// for the sake of disks that can be filled, and returns its exit code. ok is
+// false if that cannot be had: some systems forbid it to all but root.
+func withOwnMounts() (code int, ok bool) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, false
+	}
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), ownMountsEnv+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Cloneflags: syscall.CLONE_NEWNS}
+	if uid, gid := os.Getuid(), os.Getgid(); uid != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, false
+	}
+	_ = cmd.Wait() // the exit code says how
+	return cmd.ProcessState.ExitCode(), true
+}
+
+// mountDisk makes dir a disk of its own of so many bytes.
+func mountDisk(dir string, size int) error {
+	if os.Getenv(ownMountsEnv) == "" {
+		return errNoMounts
+	}
+	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if err := syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		return fmt.Errorf("mounting on %s: %w", dir, err)
+	}
+	return nil
+}
+
+// errNoMounts is returned when a fault needs a disk that cannot be had here.
+var errNoMounts = errors.New("a disk that can be filled takes a mount namespace: run as root, or where users may have them")
+
+// fillDisk uses up what is free on the disk that dir is on, to the last byte,
+// and returns what frees it again.
+func fillDisk(dir string) (free func() error, err error) {
+	name := filepath.Join(dir, "fill")
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for block := make([]byte, 64<<10); len(block) > 0; {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block = block[:len(block)/2]
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return func() error { return os.Remove(name) }, nil
+}

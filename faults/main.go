@@ -1,0 +1,152 @@
+//go:build linux
+
+// Command faults proves what natsid promises on real processes: nats-servers,
+// workers and MariaDB on loopback, killed, paused, cut off, misled about the
+// time, deprived of their disks, while callers call. Every ID of every reply is
+// kept, and none may come twice.
+//
+//	go run ./faults                            all faults, each on a cluster of its own
+//	go run ./faults worker-kill 'mysql-*'      some of them
+//	go run ./faults -for 10m -seed 7 random    a random sequence of faults on one cluster
+//
+// It builds natsid and nats-server from the module of the current folder; the
+// wall clock of natsid can then be set without that of the machine. It needs
+// Linux, and MariaDB for some faults.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// options are the flags; their usage texts say what they mean.
+type options struct {
+	list, brief, keep, verbose bool
+	rate, batch, parallel      int
+	onClockStep                string
+	markdown                   string
+	random                     time.Duration
+	seed                       uint64
+}
+
+func main() {
+	if os.Getenv(ownMountsEnv) == "" {
+		if code, ok := withOwnMounts(); ok {
+			os.Exit(code)
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "faults:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context) error {
+	opt := options{}
+	flag.BoolVar(&opt.list, "list", false, "list the faults and exit")
+	flag.BoolVar(&opt.brief, "short", false, "only the faults of the short run")
+	flag.BoolVar(&opt.keep, "keep", false, "keep logs and data, and say where")
+	flag.BoolVar(&opt.verbose, "v", false, "tell every story, not only of what failed")
+	flag.IntVar(&opt.rate, "rate", 400, "requests a second")
+	flag.IntVar(&opt.batch, "batch", 100, "IDs of a batch; one request in five is one")
+	flag.IntVar(&opt.parallel, "parallel", 3, "faults played at a time")
+	flag.StringVar(&opt.onClockStep, "on-clock-step", "wait", "the workers' setting: wait, reclaim, or both for one after the other")
+	flag.StringVar(&opt.markdown, "markdown", "", "file for the table, in Markdown")
+	flag.DurationVar(&opt.random, "for", time.Minute, "length of a random sequence")
+	flag.Uint64Var(&opt.seed, "seed", 1, "of random sequences")
+	flag.Parse()
+	chosen, err := choose(flag.Args(), opt)
+	if err != nil {
+		return err
+	}
+	if opt.list {
+		for _, f := range chosen {
+			fmt.Printf("%-24s %s\n", f.name, f.does)
+		}
+		return nil
+	}
+	return run(ctx, opt, chosen)
+}
+
+// choose returns the faults that the arguments name, in the catalogue's order.
+func choose(patterns []string, opt options) (chosen []fault, err error) {
+	for _, f := range catalogue() {
+		named := slices.ContainsFunc(patterns, func(p string) bool {
+			ok, bad := path.Match(p, f.name)
+			err = errors.Join(err, bad)
+			return ok
+		})
+		if (named || len(patterns) == 0) && (f.brief || !opt.brief) {
+			chosen = append(chosen, f)
+		}
+	}
+	if err == nil && len(chosen) == 0 {
+		err = errors.New("no fault has such a name: see -list")
+	}
+	return chosen, err
+}
+
+// run builds what is needed, plays, and reports.
+func run(ctx context.Context, opt options, chosen []fault) error {
+	dir, err := os.MkdirTemp("", "natsid-faults-")
+	if err != nil {
+		return err
+	}
+	if opt.keep {
+		fmt.Fprintln(os.Stderr, "logs and data are in", dir)
+	} else {
+		defer os.RemoveAll(dir)
+	}
+	fmt.Fprintln(os.Stderr, "building natsid with a clock that can be set, and nats-server")
+	bins, err := build(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return report(opt, bins, performAll(ctx, opt, bins, dir, chosen))
+}
+
+// performAll plays the faults, some at a time, and tells of each as it ends.
+func performAll(ctx context.Context, opt options, bins binaries, dir string, chosen []fault) []result {
+	settings := []string{opt.onClockStep}
+	if opt.onClockStep == "both" {
+		settings = []string{"wait", "reclaim"}
+	}
+	results := make([]result, len(settings)*len(chosen))
+	slots := make(chan struct{}, opt.parallel)
+	var wg sync.WaitGroup
+	for i := range results {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			opt, f := opt, chosen[i%len(chosen)]
+			opt.onClockStep = settings[i/len(chosen)]
+			at := filepath.Join(dir, fmt.Sprint(i, "-", f.name))
+			if err := os.Mkdir(at, 0o700); err != nil {
+				results[i] = result{name: f.name, trouble: []string{err.Error()}}
+				return
+			}
+			results[i] = perform(ctx, opt, bins, at, f)
+			tell(opt, results[i])
+			if !opt.keep {
+				_ = os.RemoveAll(at) // the whole directory is removed in the end
+			}
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(results, func(r result) bool { return r.name == "" })
+}

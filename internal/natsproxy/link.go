@@ -1,0 +1,137 @@
+package natsproxy
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// A link is one connection through the proxy: two queues, each with a goroutine
+// that fills it and one that empties it.
+type link struct {
+	proxy *Proxy
+	cut   context.CancelFunc
+
+	// Guarded by proxy.mu.
+	ends []net.Conn
+	dead bool // cut
+
+	mu       sync.Mutex
+	said     string // the name in CONNECT
+	accepted bool   // by the server
+}
+
+const (
+	// A queue holds queueLen chunks of at most about chunkSize bytes: 16 MB.
+	// When it is full, nothing more is read.
+	queueLen  = 2048
+	chunkSize = 8 << 10
+)
+
+// A chunk is bytes that are passed on together.
+type chunk struct {
+	data []byte
+	due  time.Time
+	pong bool // it holds a PONG of the server
+	last bool // the end has hung up after it
+}
+
+// A filter takes what has been read and returns what of it may be passed on,
+// as memory of its own; it may keep some back until it sees more. After the
+// end of the stream it gets nil, and keeps nothing.
+type filter func(b []byte) (out []byte, pong bool)
+
+// run passes on bytes in both directions until both have ended.
+func (l *link) run(ctx context.Context, client, server *net.TCPConn) {
+	up, down := make(chan chunk, queueLen), make(chan chunk, queueLen)
+	hello := greeting{link: l}
+	replies := parser{drops: l.proxy.drops}
+	var wg sync.WaitGroup
+	wg.Go(func() { l.read(ctx, client, up, hello.feed) })
+	wg.Go(func() { l.write(ctx, server, up) })
+	wg.Go(func() { l.read(ctx, server, down, replies.feed) })
+	wg.Go(func() { l.write(ctx, client, down) })
+	wg.Wait()
+}
+
+// read fills the queue until the end of the stream.
+func (l *link) read(ctx context.Context, from net.Conn, queue chan<- chunk, pass filter) {
+	defer close(queue)
+	buf := make([]byte, chunkSize)
+	for last := false; !last; {
+		n, err := from.Read(buf)
+		c := chunk{due: l.proxy.due(), last: err != nil}
+		c.data, c.pong = pass(buf[:n])
+		if last = c.last; last {
+			rest, _ := pass(nil)
+			c.data = append(c.data, rest...)
+		}
+		if len(c.data) == 0 && !last {
+			continue
+		}
+		select {
+		case queue <- c:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// write empties the queue, each chunk when it is due. When the other end takes
+// no more, the rest is thrown away: closing the connection for that would lose
+// what is on its way in the other direction.
+func (l *link) write(ctx context.Context, to *net.TCPConn, queue <-chan chunk) {
+	for c := range queue {
+		await(ctx, c.due)
+		l.proxy.gate(ctx, l.name)
+		if _, err := to.Write(c.data); err != nil {
+			break
+		}
+		if c.pong {
+			l.accept()
+		}
+		if c.last {
+			_ = to.CloseWrite()
+		}
+	}
+	for range queue {
+	}
+}
+
+// await waits until t.
+func await(ctx context.Context, t time.Time) {
+	d := time.Until(t)
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (l *link) say(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = name
+}
+
+// accept takes down that the server has answered the client's CONNECT.
+func (l *link) accept() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted = true
+}
+
+// name returns the client's name, "" until the server has accepted it.
+func (l *link) name() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.accepted {
+		return ""
+	}
+	return l.said
+}

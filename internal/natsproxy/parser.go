@@ -1,0 +1,157 @@
+package natsproxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+const (
+	// ackMax is how long a message may be to be looked at, headers included.
+	// Acknowledgements have about 100 bytes.
+	ackMax = 4 << 10
+	// lineMax is how long a control line may be. INFO is the longest.
+	lineMax = 1 << 20
+)
+
+// A greeting reads the client's first line, for the name in CONNECT.
+type greeting struct {
+	link *link
+	line []byte
+	over bool
+}
+
+// feed is a filter that passes everything.
+func (g *greeting) feed(b []byte) (out []byte, pong bool) {
+	if !g.over {
+		g.line = append(g.line, b...)
+		line, _, ended := bytes.Cut(g.line, []byte("\n"))
+		if ended {
+			g.link.say(clientName(line))
+		}
+		if g.over = ended || len(line) > lineMax; g.over {
+			g.line = nil
+		}
+	}
+	return bytes.Clone(b), false
+}
+
+// clientName returns the name in a CONNECT line, "" if there is none.
+func clientName(line []byte) string {
+	verb, options, _ := bytes.Cut(line, []byte(" "))
+	var connect struct {
+		Name string `json:"name"`
+	}
+	if !bytes.EqualFold(verb, []byte("CONNECT")) || json.Unmarshal(options, &connect) != nil {
+		return ""
+	}
+	return connect.Name
+}
+
+// A parser reads what a server says:
+//
+//	MSG <subject> <sid> [reply] <#bytes>\r\n<payload>\r\n
+//	HMSG <subject> <sid> [reply] <#header> <#bytes, header included>\r\n<header><payload>\r\n
+//
+// All else is one line. It swallows the acknowledgements that drops is true of.
+type parser struct {
+	drops func(stream string, seq uint64) bool
+
+	held  []byte // a line or a short message that is not complete yet
+	large int    // bytes to come of a message that is none of an acknowledgement
+	blind bool   // this is no NATS: everything passes
+}
+
+// feed is a filter.
+func (p *parser) feed(b []byte) (out []byte, pong bool) {
+	p.held = append(p.held, b...)
+	rest := p.held
+	for len(rest) > 0 {
+		size, whole := p.next(rest)
+		if b == nil { // the end
+			size = len(rest)
+		}
+		if size == 0 {
+			break
+		}
+		unit := rest[:size]
+		rest = rest[size:]
+		if whole {
+			pong = pong || bytes.HasPrefix(unit, []byte("PONG"))
+			if stream, seq, ok := acknowledged(unit); ok && p.drops(stream, seq) {
+				continue
+			}
+		}
+		out = append(out, unit...)
+	}
+	p.held = append(p.held[:0], rest...)
+	return out, pong
+}
+
+// next returns how many bytes at the start of b belong together, 0 if that
+// cannot be told yet, and whether they are a whole line or short message.
+func (p *parser) next(b []byte) (size int, whole bool) {
+	if p.large > 0 {
+		size = min(len(b), p.large)
+		p.large -= size
+		return size, false
+	}
+	end := bytes.IndexByte(b, '\n') + 1
+	_, body, ok := control(b[:end])
+	p.blind = p.blind || !ok || end == 0 && len(b) > lineMax
+	switch {
+	case p.blind:
+		return len(b), false
+	case end == 0 || body <= ackMax && len(b) < end+body:
+		return 0, false
+	case body > ackMax:
+		p.large = body
+		return end, false
+	}
+	return end + body, true
+}
+
+// control reads a control line. It returns the length of the header and that
+// of all that follows the line, 0 if nothing does.
+func control(line []byte) (header, body int, ok bool) {
+	f := strings.Fields(string(line))
+	sizes := 0 // of the fields
+	switch {
+	case len(f) > 0 && f[0] == "MSG":
+		sizes = 1
+	case len(f) > 0 && f[0] == "HMSG":
+		sizes = 2
+	default:
+		return 0, 0, true
+	}
+	if n := len(f) - sizes; n != 3 && n != 4 {
+		return 0, 0, false
+	}
+	total, err := strconv.ParseUint(f[len(f)-1], 10, 31)
+	if sizes == 2 && err == nil {
+		var h uint64
+		h, err = strconv.ParseUint(f[len(f)-2], 10, 31)
+		header = int(h)
+	}
+	return header, int(total) + len("\r\n"), err == nil && header <= int(total)
+}
+
+// acknowledged returns what a whole message acknowledges, if it does.
+func acknowledged(unit []byte) (stream string, seq uint64, ok bool) {
+	if !bytes.HasPrefix(unit, []byte("MSG ")) && !bytes.HasPrefix(unit, []byte("HMSG ")) {
+		return "", 0, false
+	}
+	end := bytes.IndexByte(unit, '\n') + 1
+	header, _, _ := control(unit[:end])
+	var ack struct {
+		Stream string          `json:"stream"`
+		Seq    uint64          `json:"seq"`
+		Error  json.RawMessage `json:"error"`
+	}
+	payload := bytes.TrimSpace(unit[end+header:])
+	if !bytes.HasPrefix(payload, []byte("{")) || json.Unmarshal(payload, &ack) != nil {
+		return "", 0, false
+	}
+	return ack.Stream, ack.Seq, ack.Stream != "" && ack.Seq > 0 && ack.Error == nil
+}
