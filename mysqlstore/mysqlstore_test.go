@@ -112,7 +112,7 @@ func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
 	g := segment.NewGuard(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1, nil), nil)
 	for range 2 {
-		if err := g.Poll(t.Context()); err != nil {
+		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 			t.Errorf("Poll: %v", err)
 		}
 	}

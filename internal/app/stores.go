@@ -142,7 +142,7 @@ func (p *program) poll(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		polling, cancel := context.WithTimeout(ctx, pollEvery)
-		err := p.guard.Poll(polling)
+		err := p.guard.Poll(polling, func(segment.Listing) {})
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("the marks could not catch up with MySQL; trying again in a minute", "error", err)

@@ -36,6 +36,10 @@ func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 		"ConcurrentCreatesAgree":            (*suite).concurrentCreates,
 		"InvalidTagsAreRefused":             (*suite).invalid,
 		"ListPagesInOrder":                  (*suite).list,
+		"UpdateChangesWhatItNames":          (*suite).updateParts,
+		"UpdateNeverLowersAndSaysWhy":       (*suite).updateRefused,
+		"LoadsBesideRaisesRepeatNothing":    (*suite).updateRaces,
+		"PollAndLookShowTagsAsTheyAre":      (*suite).poll,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -215,7 +219,7 @@ func (s *suite) madeAgain() {
 	again := segment.Tag{Name: "order", Step: 20, MaxID: 1}
 	_, err = s.Create(s.ctx, again, false)
 	s.wantErr(err, segment.ErrDisabled)
-	if got, err := s.Create(s.ctx, again, true); err != nil || got.MaxID != last.End || got.Step != 20 || got.Disabled {
+	if got, err := s.Create(s.ctx, again, true); err != nil || got.MaxID != last.End || got.Least != last.End || got.Step != 20 || got.Disabled {
 		s.Errorf("made again: %+v, %v, want step 20 above %d", got, err, last.End)
 	}
 	if got := s.load("order", 0, 0); got.Start != last.End || got.Len() != 20 {
@@ -322,7 +326,7 @@ func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.
 	}
 	t.MaxID = r.End
 	m.putLocked(t)
-	return segment.Loaded{Range: r, Step: t.Step}, nil
+	return segment.Loaded{Range: r, Step: t.Step, Least: t.Least}, nil
 }
 
 // Create implements [segment.Store].
@@ -340,6 +344,7 @@ func (m *Memory) Create(_ context.Context, t segment.Tag, revive bool) (segment.
 			return segment.Tag{}, segment.ErrDisabled
 		}
 		t.MaxID = max(t.MaxID, old.MaxID)
+		t.Least = t.MaxID
 	}
 	return m.putLocked(t), nil
 }
@@ -355,6 +360,51 @@ func (m *Memory) Delete(_ context.Context, tag string) error {
 	t.Disabled = true
 	m.putLocked(t)
 	return nil
+}
+
+// Update implements [segment.Store].
+func (m *Memory) Update(_ context.Context, tag string, c segment.Change) (segment.Tag, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.Tag{}, segment.ErrUnknownTag
+	}
+	if t.Disabled {
+		return segment.Tag{}, segment.ErrDisabled
+	}
+	t, err := c.Apply(t, math.MaxInt64)
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	return m.putLocked(t), nil
+}
+
+// Look implements [segment.Store].
+func (m *Memory) Look(ctx context.Context, tag string) (segment.Tag, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.Tag{}, segment.ErrUnknownTag
+	}
+	return t, ctx.Err()
+}
+
+// Poll implements [segment.Store].
+func (m *Memory) Poll(ctx context.Context, see func(segment.Listing)) error {
+	tags, err := m.List(ctx, "", math.MaxInt)
+	if err == nil {
+		see(segment.Listing{Tags: tags, Removed: func(string) bool { return true }})
+	}
+	return err
+}
+
+// Remove takes a tag away without a trace, as `DELETE FROM leaf_alloc` does.
+func (m *Memory) Remove(tag string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tags, tag)
 }
 
 // List implements [segment.Store].
@@ -393,16 +443,16 @@ func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.
 	if hook == nil || *hook == nil {
 		return f.Store.Load(ctx, tag, n, floor)
 	}
-	var step int64
+	var step, least int64
 	r, err := (*hook)(ctx, tag, func() (segment.Range, error) {
 		l, err := f.Store.Load(ctx, tag, n, floor)
-		step = l.Step
+		step, least = l.Step, l.Least
 		return l.Range, err
 	})
 	if step == 0 {
 		step = r.Len()
 	}
-	return segment.Loaded{Range: r, Step: step}, err
+	return segment.Loaded{Range: r, Step: step, Least: least}, err
 }
 
 // ErrInjected is what a faulty store's hook may fail with.
