@@ -29,6 +29,17 @@ type Config struct {
 	MaxWaiting int
 	// AutoStep is the step of tags made on first use; 0 makes none.
 	AutoStep int64
+	// AutoMake, if set, says which tags are made on first use; nil makes all.
+	AutoMake func(tag string) bool
+	// OnMake, if set, is told of each tag that was. It must not block.
+	OnMake func(tag string)
+	// Poll is how often [Allocator.Follow] looks at all tags; 1 min if 0.
+	Poll time.Duration
+	// Preload is how long ago at most a tag was changed or loaded last that
+	// Follow loads a first range of; 0 loads none.
+	Preload time.Duration
+	// Servable, if set, says which tags can be asked for at all; nil: all.
+	Servable func(tag string) bool
 	// OnLoad, if set, is told of every load: what it took, how it ended.
 	OnLoad func(tag string, took time.Duration, err error)
 	// Log receives the loads that failed; nil discards.
@@ -50,6 +61,12 @@ type Allocator struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tags   *index // changed under mu
+	names  *names
+	polls  chan struct{} // a poll is wanted now
+
+	wake   chan struct{} // there is news
+	newsMu sync.Mutex
+	news   map[string]struct{} // tags to look at again
 
 	mu     sync.Mutex
 	closed bool
@@ -78,6 +95,19 @@ func New(cfg Config) *Allocator {
 	if cfg.MaxWaiting == 0 {
 		cfg.MaxWaiting = 4096
 	}
+	if cfg.Poll == 0 {
+		cfg.Poll = time.Minute
+	}
+	any := func(string) bool { return true }
+	if cfg.AutoMake == nil {
+		cfg.AutoMake = any
+	}
+	if cfg.Servable == nil {
+		cfg.Servable = any
+	}
+	if cfg.OnMake == nil {
+		cfg.OnMake = func(string) {}
+	}
 	if cfg.OnLoad == nil {
 		cfg.OnLoad = func(string, time.Duration, error) {}
 	}
@@ -86,7 +116,7 @@ func New(cfg Config) *Allocator {
 	}
 	a := &Allocator{
 		cfg: cfg, rule: StepRule{Max: cfg.MaxStep, Time: cfg.StepTime}, lanes: newLanes(),
-		began: time.Now(), tags: newIndex(),
+		began: time.Now(), tags: newIndex(), names: newNames(), polls: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
@@ -121,7 +151,8 @@ func invalidCount(n int64) error {
 // with an error: [ErrUnknownTag], [ErrDisabled], [ErrExhausted],
 // [ErrNotLoaded] or [ErrClosed]; it must not block. Requests of one tag are
 // served in order of arrival. If Park itself returns an error, [ErrTooMany],
-// [ErrClosed] or [ErrInvalid], done is never called.
+// [ErrUnknownTag], [ErrDisabled], [ErrClosed] or [ErrInvalid], done is never
+// called.
 func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
 	if n < 1 || n > MaxStep {
 		return invalidCount(n)
@@ -196,7 +227,8 @@ func (a *Allocator) note(err error) {
 	a.failures++
 }
 
-// buffer returns the buffer of a tag, making it if need be.
+// buffer returns the buffer of a tag, making it if need be; or why the tag
+// cannot be had: it is known to be unknown, or too many such are asked for.
 func (a *Allocator) buffer(tag string) (*buffer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,15 +236,27 @@ func (a *Allocator) buffer(tag string) (*buffer, error) {
 		return nil, ErrClosed
 	}
 	b := a.tags.get(tag)
-	if b == nil {
-		b = newBuffer(a, strings.Clone(tag)) // the caller's may be part of a message
-		a.tags.put(b)
+	if b != nil {
+		return b, nil
 	}
+	stranger, err := a.names.admit(tag, a.now(), 2*a.cfg.Poll, a.makes(tag))
+	if err != nil {
+		return nil, err
+	}
+	b = newBuffer(a, strings.Clone(tag)) // the caller's may be part of a message
+	b.stranger, b.floor = stranger, a.names.floor(tag)
+	a.tags.put(b)
 	return b, nil
 }
 
 // forget removes a buffer that is gone, so that the tag begins with a new one.
+// It needs the buffer's lock.
 func (a *Allocator) forget(b *buffer) {
+	a.names.bury(b.tag, b.floor)
+	if b.stranger {
+		b.stranger = false
+		a.names.release()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tags.remove(b)

@@ -34,9 +34,14 @@ type buffer struct {
 	first   int64   // of the current range, as it was loaded: the one
 	size    int64   // that the open run, or else rest[0], is what is left of
 	loaded  int64   // IDs ever loaded
-	floor   int64   // the highest end ever loaded
+	floor   int64   // the highest end ever loaded, or least
+	least   int64   // no ID below it may be handed out; it only rises
 	queue   *queue  // who waits; nil if nobody
 	gone    bool    // no longer among the allocator's tags
+	changes int     // how often somebody told that the tag was changed
+	// stranger says that no listing had the tag, and no load found it yet.
+	stranger bool
+	vouched  time.Duration // when a load found the tag last
 	pace
 	loader
 }
@@ -176,15 +181,18 @@ func (b *buffer) endLocked() {
 	}
 }
 
-// addLocked adds a range that has been loaded.
+// addLocked adds a range that has been loaded, but for what is below least.
 func (b *buffer) addLocked(r Range, now time.Duration) {
+	b.floor = max(b.floor, r.End)
+	if r.Start = max(r.Start, b.least); r.Len() <= 0 {
+		return
+	}
 	if b.size == 0 {
 		b.first, b.size, b.began = r.Start, r.Len(), now
 	}
 	b.rest = append(b.rest, r)
 	b.restLen += r.Len()
 	b.loaded += r.Len()
-	b.floor = r.End
 }
 
 // heldLocked returns how many IDs are in memory; fewer at any time while open.

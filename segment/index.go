@@ -61,7 +61,7 @@ func (x *index) push(table []chain, b *buffer) {
 // grow puts a table in place that is twice as long.
 func (x *index) grow(old []chain) []chain {
 	table := make([]chain, 2*len(old))
-	for b := range each(old) {
+	for b := range buffers(old) {
 		x.push(table, b)
 	}
 	x.table.Store(&table)
@@ -88,9 +88,9 @@ func (x *index) remove(b *buffer) {
 
 // all calls yield for every buffer, in no order, until it returns false. It
 // needs no lock.
-func (x *index) all(yield func(*buffer) bool) { each(*x.table.Load())(yield) }
+func (x *index) all(yield func(*buffer) bool) { buffers(*x.table.Load())(yield) }
 
-func each(table []chain) func(yield func(*buffer) bool) {
+func buffers(table []chain) func(yield func(*buffer) bool) {
 	return func(yield func(*buffer) bool) {
 		for i := range table {
 			for e := table[i].Load(); e != nil; e = e.next {

@@ -23,26 +23,30 @@ type lanes struct {
 	sound    lane // the last load succeeded, or none was made yet
 	troubled lane // one or two loads in a row failed
 	stuck    lane // more did
+	strange  lane // no listing had the tag: most likely there is none
 	usual    usual
 }
 
-// Together they are as many as the statements that a store of ours sends at
-// once to one database.
+// Together they are a few less than the statements that a store of ours sends
+// at once to one database: polls and administrators need some, too.
 func newLanes() *lanes {
 	l := &lanes{
 		sound:    lane{places: make(chan struct{}, 20)},
 		troubled: lane{places: make(chan struct{}, 8)},
 		stuck:    lane{places: make(chan struct{}, 4)},
+		strange:  lane{places: make(chan struct{}, 4)},
 	}
 	l.sound.usual = &l.usual
 	return l
 }
 
-func (l *lanes) of(fails int) *lane {
+func (l *lanes) of(p plan) *lane {
 	switch {
-	case fails == 0:
+	case p.fails == 0 && p.stranger:
+		return &l.strange
+	case p.fails == 0:
 		return &l.sound
-	case fails <= 2:
+	case p.fails <= 2:
 		return &l.troubled
 	}
 	return &l.stuck

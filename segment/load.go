@@ -82,18 +82,26 @@ func (b *buffer) setCheckLocked(now time.Duration) {
 // only if somebody waits: otherwise the next request begins anew.
 func (b *buffer) load() {
 	for {
-		n, floor, fails := b.plan()
+		p := b.plan()
 		start := b.a.now()
-		l, err := b.a.loadRange(b.tag, n, floor, fails)
-		if pause := b.takeIn(l, err, start); !b.a.sleep(pause) || !b.loadOn(err) {
+		l, err := b.a.loadRange(b.tag, p)
+		if pause := b.takeIn(l, err, p, start); !b.a.sleep(pause) || !b.loadOn(err) {
 			return
 		}
 	}
 }
 
+// A plan is what a load is to bring, and what was known of the tag before it.
+type plan struct {
+	n, floor int64
+	fails    int  // loads that failed in a row
+	changes  int  // news of the tag
+	stranger bool // no listing had it
+}
+
 // plan returns what to load: the step that follows from how long the last
 // range lasted, or more where more is waited for or used up too soon.
-func (b *buffer) plan() (n, floor int64, fails int) {
+func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.a.now()
@@ -103,24 +111,27 @@ func (b *buffer) plan() (n, floor int64, fails int) {
 		b.judged = true
 	}
 	lack := b.queue.demand() + b.aheadLocked(now, highWater) - b.heldLocked()
-	return max(b.step, lack), b.floor, b.fails
+	return plan{max(b.step, lack), b.floor, b.fails, b.changes, b.stranger}
 }
 
 // takeIn books the outcome of a load that began at start, answers whom it can,
 // and returns how long to pause before the next load.
-func (b *buffer) takeIn(l Loaded, err error, start time.Duration) (pause time.Duration) {
+//
+// What the store refuses is asked again if somebody told meanwhile that the tag
+// was changed: the answer may be older than the change.
+func (b *buffer) takeIn(l Loaded, err error, p plan, start time.Duration) (pause time.Duration) {
 	b.mu.Lock()
 	now := b.a.now()
 	b.lastErr = nil
 	var answers []outcome
 	switch {
 	case err == nil:
-		b.loadedLocked(l, start, now)
+		b.loadedLocked(l, p, start, now)
 		answers = b.serveLocked(nil)
-	case isFinal(err):
+	case isFinal(err) && p.changes != b.changes:
 		b.errs++
-		b.fails, b.retry, b.quietUntil = 0, nil, now+quiet
-		answers = b.refuseLocked(err)
+	case isFinal(err):
+		answers = b.refusedLocked(err, now)
 	default:
 		b.lastErr = err
 		b.errs++
@@ -135,12 +146,21 @@ func (b *buffer) takeIn(l Loaded, err error, start time.Duration) (pause time.Du
 	return pause
 }
 
-func (b *buffer) loadedLocked(l Loaded, start, now time.Duration) {
+func (b *buffer) loadedLocked(l Loaded, p plan, start, now time.Duration) {
+	b.vouched = now
+	if b.stranger {
+		b.stranger = false
+		b.a.names.release()
+		b.a.names.meet(b.tag, now)
+	}
 	b.loads++
 	b.fails, b.retry, b.quietUntil = 0, nil, 0
 	b.took = now - start
 	b.slowest = max(b.took, b.slowest-b.slowest/8)
-	b.configured, b.step = l.Step, b.a.rule.clamp(b.step, l.Step)
+	if p.changes == b.changes {
+		b.configureLocked(l.Step)
+	}
+	b.dropLocked(l.Least)
 	b.addLocked(l.Range, now)
 }
 
@@ -162,7 +182,7 @@ func (b *buffer) loadOn(err error) bool {
 	defer b.mu.Unlock()
 	now := b.a.now()
 	b.loading = b.queue != nil || err == nil && b.dueLocked(now)
-	if !b.loading && b.floor == 0 {
+	if !b.loading && b.loads == 0 && !b.gone {
 		b.gone = true
 		b.a.forget(b)
 	}
@@ -181,15 +201,14 @@ func isMissing(err error) bool {
 	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed
 }
 
-// loadRange loads one range of a tag of at least n IDs, in its turn. fails is
-// how many loads of the tag failed in a row.
-func (a *Allocator) loadRange(tag string, n, floor int64, fails int) (l Loaded, err error) {
-	err = a.lanes.of(fails).drive(a.ctx, a.cfg.LoadTimeout, func(ctx context.Context) (err error) {
+// loadRange loads one range of a tag, in its turn.
+func (a *Allocator) loadRange(tag string, p plan) (l Loaded, err error) {
+	err = a.lanes.of(p).drive(a.ctx, a.cfg.LoadTimeout, func(ctx context.Context) (err error) {
 		start := time.Now()
-		l, err = a.loadOrMake(ctx, tag, n, floor)
-		if err == nil && (l.Start < floor || l.Len() < max(n, 1) || l.Step < 1) {
+		l, err = a.loadOrMake(ctx, tag, p.n, p.floor)
+		if err == nil && (l.Start < p.floor || l.Len() < max(p.n, 1) || l.Step < 1) {
 			// A store that breaks its contract must not make us repeat an ID.
-			err = fmt.Errorf("segment: the store gave [%d, %d) of step %d where %d IDs from %d were asked", l.Start, l.End, l.Step, n, floor)
+			err = fmt.Errorf("segment: the store gave [%d, %d) of step %d where %d IDs from %d were asked", l.Start, l.End, l.Step, p.n, p.floor)
 		}
 		a.cfg.OnLoad(tag, time.Since(start), err)
 		return err
@@ -197,7 +216,7 @@ func (a *Allocator) loadRange(tag string, n, floor int64, fails int) (l Loaded, 
 	a.note(err)
 	// Anybody may ask for a tag that is not there: that is not worth a line.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && a.ctx.Err() == nil {
-		a.cfg.Log.Warn("a load failed", "tag", tag, "ids", n, "error", err)
+		a.cfg.Log.Warn("a load failed", "tag", tag, "ids", p.n, "error", err)
 	}
 	return l, err
 }
@@ -207,18 +226,24 @@ func (a *Allocator) loadRange(tag string, n, floor int64, fails int) (l Loaded, 
 // it shows it. Another load will find it.
 var errNotYet = errors.New("segment: the tag was made just now, and cannot be read yet")
 
+// makes reports whether a tag is made on first use.
+func (a *Allocator) makes(tag string) bool { return a.cfg.AutoStep > 0 && a.cfg.AutoMake(tag) }
+
 // loadOrMake loads a range, making the tag first if it is unknown and that is
 // wanted. A tag that was there and is not any more has lost its mark. Made anew
 // it would repeat what other allocators have loaded: its operator must say
 // where it goes on.
 func (a *Allocator) loadOrMake(ctx context.Context, tag string, n, floor int64) (Loaded, error) {
 	l, err := a.cfg.Store.Load(ctx, tag, n, floor)
-	if a.cfg.AutoStep == 0 || floor > 0 || !isMissing(err) {
+	if !a.makes(tag) || floor > 0 || !isMissing(err) {
 		return l, err
 	}
 	_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: 1}, false)
 	if err != nil && !errors.Is(err, ErrExists) {
 		return l, err
+	}
+	if err == nil {
+		a.cfg.OnMake(tag)
 	}
 	if l, err = a.cfg.Store.Load(ctx, tag, n, floor); isMissing(err) {
 		err = errNotYet

@@ -152,6 +152,12 @@ func (w *Worker) serveSegments() (micro.Service, error) {
 		err = w.addEndpoint(svc, "tag-create", ns.TagCreate(), w.admins(w.createTag))
 	}
 	if err == nil {
+		err = w.addEndpoint(svc, "tag-update", ns.TagUpdate(), w.admins(w.updateTag))
+	}
+	if err == nil {
+		err = w.addEndpoint(svc, "tag-delete", ns.TagDelete(), w.admins(w.deleteTag))
+	}
+	if err == nil {
 		err = w.addEndpoint(svc, "tag-list", ns.TagList(), w.admins(w.listTags))
 	}
 	return svc, err
