@@ -22,9 +22,9 @@ import (
 // malformed, or the server refuses its user or database.
 var ErrRefused = errors.New("mysqlstore: refused")
 
-// maxConns bounds the loads and polls that one process has under way in one
-// database.
-const maxConns = 32
+// maxConns bounds the statements that one process has under way in one
+// database: 36 loads, and some for polls and administrators.
+const maxConns = 40
 
 // A Table is a [segment.Table] on leaf_alloc. It is safe for concurrent use.
 type Table struct {

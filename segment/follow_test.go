@@ -118,6 +118,19 @@ func TestAnUnknownTagCostsOneLookUpForAWhile(t *testing.T) {
 	})
 }
 
+func TestAPollEndsTheMemoryThatATagIsUnknown(t *testing.T) {
+	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+		time.Sleep(500 * time.Millisecond)
+		wantRefused(t, a, "made", segment.ErrUnknownTag)
+		if _, err := memory.Create(t.Context(), segment.Tag{Name: "made", Step: 10, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+		wantRefused(t, a, "made", segment.ErrUnknownTag)
+		time.Sleep(501 * time.Millisecond)
+		take(t, a, "made", 1)
+	})
+}
+
 func TestAStampedeOfUnknownTagsReachesTheStoreAtABoundedRateAndHurtsNoKnownOne(t *testing.T) {
 	var strange, inStore, most atomic.Int64
 	cfg := segment.Config{OnLoad: func(tag string, _ time.Duration, err error) {

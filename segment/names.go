@@ -134,6 +134,11 @@ func (n *names) list(tags []Tag, began time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.known, n.listed = known, began
+	for tag, i := range n.unknown {
+		if _, ok := known[n.hash(tag)]; ok && n.verdicts[i].until-unknownFor < began {
+			delete(n.unknown, tag)
+		}
+	}
 	maps.DeleteFunc(n.fresh, func(_ uint64, at time.Duration) bool { return at < began })
 }
 

@@ -28,7 +28,6 @@ func (a *Allocator) preload(ctx context.Context, tags []Tag) {
 	}
 	slices.SortFunc(recent, func(x, y Tag) int { return y.Updated.Compare(x.Updated) })
 	recent = recent[:min(len(recent), maxPreload)]
-	done := 0
 	ctx, cancel := context.WithTimeout(ctx, preloadTime)
 	defer cancel()
 	each(preloads, recent, func(t Tag) {
@@ -36,12 +35,13 @@ func (a *Allocator) preload(ctx context.Context, tags []Tag) {
 			a.preloadOne(t.Name)
 		}
 	})
+	done := 0
 	for _, t := range recent {
-		if b := a.tags.get(t.Name); b != nil {
+		if a.tags.get(t.Name) != nil {
 			done++
 		}
 	}
-	a.cfg.Log.Info("the tags used of late are loaded", "tags", done, "of", len(recent), "took", time.Since(since).Round(time.Millisecond))
+	a.cfg.Log.Info("the tags used of late are in memory", "tags", done, "of", len(recent), "took", time.Since(since).Round(time.Millisecond))
 }
 
 // preloadOne loads a first range of a tag, unless somebody has begun to.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/segment"
@@ -69,6 +71,9 @@ func (w *Worker) updateTag(ctx context.Context, body []byte) (any, error) {
 		c.RaiseBy = int64(*u.RaiseBy)
 	}
 	t, err := w.cfg.Store.Update(ctx, u.Tag, c)
+	if err != nil && !errors.Is(err, segment.ErrInvalid) && !errors.Is(err, segment.ErrUnknownTag) {
+		w.tell(u.Tag) // the change may have been made
+	}
 	return w.changed(t, err)
 }
 
@@ -77,24 +82,69 @@ func (w *Worker) deleteTag(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.cfg.Store.Delete(ctx, d.Tag); err != nil {
-		return nil, ofStore(err)
+	if _, err := w.changed(segment.Tag{Name: d.Tag, Disabled: true}, w.cfg.Store.Delete(ctx, d.Tag)); err != nil {
+		return nil, err
 	}
 	t, err := w.cfg.Store.Look(ctx, d.Tag)
-	return w.changed(t, err)
+	return tagInfo(t), ofStore(err)
 }
 
 // changed makes a change known: to this worker before the answer, to the others
-// with a message. One that misses it sees the change when it next polls.
+// with a message. One that misses it sees the change when it next loads or polls.
 func (w *Worker) changed(t segment.Tag, err error) (any, error) {
 	if err != nil {
 		return nil, ofStore(err)
 	}
 	w.cfg.Segments.See(t)
-	if err := w.cfg.Conn.Publish(w.cfg.Namespace.TagChanged(), []byte(t.Name)); err != nil {
-		w.cfg.Log.Warn("a change of a tag was not told to the other workers; they will see it when they next poll", "tag", t.Name, "error", err)
-	}
+	w.tell(t.Name)
 	return tagInfo(t), nil
+}
+
+// tell says to every worker, this one included, that a tag may have changed.
+func (w *Worker) tell(tag string) {
+	if err := w.cfg.Conn.Publish(w.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
+		w.cfg.Log.Warn("a change of a tag was not told to the other workers; they will see it when they next load or poll", "tag", tag, "error", err)
+	}
+}
+
+// hear looks again at a tag that a message says was changed.
+func (w *Worker) hear(m *nats.Msg) {
+	tag := string(m.Data)
+	if err := subjects.CheckTag(tag); err != nil {
+		w.cfg.Log.Debug("a message names no tag", "subject", m.Subject, "error", err)
+		return
+	}
+	w.cfg.Segments.Changed(tag)
+}
+
+// hearing is what a worker has of the messages about changed tags. Only the
+// goroutine of Worker.Run uses it.
+type hearing struct {
+	w          *Worker
+	sub        *nats.Subscription
+	reconnects uint64
+}
+
+func (w *Worker) listen() (*hearing, error) {
+	sub, err := w.cfg.Conn.Subscribe(w.cfg.Namespace.TagChanged(), w.hear)
+	if err != nil {
+		return nil, fmt.Errorf("worker: %s: %w", w.cfg.Namespace.TagChanged(), err)
+	}
+	return &hearing{w: w, sub: sub, reconnects: w.cfg.Conn.Stats().Reconnects}, nil
+}
+
+// follow has all tags looked at after a time without connection, in which
+// messages were missed.
+func (h *hearing) follow() {
+	if n := h.w.cfg.Conn.Stats().Reconnects; n != h.reconnects {
+		h.reconnects = n
+		h.w.cfg.Segments.Refresh()
+	}
+}
+
+func (h *hearing) stop() {
+	// It fails only on a connection that is gone, and the subscription with it.
+	_ = h.sub.Unsubscribe()
 }
 
 func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {

@@ -123,6 +123,10 @@ const (
 // could not begin to serve.
 func (w *Worker) Run(ctx context.Context) error {
 	segments, err := w.serveSegments()
+	var changes *hearing
+	if err == nil {
+		changes, err = w.listen()
+	}
 	if err != nil {
 		w.cfg.Conn.Close()
 		return err
@@ -132,11 +136,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		flakes.follow()
+		changes.follow()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
+	changes.stop()
 	w.stop(segments, flakes)
 	return nil
 }

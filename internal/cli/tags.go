@@ -44,7 +44,7 @@ func (c *tagCreateCmd) Run(s *session) error {
 type tagUpdateCmd struct {
 	Tag     string  `arg:"" help:"The tag."`
 	Step    *int64  `help:"How many IDs a worker loads at once, from the next load on."`
-	Desc    *string `placeholder:"TEXT" help:"Description, for people; '' for none."`
+	Desc    *string `placeholder:"TEXT" help:"Description, for people; may be empty."`
 	MaxID   *int64  `name:"max-id" xor:"raise" help:"The next ID: none below is handed out any more. It only rises."`
 	RaiseBy *int64  `name:"raise-by" xor:"raise" help:"Leave so many IDs out above the next one that nobody has loaded."`
 }
