@@ -69,11 +69,37 @@ func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (made subj
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, err
 	}
-	err = c.json(ctx, c.ns.TagCreate(), t, &made)
-	if err == nil && made.Tag != t.Tag {
-		err = c.foreign(c.ns.TagCreate(), fmt.Errorf("it is about tag %q", made.Tag))
+	return c.tag(ctx, c.ns.TagCreate(), t.Tag, t)
+}
+
+// UpdateTag changes a tag and returns it as it stands then: other workers than
+// the one that answered know it a moment later. Errors are those of
+// [Client.SegmentN], but it is sent once: sent again after a failure RaiseBy
+// could raise max_id twice.
+func (c *Client) UpdateTag(ctx context.Context, u subjects.TagUpdate) (subjects.TagInfo, error) {
+	if err := u.Check(); err != nil {
+		return subjects.TagInfo{}, err
 	}
-	return made, err
+	return c.tag(ctx, c.ns.TagUpdate(), u.Tag, u)
+}
+
+// DeleteTag deletes a tag: it is served no more, and keeps its max_id, so that
+// it goes on above if it is made again. Errors are those of [Client.SegmentN];
+// a tag that was deleted before is none.
+func (c *Client) DeleteTag(ctx context.Context, tag string) (subjects.TagInfo, error) {
+	if err := subjects.CheckTag(tag); err != nil {
+		return subjects.TagInfo{}, err
+	}
+	return c.tag(ctx, c.ns.TagDelete(), tag, subjects.TagDelete{Tag: tag})
+}
+
+// tag sends a request that is answered with the tag it is about.
+func (c *Client) tag(ctx context.Context, subject, tag string, ask any) (info subjects.TagInfo, err error) {
+	err = c.json(ctx, subject, ask, &info)
+	if err == nil && info.Tag != tag {
+		err = c.foreign(subject, fmt.Errorf("it is about tag %q", info.Tag))
+	}
+	return info, err
 }
 
 // ListTags returns a page of tags in their order. Errors are those of

@@ -70,6 +70,10 @@ var calls = map[string]call{
 	"CreateTag": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.CreateTag(ctx, subjects.TagCreate{Tag: "order", Step: 10, Start: 7})
 	},
+	"UpdateTag": func(ctx context.Context, c *client.Client) (any, error) {
+		return c.UpdateTag(ctx, subjects.TagUpdate{Tag: "order", Step: new(int64(10)), MaxID: new(subjects.Decimal(7))})
+	},
+	"DeleteTag": func(ctx context.Context, c *client.Client) (any, error) { return c.DeleteTag(ctx, "order") },
 	"ListTags": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.ListTags(ctx, subjects.TagList{After: "a", Limit: 3})
 	},
@@ -84,6 +88,8 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 		"Snowflake":  {"ns.snowflake", "", "2124263042718941184", "2124263042718941184"},
 		"SnowflakeN": {"ns.snowflake", "5", "9223372036854775803-9223372036854775807", "[9223372036854775803-9223372036854775807]"},
 		"CreateTag":  {"ns.tag.create", `{"tag":"order","step":10,"start":"7"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false }"},
+		"UpdateTag":  {"ns.tag.update", `{"tag":"order","step":10,"max_id":"7"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false }"},
+		"DeleteTag":  {"ns.tag.delete", `{"tag":"order"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false }"},
 		"ListTags":   {"ns.tag.list", `{"after":"a","limit":3}`, "[" + tag + "]", "[{order 10 7  2026-01-02 03:04:05 +0000 UTC false }]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +192,7 @@ func TestAReplyThatIsNotRunsOrNotSoManyIsNotNatsids(t *testing.T) {
 		}
 	}
 	body.Store("not JSON")
-	for _, name := range []string{"CreateTag", "ListTags"} {
+	for _, name := range []string{"CreateTag", "UpdateTag", "DeleteTag", "ListTags"} {
 		if got, err := calls[name](t.Context(), c); !errors.Is(err, client.ErrNotNatsid) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -231,7 +237,9 @@ func TestABadTagIsRefusedBeforeItIsSent(t *testing.T) {
 		_, one := c.Segment(t.Context(), tag)
 		_, many := c.SegmentN(t.Context(), tag, 9)
 		_, made := c.CreateTag(t.Context(), subjects.TagCreate{Tag: tag})
-		for _, err := range []error{one, many, made} {
+		_, changed := c.UpdateTag(t.Context(), subjects.TagUpdate{Tag: tag, Step: new(int64(1))})
+		_, deleted := c.DeleteTag(t.Context(), tag)
+		for _, err := range []error{one, many, made, changed, deleted} {
 			if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.BadRequest {
 				t.Errorf("tag %q: %v, want 400", tag, err)
 			}

@@ -22,9 +22,9 @@ import (
 // malformed, or the server refuses its user or database.
 var ErrRefused = errors.New("mysqlstore: refused")
 
-// maxConns bounds the loads and polls that one process has under way in one
-// database.
-const maxConns = 32
+// maxConns bounds the statements that one process has under way in one
+// database: 36 loads, and some for polls and administrators.
+const maxConns = 40
 
 // A Table is a [segment.Table] on leaf_alloc. It is safe for concurrent use.
 type Table struct {
@@ -281,7 +281,14 @@ func (t *Table) Rows(ctx context.Context, after string, limit int) ([]segment.Ro
 	// By bytes, since the table's collation has another order, and ignores
 	// case; of UTF-8, since its character set may be another.
 	const name = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)"
-	rows, err := t.db.QueryContext(ctx, t.selectRow("WHERE "+name+" > ? ORDER BY "+name+" LIMIT ?"), after, limit)
+	return t.query(ctx, "WHERE "+name+" > ? ORDER BY "+name+" LIMIT ?", after, limit)
+}
+
+// AllRows implements [segment.Table].
+func (t *Table) AllRows(ctx context.Context) ([]segment.Row, error) { return t.query(ctx, "") }
+
+func (t *Table) query(ctx context.Context, condition string, args ...any) ([]segment.Row, error) {
+	rows, err := t.db.QueryContext(ctx, t.selectRow(condition), args...)
 	if err != nil {
 		return nil, fmt.Errorf("mysqlstore: %w", err)
 	}

@@ -56,7 +56,7 @@ func load(t *testing.T, s segment.Store) segment.Range {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return r.Range
 }
 
 // wantNoRepeat checks that no ID stands in two ranges.
@@ -112,7 +112,7 @@ func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
 	g := segment.NewGuard(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1, nil), nil)
 	for range 2 {
-		if err := g.Poll(t.Context()); err != nil {
+		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 			t.Errorf("Poll: %v", err)
 		}
 	}
@@ -195,7 +195,9 @@ func TestBesideLeafNodesNoRangesOverlap(t *testing.T) {
 			for range 250 {
 				r, err := loadAsLeaf(t.Context(), srv.DB())
 				if i%2 == 0 {
-					r, err = guard.Load(t.Context(), "order", 0, 0)
+					var l segment.Loaded
+					l, err = guard.Load(t.Context(), "order", 0, 0)
+					r = l.Range
 				}
 				if err != nil {
 					continue // a deadlock that the server solved, say
@@ -257,7 +259,7 @@ func TestTwoServersThatBothTakeWritesShareNoID(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				ranges = append(ranges, r)
+				ranges = append(ranges, r.Range)
 				mu.Unlock()
 			}
 		})
@@ -295,7 +297,7 @@ func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
 			r, err := segment.NewGuard(table, marks, nil).Load(ctx, "order", 0, 0)
 			cancel()
 			if err == nil {
-				ranges = append(ranges, r)
+				ranges = append(ranges, r.Range)
 			} else {
 				cut++
 			}
@@ -387,7 +389,7 @@ func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
 	go func() {
 		// It finds in the end that it was overtaken, and tries again.
 		r, err := segment.NewGuard(p, marks, nil).Load(t.Context(), "order", 0, 0)
-		mine = r
+		mine = r.Range
 		late <- err
 	}()
 	<-p.in

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,10 +19,27 @@ type Config struct {
 	// LoadTimeout bounds one load; 1 s if 0. Keep it under Deadline, so that a
 	// load that hangs is tried again before the requests behind it expire.
 	LoadTimeout time.Duration
+	// MaxStep is the most that the step of a tag grows to while its ranges last
+	// less than StepTime; 1,000,000 if 0. See [StepRule].
+	MaxStep int64
+	// StepTime is how long a range should last at least; 15 min if 0. Ranges
+	// that last less double the step, those that last twice as long halve it.
+	StepTime time.Duration
 	// MaxWaiting bounds the parked requests of one tag; 4096 if 0.
 	MaxWaiting int
 	// AutoStep is the step of tags made on first use; 0 makes none.
 	AutoStep int64
+	// AutoMake, if set, says which tags are made on first use; nil makes all.
+	AutoMake func(tag string) bool
+	// OnMake, if set, is told of each tag that was. It must not block.
+	OnMake func(tag string)
+	// Poll is how often [Allocator.Follow] looks at all tags; 1 min if 0.
+	Poll time.Duration
+	// Preload is how long ago at most a tag was changed or loaded last that
+	// Follow loads a first range of; 0 loads none.
+	Preload time.Duration
+	// Servable, if set, says which tags can be asked for at all; nil: all.
+	Servable func(tag string) bool
 	// OnLoad, if set, is told of every load: what it took, how it ended.
 	OnLoad func(tag string, took time.Duration, err error)
 	// Log receives the loads that failed; nil discards.
@@ -32,16 +49,26 @@ type Config struct {
 // An Allocator hands out the IDs of all tags from memory. Tags are isolated:
 // no tag waits for another's load.
 //
-// The IDs of one tag rise as long as one caller after the other asks one
-// allocator; between allocators that share a store they rise by and large.
-// All methods are safe for concurrent use.
+// The IDs of one tag rise: a request to one allocator that begins after
+// another has ended gets higher IDs, and parked requests get theirs in order of
+// arrival. Between allocators that share a store they rise by and large. All
+// methods are safe for concurrent use.
 type Allocator struct {
 	cfg    Config
+	rule   StepRule
+	lanes  *lanes
+	began  time.Time       // the zero of now
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+	tags   *index // changed under mu
+	names  *names
+	polls  chan struct{} // a poll is wanted now
 
-	mu     sync.RWMutex
-	tags   map[string]*buffer
+	wake   chan struct{} // there is news
+	newsMu sync.Mutex
+	news   map[string]struct{} // tags to look at again
+
+	mu     sync.Mutex
 	closed bool
 	loads  sync.WaitGroup
 
@@ -59,8 +86,27 @@ func New(cfg Config) *Allocator {
 	if cfg.LoadTimeout == 0 {
 		cfg.LoadTimeout = time.Second
 	}
+	if cfg.MaxStep == 0 {
+		cfg.MaxStep = DefaultMaxStep
+	}
+	if cfg.StepTime == 0 {
+		cfg.StepTime = DefaultStepTime
+	}
 	if cfg.MaxWaiting == 0 {
 		cfg.MaxWaiting = 4096
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = time.Minute
+	}
+	any := func(string) bool { return true }
+	if cfg.AutoMake == nil {
+		cfg.AutoMake = any
+	}
+	if cfg.Servable == nil {
+		cfg.Servable = any
+	}
+	if cfg.OnMake == nil {
+		cfg.OnMake = func(string) {}
 	}
 	if cfg.OnLoad == nil {
 		cfg.OnLoad = func(string, time.Duration, error) {}
@@ -68,31 +114,49 @@ func New(cfg Config) *Allocator {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Allocator{cfg: cfg, tags: make(map[string]*buffer)}
+	a := &Allocator{
+		cfg: cfg, rule: StepRule{Max: cfg.MaxStep, Time: cfg.StepTime}, lanes: newLanes(),
+		began: time.Now(), tags: newIndex(), names: newNames(), polls: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
 
-// Next appends n IDs of the tag, n at least 1, to dst without waiting. It
+// now returns the time since the allocator began, for buffers to reckon with:
+// it is monotonic, and a third of a [time.Time].
+func (a *Allocator) now() time.Duration { return time.Since(a.began) }
+
+// Next appends n IDs of the tag, n 1..[MaxStep], to dst without waiting. It
 // takes all of them or returns [ErrWait], which says that they are not in
-// memory and the request should be parked.
+// memory and the request should be parked; or [ErrInvalid] for another n.
+// Unless its IDs span ranges it takes no lock, but for some four looks a second
+// after whether a load is due; and it allocates nothing if dst has room.
 func (a *Allocator) Next(tag string, n int64, dst []Range) ([]Range, error) {
-	a.mu.RLock()
-	b := a.tags[tag]
-	a.mu.RUnlock()
+	if n < 1 || n > MaxStep {
+		return dst, invalidCount(n)
+	}
+	b := a.tags.get(tag)
 	if b == nil {
 		return dst, ErrWait
 	}
 	return b.next(n, dst)
 }
 
+func invalidCount(n int64) error {
+	return fmt.Errorf("%w: %d IDs asked, want 1..%d", ErrInvalid, n, int64(MaxStep))
+}
+
 // Park queues a request that [Allocator.Next] answered with [ErrWait]. done is
 // called exactly once, within the deadline, on some goroutine, with the IDs or
 // with an error: [ErrUnknownTag], [ErrDisabled], [ErrExhausted],
 // [ErrNotLoaded] or [ErrClosed]; it must not block. Requests of one tag are
-// served in order of arrival. If Park itself returns an error, [ErrTooMany]
-// or [ErrClosed], done is never called.
+// served in order of arrival. If Park itself returns an error, [ErrTooMany],
+// [ErrUnknownTag], [ErrDisabled], [ErrClosed] or [ErrInvalid], done is never
+// called.
 func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
+	if n < 1 || n > MaxStep {
+		return invalidCount(n)
+	}
 	for {
 		b, err := a.buffer(tag)
 		if err != nil {
@@ -104,7 +168,7 @@ func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
 	}
 }
 
-// Take returns n IDs of the tag, n at least 1, waiting for a load if it must:
+// Take returns n IDs of the tag, n 1..[MaxStep], waiting for a load if it must:
 // [Allocator.Next] and [Allocator.Park] for callers that may block. It returns
 // their errors, or ctx's if that ends first; IDs that come after are a hole.
 func (a *Allocator) Take(ctx context.Context, tag string, n int64) ([]Range, error) {
@@ -129,44 +193,12 @@ func (a *Allocator) Take(ctx context.Context, tag string, n int64) ([]Range, err
 func (a *Allocator) Close() {
 	a.mu.Lock()
 	a.closed = true
-	tags := a.tags
-	a.tags = nil
 	a.mu.Unlock()
 	a.cancel()
-	for _, b := range tags {
+	for b := range a.tags.all { // none comes any more
 		b.close()
 	}
 	a.loads.Wait()
-}
-
-// Stats is what an allocator can tell of all its tags together.
-type Stats struct {
-	Tags    int // in memory
-	Waiting int // parked requests
-	// SecondsLeft is how long the tag that runs out first lasts at its present
-	// speed if no load succeeds any more; +Inf if none is in use.
-	SecondsLeft float64
-}
-
-// Stats returns the figures of this moment.
-func (a *Allocator) Stats() Stats {
-	a.mu.RLock()
-	buffers := make([]*buffer, 0, len(a.tags))
-	for _, b := range a.tags {
-		buffers = append(buffers, b)
-	}
-	a.mu.RUnlock()
-	s := Stats{Tags: len(buffers), SecondsLeft: math.Inf(1)}
-	now := time.Now()
-	for _, b := range buffers {
-		b.mu.Lock()
-		s.Waiting += len(b.waiters)
-		if speed := b.speed.at(now); speed > 0 {
-			s.SecondsLeft = min(s.SecondsLeft, float64(b.left)/speed)
-		}
-		b.mu.Unlock()
-	}
-	return s
 }
 
 // Trouble returns why ranges cannot be loaded, or nil: the error of the last
@@ -195,34 +227,45 @@ func (a *Allocator) note(err error) {
 	a.failures++
 }
 
-// buffer returns the buffer of a tag, making it if need be.
+// buffer returns the buffer of a tag, making it if need be; or why the tag
+// cannot be had: it is known to be unknown, or too many such are asked for.
 func (a *Allocator) buffer(tag string) (*buffer, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return nil, ErrClosed
 	}
-	b := a.tags[tag]
-	if b == nil {
-		b = newBuffer(a, tag)
-		a.tags[tag] = b
+	b := a.tags.get(tag)
+	if b != nil {
+		return b, nil
 	}
+	stranger, err := a.names.admit(tag, a.now(), 2*a.cfg.Poll, a.makes(tag))
+	if err != nil {
+		return nil, err
+	}
+	b = newBuffer(a, strings.Clone(tag)) // the caller's may be part of a message
+	b.stranger, b.floor = stranger, a.names.floor(tag)
+	a.tags.put(b)
 	return b, nil
 }
 
 // forget removes a buffer that is gone, so that the tag begins with a new one.
+// It needs the buffer's lock.
 func (a *Allocator) forget(b *buffer) {
+	a.names.bury(b.tag, b.floor)
+	if b.stranger {
+		b.stranger = false
+		a.names.release()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.tags[b.tag] == b {
-		delete(a.tags, b.tag)
-	}
+	a.tags.remove(b)
 }
 
 // spawn runs f on a goroutine that Close waits for, unless closed.
 func (a *Allocator) spawn(f func()) bool {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.closed {
 		return false
 	}
@@ -241,47 +284,4 @@ func (a *Allocator) sleep(d time.Duration) bool {
 	case <-a.ctx.Done():
 		return false
 	}
-}
-
-// errNotYet is the outcome of a load if the tag is being made by somebody else
-// at this moment: a store of several servers may refuse to make it twice before
-// it shows it. Another load will find it.
-var errNotYet = errors.New("segment: the tag was made just now, and cannot be read yet")
-
-// isMissing reports whether a tag has never been made, and may be.
-func isMissing(err error) bool {
-	_, misnamed := errors.AsType[*NameError](err)
-	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed
-}
-
-// loadRange loads one range of a tag of at least n IDs, making the tag first
-// if it is unknown and that is wanted.
-func (a *Allocator) loadRange(tag string, n, floor int64) (Range, error) {
-	ctx, cancel := context.WithTimeout(a.ctx, a.cfg.LoadTimeout)
-	defer cancel()
-	start := time.Now()
-	r, err := a.cfg.Store.Load(ctx, tag, n, floor)
-	// A tag that was there and is not any more has lost its mark. Made anew it
-	// would repeat what other allocators have loaded: its operator must say
-	// where it goes on.
-	if a.cfg.AutoStep > 0 && floor == 0 && isMissing(err) {
-		_, err = a.cfg.Store.Create(ctx, Tag{Name: tag, Step: a.cfg.AutoStep, MaxID: 1}, false)
-		if err == nil || errors.Is(err, ErrExists) {
-			r, err = a.cfg.Store.Load(ctx, tag, n, floor)
-			if isMissing(err) {
-				err = errNotYet
-			}
-		}
-	}
-	if err == nil && (r.Start < floor || r.Len() < max(n, 1)) {
-		// A store that breaks its contract must not make us repeat an ID.
-		err = fmt.Errorf("segment: the store gave [%d, %d) where %d IDs from %d were asked", r.Start, r.End, n, floor)
-	}
-	a.cfg.OnLoad(tag, time.Since(start), err)
-	a.note(err)
-	// Anybody may ask for a tag that is not there: that is not worth a line.
-	if err != nil && !errors.Is(err, ErrUnknownTag) && a.ctx.Err() == nil {
-		a.cfg.Log.Warn("a load failed", "tag", tag, "ids", n, "error", err)
-	}
-	return r, err
 }

@@ -19,7 +19,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // inBubble runs f in fake time with an allocator over a faulty memory store
-// that has the tags a, b and huge, each of step 100.
+// that has the tags a, b and huge, each of step 100. Unless cfg says so the
+// step does not grow.
 func inBubble(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
@@ -30,7 +31,7 @@ func inBubble(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.
 				t.Fatal(err)
 			}
 		}
-		cfg.Store = store
+		cfg.Store, cfg.MaxStep = store, max(1, cfg.MaxStep)
 		a := segment.New(cfg)
 		defer a.Close()
 		f(t, a, store)
@@ -150,6 +151,22 @@ func TestWaitersAreServedInOrderOfArrivalAndOneRefusedBurnsNothing(t *testing.T)
 		}
 		if got := take(t, a, "a", 1)[0].Start; got != next {
 			t.Errorf("after the refusal the next ID is %d, want %d", got, next)
+		}
+	})
+}
+
+func TestWhoWaitsBehindABatchIsServedWhenTheBatchIsRefused(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "a", 1)
+		store.OnLoad(slow(time.Hour))
+		if err := a.Park("a", 5000, func([]segment.Range, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		take(t, a, "a", 1)
+		if d := time.Since(start); d != 500*time.Millisecond {
+			t.Errorf("it waited %v, want until the batch's deadline", d)
 		}
 	})
 }
@@ -458,37 +475,5 @@ func TestManyCallersNeverShareAnID(t *testing.T) {
 				seen[id] = true
 			}
 		}
-	}
-}
-
-func TestTakingOneIDAllocatesNothing(t *testing.T) {
-	store := new(segmenttest.Memory)
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 30, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
-	a := segment.New(segment.Config{Store: store})
-	defer a.Close()
-	if _, err := a.Take(t.Context(), "a", 1); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]segment.Range, 0, 4)
-	if n := testing.AllocsPerRun(1000, func() { buf, _ = a.Next("a", 1, buf[:0]) }); n != 0 {
-		t.Errorf("%v allocations an ID", n)
-	}
-}
-
-func BenchmarkNext(b *testing.B) {
-	store := new(segmenttest.Memory)
-	if _, err := store.Create(b.Context(), segment.Tag{Name: "a", Step: 1 << 40, MaxID: 1}, false); err != nil {
-		b.Fatal(err)
-	}
-	a := segment.New(segment.Config{Store: store})
-	defer a.Close()
-	if _, err := a.Take(b.Context(), "a", 1); err != nil {
-		b.Fatal(err)
-	}
-	buf := make([]segment.Range, 0, 4)
-	for b.Loop() {
-		buf, _ = a.Next("a", 1, buf[:0])
 	}
 }

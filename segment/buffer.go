@@ -3,7 +3,9 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -11,63 +13,208 @@ import (
 
 // A buffer holds the loaded ranges of one tag and the requests that wait for
 // more. At rest it is Leaf's double buffer: a current range, and the next one,
-// loaded once a tenth of the current one is used. A request for more than
-// that makes it hold as many ranges as it takes.
+// loaded once a tenth of the current one is used. Where that would not last as
+// long as a load takes it is a chain: see [buffer.aheadLocked].
 //
-// At most one load of a tag is under way; every request looks whether one is
-// due, so a load that failed is tried again by the next request.
+// What is left of the current range is open while nobody waits: requests take
+// from it without the lock. As soon as somebody waits it is shut, and every
+// request comes to the lock: so nobody overtakes who waits.
+//
+// At most one load of a tag is under way; requests look whether one is due, so
+// a load that failed is tried again by the next request.
 type buffer struct {
 	tag string
 	a   *Allocator
 
+	open atomic.Pointer[run] // nil while shut; replaced under mu
+
 	mu      sync.Mutex
-	ranges  []Range // the current one first, none empty
-	left    int64   // IDs in ranges
-	floor   int64   // the highest end ever loaded
-	size    int64   // of the current range when it was loaded
-	loading bool    // a goroutine runs load
-	waiters []waiter
-	demand  int64 // IDs that waiters ask for
-	expiry  *time.Timer
-	lastErr error // of the last load, if another may succeed
-	gone    bool  // no longer among the allocator's tags
-	retry   *backoff.ExponentialBackOff
-	speed   speedometer
+	rest    []Range // loaded and not in the open run, in order, none empty
+	restLen int64   // IDs in rest
+	first   int64   // of the current range, as it was loaded: the one
+	size    int64   // that the open run, or else rest[0], is what is left of
+	loaded  int64   // IDs ever loaded
+	floor   int64   // the highest end ever loaded, or least
+	least   int64   // no ID below it may be handed out; it only rises
+	queue   *queue  // who waits; nil if nobody
+	gone    bool    // no longer among the allocator's tags
+	changes int     // how often somebody told that the tag was changed
+	// stranger says that no listing had the tag, and no load found it yet.
+	stranger bool
+	vouched  time.Duration // when a load found the tag last
+	pace
+	loader
 }
 
-// A waiter is a parked request.
-type waiter struct {
-	n       int64
-	expires time.Time
-	done    func([]Range, error)
+// A loader is what a buffer knows of the loads of its tag.
+type loader struct {
+	loading    bool // a goroutine runs load
+	loads      int64
+	errs       int64
+	fails      int           // errors in a row
+	took       time.Duration // of the last load that succeeded
+	slowest    time.Duration // of those of late
+	quietUntil time.Duration // no load unless somebody waits
+	lastErr    error         // of the last load, if another may succeed
+	retry      *backoff.ExponentialBackOff
 }
 
-// An outcome is an answer to a waiter, to be delivered without the lock.
-type outcome struct {
-	done   func([]Range, error)
-	ranges []Range
-	err    error
+// A pace is how fast the IDs of a tag go, and what follows from it.
+type pace struct {
+	speed      speedometer
+	began      time.Duration // when the current range began to be used
+	ended      int64         // IDs of ranges used up by the request under way
+	last       usage         // of the last range; zero if none has been used up yet
+	judged     bool          // step follows from last already
+	step       int64         // of the next load; 0 before the first
+	configured int64
+	waits      int64 // requests that had to wait
 }
 
 func newBuffer(a *Allocator, tag string) *buffer {
-	return &buffer{tag: tag, a: a, speed: speedometer{prev: reading{at: time.Now()}, last: reading{at: time.Now()}},
-		retry: backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(10*time.Millisecond),
-			backoff.WithMaxInterval(250*time.Millisecond),
-			backoff.WithMaxElapsedTime(0))}
+	return &buffer{tag: tag, a: a, pace: pace{speed: newSpeedometer(a.now())}}
 }
 
-// next appends n IDs to dst, or returns ErrWait and takes none. Nobody
-// overtakes a request that waits.
+// next appends n IDs to dst, or returns ErrWait and takes none.
 func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
+	if r := b.open.Load(); r != nil {
+		if got, ok := r.take(n); ok {
+			if got.End > r.check.Load() {
+				b.look()
+			}
+			return append(dst, got), nil
+		}
+	}
+	return b.nextSlowly(n, dst)
+}
+
+// nextSlowly is next for what the open run alone cannot serve.
+func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiters) > 0 || b.left < n {
+	if b.queue != nil || b.gone || b.heldLocked() < n {
 		return dst, ErrWait
 	}
-	dst = b.takeLocked(n, dst)
-	b.loadIfDueLocked()
-	return dst, nil
+	err := ErrWait
+	b.shutLocked()
+	if b.restLen >= n { // takers may have been faster
+		dst, err = b.takeLocked(n, dst), nil
+	}
+	b.tendLocked()
+	return dst, err
+}
+
+// look does what the IDs taken from the open run make due.
+func (b *buffer) look() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.open.Load(); r != nil && r.left() == 0 {
+		b.shutLocked()
+	}
+	b.tendLocked()
+}
+
+// tendLocked leaves the buffer as it must be whenever the lock is free: open
+// unless somebody waits, a load under way if one is due. The check is set
+// before it is asked whether one is: a request in between is seen by this
+// call, or sees the check.
+func (b *buffer) tendLocked() {
+	now := b.a.now()
+	b.paceLocked(now)
+	b.openLocked()
+	b.setCheckLocked(now)
+	if !b.loading && b.dueLocked(now) {
+		b.loading = b.a.spawn(b.load)
+		b.setCheckLocked(now)
+	}
+}
+
+func (b *buffer) openLocked() {
+	if b.open.Load() != nil || b.queue != nil || b.gone || len(b.rest) == 0 {
+		return
+	}
+	r := b.rest[0]
+	b.rest = slices.Delete(b.rest, 0, 1)
+	b.restLen -= r.Len()
+	b.open.Store(newRun(r))
+}
+
+// shutLocked takes back what is left of the open run, if there is one.
+func (b *buffer) shutLocked() {
+	r := b.open.Load()
+	if r == nil {
+		return
+	}
+	b.open.Store(nil)
+	left := r.shut()
+	if left.Len() == 0 {
+		b.endLocked()
+		return
+	}
+	b.rest = slices.Insert(b.rest, 0, left)
+	b.restLen += left.Len()
+}
+
+// takeLocked moves n IDs, which must be there, from rest to dst. The buffer
+// must be shut.
+func (b *buffer) takeLocked(n int64, dst []Range) []Range {
+	b.restLen -= n
+	for n > 0 {
+		cur := &b.rest[0]
+		part := Range{cur.Start, cur.Start + min(n, cur.Len())}
+		dst = append(dst, part)
+		n -= part.Len()
+		if cur.Start = part.End; cur.Len() == 0 {
+			b.rest = slices.Delete(b.rest, 0, 1)
+			b.endLocked()
+		}
+	}
+	return dst
+}
+
+// endLocked notes that the current range is used up: the next one follows.
+func (b *buffer) endLocked() {
+	b.ended += b.size
+	b.first, b.size = 0, 0
+	if len(b.rest) > 0 {
+		b.first, b.size = b.rest[0].Start, b.rest[0].Len()
+	}
+}
+
+// addLocked adds a range that has been loaded, but for what is below least.
+func (b *buffer) addLocked(r Range, now time.Duration) {
+	b.floor = max(b.floor, r.End)
+	if r.Start = max(r.Start, b.least); r.Len() <= 0 {
+		return
+	}
+	if b.size == 0 {
+		b.first, b.size, b.began = r.Start, r.Len(), now
+	}
+	b.rest = append(b.rest, r)
+	b.restLen += r.Len()
+	b.loaded += r.Len()
+}
+
+// heldLocked returns how many IDs are in memory; fewer at any time while open.
+func (b *buffer) heldLocked() int64 {
+	if r := b.open.Load(); r != nil {
+		return b.restLen + r.left()
+	}
+	return b.restLen
+}
+
+// askedLocked returns how many IDs were ever asked for: given, or waited for.
+func (b *buffer) askedLocked() int64 { return b.loaded - b.heldLocked() + b.queue.demand() }
+
+// paceLocked reads the speed, and notes how long a range lasted that has been
+// used up. Ranges that one request used up together count as one: each by
+// itself took no time.
+func (b *buffer) paceLocked(now time.Duration) {
+	b.speed.note(now, b.askedLocked())
+	if b.ended > 0 {
+		b.last, b.judged = usage{b.ended, now - b.began}, false
+		b.began, b.ended = now, 0
+	}
 }
 
 // errGone is returned by park when the buffer has been forgotten or closed.
@@ -76,129 +223,31 @@ var errGone = errors.New("segment: the buffer is gone")
 // park adds a waiter to the queue and makes sure that a load is under way.
 func (b *buffer) park(w waiter) error {
 	b.mu.Lock()
-	if b.gone || len(b.waiters) >= b.a.cfg.MaxWaiting {
+	if b.gone || b.queue.len() >= b.a.cfg.MaxWaiting {
 		defer b.mu.Unlock()
 		if b.gone {
 			return errGone
 		}
 		return ErrTooMany
 	}
-	b.waiters = append(b.waiters, w)
-	b.demand += w.n
-	if len(b.waiters) == 1 {
-		b.setExpiryLocked()
+	b.waits++
+	b.shutLocked()
+	if b.queue == nil {
+		b.queue = newQueue(time.AfterFunc(time.Until(w.expires), b.expire))
 	}
+	b.queue.push(w)
 	// A load may have ended since next said ErrWait.
 	answers := b.serveLocked(nil)
-	b.loadIfDueLocked()
+	b.tendLocked()
 	b.mu.Unlock()
 	deliver(answers)
 	return nil
 }
 
-// takeLocked moves n IDs, which must be there, from the ranges to dst.
-func (b *buffer) takeLocked(n int64, dst []Range) []Range {
-	b.left -= n
-	b.speed.issued += n
-	for n > 0 {
-		cur := &b.ranges[0]
-		part := Range{cur.Start, cur.Start + min(n, cur.Len())}
-		dst = append(dst, part)
-		n -= part.Len()
-		if cur.Start = part.End; cur.Len() == 0 {
-			b.ranges = append(b.ranges[:0], b.ranges[1:]...)
-			if len(b.ranges) > 0 {
-				b.size = b.ranges[0].Len()
-			}
-		}
-	}
-	return dst
-}
-
-// dueLocked reports whether a load should be under way: somebody waits, or
-// the next range is not there and a tenth of the current one is used.
-func (b *buffer) dueLocked() bool {
-	if len(b.waiters) > 0 || len(b.ranges) == 0 {
-		return true
-	}
-	return len(b.ranges) == 1 && b.left <= b.size-b.size/10
-}
-
-func (b *buffer) loadIfDueLocked() {
-	if !b.loading && b.dueLocked() {
-		b.loading = b.a.spawn(b.load)
-	}
-}
-
-// load loads ranges until none is due. After a failure it pauses, and goes on
-// only if somebody waits: otherwise the next request begins anew.
-func (b *buffer) load() {
-	for {
-		b.mu.Lock()
-		n, floor := b.demand-b.left, b.floor
-		b.mu.Unlock()
-		r, err := b.a.loadRange(b.tag, max(n, 0), floor)
-		if pause := b.takeIn(r, err); !b.a.sleep(pause) || !b.loadOn(err) {
-			return
-		}
-	}
-}
-
-// takeIn books the outcome of a load, answers whom it can, and returns how
-// long to pause before the next load.
-func (b *buffer) takeIn(r Range, err error) (pause time.Duration) {
-	b.mu.Lock()
-	var answers []outcome
-	b.lastErr = nil
-	switch {
-	case err == nil:
-		b.retry.Reset()
-		b.addLocked(r)
-		answers = b.serveLocked(nil)
-	case isFinal(err):
-		answers = b.refuseLocked(err)
-	default:
-		b.lastErr = err
-		pause = b.retry.NextBackOff()
-	}
-	b.mu.Unlock()
-	deliver(answers)
-	return pause
-}
-
-// loadOn reports whether another load follows one that ended with err. If
-// not, a tag that never had a range is forgotten, lest names that do not
-// exist fill the memory.
-func (b *buffer) loadOn(err error) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.loading = len(b.waiters) > 0 || err == nil && b.dueLocked()
-	if !b.loading && b.floor == 0 {
-		b.gone = true
-		b.a.forget(b)
-	}
-	return b.loading
-}
-
-func (b *buffer) addLocked(r Range) {
-	if len(b.ranges) == 0 {
-		b.size = r.Len()
-	}
-	b.ranges = append(b.ranges, r)
-	b.left += r.Len()
-	b.floor = r.End
-	b.speed.mark(time.Now())
-}
-
-// isFinal reports whether a load failed for a reason that waiting cannot mend.
-func isFinal(err error) bool {
-	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow)
-}
-
 // serveLocked takes waiters off the head of the queue as long as there are
-// IDs for them.
+// IDs for them. The buffer must be shut.
 func (b *buffer) serveLocked(answers []outcome) []outcome {
-	for len(b.waiters) > 0 && b.waiters[0].n <= b.left {
+	for b.queue != nil && b.queue.head().n <= b.restLen {
 		w := b.popLocked()
 		answers = append(answers, outcome{done: w.done, ranges: b.takeLocked(w.n, nil)})
 	}
@@ -208,48 +257,40 @@ func (b *buffer) serveLocked(answers []outcome) []outcome {
 // refuseLocked refuses the waiters for whom there are not enough IDs, and
 // serves the others.
 func (b *buffer) refuseLocked(err error) (answers []outcome) {
-	for answers = b.serveLocked(nil); len(b.waiters) > 0; answers = b.serveLocked(answers) {
+	for answers = b.serveLocked(nil); b.queue != nil; answers = b.serveLocked(answers) {
 		answers = append(answers, outcome{done: b.popLocked().done, err: err})
 	}
 	return answers
 }
 
+// popLocked takes the first waiter off the queue, and ends the queue with the
+// last one.
 func (b *buffer) popLocked() waiter {
-	w := b.waiters[0]
-	b.waiters[0] = waiter{}
-	b.waiters = b.waiters[1:]
-	b.demand -= w.n
+	w := b.queue.pop()
+	if b.queue.len() == 0 {
+		b.queue.expiry.Stop()
+		b.queue = nil
+	}
 	return w
-}
-
-// setExpiryLocked makes expire run when the first waiter's time is up. All
-// wait equally long, so the first to come is the first to expire.
-func (b *buffer) setExpiryLocked() {
-	if len(b.waiters) == 0 {
-		return
-	}
-	d := time.Until(b.waiters[0].expires)
-	if b.expiry == nil {
-		b.expiry = time.AfterFunc(d, b.expire)
-		return
-	}
-	b.expiry.Reset(d)
 }
 
 // expire refuses the waiters whose deadline has come.
 func (b *buffer) expire() {
 	b.mu.Lock()
+	err := ErrNotLoaded
+	if b.lastErr != nil {
+		err = fmt.Errorf("%w: %w", ErrNotLoaded, b.lastErr)
+	}
 	var answers []outcome
-	for now := time.Now(); len(b.waiters) > 0 && !b.waiters[0].expires.After(now); {
-		err := ErrNotLoaded
-		if b.lastErr != nil {
-			err = fmt.Errorf("%w: %w", ErrNotLoaded, b.lastErr)
-		}
+	for now := time.Now(); b.queue != nil && !b.queue.head().expires.After(now); {
 		answers = append(answers, outcome{done: b.popLocked().done, err: err})
 	}
-	b.setExpiryLocked()
 	// The head may have asked for more than there was; who came after it may not.
 	answers = b.serveLocked(answers)
+	if b.queue != nil {
+		b.queue.expiry.Reset(time.Until(b.queue.head().expires))
+	}
+	b.tendLocked()
 	b.mu.Unlock()
 	deliver(answers)
 }
@@ -258,39 +299,8 @@ func (b *buffer) expire() {
 func (b *buffer) close() {
 	b.mu.Lock()
 	b.gone = true
+	b.shutLocked()
 	answers := b.refuseLocked(ErrClosed)
-	if b.expiry != nil {
-		b.expiry.Stop()
-	}
 	b.mu.Unlock()
 	deliver(answers)
-}
-
-func deliver(answers []outcome) {
-	for _, o := range answers {
-		o.done(o.ranges, o.err)
-	}
-}
-
-// A speedometer measures how fast IDs are used: over the time since the load
-// before the last one, so over one whole range at least.
-type speedometer struct {
-	issued     int64 // so far
-	prev, last reading
-}
-
-type reading struct {
-	at     time.Time
-	issued int64
-}
-
-// mark notes that a range has been loaded now.
-func (s *speedometer) mark(now time.Time) { s.prev, s.last = s.last, reading{now, s.issued} }
-
-// at returns the speed in IDs per second.
-func (s *speedometer) at(now time.Time) float64 {
-	if d := now.Sub(s.prev.at).Seconds(); d > 0 {
-		return float64(s.issued-s.prev.issued) / d
-	}
-	return 0
 }

@@ -28,6 +28,8 @@ type Table interface {
 	// Rows returns at most limit rows whose names are above after, in the order
 	// of names, byte by byte.
 	Rows(ctx context.Context, after string, limit int) ([]Row, error)
+	// AllRows returns all rows, in no order, with one query.
+	AllRows(ctx context.Context) ([]Row, error)
 	// Limit returns the highest max_id the table can hold.
 	Limit() int64
 }
@@ -51,10 +53,12 @@ type Marks interface {
 
 // A Mark is what is remembered of a tag outside its table.
 type Mark struct {
-	High     int64  // no ID below it is ever handed out again
-	Seen     int64  // highest max_id of the table that was ever read
-	Disabled bool   // the tag was deleted
-	Revision uint64 // of this entry; 0 if there is none
+	High     int64     // no ID below it is ever handed out again
+	Seen     int64     // highest max_id of the table that was ever read
+	Least    int64     // the tag's [Tag.Least]
+	Disabled bool      // the tag was deleted
+	Revision uint64    // of this entry; 0 if there is none
+	Updated  time.Time // of the last change; not to be set
 	// Step and Description are the row's, so that the marks alone can serve
 	// the tag one day.
 	Step        int64
@@ -125,12 +129,12 @@ func NewGuard(table Table, marks Marks, alarm func(tag, message string)) *Guard 
 var errAgain = errors.New("segment: somebody else was faster")
 
 // Load implements [Store].
-func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (r Range, err error) {
+func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (l Loaded, err error) {
 	err = again(ctx, func() error {
-		r, err = g.tryLoad(ctx, tag, n, floor)
+		l, err = g.tryLoad(ctx, tag, n, floor)
 		return err
 	})
-	return r, err
+	return l, err
 }
 
 // again calls f until it returns anything but errAgain or ctx ends. The pauses
@@ -149,58 +153,52 @@ func again(ctx context.Context, f func() error) error {
 	}
 }
 
-func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (Range, error) {
-	r, err := g.reserve(ctx, tag, n, floor)
+func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (Loaded, error) {
+	l, err := g.reserve(ctx, tag, n, floor)
 	if err != nil {
-		return Range{}, err
+		return Loaded{}, err
 	}
-	done, err := g.table.Advance(ctx, tag, r.Start, r.End)
+	done, err := g.table.Advance(ctx, tag, l.Start, l.End)
 	switch {
 	case errors.Is(err, ErrNotApplied):
-		g.keep(tag, r)
-		return Range{}, err
+		g.keep(tag, l.Range)
+		return Loaded{}, err
 	case err != nil:
-		return Range{}, err // the range is a hole
+		return Loaded{}, err // the range is a hole
 	case !done:
-		return Range{}, errAgain // so it is here
+		return Loaded{}, errAgain // so it is here
 	}
-	return r, nil
+	return l, nil
 }
 
 // reserve returns a range that the mark has been raised for.
-func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (Range, error) {
-	// The mark is read before the row: a max_id below what the mark had seen
-	// before then is one that went back.
-	m, err := g.mark(ctx, tag)
+func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (Loaded, error) {
+	m, row, err := g.read(ctx, tag)
 	if err != nil {
-		return Range{}, err
-	}
-	row, err := g.table.Row(ctx, tag)
-	if err != nil {
-		return Range{}, err
+		return Loaded{}, err
 	}
 	if m.Disabled {
-		return Range{}, ErrDisabled
+		return Loaded{}, ErrDisabled
 	}
 	if row.Step < 1 || row.MaxID < 1 {
-		return Range{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1", ErrBadRow, row.Step, row.MaxID)
+		return Loaded{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1", ErrBadRow, row.Step, row.MaxID)
 	}
 	g.check(row, m)
 	n = max(n, row.Step)
 	// A kept range is above the mark that it was raised from, but the table
 	// may have been seen higher since: then others took from it what it holds.
-	if kept := g.kept(tag); kept.Len() >= n && kept.Start >= max(row.MaxID, m.Seen, floor) {
-		return kept, nil
+	if kept := g.kept(tag); kept.Len() >= n && kept.Start >= max(row.MaxID, m.Seen, m.Least, floor) {
+		return Loaded{kept, row.Step, m.Least}, nil
 	}
 	r, err := NextRange(max(row.MaxID, m.High), floor, n)
 	if err == nil && r.End > g.table.Limit() {
 		err = ErrExhausted
 	}
 	if err != nil || g.marks == nil {
-		return r, err
+		return Loaded{r, row.Step, m.Least}, err
 	}
 	m.High, m.Seen, m.Step, m.Description = r.End, max(m.Seen, row.MaxID), row.Step, row.Description
-	return r, g.setMark(ctx, tag, m)
+	return Loaded{r, row.Step, m.Least}, g.setMark(ctx, tag, m)
 }
 
 // check raises the alarm if a row went back.
@@ -246,138 +244,4 @@ func (g *Guard) kept(tag string) Range {
 	r := g.raised[tag]
 	delete(g.raised, tag)
 	return r
-}
-
-// Create implements [Store].
-func (g *Guard) Create(ctx context.Context, t Tag, revive bool) (made Tag, err error) {
-	if err := t.Validate(); err != nil {
-		return Tag{}, err
-	}
-	if limit := g.table.Limit(); t.MaxID > limit {
-		return Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", ErrInvalid, t.MaxID, limit)
-	}
-	err = again(ctx, func() error {
-		made, err = g.tryCreate(ctx, t, revive)
-		return err
-	})
-	return made, err
-}
-
-func (g *Guard) tryCreate(ctx context.Context, t Tag, revive bool) (Tag, error) {
-	m, err := g.mark(ctx, t.Name)
-	if err != nil {
-		return Tag{}, err
-	}
-	if m.Disabled && !revive {
-		return Tag{}, ErrDisabled
-	}
-	row, err := g.table.Row(ctx, t.Name)
-	exists := err == nil
-	if exists && !m.Disabled {
-		return Tag{}, ErrExists
-	}
-	if n, misnamed := errors.AsType[*NameError](err); misnamed {
-		return Tag{}, fmt.Errorf("%w as %q", ErrExists, n.Found)
-	}
-	if !exists && !errors.Is(err, ErrUnknownTag) {
-		return Tag{}, err
-	}
-	// The row first: what it cannot hold must not touch the mark. It begins at
-	// the mark or above, and every load raises the mark before it uses an ID.
-	t.MaxID, t.Updated = max(t.MaxID, m.High, row.MaxID), time.Now().UTC()
-	if exists {
-		err = g.table.Update(ctx, t)
-	} else {
-		err = g.table.Insert(ctx, t)
-	}
-	if err != nil || !m.Disabled {
-		return t, err
-	}
-	m.High, m.Disabled, m.Step, m.Description = t.MaxID, false, t.Step, t.Description
-	return t, g.setMark(ctx, t.Name, m)
-}
-
-// Delete implements [Store]. The row stays as it is: its owners decide, and
-// its max_id is worth keeping.
-func (g *Guard) Delete(ctx context.Context, tag string) error {
-	if g.marks == nil {
-		return ErrUnguarded
-	}
-	return again(ctx, func() error {
-		m, err := g.mark(ctx, tag)
-		if err != nil {
-			return err
-		}
-		row, err := g.table.Row(ctx, tag)
-		if err != nil {
-			return err
-		}
-		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true
-		return g.setMark(ctx, tag, m)
-	})
-}
-
-// List implements [Store].
-func (g *Guard) List(ctx context.Context, after string, limit int) ([]Tag, error) {
-	rows, err := g.table.Rows(ctx, after, limit)
-	if err != nil || g.marks == nil {
-		return rows, err
-	}
-	marks, err := g.marks.AllMarks(ctx)
-	for i := range rows {
-		m := marks[rows[i].Name]
-		rows[i].MaxID, rows[i].Disabled = max(rows[i].MaxID, m.High), m.Disabled
-	}
-	return rows, err
-}
-
-// Poll raises the mark of every tag to the max_id that its row has by now, so
-// that IDs others took from the table are covered too, and lifts a row that
-// went back. Call it every minute or so.
-func (g *Guard) Poll(ctx context.Context) error {
-	if g.marks == nil {
-		return nil
-	}
-	marks, err := g.marks.AllMarks(ctx)
-	if err != nil {
-		return err
-	}
-	var faults []error
-	for after := ""; ; {
-		rows, err := g.table.Rows(ctx, after, 1000)
-		if err != nil || len(rows) == 0 {
-			return errors.Join(append(faults, err)...)
-		}
-		for _, row := range rows {
-			if err := g.catchUp(ctx, row, marks[row.Name]); err != nil {
-				faults = append(faults, fmt.Errorf("tag %s: %w", row.Name, err))
-			}
-		}
-		last := rows[len(rows)-1].Name
-		if last <= after { // a table in another order than it promised
-			return errors.Join(append(faults, fmt.Errorf("segment: row %q comes after %q", last, after))...)
-		}
-		after = last
-	}
-}
-
-func (g *Guard) catchUp(ctx context.Context, row Row, m Mark) error {
-	g.check(row, m)
-	if row.MaxID < m.High {
-		// Lost commits, or a load that came to nothing: lifted, the row is
-		// right for those who know the table alone. A load that is under way
-		// just now finds itself overtaken.
-		if _, err := g.table.Advance(ctx, row.Name, m.High-1, m.High); err != nil {
-			return err
-		}
-	}
-	if row.MaxID <= m.Seen || row.MaxID < 1 {
-		return nil
-	}
-	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
-	err := g.marks.SetMark(ctx, row.Name, m)
-	if errors.Is(err, ErrMarkMoved) || errors.Is(err, ErrInvalid) {
-		return nil // somebody else knows more, or nobody can ask for it
-	}
-	return err
 }

@@ -51,7 +51,7 @@ func load(t *testing.T, s segment.Store) segment.Range {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return r.Range
 }
 
 func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
@@ -136,11 +136,11 @@ func TestLostAcksOfEitherWriteLeaveHolesOnly(t *testing.T) {
 			for range 200 {
 				r, err := mine.Load(t.Context(), "a", 0, 0)
 				if i == 5 {
-					r, err = table.LoadAsLeaf("a"), nil
+					r, err = segment.Loaded{Range: table.LoadAsLeaf("a")}, nil
 				}
 				if err == nil {
 					mu.Lock()
-					ranges = append(ranges, r)
+					ranges = append(ranges, r.Range)
 					mu.Unlock()
 				}
 			}
@@ -199,7 +199,7 @@ func TestAKeptRangeIsDroppedOnceOthersWereSeenToTakeIt(t *testing.T) {
 	}
 	table.OnAdvance(nil)
 	leaf := []segment.Range{table.LoadAsLeaf("a"), table.LoadAsLeaf("a")}
-	if err := segment.NewGuard(table, marks, nil).Poll(t.Context()); err != nil { // another worker sees it
+	if err := segment.NewGuard(table, marks, nil).Poll(t.Context(), func(segment.Listing) {}); err != nil { // another worker sees it
 		t.Fatal(err)
 	}
 	table.Restore(backup)
@@ -214,7 +214,7 @@ func TestALostLastCommitIsAlarmedOnceItWasSeen(t *testing.T) {
 	load(t, g)
 	backup := table.Snapshot()
 	load(t, g)
-	if err := g.Poll(t.Context()); err != nil || len(alarms) > 0 {
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil || len(alarms) > 0 {
 		t.Fatal(err, alarms)
 	}
 	table.Restore(backup)
@@ -249,11 +249,11 @@ func TestTheMarkFollowsWhatOthersTakeFromTheTable(t *testing.T) {
 	load(t, g)
 	backup := table.Snapshot()
 	leaf := table.LoadAsLeaf("a")
-	if err := g.Poll(t.Context()); err != nil {
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 		t.Fatal(err)
 	}
 	table.Restore(backup)
-	if err := g.Poll(t.Context()); err != nil || len(alarms) != 1 {
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil || len(alarms) != 1 {
 		t.Errorf("alarms %q, %v, want one", alarms, err)
 	}
 	if got := table.Snapshot()["a"].MaxID; got != leaf.End {
@@ -270,7 +270,7 @@ func TestARowBelowTheMarkIsLiftedForThoseWhoKnowTheTableAlone(t *testing.T) {
 	backup := table.Snapshot()
 	last := load(t, g)
 	table.Restore(backup) // exactly the last commit is lost: below the mark, not below what it had seen
-	if err := g.Poll(t.Context()); err != nil {
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 		t.Fatal(err)
 	}
 	if leaf := table.LoadAsLeaf("a"); leaf.Start < last.End {

@@ -15,8 +15,15 @@ import (
 	"time"
 )
 
-// MaxStep is the highest step a tag can be made with.
+// MaxStep is the highest step a tag can be made with, and the most IDs one
+// request may ask for.
 const MaxStep = 1 << 40
+
+// What [Config] takes for MaxStep and StepTime if they are 0: Leaf's.
+const (
+	DefaultMaxStep  = 1_000_000
+	DefaultStepTime = 15 * time.Minute
+)
 
 // A Range is a row of successive IDs, [Start, End): End is not in it. The zero
 // value is empty.
@@ -27,11 +34,20 @@ type Range struct {
 // Len returns how many IDs the range holds.
 func (r Range) Len() int64 { return r.End - r.Start }
 
+// Loaded is what a load yields: a range, the step that the tag is configured
+// with, at least 1, and the tag's Least. The range may be longer than the step.
+type Loaded struct {
+	Range
+	Step  int64
+	Least int64
+}
+
 // A Tag is what a store keeps of one.
 type Tag struct {
 	Name        string
 	Step        int64     // how many IDs one load takes at least, 1..MaxStep
 	MaxID       int64     // the high-water mark: the first ID not yet loaded by anyone
+	Least       int64     // no ID below it may be handed out, not even by who has loaded it; 0 for none
 	Description string    // free text
 	Updated     time.Time // of the last load or change; set by the store
 	Disabled    bool      // deleted: serves nobody, keeps its mark
@@ -58,10 +74,11 @@ func (t Tag) Validate() error {
 // not known, Load returns an error and the range is nobody's.
 type Store interface {
 	// Load takes the next max(n, step) IDs of a tag, beginning at floor or
-	// above: the highest end that the caller ever saw for the tag. It returns
+	// above: the highest end that the caller ever saw for the tag. It tells the
+	// tag's step, so that a caller whose n is more learns of it. It returns
 	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted], or another error, after
 	// which a later call may succeed.
-	Load(ctx context.Context, tag string, n, floor int64) (Range, error)
+	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
 	// Create makes a tag that begins with the ID t.MaxID and returns it as it
 	// stands then. A disabled tag is enabled again if revive is set, with t's
@@ -71,13 +88,36 @@ type Store interface {
 	// [ErrUnknownTag] if the store has lost tags: this could be one of them.
 	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
 
+	// Update changes a tag and returns it as it stands then. It returns
+	// [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a [*RaiseError], which
+	// changed nothing. After any other error the change may have been made,
+	// whole or in part; made again it does no harm but that RaiseBy raises twice.
+	Update(ctx context.Context, tag string, c Change) (Tag, error)
+
 	// Delete disables a tag and keeps its mark. It returns [ErrUnknownTag] if
-	// there is none.
+	// there is none, and nil if it was disabled already.
 	Delete(ctx context.Context, tag string) error
+
+	// Look returns a tag as it stands, disabled or not, or [ErrUnknownTag].
+	Look(ctx context.Context, tag string) (Tag, error)
+
+	// Poll tells see of all tags, read with one query or listing, and then does
+	// what the store must do from time to time. If it returns an error see may
+	// have been called or not.
+	Poll(ctx context.Context, see func(Listing)) error
 
 	// List returns at most limit tags whose names are above after, in the
 	// order of names, byte by byte, disabled ones included.
 	List(ctx context.Context, after string, limit int) ([]Tag, error)
+}
+
+// A Listing is all tags of a store at about one moment.
+type Listing struct {
+	Tags []Tag // in no order, disabled ones included
+	// Removed reports whether a tag that is not among Tags was taken away. It
+	// does not where the store may have lost its memory of the tag: then what is
+	// loaded of it is as good as before.
+	Removed func(tag string) bool
 }
 
 var (
@@ -89,7 +129,8 @@ var (
 	ErrExists = errors.New("segment: the tag exists")
 	// ErrExhausted is returned when the next range would end beyond int64.
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
-	// ErrInvalid is returned when a tag cannot be made as asked.
+	// ErrInvalid is returned when a tag cannot be made or changed as asked, or
+	// for a count of IDs that is out of range.
 	ErrInvalid = errors.New("segment: invalid tag")
 	// ErrWait is returned by [Allocator.Next] when the IDs are not in memory:
 	// park the request.

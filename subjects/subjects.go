@@ -68,6 +68,16 @@ func (n Namespace) Business(subject string) string {
 // TagCreate returns the subject that makes a tag.
 func (n Namespace) TagCreate() string { return string(n) + ".tag.create" }
 
+// TagUpdate returns the subject that changes a tag.
+func (n Namespace) TagUpdate() string { return string(n) + ".tag.update" }
+
+// TagDelete returns the subject that deletes a tag.
+func (n Namespace) TagDelete() string { return string(n) + ".tag.delete" }
+
+// TagChanged returns the subject on which the name of each tag that was made,
+// changed or deleted through natsid is published.
+func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
+
 // TagList returns the subject that lists the tags.
 func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 
@@ -79,7 +89,10 @@ func (n Namespace) Alarm(kind Alarm) string { return string(n) + ".alarm." + str
 
 // Requests returns the patterns of all subjects that workers answer.
 func (n Namespace) Requests() []string {
-	return []string{n.Segments(), n.Snowflake(), n.Snowflakes(), n.TagCreate(), n.TagList(), string(n) + ".worker.*"}
+	return []string{
+		n.Segments(), n.Snowflake(), n.Snowflakes(),
+		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.TagList(), string(n) + ".worker.*",
+	}
 }
 
 // SegmentService returns the name of the micro service that serves segments.

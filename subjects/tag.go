@@ -24,14 +24,34 @@ type TagCreate struct {
 	Description string  `json:"description,omitempty"`
 }
 
+// TagUpdate is the request that changes a tag. What is nil stays as it is; at
+// least one of them must not be. MaxID and RaiseBy exclude each other.
+type TagUpdate struct {
+	Tag         string  `json:"tag"`
+	Step        *int64  `json:"step,omitempty"`
+	Description *string `json:"description,omitempty"`
+	// MaxID is the first ID that may be handed out from now on. It cannot go
+	// below where it is.
+	MaxID *Decimal `json:"max_id,omitempty"`
+	// RaiseBy leaves out so many IDs above max_id as it is then.
+	RaiseBy *Decimal `json:"raise_by,omitempty"`
+}
+
+// TagDelete is the request that deletes a tag: it is served no more, and keeps
+// its max_id. Made again it goes on above.
+type TagDelete struct {
+	Tag string `json:"tag"`
+}
+
 // TagList is the request for a page of tags.
 type TagList struct {
 	After string `json:"after,omitempty"` // the last tag of the page before
 	Limit int    `json:"limit,omitempty"` // MaxTags if 0
 }
 
-// TagInfo is a tag as replies show it. [Namespace.TagCreate] is answered with
-// one, [Namespace.TagList] with an array of them in the order of tags.
+// TagInfo is a tag as replies show it. [Namespace.TagCreate],
+// [Namespace.TagUpdate] and [Namespace.TagDelete] are answered with one,
+// [Namespace.TagList] with an array of them in the order of tags.
 type TagInfo struct {
 	Tag         string    `json:"tag"`
 	Step        int64     `json:"step"`
@@ -69,8 +89,8 @@ func ParseTagCreate(body []byte) (c TagCreate, err error) {
 	if err := CheckTag(c.Tag); err != nil {
 		return TagCreate{}, err
 	}
-	if len(c.Description) > MaxDescription {
-		return TagCreate{}, Errorf(BadRequest, "the description has %d bytes, want at most %d", len(c.Description), MaxDescription)
+	if err := checkDescription(c.Description); err != nil {
+		return TagCreate{}, err
 	}
 	if c.Step == 0 {
 		c.Step = 1000
@@ -79,6 +99,60 @@ func ParseTagCreate(body []byte) (c TagCreate, err error) {
 		c.Start = 1
 	}
 	return c, nil
+}
+
+func checkDescription(text string) error {
+	if len(text) > MaxDescription {
+		return Errorf(BadRequest, "the description has %d bytes, want at most %d", len(text), MaxDescription)
+	}
+	return nil
+}
+
+// ParseTagUpdate reads the body of a request that changes a tag. The error is
+// an [*Error] of code 400.
+func ParseTagUpdate(body []byte) (u TagUpdate, err error) {
+	if err := parseJSON(body, &u, `{"tag":"order","step":2000,"description":"...","max_id":"5000001"}, or "raise_by":"1000" for max_id`); err != nil {
+		return TagUpdate{}, err
+	}
+	if err := u.Check(); err != nil {
+		return TagUpdate{}, err
+	}
+	return u, nil
+}
+
+// Check returns an [*Error] of code 400 that says what is wrong with the
+// request, or nil.
+func (u TagUpdate) Check() error {
+	if err := CheckTag(u.Tag); err != nil {
+		return err
+	}
+	switch {
+	case u.Step == nil && u.Description == nil && u.MaxID == nil && u.RaiseBy == nil:
+		return Errorf(BadRequest, "nothing to change: give step, description, max_id or raise_by")
+	case u.MaxID != nil && u.RaiseBy != nil:
+		return Errorf(BadRequest, "max_id and raise_by exclude each other: give one")
+	case u.Step != nil && *u.Step < 1:
+		return Errorf(BadRequest, "step %d, want at least 1", *u.Step)
+	case u.MaxID != nil && *u.MaxID < 1:
+		return Errorf(BadRequest, "max_id %d, want at least 1", *u.MaxID)
+	case u.RaiseBy != nil && *u.RaiseBy < 1:
+		return Errorf(BadRequest, "raise_by %d, want at least 1: max_id only rises", *u.RaiseBy)
+	case u.Description != nil:
+		return checkDescription(*u.Description)
+	}
+	return nil
+}
+
+// ParseTagDelete reads the body of a request that deletes a tag. The error is
+// an [*Error] of code 400.
+func ParseTagDelete(body []byte) (d TagDelete, err error) {
+	if err := parseJSON(body, &d, `{"tag":"order"}`); err != nil {
+		return TagDelete{}, err
+	}
+	if err := CheckTag(d.Tag); err != nil {
+		return TagDelete{}, err
+	}
+	return d, nil
 }
 
 // ParseTagList reads the body of a request for a page of tags, and fills in

@@ -30,7 +30,7 @@ var codes = []struct {
 	{segment.ErrDisabled, subjects.NotFound, "the tag was deleted; make it again with `natsid tag create`, it goes on above its old IDs"},
 	{segment.ErrUnknownTag, subjects.NotFound, "no such tag; make it with `natsid tag create`"},
 	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: mend it"},
-	{segment.ErrUnguarded, subjects.BadRequest, "tags are deleted in the guard, which is off"},
+	{segment.ErrUnguarded, subjects.BadRequest, "a tag is deleted in the guard, which is off: delete its row in the table, or start the workers with --guard on"},
 	{segment.ErrExists, subjects.BadRequest, "the tag exists already"},
 	{segment.ErrInvalid, subjects.BadRequest, "step must be 1..1099511627776, start at least 1, and with the description they must fit the store"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
@@ -57,6 +57,9 @@ func (w *Worker) wireError(err error) *subjects.Error {
 	if n, ok := errors.AsType[*segment.NameError](err); ok {
 		return subjects.Errorf(subjects.NotFound, "no such tag; the table has %+q", n.Found)
 	}
+	if r, ok := errors.AsType[*segment.RaiseError](err); ok {
+		return raiseRefused(r)
+	}
 	for _, row := range codes {
 		if errors.Is(err, row.err) {
 			if row.err == errStore {
@@ -67,4 +70,12 @@ func (w *Worker) wireError(err error) *subjects.Error {
 	}
 	w.cfg.Log.Error("a request failed", "error", err)
 	return subjects.Errorf(subjects.Internal, "internal error; the worker's log tells more")
+}
+
+// raiseRefused says why a mark cannot be raised as asked.
+func raiseRefused(r *segment.RaiseError) *subjects.Error {
+	if r.MaxID != 0 && r.MaxID < r.Now {
+		return subjects.Errorf(subjects.BadRequest, "max_id is %d and only rises: give at least that, or raise_by", r.Now)
+	}
+	return subjects.Errorf(subjects.BadRequest, "max_id is %d, and the store holds at most %d: raise it by less", r.Now, r.Limit)
 }

@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -107,7 +105,7 @@ func (t *segmentTaker) handle(req micro.Request) {
 		t.body = appendRanges(t.body[:0], t.ranges)
 		r.respond(t.body, n)
 	case errors.Is(err, segment.ErrWait):
-		t.park(r.park(), tag, n)
+		t.park(r, tag, n)
 	default:
 		r.refuse(err)
 	}
@@ -122,12 +120,13 @@ func (t *segmentTaker) parse(tag string, body []byte) (int, error) {
 
 // park leaves the request to the allocator, which answers it by the deadline.
 func (t *segmentTaker) park(r request, tag string, n int) {
+	parked := r.park()
 	err := t.w.cfg.Segments.Park(tag, int64(n), func(ranges []segment.Range, err error) {
 		if err != nil {
-			r.refuse(err)
+			parked.refuse(err)
 			return
 		}
-		r.respond(appendRanges(nil, ranges), n)
+		parked.respond(appendRanges(nil, ranges), n)
 	})
 	if err != nil {
 		r.refuse(err)
@@ -197,78 +196,4 @@ func appendRuns(body []byte, runs snowflake.Runs) []byte {
 		body = subjects.AppendRun(body, first, last)
 	}
 	return body
-}
-
-// admins serves requests about tags: each on a goroutine of its own, since
-// they ask the store, and only so many at once.
-func (w *Worker) admins(f func(ctx context.Context, body []byte) (any, error)) micro.HandlerFunc {
-	return func(req micro.Request) {
-		r, ok := w.accept(Tags, req)
-		if !ok {
-			return
-		}
-		select {
-		case w.admin <- struct{}{}:
-		default:
-			r.refuse(subjects.Errorf(subjects.TooMany, "%d requests about tags are under way already: retry later", adminLimit))
-			return
-		}
-		body := req.Data()
-		r.inline = nil
-		go func() {
-			defer func() { <-w.admin }()
-			ctx, cancel := context.WithTimeout(context.Background(), w.cfg.Deadline)
-			defer cancel()
-			answer, err := f(ctx, body)
-			if err == nil {
-				body, err = json.Marshal(answer)
-			}
-			if err != nil {
-				r.refuse(err)
-				return
-			}
-			r.respond(body, 0)
-		}()
-	}
-}
-
-func (w *Worker) createTag(ctx context.Context, body []byte) (any, error) {
-	c, err := subjects.ParseTagCreate(body)
-	if err != nil {
-		return nil, err
-	}
-	t, err := w.cfg.Store.Create(ctx, segment.Tag{Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description}, true)
-	return tagInfo(t), ofStore(err)
-}
-
-func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {
-	l, err := subjects.ParseTagList(body)
-	if err != nil {
-		return nil, err
-	}
-	page, err := w.cfg.Store.List(ctx, l.After, l.Limit)
-	infos := make([]subjects.TagInfo, 0, len(page))
-	for size, i := 0, 0; i < len(page) && size < maxPage; i++ {
-		infos = append(infos, tagInfo(page[i]))
-		size += 200 + len(page[i].Name) + 6*len(page[i].Description) // JSON may need six bytes for one
-	}
-	return infos, ofStore(err)
-}
-
-// maxPage bounds a page of tags, in bytes, well below the megabyte that NATS
-// carries by default. What does not fit is on the next page.
-const maxPage = 512 << 10
-
-func tagInfo(t segment.Tag) subjects.TagInfo {
-	info := subjects.TagInfo{
-		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
-		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
-	}
-	// A table that others made may have rows that no subject can name.
-	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(t.Name)); ok {
-		info.Unservable = e.Text
-	} else if t.Step < 1 || t.MaxID < 1 {
-		info.Unservable = "step and max_id must be at least 1"
-	}
-	return info
 }

@@ -155,7 +155,15 @@ func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
 			`{"tag":"x","start":-1}`, `{"tag":"x","start":"y"}`, `{"tag":"x","start":1.5}`, `{"tag":"x","start":"9223372036854775808"}`,
 			`{"tag":"` + strings.Repeat("a", 129) + `"}`, `{"tag":"x","description":"` + strings.Repeat("a", 257) + `"}`, `{"tag":"` + strings.Repeat("\x01", 1<<19),
 		},
-		"id.tag.list": {"x", "[]", `{"limit":1001}`, `{"limit":-1}`, `{"limit":"5"}`, `{"aft":"a"}`, `{"limit":5}x`},
+		"id.tag.update": {
+			"", "x", "{}", `{"tag":"order"}`, `{"step":5}`, `{"tag":"a b","step":5}`, `{"tag":"order","stepp":5}`, `{"tag":"order","step":5}{}`,
+			`{"tag":"order","step":0}`, `{"tag":"order","step":-1}`, `{"tag":"order","step":1099511627777}`, `{"tag":"order","step":"5"}`,
+			`{"tag":"order","max_id":"0"}`, `{"tag":"order","max_id":-1}`, `{"tag":"order","max_id":"9223372036854775808"}`, `{"tag":"order","max_id":1.5}`,
+			`{"tag":"order","raise_by":0}`, `{"tag":"order","raise_by":"-5"}`, `{"tag":"order","raise_by":"9223372036854775807"}`,
+			`{"tag":"order","max_id":5000,"raise_by":5}`, `{"tag":"order","description":"` + strings.Repeat("a", 257) + `"}`,
+		},
+		"id.tag.delete": {"", "x", "{}", "order", `{"tag":"a..b"}`, `{"tag":"order","step":1}`},
+		"id.tag.list":   {"x", "[]", `{"limit":1001}`, `{"limit":-1}`, `{"limit":"5"}`, `{"aft":"a"}`, `{"limit":5}x`},
 	} {
 		for _, body := range bodies {
 			t.Run(fmt.Sprintf("%s %.30q", subject, body), func(t *testing.T) {
@@ -167,4 +175,102 @@ func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
 	if tags, err := r.store.List(t.Context(), "", 10); err != nil || len(tags) != 1 {
 		t.Errorf("tags %v, %v: one was made", tags, err)
 	}
+}
+
+func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	for _, tc := range []struct{ body, want string }{
+		{`{"tag":"order","step":20}`, `"step":20`},
+		{`{"tag":"order","description":"all orders"}`, `"description":"all orders"`},
+		{`{"tag":"order","max_id":"9007199254740993"}`, `"max_id":"9007199254740993"`},
+		{`{"tag":"order","max_id":"9007199254740993"}`, `"max_id":"9007199254740993"`}, // the same once more
+		{`{"tag":"order","raise_by":"7"}`, `"max_id":"9007199254741000"`},
+		{`{"tag":"order","step":30,"description":"","raise_by":1000}`, `"step":30,"max_id":"9007199254742000","description":""`},
+	} {
+		if got := r.ask("id.tag.update", tc.body); !strings.Contains(got.body, tc.want) || got.code != "" {
+			t.Errorf("%s: %+v, want %s", tc.body, got, tc.want)
+		}
+	}
+	if got := r.one("id.segment.order"); got != 9007199254742000 {
+		t.Errorf("after the changes: ID %d, want 9007199254742000", got)
+	}
+	r.ask("id.tag.update", `{"tag":"order","max_id":"9007199254800000"}`)
+	if got := r.one("id.segment.order"); got != 9007199254800000 {
+		t.Errorf("with ranges in memory raised to 9007199254800000: ID %d", got)
+	}
+	for body, want := range map[string][]string{
+		`{"tag":"order","max_id":"9007199254740993"}`:              {"400", "max_id is 90071992548000", "and only rises", "raise_by"},
+		`{"tag":"order","raise_by":"9223372036854775000"}`:         {"400", "max_id is 90071992548000", "at most 9223372036854775807"},
+		`{"tag":"nobody","step":5}`:                                {"404", "no such tag", "natsid tag create"},
+		`{"tag":"order","step":0}`:                                 {"400", "step 0, want at least 1"},
+		`{"tag":"order","raise_by":-3}`:                            {"400", "raise_by -3", "only rises"},
+		`{"tag":"order","max_id":9007199254900000,"raise_by":"1"}`: {"400", "exclude each other"},
+		`{"tag":"order"}`:                                          {"400", "nothing to change"},
+		`{"tag":"order","maxid":"5"}`:                              {"400", "maxid", `"max_id":"5000001"`},
+	} {
+		got := r.ask("id.tag.update", body)
+		r.wantRefusal(got, want[0])
+		for _, word := range want[1:] {
+			if !strings.Contains(got.text, word) {
+				t.Errorf("%s: %q, want a word of %q", body, got.text, word)
+			}
+		}
+	}
+}
+
+func TestADeletedTagIsServedNoMoreThoughItWasInMemory(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	if got := r.one("id.segment.order"); got != 1 {
+		t.Fatal(got)
+	}
+	for range 2 { // once more is no error
+		if got := r.ask("id.tag.delete", `{"tag":"order"}`); !strings.Contains(got.body, `"disabled":true`) || !strings.Contains(got.body, `"max_id":"21"`) {
+			t.Fatalf("%+v", got)
+		}
+	}
+	for _, got := range []reply{r.ask("id.segment.order", ""), r.ask("id.tag.update", `{"tag":"order","step":5}`)} {
+		r.wantRefusal(got, "404")
+		if !strings.Contains(got.text, "deleted") || !strings.Contains(got.text, "natsid tag create") {
+			t.Errorf("%q", got.text)
+		}
+	}
+	r.wantRefusal(r.ask("id.tag.delete", `{"tag":"nobody"}`), "404")
+	r.ask("id.tag.create", `{"tag":"order","step":5}`)
+	if got := r.one("id.segment.order"); got != 21 {
+		t.Errorf("made again: %d, want it to go on above what was loaded, at 21", got)
+	}
+}
+
+func TestEveryChangeIsToldWithTheTagsName(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	told, err := r.caller.SubscribeSync("id.tag.changed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ subject, body, want string }{
+		{"id.tag.create", `{"tag":"made.eu"}`, "made.eu"},
+		{"id.tag.update", `{"tag":"order","step":3}`, "order"},
+		{"id.tag.delete", `{"tag":"order"}`, "order"},
+	} {
+		if got := r.ask(tc.subject, tc.body); got.code != "" {
+			t.Fatalf("%+v", got)
+		}
+		if m, err := told.NextMsg(5 * time.Second); err != nil || string(m.Data) != tc.want || m.Reply != "" {
+			t.Errorf("%s: told %+v, %v, want %s", tc.subject, m, err, tc.want)
+		}
+	}
+	r.ask("id.tag.update", `{"tag":"nobody","step":3}`)
+	if m, err := told.NextMsg(100 * time.Millisecond); err == nil {
+		t.Errorf("told of %s, which was not changed", m.Data)
+	}
+}
+
+func TestAMessageThatNamesNoTagHarmsNobody(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	for _, body := range []string{"", " ", "a b", "a..b", strings.Repeat("x", 129), "\x00", "order"} {
+		if err := r.caller.Publish("id.tag.changed", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.one("id.segment.order")
 }

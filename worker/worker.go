@@ -123,6 +123,10 @@ const (
 // could not begin to serve.
 func (w *Worker) Run(ctx context.Context) error {
 	segments, err := w.serveSegments()
+	var changes *hearing
+	if err == nil {
+		changes, err = w.listen()
+	}
 	if err != nil {
 		w.cfg.Conn.Close()
 		return err
@@ -132,11 +136,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		flakes.follow()
+		changes.follow()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
+	changes.stop()
 	w.stop(segments, flakes)
 	return nil
 }
@@ -150,6 +156,12 @@ func (w *Worker) serveSegments() (micro.Service, error) {
 	}
 	if err == nil {
 		err = w.addEndpoint(svc, "tag-create", ns.TagCreate(), w.admins(w.createTag))
+	}
+	if err == nil {
+		err = w.addEndpoint(svc, "tag-update", ns.TagUpdate(), w.admins(w.updateTag))
+	}
+	if err == nil {
+		err = w.addEndpoint(svc, "tag-delete", ns.TagDelete(), w.admins(w.deleteTag))
 	}
 	if err == nil {
 		err = w.addEndpoint(svc, "tag-list", ns.TagList(), w.admins(w.listTags))

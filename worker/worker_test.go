@@ -87,7 +87,7 @@ func start(t *testing.T, url string, number int, store *segmenttest.Faulty, edit
 	r.number.Store(int64(number))
 	r.issuer = snowflake.NewIssuer(deadline, 100, func() int64 { return time.Now().UnixMilli() + r.offset.Load() })
 	r.issuer.Use(r.generator(time.Hour))
-	segments := segment.Config{Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3}
+	segments := segment.Config{Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3, MaxStep: 1} // ranges stay small
 	cfg := worker.Config{
 		Namespace: subjects.DefaultNamespace, Version: "1.2.3", Conn: r.conn, Store: store, Snowflakes: r.issuer, Layout: layout,
 		Number: func() (int, bool, any) {

@@ -117,7 +117,6 @@ type program struct {
 	late     bool           // the buckets could not be opened at the start
 
 	table *mysqlstore.Table // nil without MySQL
-	guard *segment.Guard    // on table
 
 	alarms chan subjects.AlarmEvent // not published yet
 }
@@ -155,7 +154,9 @@ func (p *program) assemble(ctx context.Context) error {
 		step = 0
 	}
 	p.segments = segment.New(segment.Config{
-		Store: p.store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3, AutoStep: step, OnLoad: p.metrics.Loaded, Log: cfg.Log,
+		Store: p.store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
+		AutoStep: step, AutoMake: p.makes, OnMake: p.made, Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
+		Poll: cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
 	})
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
@@ -208,9 +209,7 @@ func (p *program) run(ctx context.Context) error {
 	defer side.Wait()
 	defer cancel()
 	p.monitor(ctx, &side)
-	if p.guard != nil {
-		side.Go(func() { p.poll(ctx) })
-	}
+	side.Go(func() { p.segments.Follow(ctx) })
 	if p.late {
 		side.Go(func() { p.openLate(ctx) })
 	}

@@ -364,6 +364,38 @@ func TestTagsAreMadeOnFirstUseOnlyWhereThatIsWanted(t *testing.T) {
 	}
 }
 
+// unused returns how many IDs of a tag are loaded and not given after 150
+// requests for 900, which follow one another at once.
+func unused(t *testing.T, cfg app.Config) int64 {
+	t.Helper()
+	launch(t, cfg).where()
+	c := client.New(connect(t, cfg.NATS), cfg.Namespace)
+	for range 150 {
+		if _, err := c.SegmentN(t.Context(), "order", 900); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tags, err := c.ListTags(t.Context(), subjects.TagList{})
+	if err != nil || len(tags) != 1 {
+		t.Fatalf("%v, %v", tags, err)
+	}
+	return int64(tags[0].MaxID) - 1 - 150*900
+}
+
+func TestTheStepGrowsAsFarAsItIsLet(t *testing.T) {
+	url := startServer(t, "127.0.0.1:0").ClientURL()
+	cfg := joined(t, url)
+	cfg.AutoCreateTags, cfg.Namespace = true, "free"
+	if n := unused(t, cfg); n < 30_000 {
+		t.Errorf("with the default maximum %d IDs are loaded ahead of 135,000 used within moments", n)
+	}
+	cfg = joined(t, url)
+	cfg.AutoCreateTags, cfg.Namespace, cfg.MaxStep = true, "bound", 1000
+	if n := unused(t, cfg); n > 12_000 {
+		t.Errorf("with --max-step 1000 %d IDs are loaded ahead", n)
+	}
+}
+
 func TestHealthReadinessAndMetricsAreServed(t *testing.T) {
 	cfg := settings(t)
 	cfg.HTTP = "127.0.0.1:0"

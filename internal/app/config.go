@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"time"
 
 	"github.com/natsid/natsid/internal/natsembed"
@@ -42,9 +43,22 @@ type Config struct {
 	Replicas int
 	// Namespace prefixes subjects, services and buckets.
 	Namespace subjects.Namespace
-	// AutoCreateTags makes tags on first use, with steps of AutoStep.
-	AutoCreateTags bool
-	AutoStep       int64
+	// AutoCreateTags makes tags on first use, with steps of AutoStep: those that
+	// AutoCreatePattern matches, in the manner of [path.Match]; "" for all.
+	AutoCreateTags    bool
+	AutoCreatePattern string
+	AutoStep          int64
+	// TagPoll is how often the tags are compared with the store, 1 s..24 h.
+	TagPoll time.Duration
+	// Preload is how long ago at most a tag was loaded or changed last that a
+	// range is loaded of at the start, 0..30 days; 0 for none.
+	Preload time.Duration
+	// MaxStep is the most that a tag's step grows to while its ranges last less
+	// than StepTime, 1..segment.MaxStep. A tag's own step may be more.
+	MaxStep int64
+	// StepTime is how long a range should last at least, 1 s..24 h. One that
+	// lasts twice as long halves the step.
+	StepTime time.Duration
 	// Layout is that of the snowflakes.
 	Layout snowflake.Layout
 	// Site is which of the layout's sites this worker belongs to, 0 up to the
@@ -98,6 +112,10 @@ func Default() Config {
 		Guard:        true,
 		Namespace:    subjects.DefaultNamespace,
 		AutoStep:     DefaultStep,
+		MaxStep:      segment.DefaultMaxStep,
+		StepTime:     segment.DefaultStepTime,
+		TagPoll:      time.Minute,
+		Preload:      24 * time.Hour,
 		Layout:       snowflake.Leaf,
 		LeaseTTL:     30 * time.Second,
 		Horizon:      5 * time.Minute,
@@ -137,6 +155,13 @@ func (c Config) Validate() error {
 	}
 	check(0 <= c.Replicas && c.Replicas <= 5, "%d replicas, want 1 to 5, or 0 to choose by the server", c.Replicas)
 	check(1 <= c.AutoStep && c.AutoStep <= segment.MaxStep, "step %d of tags made on first use, want 1 to %d", c.AutoStep, int64(segment.MaxStep))
+	check(1 <= c.MaxStep && c.MaxStep <= segment.MaxStep, "max-step %d, want 1 to %d", c.MaxStep, int64(segment.MaxStep))
+	if _, err := path.Match(c.AutoCreatePattern, ""); err != nil {
+		faults = append(faults, fmt.Errorf("auto-create-tags %q is no pattern: * stands for any characters but /, ? for one, [a-z] for one of these", c.AutoCreatePattern))
+	}
+	between("tag-poll", c.TagPoll, time.Second, 24*time.Hour)
+	between("preload", c.Preload, 0, 30*24*time.Hour)
+	between("step-time", c.StepTime, time.Second, 24*time.Hour)
 	check(1 <= c.MaxBatch && c.MaxBatch <= 1_000_000, "batches of up to %d, want 1 to 1000000", c.MaxBatch)
 	between("lease TTL", c.LeaseTTL, 20*time.Second, 24*time.Hour)
 	between("horizon", c.Horizon, time.Second, 30*24*time.Hour)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -119,10 +120,9 @@ func (p *program) openStore(ctx context.Context) (err error) {
 		p.store = segment.NewGuard(p.table, nil, nil)
 		return nil
 	}
-	p.guard = segment.NewGuard(p.table, p.marks, func(tag, message string) {
+	p.store = segment.NewGuard(p.table, p.marks, func(tag, message string) {
 		p.alarm(string(subjects.AlarmStoreWentBack), "tag "+tag+": "+message)
 	})
-	p.store = p.guard
 	return nil
 }
 
@@ -132,25 +132,19 @@ func (p *program) close() {
 	}
 }
 
-// pollEvery is how often the marks catch up with what others took from the
-// table: as often as Leaf looks at it.
-const pollEvery = time.Minute
+// makes reports whether a tag is made on first use, where that is done at all.
+func (p *program) makes(tag string) bool {
+	if p.cfg.AutoCreatePattern == "" {
+		return true
+	}
+	ok, err := path.Match(p.cfg.AutoCreatePattern, tag)
+	return ok && err == nil
+}
 
-// poll lets the guard catch up until ctx ends.
-func (p *program) poll(ctx context.Context) {
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		polling, cancel := context.WithTimeout(ctx, pollEvery)
-		err := p.guard.Poll(polling)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			p.cfg.Log.Warn("the marks could not catch up with MySQL; trying again in a minute", "error", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+// made tells the other workers of a tag that was made on first use. One that
+// misses it finds the tag when it is asked for it.
+func (p *program) made(tag string) {
+	if err := p.links.control.Publish(p.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
+		p.cfg.Log.Debug("a new tag was not told to the other workers", "tag", tag, "error", err)
 	}
 }

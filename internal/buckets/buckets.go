@@ -350,26 +350,43 @@ func (b *Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 // may be a little old: nothing may rest on it that a compare-and-set does not
 // confirm.
 func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
-	watcher, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyWatcher, error) {
-		return kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	all := make(map[string]jetstream.KeyValueEntry)
+	err := b.each(ctx, func(e jetstream.KeyValueEntry) { all[e.Key()] = e }, jetstream.IgnoreDeletes())
+	return all, err
+}
+
+// AllAndRemoved is All, and says which keys were deleted or purged.
+func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]jetstream.KeyValueEntry, removed map[string]bool, err error) {
+	all, removed = make(map[string]jetstream.KeyValueEntry), make(map[string]bool)
+	err = b.each(ctx, func(e jetstream.KeyValueEntry) {
+		if e.Operation() == jetstream.KeyValuePut {
+			all[e.Key()] = e
+		} else {
+			removed[e.Key()] = true
+		}
 	})
+	return all, removed, err
+}
+
+// each calls f with the last entry of every key.
+func (b *Bucket) each(ctx context.Context, f func(jetstream.KeyValueEntry), opts ...jetstream.WatchOpt) error {
+	watcher, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyWatcher, error) { return kv.WatchAll(ctx, opts...) })
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer watcher.Stop()
-	all := make(map[string]jetstream.KeyValueEntry)
 	for {
 		select {
 		case entry, ok := <-watcher.Updates():
 			if !ok {
-				return nil, errors.New("the listing was cut off")
+				return errors.New("the listing was cut off")
 			}
 			if entry == nil {
-				return all, nil
+				return nil
 			}
-			all[entry.Key()] = entry
+			f(entry)
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

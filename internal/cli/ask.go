@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
-	"time"
-	"unicode"
 
 	"github.com/nats-io/nats.go"
 
@@ -115,79 +111,4 @@ func (c *getSnowflakeCmd) Run(s *session) error {
 	return s.ask(func(ctx context.Context, cl *client.Client) error {
 		return s.printRuns(cl.SnowflakeN(ctx, c.N))
 	})
-}
-
-type tagCreateCmd struct {
-	Tag   string `arg:"" help:"The tag: 1 to 128 of A-Z a-z 0-9 - _ / = and single dots inside."`
-	Step  int64  `default:"1000" help:"How many IDs a worker loads at once; 600 times the peak IDs per second lets the store be away for ten minutes."`
-	Start int64  `default:"1" help:"The first ID. Above the IDs that are in use already, to move in from elsewhere."`
-	Desc  string `placeholder:"TEXT" help:"Description, for people."`
-}
-
-// Help is shown below the flags.
-func (tagCreateCmd) Help() string {
-	return `Examples:
-  natsid tag create order
-  natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'`
-}
-
-// Run implements the command.
-func (c *tagCreateCmd) Run(s *session) error {
-	if err := checkTag(c.Tag); err != nil {
-		return err
-	}
-	return s.ask(func(ctx context.Context, cl *client.Client) error {
-		made, err := cl.CreateTag(ctx, subjects.TagCreate{Tag: c.Tag, Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc})
-		if err == nil {
-			fmt.Fprintf(s.stdout, "%s: the next ID is %d, %d at a time\n", made.Tag, made.MaxID, made.Step)
-		}
-		return err
-	})
-}
-
-type tagListCmd struct{}
-
-// Help is shown below the flags.
-func (tagListCmd) Help() string {
-	return `Example:
-  natsid tag list`
-}
-
-// Run implements the command.
-func (c *tagListCmd) Run(s *session) error {
-	return s.ask(func(ctx context.Context, cl *client.Client) error {
-		table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "TAG\tMAX_ID\tSTEP\tUPDATED\tDESCRIPTION")
-		for after := ""; ; {
-			page, err := cl.ListTags(ctx, subjects.TagList{After: after})
-			if err != nil {
-				return err
-			}
-			if len(page) == 0 {
-				return table.Flush()
-			}
-			for _, t := range page {
-				fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\n", t.Tag, t.MaxID, t.Step, t.Updated.Format(time.DateTime), describe(t))
-			}
-			after = page[len(page)-1].Tag
-		}
-	})
-}
-
-// describe returns a tag's description on one line, fit for a terminal.
-func describe(t subjects.TagInfo) string {
-	text := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, t.Description)
-	text = strings.Join(strings.Fields(text), " ")
-	if t.Unservable != "" {
-		text = strings.TrimSpace("(cannot be served: " + t.Unservable + ") " + text)
-	}
-	if t.Disabled {
-		text = strings.TrimSpace("(deleted) " + text)
-	}
-	return text
 }

@@ -27,6 +27,8 @@ type commandLine struct {
 	} `cmd:"" help:"Ask for IDs."`
 	Tag struct {
 		Create tagCreateCmd `cmd:"" help:"Make a tag, or make a deleted one again."`
+		Update tagUpdateCmd `cmd:"" help:"Change a tag's step or description, or raise its next ID."`
+		Delete tagDeleteCmd `cmd:"" help:"Stop serving a tag. Made again, it goes on above its old IDs."`
 		List   tagListCmd   `cmd:"" help:"List the tags."`
 	} `cmd:"" help:"Look after tags."`
 	Workers workersCmd `cmd:"" help:"List the worker numbers, who has them, and until when."`

@@ -214,6 +214,44 @@ func TestTagsAreMadeAndListed(t *testing.T) {
 	}
 }
 
+func TestTagsAreChangedAndDeleted(t *testing.T) {
+	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
+	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
+	if got := natsid(t, "tag", "update", "order", "--step=50", "--desc=all orders", "--max-id=5001", nats); got != (result{0, "order: the next ID that nobody has loaded is 5001, 50 at a time\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	if got := natsid(t, "get", "segment", "order", nats); got.out != "5001\n" {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "tag", "update", "order", "--max-id=5000", nats).want(t, 1, "400", "only rises")
+	natsid(t, "tag", "update", "order", "--raise-by=1000000000000", "--desc=", nats).want(t, 0, "")
+	list := natsid(t, "tag", "list", nats)
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG .*`, `order +1000000005\d\d\d +50 .*\d *`) {
+		t.Errorf("listed\n%s", list.out)
+	}
+	if got := natsid(t, "tag", "delete", "order", nats); !strings.HasPrefix(got.out, "order: deleted; made again it goes on from 1000000005") {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "get", "segment", "order", nats).want(t, 1, "404", "deleted", "natsid tag create")
+	natsid(t, "tag", "update", "order", "--step=5", nats).want(t, 1, "404", "deleted")
+	natsid(t, "tag", "delete", "nobody", nats).want(t, 1, "404", "no such tag")
+}
+
+func TestOnlyTagsOfThePatternAreMadeOnFirstUse(t *testing.T) {
+	for name, args := range map[string][]string{"flag": {"--auto-create-tags=tmp.*"}, "environment": nil} {
+		t.Run(name, func(t *testing.T) {
+			if args == nil {
+				t.Setenv("NATSID_AUTO_CREATE_TAGS", "tmp.*")
+			}
+			nats := "--nats=" + serve(t, args...).url
+			natsid(t, "get", "segment", "tmp.a.b", nats).want(t, 0, "")
+			for _, tag := range []string{"order", "tmp", "tmp.a/b", "xtmp.a"} {
+				natsid(t, "get", "segment", tag, nats).want(t, 1, "404", "natsid tag create")
+			}
+		})
+	}
+}
+
 // matchLines reports whether the text has exactly these lines, by pattern.
 func matchLines(text string, patterns ...string) bool {
 	return regexp.MustCompile(`^` + strings.Join(patterns, `\n`) + `\n$`).MatchString(text)
@@ -349,6 +387,20 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"get", "snowflake", "--namespace", ""},
 		{"tag", "create"},
 		{"tag", "create", "order", "--step", "many"},
+		{"tag", "update"},
+		{"tag", "update", "order"},
+		{"tag", "update", "a b", "--step", "5"},
+		{"tag", "update", "order", "--step", "0"},
+		{"tag", "update", "order", "--max-id", "5", "--raise-by", "5"},
+		{"tag", "update", "order", "--raise-by=-5"},
+		{"tag", "update", "order", "--max-id", "many"},
+		{"tag", "update", "order", "--desc", strings.Repeat("a", 257)},
+		{"tag", "delete"},
+		{"tag", "delete", "a..b"},
+		{"serve", data, "--tag-poll", "10ms"},
+		{"serve", data, "--preload=-1s"},
+		{"serve", data, "--auto-create-tags=a[b"},
+		{"serve", data, "--auto-create-tags="},
 		{"decode"},
 		{"decode", "abc"},
 		{"decode", "-1"},
@@ -378,6 +430,8 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"serve", data, "--site", "1"},
 		{"serve", data, "--layout", "article", "--site", "4"},
 		{"serve", data, "--max-batch", "0"},
+		{"serve", data, "--max-step", "0"},
+		{"serve", data, "--step-time", "1ms"},
 		{"serve", data, "--log-level", "loud"},
 		{"serve", data, "--log-format", "xml"},
 		{"serve", data, "--listen", "nonsense"},
@@ -424,6 +478,7 @@ func TestWhereNoNATSIsEveryCommandSaysWhatToDo(t *testing.T) {
 	url := nowhere(t)
 	for _, args := range [][]string{
 		{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "create", "order"}, {"tag", "list"}, {"workers"},
+		{"tag", "update", "order", "--step", "5"}, {"tag", "delete", "order"},
 	} {
 		natsid(t, append(args, "--nats", url)...).want(t, 1, "cannot reach NATS", url, "start natsid", "--nats")
 	}
@@ -438,7 +493,7 @@ func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
 	if _, err := jetStream(t, srv.ClientURL()).CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"id.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "list"}, {"tag", "create", "order"}} {
+	for _, args := range [][]string{{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "list"}, {"tag", "create", "order"}, {"tag", "update", "order", "--step", "5"}, {"tag", "delete", "order"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			natsid(t, append(args, "--nats", srv.ClientURL())...).want(t, 1, "JetStream stream")
 		})
@@ -585,6 +640,8 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"get snowflake", "natsid get snowflake -n 3"},
 		{"tag create", "natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'"},
 		{"tag list", "natsid tag list"},
+		{"tag update", "natsid tag update order --step 10000 --desc 'orders of Europe'"},
+		{"tag delete", "natsid tag delete order"},
 		{"workers", "natsid workers"},
 		{"serve", "natsid --nats nats://n1:4222 --layout article --site 2"},
 		{"decode", "natsid decode 2124263042718941184"},
@@ -606,7 +663,7 @@ func TestHelpNamesEachFlagsEnvironment(t *testing.T) {
 	help := natsid(t, "serve", "--help").out
 	for _, env := range []string{
 		"NATS_URL", "NATS_CREDS", "NATSID_NAMESPACE", "NATSID_LISTEN", "NATSID_DATA", "NATSID_HTTP", "NATSID_NAME", "NATSID_REPLICAS",
-		"NATSID_AUTO_CREATE_TAGS", "NATSID_LAYOUT", "NATSID_EPOCH", "NATSID_SITE", "NATSID_LEASE_TTL", "NATSID_HORIZON", "NATSID_MAX_AHEAD", "NATSID_MAX_BATCH",
+		"NATSID_AUTO_CREATE_TAGS", "NATSID_MAX_STEP", "NATSID_STEP_TIME", "NATSID_LAYOUT", "NATSID_EPOCH", "NATSID_SITE", "NATSID_LEASE_TTL", "NATSID_HORIZON", "NATSID_MAX_AHEAD", "NATSID_MAX_BATCH",
 		"NATSID_DEADLINE", "NATSID_MAX_CLOCK_SKEW", "NATSID_LOG_LEVEL", "NATSID_LOG_FORMAT",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(help), " "), "($"+env+")") {

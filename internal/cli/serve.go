@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
@@ -17,7 +21,11 @@ type serveCmd struct {
 	Guard          string        `env:"NATSID_GUARD" default:"on" enum:"on,off" help:"With --mysql: on keeps a second memory in JetStream KV, so that a database that lost commits makes no repeats; off does without."`
 	Name           string        `env:"NATSID_NAME" help:"Name of this worker, for people. Made at first start and kept in --data."`
 	Replicas       int           `env:"NATSID_REPLICAS" default:"0" help:"Replicas of the buckets to make; 0 means 3 if the server belongs to a cluster, else 1."`
-	AutoCreateTags *bool         `env:"NATSID_AUTO_CREATE_TAGS" negatable:"" help:"Make tags on first use. On by default only with the own nats-server."`
+	AutoCreateTags autoCreate    `env:"NATSID_AUTO_CREATE_TAGS" negatable:"" placeholder:"PATTERN" help:"Make tags on first use: all, or with =PATTERN those that match, as order.* does order.eu; * stops at a /. On by default only with the own nats-server."`
+	TagPoll        time.Duration `env:"NATSID_TAG_POLL" default:"1m" help:"How often the tags are compared with the store, at least 1s: rows that were added, changed or removed there. Tags changed by natsid are seen at once."`
+	Preload        time.Duration `env:"NATSID_PRELOAD" default:"24h" help:"At the start, load a range of each tag that was used or changed within this time, so that its first request waits for nothing; 0 for none."`
+	MaxStep        int64         `env:"NATSID_MAX_STEP" default:"1000000" help:"Most IDs that a tag's step grows to. It doubles while ranges last less than --step-time, and halves while they last twice as long, but never goes below the tag's own, which may be more than this."`
+	StepTime       time.Duration `env:"NATSID_STEP_TIME" default:"15m" help:"How long a range of a tag should last at least, 1s to 24h: about so long a worker can do without the store."`
 	Site           int           `env:"NATSID_SITE" default:"0" help:"Which site this worker is in, where the layout has site bits. Each site numbers its own machines, so sites that cannot see each other never collide."`
 	LeaseTTL       time.Duration `name:"lease-ttl" env:"NATSID_LEASE_TTL" default:"30s" help:"How long a worker counts as alive after its last heartbeat, at least 20s. Used when the bucket is made."`
 	Horizon        time.Duration `env:"NATSID_HORIZON" default:"5m" help:"How long snowflakes are issued while JetStream is away."`
@@ -39,6 +47,7 @@ func (serveCmd) Help() string {
   natsid --nats nats://n1:4222,nats://n2:4222   a worker on a NATS with JetStream
   natsid --nats nats://n1:4222 --mysql 'leaf:password@tcp(db:3306)/leaf'
   natsid --nats nats://n1:4222 --layout article --site 2
+  natsid --nats nats://n1:4222 --auto-create-tags='tmp.*'
   NATS_URL=nats://n1:4222 natsid --data /var/lib/natsid`
 }
 
@@ -61,9 +70,11 @@ func (c *serveCmd) config(s *session) (cfg app.Config, err error) {
 	cfg.Listen, cfg.Data, cfg.HTTP, cfg.Name, cfg.Replicas = c.Listen, c.Data, c.HTTP, c.Name, c.Replicas
 	cfg.MySQL, cfg.Guard = c.MySQL, c.Guard == "on"
 	cfg.AutoCreateTags = cfg.NATS == ""
-	if c.AutoCreateTags != nil {
-		cfg.AutoCreateTags = *c.AutoCreateTags
+	if c.AutoCreateTags.given {
+		cfg.AutoCreateTags, cfg.AutoCreatePattern = c.AutoCreateTags.on, c.AutoCreateTags.pattern
 	}
+	cfg.TagPoll, cfg.Preload = c.TagPoll, c.Preload
+	cfg.MaxStep, cfg.StepTime = c.MaxStep, c.StepTime
 	if cfg.Layout, err = c.layout(); err != nil {
 		return cfg, err
 	}
@@ -80,6 +91,34 @@ func (c *serveCmd) config(s *session) (cfg app.Config, err error) {
 	}
 	return cfg, nil
 }
+
+// autoCreate is a flag that is on, off, or a pattern.
+type autoCreate struct {
+	given, on bool
+	pattern   string // "" for all
+}
+
+// Decode implements kong's mapper: --auto-create-tags, --no-auto-create-tags,
+// --auto-create-tags=PATTERN, and true or false as the environment has it.
+func (a *autoCreate) Decode(ctx *kong.DecodeContext) error {
+	*a = autoCreate{given: true, on: true}
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		return nil
+	}
+	value := fmt.Sprint(ctx.Scan.Pop().Value)
+	switch on, err := strconv.ParseBool(value); {
+	case err == nil:
+		a.on = on
+	case value == "":
+		return errors.New("the pattern is empty")
+	default:
+		a.pattern = value
+	}
+	return nil
+}
+
+// IsBool says that the flag needs no value.
+func (a *autoCreate) IsBool() bool { return true }
 
 // readyLine says where the service is, and how to try it.
 func readyLine(cfg app.Config, w app.Where, natsFromEnv bool) string {

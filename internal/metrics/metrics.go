@@ -120,15 +120,9 @@ func (m *Metrics) Watch(s Sources) {
 			return 1
 		})
 	}
-	const waiting = "Requests that wait, for a range or for the clock."
-	gauge("natsid_waiting_requests", waiting, prometheus.Labels{"mode": string(worker.Segment)},
-		func() float64 { return float64(s.Segments.Stats().Waiting) })
+	m.registry.MustRegister(segments{s.Segments})
 	gauge("natsid_waiting_requests", waiting, prometheus.Labels{"mode": string(worker.Snowflake)},
 		func() float64 { return float64(s.Snowflakes.Waiting()) })
-	gauge("natsid_segment_tags", "Tags that hold ranges in memory.", nil,
-		func() float64 { return float64(s.Segments.Stats().Tags) })
-	gauge("natsid_segment_seconds_left", "How long the tag that runs out first lasts at its present speed without another load; +Inf if none is in use.", nil,
-		func() float64 { return s.Segments.Stats().SecondsLeft })
 	gauge("natsid_snowflake_window_seconds", "How long snowflakes can be issued without another renewal; 0 without a worker number.", nil,
 		func() float64 { return windowLeft(s.Keeper.Status()) })
 	gauge("natsid_worker_number", "The worker number; -1 if none is held.", nil, func() float64 {
@@ -143,6 +137,34 @@ func (m *Metrics) Watch(s Sources) {
 		func() float64 { return float64(s.Layout.Ends().Unix()) })
 	gauge("natsid_build_info", "Always 1; the label tells the version.", prometheus.Labels{"version": s.Version},
 		func() float64 { return 1 })
+}
+
+const waiting = "Requests that wait, for a range or for the clock."
+
+var (
+	segmentWaiting = prometheus.NewDesc("natsid_waiting_requests", waiting, nil, prometheus.Labels{"mode": string(worker.Segment)})
+	segmentTags    = prometheus.NewDesc("natsid_segment_tags", "Tags that hold ranges in memory.", nil, nil)
+	segmentLeft    = prometheus.NewDesc("natsid_segment_seconds_left",
+		"How long the tag that runs out first lasts at its present speed without another load; +Inf if none is in use.", nil, nil)
+)
+
+// segments is the series of an allocator. They are collected together, since
+// each look at 100,000 tags takes tens of milliseconds.
+type segments struct{ a *segment.Allocator }
+
+// Describe implements [prometheus.Collector].
+func (segments) Describe(descs chan<- *prometheus.Desc) {
+	descs <- segmentWaiting
+	descs <- segmentTags
+	descs <- segmentLeft
+}
+
+// Collect implements [prometheus.Collector].
+func (s segments) Collect(series chan<- prometheus.Metric) {
+	stats := s.a.Stats()
+	series <- prometheus.MustNewConstMetric(segmentWaiting, prometheus.GaugeValue, float64(stats.Waiting))
+	series <- prometheus.MustNewConstMetric(segmentTags, prometheus.GaugeValue, float64(stats.Tags))
+	series <- prometheus.MustNewConstMetric(segmentLeft, prometheus.GaugeValue, stats.SecondsLeft)
 }
 
 func windowLeft(s workerid.Status) float64 {

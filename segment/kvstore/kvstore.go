@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -39,6 +40,7 @@ type entry struct {
 	Step        int64  `json:"step"`
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
+	Least       int64  `json:"least,omitempty"` // no ID below it is handed out, not even by who has loaded it
 }
 
 // New returns a store on a bucket, which is opened by the first call that can;
@@ -58,19 +60,19 @@ func (s *Store) Open(ctx context.Context) (mismatch string, err error) { return 
 func (s *Store) Trouble() error { return s.kv.Trouble() }
 
 // Load implements [segment.Store].
-func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (r segment.Range, err error) {
+func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
 	err = s.change(ctx, tag, func(e *entry) (err error) {
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
-		r, err = segment.NextRange(e.Mark, floor, max(n, e.Step))
-		e.Mark = r.End
+		l.Range, err = segment.NextRange(e.Mark, floor, max(n, e.Step))
+		e.Mark, l.Step, l.Least = l.End, e.Step, e.Least
 		return err
 	})
 	if err != nil {
-		return segment.Range{}, err
+		return segment.Loaded{}, err
 	}
-	return r, nil
+	return l, nil
 }
 
 // Create implements [segment.Store].
@@ -97,7 +99,9 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 			if !revive {
 				return segment.ErrDisabled
 			}
+			// What was loaded before it was deleted is not handed out any more.
 			e.Mark = max(e.Mark, old.Mark)
+			e.Least = e.Mark
 			*old = e
 			return nil
 		})
@@ -110,6 +114,58 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 		return segment.Tag{}, wrap(t.Name, err)
 	}
 	return e.tag(t.Name, time.Now()), nil
+}
+
+// Update implements [segment.Store]. It is one compare-and-set, as a load is:
+// loads that read the mark before find themselves overtaken.
+func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
+	err = s.change(ctx, tag, func(e *entry) (err error) {
+		if e.Disabled {
+			return segment.ErrDisabled
+		}
+		if t, err = c.Apply(e.tag(tag, time.Now()), math.MaxInt64); err == nil {
+			e.Mark, e.Least, e.Step, e.Description = t.MaxID, t.Least, t.Step, t.Description
+		}
+		return err
+	})
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	return t, nil
+}
+
+// Look implements [segment.Store].
+func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
+	kve, err := s.kv.Get(ctx, tag)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		err = segment.ErrUnknownTag
+	}
+	if err != nil {
+		return segment.Tag{}, wrap(tag, err)
+	}
+	e, err := decode(kve)
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	return e.tag(tag, kve.Created()), nil
+}
+
+// Poll implements [segment.Store]. An entry that somebody took away leaves a
+// marker. One that is not there without a marker went with a bucket that was
+// lost: it tells nothing of the tag. Nor does a damaged one.
+func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
+	all, removed, err := s.kv.AllAndRemoved(ctx)
+	if err != nil {
+		return fmt.Errorf("kvstore: list: %w", err)
+	}
+	tags := make([]segment.Tag, 0, len(all))
+	for name, kve := range all {
+		if e, err := decode(kve); err == nil {
+			tags = append(tags, e.tag(name, kve.Created()))
+		}
+	}
+	see(segment.Listing{Tags: tags, Removed: func(tag string) bool { return removed[tag] }})
+	return nil
 }
 
 // Delete implements [segment.Store].
@@ -161,7 +217,7 @@ func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 
 // SetMark implements [segment.Marks].
 func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
-	e := entry{Mark: m.High, Seen: m.Seen, Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled}
+	e := entry{Mark: m.High, Seen: m.Seen, Least: m.Least, Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled}
 	if m.Revision == 0 {
 		_, err = s.kv.Create(ctx, tag, e.encode())
 	} else {
@@ -192,8 +248,12 @@ func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
 	return marks, nil
 }
 
+// mark returns the entry as the guard of a table has it.
 func (e entry) mark(kve jetstream.KeyValueEntry) segment.Mark {
-	return segment.Mark{High: e.Mark, Seen: e.Seen, Step: e.Step, Description: e.Description, Disabled: e.Disabled, Revision: kve.Revision()}
+	return segment.Mark{
+		High: e.Mark, Seen: e.Seen, Least: e.Least, Step: e.Step, Description: e.Description, Disabled: e.Disabled,
+		Revision: kve.Revision(), Updated: kve.Created().UTC(),
+	}
 }
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set.
@@ -259,5 +319,7 @@ func decode(kve jetstream.KeyValueEntry) (e entry, err error) {
 }
 
 func (e entry) tag(name string, updated time.Time) segment.Tag {
-	return segment.Tag{Name: name, Step: e.Step, MaxID: e.Mark, Description: e.Description, Updated: updated.UTC(), Disabled: e.Disabled}
+	return segment.Tag{
+		Name: name, Step: e.Step, MaxID: e.Mark, Least: e.Least, Description: e.Description, Updated: updated.UTC(), Disabled: e.Disabled,
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +35,10 @@ func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 		"ConcurrentCreatesAgree":            (*suite).concurrentCreates,
 		"InvalidTagsAreRefused":             (*suite).invalid,
 		"ListPagesInOrder":                  (*suite).list,
+		"UpdateChangesWhatItNames":          (*suite).updateParts,
+		"UpdateNeverLowersAndSaysWhy":       (*suite).updateRefused,
+		"LoadsBesideRaisesRepeatNothing":    (*suite).updateRaces,
+		"PollAndLookShowTagsAsTheyAre":      (*suite).poll,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -67,7 +70,7 @@ func (s *suite) load(tag string, n, floor int64) segment.Range {
 	if err != nil {
 		s.Fatalf("Load(%s, %d, %d): %v", tag, n, floor, err)
 	}
-	return r
+	return r.Range
 }
 
 func (s *suite) wantErr(err, want error) {
@@ -104,7 +107,7 @@ func (s *suite) concurrentLoads() {
 					s.Errorf("Load: %v", err)
 					return
 				}
-				ranges[i] = append(ranges[i], r)
+				ranges[i] = append(ranges[i], r.Range)
 			}
 		})
 	}
@@ -138,7 +141,7 @@ func (s *suite) abortedLoads() {
 		if err != nil {
 			aborted++
 		} else {
-			ranges = append(ranges, r)
+			ranges = append(ranges, r.Range)
 		}
 		if i%10 == 0 {
 			ranges = append(ranges, s.load("order", 0, 0))
@@ -178,6 +181,11 @@ func (s *suite) largeLoad() {
 	if got := s.load("order", 3, 0); got.Len() != 10 {
 		s.Errorf("a load of 3 with step 10: %v, want a whole step", got)
 	}
+	for _, n := range []int64{0, 25} {
+		if l, err := s.Load(s.ctx, "order", n, 0); err != nil || l.Step != 10 {
+			s.Errorf("a load of %d tells step %d, %v, want the tag's own, 10", n, l.Step, err)
+		}
+	}
 }
 
 func (s *suite) int64End() {
@@ -210,7 +218,7 @@ func (s *suite) madeAgain() {
 	again := segment.Tag{Name: "order", Step: 20, MaxID: 1}
 	_, err = s.Create(s.ctx, again, false)
 	s.wantErr(err, segment.ErrDisabled)
-	if got, err := s.Create(s.ctx, again, true); err != nil || got.MaxID != last.End || got.Step != 20 || got.Disabled {
+	if got, err := s.Create(s.ctx, again, true); err != nil || got.MaxID != last.End || got.Least != last.End || got.Step != 20 || got.Disabled {
 		s.Errorf("made again: %+v, %v, want step 20 above %d", got, err, last.End)
 	}
 	if got := s.load("order", 0, 0); got.Start != last.End || got.Len() != 20 {
@@ -287,107 +295,3 @@ func (s *suite) list() {
 		s.Errorf("listed %q, want %q", got, names)
 	}
 }
-
-// Memory is a [segment.Store] that forgets everything at exit. The zero value
-// is empty and ready.
-type Memory struct {
-	mu   sync.Mutex
-	tags map[string]segment.Tag
-}
-
-var _ segment.Store = (*Memory)(nil)
-
-// Load implements [segment.Store].
-func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.Range, error) {
-	if err := ctx.Err(); err != nil {
-		return segment.Range{}, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.tags[tag]
-	if !ok {
-		return segment.Range{}, segment.ErrUnknownTag
-	}
-	if t.Disabled {
-		return segment.Range{}, segment.ErrDisabled
-	}
-	r, err := segment.NextRange(t.MaxID, floor, max(n, t.Step))
-	if err == nil {
-		t.MaxID = r.End
-		m.putLocked(t)
-	}
-	return r, err
-}
-
-// Create implements [segment.Store].
-func (m *Memory) Create(_ context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
-	if err := t.Validate(); err != nil {
-		return segment.Tag{}, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if old, ok := m.tags[t.Name]; ok {
-		if !old.Disabled {
-			return segment.Tag{}, segment.ErrExists
-		}
-		if !revive {
-			return segment.Tag{}, segment.ErrDisabled
-		}
-		t.MaxID = max(t.MaxID, old.MaxID)
-	}
-	return m.putLocked(t), nil
-}
-
-// Delete implements [segment.Store].
-func (m *Memory) Delete(_ context.Context, tag string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.tags[tag]
-	if !ok {
-		return segment.ErrUnknownTag
-	}
-	t.Disabled = true
-	m.putLocked(t)
-	return nil
-}
-
-// List implements [segment.Store].
-func (m *Memory) List(_ context.Context, after string, limit int) ([]segment.Tag, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return page(m.tags, after, limit), nil
-}
-
-func (m *Memory) putLocked(t segment.Tag) segment.Tag {
-	if m.tags == nil {
-		m.tags = make(map[string]segment.Tag)
-	}
-	t.Updated = time.Now()
-	m.tags[t.Name] = t
-	return t
-}
-
-// Faulty is a [segment.Store] whose loads can be made to fail, hang, or
-// succeed without saying so, also while it is in use.
-type Faulty struct {
-	segment.Store
-	hook atomic.Pointer[LoadHook]
-}
-
-// A LoadHook stands in for a load; load is the real one.
-type LoadHook func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error)
-
-// OnLoad makes hook stand in for Load from now on; nil ends that.
-func (f *Faulty) OnLoad(hook LoadHook) { f.hook.Store(&hook) }
-
-// Load implements [segment.Store].
-func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.Range, error) {
-	load := func() (segment.Range, error) { return f.Store.Load(ctx, tag, n, floor) }
-	if hook := f.hook.Load(); hook != nil && *hook != nil {
-		return (*hook)(ctx, tag, load)
-	}
-	return load()
-}
-
-// ErrInjected is what a faulty store's hook may fail with.
-var ErrInjected = errors.New("segmenttest: injected failure")

@@ -3,6 +3,7 @@ package segmenttest
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -113,14 +114,19 @@ func (t *Table) Rows(_ context.Context, after string, limit int) ([]segment.Row,
 	return page(t.rows, after, limit), nil
 }
 
+// AllRows implements [segment.Table].
+func (t *Table) AllRows(ctx context.Context) ([]segment.Row, error) {
+	return t.Rows(ctx, "", math.MaxInt)
+}
+
 // Limit implements [segment.Table].
-func (t *Table) Limit() int64 { return 1<<63 - 1 }
+func (t *Table) Limit() int64 { return math.MaxInt64 }
 
 // page returns at most limit tags above after, in order.
 func page(tags map[string]segment.Tag, after string, limit int) []segment.Tag {
 	var p []segment.Tag
 	for _, t := range tags {
-		if t.Name > after {
+		if t.Name > after || after == "" {
 			p = append(p, t)
 		}
 	}
@@ -167,7 +173,7 @@ func (m *Marks) SetMark(ctx context.Context, tag string, mark segment.Mark) erro
 			m.marks = make(map[string]segment.Mark)
 		}
 		m.revision++
-		mark.Revision = m.revision
+		mark.Revision, mark.Updated = m.revision, time.Now()
 		m.marks[tag] = mark
 		return nil
 	}

@@ -1,0 +1,36 @@
+package segment
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLoadsThatGiveWayMakeThoseAfterThemPatient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 400 {
+			all.Go(func() {
+				for err := context.Canceled; err != nil && time.Since(start) < time.Minute; {
+					err = l.sound.drive(t.Context(), time.Second, func(ctx context.Context) error {
+						select {
+						case <-time.After(200 * time.Millisecond):
+							return nil
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+					})
+				}
+			})
+		}
+		all.Wait()
+		// Without giving way it takes 4 s.
+		if d := time.Since(start); d > 8*time.Second {
+			t.Errorf("400 loads of 0.2 s, 20 at once, took %v", d)
+		}
+	})
+}

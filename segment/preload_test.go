@@ -1,0 +1,110 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+// restarted runs f with a new allocator that preloads, over a memory store with
+// n tags of step 100 that were made an hour apart from each other, the last one
+// just now.
+func restarted(t *testing.T, n int, hook segmenttest.LoadHook, f func(t *testing.T, a *segment.Allocator, loaded func() []string)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+		for i := range n {
+			time.Sleep(time.Hour)
+			if _, err := store.Create(t.Context(), segment.Tag{Name: fmt.Sprint("tag", i), Step: 100, MaxID: 1}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		store.OnLoad(hook)
+		var mu sync.Mutex
+		var loaded []string
+		a := segment.New(segment.Config{
+			Store: store, Preload: 24 * time.Hour, Servable: func(tag string) bool { return tag != "tag0" && tag != "tag25" },
+			OnLoad: func(tag string, _ time.Duration, _ error) { mu.Lock(); defer mu.Unlock(); loaded = append(loaded, tag) },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var follower sync.WaitGroup
+		follower.Go(func() { a.Follow(ctx) })
+		f(t, a, func() []string { mu.Lock(); defer mu.Unlock(); return loaded })
+		cancel()
+		follower.Wait()
+		a.Close()
+	})
+}
+
+func TestTagsUsedOfLateArePreloadedTheLatestFirst(t *testing.T) {
+	restarted(t, 30, slow(10*time.Millisecond), func(t *testing.T, a *segment.Allocator, loaded func() []string) {
+		time.Sleep(15 * time.Millisecond)
+		synctest.Wait()
+		if got := loaded(); len(got) != 4 || !inMemory(a, "tag29") || inMemory(a, "tag20") {
+			t.Errorf("after one load's time: %v, want the latest four", got)
+		}
+		time.Sleep(time.Second)
+		// 24 h back from tag29 is tag5; tag25 cannot be asked for.
+		if got := loaded(); len(got) != 24 || inMemory(a, "tag4") || inMemory(a, "tag25") || !inMemory(a, "tag5") {
+			t.Errorf("%d loaded: %v, want one range each of 24 tags", len(got), got)
+		}
+		begin := time.Now()
+		for i := 5; i < 30; i++ {
+			if i != 25 {
+				take(t, a, fmt.Sprint("tag", i), 1)
+			}
+		}
+		if d := time.Since(begin); d > 0 {
+			t.Errorf("first requests waited %v", d)
+		}
+	})
+}
+
+func TestARequestDuringThePreloadIsServedByItsLoadOrItsOwn(t *testing.T) {
+	restarted(t, 20, slow(100*time.Millisecond), func(t *testing.T, a *segment.Allocator, loaded func() []string) {
+		time.Sleep(time.Millisecond) // four are under way
+		begin := time.Now()
+		take(t, a, "tag19", 1) // one of them
+		take(t, a, "tag1", 1)  // far behind them
+		if d := time.Since(begin); d > 200*time.Millisecond {
+			t.Errorf("they waited %v, want no longer than their own loads", d)
+		}
+		time.Sleep(5 * time.Second)
+		if got := loaded(); len(got) != 19 {
+			t.Errorf("%d loads of 19 tags: %v", len(got), got)
+		}
+	})
+}
+
+func TestAPreloadThatFailsLeavesTheTagToItsFirstRequest(t *testing.T) {
+	var broken = true
+	restarted(t, 5, func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+		if broken {
+			return segment.Range{}, segmenttest.ErrInjected
+		}
+		return load()
+	}, func(t *testing.T, a *segment.Allocator, loaded func() []string) {
+		time.Sleep(time.Minute)
+		if got := loaded(); len(got) != 4 || a.Stats().Tags != 0 {
+			t.Errorf("%d loads: %v, want one try each, and nothing kept", len(got), got)
+		}
+		broken = false
+		take(t, a, "tag3", 1)
+	})
+}
+
+func TestAPreloadEndsWithTheAllocator(t *testing.T) {
+	restarted(t, 20, slow(time.Hour), func(t *testing.T, a *segment.Allocator, loaded func() []string) {
+		time.Sleep(time.Millisecond)
+		a.Close()
+		if _, err := a.Take(t.Context(), "tag3", 1); !errors.Is(err, segment.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}

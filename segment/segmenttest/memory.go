@@ -1,0 +1,173 @@
+package segmenttest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// Memory is a [segment.Store] that forgets everything at exit. The zero value
+// is empty and ready.
+type Memory struct {
+	mu   sync.Mutex
+	tags map[string]segment.Tag
+}
+
+var _ segment.Store = (*Memory)(nil)
+
+// Load implements [segment.Store].
+func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	if err := ctx.Err(); err != nil {
+		return segment.Loaded{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.Loaded{}, segment.ErrUnknownTag
+	}
+	if t.Disabled {
+		return segment.Loaded{}, segment.ErrDisabled
+	}
+	r, err := segment.NextRange(t.MaxID, floor, max(n, t.Step))
+	if err != nil {
+		return segment.Loaded{}, err
+	}
+	t.MaxID = r.End
+	m.putLocked(t)
+	return segment.Loaded{Range: r, Step: t.Step, Least: t.Least}, nil
+}
+
+// Create implements [segment.Store].
+func (m *Memory) Create(_ context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+	if err := t.Validate(); err != nil {
+		return segment.Tag{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old, ok := m.tags[t.Name]; ok {
+		if !old.Disabled {
+			return segment.Tag{}, segment.ErrExists
+		}
+		if !revive {
+			return segment.Tag{}, segment.ErrDisabled
+		}
+		t.MaxID = max(t.MaxID, old.MaxID)
+		t.Least = t.MaxID
+	}
+	return m.putLocked(t), nil
+}
+
+// Delete implements [segment.Store].
+func (m *Memory) Delete(_ context.Context, tag string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.ErrUnknownTag
+	}
+	t.Disabled = true
+	m.putLocked(t)
+	return nil
+}
+
+// Update implements [segment.Store].
+func (m *Memory) Update(_ context.Context, tag string, c segment.Change) (segment.Tag, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.Tag{}, segment.ErrUnknownTag
+	}
+	if t.Disabled {
+		return segment.Tag{}, segment.ErrDisabled
+	}
+	t, err := c.Apply(t, math.MaxInt64)
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	return m.putLocked(t), nil
+}
+
+// Look implements [segment.Store].
+func (m *Memory) Look(ctx context.Context, tag string) (segment.Tag, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, ok := m.tags[tag]
+	if !ok {
+		return segment.Tag{}, segment.ErrUnknownTag
+	}
+	return t, ctx.Err()
+}
+
+// Poll implements [segment.Store].
+func (m *Memory) Poll(ctx context.Context, see func(segment.Listing)) error {
+	tags, err := m.List(ctx, "", math.MaxInt)
+	if err == nil {
+		see(segment.Listing{Tags: tags, Removed: func(string) bool { return true }})
+	}
+	return err
+}
+
+// Remove takes a tag away without a trace, as `DELETE FROM leaf_alloc` does.
+func (m *Memory) Remove(tag string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tags, tag)
+}
+
+// List implements [segment.Store].
+func (m *Memory) List(_ context.Context, after string, limit int) ([]segment.Tag, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return page(m.tags, after, limit), nil
+}
+
+func (m *Memory) putLocked(t segment.Tag) segment.Tag {
+	if m.tags == nil {
+		m.tags = make(map[string]segment.Tag)
+	}
+	t.Updated = time.Now()
+	m.tags[t.Name] = t
+	return t
+}
+
+// Faulty is a [segment.Store] whose loads can be made to fail, hang, or
+// succeed without saying so, also while it is in use.
+type Faulty struct {
+	segment.Store
+	hook atomic.Pointer[LoadHook]
+}
+
+// A LoadHook stands in for a load; load is the real one. A hook that makes up
+// a range makes up a tag whose step is the length of that range.
+type LoadHook func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error)
+
+// OnLoad makes hook stand in for Load from now on; nil ends that.
+func (f *Faulty) OnLoad(hook LoadHook) { f.hook.Store(&hook) }
+
+// Load implements [segment.Store].
+func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	hook := f.hook.Load()
+	if hook == nil || *hook == nil {
+		return f.Store.Load(ctx, tag, n, floor)
+	}
+	var step, least int64
+	r, err := (*hook)(ctx, tag, func() (segment.Range, error) {
+		l, err := f.Store.Load(ctx, tag, n, floor)
+		step, least = l.Step, l.Least
+		return l.Range, err
+	})
+	if step == 0 {
+		step = r.Len()
+	}
+	return segment.Loaded{Range: r, Step: step, Least: least}, err
+}
+
+// ErrInjected is what a faulty store's hook may fail with.
+var ErrInjected = errors.New("segmenttest: injected failure")

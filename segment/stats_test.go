@@ -1,0 +1,177 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+func TestStatsOfATagTellWhatItHolds(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		if s, ok := a.StatsOf("a"); ok {
+			t.Errorf("a tag nobody asked for: %+v", s)
+		}
+		store.OnLoad(slow(30 * time.Millisecond))
+		take(t, a, "a", 15)
+		time.Sleep(time.Second)
+		s, ok := a.StatsOf("a")
+		want := []segment.RangeStats{{First: 1, Next: 16, Last: 100, Current: true}, {First: 101, Next: 101, Last: 200}}
+		if !ok || s.Tag != "a" || !slices.Equal(s.Ranges, want) || s.Left != 185 {
+			t.Errorf("%+v, want ranges %+v", s, want)
+		}
+		if s.Configured != 100 || s.Step != 100 || s.Loads != 2 || s.LoadTime != 30*time.Millisecond || s.Waits != 1 || s.Errors != 0 || s.Lasted != 0 {
+			t.Errorf("%+v", s)
+		}
+		take(t, a, "a", 100)
+		s, _ = a.StatsOf("a")
+		want = []segment.RangeStats{{First: 101, Next: 116, Last: 200, Current: true}}
+		if !slices.Equal(s.Ranges, want) || s.Lasted != time.Second {
+			t.Errorf("in the second range: %+v, want %+v, and the first to have lasted a second", s, want)
+		}
+		time.Sleep(time.Second)
+		s, _ = a.StatsOf("a")
+		want = s.Ranges
+		// While somebody waits the current range is shut, and shown as before.
+		if err := a.Park("a", 300, func([]segment.Range, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		if s, _ = a.StatsOf("a"); !slices.Equal(s.Ranges, want) || s.Waiting != 1 || s.Waits != 2 {
+			t.Errorf("while one waits: %+v", s)
+		}
+		time.Sleep(time.Second)
+		if s, _ = a.StatsOf("a"); s.Waiting != 0 || s.Lasted != time.Second+30*time.Millisecond {
+			t.Errorf("after a request that used up several ranges: %+v, want them to have lasted 1.03 s", s)
+		}
+	})
+}
+
+func TestStatsOfATagTellItsSpeedAndPeak(t *testing.T) {
+	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+		steady(t, a, "a", 10*time.Millisecond, time.Minute)
+		s, _ := a.StatsOf("a")
+		if s.Speed < 95 || s.Speed > 105 || math.Abs(s.SecondsLeft-float64(s.Left)/s.Speed) > 1e-6 {
+			t.Errorf("at 100 IDs/s: %+v", s)
+		}
+		steady(t, a, "a", 100*time.Millisecond, 2*time.Hour) // ranges last long by now
+		steady(t, a, "a", time.Millisecond, 5*time.Second)
+		steady(t, a, "a", 100*time.Millisecond, time.Hour)
+		if s, _ = a.StatsOf("a"); s.Peak < 950 || s.Peak > 1050 || s.Recommended != int64(math.Ceil(600*s.Peak)) {
+			t.Errorf("after 5 s of 1000 IDs/s: peak %v, recommended %d, want about 1000 and 600,000", s.Peak, s.Recommended)
+		}
+		time.Sleep(time.Hour)
+		if s, _ = a.StatsOf("a"); s.Speed > 1 || s.SecondsLeft < 3600 {
+			t.Errorf("an hour after the last request: %v IDs/s, %v s left", s.Speed, s.SecondsLeft)
+		}
+	})
+}
+
+func TestStatsOfATagTellItsTrouble(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			return segment.Range{}, segmenttest.ErrInjected
+		})
+		if err := a.Park("a", 1, func([]segment.Range, error) {}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if s, _ := a.StatsOf("a"); s.Errors < 3 || !errors.Is(s.LastError, segmenttest.ErrInjected) || s.Waiting != 1 || s.Loads != 0 || !math.IsInf(s.SecondsLeft, 1) && s.SecondsLeft != 0 {
+			t.Errorf("%+v", s)
+		}
+		store.OnLoad(nil)
+		time.Sleep(time.Second)
+		if s, _ := a.StatsOf("a"); s.LastError != nil || s.Loads == 0 {
+			t.Errorf("once the store is back: %+v", s)
+		}
+	})
+}
+
+func TestStatsOfAllTagsArePagedInTheOrderOfNames(t *testing.T) {
+	store := new(segmenttest.Memory)
+	a := segment.New(segment.Config{Store: store, AutoStep: 10})
+	defer a.Close()
+	var want []string
+	for i := range 1000 {
+		want = append(want, fmt.Sprintf("tag%d", i*7919%1000))
+		take(t, a, want[i], 1)
+	}
+	slices.Sort(want)
+	for _, limit := range []int{1, 7, 100, 999, 1000, math.MaxInt} {
+		var got []string
+		for after := ""; limit > 1 || len(got) < 20; after = got[len(got)-1] {
+			page := a.StatsAfter(after, limit)
+			if len(page) == 0 {
+				break
+			}
+			if len(page) > limit {
+				t.Fatalf("%d on a page of %d", len(page), limit)
+			}
+			for _, s := range page {
+				got = append(got, s.Tag)
+			}
+		}
+		if !slices.Equal(got, want[:len(got)]) || limit > 1 && len(got) != 1000 {
+			t.Errorf("pages of %d: %d tags, want all in order", limit, len(got))
+		}
+	}
+	if page := a.StatsAfter("", 0); len(page) > 0 {
+		t.Errorf("a page of none: %v", page)
+	}
+}
+
+// Readers look while tags come and go: what stays is always found.
+func TestATagIsFoundWhileOthersComeAndGo(t *testing.T) {
+	store := new(segmenttest.Memory)
+	tags := make([]string, 2000)
+	for i := range tags {
+		tags[i] = fmt.Sprint("tag", i)
+		if _, err := store.Create(t.Context(), segment.Tag{Name: tags[i], Step: 1 << 20, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := segment.New(segment.Config{Store: store})
+	defer a.Close()
+	take(t, a, tags[0], 1)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if _, err := a.Next(tags[0], 1, nil); err != nil {
+				t.Errorf("a tag in use: %v", err)
+				return
+			}
+		}
+	})
+	for i, tag := range tags {
+		take(t, a, tag, 1)
+		if _, err := a.Take(t.Context(), fmt.Sprint("nobody", i), 1); !errors.Is(err, segment.ErrUnknownTag) {
+			t.Error(err)
+		}
+	}
+	close(done)
+	wg.Wait()
+	for _, tag := range tags {
+		if r, err := a.Next(tag, 1, nil); err != nil || r[0].Start < 2 {
+			t.Errorf("%s: %v, %v", tag, r, err)
+		}
+	}
+	for range 100 { // those that do not exist are forgotten
+		if a.Stats().Tags == len(tags) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d tags in memory, want %d", a.Stats().Tags, len(tags))
+}

@@ -1,0 +1,197 @@
+package segment_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+func TestTheStepFollowsHowLongTheLastRangeLasted(t *testing.T) {
+	const most = 1_000_000
+	for _, tc := range []struct {
+		law              string
+		step, configured int64
+		lasted           time.Duration
+		want             int64
+	}{
+		{"used up at once", 1000, 1000, 0, 2000},
+		{"just under 15 min", 1000, 1000, 15*time.Minute - 1, 2000},
+		{"15 min", 1000, 1000, 15 * time.Minute, 1000},
+		{"30 min", 4000, 1000, 30 * time.Minute, 4000},
+		{"just over 30 min", 4000, 1000, 30*time.Minute + 1, 2000},
+		{"for ever", 4000, 1000, math.MaxInt64, 2000},
+		{"never below the tag's own", 1000, 1000, time.Hour, 1000},
+		{"nor a little below", 1500, 1000, time.Hour, 1000},
+		{"never above the maximum", 600_000, 1000, 0, most},
+		{"at the maximum", most, 1000, 0, most},
+		{"a tag's own above the maximum counts", 5_000_000, 5_000_000, 0, 5_000_000},
+		{"also when it halves", 5_000_000, 5_000_000, time.Hour, 5_000_000},
+		{"the tag's own was raised", 1000, 7000, 20 * time.Minute, 7000},
+		{"the tag's own was lowered", 7000, 10, 20 * time.Minute, 7000},
+		{"the maximum was lowered", 3_000_000, 1000, 20 * time.Minute, most},
+		{"the clock cannot go back, but if it did", 1000, 1000, -time.Hour, 2000},
+	} {
+		rule := segment.StepRule{Max: most, Time: 15 * time.Minute}
+		if got := rule.Next(tc.step, tc.configured, tc.lasted); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.law, got, tc.want)
+		}
+	}
+}
+
+func TestAStepDoesNotOverflowAsLeafsDoes(t *testing.T) {
+	rule := segment.StepRule{Max: math.MaxInt64, Time: 15 * time.Minute}
+	for step, want := range map[int64]int64{
+		1 << 30: 1 << 31, 1<<31 - 1: 1<<32 - 2, 1 << 62: math.MaxInt64, math.MaxInt64: math.MaxInt64,
+	} {
+		if got := rule.Next(step, 1, 0); got != want {
+			t.Errorf("%d doubled is %d, want %d", step, got, want)
+		}
+	}
+	long := segment.StepRule{Max: 100, Time: math.MaxInt64}
+	if got := long.Next(50, 1, math.MaxInt64); got != 50 {
+		t.Errorf("a range that lasted as long as it should: %d, want 50", got)
+	}
+}
+
+// sized returns an allocator over a tag of step 1000, and the lengths of the
+// ranges loaded so far.
+func sized(t *testing.T, cfg segment.Config) (*segment.Allocator, func() []int64) {
+	store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 1000, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	var sizes []int64
+	store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+		r, err := load()
+		sizes = append(sizes, r.Len()) // one load of a tag at a time
+		return r, err
+	})
+	cfg.Store = store
+	a := segment.New(cfg)
+	t.Cleanup(a.Close)
+	return a, func() []int64 { synctest.Wait(); return slices.Clone(sizes) }
+}
+
+// use takes n IDs a second, for d.
+func use(t *testing.T, a *segment.Allocator, n int64, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+		take(t, a, "a", n)
+	}
+}
+
+func TestARangeLastsAQuarterToHalfAnHourAtAnyTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, sizes := sized(t, segment.Config{})
+		use(t, a, 100, 12*time.Hour)
+		got := sizes()
+		if want := []int64{1000, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 128_000}; !slices.Equal(got[:len(want)], want) {
+			t.Errorf("at 100 IDs/s the ranges were %v, want %v", got, want)
+		}
+		// 128,000 last 21 min, and it stays with that: it does not swing.
+		for _, n := range got[9:] {
+			if n != 128_000 {
+				t.Errorf("later ranges %v, want all of 128,000", got[9:])
+				break
+			}
+		}
+		before := len(got)
+		use(t, a, 5, 100*time.Hour)
+		if got = sizes()[before:]; got[len(got)-1] != 8000 || !slices.IsSortedFunc(got, func(x, y int64) int { return int(y - x) }) {
+			t.Errorf("at 5 IDs/s the ranges were %v, want them to shrink to 8000, which last 27 min", got)
+		}
+		before = len(sizes())
+		use(t, a, 5_000, 3*time.Hour)
+		if got = sizes()[before:]; got[len(got)-1] != segment.DefaultMaxStep {
+			t.Errorf("at 5000 IDs/s the ranges were %v, want the maximum in the end", got)
+		}
+	})
+}
+
+func TestTheFirstRangesAreTheTagsOwnStepAndABatchMakesNoStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, sizes := sized(t, segment.Config{})
+		take(t, a, "a", 50_000)
+		synctest.Wait()
+		if s, _ := a.StatsOf("a"); s.Configured != 1000 || s.Step > 2000 {
+			t.Errorf("after a first request for 50,000: %+v, want a step of the tag's own 1000, doubled once at most", s)
+		}
+		if got := sizes(); got[0] != 50_000 {
+			t.Errorf("ranges %v", got)
+		}
+		// A batch a day is as many IDs as the own step in a quarter of an hour.
+		for range 30 {
+			time.Sleep(24 * time.Hour)
+			take(t, a, "a", 50_000)
+		}
+		if s, _ := a.StatsOf("a"); s.Step > 2000 {
+			t.Errorf("after 30 days of a batch a day: %+v", s)
+		}
+	})
+}
+
+func TestATagLeftAloneHalvesItsStepOnceARange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, sizes := sized(t, segment.Config{StepTime: time.Minute})
+		use(t, a, 500, 10*time.Minute)
+		full := sizes()[len(sizes())-1]
+		time.Sleep(24 * time.Hour)
+		before := len(sizes())
+		use(t, a, 500, 20*time.Minute)
+		if got := sizes()[before:]; got[0] < full/2 || got[len(got)-1] != full {
+			t.Errorf("ranges of %d, a night of nothing, then %v: want one of half the size, and full ones again", full, got)
+		}
+	})
+}
+
+func TestAChangedStepOfATagCountsFromTheNextLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(segmenttest.Memory)
+		set := func(step int64) {
+			_ = store.Delete(t.Context(), "a")
+			if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: step, MaxID: 1}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(1000)
+		a := segment.New(segment.Config{Store: store})
+		defer a.Close()
+		use(t, a, 1, 10*time.Minute)
+		set(50_000)
+		use(t, a, 1, 20*time.Minute)
+		s, _ := a.StatsOf("a")
+		if last := s.Ranges[len(s.Ranges)-1]; s.Configured != 50_000 || last.Last-last.First+1 != 50_000 {
+			t.Errorf("%+v, want the last range to be of the new step", s)
+		}
+		set(200)
+		use(t, a, 50, 60*time.Minute)
+		if s, _ = a.StatsOf("a"); s.Configured != 200 || s.Step < 50_000 {
+			t.Errorf("own step lowered: %+v, want the step to follow the traffic, 50 IDs/s", s)
+		}
+	})
+}
+
+func TestALoadThatFailsDoesNotMoveTheStep(t *testing.T) {
+	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		use(t, a, 100, 2*time.Hour)
+		before, _ := a.StatsOf("a")
+		time.Sleep(24 * time.Hour)
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			return segment.Range{}, segmenttest.ErrInjected
+		})
+		for s := before; s.Left >= 100; s, _ = a.StatsOf("a") { // until the next load would follow
+			use(t, a, 100, time.Second)
+		}
+		_, _ = a.Take(t.Context(), "a", 1000)
+		after, _ := a.StatsOf("a")
+		if after.Errors < 5 || after.Step < before.Step/2 {
+			t.Errorf("step %d, a night of nothing, %d loads that failed: step %d, want one half at most", before.Step, after.Errors, after.Step)
+		}
+	})
+}
