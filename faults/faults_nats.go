@@ -69,7 +69,7 @@ func natsFaults() []fault {
 		},
 		{
 			name: "jetstream-wiped", does: "all servers stopped, their stores deleted, and started again under the live workers; the tags are made again with a start above",
-			cast: threeWorkers, hold: time.Second, inject: wipe, gap: 15 * time.Second, back: 25 * time.Second, calm: 8 * time.Second,
+			cast: threeWorkers, hold: time.Second, inject: wipe, gap: 15 * time.Second, back: 25 * time.Second, calm: 15 * time.Second,
 			may:    []tolerance{withoutNATS, withoutStoreLong, {kinds: []kind{short}, what: []string{"404"}, end: 5 * time.Second}, allLoseTheirNumbers},
 			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}},
 		},
