@@ -42,8 +42,8 @@ test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go -C deploy test -race -timeout 4m ./...
 	[ "$$(uname)" != Linux ] || go run ./faults -short -for 20s
 
-faults: ## Kill, pause and mislead real processes, and write docs/faults.md (20 min; Linux)
-	go run ./faults -on-clock-step both -for 2m -markdown docs/faults.md
+faults: ## Kill, pause and mislead real processes, and write docs/faults.md (15 min; Linux)
+	go run ./faults -parallel 4 -on-clock-step both -for 2m -markdown docs/faults.md
 
 sim: ## Simulate N schedules of clocks, crashes and lost replies (100000), from seed FROM (1)
 	go test -count=1 -timeout 0 -v -run '^TestSimulation$$' ./workerid -args -sim.n=$(N) -sim.from=$(FROM)

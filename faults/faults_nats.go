@@ -21,6 +21,8 @@ var (
 	// An election takes 4 to 9 s from the loss of the leader, and the store is
 	// away for so long.
 	untilElected = tolerance{kinds: []kind{short}, what: []string{"503", "429"}, begin: 11 * time.Second}
+	// A server that goes on takes part in elections again, and may cause one.
+	afterReturn = tolerance{kinds: []kind{short}, what: []string{"503", "429"}, end: 11 * time.Second}
 	// Without any NATS nothing can be asked or answered.
 	withoutNATS = tolerance{kinds: all, what: []string{silent, cutOff, nobody, "503"}, end: 3 * time.Second}
 )
@@ -37,11 +39,11 @@ func natsFaults() []fault {
 		},
 		{
 			name: "nats-pause-leader", does: "SIGSTOP of the leader for 15 s",
-			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(theLeader), may: []tolerance{behindIt, untilElected}, shortGap: 11 * time.Second, area: onNATS,
+			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(theLeader), may: []tolerance{behindIt, untilElected, afterReturn}, shortGap: 11 * time.Second, calm: 12 * time.Second, back: 12 * time.Second, area: onNATS,
 		},
 		{
 			name: "nats-pause-follower", does: "SIGSTOP of one that does not lead",
-			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(aFollower), may: []tolerance{behindIt, untilElected}, shortGap: 11 * time.Second, area: onNATS,
+			cast: threeWorkers, hold: 15 * time.Second, inject: pauseServer(aFollower), may: []tolerance{behindIt, untilElected, afterReturn}, shortGap: 11 * time.Second, calm: 12 * time.Second, back: 12 * time.Second, area: onNATS,
 		},
 		{
 			name: "nats-kill-all", does: "SIGKILL of all three, started again after 5 s",
@@ -69,7 +71,7 @@ func natsFaults() []fault {
 		},
 		{
 			name: "jetstream-wiped", does: "all servers stopped, their stores deleted, and started again under the live workers; the tags are made again with a start above",
-			cast: threeWorkers, hold: time.Second, inject: wipe, gap: 15 * time.Second, back: 25 * time.Second, calm: 8 * time.Second,
+			cast: threeWorkers, hold: time.Second, inject: wipe, gap: 15 * time.Second, back: 25 * time.Second, calm: 15 * time.Second,
 			may:    []tolerance{withoutNATS, withoutStoreLong, {kinds: []kind{short}, what: []string{"404"}, end: 5 * time.Second}, allLoseTheirNumbers},
 			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}},
 		},

@@ -75,7 +75,7 @@ func diskFaults() []fault {
 	return []fault{
 		{
 			name: "disk-full-worker", does: "the disk of one worker's state file is full for 10 s",
-			cast: disks, hold: 10 * time.Second, inject: fillWorker, may: []tolerance{untilItLeaves},
+			cast: disks, hold: 10 * time.Second, inject: fillWorker, may: []tolerance{{kinds: []kind{snowflake}, what: []string{"503"}, begin: 5 * time.Second, most: 60}},
 			alarms: alarms{subjects.AlarmStateFile: {1, 1}},
 		},
 		{
@@ -128,7 +128,7 @@ func databaseFaults() []fault {
 		},
 		{
 			name: "mysql-jetstream-wiped", does: "all nats-servers lose their stores under the live workers; MariaDB remembers",
-			cast: onMySQL, hold: time.Second, inject: wipeServers, gap: 15 * time.Second, back: 25 * time.Second, calm: 8 * time.Second,
+			cast: onMySQL, hold: time.Second, inject: wipeServers, gap: 15 * time.Second, back: 25 * time.Second, calm: 15 * time.Second,
 			may:    []tolerance{withoutNATS, withoutStoreLong, allLoseTheirNumbers},
 			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}},
 		},
