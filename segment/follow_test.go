@@ -230,10 +230,13 @@ func TestALookUpOlderThanTheNewsOfATagRefusesNobody(t *testing.T) {
 func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
 	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
 		for name, tell := range map[string]func(segment.Tag){
-			"told":            func(tag segment.Tag) { a.See(tag) },
-			"a message":       func(segment.Tag) { a.Changed("a"); synctest.Wait() },
-			"a message lost":  func(segment.Tag) { time.Sleep(time.Minute + time.Second) },
-			"the next load":   func(segment.Tag) { take(t, a, "a", 300) },
+			"told":           func(tag segment.Tag) { a.See(tag) },
+			"a message":      func(segment.Tag) { a.Changed("a"); synctest.Wait() },
+			"a message lost": func(segment.Tag) { time.Sleep(time.Minute + time.Second) },
+			"the next load": func(segment.Tag) {
+				s, _ := a.StatsOf("a")
+				take(t, a, "a", s.Left+1)
+			},
 			"connected again": func(segment.Tag) { a.Refresh(); synctest.Wait() },
 		} {
 			take(t, a, "a", 15) // two ranges in memory
@@ -267,6 +270,22 @@ func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
 					t.Errorf("%s: got %v after max_id was raised to %d", name, r, raised.MaxID)
 				}
 			}
+		}
+	})
+}
+
+func TestALoadTellsOfARaiseThatNobodyElseTold(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+		take(t, a, "a", 15)
+		synctest.Wait() // up to 200 in memory
+		raised, err := memory.Update(t.Context(), "a", segment.Change{RaiseBy: 50_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		take(t, a, "a", 100) // into the second range: a load is due
+		synctest.Wait()
+		if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
+			t.Errorf("got %d, from a range loaded before max_id was raised to %d, though a load has come since", got, raised.MaxID)
 		}
 	})
 }
