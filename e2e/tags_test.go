@@ -164,3 +164,38 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
 		got.check(t)
 	})
 }
+
+func TestAStartLoadsTheTagsUsedOfLateUnlessToldNotTo(t *testing.T) {
+	t.Parallel()
+	var preload atomic.Bool
+	c := Start(t, configured(func(_ int, cfg *app.Config) {
+		if !preload.Load() {
+			cfg.Preload = 0
+		}
+	}))
+	if _, err := c.Client.Segment(t.Context(), "order"); err != nil {
+		t.Fatal(err)
+	}
+	mark := func() subjects.Decimal {
+		t.Helper()
+		page, err := c.Client.ListTags(t.Context(), subjects.TagList{})
+		if err != nil || len(page) != 1 {
+			t.Fatal(page, err)
+		}
+		return page[0].MaxID
+	}
+	before := mark()
+	c.StopWorker(0)
+	c.StartWorker(0)
+	time.Sleep(200 * time.Millisecond)
+	if got := mark(); got != before {
+		t.Errorf("without preload a restart moved max_id from %d to %d", before, got)
+	}
+	c.StopWorker(0)
+	preload.Store(true)
+	c.StartWorker(0)
+	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
+	if id, err := c.Client.Segment(t.Context(), "order"); err != nil || id != int64(before) || mark() != before+app.DefaultStep {
+		t.Errorf("its first ID is %d, %v, want %d, from the range that was loaded", id, err, before)
+	}
+}

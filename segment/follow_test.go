@@ -230,10 +230,13 @@ func TestALookUpOlderThanTheNewsOfATagRefusesNobody(t *testing.T) {
 func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
 	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
 		for name, tell := range map[string]func(segment.Tag){
-			"told":            func(tag segment.Tag) { a.See(tag) },
-			"a message":       func(segment.Tag) { a.Changed("a"); synctest.Wait() },
-			"a message lost":  func(segment.Tag) { time.Sleep(time.Minute + time.Second) },
-			"the next load":   func(segment.Tag) { take(t, a, "a", 300) },
+			"told":           func(tag segment.Tag) { a.See(tag) },
+			"a message":      func(segment.Tag) { a.Changed("a"); synctest.Wait() },
+			"a message lost": func(segment.Tag) { time.Sleep(time.Minute + time.Second) },
+			"the next load": func(segment.Tag) {
+				s, _ := a.StatsOf("a")
+				take(t, a, "a", s.Left+1)
+			},
 			"connected again": func(segment.Tag) { a.Refresh(); synctest.Wait() },
 		} {
 			take(t, a, "a", 15) // two ranges in memory
@@ -267,6 +270,22 @@ func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
 					t.Errorf("%s: got %v after max_id was raised to %d", name, r, raised.MaxID)
 				}
 			}
+		}
+	})
+}
+
+func TestALoadTellsOfARaiseThatNobodyElseTold(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+		take(t, a, "a", 15)
+		synctest.Wait() // up to 200 in memory
+		raised, err := memory.Update(t.Context(), "a", segment.Change{RaiseBy: 50_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		take(t, a, "a", 100) // into the second range: a load is due
+		synctest.Wait()
+		if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
+			t.Errorf("got %d, from a range loaded before max_id was raised to %d, though a load has come since", got, raised.MaxID)
 		}
 	})
 }
@@ -343,42 +362,35 @@ func TestATagThatWasStoppedKeepsItsFloor(t *testing.T) {
 	})
 }
 
-// forgetful is a store that cannot say of a tag that it was removed.
-type forgetful struct{ segment.Store }
-
-func (f forgetful) Poll(ctx context.Context, see func(segment.Listing)) error {
-	return f.Store.Poll(ctx, func(l segment.Listing) {
-		l.Removed = func(string) bool { return false }
-		see(l)
-	})
-}
-
 func TestWhatIsLoadedIsServedThoughTheStoreLostItsMemory(t *testing.T) {
 	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
 		take(t, a, "a", 1)
-		store.Store = forgetful{new(segmenttest.Memory)}
+		store.OnPoll(func(_ context.Context, see func(segment.Listing), _ func(func(segment.Listing)) error) error {
+			see(segment.Listing{Removed: func(string) bool { return false }})
+			return nil
+		})
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			return segment.Range{}, segment.ErrUnknownTag
+		})
 		time.Sleep(2 * time.Minute)
 		take(t, a, "a", 98)
 		wantRefused(t, a, "b", segment.ErrUnknownTag)
 	})
 }
 
-// late is a store whose listings are old when they arrive.
-type late struct {
-	segment.Store
-	by time.Duration
-}
-
-func (l late) Poll(ctx context.Context, see func(segment.Listing)) error {
-	return l.Store.Poll(ctx, func(list segment.Listing) {
-		time.Sleep(l.by)
-		see(list)
-	})
+// late makes listings old when they arrive.
+func late(by time.Duration) segmenttest.PollHook {
+	return func(_ context.Context, see func(segment.Listing), poll func(func(segment.Listing)) error) error {
+		return poll(func(l segment.Listing) {
+			time.Sleep(by)
+			see(l)
+		})
+	}
 }
 
 func TestAListingOlderThanATagDoesNotStopIt(t *testing.T) {
 	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
-		store.Store = late{memory, 500 * time.Millisecond}
+		store.OnPoll(late(500 * time.Millisecond))
 		time.Sleep(1200 * time.Millisecond) // a listing is under way
 		if _, err := memory.Create(t.Context(), segment.Tag{Name: "made", Step: 10, MaxID: 1}, false); err != nil {
 			t.Fatal(err)
@@ -396,7 +408,7 @@ func TestAListingOlderThanATagDoesNotStopIt(t *testing.T) {
 
 func TestAPollThatHangsBlocksNoRequest(t *testing.T) {
 	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
-		store.Store = late{memory, time.Hour}
+		store.OnPoll(late(time.Hour))
 		a.Refresh()
 		synctest.Wait()
 		begin := time.Now()

@@ -208,6 +208,76 @@ func TestAKeptRangeIsDroppedOnceOthersWereSeenToTakeIt(t *testing.T) {
 	}
 }
 
+func TestAKeptRangeIsDroppedIfTheMarkWasRaised(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	old := table.Snapshot()
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
+	if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
+		t.Fatal("loaded")
+	}
+	table.OnAdvance(nil)
+	raised, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(old) // and the row loses it
+	if r := load(t, g); r.Start < raised.MaxID {
+		t.Errorf("loaded %v after max_id was raised to %d", r, raised.MaxID)
+	}
+}
+
+func TestARaiseThatTheRowDidNotFollowHoldsAndIsMendedByThePoll(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, errors.New("away") })
+	if _, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000}); err == nil {
+		t.Fatal("updated")
+	}
+	table.OnAdvance(nil)
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+		t.Fatal(err)
+	}
+	if leaf := table.LoadAsLeaf("a"); leaf.Start != 5000 {
+		t.Errorf("Leaf loads %v, want it from 5000", leaf)
+	}
+	if r := load(t, g); r.Start != 5100 {
+		t.Errorf("then natsid %v, want it from 5100", r)
+	}
+}
+
+func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
+	table, marks := &stubborn{}, new(segmenttest.Marks)
+	g := segment.NewGuard(table, marks, nil)
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Update(t.Context(), "a", segment.Change{Step: 1 << 32, MaxID: 5000}); !errors.Is(err, segment.ErrInvalid) {
+		t.Fatal(err)
+	}
+	if m, _ := marks.Mark(t.Context(), "a"); m.High > 1 || m.Least > 0 {
+		t.Errorf("the mark is %+v", m)
+	}
+}
+
+// stubborn is a table whose rows cannot be changed.
+type stubborn struct{ segmenttest.Table }
+
+func (*stubborn) Update(context.Context, segment.Tag) error { return segment.ErrInvalid }
+
+func TestWithoutAGuardALookThrowsAllAway(t *testing.T) {
+	g := segment.NewGuard(new(segmenttest.Table), nil, nil)
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	load(t, g)
+	if got, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000}); err != nil || got.Least != 5000 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	r := load(t, g)
+	if got, err := g.Look(t.Context(), "a"); err != nil || got.Least != r.End || r.Start != 5000 {
+		t.Errorf("%+v, %v after a load of %v, want nothing below its end to be handed out", got, err, r)
+	}
+}
+
 func TestALostLastCommitIsAlarmedOnceItWasSeen(t *testing.T) {
 	var alarms []string
 	g, table, _ := guarded(t, &alarms)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,9 +84,10 @@ func TestARequestDuringThePreloadIsServedByItsLoadOrItsOwn(t *testing.T) {
 }
 
 func TestAPreloadThatFailsLeavesTheTagToItsFirstRequest(t *testing.T) {
-	var broken = true
+	var broken atomic.Bool
+	broken.Store(true)
 	restarted(t, 5, func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
-		if broken {
+		if broken.Load() {
 			return segment.Range{}, segmenttest.ErrInjected
 		}
 		return load()
@@ -94,7 +96,7 @@ func TestAPreloadThatFailsLeavesTheTagToItsFirstRequest(t *testing.T) {
 		if got := loaded(); len(got) != 4 || a.Stats().Tags != 0 {
 			t.Errorf("%d loads: %v, want one try each, and nothing kept", len(got), got)
 		}
-		broken = false
+		broken.Store(false)
 		take(t, a, "tag3", 1)
 	})
 }

@@ -274,3 +274,46 @@ func TestAMessageThatNamesNoTagHarmsNobody(t *testing.T) {
 	}
 	r.one("id.segment.order")
 }
+
+// following returns a rig that follows its store, and has more IDs of the tag
+// big in memory than a test uses.
+func following(t *testing.T) *rig {
+	r := start(t, startServer(t), 0, newStore(t))
+	if _, err := r.store.Create(t.Context(), segment.Tag{Name: "big", Step: 1_000_000, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	r.follow()
+	r.one("id.segment.big")
+	return r
+}
+
+func TestMessagesMissedWithoutConnectionAreMadeUpForAtOnce(t *testing.T) {
+	r := following(t)
+	if err := r.store.Delete(t.Context(), "big"); err != nil { // and nobody hears of it
+		t.Fatal(err)
+	}
+	r.one("id.segment.big")
+	if err := r.conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("connect again", func() bool { return r.conn.Stats().Reconnects > 0 && r.conn.Flush() == nil })
+	r.eventually("poll", func() bool {
+		got, err := r.try("id.segment.big", "")
+		return err == nil && got.code == "404"
+	})
+}
+
+func TestAMessageMakesAWorkerLookAgain(t *testing.T) {
+	r := following(t)
+	raised, err := r.store.Update(t.Context(), "big", segment.Change{RaiseBy: 7000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.one("id.segment.big"); got >= raised.MaxID {
+		t.Fatalf("%d before anybody was told", got)
+	}
+	if err := r.caller.Publish("id.tag.changed", []byte("big")); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("throw away what is below", func() bool { return r.one("id.segment.big") >= raised.MaxID })
+}

@@ -76,6 +76,7 @@ type rig struct {
 	number  atomic.Int64       // worker number; negative for none
 	answers chan worker.Answer // the first it observed
 	parked  func() int         // segment requests that wait
+	follow  func()             // makes the allocator follow the store
 	stop    func() error       // stops the worker and returns what Run returned
 }
 
@@ -118,6 +119,7 @@ func (r *rig) run(allocator *segment.Allocator) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.worker.Run(ctx) }()
+	r.follow = func() { go allocator.Follow(ctx) }
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		err := <-done

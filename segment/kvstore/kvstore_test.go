@@ -267,3 +267,37 @@ func TestATagLoadedByOthersIsNotMadeOnFirstUseInABucketMadeAgain(t *testing.T) {
 		t.Errorf("who never used it: %v, %v, want ErrUnknownTag: these IDs were issued", got, err)
 	}
 }
+
+func TestAnEntryTakenAwayIsToldFromOneThatWentWithItsBucket(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	for _, tag := range []string{"deleted", "purged", "damaged", "stays"} {
+		if _, err := s.Create(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kv, err := js.KeyValue(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = kv.PutString(t.Context(), "damaged", "not json")
+	if err = errors.Join(err, kv.Delete(t.Context(), "deleted"), kv.Purge(t.Context(), "purged")); err != nil {
+		t.Fatal(err)
+	}
+	polled := func() (l segment.Listing) {
+		t.Helper()
+		if err := s.Poll(t.Context(), func(got segment.Listing) { l = got }); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if l := polled(); len(l.Tags) != 1 || l.Tags[0].Name != "stays" || !l.Removed("deleted") || !l.Removed("purged") || l.Removed("damaged") || l.Removed("never") {
+		t.Errorf("%+v: want one tag, and the two that were taken away", l.Tags)
+	}
+	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+		t.Fatal(err)
+	}
+	if l := polled(); len(l.Tags) != 0 || l.Removed("stays") || l.Removed("deleted") {
+		t.Errorf("%+v after the bucket was lost: want nothing told of any tag", l.Tags)
+	}
+}

@@ -138,10 +138,26 @@ func (m *Memory) putLocked(t segment.Tag) segment.Tag {
 }
 
 // Faulty is a [segment.Store] whose loads can be made to fail, hang, or
-// succeed without saying so, also while it is in use.
+// succeed without saying so, and whose polls likewise, also while it is in use.
 type Faulty struct {
 	segment.Store
-	hook atomic.Pointer[LoadHook]
+	hook  atomic.Pointer[LoadHook]
+	polls atomic.Pointer[PollHook]
+}
+
+// A PollHook stands in for a Poll; poll is the real one.
+type PollHook func(ctx context.Context, see func(segment.Listing), poll func(see func(segment.Listing)) error) error
+
+// OnPoll makes hook stand in for Poll from now on; nil ends that.
+func (f *Faulty) OnPoll(hook PollHook) { f.polls.Store(&hook) }
+
+// Poll implements [segment.Store].
+func (f *Faulty) Poll(ctx context.Context, see func(segment.Listing)) error {
+	hook := f.polls.Load()
+	if hook == nil || *hook == nil {
+		return f.Store.Poll(ctx, see)
+	}
+	return (*hook)(ctx, see, func(see func(segment.Listing)) error { return f.Store.Poll(ctx, see) })
 }
 
 // A LoadHook stands in for a load; load is the real one. A hook that makes up
