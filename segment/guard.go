@@ -326,6 +326,9 @@ func (g *Guard) List(ctx context.Context, after string, limit int) ([]Tag, error
 	marks, err := g.marks.AllMarks(ctx)
 	for i := range rows {
 		m := marks[rows[i].Name]
+		if m.High > 0 {
+			rows[i].MarkAhead = new(m.High - rows[i].MaxID)
+		}
 		rows[i].MaxID, rows[i].Disabled = max(rows[i].MaxID, m.High), m.Disabled
 	}
 	return rows, err

@@ -586,7 +586,7 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"get segment", "natsid get segment order -n 100"},
 		{"get snowflake", "natsid get snowflake -n 3"},
 		{"tag create", "natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'"},
-		{"tag list", "natsid tag list"},
+		{"tag list", "natsid tag list --stats --all"},
 		{"workers", "natsid workers"},
 		{"serve", "natsid --nats nats://n1:4222 --layout article --site 2"},
 		{"decode", "natsid decode 2124263042718941184"},
