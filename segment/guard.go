@@ -108,6 +108,7 @@ type Guard struct {
 	// alarmed holds, for tags that went back, the max_id that was lost: one
 	// event is one alarm.
 	alarmed map[string]int64
+	listed  map[string]Mark // nil, or what further pages of a list go by
 }
 
 var _ Store = (*Guard)(nil)
@@ -315,23 +316,6 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true
 		return g.setMark(ctx, tag, m)
 	})
-}
-
-// List implements [Store].
-func (g *Guard) List(ctx context.Context, after string, limit int) ([]Tag, error) {
-	rows, err := g.table.Rows(ctx, after, limit)
-	if err != nil || g.marks == nil {
-		return rows, err
-	}
-	marks, err := g.marks.AllMarks(ctx)
-	for i := range rows {
-		m := marks[rows[i].Name]
-		if m.High > 0 {
-			rows[i].MarkAhead = new(m.High - rows[i].MaxID)
-		}
-		rows[i].MaxID, rows[i].Disabled = max(rows[i].MaxID, m.High), m.Disabled
-	}
-	return rows, err
 }
 
 // Poll raises the mark of every tag to the max_id that its row has by now, so

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -280,28 +281,62 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 
 // All returns the present entries by key, deleted keys left out. The snapshot
 // may be a little old: nothing may rest on it that a compare-and-set does not
-// confirm.
+// confirm. But each key that was there all the time is in it.
 func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
-	watcher, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyWatcher, error) {
-		return kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	l, err := on(ctx, b, func(kv jetstream.KeyValue) (l listing, err error) {
+		status, err := kv.Status(ctx)
+		if err != nil {
+			return l, err
+		}
+		l.keys = int(status.Values()) // one each, since there is no history
+		l.watcher, err = kv.WatchAll(ctx)
+		return l, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer watcher.Stop()
-	all := make(map[string]jetstream.KeyValueEntry)
+	defer l.watcher.Stop()
+	if err := l.read(ctx); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(l.all, func(_ string, e jetstream.KeyValueEntry) bool { return e.Operation() != jetstream.KeyValuePut })
+	return l.all, nil
+}
+
+// A listing is a bucket being read.
+type listing struct {
+	keys    int // there were when it began, deleted ones included
+	watcher jetstream.KeyWatcher
+	all     map[string]jetstream.KeyValueEntry
+}
+
+// late is how long an entry that is missing may take to come.
+const late = 100 * time.Millisecond
+
+// read reads all entries. A key that changes meanwhile moves to the end, and
+// the watcher counts it each time it passes: so it may say that this was all
+// before it has shown every key. What it has not comes right after.
+func (l *listing) read(ctx context.Context) error {
+	l.all = make(map[string]jetstream.KeyValueEntry, l.keys)
+	var missing <-chan time.Time // nil until the watcher says that this was all
 	for {
 		select {
-		case entry, ok := <-watcher.Updates():
-			if !ok {
-				return nil, errors.New("the listing was cut off")
+		case entry, ok := <-l.watcher.Updates():
+			switch {
+			case !ok:
+				return errors.New("the listing was cut off")
+			case entry != nil:
+				l.all[entry.Key()] = entry
+			default:
+				missing = time.After(late)
 			}
-			if entry == nil {
-				return all, nil
+			if missing != nil && len(l.all) >= l.keys {
+				return nil
 			}
-			all[entry.Key()] = entry
+		case <-missing: // it has expired, or was purged
+			return nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
