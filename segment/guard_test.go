@@ -347,3 +347,26 @@ func TestAListTellsHowFarTheMarkIsAheadOfTheTable(t *testing.T) {
 		t.Errorf("without a guard: %q", got)
 	}
 }
+
+func TestPagesOfManyTagsShowMarksAsTheyAreNotAsTheFirstPageSawThem(t *testing.T) {
+	g := segment.NewGuard(new(segmenttest.Table), new(segmenttest.Marks), nil)
+	for i := range 2100 {
+		name := fmt.Sprintf("tag%04d", i)
+		if _, err := g.Create(t.Context(), segment.Tag{Name: name, Step: 10, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Load(t.Context(), name, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := g.List(t.Context(), "", 1000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Load(t.Context(), "tag1500", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	page, err := g.List(t.Context(), "tag1499", 1)
+	if err != nil || page[0].MarkAhead == nil || *page[0].MarkAhead != 0 || page[0].MaxID != 21 {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
