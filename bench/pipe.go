@@ -24,6 +24,7 @@ type pipe struct {
 	took    []time.Duration // by number; 0: no reply yet
 	err     error           // of some reply
 	errors  int
+	refused []int // the numbers of those that got an error
 	replies int
 	places  chan struct{} // nil: as many as like may be under way
 }
@@ -68,6 +69,7 @@ func (p *pipe) take(m *nats.Msg) {
 	if e := errors.Join(err, errorOf(m)); e != nil {
 		p.err = e
 		p.errors++
+		p.refused = append(p.refused, i)
 	}
 	if err == nil {
 		p.took[i] = max(now.Sub(p.sent[i]), 1)
@@ -99,19 +101,40 @@ func (p *pipe) wait(ctx context.Context, n int) error {
 	}
 }
 
-// askAll asks once on each subject, and returns how long all took.
-func askAll(ctx context.Context, nc *nats.Conn, window int, subjects []string, body func(i int) string) (time.Duration, error) {
-	p, err := newPipe(nc, len(subjects), window)
-	if err != nil {
-		return 0, err
+// askAll asks on each subject, again where the answer was an error, and returns
+// how long all took and how many were errors.
+func askAll(ctx context.Context, nc *nats.Conn, window int, subjects []string, body func(i int) string) (took time.Duration, refused int, err error) {
+	const rounds = 10
+	open := make([]int, len(subjects))
+	for i := range open {
+		open[i] = i
 	}
-	defer p.close()
 	began := time.Now()
-	for i, subject := range subjects {
-		if err := p.send(ctx, i, subject, body(i)); err != nil {
-			return 0, err
+	for round := 0; len(open) > 0 && (err == nil || round < rounds); round++ {
+		open, err = askOnce(ctx, nc, window, open, subjects, body)
+		refused += len(open)
+		if err != nil && len(open) == 0 {
+			break
 		}
 	}
-	err = p.wait(ctx, len(subjects))
-	return time.Since(began), err
+	return time.Since(began), refused, err
+}
+
+// askOnce asks on the subjects with the numbers that are open, and returns
+// those that were refused, with one of the errors.
+func askOnce(ctx context.Context, nc *nats.Conn, window int, open []int, subjects []string, body func(i int) string) (refused []int, err error) {
+	p, err := newPipe(nc, len(subjects), window)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	for _, i := range open {
+		if err := p.send(ctx, i, subjects[i], body(i)); err != nil {
+			return nil, err
+		}
+	}
+	err = p.wait(ctx, len(open))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused, err
 }

@@ -80,7 +80,7 @@ func (b *tagsBench) run(ctx context.Context, store, namespace string, flags ...s
 		natsid.stop()
 		return err
 	}
-	took, err := askAll(ctx, nc, adminWindow, create, func(i int) string { return fmt.Sprintf(`{"tag":%q}`, names[i]) })
+	took, _, err := askAll(ctx, nc, adminWindow, create, func(i int) string { return fmt.Sprintf(`{"tag":%q}`, names[i]) })
 	natsid.stop()
 	if err != nil {
 		return natsid.failed(err)
@@ -109,11 +109,14 @@ func (b *tagsBench) use(ctx context.Context, natsid *process, nc *nats.Conn, nam
 	if err != nil {
 		return err
 	}
-	took, err := askAll(ctx, nc, useWindow, ids, func(int) string { return tenth })
+	took, refused, err := askAll(ctx, nc, useWindow, ids, func(int) string { return tenth })
 	if err != nil {
 		return natsid.failed(err)
 	}
 	b.say("used for the first time, "+tenth+" IDs each", took)
+	if refused > 0 {
+		fmt.Printf("%d of these requests were refused, since the store was slower, and sent again\n", refused)
+	}
 	if err := sayMemory(natsid, before, b.opt.tags, "right after"); err != nil {
 		return err
 	}
