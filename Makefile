@@ -68,8 +68,10 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 		esac; done; \
 	done
 
-bench: ## Measure, side by side with bare NATS and with other generators
+bench: ## Measure, side by side with bare NATS, other generators, and trouble (10 min)
 	go -C bench run .
+	go -C bench run . -for 1s tags
+	go -C bench run . -for 5s -repeats 5 trouble
 	go -C bench run . -for 300ms generators
 
 build: ## Build the static binary ./natsid

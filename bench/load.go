@@ -16,6 +16,10 @@ import (
 // replyWithin is how long a caller waits; natsid's own deadline is 1.5 s.
 const replyWithin = 3 * time.Second
 
+// stride is from one subject of a row to the next that a caller asks on, so that
+// neighbours in memory are not asked for together; a prime.
+const stride = 7919
+
 // A load is the callers.
 type load struct {
 	nc      []*nats.Conn
@@ -73,7 +77,7 @@ func (l *load) measure(ctx context.Context, r *row) (sample, error) {
 	began := time.Now()
 	var callers sync.WaitGroup
 	for i := range l.callers {
-		callers.Go(func() { l.callers[i].ask(ctx, r, began.Add(l.length)) })
+		callers.Go(func() { l.callers[i].ask(ctx, r, i, began.Add(l.length)) })
 	}
 	callers.Wait()
 	lasted := time.Since(began)
@@ -84,15 +88,16 @@ func (l *load) measure(ctx context.Context, r *row) (sample, error) {
 	return l.summarize(lasted, after-before), ctx.Err()
 }
 
-func (c *caller) ask(ctx context.Context, r *row, until time.Time) {
+// ask asks on the row's subjects in turn, beginning with one of the caller's own.
+func (c *caller) ask(ctx context.Context, r *row, number int, until time.Time) {
 	c.took, c.errors, c.err = c.took[:0], 0, nil
 	body := []byte(r.body)
-	for ctx.Err() == nil {
+	for at := number * stride; ctx.Err() == nil; at += stride {
 		asked := time.Now()
 		if asked.After(until) {
 			return
 		}
-		reply, err := c.nc.Request(r.subject, body, replyWithin)
+		reply, err := c.nc.Request(r.subjects[at%len(r.subjects)], body, replyWithin)
 		took := time.Since(asked)
 		if err == nil {
 			err = check(reply, r.ids)

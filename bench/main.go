@@ -12,11 +12,16 @@
 // with errors compares nothing. That no ID repeats is not checked here.
 //
 // With the argument "generators" it compares natsid's snowflake generator with
-// others instead, in this process and without NATS, in the same way.
+// others instead, in this process and without NATS, in the same way. With
+// "tags" it uses many tags: see benchTags. With "trouble" it compares requests
+// beside slow loads, and beside loads that hang, with those where all is well:
+// see benchTrouble.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
 //	cd bench && go run . -for 300ms generators
+//	cd bench && go run . tags                   # 100,000 tags; with -mysql DSN in a database, too
+//	cd bench && go run . -for 5s -repeats 3 trouble
 package main
 
 import (
@@ -26,7 +31,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -40,6 +44,8 @@ type options struct {
 	length                  time.Duration
 	step                    int64
 	natsid                  string
+	tags                    int
+	mysql                   string
 }
 
 func main() {
@@ -59,55 +65,48 @@ func command(ctx context.Context) error {
 	flag.DurationVar(&opt.length, "for", 1500*time.Millisecond, "length of one measurement")
 	flag.Int64Var(&opt.step, "step", 1_000_000, "step of the tags; large, so that rows show requests rather than loads")
 	flag.StringVar(&opt.natsid, "natsid", "", "natsid's executable (default: built from the parent folder)")
+	flag.IntVar(&opt.tags, "tags", 100_000, "for tags: how many")
+	flag.StringVar(&opt.mysql, "mysql", "", "for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
 	flag.Parse()
 	opt.conns = min(opt.conns, opt.callers)
-	generators := flag.NArg() == 1 && flag.Arg(0) == "generators"
+	modes := map[string]func(ctx context.Context, dir string, opt options) error{"": run, "tags": benchTags, "trouble": benchTrouble}
+	mode, known := modes[flag.Arg(0)]
 	switch {
 	case flag.NArg() == 2: // not the bench, but one of the processes it starts
 		return play(flag.Arg(0), flag.Arg(1))
-	case flag.NArg() > 0 && !generators:
-		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
-	case min(opt.conns, opt.repeats) < 1 || opt.length <= 0 || opt.step < 1:
+	case flag.NArg() > 1 || !known && flag.Arg(0) != "generators":
+		return fmt.Errorf("unexpected argument %q", flag.Args())
+	case min(opt.conns, opt.repeats, opt.tags) < 1 || opt.length <= 0 || opt.step < 1:
 		return errors.New("numbers must be above 0")
-	case generators:
+	case !known:
 		return compareGenerators(ctx, opt)
 	}
-	return run(ctx, opt)
+	return inFolder(func(dir string) error { return mode(ctx, dir, opt) })
 }
 
-// run starts the processes and compares them. All have ended when it returns.
-func run(ctx context.Context, opt options) error {
+// inFolder calls f with a folder for what processes write.
+func inFolder(f func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "natsid-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if opt.natsid == "" {
-		opt.natsid = filepath.Join(dir, "natsid")
-		if err := buildNatsid(ctx, opt.natsid); err != nil {
-			return err
-		}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	server, err := start(dir, "server", self, "server", filepath.Join(dir, "jetstream"))
+	return f(dir)
+}
+
+// run starts the processes and compares them. All have ended when it returns.
+func run(ctx context.Context, dir string, opt options) error {
+	server, url, err := startServer(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer server.stop()
-	url, err := server.url(ctx)
-	if err != nil {
-		return err
-	}
-	echo, err := start(dir, "echo", self, "echo", url)
+	echo, err := startSelf(dir, "echo", url)
 	if err != nil {
 		return err
 	}
 	defer echo.stop()
-	natsid, err := start(dir, "natsid", opt.natsid,
-		"--nats", url, "--data", filepath.Join(dir, "data"), "--http", "", "--auto-create-tags")
+	natsid, err := startNatsid(ctx, dir, opt, url, "--auto-create-tags")
 	if err != nil {
 		return err
 	}
@@ -123,11 +122,11 @@ func compare(ctx context.Context, opt options, url string, echo, natsid *process
 	}
 	defer load.close()
 	rows := []*row{ // the first is the yardstick
-		{name: "bare echo", subject: echoSubject, ids: 1, worker: echo},
-		{name: "segment", subject: "id.segment.bench", ids: 1, worker: natsid},
-		{name: "snowflake", subject: "id.snowflake", ids: 1, worker: natsid},
+		{name: "bare echo", subjects: []string{echoSubject}, ids: 1, worker: echo},
+		{name: "segment", subjects: []string{"id.segment.bench"}, ids: 1, worker: natsid},
+		{name: "snowflake", subjects: []string{"id.snowflake"}, ids: 1, worker: natsid},
 		// A tag of its own, so that no row begins with a range another has used up.
-		{name: "segment n=1000", subject: "id.segment.bench-batch", body: "1000", ids: 1000, worker: natsid},
+		{name: "segment n=1000", subjects: []string{"id.segment.bench-batch"}, body: "1000", ids: 1000, worker: natsid},
 	}
 	for _, r := range rows {
 		if err := prepare(ctx, load.nc[0], r, opt.step); err != nil {
@@ -142,14 +141,14 @@ func compare(ctx context.Context, opt options, url string, echo, natsid *process
 
 // prepare returns once the row has been answered.
 func prepare(ctx context.Context, nc *nats.Conn, r *row, step int64) error {
-	if tag, ok := strings.CutPrefix(r.subject, "id.segment."); ok {
+	if tag, ok := strings.CutPrefix(r.subjects[0], "id.segment."); ok {
 		// Before the first request for the tag, which would make it with the default step.
 		body := fmt.Sprintf(`{"tag":%q,"step":%d}`, tag, step)
 		if err := r.worker.awaitReply(ctx, nc, "id.tag.create", body); err != nil {
 			return err
 		}
 	}
-	return r.worker.awaitReply(ctx, nc, r.subject, r.body)
+	return r.worker.awaitReply(ctx, nc, r.subjects[0], r.body)
 }
 
 // measure fills the rows' samples.

@@ -34,6 +34,8 @@ func play(role, argument string) error {
 		return playServer(argument)
 	case "echo":
 		return playEcho(argument)
+	case "troubled":
+		return playTroubled(argument)
 	}
 	return fmt.Errorf("unexpected argument %q", role)
 }
@@ -65,8 +67,10 @@ func playEcho(url string) error {
 	}
 	defer nc.Close()
 	reply := []byte("12345678")
-	if _, err := nc.QueueSubscribe(echoSubject, "natsid", func(m *nats.Msg) { m.Respond(reply) }); err != nil {
-		return err
+	for _, subject := range []string{echoSubject, echoSubject + ".>"} {
+		if _, err := nc.QueueSubscribe(subject, "natsid", func(m *nats.Msg) { m.Respond(reply) }); err != nil {
+			return err
+		}
 	}
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
@@ -80,6 +84,40 @@ func buildNatsid(ctx context.Context, to string) error {
 		return fmt.Errorf("go build of the parent folder (run this in bench/, or give -natsid): %w\n%s", err, out)
 	}
 	return nil
+}
+
+// startServer starts a nats-server and returns its URL.
+func startServer(ctx context.Context, dir string) (p *process, url string, err error) {
+	if p, err = startSelf(dir, "server", filepath.Join(dir, "jetstream")); err != nil {
+		return nil, "", err
+	}
+	if url, err = p.url(ctx); err != nil {
+		p.stop()
+	}
+	return p, url, err
+}
+
+// startSelf starts this program in another role: see play.
+func startSelf(dir, role, argument string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return start(dir, role, self, role, argument)
+}
+
+// startNatsid starts a natsid, which is built for the first.
+func startNatsid(ctx context.Context, dir string, opt options, url string, flags ...string) (*process, error) {
+	exe := opt.natsid
+	if exe == "" {
+		exe = filepath.Join(dir, "natsid.exe")
+		if _, err := os.Stat(exe); err != nil {
+			if err := buildNatsid(ctx, exe); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return start(dir, "natsid", exe, append([]string{"--nats", url, "--data", filepath.Join(dir, "data"), "--http", ""}, flags...)...)
 }
 
 // A process is a child.
@@ -200,4 +238,22 @@ func (p *process) cpu() (float64, error) {
 	system, err2 := strconv.Atoi(fields[12])
 	const ticks = 100 // a second, wherever Go runs on Linux
 	return float64(user+system) / ticks, errors.Join(err1, err2)
+}
+
+// memory returns how many bytes of the process are in memory (its resident
+// set); NaN where there is no Linux /proc.
+func (p *process) memory() (float64, error) {
+	if runtime.GOOS != "linux" {
+		return math.NaN(), nil
+	}
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, p.failed(err)
+	}
+	fields := strings.Fields(string(statm)) // the second is resident pages
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("unexpected /proc/PID/statm: %q", statm)
+	}
+	pages, err := strconv.Atoi(fields[1])
+	return float64(pages * os.Getpagesize()), err
 }

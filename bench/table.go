@@ -15,12 +15,12 @@ import (
 
 // A row is one line of the table.
 type row struct {
-	name    string
-	subject string
-	body    string
-	ids     int      // in each reply
-	worker  *process // whose CPU counts
-	samples []sample // one a repeat
+	name     string
+	subjects []string // asked in turn
+	body     string
+	ids      int      // in each reply
+	worker   *process // whose CPU counts
+	samples  []sample // one a repeat
 }
 
 // printTable prints the rows, the first of which is the yardstick. It returns

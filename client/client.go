@@ -102,8 +102,10 @@ func (c *Client) tag(ctx context.Context, subject, tag string, ask any) (info su
 	return info, err
 }
 
-// ListTags returns a page of tags in their order. Errors are those of
-// [Client.SegmentN].
+// ListTags returns a page of tags in their order, at most as many as are asked
+// for, and none only past the last. With l.Stats each tells what one worker
+// knows of it, the one that answers: other pages may be of another. Errors are
+// those of [Client.SegmentN].
 func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subjects.TagInfo, err error) {
 	err = c.json(ctx, c.ns.TagList(), l, &page)
 	return page, err
@@ -187,10 +189,14 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
+func (c *Client) notServed(subject string) error {
+	return fmt.Errorf("%w: no worker on %s; is natsid running on this NATS, in this namespace?", ErrNotServed, subject)
+}
+
 func (c *Client) try(ctx context.Context, subject string, body []byte) ([]byte, error) {
 	msg, err := c.nc.RequestWithContext(ctx, subject, body)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return nil, fmt.Errorf("%w: no worker on %s; is natsid running on this NATS, in this namespace?", ErrNotServed, subject)
+		return nil, c.notServed(subject)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("client: %s: %w", subject, err)

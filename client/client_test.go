@@ -87,10 +87,10 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 		"SegmentN":   {"ns.segment.order", "5", "1-4\n9", "[1-4 9]"},
 		"Snowflake":  {"ns.snowflake", "", "2124263042718941184", "2124263042718941184"},
 		"SnowflakeN": {"ns.snowflake", "5", "9223372036854775803-9223372036854775807", "[9223372036854775803-9223372036854775807]"},
-		"CreateTag":  {"ns.tag.create", `{"tag":"order","step":10,"start":"7"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false }"},
-		"UpdateTag":  {"ns.tag.update", `{"tag":"order","step":10,"max_id":"7"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false }"},
-		"DeleteTag":  {"ns.tag.delete", `{"tag":"order"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false }"},
-		"ListTags":   {"ns.tag.list", `{"after":"a","limit":3}`, "[" + tag + "]", "[{order 10 7  2026-01-02 03:04:05 +0000 UTC false }]"},
+		"CreateTag":  {"ns.tag.create", `{"tag":"order","step":10,"start":"7"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false  <nil> <nil>}"},
+		"UpdateTag":  {"ns.tag.update", `{"tag":"order","step":10,"max_id":"7"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false  <nil> <nil>}"},
+		"DeleteTag":  {"ns.tag.delete", `{"tag":"order"}`, tag, "{order 10 7  2026-01-02 03:04:05 +0000 UTC false  <nil> <nil>}"},
+		"ListTags":   {"ns.tag.list", `{"after":"a","limit":3}`, "[" + tag + "]", "[{order 10 7  2026-01-02 03:04:05 +0000 UTC false  <nil> <nil>}]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			respond(t, nc, tc.subject, func(m *nats.Msg) {

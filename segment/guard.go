@@ -112,6 +112,7 @@ type Guard struct {
 	// alarmed holds, for tags that went back, the max_id that was lost: one
 	// event is one alarm.
 	alarmed map[string]int64
+	listed  map[string]Mark // nil, or what further pages of a list go by
 }
 
 var _ Store = (*Guard)(nil)

@@ -153,19 +153,6 @@ func (g *Guard) Look(ctx context.Context, tag string) (Tag, error) {
 	return merged(row, m), nil
 }
 
-// List implements [Store].
-func (g *Guard) List(ctx context.Context, after string, limit int) ([]Tag, error) {
-	rows, err := g.table.Rows(ctx, after, limit)
-	if err != nil || g.marks == nil {
-		return rows, err
-	}
-	marks, err := g.marks.AllMarks(ctx)
-	for i := range rows {
-		rows[i] = merged(rows[i], marks[rows[i].Name])
-	}
-	return rows, err
-}
-
 // Poll implements [Store]. It raises the mark of every tag to the max_id that
 // its row has by now, so that IDs others took from the table are covered too,
 // and lifts a row that went back: so call it every minute or so. A tag without

@@ -23,11 +23,11 @@ type run struct {
 	// at once, until the buffer says more.
 	check atomic.Int64
 
-	// Takers write next all the time; on a cache line of its own that does not
-	// make them fetch the rest again.
+	// Takers write next all the time; on another cache line that does not make
+	// them fetch the rest again. There is no room after it: what may follow on its
+	// line is another tag's, and 48 bytes a tag are many.
 	_    [48]byte
 	next atomic.Int64 // the next ID to give; end once used up
-	_    [56]byte
 }
 
 func newRun(r Range) *run {

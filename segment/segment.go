@@ -51,6 +51,10 @@ type Tag struct {
 	Description string    // free text
 	Updated     time.Time // of the last load or change; set by the store
 	Disabled    bool      // deleted: serves nobody, keeps its mark
+	// MarkAhead is how far the mark that guards the tag in a second place is
+	// ahead of the store's own, negative if it is behind; nil if there are not
+	// both. Only [Store.List] tells it.
+	MarkAhead *int64
 }
 
 // Validate returns an error that wraps [ErrInvalid] if the tag cannot be made:

@@ -93,6 +93,43 @@ func TestStatsOfATagTellItsTrouble(t *testing.T) {
 	})
 }
 
+func TestTheBusiestTagsAreThoseAskedForTheMostAtPresent(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		take(t, a, "was busy", 1000)
+		time.Sleep(time.Minute)
+		var want []string
+		for i := range 30 { // tag 17 is the busiest, 17 * 7 % 30 = 29
+			take(t, a, fmt.Sprint("tag", i), int64(100+i*7%30))
+		}
+		for i := range 30 { // 13 * 7 is 1 mod 30
+			want = append(want, fmt.Sprint("tag", (29-i)*13%30))
+		}
+		for _, n := range []int{0, 1, 3, 30} {
+			s, top := a.Busiest(n)
+			var got []string
+			for _, tag := range top {
+				got = append(got, tag.Tag)
+			}
+			if !slices.Equal(got, want[:n]) {
+				t.Errorf("the %d busiest are %q, want %q", n, got, want[:n])
+			}
+			if s.Tags != 31 || s.Waits != 31 || s.Loads < 31 || s.Errors != 0 || s.Speed < 30*100 {
+				t.Errorf("totals %+v", s)
+			}
+		}
+		if _, top := a.Busiest(100); len(top) != 31 || top[30].Tag != "was busy" {
+			t.Errorf("of 31 tags the 100 busiest are %d", len(top))
+		}
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			return segment.Range{}, segmenttest.ErrInjected
+		})
+		_, _ = a.Take(t.Context(), "tag0", 1000)
+		if s, _ := a.Busiest(0); s.Errors == 0 {
+			t.Errorf("after loads that failed: %+v", s)
+		}
+	})
+}
+
 func TestStatsOfAllTagsArePagedInTheOrderOfNames(t *testing.T) {
 	store := new(segmenttest.Memory)
 	a := segment.New(segment.Config{Store: store, AutoStep: 10})

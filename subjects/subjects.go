@@ -98,6 +98,13 @@ func (n Namespace) Requests() []string {
 // SegmentService returns the name of the micro service that serves segments.
 func (n Namespace) SegmentService() string { return string(n) + "-segment" }
 
+// SegmentStats returns the subject on which every worker tells of its tags:
+// see [WorkerStats].
+func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
+
+// SegmentEndpoint is the endpoint of that service whose data [WorkerStats] is.
+const SegmentEndpoint = "segment"
+
 // SnowflakeService returns the name of the micro service that serves snowflakes.
 func (n Namespace) SnowflakeService() string { return string(n) + "-snowflake" }
 

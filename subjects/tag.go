@@ -47,11 +47,15 @@ type TagDelete struct {
 type TagList struct {
 	After string `json:"after,omitempty"` // the last tag of the page before
 	Limit int    `json:"limit,omitempty"` // MaxTags if 0
+	// Stats adds to each tag what the worker that answers knows of it.
+	Stats bool `json:"stats,omitempty"`
 }
 
 // TagInfo is a tag as replies show it. [Namespace.TagCreate],
 // [Namespace.TagUpdate] and [Namespace.TagDelete] are answered with one,
-// [Namespace.TagList] with an array of them in the order of tags.
+// [Namespace.TagList] with an array of them in the order of tags. A page may
+// have fewer than were asked for, so that it stays within what NATS carries; it
+// has none only past the last tag.
 type TagInfo struct {
 	Tag         string    `json:"tag"`
 	Step        int64     `json:"step"`
@@ -60,6 +64,15 @@ type TagInfo struct {
 	Updated     time.Time `json:"updated"`
 	Disabled    bool      `json:"disabled"`
 	Unservable  string    `json:"unservable,omitempty"` // why no request can get its IDs; "" if one can
+
+	// Only where [TagList] asks for them:
+
+	// MarkAhead is how far the mark that guards a table is ahead of the row's
+	// max_id, negative if it is behind; nil without a table or its guard.
+	// MaxID is the higher of the two.
+	MarkAhead *Decimal `json:"mark_ahead,omitempty"`
+	// Stats is of the worker that answers; nil if the tag is not in its memory.
+	Stats *TagStats `json:"stats,omitempty"`
 }
 
 // A Decimal is an integer that JSON carries as a string, since JavaScript
@@ -159,7 +172,7 @@ func ParseTagDelete(body []byte) (d TagDelete, err error) {
 // what it leaves out. The error is an [*Error] of code 400.
 func ParseTagList(body []byte) (l TagList, err error) {
 	if len(body) > 0 {
-		if err := parseJSON(body, &l, `{"after":"order","limit":100}`); err != nil {
+		if err := parseJSON(body, &l, `{"after":"order","limit":100,"stats":true}`); err != nil {
 			return TagList{}, err
 		}
 	}

@@ -153,12 +153,23 @@ func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	page, err := w.cfg.Store.List(ctx, l.After, l.Limit)
-	infos := make([]subjects.TagInfo, 0, len(page))
-	for size, i := 0, 0; i < len(page) && size < maxPage; i++ {
-		infos = append(infos, tagInfo(page[i]))
-		size += 200 + len(page[i].Name) + 6*len(page[i].Description) // JSON may need six bytes for one
+	if err != nil {
+		return nil, ofStore(err)
 	}
-	return infos, ofStore(err)
+	infos := make([]json.RawMessage, 0, len(page))
+	for size, i := 0, 0; i < len(page) && size < maxPage; i++ {
+		info := tagInfo(page[i])
+		if l.Stats {
+			w.addStats(&info, page[i])
+		}
+		one, err := json.Marshal(info)
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, one)
+		size += len(one)
+	}
+	return infos, nil
 }
 
 // maxPage bounds a page of tags, in bytes, well below the megabyte that NATS

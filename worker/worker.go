@@ -48,6 +48,8 @@ type Config struct {
 	// Number returns the worker number, whether one is held, and what to
 	// answer, as JSON, to whoever asks that number who it is.
 	Number func() (number int, held bool, who any)
+	// Instance returns the worker's name, which tells whose figures are told.
+	Instance func() string
 	// MaxBatch is the most IDs one request may ask for.
 	MaxBatch int
 	// Deadline is by when each request has its answer.
@@ -77,6 +79,8 @@ type Worker struct {
 	// stops waits until both stand still.
 	arrived, open atomic.Int64
 
+	stats atomic.Pointer[json.RawMessage] // what $SRV.STATS tells of the tags
+
 	mu      sync.Mutex
 	trouble error // why snowflakes are not served; nil while they are
 }
@@ -92,7 +96,7 @@ func New(cfg Config) *Worker {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{
+	w := &Worker{
 		cfg: cfg,
 		// What takes longer than half the deadline to issue could not be
 		// promised to whoever comes behind it.
@@ -100,6 +104,8 @@ func New(cfg Config) *Worker {
 		admin:    make(chan struct{}, adminLimit),
 		trouble:  snowflake.ErrNoNumber,
 	}
+	w.stats.Store(&noData)
+	return w
 }
 
 // SnowflakeTrouble returns why snowflakes are not served, or nil while they
@@ -131,6 +137,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.cfg.Conn.Close()
 		return err
 	}
+	var side sync.WaitGroup
+	defer side.Wait()
+	side.Go(func() { w.keepStats(ctx) })
 	flakes := &flakeService{w: w}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -149,10 +158,10 @@ func (w *Worker) Run(ctx context.Context) error {
 
 func (w *Worker) serveSegments() (micro.Service, error) {
 	ns := w.cfg.Namespace
-	svc, err := w.addService(ns.SegmentService(), "IDs of tags, from ranges")
+	svc, err := w.addService(ns.SegmentService(), "IDs of tags, from ranges", w.statsOf)
 	if err == nil {
 		// One goroutine per subscription, so one taker each.
-		err = w.addEndpoint(svc, "segment", ns.Segments(), (&segmentTaker{w: w}).handle)
+		err = w.addEndpoint(svc, subjects.SegmentEndpoint, ns.Segments(), (&segmentTaker{w: w}).handle)
 	}
 	if err == nil {
 		err = w.addEndpoint(svc, "tag-create", ns.TagCreate(), w.admins(w.createTag))
@@ -169,9 +178,9 @@ func (w *Worker) serveSegments() (micro.Service, error) {
 	return svc, err
 }
 
-func (w *Worker) addService(name, description string) (micro.Service, error) {
+func (w *Worker) addService(name, description string, stats micro.StatsHandler) (micro.Service, error) {
 	svc, err := micro.AddService(w.cfg.Conn, micro.Config{
-		Name: name, Version: w.cfg.Version, Description: description, QueueGroup: subjects.QueueGroup,
+		Name: name, Version: w.cfg.Version, Description: description, QueueGroup: subjects.QueueGroup, StatsHandler: stats,
 		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
 			w.cfg.Log.Error("the NATS client reports an error", "service", name, "subject", err.Subject, "error", err.Description)
 		},
@@ -247,7 +256,7 @@ func (f *flakeService) change(trouble error) error {
 
 func (f *flakeService) up() error {
 	ns := f.w.cfg.Namespace
-	svc, err := f.w.addService(ns.SnowflakeService(), "IDs from time, worker number and sequence")
+	svc, err := f.w.addService(ns.SnowflakeService(), "IDs from time, worker number and sequence", nil)
 	if err == nil {
 		err = f.w.addEndpoint(svc, "snowflake", ns.Snowflake(), (&flakeTaker{w: f.w}).handle)
 	}

@@ -95,6 +95,7 @@ func start(t *testing.T, url string, number int, store *segmenttest.Faulty, edit
 			n := int(r.number.Load())
 			return n, n >= 0, map[string]int{"number": n}
 		},
+		Instance: func() string { return "w1" },
 		MaxBatch: maxBatch, Deadline: deadline, Observe: func(a worker.Answer) {
 			select {
 			case r.answers <- a:

@@ -46,6 +46,7 @@ func (p *program) startServing(ctx context.Context, conn servingConn) *serving {
 			who, held := p.keeper.Who()
 			return who.Number, held, who
 		},
+		Instance: func() string { return p.keeper.Status().Instance },
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline, Observe: p.metrics.Answered, Log: cfg.Log,
 	})
 	ctx, s.leave = context.WithCancel(ctx)

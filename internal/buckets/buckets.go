@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -348,43 +349,72 @@ func (b *Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 
 // All returns the present entries by key, deleted keys left out. The snapshot
 // may be a little old: nothing may rest on it that a compare-and-set does not
-// confirm.
+// confirm. But each key that was there all the time is in it.
 func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
-	all := make(map[string]jetstream.KeyValueEntry)
-	err := b.each(ctx, func(e jetstream.KeyValueEntry) { all[e.Key()] = e }, jetstream.IgnoreDeletes())
+	all, _, err := b.AllAndRemoved(ctx)
 	return all, err
 }
 
 // AllAndRemoved is All, and says which keys were deleted or purged.
 func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]jetstream.KeyValueEntry, removed map[string]bool, err error) {
-	all, removed = make(map[string]jetstream.KeyValueEntry), make(map[string]bool)
-	err = b.each(ctx, func(e jetstream.KeyValueEntry) {
-		if e.Operation() == jetstream.KeyValuePut {
-			all[e.Key()] = e
-		} else {
-			removed[e.Key()] = true
+	l, err := on(ctx, b, func(kv jetstream.KeyValue) (l listing, err error) {
+		status, err := kv.Status(ctx)
+		if err != nil {
+			return l, err
 		}
+		l.keys = int(status.Values()) // one each, since there is no history
+		l.watcher, err = kv.WatchAll(ctx)
+		return l, err
 	})
-	return all, removed, err
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.watcher.Stop()
+	if err := l.read(ctx); err != nil {
+		return nil, nil, err
+	}
+	removed = make(map[string]bool)
+	maps.DeleteFunc(l.all, func(key string, e jetstream.KeyValueEntry) bool {
+		if e.Operation() != jetstream.KeyValuePut {
+			removed[key] = true
+		}
+		return removed[key]
+	})
+	return l.all, removed, nil
 }
 
-// each calls f with the last entry of every key.
-func (b *Bucket) each(ctx context.Context, f func(jetstream.KeyValueEntry), opts ...jetstream.WatchOpt) error {
-	watcher, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyWatcher, error) { return kv.WatchAll(ctx, opts...) })
-	if err != nil {
-		return err
-	}
-	defer watcher.Stop()
+// A listing is a bucket being read.
+type listing struct {
+	keys    int // there were when it began, deleted ones included
+	watcher jetstream.KeyWatcher
+	all     map[string]jetstream.KeyValueEntry
+}
+
+// late is how long an entry that is missing may take to come.
+const late = 100 * time.Millisecond
+
+// read reads all entries. A key that changes meanwhile moves to the end, and
+// the watcher counts it each time it passes: so it may say that this was all
+// before it has shown every key. What it has not comes right after.
+func (l *listing) read(ctx context.Context) error {
+	l.all = make(map[string]jetstream.KeyValueEntry, l.keys)
+	var missing <-chan time.Time // nil until the watcher says that this was all
 	for {
 		select {
-		case entry, ok := <-watcher.Updates():
-			if !ok {
+		case entry, ok := <-l.watcher.Updates():
+			switch {
+			case !ok:
 				return errors.New("the listing was cut off")
+			case entry != nil:
+				l.all[entry.Key()] = entry
+			default:
+				missing = time.After(late)
 			}
-			if entry == nil {
+			if missing != nil && len(l.all) >= l.keys {
 				return nil
 			}
-			f(entry)
+		case <-missing: // it has expired, or was purged
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -639,7 +639,7 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"get segment", "natsid get segment order -n 100"},
 		{"get snowflake", "natsid get snowflake -n 3"},
 		{"tag create", "natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'"},
-		{"tag list", "natsid tag list"},
+		{"tag list", "natsid tag list --stats --all"},
 		{"tag update", "natsid tag update order --step 10000 --desc 'orders of Europe'"},
 		{"tag delete", "natsid tag delete order"},
 		{"workers", "natsid workers"},

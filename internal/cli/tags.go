@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
-	"time"
 	"unicode"
 
 	"github.com/natsid/natsid/client"
@@ -103,35 +101,6 @@ func (c *tagDeleteCmd) Run(s *session) error {
 			fmt.Fprintf(s.stdout, "%s: deleted; made again it goes on from %d\n", t.Tag, t.MaxID)
 		}
 		return err
-	})
-}
-
-type tagListCmd struct{}
-
-// Help is shown below the flags.
-func (tagListCmd) Help() string {
-	return `Example:
-  natsid tag list`
-}
-
-// Run implements the command.
-func (c *tagListCmd) Run(s *session) error {
-	return s.ask(func(ctx context.Context, cl *client.Client) error {
-		table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "TAG\tMAX_ID\tSTEP\tUPDATED\tDESCRIPTION")
-		for after := ""; ; {
-			page, err := cl.ListTags(ctx, subjects.TagList{After: after})
-			if err != nil {
-				return err
-			}
-			if len(page) == 0 {
-				return table.Flush()
-			}
-			for _, t := range page {
-				fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\n", t.Tag, t.MaxID, t.Step, t.Updated.Format(time.DateTime), describe(t))
-			}
-			after = page[len(page)-1].Tag
-		}
 	})
 }
 

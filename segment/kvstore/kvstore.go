@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -26,6 +25,9 @@ import (
 // if that write was acknowledged; with any other outcome it is a hole.
 type Store struct {
 	kv *buckets.Bucket
+
+	mu     sync.Mutex
+	listed *listing // nil, or one that further pages are cut from
 }
 
 var (
@@ -174,29 +176,6 @@ func (s *Store) Delete(ctx context.Context, tag string) error {
 		e.Disabled = true
 		return nil
 	})
-}
-
-// List implements [segment.Store].
-func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
-	all, err := s.kv.All(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("kvstore: list: %w", err)
-	}
-	names := slices.Sorted(maps.Keys(all))
-	from, found := slices.BinarySearch(names, after)
-	if found {
-		from++
-	}
-	names = names[from:]
-	page := make([]segment.Tag, 0, min(limit, len(names)))
-	for _, name := range names[:cap(page)] {
-		e, err := decode(all[name])
-		if err != nil { // one damaged entry must not hide the others
-			e = entry{Description: "damaged: mend the entry by hand", Disabled: true}
-		}
-		page = append(page, e.tag(name, all[name].Created()))
-	}
-	return page, nil
 }
 
 // Mark implements [segment.Marks].

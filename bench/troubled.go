@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/worker"
+)
+
+// The tags of a troubled worker. Ranges are small, and stay so, so that there
+// are many loads: those of a steady tag last 0.5 s, those of the hot one, less
+// than the time of a slow load, 0.1 s.
+const (
+	troubledStep = 100
+	steadyTags   = 10
+	steadyRate   = 200  // IDs/s of each
+	hotRate      = 1000 // IDs/s of the hot tag
+	hangingTags  = 60
+	hotTag       = "hot"
+	hangingTag   = "hanging" // followed by a number
+	steadyTag    = "steady"
+)
+
+// troubles is how long loads take: those of hanging tags, and of all others.
+// hang is longer than any load is given.
+var troubles = map[string]struct{ hanging, others time.Duration }{
+	"well":    {quickLoad, quickLoad},
+	"slow":    {slowLoad, slowLoad},
+	"hanging": {hang, quickLoad},
+}
+
+const (
+	quickLoad = time.Millisecond
+	slowLoad  = 200 * time.Millisecond
+	hang      = time.Hour
+
+	troubleSubject = "bench.trouble" // whose requests name one of troubles
+	statements     = 32              // a database takes at once, as in mysqlstore
+)
+
+// A troubledStore is a store in memory that behaves as a database in trouble.
+type troubledStore struct {
+	segment.Store
+	trouble atomic.Pointer[string]
+	places  chan struct{}
+}
+
+// Load implements [segment.Store].
+func (s *troubledStore) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	select {
+	case s.places <- struct{}{}:
+	case <-ctx.Done():
+		return segment.Loaded{}, ctx.Err()
+	}
+	defer func() { <-s.places }()
+	take := troubles[*s.trouble.Load()].others
+	if strings.HasPrefix(tag, hangingTag) {
+		take = troubles[*s.trouble.Load()].hanging
+	}
+	select {
+	case <-time.After(take):
+		return s.Store.Load(ctx, tag, n, floor)
+	case <-ctx.Done():
+		return segment.Loaded{}, ctx.Err()
+	}
+}
+
+// playTroubled is a worker of natsid as the program puts it together, but on a
+// troubled store.
+func playTroubled(url string) error {
+	store := &troubledStore{Store: new(segmenttest.Memory), places: make(chan struct{}, statements)}
+	well := "well"
+	store.trouble.Store(&well)
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	control, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	_, err = control.Subscribe(troubleSubject, func(m *nats.Msg) {
+		trouble := string(m.Data)
+		if _, known := troubles[trouble]; known {
+			store.trouble.Store(&trouble)
+			m.Respond(nil)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- serveTroubled(ctx, nc, store) }()
+	go func() { // the parent ends it
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	return <-ended
+}
+
+func serveTroubled(ctx context.Context, nc *nats.Conn, store segment.Store) error {
+	const deadline = 1500 * time.Millisecond
+	segments := segment.New(segment.Config{Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3, MaxStep: troubledStep, AutoStep: troubledStep})
+	defer segments.Close()
+	return worker.New(worker.Config{
+		Namespace: "id", Version: "1.0.0", Conn: nc, Segments: segments, Store: store, MaxBatch: 1000, Deadline: deadline,
+		Snowflakes: snowflake.NewIssuer(deadline, 1, func() int64 { return time.Now().UnixMilli() }), Layout: snowflake.Leaf,
+		Number:   func() (int, bool, any) { return 0, false, nil },
+		Instance: func() string { return "troubled" },
+	}).Run(ctx)
+}
+
+// inTrouble tells the troubled worker how its loads are from now on.
+func inTrouble(nc *nats.Conn, trouble string) error {
+	if _, err := nc.Request(troubleSubject, []byte(trouble), replyWithin); err != nil {
+		return fmt.Errorf("the worker cannot be told of trouble: %w", err)
+	}
+	return nil
+}
+
+// A victims is the callers of tags whose loads hang.
+type victims struct {
+	refused, served, lost atomic.Int64
+	longest               atomic.Int64 // wait for a refusal, ns
+}
+
+// ask asks for one ID of a hanging tag after the other until ctx ends.
+func (v *victims) ask(ctx context.Context, nc *nats.Conn, number int) {
+	for ctx.Err() == nil {
+		asked := time.Now()
+		reply, err := nc.RequestWithContext(ctx, fmt.Sprint("id.segment.", hangingTag, number), nil)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !errors.Is(err, nats.ErrNoResponders):
+			v.lost.Add(1)
+		case err == nil && errorOf(reply) == nil:
+			v.served.Add(1)
+		default:
+			v.refused.Add(1)
+			v.longest.Store(max(v.longest.Load(), int64(time.Since(asked)))) // one of two at once may be lost
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// quietTime is how long after one worker's answer another's may come.
+const quietTime = 300 * time.Millisecond
+
+// Workers asks all workers for their figures, and returns those of the ones
+// that answer, in the order of their names. How many there are is not known:
+// it waits until none has answered for 0.3 s, or ctx ends; so it takes at least
+// that long. Errors are [ErrNotServed], [ErrNotNatsid], or that of ctx if
+// nobody answered.
+func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	inbox := c.nc.NewInbox()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
+	if err := c.nc.PublishRequest(c.ns.SegmentStats(), inbox, nil); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return c.collect(ctx, sub)
+}
+
+// collect takes answers until there are no more.
+func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []subjects.WorkerStats, err error) {
+	subject := c.ns.SegmentStats()
+	for wait := ctx; ; {
+		msg, err := sub.NextMsgWithContext(wait)
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return nil, c.notServed(subject)
+		case err != nil && len(all) == 0:
+			return nil, fmt.Errorf("client: %s: %w", subject, err)
+		case err != nil:
+			slices.SortFunc(all, func(x, y subjects.WorkerStats) int { return cmp.Compare(x.Instance, y.Instance) })
+			return all, nil
+		}
+		w, err := parseStats(msg.Data)
+		if err != nil {
+			return nil, c.foreign(subject, err)
+		}
+		all = append(all, w)
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, quietTime)
+		defer cancel() // as many as there are workers
+	}
+}
+
+// parseStats finds the figures in the answer of a micro service.
+func parseStats(body []byte) (w subjects.WorkerStats, err error) {
+	var answer struct {
+		Endpoints []struct {
+			Name string          `json:"name"`
+			Data json.RawMessage `json:"data"`
+		} `json:"endpoints"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return w, err
+	}
+	for _, e := range answer.Endpoints {
+		if e.Name == subjects.SegmentEndpoint {
+			return w, json.Unmarshal(e.Data, &w)
+		}
+	}
+	return w, errors.New("there are no figures of tags in it")
+}

@@ -1,0 +1,50 @@
+package cli_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// line runs a command until its output has a line that matches, and returns
+// that line.
+func line(t *testing.T, match string, args ...string) string {
+	t.Helper()
+	re := regexp.MustCompile("(?m)^" + match + "$")
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		got := natsid(t, args...)
+		got.want(t, 0, "")
+		if found := re.FindString(got.out); found != "" {
+			return found
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%q printed\n%s\nwithout %s", args, got.out, match)
+		}
+	}
+}
+
+func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
+	s := serve(t, "--name=w1")
+	second := serve(t, "--name=w2", "--nats="+s.url, "--data="+filepath.Join(t.TempDir(), "two"))
+	natsid(t, "tag", "create", "order", "--step=100", "--nats="+s.url).want(t, 0, "")
+	natsid(t, "tag", "create", "unused", "--nats="+s.url).want(t, 0, "")
+	for range 40 { // both are asked
+		natsid(t, "get", "segment", "order", "-n30", "--nats="+s.url).want(t, 0, "")
+	}
+	line(t, `The 20 busiest tags of each of 2 workers: w1 \(1 tags, .* IDs/s\), w2 \(1 tags, .* IDs/s\)\.`, "tag", "list", "--stats", "--nats="+s.url)
+	sum := line(t, `order +2/2 +100 .*`, "tag", "list", "--stats", "--nats="+s.url)
+	if n := len(strings.Fields(sum)); n != len(strings.Fields("TAG WORKERS STEP LOADS_BY RECOMMENDED IDS/S LEFT LASTS USED WAITS ERRORS")) {
+		t.Errorf("%d columns: %s", n, sum)
+	}
+	if err := second.stop(); err.code != 0 {
+		t.Errorf("%+v", err)
+	}
+	line(t, `order +1/1 +100 .*`, "tag", "list", "--stats", "--nats="+s.url)
+	line(t, `order +\d+ +- +w1 +100 +[1-9].*`, "tag", "list", "--stats", "--all", "--nats="+s.url)
+	line(t, `unused +1 +- +- +1000`+strings.Repeat(" +-", 8), "tag", "list", "--stats", "--all", "--nats="+s.url)
+	natsid(t, "tag", "list", "--all", "--nats="+s.url).want(t, 2, "--stats")
+	s.stop()
+	natsid(t, "tag", "list", "--stats", "--nats="+s.url).want(t, 1, "cannot reach NATS")
+}

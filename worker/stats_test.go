@@ -1,0 +1,171 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+// figures returns what the worker tells of its tags by itself.
+func (r *rig) figures() (w subjects.WorkerStats, size int) {
+	r.Helper()
+	got := r.ask(subjects.DefaultNamespace.SegmentStats(), "")
+	var answer micro.Stats
+	if err := json.Unmarshal([]byte(got.body), &answer); err != nil {
+		r.Fatal(err)
+	}
+	for _, e := range answer.Endpoints {
+		if e.Name == subjects.SegmentEndpoint {
+			if err := json.Unmarshal(e.Data, &w); err != nil {
+				r.Fatal(err)
+			}
+		}
+	}
+	return w, len(got.body)
+}
+
+func TestAWorkerTellsOfItsTagsAndTheBusiest(t *testing.T) {
+	r := start(t, startServer(t), 1, newStore(t))
+	r.ask("id.segment.order", "15")
+	var w subjects.WorkerStats
+	r.eventually("tell of its tag", func() bool { w, _ = r.figures(); return w.Tags == 1 && len(w.Busiest) == 1 })
+	if w.Instance != "w1" || w.Number == nil || *w.Number != 1 || time.Since(w.At).Abs() > time.Minute || w.Waits != 1 || w.Errors != 0 {
+		t.Errorf("%+v", w)
+	}
+	got := w.Busiest[0]
+	if got.Tag != "order" || got.Worker != "w1" || got.Step != 10 || got.Waits != 1 || got.Loads < 1 || got.Failing || len(got.Ranges) == 0 || got.Ranges[0].Next != 16 {
+		t.Errorf("%+v", got)
+	}
+	body := r.ask(subjects.DefaultNamespace.SegmentStats(), "").body
+	if !strings.Contains(body, `"next":"16"`) || !strings.Contains(body, `"waits":1`) {
+		t.Errorf("IDs are strings, counts are numbers: %s", body)
+	}
+}
+
+// crowd is a store with many tags whose names are as long as can be.
+func crowd(t *testing.T, n int) (*segmenttest.Faulty, []string) {
+	store := newStore(t)
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%06d%s", i, strings.Repeat("x", subjects.MaxTag-6))
+		tag := segment.Tag{Name: names[i], Step: 10, MaxID: 1 << 60, Description: strings.Repeat("\x01", subjects.MaxDescription)}
+		if _, err := store.Create(t.Context(), tag, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store, names
+}
+
+func TestWhatAWorkerTellsByItselfStaysSmallHoweverManyTagsThereAre(t *testing.T) {
+	const tags = 3000
+	store, names := crowd(t, tags)
+	r := start(t, startServer(t), 1, store)
+	for _, name := range names {
+		r.ask("id.segment."+name, "")
+	}
+	var w subjects.WorkerStats
+	var size int
+	r.eventually("tell of all tags", func() bool { w, size = r.figures(); return w.Tags == tags })
+	t.Logf("%d bytes", size)
+	if len(w.Busiest) != subjects.MaxBusiest || size > 64<<10 {
+		t.Errorf("%d of %d tags in %d bytes, want %d in 64 KiB at most", len(w.Busiest), w.Tags, size, subjects.MaxBusiest)
+	}
+}
+
+func TestTakingTheFiguresHoldsNoRequestUp(t *testing.T) {
+	taking, release := make(chan struct{}, 100), make(chan struct{})
+	r := start(t, startServer(t), 1, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Instance = func() string { // stands for figures that take long
+			taking <- struct{}{}
+			<-release
+			return "w1"
+		}
+	})
+	defer close(release)
+	<-taking
+	for range 3 {
+		if got := r.ask(subjects.DefaultNamespace.SegmentStats(), ""); got.took > slack {
+			t.Errorf("a look at the figures took %v", got.took)
+		}
+		if got := r.ask("id.segment.order", ""); got.took > slack {
+			t.Errorf("a request took %v", got.took)
+		}
+	}
+}
+
+func TestAListWithStatsTellsWhatTheWorkerThatAnswersKnows(t *testing.T) {
+	store := newStore(t)
+	r := start(t, startServer(t), 1, store)
+	r.ask("id.tag.create", `{"tag":"unused"}`)
+	r.ask("id.segment.order", "3")
+	list := func(body string) (page []subjects.TagInfo) {
+		t.Helper()
+		if got := r.ask("id.tag.list", body); json.Unmarshal([]byte(got.body), &page) != nil {
+			t.Fatalf("%s: %+v", body, got)
+		}
+		return page
+	}
+	page := list(`{"stats":true}`)
+	if len(page) != 2 || page[1].Tag != "unused" || page[1].Stats != nil || page[0].MarkAhead != nil {
+		t.Fatalf("%+v", page)
+	}
+	if s := page[0].Stats; s == nil || s.Worker != "w1" || s.Step != 10 || s.Ranges[0] != (subjects.TagRange{First: 1, Next: 4, Last: 10, Current: true}) {
+		t.Errorf("%+v", s)
+	}
+	store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		return segment.Range{}, errors.New("a password is secret")
+	})
+	r.ask("id.segment.order", "100")
+	got := r.ask("id.tag.list", `{"stats":true,"limit":1}`)
+	if page := list(`{"stats":true}`); !page[0].Stats.Failing || page[0].Stats.Errors == 0 || strings.Contains(got.body, "secret") {
+		t.Errorf("when loads fail: %s", got.body)
+	}
+	if page := list(""); page[0].Stats != nil {
+		t.Errorf("though nobody asked: %+v", page[0].Stats)
+	}
+}
+
+func TestAPageWithStatsStaysWithinWhatNATSCarriesAndAllPagesHaveEveryTag(t *testing.T) {
+	store, names := crowd(t, 1500)
+	r := start(t, startServer(t), 1, store)
+	for i, name := range names {
+		if i%2 == 0 {
+			r.ask("id.segment."+name, "")
+		}
+	}
+	listed, known := 0, 0
+	for after := ""; ; {
+		var page []subjects.TagInfo
+		got := r.ask("id.tag.list", fmt.Sprintf(`{"after":%q,"stats":true}`, after))
+		if err := json.Unmarshal([]byte(got.body), &page); err != nil {
+			t.Fatalf("after %q: %s %s, %v", after, got.code, got.text, err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		if len(got.body) > 600<<10 {
+			t.Errorf("a page of %d bytes", len(got.body))
+		}
+		for _, info := range page {
+			listed++
+			if info.Stats != nil {
+				known++
+			}
+		}
+		after = page[len(page)-1].Tag
+	}
+	if listed != len(names)+1 || known != len(names)/2 {
+		t.Errorf("%d of %d tags were listed, %d with figures", listed, len(names)+1, known)
+	}
+}
