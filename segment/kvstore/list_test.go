@@ -37,7 +37,7 @@ func many(t *testing.T, n int) (*kvstore.Store, []string) {
 	return s, names
 }
 
-func TestAListMissesNoTagThatIsLoadedMeanwhile(t *testing.T) {
+func TestListsAndPollsMissNoTagThatIsLoadedMeanwhile(t *testing.T) {
 	s, names := many(t, 1500)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -55,10 +55,16 @@ func TestAListMissesNoTagThatIsLoadedMeanwhile(t *testing.T) {
 			}
 		})
 	}
-	for range 40 {
+	for range 20 {
 		tags, err := s.List(t.Context(), "", len(names))
 		if err != nil || len(tags) != len(names) {
 			t.Errorf("%d of %d tags were listed, %v", len(tags), len(names), err)
+			break
+		}
+		polled := 0
+		err = s.Poll(t.Context(), func(l segment.Listing) { polled = len(l.Tags) })
+		if err != nil || polled != len(names) {
+			t.Errorf("%d of %d tags were polled, %v", polled, len(names), err)
 			break
 		}
 	}
