@@ -257,7 +257,7 @@ func (t *Table) Insert(ctx context.Context, tag segment.Tag) error {
 	switch {
 	case isNumber(err, 1062):
 		return segment.ErrExists
-	case isNumber(err, 1264), isNumber(err, 1406):
+	case doesNotFit(err):
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, err)
 	}
 	return wrap(tag.Name, err)
@@ -270,10 +270,16 @@ func (t *Table) Update(ctx context.Context, tag segment.Tag) error {
 		set, args = set+", "+t.description+" = ?", append(args, tag.Description)
 	}
 	_, err := t.db.ExecContext(ctx, "UPDATE leaf_alloc SET "+set+" WHERE biz_tag = ?", append(args, tag.Name)...)
-	if isNumber(err, 1264) {
+	if doesNotFit(err) {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, err)
 	}
 	return wrap(tag.Name, err)
+}
+
+// doesNotFit reports whether a column cannot hold a value: out of range, too
+// long, or of characters that its character set has not.
+func doesNotFit(err error) bool {
+	return isNumber(err, 1264) || isNumber(err, 1406) || isNumber(err, 1366)
 }
 
 // Rows implements [segment.Table].

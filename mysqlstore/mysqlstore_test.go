@@ -508,3 +508,22 @@ func TestWhatCannotBeMendedByWaitingIsRefusedWithoutThePassword(t *testing.T) {
 		t.Errorf("a database that is not there yet: %v, want an error that may pass", err)
 	}
 }
+
+func TestWhatAColumnCannotHoldIsInvalidAndChangesNothing(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL, description varchar(8), update_time timestamp) CHARACTER SET utf8mb3")
+	g := segment.NewGuard(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	create(t, g, "order", 10, 1)
+	for law, text := range map[string]string{"too long": "123456789", "no such character": "\U0001F600"} {
+		if _, err := g.Create(t.Context(), segment.Tag{Name: "new", Step: 10, MaxID: 1, Description: text}, false); !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%s: create: %v, want ErrInvalid", law, err)
+		}
+		if _, err := g.Update(t.Context(), "order", segment.Change{Step: 20, Description: &text, RaiseBy: 5}); !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%s: update: %v, want ErrInvalid", law, err)
+		}
+	}
+	create(t, g, "new", 10, 1)
+	if got, err := g.Look(t.Context(), "order"); err != nil || got.Step != 10 || got.MaxID != 1 || got.Description != "" {
+		t.Errorf("%+v, %v, want it as it was made", got, err)
+	}
+}

@@ -14,7 +14,7 @@ const MaxTag = 128
 // a biz_tag.
 func CheckTag(tag string) error {
 	if tag == "" {
-		return Errorf(BadRequest, "the tag is empty: ask <namespace>.segment.<tag>")
+		return Errorf(BadRequest, "the tag is empty: ask <namespace>.segment.<tag>, or name it in the JSON of a request about tags")
 	}
 	if len(tag) > MaxTag {
 		return Errorf(BadRequest, "the tag has %d bytes, want at most %d", len(tag), MaxTag)

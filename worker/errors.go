@@ -32,7 +32,7 @@ var codes = []struct {
 	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: mend it"},
 	{segment.ErrUnguarded, subjects.BadRequest, "a tag is deleted in the guard, which is off: delete its row in the table, or start the workers with --guard on"},
 	{segment.ErrExists, subjects.BadRequest, "the tag exists already"},
-	{segment.ErrInvalid, subjects.BadRequest, "step must be 1..1099511627776, start at least 1, and with the description they must fit the store"},
+	{segment.ErrInvalid, subjects.BadRequest, "step must be 1..1099511627776, start at least 1, and the store must have room for them and for the description, its length and its characters"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
 	{segment.ErrExhausted, subjects.Unavailable, "the tag has not so many IDs left below what the store can hold"},
 	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not give a range in time: retry, then back off"},

@@ -387,6 +387,8 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"get", "snowflake", "--namespace", ""},
 		{"tag", "create"},
 		{"tag", "create", "order", "--step", "many"},
+		{"tag", "create", "order", "--step", "0"},
+		{"tag", "create", "order", "--start=-5"},
 		{"tag", "update"},
 		{"tag", "update", "order"},
 		{"tag", "update", "a b", "--step", "5"},

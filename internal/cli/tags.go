@@ -30,6 +30,9 @@ func (c *tagCreateCmd) Run(s *session) error {
 	if err := checkTag(c.Tag); err != nil {
 		return err
 	}
+	if c.Step < 1 || c.Start < 1 { // on the wire 0 is none given
+		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, c.Start))
+	}
 	return s.ask(func(ctx context.Context, cl *client.Client) error {
 		made, err := cl.CreateTag(ctx, subjects.TagCreate{Tag: c.Tag, Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc})
 		if err == nil {
@@ -55,8 +58,8 @@ is cut off from NATS at that moment, when it next loads or polls.
 
 Examples:
   natsid tag update order --step 10000 --desc 'orders of Europe'
-  natsid tag update order --max-id 5000001     to move in above IDs that are in use
-  natsid tag update order --raise-by 1000000   after a restore, if in doubt`
+  natsid tag update order --max-id 5000001     # to move in above IDs that are in use
+  natsid tag update order --raise-by 1000000   # after a restore, if in doubt`
 }
 
 // Run implements the command.
