@@ -76,6 +76,8 @@ type Allocator struct {
 	trouble   error // of the last loads, of whatever tags, if all failed
 	failures  int   // how many did in a row
 	failed    time.Time
+
+	failureLog failureLog
 }
 
 // New returns an allocator. It loads nothing until it is asked.

@@ -216,7 +216,13 @@ func (a *Allocator) loadRange(tag string, p plan) (l Loaded, err error) {
 	a.note(err)
 	// Anybody may ask for a tag that is not there: that is not worth a line.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && a.ctx.Err() == nil {
-		a.cfg.Log.Warn("a load failed", "tag", tag, "ids", p.n, "error", err)
+		if silent, ok := a.failureLog.line(a.now()); ok {
+			log := a.cfg.Log
+			if silent > 0 {
+				log = log.With("silent", silent) // failures since the last line
+			}
+			log.Warn("a load failed", "tag", tag, "ids", p.n, "error", err)
+		}
 	}
 	return l, err
 }

@@ -192,7 +192,7 @@ func TestWhatAWorkerRefusesIsExitCode1WithItsReason(t *testing.T) {
 	nats := "--nats=" + serve(t, "--no-auto-create-tags", "--max-batch=10").url
 	natsid(t, "get", "segment", "nobody", nats).want(t, 1, "404", "natsid tag create")
 	natsid(t, "get", "snowflake", "-n", "11", nats).want(t, 1, "400", "1..10")
-	natsid(t, "tag", "create", "order", "--step=-1", nats).want(t, 1, "400", "step")
+	natsid(t, "tag", "create", "order", "--step=99999999999999", nats).want(t, 1, "400", "step")
 	natsid(t, "get", "snowflake", "--namespace=other", nats).want(t, 1, "namespace", "other.snowflake")
 }
 
