@@ -438,3 +438,27 @@ func TestOnlyTagsThatMatchAreMadeOnFirstUse(t *testing.T) {
 		}
 	})
 }
+
+func TestAListingOlderThanWhatWasToldOfATagDoesNotStopIt(t *testing.T) {
+	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+		take(t, a, "a", 1)
+		if err := memory.Delete(t.Context(), "a"); err != nil { // and the message is lost
+			t.Fatal(err)
+		}
+		store.OnPoll(late(500 * time.Millisecond))
+		time.Sleep(1200 * time.Millisecond) // a listing that has it deleted is under way
+		made, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.OnLoad(func(ctx context.Context, _ string, _ func() (segment.Range, error)) (segment.Range, error) {
+			<-ctx.Done() // who waits, waits
+			return segment.Range{}, ctx.Err()
+		})
+		a.See(made)
+		_, err = a.Take(t.Context(), "a", 1)
+		if errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("a request for a tag that was told to be there: %v", err)
+		}
+	})
+}

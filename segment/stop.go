@@ -61,8 +61,8 @@ func (b *buffer) stop(why error) {
 }
 
 // stopUnlessFound is stop for the word of a listing that began at that time. It
-// does not count against that of a load since, or of the first one, which is
-// under way.
+// does not count against that of a load since, or of somebody who told, or of the
+// first load, which is under way.
 func (b *buffer) stopUnlessFound(why error, began time.Duration) {
 	b.mu.Lock()
 	var answers []outcome
@@ -83,7 +83,7 @@ func (b *buffer) see(t Tag, told bool) {
 	}
 	if told {
 		b.changes++
-		b.quietUntil = 0
+		b.quietUntil, b.vouched = 0, b.a.now()
 	}
 	if t.Least > b.least || told {
 		b.dropLocked(t.Least)
