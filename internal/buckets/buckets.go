@@ -291,9 +291,15 @@ func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision
 }
 
 // CreateFirst is Create for a key that never had a value: it returns
-// [jetstream.ErrKeyDeleted] for one whose value was deleted or purged.
+// [jetstream.ErrKeyDeleted] for one whose value was deleted or purged,
+// or may have gone with a bucket that this call found lost.
 func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	again := false
 	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) {
+		if again {
+			return 0, jetstream.ErrKeyDeleted
+		}
+		again = true
 		revision, err := kv.Update(ctx, key, value, 0)
 		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !errors.Is(err, jetstream.ErrKeyExists) {
 			return revision, err

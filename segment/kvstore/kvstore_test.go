@@ -333,3 +333,36 @@ func TestATagTakenAwayIsMadeAgainOnlyByWhoSaysWhereItGoesOn(t *testing.T) {
 		}
 	}
 }
+
+// doomed is a JetStream with buckets that are lost right before the first update.
+type doomed struct {
+	jetstream.JetStream
+	gone atomic.Bool
+}
+
+type doomedBucket struct {
+	jetstream.KeyValue
+	*doomed
+}
+
+func (d *doomed) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := d.JetStream.KeyValue(ctx, bucket)
+	return doomedBucket{kv, d}, err
+}
+
+func (d doomedBucket) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	if !d.gone.Swap(true) {
+		if err := d.DeleteStream(ctx, "KV_"+d.Bucket()); err != nil {
+			return 0, err
+		}
+	}
+	return d.KeyValue.Update(ctx, key, value, rev)
+}
+
+func TestATagIsNotMadeOnFirstUseInABucketThatIsLostAtThatMoment(t *testing.T) {
+	s := open(t, &doomed{JetStream: connect(t)}, bucketName())
+	made, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false)
+	if !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("%+v, %v: others may have loaded it in the bucket that was lost", made, err)
+	}
+}
