@@ -264,16 +264,19 @@ func (t *Table) Insert(ctx context.Context, tag segment.Tag) error {
 }
 
 // Update implements [segment.Table].
-func (t *Table) Update(ctx context.Context, tag segment.Tag) error {
-	set, args := "step = ?, max_id = GREATEST(max_id, ?)", []any{tag.Step, tag.MaxID}
-	if t.description != "" {
-		set, args = set+", "+t.description+" = ?", append(args, tag.Description)
+func (t *Table) Update(ctx context.Context, tag string, c segment.Change) error {
+	set, args := "max_id = GREATEST(max_id, ?)", []any{c.MaxID}
+	if c.Step != 0 {
+		set, args = set+", step = ?", append(args, c.Step)
 	}
-	_, err := t.db.ExecContext(ctx, "UPDATE leaf_alloc SET "+set+" WHERE biz_tag = ?", append(args, tag.Name)...)
+	if c.Description != nil && t.description != "" {
+		set, args = set+", "+t.description+" = ?", append(args, *c.Description)
+	}
+	_, err := t.db.ExecContext(ctx, "UPDATE leaf_alloc SET "+set+" WHERE biz_tag = ?", append(args, tag)...)
 	if doesNotFit(err) {
 		return fmt.Errorf("%w: %w", segment.ErrInvalid, err)
 	}
-	return wrap(tag.Name, err)
+	return wrap(tag, err)
 }
 
 // doesNotFit reports whether a column cannot hold a value: out of range, too

@@ -41,7 +41,7 @@ type buffer struct {
 	changes int     // how often somebody told that the tag was changed
 	// stranger says that no listing had the tag, and no load found it yet.
 	stranger bool
-	vouched  time.Duration // when a load found the tag last
+	vouched  time.Duration // when a load, or somebody who told, said last that there is the tag
 	pace
 	loader
 }

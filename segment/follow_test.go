@@ -118,6 +118,27 @@ func TestAnUnknownTagCostsOneLookUpForAWhile(t *testing.T) {
 	})
 }
 
+func TestATagWhoseRowCannotBeServedCostsOneLoadForAWhile(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+		loads := 0
+		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			loads++
+			return segment.Range{}, segment.ErrBadRow
+		})
+		for range 1000 {
+			if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrBadRow) {
+				t.Fatalf("%v, want ErrBadRow", err)
+			}
+		}
+		if loads != 1 {
+			t.Errorf("%d loads for 1000 requests", loads)
+		}
+		store.OnLoad(nil)
+		time.Sleep(4 * time.Second)
+		take(t, a, "a", 1)
+	})
+}
+
 func TestAPollEndsTheMemoryThatATagIsUnknown(t *testing.T) {
 	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
 		time.Sleep(500 * time.Millisecond)
@@ -435,6 +456,30 @@ func TestOnlyTagsThatMatchAreMadeOnFirstUse(t *testing.T) {
 		wantRefused(t, a, "no", segment.ErrUnknownTag)
 		if len(made) != 1 || made[0] != "yes" {
 			t.Errorf("told of %q, want of yes", made)
+		}
+	})
+}
+
+func TestAListingOlderThanWhatWasToldOfATagDoesNotStopIt(t *testing.T) {
+	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+		take(t, a, "a", 1)
+		if err := memory.Delete(t.Context(), "a"); err != nil { // and the message is lost
+			t.Fatal(err)
+		}
+		store.OnPoll(late(500 * time.Millisecond))
+		time.Sleep(1200 * time.Millisecond) // a listing that has it deleted is under way
+		made, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.OnLoad(func(ctx context.Context, _ string, _ func() (segment.Range, error)) (segment.Range, error) {
+			<-ctx.Done() // who waits, waits
+			return segment.Range{}, ctx.Err()
+		})
+		a.See(made)
+		_, err = a.Take(t.Context(), "a", 1)
+		if errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("a request for a tag that was told to be there: %v", err)
 		}
 	})
 }

@@ -22,9 +22,10 @@ type Table interface {
 	Advance(ctx context.Context, tag string, start, end int64) (bool, error)
 	// Insert makes a row. It returns [ErrExists] if there is one.
 	Insert(ctx context.Context, t Tag) error
-	// Update sets step and description of a row, and raises its max_id to
-	// t.MaxID if it is lower.
-	Update(ctx context.Context, t Tag) error
+	// Update changes of a row what c says and nothing else, in one step: others
+	// may change the rest meanwhile. It raises max_id to c.MaxID if it is lower;
+	// c.RaiseBy is 0.
+	Update(ctx context.Context, tag string, c Change) error
 	// Rows returns at most limit rows whose names are above after, in the order
 	// of names, byte by byte.
 	Rows(ctx context.Context, after string, limit int) ([]Row, error)

@@ -45,7 +45,7 @@ func (g *Guard) tryCreate(ctx context.Context, t Tag, revive bool) (Tag, error) 
 	// the mark or above, and every load raises the mark before it uses an ID.
 	t.MaxID, t.Updated = max(t.MaxID, m.High, row.MaxID), time.Now().UTC()
 	if exists {
-		err = g.table.Update(ctx, t)
+		err = g.table.Update(ctx, t.Name, Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID})
 	} else {
 		err = g.table.Insert(ctx, t)
 	}
@@ -87,7 +87,7 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c Change) (Tag, error
 	}
 	t.Updated = time.Now().UTC()
 	if c.Step != 0 || c.Description != nil {
-		if err := g.table.Update(ctx, Tag{Name: tag, Step: t.Step, Description: t.Description}); err != nil {
+		if err := g.table.Update(ctx, tag, Change{Step: c.Step, Description: c.Description}); err != nil {
 			return Tag{}, err
 		}
 	}

@@ -262,7 +262,7 @@ func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 // stubborn is a table whose rows cannot be changed.
 type stubborn struct{ segmenttest.Table }
 
-func (*stubborn) Update(context.Context, segment.Tag) error { return segment.ErrInvalid }
+func (*stubborn) Update(context.Context, string, segment.Change) error { return segment.ErrInvalid }
 
 func TestWithoutAGuardALookThrowsAllAway(t *testing.T) {
 	g := segment.NewGuard(new(segmenttest.Table), nil, nil)
@@ -439,4 +439,36 @@ func TestPagesOfManyTagsShowMarksAsTheyAreNotAsTheFirstPageSawThem(t *testing.T)
 	if err != nil || page[0].MarkAhead == nil || *page[0].MarkAhead != 0 || page[0].MaxID != 21 {
 		t.Errorf("%+v, %v", page, err)
 	}
+}
+
+func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	one, other := segment.NewGuard(table, marks, nil), segment.NewGuard(table, marks, nil)
+	if _, err := one.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	description := "orders"
+	slow := &interrupted{Table: table, before: func() {
+		if _, err := other.Update(t.Context(), "order", segment.Change{Step: 500}); err != nil {
+			t.Error(err)
+		}
+	}}
+	got, err := segment.NewGuard(slow, marks, nil).Update(t.Context(), "order", segment.Change{Description: &description})
+	if row, _ := table.Row(t.Context(), "order"); err != nil || got.Step != 500 || row.Step != 500 || row.Description != description {
+		t.Errorf("%+v, %v, row %+v: want step 500, which was acknowledged, and the description", got, err, row)
+	}
+}
+
+// interrupted is a table in which something happens before the first update.
+type interrupted struct {
+	*segmenttest.Table
+	before func()
+}
+
+func (i *interrupted) Update(ctx context.Context, tag string, c segment.Change) error {
+	if f := i.before; f != nil {
+		i.before = nil
+		f()
+	}
+	return i.Table.Update(ctx, tag, c)
 }

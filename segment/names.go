@@ -9,7 +9,8 @@ import (
 
 // What is remembered of tags that are not in an allocator's memory is bounded:
 const (
-	// unknownFor is how long a tag counts as unknown after the store said so.
+	// unknownFor is how long a tag counts as unknown after the store said so, or
+	// as one that cannot be served.
 	unknownFor = 3 * time.Second
 	// maxUnknown is how many such tags are remembered; then the oldest goes.
 	maxUnknown = 10_000
@@ -40,7 +41,7 @@ type names struct {
 	floors map[string]int64
 }
 
-// A verdict is that of a store that has no such tag.
+// A verdict is that of a store that has no such tag, or cannot serve it.
 type verdict struct {
 	tag   string
 	err   error
@@ -98,7 +99,7 @@ func (n *names) release() {
 	n.strangers--
 }
 
-// refuse remembers for a while that the store has no such tag.
+// refuse remembers for a while that the store does not serve a tag.
 func (n *names) refuse(tag string, err error, now time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -61,8 +61,8 @@ func (b *buffer) stop(why error) {
 }
 
 // stopUnlessFound is stop for the word of a listing that began at that time. It
-// does not count against that of a load since, or of the first one, which is
-// under way.
+// does not count against that of a load since, or of somebody who told, or of the
+// first load, which is under way.
 func (b *buffer) stopUnlessFound(why error, began time.Duration) {
 	b.mu.Lock()
 	var answers []outcome
@@ -83,7 +83,7 @@ func (b *buffer) see(t Tag, told bool) {
 	}
 	if told {
 		b.changes++
-		b.quietUntil = 0
+		b.quietUntil, b.vouched = 0, b.a.now()
 	}
 	if t.Least > b.least || told {
 		b.dropLocked(t.Least)
@@ -115,8 +115,9 @@ func (b *buffer) configureLocked(step int64) {
 }
 
 // refusedLocked books the word of the store that it does not serve the tag, and
-// returns whom to tell. An unknown tag is remembered as such if nothing of it is
-// left, a deleted one is stopped whatever is left. One that is just not there,
+// returns whom to tell. That is remembered for a while if nothing of the tag is
+// left, so that who asks on does not reach the store each time; a deleted tag is
+// stopped whatever is left. One that is just not there,
 // though it was, may be in a store that lost its memory: what was loaded of it
 // is as good as before.
 func (b *buffer) refusedLocked(err error, now time.Duration) (answers []outcome) {
@@ -125,7 +126,8 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []outcome)
 	if b.gone {
 		return nil
 	}
-	if errors.Is(err, ErrDisabled) || errors.Is(err, ErrUnknownTag) && b.heldLocked() == 0 {
+	lasting := errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrBadRow) // whatever n is asked for
+	if errors.Is(err, ErrDisabled) || lasting && b.heldLocked() == 0 {
 		b.a.names.refuse(b.tag, err, now)
 		return b.stopLocked(err)
 	}

@@ -52,7 +52,7 @@ func (w *Worker) createTag(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	t, err := w.cfg.Store.Create(ctx, segment.Tag{Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description}, true)
-	return w.changed(t, err)
+	return w.changed(c.Tag, t, err)
 }
 
 func (w *Worker) updateTag(ctx context.Context, body []byte) (any, error) {
@@ -71,10 +71,7 @@ func (w *Worker) updateTag(ctx context.Context, body []byte) (any, error) {
 		c.RaiseBy = int64(*u.RaiseBy)
 	}
 	t, err := w.cfg.Store.Update(ctx, u.Tag, c)
-	if err != nil && !errors.Is(err, segment.ErrInvalid) && !errors.Is(err, segment.ErrUnknownTag) {
-		w.tell(u.Tag) // the change may have been made
-	}
-	return w.changed(t, err)
+	return w.changed(u.Tag, t, err)
 }
 
 func (w *Worker) deleteTag(ctx context.Context, body []byte) (any, error) {
@@ -82,7 +79,7 @@ func (w *Worker) deleteTag(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.changed(segment.Tag{Name: d.Tag, Disabled: true}, w.cfg.Store.Delete(ctx, d.Tag)); err != nil {
+	if _, err := w.changed(d.Tag, segment.Tag{Name: d.Tag, Disabled: true}, w.cfg.Store.Delete(ctx, d.Tag)); err != nil {
 		return nil, err
 	}
 	t, err := w.cfg.Store.Look(ctx, d.Tag)
@@ -91,13 +88,27 @@ func (w *Worker) deleteTag(ctx context.Context, body []byte) (any, error) {
 
 // changed makes a change known: to this worker before the answer, to the others
 // with a message. One that misses it sees the change when it next loads or polls.
-func (w *Worker) changed(t segment.Tag, err error) (any, error) {
+// After an error that is no refusal it may have been made, too.
+func (w *Worker) changed(tag string, t segment.Tag, err error) (any, error) {
 	if err != nil {
+		if !isRefusal(err) {
+			w.tell(tag)
+		}
 		return nil, ofStore(err)
 	}
 	w.cfg.Segments.See(t)
 	w.tell(t.Name)
 	return tagInfo(t), nil
+}
+
+// isRefusal reports whether a store said that it changed nothing.
+func isRefusal(err error) bool {
+	for _, refusal := range []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
 }
 
 // tell says to every worker, this one included, that a tag may have changed.

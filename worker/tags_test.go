@@ -1,7 +1,9 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -316,4 +318,41 @@ func TestAMessageMakesAWorkerLookAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually("throw away what is below", func() bool { return r.one("id.segment.big") >= raised.MaxID })
+}
+
+// unsure is a store whose changes are made, but whose answers are lost.
+type unsure struct{ segment.Store }
+
+func (u unsure) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+	_, err := u.Store.Create(ctx, t, revive)
+	return segment.Tag{}, errors.Join(err, context.DeadlineExceeded)
+}
+
+func (u unsure) Update(ctx context.Context, tag string, c segment.Change) (segment.Tag, error) {
+	_, err := u.Store.Update(ctx, tag, c)
+	return segment.Tag{}, errors.Join(err, context.DeadlineExceeded)
+}
+
+func (u unsure) Delete(ctx context.Context, tag string) error {
+	return errors.Join(u.Store.Delete(ctx, tag), context.DeadlineExceeded)
+}
+
+func TestAChangeThatMayHaveBeenMadeIsTold(t *testing.T) {
+	store := newStore(t)
+	store.Store = unsure{store.Store}
+	r := start(t, startServer(t), 0, store)
+	told, err := r.caller.SubscribeSync("id.tag.changed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ subject, body, want string }{
+		{"id.tag.create", `{"tag":"made"}`, "made"},
+		{"id.tag.update", `{"tag":"order","step":3}`, "order"},
+		{"id.tag.delete", `{"tag":"made"}`, "made"},
+	} {
+		r.wantRefusal(r.ask(tc.subject, tc.body), "503")
+		if m, err := told.NextMsg(time.Second); err != nil || string(m.Data) != tc.want {
+			t.Errorf("%s: told %+v, %v, want %s", tc.subject, m, err, tc.want)
+		}
+	}
 }

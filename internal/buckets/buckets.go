@@ -290,6 +290,37 @@ func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision
 	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Create(ctx, key, value) })
 }
 
+// CreateFirst is Create for a key that never had a value: it returns
+// [jetstream.ErrKeyDeleted] for one whose value was deleted or purged,
+// or may have gone with a bucket that this call found lost.
+func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	again := false
+	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) {
+		if again {
+			return 0, jetstream.ErrKeyDeleted
+		}
+		again = true
+		revision, err := kv.Update(ctx, key, value, 0)
+		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !errors.Is(err, jetstream.ErrKeyExists) {
+			return revision, err
+		}
+		w, err := kv.Watch(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		defer w.Stop()
+		select {
+		case entry := <-w.Updates(): // the last one, or nil if it cannot be read yet
+			if entry != nil && entry.Operation() != jetstream.KeyValuePut {
+				return 0, jetstream.ErrKeyDeleted
+			}
+			return 0, jetstream.ErrKeyExists
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	})
+}
+
 // Update puts a value under a key whose revision is last, or returns
 // [jetstream.ErrKeyRevisionMismatch].
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {

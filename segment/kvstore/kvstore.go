@@ -82,17 +82,23 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
 	}
+	create := s.kv.Create
 	if !revive {
-		// On first use, that is. In a bucket that was made again a tag may be gone
+		// On first use, that is. What is left of a tag that was taken away stops
+		// it. In a bucket that was made again a tag may be gone
 		// that other workers loaded: its operator must say where it goes on.
 		if original, err := s.kv.IsOriginal(ctx); err != nil {
 			return segment.Tag{}, wrap(t.Name, err)
 		} else if !original {
 			return segment.Tag{}, wrap(t.Name, segment.ErrUnknownTag)
 		}
+		create = s.kv.CreateFirst
 	}
 	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description}
-	_, err := s.kv.Create(ctx, t.Name, e.encode())
+	_, err := create(ctx, t.Name, e.encode())
+	if errors.Is(err, jetstream.ErrKeyDeleted) {
+		err = segment.ErrUnknownTag
+	}
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		err = s.change(ctx, t.Name, func(old *entry) error {
 			if !old.Disabled {

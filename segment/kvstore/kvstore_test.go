@@ -194,6 +194,10 @@ func (earlyBucket) Create(context.Context, string, []byte, ...jetstream.KVCreate
 	return 0, jetstream.ErrKeyExists
 }
 
+func (earlyBucket) Update(context.Context, string, []byte, uint64) (uint64, error) {
+	return 0, jetstream.ErrKeyRevisionMismatch
+}
+
 func TestATagThatIsBeingMadeAtThisMomentExists(t *testing.T) {
 	s := open(t, early{connect(t)}, bucketName())
 	for _, revive := range []bool{false, true} {
@@ -299,5 +303,66 @@ func TestAnEntryTakenAwayIsToldFromOneThatWentWithItsBucket(t *testing.T) {
 	}
 	if l := polled(); len(l.Tags) != 0 || l.Removed("stays") || l.Removed("deleted") {
 		t.Errorf("%+v after the bucket was lost: want nothing told of any tag", l.Tags)
+	}
+}
+
+func TestATagTakenAwayIsMadeAgainOnlyByWhoSaysWhereItGoesOn(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	one, other := open(t, js, bucket), open(t, js, bucket)
+	tag := segment.Tag{Name: "order", Step: 10, MaxID: 1}
+	if _, err := one.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Load(t.Context(), "order", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, remove := range map[string]func(context.Context, string, ...jetstream.KVDeleteOpt) error{"deleted": kv.Delete, "purged": kv.Purge} {
+		if err := remove(t.Context(), "order"); err != nil {
+			t.Fatal(err)
+		}
+		if made, err := other.Create(t.Context(), tag, false); !errors.Is(err, segment.ErrUnknownTag) || errors.Is(err, segment.ErrDisabled) {
+			t.Errorf("%s, and made on first use: %+v, %v: its IDs repeat", how, made, err)
+		}
+		tag.MaxID += 100
+		if made, err := other.Create(t.Context(), tag, true); err != nil || made.MaxID != tag.MaxID {
+			t.Errorf("%s, and made by its operator: %+v, %v", how, made, err)
+		}
+	}
+}
+
+// doomed is a JetStream with buckets that are lost right before the first update.
+type doomed struct {
+	jetstream.JetStream
+	gone atomic.Bool
+}
+
+type doomedBucket struct {
+	jetstream.KeyValue
+	*doomed
+}
+
+func (d *doomed) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	kv, err := d.JetStream.KeyValue(ctx, bucket)
+	return doomedBucket{kv, d}, err
+}
+
+func (d doomedBucket) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	if !d.gone.Swap(true) {
+		if err := d.DeleteStream(ctx, "KV_"+d.Bucket()); err != nil {
+			return 0, err
+		}
+	}
+	return d.KeyValue.Update(ctx, key, value, rev)
+}
+
+func TestATagIsNotMadeOnFirstUseInABucketThatIsLostAtThatMoment(t *testing.T) {
+	s := open(t, &doomed{JetStream: connect(t)}, bucketName())
+	made, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false)
+	if !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("%+v, %v: others may have loaded it in the bucket that was lost", made, err)
 	}
 }

@@ -99,11 +99,21 @@ func (t *Table) Insert(_ context.Context, tag segment.Tag) error {
 }
 
 // Update implements [segment.Table].
-func (t *Table) Update(_ context.Context, tag segment.Tag) error {
+func (t *Table) Update(_ context.Context, tag string, c segment.Change) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	tag.MaxID, tag.Updated = max(tag.MaxID, t.rows[tag.Name].MaxID), time.Now()
-	t.rows[tag.Name] = tag
+	row, ok := t.rows[tag]
+	if !ok {
+		return nil
+	}
+	if c.Step != 0 {
+		row.Step = c.Step
+	}
+	if c.Description != nil {
+		row.Description = *c.Description
+	}
+	row.MaxID, row.Updated = max(row.MaxID, c.MaxID), time.Now()
+	t.rows[tag] = row
 	return nil
 }
 
