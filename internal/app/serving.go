@@ -98,6 +98,10 @@ func (p *program) move(ctx context.Context, old *serving) *serving {
 		<-next.done
 		return stay(err)
 	}
+	select {
+	case <-time.After(spread):
+	case <-ctx.Done():
+	}
 	p.serving.Store(next)
 	old.leave()
 	if <-old.done; old.err != nil {
@@ -110,6 +114,11 @@ func (p *program) move(ctx context.Context, old *serving) *serving {
 // the moment. A server in lame duck mode sends nobody away for the first 10 s by
 // default, 5 s in deploy/nats.conf.
 const joinWithin = time.Second
+
+// spread is how long both are served: the new server tells the others of its
+// cluster that requests may go to it, and nothing says when they know. They
+// must not learn before that the old one takes no more.
+const spread = 300 * time.Millisecond
 
 // joined waits until a worker that was started serves, and its server knows.
 func (s *serving) joined() error {
