@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/natstest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
 )
 
 // TestTheSameTopologyOfBinariesServes starts what docker-compose.yml names, on

@@ -72,8 +72,9 @@ func WithNamespace(ns string) Option {
 	return func(o *options) { o.namespace = subjects.Namespace(ns) }
 }
 
-// configured changes the settings of each worker before it starts.
-func configured(f func(worker int, cfg *app.Config)) Option {
+// WithConfig changes the settings of each worker before it starts. It serves the
+// tests of natsid itself: other programs cannot name the settings.
+func WithConfig(f func(worker int, cfg *app.Config)) Option {
 	return func(o *options) { o.configure = f }
 }
 

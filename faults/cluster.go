@@ -20,9 +20,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/freeport"
-	"github.com/natsid/natsid/internal/mysqltest"
-	"github.com/natsid/natsid/internal/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/freeport"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/subjects"
 )
 

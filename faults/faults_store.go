@@ -5,7 +5,7 @@ package main
 import (
 	"time"
 
-	"github.com/natsid/natsid/internal/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/subjects"
 )
 

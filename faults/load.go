@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/ledger"
+	"github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -15,14 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/mysqltest"
-	"github.com/natsid/natsid/internal/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
 )
 
 // A scene is one fault on a cluster of its own: its processes, its callers and
 // its story.
 //
-// It is a [testing.TB] as far as internal/mysqltest needs one: what fails ends
+// It is a [testing.TB] as far as internal/testkit/mysqltest needs one: what fails ends
 // the scene. Methods that fail it must be called on the goroutine of its play.
 type scene struct {
 	testing.TB // nil: only the methods below exist
@@ -91,7 +91,7 @@ func (s *scene) must(err error) {
 	}
 }
 
-// What internal/mysqltest calls.
+// What internal/testkit/mysqltest calls.
 
 func (s *scene) Helper()                  {}
 func (s *scene) Name() string             { return s.name }

@@ -21,9 +21,9 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/freeport"
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/internal/natstest"
+	"github.com/natsid/natsid/internal/testkit/freeport"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )

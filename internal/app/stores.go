@@ -12,9 +12,9 @@ import (
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/mysqlstore"
-	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/guard"
 	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -117,10 +117,10 @@ func (p *program) openStore(ctx context.Context) (err error) {
 		cfg.Log.Warn("with the own nats-server the marks that guard MySQL, and the worker numbers, are this machine's alone; give all workers of one database one NATS with --nats")
 	}
 	if !cfg.Guard {
-		p.store = segment.NewGuard(p.table, nil, nil)
+		p.store = guard.New(p.table, nil, nil)
 		return nil
 	}
-	p.store = segment.NewGuard(p.table, p.marks, func(tag, message string) {
+	p.store = guard.New(p.table, p.marks, func(tag, message string) {
 		p.alarm(string(subjects.AlarmStoreWentBack), "tag "+tag+": "+message)
 	})
 	return nil

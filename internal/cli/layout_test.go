@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/natstest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 // planned runs the planner as of 2026-11-20.

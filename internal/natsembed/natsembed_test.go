@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/internal/natstest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

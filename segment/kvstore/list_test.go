@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/natsid/natsid/internal/natstest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 )

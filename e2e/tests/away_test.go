@@ -1,0 +1,213 @@
+package tests
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/e2e"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A steadyLoad is callers who each ask for one ID of tag order, every so often
+// or as soon as they have their answer, until it is stopped.
+type steadyLoad struct {
+	got    ledger
+	stop   func()
+	served atomic.Int64
+
+	mu   sync.Mutex
+	took []time.Duration
+	bad  []refusal
+}
+
+// A refusal is a request that got no ID.
+type refusal struct {
+	asked time.Time
+	took  time.Duration
+	err   error
+}
+
+func startSteadyLoad(t *testing.T, c *e2e.Cluster, callers int, every time.Duration) *steadyLoad {
+	l, done := new(steadyLoad), make(chan struct{})
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for due := time.Now(); ; due = due.Add(every) {
+				select {
+				case <-time.After(time.Until(due)):
+					l.ask(t, c)
+				case <-done:
+					return
+				}
+			}
+		})
+	}
+	l.stop = sync.OnceFunc(func() { close(done); wg.Wait() })
+	t.Cleanup(l.stop)
+	return l
+}
+
+func (l *steadyLoad) ask(t *testing.T, c *e2e.Cluster) {
+	asked := time.Now()
+	msg, err := c.Conn.Request("id.segment.order", nil, 5*time.Second) // once, not again after a 503
+	took := time.Since(asked)
+	if err == nil {
+		if e := subjects.ParseError(msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)); e != nil {
+			err = e
+		}
+	}
+	if err == nil {
+		var runs []subjects.Run
+		runs, err = subjects.ParseRuns(msg.Data)
+		l.got.add(runs...)
+		l.served.Add(1)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.took = append(l.took, took); err != nil {
+		l.bad = append(l.bad, refusal{asked, took, err})
+	}
+}
+
+// forget begins the times anew, and returns those so far in order.
+func (l *steadyLoad) forget() (took []time.Duration, bad []refusal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took, bad = l.took, l.bad
+	l.took, l.bad = nil, nil
+	slices.Sort(took)
+	return took, bad
+}
+
+func (l *steadyLoad) refused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.bad) > 0
+}
+
+// order returns what the worker knows of the tag.
+func order(t *testing.T, c *e2e.Cluster) subjects.TagStats {
+	t.Helper()
+	page, err := c.Client.ListTags(t.Context(), subjects.TagList{Stats: true})
+	if err != nil || len(page) != 1 || page[0].Stats == nil {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	return *page[0].Stats
+}
+
+func TestADatabaseThatIsAwayIsNotNoticedUntilMemoryIsUsedUpAndForgottenOnceItIsBack(t *testing.T) {
+	t.Parallel()
+	for how, trouble := range map[string]struct{ leave, comeBack func(*mysqltest.Server) }{
+		"killed":  {(*mysqltest.Server).Kill, (*mysqltest.Server).Run},
+		"stopped": {(*mysqltest.Server).Pause, (*mysqltest.Server).Resume},
+	} {
+		t.Run(how, func(t *testing.T) {
+			db := mysqltest.Start(t)
+			c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
+			if _, err := c.Client.CreateTag(t.Context(), subjects.TagCreate{Tag: "order", Step: 2000}); err != nil {
+				t.Fatal(err)
+			}
+			l := startSteadyLoad(t, c, 4, 4*time.Millisecond) // a range lasts 2 s
+			waitFor(t, "a range used up and two in memory", func() bool {
+				return l.served.Load() > 2500 && len(order(t, c).Ranges) == 2
+			})
+
+			// The first to be refused is one too many for what was in memory.
+			left := order(t, c).Left
+			trouble.leave(db)
+			before := l.served.Load()
+			away := time.Now()
+			waitFor(t, "a refusal", l.refused)
+			if served := l.served.Load() - before; served < left-200 { // what was served while the figures were read
+				t.Errorf("%d IDs were left in memory, and %d were served", left, served)
+			} else {
+				t.Logf("%d IDs were left in memory, and %d were served, for %v", left, served, time.Since(away))
+			}
+			lookAway(t, c, l)
+
+			trouble.comeBack(db)
+			back := time.Now()
+			waitFor(t, "IDs again", func() bool { return l.served.Load() > before+left+1000 })
+			l.stop()
+			took, bad := l.forget()
+			var last time.Duration
+			for _, b := range bad {
+				if e, ok := errors.AsType[*subjects.Error](b.err); !ok || e.Code != subjects.Unavailable {
+					t.Errorf("refused with %v", b.err)
+				}
+				last = max(last, b.asked.Add(b.took).Sub(back))
+			}
+			t.Logf("%d refused, the slowest after %v; the last %v after the database was back", len(bad), took[len(took)-1], last)
+			if longest := took[len(took)-1]; longest > 1900*time.Millisecond {
+				t.Errorf("a request took %v, longer than callers wait", longest)
+			}
+			if last > time.Second {
+				t.Errorf("a request was refused %v after the database was back", last)
+			}
+			l.got.check(t)
+		})
+	}
+}
+
+// lookAway watches for a while how a store that is away is asked.
+func lookAway(t *testing.T, c *e2e.Cluster, l *steadyLoad) {
+	t.Helper()
+	const while = 4 * time.Second
+	failed := func() int64 {
+		workers, err := c.Client.Workers(t.Context())
+		if err != nil || len(workers) != 1 || len(workers[0].Busiest) != 1 {
+			t.Fatalf("%+v, %v", workers, err)
+		}
+		return workers[0].Busiest[0].Errors
+	}
+	before, begin := failed(), time.Now()
+	time.Sleep(while)
+	loads, lasted := failed()-before, time.Since(begin)
+	// A pause of 10 ms to 250 ms follows each, which varies by half.
+	if most := int64(lasted/(125*time.Millisecond)) + 10; loads < 1 || loads > most {
+		t.Errorf("%d loads failed in %v, while 4 callers waited; want 1 to %d", loads, lasted, most)
+	} else {
+		t.Logf("%d loads failed in %v", loads, lasted)
+	}
+}
+
+func TestASlowDatabaseMakesNobodyWait(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
+	if _, err := c.Client.CreateTag(t.Context(), subjects.TagCreate{Tag: "order", Step: 100}); err != nil {
+		t.Fatal(err)
+	}
+	l := startSteadyLoad(t, c, 4, 4*time.Millisecond) // a range lasts 0.1 s
+	measure := func() (p999 time.Duration, loads, waits int64) {
+		time.Sleep(2 * time.Second) // until the speed is known
+		before := order(t, c)
+		l.forget()
+		time.Sleep(4 * time.Second)
+		took, bad := l.forget()
+		if len(bad) > 0 {
+			t.Errorf("%d refused, such as %+v", len(bad), bad[0])
+		}
+		after := order(t, c)
+		return took[len(took)*999/1000], after.Loads - before.Loads, after.Waits - before.Waits
+	}
+	fast, loads, _ := measure()
+	if _, err := db.DB().ExecContext(t.Context(), "CREATE TRIGGER slow BEFORE UPDATE ON leaf_alloc FOR EACH ROW DO SLEEP(0.2)"); err != nil {
+		t.Fatal(err)
+	}
+	slow, slowLoads, waits := measure()
+	t.Logf("p99.9 %v with a fast database (%d loads), %v with loads of 0.2 s (%d loads), ratio %.2f; %d waits",
+		fast, loads, slow, slowLoads, float64(slow)/float64(fast), waits)
+	if waits > 40 || slowLoads < 3 { // of 4000; a busy machine makes some loads slower than those before
+		t.Errorf("%d of 4000 requests waited for %d loads of 0.2 s", waits, slowLoads)
+	}
+	l.stop()
+	l.got.check(t)
+}

@@ -1,0 +1,180 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/e2e"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A wall is a wall clock that can be set.
+type wall struct{ slip atomic.Int64 } // ns off the machine's
+
+func (w *wall) set(slip time.Duration) { w.slip.Store(int64(slip)) }
+func (w *wall) now() time.Time         { return time.Now().Add(time.Duration(w.slip.Load())) }
+
+// alarms collects what is published on id.alarm.*.
+type alarms struct {
+	mu    sync.Mutex
+	kinds []string
+}
+
+func listen(t *testing.T, c *e2e.Cluster) *alarms {
+	t.Helper()
+	a := new(alarms)
+	_, err := c.Conn.Subscribe("id.alarm.*", func(m *nats.Msg) {
+		var body struct {
+			Kind, Instance, Message string
+			Time                    time.Time
+		}
+		if err := json.Unmarshal(m.Data, &body); err != nil || "id.alarm."+body.Kind != m.Subject || body.Instance == "" || body.Message == "" || body.Time.IsZero() {
+			t.Errorf("on %s: %s, %v", m.Subject, m.Data, err)
+		}
+		t.Logf("%s: %s", m.Subject, body.Message)
+		a.mu.Lock()
+		a.kinds = append(a.kinds, body.Kind)
+		a.mu.Unlock()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// are fails the test unless exactly these were published so far.
+func (a *alarms) are(t *testing.T, want ...string) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Equal(a.kinds, want) {
+		t.Errorf("alarms %q, want %q", a.kinds, want)
+	}
+}
+
+func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
+	t.Parallel()
+	for _, slip := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(slip.String(), func(t *testing.T) {
+			t.Parallel()
+			var clock wall
+			c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(i int, cfg *app.Config) {
+				if i == 0 {
+					cfg.Now = clock.now
+				}
+			}))
+			told := listen(t, c)
+			began := time.Now()
+			l := startLoad(t, c.Conn, 4, map[string]string{"snowflake": "id.snowflake", "segment": "id.segment.order"})
+			waitFor(t, "both workers serve snowflakes", func() bool { return serving(t, c) == 2 })
+			clock.set(slip)
+			waitFor(t, "the worker has left", func() bool { return serving(t, c) == 1 })
+			time.Sleep(4 * time.Second) // a heartbeat and more: one event is one alarm
+			told.are(t, "clock-step", "clock-skew")
+			clock.set(0)
+			waitFor(t, "the worker is back", func() bool { return serving(t, c) == 2 })
+			for _, err := range l.stop() {
+				e, ok := errors.AsType[*subjects.Error](err)
+				if !ok || e.Code != subjects.Unavailable || e.Text == "" {
+					t.Error(err)
+				}
+			}
+			l.check(t)
+			for _, run := range l.got["snowflake"].runs {
+				p, err := snowflake.Leaf.Decode(run.Last)
+				if err != nil || p.Time.Before(began.Add(-10*time.Second)) || p.Time.After(time.Now().Add(5*time.Second)) {
+					t.Fatalf("an ID of the wrong clock was given: %+v, %v", p, err)
+				}
+			}
+			t.Logf("%d requests, %d of them 503", l.asked.Load(), len(l.errs))
+		})
+	}
+}
+
+func TestWithTheOnlyWorkersClockWrongSegmentsGoOnAndSnowflakesAreRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	var clock wall
+	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
+	clock.set(24 * time.Hour)
+	waitFor(t, "the worker has left", func() bool { return serving(t, c) == 0 })
+	for range 20 {
+		asked := time.Now()
+		if _, err := c.Conn.Request("id.snowflake", nil, 2*time.Second); !errors.Is(err, nats.ErrNoResponders) || time.Since(asked) > time.Second {
+			t.Errorf("a snowflake: %v after %v", err, time.Since(asked))
+		}
+		if _, err := c.Client.Segment(t.Context(), "order"); err != nil {
+			t.Errorf("a segment ID: %v", err)
+		}
+	}
+	clock.set(0)
+	waitFor(t, "the worker is back", func() bool { return serving(t, c) == 1 })
+	if _, err := c.Client.Snowflake(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	var clock wall
+	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
+	number := c.WorkerNumber(0)
+	before, err := c.Client.Snowflake(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.set(-800 * time.Millisecond)
+	asked := time.Now()
+	after, err := c.Client.Snowflake(t.Context())
+	if err != nil || after <= before {
+		t.Errorf("%d after %d, %v", after, before, err)
+	}
+	if waited := time.Since(asked); waited < 700*time.Millisecond || waited > 1500*time.Millisecond {
+		t.Errorf("it waited %v for 800 ms", waited)
+	}
+	if p, err := snowflake.Leaf.Decode(after); err != nil || p.Worker != number {
+		t.Errorf("%+v, %v, want number %d still", p, err, number)
+	}
+}
+
+// A clock that was 900 ms ahead, within what clocks may differ, and is set right.
+func TestARightClockBehindItsIDsWaitsOrGoesOnWithAnotherNumber(t *testing.T) {
+	t.Parallel()
+	for name, reclaim := range map[string]bool{"wait": false, "reclaim": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clock wall
+			clock.set(900 * time.Millisecond)
+			c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+				cfg.Now, cfg.ReclaimOnStep, cfg.Deadline = clock.now, reclaim, 100*time.Millisecond
+			}))
+			told := listen(t, c)
+			number := c.WorkerNumber(0)
+			if _, err := c.Client.Snowflake(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			clock.set(0)
+			var id int64
+			waitFor(t, "snowflakes come again", func() bool {
+				time.Sleep(120 * time.Millisecond) // let it leave first
+				got, err := c.Client.Snowflake(t.Context())
+				id = got
+				return err == nil
+			})
+			p, err := snowflake.Leaf.Decode(id)
+			if err != nil || (p.Worker != number) != reclaim {
+				t.Errorf("%+v, %v: the number was %d", p, err, number)
+			}
+			told.are(t, "clock-step", "clock-behind")
+		})
+	}
+}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/e2e"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/snowflake"
+)
+
+// A write that hangs in the kernel: the new state file is a pipe that nobody
+// reads.
+func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
+	t.Parallel()
+	var dir string
+	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { dir = cfg.Data }))
+	told := listen(t, c)
+	l := startLoad(t, c.Conn, 2, bothModes)
+	pipe := filepath.Join(dir, "worker.json.new")
+	waitFor(t, "the next write of the state file hangs", func() bool { return syscall.Mkfifo(pipe, 0o600) == nil })
+	waitFor(t, "another number serves", func() bool {
+		id, err := c.Client.Snowflake(t.Context())
+		p, derr := snowflake.Leaf.Decode(id)
+		return err == nil && derr == nil && p.Worker != c.WorkerNumber(0)
+	})
+	told.are(t, "state-file")
+	l.stop()
+	l.check(t)
+	asked := time.Now()
+	c.StopWorker(0)
+	if d := time.Since(asked); d > 5*time.Second {
+		t.Errorf("the stop took %v", d)
+	}
+	if r, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0); err == nil { // lets the writer go
+		r.Close()
+	}
+}

@@ -1,0 +1,307 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/e2e"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// execEnv makes the test binary a natsid: faults that need a process of its
+// own are shown on one.
+const execEnv = "NATSID_E2E_EXEC"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(execEnv) != "" {
+		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		os.Exit(cli.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// modes are the two kinds of IDs, as requests for n of them.
+var modes = map[string]func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error){
+	"segment": func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error) {
+		return c.Client.SegmentN(ctx, "order", n)
+	},
+	"snowflake": func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error) {
+		return c.Client.SnowflakeN(ctx, n)
+	},
+}
+
+func TestThreeWorkersShareTheLoadAndEveryIDIsDifferent(t *testing.T) {
+	t.Parallel()
+	c := e2e.Start(t, e2e.WithWorkers(3))
+	for mode, ask := range modes {
+		t.Run(mode, func(t *testing.T) {
+			const want, callers = 300_000, 8
+			var got ledger
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					for got.len() < want {
+						runs, err := ask(t.Context(), c, 1+rand.IntN(60))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						got.add(runs...)
+					}
+				})
+			}
+			wg.Wait()
+			got.check(t)
+			if mode == "snowflake" {
+				wantNumbers(t, &got, c.WorkerNumber(0), c.WorkerNumber(1), c.WorkerNumber(2))
+			}
+		})
+	}
+}
+
+// wantNumbers checks that the snowflakes are those of the given worker
+// numbers, all different, and that each took part.
+func wantNumbers(t *testing.T, l *ledger, numbers ...int) {
+	t.Helper()
+	share := make(map[int]int64)
+	for _, r := range l.runs {
+		p, err := snowflake.Leaf.Decode(r.First)
+		if err != nil {
+			t.Fatal(err)
+		}
+		share[p.Worker] += r.Len()
+	}
+	for _, w := range numbers {
+		if share[w] < l.n/10 {
+			t.Errorf("worker number %d issued %d of %d IDs", w, share[w], l.n)
+		}
+	}
+	if len(share) != len(numbers) {
+		t.Errorf("IDs of worker numbers %v, want those of %v", share, numbers)
+	}
+}
+
+// A load asks for IDs, single and in batches, over and over, until it is
+// stopped. It sends each request once, and keeps every answer.
+type load struct {
+	got    map[string]*ledger // by mode
+	asked  atomic.Int64
+	mu     sync.Mutex
+	errs   []error
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// startLoad starts callers for each of the given subjects on one connection.
+func startLoad(t *testing.T, nc *nats.Conn, callers int, subjectOf map[string]string) *load {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{got: make(map[string]*ledger), cancel: cancel}
+	for mode := range subjectOf {
+		l.got[mode] = new(ledger) // all of them before anybody looks
+	}
+	for mode, subject := range subjectOf {
+		for range callers {
+			l.wg.Go(func() {
+				for ctx.Err() == nil {
+					l.ask(nc, mode, subject)
+				}
+			})
+		}
+	}
+	return l
+}
+
+func (l *load) ask(nc *nats.Conn, mode, subject string) {
+	n := 1
+	if rand.IntN(4) == 0 {
+		n += rand.IntN(100)
+	}
+	l.asked.Add(1)
+	msg, err := nc.Request(subject, fmt.Append(nil, n), 2*time.Second)
+	if err == nil {
+		if e := subjects.ParseError(msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)); e != nil {
+			err = e
+		}
+	}
+	var runs []subjects.Run
+	if err == nil {
+		runs, err = subjects.ParseRuns(msg.Data)
+	}
+	l.got[mode].add(runs...)
+	if err != nil {
+		l.mu.Lock()
+		l.errs = append(l.errs, fmt.Errorf("%s: %w", subject, err))
+		l.mu.Unlock()
+	}
+}
+
+// stop ends the load and returns the errors of its requests.
+func (l *load) stop() []error {
+	l.cancel()
+	l.wg.Wait()
+	return l.errs
+}
+
+func (l *load) check(t *testing.T) {
+	t.Helper()
+	for _, got := range l.got {
+		got.check(t)
+	}
+}
+
+// waitFor waits until a condition holds.
+func waitFor(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 20 s not yet: %s", what)
+		}
+	}
+}
+
+var bothModes = map[string]string{"segment": "id.segment.order", "snowflake": "id.snowflake"}
+
+func TestARollingRestartLosesNoRequest(t *testing.T) {
+	t.Parallel()
+	c := e2e.Start(t, e2e.WithWorkers(3))
+	l := startLoad(t, c.Conn, 4, bothModes)
+	for round := range 2 {
+		for i := range 3 {
+			number := c.WorkerNumber(i)
+			c.StopWorker(i)
+			c.StartWorker(i)
+			if c.WorkerNumber(i) != number {
+				t.Errorf("round %d: worker %d came back with number %d, had %d", round, i, c.WorkerNumber(i), number)
+			}
+		}
+	}
+	errs := l.stop()
+	t.Logf("%d requests, %d errors", l.asked.Load(), len(errs))
+	for _, err := range errs[:min(len(errs), 5)] {
+		t.Error(err)
+	}
+	l.check(t)
+}
+
+func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T) {
+	t.Parallel()
+	var control *natsproxy.Proxy // of worker 0
+	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(i int, cfg *app.Config) {
+		if i == 0 {
+			cfg.Horizon = 2 * time.Second
+			control = startProxy(t, cfg.NATS)
+			cfg.NATS = control.URL()
+		}
+	}))
+	l := startLoad(t, c.Conn, 4, map[string]string{"snowflake": "id.snowflake"})
+	waitFor(t, "both workers serve snowflakes", func() bool { return serving(t, c) == 2 })
+
+	control.Stall(true, "natsid control") // JetStream away for one worker, requests not
+	waitFor(t, "the worker has left", func() bool { return serving(t, c) == 1 })
+	control.Pass()
+	waitFor(t, "the worker is back", func() bool { return serving(t, c) == 2 })
+
+	for _, err := range l.stop() {
+		// The moment the window closes, a request already delivered may be
+		// answered 503; silence may not be.
+		if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d requests, %d of them 503", l.asked.Load(), len(l.errs))
+	l.check(t)
+	c.StopWorker(0) // before its proxy goes
+}
+
+func TestAStopIsBoundedWhileNATSHangs(t *testing.T) {
+	t.Parallel()
+	var p *natsproxy.Proxy
+	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+		p = startProxy(t, cfg.NATS)
+		cfg.NATS = p.URL()
+	}))
+	p.Stall(true, "natsid")
+	asked := time.Now()
+	c.StopWorker(0)
+	if d := time.Since(asked); d > 9*time.Second {
+		t.Errorf("it took %v, beyond what supervisors wait before they kill", d)
+	}
+	p.Pass()
+}
+
+// startProxy starts a proxy between a worker and its nats-server.
+func startProxy(t *testing.T, url string) *natsproxy.Proxy {
+	t.Helper()
+	p, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// serving returns how many workers serve snowflakes, as `nats micro` sees it.
+func serving(t *testing.T, c *e2e.Cluster) (n int) {
+	t.Helper()
+	inbox := c.Conn.NewInbox()
+	sub, err := c.Conn.SubscribeSync(inbox)
+	if err == nil {
+		defer func() { _ = sub.Unsubscribe() }()
+		err = c.Conn.PublishRequest("$SRV.PING.id-snowflake", inbox, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		msg, err := sub.NextMsg(100 * time.Millisecond)
+		if err != nil || msg.Header.Get("Status") == "503" {
+			return n
+		}
+		var ping micro.Ping
+		if err := json.Unmarshal(msg.Data, &ping); err == nil && ping.Name == "id-snowflake" {
+			n++
+		}
+	}
+}
+
+func TestWorkersOfOneNameHaveDifferentNumbers(t *testing.T) {
+	t.Parallel()
+	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.Name = "twin" }))
+	if c.WorkerNumber(0) == c.WorkerNumber(1) {
+		t.Errorf("both have number %d", c.WorkerNumber(0))
+	}
+}
+
+func TestNamespacesShareAServerAndNothingElse(t *testing.T) {
+	t.Parallel()
+	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(i int, cfg *app.Config) { cfg.Namespace = subjects.Namespace([]string{"id", "other"}[i]) }))
+	for range 2 {
+		for _, subject := range []string{"id.segment.order", "other.segment.order"} {
+			if _, err := c.Conn.Request(subject, nil, 2*time.Second); err != nil {
+				t.Errorf("%s: %v", subject, err)
+			}
+		}
+	}
+	msg, err := c.Conn.Request("other.segment.order", nil, 2*time.Second)
+	if err != nil || string(msg.Data) != "3" {
+		t.Errorf("the third ID of the other namespace: %q, %v", msg.Data, err)
+	}
+}

@@ -1,0 +1,245 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
+	t.Parallel()
+	for law, start := range map[string]func(t *testing.T) (worker, nc string, come func()){
+		"NATS has no JetStream": func(t *testing.T) (string, string, func()) {
+			addr := freePort(t)
+			plain := startNATS(t, addr, "")
+			url := plain.ClientURL()
+			return url, url, func() {
+				plain.Shutdown()
+				plain.WaitForShutdown()
+				startNATS(t, addr, t.TempDir())
+			}
+		},
+		"JetStream does not answer": func(t *testing.T) (string, string, func()) {
+			url := startNATS(t, freePort(t), t.TempDir()).ClientURL()
+			p := startProxy(t, url)
+			p.Stall(true, "natsid control")
+			return p.URL(), url, p.Pass
+		},
+	} {
+		t.Run(law, func(t *testing.T) {
+			t.Parallel()
+			worker, url, come := start(t)
+			nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			monitor, stop := startOn(t, worker, t.TempDir())
+			waitFor(t, "the worker serves HTTP", func() bool { code, _ := get(monitor + "/healthz"); return code == 200 })
+			code, body := get(monitor + "/readyz")
+			if code != 503 || !strings.Contains(body, "segment: not ready: bucket id_segments cannot be opened: ") ||
+				!strings.Contains(body, "snowflake: not ready: ") {
+				t.Errorf("/readyz: %d %s", code, body)
+			}
+			for range 2 {
+				for _, subject := range []string{"id.segment.order", "id.tag.list"} {
+					start := time.Now()
+					msg, err := nc.Request(subject, nil, 5*time.Second)
+					if err != nil || msg.Header.Get(subjects.HeaderErrorCode) != "503" || time.Since(start) > 2*time.Second {
+						t.Errorf("%s: %v, %v after %v, want 503 within 2 s", subject, msg, err, time.Since(start))
+					}
+				}
+			}
+			if code, body := get(monitor + "/readyz"); code != 503 || !strings.Contains(body, "snowflake: not ready: ") || !strings.Contains(body, "bucket id_") {
+				t.Errorf("/readyz: %d %s", code, body)
+			}
+
+			come()
+			// Not asked for anything, the worker finds out by itself.
+			waitFor(t, "the worker is ready", func() bool { code, _ := get(monitor + "/readyz"); return code == 200 })
+			ids := client.New(nc, subjects.DefaultNamespace)
+			if id, err := ids.Segment(t.Context(), "order"); err != nil || id != 1 {
+				t.Errorf("segment: %d, %v", id, err)
+			}
+			if _, err := ids.Snowflake(t.Context()); err != nil {
+				t.Errorf("snowflake: %v", err)
+			}
+			if err := stop(); err != nil { // before its server goes
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestABucketThatForgetsIsRefusedAlsoWhenItComesLate(t *testing.T) {
+	t.Parallel()
+	addr, store := freePort(t), t.TempDir()
+	s := startNATS(t, addr, store)
+	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forever := jetstream.KeyValueConfig{Bucket: "id_segments"}
+	forgetful := forever
+	forgetful.TTL = time.Hour
+	if _, err := js.CreateKeyValue(t.Context(), forgetful); err != nil {
+		t.Fatal(err)
+	}
+	restart := func(store string) {
+		s.Shutdown()
+		s.WaitForShutdown()
+		s = startNATS(t, addr, store)
+	}
+	restart("")
+	monitor, stop := startOn(t, s.ClientURL(), t.TempDir())
+	readyz := func(words ...string) func() bool {
+		return func() bool {
+			_, body := get(monitor + "/readyz")
+			return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(body, w) })
+		}
+	}
+	waitFor(t, "it runs without JetStream", readyz("segment: not ready", "enable it"))
+	restart(store)
+	waitFor(t, "the bucket is refused, the others are not", readyz("segment: not ready: bucket id_segments", "take that off", "snowflake: ready"))
+	if msg, err := nc.Request("id.segment.order", nil, 5*time.Second); err != nil || msg.Header.Get(subjects.HeaderErrorCode) != "503" {
+		t.Errorf("%v, %v, want 503", msg, err)
+	}
+	if _, err := js.UpdateKeyValue(t.Context(), forever); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "all is well once it forgets no more", readyz("segment: ready"))
+	if err := stop(); err != nil { // before its server goes
+		t.Error(err)
+	}
+}
+
+func TestAWorkerKilledGoesOnWithItsNumberWhileJetStreamIsAway(t *testing.T) {
+	t.Parallel()
+	addr, store, dir := freePort(t), t.TempDir(), t.TempDir()
+	s := startNATS(t, addr, store)
+	restart := func(store string) {
+		s.Shutdown()
+		s.WaitForShutdown()
+		s = startNATS(t, addr, store)
+	}
+	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	p := startProcess(t, "--nats", s.ClientURL(), "--data", dir)
+	var got ledger
+	ask := func() (worker int, err error) {
+		runs, err := client.New(nc, subjects.DefaultNamespace).SnowflakeN(t.Context(), 1000)
+		if err != nil {
+			return 0, err
+		}
+		got.add(runs...)
+		parts, err := snowflake.Leaf.Decode(runs[0].First)
+		return parts.Worker, err
+	}
+	if worker, err := ask(); err != nil || worker != p.number {
+		t.Fatalf("number %d, %v, want %d", worker, err, p.number)
+	}
+	p.signal(syscall.SIGKILL)
+	restart("")
+	monitor, stop := startOn(t, s.ClientURL(), dir)
+	goesOn := func() bool { worker, err := ask(); return err == nil && worker == p.number }
+	waitFor(t, "snowflakes without JetStream", goesOn)
+	waitFor(t, "/readyz to tell the modes apart", func() bool { // it may follow by a moment
+		code, body := get(monitor + "/readyz")
+		return code == 503 && strings.Contains(body, "segment: not ready") && strings.Contains(body, "snowflake: ready")
+	})
+	restart(store)
+	waitFor(t, "both modes with JetStream", func() bool { code, _ := get(monitor + "/readyz"); return code == 200 })
+	if !goesOn() {
+		t.Errorf("the number is not %d still", p.number)
+	}
+	got.check(t)
+	if err := stop(); err != nil { // before its server goes
+		t.Error(err)
+	}
+}
+
+// startNATS starts a nats-server on an address, with JetStream in a directory,
+// or without if that is "".
+func startNATS(t *testing.T, addr, store string) *server.Server {
+	t.Helper()
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.NewServer(&server.Options{Host: host, Port: port, JetStream: store != "", StoreDir: store, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(s.WaitForShutdown)
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	return s
+}
+
+// startOn starts a worker on a NATS, with data in dir. It returns the URL of its monitor, which
+// may not be served yet, and how to stop it, at the end of the test if not
+// before.
+func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) {
+	t.Helper()
+	cfg := app.Default()
+	cfg.NATS, cfg.Data, cfg.HTTP = url, dir, freePort(t)
+	cfg.AutoCreateTags, cfg.MaxClockSkew = true, time.Millisecond
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- app.Run(ctx, cfg) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { _ = stop() })
+	return "http://" + cfg.HTTP, stop
+}
+
+// get returns the answer to a request over HTTP; code 0 if there is none.
+func get(url string) (code int, body string) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, fmt.Sprint(err)
+	}
+	return resp.StatusCode, string(text)
+}

@@ -1,0 +1,135 @@
+package tests
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/e2e"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestWorkersOnMySQLOutliveItsDeathAndRepeatNothing(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	c := e2e.Start(t, e2e.WithWorkers(3), e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL = db.DSN() }))
+	l := startLoad(t, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
+	waitFor(t, "load", func() bool { return l.got["segment"].len() > 20_000 })
+	db.Kill()
+	db.Run()
+	before := l.got["segment"].len()
+	waitFor(t, "load after the database is back", func() bool { return l.got["segment"].len() > before+20_000 })
+	errs := l.stop()
+	for _, err := range errs {
+		if !strings.Contains(err.Error(), "503") { // an answer in time, while there was nothing left
+			t.Error(err)
+		}
+	}
+	t.Logf("%d requests, %d of them 503", l.asked.Load(), len(errs))
+	l.check(t)
+	var tag string
+	var max int64
+	if err := db.DB().QueryRow("SELECT biz_tag, max_id FROM leaf_alloc").Scan(&tag, &max); err != nil || tag != "order" || max < l.got["segment"].len() {
+		t.Errorf("the table has %s at %d, %v", tag, max, err)
+	}
+}
+
+func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	var control *natsproxy.Proxy
+	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+		control = startProxy(t, cfg.NATS)
+		cfg.NATS, cfg.MySQL = control.URL(), db.DSN()
+	}))
+	var got ledger
+	ask := func() error {
+		runs, err := c.Client.SegmentN(t.Context(), "order", 100)
+		got.add(runs...)
+		return err
+	}
+	for range 15 {
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := db.Snapshot()
+	for range 30 {
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	control.Stall(true, "natsid control")
+	served, err := 0, error(nil)
+	for ; err == nil; served++ {
+		err = ask()
+	}
+	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || served < 2 {
+		t.Errorf("after %d batches from memory: %v, want some, then 503", served, err)
+	}
+	alarm, err := c.Conn.SubscribeSync("id.alarm.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A failover to a replica that lost commits, in the same second.
+	db.Stop()
+	db.Restore(old)
+	db.Run()
+	control.Pass()
+	waitFor(t, "IDs again", func() bool { return ask() == nil })
+	for range 30 {
+		if err := ask(); err != nil {
+			t.Error(err)
+		}
+	}
+	got.check(t)
+	msg, err := alarm.NextMsg(5 * time.Second)
+	if err != nil || msg.Subject != "id.alarm.store-went-back" || !strings.Contains(string(msg.Data), `"message":"tag order: max_id is`) {
+		t.Errorf("alarm %v, %v", msg, err)
+	}
+	c.StopWorker(0) // before its proxy goes
+}
+
+func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.Guard = db.DSN(), false }))
+	l := startLoad(t, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
+	waitFor(t, "load", func() bool { return l.got["segment"].len() > 20_000 })
+	if errs := l.stop(); len(errs) > 0 {
+		t.Error(errs[0])
+	}
+	l.check(t)
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.KeyValue(t.Context(), "id_segments"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("there is a bucket for marks: %v", err)
+	}
+}
+
+func TestADatabaseThatIsNotThereYetIsWaitedForAndAWrongPasswordIsNot(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	db.Stop()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		time.Sleep(time.Second) // so that the start meets no database
+		db.Run()
+	})
+	startProcess(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", db.DSN())
+	wg.Wait()
+	out := fails(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", strings.Replace(db.DSN(), "secret", "verysecret", 1))
+	if !strings.Contains(out, "cannot use MySQL") || strings.Contains(out, "secret") {
+		t.Errorf("a wrong password: %s", out)
+	}
+}

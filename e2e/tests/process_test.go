@@ -1,0 +1,194 @@
+package tests
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/internal/testkit/freeport"
+)
+
+// readyTimeout bounds how long a process may take until it can issue.
+const readyTimeout = 30 * time.Second
+
+// A process is a natsid of its own: this test binary, run as one.
+type process struct {
+	cmd    *exec.Cmd
+	number int // its worker number
+}
+
+var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+)`)
+
+// startProcess runs `natsid args…` and returns once it is ready.
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(exe, append([]string{"serve", "--http", "", "--log-level", "error"}, args...)...)}
+	p.cmd.Env = append(os.Environ(), execEnv+"=1")
+	p.cmd.Stderr = t.Output()
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.signal(syscall.SIGKILL) })
+	line := make(chan string, 1)
+	go func() {
+		s := bufio.NewScanner(out)
+		s.Scan()
+		line <- s.Text()
+	}()
+	select {
+	case text := <-line:
+		m := readyRe.FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("instead of the ready line: %q", text)
+		}
+		p.number, _ = strconv.Atoi(m[1])
+	case <-time.After(readyTimeout):
+		t.Fatalf("natsid %v is not ready after %v", args, readyTimeout)
+	}
+	return p
+}
+
+// signal sends a signal and waits for the process to end.
+func (p *process) signal(sig os.Signal) {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Signal(sig) // fails only if it has ended by itself
+		_ = p.cmd.Wait()              // so does a killed process
+	}
+}
+
+// freePort returns an address on loopback that nothing listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	addr, err := freeport.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+func TestAWorkerThatIsKilledUnderLoadRepeatsNoID(t *testing.T) {
+	t.Parallel()
+	c := e2e.Start(t)
+	dir := t.TempDir()
+	args := []string{"--nats", c.URL, "--data", dir, "--auto-create-tags"}
+	p := startProcess(t, args...)
+	l := startLoad(t, c.Conn, 4, bothModes)
+	for round := range 5 {
+		before := l.asked.Load()
+		waitFor(t, "load on the worker", func() bool { return l.asked.Load() > before+300 })
+		number := p.number
+		p.signal(syscall.SIGKILL)
+		p = startProcess(t, args...)
+		if p.number != number {
+			t.Errorf("round %d: number %d came back as %d, though it has its state file", round, number, p.number)
+		}
+	}
+	// The requests that the dead had taken are lost with them; no others are.
+	errs := l.stop()
+	t.Logf("%d requests, %d lost in 5 kills", l.asked.Load(), len(errs))
+	if limit := 5 * 8; len(errs) > limit {
+		t.Errorf("%d errors, more than the %d requests that can have been under way: %v", len(errs), limit, errs[0])
+	}
+	l.check(t)
+}
+
+func TestAWholeServiceThatIsKilledGoesOnAboveAllItsIDs(t *testing.T) {
+	t.Parallel()
+	addr, dir := freePort(t), t.TempDir()
+	nc, err := nats.Connect("nats://"+addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	all := map[string]*ledger{"segment": new(ledger), "snowflake": new(ledger)}
+	for range 4 {
+		p := startProcess(t, "--listen", addr, "--data", dir)
+		waitFor(t, "the connection", nc.IsConnected)
+		l := startLoad(t, nc, 2, bothModes)
+		waitFor(t, "load on the service", func() bool { return l.got["segment"].len() > 300 && l.got["snowflake"].len() > 300 })
+		p.signal(syscall.SIGKILL)
+		l.stop()
+		for mode, got := range l.got {
+			all[mode].add(got.runs...)
+		}
+	}
+	for mode, got := range all {
+		if got.len() < 1000 {
+			t.Errorf("%s: only %d IDs", mode, got.len())
+		}
+		got.check(t)
+	}
+}
+
+func TestATermSignalStopsCleanlyAndTheNextStartGoesOnAtOnce(t *testing.T) {
+	t.Parallel()
+	addr, dir := freePort(t), t.TempDir()
+	var last [2]int64
+	for range 3 {
+		p := startProcess(t, "--listen", addr, "--data", dir)
+		nc, err := nats.Connect("nats://" + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, subject := range []string{"id.segment.order", "id.snowflake"} {
+			msg, err := nc.Request(subject, nil, 2*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, err := strconv.ParseInt(string(msg.Data), 10, 64)
+			if err != nil || id <= last[i] {
+				t.Errorf("%s: %q after %d, %v", subject, msg.Data, last[i], err)
+			}
+			last[i] = id
+		}
+		nc.Close()
+		p.signal(syscall.SIGTERM)
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+func TestASecondProcessOnALiveDataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	startProcess(t, "--listen", freePort(t), "--data", dir)
+	out := fails(t, "--listen", freePort(t), "--data", dir)
+	if want := fmt.Sprintf("natsid: the data directory is in use: another natsid runs in %s; stop it, or give this one a directory of its own with --data DIR\n", dir); out != want {
+		t.Errorf("it says %q, want %q", out, want)
+	}
+}
+
+// fails runs `natsid args…`, which must fail, and returns what it says.
+func fails(t *testing.T, args ...string) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, append([]string{"serve", "--http", ""}, args...)...)
+	cmd.Env = append(os.Environ(), execEnv+"=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("natsid %v succeeded", args)
+	}
+	return string(out)
+}

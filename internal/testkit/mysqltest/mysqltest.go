@@ -1,0 +1,274 @@
+// Package mysqltest gives a test a real MariaDB or MySQL of its own, which it
+// can kill, pause, copy and set back, and a TCP proxy that cuts a connection
+// at a byte.
+package mysqltest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/natsid/natsid/internal/testkit/freeport"
+)
+
+// What every private server has: a database, and a user who may do anything
+// in it and nothing beside it. In particular he has no SUPER, so that
+// read_only binds him.
+const (
+	user     = "natsid"
+	password = "secret"
+	database = "natsid"
+)
+
+// Env names the environment variable that holds the DSN of a running server
+// to test on, as the driver writes it: user:password@tcp(host:port)/. Its user
+// must have the right to create databases.
+const Env = "NATSID_TEST_MYSQL"
+
+// lookMax bounds each wait for a server: to start, to stop, to stand still.
+// It is long, as a machine that runs all tests at once is slow.
+const lookMax = 30 * time.Second
+
+// A Server is a database server for one test. It is private, a process of its
+// own on a data directory of its own, unless the environment names one to use
+// ([Env]); methods that need a private one skip the test there.
+//
+// Methods report what goes wrong by failing the test that started the server:
+// call them from that test's goroutine only. Addr, DSN and DB are safe
+// anywhere.
+type Server struct {
+	tb  testing.TB
+	cfg *mysql.Config // of the test's own database
+	db  *sql.DB
+
+	// Of a private server; kit is nil without one.
+	kit  *kit
+	dir  string // all it has on disk; its path is short, see socket
+	proc *process
+}
+
+// Start starts a server with an empty database. It is gone, with its data,
+// when the test ends, also if it is paused by then. Start takes what the first
+// of these finds:
+//
+//   - the server that [Env] names, with a new database in it;
+//   - mariadbd or mysqld on PATH or where systems put them.
+//
+// If there is neither it skips the test, or fails it if CI is set in the
+// environment.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	if dsn := os.Getenv(Env); dsn != "" {
+		return borrow(tb, dsn)
+	}
+	k, err := findKit()
+	if err != nil {
+		report := tb.Skipf
+		if os.Getenv("CI") != "" {
+			report = tb.Fatalf
+		}
+		report("%s needs MariaDB or MySQL: `make deps` installs it, or set %s to the DSN of a running one (%v)", tb.Name(), Env, err)
+	}
+	data, err := k.template()
+	if err != nil {
+		tb.Fatalf("mysqltest: a first data directory: %v", err)
+	}
+	s := private(tb, k)
+	if err := os.CopyFS(s.data(), data); err != nil {
+		tb.Fatalf("mysqltest: %v", err)
+	}
+	s.boot()
+	s.asRoot(
+		"CREATE DATABASE "+database,
+		"CREATE USER "+user+"@'%' IDENTIFIED BY '"+password+"'",
+		"GRANT ALL ON "+database+".* TO "+user+"@'%'",
+	)
+	s.greet()
+	return s
+}
+
+// private returns a server that has a folder and a port, but neither data nor
+// a process yet.
+func private(tb testing.TB, k *kit) *Server {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "mdb")
+	if err != nil {
+		tb.Fatalf("mysqltest: %v", err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	addr, err := freeport.Get() // nobody takes it while the server is down
+	if err != nil {
+		tb.Fatalf("mysqltest: %v", err)
+	}
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Passwd, cfg.DBName = user, password, database
+	cfg.Net, cfg.Addr = "tcp", addr
+	s := &Server{tb: tb, cfg: cfg, kit: k, dir: dir}
+	tb.Cleanup(func() { s.proc.kill() })
+	s.db = open(tb, cfg)
+	return s
+}
+
+// borrow returns a server that somebody else runs.
+func borrow(tb testing.TB, dsn string) *Server {
+	tb.Helper()
+	admin, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		tb.Fatalf("mysqltest: %s: %v", Env, err)
+	}
+	all, name := open(tb, admin), "natsid_test_"+rand.Text()
+	if _, err := all.ExecContext(tb.Context(), "CREATE DATABASE "+name); err != nil {
+		tb.Fatalf("mysqltest: %s, at %s: %v", Env, admin.Addr, err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lookMax)
+		defer cancel()
+		if _, err := all.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
+			tb.Errorf("mysqltest: %v", err)
+		}
+	})
+	cfg := admin.Clone()
+	cfg.DBName = name
+	return &Server{tb: tb, cfg: cfg, db: open(tb, cfg)}
+}
+
+// DSN returns how to reach the test's database, as the driver writes it:
+// user:password@tcp(host:port)/database. It holds for the server's whole life,
+// through every Run and Restore.
+func (s *Server) DSN() string { return s.cfg.FormatDSN() }
+
+// Addr returns the server's host:port.
+func (s *Server) Addr() string { return s.cfg.Addr }
+
+// DB returns connections to the test's database for the test's own statements.
+// It is closed when the test ends.
+func (s *Server) DB() *sql.DB { return s.db }
+
+// Snapshot copies the data directory and returns the copy, for [Server.Restore].
+// A server that runs is shut down for it and started again, so that whoever is
+// connected loses the connection; one that does not run stays down. The copy
+// is deleted when the test ends.
+func (s *Server) Snapshot() (dir string) {
+	s.tb.Helper()
+	s.needPrivate("Snapshot")
+	running := s.proc.running()
+	s.Stop()
+	dir = filepath.Join(s.tb.TempDir(), "data")
+	s.copy(dir, s.data())
+	if running {
+		s.Run()
+	}
+	return dir
+}
+
+// Restore puts back what [Server.Snapshot] copied: all that was committed
+// since is lost, as after a failover to a replica that lagged. The server must
+// be down; Run starts it.
+func (s *Server) Restore(dir string) {
+	s.tb.Helper()
+	s.needPrivate("Restore")
+	if s.proc.running() {
+		s.tb.Fatal("mysqltest: Restore needs a server that is down: Kill or Stop it first")
+	}
+	if err := os.RemoveAll(s.data()); err != nil {
+		s.tb.Fatalf("mysqltest: %v", err)
+	}
+	s.copy(s.data(), dir)
+}
+
+// Clone returns a second server that starts with a copy of the data and runs
+// beside s, knowing nothing of it: a split brain. As to connections to s, see
+// [Server.Snapshot].
+func (s *Server) Clone() *Server {
+	s.tb.Helper()
+	s.needPrivate("Clone")
+	c := private(s.tb, s.kit)
+	c.copy(c.data(), s.Snapshot())
+	c.Run()
+	return c
+}
+
+// SetReadOnly makes the server refuse writes with error 1290, as a replica
+// does, or take them again. A server that is started anew takes them.
+func (s *Server) SetReadOnly(on bool) {
+	s.tb.Helper()
+	s.needPrivate("SetReadOnly")
+	s.asRoot("SET GLOBAL read_only = " + map[bool]string{true: "ON", false: "OFF"}[on])
+}
+
+// asRoot runs statements with all rights. Root comes in through the socket.
+func (s *Server) asRoot(statements ...string) {
+	s.tb.Helper()
+	ctx, cancel := context.WithTimeout(s.tb.Context(), lookMax)
+	defer cancel()
+	if err := s.execRoot(ctx, statements...); err != nil {
+		s.tb.Fatalf("mysqltest: %v", err)
+	}
+}
+
+func (s *Server) execRoot(ctx context.Context, statements ...string) error {
+	db, err := openDB(s.root())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) root() *mysql.Config {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr = "root", "unix", s.socket()
+	return cfg
+}
+
+func (s *Server) needPrivate(method string) {
+	s.tb.Helper()
+	if s.kit == nil {
+		s.tb.Skipf("%s needs a server of its own for %s: unset %s", s.tb.Name(), method, Env)
+	}
+}
+
+func (s *Server) copy(dst, src string) {
+	s.tb.Helper()
+	if err := os.CopyFS(dst, os.DirFS(src)); err != nil {
+		s.tb.Fatalf("mysqltest: %v", err)
+	}
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// socket is kept short: the path of a unix socket has room for 107 bytes.
+func (s *Server) socket() string { return filepath.Join(s.dir, "s") }
+
+// open returns connections that close with the test.
+func open(tb testing.TB, cfg *mysql.Config) *sql.DB {
+	tb.Helper()
+	db, err := openDB(cfg)
+	if err != nil {
+		tb.Fatalf("mysqltest: %v", err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// openDB returns connections that keep quiet about servers that go away.
+func openDB(cfg *mysql.Config) (*sql.DB, error) {
+	cfg = cfg.Clone()
+	cfg.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}

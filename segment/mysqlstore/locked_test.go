@@ -1,0 +1,87 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/guard"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+// waits asks for one ID after the other, each when its time has come, for d,
+// and returns how long requests took: the 99th percentile, and the longest.
+func waits(t *testing.T, a *segment.Allocator, d time.Duration) (p99, longest time.Duration) {
+	t.Helper()
+	const every = time.Millisecond
+	var took []time.Duration
+	begin := time.Now()
+	for due := begin; due.Sub(begin) < d; due = due.Add(every) {
+		time.Sleep(time.Until(due))
+		if _, err := a.Take(t.Context(), "order", 1); err != nil {
+			t.Fatalf("a request of a tag that nothing is wrong with: %v", err)
+		}
+		took = append(took, time.Since(due)) // a wait holds those after it up, too
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100], took[len(took)-1]
+}
+
+func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
+	srv := mysqltest.Start(t)
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	create(t, g, "order", 50, 1) // with the step kept there, a load every 50 ms
+	const rows = 60
+	for i := range rows {
+		create(t, g, fmt.Sprint("locked", i), 50, 1)
+	}
+	a := segment.New(segment.Config{Store: g, MaxStep: 1})
+	defer a.Close()
+	waits(t, a, time.Second/2)
+	before, _ := waits(t, a, 2*time.Second)
+
+	tx, err := srv.DB().Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range rows { // one by one: a condition on many would lock the whole table
+		if _, err := tx.Exec("UPDATE leaf_alloc SET step = 51 WHERE biz_tag = ?", fmt.Sprint("locked", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range rows {
+		callers.Go(func() {
+			for ctx.Err() == nil {
+				asked := time.Now()
+				_, err := a.Take(ctx, fmt.Sprint("locked", i), 1)
+				if d := time.Since(asked); ctx.Err() == nil && (!errors.Is(err, segment.ErrNotLoaded) || d > 1700*time.Millisecond) {
+					t.Errorf("a request of a locked tag: %v after %v", err, d)
+				}
+			}
+		})
+	}
+	during, longest := waits(t, a, 4*time.Second)
+	t.Logf("p99 %v without, %v with %d locked rows, the longest wait %v", before, during, rows, longest)
+	if longest > 800*time.Millisecond || during > before+400*time.Millisecond {
+		t.Errorf("p99 %v without, %v with %d locked rows, the longest wait %v", before, during, rows, longest)
+	}
+	cancel()
+	callers.Wait()
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	free := time.Now()
+	for i := range rows {
+		for _, err := a.Take(t.Context(), fmt.Sprint("locked", i), 1); err != nil; _, err = a.Take(t.Context(), fmt.Sprint("locked", i), 1) {
+		}
+	}
+	t.Logf("all %d had IDs %v after the rows were free", rows, time.Since(free))
+}

@@ -1,0 +1,530 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/guard"
+	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/segment/mysqlstore"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+// Leaf's own table, and the one of the article that describes Leaf.
+const (
+	leafTable = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, description varchar(256) DEFAULT NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
+	descTable = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, `desc` varchar(256) DEFAULT NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
+	intTable  = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL PRIMARY KEY, max_id int NOT NULL, step int NOT NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP) ENGINE=InnoDB"
+)
+
+func exec(t *testing.T, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func open(t *testing.T, dsn string) *mysqlstore.Table {
+	t.Helper()
+	table, err := mysqlstore.Open(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { table.Close() })
+	return table
+}
+
+func create(t *testing.T, s segment.Store, tag string, step, start int64) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), segment.Tag{Name: tag, Step: step, MaxID: start}, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func load(t *testing.T, s segment.Store) segment.Range {
+	t.Helper()
+	r, err := s.Load(t.Context(), "order", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Range
+}
+
+// wantNoRepeat checks that no ID stands in two ranges.
+func wantNoRepeat(t *testing.T, ranges []segment.Range) {
+	t.Helper()
+	slices.SortFunc(ranges, func(a, b segment.Range) int { return int(a.Start - b.Start) })
+	var ids, repeats int64
+	for i, r := range ranges {
+		ids += r.Len()
+		if i > 0 {
+			repeats += max(0, ranges[i-1].End-r.Start)
+		}
+	}
+	t.Logf("%d ranges, %d IDs, %d repeats", len(ranges), ids, repeats)
+	if repeats > 0 {
+		t.Errorf("%d IDs were given twice", repeats)
+	}
+}
+
+func TestMySQLConforms(t *testing.T) {
+	srv := mysqltest.Start(t)
+	for name, ddl := range map[string]string{"NoTableYet": "", "Leafs": leafTable, "TheArticles": descTable} {
+		t.Run(name, func(t *testing.T) {
+			segmenttest.Run(t, func(t *testing.T) func() segment.Store {
+				exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
+				if ddl != "" {
+					exec(t, srv.DB(), ddl)
+				}
+				marks := new(segmenttest.Marks)
+				return func() segment.Store { return guard.New(open(t, srv.DSN()), marks, nil) }
+			})
+		})
+	}
+}
+
+func TestMySQLGuardedByKVConforms(t *testing.T) {
+	srv := mysqltest.Start(t)
+	js := natstest.JetStream(t, natstest.Start(t))
+	places := 0
+	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
+		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
+		places++
+		bucket := fmt.Sprintf("marks_%d", places)
+		return func() segment.Store {
+			return guard.New(open(t, srv.DSN()), kvstore.New(js, bucket, 1, nil), nil)
+		}
+	})
+}
+
+func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
+	g := guard.New(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1, nil), nil)
+	for range 2 {
+		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+			t.Errorf("Poll: %v", err)
+		}
+	}
+	var names []string
+	for after := ""; ; after = names[len(names)-1] {
+		page, err := g.List(t.Context(), after, 2)
+		if err != nil || len(names) > 10 {
+			t.Fatal(err, names)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, tag := range page {
+			names = append(names, tag.Name)
+		}
+	}
+	if want := []string{"a b", "huge", "none", "order", "zero", "\u00e9t\u00e9"}; !slices.Equal(names, want) {
+		t.Errorf("listed %q, want %q", names, want)
+	}
+	for tag, want := range map[string]error{"huge": segment.ErrExhausted, "none": segment.ErrBadRow, "zero": segment.ErrBadRow, "order": nil} {
+		if _, err := g.Load(t.Context(), tag, 0, 0); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", tag, err, want)
+		}
+	}
+	// Deleted while its row is odd, mended, made again.
+	if err := g.Delete(t.Context(), "zero"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "zero", Step: 10, MaxID: 1}, true); err != nil {
+		t.Error(err)
+	}
+	if r, err := g.Load(t.Context(), "zero", 0, 0); err != nil || r.Start != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+func TestRangesAreLeafs(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), leafTable)
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000)")
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	if r := load(t, g); r != (segment.Range{Start: 1, End: 1001}) {
+		t.Errorf("first range %v, want 1..1000", r)
+	}
+	var max int64
+	if err := srv.DB().QueryRow("SELECT max_id FROM leaf_alloc").Scan(&max); err != nil || max != 1001 {
+		t.Errorf("max_id = %d, %v, want 1001", max, err)
+	}
+}
+
+// loadAsLeaf takes a range as Leaf does: its own two statements in one
+// transaction.
+func loadAsLeaf(ctx context.Context, db *sql.DB) (segment.Range, error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return segment.Range{}, err
+	}
+	defer func() { _ = tx.Rollback() }() // without effect after Commit
+	var end, step int64
+	if _, err = tx.ExecContext(ctx, "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'"); err == nil {
+		err = tx.QueryRowContext(ctx, "SELECT max_id, step FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&end, &step)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	return segment.Range{Start: end - step, End: end}, err
+}
+
+func TestBesideLeafNodesNoRangesOverlap(t *testing.T) {
+	srv := mysqltest.Start(t)
+	marks := new(segmenttest.Marks)
+	g := guard.New(open(t, srv.DSN()), marks, nil)
+	create(t, g, "order", 10, 1)
+	var mu sync.Mutex
+	var ranges []segment.Range
+	var wg sync.WaitGroup
+	for i := range 8 {
+		guard := guard.New(open(t, srv.DSN()), marks, nil)
+		wg.Go(func() {
+			for range 250 {
+				r, err := loadAsLeaf(t.Context(), srv.DB())
+				if i%2 == 0 {
+					var l segment.Loaded
+					l, err = guard.Load(t.Context(), "order", 0, 0)
+					r = l.Range
+				}
+				if err != nil {
+					continue // a deadlock that the server solved, say
+				}
+				mu.Lock()
+				ranges = append(ranges, r)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(ranges) < 1500 {
+		t.Errorf("%d of 2,000 loads succeeded", len(ranges))
+	}
+	wantNoRepeat(t, ranges)
+}
+
+func TestADatabaseRestoredFromAnOldCopyRepeatsNothing(t *testing.T) {
+	srv := mysqltest.Start(t)
+	var alarms []string
+	marks := new(segmenttest.Marks)
+	g := guard.New(open(t, srv.DSN()), marks, func(tag, message string) { alarms = append(alarms, tag+": "+message) })
+	create(t, g, "order", 100, 1)
+	ranges := []segment.Range{load(t, g)}
+	old := srv.Snapshot()
+	for range 20 {
+		ranges = append(ranges, load(t, g))
+	}
+	srv.Stop()
+	srv.Restore(old)
+	srv.Run()
+	for range 20 {
+		ranges = append(ranges, load(t, g))
+	}
+	wantNoRepeat(t, ranges)
+	if len(alarms) != 1 || !strings.Contains(alarms[0], "order: max_id is 101 and was") {
+		t.Errorf("alarms %q, want one", alarms)
+	}
+	if row, err := open(t, srv.DSN()).Row(t.Context(), "order"); err != nil || row.MaxID != ranges[len(ranges)-1].End {
+		t.Errorf("row %+v, %v: want max_id lifted above all ranges", row, err)
+	}
+}
+
+func TestTwoServersThatBothTakeWritesShareNoID(t *testing.T) {
+	srv := mysqltest.Start(t)
+	marks := new(segmenttest.Marks)
+	create(t, guard.New(open(t, srv.DSN()), marks, nil), "order", 100, 1)
+	twin := srv.Clone()
+	var mu sync.Mutex
+	var ranges []segment.Range
+	var wg sync.WaitGroup
+	for i := range 4 {
+		g := guard.New(open(t, []*mysqltest.Server{srv, twin}[i%2].DSN()), marks, nil)
+		wg.Go(func() {
+			for range 100 {
+				r, err := g.Load(t.Context(), "order", 0, 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				ranges = append(ranges, r.Range)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	wantNoRepeat(t, ranges)
+}
+
+func TestAConnectionCutAtAnyByteRepeatsNothing(t *testing.T) {
+	srv := mysqltest.Start(t)
+	marks := new(segmenttest.Marks)
+	sure := guard.New(open(t, srv.DSN()), marks, nil)
+	create(t, sure, "order", 10, 1)
+	link := mysqltest.Proxy(t, srv.Addr())
+	dsn := strings.Replace(srv.DSN(), srv.Addr(), link.Addr(), 1)
+	// A table on a fresh connection, whose bytes count from its handshake on.
+	fresh := func() (*mysqlstore.Table, error) { return mysqlstore.Open(t.Context(), dsn) }
+
+	table, err := fresh()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranges := []segment.Range{load(t, guard.New(table, marks, nil))}
+	up, down := link.Bytes()
+	table.Close()
+
+	cut := 0
+	try := func(fromClient, fromServer int) {
+		link.CutAfter(fromClient, fromServer)
+		table, err := fresh()
+		if err != nil {
+			cut++
+		} else {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			r, err := guard.New(table, marks, nil).Load(ctx, "order", 0, 0)
+			cancel()
+			if err == nil {
+				ranges = append(ranges, r.Range)
+			} else {
+				cut++
+			}
+			table.Close()
+		}
+		link.Pass()
+		ranges = append(ranges, load(t, sure))
+	}
+	for b := range int(up) {
+		try(b, -1)
+	}
+	for b := range int(down) {
+		try(-1, b)
+	}
+	t.Logf("cut %d times, at each of %d bytes to the server and %d from it", cut, up, down)
+	if cut < int(up+down)/2 {
+		t.Errorf("only %d of %d tries were cut", cut, up+down)
+	}
+	wantNoRepeat(t, ranges)
+}
+
+func TestAReadOnlyReplicaDoesNotMakeTheMarkRunAway(t *testing.T) {
+	srv := mysqltest.Start(t)
+	marks := new(segmenttest.Marks)
+	g := guard.New(open(t, srv.DSN()), marks, nil)
+	create(t, g, "order", 100, 1)
+	ranges := []segment.Range{load(t, g)}
+	before := connections(t, srv)
+	srv.SetReadOnly(true)
+	for range 50 {
+		if r, err := g.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrNotApplied) {
+			t.Fatalf("%v, %v, want ErrNotApplied", r, err)
+		}
+	}
+	for _, id := range connections(t, srv) {
+		if slices.Contains(before, id) {
+			t.Errorf("connection %d to a server that has become read-only is kept", id)
+		}
+	}
+	if m, _ := marks.Mark(t.Context(), "order"); m.High != 201 {
+		t.Errorf("the mark is at %d after 50 refused loads, want one step ahead: 201", m.High)
+	}
+	srv.SetReadOnly(false)
+	ranges = append(ranges, load(t, g))
+	wantNoRepeat(t, ranges)
+}
+
+// connections returns the IDs of the connections that the test itself does not use.
+func connections(t *testing.T, srv *mysqltest.Server) (ids []int64) {
+	t.Helper()
+	rows, err := srv.DB().Query("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// paused is a table whose first Advance waits.
+type paused struct {
+	*mysqlstore.Table
+	once    sync.Once
+	in, out chan struct{}
+}
+
+func (p *paused) Advance(ctx context.Context, tag string, start, end int64) (bool, error) {
+	p.once.Do(func() {
+		close(p.in)
+		<-p.out
+	})
+	return p.Table.Advance(ctx, tag, start, end)
+}
+
+func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
+	srv := mysqltest.Start(t)
+	marks := new(segmenttest.Marks)
+	g := guard.New(open(t, srv.DSN()), marks, nil)
+	create(t, g, "order", 100, 1)
+	p := &paused{Table: open(t, srv.DSN()), in: make(chan struct{}), out: make(chan struct{})}
+	late := make(chan error, 1)
+	var mine segment.Range
+	go func() {
+		// It finds in the end that it was overtaken, and tries again.
+		r, err := guard.New(p, marks, nil).Load(t.Context(), "order", 0, 0)
+		mine = r.Range
+		late <- err
+	}()
+	<-p.in
+	start := time.Now()
+	ranges := []segment.Range{}
+	for range 10 {
+		ranges = append(ranges, load(t, g))
+	}
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("10 loads beside a paused one took %v", d)
+	}
+	close(p.out)
+	if err := <-late; err != nil {
+		t.Fatal(err)
+	}
+	wantNoRepeat(t, append(ranges, mine))
+}
+
+func TestTheDatabaseGoesAndComesBackWithinASecond(t *testing.T) {
+	srv := mysqltest.Start(t)
+	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), AutoStep: 100})
+	defer a.Close()
+	var ranges []segment.Range
+	take := func() error {
+		r, err := a.Take(t.Context(), "order", 1)
+		ranges = append(ranges, r...)
+		return err
+	}
+	for range 50 {
+		if err := take(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, fault := range map[string]struct{ away, back func() }{
+		"killed": {srv.Kill, srv.Run}, "paused": {srv.Pause, srv.Resume},
+	} {
+		fault.away()
+		served := 0
+		begin := time.Now()
+		err := take()
+		for ; err == nil; err = take() {
+			served++
+			begin = time.Now()
+		}
+		if d := time.Since(begin); !errors.Is(err, segment.ErrNotLoaded) || d > 1800*time.Millisecond {
+			t.Errorf("%s: after the last ID in memory: %v after %v, want ErrNotLoaded by the deadline", name, err, d)
+		}
+		fault.back()
+		begin = time.Now()
+		for err = take(); err != nil; err = take() {
+			if time.Since(begin) > 10*time.Second {
+				t.Fatalf("%s: still %v", name, err)
+			}
+		}
+		t.Logf("%s: %d IDs from memory, the next %v after its return", name, served, time.Since(begin).Round(time.Millisecond))
+		if d := time.Since(begin); d > time.Second {
+			t.Errorf("%s: the next ID came %v after its return", name, d)
+		}
+	}
+	wantNoRepeat(t, ranges)
+}
+
+func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), leafTable)
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Order', 1, 10), ('a b', 1, 10), ('zero', 1, 0), ('minus', 1, -5)")
+	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), AutoStep: 100})
+	defer a.Close()
+	_, err := a.Take(t.Context(), "order", 1)
+	if n, ok := errors.AsType[*segment.NameError](err); !ok || n.Found != "Order" || !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("order beside Order: %v, want a NameError that names it", err)
+	}
+	if r, err := a.Take(t.Context(), "Order", 1); err != nil || r[0].Start != 1 {
+		t.Errorf("Order: %v, %v", r, err)
+	}
+	for _, tag := range []string{"zero", "minus"} {
+		if _, err := a.Take(t.Context(), tag, 1); !errors.Is(err, segment.ErrBadRow) {
+			t.Errorf("%s: %v, want ErrBadRow", tag, err)
+		}
+	}
+}
+
+func TestTheEndOfTheColumnIsRefusedBeforeTheMarkIsTouched(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), intTable)
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 2147483000, 1000)")
+	marks := new(segmenttest.Marks)
+	g := guard.New(open(t, srv.DSN()), marks, nil)
+	if r, err := g.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrExhausted) {
+		t.Errorf("%v, %v, want ErrExhausted", r, err)
+	}
+	if m, _ := marks.Mark(t.Context(), "order"); m.High != 0 {
+		t.Errorf("the mark was raised to %d", m.High)
+	}
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "big", Step: 1, MaxID: 1 << 40}, false); !errors.Is(err, segment.ErrInvalid) {
+		t.Errorf("a start beyond the column: %v", err)
+	}
+}
+
+func TestWhatCannotBeMendedByWaitingIsRefusedWithoutThePassword(t *testing.T) {
+	srv := mysqltest.Start(t)
+	for name, dsn := range map[string]string{
+		"malformed":      "natsid:secret@tcp(127.0.0.1:3306",
+		"no host":        "natsid:secret/natsid",
+		"a slash":        "natsid:secret/rest@tcp(127.0.0.1:3306)",
+		"no database":    "natsid:secret@tcp(127.0.0.1:3306)/",
+		"wrong password": strings.Replace(srv.DSN(), "secret", "verysecret", 1),
+		"no such schema": srv.DSN() + "x",
+	} {
+		_, err := mysqlstore.Open(t.Context(), dsn)
+		if !errors.Is(err, mysqlstore.ErrRefused) || strings.Contains(fmt.Sprint(err), "secret") || strings.Contains(mysqlstore.Redact(dsn), "secret") {
+			t.Errorf("%s: %v, want ErrRefused without the password", name, err)
+		}
+	}
+	if _, err := mysqlstore.Open(t.Context(), "natsid:secret@tcp(127.0.0.1:1)/natsid"); err == nil || errors.Is(err, mysqlstore.ErrRefused) {
+		t.Errorf("a database that is not there yet: %v, want an error that may pass", err)
+	}
+}
+
+func TestWhatAColumnCannotHoldIsInvalidAndChangesNothing(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL, description varchar(8), update_time timestamp) CHARACTER SET utf8mb3")
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	create(t, g, "order", 10, 1)
+	for law, text := range map[string]string{"too long": "123456789", "no such character": "\U0001F600"} {
+		if _, err := g.Create(t.Context(), segment.Tag{Name: "new", Step: 10, MaxID: 1, Description: text}, false); !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%s: create: %v, want ErrInvalid", law, err)
+		}
+		if _, err := g.Update(t.Context(), "order", segment.Change{Step: 20, Description: &text, RaiseBy: 5}); !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%s: update: %v, want ErrInvalid", law, err)
+		}
+	}
+	create(t, g, "new", 10, 1)
+	if got, err := g.Look(t.Context(), "order"); err != nil || got.Step != 10 || got.MaxID != 1 || got.Description != "" {
+		t.Errorf("%+v, %v, want it as it was made", got, err)
+	}
+}
