@@ -209,9 +209,9 @@ func (s *scene) judge(f fault, r result) {
 	if r.recovered > f.backWithin() {
 		s.wrong("all was well %v after the fault's end, later than %v", r.recovered.Round(time.Millisecond), f.backWithin())
 	}
-	for _, a := range subjects.Alarms {
-		if want, got := f.alarms[a], r.alarms[a]; got < want[0] || got > want[1] {
-			s.wrong("%d alarms %s, want %v", got, a, want)
+	for _, a := range subjects.Alarms() {
+		if want, got := f.alarms[a.Kind], r.alarms[a.Kind]; got < want[0] || got > want[1] {
+			s.wrong("%d alarms %s, want %v", got, a.Kind, want)
 		}
 	}
 }

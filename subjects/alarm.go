@@ -2,36 +2,105 @@ package subjects
 
 import "time"
 
-// An Alarm is the kind of an event that operators should look at: the last
-// token of the subject that it is published on. Kinds are part of the wire
-// contract.
+// An Alarm is the kind of an event that an operator must look at: the last
+// token of the subject on which it is published, and the label kind of the
+// metric natsid_alarms_total. [Alarms] explains each kind.
 type Alarm string
 
-// The kinds: what happened, and what to do about it.
+// The kinds of alarm. They are part of the wire contract: a kind is neither
+// renamed nor removed.
 const (
-	AlarmClockBehind      Alarm = "clock-behind"      // the clock is behind what this worker issued or reported before: see who sets it back; snowflakes wait for it, or come under another number (--on-clock-step)
-	AlarmClockSkew        Alarm = "clock-skew"        // the clock differs too much from the other workers': synchronize it; snowflakes wait for it
-	AlarmClockStep        Alarm = "clock-step"        // the clock was set, or the machine slept: find out who sets it in steps; snowflakes wait until it is compared if the step was large
-	AlarmNumberLost       Alarm = "number-lost"       // the worker number is another's now or its record is gone, and a new number is taken: look for a clone, or a registry that lost its state
-	AlarmNumbersExhausted Alarm = "numbers-exhausted" // all worker numbers are in use or blocked: see `natsid workers`, and stop workers
-	AlarmStateFile        Alarm = "state-file"        // the state file was ignored, or cannot be written and is done without: mend the data directory and start the worker anew; after a crash it takes another number
-	AlarmStoreWentBack    Alarm = "store-went-back"   // the database lost commits, and no ID repeats, but its other data may be lost: look at its failover or backup; or JetStream lost the marks: make the tags again above all that was loaded
-	AlarmMarkUnreachable  Alarm = "mark-unreachable"  // the marks that guard the database do not answer, so nothing is loaded: bring JetStream back
-	AlarmTagConflict      Alarm = "tag-conflict"      // a tag is not served, since its row contradicts its mark or another row: mend the row
-	AlarmTimeEnds         Alarm = "time-ends"         // the time field of the layout is nearly full: plan for a new layout
+	AlarmClockBehind      Alarm = "clock-behind"
+	AlarmClockSkew        Alarm = "clock-skew"
+	AlarmClockStep        Alarm = "clock-step"
+	AlarmNumberLost       Alarm = "number-lost"
+	AlarmNumbersExhausted Alarm = "numbers-exhausted"
+	AlarmStateFile        Alarm = "state-file"
+	AlarmStoreWentBack    Alarm = "store-went-back"
+	AlarmTimeEnds         Alarm = "time-ends"
+	AlarmMarkUnreachable  Alarm = "mark-unreachable" // reserved
+	AlarmTagConflict      Alarm = "tag-conflict"     // reserved
 )
 
-// Alarms are all kinds.
-var Alarms = []Alarm{
-	AlarmClockBehind, AlarmClockSkew, AlarmClockStep, AlarmNumberLost, AlarmNumbersExhausted,
-	AlarmStateFile, AlarmStoreWentBack, AlarmMarkUnreachable, AlarmTagConflict, AlarmTimeEnds,
+// An AlarmInfo explains one kind of alarm to an operator. Happened and Do are
+// clauses without a capital at the start or a period at the end.
+type AlarmInfo struct {
+	Kind     Alarm
+	Happened string
+	Do       string
+	// Reserved says that no worker raises the kind: its name is taken, and its
+	// metric exists and stays 0.
+	Reserved bool
 }
 
-// An AlarmEvent is an alarm as it is published, in JSON. It may be published
-// more than once, with the same time.
+// Alarms returns every kind, and what an operator does about it. The slice is
+// the caller's.
+func Alarms() []AlarmInfo {
+	return []AlarmInfo{
+		{
+			Kind:     AlarmClockBehind,
+			Happened: "this worker's clock is behind the time of its own last IDs or report; it issues no snowflakes meanwhile",
+			Do: "if the clock is right now, nothing: the worker waits until the clock has caught up; " +
+				"`--on-clock-step reclaim` takes another worker number instead of waiting",
+		},
+		{
+			Kind:     AlarmClockSkew,
+			Happened: "this worker's clock differs too much from the others' or JetStream's; it issues no snowflakes meanwhile",
+			Do:       "synchronize the clock with NTP; if this is the only worker, check the clock of the JetStream machine too",
+		},
+		{
+			Kind: AlarmClockStep,
+			Happened: "this worker's clock was set, or the machine slept; " +
+				"after a large step it issues no snowflakes until its clock has been compared with the others'",
+			Do: "find out what sets the clock in steps, and let NTP slew it instead",
+		},
+		{
+			Kind:     AlarmNumberLost,
+			Happened: "the record of the worker number belongs to another worker or is gone; this worker acquires a new number",
+			Do:       "look for a copied machine or data directory, or for a JetStream that was wiped or restored from a backup",
+		},
+		{
+			Kind:     AlarmNumbersExhausted,
+			Happened: "every worker number is in use or blocked; this worker issues no snowflakes",
+			Do:       "see `natsid workers` for who has each number and until when; stop workers, or plan a wider layout",
+		},
+		{
+			Kind:     AlarmStateFile,
+			Happened: "`worker.json` is damaged, was copied here, or cannot be written; the worker goes on under another number",
+			Do:       "if it cannot be written, repair the data directory and restart the worker: until then a crash costs the number",
+		},
+		{
+			Kind:     AlarmStoreWentBack,
+			Happened: "MySQL lost commits, so its other data may be lost, but no ID repeats; or JetStream lost the marks of the tags",
+			Do: "MySQL: check the failover or the backup; marks lost without MySQL: " +
+				"create each tag again, with a start far above every ID in use",
+		},
+		{
+			Kind:     AlarmTimeEnds,
+			Happened: "the time field of the layout is full within five years; no snowflakes are issued after that",
+			Do:       "plan a new layout with `natsid layout`, in a namespace of its own",
+		},
+		{
+			Kind:     AlarmMarkUnreachable,
+			Happened: "reserved, not raised: while the marks do not answer, loads fail and `/readyz` says why",
+			Do:       "nothing",
+			Reserved: true,
+		},
+		{
+			Kind:     AlarmTagConflict,
+			Happened: "reserved, not raised: requests for a tag whose row cannot be used get 503, and `natsid tag list` shows why",
+			Do:       "nothing",
+			Reserved: true,
+		},
+	}
+}
+
+// An AlarmEvent is an alarm as it is published, in JSON, on
+// [Namespace.Alarm]. One event may be published more than once, always with
+// the same time.
 type AlarmEvent struct {
 	Kind     Alarm     `json:"kind"`
-	Instance string    `json:"instance"` // the worker's name
-	Message  string    `json:"message"`  // for people
-	Time     time.Time `json:"time"`     // of the event, not of its publication
+	Instance string    `json:"instance"` // name of the worker
+	Message  string    `json:"message"`  // text for an operator
+	Time     time.Time `json:"time"`     // when the event happened, by the worker's clock
 }

@@ -5,35 +5,57 @@ import (
 	"strconv"
 )
 
-// Headers of an error reply: those of the NATS services protocol. A reply
-// that has them has an empty body and holds no ID.
+// Headers of an error reply, as in the NATS services protocol. A reply that has
+// them has an empty body and holds no ID.
 const (
 	HeaderError     = "Nats-Service-Error"
 	HeaderErrorCode = "Nats-Service-Error-Code"
 )
 
-// A Code says why a request got no ID. Codes are part of the wire contract.
+// A Code says why a request got no ID. [Codes] explains each. Codes are part of
+// the wire contract.
 type Code int
 
-// The codes, and what a caller does about each.
+// The codes of error replies.
 const (
-	BadRequest  Code = 400 // malformed: mend the request, a retry cannot help
-	NotFound    Code = 404 // no such tag: create it
-	TooMany     Code = 429 // too many requests wait for this tag: back off
-	Internal    Code = 500 // a bug in natsid: report it
-	Unavailable Code = 503 // this worker cannot issue now: retry once at once, then back off
+	BadRequest  Code = 400
+	NotFound    Code = 404
+	TooMany     Code = 429
+	Internal    Code = 500
+	Unavailable Code = 503
 )
 
-// OK is what a request that got its IDs counts as. It is never sent.
+// OK counts a request that was served, in metrics. It never crosses the wire.
 const OK Code = 200
 
-// String returns the code's decimal digits, as they stand in the header.
+// A CodeInfo explains one code to a caller. Meaning and Do are clauses without
+// a capital at the start or a period at the end.
+type CodeInfo struct {
+	Code    Code
+	Meaning string
+	Do      string
+}
+
+// Codes returns every code that an error reply can have, in ascending order,
+// and what a caller does about it. The slice is the caller's.
+func Codes() []CodeInfo {
+	return []CodeInfo{
+		{BadRequest, "the request is malformed; the text says how", "fix the request; a retry cannot help"},
+		{NotFound, "there is no such tag, or it was deleted", "create it: `natsid tag create order`"},
+		{TooMany, "too many requests wait already", "back off, then retry"},
+		{Internal, "a bug in natsid", "report it, with the log of the worker"},
+		{Unavailable, "this worker cannot issue now", "retry once at once, since another worker may; then back off"},
+	}
+}
+
+// String returns the code's decimal digits, as in the header.
 func (c Code) String() string { return strconv.Itoa(int(c)) }
 
-// Retry reports whether the same request may succeed if sent again.
+// Retry reports whether the same request may succeed if it is sent again.
 func (c Code) Retry() bool { return c == TooMany || c == Unavailable }
 
-// An Error is an error as it crosses the wire. Its text names no internals.
+// An Error is an error as it crosses the wire. Text is printable ASCII and
+// names no internals.
 type Error struct {
 	Code Code
 	Text string
@@ -44,11 +66,12 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
+// Error returns the code and the text: "404: no such tag".
 func (e *Error) Error() string { return e.Code.String() + ": " + e.Text }
 
-// ParseError returns the error that a reply's two headers state, or nil if
-// the code is empty: then the reply is no error. A code that is not a number
-// is given as 500.
+// ParseError returns the error in the two headers of a reply, or nil if code is
+// empty: then the reply is no error. A code that is not a number becomes
+// [Internal].
 func ParseError(code, text string) *Error {
 	if code == "" {
 		return nil

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"math"
 	"math/big"
-	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,25 +30,6 @@ func TestSubjectsOfANamespace(t *testing.T) {
 	}
 	if got := ns.Business(ns.Snowflake()); got != "" {
 		t.Errorf("business of the bare subject = %q, want none", got)
-	}
-}
-
-func TestEveryKindOfAlarmIsListedAndASubject(t *testing.T) {
-	src, err := os.ReadFile("alarm.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kinds []Alarm
-	for _, m := range regexp.MustCompile(`Alarm = "(.*)"`).FindAllSubmatch(src, -1) {
-		kinds = append(kinds, Alarm(m[1]))
-	}
-	if len(kinds) == 0 || !slices.Equal(kinds, Alarms) {
-		t.Errorf("the kinds are %q, listed are %q", kinds, Alarms)
-	}
-	for _, kind := range Alarms {
-		if subject := Namespace("id").Alarm(kind); !regexp.MustCompile(`^id\.alarm\.[a-z]+(-[a-z]+)*$`).MatchString(subject) {
-			t.Errorf("subject %q", subject)
-		}
 	}
 }
 

@@ -56,14 +56,14 @@ func New() *Metrics {
 	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
 		m.ids[mode] = ids.WithLabelValues(string(mode))
 		m.waits[mode] = waits.WithLabelValues(string(mode))
-		for _, code := range []subjects.Code{subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.TooMany, subjects.Internal, subjects.Unavailable} {
-			m.requests[outcome{mode, code}] = requests.WithLabelValues(string(mode), code.String())
+		for _, c := range append(subjects.Codes(), subjects.CodeInfo{Code: subjects.OK}) {
+			m.requests[outcome{mode, c.Code}] = requests.WithLabelValues(string(mode), c.Code.String())
 		}
 	}
 	m.alarms = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "natsid_alarms_total", Help: "Alarms raised, by kind."}, []string{"kind"})
-	for _, kind := range subjects.Alarms {
-		m.alarms.WithLabelValues(string(kind))
+	for _, a := range subjects.Alarms() {
+		m.alarms.WithLabelValues(string(a.Kind))
 	}
 	m.loads.WithLabelValues("ok")
 	m.loads.WithLabelValues("error")
