@@ -3,16 +3,18 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
 
-// errStore says that a store failed for a reason of its own.
+// errStore marks an error that came straight from a store, for a reason of the
+// store's own.
 var errStore = errors.New("worker: the store failed")
 
-// ofStore marks an error that came straight from a store.
+// ofStore marks err as one that came from a store; nil stays nil.
 func ofStore(err error) error {
 	if err == nil {
 		return nil
@@ -20,62 +22,71 @@ func ofStore(err error) error {
 	return fmt.Errorf("%w: %w", errStore, err)
 }
 
-// codes maps the cores' errors to what crosses the wire. The first row that
-// fits counts. The texts say what to do next, and name no internals.
+// codes maps the cores' errors to what crosses the wire; the first row that
+// matches counts. The texts say what to do next, and name no internals.
 var codes = []struct {
 	err  error
 	code subjects.Code
 	text string
 }{
-	{segment.ErrDisabled, subjects.NotFound, "the tag was deleted; make it again with `natsid tag create`, it goes on above its old IDs"},
-	{segment.ErrUnknownTag, subjects.NotFound, "no such tag; make it with `natsid tag create`"},
-	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: mend it"},
-	{segment.ErrUnguarded, subjects.BadRequest, "a tag is deleted in the guard, which is off: delete its row in the table, or start the workers with --guard on"},
+	{segment.ErrDisabled, subjects.NotFound,
+		"the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs"},
+	{segment.ErrUnknownTag, subjects.NotFound, "no such tag; create it with `natsid tag create`"},
+	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: fix the row"},
+	{segment.ErrUnguarded, subjects.BadRequest,
+		"tags are deleted in the guard, which is off: delete the tag's row in the table, or start the workers with --guard on"},
 	{segment.ErrExists, subjects.BadRequest, "the tag exists already"},
-	{segment.ErrInvalid, subjects.BadRequest, "step must be 1..1099511627776, start at least 1, and the store must have room for them and for the description, its length and its characters"},
+	{segment.ErrInvalid, subjects.BadRequest,
+		"step must be 1..1099511627776 and start at least 1; " +
+			"the store must be able to hold both, and the length and characters of the description"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
-	{segment.ErrExhausted, subjects.Unavailable, "the tag has not so many IDs left below what the store can hold"},
-	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not give a range in time: retry, then back off"},
+	{segment.ErrExhausted, subjects.Unavailable, "fewer IDs than requested are left below the highest that the store can hold"},
+	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time: retry, then back off"},
 	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},
 	{snowflake.ErrTooMany, subjects.TooMany, "too many requests wait for the clock: back off"},
-	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number: retry, another worker may"},
-	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number: retry, another worker may"},
-	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time yet, or any more: retry, another worker may"},
-	{snowflake.ErrEpoch, subjects.Unavailable, "this worker's clock is before the epoch: retry, another worker may"},
+	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number" + another},
+	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number" + another},
+	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time" + another},
+	{snowflake.ErrEpoch, subjects.Unavailable, "this worker's clock is before the epoch" + another},
 	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full: a new layout is needed"},
 }
 
-// wireError returns err as it crosses the wire. What no row knows is a bug.
-func (w *Worker) wireError(err error) *subjects.Error {
+const another = ": retry, another worker may serve you"
+
+// wireError returns err as it crosses the wire. An error that no row matches is
+// a bug, and logged.
+func wireError(err error, log *slog.Logger) *subjects.Error {
 	if e, ok := errors.AsType[*subjects.Error](err); ok {
 		return e
 	}
 	if b, ok := errors.AsType[*snowflake.BehindError](err); ok {
-		return subjects.Errorf(subjects.Unavailable, "this worker's clock is %v behind its last ID: retry, another worker may", b.By)
+		return subjects.Errorf(subjects.Unavailable, "this worker's clock is %v behind its last ID"+another, b.By)
 	}
 	if n, ok := errors.AsType[*segment.NameError](err); ok {
 		return subjects.Errorf(subjects.NotFound, "no such tag; the table has %+q", n.Found)
 	}
 	if r, ok := errors.AsType[*segment.RaiseError](err); ok {
-		return raiseRefused(r)
+		return raiseError(r)
 	}
 	for _, row := range codes {
-		if errors.Is(err, row.err) {
-			if row.err == errStore {
-				w.cfg.Log.Warn("the store failed", "error", err)
-			}
-			return subjects.Errorf(row.code, "%s", row.text)
+		if !errors.Is(err, row.err) {
+			continue
 		}
+		if row.err == errStore {
+			log.Warn("the store failed; the request was answered 503", "error", err)
+		}
+		return subjects.Errorf(row.code, "%s", row.text)
 	}
-	w.cfg.Log.Error("a request failed", "error", err)
-	return subjects.Errorf(subjects.Internal, "internal error; the worker's log tells more")
+	log.Error("a request failed for an unknown reason and was answered 500: report this as a bug", "error", err)
+	return subjects.Errorf(subjects.Internal, "internal error; see the log of the worker")
 }
 
-// raiseRefused says why a mark cannot be raised as asked.
-func raiseRefused(r *segment.RaiseError) *subjects.Error {
+// raiseError says why a mark cannot be raised as requested.
+func raiseError(r *segment.RaiseError) *subjects.Error {
 	if r.MaxID != 0 && r.MaxID < r.Now {
 		return subjects.Errorf(subjects.BadRequest, "max_id is %d and only rises: give at least that, or raise_by", r.Now)
 	}
-	return subjects.Errorf(subjects.BadRequest, "max_id is %d, and the store holds at most %d: raise it by less", r.Now, r.Limit)
+	return subjects.Errorf(subjects.BadRequest,
+		"max_id is %d, and the store holds at most %d: raise it by less", r.Now, r.Limit)
 }

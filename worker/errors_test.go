@@ -50,7 +50,7 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 		{errSecret, 500},
 	} {
 		for _, err := range []error{tc.err, fmt.Errorf("on the way: %w: %w", tc.err, errSecret)} {
-			got := New(Config{Layout: snowflake.Leaf}).wireError(err)
+			got := wireError(err, slog.New(slog.DiscardHandler))
 			if got.Code != tc.want || got.Text == "" {
 				t.Errorf("%v: %d %q, want %d", err, got.Code, got.Text, tc.want)
 			}
@@ -62,8 +62,7 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 }
 
 func TestADeletedTagIsToldFromOneThatNeverWas(t *testing.T) {
-	w := New(Config{Layout: snowflake.Leaf})
-	deleted, never := w.wireError(segment.ErrDisabled).Text, w.wireError(segment.ErrUnknownTag).Text
+	deleted, never := wireError(segment.ErrDisabled, nil).Text, wireError(segment.ErrUnknownTag, nil).Text
 	if deleted == never || !strings.Contains(deleted, "deleted") {
 		t.Errorf("deleted: %q, never was: %q", deleted, never)
 	}
@@ -72,7 +71,7 @@ func TestADeletedTagIsToldFromOneThatNeverWas(t *testing.T) {
 func TestWhatHidesBehindACodeStandsInTheLog(t *testing.T) {
 	for _, err := range []error{errSecret, ofStore(errSecret)} {
 		var log bytes.Buffer
-		New(Config{Layout: snowflake.Leaf, Log: slog.New(slog.NewTextHandler(&log, nil))}).wireError(err)
+		wireError(err, slog.New(slog.NewTextHandler(&log, nil)))
 		if !strings.Contains(log.String(), "10.0.0.7") {
 			t.Errorf("%v: logged %q", err, log.String())
 		}

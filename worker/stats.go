@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -11,10 +12,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// The figures of all tags are taken every statsEvery, or less often where there
-// are many: to look at one takes about 0.25 us, so with statsEveryTag between
-// two looks they take one part in 400 of a CPU at most. For 100,000 tags that
-// is every 10 s.
+// The statistics of all tags are taken every statsEvery, or less often where
+// there are many tags: one tag costs about 0.25 us, so statsEveryTag bounds the
+// cost to one part in 400 of a CPU. For 100,000 tags that is every 10 s.
 const (
 	statsEvery    = time.Second
 	statsEveryTag = 100 * time.Microsecond
@@ -23,19 +23,33 @@ const (
 // noData is the data of endpoints that have none.
 var noData = json.RawMessage("{}")
 
-// statsOf is the [micro.StatsHandler]. The service calls it with the lock held
-// that each of its requests needs, so it only hands out what is there.
-func (w *Worker) statsOf(e *micro.Endpoint) any {
+// A statistics is what a worker shows of its tags in $SRV.STATS. It is taken in
+// the background, so that a request for it never waits, however many tags there
+// are.
+type statistics struct {
+	cfg    *Config
+	latest atomic.Pointer[json.RawMessage]
+}
+
+func newStatistics(cfg *Config) *statistics {
+	s := &statistics{cfg: cfg}
+	s.latest.Store(&noData)
+	return s
+}
+
+// of is the [micro.StatsHandler]. The service calls it while it holds the lock
+// that each of its requests needs, so it only returns what is there.
+func (s *statistics) of(e *micro.Endpoint) any {
 	if e.Name != subjects.SegmentEndpoint {
 		return noData
 	}
-	return *w.stats.Load()
+	return *s.latest.Load()
 }
 
-// keepStats takes the figures anew until ctx ends.
-func (w *Worker) keepStats(ctx context.Context) {
+// keep refreshes the statistics until ctx ends.
+func (s *statistics) keep(ctx context.Context) {
 	for ctx.Err() == nil {
-		tags := w.takeStats()
+		tags := s.refresh()
 		select {
 		case <-time.After(max(statsEvery, time.Duration(tags)*statsEveryTag)):
 		case <-ctx.Done():
@@ -43,34 +57,33 @@ func (w *Worker) keepStats(ctx context.Context) {
 	}
 }
 
-// takeStats keeps the figures of this moment for statsOf, and returns of how
-// many tags they are.
-func (w *Worker) takeStats() (tags int) {
-	s := w.workerStats()
-	body, err := json.Marshal(s)
+// refresh takes the statistics and returns how many tags they cover.
+func (s *statistics) refresh() (tags int) {
+	w := s.worker()
+	body, err := json.Marshal(w)
 	if err != nil {
-		w.cfg.Log.Error("the figures of the tags cannot be told", "error", err)
+		s.cfg.Log.Error("the statistics of the tags cannot be encoded; $SRV.STATS shows none", "error", err)
 		body = noData
 	}
-	w.stats.Store(new(json.RawMessage(body)))
-	return s.Tags
+	s.latest.Store(new(json.RawMessage(body)))
+	return w.Tags
 }
 
-func (w *Worker) workerStats() subjects.WorkerStats {
-	total, busiest := w.cfg.Segments.Busiest(subjects.MaxBusiest)
-	s := subjects.WorkerStats{
-		Instance: w.cfg.Instance(), At: time.Now().UTC(),
-		Tags: total.Tags, IDsPerSecond: subjects.Fraction(total.Speed), SecondsLeft: subjects.Fraction(total.SecondsLeft),
+func (s *statistics) worker() subjects.WorkerStats {
+	total, busiest := s.cfg.Segments.Busiest(subjects.MaxBusiest)
+	w := subjects.WorkerStats{
+		Instance: s.cfg.Instance(), At: time.Now().UTC(), Tags: total.Tags,
+		IDsPerSecond: subjects.Fraction(total.Speed), SecondsLeft: subjects.Fraction(total.SecondsLeft),
 		Waiting: total.Waiting, Waits: total.Waits, Loads: total.Loads, Errors: total.Errors,
 		Busiest: make([]subjects.TagStats, len(busiest)),
 	}
-	if number, held, _ := w.cfg.Number(); held {
-		s.Number = &number
+	if number, held, _ := s.cfg.Number(); held {
+		w.Number = &number
 	}
 	for i, t := range busiest {
-		s.Busiest[i] = tagStats(s.Instance, t)
+		w.Busiest[i] = tagStats(w.Instance, t)
 	}
-	return s
+	return w
 }
 
 func tagStats(instance string, t segment.TagStats) subjects.TagStats {
@@ -83,20 +96,11 @@ func tagStats(instance string, t segment.TagStats) subjects.TagStats {
 	}
 	for _, r := range t.Ranges[:min(len(t.Ranges), subjects.MaxRanges)] {
 		s.Ranges = append(s.Ranges, subjects.TagRange{
-			First: subjects.Decimal(r.First), Next: subjects.Decimal(r.Next), Last: subjects.Decimal(r.Last), Current: r.Current,
+			First: subjects.Decimal(r.First), Next: subjects.Decimal(r.Next), Last: subjects.Decimal(r.Last),
+			Current: r.Current,
 		})
 	}
 	return s
 }
 
 func seconds(d time.Duration) subjects.Fraction { return subjects.Fraction(d.Seconds()) }
-
-// addStats adds what this worker and the store know of a tag beyond its entry.
-func (w *Worker) addStats(info *subjects.TagInfo, t segment.Tag) {
-	if t.MarkAhead != nil {
-		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
-	}
-	if s, ok := w.cfg.Segments.StatsOf(t.Name); ok {
-		info.Stats = new(tagStats(w.cfg.Instance(), s))
-	}
-}

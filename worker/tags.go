@@ -4,58 +4,87 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
-// admins serves requests about tags: each on a goroutine of its own, since
-// they ask the store, and only so many at once.
-func (w *Worker) admins(f func(ctx context.Context, body []byte) (any, error)) micro.HandlerFunc {
+const (
+	// adminLimit bounds the requests about tags that are under way at once.
+	adminLimit = 16
+	// maxPage bounds a page of tags, in bytes, well below the megabyte that NATS
+	// carries by default. What does not fit is on the next page.
+	maxPage = 512 << 10
+)
+
+// A tagAdmin serves the requests that create, change, delete and list tags. At
+// most adminLimit of them are under way at once. It is safe for concurrent use.
+type tagAdmin struct {
+	cfg   *Config
+	gate  *gate
+	slots chan struct{}
+}
+
+func newTagAdmin(cfg *Config, g *gate) *tagAdmin {
+	return &tagAdmin{cfg: cfg, gate: g, slots: make(chan struct{}, adminLimit)}
+}
+
+// serve returns the JSON value that answers the request with the given body.
+type serve func(ctx context.Context, body []byte) (any, error)
+
+// handler returns the handler of one kind of request. Each request gets a
+// goroutine, since it waits for the store.
+func (a *tagAdmin) handler(serve serve) micro.HandlerFunc {
 	return func(req micro.Request) {
-		r, ok := w.accept(Tags, req)
+		r, ok := a.gate.accept(Tags, req)
 		if !ok {
 			return
 		}
 		select {
-		case w.admin <- struct{}{}:
+		case a.slots <- struct{}{}:
 		default:
-			r.refuse(subjects.Errorf(subjects.TooMany, "%d requests about tags are under way already: retry later", adminLimit))
+			r.refuse(subjects.Errorf(subjects.TooMany,
+				"%d requests about tags are under way already: retry later", adminLimit))
 			return
 		}
-		body := req.Data()
-		r.inline = nil
+		body, late := req.Data(), r.detach()
 		go func() {
-			defer func() { <-w.admin }()
-			ctx, cancel := context.WithTimeout(context.Background(), w.cfg.Deadline)
-			defer cancel()
-			answer, err := f(ctx, body)
-			if err == nil {
-				body, err = json.Marshal(answer)
-			}
-			if err != nil {
-				r.refuse(err)
-				return
-			}
-			r.respond(body, 0)
+			defer func() { <-a.slots }()
+			a.answer(late, body, serve)
 		}()
 	}
 }
 
-func (w *Worker) createTag(ctx context.Context, body []byte) (any, error) {
+func (a *tagAdmin) answer(r request, body []byte, serve serve) {
+	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.Deadline)
+	defer cancel()
+	answer, err := serve(ctx, body)
+	if err != nil {
+		r.refuse(err)
+		return
+	}
+	reply, err := json.Marshal(answer)
+	if err != nil {
+		r.refuse(err)
+		return
+	}
+	r.respond(reply, 0)
+}
+
+func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	c, err := subjects.ParseTagCreate(body)
 	if err != nil {
 		return nil, err
 	}
-	t, err := w.cfg.Store.Create(ctx, segment.Tag{Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description}, true)
-	return w.changed(c.Tag, t, err)
+	t, err := a.cfg.Store.Create(ctx, segment.Tag{
+		Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
+	}, true)
+	return a.changed(c.Tag, t, err)
 }
 
-func (w *Worker) updateTag(ctx context.Context, body []byte) (any, error) {
+func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	u, err := subjects.ParseTagUpdate(body)
 	if err != nil {
 		return nil, err
@@ -70,38 +99,39 @@ func (w *Worker) updateTag(ctx context.Context, body []byte) (any, error) {
 	if u.RaiseBy != nil {
 		c.RaiseBy = int64(*u.RaiseBy)
 	}
-	t, err := w.cfg.Store.Update(ctx, u.Tag, c)
-	return w.changed(u.Tag, t, err)
+	t, err := a.cfg.Store.Update(ctx, u.Tag, c)
+	return a.changed(u.Tag, t, err)
 }
 
-func (w *Worker) deleteTag(ctx context.Context, body []byte) (any, error) {
+func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	d, err := subjects.ParseTagDelete(body)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := w.changed(d.Tag, segment.Tag{Name: d.Tag, Disabled: true}, w.cfg.Store.Delete(ctx, d.Tag)); err != nil {
+	err = a.cfg.Store.Delete(ctx, d.Tag)
+	if _, err := a.changed(d.Tag, segment.Tag{Name: d.Tag, Disabled: true}, err); err != nil {
 		return nil, err
 	}
-	t, err := w.cfg.Store.Look(ctx, d.Tag)
+	t, err := a.cfg.Store.Look(ctx, d.Tag)
 	return tagInfo(t), ofStore(err)
 }
 
-// changed makes a change known: to this worker before the answer, to the others
-// with a message. One that misses it sees the change when it next loads or polls.
-// After an error that is no refusal it may have been made, too.
-func (w *Worker) changed(tag string, t segment.Tag, err error) (any, error) {
+// changed makes the outcome of a change known: to this worker before the
+// answer, and to the others by a message. It returns the answer. A change may
+// have been made also where err is not a refusal.
+func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	if err != nil {
 		if !isRefusal(err) {
-			w.tell(tag)
+			a.announce(tag)
 		}
 		return nil, ofStore(err)
 	}
-	w.cfg.Segments.See(t)
-	w.tell(t.Name)
+	a.cfg.Segments.See(t)
+	a.announce(t.Name)
 	return tagInfo(t), nil
 }
 
-// isRefusal reports whether a store said that it changed nothing.
+// isRefusal reports whether err says that the store changed nothing.
 func isRefusal(err error) bool {
 	for _, refusal := range []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded} {
 		if errors.Is(err, refusal) {
@@ -111,59 +141,20 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// tell says to every worker, this one included, that a tag may have changed.
-func (w *Worker) tell(tag string) {
-	if err := w.cfg.Conn.Publish(w.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
-		w.cfg.Log.Warn("a change of a tag was not told to the other workers; they will see it when they next load or poll", "tag", tag, "error", err)
+// announce tells every worker, this one included, that a tag may have changed.
+func (a *tagAdmin) announce(tag string) {
+	if err := a.cfg.Conn.Publish(a.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
+		a.cfg.Log.Warn("a changed tag could not be announced; the other workers see the change at their next load or poll",
+			"tag", tag, "error", err)
 	}
 }
 
-// hear looks again at a tag that a message says was changed.
-func (w *Worker) hear(m *nats.Msg) {
-	tag := string(m.Data)
-	if err := subjects.CheckTag(tag); err != nil {
-		w.cfg.Log.Debug("a message names no tag", "subject", m.Subject, "error", err)
-		return
-	}
-	w.cfg.Segments.Changed(tag)
-}
-
-// hearing is what a worker has of the messages about changed tags. Only the
-// goroutine of Worker.Run uses it.
-type hearing struct {
-	w          *Worker
-	sub        *nats.Subscription
-	reconnects uint64
-}
-
-func (w *Worker) listen() (*hearing, error) {
-	sub, err := w.cfg.Conn.Subscribe(w.cfg.Namespace.TagChanged(), w.hear)
-	if err != nil {
-		return nil, fmt.Errorf("worker: %s: %w", w.cfg.Namespace.TagChanged(), err)
-	}
-	return &hearing{w: w, sub: sub, reconnects: w.cfg.Conn.Stats().Reconnects}, nil
-}
-
-// follow has all tags looked at after a time without connection, in which
-// messages were missed.
-func (h *hearing) follow() {
-	if n := h.w.cfg.Conn.Stats().Reconnects; n != h.reconnects {
-		h.reconnects = n
-		h.w.cfg.Segments.Refresh()
-	}
-}
-
-func (h *hearing) stop() {
-	// It fails only on a connection that is gone, and the subscription with it.
-	_ = h.sub.Unsubscribe()
-}
-
-func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {
+func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	l, err := subjects.ParseTagList(body)
 	if err != nil {
 		return nil, err
 	}
-	page, err := w.cfg.Store.List(ctx, l.After, l.Limit)
+	page, err := a.cfg.Store.List(ctx, l.After, l.Limit)
 	if err != nil {
 		return nil, ofStore(err)
 	}
@@ -171,7 +162,7 @@ func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {
 	for size, i := 0, 0; i < len(page) && size < maxPage; i++ {
 		info := tagInfo(page[i])
 		if l.Stats {
-			w.addStats(&info, page[i])
+			a.addStats(&info, page[i])
 		}
 		one, err := json.Marshal(info)
 		if err != nil {
@@ -183,16 +174,23 @@ func (w *Worker) listTags(ctx context.Context, body []byte) (any, error) {
 	return infos, nil
 }
 
-// maxPage bounds a page of tags, in bytes, well below the megabyte that NATS
-// carries by default. What does not fit is on the next page.
-const maxPage = 512 << 10
+// addStats adds what this worker and the store know about a tag beyond its
+// entry.
+func (a *tagAdmin) addStats(info *subjects.TagInfo, t segment.Tag) {
+	if t.MarkAhead != nil {
+		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
+	}
+	if s, ok := a.cfg.Segments.StatsOf(t.Name); ok {
+		info.Stats = new(tagStats(a.cfg.Instance(), s))
+	}
+}
 
 func tagInfo(t segment.Tag) subjects.TagInfo {
 	info := subjects.TagInfo{
 		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID),
 		Description: t.Description, Updated: t.Updated, Disabled: t.Disabled,
 	}
-	// A table that others made may have rows that no subject can name.
+	// A table that other programs write may have rows that no subject can name.
 	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(t.Name)); ok {
 		info.Unservable = e.Text
 	} else if t.Step < 1 || t.MaxID < 1 {

@@ -1,0 +1,55 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A changes follows the messages about changed tags, so that a change made by
+// any worker reaches this one within milliseconds. A worker that misses a
+// message sees the change at its next load or poll. Only the goroutine of
+// [Worker.Run] uses it.
+type changes struct {
+	cfg        *Config
+	sub        *nats.Subscription
+	reconnects uint64 // of the connection, as of the last call of follow
+}
+
+// listen subscribes to the messages.
+func listen(cfg *Config) (*changes, error) {
+	c := &changes{cfg: cfg, reconnects: cfg.Conn.Stats().Reconnects}
+	subject := cfg.Namespace.TagChanged()
+	sub, err := cfg.Conn.Subscribe(subject, c.hear)
+	if err != nil {
+		return nil, fmt.Errorf("worker: %s: %w", subject, err)
+	}
+	c.sub = sub
+	return c, nil
+}
+
+// hear looks up the tag that a message names.
+func (c *changes) hear(m *nats.Msg) {
+	tag := string(m.Data)
+	if err := subjects.CheckTag(tag); err != nil {
+		c.cfg.Log.Debug("a message names no tag", "subject", m.Subject, "error", err)
+		return
+	}
+	c.cfg.Segments.Changed(tag)
+}
+
+// follow looks up all tags after a time without connection, in which messages
+// were missed.
+func (c *changes) follow() {
+	if n := c.cfg.Conn.Stats().Reconnects; n != c.reconnects {
+		c.reconnects = n
+		c.cfg.Segments.Refresh()
+	}
+}
+
+func (c *changes) stop() {
+	// It fails only on a connection that is gone, and the subscription with it.
+	_ = c.sub.Unsubscribe()
+}

@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+)
+
+// An identity answers, on the subject of the worker number that is held, which
+// worker holds it: so no other worker acquires the number, whatever the
+// registry says. Only the goroutine of [Worker.Run] uses it.
+//
+// A worker that stops still answers until its connection is drained: until its
+// last ID is issued.
+type identity struct {
+	cfg    *Config
+	sub    *nats.Subscription // nil while there is no number
+	number int                // whose subject sub is on
+}
+
+// follow subscribes to the subject of the number that is held now.
+func (i *identity) follow() {
+	number, held, _ := i.cfg.Number()
+	if i.sub != nil && (!held || number != i.number) {
+		// It fails only on a connection that is gone, and the subscription with it.
+		_ = i.sub.Unsubscribe()
+		i.sub = nil
+	}
+	if i.sub != nil || !held {
+		return
+	}
+	sub, err := i.cfg.Conn.Subscribe(i.cfg.Namespace.Worker(number), i.answer)
+	if err != nil {
+		i.cfg.Log.Error("cannot answer for the worker number", "number", number, "error", err)
+		return
+	}
+	i.sub, i.number = sub, number
+}
+
+func (i *identity) answer(m *nats.Msg) {
+	_, _, who := i.cfg.Number()
+	body, err := json.Marshal(who)
+	if err != nil {
+		i.cfg.Log.Error("cannot answer for the worker number", "error", err)
+		return
+	}
+	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
+		i.cfg.Log.Debug("a reply was not sent", "error", err)
+	}
+}
+
+// subscriptions returns how many subscriptions it has.
+func (i *identity) subscriptions() int {
+	if i.sub == nil {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,151 @@
+package worker
+
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A segmentHandler serves the requests of one subscription, one after another.
+// It reuses its buffers: to answer from memory allocates nothing for the IDs.
+type segmentHandler struct {
+	gate     *gate
+	ids      *segment.Allocator
+	ns       subjects.Namespace
+	maxBatch int
+	ranges   []segment.Range
+	body     []byte
+}
+
+func newSegmentHandler(cfg *Config, g *gate) *segmentHandler {
+	return &segmentHandler{gate: g, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
+}
+
+func (h *segmentHandler) handle(req micro.Request) {
+	r, ok := h.gate.accept(Segment, req)
+	if !ok {
+		return
+	}
+	tag := h.ns.Tag(req.Subject())
+	n, err := h.parse(tag, req.Data())
+	if err != nil {
+		r.refuse(err)
+		return
+	}
+	h.ranges, err = h.ids.Next(tag, int64(n), h.ranges[:0])
+	switch {
+	case err == nil:
+		h.body = appendRanges(h.body[:0], h.ranges)
+		r.respond(h.body, n)
+	case errors.Is(err, segment.ErrWait):
+		h.park(r, tag, n)
+	default:
+		r.refuse(err)
+	}
+}
+
+func (h *segmentHandler) parse(tag string, body []byte) (int, error) {
+	if err := subjects.CheckTag(tag); err != nil {
+		return 0, err
+	}
+	return subjects.ParseCount(body, h.maxBatch)
+}
+
+// park leaves the request to the allocator, which answers it by the deadline.
+func (h *segmentHandler) park(r request, tag string, n int) {
+	parked := r.park()
+	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
+		if err != nil {
+			parked.refuse(err)
+			return
+		}
+		parked.respond(appendRanges(nil, ranges), n)
+	})
+	if err != nil {
+		r.refuse(err)
+	}
+}
+
+func appendRanges(body []byte, ranges []segment.Range) []byte {
+	for _, rg := range ranges {
+		body = subjects.AppendRun(body, rg.Start, rg.End-1)
+	}
+	return body
+}
+
+// A snowflakeHandler serves the requests of one subscription, one after
+// another, as a segmentHandler does.
+type snowflakeHandler struct {
+	gate        *gate
+	ids         *snowflake.Issuer
+	ns          subjects.Namespace
+	maxBatch    int
+	maxBusiness int64
+	body        []byte
+}
+
+func newSnowflakeHandler(cfg *Config, g *gate) *snowflakeHandler {
+	return &snowflakeHandler{
+		gate: g, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
+		// A batch that takes more than half the deadline to issue leaves the
+		// requests behind it too little time.
+		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
+	}
+}
+
+func (h *snowflakeHandler) handle(req micro.Request) {
+	r, ok := h.gate.accept(Snowflake, req)
+	if !ok {
+		return
+	}
+	business, n, err := h.parse(req)
+	if err != nil {
+		r.refuse(err)
+		return
+	}
+	runs, err := h.ids.Next(n)
+	switch {
+	case err == nil:
+		h.body = appendRuns(h.body[:0], runs.Of(business))
+		r.respond(h.body, n)
+	case errors.Is(err, snowflake.ErrWait):
+		h.park(r.park(), business, n)
+	default:
+		r.refuse(err)
+	}
+}
+
+func (h *snowflakeHandler) parse(req micro.Request) (business int64, n int, err error) {
+	if text := h.ns.Business(req.Subject()); text != "" {
+		if business, err = subjects.ParseBusiness(text, h.maxBusiness); err != nil {
+			return 0, 0, err
+		}
+	}
+	n, err = subjects.ParseCount(req.Data(), h.maxBatch)
+	return business, n, err
+}
+
+// park leaves the request to the issuer, which answers it by the deadline.
+func (h *snowflakeHandler) park(r request, business int64, n int) {
+	err := h.ids.Park(n, func(runs snowflake.Runs, err error) {
+		if err != nil {
+			r.refuse(err)
+			return
+		}
+		r.respond(appendRuns(nil, runs.Of(business)), n)
+	})
+	if err != nil {
+		r.refuse(err)
+	}
+}
+
+func appendRuns(body []byte, runs snowflake.Runs) []byte {
+	for first, last := range runs.All() {
+		body = subjects.AppendRun(body, first, last)
+	}
+	return body
+}
