@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 
 	"internal/testkit/freeport":  {},
 	"internal/testkit/ledger":    {},
+	"internal/testkit/mutant":    {},
 	"internal/testkit/mysqltest": {"internal/testkit/freeport", mysqlDriver},
 	"internal/testkit/natsproxy": {},
 	"internal/testkit/natstest":  {"internal/natsembed", natsGo},

@@ -38,7 +38,7 @@ type Generator struct {
 	// state is the next position to issue, with the closed bit on top. A
 	// position is tick<<Sequence + sequence, so that counting on from the end
 	// of a tick leads to sequence 0 of the next one.
-	state atomic.Uint64
+	state atomic.Uint64 //mutant:position
 
 	// fresh is the first tick for which a random start is due. No law rests on
 	// it: one start too many or too few costs some sequences or some evenness.
@@ -63,7 +63,7 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	g.until.Store(until)
 	// A start before the epoch counts as the epoch, one after the end of the
 	// time field as its end: there is nothing to issue outside.
-	first := min(max(l.TickFrom(from), 0), l.maxTick()+1)
+	first := min(max(l.TickFrom(from), 0), l.maxTick()+1) //mutant:first-tick
 	g.state.Store(uint64(first) << l.Sequence)
 	return g, nil
 }
@@ -105,7 +105,7 @@ func (g *Generator) Extend(until int64) {
 // none the beginning of its first, or from if that is later. Closing again
 // returns the same.
 func (g *Generator) Close() (free int64) {
-	next := int64(g.state.Or(closedBit) &^ closedBit)
+	next := int64(g.state.Or(closedBit) &^ closedBit) //mutant:last-tick
 	return max(g.from, g.layout.FirstMs((next+g.layout.PerTick()-1)>>g.layout.Sequence))
 }
 
@@ -122,7 +122,7 @@ func (g *Generator) Close() (free int64) {
 // read the clock again before it believes it: a reading taken before being
 // descheduled looks like a clock set back.
 func (g *Generator) NextAt(now int64, n int) (Runs, error) {
-	for {
+	for { //mutant:issue
 		state := g.state.Load()
 		start, fresh, err := g.startAt(now, int64(n), state)
 		if err != nil {
@@ -171,7 +171,7 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	if last > l.maxTick() {
 		return 0, 0, ErrTimeEnds
 	}
-	if l.FirstMs(last) >= g.until.Load() {
+	if l.FirstMs(last) >= g.until.Load() { //mutant:until
 		return 0, 0, ErrWindow
 	}
 	if lead := last - tick; lead > g.ahead {

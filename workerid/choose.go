@@ -129,7 +129,7 @@ type view struct {
 // free reports whether number w seems to be nobody's at now, Unix ms.
 func (v view) free(w int, now int64) bool {
 	_, live := v.leases[w]
-	return !live && v.records[w].Until <= now
+	return !live && v.records[w].Until <= now //mutant:free-number
 }
 
 // look compares the clock, checks that this worker may join the registry, and
@@ -227,7 +227,7 @@ func (k *Keeper) reclaim(ctx context.Context, now int64, v view) (c *claim, err 
 	}
 	r := v.records[w]
 	switch last := k.file.Claim; {
-	case last != nil && last.Token == r.Token:
+	case last != nil && last.Token == r.Token: //mutant:resume
 		c, err = k.win(ctx, now, w, r, max(last.Fence, now))
 	// Its last ID may have run a little ahead of the clock.
 	case last == nil && v.free(w, now+fenceReach.Milliseconds()):
@@ -254,7 +254,8 @@ func (k *Keeper) inherit(ctx context.Context) (*claim, error) {
 		k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the state file, and the registry away: waiting until either mends", behind))
 		return nil, fmt.Errorf("%w: by %v", errBehind, behind)
 	}
-	c := &claim{k: k, number: w, from: max(last.Fence, now), until: last.Until, revision: last.Revision, token: last.Token}
+	from, until := max(last.Fence, now), last.Until //mutant:resume-unseen
+	c := &claim{k: k, number: w, from: from, until: until, revision: last.Revision, token: last.Token}
 	if c.from >= c.until {
 		return nil, errors.New("workerid: the window in the state file has ended")
 	}
@@ -306,7 +307,7 @@ const maxExhausted = 2 * time.Second
 
 // take wins a free number, whose record is r, from r.Until on.
 func (k *Keeper) take(ctx context.Context, now int64, w int, r Record) (*claim, error) {
-	return k.win(ctx, now, w, r, max(r.Until, now))
+	return k.win(ctx, now, w, r, max(r.Until, now)) //mutant:acquire-from
 }
 
 // win makes number w this process's from the time from on, Unix ms, by
@@ -325,7 +326,7 @@ func (k *Keeper) finish(ctx context.Context, now int64, c *claim, r Record) (*cl
 	}
 	c.revision = r.Revision
 	err := c.write(ctx, now, max(r.Until, c.reaches(now)))
-	if err == nil && c.bare {
+	if err == nil && c.bare { //mutant:absent-record
 		now, err = c.afterLoss(ctx)
 	}
 	if err == nil {
@@ -381,7 +382,7 @@ func (k *Keeper) ask(ctx context.Context, w int) error {
 	switch {
 	case errors.Is(err, ErrNobody) || err == nil && who.Process == k.process:
 		return nil
-	case err == nil:
+	case err == nil: //mutant:answered
 		return fmt.Errorf("%w: %q answers to %d", errTaken, who.Instance, w)
 	}
 	return fmt.Errorf("%w: number %d: %w", errMute, w, err)

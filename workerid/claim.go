@@ -49,11 +49,11 @@ func (c *claim) write(ctx context.Context, now, until int64) error {
 		if rerr != nil {
 			return errors.Join(err, rerr)
 		}
-		if !c.owns(r) {
+		if !c.owns(r) { //mutant:foreign-token
 			return c.lostTo(r)
 		}
 		c.revision = r.Revision
-		err = c.tryWrite(ctx, now, until)
+		err = c.tryWrite(ctx, now, until) //mutant:write-again
 	}
 	return err
 }
@@ -74,11 +74,12 @@ func (c *claim) owns(r Record) bool {
 func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	token := newToken()
+	token := newToken() //mutant:token
 	c.tokens = append(c.tokens, token)
 	revision, err := c.k.cfg.Registry.Write(ctx, c.number, Record{
 		Instance: c.k.instance, Token: token, Reported: now, Until: until, Revision: c.revision,
 	})
+	//mutant:unacknowledged
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,8 @@ func (c *claim) renew(ctx context.Context, now int64) error {
 			return err
 		}
 	}
-	if err := c.write(ctx, now, max(c.until, now+horizon)); err != nil {
+	until := max(c.until, now+horizon) //mutant:renewed-until
+	if err := c.write(ctx, now, until); err != nil {
 		return err
 	}
 	limit, err := c.remember()
@@ -159,7 +161,8 @@ func (c *claim) forget() error {
 // what was really used, which only the owner may. It may be called again
 // after an error.
 func (c *claim) release(ctx context.Context) error {
-	free := c.gen.Close()
+	free := c.gen.Close() //mutant:free
+	//mutant:forget
 	if err := c.forget(); err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func (k *Keeper) check(ctx context.Context) (now int64, offset time.Duration, er
 	switch {
 	case k.stepped():
 		return 0, 0, errors.New("workerid: the own clock was set while it was compared")
-	case agreed:
+	case agreed: //mutant:clock-agrees
 		c.proven, c.doubts = true, 0
 		return now, offset, nil
 	case c.proven && c.doubts < maxDoubts:

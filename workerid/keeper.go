@@ -193,7 +193,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		k.close(c, err)
 		if errors.Is(err, errLost) {
 			k.cfg.Alarm(NumberLost, err.Error())
-			k.linger(ctx)
+			k.linger(ctx) //mutant:linger
 		}
 		k.end()
 		k.another = errors.Is(err, errBehind)
@@ -253,8 +253,8 @@ func (k *Keeper) begin(c *claim) {
 
 // close closes the generator of a claim, before anything else happens to it.
 func (k *Keeper) close(c *claim, why error) {
-	c.gen.Close()
-	k.use(nil)
+	c.gen.Close() //mutant:close
+	k.use(nil)    //mutant:unuse
 	k.mu.Lock()
 	k.status.Trouble = why
 	k.mu.Unlock()

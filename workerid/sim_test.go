@@ -431,7 +431,9 @@ func (w *world) lose() {
 }
 
 // newRevision is where a registry that is made again begins: at the time in µs.
-func (w *world) newRevision() uint64 { return w.reg.revision + 1_000_000 }
+func (w *world) newRevision() uint64 {
+	return w.reg.revision + 1_000_000 //mutant:first-revision
+}
 
 // move makes the registry again with what it held: all revisions are new.
 func (w *world) move() {

@@ -112,7 +112,7 @@ func (s *stateFile) fence(now func() int64, until int64, f func(*state)) (limit 
 		f(st)
 		// Within until, so that a wrong clock cannot carry it away for good.
 		st.Claim.Fence = max(st.Claim.Fence, min(now()+s.reach.Milliseconds(), until))
-		limit = min(st.Claim.Fence, until)
+		limit = min(st.Claim.Fence, until) //mutant:fence-written
 	})
 	return limit, err
 }

@@ -1,0 +1,122 @@
+// Package mutant breaks source code on purpose and checks that tests notice.
+//
+// Production code names the places that matter, its seams, with a comment:
+//
+//	c.gen.Close() //mutant:close
+//
+//	//mutant:until
+//	if until <= now {
+//		return ErrWindow
+//	}
+//
+// A seam on a line of its own names what begins on the next line of code; a
+// seam behind code names what begins on its line. What it names is the
+// outermost statement, case, struct field or declaration that begins on that
+// line, as a whole. There must be exactly one. A seam is a comment and nothing
+// else: no branch and no variable serves it.
+//
+// A [Mutant] replaces, deletes or precedes what its seams name. [Suite.Run]
+// builds the package's tests with each mutant, using the -overlay flag of the
+// go command, so that no source file changes, and fails unless the tests find
+// it. Names are unique within a suite, so that code can move between files
+// without a change to its mutants. A mutant that names a missing or ambiguous
+// seam fails the test, and so does a seam that no mutant names.
+package mutant
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// A Mutant is source code that is wrong in one way. The zero value changes
+// nothing.
+type Mutant struct {
+	// Name says what is wrong, as a sentence; it also names the subtest.
+	Name string
+	// Edits are made together.
+	Edits []Edit
+}
+
+// An Edit changes what one seam names.
+type Edit struct {
+	seam   string
+	code   string
+	before bool
+}
+
+// Replace puts code in the place of what the seam names.
+func Replace(seam, code string) Edit { return Edit{seam: seam, code: code} }
+
+// Before puts code in front of what the seam names.
+func Before(seam, code string) Edit { return Edit{seam: seam, code: code, before: true} }
+
+// Delete removes what the seam names.
+func Delete(seam string) Edit { return Edit{seam: seam} }
+
+// Check returns every fault of the mutants: a name that is used twice, an edit
+// of a seam that is in none of the folders or in two places, and a seam that no
+// mutant edits. The folders' test files count too.
+func Check(folders []string, mutants []Mutant) error {
+	seams, err := find(folders)
+	if err != nil {
+		return err
+	}
+	return errors.Join(faults(seams, mutants)...)
+}
+
+func faults(seams map[string][]seam, mutants []Mutant) (all []error) {
+	names, edited := make(map[string]bool), make(map[string]bool)
+	for _, m := range mutants {
+		if names[m.Name] {
+			all = append(all, fmt.Errorf("mutant: two mutants are named %q", m.Name))
+		}
+		names[m.Name] = true
+		for _, e := range m.Edits {
+			edited[e.seam] = true
+			if _, err := lookup(seams, e.seam); err != nil {
+				all = append(all, fmt.Errorf("mutant %q: %w", m.Name, err))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(seams)) {
+		if !edited[name] {
+			all = append(all, fmt.Errorf("mutant: no mutant edits seam %q at %s: add one, or remove the comment",
+				name, seams[name][0].position))
+		}
+	}
+	return all
+}
+
+func lookup(seams map[string][]seam, name string) (seam, error) {
+	switch found := seams[name]; len(found) {
+	case 0:
+		return seam{}, fmt.Errorf("no code bears seam %q: write //mutant:%s where it belongs", name, name)
+	case 1:
+		return found[0], found[0].fault
+	default:
+		return seam{}, fmt.Errorf("seam %q is ambiguous: it is at %s and at %s", name, found[0].position, found[1].position)
+	}
+}
+
+// apply returns the mutant's files, by path, as they are with its edits.
+func apply(seams map[string][]seam, m Mutant) (map[string][]byte, error) {
+	places := make(map[string][]edited)
+	for _, e := range m.Edits {
+		s, err := lookup(seams, e.seam)
+		if err != nil {
+			return nil, fmt.Errorf("mutant %q: %w", m.Name, err)
+		}
+		places[s.path] = append(places[s.path], edited{s, e})
+	}
+	out := make(map[string][]byte)
+	for path, all := range places {
+		changed, err := edit(path, all)
+		if err != nil {
+			return nil, fmt.Errorf("mutant %q: %w", m.Name, err)
+		}
+		out[path] = changed
+	}
+	return out, nil
+}

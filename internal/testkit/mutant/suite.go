@@ -1,0 +1,87 @@
+package mutant
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A Suite is the mutants of the package whose test runs it, and how that
+// package's tests find them.
+type Suite struct {
+	// Mutants are run side by side.
+	Mutants []Mutant
+	// Folders are those whose seams the mutants edit, relative to the package's
+	// own; nil is the package's own alone.
+	Folders []string
+	// Args are the arguments of the test binary, such as -test.run=^TestLaw$.
+	Args []string
+	// Finding matches what the tests print when they find a mutant. Its first
+	// group is logged.
+	Finding *regexp.Regexp
+}
+
+// Run runs each mutant as a subtest. It fails unless the tests fail with each
+// of them and print a finding: a build that breaks or a crash is none.
+func (s Suite) Run(t *testing.T) {
+	folders := s.Folders
+	if folders == nil {
+		folders = []string{"."}
+	}
+	seams, err := find(folders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults(seams, s.Mutants) {
+		t.Error(fault)
+	}
+	for _, m := range s.Mutants {
+		t.Run(strings.ReplaceAll(m.Name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			files, err := apply(seams, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			binary := build(t, files)
+			out, err := exec.CommandContext(t.Context(), binary, s.Args...).CombinedOutput()
+			found := s.Finding.FindSubmatch(out)
+			if err == nil || found == nil {
+				t.Fatalf("the tests do not find this mutant: %v\n%s", err, out)
+			}
+			t.Logf("%s", found[len(found)-1])
+		})
+	}
+}
+
+// build builds the tests of the package in the working directory with files in
+// the place of those at their paths, and returns the path of the binary.
+func build(t *testing.T, files map[string][]byte) (binary string) {
+	t.Helper()
+	dir := t.TempDir()
+	overlay := struct{ Replace map[string]string }{make(map[string]string)}
+	for path, data := range files {
+		overlay.Replace[path] = filepath.Join(dir, fmt.Sprintf("%d_%s", len(overlay.Replace), filepath.Base(path)))
+		if err := os.WriteFile(overlay.Replace[path], data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(name, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary = filepath.Join(dir, "mutant.test")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", name, "-o", binary, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("this mutant does not build: adapt its code to what surrounds the seam: %v\n%s", err, out)
+	}
+	return binary
+}
