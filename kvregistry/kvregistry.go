@@ -163,7 +163,7 @@ func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 // Report implements [workerid.Registry]. A second heartbeat that fails in a
 // row, here or in Time, makes the connection anew: the server behind it may
 // hang without closing it.
-func (r *Registry) Report(ctx context.Context, w int, l workerid.Lease) error {
+func (r *Registry) Report(ctx context.Context, w int, l workerid.Heartbeat) error {
 	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l)); err != nil {
 		r.failed(err)
 		return err
@@ -182,9 +182,9 @@ func (r *Registry) failed(err error) {
 	}
 }
 
-// Leases implements [workerid.Registry].
-func (r *Registry) Leases(ctx context.Context) (map[int]workerid.Lease, error) {
-	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (l workerid.Lease) {
+// Heartbeats implements [workerid.Registry].
+func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, error) {
+	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (l workerid.Heartbeat) {
 		// An unreadable heartbeat is a heartbeat: somebody is alive.
 		_ = json.Unmarshal(kve.Value(), &l)
 		l.At = kve.Created().UnixMilli()
@@ -202,7 +202,7 @@ func (r *Registry) Leave(ctx context.Context, w int) error {
 func (r *Registry) Ask(ctx context.Context, w int) (who workerid.Who, err error) {
 	msg, err := r.nc.RequestWithContext(ctx, r.cfg.WorkerSubject(w), nil)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return workerid.Who{}, workerid.ErrNobody
+		return workerid.Who{}, workerid.ErrNoWorker
 	}
 	if err == nil {
 		err = json.Unmarshal(msg.Data, &who)

@@ -104,11 +104,11 @@ func TestHeartbeatsVanishAndRecordsStay(t *testing.T) {
 	if _, err := r.Write(t.Context(), 1, workerid.Record{Token: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Report(t.Context(), 1, workerid.Lease{Instance: "a"}); err != nil {
+	if err := r.Report(t.Context(), 1, workerid.Heartbeat{Instance: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		leases, err := r.Leases(t.Context())
+		leases, err := r.Heartbeats(t.Context())
 		if err != nil || time.Now().After(deadline) {
 			t.Fatalf("leases %v, %v, want none after the TTL", leases, err)
 		}
@@ -174,7 +174,7 @@ func TestAskFindsTheWorkerThatAnswers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := r.Ask(ctx, 4); err == nil || errors.Is(err, workerid.ErrNobody) {
+	if _, err := r.Ask(ctx, 4); err == nil || errors.Is(err, workerid.ErrNoWorker) {
 		t.Errorf("a worker that does not answer: %v, want an error other than ErrNobody", err)
 	}
 	_, _ = sub, mute
@@ -199,7 +199,7 @@ func TestAskNeedsNoJetStreamAndNothingElseHangsWithoutIt(t *testing.T) {
 		if who, err := r.Ask(t.Context(), 3); err != nil || who.Instance != "a" {
 			t.Errorf("round %d: %+v, %v", round, who, err)
 		}
-		if _, err := r.Ask(t.Context(), 4); !errors.Is(err, workerid.ErrNobody) {
+		if _, err := r.Ask(t.Context(), 4); !errors.Is(err, workerid.ErrNoWorker) {
 			t.Errorf("round %d: %v, want ErrNobody", round, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -209,12 +209,12 @@ func TestAskNeedsNoJetStreamAndNothingElseHangsWithoutIt(t *testing.T) {
 			"Record":     func() error { _, err := r.Record(ctx, 1); return err },
 			"Write":      func() error { _, err := r.Write(ctx, 1, workerid.Record{}); return err },
 			"Time":       func() error { _, err := r.Time(ctx); return err },
-			"Report":     func() error { return r.Report(ctx, 1, workerid.Lease{}) },
-			"Leases":     func() error { _, err := r.Leases(ctx); return err },
+			"Report":     func() error { return r.Report(ctx, 1, workerid.Heartbeat{}) },
+			"Heartbeats": func() error { _, err := r.Heartbeats(ctx); return err },
 			"Leave":      func() error { return r.Leave(ctx, 1) },
 		} {
 			err := call()
-			for _, own := range []error{nil, workerid.ErrConflict, workerid.ErrNoRecord, workerid.ErrNobody} {
+			for _, own := range []error{nil, workerid.ErrConflict, workerid.ErrNoRecord, workerid.ErrNoWorker} {
 				if errors.Is(err, own) {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -244,7 +244,7 @@ func TestASecondHeartbeatThatFailsMakesTheConnectionAnew(t *testing.T) {
 	defer cancel()
 	beat := func(ctx, reporting context.Context) {
 		if _, err := r.Time(ctx); err == nil {
-			_ = r.Report(reporting, 1, workerid.Lease{})
+			_ = r.Report(reporting, 1, workerid.Heartbeat{})
 		}
 	}
 	well := t.Context()
@@ -332,7 +332,7 @@ func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) 
 			t.Errorf("number %d stays blocked for %d ms", w, ahead)
 		}
 	}
-	if leases, err := r.Leases(t.Context()); err != nil || len(leases) != 0 {
+	if leases, err := r.Heartbeats(t.Context()); err != nil || len(leases) != 0 {
 		t.Errorf("%d heartbeats left, %v", len(leases), err)
 	}
 }

@@ -123,7 +123,7 @@ var (
 // A view is what the registry knew a moment ago: enough to choose a number by.
 type view struct {
 	records map[int]Record
-	leases  map[int]Lease
+	leases  map[int]Heartbeat
 }
 
 // free reports whether number w seems to be nobody's at now, Unix ms.
@@ -157,7 +157,7 @@ func (k *Keeper) look(ctx context.Context) (now int64, v view, err error) {
 		return 0, view{}, err
 	}
 	if v.records, err = k.cfg.Registry.Records(ctx); err == nil {
-		v.leases, err = k.cfg.Registry.Leases(ctx)
+		v.leases, err = k.cfg.Registry.Heartbeats(ctx)
 	}
 	return now, v, err
 }
@@ -380,7 +380,7 @@ func (k *Keeper) ask(ctx context.Context, w int) error {
 	defer cancel()
 	who, err := k.cfg.Registry.Ask(ctx, w)
 	switch {
-	case errors.Is(err, ErrNobody) || err == nil && who.Process == k.process:
+	case errors.Is(err, ErrNoWorker) || err == nil && who.Process == k.process:
 		return nil
 	case err == nil: //mutant:answered
 		return fmt.Errorf("%w: %q answers to %d", errTaken, who.Instance, w)

@@ -168,7 +168,7 @@ func (k *Keeper) registryTime(ctx context.Context) (int64, error) {
 func (k *Keeper) readOthers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	leases, err := k.cfg.Registry.Leases(ctx)
+	leases, err := k.cfg.Registry.Heartbeats(ctx)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 				m.Set(c.registry)
 				for i, slip := range c.others {
 					f := &workeridtest.Fake{Memory: m}
-					lease := workerid.Lease{Instance: fmt.Sprint("other", i), Time: time.Now().Add(slip).UnixMilli()}
+					lease := workerid.Heartbeat{Instance: fmt.Sprint("other", i), Time: time.Now().Add(slip).UnixMilli()}
 					if err := f.Report(t.Context(), i, lease); err != nil {
 						t.Fatal(err)
 					}

@@ -470,7 +470,7 @@ func (k *Keeper) warnOfEnd(now int64) {
 func (k *Keeper) report(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return k.cfg.Registry.Report(ctx, c.number, Lease{Instance: k.instance, Time: k.checked + time.Since(k.checkedAt).Milliseconds(), Since: c.since})
+	return k.cfg.Registry.Report(ctx, c.number, Heartbeat{Instance: k.instance, Time: k.checked + time.Since(k.checkedAt).Milliseconds(), Since: c.since})
 }
 
 func (k *Keeper) setUntil(until int64) {

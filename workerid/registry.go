@@ -46,13 +46,13 @@ type Registry interface {
 	Time(ctx context.Context) (ms int64, err error)
 	// Report puts the heartbeat of number w, which vanishes by itself some
 	// time after the last report.
-	Report(ctx context.Context, w int, l Lease) error
-	// Leases returns the heartbeats of all numbers, possibly a little old.
-	Leases(ctx context.Context) (map[int]Lease, error)
+	Report(ctx context.Context, w int, l Heartbeat) error
+	// Heartbeats returns the heartbeats of all numbers, possibly a little old.
+	Heartbeats(ctx context.Context) (map[int]Heartbeat, error)
 	// Leave removes the heartbeat of number w.
 	Leave(ctx context.Context, w int) error
 
-	// Ask asks the worker with number w who it is. It returns [ErrNobody] if
+	// Ask asks the worker with number w who it is. It returns [ErrNoWorker] if
 	// none answers to that number; any other error means that one may.
 	Ask(ctx context.Context, w int) (Who, error)
 }
@@ -67,8 +67,8 @@ type Record struct {
 	Revision uint64 `json:"-"`
 }
 
-// A Lease is a worker's heartbeat. It stops nobody: only the record decides.
-type Lease struct {
+// A Heartbeat is a report that a worker is alive. It stops nobody: only the record decides.
+type Heartbeat struct {
 	Instance string `json:"instance"`
 	Time     int64  `json:"time"`  // the worker's own, Unix ms
 	Since    int64  `json:"since"` // when it took the number, Unix ms
@@ -77,7 +77,7 @@ type Lease struct {
 
 // Offset returns how far the worker's clock was ahead of the registry's when
 // it reported.
-func (l Lease) Offset() time.Duration { return time.Duration(l.Time-l.At) * time.Millisecond }
+func (l Heartbeat) Offset() time.Duration { return time.Duration(l.Time-l.At) * time.Millisecond }
 
 // Who is what a worker answers when asked who it is.
 type Who struct {
@@ -119,8 +119,8 @@ var (
 	ErrConflict = errors.New("workerid: the record was changed")
 	// ErrNoRecord is returned when a number has no record.
 	ErrNoRecord = errors.New("workerid: no record")
-	// ErrNobody is returned when no worker answers to a number.
-	ErrNobody = errors.New("workerid: nobody answers")
+	// ErrNoWorker is returned when no worker answers to a number.
+	ErrNoWorker = errors.New("workerid: no worker answers")
 	// ErrDeployment is returned when the registry's IDs are laid out otherwise.
 	ErrDeployment = errors.New("workerid: another layout")
 	// ErrStateFile is returned when the state file cannot be written.

@@ -108,11 +108,11 @@ func TestTheOwnHeartbeatVouchesForNobody(t *testing.T) {
 		m := new(workeridtest.Memory)
 		f := &workeridtest.Fake{Memory: m}
 		for w := range 3 {
-			if err := f.Report(t.Context(), w, workerid.Lease{Instance: "one", Time: now() + 86400_000}); err != nil {
+			if err := f.Report(t.Context(), w, workerid.Heartbeat{Instance: "one", Time: now() + 86400_000}); err != nil {
 				t.Fatal(err)
 			}
 			// One that cannot be read has no time.
-			if err := f.Report(t.Context(), 3+w, workerid.Lease{}); err != nil {
+			if err := f.Report(t.Context(), 3+w, workerid.Heartbeat{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -131,7 +131,7 @@ type world struct {
 type registryState struct {
 	deployment workerid.Deployment
 	records    map[int]workerid.Record
-	leases     map[int]workerid.Lease
+	leases     map[int]workerid.Heartbeat
 	revision   uint64
 }
 
@@ -207,7 +207,7 @@ func newWorld(seed uint64, s *story) *world {
 	w := &world{
 		story: s, rnd: r, begin: time.Now(), generators: make(map[int][]*held), issued: make(map[position]*cell),
 		lossy: r.IntN(3) == 0, rare: []int{12, 40, 120}[r.IntN(3)], ttl: []time.Duration{time.Second, 20 * time.Second}[r.IntN(2)], pace: 6 * time.Second, span: time.Duration(20+r.IntN(100)) * time.Second,
-		reg: registryState{records: map[int]workerid.Record{}, leases: map[int]workerid.Lease{}, revision: uint64(r.IntN(10))},
+		reg: registryState{records: map[int]workerid.Record{}, leases: map[int]workerid.Heartbeat{}, revision: uint64(r.IntN(10))},
 	}
 	unit := []int64{1, 1, 10, 1000}[r.IntN(4)]
 	if w.lossy {
@@ -401,7 +401,7 @@ func (w *world) lose() {
 	revision := w.reg.revision
 	if w.one(2) || len(w.backups) == 0 {
 		w.reg = registryState{revision: w.newRevision()}
-		w.reg.records, w.reg.leases = map[int]workerid.Record{}, map[int]workerid.Lease{}
+		w.reg.records, w.reg.leases = map[int]workerid.Record{}, map[int]workerid.Heartbeat{}
 		w.past, w.backups = nil, nil
 		w.tell("registry made again")
 		if l := w.machines[w.rnd.IntN(len(w.machines))].life; w.one(2) {
@@ -423,7 +423,7 @@ func (w *world) lose() {
 	w.tell("registry down, to be restored")
 	quiet(2*w.conf.MaxClockSkew + 3*time.Second)
 	w.reg = w.backups[w.rnd.IntN(len(w.backups))]
-	w.reg.leases = map[int]workerid.Lease{}
+	w.reg.leases = map[int]workerid.Heartbeat{}
 	w.past, w.backups, w.down, w.stale = nil, nil, false, false
 	w.tell("registry restored from revision %d, was at %d", w.reg.revision, revision)
 	quiet(2*w.conf.Heartbeat + 5*time.Second)
@@ -906,18 +906,18 @@ func (l *process) Time(ctx context.Context) (int64, error) {
 func (w *world) time() int64 { return time.Now().Add(w.slip).UnixMilli() }
 
 // Report implements [workerid.Registry].
-func (l *process) Report(ctx context.Context, n int, lease workerid.Lease) error {
+func (l *process) Report(ctx context.Context, n int, lease workerid.Heartbeat) error {
 	return l.call(ctx, func() {
 		lease.At = l.world.time()
 		l.world.reg.leases[n] = lease
 	})
 }
 
-// Leases implements [workerid.Registry].
-func (l *process) Leases(ctx context.Context) (map[int]workerid.Lease, error) {
-	return ask(l, ctx, func() map[int]workerid.Lease {
+// Heartbeats implements [workerid.Registry].
+func (l *process) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, error) {
+	return ask(l, ctx, func() map[int]workerid.Heartbeat {
 		all := maps.Clone(l.world.reg.leases)
-		maps.DeleteFunc(all, func(_ int, lease workerid.Lease) bool {
+		maps.DeleteFunc(all, func(_ int, lease workerid.Heartbeat) bool {
 			return l.world.time()-lease.At > l.world.ttl.Milliseconds()
 		})
 		return all
@@ -963,7 +963,7 @@ func (l *process) Ask(ctx context.Context, n int) (who workerid.Who, err error) 
 	}
 	l.step()
 	if holder == nil || lie {
-		return workerid.Who{}, workerid.ErrNobody
+		return workerid.Who{}, workerid.ErrNoWorker
 	}
 	return workerid.Who{Instance: holder.name, Process: holder.name + fmt.Sprint(n)}, nil
 }

@@ -286,7 +286,7 @@ func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
 		if _, err := registry.Write(t.Context(), w, workerid.Record{Instance: "a", Token: "t", Until: now + 1000}); err != nil {
 			t.Fatal(err)
 		}
-		if err := registry.Report(t.Context(), w, workerid.Lease{Instance: "a", Time: time.Now().UnixMilli() - behind, Since: now}); err != nil {
+		if err := registry.Report(t.Context(), w, workerid.Heartbeat{Instance: "a", Time: time.Now().UnixMilli() - behind, Since: now}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -66,7 +66,7 @@ func (c *workersCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	leases, err := registry.Leases(ctx)
+	leases, err := registry.Heartbeats(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (c *workersCmd) Run(s *session) error {
 	return c.print(s, records, leases, now)
 }
 
-func (c *workersCmd) print(s *session, records map[int]workerid.Record, leases map[int]workerid.Lease, now int64) error {
+func (c *workersCmd) print(s *session, records map[int]workerid.Record, leases map[int]workerid.Heartbeat, now int64) error {
 	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
 	for _, w := range slices.Sorted(maps.Keys(records)) {

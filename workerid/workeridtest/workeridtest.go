@@ -23,7 +23,7 @@ func Run(t *testing.T, open func(t *testing.T) (next func() workerid.Registry)) 
 		"TheFirstDeploymentStands":     (*suite).deployment,
 		"WriteIsCompareAndSet":         (*suite).compareAndSet,
 		"OfConcurrentWritesOneLands":   (*suite).concurrentWrites,
-		"LeasesComeAndGo":              (*suite).leases,
+		"HeartbeatsComeAndGo":          (*suite).heartbeats,
 		"NobodyAnswersToAFreeNumber":   (*suite).nobody,
 		"CallsReturnWhenTheContextEnd": (*suite).canceled,
 	} {
@@ -124,8 +124,8 @@ func (s *suite) concurrentWrites() {
 	}
 }
 
-func (s *suite) leases() {
-	l := workerid.Lease{Instance: "a", Time: 5, Since: 4}
+func (s *suite) heartbeats() {
+	l := workerid.Heartbeat{Instance: "a", Time: 5, Since: 4}
 	if err := s.Report(s.ctx, 9, l); err != nil {
 		s.Error(err)
 	}
@@ -141,24 +141,24 @@ func (s *suite) leases() {
 	if err != nil {
 		s.Error(err)
 	}
-	all, err := s.next().Leases(s.ctx)
+	all, err := s.next().Heartbeats(s.ctx)
 	if at := all[9].At; at < before || at > after {
 		s.Errorf("the lease is dated %d, not within %d and %d", at, before, after)
 	}
 	l.At = all[9].At
 	if err != nil || len(all) != 1 || all[9] != l {
-		s.Errorf("Leases = %+v, %v, want %+v", all, err, l)
+		s.Errorf("Heartbeats = %+v, %v, want %+v", all, err, l)
 	}
 	if err := s.Leave(s.ctx, 9); err != nil {
 		s.Error(err)
 	}
-	if all, err := s.next().Leases(s.ctx); err != nil || len(all) != 0 {
+	if all, err := s.next().Heartbeats(s.ctx); err != nil || len(all) != 0 {
 		s.Errorf("after Leave: %+v, %v", all, err)
 	}
 }
 
 func (s *suite) nobody() {
-	if who, err := s.Ask(s.ctx, 11); !errors.Is(err, workerid.ErrNobody) {
+	if who, err := s.Ask(s.ctx, 11); !errors.Is(err, workerid.ErrNoWorker) {
 		s.Errorf("Ask = %+v, %v, want ErrNobody", who, err)
 	}
 }
@@ -175,12 +175,12 @@ func (s *suite) canceled() {
 }
 
 // Memory is a place in memory where registries keep their records. The zero
-// value is empty and ready. Leases in it do not expire.
+// value is empty and ready. Heartbeats in it do not expire.
 type Memory struct {
 	mu         sync.Mutex
 	deployment workerid.Deployment
 	records    map[int]workerid.Record
-	leases     map[int]workerid.Lease
+	heartbeats map[int]workerid.Heartbeat
 	revision   uint64
 	answers    map[int]workerid.Who
 	slip       time.Duration
@@ -210,7 +210,7 @@ func (m *Memory) Answer(w int, who workerid.Who) {
 func (m *Memory) Expire(w int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.leases, w)
+	delete(m.heartbeats, w)
 }
 
 // Wipe loses all records, leases and the deployment, but not the count of
@@ -218,7 +218,7 @@ func (m *Memory) Expire(w int) {
 func (m *Memory) Wipe() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.records, m.leases, m.deployment = nil, nil, workerid.Deployment{}
+	m.records, m.heartbeats, m.deployment = nil, nil, workerid.Deployment{}
 }
 
 // Fake is one process's handle on a [Memory].
@@ -312,25 +312,25 @@ func (f *Fake) Time(ctx context.Context) (ms int64, err error) {
 }
 
 // Report implements [workerid.Registry].
-func (f *Fake) Report(ctx context.Context, w int, l workerid.Lease) error {
+func (f *Fake) Report(ctx context.Context, w int, l workerid.Heartbeat) error {
 	return f.do(ctx, "Report", func() {
-		if f.leases == nil {
-			f.leases = make(map[int]workerid.Lease)
+		if f.heartbeats == nil {
+			f.heartbeats = make(map[int]workerid.Heartbeat)
 		}
 		l.At = f.time()
-		f.leases[w] = l
+		f.heartbeats[w] = l
 	})
 }
 
-// Leases implements [workerid.Registry].
-func (f *Fake) Leases(ctx context.Context) (all map[int]workerid.Lease, err error) {
-	err = f.do(ctx, "Leases", func() { all = maps.Clone(f.leases) })
+// Heartbeats implements [workerid.Registry].
+func (f *Fake) Heartbeats(ctx context.Context) (all map[int]workerid.Heartbeat, err error) {
+	err = f.do(ctx, "Heartbeats", func() { all = maps.Clone(f.heartbeats) })
 	return all, err
 }
 
 // Leave implements [workerid.Registry].
 func (f *Fake) Leave(ctx context.Context, w int) error {
-	return f.do(ctx, "Leave", func() { delete(f.leases, w) })
+	return f.do(ctx, "Leave", func() { delete(f.heartbeats, w) })
 }
 
 // Ask implements [workerid.Registry].
@@ -338,7 +338,7 @@ func (f *Fake) Ask(ctx context.Context, w int) (who workerid.Who, err error) {
 	found := false
 	err = f.do(ctx, "Ask", func() { who, found = f.answers[w] })
 	if err == nil && !found {
-		err = workerid.ErrNobody
+		err = workerid.ErrNoWorker
 	}
 	return who, err
 }
