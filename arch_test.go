@@ -56,6 +56,7 @@ var arrows = map[string][]string{
 	"internal/monitor":   {},
 	"internal/natsembed": {natsServer},
 
+	"internal/testkit/exampletb": {},
 	"internal/testkit/freeport":  {},
 	"internal/testkit/ledger":    {},
 	"internal/testkit/mutant":    {},
@@ -68,8 +69,9 @@ var arrows = map[string][]string{
 		natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry", kong, natsGo},
 
-	"e2e":       {"internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
-	"e2e/tests": {natsServer}, // test files only
+	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
+	"e2e/internal/setup": {"internal/app", "subjects"},
+	"e2e/tests":          {natsServer}, // test files only
 
 	"faults": {"subjects", "internal/testkit/freeport", "internal/testkit/ledger", "internal/testkit/mysqltest",
 		"internal/testkit/natsproxy", natsGo},

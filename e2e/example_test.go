@@ -1,29 +1,49 @@
 package e2e_test
 
 import (
-	"testing"
+	"fmt"
 
 	"github.com/natsid/natsid/e2e"
 )
 
-// A test of yours that needs IDs starts a natsid in one line.
+// A test that needs IDs starts a natsid in one line.
 func Example() {
-	_ = func(t *testing.T) { // func TestInvoice(t *testing.T) {
-		ids := e2e.Start(t)
+	// func TestInvoice(t *testing.T) {
+	ids := e2e.Start(t)
+	for range 2 {
 		id, err := ids.Client.Segment(t.Context(), "invoice")
-		if err != nil || id != 1 {
-			t.Errorf("the first invoice is %d, %v", id, err)
-		}
+		fmt.Println(id, err)
 	}
+	// Output:
+	// 1 <nil>
+	// 2 <nil>
 }
 
-func TestOneLineIsEnough(t *testing.T) {
-	t.Parallel()
-	ids := e2e.Start(t)
-	if id, err := ids.Client.Segment(t.Context(), "invoice"); err != nil || id != 1 {
-		t.Errorf("the first ID of a tag is %d, %v", id, err)
+// Callers notice nothing of a worker that stops: another one answers.
+func ExampleWithWorkers() {
+	// func TestARestartLosesNothing(t *testing.T) {
+	ids := e2e.Start(t, e2e.WithWorkers(2))
+	before, err := ids.Client.Snowflake(t.Context())
+	if err != nil {
+		t.Fatalf("%v", err)
 	}
-	if id, err := ids.Client.Snowflake(t.Context()); err != nil || id < 1<<60 {
-		t.Errorf("a snowflake is %d, %v", id, err)
+	ids.StopWorker(0)
+	after, err := ids.Client.Snowflake(t.Context())
+	if err != nil {
+		t.Fatalf("%v", err)
 	}
+	fmt.Println("different:", before != after)
+	// Output: different: true
+}
+
+// Any NATS client can request IDs: here for a batch, in a namespace of its own.
+func ExampleWithNamespace() {
+	// func TestBatch(t *testing.T) {
+	ids := e2e.Start(t, e2e.WithNamespace("shop"))
+	reply, err := ids.Conn.RequestWithContext(t.Context(), "shop.segment.order", []byte("100"))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	fmt.Printf("%s\n", reply.Data)
+	// Output: 1-100
 }

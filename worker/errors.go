@@ -34,13 +34,15 @@ var codes = []struct {
 	{segment.ErrUnknownTag, subjects.NotFound, "no such tag; create it with `natsid tag create`"},
 	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: fix the row"},
 	{segment.ErrUnguarded, subjects.BadRequest,
-		"tags are deleted in the guard, which is off: delete the tag's row in the table, or start the workers with --guard on"},
+		"tags are deleted in the guard, which is off: delete the tag's row in the table, " +
+			"or start the workers with --guard on"},
 	{segment.ErrExists, subjects.BadRequest, "the tag exists already"},
 	{segment.ErrInvalid, subjects.BadRequest,
 		"step must be 1..1099511627776 and start at least 1; " +
 			"the store must be able to hold both, and the length and characters of the description"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
-	{segment.ErrExhausted, subjects.Unavailable, "fewer IDs than requested are left below the highest that the store can hold"},
+	{segment.ErrExhausted, subjects.Unavailable,
+		"fewer IDs than requested are left below the highest that the store can hold"},
 	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time: retry, then back off"},
 	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},
@@ -85,7 +87,8 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 // raiseError says why a mark cannot be raised as requested.
 func raiseError(r *segment.RaiseError) *subjects.Error {
 	if r.MaxID != 0 && r.MaxID < r.Now {
-		return subjects.Errorf(subjects.BadRequest, "max_id is %d and only rises: give at least that, or raise_by", r.Now)
+		return subjects.Errorf(subjects.BadRequest,
+			"max_id is %d and only rises: give at least that, or raise_by", r.Now)
 	}
 	return subjects.Errorf(subjects.BadRequest,
 		"max_id is %d, and the store holds at most %d: raise it by less", r.Now, r.Limit)

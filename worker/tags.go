@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/nats-io/nats.go/micro"
 
@@ -131,20 +132,18 @@ func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	return tagInfo(t), nil
 }
 
-// isRefusal reports whether err says that the store changed nothing.
+// refusals are the errors by which a store says that it changed nothing.
+var refusals = []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded}
+
 func isRefusal(err error) bool {
-	for _, refusal := range []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
-// announce tells every worker, this one included, that a tag may have changed.
+// announce publishes to every worker, this one included, that a tag may have
+// changed.
 func (a *tagAdmin) announce(tag string) {
 	if err := a.cfg.Conn.Publish(a.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
-		a.cfg.Log.Warn("a changed tag could not be announced; the other workers see the change at their next load or poll",
+		a.cfg.Log.Warn("a changed tag could not be announced; other workers see the change at their next load or poll",
 			"tag", tag, "error", err)
 	}
 }

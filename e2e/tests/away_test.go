@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
@@ -110,7 +111,7 @@ func TestADatabaseThatIsAwayIsNotNoticedUntilMemoryIsUsedUpAndForgottenOnceItIsB
 	} {
 		t.Run(how, func(t *testing.T) {
 			db := mysqltest.Start(t)
-			c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
+			c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
 			if _, err := c.Client.CreateTag(t.Context(), subjects.TagCreate{Tag: "order", Step: 2000}); err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +182,7 @@ func lookAway(t *testing.T, c *e2e.Cluster, l *steadyLoad) {
 func TestASlowDatabaseMakesNobodyWait(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.MaxStep = db.DSN(), 1 }))
 	if _, err := c.Client.CreateTag(t.Context(), subjects.TagCreate{Tag: "order", Step: 100}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 
 	"github.com/nats-io/nats.go"
 
@@ -68,7 +69,7 @@ func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
 		t.Run(slip.String(), func(t *testing.T) {
 			t.Parallel()
 			var clock wall
-			c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(i int, cfg *app.Config) {
+			c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) {
 				if i == 0 {
 					cfg.Now = clock.now
 				}
@@ -104,7 +105,7 @@ func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
 func TestWithTheOnlyWorkersClockWrongSegmentsGoOnAndSnowflakesAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	var clock wall
-	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
 	clock.set(24 * time.Hour)
 	waitFor(t, "the worker has left", func() bool { return serving(t, c) == 0 })
 	for range 20 {
@@ -126,7 +127,7 @@ func TestWithTheOnlyWorkersClockWrongSegmentsGoOnAndSnowflakesAreRefusedAtOnce(t
 func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	var clock wall
-	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
 	number := c.WorkerNumber(0)
 	before, err := c.Client.Snowflake(t.Context())
 	if err != nil {
@@ -154,7 +155,7 @@ func TestARightClockBehindItsIDsWaitsOrGoesOnWithAnotherNumber(t *testing.T) {
 			t.Parallel()
 			var clock wall
 			clock.set(900 * time.Millisecond)
-			c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+			c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 				cfg.Now, cfg.ReclaimOnStep, cfg.Deadline = clock.now, reclaim, 100*time.Millisecond
 			}))
 			told := listen(t, c)

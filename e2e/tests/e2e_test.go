@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -204,7 +205,7 @@ func TestARollingRestartLosesNoRequest(t *testing.T) {
 func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T) {
 	t.Parallel()
 	var control *natsproxy.Proxy // of worker 0
-	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) {
 		if i == 0 {
 			cfg.Horizon = 2 * time.Second
 			control = startProxy(t, cfg.NATS)
@@ -234,7 +235,7 @@ func TestAWorkerWhoseWindowHasClosedLeavesTheQueueGroupAndComesBack(t *testing.T
 func TestAStopIsBoundedWhileNATSHangs(t *testing.T) {
 	t.Parallel()
 	var p *natsproxy.Proxy
-	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 		p = startProxy(t, cfg.NATS)
 		cfg.NATS = p.URL()
 	}))
@@ -284,7 +285,7 @@ func serving(t *testing.T, c *e2e.Cluster) (n int) {
 
 func TestWorkersOfOneNameHaveDifferentNumbers(t *testing.T) {
 	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.Name = "twin" }))
+	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(_ int, cfg *app.Config) { cfg.Name = "twin" }))
 	if c.WorkerNumber(0) == c.WorkerNumber(1) {
 		t.Errorf("both have number %d", c.WorkerNumber(0))
 	}
@@ -292,7 +293,7 @@ func TestWorkersOfOneNameHaveDifferentNumbers(t *testing.T) {
 
 func TestNamespacesShareAServerAndNothingElse(t *testing.T) {
 	t.Parallel()
-	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(i int, cfg *app.Config) { cfg.Namespace = subjects.Namespace([]string{"id", "other"}[i]) }))
+	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) { cfg.Namespace = subjects.Namespace([]string{"id", "other"}[i]) }))
 	for range 2 {
 		for _, subject := range []string{"id.segment.order", "other.segment.order"} {
 			if _, err := c.Conn.Request(subject, nil, 2*time.Second); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,7 +21,7 @@ import (
 func TestWorkersOnMySQLOutliveItsDeathAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.WithWorkers(3), e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL = db.DSN() }))
+	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL = db.DSN() }))
 	l := startLoad(t, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
 	waitFor(t, "load", func() bool { return l.got["segment"].len() > 20_000 })
 	db.Kill()
@@ -46,7 +47,7 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 	t.Parallel()
 	db := mysqltest.Start(t)
 	var control *natsproxy.Proxy
-	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 		control = startProxy(t, cfg.NATS)
 		cfg.NATS, cfg.MySQL = control.URL(), db.DSN()
 	}))
@@ -101,7 +102,7 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.WithWorkers(2), e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.Guard = db.DSN(), false }))
+	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.Guard = db.DSN(), false }))
 	l := startLoad(t, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
 	waitFor(t, "load", func() bool { return l.got["segment"].len() > 20_000 })
 	if errs := l.stop(); len(errs) > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -72,7 +73,7 @@ func startServers(t *testing.T) (servers []*server.Server, urls string) {
 func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 	t.Parallel()
 	servers, urls := startServers(t)
-	c := e2e.Start(t, e2e.WithWorkers(3), e2e.WithConfig(func(_ int, cfg *app.Config) { cfg.NATS = urls }))
+	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) { cfg.NATS = urls }))
 	nc, err := nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func TestAServerThatIsAboutToStopCostsNoRequest(t *testing.T) {
 	stopping := servers[1]
 	// Two workers are connected to the server that stops; one of them knows of no
 	// other but from that server.
-	c := e2e.Start(t, e2e.WithWorkers(3), e2e.WithConfig(func(i int, cfg *app.Config) {
+	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(i int, cfg *app.Config) {
 		cfg.NATS = [...]string{stopping.ClientURL(), stopping.ClientURL(), urls}[i]
 	}))
 	nc, err := nats.Connect(servers[0].ClientURL(), nats.NoReconnect())

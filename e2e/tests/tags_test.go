@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
@@ -40,7 +41,7 @@ func stores(t *testing.T, test func(t *testing.T, edit func(*app.Config), db *my
 func TestATagIsChangedEverywhereAtOnce(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
-		c := e2e.Start(t, e2e.WithWorkers(3), e2e.WithConfig(func(_ int, cfg *app.Config) {
+		c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) {
 			edit(cfg)
 			cfg.AutoCreateTags, cfg.TagPoll = false, time.Hour
 		}))
@@ -85,7 +86,7 @@ func TestATagIsChangedEverywhereAtOnce(t *testing.T) {
 func TestRowsThatOthersAddChangeAndRemoveAreFollowed(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 		cfg.MySQL, cfg.AutoCreateTags, cfg.TagPoll = db.DSN(), false, time.Second
 	}))
 	exec := func(statement string) {
@@ -124,7 +125,7 @@ func TestRowsThatOthersAddChangeAndRemoveAreFollowed(t *testing.T) {
 func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
-		c := e2e.Start(t, e2e.WithWorkers(3), e2e.WithConfig(func(_ int, cfg *app.Config) {
+		c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) {
 			edit(cfg)
 			cfg.TagPoll = time.Second
 		}))
@@ -170,7 +171,7 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
 func TestAStartLoadsTheTagsUsedOfLateUnlessToldNotTo(t *testing.T) {
 	t.Parallel()
 	var preload atomic.Bool
-	c := e2e.Start(t, e2e.WithConfig(func(_ int, cfg *app.Config) {
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 		if !preload.Load() {
 			cfg.Preload = 0
 		}
