@@ -225,6 +225,10 @@ func TestADeletedTagIsServedNoMoreThoughItWasInMemory(t *testing.T) {
 	if got := r.one("id.segment.order"); got != 1 {
 		t.Fatal(got)
 	}
+	r.eventually("load a second range ahead", func() bool {
+		tag, err := r.store.Look(t.Context(), "order")
+		return err == nil && tag.MaxID == 21
+	})
 	for range 2 { // once more is no error
 		if got := r.ask("id.tag.delete", `{"tag":"order"}`); !strings.Contains(got.body, `"disabled":true`) || !strings.Contains(got.body, `"max_id":"21"`) {
 			t.Fatalf("%+v", got)

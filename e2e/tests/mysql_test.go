@@ -3,7 +3,6 @@ package tests
 import (
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -50,10 +49,12 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 		control = startProxy(t, cfg.NATS)
 		cfg.NATS, cfg.MySQL = control.URL(), db.DSN()
+		cfg.Deadline = 5 * time.Second // on a busy machine a load may take long
 	}))
 	var got ledger
+	ctx := patient(t)
 	ask := func() error {
-		runs, err := c.Client.SegmentN(t.Context(), "order", 100)
+		runs, err := c.Client.SegmentN(ctx, "order", 100)
 		got.add(runs...)
 		return err
 	}
@@ -68,6 +69,7 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 			t.Fatal(err)
 		}
 	}
+	waitFor(t, "a range in memory beside the current one", func() bool { return len(order(t, c).Ranges) == 2 })
 	control.Stall(true, "natsid control")
 	served, err := 0, error(nil)
 	for ; err == nil; served++ {
@@ -92,7 +94,7 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 		}
 	}
 	got.check(t)
-	msg, err := alarm.NextMsg(5 * time.Second)
+	msg, err := alarm.NextMsg(patience)
 	if err != nil || msg.Subject != "id.alarm.store-went-back" || !strings.Contains(string(msg.Data), `"message":"tag order: max_id is`) {
 		t.Errorf("alarm %v, %v", msg, err)
 	}
@@ -102,7 +104,10 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
-	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL, cfg.Guard = db.DSN(), false }))
+	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(i int, cfg *app.Config) {
+		inNoHurry(i, cfg)
+		cfg.MySQL, cfg.Guard = db.DSN(), false
+	}))
 	l := startLoad(t, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
 	waitFor(t, "load", func() bool { return l.got["segment"].len() > 20_000 })
 	if errs := l.stop(); len(errs) > 0 {
@@ -122,13 +127,10 @@ func TestADatabaseThatIsNotThereYetIsWaitedForAndAWrongPasswordIsNot(t *testing.
 	t.Parallel()
 	db := mysqltest.Start(t)
 	db.Stop()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		time.Sleep(time.Second) // so that the start meets no database
-		db.Run()
-	})
-	startProcess(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", db.DSN())
-	wg.Wait()
+	p := launchProcess(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", db.DSN(), "--log-level", "warn")
+	waitFor(t, "the start meets no database", func() bool { return strings.Contains(p.log.String(), "trying again") })
+	db.Run()
+	p.waitReady(t)
 	out := fails(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", strings.Replace(db.DSN(), "secret", "verysecret", 1))
 	if !strings.Contains(out, "cannot use MySQL") || strings.Contains(out, "secret") {
 		t.Errorf("a wrong password: %s", out)

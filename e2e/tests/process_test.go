@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,15 +17,15 @@ import (
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/testkit/freeport"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
-
-// readyTimeout bounds how long a process may take until it can issue.
-const readyTimeout = 30 * time.Second
 
 // A process is a natsid of its own: this test binary, run as one.
 type process struct {
 	cmd    *exec.Cmd
-	number int // its worker number
+	log    natstest.Buffer
+	line   chan string // the ready line
+	number int         // its worker number, once it is ready
 }
 
 var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+)`)
@@ -32,13 +33,21 @@ var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+)`)
 // startProcess runs `natsid args…` and returns once it is ready.
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
+	p := launchProcess(t, args...)
+	p.waitReady(t)
+	return p
+}
+
+// launchProcess runs `natsid args…`, until the test ends if not before.
+func launchProcess(t *testing.T, args ...string) *process {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(exe, append([]string{"serve", "--http", "", "--log-level", "error"}, args...)...)}
+	p := &process{cmd: exec.Command(exe, append([]string{"serve", "--http", "", "--log-level", "error"}, args...)...), line: make(chan string, 1)}
 	p.cmd.Env = append(os.Environ(), execEnv+"=1")
-	p.cmd.Stderr = t.Output()
+	p.cmd.Stderr = io.MultiWriter(t.Output(), &p.log)
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		err = p.cmd.Start()
@@ -47,23 +56,27 @@ func startProcess(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.signal(syscall.SIGKILL) })
-	line := make(chan string, 1)
 	go func() {
 		s := bufio.NewScanner(out)
 		s.Scan()
-		line <- s.Text()
+		p.line <- s.Text()
 	}()
+	return p
+}
+
+// waitReady waits until the process says that it is ready.
+func (p *process) waitReady(t *testing.T) {
+	t.Helper()
 	select {
-	case text := <-line:
+	case text := <-p.line:
 		m := readyRe.FindStringSubmatch(text)
 		if m == nil {
 			t.Fatalf("instead of the ready line: %q", text)
 		}
 		p.number, _ = strconv.Atoi(m[1])
-	case <-time.After(readyTimeout):
-		t.Fatalf("natsid %v is not ready after %v", args, readyTimeout)
+	case <-time.After(patience):
+		t.Fatalf("%v is not ready after %v", p.cmd, patience)
 	}
-	return p
 }
 
 // signal sends a signal and waits for the process to end.
@@ -90,7 +103,7 @@ func TestAWorkerThatIsKilledUnderLoadRepeatsNoID(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"--nats", c.URL, "--data", dir, "--auto-create-tags"}
 	p := startProcess(t, args...)
-	l := startLoad(t, c.Conn, 4, bothModes)
+	l := startLoadWithin(t, slack, c.Conn, 4, bothModes)
 	for round := range 5 {
 		before := l.asked.Load()
 		waitFor(t, "load on the worker", func() bool { return l.asked.Load() > before+300 })
@@ -122,7 +135,7 @@ func TestAWholeServiceThatIsKilledGoesOnAboveAllItsIDs(t *testing.T) {
 	for range 4 {
 		p := startProcess(t, "--listen", addr, "--data", dir)
 		waitFor(t, "the connection", nc.IsConnected)
-		l := startLoad(t, nc, 2, bothModes)
+		l := startLoadWithin(t, slack, nc, 2, bothModes)
 		waitFor(t, "load on the service", func() bool { return l.got["segment"].len() > 300 && l.got["snowflake"].len() > 300 })
 		p.signal(syscall.SIGKILL)
 		l.stop()
@@ -143,13 +156,13 @@ func TestATermSignalStopsCleanlyAndTheNextStartGoesOnAtOnce(t *testing.T) {
 	addr, dir := freePort(t), t.TempDir()
 	var last [2]int64
 	for range 3 {
-		p := startProcess(t, "--listen", addr, "--data", dir)
-		nc, err := nats.Connect("nats://" + addr)
+		p := startProcess(t, "--listen", addr, "--data", dir, "--deadline", "30s")
+		nc, err := nats.Connect("nats://"+addr, nats.Timeout(patience))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, subject := range []string{"id.segment.order", "id.snowflake"} {
-			msg, err := nc.Request(subject, nil, 2*time.Second)
+			msg, err := nc.Request(subject, nil, patience)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,9 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-const gracePeriod = 1500 * time.Millisecond
+// gracePeriod is how long a server that is about to stop lets its clients stay:
+// long enough for workers on a busy machine to move by themselves.
+const gracePeriod = 6 * time.Second
 
 // startServers starts a JetStream cluster of three nats-servers in this
 // process and waits until it can place three replicas.
@@ -54,7 +56,7 @@ func startServers(t *testing.T) (servers []*server.Server, urls string) {
 		servers = append(servers, s)
 	}
 	for _, s := range servers {
-		if !s.ReadyForConnections(20 * time.Second) {
+		if !s.ReadyForConnections(patience) {
 			t.Fatal("a server does not start")
 		}
 		clients = append(clients, s.ClientURL())
@@ -97,7 +99,7 @@ func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 			return leader != ""
 		})
 	}
-	l := startLoad(t, nc, 3, bothModes)
+	l := startLoadWithin(t, slack, nc, 3, bothModes)
 	total := func() int64 { return l.got["segment"].len() + l.got["snowflake"].len() }
 	waitFor(t, "load", func() bool { return total() > 20_000 })
 	for _, s := range servers {
@@ -137,6 +139,7 @@ func TestAServerThatIsAboutToStopCostsNoRequest(t *testing.T) {
 	// Two workers are connected to the server that stops; one of them knows of no
 	// other but from that server.
 	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(i int, cfg *app.Config) {
+		inNoHurry(i, cfg)
 		cfg.NATS = [...]string{stopping.ClientURL(), stopping.ClientURL(), urls}[i]
 	}))
 	nc, err := nats.Connect(servers[0].ClientURL(), nats.NoReconnect())

@@ -1,0 +1,43 @@
+package tests
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/app"
+)
+
+// Tests must pass on a machine that is busy with other things, where anything
+// may take seconds: they wait for conditions, each for up to patience, and a
+// bound on a duration leaves room for such a machine.
+const (
+	patience = time.Minute
+	// slack is what a busy machine may add to a deadline that workers keep.
+	slack = 5 * time.Second
+	// supervisorsWait is stop_grace_period in docker-compose.yml.
+	supervisorsWait = 20 * time.Second
+)
+
+// waitFor waits until a condition holds.
+func waitFor(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !cond(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// patient returns a context whose deadline is far away. Without a deadline a
+// client gives up after [client.DefaultTimeout], which a busy machine may need
+// for an answer.
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// inNoHurry is the configuration of workers that may not refuse any request in a
+// test: on a busy machine a load can outlast the default deadline.
+func inNoHurry(_ int, cfg *app.Config) { cfg.Deadline = 15 * time.Second }
