@@ -26,10 +26,10 @@ func TestEachSettingIsHeldToItsRange(t *testing.T) {
 		{"", func(c *app.Config) { c.Namespace = "A-b_9" }},
 		{"layout", func(c *app.Config) { c.Layout.Time = 42 }},
 		{"epoch", func(c *app.Config) { c.Layout.Epoch = -1 }},
-		{"site -1", func(c *app.Config) { c.Site = -1 }},
-		{"site 1, want 0 to 0", func(c *app.Config) { c.Site = 1 }},
+		{"--site -1", func(c *app.Config) { c.Site = -1 }},
+		{"--site 1: want 0 to 0", func(c *app.Config) { c.Site = 1 }},
 		{"", func(c *app.Config) { c.Layout, c.Site = snowflake.Article, 3 }},
-		{"site 4, want 0 to 3", func(c *app.Config) { c.Layout, c.Site = snowflake.Article, 4 }},
+		{"--site 4: want 0 to 3", func(c *app.Config) { c.Layout, c.Site = snowflake.Article, 4 }},
 		{"--data", func(c *app.Config) { c.Data = "" }},
 		{"", func(c *app.Config) { c.Data, c.NATS = "", "nats://n1" }},
 		{"host:port", func(c *app.Config) { c.Listen = "localhost" }},
@@ -52,11 +52,11 @@ func TestEachSettingIsHeldToItsRange(t *testing.T) {
 		{"", func(c *app.Config) { c.TagPoll = time.Second }},
 		{"preload", func(c *app.Config) { c.Preload = -1 }},
 		{"", func(c *app.Config) { c.Preload = 0 }},
-		{"no pattern", func(c *app.Config) { c.AutoCreatePattern = "a[" }},
+		{"not a pattern", func(c *app.Config) { c.AutoCreatePattern = "a[" }},
 		{"", func(c *app.Config) { c.AutoCreatePattern = "order.*" }},
-		{"batches", func(c *app.Config) { c.MaxBatch = 0 }},
-		{"batches", func(c *app.Config) { c.MaxBatch = 1_000_001 }},
-		{"lease TTL", func(c *app.Config) { c.LeaseTTL = 20*time.Second - 1 }},
+		{"--max-batch", func(c *app.Config) { c.MaxBatch = 0 }},
+		{"--max-batch", func(c *app.Config) { c.MaxBatch = 1_000_001 }},
+		{"--lease-ttl", func(c *app.Config) { c.LeaseTTL = 20*time.Second - 1 }},
 		{"", func(c *app.Config) { c.LeaseTTL = 20 * time.Second }},
 		{"horizon", func(c *app.Config) { c.Horizon = time.Second - 1 }},
 		{"max-ahead", func(c *app.Config) { c.MaxAhead = -1 }},
@@ -84,7 +84,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("the zero value is valid")
 	}
-	for _, want := range []string{"namespace", "layout", "--data", "host:port", "replicas", "step", "batches", "lease TTL", "horizon", "max-clock-skew", "deadline"} {
+	for _, want := range []string{"namespace", "layout", "--data", "host:port", "replicas", "step", "--max-batch", "--lease-ttl", "horizon", "max-clock-skew", "deadline"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no word about %s in: %v", want, err)
 		}

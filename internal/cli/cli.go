@@ -1,5 +1,6 @@
-// Package cli is the command line of natsid: flags and their environment, and
-// what people read.
+// Package cli is the command line of natsid: a file per command, with its
+// flags, its help and its output. The flags of "natsid serve" come from the
+// table of settings in internal/app.
 package cli
 
 import (
@@ -7,48 +8,82 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
 )
 
-// commandLine is all commands and flags. Flags above the commands belong to
-// every command.
+// commandLine is the tree of commands. Their tags say how they are called, and
+// nothing to people: see [help].
 type commandLine struct {
-	NATS      string `name:"nats" env:"NATS_URL" placeholder:"URL[,URL]" help:"NATS to join. Serve runs a nats-server of its own without it; other commands go to nats://127.0.0.1:4222."`
-	NATSCreds string `name:"nats-creds" env:"NATS_CREDS" placeholder:"FILE" help:"User credentials for NATS."`
-	Namespace string `env:"NATSID_NAMESPACE" default:"id" help:"First token of all subjects, and prefix of services and buckets."`
-
-	Serve serveCmd `cmd:"" default:"withargs" help:"Serve IDs; the default command."`
-	Get   struct {
-		Segment   getSegmentCmd   `cmd:"" help:"IDs of a tag."`
-		Snowflake getSnowflakeCmd `cmd:"" help:"Snowflakes."`
-	} `cmd:"" help:"Ask for IDs."`
-	Tag struct {
-		Create tagCreateCmd `cmd:"" help:"Make a tag, or make a deleted one again."`
-		Update tagUpdateCmd `cmd:"" help:"Change a tag's step or description, or raise its next ID."`
-		Delete tagDeleteCmd `cmd:"" help:"Stop serving a tag. Made again, it goes on above its old IDs."`
-		List   tagListCmd   `cmd:"" help:"List the tags."`
-	} `cmd:"" help:"Look after tags."`
-	Workers workersCmd `cmd:"" help:"List the worker numbers, who has them, and until when."`
-	Decode  decodeCmd  `cmd:"" help:"Take a snowflake apart."`
-	Layout  layoutCmd  `cmd:"" help:"Plan or describe the layout of snowflakes."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Serve   serveCmd   `cmd:"" default:"withargs"`
+	Get     getCmd     `cmd:""`
+	Tag     tagCmd     `cmd:""`
+	Workers workersCmd `cmd:""`
+	Decode  decodeCmd  `cmd:""`
+	Layout  layoutCmd  `cmd:""`
+	Version versionCmd `cmd:""`
 }
+
+func (*commandLine) help() help {
+	return help{summary: "Unique 64-bit IDs over NATS: dense numbers per tag, or snowflakes.\n\n" +
+		"`natsid` alone is a whole service on this machine. Any NATS client can ask it for IDs: " +
+		"`nats request id.segment.order \"\"`."}
+}
+
+type getCmd struct {
+	Segment   getSegmentCmd   `cmd:""`
+	Snowflake getSnowflakeCmd `cmd:""`
+}
+
+func (*getCmd) help() help { return help{summary: "Get IDs."} }
+
+type tagCmd struct {
+	Create tagCreateCmd `cmd:""`
+	Update tagUpdateCmd `cmd:""`
+	Delete tagDeleteCmd `cmd:""`
+	List   tagListCmd   `cmd:""`
+}
+
+func (*tagCmd) help() help { return help{summary: "Manage tags."} }
 
 // A session is what a command works with.
 type session struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
-	line           *commandLine
-	natsFromEnv    bool // --nats was not given, NATS_URL was
+	call           *kong.Context
+	given          map[string]string // texts of the settings that were given, by flag
+}
+
+// config returns the settings that were given to the command, on top of the
+// defaults. They are not validated.
+func (s *session) config() (app.Config, error) {
+	cfg, err := app.Parse(s.given)
+	return cfg, usage(err)
+}
+
+// namespace returns what --namespace says.
+func (s *session) namespace() subjects.Namespace {
+	if ns, ok := s.given["namespace"]; ok {
+		return subjects.Namespace(ns)
+	}
+	return app.Default().Namespace
 }
 
 // usageError marks an error in how a command was called.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
 
 // Main runs one command line and returns the exit code: 0 if all went well, 1
 // if the command failed, 2 if it was called wrongly. It returns when ctx ends.
@@ -64,52 +99,53 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 			code = int(e)
 		}
 	}()
-	s := &session{ctx: ctx, stdout: stdout, stderr: stderr, line: new(commandLine)}
-	parser, err := kong.New(s.line,
-		kong.Name("natsid"),
-		kong.Description("Unique 64-bit IDs over NATS: from ranges per tag, or snowflakes.\n\n"+
-			"`natsid` alone is a whole service on this machine. Ask it with any NATS client: `nats request id.segment.order \"\"`."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(exit(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Bind(s))
-	if err != nil {
-		panic(err) // a fault in commandLine, which every test would meet
-	}
-	call, err := parser.Parse(args)
-	if err == nil {
-		s.natsFromEnv = s.line.NATS != "" && !given(call, "nats")
-		err = usage(subjects.Namespace(s.line.Namespace).Check())
-	} else {
-		err = usage(err)
-	}
-	if err == nil {
-		err = call.Run()
-	}
+	s := &session{ctx: ctx, stdout: stdout, stderr: stderr}
+	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintf(stderr, "natsid: %v\n", err)
 	if _, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, for what can be given.")
+		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")
 		return 2
 	}
 	return 1
 }
 
-// given reports whether a flag stands on the command line.
-func given(call *kong.Context, flag string) bool {
-	for _, p := range call.Path {
+func newParser(s *session, exit func(int)) *kong.Kong {
+	k, err := kong.New(new(commandLine),
+		kong.Name("natsid"),
+		kong.Writers(s.stdout, s.stderr),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Vars{"default_step": strconv.Itoa(app.DefaultStep)},
+		kong.PostBuild(addSettings),
+		kong.PostBuild(func(k *kong.Kong) error { return addHelp(k.Model.Node) }),
+		kong.Bind(s))
+	if err != nil {
+		panic(err) // a fault in commandLine, which every test would meet
+	}
+	return k
+}
+
+func (s *session) run(parser *kong.Kong, args []string) (err error) {
+	if s.call, err = parser.Parse(args); err != nil {
+		return usage(err)
+	}
+	s.given = settingsGiven(s.call.Selected())
+	if err := s.namespace().Check(); err != nil {
+		return usage(err)
+	}
+	return s.call.Run()
+}
+
+// onCommandLine reports whether a flag stands on the command line, rather than
+// in the environment.
+func (s *session) onCommandLine(flag string) bool {
+	for _, p := range s.call.Path {
 		if p.Flag != nil && p.Flag.Name == flag {
 			return true
 		}
 	}
 	return false
-}
-
-func usage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return usageError{err}
 }

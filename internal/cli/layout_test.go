@@ -9,11 +9,12 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-// planned runs the planner as of 2026-11-20.
-func planned(t *testing.T, c layoutCmd) (out string, err error) {
+// planned runs the planner as of 2026-11-20, with --epoch unless it is "".
+func planned(t *testing.T, c layoutCmd, epoch string) (out string, err error) {
 	t.Helper()
 	var stdout natstest.Buffer
-	err = c.plan(&session{stdout: &stdout}, time.Date(2026, 11, 20, 23, 59, 0, 0, time.FixedZone("", -3600)))
+	s := &session{stdout: &stdout, given: map[string]string{"epoch": epoch}}
+	err = c.plan(s, time.Date(2026, 11, 20, 23, 59, 0, 0, time.FixedZone("", -3600)))
 	return stdout.String(), err
 }
 
@@ -40,24 +41,22 @@ largest  576460752303423487, 18 digits; not safe in JavaScript numbers, which go
 spare    4 of 63 bits
 use      natsid --layout 39+2+7+4+7 --epoch 2018-09-21T16:00:00Z --site N    N is 0 to 3
 `
-	c := article
 	for _, epoch := range []string{"2018-09-22T00:00:00+08:00", "1537545600000"} {
-		c.Epoch = epoch
-		if got, err := planned(t, c); err != nil || got != want {
+		if got, err := planned(t, article, epoch); err != nil || got != want {
 			t.Errorf("%v, got\n%s\nwant\n%s", err, got, want)
 		}
 	}
 }
 
 func TestAPlanBeginsToday(t *testing.T) {
-	got, err := planned(t, article)
+	got, err := planned(t, article, "")
 	if err != nil || !strings.Contains(got, "begins   2026-11-21 00:00:00.000 UTC\n") || !strings.Contains(got, "--layout 39+2+7+4+7 --epoch 2026-11-21T00:00:00Z ") {
 		t.Errorf("%v\n%s", err, got)
 	}
 }
 
 func TestAPlanThatFitsJavaScriptSaysSo(t *testing.T) {
-	got, err := planned(t, layoutCmd{Years: 30, Machines: 50, Peak: 20, Unit: 10 * time.Millisecond})
+	got, err := planned(t, layoutCmd{Years: 30, Machines: 50, Peak: 20, Unit: 10 * time.Millisecond}, "")
 	for _, want := range []string{
 		"37+6+1@10ms, ticks of 10ms\n", "machine   6     50    64 machines          1.3x\n", "sequence  1     20    200 IDs/s a machine  10.0x\n",
 		"largest  17592186044415, 14 digits; safe in JavaScript", "spare    19 of 63 bits", "use      natsid --layout 37+6+1@10ms --epoch 2026-11-21T00:00:00Z\n",
@@ -70,20 +69,19 @@ func TestAPlanThatFitsJavaScriptSaysSo(t *testing.T) {
 
 func TestAPlanThatCannotBeSaysWhatCan(t *testing.T) {
 	tooMuch := article
-	tooMuch.Years, tooMuch.Peak, tooMuch.Epoch = 100, 4_000_000, "2026-01-01"
-	past := article
-	past.Years, past.Epoch = 10, "2001-01-01"
+	tooMuch.Years, tooMuch.Peak = 100, 4_000_000
 	all := layoutCmd{Years: 1e6, Sites: 1e12, Machines: 1e12, Businesses: 1e12, Peak: 1e12, Unit: time.Second}
 	for _, tc := range []struct {
-		cmd  layoutCmd
-		want []string
+		cmd   layoutCmd
+		epoch string
+		want  []string
 	}{
-		{tooMuch, []string{"42+2+7+4+12: 67 bits", "at most --years 8 or --machines 8 or --businesses 1 or --peak 256000 would fit",
+		{tooMuch, "2026-01-01", []string{"42+2+7+4+12: 67 bits", "at most --years 8 or --machines 8 or --businesses 1 or --peak 256000 would fit",
 			"natsid layout --years 69 --sites 4 --machines 64 --businesses 8 --peak 2048000 --epoch 2026-01-01"}},
-		{all, []string{"no need alone", "natsid layout --years ", "--unit 1s"}},
-		{past, []string{"ended on 2018-06-03", "--epoch", "count from the epoch"}},
+		{all, "", []string{"no need alone", "natsid layout --years ", "--unit 1s"}},
+		{article, "2001-01-01", []string{"ended on 2018-06-03", "--epoch", "count from the epoch"}},
 	} {
-		out, err := planned(t, tc.cmd)
+		out, err := planned(t, tc.cmd, tc.epoch)
 		if out != "" || err == nil {
 			t.Fatalf("%+v: planned\n%s", tc.cmd, out)
 		}

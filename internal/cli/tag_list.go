@@ -11,37 +11,44 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
 )
 
 type tagListCmd struct {
-	Stats bool `help:"How the busiest tags are used, summed over all workers."`
-	All   bool `help:"With --stats: every tag, as the one worker sees it that answers."`
+	Stats bool
+	All   bool
 }
 
-// Help is shown below the flags.
-func (tagListCmd) Help() string {
-	return `With --stats each worker is asked for its 20 busiest tags. A tag's IDS/S, LEFT
+func (*tagListCmd) help() help {
+	return help{
+		summary: "List the tags.",
+		detail: `With --stats each worker is asked for its 20 busiest tags. A tag's IDS/S, LEFT
 (IDs in memory), WAITS (requests that waited for a load) and ERRORS (loads that
-failed) are sums over the workers that named it; WORKERS tells how many did, of
-how many that answered.
+failed) are sums over the workers that named it; WORKERS is how many did, of how
+many that answered.
 
-STEP is the tag's own, LOADS by what the traffic makes of it, the most of any
-worker. RECOMMENDED is the step for which a load lasts a worker 10 minutes at
-its peak: what to give to --step. LASTS is how long the IDs of the worker that
-runs out first last at the present speed: so long the store may be away. USED is
-how far the current ranges are used. ! marks loads that fail at present.
+STEP is the tag's own step, LOADS BY the largest that traffic has made of it.
+RECOMMENDED is the step with which a load lasts a worker 10 minutes at its peak:
+give it to --step. LASTS is how long the IDs of the worker that runs out first
+last at its present speed, and so how long the store may be away. USED is how
+much of the current ranges is used. ! marks loads that fail at present.
 
 With --all too, every tag is listed as one worker sees it, named by WORKER; -
-stands for tags that it has not in memory. AHEAD is how far the mark that guards
-the table is ahead of the row's max_id: 0 at rest.
+stands for tags that this worker does not have in memory. AHEAD is how far the
+mark that guards the table is ahead of the row's max_id: 0 at rest.
 
 Examples:
   natsid tag list
   natsid tag list --stats
-  natsid tag list --stats --all`
+  natsid tag list --stats --all`,
+		values: map[string]string{
+			"stats": "How the busiest tags are used, summed over all workers.",
+			"all":   "With --stats: every tag, as one worker sees it.",
+		},
+	}
 }
 
 // Run implements the command.
@@ -49,7 +56,7 @@ func (c *tagListCmd) Run(s *session) error {
 	if c.All && !c.Stats {
 		return usage(errors.New("--all goes with --stats; without it all tags are listed anyway"))
 	}
-	return s.ask(func(ctx context.Context, cl *client.Client) error {
+	return s.withClient(func(ctx context.Context, cl *client.Client) error {
 		switch {
 		case c.All:
 			return listTags(ctx, s.stdout, cl, true, "TAG\tMAX_ID\tAHEAD\tWORKER\t"+statsHead, statsRow)
@@ -197,4 +204,22 @@ func lasts(f subjects.Fraction) string {
 		return fmt.Sprintf("%.0fd", s/day)
 	}
 	return "-"
+}
+
+// describe returns a tag's description on one line, fit for a terminal.
+func describe(t subjects.TagInfo) string {
+	text := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, t.Description)
+	text = strings.Join(strings.Fields(text), " ")
+	if t.Unservable != "" {
+		text = strings.TrimSpace("(cannot be served: " + t.Unservable + ") " + text)
+	}
+	if t.Disabled {
+		text = strings.TrimSpace("(deleted) " + text)
+	}
+	return text
 }

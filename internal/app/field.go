@@ -1,0 +1,165 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/snowflake"
+)
+
+// A field is the part of a [Config] that a setting sets. Its functions return
+// errors without the name of the setting.
+type field struct {
+	standard string // the default, as it would be written
+	unit     string
+	limits   string
+	set      func(c *Config, text string) error
+	check    func(c *Config) error // nil if every value is valid
+}
+
+// checked replaces the check of a field.
+func (f field) checked(limits string, check func(*Config) error) field {
+	f.limits, f.check = limits, check
+	return f
+}
+
+// text is a field that takes any text.
+func text[S ~string](of func(*Config) *S, standard S) field {
+	return field{standard: string(standard), set: func(c *Config, text string) error {
+		*of(c) = S(text)
+		return nil
+	}}
+}
+
+// either is a field with two values, written as yes and no.
+func either(of func(*Config) *bool, standard bool, yes, no string) field {
+	f := field{standard: no, limits: no + " or " + yes}
+	if standard {
+		f.standard, f.limits = yes, yes+" or "+no
+	}
+	f.set = func(c *Config, text string) error {
+		if text != yes && text != no {
+			return fmt.Errorf("want %s", f.limits)
+		}
+		*of(c) = text == yes
+		return nil
+	}
+	return f
+}
+
+// span is a field that takes a duration from low to high.
+func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
+	f := field{standard: shorten(standard), unit: "duration", limits: shorten(low) + " to " + shorten(high)}
+	f.set = func(c *Config, text string) (err error) {
+		if *of(c), err = time.ParseDuration(text); err != nil {
+			return errors.New("want a duration, such as 1.5s or 10m")
+		}
+		return nil
+	}
+	f.check = func(c *Config) error { return within(*of(c), low, high, f.limits) }
+	return f
+}
+
+// number is a field that takes a whole number from low to high.
+func number[N int | int64](of func(*Config) *N, unit string, standard, low, high N) field {
+	f := field{standard: fmt.Sprint(standard), unit: unit, limits: fmt.Sprintf("%d to %d", low, high)}
+	f.set = func(c *Config, text string) error {
+		n, err := strconv.ParseInt(text, 0, 64)
+		if err != nil || int64(N(n)) != n {
+			return errors.New("want a whole number")
+		}
+		*of(c) = N(n)
+		return nil
+	}
+	f.check = func(c *Config) error { return within(*of(c), low, high, f.limits) }
+	return f
+}
+
+func within[N int | int64 | time.Duration](n, low, high N, limits string) error {
+	if n < low || n > high {
+		return fmt.Errorf("%v: want %s", n, limits)
+	}
+	return nil
+}
+
+func checkNamespace(c *Config) error { return c.Namespace.Check() }
+
+func checkListen(c *Config) error {
+	if c.NATS != "" {
+		return nil
+	}
+	if _, _, err := natsembed.ParseListen(c.Listen); err != nil {
+		return fmt.Errorf("%q: want host:port", c.Listen)
+	}
+	return nil
+}
+
+func checkData(c *Config) error {
+	if c.NATS == "" && c.Data == "" {
+		return errors.New(`"": the embedded NATS server needs a directory; name one, or join a NATS with --nats`)
+	}
+	return nil
+}
+
+// setAutoCreate reads on, off, or a pattern.
+func setAutoCreate(c *Config, text string) error {
+	if text == "" {
+		return errors.New("the pattern is empty")
+	}
+	c.AutoCreateTags, c.AutoCreatePattern = true, text
+	if on, err := strconv.ParseBool(text); err == nil {
+		c.AutoCreateTags, c.AutoCreatePattern = on, ""
+	}
+	return nil
+}
+
+func checkAutoCreate(c *Config) error {
+	if _, err := path.Match(c.AutoCreatePattern, ""); err != nil {
+		return fmt.Errorf("%q is not a pattern: * stands for any characters but /, ? for one, [a-z] for one of these",
+			c.AutoCreatePattern)
+	}
+	return nil
+}
+
+func setLayout(c *Config, text string) (err error) {
+	c.Layout, err = snowflake.ParseLayout(text)
+	return err
+}
+
+// setEpoch reads the epoch of the layout that was set before it; "" keeps the
+// layout's own.
+func setEpoch(c *Config, text string) (err error) {
+	if text == "" {
+		return nil
+	}
+	c.Layout.Epoch, err = parseEpoch(text)
+	return err
+}
+
+// parseEpoch returns Unix milliseconds.
+func parseEpoch(text string) (int64, error) {
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return ms, nil
+	}
+	for _, form := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(form, text); err == nil {
+			return t.UnixMilli(), nil
+		}
+	}
+	return 0, errors.New("want a date, which begins at midnight UTC, as 2018-09-22; " +
+		"a time, as 2018-09-22T00:00:00+08:00; or Unix milliseconds")
+}
+
+// checkSite needs a valid layout: the fault of one that is not is named by the
+// layout.
+func checkSite(c *Config) error {
+	if c.Layout.Validate() != nil || 0 <= c.Site && c.Site < c.Layout.Sites() {
+		return nil
+	}
+	return fmt.Errorf("%d: want 0 to %d, since layout %s has %d site bits; choose one with more with --layout",
+		c.Site, c.Layout.Sites()-1, c.Layout, c.Layout.Site)
+}

@@ -1,0 +1,224 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Setting is one setting of a worker, declared once, in the table below. The
+// command line and its help, the defaults and the validation of [Config], and
+// docs/reference.md follow from the table.
+type Setting struct {
+	Flag        string // on the command line, without the leading dashes
+	Env         string // environment variable; the flag takes precedence
+	Placeholder string // stands for the value in the help if there is no default
+	Group       string // settings of one purpose
+	Help        string // sentences for the reader of a terminal
+
+	Default string // as it would be written; "" for none
+	Unit    string // "duration", "IDs"; "" for a text or a choice
+	Range   string // the values that are valid; "" if all are
+	Bare    bool   // the flag may stand without a value, and be negated with --no-
+
+	field field
+}
+
+// Groups of settings.
+const (
+	groupWorker     = "Connections and data"
+	groupSegments   = "Segments"
+	groupSnowflakes = "Snowflakes"
+	groupRequests   = "Requests and logs"
+)
+
+// Settings returns all settings, those of one group together.
+func Settings() []Setting { return slices.Clone(settings) }
+
+var settings = declared([]Setting{
+	{
+		Flag: "nats", Env: "NATS_URL", Group: groupWorker, Placeholder: "URL[,URL]",
+		Help: "URLs of the NATS servers to join. Without it serve runs an embedded NATS server, " +
+			"and other commands connect to nats://127.0.0.1:4222.",
+		field: text(func(c *Config) *string { return &c.NATS }, ""),
+	}, {
+		Flag: "nats-creds", Env: "NATS_CREDS", Group: groupWorker, Placeholder: "FILE",
+		Help:  "File with the user credentials for NATS.",
+		field: text(func(c *Config) *string { return &c.NATSCreds }, ""),
+	}, {
+		Flag: "namespace", Env: "NATSID_NAMESPACE", Group: groupWorker,
+		Help: "First token of all subjects, and prefix of the names of services and buckets.",
+		field: text(func(c *Config) *subjects.Namespace { return &c.Namespace }, subjects.DefaultNamespace).
+			checked(fmt.Sprintf("1 to %d of A-Z a-z 0-9 - _", subjects.MaxNamespace), checkNamespace),
+	}, {
+		Flag: "listen", Env: "NATSID_LISTEN", Group: groupWorker,
+		Help:  "Address of the embedded NATS server. Port 0 picks a free port.",
+		field: text(func(c *Config) *string { return &c.Listen }, "127.0.0.1:4222").checked("host:port", checkListen),
+	}, {
+		Flag: "data", Env: "NATSID_DATA", Group: groupWorker,
+		Help: "Directory of the embedded server's store and of the state file. " +
+			"Empty keeps no local state, which needs --nats.",
+		field: text(func(c *Config) *string { return &c.Data }, "natsid-data").checked("", checkData),
+	}, {
+		Flag: "http", Env: "NATSID_HTTP", Group: groupWorker,
+		Help:  "Address of /healthz, /readyz and /metrics. Empty serves none of them.",
+		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080"),
+	}, {
+		Flag: "name", Env: "NATSID_NAME", Group: groupWorker, Placeholder: "NAME",
+		Help:  "Name of this worker, for people. It is generated at the first start and kept in --data.",
+		field: text(func(c *Config) *string { return &c.Name }, ""),
+	}, {
+		Flag: "replicas", Env: "NATSID_REPLICAS", Group: groupWorker,
+		Help:  "Replicas of each bucket that this worker creates. 0 means 3 if the NATS server is in a cluster, else 1.",
+		field: number(func(c *Config) *int { return &c.Replicas }, "replicas", 0, 0, 5),
+	}, {
+		Flag: "mysql", Env: "NATSID_MYSQL", Group: groupSegments, Placeholder: "DSN",
+		Help: "Keep the tags in Leaf's table leaf_alloc: user:password@tcp(host:port)/database. " +
+			"Without it they are in JetStream KV.",
+		field: text(func(c *Config) *string { return &c.MySQL }, ""),
+	}, {
+		Flag: "guard", Env: "NATSID_GUARD", Group: groupSegments,
+		Help: "With --mysql: on keeps the marks in JetStream KV as well, so that a database that lost commits " +
+			"causes no repeated IDs. off trusts the table alone.",
+		field: either(func(c *Config) *bool { return &c.Guard }, true, "on", "off"),
+	}, {
+		Flag: "auto-create-tags", Env: "NATSID_AUTO_CREATE_TAGS", Group: groupSegments, Placeholder: "PATTERN",
+		Help: "Create tags on first use: all tags, or with =PATTERN those that match. order.* matches order.eu; " +
+			"* does not match a slash. The default is on with the embedded NATS server and off with --nats.",
+		Bare:  true,
+		field: field{set: setAutoCreate, check: checkAutoCreate},
+	}, {
+		Flag: "tag-poll", Env: "NATSID_TAG_POLL", Group: groupSegments,
+		Help: "Interval at which the tags are compared with the store, to find rows that were added, changed or " +
+			"removed there. Changes made through natsid arrive at once.",
+		field: span(func(c *Config) *time.Duration { return &c.TagPoll }, time.Minute, time.Second, 24*time.Hour),
+	}, {
+		Flag: "preload", Env: "NATSID_PRELOAD", Group: groupSegments,
+		Help: "Load one range, at the start, of each tag that was used or changed within this time, " +
+			"so that its first request does not wait. 0 loads none.",
+		field: span(func(c *Config) *time.Duration { return &c.Preload }, 24*time.Hour, 0, 30*24*time.Hour),
+	}, {
+		Flag: "max-step", Env: "NATSID_MAX_STEP", Group: groupSegments,
+		Help: "Largest step that traffic makes of a tag's own step. A step doubles while ranges last less than " +
+			"--step-time and halves while they last twice as long. It never falls below the tag's own step, " +
+			"which may exceed this limit.",
+		field: number(func(c *Config) *int64 { return &c.MaxStep }, "IDs", segment.DefaultMaxStep, 1, segment.MaxStep),
+	}, {
+		Flag: "step-time", Env: "NATSID_STEP_TIME", Group: groupSegments,
+		Help: "How long a range of a tag should last at least. A worker can do without the store for about as long.",
+		field: span(func(c *Config) *time.Duration { return &c.StepTime },
+			segment.DefaultStepTime, time.Second, 24*time.Hour),
+	}, {
+		Flag: "layout", Env: "NATSID_LAYOUT", Group: groupSnowflakes,
+		Help: "How the bits of a snowflake are split: leaf (41+10+12), js53 (41+6+6), article (39+2+7+4+7), " +
+			"or widths of time+machine+sequence or time+site+machine+business+sequence, " +
+			"followed by @10ms or @1s for longer ticks. All workers of a namespace must share it.",
+		field: field{standard: "leaf", set: setLayout, check: func(c *Config) error { return c.Layout.Validate() }},
+	}, {
+		Flag: "epoch", Env: "NATSID_EPOCH", Group: groupSnowflakes, Placeholder: "TIME",
+		Help: "Instant at which the time of snowflakes begins: a date, an RFC 3339 time, or Unix milliseconds. " +
+			"The default belongs to the layout: article has its own, all others have Leaf's. " +
+			"All workers of a namespace must share it.",
+		field: field{set: setEpoch},
+	}, {
+		Flag: "site", Env: "NATSID_SITE", Group: groupSnowflakes,
+		Help: "Site of this worker, where the layout has site bits. Each site numbers its own machines, " +
+			"so sites that cannot reach each other never collide.",
+		field: number(func(c *Config) *int { return &c.Site }, "", 0, 0, 1<<30).
+			checked("0 to the layout's sites - 1", checkSite),
+	}, {
+		Flag: "lease-ttl", Env: "NATSID_LEASE_TTL", Group: groupSnowflakes,
+		Help: "How long a worker counts as alive after its last heartbeat. " +
+			"It applies when the bucket of heartbeats is created.",
+		// An election after a hard kill of a NATS server takes 4 to 7 s.
+		field: span(func(c *Config) *time.Duration { return &c.LeaseTTL },
+			30*time.Second, 20*time.Second, 24*time.Hour),
+	}, {
+		Flag: "horizon", Env: "NATSID_HORIZON", Group: groupSnowflakes,
+		Help: "How long snowflakes are issued while JetStream is away.",
+		field: span(func(c *Config) *time.Duration { return &c.Horizon },
+			5*time.Minute, time.Second, 30*24*time.Hour),
+	}, {
+		Flag: "max-ahead", Env: "NATSID_MAX_AHEAD", Group: groupSnowflakes,
+		Help: "How far a snowflake's time may run ahead of the clock, so that bursts and small steps of the clock " +
+			"back do not wait. One tick of the layout at least.",
+		field: span(func(c *Config) *time.Duration { return &c.MaxAhead }, snowflake.DefaultMaxAhead, 0, time.Second),
+	}, {
+		Flag: "max-clock-skew", Env: "NATSID_MAX_CLOCK_SKEW", Group: groupSnowflakes,
+		Help: "How far the clocks of two workers may differ. A worker whose clock is off by more (1s at least) " +
+			"issues no snowflakes until it is right. A number never used before issues after this time.",
+		field: span(func(c *Config) *time.Duration { return &c.MaxClockSkew },
+			time.Second, time.Millisecond, time.Minute),
+	}, {
+		Flag: "on-clock-step", Env: "NATSID_ON_CLOCK_STEP", Group: groupSnowflakes,
+		Help: "When the clock is right but behind times that were issued or reported: wait until it has caught up, " +
+			"a day at most, or reclaim: continue at once under another worker number.",
+		field: either(func(c *Config) *bool { return &c.ReclaimOnStep }, false, "reclaim", "wait"),
+	}, {
+		Flag: "max-batch", Env: "NATSID_MAX_BATCH", Group: groupRequests,
+		Help:  "Most IDs that one request may ask for.",
+		field: number(func(c *Config) *int { return &c.MaxBatch }, "IDs", 100_000, 1, 1_000_000),
+	}, {
+		Flag: "deadline", Env: "NATSID_DEADLINE", Group: groupRequests,
+		Help: "Time within which each request is answered, with IDs or an error. Callers must wait longer.",
+		field: span(func(c *Config) *time.Duration { return &c.Deadline },
+			1500*time.Millisecond, 100*time.Millisecond, time.Minute),
+	}, {
+		Flag: "log-level", Env: "NATSID_LOG_LEVEL", Group: groupRequests,
+		Help: "Lowest level that is logged.",
+		field: field{standard: "info", limits: "debug, info, warn or error",
+			set: func(c *Config, text string) error { return c.LogLevel.UnmarshalText([]byte(text)) }},
+	}, {
+		Flag: "log-format", Env: "NATSID_LOG_FORMAT", Group: groupRequests,
+		Help:  "Form of a log line.",
+		field: either(func(c *Config) *bool { return &c.LogJSON }, false, "json", "text"),
+	},
+})
+
+// declared fills in what each row says by its field.
+func declared(rows []Setting) []Setting {
+	for i, s := range rows {
+		rows[i].Default, rows[i].Unit, rows[i].Range = s.field.standard, s.field.unit, s.field.limits
+	}
+	return rows
+}
+
+// Parse returns the Config of "natsid serve": the defaults, and for each flag
+// in given what is written there. It names every text that cannot be read, and
+// leaves ranges to [Config.Validate].
+func Parse(given map[string]string) (Config, error) {
+	c := Default()
+	c.AutoCreateTags = given["nats"] == ""
+	var faults []error
+	for _, s := range settings {
+		text, ok := given[s.Flag]
+		if !ok {
+			continue
+		}
+		if err := s.field.set(&c, text); err != nil {
+			faults = append(faults, fmt.Errorf("--%s %q: %w", s.Flag, text, err))
+		}
+	}
+	return c, errors.Join(faults...)
+}
+
+// shorten writes a duration without units that are zero: 1m, not 1m0s.
+func shorten(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
+)
+
+// defaultURL is where commands other than serve look for NATS without --nats.
+const defaultURL = "nats://127.0.0.1:4222"
+
+// connect connects to NATS, for one command.
+func (s *session) connect() (*nats.Conn, error) {
+	cfg, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	url := cfg.NATS
+	if url == "" {
+		url = defaultURL
+	}
+	opts := []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout)}
+	if cfg.NATSCreds != "" {
+		opts = append(opts, nats.UserCredentials(cfg.NATSCreds))
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL",
+			app.Redact(url), app.WithoutURL(err))
+	}
+	return nc, nil
+}
+
+// withClient calls f with a client that is connected.
+func (s *session) withClient(f func(ctx context.Context, c *client.Client) error) error {
+	nc, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return f(s.ctx, client.New(nc, s.namespace()))
+}
+
+// tagForm is the help of an argument that names a tag.
+const tagForm = "The tag: 1 to 128 characters of A-Z a-z 0-9 - _ / = and single dots inside."
+
+// checkTag finds a malformed tag before NATS is contacted: one with a space or
+// an empty token could not even be sent.
+func checkTag(tag string) error {
+	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(tag)); ok {
+		return usage(fmt.Errorf("tag %q: %s", tag, e.Text))
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/natsid/natsid/internal/app"
+)
+
+// A Setting is a flag of "natsid serve" with its environment variable, default
+// and meaning.
+type Setting = app.Setting
+
+// Settings returns the flags of "natsid serve", in the order of its help.
+func Settings() []Setting { return app.Settings() }
+
+// Settings that other commands have too. All others belong to serve alone.
+var (
+	common   = []string{"nats", "nats-creds", "namespace"} // of every command
+	ofLayout = []string{"layout", "epoch"}                 // of decode, layout and serve
+)
+
+// addSettings gives each command the flags of its settings.
+func addSettings(k *kong.Kong) error {
+	for _, s := range Settings() {
+		switch {
+		case slices.Contains(common, s.Flag):
+			addFlag(k.Model.Node, s)
+		default:
+			addFlag(find(k, "serve"), s)
+		}
+		if slices.Contains(ofLayout, s.Flag) {
+			addFlag(find(k, "decode"), s)
+			addFlag(find(k, "layout"), s)
+		}
+	}
+	return nil
+}
+
+// find returns the command of that path, such as "tag create".
+func find(k *kong.Kong, path string) *kong.Node {
+	all := k.Model.Leaves(false)
+	return all[slices.IndexFunc(all, func(n *kong.Node) bool { return n.Path() == path })]
+}
+
+// addFlag adds the flag of a setting to a command. kong takes neither default
+// nor range from it: an untouched flag is not given, and [app.Parse] reads the
+// text of one that is.
+func addFlag(n *kong.Node, s Setting) {
+	tag := &kong.Tag{Envs: []string{s.Env}}
+	if s.Bare {
+		tag.Negatable = "_" // kong's word for --no- and the name
+	}
+	var target written
+	f := &kong.Flag{
+		Value: &kong.Value{
+			Name: s.Flag, Help: helpOf(s), OrigHelp: helpOf(s), Mapper: reader{s.Bare},
+			Tag: tag, Target: reflect.ValueOf(&target).Elem(), DefaultValue: reflect.ValueOf(written{}),
+		},
+		Envs: tag.Envs, PlaceHolder: s.Placeholder,
+	}
+	if s.Default != "" {
+		f.PlaceHolder = s.Default
+	}
+	if n.Type == kong.CommandNode && n.Name == "serve" {
+		f.Group = &kong.Group{Key: s.Group, Title: s.Group + ":"}
+	}
+	f.Value.Flag = f
+	n.Flags = append(n.Flags, f)
+}
+
+// helpOf returns the help of a setting with its range.
+func helpOf(s Setting) string {
+	if s.Range == "" {
+		return s.Help
+	}
+	return s.Help + " Valid: " + s.Range + "."
+}
+
+// written is the text of a flag, from the command line or the environment.
+type written struct {
+	text  string
+	given bool
+}
+
+// A reader reads the text of a flag. One that is bare may stand without a value.
+type reader struct{ bare bool }
+
+// Decode implements [kong.Mapper].
+func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	if r.bare && ctx.Scan.Peek().Type != kong.FlagValueToken {
+		target.Set(reflect.ValueOf(written{"true", true}))
+		return nil
+	}
+	token, err := ctx.Scan.PopValue("text")
+	if err != nil {
+		return err
+	}
+	target.Set(reflect.ValueOf(written{fmt.Sprint(token.Value), true}))
+	return nil
+}
+
+// IsBool implements [kong.BoolMapper].
+func (r reader) IsBool() bool { return r.bare }
+
+// settingsGiven returns the texts of the settings that were given to a command,
+// by flag.
+func settingsGiven(n *kong.Node) map[string]string {
+	given := make(map[string]string)
+	for _, f := range n.Flags {
+		if w, ok := f.Target.Interface().(written); ok && w.given {
+			given[f.Name] = w.text
+		}
+	}
+	if n.Parent != nil {
+		maps.Copy(given, settingsGiven(n.Parent))
+	}
+	return given
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
+)
+
+type getSegmentCmd struct {
+	Tag string `arg:""`
+	count
+}
+
+func (*getSegmentCmd) help() help {
+	return help{
+		summary: "Get IDs of a tag.",
+		detail: `Examples:
+  natsid get segment order          1001
+  natsid get segment order -n 100   1002-1101`,
+		values: map[string]string{"tag": tagForm, "n": countHelp},
+	}
+}
+
+// Run implements the command.
+func (c *getSegmentCmd) Run(s *session) error {
+	if err := errors.Join(c.check(), checkTag(c.Tag)); err != nil {
+		return err
+	}
+	return s.withClient(func(ctx context.Context, cl *client.Client) error {
+		return s.printRuns(cl.SegmentN(ctx, c.Tag, c.N))
+	})
+}
+
+// count is the flag of commands that get IDs.
+type count struct {
+	N int `short:"n" default:"1"`
+}
+
+const countHelp = "How many IDs. More than one are printed as runs, first-last, one a line."
+
+func (c count) check() error {
+	if c.N < 1 {
+		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
+	}
+	return nil
+}
+
+// printRuns prints IDs exactly as they are on the wire.
+func (s *session) printRuns(runs []subjects.Run, err error) error {
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		fmt.Fprintln(s.stdout, r)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// describeLayout shows a layout to people, beside the needs that it was
+// planned for unless they are zero.
+func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) error {
+	fmt.Fprintf(out, "%s, ticks of %v\n\n%s\n", l, tickOf(l), picture(l))
+	if err := capacities(out, l, needs); err != nil {
+		return err
+	}
+	begins := time.UnixMilli(l.Epoch).UTC()
+	fmt.Fprintf(out, "\nbegins   %s\nends     %s; workers warn from %s on\n",
+		begins.Format(millis), l.Ends().Format(millis), l.Ends().AddDate(-snowflake.LastYears, 0, 0).Format(time.DateOnly))
+	largest, safe := int64(1)<<l.Bits()-1, "safe in JavaScript numbers, which go to 2^53"
+	if l.Bits() > 53 {
+		safe = "not safe in JavaScript numbers, which go to 2^53: keep IDs as strings there"
+	}
+	fmt.Fprintf(out, "largest  %d, %d digits; %s\nspare    %d of 63 bits\n", largest, len(strconv.FormatInt(largest, 10)), safe, 63-l.Bits())
+	fmt.Fprintf(out, "use      natsid --layout %s --epoch %s", l, begins.Format(time.RFC3339Nano))
+	if l.Site > 0 {
+		fmt.Fprintf(out, " --site N    N is 0 to %d", l.Sites()-1)
+	}
+	_, err := fmt.Fprintln(out)
+	return err
+}
+
+const millis = "2006-01-02 15:04:05.000 MST"
+
+func tickOf(l snowflake.Layout) time.Duration { return time.Duration(l.Unit) * time.Millisecond }
+
+// capacities prints a table of what each field has room for.
+func capacities(out io.Writer, l snowflake.Layout, needs snowflake.Needs) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	planned := needs != snowflake.Needs{}
+	if planned {
+		fmt.Fprintln(table, "FIELD\tBITS\tNEED\tCAPACITY\tHEADROOM")
+	} else {
+		fmt.Fprintln(table, "FIELD\tBITS\tCAPACITY")
+	}
+	machines := "machines"
+	if l.Site > 0 {
+		machines += " a site"
+	}
+	for _, f := range []struct {
+		name     string
+		bits     int
+		capacity float64
+		what     string
+		need     int64
+	}{
+		{"time", l.Time, math.Ldexp(tickOf(l).Seconds(), l.Time) / snowflake.Year.Seconds(), "years", needs.Years},
+		{"site", l.Site, math.Ldexp(1, l.Site), "sites", needs.Sites},
+		{"machine", l.Worker, math.Ldexp(1, l.Worker), machines, needs.Machines},
+		{"business", l.Business, math.Ldexp(1, l.Business), "businesses", needs.Businesses},
+		{"sequence", l.Sequence, math.Ldexp(1, l.Sequence) / tickOf(l).Seconds(), "IDs/s a machine", needs.Peak},
+	} {
+		switch {
+		case f.bits == 0:
+		case planned:
+			fmt.Fprintf(table, "%s\t%d\t%d\t%s %s\t%.1fx\n", f.name, f.bits, f.need, amount(f.capacity), f.what, f.capacity/float64(f.need))
+		default:
+			fmt.Fprintf(table, "%s\t%d\t%s %s\n", f.name, f.bits, amount(f.capacity), f.what)
+		}
+	}
+	return table.Flush()
+}
+
+func amount(v float64) string {
+	if v < 100 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
+// picture draws the bits of an ID: each field with its width, and above it
+// the numbers of its first and last bit.
+func picture(l snowflake.Layout) string {
+	var numbers, top, fields, bottom strings.Builder
+	high := 63
+	for _, f := range []struct {
+		name string
+		bits int
+	}{{"zero", 64 - l.Bits()}, {"time", l.Time}, {"site", l.Site}, {"machine", l.Worker}, {"business", l.Business}, {"sequence", l.Sequence}} {
+		if f.bits == 0 {
+			continue
+		}
+		left, right, width := strconv.Itoa(high), "", strconv.Itoa(f.bits)
+		if f.bits > 1 {
+			right = strconv.Itoa(high - f.bits + 1)
+		}
+		inside := max(f.bits, len(f.name)+len(width)+3)
+		above, below := "┬", "┴"
+		if high == 63 {
+			above, below = "┌", "└"
+		}
+		fmt.Fprintf(&numbers, " %s%*s", left, inside-len(left), right)
+		fmt.Fprint(&top, above, strings.Repeat("─", inside))
+		fmt.Fprintf(&fields, "│ %s%*s ", f.name, inside-2-len(f.name), width)
+		fmt.Fprint(&bottom, below, strings.Repeat("─", inside))
+		high -= f.bits
+	}
+	return fmt.Sprintf("%s\n%s┐\n%s│\n%s┘\n", strings.TrimRight(numbers.String(), " "), &top, &fields, &bottom)
+}

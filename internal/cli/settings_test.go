@@ -1,0 +1,86 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/natsid/natsid/internal/cli"
+)
+
+// Operators have these in their scripts. A new setting gets a line here; a line
+// that changes is a breaking change.
+const promisedSettings = `
+nats NATS_URL
+nats-creds NATS_CREDS
+namespace NATSID_NAMESPACE id
+listen NATSID_LISTEN 127.0.0.1:4222
+data NATSID_DATA natsid-data
+http NATSID_HTTP 127.0.0.1:8080
+name NATSID_NAME
+replicas NATSID_REPLICAS 0
+mysql NATSID_MYSQL
+guard NATSID_GUARD on
+auto-create-tags NATSID_AUTO_CREATE_TAGS
+tag-poll NATSID_TAG_POLL 1m
+preload NATSID_PRELOAD 24h
+max-step NATSID_MAX_STEP 1000000
+step-time NATSID_STEP_TIME 15m
+layout NATSID_LAYOUT leaf
+epoch NATSID_EPOCH
+site NATSID_SITE 0
+lease-ttl NATSID_LEASE_TTL 30s
+horizon NATSID_HORIZON 5m
+max-ahead NATSID_MAX_AHEAD 5ms
+max-clock-skew NATSID_MAX_CLOCK_SKEW 1s
+on-clock-step NATSID_ON_CLOCK_STEP wait
+max-batch NATSID_MAX_BATCH 100000
+deadline NATSID_DEADLINE 1.5s
+log-level NATSID_LOG_LEVEL info
+log-format NATSID_LOG_FORMAT text
+`
+
+func TestFlagsEnvironmentAndDefaultsAreAsPromised(t *testing.T) {
+	var got strings.Builder
+	got.WriteByte('\n')
+	for _, s := range cli.Settings() {
+		got.WriteString(strings.TrimSpace(s.Flag+" "+s.Env+" "+s.Default) + "\n")
+	}
+	if got.String() != promisedSettings {
+		t.Errorf("the settings are%s", got.String())
+	}
+}
+
+func TestEachSettingIsInTheHelpOfServe(t *testing.T) {
+	help := strings.Join(strings.Fields(natsid(t, "serve", "--help").out), " ")
+	for _, s := range cli.Settings() {
+		flag := "--" + s.Flag
+		if s.Bare {
+			flag = "--[no-]" + s.Flag
+		}
+		for _, want := range []string{flag, s.Default, s.Range, "($" + s.Env + ")", strings.TrimSuffix(s.Help, ".")} {
+			if !strings.Contains(help, want) {
+				t.Errorf("no %q in the help of serve", want)
+			}
+		}
+		if !strings.HasSuffix(s.Help, ".") || s.Group == "" {
+			t.Errorf("--%s: help %q in group %q, want sentences and a group", s.Flag, s.Help, s.Group)
+		}
+	}
+}
+
+func TestATextThatCannotBeReadIsNamedWithItsFlag(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--deadline=soon":      `--deadline "soon": want a duration`,
+		"--replicas=two":       `--replicas "two": want a whole number`,
+		"--guard=maybe":        `--guard "maybe": want on or off`,
+		"--epoch=soon":         `--epoch "soon": want a date`,
+		"--log-level=loud":     `--log-level "loud"`,
+		"--auto-create-tags=":  `--auto-create-tags "": the pattern is empty`,
+		"--max-step=0":         `--max-step 0: want 1 to `,
+		"--deadline=1ms":       `--deadline 1ms: want 100ms to 1m`,
+		"--auto-create-tags=[": `--auto-create-tags "[" is not a pattern`,
+	} {
+		natsid(t, "serve", flag).want(t, 2, want)
+	}
+	natsid(t, "serve", "--deadline=soon", "--guard=maybe").want(t, 2, "--deadline", "--guard")
+}

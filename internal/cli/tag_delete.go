@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/natsid/natsid/client"
+)
+
+type tagDeleteCmd struct {
+	Tag string `arg:""`
+}
+
+func (*tagDeleteCmd) help() help {
+	return help{
+		summary: "Stop serving a tag. Created again, it continues above its old IDs.",
+		detail: `The IDs of the tag are never issued again: its mark is kept, and
+"natsid tag create" continues from there. With --mysql the row stays as it is,
+and Leaf nodes continue to use it.
+
+Example:
+  natsid tag delete order`,
+		values: map[string]string{"tag": "The tag."},
+	}
+}
+
+// Run implements the command.
+func (c *tagDeleteCmd) Run(s *session) error {
+	if err := checkTag(c.Tag); err != nil {
+		return err
+	}
+	return s.withClient(func(ctx context.Context, cl *client.Client) error {
+		t, err := cl.DeleteTag(ctx, c.Tag)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(s.stdout, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
+		return err
+	})
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
+)
+
+type tagUpdateCmd struct {
+	Tag     string  `arg:""`
+	Step    *int64  `placeholder:"N"`
+	Desc    *string `placeholder:"TEXT"`
+	MaxID   *int64  `placeholder:"ID" xor:"raise"`
+	RaiseBy *int64  `placeholder:"N" xor:"raise"`
+}
+
+func (*tagUpdateCmd) help() help {
+	return help{
+		summary: "Change a tag's step or description, or raise its next ID.",
+		detail: `What is not given stays as it is. After --max-id or --raise-by every worker
+discards what it has loaded below the new ID: within milliseconds, or, if it is
+cut off from NATS at that moment, at its next load or poll.
+
+Examples:
+  natsid tag update order --step 10000 --desc 'orders of Europe'
+  natsid tag update order --max-id 5000001     # start above IDs that are in use
+  natsid tag update order --raise-by 1000000   # after a restore, if in doubt`,
+		values: map[string]string{
+			"tag":      "The tag.",
+			"step":     "How many IDs a worker loads at once, from the next load on.",
+			"desc":     "Description, for people; may be empty.",
+			"max-id":   "The next ID: no ID below it is issued any more. It only rises.",
+			"raise-by": "How many IDs to leave out above those that workers have loaded.",
+		},
+	}
+}
+
+// Run implements the command.
+func (c *tagUpdateCmd) Run(s *session) error {
+	u := subjects.TagUpdate{
+		Tag: c.Tag, Step: c.Step, Description: c.Desc,
+		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy),
+	}
+	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
+		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))
+	}
+	return s.withClient(func(ctx context.Context, cl *client.Client) error {
+		t, err := cl.UpdateTag(ctx, u)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(s.stdout, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
+		return err
+	})
+}
