@@ -69,7 +69,7 @@ var arrows = map[string][]string{
 		natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry", kong, natsGo},
 
-	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo, natsServer},
+	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},
 	"e2e/internal/setup": {"internal/app", "subjects"},
 	"e2e/tests":          {natsServer}, // test files only
 

@@ -5,16 +5,17 @@ import (
 	"strconv"
 )
 
-// MaxTag is the length limit of a tag in bytes: Leaf's biz_tag varchar(128).
+// MaxTag is the length limit of a tag, in bytes: Leaf's varchar(128).
 const MaxTag = 128
 
-// CheckTag returns an [*Error] of code 400 that says what is wrong with tag,
-// or nil. A tag is 1..128 bytes of A-Z a-z 0-9 - _ / = . with no dot first,
-// last, or next to a dot: so it is at once the end of a subject, a KV key and
-// a biz_tag.
+// CheckTag returns an [*Error] of code [BadRequest] that says what is wrong
+// with the tag, or nil. A tag is 1 to 128 bytes of A-Z a-z 0-9 - _ / = . with
+// no dot first, last, or next to a dot: so it can end a subject, be a KV key,
+// and be a biz_tag of Leaf.
 func CheckTag(tag string) error {
 	if tag == "" {
-		return Errorf(BadRequest, "the tag is empty: ask <namespace>.segment.<tag>, or name it in the JSON of a request about tags")
+		return Errorf(BadRequest, "the tag is empty: give it as <namespace>.segment.<tag>, "+
+			"or in the JSON of a request about tags")
 	}
 	if len(tag) > MaxTag {
 		return Errorf(BadRequest, "the tag has %d bytes, want at most %d", len(tag), MaxTag)
@@ -23,18 +24,19 @@ func CheckTag(tag string) error {
 		switch c := tag[i]; {
 		case isAlnum(c), c == '-', c == '_', c == '/', c == '=':
 		case c != '.':
-			return Errorf(BadRequest, "byte %d of the tag is %s, want A-Z a-z 0-9 - _ / = .", i, excerpt([]byte(tag[i:i+1]), 1))
+			return Errorf(BadRequest, "byte %d of the tag is %s, want A-Z a-z 0-9 - _ / = .",
+				i, excerpt([]byte(tag[i:i+1]), 1))
 		case i == 0, i == len(tag)-1, tag[i-1] == '.':
-			return Errorf(BadRequest, "byte %d of the tag is a dot, which may not be first, last, or next to a dot", i)
+			return Errorf(BadRequest, "byte %d of the tag is a dot, which must not be first, last, or next to a dot", i)
 		}
 	}
 	return nil
 }
 
-// ParseCount reads how many IDs a request body asks for. An empty body asks
-// for one. Otherwise it is a decimal 1..limit without sign, leading zero or
-// space; one trailing newline is ignored, for `echo 5 | nats request …`. Any
-// other body gives an [*Error] of code 400.
+// ParseCount reads from the body of a request how many IDs it asks for. An
+// empty body asks for one. Any other is a decimal 1..limit without sign,
+// leading zero or space; one newline at the end is ignored, for
+// `echo 5 | nats request …`. The error is an [*Error] of code [BadRequest].
 func ParseCount(body []byte, limit int) (int, error) {
 	if len(body) == 0 {
 		return 1, nil
@@ -45,18 +47,19 @@ func ParseCount(body []byte, limit int) (int, error) {
 	}
 	n, ok := parseDecimal(digits, int64(limit))
 	if !ok || n == 0 {
-		return 0, Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero", excerpt(body, 24), limit)
+		return 0, Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero",
+			excerpt(body, 24), limit)
 	}
 	return int(n), nil
 }
 
-// ParseBusiness reads the business of a snowflake subject, a decimal
-// 0..limit without sign or leading zero. Any other text gives an [*Error] of
-// code 400.
+// ParseBusiness reads the business from a snowflake subject: a decimal 0..limit
+// without sign or leading zero. The error is an [*Error] of code [BadRequest].
 func ParseBusiness(text string, limit int64) (int64, error) {
 	b, ok := parseDecimal([]byte(text), limit)
 	if !ok {
-		return 0, Errorf(BadRequest, "the business is %s, want a decimal 0..%d, the most the layout holds", excerpt([]byte(text), 24), limit)
+		return 0, Errorf(BadRequest, "the business is %s, want a decimal 0..%d, the most that the layout holds",
+			excerpt([]byte(text), 24), limit)
 	}
 	return b, nil
 }
@@ -80,9 +83,8 @@ func parseDecimal(digits []byte, limit int64) (int64, bool) {
 	return n, n <= limit
 }
 
-// excerpt quotes what a caller sent, up to limit bytes of it, for an error
-// text: in ASCII, since it travels in a header, and short, since it may be
-// megabytes.
+// excerpt quotes at most limit bytes of what a caller sent, for an error text: in
+// ASCII, because the text travels in a header.
 func excerpt(b []byte, limit int) string {
 	if len(b) > limit {
 		return fmt.Sprintf("%s and %d bytes more", strconv.QuoteToASCII(string(b[:limit])), len(b)-limit)

@@ -27,9 +27,10 @@ func TestAFractionIsShortAndATimeWithoutEndIsNull(t *testing.T) {
 	}
 }
 
-func TestIDsInFiguresAreStrings(t *testing.T) {
+func TestIDsInStatisticsAreStrings(t *testing.T) {
 	got, err := json.Marshal(subjects.TagRange{First: 1, Next: 1<<53 + 1, Last: math.MaxInt64, Current: true})
-	if want := `{"first":"1","next":"9007199254740993","last":"9223372036854775807","current":true}`; err != nil || string(got) != want {
+	const want = `{"first":"1","next":"9007199254740993","last":"9223372036854775807","current":true}`
+	if err != nil || string(got) != want {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 }

@@ -1,8 +1,9 @@
-// Package subjects is the wire contract of natsid: the grammar of subjects,
-// tags and counts, the runs of IDs in a reply, the error codes, and the alarms.
+// Package subjects is the wire contract of natsid: subjects, the bodies of
+// requests and replies, error codes and alarms.
 //
-// It knows neither NATS nor the cores, so workers, clients and tests in any
-// room can speak the same language through it.
+// It knows neither NATS nor how IDs are made, so any program can use it to
+// speak with natsid. [Namespace.Subjects] lists all subjects, [Codes] all error
+// codes, and [Alarms] all kinds of alarm.
 package subjects
 
 import (
@@ -10,19 +11,19 @@ import (
 	"strconv"
 )
 
-// QueueGroup is the one queue group all workers share, so that each request
-// is answered by exactly one of them.
+// QueueGroup is the queue group of all workers: exactly one of them answers
+// each request.
 const QueueGroup = "natsid"
 
-// DefaultNamespace is the first token of every subject unless set otherwise.
+// DefaultNamespace is the namespace of workers that are not given another.
 const DefaultNamespace = Namespace("id")
 
 // MaxNamespace is the length limit of a namespace, in bytes.
 const MaxNamespace = 32
 
-// A Namespace prefixes subjects, services and buckets, so that several
-// deployments can share one NATS account. Its form is [A-Za-z0-9_-]{1,32}.
-// The zero value is not valid.
+// A Namespace is the prefix of all subjects, services and buckets of one natsid
+// deployment, so that several can share a NATS account. It is 1 to 32 bytes of
+// A-Z a-z 0-9 - _; the zero value is not valid.
 type Namespace string
 
 // Check returns an error that says what is wrong with the namespace, or nil.
@@ -38,26 +39,59 @@ func (n Namespace) Check() error {
 	return nil
 }
 
-// Segment returns the subject that asks for IDs of a tag.
+// A SubjectInfo explains one subject. Names in <> stand for what varies.
+type SubjectInfo struct {
+	Subject string
+	Body    string // of the request, or of what workers publish
+	Reply   string // of the request; "" for what workers publish
+}
+
+// Subjects returns all subjects of the namespace. The slice is the caller's.
+func (n Namespace) Subjects() []SubjectInfo {
+	const (
+		count = "empty for one ID, or a count as decimal text"
+		ids   = "IDs as runs, one a line: `1001` or `1001-1100`"
+		tag   = "the tag, as the JSON of a TagInfo"
+		raise = "; `\"raise_by\":\"1000\"` instead of max_id"
+	)
+	return []SubjectInfo{
+		{n.Segment("<tag>"), count, ids},
+		{n.Snowflake(), count, ids},
+		{n.SnowflakeOf("<business>"), count, ids},
+		{n.TagCreate(), "`" + exampleCreate + "`, each optional but tag", tag},
+		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
+		{n.TagDelete(), "`" + exampleDelete + "`", tag},
+		{n.TagList(), "empty, or `" + exampleList + "`, each optional", "a page of tags in order: an array of TagInfo"},
+		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
+		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
+		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
+		{n.Alarm("<kind>"), "published when an operator must look: the JSON of an AlarmEvent", ""},
+	}
+}
+
+// Segment returns the subject of requests for IDs of a tag.
 func (n Namespace) Segment(tag string) string { return string(n) + ".segment." + tag }
 
-// Segments returns the subject pattern of every tag, well formed or not.
+// Segments returns the pattern that matches the subjects of all tags, well
+// formed or not.
 func (n Namespace) Segments() string { return string(n) + ".segment.>" }
 
-// Tag returns the tag named by a subject that matched [Namespace.Segments].
+// Tag returns the tag in a subject that matches [Namespace.Segments].
 func (n Namespace) Tag(subject string) string { return subject[len(n)+len(".segment."):] }
 
-// Snowflake returns the subject that asks for snowflakes of business 0.
+// Snowflake returns the subject of requests for snowflakes of business 0.
 func (n Namespace) Snowflake() string { return string(n) + ".snowflake" }
 
-// SnowflakeOf returns the subject that asks for snowflakes of a business.
+// SnowflakeOf returns the subject of requests for snowflakes of a business, a
+// decimal number.
 func (n Namespace) SnowflakeOf(business string) string { return n.Snowflake() + "." + business }
 
-// Snowflakes returns the subject pattern of every business, well formed or not.
+// Snowflakes returns the pattern that matches the subjects of all businesses,
+// well formed or not, but not [Namespace.Snowflake].
 func (n Namespace) Snowflakes() string { return n.Snowflake() + ".>" }
 
-// Business returns what follows the snowflake subject in a subject that
-// matched [Namespace.Snowflake] or [Namespace.Snowflakes]; "" for the former.
+// Business returns the business in a subject that matches
+// [Namespace.Snowflakes], and "" for [Namespace.Snowflake].
 func (n Namespace) Business(subject string) string {
 	if bare := len(n.Snowflake()); len(subject) > bare {
 		return subject[bare+1:]
@@ -65,57 +99,61 @@ func (n Namespace) Business(subject string) string {
 	return ""
 }
 
-// TagCreate returns the subject that makes a tag.
+// TagCreate returns the subject of requests that create a tag.
 func (n Namespace) TagCreate() string { return string(n) + ".tag.create" }
 
-// TagUpdate returns the subject that changes a tag.
+// TagUpdate returns the subject of requests that change a tag.
 func (n Namespace) TagUpdate() string { return string(n) + ".tag.update" }
 
-// TagDelete returns the subject that deletes a tag.
+// TagDelete returns the subject of requests that delete a tag.
 func (n Namespace) TagDelete() string { return string(n) + ".tag.delete" }
 
-// TagChanged returns the subject on which the name of each tag that was made,
-// changed or deleted through natsid is published.
-func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
-
-// TagList returns the subject that lists the tags.
+// TagList returns the subject of requests that list tags.
 func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 
-// Worker returns the subject on which worker w itself says who it is.
-func (n Namespace) Worker(w int) string { return string(n) + ".worker." + strconv.Itoa(w) }
+// TagChanged returns the subject on which workers publish the name of each tag
+// that was created, changed or deleted through natsid.
+func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
+
+// Worker returns the subject on which the holder of worker number w identifies
+// itself.
+func (n Namespace) Worker(w int) string { return n.worker(strconv.Itoa(w)) }
+
+func (n Namespace) worker(w string) string { return string(n) + ".worker." + w }
 
 // Alarm returns the subject on which alarms of a kind are published.
 func (n Namespace) Alarm(kind Alarm) string { return string(n) + ".alarm." + string(kind) }
 
-// Requests returns the patterns of all subjects that workers answer.
+// Requests returns patterns that match all subjects of requests, but for those
+// of NATS services.
 func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
-		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.TagList(), string(n) + ".worker.*",
+		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.TagList(), n.worker("*"),
 	}
 }
 
-// SegmentService returns the name of the micro service that serves segments.
+// SegmentService returns the name of the NATS service that serves segments.
 func (n Namespace) SegmentService() string { return string(n) + "-segment" }
 
-// SegmentStats returns the subject on which every worker tells of its tags:
-// see [WorkerStats].
+// SegmentStats returns the subject on which every worker answers with the
+// statistics of its tags: see [WorkerStats].
 func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
 
-// SegmentEndpoint is the endpoint of that service whose data [WorkerStats] is.
+// SegmentEndpoint is the endpoint of that service whose data is a [WorkerStats].
 const SegmentEndpoint = "segment"
 
-// SnowflakeService returns the name of the micro service that serves snowflakes.
+// SnowflakeService returns the name of the NATS service that serves snowflakes.
 func (n Namespace) SnowflakeService() string { return string(n) + "-snowflake" }
 
-// SegmentBucket returns the name of the bucket that keeps the high-water marks.
+// SegmentBucket returns the name of the KV bucket that holds the marks of tags.
 func (n Namespace) SegmentBucket() string { return string(n) + "_segments" }
 
-// HistoryBucket returns the name of the bucket that keeps, for ever, until
-// when each worker number was ever promised to anyone.
+// HistoryBucket returns the name of the KV bucket that holds the records of
+// worker numbers, for ever.
 func (n Namespace) HistoryBucket() string { return string(n) + "_history" }
 
-// WorkerBucket returns the name of the bucket of the workers' heartbeats.
+// WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func (n Namespace) WorkerBucket() string { return string(n) + "_workers" }
 
 func isAlnum(c byte) bool {

@@ -73,7 +73,8 @@ var countRe = regexp.MustCompile(`\A[1-9][0-9]*\n?\z`)
 
 var counts = []string{
 	"", "1", "5\n", "100000", "9999",
-	"0", "-1", "+1", "007", "1e3", "5\n5", "5\n\n", "\n", " 5", "5 ", "99999999999999999999", "100001", "0x1", "٣", "1.0",
+	"0", "-1", "+1", "007", "1e3", "5\n5", "5\n\n", "\n", " 5", "5 ",
+	"99999999999999999999", "100001", "0x1", "٣", "1.0",
 }
 
 func FuzzParseCount(f *testing.F) {
@@ -180,8 +181,8 @@ func TestALongBodyIsNotSentBack(t *testing.T) {
 	}
 }
 
-// wantBadRequest checks that an error is one a caller can be sent: code 400,
-// with a text fit for a header.
+// wantBadRequest checks that an error can be sent to a caller: code 400, with a
+// text that a header can hold.
 func wantBadRequest(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -200,8 +201,10 @@ func wantBadRequest(t *testing.T, err error) {
 
 func FuzzParseTagCreate(f *testing.F) {
 	for _, body := range []string{
-		`{"tag":"order"}`, `{"tag":"order","step":5,"start":"9007199254740993","description":"d"}`, `{"tag":"a","start":7}`,
-		"", "null", "[]", `{"tag":"a b"}`, `{"tag":"a","what":1}`, `{"tag":"a"}{}`, `{"tag":"a","step":1.5}`, `{"tag":"a","start":"x"}`,
+		`{"tag":"order"}`, `{"tag":"a","start":7}`,
+		`{"tag":"order","step":5,"start":"9007199254740993","description":"d"}`,
+		"", "null", "[]", `{"tag":"a b"}`, `{"tag":"a","what":1}`, `{"tag":"a"}{}`,
+		`{"tag":"a","step":1.5}`, `{"tag":"a","start":"x"}`,
 		`{"tag":"a","description":"` + strings.Repeat("d", 257) + `"}`, "{\"tag\":\"\xff\n\"}",
 	} {
 		f.Add([]byte(body))
@@ -219,7 +222,8 @@ func FuzzParseTagCreate(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err := ParseTagCreate(again); err != nil || back.Tag != c.Tag || back.Step != c.Step || back.Start != c.Start {
+		back, err := ParseTagCreate(again)
+		if err != nil || back.Tag != c.Tag || back.Step != c.Step || back.Start != c.Start {
 			t.Fatalf("%s reads as %+v, %v", again, back, err)
 		}
 	})

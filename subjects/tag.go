@@ -9,74 +9,75 @@ import (
 	"time"
 )
 
-// MaxDescription is the length limit of a tag's description in bytes: Leaf's
+// MaxDescription is the length limit of a tag's description, in bytes: Leaf's
 // varchar(256).
 const MaxDescription = 256
 
-// MaxTags is how many tags one reply lists at most.
+// MaxTags is the most tags that one reply lists.
 const MaxTags = 1000
 
-// TagCreate is the request that makes a tag.
+// TagCreate is the request that creates a tag.
 type TagCreate struct {
 	Tag         string  `json:"tag"`
-	Step        int64   `json:"step,omitempty"`  // 1000 if 0
-	Start       Decimal `json:"start,omitempty"` // its first ID; 1 if 0
+	Step        int64   `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
+	Start       Decimal `json:"start,omitempty"` // the first ID; 0 means 1
 	Description string  `json:"description,omitempty"`
 }
 
-// TagUpdate is the request that changes a tag. What is nil stays as it is; at
-// least one of them must not be. MaxID and RaiseBy exclude each other.
+// TagUpdate is the request that changes a tag. Fields that are nil stay as they
+// are. At least one must be set, and MaxID and RaiseBy exclude each other.
 type TagUpdate struct {
 	Tag         string  `json:"tag"`
-	Step        *int64  `json:"step,omitempty"`
+	Step        *int64  `json:"step,omitempty"` // at least 1
 	Description *string `json:"description,omitempty"`
-	// MaxID is the first ID that may be handed out from now on. It cannot go
-	// below where it is.
+	// MaxID is the lowest ID that may be issued from now on. It must not be
+	// below the present one: max_id only rises.
 	MaxID *Decimal `json:"max_id,omitempty"`
-	// RaiseBy leaves out so many IDs above max_id as it is then.
+	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
 	RaiseBy *Decimal `json:"raise_by,omitempty"`
 }
 
-// TagDelete is the request that deletes a tag: it is served no more, and keeps
-// its max_id. Made again it goes on above.
+// TagDelete is the request that deletes a tag. A deleted tag is not served, and
+// keeps its max_id: created again, it continues above its old IDs.
 type TagDelete struct {
 	Tag string `json:"tag"`
 }
 
-// TagList is the request for a page of tags.
+// TagList is the request for a page of tags. The zero value requests the first
+// page.
 type TagList struct {
-	After string `json:"after,omitempty"` // the last tag of the page before
-	Limit int    `json:"limit,omitempty"` // MaxTags if 0
-	// Stats adds to each tag what the worker that answers knows of it.
+	After string `json:"after,omitempty"` // the last tag of the previous page
+	Limit int    `json:"limit,omitempty"` // most tags of a page, 1 to MaxTags; 0 means MaxTags
+	// Stats adds to each tag what only the worker that answers knows about it.
 	Stats bool `json:"stats,omitempty"`
 }
 
-// TagInfo is a tag as replies show it. [Namespace.TagCreate],
-// [Namespace.TagUpdate] and [Namespace.TagDelete] are answered with one,
-// [Namespace.TagList] with an array of them in the order of tags. A page may
-// have fewer than were asked for, so that it stays within what NATS carries; it
-// has none only past the last tag.
+// TagInfo is a tag as replies show it: one for [Namespace.TagCreate],
+// [Namespace.TagUpdate] and [Namespace.TagDelete], and an array in the order of
+// tags for [Namespace.TagList]. A page may be shorter than its limit, so that
+// the message stays small; it is empty only past the last tag.
 type TagInfo struct {
 	Tag         string    `json:"tag"`
 	Step        int64     `json:"step"`
-	MaxID       Decimal   `json:"max_id"` // the next ID that nobody has loaded
+	MaxID       Decimal   `json:"max_id"` // the lowest ID that no worker has loaded
 	Description string    `json:"description"`
 	Updated     time.Time `json:"updated"`
-	Disabled    bool      `json:"disabled"`
-	Unservable  string    `json:"unservable,omitempty"` // why no request can get its IDs; "" if one can
+	Disabled    bool      `json:"disabled"`             // the tag was deleted
+	Unservable  string    `json:"unservable,omitempty"` // why the tag's IDs cannot be requested; "" if they can
 
-	// Only where [TagList] asks for them:
+	// The fields below are set only where TagList.Stats was.
 
 	// MarkAhead is how far the mark that guards a table is ahead of the row's
 	// max_id, negative if it is behind; nil without a table or its guard.
 	// MaxID is the higher of the two.
 	MarkAhead *Decimal `json:"mark_ahead,omitempty"`
-	// Stats is of the worker that answers; nil if the tag is not in its memory.
+	// Stats is that of the worker that answers; nil if the tag is not in its
+	// memory.
 	Stats *TagStats `json:"stats,omitempty"`
 }
 
-// A Decimal is an integer that JSON carries as a string, since JavaScript
-// rounds large numbers. A plain number is read as well.
+// A Decimal is an integer that JSON carries as a string, because JavaScript
+// rounds large numbers. A JSON number is accepted as well.
 type Decimal int64
 
 // MarshalJSON writes the decimal as a string.
@@ -87,16 +88,26 @@ func (d Decimal) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads a string of digits, or a number without fraction.
 func (d *Decimal) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
-	if err == nil {
-		*d = Decimal(n)
+	if err != nil {
+		return err
 	}
-	return err
+	*d = Decimal(n)
+	return nil
 }
 
-// ParseTagCreate reads the body of a request that makes a tag, and fills in
-// what it leaves out. The error is an [*Error] of code 400.
+// Examples of the bodies of requests, for error texts and documents.
+const (
+	exampleCreate = `{"tag":"order","step":1000,"start":"1","description":"..."}`
+	exampleUpdate = `{"tag":"order","step":2000,"description":"...","max_id":"5000001"}`
+	exampleDelete = `{"tag":"order"}`
+	exampleList   = `{"after":"order","limit":100,"stats":true}`
+)
+
+// ParseTagCreate reads the body of a request that creates a tag, and sets the
+// defaults of fields that it leaves out. The error is an [*Error] of code
+// [BadRequest].
 func ParseTagCreate(body []byte) (c TagCreate, err error) {
-	if err := parseJSON(body, &c, `{"tag":"order","step":1000,"start":1,"description":"..."}`); err != nil {
+	if err := parseJSON(body, &c, exampleCreate); err != nil {
 		return TagCreate{}, err
 	}
 	if err := CheckTag(c.Tag); err != nil {
@@ -122,9 +133,9 @@ func checkDescription(text string) error {
 }
 
 // ParseTagUpdate reads the body of a request that changes a tag. The error is
-// an [*Error] of code 400.
+// an [*Error] of code [BadRequest].
 func ParseTagUpdate(body []byte) (u TagUpdate, err error) {
-	if err := parseJSON(body, &u, `{"tag":"order","step":2000,"description":"...","max_id":"5000001"}, or "raise_by":"1000" for max_id`); err != nil {
+	if err := parseJSON(body, &u, exampleUpdate+`, or "raise_by":"1000" for max_id`); err != nil {
 		return TagUpdate{}, err
 	}
 	if err := u.Check(); err != nil {
@@ -133,8 +144,8 @@ func ParseTagUpdate(body []byte) (u TagUpdate, err error) {
 	return u, nil
 }
 
-// Check returns an [*Error] of code 400 that says what is wrong with the
-// request, or nil.
+// Check returns an [*Error] of code [BadRequest] that says what is wrong with
+// the request, or nil.
 func (u TagUpdate) Check() error {
 	if err := CheckTag(u.Tag); err != nil {
 		return err
@@ -157,9 +168,9 @@ func (u TagUpdate) Check() error {
 }
 
 // ParseTagDelete reads the body of a request that deletes a tag. The error is
-// an [*Error] of code 400.
+// an [*Error] of code [BadRequest].
 func ParseTagDelete(body []byte) (d TagDelete, err error) {
-	if err := parseJSON(body, &d, `{"tag":"order"}`); err != nil {
+	if err := parseJSON(body, &d, exampleDelete); err != nil {
 		return TagDelete{}, err
 	}
 	if err := CheckTag(d.Tag); err != nil {
@@ -168,11 +179,12 @@ func ParseTagDelete(body []byte) (d TagDelete, err error) {
 	return d, nil
 }
 
-// ParseTagList reads the body of a request for a page of tags, and fills in
-// what it leaves out. The error is an [*Error] of code 400.
+// ParseTagList reads the body of a request for a page of tags, and sets the
+// defaults of fields that it leaves out. The error is an [*Error] of code
+// [BadRequest].
 func ParseTagList(body []byte) (l TagList, err error) {
 	if len(body) > 0 {
-		if err := parseJSON(body, &l, `{"after":"order","limit":100,"stats":true}`); err != nil {
+		if err := parseJSON(body, &l, exampleList); err != nil {
 			return TagList{}, err
 		}
 	}
@@ -185,16 +197,19 @@ func ParseTagList(body []byte) (l TagList, err error) {
 	return l, nil
 }
 
-// parseJSON reads one JSON object that has no fields unknown to v.
+// parseJSON reads one JSON object without fields that v does not have.
 func parseJSON(body []byte, v any, example string) error {
+	malformed := func(why error) error {
+		return Errorf(BadRequest, "the body is not a request (%s); want JSON such as %s",
+			excerpt([]byte(why.Error()), 100), example)
+	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	if err == nil && dec.More() {
-		err = errors.New("something follows the object")
+	if err := dec.Decode(v); err != nil {
+		return malformed(err)
 	}
-	if err != nil {
-		return Errorf(BadRequest, "the body is no request (%s); want JSON such as %s", excerpt([]byte(err.Error()), 100), example)
+	if dec.More() {
+		return malformed(errors.New("more data follows the object"))
 	}
 	return nil
 }

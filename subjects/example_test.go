@@ -1,0 +1,96 @@
+package subjects_test
+
+import (
+	"fmt"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// The subjects of a deployment follow from its namespace.
+func ExampleNamespace() {
+	const ns = subjects.DefaultNamespace
+	fmt.Println(ns.Segment("order"))
+	fmt.Println(ns.Snowflake())
+	fmt.Println(ns.SnowflakeOf("7"))
+	fmt.Println(ns.Worker(49))
+	// Output:
+	// id.segment.order
+	// id.snowflake
+	// id.snowflake.7
+	// id.worker.49
+}
+
+func ExampleNamespace_Check() {
+	fmt.Println(subjects.Namespace("shop-eu").Check())
+	fmt.Println(subjects.Namespace("shop.eu").Check())
+	// Output:
+	// <nil>
+	// namespace "shop.eu": byte 4 is '.', want A-Z a-z 0-9 - _
+}
+
+// A reply holds runs of consecutive IDs.
+func ExampleParseRuns() {
+	runs, err := subjects.ParseRuns([]byte("1001-1100\n2001"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range runs {
+		fmt.Println(r.First, r.Last, r.Len())
+	}
+	// Output:
+	// 1001 1100 100
+	// 2001 2001 1
+}
+
+// An error is a reply with an empty body and two headers, here given as text.
+func ExampleParseError() {
+	headers := map[string]string{
+		subjects.HeaderErrorCode: "429",
+		subjects.HeaderError:     "too many requests wait for this tag: back off",
+	}
+	err := subjects.ParseError(headers[subjects.HeaderErrorCode], headers[subjects.HeaderError])
+	fmt.Println(err)
+	fmt.Println("retry:", err.Code.Retry())
+	// Output:
+	// 429: too many requests wait for this tag: back off
+	// retry: true
+}
+
+func ExampleCheckTag() {
+	fmt.Println(subjects.CheckTag("invoice.eu/2026"))
+	fmt.Println(subjects.CheckTag("invoice eu"))
+	// Output:
+	// <nil>
+	// 400: byte 7 of the tag is " ", want A-Z a-z 0-9 - _ / = .
+}
+
+func ExampleCodes() {
+	for _, c := range subjects.Codes() {
+		fmt.Println(c.Code, c.Meaning)
+	}
+	// Output:
+	// 400 the request is malformed; the text says how
+	// 404 there is no such tag, or it was deleted
+	// 429 too many requests wait already
+	// 500 a bug in natsid
+	// 503 this worker cannot issue now
+}
+
+// A program that forwards alarms subscribes to each kind, or to id.alarm.*.
+func ExampleAlarms() {
+	for _, a := range subjects.Alarms() {
+		if !a.Reserved {
+			fmt.Println(subjects.DefaultNamespace.Alarm(a.Kind))
+		}
+	}
+	// Output:
+	// id.alarm.clock-behind
+	// id.alarm.clock-skew
+	// id.alarm.clock-step
+	// id.alarm.number-lost
+	// id.alarm.numbers-exhausted
+	// id.alarm.state-file
+	// id.alarm.store-went-back
+	// id.alarm.time-ends
+}
