@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 	"net/http/httptest"
-	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,17 +32,23 @@ var (
 	codes = []subjects.Code{subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.TooMany, subjects.Internal, subjects.Unavailable}
 )
 
-// scrape returns the exposition's values by series, such as
-// `natsid_ids_total{mode="segment"}`.
-func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
+// body returns the exposition.
+func body(t *testing.T, m *metrics.Metrics) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
 	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	if rec.Code != 200 {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
+	return rec.Body.String()
+}
+
+// scrape returns the exposition's values by series, such as
+// `natsid_ids_total{mode="segment"}`.
+func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
+	t.Helper()
 	series := make(map[string]float64)
-	for line := range strings.Lines(rec.Body.String()) {
+	for line := range strings.Lines(body(t, m)) {
 		at := strings.LastIndexByte(line, ' ')
 		if strings.HasPrefix(line, "#") || at < 0 {
 			continue
@@ -89,34 +95,58 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 	}, store
 }
 
-func TestEverySeriesNamedIsExposed(t *testing.T) {
-	src, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 	m := metrics.New()
 	s, _ := sources(t)
 	m.Watch(s)
-	got := scrape(t, m)
-	names := regexp.MustCompile(`"(natsid_\w+)"`).FindAllSubmatch(src, -1)
-	if len(names) < 10 {
-		t.Fatalf("only %d series are named in metrics.go", len(names))
+	for _, mode := range modes { // a histogram is there with its first value
+		m.Answered(worker.Answer{Mode: mode, Code: subjects.OK, Parked: true})
 	}
-	for _, n := range names {
-		found := false
-		for series := range got {
-			name, _, _ := strings.Cut(series, "{")
-			found = found || name == string(n[1]) || name == string(n[1])+"_count"
+	got := exposed(t, m)
+	for _, info := range metrics.Series() {
+		labels := strings.Split(info.Labels, ", ")
+		slices.Sort(labels) // as they are exposed
+		if got[info.Name] != info.Type+" "+strings.Join(labels, ", ")+" "+info.Help {
+			t.Errorf("%+v is exposed as %q", info, got[info.Name])
 		}
-		if !found {
-			t.Errorf("%s is not exposed", n[1])
+		delete(got, info.Name)
+	}
+	for name := range got {
+		if strings.HasPrefix(name, "natsid_") {
+			t.Errorf("%s is not in the table", name)
 		}
 	}
 	for _, name := range []string{"go_goroutines", "process_open_fds"} {
-		if _, ok := got[name]; !ok {
+		if got[name] == "" {
 			t.Errorf("%s is not exposed", name)
 		}
 	}
+}
+
+// exposed returns the type, labels and help of each metric, by name.
+func exposed(t *testing.T, m *metrics.Metrics) map[string]string {
+	t.Helper()
+	types, helps, labels := map[string]string{}, map[string]string{}, map[string]string{}
+	meta := regexp.MustCompile(`^# (HELP|TYPE) (\S+) (.*)\n$`)
+	sample := regexp.MustCompile(`^(\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? `)
+	for line := range strings.Lines(body(t, m)) {
+		if found := meta.FindStringSubmatch(line); found != nil {
+			map[string]map[string]string{"HELP": helps, "TYPE": types}[found[1]][found[2]] = found[3]
+			continue
+		}
+		found := sample.FindStringSubmatch(line)
+		names := regexp.MustCompile(`(\w+)=`).FindAllStringSubmatch(found[2], -1)
+		labels[found[1]] = ""
+		for _, name := range names {
+			if name[1] != "le" {
+				labels[found[1]] = strings.TrimPrefix(labels[found[1]]+", "+name[1], ", ")
+			}
+		}
+	}
+	for name, help := range helps {
+		helps[name] = types[name] + " " + labels[name] + " " + help
+	}
+	return helps
 }
 
 func TestWhatHasNotHappenedYetIsZeroNotAbsent(t *testing.T) {
@@ -138,13 +168,10 @@ func TestWhatHasNotHappenedYetIsZeroNotAbsent(t *testing.T) {
 
 func TestAlarmsAreCountedByKindFromZeroOn(t *testing.T) {
 	m := metrics.New()
-	for _, kind := range []string{
-		"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted",
-		"state-file", "store-went-back", "mark-unreachable", "tag-conflict", "time-ends",
-	} {
-		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, kind)
+	for _, a := range subjects.Alarms() {
+		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, a.Kind)
 		want(t, scrape(t, m), map[string]float64{series: 0})
-		m.Alarmed(subjects.Alarm(kind))
+		m.Alarmed(a.Kind)
 		want(t, scrape(t, m), map[string]float64{series: 1})
 	}
 }

@@ -1,0 +1,145 @@
+package metrics
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A SeriesInfo describes one metric. The collectors are made from it, and so is
+// docs/reference.md.
+type SeriesInfo struct {
+	Name   string
+	Type   string // counter, gauge or histogram
+	Labels string // names, separated by ", "; "" for none
+	Help   string
+	Alert  string // when an operator should be alerted; "" for never
+}
+
+// Types of metrics.
+const (
+	counter   = "counter"
+	gauge     = "gauge"
+	histogram = "histogram"
+)
+
+var (
+	idsTotal = SeriesInfo{
+		Name: "natsid_ids_total", Type: counter, Labels: "mode",
+		Help: "IDs issued, by mode.",
+	}
+	requestsTotal = SeriesInfo{
+		Name: "natsid_requests_total", Type: counter, Labels: "mode, code",
+		Help:  "Requests answered, by mode and code; 200 is success.",
+		Alert: "codes 500 and 503 rise",
+	}
+	waitSeconds = SeriesInfo{
+		Name: "natsid_wait_seconds", Type: histogram, Labels: "mode",
+		Help:  "How long requests waited that could not be answered from memory.",
+		Alert: "many requests wait",
+	}
+	waitingRequests = SeriesInfo{
+		Name: "natsid_waiting_requests", Type: gauge, Labels: "mode",
+		Help:  "Requests that wait now, for a range or for the clock.",
+		Alert: "stays above 0",
+	}
+	loadSeconds = SeriesInfo{
+		Name: "natsid_segment_load_seconds", Type: histogram, Labels: "outcome",
+		Help:  "How long loads of a range took, by outcome: ok or error.",
+		Alert: "errors rise, or loads become slow",
+	}
+	segmentTags = SeriesInfo{
+		Name: "natsid_segment_tags", Type: gauge,
+		Help: "Tags that hold ranges in memory.",
+	}
+	segmentSecondsLeft = SeriesInfo{
+		Name: "natsid_segment_seconds_left", Type: gauge,
+		Help:  "How long the tag that runs out first lasts at its present speed without a load; +Inf if none is in use.",
+		Alert: "near 0 while loads fail: a tag runs out",
+	}
+	alarmsTotal = SeriesInfo{
+		Name: "natsid_alarms_total", Type: counter, Labels: "kind",
+		Help:  "Alarms raised, by kind.",
+		Alert: "rises; the kind says what to do",
+	}
+	ready = SeriesInfo{
+		Name: "natsid_ready", Type: gauge, Labels: "mode",
+		Help:  "1 while the mode can issue IDs.",
+		Alert: "0 for a minute",
+	}
+	windowSeconds = SeriesInfo{
+		Name: "natsid_snowflake_window_seconds", Type: gauge,
+		Help:  "How long snowflakes can be issued without another renewal; 0 without a worker number.",
+		Alert: "below 100 s: renewals fail",
+	}
+	workerNumber = SeriesInfo{
+		Name: "natsid_worker_number", Type: gauge,
+		Help: "The worker number; -1 if none is held.",
+	}
+	clockOffset = SeriesInfo{
+		Name: "natsid_clock_offset_seconds", Type: gauge,
+		Help:  "This worker's clock minus the registry's, as of the last heartbeat.",
+		Alert: "beyond 0.5 s: at 1 s from the other workers it issues no snowflakes",
+	}
+	timeEnds = SeriesInfo{
+		Name: "natsid_snowflake_time_ends_timestamp_seconds", Type: gauge,
+		Help:  "When the time field of the layout is full.",
+		Alert: "less than five years away",
+	}
+	buildInfo = SeriesInfo{
+		Name: "natsid_build_info", Type: gauge, Labels: "version",
+		Help: "Always 1; the label is the version.",
+	}
+)
+
+// Series returns all metrics of natsid, without those of the Go runtime and of
+// the process.
+func Series() []SeriesInfo {
+	return []SeriesInfo{
+		ready, alarmsTotal, requestsTotal, idsTotal, waitingRequests, waitSeconds,
+		segmentSecondsLeft, segmentTags, loadSeconds,
+		windowSeconds, workerNumber, clockOffset, timeEnds, buildInfo,
+	}
+}
+
+func (s SeriesInfo) labels() []string {
+	if s.Labels == "" {
+		return nil
+	}
+	return strings.Split(s.Labels, ", ")
+}
+
+func (s SeriesInfo) counters() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.Name, Help: s.Help}, s.labels())
+}
+
+// histograms returns histograms of 12 buckets, each twice as wide as the one
+// before; the first is that wide, in seconds.
+func (s SeriesInfo) histograms(first float64) *prometheus.HistogramVec {
+	opts := prometheus.HistogramOpts{Name: s.Name, Help: s.Help, Buckets: prometheus.ExponentialBuckets(first, 2, 12)}
+	return prometheus.NewHistogramVec(opts, s.labels())
+}
+
+// desc describes the series with these values of its labels.
+func (s SeriesInfo) desc(values ...string) *prometheus.Desc {
+	return prometheus.NewDesc(s.Name, s.Help, nil, s.with(values))
+}
+
+// read returns the series with these values of its labels, which is read at
+// each scrape.
+func (s SeriesInfo) read(f func() float64, values ...string) prometheus.Collector {
+	opts := prometheus.GaugeOpts{Name: s.Name, Help: s.Help, ConstLabels: s.with(values)}
+	return prometheus.NewGaugeFunc(opts, f)
+}
+
+func (s SeriesInfo) with(values []string) prometheus.Labels {
+	names := s.labels()
+	if len(names) != len(values) {
+		panic("metrics: " + s.Name + " has the labels " + s.Labels + ", not " + strings.Join(values, ", "))
+	}
+	labels := make(prometheus.Labels)
+	for i, value := range values {
+		labels[names[i]] = value
+	}
+	return labels
+}
