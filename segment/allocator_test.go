@@ -18,6 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// deadline is that of parked requests.
+const deadline = 1500 * time.Millisecond
+
 // inBubble runs f in fake time with an allocator over a faulty memory store
 // that has the tags a, b and huge, each of step 100. Unless cfg says so the
 // step does not grow.
@@ -31,7 +34,7 @@ func inBubble(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.
 				t.Fatal(err)
 			}
 		}
-		cfg.Store, cfg.MaxStep = store, max(1, cfg.MaxStep)
+		cfg.Store, cfg.Deadline, cfg.MaxStep = store, deadline, max(1, cfg.MaxStep)
 		a := segment.New(cfg)
 		defer a.Close()
 		f(t, a, store)
@@ -200,7 +203,7 @@ func TestAParkedRequestIsAnsweredByItsDeadlineAndWithTheCause(t *testing.T) {
 			store.OnLoad(hook)
 			start := time.Now()
 			_, err := a.Take(t.Context(), "a", 1)
-			if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != 1500*time.Millisecond {
+			if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != deadline {
 				t.Errorf("%s: %v after %v, want ErrNotLoaded after 1.5 s", name, err, d)
 			}
 			if name == "fails" && !errors.Is(err, segmenttest.ErrInjected) {
@@ -449,7 +452,7 @@ func TestManyCallersNeverShareAnID(t *testing.T) {
 	got := make([][]segment.Range, allocators*callers)
 	var wg sync.WaitGroup
 	for i := range allocators {
-		a := segment.New(segment.Config{Store: store})
+		a := segment.New(segment.Config{Store: store, Deadline: deadline})
 		defer a.Close()
 		for c := range callers {
 			wg.Go(func() {

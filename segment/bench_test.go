@@ -13,7 +13,7 @@ import (
 // inUse returns an allocator and the names of n tags in use: each has given a
 // tenth of a range and has two in memory.
 func inUse(tb testing.TB, n int, step int64) (*segment.Allocator, []string) {
-	a := segment.New(segment.Config{Store: new(segmenttest.Memory), AutoStep: step})
+	a := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline, AutoStep: step})
 	tb.Cleanup(a.Close)
 	tags := make([]string, n)
 	for i := range tags {
@@ -87,7 +87,7 @@ func bytesATag(tb testing.TB, n int) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	a := segment.New(segment.Config{Store: store})
+	a := segment.New(segment.Config{Store: store, Deadline: deadline})
 	for _, tag := range tags {
 		if _, err := a.Take(tb.Context(), tag, 100); err != nil {
 			tb.Fatal(err)

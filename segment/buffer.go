@@ -2,82 +2,60 @@ package segment
 
 import (
 	"errors"
-	"fmt"
-	"slices"
+	"math"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
-// A buffer holds the loaded ranges of one tag and the requests that wait for
-// more. At rest it is Leaf's double buffer: a current range, and the next one,
-// loaded once a tenth of the current one is used. Where that would not last as
-// long as a load takes it is a chain: see [buffer.aheadLocked].
+// A buffer serves one tag: it guards the tag's supply with a lock, answers requests from it, and starts a load when one
+// is due. At rest it is Leaf's double buffer: a current range, and the next one, loaded once a tenth of the current one
+// is used. Where that would not last as long as a load takes, it becomes a chain: see [supply].
 //
-// What is left of the current range is open while nobody waits: requests take
-// from it without the lock. As soon as somebody waits it is shut, and every
-// request comes to the lock: so nobody overtakes who waits.
+// The stock is open while no request waits: requests take IDs from it without the lock. As soon as one waits it is
+// shut, and every request comes to the lock: so no request overtakes one that waits.
 //
-// At most one load of a tag is under way; requests look whether one is due, so
-// a load that failed is tried again by the next request.
+// At most one load of a tag is under way. Requests see whether one is due, so the next request retries a failed load.
+//
+// Answers are delivered after the lock is free. Lock order: mu, then the locks of the owner and of the source.
 type buffer struct {
-	tag string
-	a   *Allocator
+	tag  string
+	deps *deps
 
-	open atomic.Pointer[run] // nil while shut; replaced under mu
-
-	mu      sync.Mutex
-	rest    []Range // loaded and not in the open run, in order, none empty
-	restLen int64   // IDs in rest
-	first   int64   // of the current range, as it was loaded: the one
-	size    int64   // that the open run, or else rest[0], is what is left of
-	loaded  int64   // IDs ever loaded
-	floor   int64   // the highest end ever loaded, or least
-	least   int64   // no ID below it may be handed out; it only rises
-	queue   *queue  // who waits; nil if nobody
-	gone    bool    // no longer among the allocator's tags
-	changes int     // how often somebody told that the tag was changed
-	// stranger says that no listing had the tag, and no load found it yet.
-	stranger bool
-	vouched  time.Duration // when a load, or somebody who told, said last that there is the tag
-	pace
-	loader
+	mu       sync.Mutex
+	supply   supply        // guarded by mu, but for the open run of its stock
+	unlisted bool          // the last listing did not have the tag, and no load has found it yet
+	changes  uint32        // number of news about the tag
+	vouched  time.Duration // when a load or news last said that the tag exists
 }
 
-// A loader is what a buffer knows of the loads of its tag.
-type loader struct {
-	loading    bool // a goroutine runs load
-	loads      int64
-	errs       int64
-	fails      int           // errors in a row
-	took       time.Duration // of the last load that succeeded
-	slowest    time.Duration // of those of late
-	quietUntil time.Duration // no load unless somebody waits
-	lastErr    error         // of the last load, if another may succeed
-	retry      *backoff.ExponentialBackOff
+// deps is what all buffers of an allocator share.
+type deps struct {
+	clock      clock
+	rule       stepRule
+	maxWaiting int // bounds the parked requests of one tag
+	source     *source
+	owner      owner
 }
 
-// A pace is how fast the IDs of a tag go, and what follows from it.
-type pace struct {
-	speed      speedometer
-	began      time.Duration // when the current range began to be used
-	ended      int64         // IDs of ranges used up by the request under way
-	last       usage         // of the last range; zero if none has been used up yet
-	judged     bool          // step follows from last already
-	step       int64         // of the next load; 0 before the first
-	configured int64
-	waits      int64 // requests that had to wait
+// An owner holds buffers. A buffer calls it with its lock held.
+type owner interface {
+	// found says that a load found a tag that was not listed.
+	found(tag string, now time.Duration)
+	// refuse says that the store does not serve the tag.
+	refuse(tag string, err error, now time.Duration)
+	// forget removes a buffer that is gone.
+	forget(b *buffer, floor int64, unlisted bool)
 }
 
-func newBuffer(a *Allocator, tag string) *buffer {
-	return &buffer{tag: tag, a: a, pace: pace{speed: newSpeedometer(a.now())}}
+var _ consumer = (*buffer)(nil)
+
+func newBuffer(d *deps, tag string) *buffer {
+	return &buffer{tag: tag, deps: d, supply: newSupply(&d.rule, d.clock.now())}
 }
 
 // next appends n IDs to dst, or returns ErrWait and takes none.
 func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
-	if r := b.open.Load(); r != nil {
+	if r := b.supply.stock.run.Load(); r != nil {
 		if got, ok := r.take(n); ok {
 			if got.End > r.check.Load() {
 				b.look()
@@ -88,17 +66,17 @@ func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
 	return b.nextSlowly(n, dst)
 }
 
-// nextSlowly is next for what the open run alone cannot serve.
+// nextSlowly is next for requests that the open run alone cannot serve.
 func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.queue != nil || b.gone || b.heldLocked() < n {
+	if b.supply.waiters.any() || b.supply.gone || b.supply.stock.held() < n {
 		return dst, ErrWait
 	}
+	b.supply.stock.shut()
 	err := ErrWait
-	b.shutLocked()
-	if b.restLen >= n { // takers may have been faster
-		dst, err = b.takeLocked(n, dst), nil
+	if b.supply.stock.restLen >= n { // lock-free requests may have been faster
+		dst, err = b.supply.stock.take(n, dst), nil
 	}
 	b.tendLocked()
 	return dst, err
@@ -108,199 +86,226 @@ func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 func (b *buffer) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.open.Load(); r != nil && r.left() == 0 {
-		b.shutLocked()
-	}
+	b.supply.stock.shutIfUsedUp()
 	b.tendLocked()
 }
 
-// tendLocked leaves the buffer as it must be whenever the lock is free: open
-// unless somebody waits, a load under way if one is due. The check is set
-// before it is asked whether one is: a request in between is seen by this
-// call, or sees the check.
+// tendLocked leaves the buffer as it must be whenever the lock is free: open unless a request waits, and with a load
+// under way if one is due. The check of the run is set before it is decided whether a load is due: a request in between
+// is seen by this call, or sees the check.
 func (b *buffer) tendLocked() {
-	now := b.a.now()
-	b.paceLocked(now)
-	b.openLocked()
-	b.setCheckLocked(now)
-	if !b.loading && b.dueLocked(now) {
-		b.loading = b.a.spawn(b.load)
-		b.setCheckLocked(now)
-	}
-}
-
-func (b *buffer) openLocked() {
-	if b.open.Load() != nil || b.queue != nil || b.gone || len(b.rest) == 0 {
+	now := b.deps.clock.now()
+	b.supply.settle(now)
+	if b.supply.loader.running || !b.supply.due(now) {
 		return
 	}
-	r := b.rest[0]
-	b.rest = slices.Delete(b.rest, 0, 1)
-	b.restLen -= r.Len()
-	b.open.Store(newRun(r))
+	b.supply.loader.running = b.deps.source.start(b)
+	b.supply.setCheck(now)
 }
 
-// shutLocked takes back what is left of the open run, if there is one.
-func (b *buffer) shutLocked() {
-	r := b.open.Load()
-	if r == nil {
-		return
-	}
-	b.open.Store(nil)
-	left := r.shut()
-	if left.Len() == 0 {
-		b.endLocked()
-		return
-	}
-	b.rest = slices.Insert(b.rest, 0, left)
-	b.restLen += left.Len()
-}
-
-// takeLocked moves n IDs, which must be there, from rest to dst. The buffer
-// must be shut.
-func (b *buffer) takeLocked(n int64, dst []Range) []Range {
-	b.restLen -= n
-	for n > 0 {
-		cur := &b.rest[0]
-		part := Range{cur.Start, cur.Start + min(n, cur.Len())}
-		dst = append(dst, part)
-		n -= part.Len()
-		if cur.Start = part.End; cur.Len() == 0 {
-			b.rest = slices.Delete(b.rest, 0, 1)
-			b.endLocked()
-		}
-	}
-	return dst
-}
-
-// endLocked notes that the current range is used up: the next one follows.
-func (b *buffer) endLocked() {
-	b.ended += b.size
-	b.first, b.size = 0, 0
-	if len(b.rest) > 0 {
-		b.first, b.size = b.rest[0].Start, b.rest[0].Len()
-	}
-}
-
-// addLocked adds a range that has been loaded, but for what is below least.
-func (b *buffer) addLocked(r Range, now time.Duration) {
-	b.floor = max(b.floor, r.End)
-	if r.Start = max(r.Start, b.least); r.Len() <= 0 {
-		return
-	}
-	if b.size == 0 {
-		b.first, b.size, b.began = r.Start, r.Len(), now
-	}
-	b.rest = append(b.rest, r)
-	b.restLen += r.Len()
-	b.loaded += r.Len()
-}
-
-// heldLocked returns how many IDs are in memory; fewer at any time while open.
-func (b *buffer) heldLocked() int64 {
-	if r := b.open.Load(); r != nil {
-		return b.restLen + r.left()
-	}
-	return b.restLen
-}
-
-// askedLocked returns how many IDs were ever asked for: given, or waited for.
-func (b *buffer) askedLocked() int64 { return b.loaded - b.heldLocked() + b.queue.demand() }
-
-// paceLocked reads the speed, and notes how long a range lasted that has been
-// used up. Ranges that one request used up together count as one: each by
-// itself took no time.
-func (b *buffer) paceLocked(now time.Duration) {
-	b.speed.note(now, b.askedLocked())
-	if b.ended > 0 {
-		b.last, b.judged = usage{b.ended, now - b.began}, false
-		b.began, b.ended = now, 0
-	}
-}
-
-// errGone is returned by park when the buffer has been forgotten or closed.
+// errGone is returned by park when the buffer was stopped or closed.
 var errGone = errors.New("segment: the buffer is gone")
 
-// park adds a waiter to the queue and makes sure that a load is under way.
+// park queues a request and makes sure that a load is under way.
 func (b *buffer) park(w waiter) error {
 	b.mu.Lock()
-	if b.gone || b.queue.len() >= b.a.cfg.MaxWaiting {
+	if b.supply.gone || b.supply.waiters.len() >= b.deps.maxWaiting {
 		defer b.mu.Unlock()
-		if b.gone {
+		if b.supply.gone {
 			return errGone
 		}
 		return ErrTooMany
 	}
-	b.waits++
-	b.shutLocked()
-	if b.queue == nil {
-		b.queue = newQueue(time.AfterFunc(time.Until(w.expires), b.expire))
-	}
-	b.queue.push(w)
-	// A load may have ended since next said ErrWait.
-	answers := b.serveLocked(nil)
+	b.supply.stock.shut()
+	b.supply.waiters.push(w, b.expire)
+	// A load may have ended since next returned ErrWait.
+	answers := b.supply.waiters.serve(&b.supply.stock, nil)
 	b.tendLocked()
 	b.mu.Unlock()
 	deliver(answers)
 	return nil
 }
 
-// serveLocked takes waiters off the head of the queue as long as there are
-// IDs for them. The buffer must be shut.
-func (b *buffer) serveLocked(answers []outcome) []outcome {
-	for b.queue != nil && b.queue.head().n <= b.restLen {
-		w := b.popLocked()
-		answers = append(answers, outcome{done: w.done, ranges: b.takeLocked(w.n, nil)})
-	}
-	return answers
-}
-
-// refuseLocked refuses the waiters for whom there are not enough IDs, and
-// serves the others.
-func (b *buffer) refuseLocked(err error) (answers []outcome) {
-	for answers = b.serveLocked(nil); b.queue != nil; answers = b.serveLocked(answers) {
-		answers = append(answers, outcome{done: b.popLocked().done, err: err})
-	}
-	return answers
-}
-
-// popLocked takes the first waiter off the queue, and ends the queue with the
-// last one.
-func (b *buffer) popLocked() waiter {
-	w := b.queue.pop()
-	if b.queue.len() == 0 {
-		b.queue.expiry.Stop()
-		b.queue = nil
-	}
-	return w
-}
-
-// expire refuses the waiters whose deadline has come.
+// expire refuses the requests whose deadline has passed.
 func (b *buffer) expire() {
 	b.mu.Lock()
-	err := ErrNotLoaded
-	if b.lastErr != nil {
-		err = fmt.Errorf("%w: %w", ErrNotLoaded, b.lastErr)
-	}
-	var answers []outcome
-	for now := time.Now(); b.queue != nil && !b.queue.head().expires.After(now); {
-		answers = append(answers, outcome{done: b.popLocked().done, err: err})
-	}
-	// The head may have asked for more than there was; who came after it may not.
-	answers = b.serveLocked(answers)
-	if b.queue != nil {
-		b.queue.expiry.Reset(time.Until(b.queue.head().expires))
-	}
+	answers := b.supply.waiters.expire(&b.supply.stock, time.Now(), b.supply.loader.notLoaded())
 	b.tendLocked()
 	b.mu.Unlock()
 	deliver(answers)
 }
 
-// close refuses whoever waits, now and later.
+// close refuses all requests, waiting and future ones.
 func (b *buffer) close() {
 	b.mu.Lock()
-	b.gone = true
-	b.shutLocked()
-	answers := b.refuseLocked(ErrClosed)
+	b.supply.gone = true
+	b.supply.stock.shut()
+	answers := b.supply.waiters.refuse(&b.supply.stock, ErrClosed)
 	b.mu.Unlock()
 	deliver(answers)
+}
+
+// plan implements [consumer]: it returns what to load next.
+func (b *buffer) plan() plan {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.deps.clock.now()
+	return plan{
+		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
+		made: now, fails: b.supply.loader.fails, changes: b.changes, unlisted: b.unlisted,
+	}
+}
+
+// takeIn implements [consumer]: it takes in the outcome of a load, answers waiting requests, and returns how long to
+// pause before the next load.
+//
+// A tag that the store refuses is loaded again if news about it arrived meanwhile: the refusal may be older.
+func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
+	b.mu.Lock()
+	now := b.deps.clock.now()
+	var answers []answer
+	switch {
+	case err == nil:
+		b.addLocked(p, l, now)
+		answers = b.supply.waiters.serve(&b.supply.stock, nil)
+	case isFinal(err) && p.changes != b.changes:
+		b.supply.loader.outdated()
+	case isFinal(err):
+		answers = b.refusedLocked(err, now)
+	default:
+		pause = b.supply.loader.failed(err)
+	}
+	b.supply.settle(now)
+	b.mu.Unlock()
+	deliver(answers)
+	return pause
+}
+
+// addLocked adds a loaded range to the stock.
+func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
+	b.vouched = now
+	if b.unlisted {
+		b.unlisted = false
+		b.deps.owner.found(b.tag, now)
+	}
+	b.supply.loader.succeeded(now - p.made)
+	if p.changes == b.changes {
+		b.supply.pace.configure(l.Step, b.deps.rule)
+	}
+	b.supply.stock.drop(l.Least, now)
+	b.supply.stock.add(l.Range, now)
+}
+
+// refusedLocked takes in that the store does not serve the tag, and refuses waiting requests. The refusal is cached if
+// no ID of the tag is left, so that further requests do not reach the store each time. A deleted tag is stopped whatever
+// is left. A tag that has merely vanished may be in a store that lost its memory: the IDs loaded from it remain valid.
+func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) {
+	b.supply.loader.refused(now)
+	if b.supply.gone {
+		return nil
+	}
+	lasting := errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrBadRow) // for any number of IDs
+	if errors.Is(err, ErrDisabled) || lasting && b.supply.stock.held() == 0 {
+		b.deps.owner.refuse(b.tag, err, now)
+		return b.stopLocked(err)
+	}
+	return b.supply.waiters.refuse(&b.supply.stock, err)
+}
+
+// more implements [consumer]: it reports whether another load follows one that ended with err. If not, a tag that never
+// had a range is forgotten, so that names that do not exist cannot fill the memory.
+func (b *buffer) more(err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.deps.clock.now()
+	b.supply.loader.running = b.supply.waiters.any() || err == nil && b.supply.due(now)
+	if !b.supply.loader.running && b.supply.loader.loads == 0 {
+		b.stopLocked(err) // no request waits
+	}
+	b.supply.setCheck(now)
+	return b.supply.loader.running
+}
+
+// preload loads a first range, unless a load has begun, and returns when that has ended.
+func (b *buffer) preload() {
+	b.mu.Lock()
+	idle := !b.supply.loader.running && !b.supply.gone && b.supply.loader.loads == 0
+	if idle {
+		b.supply.loader.running = true
+	}
+	b.mu.Unlock()
+	if idle {
+		b.deps.source.runHere(b)
+	}
+}
+
+// see takes over the state of the tag as the store returned it. news says that the tag was changed just now: a refusal
+// by a load or listing that began before does not count.
+func (b *buffer) see(t Tag, news bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.supply.gone {
+		return
+	}
+	now := b.deps.clock.now()
+	if news {
+		b.changes++
+		b.vouched = now
+		b.supply.loader.wake()
+	}
+	b.supply.pace.configure(t.Step, b.deps.rule)
+	if !news && t.Least <= b.supply.stock.least {
+		return
+	}
+	b.supply.stock.drop(t.Least, now)
+	if b.supply.loader.loads > 0 { // a tag that never had a range needs none now
+		b.tendLocked()
+	}
+}
+
+// changed notes that the tag was changed: a refusal by a load that began before does not count.
+func (b *buffer) changed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changes++
+}
+
+// certain is the time of a statement about a tag that nothing outweighs.
+const certain time.Duration = math.MaxInt64
+
+// stop makes the tag serve nobody any more, and refuses waiting requests. asOf is when the listing began that says so:
+// a load or news since then outweighs it, and so does a first load under way.
+func (b *buffer) stop(why error, asOf time.Duration) {
+	b.mu.Lock()
+	var answers []answer
+	if asOf == certain || b.supply.loader.loads > 0 && b.vouched < asOf {
+		answers = b.stopLocked(why)
+	}
+	b.mu.Unlock()
+	deliver(answers)
+}
+
+// stopLocked is stop for a caller that holds the lock. The loaded IDs are discarded; only the tag's floor remains.
+func (b *buffer) stopLocked(why error) (answers []answer) {
+	if b.supply.gone {
+		return nil
+	}
+	b.supply.gone = true
+	b.supply.stock.clear()
+	answers = b.supply.waiters.refuse(&b.supply.stock, why)
+	b.deps.owner.forget(b, b.supply.stock.floor, b.unlisted)
+	b.unlisted = false
+	return answers
+}
+
+// stats returns the figures of the tag, with its ranges if they are wanted.
+func (b *buffer) stats(ranges bool) TagStats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.supply.stats(b.deps.clock.now())
+	s.Tag = b.tag
+	if ranges {
+		s.Ranges = b.supply.stock.ranges()
+	}
+	return s
 }

@@ -3,48 +3,66 @@ package segment
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Follow keeps what the allocator has in memory in line with the store, until
-// ctx ends: it polls all tags, at once and then every [Config.Poll], looks again
-// at those that [Allocator.Changed] names, and preloads after the first poll. No
-// request waits for any of it. Call it once.
-//
-// A tag that the store shows as deleted, or that was removed, serves nobody any
-// more from then on; a new one is served at once, known or not.
-func (a *Allocator) Follow(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(a.ctx, cancel)()
+// A follower keeps the tags in memory in line with the store, by polls and by news of single tags. News may be late or
+// lost: then the follower is late, and nothing else, since the next load or poll brings the same.
+type follower struct {
+	store       Store
+	tags        *tagSet
+	clock       clock
+	interval    time.Duration // between polls
+	lookTimeout time.Duration // of looking up one tag
+	preloader   preloader
+	log         *slog.Logger
+
+	pollNow chan struct{} // a poll is wanted now
+	news    news
+}
+
+func newFollower(cfg Config, clock clock, tags *tagSet) *follower {
+	return &follower{
+		store: cfg.Store, tags: tags, clock: clock, interval: cfg.Poll, lookTimeout: cfg.LoadTimeout, log: cfg.Log,
+		preloader: preloader{tags: tags, within: cfg.Preload, servable: cfg.Servable, log: cfg.Log},
+		pollNow:   make(chan struct{}, 1),
+		news:      news{wake: make(chan struct{}, 1)},
+	}
+}
+
+// run polls until ctx ends, preloads after the first poll, and looks up changed tags meanwhile.
+func (f *follower) run(ctx context.Context) {
 	var side sync.WaitGroup
 	defer side.Wait()
-	side.Go(func() { a.lookAgain(ctx) })
+	side.Go(func() { f.lookUpNews(ctx) })
 	first := true
-	pauses := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(min(time.Second, a.cfg.Poll)), backoff.WithMaxInterval(a.cfg.Poll), backoff.WithMaxElapsedTime(0))
+	retries := backoff.NewExponentialBackOff(backoff.WithInitialInterval(min(time.Second, f.interval)),
+		backoff.WithMaxInterval(f.interval), backoff.WithMaxElapsedTime(0))
 	for {
-		pause := a.cfg.Poll
-		seen, err := a.poll(ctx, func(tags []Tag) {
+		seen, err := f.poll(ctx, func(tags []Tag) {
 			if first {
 				first = false
-				side.Go(func() { a.preload(ctx, tags) })
+				side.Go(func() { f.preloader.run(ctx, tags) })
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			a.cfg.Log.Warn("the tags could not be polled, or not all marks caught up; trying again", "error", err)
+			f.log.Warn("a poll of the tags failed, or could not raise all marks to max_id; it is retried", "error", err)
 		}
+		pause := f.interval
 		if seen {
-			pauses.Reset()
+			retries.Reset()
 		} else {
-			pause = pauses.NextBackOff()
+			pause = retries.NextBackOff()
 		}
 		select {
 		case <-time.After(pause):
-		case <-a.polls:
+		case <-f.pollNow:
 		case <-ctx.Done():
 			return
 		}
@@ -54,146 +72,145 @@ func (a *Allocator) Follow(ctx context.Context) {
 // pollTimeout bounds a poll, with what the store does after its listing.
 const pollTimeout = time.Minute
 
-// poll asks the store once for all tags, and reports whether it told.
-func (a *Allocator) poll(ctx context.Context, then func([]Tag)) (seen bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, max(pollTimeout, a.cfg.Poll))
+// poll reads all tags once, and reports whether the store listed them.
+func (f *follower) poll(ctx context.Context, then func([]Tag)) (seen bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, max(pollTimeout, f.interval))
 	defer cancel()
-	began := a.now()
-	err = a.cfg.Store.Poll(ctx, func(l Listing) {
+	began := f.clock.now()
+	err = f.store.Poll(ctx, func(l Listing) {
 		seen = true
-		a.follow(l, began)
+		f.apply(l, began)
 		then(l.Tags)
 	})
 	return seen, err
 }
 
-// follow takes over a listing that began at that time. What was learnt since of
-// a tag, by a load or because somebody told, counts more.
-func (a *Allocator) follow(l Listing, began time.Duration) {
-	a.names.list(l.Tags, began)
+// apply takes over a listing that began at that time. What a load or news said of a tag since then outweighs it.
+func (f *follower) apply(l Listing, began time.Duration) {
+	f.tags.names.list(l.Tags, began)
 	for _, t := range l.Tags {
-		b := a.tags.get(t.Name)
+		b := f.tags.get(t.Name)
 		switch {
 		case b == nil:
 		case t.Disabled:
-			b.stopUnlessFound(ErrDisabled, began)
+			b.stop(ErrDisabled, began)
 		default:
 			b.see(t, false)
 		}
 	}
-	for b := range a.tags.all {
-		if !a.names.listedLast(b.tag) && l.Removed(b.tag) {
-			b.stopUnlessFound(ErrUnknownTag, began)
+	for b := range f.tags.all {
+		if !f.tags.names.inListing(b.tag) && l.Removed(b.tag) {
+			b.stop(ErrUnknownTag, began)
 		}
 	}
 }
 
-// Refresh makes [Allocator.Follow] poll now: call it when messages that named
-// changed tags may have been lost. It does not block.
-func (a *Allocator) Refresh() {
+// refresh makes run poll now. It does not block.
+func (f *follower) refresh() {
 	select {
-	case a.polls <- struct{}{}:
+	case f.pollNow <- struct{}{}:
 	default:
 	}
 }
 
-// Changed says that somebody made, changed or deleted a tag: what is remembered
-// of it is forgotten, and if it is in memory [Allocator.Follow] looks at it
-// again until the store has told how it stands. It does not block.
-//
-// From then on no ID below the tag's Least is handed out, as [Allocator.See]
-// says; until then it may be.
-func (a *Allocator) Changed(tag string) {
-	if !a.meet(tag) {
-		return
-	}
-	a.newsMu.Lock()
-	if a.news == nil {
-		a.news = make(map[string]struct{})
-	}
-	a.news[tag] = struct{}{}
-	a.newsMu.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
+// changed clears what is cached of a tag, and has it looked up if it is in memory. It does not block.
+func (f *follower) changed(tag string) {
+	if f.invalidate(tag) != nil {
+		f.news.add(tag)
 	}
 }
 
-// meet forgets that a tag was unknown, and the word of loads under way that it
-// is. It reports whether the tag is in memory.
-func (a *Allocator) meet(tag string) bool {
-	b := a.tags.get(tag)
-	if b != nil {
-		b.mu.Lock()
-		b.changes++
-		b.mu.Unlock()
-	}
-	a.names.meet(tag, a.now())
-	return b != nil
-}
-
-// See takes over how a tag stands, as the store has just told.
-//
-// Law: no request to this allocator that begins after See has returned gets an
-// ID below t.Least, nor any if the tag is disabled; loads under way included.
-// Nothing that is told late makes IDs come back: Least only rises, and what was
-// thrown away is not loaded again.
-func (a *Allocator) See(t Tag) {
-	a.meet(t.Name)
-	b := a.tags.get(t.Name)
+// see takes over the state of a tag that the store has just returned.
+func (f *follower) see(t Tag) {
+	b := f.invalidate(t.Name)
 	switch {
 	case b == nil:
 	case t.Disabled:
-		b.stop(ErrDisabled)
+		b.stop(ErrDisabled, certain)
 	default:
 		b.see(t, true)
 	}
 }
 
-// looks bounds how many changed tags are looked at at once.
-const looks = 4
+// invalidate clears the cached not-found result of a tag and makes loads under way ignore theirs. It returns the tag's
+// buffer, nil if the tag is not in memory.
+func (f *follower) invalidate(tag string) *buffer {
+	b := f.tags.get(tag)
+	if b != nil {
+		b.changed()
+	}
+	f.tags.names.found(tag, f.clock.now())
+	return b
+}
 
-// lookAgain looks at the tags that Changed named, until ctx ends.
-func (a *Allocator) lookAgain(ctx context.Context) {
+// lookUps bounds how many changed tags are looked up at once.
+const lookUps = 4
+
+// lookUpNews looks up changed tags until ctx ends.
+func (f *follower) lookUpNews(ctx context.Context) {
 	retry := time.NewTicker(time.Second)
 	defer retry.Stop()
 	for {
-		var tags []string
-		a.newsMu.Lock()
-		for tag := range a.news {
-			tags = append(tags, tag)
-		}
-		a.news = nil
-		a.newsMu.Unlock()
-		each(looks, tags, func(tag string) { a.lookAt(ctx, tag) })
+		each(lookUps, f.news.take(), func(tag string) { f.lookUp(ctx, tag) })
 		select {
-		case <-a.wake:
-		case <-retry.C: // those that could not be looked at
+		case <-f.news.wake:
+		case <-retry.C: // for tags whose look-up failed
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (a *Allocator) lookAt(ctx context.Context, tag string) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.LoadTimeout)
+func (f *follower) lookUp(ctx context.Context, tag string) {
+	ctx, cancel := context.WithTimeout(ctx, f.lookTimeout)
 	defer cancel()
-	t, err := a.cfg.Store.Look(ctx, tag)
+	t, err := f.store.Look(ctx, tag)
 	switch {
 	case err == nil:
-		a.See(t)
+		f.see(t)
 	case errors.Is(err, ErrUnknownTag): // the next poll says whether it was removed
 	default:
-		a.newsMu.Lock()
-		defer a.newsMu.Unlock()
-		if a.news == nil {
-			a.news = make(map[string]struct{})
-		}
-		a.news[tag] = struct{}{}
+		f.news.put(tag)
 	}
 }
 
-// each calls f for all items, with so many calls under way at once.
+// News is the set of changed tags that are still to be looked up.
+type news struct {
+	wake chan struct{} // receives after add
+
+	mu   sync.Mutex
+	tags map[string]struct{}
+}
+
+// add adds a tag and wakes whoever looks up.
+func (n *news) add(tag string) {
+	n.put(tag)
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// put adds a tag for the next retry.
+func (n *news) put(tag string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tags == nil {
+		n.tags = make(map[string]struct{})
+	}
+	n.tags[tag] = struct{}{}
+}
+
+// take removes and returns all tags.
+func (n *news) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	tags := slices.Collect(maps.Keys(n.tags))
+	n.tags = nil
+	return tags
+}
+
+// each calls f for all items, with at most atOnce calls under way.
 func each[T any](atOnce int, items []T, f func(T)) {
 	var workers sync.WaitGroup
 	queue := make(chan T)

@@ -25,7 +25,7 @@ func followed(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.
 				t.Fatal(err)
 			}
 		}
-		cfg.Store, cfg.MaxStep = store, max(1, cfg.MaxStep)
+		cfg.Store, cfg.Deadline, cfg.MaxStep = store, deadline, max(1, cfg.MaxStep)
 		a := segment.New(cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		var follower sync.WaitGroup

@@ -5,17 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// An index finds buffers by tag. Looking takes no lock and allocates nothing:
-// chains are immutable, a change puts a new one in place. Who looks while the
-// index changes may miss a tag that has just come, and find one that has just
-// gone; both are told so by the buffer's lock. Changes need a lock around them.
+// An index finds buffers by tag. A look-up takes no lock and allocates nothing: hash chains are immutable, and a change
+// replaces a whole chain. A look-up during a change may miss a tag just added, and find one just removed: the buffer
+// itself knows, under its lock, that it is gone. Changes must be serialized by the caller.
 type index struct {
 	seed  maphash.Seed
 	table atomic.Pointer[[]chain] // its length is a power of two
 	size  int
 }
 
-// A chain is the entries whose hashes meet in one place.
+// A chain is the entries whose hashes fall into one place of the table.
 type chain = atomic.Pointer[entry]
 
 type entry struct {
@@ -23,10 +22,9 @@ type entry struct {
 	next *entry
 }
 
-func newIndex() *index {
-	x := &index{seed: maphash.MakeSeed()}
+func (x *index) init() {
+	x.seed = maphash.MakeSeed()
 	x.table.Store(new(make([]chain, 16)))
-	return x
 }
 
 func (x *index) chainOf(table []chain, tag string) *chain {
@@ -43,7 +41,7 @@ func (x *index) get(tag string) *buffer {
 	return nil
 }
 
-// put adds a buffer whose tag is not there.
+// put adds a buffer whose tag has none.
 func (x *index) put(b *buffer) {
 	table := *x.table.Load()
 	if x.size == len(table) {
@@ -58,7 +56,7 @@ func (x *index) push(table []chain, b *buffer) {
 	c.Store(&entry{b, c.Load()})
 }
 
-// grow puts a table in place that is twice as long.
+// grow replaces the table by one twice as long.
 func (x *index) grow(old []chain) []chain {
 	table := make([]chain, 2*len(old))
 	for b := range buffers(old) {
@@ -68,7 +66,7 @@ func (x *index) grow(old []chain) []chain {
 	return table
 }
 
-// remove takes a buffer out, if it is there.
+// remove removes a buffer, if it is there.
 func (x *index) remove(b *buffer) {
 	c := x.chainOf(*x.table.Load(), b.tag)
 	var rest *entry
@@ -86,8 +84,7 @@ func (x *index) remove(b *buffer) {
 	}
 }
 
-// all calls yield for every buffer, in no order, until it returns false. It
-// needs no lock.
+// all calls yield for every buffer, in no order, until it returns false. It needs no lock.
 func (x *index) all(yield func(*buffer) bool) { buffers(*x.table.Load())(yield) }
 
 func buffers(table []chain) func(yield func(*buffer) bool) {

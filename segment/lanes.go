@@ -9,32 +9,29 @@ import (
 	"time"
 )
 
-// Lanes bound the loads that are under way in the store at once. A tag whose
-// loads hang, since another session has its row locked, say, takes a place up
-// for the whole time a load is given, and tries again. So tags drive in
-// separate lanes by how their last loads ended: those in trouble queue behind
-// one another, never in front of the others.
+// Lanes bound the loads that are under way in the store at once. A tag whose loads hang, say because another session has
+// locked its row, occupies a place for the whole timeout of a load, and then retries. So tags are in separate lanes by
+// how their last loads ended: tags in trouble queue behind one another, never in front of the others.
 //
-// The first load that hangs of a tag is in the sound lane, too, and many may at
-// once. There a load that takes much longer than is usual gives way as soon as
-// another waits for its place: it ends, and its tag tries again in the lane for
-// those in trouble.
+// The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. There a load
+// that takes much longer than usual gives way as soon as another waits for its place: it ends, and its tag retries in
+// the troubled lane. When the whole store becomes slow, the usual time follows within some 50 loads.
 type lanes struct {
 	sound    lane // the last load succeeded, or none was made yet
 	troubled lane // one or two loads in a row failed
-	stuck    lane // more did
-	strange  lane // no listing had the tag: most likely there is none
+	stuck    lane // more loads in a row failed
+	unlisted lane // no listing had the tag: most likely it does not exist
 	usual    usual
 }
 
-// Together they are a few less than the statements that a store of ours sends
-// at once to one database: polls and administrators need some, too.
+// The places of all lanes together are a few less than the statements that mysqlstore sends at once to one database:
+// polls and administrators need some, too.
 func newLanes() *lanes {
 	l := &lanes{
 		sound:    lane{places: make(chan struct{}, 20)},
 		troubled: lane{places: make(chan struct{}, 8)},
 		stuck:    lane{places: make(chan struct{}, 4)},
-		strange:  lane{places: make(chan struct{}, 4)},
+		unlisted: lane{places: make(chan struct{}, 4)},
 	}
 	l.sound.usual = &l.usual
 	return l
@@ -42,8 +39,8 @@ func newLanes() *lanes {
 
 func (l *lanes) of(p plan) *lane {
 	switch {
-	case p.fails == 0 && p.stranger:
-		return &l.strange
+	case p.fails == 0 && p.unlisted:
+		return &l.unlisted
 	case p.fails == 0:
 		return &l.sound
 	case p.fails <= 2:
@@ -52,14 +49,14 @@ func (l *lanes) of(p plan) *lane {
 	return &l.stuck
 }
 
-// A lane lets as many loads in at once as it has places, in order of arrival.
+// A lane admits as many loads at once as it has places, in order of arrival.
 type lane struct {
 	places chan struct{}
 	usual  *usual       // nil where no load gives way
-	wanted atomic.Int64 // places waited for that nobody is about to leave
+	wanted atomic.Int64 // places waited for that no load is about to leave
 }
 
-// enter waits for a place, and reports whether it has one; if not, ctx ended.
+// enter waits for a place, and reports whether it got one; if not, ctx ended.
 func (l *lane) enter(ctx context.Context) bool {
 	select {
 	case l.places <- struct{}{}:
@@ -75,7 +72,7 @@ func (l *lane) enter(ctx context.Context) bool {
 	}
 }
 
-// leave gives the place back. promised says that [lane.promise] was told so.
+// leave gives the place back. promised says that [lane.promise] has announced it.
 func (l *lane) leave(promised bool) {
 	if !promised {
 		l.promise()
@@ -83,7 +80,7 @@ func (l *lane) leave(promised bool) {
 	<-l.places
 }
 
-// promise reports whether a place is wanted, and says that one will be free.
+// promise reports whether a place is wanted, and announces that one will be free.
 func (l *lane) promise() bool {
 	for {
 		n := l.wanted.Load()
@@ -96,11 +93,11 @@ func (l *lane) promise() bool {
 	}
 }
 
-// errGaveWay is the cause of a load that ended before its time.
-var errGaveWay = errors.New("segment: the load took unusually long and gave way to those of other tags")
+// errGaveWay is the cause of a load that was ended before its timeout.
+var errGaveWay = errors.New("segment: the load took unusually long and gave way to loads of other tags")
 
-// drive calls load at a place in the lane, with a context that ends after
-// timeout, or when the load has to give way.
+// drive waits for a place in the lane and calls load, with a context that ends after timeout, or when the load must give
+// way.
 func (l *lane) drive(ctx context.Context, timeout time.Duration, load func(context.Context) error) error {
 	if !l.enter(ctx) {
 		return ctx.Err()
@@ -125,7 +122,7 @@ func (l *lane) drive(ctx context.Context, timeout time.Duration, load func(conte
 	return err
 }
 
-// A driver ends a load that has to give way.
+// A driver ends a load that must give way.
 type driver struct {
 	lane   *lane
 	cancel context.CancelFunc
@@ -145,7 +142,7 @@ func newDriver(l *lane, cancel context.CancelFunc) *driver {
 	return d
 }
 
-// look gives way if the place is wanted; if not it looks again later.
+// look gives way if the place is wanted; otherwise it looks again later.
 func (d *driver) look(patience time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,19 +165,17 @@ func (d *driver) arrive() bool {
 	return d.gaveWay
 }
 
-// usual is about how long a load takes: it follows each a little, so that many
-// that hang move it, but a few do not; and a store that has become slow as a
-// whole is soon waited for.
+// usual is about how long a load takes. It moves a little with each load, so that many that hang change it but a few do
+// not; and when the whole store has become slow, loads soon have the time that they need.
 type usual struct{ d atomic.Int64 }
 
-// unusual is how many times as long as usual is much longer, and leastUsual
-// below what no load counts as quick.
+// A load that takes unusual times as long as usual is too long. leastUsual is the lower bound of the usual time.
 const (
 	unusual    = 8
 	leastUsual = 3 * time.Millisecond
 )
 
-// note follows a load that took, or had taken by when it gave way, so long.
+// note takes in how long a load took, until it ended or gave way.
 func (u *usual) note(took time.Duration) {
 	d := max(time.Duration(u.d.Load()), leastUsual)
 	if took > d {
@@ -188,7 +183,7 @@ func (u *usual) note(took time.Duration) {
 	} else {
 		d = max(took, d-d/16)
 	}
-	u.d.Store(int64(d)) // one of two at once may be lost
+	u.d.Store(int64(d)) // of two at once one may be lost
 }
 
 func (u *usual) patience() time.Duration {

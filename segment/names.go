@@ -9,40 +9,43 @@ import (
 
 // What is remembered of tags that are not in an allocator's memory is bounded:
 const (
-	// unknownFor is how long a tag counts as unknown after the store said so, or
-	// as one that cannot be served.
-	unknownFor = 3 * time.Second
-	// maxUnknown is how many such tags are remembered; then the oldest goes.
-	maxUnknown = 10_000
-	// lookupRate is how many tags that no listing had are looked up a second, and
-	// how many at once after a rest. maxStrangers is how many may be under way.
-	lookupRate   = 1000
-	maxStrangers = 1024
+	// refusedFor is how long a tag is refused without a look-up after the store said that it does not exist, or that it
+	// cannot be served.
+	refusedFor = 3 * time.Second
+	// maxRefused is how many such tags are remembered; then each new one replaces the oldest.
+	maxRefused = 10_000
+	// lookupRate is how many unlisted tags are looked up per second, and how many at once after a rest. maxUnlisted is
+	// how many look-ups of them may be under way.
+	lookupRate  = 1000
+	maxUnlisted = 1024
 )
 
-// names is what an allocator knows of tags it has no ranges of. A stampede on
-// names that do not exist, one or very many, ends here: it reaches the store
-// lookupRate times a second at most, in a lane of its own.
+// Names is what an allocator knows of tags that it has no ranges of. A flood of requests for names that do not exist,
+// one or very many, ends here: it reaches the store lookupRate times per second at most, in a lane of its own.
+//
+// Beyond that rate unlisted tags are not found, by the word of the listing. Where tags are created on first use, or the
+// listing is too old, they are too many instead. So during a flood, and only then, a tag that was added to the store
+// within the last poll interval, without news, may not be found.
 type names struct {
 	seed maphash.Seed
 
-	mu      sync.Mutex
-	known   map[uint64]struct{}      // hashes of the tags that the last listing had; nil before the first
-	listed  time.Duration            // when that began
-	fresh   map[uint64]time.Duration // known since, and when that was learnt
-	unknown map[string]int           // index in verdicts
-	// verdicts is a ring: next is the oldest once there are maxUnknown.
-	verdicts  []verdict
-	next      int
-	strangers int // tags under way that no listing had
-	lookups   bucket
-	// floors holds, of tags that were stopped, the highest end ever loaded. Should
-	// the store lose its memory of them, nothing below is loaded again.
+	mu       sync.Mutex
+	listed   map[uint64]struct{}      // hashes of the tags in the last listing; nil before the first
+	listedAt time.Duration            // when that began
+	fresh    map[uint64]time.Duration // tags that exist, and when that was learnt, since that listing
+	refused  map[string]int           // index in refusals
+	// refusals is a ring: oldest is the oldest once there are maxRefused.
+	refusals []refusal
+	oldest   int
+	unlisted int // look-ups of unlisted tags under way
+	lookups  bucket
+	// floors are those of tags that were stopped, about 100 bytes each. Should the store lose its memory of them, nothing
+	// below is loaded again.
 	floors map[string]int64
 }
 
-// A verdict is that of a store that has no such tag, or cannot serve it.
-type verdict struct {
+// A refusal is the store's word that it has no such tag, or cannot serve it.
+type refusal struct {
 	tag   string
 	err   error
 	until time.Duration
@@ -50,109 +53,106 @@ type verdict struct {
 
 func newNames() *names {
 	return &names{
-		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), unknown: make(map[string]int),
+		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]int),
 		floors: make(map[string]int64), lookups: bucket{tokens: lookupRate},
 	}
 }
 
 func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
 
-// admit reports whether a tag that is not in memory may be loaded, and whether
-// it is a stranger, which must be [names.release]d. makes says that it will be
-// made if there is none. recent is how old a listing may be that stands in for a
-// look-up where there are too many.
-func (n *names) admit(tag string, now, recent time.Duration, makes bool) (stranger bool, err error) {
+// admit reports whether a tag that is not in memory may be loaded, and whether it is unlisted; then [names.release]
+// must follow. creates says that the tag will be created if it does not exist. recent is the maximal age of a listing
+// that replaces a look-up where there are too many.
+func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if i, ok := n.unknown[tag]; ok && now < n.verdicts[i].until {
-		return false, n.verdicts[i].err
+	if i, ok := n.refused[tag]; ok && now < n.refusals[i].until {
+		return false, n.refusals[i].err
 	}
-	if n.knownLocked(tag) {
+	if n.existsLocked(tag) {
 		return false, nil
 	}
-	if n.strangers < maxStrangers && (makes || n.lookups.take(now)) {
-		n.strangers++
+	if n.unlisted < maxUnlisted && (creates || n.lookups.take(now)) {
+		n.unlisted++
 		return true, nil
 	}
-	if makes || now-n.listed > recent {
+	if creates || now-n.listedAt > recent {
 		return false, ErrTooMany
 	}
 	return false, ErrUnknownTag
 }
 
-// knownLocked reports whether a tag is in the store, as far as is known; all
-// are before the first listing.
-func (n *names) knownLocked(tag string) bool {
-	if n.known == nil {
+// existsLocked reports whether a tag is in the store, as far as is known; before the first listing all are.
+func (n *names) existsLocked(tag string) bool {
+	if n.listed == nil {
 		return true
 	}
 	h := n.hash(tag)
-	_, known := n.known[h]
+	_, listed := n.listed[h]
 	_, fresh := n.fresh[h]
-	return known || fresh
+	return listed || fresh
 }
 
-// release ends what admit began for a stranger.
+// release ends what admit began for an unlisted tag.
 func (n *names) release() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.strangers--
+	n.unlisted--
 }
 
 // refuse remembers for a while that the store does not serve a tag.
 func (n *names) refuse(tag string, err error, now time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	v := verdict{tag, err, now + unknownFor}
-	if len(n.verdicts) < maxUnknown {
-		n.unknown[tag] = len(n.verdicts)
-		n.verdicts = append(n.verdicts, v)
+	r := refusal{tag, err, now + refusedFor}
+	if len(n.refusals) < maxRefused {
+		n.refused[tag] = len(n.refusals)
+		n.refusals = append(n.refusals, r)
 		return
 	}
-	if old := n.verdicts[n.next].tag; n.unknown[old] == n.next {
-		delete(n.unknown, old)
+	if old := n.refusals[n.oldest].tag; n.refused[old] == n.oldest {
+		delete(n.refused, old)
 	}
-	n.unknown[tag] = n.next
-	n.verdicts[n.next] = v
-	n.next = (n.next + 1) % maxUnknown
+	n.refused[tag] = n.oldest
+	n.refusals[n.oldest] = r
+	n.oldest = (n.oldest + 1) % maxRefused
 }
 
-// meet notes that the store has a tag, as was learnt at that time.
-func (n *names) meet(tag string, at time.Duration) {
+// found notes that the store has a tag, as was learnt at that time.
+func (n *names) found(tag string, at time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.unknown, tag)
+	delete(n.refused, tag)
 	n.fresh[n.hash(tag)] = at
 }
 
-// list takes over what a listing had that began at that time. What was learnt
-// since stays.
+// list takes over a listing that began at that time. What was learnt since then remains.
 func (n *names) list(tags []Tag, began time.Duration) {
-	known := make(map[uint64]struct{}, len(tags))
+	listed := make(map[uint64]struct{}, len(tags))
 	for _, t := range tags {
-		known[n.hash(t.Name)] = struct{}{}
+		listed[n.hash(t.Name)] = struct{}{}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.known, n.listed = known, began
-	for tag, i := range n.unknown {
-		if _, ok := known[n.hash(tag)]; ok && n.verdicts[i].until-unknownFor < began {
-			delete(n.unknown, tag)
+	n.listed, n.listedAt = listed, began
+	for tag, i := range n.refused {
+		if _, ok := listed[n.hash(tag)]; ok && n.refusals[i].until-refusedFor < began {
+			delete(n.refused, tag)
 		}
 	}
 	maps.DeleteFunc(n.fresh, func(_ uint64, at time.Duration) bool { return at < began })
 }
 
-// listedLast reports whether the last listing had a tag.
-func (n *names) listedLast(tag string) bool {
+// inListing reports whether the last listing had a tag.
+func (n *names) inListing(tag string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, ok := n.known[n.hash(tag)]
+	_, ok := n.listed[n.hash(tag)]
 	return ok
 }
 
-// bury remembers the floor of a tag that is stopped.
-func (n *names) bury(tag string, floor int64) {
+// keepFloor remembers the floor of a tag that is stopped; 0 is none.
+func (n *names) keepFloor(tag string, floor int64) {
 	if floor == 0 {
 		return
 	}
@@ -161,13 +161,14 @@ func (n *names) bury(tag string, floor int64) {
 	n.floors[tag] = floor
 }
 
+// floor returns the floor that keepFloor remembered, or 0.
 func (n *names) floor(tag string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.floors[tag]
 }
 
-// A bucket holds lookupRate tokens at most, and gets as many a second.
+// A bucket holds lookupRate tokens at most, and gains as many per second.
 type bucket struct {
 	tokens float64
 	at     time.Duration

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -13,58 +14,51 @@ const (
 	preloadTime = 5 * time.Minute // then the rest is left to their first requests
 )
 
-// preload loads a range of each tag that was used of late, as far as its time of
-// change tells, the latest first, so that its first request waits for nothing.
-// It costs one range a tag, which the first request would have loaded anyway. It
-// is like any other load, in the lane of those that nothing is wrong with, but
-// takes up few places in it.
-func (a *Allocator) preload(ctx context.Context, tags []Tag) {
-	since := time.Now()
-	recent := slices.DeleteFunc(slices.Clone(tags), func(t Tag) bool {
-		return t.Disabled || t.Step < 1 || t.MaxID < 1 || since.Sub(t.Updated) > a.cfg.Preload || !a.cfg.Servable(t.Name)
-	})
-	if a.cfg.Preload == 0 || len(recent) == 0 {
+// A preloader loads one range of every recently used tag at the start, so that its first request waits for nothing. That
+// costs one range per tag, which the first request would have loaded anyway. These loads are like any others, in the
+// lane of sound tags, but take few of its places.
+type preloader struct {
+	tags     *tagSet
+	within   time.Duration // how recently a tag was used, by its time of change; 0 preloads none
+	servable func(tag string) bool
+	log      *slog.Logger
+}
+
+// run preloads those of the tags that were used recently, the latest first.
+func (p *preloader) run(ctx context.Context, tags []Tag) {
+	began := time.Now()
+	recent := p.recent(tags, began)
+	if len(recent) == 0 {
 		return
 	}
-	slices.SortFunc(recent, func(x, y Tag) int { return y.Updated.Compare(x.Updated) })
-	recent = recent[:min(len(recent), maxPreload)]
 	ctx, cancel := context.WithTimeout(ctx, preloadTime)
 	defer cancel()
 	each(preloads, recent, func(t Tag) {
-		if ctx.Err() == nil {
-			a.preloadOne(t.Name)
+		if ctx.Err() != nil {
+			return
+		}
+		if b, err := p.tags.obtain(t.Name); err == nil {
+			b.preload()
 		}
 	})
-	done := 0
+	loaded := 0
 	for _, t := range recent {
-		if a.tags.get(t.Name) != nil {
-			done++
+		if p.tags.get(t.Name) != nil {
+			loaded++
 		}
 	}
-	a.cfg.Log.Info("the tags used of late are in memory", "tags", done, "of", len(recent), "took", time.Since(since).Round(time.Millisecond))
+	p.log.Info("preloaded recently used tags", "tags", loaded, "of", len(recent),
+		"took", time.Since(began).Round(time.Millisecond))
 }
 
-// preloadOne loads a first range of a tag, unless somebody has begun to.
-func (a *Allocator) preloadOne(tag string) {
-	b, err := a.buffer(tag)
-	if err != nil {
-		return
+// recent returns the tags to preload, the latest first.
+func (p *preloader) recent(tags []Tag, now time.Time) []Tag {
+	if p.within == 0 {
+		return nil
 	}
-	b.mu.Lock()
-	idle := !b.loading && !b.gone && b.loads == 0
-	if idle {
-		b.loading = true
-	}
-	b.mu.Unlock()
-	if !idle {
-		return
-	}
-	done := make(chan struct{})
-	load := func() {
-		defer close(done)
-		b.load()
-	}
-	if a.spawn(load) {
-		<-done
-	}
+	recent := slices.DeleteFunc(slices.Clone(tags), func(t Tag) bool {
+		return t.Disabled || t.Step < 1 || t.MaxID < 1 || now.Sub(t.Updated) > p.within || !p.servable(t.Name)
+	})
+	slices.SortFunc(recent, func(x, y Tag) int { return y.Updated.Compare(x.Updated) })
+	return recent[:min(len(recent), maxPreload)]
 }

@@ -30,7 +30,7 @@ func restarted(t *testing.T, n int, hook segmenttest.LoadHook, f func(t *testing
 		var mu sync.Mutex
 		var loaded []string
 		a := segment.New(segment.Config{
-			Store: store, Preload: 24 * time.Hour, Servable: func(tag string) bool { return tag != "tag0" && tag != "tag25" },
+			Store: store, Deadline: deadline, Preload: 24 * time.Hour, Servable: func(tag string) bool { return tag != "tag0" && tag != "tag25" },
 			OnLoad: func(tag string, _ time.Duration, _ error) { mu.Lock(); defer mu.Unlock(); loaded = append(loaded, tag) },
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -9,58 +9,100 @@ type waiter struct {
 	done    func([]Range, error)
 }
 
-// An outcome is an answer to a waiter, to be delivered without the lock.
-type outcome struct {
+// An answer is the outcome of a parked request. It is delivered without the buffer's lock.
+type answer struct {
 	done   func([]Range, error)
 	ranges []Range
 	err    error
 }
 
-func deliver(answers []outcome) {
-	for _, o := range answers {
-		o.done(o.ranges, o.err)
+func deliver(answers []answer) {
+	for _, a := range answers {
+		a.done(a.ranges, a.err)
 	}
 }
 
-// A queue is the requests that wait for one tag, in order of arrival. Tags in
-// use hardly ever have one, so it is made for the first and dropped with the
-// last; nil is an empty one. All wait equally long: the first to come is the
-// first to expire, and one timer does.
+// Waiters are the requests that wait for one tag, in order of arrival. All wait equally long, so the first to arrive is
+// the first to expire, and one timer serves all. The buffer's lock guards them.
+type waiters struct {
+	queue *queue // nil if none wait: tags in use hardly ever have a queue, so it costs memory only while needed
+	ever  int64  // how many requests ever waited
+}
+
 type queue struct {
 	waiters []waiter
 	ids     int64 // that they ask for
 	expiry  *time.Timer
 }
 
-func newQueue(expiry *time.Timer) *queue { return &queue{expiry: expiry} }
+func (w *waiters) any() bool { return w.queue != nil }
 
-func (q *queue) len() int {
-	if q == nil {
+func (w *waiters) len() int {
+	if w.queue == nil {
 		return 0
 	}
-	return len(q.waiters)
+	return len(w.queue.waiters)
 }
 
 // demand returns how many IDs are waited for.
-func (q *queue) demand() int64 {
-	if q == nil {
+func (w *waiters) demand() int64 {
+	if w.queue == nil {
 		return 0
 	}
-	return q.ids
+	return w.queue.ids
 }
 
-// head returns the first waiter; there must be one.
-func (q *queue) head() waiter { return q.waiters[0] }
-
-func (q *queue) push(w waiter) {
-	q.waiters = append(q.waiters, w)
-	q.ids += w.n
+// push adds a request. expire is called when the first request's deadline has passed.
+func (w *waiters) push(x waiter, expire func()) {
+	w.ever++
+	if w.queue == nil {
+		w.queue = &queue{expiry: time.AfterFunc(time.Until(x.expires), expire)}
+	}
+	w.queue.waiters = append(w.queue.waiters, x)
+	w.queue.ids += x.n
 }
 
-func (q *queue) pop() waiter {
-	w := q.waiters[0]
+// pop removes the first request, and the queue with the last one.
+func (w *waiters) pop() waiter {
+	q := w.queue
+	x := q.waiters[0]
 	q.waiters[0] = waiter{}
 	q.waiters = q.waiters[1:]
-	q.ids -= w.n
-	return w
+	q.ids -= x.n
+	if len(q.waiters) == 0 {
+		q.expiry.Stop()
+		w.queue = nil
+	}
+	return x
+}
+
+// serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them. It
+// returns answers and theirs.
+func (w *waiters) serve(s *stock, answers []answer) []answer {
+	for w.any() && w.queue.waiters[0].n <= s.restLen {
+		x := w.pop()
+		answers = append(answers, answer{done: x.done, ranges: s.take(x.n, nil)})
+	}
+	return answers
+}
+
+// refuse removes all requests: it serves those for which there are enough IDs and refuses the others.
+func (w *waiters) refuse(s *stock, err error) (answers []answer) {
+	for answers = w.serve(s, nil); w.any(); answers = w.serve(s, answers) {
+		answers = append(answers, answer{done: w.pop().done, err: err})
+	}
+	return answers
+}
+
+// expire refuses the requests whose deadline has passed with err. A refused request may have asked for more than there
+// was, and those after it for less: it serves them.
+func (w *waiters) expire(s *stock, now time.Time, err error) (answers []answer) {
+	for w.any() && !w.queue.waiters[0].expires.After(now) {
+		answers = append(answers, answer{done: w.pop().done, err: err})
+	}
+	answers = w.serve(s, answers)
+	if w.any() {
+		w.queue.expiry.Reset(time.Until(w.queue.waiters[0].expires))
+	}
+	return answers
 }

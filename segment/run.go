@@ -2,32 +2,27 @@ package segment
 
 import "sync/atomic"
 
-// A run is what is left of a tag's current range while nobody waits. IDs are
-// taken from it without a lock and without allocating.
+// A run is what is left of a tag's current range while no request waits. Requests take IDs from it without a lock and
+// without allocating.
 //
-// Law: next only rises, by steps that are each one atomic operation, and each
-// ID that it passes belongs to the caller whose operation passed it, nobody
-// else. To shut a run is to take all that is left of it, so it needs no second
-// state that a taker could miss: whoever still holds a run that was shut finds
-// it used up. A run is never filled again; what was taken back goes on in
-// another one. So every loaded ID is at any time in one place: given, ahead of
-// next in the one open run, or in the buffer's rest, which its lock guards.
+// Law: next only rises, by single atomic operations, and each ID that it passes belongs to the caller whose operation
+// passed it, and to no other. To shut a run is to take all that is left of it, so it needs no second state that a taker
+// could miss: whoever still holds a run that was shut finds it used up. A run is never filled again; what was taken back
+// continues in another one. So every loaded ID is at any time in one place: issued, ahead of next in the one open run,
+// or in the rest of the stock, which the buffer's lock guards.
 //
-// The run that follows holds only higher IDs and is opened after this one was
-// used up or shut: a request that begins after another has ended gets higher
-// IDs than that one.
+// The next run holds only higher IDs and is opened after this one was used up or shut: a request that begins after
+// another has ended gets higher IDs than that one.
 type run struct {
 	end int64 // not in it
-	// check is the ID from which on whoever takes one looks after the buffer:
-	// the last ID at most, so that a run used up never goes unseen; 0, which is
-	// at once, until the buffer says more.
+	// check is the ID from which on a request that takes one looks after the buffer: the last ID at most, so that a run
+	// that is used up is always noticed. It is 0, which is at once, until the buffer sets it.
 	check atomic.Int64
 
-	// Takers write next all the time; on another cache line that does not make
-	// them fetch the rest again. There is no room after it: what may follow on its
-	// line is another tag's, and 48 bytes a tag are many.
+	// Takers write next all the time; on another cache line that does not make them fetch the rest again. No room
+	// follows it: the line may be shared with another tag, and 48 more bytes per tag are many.
 	_    [48]byte
-	next atomic.Int64 // the next ID to give; end once used up
+	next atomic.Int64 // the next ID to issue; end once used up
 }
 
 func newRun(r Range) *run {
@@ -36,7 +31,7 @@ func newRun(r Range) *run {
 	return open
 }
 
-// take takes the next n IDs, n at least 1, or none if there are not so many.
+// take takes the next n IDs, n at least 1, or none if fewer are left.
 func (r *run) take(n int64) (Range, bool) {
 	for {
 		first := r.next.Load()
@@ -49,8 +44,8 @@ func (r *run) take(n int64) (Range, bool) {
 	}
 }
 
-// shut takes whatever is left.
+// shut takes all that is left.
 func (r *run) shut() Range { return Range{r.next.Swap(r.end), r.end} }
 
-// left returns how many IDs there are. Takers may make them fewer at any time.
+// left returns how many IDs are left. Takers may make them fewer at any time.
 func (r *run) left() int64 { return r.end - r.next.Load() }

@@ -1,32 +1,53 @@
-// Package segment hands out IDs from ranges that are loaded ahead of need.
+// Package segment issues the IDs of tags from ranges that are loaded ahead of need; it is internal to natsid and may change.
 //
-// A [Store] keeps one high-water mark per tag. Loading a range raises the
-// mark first and yields the IDs below it after, so no ID below a mark is ever
-// handed out again; what was loaded and not used is a hole. An [Allocator]
-// keeps the ranges of every tag in memory and loads the next in the
-// background while the current one lasts.
+// # The second law of uniqueness
+//
+// A [Store] keeps one mark per tag. All IDs below the mark are spent: issued, in the memory of one worker, or a hole.
+// A load of n IDs reads the mark m and reserves
+//
+//	[a, b) with a = max(m, floor), b = a + max(n, step)
+//
+// by raising the mark from m to b, durably and in one step that no other load can share. Only if the store acknowledged
+// that step are the IDs used. After any other outcome, a timeout or a lost connection, the write may have landed, may
+// land later, or never: the range is a hole, and no retry continues the write. So no two workers ever hold the same ID.
+//
+//   - floor is the highest range end that this process ever loaded for the tag. A store that went back cannot make the
+//     process repeat itself. A range that begins below the floor or is too short is refused, whatever the store says.
+//   - A tag that lost its mark is unknown. An allocator that had ranges of it does not create it on first use, since other
+//     workers may have loaded more: its operator must say where it continues.
+//   - A disabled tag keeps its mark. Created again, it continues above it; first use does not revive it.
+//   - The mark alone cannot distinguish a raise by an operator from a load. So each tag also has a least ID that only
+//     rises. A worker that has seen it issues no ID below it, in no request that begins later.
+//
+// # The life of a request
+//
+// [Allocator.Next] serves a request from memory by one atomic operation. A cold request, whose IDs are not in memory,
+// takes the following way, each file calling the next:
+//
+//	allocator.go  Allocator.Park parks the request with the buffer of its tag
+//	tags.go       tagSet.obtain finds the buffer or creates it, unless the tag is known not to exist
+//	buffer.go     buffer.park queues the request and starts a load
+//	source.go     source.run loads ranges until none is due, creating the tag if that is wanted
+//	lanes.go      lane.drive waits for a place, so that failing tags do not delay others, and calls the store
+//
+// There is one call upwards: source.run passes each outcome to the buffer, its consumer, which answers the waiting
+// requests. Beside that path a buffer consists of parts that call nobody: stock (the ranges), run (the lock-free part of
+// them), waiters (the queue), pace (speed and step) and loader (when to load, and how loads ended).
+//
+// A follower (follow.go) keeps all of that in line with the store.
 package segment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 )
 
-// MaxStep is the highest step a tag can be made with, and the most IDs one
-// request may ask for.
+// MaxStep is the highest step of a tag, and the most IDs that one request may ask for.
 const MaxStep = 1 << 40
 
-// What [Config] takes for MaxStep and StepTime if they are 0: Leaf's.
-const (
-	DefaultMaxStep  = 1_000_000
-	DefaultStepTime = 15 * time.Minute
-)
-
-// A Range is a row of successive IDs, [Start, End): End is not in it. The zero
-// value is empty.
+// A Range is consecutive IDs, [Start, End): End is not in it. The zero value is empty.
 type Range struct {
 	Start, End int64
 }
@@ -34,31 +55,30 @@ type Range struct {
 // Len returns how many IDs the range holds.
 func (r Range) Len() int64 { return r.End - r.Start }
 
-// Loaded is what a load yields: a range, the step that the tag is configured
-// with, at least 1, and the tag's Least. The range may be longer than the step.
+// Loaded is the result of a load: a range, and the tag's configured step, at least 1, and its Least. The range may be
+// longer than the step.
 type Loaded struct {
 	Range
 	Step  int64
 	Least int64
 }
 
-// A Tag is what a store keeps of one.
+// A Tag is what a store keeps of a tag.
 type Tag struct {
 	Name        string
-	Step        int64     // how many IDs one load takes at least, 1..MaxStep
-	MaxID       int64     // the high-water mark: the first ID not yet loaded by anyone
-	Least       int64     // no ID below it may be handed out, not even by who has loaded it; 0 for none
+	Step        int64     // a load reserves so many IDs at least, 1..MaxStep
+	MaxID       int64     // the mark: the first ID that no worker has loaded
+	Least       int64     // no ID below it may be issued, not even one already loaded; 0 for none
 	Description string    // free text
 	Updated     time.Time // of the last load or change; set by the store
-	Disabled    bool      // deleted: serves nobody, keeps its mark
-	// MarkAhead is how far the mark that guards the tag in a second place is
-	// ahead of the store's own, negative if it is behind; nil if there are not
-	// both. Only [Store.List] tells it.
+	Disabled    bool      // deleted: no ID is issued, the mark is kept
+	// MarkAhead is the mark that guards the tag's row minus the row's own max_id, negative if the mark is behind; nil
+	// if the tag has no row or no mark. Only [Store.List] sets it.
 	MarkAhead *int64
 }
 
-// Validate returns an error that wraps [ErrInvalid] if the tag cannot be made:
-// its step must be 1..MaxStep, its MaxID, the first ID to give, at least 1.
+// Validate returns an error that wraps [ErrInvalid] if the tag cannot be created: its step must be 1..MaxStep, its
+// MaxID, the first ID to issue, at least 1.
 func (t Tag) Validate() error {
 	if t.Step < 1 || t.Step > MaxStep {
 		return fmt.Errorf("%w: step %d, want 1..%d", ErrInvalid, t.Step, int64(MaxStep))
@@ -69,88 +89,54 @@ func (t Tag) Validate() error {
 	return nil
 }
 
-// A Store keeps the high-water marks. All its methods are safe for concurrent
-// use, also by many processes on one store, and return by the time ctx ends.
+// A Store keeps the marks of tags. All methods are safe for concurrent use, also by many processes on one store, and
+// return by the time ctx ends.
 //
-// Every store upholds the law of uniqueness: a range that Load returns begins
-// at or above the mark that it has replaced by the range's end, durably and
-// in one step that no other load can share. Where the outcome of that step is
-// not known, Load returns an error and the range is nobody's.
+// Every store upholds the law of uniqueness: a range that Load returns begins at or above the mark that it has replaced
+// by the range's end, durably and in one step that no other load can share. Where the outcome of that step is unknown,
+// Load returns an error and nobody may use the range.
 type Store interface {
-	// Load takes the next max(n, step) IDs of a tag, beginning at floor or
-	// above: the highest end that the caller ever saw for the tag. It tells the
-	// tag's step, so that a caller whose n is more learns of it. It returns
-	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted], or another error, after
-	// which a later call may succeed.
+	// Load reserves the next max(n, step) IDs of a tag, at floor or above: the highest end that the caller ever saw for
+	// the tag. It also returns the tag's step, for callers whose n is larger. It returns [ErrUnknownTag],
+	// [ErrDisabled], [ErrExhausted], or another error, after which a later call may succeed.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
-	// Create makes a tag that begins with the ID t.MaxID and returns it as it
-	// stands then. A disabled tag is enabled again if revive is set, with t's
-	// step and description, and goes on above its own mark; otherwise Create
-	// returns [ErrDisabled]. It returns [ErrExists] for an enabled tag,
-	// [ErrInvalid] for one that cannot be, and, without revive, may return
-	// [ErrUnknownTag] if the store has lost tags: this could be one of them.
+	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is
+	// enabled again with t's step and description, and continues above its own mark; otherwise Create returns
+	// [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an invalid one. Without
+	// revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of them.
 	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
 
-	// Update changes a tag and returns it as it stands then. It returns
-	// [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a [*RaiseError], which
-	// changed nothing. After any other error the change may have been made,
-	// whole or in part; made again it does no harm but that RaiseBy raises twice.
+	// Update changes a tag and returns it as stored. After [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a
+	// [*RaiseError] nothing was changed. After any other error the change may have been made, in whole or in part.
+	// Repeating it does no harm, except that RaiseBy raises twice.
 	Update(ctx context.Context, tag string, c Change) (Tag, error)
 
-	// Delete disables a tag and keeps its mark. It returns [ErrUnknownTag] if
-	// there is none, and nil if it was disabled already.
+	// Delete disables a tag and keeps its mark. It returns [ErrUnknownTag] if the tag does not exist, and nil if it was
+	// disabled already.
 	Delete(ctx context.Context, tag string) error
 
-	// Look returns a tag as it stands, disabled or not, or [ErrUnknownTag].
+	// Look returns a tag as stored, disabled or not, or [ErrUnknownTag].
 	Look(ctx context.Context, tag string) (Tag, error)
 
-	// Poll tells see of all tags, read with one query or listing, and then does
-	// what the store must do from time to time. If it returns an error see may
-	// have been called or not.
+	// Poll reads all tags with one query or listing, passes them to see, and then does the store's own periodic work.
+	// If it returns an error, see may have been called or not.
 	Poll(ctx context.Context, see func(Listing)) error
 
-	// List returns at most limit tags whose names are above after, in the
-	// order of names, byte by byte, disabled ones included.
+	// List returns at most limit tags whose names are above after, in the byte order of names, disabled ones included.
 	List(ctx context.Context, after string, limit int) ([]Tag, error)
 }
 
 // A Listing is all tags of a store at about one moment.
 type Listing struct {
 	Tags []Tag // in no order, disabled ones included
-	// Removed reports whether a tag that is not among Tags was taken away. It
-	// does not where the store may have lost its memory of the tag: then what is
-	// loaded of it is as good as before.
+	// Removed reports whether a tag that is not in Tags was removed on purpose. It reports false where the store may
+	// have lost the tag: then the ranges loaded from it remain valid.
 	Removed func(tag string) bool
 }
 
-var (
-	// ErrUnknownTag is returned when a store has no such tag.
-	ErrUnknownTag = errors.New("segment: unknown tag")
-	// ErrDisabled is returned when the tag was deleted. It is an [ErrUnknownTag].
-	ErrDisabled = fmt.Errorf("%w: it was deleted", ErrUnknownTag)
-	// ErrExists is returned when a tag that exists is made again.
-	ErrExists = errors.New("segment: the tag exists")
-	// ErrExhausted is returned when the next range would end beyond int64.
-	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
-	// ErrInvalid is returned when a tag cannot be made or changed as asked, or
-	// for a count of IDs that is out of range.
-	ErrInvalid = errors.New("segment: invalid tag")
-	// ErrWait is returned by [Allocator.Next] when the IDs are not in memory:
-	// park the request.
-	ErrWait = errors.New("segment: the next range is not loaded yet")
-	// ErrTooMany is returned by [Allocator.Park] when too many requests wait
-	// for the tag.
-	ErrTooMany = errors.New("segment: too many requests wait for the tag")
-	// ErrNotLoaded is returned when no range could be loaded before the deadline.
-	ErrNotLoaded = errors.New("segment: no range could be loaded in time")
-	// ErrClosed is returned after [Allocator.Close].
-	ErrClosed = errors.New("segment: the allocator is closed")
-)
-
-// NextRange returns the range of n IDs that follows a mark, no lower than
-// floor: the one place where the arithmetic of the law is done, for all
-// stores. It returns [ErrExhausted] if the range would end beyond int64.
+// NextRange returns the range of n IDs that follows a mark, no lower than floor. It is the one place where the
+// arithmetic of the law is done, for all stores. It returns [ErrExhausted] if the range would end beyond int64.
 func NextRange(mark, floor, n int64) (Range, error) {
 	start := max(mark, floor)
 	if n > math.MaxInt64-start {

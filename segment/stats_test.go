@@ -132,7 +132,7 @@ func TestTheBusiestTagsAreThoseAskedForTheMostAtPresent(t *testing.T) {
 
 func TestStatsOfAllTagsArePagedInTheOrderOfNames(t *testing.T) {
 	store := new(segmenttest.Memory)
-	a := segment.New(segment.Config{Store: store, AutoStep: 10})
+	a := segment.New(segment.Config{Store: store, Deadline: deadline, AutoStep: 10})
 	defer a.Close()
 	var want []string
 	for i := range 1000 {
@@ -173,7 +173,7 @@ func TestATagIsFoundWhileOthersComeAndGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := segment.New(segment.Config{Store: store})
+	a := segment.New(segment.Config{Store: store, Deadline: deadline})
 	defer a.Close()
 	take(t, a, tags[0], 1)
 	done := make(chan struct{})

@@ -2,7 +2,6 @@ package segment_test
 
 import (
 	"context"
-	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,53 +10,6 @@ import (
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 )
-
-func TestTheStepFollowsHowLongTheLastRangeLasted(t *testing.T) {
-	const most = 1_000_000
-	for _, tc := range []struct {
-		law              string
-		step, configured int64
-		lasted           time.Duration
-		want             int64
-	}{
-		{"used up at once", 1000, 1000, 0, 2000},
-		{"just under 15 min", 1000, 1000, 15*time.Minute - 1, 2000},
-		{"15 min", 1000, 1000, 15 * time.Minute, 1000},
-		{"30 min", 4000, 1000, 30 * time.Minute, 4000},
-		{"just over 30 min", 4000, 1000, 30*time.Minute + 1, 2000},
-		{"for ever", 4000, 1000, math.MaxInt64, 2000},
-		{"never below the tag's own", 1000, 1000, time.Hour, 1000},
-		{"nor a little below", 1500, 1000, time.Hour, 1000},
-		{"never above the maximum", 600_000, 1000, 0, most},
-		{"at the maximum", most, 1000, 0, most},
-		{"a tag's own above the maximum counts", 5_000_000, 5_000_000, 0, 5_000_000},
-		{"also when it halves", 5_000_000, 5_000_000, time.Hour, 5_000_000},
-		{"the tag's own was raised", 1000, 7000, 20 * time.Minute, 7000},
-		{"the tag's own was lowered", 7000, 10, 20 * time.Minute, 7000},
-		{"the maximum was lowered", 3_000_000, 1000, 20 * time.Minute, most},
-		{"the clock cannot go back, but if it did", 1000, 1000, -time.Hour, 2000},
-	} {
-		rule := segment.StepRule{Max: most, Time: 15 * time.Minute}
-		if got := rule.Next(tc.step, tc.configured, tc.lasted); got != tc.want {
-			t.Errorf("%s: %d, want %d", tc.law, got, tc.want)
-		}
-	}
-}
-
-func TestAStepDoesNotOverflowAsLeafsDoes(t *testing.T) {
-	rule := segment.StepRule{Max: math.MaxInt64, Time: 15 * time.Minute}
-	for step, want := range map[int64]int64{
-		1 << 30: 1 << 31, 1<<31 - 1: 1<<32 - 2, 1 << 62: math.MaxInt64, math.MaxInt64: math.MaxInt64,
-	} {
-		if got := rule.Next(step, 1, 0); got != want {
-			t.Errorf("%d doubled is %d, want %d", step, got, want)
-		}
-	}
-	long := segment.StepRule{Max: 100, Time: math.MaxInt64}
-	if got := long.Next(50, 1, math.MaxInt64); got != 50 {
-		t.Errorf("a range that lasted as long as it should: %d, want 50", got)
-	}
-}
 
 // sized returns an allocator over a tag of step 1000, and the lengths of the
 // ranges loaded so far.
@@ -72,7 +24,7 @@ func sized(t *testing.T, cfg segment.Config) (*segment.Allocator, func() []int64
 		sizes = append(sizes, r.Len()) // one load of a tag at a time
 		return r, err
 	})
-	cfg.Store = store
+	cfg.Store, cfg.Deadline = store, deadline
 	a := segment.New(cfg)
 	t.Cleanup(a.Close)
 	return a, func() []int64 { synctest.Wait(); return slices.Clone(sizes) }
@@ -160,7 +112,7 @@ func TestAChangedStepOfATagCountsFromTheNextLoad(t *testing.T) {
 			}
 		}
 		set(1000)
-		a := segment.New(segment.Config{Store: store})
+		a := segment.New(segment.Config{Store: store, Deadline: deadline})
 		defer a.Close()
 		use(t, a, 1, 10*time.Minute)
 		set(50_000)

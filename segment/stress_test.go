@@ -100,7 +100,7 @@ func stress(t *testing.T, step int64, d time.Duration) {
 		}
 		return r, err
 	})
-	a := segment.New(segment.Config{Store: store, MaxStep: 4 * step, Deadline: 20 * time.Millisecond, MaxWaiting: 64})
+	a := segment.New(segment.Config{Store: store, MaxStep: 4 * step, LoadTimeout: time.Second, Deadline: 20 * time.Millisecond, MaxWaiting: 64})
 	defer a.Close()
 	end := time.Now().Add(d)
 	var wg sync.WaitGroup
@@ -174,7 +174,7 @@ func TestNobodyGetsAnIDAfterClose(t *testing.T) {
 		if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 30, MaxID: 1}, false); err != nil {
 			t.Fatal(err)
 		}
-		a := segment.New(segment.Config{Store: store})
+		a := segment.New(segment.Config{Store: store, Deadline: deadline})
 		take(t, a, "a", 1)
 		var closed atomic.Bool
 		var wg sync.WaitGroup

@@ -79,7 +79,7 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 	if _, err := store.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
 		t.Fatal(err)
 	}
-	allocator := segment.New(segment.Config{Store: store})
+	allocator := segment.New(segment.Config{Store: store, Deadline: time.Second})
 	t.Cleanup(allocator.Close)
 	now := func() int64 { return time.Now().UnixMilli() }
 	return metrics.Sources{

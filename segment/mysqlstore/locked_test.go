@@ -41,7 +41,7 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 	for i := range rows {
 		create(t, g, fmt.Sprint("locked", i), 50, 1)
 	}
-	a := segment.New(segment.Config{Store: g, MaxStep: 1})
+	a := segment.New(segment.Config{Store: g, Deadline: deadline, MaxStep: 1})
 	defer a.Close()
 	waits(t, a, time.Second/2)
 	before, _ := waits(t, a, 2*time.Second)

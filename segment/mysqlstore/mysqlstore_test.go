@@ -20,6 +20,9 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
+// deadline is that of parked requests.
+const deadline = 1500 * time.Millisecond
+
 // Leaf's own table, and the one of the article that describes Leaf.
 const (
 	leafTable = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, description varchar(256) DEFAULT NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
@@ -411,7 +414,7 @@ func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
 
 func TestTheDatabaseGoesAndComesBackWithinASecond(t *testing.T) {
 	srv := mysqltest.Start(t)
-	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), AutoStep: 100})
+	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), Deadline: deadline, AutoStep: 100})
 	defer a.Close()
 	var ranges []segment.Range
 	take := func() error {
@@ -457,7 +460,7 @@ func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), leafTable)
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Order', 1, 10), ('a b', 1, 10), ('zero', 1, 0), ('minus', 1, -5)")
-	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), AutoStep: 100})
+	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), Deadline: deadline, AutoStep: 100})
 	defer a.Close()
 	_, err := a.Take(t.Context(), "order", 1)
 	if n, ok := errors.AsType[*segment.NameError](err); !ok || n.Found != "Order" || !errors.Is(err, segment.ErrUnknownTag) {

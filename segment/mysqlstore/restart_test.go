@@ -66,7 +66,7 @@ func restart(b *testing.B, store segment.Store, tags int64) {
 	}
 	b.ReportMetric(time.Since(begin).Seconds(), "s/poll")
 	var loads atomic.Int64
-	a := segment.New(segment.Config{Store: store, Preload: 24 * time.Hour, OnLoad: func(string, time.Duration, error) { loads.Add(1) }})
+	a := segment.New(segment.Config{Store: store, Deadline: deadline, Preload: 24 * time.Hour, OnLoad: func(string, time.Duration, error) { loads.Add(1) }})
 	ctx, cancel := context.WithCancel(b.Context())
 	var follower sync.WaitGroup
 	begin = time.Now()

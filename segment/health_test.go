@@ -21,7 +21,7 @@ func (usedUp) Load(context.Context, string, int64, int64) (Loaded, error) {
 func TestCallersThatAskOnAndOnDoNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		a := New(Config{Store: usedUp{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		a := New(Config{Store: usedUp{}, Deadline: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		ask := func() {
 			if _, err := a.Take(t.Context(), "order", 1); !errors.Is(err, ErrExhausted) {
 				t.Fatalf("%v, want ErrExhausted", err)

@@ -1,0 +1,77 @@
+package segment
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+func TestRangesThatOneRequestUsesUpCountAsOne(t *testing.T) {
+	s := newSupply(&stepRule{max: DefaultMaxStep, time: DefaultStepTime}, 0)
+	s.stock.add(Range{1, 1001}, 0)
+	s.stock.add(Range{1001, 1011}, 0)
+	s.stock.take(1010, nil)
+	s.settle(time.Hour)
+	// Each by itself: 10 IDs in no time, and the step would double for a batch that comes once an hour.
+	if want := (usage{1010, time.Hour}); s.pace.last != want {
+		t.Errorf("%+v, want %+v", s.pace.last, want)
+	}
+}
+
+// hanging is a store whose loads never end.
+type hanging struct{ Store }
+
+func (hanging) Load(ctx context.Context, _ string, _, _ int64) (Loaded, error) {
+	<-ctx.Done()
+	return Loaded{}, ctx.Err()
+}
+
+// holding returns a buffer that holds the ranges, whose loads hang.
+func holding(t *testing.T, ranges ...Range) *buffer {
+	a := New(Config{Store: hanging{}, Deadline: time.Second})
+	t.Cleanup(a.Close)
+	b := newBuffer(&a.tags.deps, "a")
+	for _, r := range ranges {
+		b.supply.stock.add(r, 0)
+	}
+	b.look()
+	return b
+}
+
+func TestRequestsLeaveTheLockAloneWhileALoadIsUnderWay(t *testing.T) {
+	b := holding(t, Range{1, 1001})
+	if _, err := b.next(100, nil); err != nil { // a tenth
+		t.Fatal(err)
+	}
+	b.mu.Lock() // a request that looked would hang
+	defer b.mu.Unlock()
+	if !b.supply.loader.running {
+		t.Fatal("no load is under way")
+	}
+	for range 16 {
+		if _, err := b.next(1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestTheTakerOfTheLastIDMovesOnToTheNextRange(t *testing.T) {
+	b := holding(t, Range{1, 11}, Range{101, 111})
+	for range 10 {
+		if _, err := b.next(1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, last := b.supply.stock.run.Load(), b.supply.pace.last; r == nil || r.end != 111 || last.ids != 10 {
+		t.Errorf("the open run is %+v, the last range %+v: its time would go on", r, last)
+	}
+}
+
+func TestAnAllocatorWithoutADeadlineIsRefused(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("every parked request would expire at once")
+		}
+	}()
+	New(Config{Store: hanging{}})
+}

@@ -1,0 +1,87 @@
+package segment
+
+import (
+	"log/slog"
+	"time"
+)
+
+// What [Config] takes for MaxStep and StepTime if they are 0: Leaf's values.
+const (
+	DefaultMaxStep  = 1_000_000
+	DefaultStepTime = 15 * time.Minute
+)
+
+// Config configures an [Allocator]. Store and Deadline must be set.
+type Config struct {
+	// Store keeps the marks.
+	Store Store
+	// Deadline bounds how long a parked request waits.
+	Deadline time.Duration
+	// LoadTimeout bounds one load; two thirds of Deadline if 0. Keep it below Deadline, so that a load that hangs is
+	// retried before the requests behind it expire.
+	LoadTimeout time.Duration
+	// MaxStep bounds the step while ranges last less than StepTime; 1,000,000 if 0. A tag configured with more keeps
+	// its own step.
+	MaxStep int64
+	// StepTime is how long a range should last at least; 15 min if 0. A range that lasted less doubles the step, one
+	// that lasted more than twice as long halves it.
+	StepTime time.Duration
+	// MaxWaiting bounds the parked requests of one tag; 4096 if 0.
+	MaxWaiting int
+	// AutoStep is the step of tags created on first use; 0 creates none.
+	AutoStep int64
+	// AutoMake, if set, reports whether a tag may be created on first use; nil allows all.
+	AutoMake func(tag string) bool
+	// OnMake, if set, is called after each tag created on first use. It must not block.
+	OnMake func(tag string)
+	// Poll is the interval at which [Allocator.Follow] reads all tags; 1 min if 0.
+	Poll time.Duration
+	// Preload makes Follow load one range of every tag that was changed or loaded within so long; 0 loads none.
+	Preload time.Duration
+	// Servable, if set, reports whether a tag can be requested at all; others are not preloaded.
+	Servable func(tag string) bool
+	// OnLoad, if set, is called after every load with its duration and outcome.
+	OnLoad func(tag string, took time.Duration, err error)
+	// Log receives failed loads and polls; nil discards.
+	Log *slog.Logger
+}
+
+// withDefaults returns the configuration with a value for every optional field.
+func (c Config) withDefaults() Config {
+	if c.LoadTimeout == 0 {
+		c.LoadTimeout = c.Deadline * 2 / 3
+	}
+	if c.MaxStep == 0 {
+		c.MaxStep = DefaultMaxStep
+	}
+	if c.StepTime == 0 {
+		c.StepTime = DefaultStepTime
+	}
+	if c.MaxWaiting == 0 {
+		c.MaxWaiting = 4096
+	}
+	if c.Poll == 0 {
+		c.Poll = time.Minute
+	}
+	return c.withFuncs()
+}
+
+func (c Config) withFuncs() Config {
+	all := func(string) bool { return true }
+	if c.AutoMake == nil {
+		c.AutoMake = all
+	}
+	if c.Servable == nil {
+		c.Servable = all
+	}
+	if c.OnMake == nil {
+		c.OnMake = func(string) {}
+	}
+	if c.OnLoad == nil {
+		c.OnLoad = func(string, time.Duration, error) {}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

@@ -1,0 +1,81 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of stores and allocators.
+var (
+	// ErrUnknownTag is returned when a store has no such tag.
+	ErrUnknownTag = errors.New("segment: unknown tag")
+	// ErrDisabled is returned when the tag was deleted. It is an [ErrUnknownTag].
+	ErrDisabled = fmt.Errorf("%w: it was deleted", ErrUnknownTag)
+	// ErrExists is returned when a tag to be created exists already.
+	ErrExists = errors.New("segment: the tag exists")
+	// ErrExhausted is returned when the next range would end beyond int64, or beyond what the store can hold.
+	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
+	// ErrInvalid is returned when a tag cannot be created or changed as requested, or for a count of IDs out of range.
+	ErrInvalid = errors.New("segment: invalid tag")
+	// ErrWait is returned by [Allocator.Next] when the IDs are not in memory: park the request.
+	ErrWait = errors.New("segment: the next range is not loaded yet")
+	// ErrTooMany is returned by [Allocator.Park] when too many requests wait for the tag.
+	ErrTooMany = errors.New("segment: too many requests wait for the tag")
+	// ErrNotLoaded is returned when no range could be loaded before the deadline.
+	ErrNotLoaded = errors.New("segment: no range could be loaded in time")
+	// ErrClosed is returned after [Allocator.Close].
+	ErrClosed = errors.New("segment: the allocator is closed")
+)
+
+// Errors of guarded tables.
+var (
+	// ErrNotApplied is returned by [Table.Advance] when it certainly changed nothing.
+	ErrNotApplied = errors.New("segment: the table was not changed")
+	// ErrMarkMoved is returned by [Marks.SetMark] when the mark was changed since it was read.
+	ErrMarkMoved = errors.New("segment: the mark was moved")
+	// ErrBadRow is returned when a tag's row has a step or max_id that cannot be served.
+	ErrBadRow = errors.New("segment: the tag's row cannot be served")
+	// ErrUnguarded is returned by an operation that needs a guard when the table has none.
+	ErrUnguarded = errors.New("segment: a tag is deleted in the guard, and the guard is off")
+)
+
+// A NameError says that the database, whose collation ignores case, found a row whose name differs from the requested
+// tag. It is an [ErrUnknownTag].
+type NameError struct{ Asked, Found string }
+
+func (e *NameError) Error() string {
+	return fmt.Sprintf("segment: no tag %q, the table has %q", e.Asked, e.Found)
+}
+
+// Unwrap returns [ErrUnknownTag].
+func (e *NameError) Unwrap() error { return ErrUnknownTag }
+
+// A RaiseError says that a mark cannot be raised as requested, because it would go down, or above what the store can
+// hold. It is an [ErrInvalid].
+type RaiseError struct {
+	Change
+	Now   int64 // the present mark
+	Limit int64 // the highest mark that the store can hold
+}
+
+func (e *RaiseError) Error() string {
+	if e.MaxID != 0 && e.MaxID < e.Now {
+		return fmt.Sprintf("segment: max_id %d is below the present %d, and max_id only rises", e.MaxID, e.Now)
+	}
+	return fmt.Sprintf("segment: max_id is %d; raised as requested it would exceed %d, the most that the store can hold",
+		e.Now, e.Limit)
+}
+
+// Unwrap returns [ErrInvalid].
+func (e *RaiseError) Unwrap() error { return ErrInvalid }
+
+// isFinal reports whether a load failed for a reason that waiting cannot fix.
+func isFinal(err error) bool {
+	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow)
+}
+
+// isMissing reports whether a tag was never created, and may be.
+func isMissing(err error) bool {
+	_, misnamed := errors.AsType[*NameError](err)
+	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed
+}

@@ -1,0 +1,72 @@
+package segment
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// quietTime is how long a tag that the store refused is not loaded while there are IDs for all requests.
+const quietTime = time.Second
+
+// A loader is what is known of the loads of one tag. At most one is under way.
+type loader struct {
+	running    bool          // a goroutine loads, or is about to
+	loads      int64         // that succeeded
+	errs       int64         // loads that failed
+	fails      int           // in a row
+	took       time.Duration // by the last load that succeeded
+	slowest    time.Duration // of recent loads
+	quietUntil time.Duration // no load before then unless a request waits
+	lastErr    error         // of the last load, if another may succeed
+	retry      *backoff.ExponentialBackOff
+}
+
+// succeeded notes a load that took so long. The slowest of recent loads fades by an eighth with each.
+func (l *loader) succeeded(took time.Duration) {
+	l.loads++
+	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, 0, nil
+	l.took = took
+	l.slowest = max(took, l.slowest-l.slowest/8)
+}
+
+// failed notes a load that may succeed when retried, and returns the pause before that.
+func (l *loader) failed(err error) (pause time.Duration) {
+	l.lastErr = err
+	l.errs++
+	l.fails++
+	if l.retry == nil {
+		l.retry = backoff.NewExponentialBackOff(
+			backoff.WithInitialInterval(10*time.Millisecond),
+			backoff.WithMaxInterval(250*time.Millisecond),
+			backoff.WithMaxElapsedTime(0))
+	}
+	return l.retry.NextBackOff()
+}
+
+// refused notes that the store does not serve the tag.
+func (l *loader) refused(now time.Duration) {
+	l.errs++
+	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, now+quietTime, nil
+}
+
+// outdated notes that the store refused the tag, but news of the tag arrived meanwhile.
+func (l *loader) outdated() {
+	l.errs++
+	l.lastErr = nil
+}
+
+// wake ends the quiet time.
+func (l *loader) wake() { l.quietUntil = 0 }
+
+// quiet reports whether no load begins unless a request waits.
+func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
+
+// notLoaded returns [ErrNotLoaded] with the cause, if there is one.
+func (l *loader) notLoaded() error {
+	if l.lastErr == nil {
+		return ErrNotLoaded
+	}
+	return fmt.Errorf("%w: %w", ErrNotLoaded, l.lastErr)
+}

@@ -1,0 +1,102 @@
+package segment
+
+import (
+	"math"
+	"time"
+)
+
+// A pace is how fast the IDs of one tag are used, and the step that follows from it.
+type pace struct {
+	speed      speedometer
+	last       usage // of the last range; zero if none was used up yet
+	judged     bool  // step already follows from last
+	step       int64 // of the next load; 0 before the first
+	configured int64 // the tag's own step; 0 before the first load
+}
+
+// note takes a reading of how many IDs were asked for so far. used is the range used up since the last reading, if any.
+func (p *pace) note(now time.Duration, asked int64, used usage) {
+	p.speed.note(now, asked)
+	if used.ids > 0 {
+		p.last, p.judged = used, false
+	}
+}
+
+// nextStep returns the step of the next load. The step moves once per range.
+func (p *pace) nextStep(rule stepRule) int64 {
+	if p.last.ids > 0 && !p.judged {
+		p.step = rule.next(p.step, p.configured, p.last.of(p.step))
+		p.judged = true
+	}
+	return p.step
+}
+
+// configure takes over the tag's own step, which counts from the next load on. A lowered step starts over, whatever the
+// step had grown to.
+func (p *pace) configure(step int64, rule stepRule) {
+	switch {
+	case step < 1 || step == p.configured:
+	case step < p.configured:
+		p.configured, p.step = step, step
+	default:
+		p.configured, p.step = step, rule.clamp(p.step, step)
+	}
+}
+
+// A speedometer measures how fast the IDs of one tag are asked for, from occasional readings of how many were asked for
+// so far. Times are since the allocator began.
+type speedometer struct {
+	prev, last reading
+	peakFrom   reading
+	peak       float64 // highest speed over peakSpan or more, IDs/s
+}
+
+type reading struct {
+	at  time.Duration
+	ids int64
+}
+
+const (
+	// speedSpan is the minimal time that the speed is measured over: a batch counts as spread over so long.
+	speedSpan = 100 * time.Millisecond
+	// peakSpan is the same for the peak: the busiest second.
+	peakSpan = time.Second
+)
+
+func newSpeedometer(now time.Duration) speedometer {
+	start := reading{at: now}
+	return speedometer{prev: start, last: start, peakFrom: start}
+}
+
+// note takes a reading.
+func (s *speedometer) note(now time.Duration, ids int64) {
+	r := reading{now, ids}
+	if now-s.last.at >= speedSpan {
+		s.prev, s.last = s.last, r
+	}
+	if now-s.peakFrom.at >= peakSpan {
+		s.peak = max(s.peak, speed(s.peakFrom, r, peakSpan))
+		s.peakFrom = r
+	}
+}
+
+// at returns the present speed in IDs per second, measured from the reading before the last. It fades while there are
+// no requests.
+func (s *speedometer) at(now time.Duration, ids int64) float64 {
+	return speed(s.prev, reading{now, ids}, speedSpan)
+}
+
+// speed returns the IDs per second from one reading to another, never below 0: requests that were refused no longer
+// count.
+func speed(from, to reading, atLeast time.Duration) float64 {
+	d := max(to.at-from.at, atLeast).Seconds()
+	return max(0, float64(to.ids-from.ids)/d)
+}
+
+// count returns n as an integer, saturating.
+func count(n float64) int64 {
+	if n >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(n)
+}

@@ -1,0 +1,181 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A source loads ranges of all tags from the store: in lanes, with a timeout, and creating tags on first use. It counts
+// and logs how loads end, and waits for their goroutines at the end.
+type source struct {
+	store   Store
+	timeout time.Duration // of one load
+	clock   clock
+	lanes   *lanes
+	health  health
+	log     failureLog
+	onLoad  func(tag string, took time.Duration, err error)
+
+	autoStep int64                 // of tags created on first use; 0 creates none
+	autoMake func(tag string) bool // reports whether a tag may be created on first use
+	onMake   func(tag string)
+
+	ctx    context.Context // ends with stop
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	stopped bool
+	loading sync.WaitGroup
+}
+
+// A plan is what a load is to bring, and what was known of the tag before it.
+type plan struct {
+	tag      string
+	n, floor int64
+	made     time.Duration // when
+	fails    int           // loads that failed in a row
+	changes  uint32        // number of news about the tag
+	unlisted bool          // no listing had the tag
+}
+
+// check returns an error if a store breaks its contract: that must not repeat an ID.
+func (p plan) check(l Loaded) error {
+	if l.Start < p.floor || l.Len() < max(p.n, 1) || l.Step < 1 {
+		return fmt.Errorf("segment: the store returned [%d, %d) of step %d, want %d IDs from %d or above",
+			l.Start, l.End, l.Step, p.n, p.floor)
+	}
+	return nil
+}
+
+// A consumer is what a source loads for: one tag. The goroutine that loads calls it back, in a loop of these calls:
+type consumer interface {
+	// plan returns what to load.
+	plan() plan
+	// takeIn takes in how that load ended, and returns how long to pause before the next.
+	takeIn(p plan, l Loaded, err error) (pause time.Duration)
+	// more reports, after the pause, whether another load follows one that ended with err.
+	more(err error) bool
+}
+
+func newSource(cfg Config, clock clock) *source {
+	s := &source{
+		store: cfg.Store, timeout: cfg.LoadTimeout, clock: clock, lanes: newLanes(), log: failureLog{log: cfg.Log},
+		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep, autoMake: cfg.AutoMake, onMake: cfg.OnMake,
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// start loads ranges for c on a goroutine of its own until no more is due, and reports true; or false if the source was
+// stopped.
+func (s *source) start(c consumer) bool {
+	if !s.begin() {
+		return false
+	}
+	go func() {
+		defer s.loading.Done()
+		s.run(c)
+	}()
+	return true
+}
+
+// runHere is start on the caller's goroutine: it returns when no more is due.
+func (s *source) runHere(c consumer) {
+	if s.begin() {
+		defer s.loading.Done()
+		s.run(c)
+	}
+}
+
+func (s *source) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.loading.Add(1)
+	}
+	return !s.stopped
+}
+
+// stop ends the loads under way; no other begins. wait waits for them.
+func (s *source) stop() {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	s.cancel()
+}
+
+func (s *source) wait() { s.loading.Wait() }
+
+// run loads ranges until no more is due. After a failure it pauses, and continues only if requests wait: otherwise the
+// next request starts it again.
+func (s *source) run(c consumer) {
+	for {
+		p := c.plan()
+		l, err := s.load(p)
+		if !s.pause(c.takeIn(p, l, err)) || !c.more(err) {
+			return
+		}
+	}
+}
+
+// pause waits for d, and reports whether the source is still running then.
+func (s *source) pause(d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// load loads one range, once it has a place in its lane.
+func (s *source) load(p plan) (l Loaded, err error) {
+	err = s.lanes.of(p).drive(s.ctx, s.timeout, func(ctx context.Context) (err error) {
+		start := time.Now()
+		if l, err = s.loadOrCreate(ctx, p); err == nil {
+			err = p.check(l)
+		}
+		s.onLoad(p.tag, time.Since(start), err)
+		return err
+	})
+	s.health.note(err)
+	// Anyone may request a tag that does not exist: that is not worth a line.
+	if err != nil && !errors.Is(err, ErrUnknownTag) && s.ctx.Err() == nil {
+		s.log.note(s.clock.now(), p, err)
+	}
+	return l, err
+}
+
+// errNotYet is the outcome of a load if the tag is being created by another worker at this moment: a store of several
+// servers may refuse to create it twice before it shows it. Another load will find it.
+var errNotYet = errors.New("segment: the tag was created just now, and cannot be read yet")
+
+// creates reports whether a tag is created on first use.
+func (s *source) creates(tag string) bool { return s.autoStep > 0 && s.autoMake(tag) }
+
+// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed and does
+// not any more has lost its mark. Created again it would repeat what other allocators have loaded: its operator must
+// say where it continues.
+func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
+	l, err := s.store.Load(ctx, p.tag, p.n, p.floor)
+	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {
+		return l, err
+	}
+	_, err = s.store.Create(ctx, Tag{Name: p.tag, Step: s.autoStep, MaxID: 1}, false)
+	if err != nil && !errors.Is(err, ErrExists) {
+		return l, err
+	}
+	if err == nil {
+		s.onMake(p.tag)
+	}
+	if l, err = s.store.Load(ctx, p.tag, p.n, p.floor); isMissing(err) {
+		err = errNotYet
+	}
+	return l, err
+}

@@ -1,0 +1,194 @@
+package segment
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A stock is the loaded ranges of one tag: what is left of the current range, and the ranges after it. The buffer's lock
+// guards it.
+//
+// It is open or shut. While it is open, what is left of the current range is in a run, from which requests take IDs
+// without the lock. While it is shut all is in rest.
+//
+// Law: each loaded ID is at any time in one place: issued, ahead of next in the one open run, or in rest.
+type stock struct {
+	run atomic.Pointer[run] // nil while shut; read without the lock
+
+	rest    []Range       // loaded and not in the open run, in order, none empty
+	restLen int64         // IDs in rest
+	first   int64         // the current range was loaded as [first, first+size):
+	size    int64         // the open run, or else rest[0], is what is left of it
+	began   time.Duration // when the current range began to be used
+	ended   int64         // IDs of ranges used up since the last call of usedUp
+	loaded  int64         // IDs ever loaded, less those discarded
+	floor   int64         // the highest end ever loaded, or least
+	least   int64         // no ID below it may be issued; it only rises
+}
+
+// open puts what is left of the current range into a run, if the stock is shut and not empty.
+func (s *stock) open() {
+	if s.run.Load() != nil || len(s.rest) == 0 {
+		return
+	}
+	r := s.rest[0]
+	s.rest = slices.Delete(s.rest, 0, 1)
+	s.restLen -= r.Len()
+	s.run.Store(newRun(r))
+}
+
+// shut takes back what is left of the open run, if there is one.
+func (s *stock) shut() {
+	r := s.run.Load()
+	if r == nil {
+		return
+	}
+	s.run.Store(nil)
+	left := r.shut()
+	if left.Len() == 0 {
+		s.end()
+		return
+	}
+	s.rest = slices.Insert(s.rest, 0, left)
+	s.restLen += left.Len()
+}
+
+func (s *stock) shutIfUsedUp() {
+	if r := s.run.Load(); r != nil && r.left() == 0 {
+		s.shut()
+	}
+}
+
+// take moves n IDs, which must be there, from rest to dst. The stock must be shut.
+func (s *stock) take(n int64, dst []Range) []Range {
+	s.restLen -= n
+	for n > 0 {
+		cur := &s.rest[0]
+		part := Range{cur.Start, cur.Start + min(n, cur.Len())}
+		dst = append(dst, part)
+		n -= part.Len()
+		if cur.Start = part.End; cur.Len() == 0 {
+			s.rest = slices.Delete(s.rest, 0, 1)
+			s.end()
+		}
+	}
+	return dst
+}
+
+// end notes that the current range is used up: the next one becomes the current.
+func (s *stock) end() {
+	s.ended += s.size
+	s.beginFirst()
+}
+
+// beginFirst makes rest[0], if there is one, the current range.
+func (s *stock) beginFirst() {
+	s.first, s.size = 0, 0
+	if len(s.rest) > 0 {
+		s.first, s.size = s.rest[0].Start, s.rest[0].Len()
+	}
+}
+
+// usedUp returns how long the ranges lasted that were used up since the last call; zero if none was. Ranges that one
+// request used up together count as one: each by itself took no time.
+func (s *stock) usedUp(now time.Duration) (u usage) {
+	if s.ended > 0 {
+		u = usage{s.ended, now - s.began}
+		s.began, s.ended = now, 0
+	}
+	return u
+}
+
+// add adds a loaded range, less what is below least.
+func (s *stock) add(r Range, now time.Duration) {
+	s.floor = max(s.floor, r.End)
+	if r.Start = max(r.Start, s.least); r.Len() <= 0 {
+		return
+	}
+	if s.size == 0 {
+		s.first, s.size, s.began = r.Start, r.Len(), now
+	}
+	s.rest = append(s.rest, r)
+	s.restLen += r.Len()
+	s.loaded += r.Len()
+}
+
+// drop discards what is loaded below least. It takes back first what is left of the open run, so:
+//
+// Law: no request that begins after drop has returned gets an ID below least. A load under way may still bring IDs below
+// it; they are discarded when they arrive, since least only rises.
+//
+// What is discarded is a hole. It counts neither as issued nor as asked for, and so does not change the speed.
+func (s *stock) drop(least int64, now time.Duration) {
+	if least <= s.least {
+		return
+	}
+	s.least, s.floor = least, max(s.floor, least)
+	s.shut()
+	before := s.restLen
+	for len(s.rest) > 0 && s.rest[0].Start < least {
+		cut := min(s.rest[0].End, least) - s.rest[0].Start
+		s.rest[0].Start += cut
+		s.restLen -= cut
+		if s.rest[0].Len() == 0 {
+			s.rest = slices.Delete(s.rest, 0, 1)
+		}
+	}
+	if dropped := before - s.restLen; dropped > 0 {
+		s.loaded -= dropped
+		s.began = now
+		s.beginFirst()
+	}
+}
+
+// clear discards all ranges.
+func (s *stock) clear() {
+	s.shut()
+	s.rest, s.restLen = nil, 0
+}
+
+// held returns how many IDs are in memory. While the stock is open they may become fewer at any time.
+func (s *stock) held() int64 {
+	if r := s.run.Load(); r != nil {
+		return s.restLen + r.left()
+	}
+	return s.restLen
+}
+
+// issued returns how many IDs were ever issued.
+func (s *stock) issued() int64 { return s.loaded - s.held() }
+
+// lastRangeBegun reports whether no range follows the current one, of which a tenth is used: Leaf's rule for the next
+// load. The caller passes the IDs held. While requests wait, rest[0] is part of the current range; do not call it then.
+func (s *stock) lastRangeBegun(held int64) bool {
+	return len(s.rest) == 0 && held <= s.size-s.size/10
+}
+
+// dueFrom returns the ID of the open run r from which on a load is due, by Leaf's rule or because fewer than low IDs
+// are left.
+func (s *stock) dueFrom(r *run, low int64) int64 {
+	from := r.end
+	if len(s.rest) == 0 {
+		from = s.first + max(0, s.size/10-1)
+	}
+	if low > s.restLen {
+		from = min(from, r.end-(low-s.restLen))
+	}
+	return from
+}
+
+// ranges returns the ranges in memory, in the order of their use.
+func (s *stock) ranges() []RangeStats {
+	ranges := make([]RangeStats, 0, 1+len(s.rest))
+	if r := s.run.Load(); r != nil {
+		ranges = append(ranges, RangeStats{Next: r.next.Load(), Last: r.end - 1})
+	}
+	for _, r := range s.rest {
+		ranges = append(ranges, RangeStats{First: r.Start, Next: r.Start, Last: r.End - 1})
+	}
+	if len(ranges) > 0 {
+		ranges[0].First, ranges[0].Current = s.first, true
+	}
+	return ranges
+}

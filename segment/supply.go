@@ -1,0 +1,120 @@
+package segment
+
+import (
+	"math"
+	"time"
+)
+
+// A chain begins where the IDs held last less than lowWater loads, and is filled for highWater loads. So no request
+// waits for a load that takes up to twice as long as any recent one, nor for the load after it: when the first one ends,
+// two loads' worth of IDs is used up, and as much has arrived.
+const (
+	lowWater  = 2
+	highWater = 4
+)
+
+// chainSteps bounds a chain: at most so many times the maximal step is held, whatever was measured. With loads of 0.5 s
+// that carries 7 million IDs/s of one tag, and it keeps one slow load or one burst from burning more.
+const chainSteps = 10
+
+// checkEvery is how often, at the present speed, requests look after the buffer, so that a speed that changes within a
+// range is noticed.
+const checkEvery = 250 * time.Millisecond
+
+// A supply is what a tag has and what is asked of it, and from both it follows when to load and how much. It has no lock
+// and starts nothing; callers pass the time.
+//
+// At rest two ranges are held. Where what is held lasts less than two loads at the present speed, as slow as recent loads
+// were, more is loaded: as much as is used in four, within chainSteps.
+type supply struct {
+	stock   stock
+	waiters waiters
+	pace    pace
+	loader  loader
+	rule    *stepRule
+	gone    bool // the tag was stopped or the allocator closed: the stock is never opened again
+}
+
+func newSupply(rule *stepRule, now time.Duration) supply {
+	return supply{pace: pace{speed: newSpeedometer(now)}, rule: rule}
+}
+
+// settle measures the pace, opens the stock unless a request waits, and sets the check of its run.
+func (s *supply) settle(now time.Duration) {
+	s.pace.note(now, s.asked(), s.stock.usedUp(now))
+	if !s.waiters.any() && !s.gone {
+		s.stock.open()
+	}
+	s.setCheck(now)
+}
+
+// asked returns how many IDs were ever asked for: issued, or waited for.
+func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
+
+// due reports whether a load should be under way: a request waits, or the next range is not there and a tenth of the
+// current one is used, or the IDs held do not last as long as they must.
+func (s *supply) due(now time.Duration) bool {
+	held := s.stock.held()
+	switch {
+	case s.waiters.any():
+		return true
+	case s.gone || s.loader.quiet(now):
+		return false
+	case held == 0:
+		return true
+	}
+	return s.stock.lastRangeBegun(held) || held < s.ahead(now, lowWater)
+}
+
+// plan returns how many IDs to load: the step that follows from how long the last range lasted, or more if more is
+// waited for or would be used too soon.
+func (s *supply) plan(now time.Duration) int64 {
+	s.pace.note(now, s.asked(), s.stock.usedUp(now))
+	step := s.pace.nextStep(*s.rule)
+	return max(step, s.waiters.demand()+s.ahead(now, highWater)-s.stock.held())
+}
+
+// ahead returns how many IDs are used in the time of so many loads, at the present speed, within what a chain may hold.
+func (s *supply) ahead(now time.Duration, loads float64) int64 {
+	need := s.pace.speed.at(now, s.asked()) * s.loader.slowest.Seconds() * loads
+	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))
+}
+
+// setCheck sets when requests look after the buffer next: at the last ID of the open run, or earlier when a load will
+// be due or the speed should be measured again.
+func (s *supply) setCheck(now time.Duration) {
+	r := s.stock.run.Load()
+	if r == nil {
+		return
+	}
+	next, check := r.next.Load(), r.end-1
+	soon := max(16, count(s.pace.speed.at(now, s.asked())*checkEvery.Seconds()))
+	if soon < r.end-next {
+		check = next + soon
+	}
+	if !s.loader.running && !s.loader.quiet(now) {
+		check = min(check, s.stock.dueFrom(r, s.ahead(now, lowWater)))
+	}
+	r.check.Store(check)
+}
+
+// stats returns the figures of the tag, without its name and ranges.
+func (s *supply) stats(now time.Duration) TagStats {
+	left, speed := s.stock.held(), s.pace.speed.at(now, s.asked())
+	return TagStats{
+		Left: left, Speed: speed, SecondsLeft: lasts(left, speed),
+		Configured: s.pace.configured, Step: s.pace.step,
+		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
+		Lasted: s.pace.last.lasted,
+		Loads:  s.loader.loads, LoadTime: s.loader.took, Errors: s.loader.errs, LastError: s.loader.lastErr,
+		Waits: s.waiters.ever, Waiting: s.waiters.len(),
+	}
+}
+
+// lasts returns for how many seconds so many IDs last.
+func lasts(ids int64, speed float64) float64 {
+	if speed <= 0 {
+		return math.Inf(1)
+	}
+	return float64(ids) / speed
+}

@@ -1,0 +1,87 @@
+package segment
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// A tagSet holds the buffers of all tags in memory, and decides which other tags may be loaded.
+//
+// Lock order: a buffer's lock, then mu, then that of names.
+type tagSet struct {
+	index  index // read without a lock, changed under mu
+	names  *names
+	deps   deps
+	recent time.Duration // the maximal age of a listing that replaces a look-up
+
+	mu     sync.Mutex
+	closed bool
+}
+
+func newTagSet(cfg Config, clock clock, source *source) *tagSet {
+	s := &tagSet{names: newNames(), recent: 2 * cfg.Poll}
+	s.index.init()
+	s.deps = deps{
+		clock: clock, rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
+		maxWaiting: cfg.MaxWaiting, source: source, owner: s,
+	}
+	return s
+}
+
+// get returns the buffer of a tag, or nil. It takes no lock and allocates nothing.
+func (s *tagSet) get(tag string) *buffer { return s.index.get(tag) }
+
+// all calls yield for every buffer, in no order, until it returns false. It takes no lock.
+func (s *tagSet) all(yield func(*buffer) bool) { s.index.all(yield) }
+
+// obtain returns the buffer of a tag, which it creates if necessary; or why the tag is refused: it does not exist as
+// far as is known, or too many such tags are requested.
+func (s *tagSet) obtain(tag string) (*buffer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	if b := s.get(tag); b != nil {
+		return b, nil
+	}
+	unlisted, err := s.names.admit(tag, s.deps.clock.now(), s.recent, s.deps.source.creates(tag))
+	if err != nil {
+		return nil, err
+	}
+	b := newBuffer(&s.deps, strings.Clone(tag)) // the caller's string may be part of a message
+	b.unlisted, b.supply.stock.floor = unlisted, s.names.floor(tag)
+	s.index.put(b)
+	return b, nil
+}
+
+// close refuses all waiting requests and creates no further buffers.
+func (s *tagSet) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	for b := range s.all { // none is added any more
+		b.close()
+	}
+}
+
+// found implements [owner].
+func (s *tagSet) found(tag string, now time.Duration) {
+	s.names.release()
+	s.names.found(tag, now)
+}
+
+// refuse implements [owner].
+func (s *tagSet) refuse(tag string, err error, now time.Duration) { s.names.refuse(tag, err, now) }
+
+// forget implements [owner]: the next request for the tag gets a new buffer, which continues at the old one's floor.
+func (s *tagSet) forget(b *buffer, floor int64, unlisted bool) {
+	s.names.keepFloor(b.tag, floor)
+	if unlisted {
+		s.names.release()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index.remove(b)
+}
