@@ -14,30 +14,34 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// quietTime is how long after one worker's answer another's may come.
+// quietTime is how long after one worker's answer another's may arrive.
 const quietTime = 300 * time.Millisecond
 
-// Workers asks all workers for their figures, and returns those of the ones
-// that answer, in the order of their names. How many there are is not known:
-// it waits until none has answered for 0.3 s, or ctx ends; so it takes at least
-// that long. Errors are [ErrNotServed], [ErrNotNatsid], or that of ctx if
-// nobody answered.
+// Workers returns the statistics of all workers that answer, in the order of
+// their names. Their number is not known, so it waits until none has answered
+// for 0.3 s, or until ctx ends: a call takes at least 0.3 s. Errors are
+// [ErrNotServed], [ErrNotNatsid], or that of ctx if no worker answered.
 func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	inbox := c.nc.NewInbox()
 	sub, err := c.nc.SubscribeSync(inbox)
 	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("client: subscribe to replies: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
 	if err := c.nc.PublishRequest(c.ns.SegmentStats(), inbox, nil); err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("client: request on %s: %w", c.ns.SegmentStats(), err)
 	}
-	return c.collect(ctx, sub)
+	all, err := c.collect(ctx, sub)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(x, y subjects.WorkerStats) int { return cmp.Compare(x.Instance, y.Instance) })
+	return all, nil
 }
 
-// collect takes answers until there are no more.
+// collect returns the answers that arrive until it is quiet.
 func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []subjects.WorkerStats, err error) {
 	subject := c.ns.SegmentStats()
 	for wait := ctx; ; {
@@ -46,14 +50,13 @@ func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []sub
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, c.notServed(subject)
 		case err != nil && len(all) == 0:
-			return nil, fmt.Errorf("client: %s: %w", subject, err)
+			return nil, fmt.Errorf("client: request on %s: %w", subject, err)
 		case err != nil:
-			slices.SortFunc(all, func(x, y subjects.WorkerStats) int { return cmp.Compare(x.Instance, y.Instance) })
 			return all, nil
 		}
 		w, err := parseStats(msg.Data)
 		if err != nil {
-			return nil, c.foreign(subject, err)
+			return nil, c.notNatsid(subject, err)
 		}
 		all = append(all, w)
 		var cancel context.CancelFunc
@@ -62,7 +65,7 @@ func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []sub
 	}
 }
 
-// parseStats finds the figures in the answer of a micro service.
+// parseStats returns the statistics in the answer of a NATS service.
 func parseStats(body []byte) (w subjects.WorkerStats, err error) {
 	var answer struct {
 		Endpoints []struct {
@@ -75,8 +78,9 @@ func parseStats(body []byte) (w subjects.WorkerStats, err error) {
 	}
 	for _, e := range answer.Endpoints {
 		if e.Name == subjects.SegmentEndpoint {
-			return w, json.Unmarshal(e.Data, &w)
+			err := json.Unmarshal(e.Data, &w)
+			return w, err
 		}
 	}
-	return w, errors.New("there are no figures of tags in it")
+	return w, errors.New("it holds no statistics of tags")
 }
