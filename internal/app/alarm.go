@@ -15,10 +15,10 @@ const keptAlarms = 16
 // metrics, and as a message for whoever listens on NATS. kind is one of
 // [subjects.Alarms]. It does not block, and may be called at any time, with any
 // lock held.
-func (p *program) alarm(kind, message string) {
+func (p *program) alarm(kind subjects.Alarm, message string) {
 	p.cfg.Log.Error("alarm", "kind", kind, "message", message)
-	p.metrics.Alarmed(subjects.Alarm(kind))
-	event := subjects.AlarmEvent{Kind: subjects.Alarm(kind), Message: message, Time: time.Now().UTC()}
+	p.metrics.Alarmed(kind)
+	event := subjects.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
 	for {
 		select {
 		case p.alarms <- event:
@@ -39,7 +39,7 @@ func (p *program) unpublished(e subjects.AlarmEvent, why any) {
 
 // publishAlarms publishes alarms until ctx ends and none is left, but not for
 // more than a second after that.
-func (p *program) publishAlarms(ctx context.Context) {
+func (p *program) publishAlarms(ctx context.Context) error {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })()
@@ -50,6 +50,7 @@ func (p *program) publishAlarms(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+	return nil
 }
 
 // publishAlarm publishes an alarm, again and again until the server has it or

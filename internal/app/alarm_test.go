@@ -83,7 +83,7 @@ func startAlarming(t *testing.T) *alarming {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var publishing sync.WaitGroup
-	publishing.Go(func() { a.publishAlarms(ctx) })
+	publishing.Go(func() { _ = a.publishAlarms(ctx) })
 	a.stop = func() { cancel(); publishing.Wait() }
 	t.Cleanup(a.stop)
 	return a

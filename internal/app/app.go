@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/metrics"
-	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/segment"
@@ -24,7 +22,6 @@ import (
 	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
-	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -35,9 +32,9 @@ var (
 	ErrListenTaken = errors.New("the address is taken")
 )
 
-// Run runs a whole natsid until ctx ends, and stops it cleanly: what has been
-// asked is answered, then the worker number is given back. It returns nil after
-// a clean stop, also if ctx ended before anything was ready.
+// Run runs a whole natsid until ctx ends, and stops it cleanly: all requests
+// that were taken are answered, then the worker number is released. It returns
+// nil after a clean stop, also if ctx ended before anything was ready.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -48,231 +45,206 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	unlock, err := lockData(cfg.Data)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-
-	var embedded *natsembed.Server
-	if cfg.NATS == "" {
-		if embedded, err = startServer(cfg); err != nil {
-			return err
-		}
-		defer embedded.WaitForShutdown()
-		defer embedded.Shutdown()
-		cfg.NATS = embedded.ClientURL()
-	}
-	err = join(ctx, cfg, embedded)
+	living, quit := context.WithCancel(ctx)
+	defer quit()
+	p := newProgram(cfg, quit)
+	err := live(living, quit, cfg.Log, p.steps())
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
 	}
 	return err
 }
 
-// lockData makes the data directory and keeps other processes out of it.
-func lockData(dir string) (unlock func(), err error) {
+// A program is one natsid. Its fields are set by the steps of its life, and do
+// not change afterwards.
+type program struct {
+	cfg     Config
+	quit    func() // begins the stop
+	metrics *metrics.Metrics
+	alarms  chan subjects.AlarmEvent // not published yet
+	where   Where
+
+	lock     *flock.Flock      // nil without a data directory
+	embedded *natsembed.Server // nil where a NATS is joined
+	links    links
+	http     net.Listener // nil if HTTP is not served
+
+	js       jetstream.JetStream
+	registry *kvregistry.Registry
+	marks    *kvstore.Store    // nil if segments do without
+	late     bool              // the buckets could not be opened at the start
+	table    *mysqlstore.Table // nil without MySQL
+	store    segment.Store
+
+	segments *segment.Allocator
+	issuer   *snowflake.Issuer
+	keeper   *workerid.Keeper
+	serving  atomic.Pointer[serving]
+}
+
+func newProgram(cfg Config, quit func()) *program {
+	return &program{
+		cfg: cfg, quit: quit, metrics: metrics.New(), alarms: make(chan subjects.AlarmEvent, keptAlarms),
+	}
+}
+
+// steps is the life of the program: it starts from top to bottom and stops from
+// bottom to top. The order of the stop is part of the laws of uniqueness and of
+// the promise that a restart loses no request; each comment says what the stop
+// of a step rests on.
+func (p *program) steps() []step {
+	const soon = time.Second                  // for what ends with ctx
+	answers := p.cfg.Deadline + 2*time.Second // until the last request taken is answered, see worker.Worker
+	return []step{
+		// Released when nothing writes into the directory any more.
+		{name: "lock of the data directory", start: p.lockData, stop: p.unlockData, within: soon},
+		// Stops when its clients, the connections, are closed.
+		{name: "embedded NATS server", start: p.startServer, stop: p.stopServer, within: 10 * time.Second},
+		// Waits for NATS. The control connection closes after the last write.
+		{name: "NATS connections", start: p.connect, stop: p.disconnect, within: soon},
+		// JetStream is not waited for: see openLate.
+		{name: "buckets", start: p.openBuckets},
+		// Waits for MySQL. It closes when no load is under way.
+		{name: "store", start: p.openStore, stop: p.closeStore, within: soon},
+		{name: "allocator, issuer and keeper", start: p.assemble},
+		// Ends when no step can raise an alarm any more.
+		until("alarms", 2*time.Second, p.publishAlarms),
+		{name: "HTTP", start: p.listenHTTP},
+		during("health, readiness and metrics", soon, p.monitor),
+		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
+		during("buckets that were not open at the start", soon, p.openLate),
+		during("announcement", soon, p.announce),
+		// Releases the worker number on the control connection, once no ID can be
+		// issued under it: all requests have been answered.
+		until("worker number", 5*time.Second, p.keepNumber),
+		// Refuses requests that still wait, and waits for the loads under way.
+		// Loaded IDs that were not issued are holes.
+		{name: "allocator", stop: p.closeAllocator, within: p.cfg.Deadline},
+		// Leaves the queue groups, answers all requests that were taken, and drains
+		// the serving connection, so that the last replies are on the wire.
+		during("requests", answers+5*time.Second, p.serve),
+	}
+}
+
+// lockData creates the data directory and keeps other processes out of it.
+func (p *program) lockData(context.Context) error {
+	dir := p.cfg.Data
 	if dir == "" {
-		return func() {}, nil
+		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the data directory cannot be made: %w", err)
+		return fmt.Errorf("cannot create the data directory: %w", err)
 	}
 	lock := flock.New(filepath.Join(dir, "lock"))
 	got, err := lock.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("the data directory %s cannot be locked: %w; make it writable, or choose another with --data DIR (with --nats, --data '' keeps no local state)", dir, err)
+		return fmt.Errorf("cannot lock the data directory %s: %w; make it writable, or choose another with --data DIR "+
+			"(with --nats, --data '' keeps no local state)", dir, err)
 	}
 	if !got {
-		return nil, fmt.Errorf("%w: another natsid runs in %s; stop it, or give this one a directory of its own with --data DIR", ErrDataInUse, dir)
+		return fmt.Errorf("%w: another natsid runs in %s; stop it, or give this one a directory of its own with --data DIR",
+			ErrDataInUse, dir)
 	}
-	// Unlocking can only fail for a lock that is not held.
-	return func() { _ = lock.Unlock() }, nil
+	p.lock = lock
+	return nil
 }
 
-func startServer(cfg Config) (*natsembed.Server, error) {
-	s, err := natsembed.Start(natsembed.Config{Listen: cfg.Listen, StoreDir: filepath.Join(cfg.Data, "nats"), Log: cfg.Log})
+func (p *program) unlockData() error {
+	if p.lock != nil {
+		_ = p.lock.Unlock() // fails only for a lock that is not held
+	}
+	return nil
+}
+
+func (p *program) startServer(context.Context) (err error) {
+	cfg := &p.cfg
+	if cfg.NATS == "" {
+		if p.embedded, err = embed(cfg); err != nil {
+			return err
+		}
+		cfg.NATS = p.embedded.ClientURL()
+	}
+	p.where = Where{URL: Redact(cfg.NATS), Embedded: p.embedded != nil}
+	return nil
+}
+
+func embed(cfg *Config) (*natsembed.Server, error) {
+	s, err := natsembed.Start(natsembed.Config{
+		Listen: cfg.Listen, StoreDir: filepath.Join(cfg.Data, "nats"), Log: cfg.Log,
+	})
 	if errors.Is(err, natsembed.ErrTaken) {
-		return nil, fmt.Errorf("%w: something, most likely a NATS server, listens on %s already; join it with --nats nats://%s, or listen elsewhere with --listen HOST:PORT",
+		return nil, fmt.Errorf("%w: another program, most likely a NATS server, listens on %s; "+
+			"join it with --nats nats://%s, or choose another address with --listen HOST:PORT",
 			ErrListenTaken, cfg.Listen, cfg.Listen)
 	}
 	return s, err
 }
 
-// A program is everything put together.
-type program struct {
-	cfg      Config
-	segments *segment.Allocator
-	issuer   *snowflake.Issuer
-	keeper   *workerid.Keeper
-	store    segment.Store
-	links    links
-	serving  atomic.Pointer[serving]
-	metrics  *metrics.Metrics
-	where    Where
-
-	js       jetstream.JetStream
-	registry *kvregistry.Registry
-	marks    *kvstore.Store // nil if segments do without
-	late     bool           // the buckets could not be opened at the start
-
-	table *mysqlstore.Table // nil without MySQL
-
-	alarms chan subjects.AlarmEvent // not published yet
-}
-
-// join connects to NATS, puts the program together, and runs it.
-func join(ctx context.Context, cfg Config, embedded *natsembed.Server) error {
-	l, err := connect(ctx, cfg, embedded)
-	if err != nil {
-		return err
+func (p *program) stopServer() error {
+	if p.embedded != nil {
+		p.embedded.Shutdown()
+		p.embedded.WaitForShutdown()
 	}
-	defer l.close()
-	p := &program{cfg: cfg, links: l, metrics: metrics.New(), alarms: make(chan subjects.AlarmEvent, keptAlarms)}
-	p.where = Where{URL: Redact(cfg.NATS), Embedded: embedded != nil}
-	defer p.close()
-	if err := p.assemble(ctx); err != nil {
-		return err
-	}
-	return p.run(ctx)
+	return nil
 }
 
 // parkedSnowflakes bounds the requests that wait for the clock at once.
 const parkedSnowflakes = 4096
 
-func (p *program) assemble(ctx context.Context) error {
-	if err := p.buckets(ctx); err != nil {
-		return err
-	}
-	if err := p.openStore(ctx); err != nil {
-		return err
-	}
+// assemble connects the cores with what they use. It starts nothing.
+func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
-	step := cfg.AutoStep
-	if !cfg.AutoCreateTags {
-		step = 0
-	}
-	p.segments = segment.New(segment.Config{
-		Store: p.store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
-		AutoStep: step, AutoMake: p.makes, OnMake: p.made, Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
-		Poll: cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
-	})
+	p.segments = segment.New(p.segmentConfig())
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: p.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data, Horizon: cfg.Horizon,
-		MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline, Reclaim: cfg.ReclaimOnStep,
-		Now: now, Use: p.issuer.Use, Alarm: func(kind workerid.Alarm, message string) { p.alarm(string(kind), message) }, Log: cfg.Log,
+		Registry: p.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
+		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
+		Reclaim: cfg.ReclaimOnStep, Now: now, Use: p.issuer.Use, Log: cfg.Log,
+		Alarm: func(kind workerid.Alarm, message string) { p.alarm(subjects.Alarm(kind), message) },
 	})
 	p.metrics.Watch(metrics.Sources{
-		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper, Layout: cfg.Layout, Ready: p.ready, Version: cfg.Version,
+		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
+		Layout: cfg.Layout, Ready: p.ready, Version: cfg.Version,
 	})
 	return nil
 }
 
-// ready returns for each mode why it cannot issue, nil if it can.
-func (p *program) ready() map[string]error {
-	var link, flakes error
-	if s := p.serving.Load(); s == nil || !s.conn.IsConnected() {
-		link = errors.New("not connected to NATS")
-		flakes = link
-	} else {
-		flakes = s.worker.SnowflakeTrouble()
+func (p *program) segmentConfig() segment.Config {
+	cfg := p.cfg
+	c := segment.Config{
+		Store: p.store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3,
+		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime, AutoMake: p.creates, OnMake: p.created,
+		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
+		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
 	}
-	if trouble := p.keeper.Status().Trouble; link == nil && flakes != nil && trouble != nil {
-		flakes = fmt.Errorf("%w (%w)", flakes, trouble)
+	if cfg.AutoCreateTags {
+		c.AutoStep = cfg.AutoStep
 	}
-	ranges := link
-	if ranges == nil && p.marks != nil {
-		ranges = p.marks.Trouble()
-	}
-	if ranges == nil {
-		ranges = p.segments.Trouble()
-	}
-	return map[string]error{string(worker.Segment): ranges, string(worker.Snowflake): flakes}
+	return c
 }
 
-// run serves until ctx ends. Then the order matters: first everything that was
-// asked is answered, and the last ID issued; after that the number is given
-// back, on the connection that is still there.
-func (p *program) run(ctx context.Context) error {
-	// First, since the others may raise alarms until they have ended.
-	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx))
-	var publisher sync.WaitGroup
-	publisher.Go(func() { p.publishAlarms(publishing) })
-	defer publisher.Wait()
-	defer stopPublishing()
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var side sync.WaitGroup
-	defer side.Wait()
-	defer cancel()
-	p.monitor(ctx, &side)
-	side.Go(func() { p.segments.Follow(ctx) })
-	if p.late {
-		side.Go(func() { p.openLate(ctx) })
-	}
-	side.Go(func() { p.announce(ctx) })
-
-	keeping, stopKeeper := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopKeeper()
-	kept := make(chan error, 1)
-	go func() {
-		err := p.keeper.Run(keeping)
-		if keeping.Err() == nil {
-			cancel() // it was refused; the rest must not go on as if it were well
-		}
-		kept <- err
-	}()
-
-	err := p.serve(ctx)
+func (p *program) closeAllocator() error {
 	p.segments.Close()
-	stopKeeper()
-	switch keeperErr := <-kept; {
-	case errors.Is(keeperErr, workerid.ErrDeployment):
-		err = errors.Join(err, keeperErr)
-	case keeperErr != nil:
-		p.cfg.Log.Warn("stopped, but the worker number could not be given back", "error", keeperErr)
-	}
-	return err
+	return nil
 }
 
-// monitor serves HTTP. An address that is taken is no reason not to serve IDs.
-func (p *program) monitor(ctx context.Context, side *sync.WaitGroup) {
-	if p.cfg.HTTP == "" {
-		return
-	}
-	l, err := net.Listen("tcp", p.cfg.HTTP)
-	if err != nil {
-		p.cfg.Log.Warn("no health, readiness and metrics over HTTP: the address cannot be had; set --http ADDR, or --http '' for none", "error", err)
-		return
-	}
-	p.where.HTTP = l.Addr().String()
-	side.Go(func() {
-		if err := monitor.Serve(ctx, l, monitor.Handler(p.ready, p.metrics.Handler())); err != nil {
-			p.cfg.Log.Error("HTTP failed", "error", err)
-		}
-	})
+// follow keeps the tags in memory like those in the store.
+func (p *program) follow(ctx context.Context) error {
+	p.segments.Follow(ctx)
+	return nil
 }
 
-// announce calls cfg.Ready once all modes can issue.
-func (p *program) announce(ctx context.Context) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if m := p.ready(); m[string(worker.Segment)] == nil && m[string(worker.Snowflake)] == nil {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
+// keepNumber holds a worker number until ctx ends, and releases it then. A
+// keeper that may not join the registry ends the program: snowflakes of another
+// layout or epoch must not be issued beside those of the registry.
+func (p *program) keepNumber(ctx context.Context) error {
+	defer p.quit()
+	err := p.keeper.Run(ctx)
+	if err == nil || errors.Is(err, workerid.ErrDeployment) {
+		return err
 	}
-	s := p.keeper.Status()
-	p.where.Instance, p.where.Number = s.Instance, s.Number
-	if p.cfg.Ready != nil {
-		p.cfg.Ready(p.where)
-	}
+	p.cfg.Log.Warn("stopped, but the worker number was not released: it is blocked until its window ends, "+
+		"and this worker resumes it if it starts with the same data before", "error", err)
+	return nil
 }

@@ -32,27 +32,31 @@ type servingConn struct {
 	leaving chan struct{} // its server is about to stop (lame duck mode)
 }
 
-func (l links) close() {
-	for _, nc := range []*nats.Conn{l.serve.Conn, l.control} {
-		if nc != nil {
-			nc.Close()
-		}
+// connect makes both connections, to the embedded server if there is one, and
+// waits until NATS is there.
+func (p *program) connect(ctx context.Context) (err error) {
+	l := &p.links
+	l.serve.leaving = make(chan struct{}, 1)
+	if l.serve.Conn, err = dial(ctx, p.cfg, servingOptions(p.cfg, p.embedded, l.serve.leaving)); err != nil {
+		return err
 	}
+	if l.control, err = dial(ctx, p.cfg, controlOptions(p.cfg, p.embedded)); err != nil {
+		l.serve.Close()
+	}
+	return err
 }
 
-// connect makes both connections, to the embedded server if there is one, and
-// waits for NATS as long as it is not there.
-func connect(ctx context.Context, cfg Config, embedded *natsembed.Server) (l links, err error) {
-	common := options(cfg, embedded)
-	l.serve.leaving = make(chan struct{}, 1)
-	if l.serve.Conn, err = dial(ctx, cfg, servingOptions(cfg, embedded, l.serve.leaving)...); err != nil {
-		return links{}, err
-	}
-	if l.control, err = dial(ctx, cfg, append(append(common, nats.Name("natsid control")), kvregistry.Options()...)...); err != nil {
-		l.close()
-		return links{}, err
-	}
-	return l, nil
+// disconnect closes both. The serving connection is drained by then, unless a
+// step above it could not start.
+func (p *program) disconnect() error {
+	p.links.serve.Close()
+	p.links.control.Close()
+	return nil
+}
+
+func controlOptions(cfg Config, embedded *natsembed.Server) []nats.Option {
+	opts := append(options(cfg, embedded), nats.Name("natsid control"))
+	return append(opts, kvregistry.Options()...)
 }
 
 func servingOptions(cfg Config, embedded *natsembed.Server, leaving chan<- struct{}) []nats.Option {
@@ -98,7 +102,7 @@ func options(cfg Config, embedded *natsembed.Server) []nats.Option {
 
 // dial connects, trying again while NATS is not there. What trying again
 // cannot mend is returned at once.
-func dial(ctx context.Context, cfg Config, opts ...nats.Option) (*nats.Conn, error) {
+func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	attempt := func() (*nats.Conn, error) {
 		nc, err := nats.Connect(cfg.NATS, opts...)
 		if hopeless(err) {

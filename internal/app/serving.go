@@ -24,6 +24,7 @@ type serving struct {
 // serve answers requests until ctx ends. When the server it is connected to is
 // about to stop, it moves to another one.
 func (p *program) serve(ctx context.Context) error {
+	defer p.quit()
 	now := p.startServing(ctx, p.links.serve)
 	p.serving.Store(now)
 	for {

@@ -18,9 +18,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// buckets makes what is kept in JetStream, and tries once to open it. Without
-// JetStream the rest starts all the same, and [program.openLate] goes on.
-func (p *program) buckets(ctx context.Context) (err error) {
+// openBuckets tries once to open what is kept in JetStream. Without JetStream
+// the rest starts all the same, and [program.openLate] continues.
+func (p *program) openBuckets(ctx context.Context) (err error) {
 	cfg, ns := p.cfg, p.cfg.Namespace
 	if p.js, err = jetstream.New(p.links.control); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (p *program) marksLost() {
 	} else {
 		what += "They are made again from MySQL"
 	}
-	p.alarm(string(subjects.AlarmStoreWentBack), what)
+	p.alarm(subjects.AlarmStoreWentBack, what)
 }
 
 // open opens the buckets, and says what operators should know of them once all
@@ -84,13 +84,17 @@ func (p *program) open(ctx context.Context) error {
 
 // openLate opens the buckets that could not be opened at the start, whether
 // anybody asks for IDs or not. It returns when they are open or ctx ends.
-func (p *program) openLate(ctx context.Context) {
+func (p *program) openLate(ctx context.Context) error {
+	if !p.late {
+		return nil
+	}
 	_, err := retry(ctx, p.cfg.Log, "the buckets in JetStream are not open yet", func() (struct{}, error) {
 		return struct{}{}, p.open(ctx)
 	})
 	if err == nil {
 		p.cfg.Log.Info("JetStream is ready")
 	}
+	return nil
 }
 
 // openStore opens the store of the tags: the marks by themselves, or MySQL
@@ -121,19 +125,20 @@ func (p *program) openStore(ctx context.Context) (err error) {
 		return nil
 	}
 	p.store = guard.New(p.table, p.marks, func(tag, message string) {
-		p.alarm(string(subjects.AlarmStoreWentBack), "tag "+tag+": "+message)
+		p.alarm(subjects.AlarmStoreWentBack, "tag "+tag+": "+message)
 	})
 	return nil
 }
 
-func (p *program) close() {
+func (p *program) closeStore() error {
 	if p.table != nil {
 		p.table.Close()
 	}
+	return nil
 }
 
-// makes reports whether a tag is made on first use, where that is done at all.
-func (p *program) makes(tag string) bool {
+// creates reports whether a tag is made on first use, where that is done at all.
+func (p *program) creates(tag string) bool {
 	if p.cfg.AutoCreatePattern == "" {
 		return true
 	}
@@ -141,9 +146,9 @@ func (p *program) makes(tag string) bool {
 	return ok && err == nil
 }
 
-// made tells the other workers of a tag that was made on first use. One that
+// created tells the other workers of a tag that was made on first use. One that
 // misses it finds the tag when it is asked for it.
-func (p *program) made(tag string) {
+func (p *program) created(tag string) {
 	if err := p.links.control.Publish(p.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
 		p.cfg.Log.Debug("a new tag was not told to the other workers", "tag", tag, "error", err)
 	}

@@ -1,0 +1,90 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A step is one stage in the life of the program. Its start may use what all
+// steps above it have started; its stop comes before theirs.
+type step struct {
+	name  string
+	start func(ctx context.Context) error // nil: nothing to start
+	stop  func() error                    // nil: nothing to stop
+	// within is how long stop takes at most, by the bounds of what it stops. One
+	// that takes longer is logged and waited for: the steps above rest on it.
+	within time.Duration
+}
+
+// live starts the steps in order, waits until ctx ends, and stops them in
+// reverse order. If one cannot start, those above it are stopped at once. quit
+// ends ctx. live returns the errors of all steps, joined.
+func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) error {
+	var errs []error
+	started := 0
+	for _, s := range steps {
+		if s.start != nil {
+			if err := s.start(ctx); err != nil {
+				errs = append(errs, err)
+				quit()
+				break
+			}
+		}
+		started++
+	}
+	<-ctx.Done()
+	for _, s := range slices.Backward(steps[:started]) {
+		if s.stop != nil {
+			errs = append(errs, s.end(log))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// end stops a step, however long that takes.
+func (s step) end(log *slog.Logger) error {
+	late := time.AfterFunc(s.within, func() {
+		log.Warn("the stop takes longer than it should; still waiting, since what stops next rests on it",
+			"step", s.name, "after", s.within.String())
+	})
+	defer late.Stop()
+	return s.stop()
+}
+
+// during is a step that runs f beside the others. f returns when ctx ends, at
+// the beginning of the stop, or earlier; stop waits for it.
+func during(name string, within time.Duration, f func(ctx context.Context) error) step {
+	var running sync.WaitGroup
+	var err error
+	return step{name: name, within: within,
+		start: func(ctx context.Context) error {
+			running.Go(func() { err = f(ctx) })
+			return nil
+		},
+		stop: func() error {
+			running.Wait()
+			return err
+		},
+	}
+}
+
+// until is a step that runs f beside the others until it is its turn to stop:
+// only then does the context of f end.
+func until(name string, within time.Duration, f func(ctx context.Context) error) step {
+	var end context.CancelFunc
+	s := during(name, within, f)
+	start, stop := s.start, s.stop
+	s.start = func(ctx context.Context) error {
+		ctx, end = context.WithCancel(context.WithoutCancel(ctx))
+		return start(ctx)
+	}
+	s.stop = func() error {
+		end()
+		return stop()
+	}
+	return s
+}
