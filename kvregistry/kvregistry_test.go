@@ -292,7 +292,7 @@ func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) 
 	var keepers []*workerid.Keeper
 	for range 64 {
 		k := workerid.New(workerid.Config{
-			Registry: open(t, cfg), Layout: snowflake.Leaf,
+			Registry: open(t, cfg), Layout: snowflake.Leaf, Deadline: 1500 * time.Millisecond,
 			Now: func() int64 { return time.Now().UnixMilli() }, Use: func(*snowflake.Generator) {},
 		})
 		keepers = append(keepers, k)

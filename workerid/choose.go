@@ -4,58 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
-// claim wins a number, trying again until ctx ends or, if it is the first one,
-// the worker is refused.
-func (k *Keeper) claim(ctx context.Context, first bool) (*claim, error) {
-	pauses := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second),
-		backoff.WithRandomizationFactor(0), // chance is the keeper's own
-		backoff.WithMaxElapsedTime(0))
-	k.awaySince = time.Time{}
-	var logged time.Time
-	for {
-		c, err := k.tryClaim(ctx)
-		switch {
-		case err == nil:
-			k.alarms.clear(ClockSkew)
-			k.alarms.clear(NumbersExhausted)
-			return c, nil
-		case ctx.Err() != nil, errors.Is(err, ErrDeployment) && first:
-			return nil, err
-		case errors.Is(err, ErrStateFile):
-			k.dropFile(err)
-		case errors.Is(err, errClock):
-			k.alarms.set(ClockSkew, err.Error())
-		case errors.Is(err, ErrExhausted):
-			k.alarms.set(NumbersExhausted, err.Error())
-		}
-		k.mu.Lock()
-		k.status.Trouble = err
-		k.mu.Unlock()
-		pause := pauses.NextBackOff()
-		if w, ok := errors.AsType[*waitError](err); ok {
-			pause = min(pause, w.atMost)
-		}
-		pause = pause/2 + time.Duration(k.rand.Int64N(int64(pause)))
-		if time.Since(logged) > time.Minute { // the first failure, and one each minute
-			logged = time.Now()
-			k.cfg.Log.Warn("no worker number yet; trying again until there is one", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
-		}
-	}
+// A chooser chooses a worker number and acquires it: the number of the state
+// file if it can be resumed, else a random free one of this worker's site. It
+// asks for each on the number's subject first, so that a number whose holder is
+// alive is left alone whatever the records say. Only the goroutine of Keeper.Run
+// uses it.
+//
+// The loser of a compare-and-set goes on to the next number. A write that was
+// not acknowledged leaves an unconfirmed claim: the next attempt continues it if
+// the record bears its token, so that lost replies do not block one number after
+// another.
+type chooser struct {
+	terms
+	site   int
+	clock  *clock
+	alarms *alarms
+	policy behindPolicy
+	rand   *rand.Rand
+	// joined is called with the registry's ID and this clock's offset once this
+	// worker may join it.
+	joined func(registry string, offset time.Duration)
+	log    *slog.Logger
+
+	avoid       bool      // the number of the state file was given up for another
+	unconfirmed *claim    // its write was not acknowledged and may have landed
+	awaySince   time.Time // since when no attempt reached the registry; zero if the last one did
 }
 
-// A waitError says how soon to try again.
+// A waitError carries how soon to try again.
 type waitError struct {
 	error
 	atMost time.Duration
@@ -63,327 +44,225 @@ type waitError struct {
 
 func (e *waitError) Unwrap() error { return e.error }
 
-// tryClaim wins a number: its own of before if it can be had, else a random
-// one that is free. So nobody waits for a number. While the registry is away
-// it can only go on with its own; a reply that was lost is not yet away.
-func (k *Keeper) tryClaim(ctx context.Context) (*claim, error) {
-	now, v, err := k.look(ctx)
+const (
+	// awayAfter is how long the registry must be out of reach before a worker
+	// resumes without it; one lost reply is not an outage. After a crash the fence
+	// takes as long anyway.
+	awayAfter = 2 * time.Second
+	// maxExhausted is the longest pause before the next look when no number was
+	// free.
+	maxExhausted = 2 * time.Second
+	// maxUnknown is how many numbers are skipped because asking for them failed.
+	// A few may belong to workers that hang; more mean that asking itself fails.
+	maxUnknown = 3
+)
+
+// find makes one attempt to get a claim. Nothing in it waits for a number: the
+// error says why there is none, and a *waitError how soon to try again.
+func (h *chooser) find(ctx context.Context) (*claim, error) {
+	seen, v, err := h.look(ctx)
 	if away(err) {
-		if k.awaySince.IsZero() {
-			k.awaySince = time.Now()
-		}
-		if time.Since(k.awaySince) < awayAfter {
-			return nil, &waitError{err, awayAfter / 4}
-		}
-		c, own := k.inherit(ctx)
-		if c != nil {
-			return c, nil
-		}
-		return nil, errors.Join(err, own)
+		return h.findAway(ctx, err)
 	}
-	k.awaySince = time.Time{}
+	h.awaySince = time.Time{}
 	if err != nil {
 		return nil, err
 	}
-	k.checked = now
-	behind := time.Duration(k.lastReported(v)-now) * time.Millisecond
-	if behind > k.cfg.MaxAhead {
-		k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind this worker's last report: %s", behind, k.remedy(behind)))
-		if !k.reclaims(behind) {
+	behind := time.Duration(h.lastReported(v)-seen.now) * time.Millisecond
+	if behind > h.maxAhead {
+		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the last report of worker %q: %s", behind, h.instance, h.policy.remedy(behind)))
+		if !h.policy.another(behind) {
 			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), behind}
 		}
-	} else {
-		k.alarms.clear(ClockBehind)
-		if c := k.doubtful; c != nil && c.owns(v.records[c.number]) {
-			return k.finish(ctx, now, c, v.records[c.number])
-		}
-		if c, err := k.reclaim(ctx, now, v); c != nil || err != nil {
-			return c, err
-		}
+		return h.acquireAny(ctx, seen, v)
 	}
-	return k.takeAny(ctx, now, v)
+	h.alarms.clear(ClockBehind)
+	if c := h.unconfirmed; c != nil && c.wrote(v.records[c.number]) {
+		return h.confirm(ctx, seen, c, v.records[c.number])
+	}
+	if c, err := h.resume(ctx, seen, v); c != nil || err != nil {
+		return c, err
+	}
+	return h.acquireAny(ctx, seen, v)
 }
 
-// awayAfter is how long the registry must be out of reach before a worker
-// goes on without it. After a crash the fence takes as long anyway.
-const awayAfter = 2 * time.Second
-
-// away reports whether err says that the registry could not be reached.
+// away reports whether err means that the registry is out of reach.
 func away(err error) bool {
 	return err != nil && !errors.Is(err, errClock) && !errors.Is(err, ErrDeployment) && !errors.Is(err, ErrStateFile)
 }
 
-var (
-	// errTaken says that a number could not be won because somebody has it.
-	errTaken = errors.New("workerid: the number is taken")
-	// errMute says that it is not known whether somebody answers to a number.
-	errMute = errors.New("workerid: asking who has the number failed")
-)
-
 // A view is what the registry knew a moment ago: enough to choose a number by.
 type view struct {
-	records map[int]Record
-	leases  map[int]Heartbeat
+	records    map[int]Record
+	heartbeats map[int]Heartbeat
 }
 
-// free reports whether number w seems to be nobody's at now, Unix ms.
+// free reports whether number w seems to have no owner at now, Unix ms.
 func (v view) free(w int, now int64) bool {
-	_, live := v.leases[w]
+	_, live := v.heartbeats[w]
 	return !live && v.records[w].Until <= now //mutant:free-number
 }
 
 // look compares the clock, checks that this worker may join the registry, and
-// reads it. now is the reading of the clock that was compared.
-func (k *Keeper) look(ctx context.Context) (now int64, v view, err error) {
+// reads it.
+func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
 	defer cancel()
-	now, offset, err := k.check(ctx)
-	if err != nil {
-		return 0, view{}, err
+	if seen, err = h.clock.compare(ctx); err != nil {
+		return reading{}, view{}, err
 	}
-	mine := DeploymentOf(k.cfg.Layout)
+	have, err := h.join(ctx)
+	if err != nil {
+		return reading{}, view{}, err
+	}
+	h.joined(have.ID, seen.offset)
+	if err := h.file.settle(have, h.instance); err != nil {
+		return reading{}, view{}, err
+	}
+	if v.records, err = h.registry.Records(ctx); err != nil {
+		return seen, v, err
+	}
+	v.heartbeats, err = h.registry.Heartbeats(ctx)
+	return seen, v, err
+}
+
+// join returns the registry's deployment, and ErrDeployment if this worker has
+// another.
+func (h *chooser) join(ctx context.Context) (Deployment, error) {
+	mine := DeploymentOf(h.layout)
 	mine.ID = newToken()
-	have, err := k.cfg.Registry.Deployment(ctx, mine)
+	have, err := h.registry.Deployment(ctx, mine)
 	if err != nil {
-		return 0, view{}, fmt.Errorf("workerid: deployment: %w", err)
+		return Deployment{}, fmt.Errorf("workerid: deployment: %w", err)
 	}
-	if err := mine.check(have); err != nil {
-		return 0, view{}, err
-	}
-	k.mu.Lock()
-	k.status.Registry, k.status.Offset = have.ID, offset
-	k.mu.Unlock()
-	if err := k.settle(have); err != nil {
-		return 0, view{}, err
-	}
-	if v.records, err = k.cfg.Registry.Records(ctx); err == nil {
-		v.leases, err = k.cfg.Registry.Heartbeats(ctx)
-	}
-	return now, v, err
+	return have, mine.check(have)
 }
 
-// settle makes the state file one of this deployment: what it remembers of
-// another registry says nothing about this one.
-func (k *Keeper) settle(d Deployment) error {
-	if k.file == nil || k.file.Deployment == d && k.file.Instance == k.instance {
-		return nil
-	}
-	return k.file.change(func(s *state) {
-		if s.Deployment != d {
-			*s = state{Deployment: d}
-		}
-		s.Instance = k.instance
-	})
-}
-
-// lastReported returns the latest time that this worker is known to have
-// read from its clock, Unix ms: from the newest record of its name, that
-// number's heartbeat, and the fence of its state file.
-func (k *Keeper) lastReported(v view) int64 {
+// lastReported returns the latest time that this worker is known to have read
+// from its clock, Unix ms: in the newest record of its name, in that number's
+// heartbeat, or behind the fence of its state file.
+func (h *chooser) lastReported(v view) int64 {
 	var newest Record
-	last := k.fenced()
 	for w, r := range v.records {
-		if r.Instance == k.instance && r.Revision > newest.Revision {
-			newest = r
-			if l := v.leases[w]; l.Instance == k.instance {
-				newest.Reported = max(r.Reported, l.Time)
-			}
+		if r.Instance != h.instance || r.Revision <= newest.Revision {
+			continue
+		}
+		newest = r
+		if beat := v.heartbeats[w]; beat.Instance == h.instance {
+			newest.Reported = max(r.Reported, beat.Time)
 		}
 	}
-	return max(last, newest.Reported)
+	return max(h.file.reported(), newest.Reported)
 }
 
-// fenced returns the time of the last fence in the state file, Unix ms; 0 if
-// there is none.
-func (k *Keeper) fenced() int64 {
-	if k.file == nil || k.file.Claim == nil {
-		return 0
-	}
-	return k.file.Claim.Fence - k.file.reach.Milliseconds()
-}
-
-// own returns the number that the state file remembers, if it is one that this
-// worker may have.
-func (k *Keeper) own() (w int, ok bool) {
-	if k.file == nil || k.file.Number == nil {
-		return 0, false
-	}
-	w = *k.file.Number
-	first, count := k.cfg.Layout.Numbers(k.cfg.Site)
-	return w, first <= w && w < first+count
-}
-
-// reclaim wins the number that the state file remembers, or returns nil.
-//
-// If the file has a claim, its last life crashed. While the record bears the
-// claim's token the number is still this worker's, and it inherits the rest of
-// its own window from the fence on: nothing beyond the fence was ever issued.
-// If the file has none, the last life stopped cleanly, and its number is
-// taken like any other.
-func (k *Keeper) reclaim(ctx context.Context, now int64, v view) (c *claim, err error) {
-	w, ok := k.own()
-	if !ok || k.another {
-		return nil, nil
-	}
-	r := v.records[w]
-	switch last := k.file.Claim; {
-	case last != nil && last.Token == r.Token: //mutant:resume
-		c, err = k.win(ctx, now, w, r, max(last.Fence, now))
-	// Its last ID may have run a little ahead of the clock.
-	case last == nil && v.free(w, now+fenceReach.Milliseconds()):
-		c, err = k.take(ctx, now, w, r)
-	}
-	if errors.Is(err, errTaken) || errors.Is(err, errMute) {
-		return nil, nil
-	}
-	return c, err
-}
-
-// inherit goes on with the number of the last life while the registry is
-// away: inside the rest of the window that the state file remembers, from the
-// fence on, and nowhere else. Nobody else was ever given that: others begin
-// where the record's window ends, and a clean stop, which lowers that, takes
-// the claim out of the file first. It returns nil and why if it cannot.
-func (k *Keeper) inherit(ctx context.Context) (*claim, error) {
-	w, ok := k.own()
-	if !ok || k.file.Claim == nil || DeploymentOf(k.cfg.Layout).check(k.file.Deployment) != nil {
-		return nil, errors.New("workerid: the state file has no window to go on with")
-	}
-	last, now := k.file.Claim, k.cfg.Now()
-	if behind := time.Duration(k.fenced()-now) * time.Millisecond; behind > k.cfg.MaxAhead {
-		k.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the state file, and the registry away: waiting until either mends", behind))
-		return nil, fmt.Errorf("%w: by %v", errBehind, behind)
-	}
-	from, until := max(last.Fence, now), last.Until //mutant:resume-unseen
-	c := &claim{k: k, number: w, from: from, until: until, revision: last.Revision, token: last.Token}
-	if c.from >= c.until {
-		return nil, errors.New("workerid: the window in the state file has ended")
-	}
-	if err := k.ask(ctx, w); err != nil {
-		return nil, err
-	}
-	k.checked = now // as far as can be told
-	if err := c.open(now); err != nil {
-		return nil, err
-	}
-	k.cfg.Log.Warn("the registry is away: going on with the own number until its window ends", "number", w, "until", time.UnixMilli(c.until).UTC())
-	return c, nil
-}
-
-// maxMute is how many numbers are passed over because asking for them failed.
-// A few may belong to workers that hang; more mean that asking itself fails.
-const maxMute = 3
-
-// takeAny wins a random number that is free.
-func (k *Keeper) takeAny(ctx context.Context, now int64, v view) (*claim, error) {
-	first, count := k.cfg.Layout.Numbers(k.cfg.Site)
-	// All numbers in an order of chance: the count is a power of 2, so an odd
-	// stride meets each once.
-	start, stride := k.rand.IntN(count), k.rand.IntN(count)|1
-	mute, frees := 0, maxExhausted
+// acquireAny acquires a random number that is free.
+func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim, error) {
+	first, count := h.layout.Numbers(h.site)
+	// All numbers in a random order: the count is a power of 2, so an odd stride
+	// meets each once.
+	start, stride := h.rand.IntN(count), h.rand.IntN(count)|1
+	unknown, frees := 0, maxExhausted
 	for i := range count {
 		w := first + (start+i*stride)&(count-1)
-		if !v.free(w, now) {
-			if wait := time.Duration(v.records[w].Until-now) * time.Millisecond; wait > 0 {
+		if !v.free(w, seen.now) {
+			if wait := time.Duration(v.records[w].Until-seen.now) * time.Millisecond; wait > 0 {
 				frees = min(frees, wait)
 			}
 			continue
 		}
-		c, err := k.take(ctx, now, w, v.records[w])
-		if errors.Is(err, errMute) && mute < maxMute {
-			mute++
+		c, err := h.acquire(ctx, seen, w, v.records[w])
+		if errors.Is(err, errUnknown) && unknown < maxUnknown {
+			unknown++
 			continue
 		}
 		if !errors.Is(err, errTaken) {
 			return c, err
 		}
 	}
-	return nil, &waitError{fmt.Errorf("%w: all %d of them; `natsid workers` shows by whom and until when", ErrExhausted, count), frees}
+	return nil, &waitError{fmt.Errorf("%w: all %d of this site have an owner or a window that has not ended; "+
+		"`natsid workers` shows whose and until when; stop workers or choose a layout with more", ErrExhausted, count), frees}
 }
 
-// maxExhausted is the longest pause before looking again for a number, when
-// none was free.
-const maxExhausted = 2 * time.Second
-
-// take wins a free number, whose record is r, from r.Until on.
-func (k *Keeper) take(ctx context.Context, now int64, w int, r Record) (*claim, error) {
-	return k.win(ctx, now, w, r, max(r.Until, now)) //mutant:acquire-from
+// acquire acquires the free number w, whose record is r, from r.Until on.
+func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*claim, error) {
+	from := max(r.Until, seen.now) //mutant:acquire-from
+	return h.confirm(ctx, seen, h.claimOn(w, from, r), r)
 }
 
-// win makes number w this process's from the time from on, Unix ms, by
-// replacing its record r, unless a worker answers to the number.
-func (k *Keeper) win(ctx context.Context, now int64, w int, r Record, from int64) (*claim, error) {
-	return k.finish(ctx, now, &claim{k: k, number: w, from: from, bare: r.Token == ""}, r)
+// claimOn returns a claim on number w from the time from on, Unix ms, in place
+// of record r, that no write stands for yet.
+func (h *chooser) claimOn(w int, from int64, r Record) *claim {
+	return &claim{terms: h.terms, number: w, from: from, unrecorded: r.Token == ""}
 }
 
-// finish wins the number of claim c, whose record is r now. A claim that is in
-// doubt after an error is kept, so that the next attempt goes on with it instead
-// of blocking another number.
-func (k *Keeper) finish(ctx context.Context, now int64, c *claim, r Record) (*claim, error) {
-	k.doubtful = nil
-	if err := k.ask(ctx, c.number); err != nil {
+// confirm makes claim c stand by replacing record r of its number, unless
+// another worker answers for the number. After an error that leaves the outcome
+// open, the claim is kept as unconfirmed.
+func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record) (*claim, error) {
+	h.unconfirmed = nil
+	if err := h.ask(ctx, c.number); err != nil {
 		return nil, err
 	}
-	c.revision = r.Revision
-	err := c.write(ctx, now, max(r.Until, c.reaches(now)))
-	if err == nil && c.bare { //mutant:absent-record
-		now, err = c.afterLoss(ctx)
-	}
-	if err == nil {
-		err = c.open(now)
-	}
+	c.revision, c.compared = r.Revision, seen
+	err := h.establish(ctx, c, r)
 	switch {
-	case errors.Is(err, errLost):
-		return nil, errTaken
 	case err == nil:
 		return c, nil
+	case errors.Is(err, errLost):
+		return nil, errTaken
 	case errors.Is(err, errTaken), errors.Is(err, ErrStateFile): // a later life may believe the file
 		return nil, err
 	}
-	k.doubtful = c
+	h.unconfirmed = c
 	return nil, err
 }
 
-// reaches returns how far a first window written at now reaches, Unix ms. Where
-// there was no record it tells the next owner that this number may have been
-// somebody's a moment ago.
-func (c *claim) reaches(now int64) int64 {
-	ahead := c.k.cfg.Horizon
-	if c.bare {
-		ahead = max(ahead, c.k.margin())
+// establish writes the record of claim c over r and opens the claim.
+func (h *chooser) establish(ctx context.Context, c *claim, r Record) error {
+	now := c.compared.now
+	if err := c.write(ctx, now, max(r.Until, c.firstUntil(now))); err != nil {
+		return err
 	}
-	return now + ahead.Milliseconds()
+	//mutant:absent-record
+	if c.unrecorded {
+		var err error
+		if now, err = h.afterLoss(ctx, c); err != nil {
+			return err
+		}
+	}
+	return c.open(now)
 }
 
 // afterLoss makes a claim on a number without a record safe. There may be none
 // because the registry lost its state, perhaps while this claim was being
-// written: then the number may be somebody's, who answers to it, or was until a
-// moment ago. It is used from a time on that no clock within the skew has
-// reached, nor an ID that ran ahead of it. It returns the time of the clock,
-// compared anew.
-func (c *claim) afterLoss(ctx context.Context) (now int64, err error) {
-	if now, _, err = c.k.check(ctx); err != nil {
+// written: then another worker may have the number, and answers for it, or had
+// it until a moment ago. The window begins at a time that no clock within the
+// skew has reached, nor an ID that ran ahead of it. It returns the time of the
+// clock, compared again, Unix ms.
+func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error) {
+	seen, err := h.clock.compare(ctx)
+	if err != nil {
 		return 0, err
 	}
-	if err := c.k.ask(ctx, c.number); err != nil {
+	if err := h.ask(ctx, c.number); err != nil {
 		return 0, err
 	}
-	c.from = max(c.from, now+c.k.margin().Milliseconds())
-	return now, c.write(ctx, now, max(c.until, c.reaches(now)))
+	c.from = max(c.from, seen.now+h.margin.Milliseconds())
+	return seen.now, c.write(ctx, seen.now, max(c.until.Load(), c.firstUntil(seen.now)))
 }
 
-// ask returns nil if no other process answers to number w, errTaken if one
+// ask returns nil if no other process answers for number w, errTaken if one
 // does, whatever the records say (they may be new, and the process old), and
-// errMute if that could not be found out.
-func (k *Keeper) ask(ctx context.Context, w int) error {
+// errUnknown if that could not be found out.
+func (h *chooser) ask(ctx context.Context, w int) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	who, err := k.cfg.Registry.Ask(ctx, w)
+	who, err := h.registry.Ask(ctx, w)
 	switch {
-	case errors.Is(err, ErrNoWorker) || err == nil && who.Process == k.process:
+	case errors.Is(err, ErrNoWorker) || err == nil && who.Process == h.process:
 		return nil
 	case err == nil: //mutant:answered
-		return fmt.Errorf("%w: %q answers to %d", errTaken, who.Instance, w)
+		return fmt.Errorf("%w: worker %q answers for %d", errTaken, who.Instance, w)
 	}
-	return fmt.Errorf("%w: number %d: %w", errMute, w, err)
+	return fmt.Errorf("%w: number %d: %w", errUnknown, w, err)
 }

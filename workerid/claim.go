@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
@@ -13,43 +14,56 @@ import (
 // callTimeout bounds one call to the registry.
 const callTimeout = time.Second
 
-// errLost says that a number belongs to somebody else, or to nobody known.
-var errLost = errors.New("workerid: the number was lost")
+// terms are what all claims of one worker have in common.
+type terms struct {
+	registry Registry
+	file     *stateFile
+	instance string
+	process  string // random, identifies this process to other workers
+	layout   snowflake.Layout
+	horizon  time.Duration
+	margin   time.Duration
+	maxAhead time.Duration
+}
 
-// A claim is one worker number, held until it is released or lost: won by a
-// compare-and-set of this process, or inherited from its last life. Only the
-// goroutine of Keeper.Run uses it, but for its generator.
+// A claim is one worker number with its window, from the first write of its
+// record until it is released or lost: acquired by a compare-and-set of this
+// process, or resumed from its previous life.
+//
+// The window grows by an acknowledged write and by nothing else. The generator
+// issues within the window and below the fence. Only the goroutine of Keeper.Run
+// uses a claim, except for until and the generator.
 type claim struct {
-	k      *Keeper
-	number int
-	from   int64     // begin of the window, Unix ms
-	until  int64     // its end as last acknowledged, Unix ms; 0 before the first
-	since  int64     // Unix ms
-	bare   bool      // there was no record before
-	begins time.Time // when the clock reaches from, unless it is set
+	terms
+	number     int
+	from       int64        // begin of the window, Unix ms
+	until      atomic.Int64 // its end as last acknowledged, Unix ms; 0 before the first write
+	since      int64        // when it was acquired, Unix ms
+	unrecorded bool         // there was no record before
+	begins     time.Time    // when the clock reaches from, unless it is set
+	compared   reading      // the clock, when it was last compared
+	rechecked  bool         // the record was read again after it was acquired
 
-	looked   bool // at the record, after it was won
-	revision uint64
+	revision uint64   // of the record
 	token    string   // of the last acknowledged write
-	tokens   []string // of all writes whose fate is not known, besides
+	pending  []string // tokens of writes whose outcome is unknown
 	gen      *snowflake.Generator
 }
 
 // write sets the end of the record's window to until, at the time now, both
-// Unix ms. The law: the window this process may use grows by an acknowledged
-// write only, never by a read.
+// Unix ms. It returns errLost if the number is another worker's.
 //
-// Where the outcome is in doubt the record is read again: if it bears a token
-// of an own write, its revision (not its window) is adopted and the write is
-// done again; otherwise the number is lost, and write returns errLost.
+// Where the outcome is in doubt the record is read again. If it bears a token of
+// this claim, its revision (not its window) is adopted and the write repeated.
+// Otherwise the number is lost.
 func (c *claim) write(ctx context.Context, now, until int64) error {
 	err := c.tryWrite(ctx, now, until)
 	for tries := 0; err != nil && tries < 3; tries++ {
 		r, rerr := c.read(ctx)
 		if rerr != nil {
-			return errors.Join(err, rerr)
+			return fmt.Errorf("%w; reading the record: %w", err, rerr)
 		}
-		if !c.owns(r) { //mutant:foreign-token
+		if !c.wrote(r) { //mutant:foreign-token
 			return c.lostTo(r)
 		}
 		c.revision = r.Revision
@@ -58,32 +72,33 @@ func (c *claim) write(ctx context.Context, now, until int64) error {
 	return err
 }
 
-// lostTo returns errLost with who has the number now.
+// lostTo returns errLost with the owner of record r.
 func (c *claim) lostTo(r Record) error {
 	if r.Token == "" {
-		return fmt.Errorf("%w: the record of number %d is gone or cannot be read", errLost, c.number)
+		return fmt.Errorf("%w: the record of number %d is gone or unreadable", errLost, c.number)
 	}
 	return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 }
 
-// owns reports whether a record bears the token of an own write.
-func (c *claim) owns(r Record) bool {
-	return r.Token != "" && (r.Token == c.token || slices.Contains(c.tokens, r.Token))
+// wrote reports whether a write of this claim left record r.
+func (c *claim) wrote(r Record) bool {
+	return r.Token != "" && (r.Token == c.token || slices.Contains(c.pending, r.Token))
 }
 
 func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	token := newToken() //mutant:token
-	c.tokens = append(c.tokens, token)
-	revision, err := c.k.cfg.Registry.Write(ctx, c.number, Record{
-		Instance: c.k.instance, Token: token, Reported: now, Until: until, Revision: c.revision,
+	c.pending = append(c.pending, token)
+	revision, err := c.registry.Write(ctx, c.number, Record{
+		Instance: c.instance, Token: token, Reported: now, Until: until, Revision: c.revision,
 	})
 	//mutant:unacknowledged
 	if err != nil {
 		return err
 	}
-	c.revision, c.token, c.tokens, c.until = revision, token, nil, until
+	c.revision, c.token, c.pending = revision, token, nil
+	c.until.Store(until)
 	return nil
 }
 
@@ -91,85 +106,88 @@ func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 func (c *claim) read(ctx context.Context) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	r, err := c.k.cfg.Registry.Record(ctx, c.number)
+	r, err := c.registry.Record(ctx, c.number)
 	if errors.Is(err, ErrNoRecord) {
 		return Record{}, nil
 	}
 	return r, err
 }
 
-// open remembers the claim in the state file. Then, and not before, it makes
-// the generator.
+// firstUntil returns the end of a first window written at now, Unix ms. Where
+// there was no record it reaches at least the margin: the next owner then sees
+// that the number may have been in use a moment ago.
+func (c *claim) firstUntil(now int64) int64 {
+	ahead := c.horizon
+	if c.unrecorded {
+		ahead = max(ahead, c.margin)
+	}
+	return now + ahead.Milliseconds()
+}
+
+// open puts the claim into the state file at the time now, Unix ms. Then, and
+// not before, it makes the generator.
 func (c *claim) open(now int64) error {
 	c.since, c.begins = now, time.Now().Add(time.Duration(c.from-now)*time.Millisecond)
 	limit, err := c.remember()
 	if err != nil {
 		return err
 	}
-	c.gen, err = snowflake.NewGenerator(c.k.cfg.Layout, c.number, c.from, limit, c.k.cfg.MaxAhead)
+	c.gen, err = snowflake.NewGenerator(c.layout, c.number, c.from, limit, c.maxAhead)
 	return err
 }
 
-// renew extends the window once a third of the horizon is used, and at once
-// if the record does not look like this claim's: then the write tells whether
-// the number is lost. now is a reading of the clock that has been compared
-// with the others'.
-func (c *claim) renew(ctx context.Context, now int64) error {
-	horizon := c.k.cfg.Horizon.Milliseconds()
-	if c.until-now > horizon*2/3 {
+// renew extends the window once a third of the horizon is used, and at once if
+// the record does not bear this claim's token: then the write finds out whether
+// the number is lost. So a worker learns within a heartbeat that its record was
+// taken, wiped or set back.
+func (c *claim) renew(ctx context.Context) error {
+	now, horizon := c.compared.now, c.horizon.Milliseconds()
+	if c.until.Load()-now > horizon*2/3 {
 		r, err := c.read(ctx)
 		if err != nil || r.Token == c.token {
 			return err
 		}
 	}
-	until := max(c.until, now+horizon) //mutant:renewed-until
+	until := max(c.until.Load(), now+horizon) //mutant:renewed-until
 	if err := c.write(ctx, now, until); err != nil {
 		return err
 	}
 	limit, err := c.remember()
-	if err == nil {
-		c.gen.Extend(limit)
+	if err != nil {
+		return err
 	}
-	return err
+	c.gen.Extend(limit)
+	return nil
 }
 
-// remember puts the window as last acknowledged into the state file, and
-// returns how far IDs may be issued after that.
+// remember puts the acknowledged window into the state file, and returns how far
+// IDs may be issued after that.
 func (c *claim) remember() (limit int64, err error) {
-	c.k.setUntil(c.until)
-	if c.k.file == nil {
-		return c.until, nil
-	}
-	return c.k.file.fence(c.k.cfg.Now, c.until, func(s *state) {
-		fence := c.from
-		if s.Claim != nil && s.Number != nil && *s.Number == c.number {
-			fence = max(fence, s.Claim.Fence)
-		}
-		s.Number = &c.number
-		s.Claim = &stateClaim{Token: c.token, Revision: c.revision, Until: c.until, Fence: fence}
-	})
+	until := c.until.Load()
+	return c.file.remember(c.number, c.from, stateClaim{Token: c.token, Revision: c.revision, Until: until})
 }
 
-// forget takes the claim out of the state file, so that no later life trusts
-// it.
-func (c *claim) forget() error {
-	return c.k.file.change(func(s *state) { s.Claim = nil })
+// heartbeat puts the heartbeat. Its time is the clock as it was compared: if it
+// was set since, that must not count against the others.
+func (c *claim) heartbeat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.registry.Report(ctx, c.number, Heartbeat{Instance: c.instance, Time: c.compared.elapsed(), Since: c.since})
 }
 
-// release gives the number back after a clean stop. The order is part of the
-// law: close the generator for good; forget the claim; then lower until to
-// what was really used, which only the owner may. It may be called again
-// after an error.
+// release gives the number back at a clean stop. The order is part of the law:
+// close the generator for good; forget the claim; lower until to what was really
+// used, which only the owner may. It may be called again after an error.
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close() //mutant:free
 	//mutant:forget
-	if err := c.forget(); err != nil {
+	if err := c.file.forget(); err != nil {
 		return err
 	}
-	if err := c.write(ctx, c.k.checked, free); err != nil {
+	if err := c.write(ctx, c.compared.now, free); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return c.k.cfg.Registry.Leave(ctx, c.number)
+	return c.registry.Leave(ctx, c.number)
 }

@@ -8,185 +8,185 @@ import (
 	"time"
 )
 
-// Clocks decide nothing about uniqueness: windows do. The rules here keep IDs
-// true to time, and a wrong clock from carrying a window away for years.
-
-// errClock says that this worker's clock must be mended before it may write
-// or issue anything.
-var errClock = errors.New("workerid: the own clock cannot be trusted")
-
-// errBehind says that the clock is behind what this worker issued or reported
-// before: it was ahead then, or is set back now.
-var errBehind = errors.New("workerid: the own clock is behind what was issued or reported under it")
-
-// maxWait is the longest that a keeper waits for a clock to catch up. A clock
-// that once was years ahead must not lock its worker out for years.
-const maxWait = 24 * time.Hour
-
-// reclaims reports whether a worker whose clock is right, but behind its own
-// past by d, takes another number instead of waiting.
-func (k *Keeper) reclaims(d time.Duration) bool {
-	return d > 0 && (k.cfg.Reclaim || d > maxWait)
-}
-
-// remedy says what becomes of a clock that is behind by d.
-func (k *Keeper) remedy(d time.Duration) string {
-	if k.reclaims(d) {
-		return "another number is taken if the clock is found right"
-	}
-	return "waiting until the clock has caught up; --on-clock-step reclaim would take another number"
-}
-
-// A clock compares the own wall clock with its own monotonic time, and with
-// the other workers' clocks. Only the goroutine of Keeper.Run uses it.
+// A clock compares this machine's wall clock with its monotonic clock, and with
+// the clocks of the registry and the other workers. Clocks decide nothing about
+// uniqueness: windows do. A clock keeps IDs true to time, and keeps a wrong
+// reading from moving a window years ahead. Only the goroutine of Keeper.Run
+// uses it.
+//
+// The offset is the wall clock minus the registry's. It must be within the
+// tolerance of the median of all offsets, where the registry is one voice, with
+// 0: two workers alone cannot know which of them is wrong, three voices can. Of
+// an even number of voices either one in the middle will do, since the mean of 0
+// and 24 h is no clock's time.
+//
+// A clock that was found right, and was not set since, may fail maxDoubts
+// comparisons in a row: when the registry's clock is set, heartbeats put before
+// that still vouch for its old time, and every worker would be refused.
 type clock struct {
-	now  func() int64 // wall clock, Unix ms
-	born time.Time    // origin of the monotonic time
-	lead int64        // of the wall clock over the monotonic one, ms, as last seen
+	now       func() int64 // wall clock, Unix ms
+	registry  timeSource
+	self      string // this worker's instance, whose heartbeats do not count
+	tolerance int64  // how far the clock may be from the others', ms
+	slack     int64  // a step of up to this many ms is none
+	onStep    func(step time.Duration)
 
-	proven bool    // found right, and not set since
-	doubts int     // comparisons in a row that failed though it was not set
-	others []int64 // offsets of the other workers, ms
-	asked  time.Time
+	born   time.Time // origin of the monotonic time
+	lead   int64     // of the wall clock over the monotonic one, ms, as last seen
+	proven bool      // found right, and not set since
+	doubts int       // comparisons in a row that failed though it was not set
+	others []int64   // offsets of the other workers, ms
+	asked  time.Time // when others was read
 }
 
-func newClock(now func() int64) *clock {
-	c := &clock{now: now, born: time.Now()}
+// A timeSource is what a clock asks of a [Registry].
+type timeSource interface {
+	Time(ctx context.Context) (ms int64, err error)
+	Heartbeats(ctx context.Context) (map[int]Heartbeat, error)
+}
+
+// A reading is the wall clock as it was compared. What is written with it is
+// true even if the process stood still, or the clock was set, since.
+type reading struct {
+	now    int64         // Unix ms
+	at     time.Time     // when the comparison ended, for its monotonic reading
+	offset time.Duration // from the registry's clock
+}
+
+// elapsed returns what the wall clock shows if it was not set since, Unix ms.
+func (r reading) elapsed() int64 { return r.now + time.Since(r.at).Milliseconds() }
+
+const (
+	// othersAge is how old the list of the others' offsets may be. It is read
+	// again before any clock is refused.
+	othersAge = 30 * time.Second
+	// maxDoubts is how many comparisons in a row may fail for a clock that was
+	// not set.
+	maxDoubts = 3
+	// maxWait is the longest that a worker waits for its clock to catch up. A
+	// clock that once was years ahead must not lock its worker out for years.
+	maxWait = 24 * time.Hour
+)
+
+// start begins to watch for steps.
+func (c *clock) start() {
+	c.born = time.Now()
 	c.lead, _ = c.leads()
-	return c
 }
 
-// leads returns by how much the wall clock leads the monotonic one, and what
-// that may be wrong by: the time between two readings, in which the process
-// may have been off its CPU. Both in ms.
-func (c *clock) leads() (lead, slack int64) {
+// leads returns by how much the wall clock leads the monotonic one, and the
+// error of that: the time between two readings, in which the process may have
+// been off its CPU. Both in ms.
+func (c *clock) leads() (lead, inexact int64) {
 	for range 3 {
 		before := time.Since(c.born).Milliseconds()
 		lead = c.now() - before
-		if slack = time.Since(c.born).Milliseconds() - before; slack <= 1 {
+		if inexact = time.Since(c.born).Milliseconds() - before; inexact <= 1 {
 			break
 		}
 	}
-	return lead, slack
+	return lead, inexact
 }
 
-// step returns by how much the wall clock was set since the last call, in ms;
-// 0 if that is within tolerance.
-func (c *clock) step(tolerance int64) int64 {
-	lead, slack := c.leads()
-	d := lead - c.lead
-	if max(d, -d) > tolerance+slack {
-		c.lead = lead
-		return d
+// stepped reports whether the clock was set since the last call, and calls
+// onStep if so. The clock has to prove itself again then.
+func (c *clock) stepped() bool {
+	lead, inexact := c.leads()
+	step := lead - c.lead
+	if max(step, -step) > c.slack+inexact {
+		c.lead, c.proven = lead, false
+		c.onStep(time.Duration(step) * time.Millisecond)
+		return true
 	}
-	if slack <= 1 {
+	if inexact <= 1 {
 		c.lead = lead // what a clock drifts is no step
 	}
-	return 0
+	return false
 }
 
-const (
-	// othersAge is how old a list of the others' offsets may be. It is read
-	// anew before anyone is refused.
-	othersAge = 30 * time.Second
-	// maxDoubts is how many comparisons in a row may fail for a clock that was
-	// not set: it is the registry's clock that was, and the others' heartbeats
-	// need a moment to show it.
-	maxDoubts = 3
-)
-
-// check compares the own clock with the others': its offset from the registry's
-// time may differ from the median of theirs by the tolerance at most. The registry
-// itself counts as one of them, with an offset of 0: so a worker by itself is
-// compared with the registry, and of two workers the wrong one is refused.
-//
-// It returns the reading of the own clock that was compared, and its offset.
-// The error is errClock, or that the registry could not be asked.
-func (k *Keeper) check(ctx context.Context) (now int64, offset time.Duration, err error) {
-	c := k.clock
-	k.stepped()
-	early, late, now, err := k.offset(ctx)
+// compare compares the clock with the others'. The error wraps errClock, with
+// the offset in the reading, if the clock is wrong; any other error means that
+// it could not be compared.
+func (c *clock) compare(ctx context.Context) (reading, error) {
+	c.stepped()
+	early, late, now, err := c.bounds(ctx)
 	if err != nil {
-		return 0, 0, err
+		return reading{}, err
 	}
-	offset = time.Duration(early+late) / 2 * time.Millisecond
-	if time.Since(c.asked) > othersAge || !c.agree(early, late, k.tolerance()) {
-		if err := k.readOthers(ctx); err != nil {
-			return 0, 0, err
+	if time.Since(c.asked) > othersAge || !c.agree(early, late) {
+		if err := c.readOthers(ctx); err != nil {
+			return reading{}, err
 		}
 	}
-	agreed := c.agree(early, late, k.tolerance())
+	agreed := c.agree(early, late)
+	if c.stepped() {
+		return reading{}, errors.New("workerid: the clock was set while it was compared")
+	}
+	r := reading{now: now, at: time.Now(), offset: time.Duration(early+late) / 2 * time.Millisecond}
 	switch {
-	case k.stepped():
-		return 0, 0, errors.New("workerid: the own clock was set while it was compared")
 	case agreed: //mutant:clock-agrees
 		c.proven, c.doubts = true, 0
-		return now, offset, nil
+		return r, nil
 	case c.proven && c.doubts < maxDoubts:
 		c.doubts++
-		return now, offset, nil
+		return r, nil
 	}
 	low, high := c.median()
-	return 0, offset, fmt.Errorf("%w: it is %v from the registry's, and the others' median is %v to %v, farther apart than %v (--max-clock-skew, at least 1s): set this machine's clock",
-		errClock, offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond, time.Duration(k.tolerance())*time.Millisecond)
+	return reading{offset: r.offset}, fmt.Errorf("%w: it is %v from the registry's, the median of the other workers' is %v to %v "+
+		"from it, and at most %v (--max-clock-skew, at least 1s) may lie between: set this machine's clock",
+		errClock, r.offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond,
+		time.Duration(c.tolerance)*time.Millisecond)
 }
 
-func (k *Keeper) skew() int64 { return k.cfg.MaxClockSkew.Milliseconds() }
-
-// tolerance returns how far the own clock may differ from the others', in ms.
-// A call may take as long as callTimeout, and clocks cannot be compared finer
-// than that.
-func (k *Keeper) tolerance() int64 { return max(k.skew(), callTimeout.Milliseconds()) }
-
-// offset returns between which bounds the own clock's distance from the
-// registry's lies, in ms, and a reading of the own clock within.
-func (k *Keeper) offset(ctx context.Context) (early, late, now int64, err error) {
+// bounds returns between which bounds the clock's offset lies, in ms, and a
+// reading of the clock that the offset belongs to.
+func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) {
 	for range 3 {
-		before := k.cfg.Now()
-		at, err := k.registryTime(ctx)
+		before := c.now()
+		at, err := c.registryTime(ctx)
 		if err != nil {
 			return 0, 0, 0, err
 		}
-		now = k.cfg.Now()
+		now = c.now()
 		early, late = before-at, now-at
-		// The registry read its clock in between. Too wide, and nothing could be
-		// told; turned round, and the own clock was set in between.
-		if width := late - early; 0 <= width && width <= k.tolerance() {
+		// The registry read its clock in between. Bounds that are too far apart say
+		// nothing; bounds in the wrong order mean that the clock was set.
+		if width := late - early; 0 <= width && width <= c.tolerance {
 			return early, late, now, nil
 		}
 	}
 	return 0, 0, 0, errors.New("workerid: the registry is too slow for its time to be compared")
 }
 
-func (k *Keeper) registryTime(ctx context.Context) (int64, error) {
+func (c *clock) registryTime(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return k.cfg.Registry.Time(ctx)
+	return c.registry.Time(ctx)
 }
 
-// readOthers reads the offsets of the workers that live.
-func (k *Keeper) readOthers(ctx context.Context) error {
+// readOthers reads the offsets of the live workers.
+func (c *clock) readOthers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	leases, err := k.cfg.Registry.Heartbeats(ctx)
+	heartbeats, err := c.registry.Heartbeats(ctx)
 	if err != nil {
 		return err
 	}
-	k.clock.others = k.clock.others[:0]
-	for _, l := range leases {
-		if l.Time != 0 && l.Instance != k.instance {
-			k.clock.others = append(k.clock.others, l.Offset().Milliseconds())
+	c.others = c.others[:0]
+	for _, h := range heartbeats {
+		if h.Time != 0 && h.Instance != c.self {
+			c.others = append(c.others, h.Offset().Milliseconds())
 		}
 	}
-	k.clock.asked = time.Now()
+	c.asked = time.Now()
 	return nil
 }
 
-// agree reports whether an offset between early and late is within tolerance of
-// the median.
-func (c *clock) agree(early, late, tolerance int64) bool {
+// agree reports whether an offset between early and late is within the
+// tolerance of the median.
+func (c *clock) agree(early, late int64) bool {
 	low, high := c.median()
-	near := func(m int64) bool { return late >= m-tolerance && early <= m+tolerance }
+	near := func(m int64) bool { return late >= m-c.tolerance && early <= m+c.tolerance }
 	return near(low) || near(high)
 }
 
@@ -196,4 +196,24 @@ func (c *clock) median() (low, high int64) {
 	all := append(slices.Clone(c.others), 0)
 	slices.Sort(all)
 	return all[(len(all)-1)/2], all[len(all)/2]
+}
+
+// A behindPolicy decides what a worker does whose clock is right, but behind
+// its own past.
+type behindPolicy struct {
+	reclaim bool // it takes another number
+}
+
+// another reports whether a worker that is behind by d takes another number
+// instead of waiting.
+func (p behindPolicy) another(d time.Duration) bool {
+	return d > 0 && (p.reclaim || d > maxWait)
+}
+
+// remedy describes what happens to a worker that is behind by d.
+func (p behindPolicy) remedy(d time.Duration) string {
+	if p.another(d) {
+		return "this worker takes another number if its clock is right; nothing to do but check the clock"
+	}
+	return "no snowflakes here until the clock has caught up; to take another number instead, restart with --on-clock-step reclaim"
 }

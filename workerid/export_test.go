@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// Simulate puts a keeper that has not run into a simulation: its chances come
-// from r, it looks at its clock every watch, and its state file, if it is to
+// Simulate puts a keeper that has not run into a simulation: its random choices
+// come from r, it looks at its clock every watch, and its state file, if it is to
 // have one, begins as data and is replaced by write.
 func (k *Keeper) Simulate(r *rand.Rand, watch time.Duration, data []byte, write func(data []byte) error) {
-	k.rand, k.watch = r, watch
+	k.rand, k.chooser.rand, k.watch = r, r, watch
 	if write == nil {
 		return
 	}
-	k.file = &stateFile{
+	*k.terms.file = stateFile{
 		path:    "worker.json",
+		now:     k.cfg.Now,
 		write:   func(_ string, data []byte) error { return write(data) },
 		place:   place{Host: "simulated"},
 		writing: make(chan struct{}, 1),
 		reach:   reachOf(k.cfg.Layout.Unit),
 	}
 	if data != nil {
-		k.unread = k.file.read(data)
+		k.unread = k.terms.file.read(data)
 	}
 }

@@ -73,7 +73,9 @@ func now() int64 { return time.Now().UnixMilli() }
 func start(t *testing.T, m *workeridtest.Memory, change ...func(*workerid.Config)) *life {
 	t.Helper()
 	l := &life{t: t, reg: &workeridtest.Fake{Memory: m}, err: make(chan error, 1)}
-	cfg := workerid.Config{Registry: l.reg, Layout: layout, Now: l.now, MaxAhead: snowflake.DefaultMaxAhead, Use: l.use, Alarm: l.alarm}
+	cfg := workerid.Config{
+		Registry: l.reg, Layout: layout, Now: l.now, MaxAhead: snowflake.DefaultMaxAhead, Deadline: 1500 * time.Millisecond,
+		Use: l.use, Alarm: l.alarm}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -18,12 +18,13 @@ var mutants = []mutant.Mutant{
 			c.revision = r.Revision
 		}`)}},
 	{Name: "a token per life, not per write", Edits: []mutant.Edit{
-		mutant.Replace("token", "token := c.k.process")}},
+		mutant.Replace("token", "token := c.process")}},
 	{Name: "the window is adopted with the revision", Edits: []mutant.Edit{
-		mutant.Replace("write-again", "c.until, err = r.Until, nil")}},
+		mutant.Replace("write-again", `c.until.Store(r.Until)
+		err = nil`)}},
 	{Name: "the window grows though the write was not acknowledged", Edits: []mutant.Edit{
 		mutant.Replace("unacknowledged", `if err != nil {
-			if c.until = until; c.gen != nil {
+			if c.until.Store(until); c.gen != nil {
 				c.gen.Extend(until)
 			}
 			return err
@@ -38,7 +39,7 @@ var mutants = []mutant.Mutant{
 		mutant.Delete("forget")}},
 	{Name: "a release with nothing issued lowers until to nothing", Edits: []mutant.Edit{
 		mutant.Replace("free", `free := c.gen.Close()
-		if free <= c.from+c.k.cfg.Layout.Unit {
+		if free <= c.from+c.layout.Unit {
 			free = 0
 		}`)}},
 	{Name: "the last tick is read before the generator is closed", Edits: []mutant.Edit{
@@ -56,7 +57,7 @@ var mutants = []mutant.Mutant{
 			return nil`)}},
 	{Name: "a number is used again before until", Edits: []mutant.Edit{
 		mutant.Replace("free-number", "return !live"),
-		mutant.Replace("acquire-from", "return k.win(ctx, now, w, r, now)")}},
+		mutant.Replace("acquire-from", "from := seen.now")}},
 	{Name: "a lost number's generator stays open", Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
 	{Name: "revisions restart in a registry that is created again", Edits: []mutant.Edit{
@@ -65,16 +66,16 @@ var mutants = []mutant.Mutant{
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{
 		mutant.Replace("resume", `case last != nil && last.Token == r.Token:
-			c, err = k.win(ctx, now, w, r, now)`)}},
+			c, err = h.confirm(ctx, seen, h.claimOn(w, seen.now, r), r)`)}},
 	{Name: "the fence is forgotten without the registry", Edits: []mutant.Edit{
-		mutant.Replace("resume-unseen", "from, until := now, last.Until")}},
+		mutant.Replace("resume-away", "from, until := now, last.Until")}},
 	{Name: "the fence is written, but not waited for", Edits: []mutant.Edit{
 		mutant.Delete("fence-written")}},
 	{Name: "without the registry the window is as long as a horizon", Edits: []mutant.Edit{
-		mutant.Replace("resume-unseen", "from, until := max(last.Fence, now), now+k.cfg.Horizon.Milliseconds()")}},
+		mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+h.horizon.Milliseconds()")}},
 	{Name: "a claim in the state file is trusted whatever the record's token", Edits: []mutant.Edit{
 		mutant.Replace("resume", `case last != nil:
-			c, err = k.win(ctx, now, w, r, max(last.Fence, now))`)}},
+			c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now), r), r)`)}},
 
 	// The generator.
 	{Name: "milliseconds for coarse ticks", Edits: []mutant.Edit{
@@ -107,7 +108,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a clock is not compared before a window is written", Edits: []mutant.Edit{
 		mutant.Before("clock-agrees", `case true:
 			c.proven, c.doubts = true, 0
-			return now, offset, nil`)}},
+			return r, nil`)}},
 }
 
 // TestMutants checks that the simulation finds each way in which the law can be

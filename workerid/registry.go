@@ -1,20 +1,8 @@
-// Package workerid wins a worker number for this process and keeps it: the
-// half of the snowflakes' law of uniqueness that lies outside the generator.
-//
-// For each worker number there is one permanent record with a time, until. A
-// process puts a tick into an ID only if the tick begins in an interval
-//
-//	[from, until) that its own compare-and-set wrote, with from >= the until it replaced.
-//
-// So no two processes, nor two lives of one, ever share a tick of a number,
-// whatever clocks, pauses, partitions or lost acknowledgements did. Heartbeats,
-// leases and time-outs only decide how soon a number is used again.
 package workerid
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
@@ -113,21 +101,6 @@ func (want Deployment) check(have Deployment) error {
 	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with layout %s, epoch %d, ticks of %d ms: start it with the registry's, or in a namespace of its own",
 		ErrDeployment, have.Layout, have.Epoch, have.Unit, want.Layout, want.Epoch, want.Unit)
 }
-
-var (
-	// ErrConflict is returned when a record's revision is not the expected one.
-	ErrConflict = errors.New("workerid: the record was changed")
-	// ErrNoRecord is returned when a number has no record.
-	ErrNoRecord = errors.New("workerid: no record")
-	// ErrNoWorker is returned when no worker answers to a number.
-	ErrNoWorker = errors.New("workerid: no worker answers")
-	// ErrDeployment is returned when the registry's IDs are laid out otherwise.
-	ErrDeployment = errors.New("workerid: another layout")
-	// ErrStateFile is returned when the state file cannot be written.
-	ErrStateFile = errors.New("workerid: the state file cannot be written")
-	// ErrExhausted is returned when every worker number is in use.
-	ErrExhausted = errors.New("workerid: every worker number is in use")
-)
 
 // newToken returns a random token that never repeats.
 func newToken() string { return rand.Text() }

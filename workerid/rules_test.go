@@ -175,7 +175,9 @@ func TestAWrongClockDoesNotMoveTheFence(t *testing.T) {
 func TestASlowDiskIsNoFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
-		l.keeper = workerid.New(workerid.Config{Registry: l.reg, Layout: layout, Now: l.now, Use: l.use, Alarm: l.alarm})
+		l.keeper = workerid.New(workerid.Config{
+			Registry: l.reg, Layout: layout, Now: l.now, Deadline: 1500 * time.Millisecond, Use: l.use, Alarm: l.alarm,
+		})
 		l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, nil, func([]byte) error {
 			time.Sleep(1200 * time.Millisecond)
 			return nil

@@ -87,7 +87,7 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 		Snowflakes: snowflake.NewIssuer(time.Second, 10, now),
 		Keeper: workerid.New(workerid.Config{
 			Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Horizon: time.Minute,
-			MaxClockSkew: time.Millisecond, Now: now, Use: func(*snowflake.Generator) {},
+			MaxClockSkew: time.Millisecond, Deadline: time.Second, Now: now, Use: func(*snowflake.Generator) {},
 		}),
 		Layout:  snowflake.Leaf,
 		Ready:   func() map[string]error { return map[string]error{"segment": nil, "snowflake": errors.New("no number")} },

@@ -91,8 +91,7 @@ func codeLine(lines []string, line int) int {
 // statement, case, struct field or declaration.
 func named(files *token.FileSet, file *ast.File, line int) (from, to int, err error) {
 	var nodes []ast.Node
-	var visit func(ast.Node) bool
-	visit = func(n ast.Node) bool {
+	ast.Inspect(file, func(n ast.Node) bool {
 		if n == nil {
 			return false
 		}
@@ -101,8 +100,7 @@ func named(files *token.FileSet, file *ast.File, line int) (from, to int, err er
 		}
 		nodes = append(nodes, n)
 		return false // what it contains is not outermost
-	}
-	ast.Inspect(file, visit)
+	})
 	if len(nodes) != 1 {
 		return 0, 0, fmt.Errorf("must name one statement, case, field or declaration, but %d begin on line %d", len(nodes), line)
 	}

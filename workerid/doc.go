@@ -1,0 +1,75 @@
+// Package workerid acquires a worker number for this process and keeps it, so
+// that no snowflake repeats; it is internal to natsid and may change.
+//
+// # The law
+//
+// For each worker number the registry has one permanent record with a time,
+// until. A process puts tick t into an ID only if
+//
+//	from <= first ms of t < until
+//
+// where [from, until) is a window that this process wrote into the record with
+// an acknowledged compare-and-set, and from is not below the until that the
+// record's previous owner left. Windows of different owners are therefore
+// disjoint, and the fence in the state file separates two lives of one owner.
+// No clock, pause, partition or lost acknowledgement changes that: they decide
+// only how soon a number is used again. So do heartbeats and timeouts.
+//
+//	 until of the previous owner
+//	   |   from                              now     limit = min(fence, until)      until (acknowledged)
+//	---+----+=================================+--------+-----------------------------+----------------> ms
+//	        | ticks issued, or passed unused  |<-<=3 s>|                             | next owner's from
+//	        |                                 |<------------ <= horizon ------------>|
+//
+//	renew when until - now <= 2/3 horizon:  until' = max(until, now + horizon)
+//	restart after a crash:                  from'  = max(fence, now), by compare-and-set on the own token
+//	the same, registry out of reach:        from'  = max(fence, now), until as in the state file, no write
+//	clean stop:                             until' = max(from, end of the last tick issued)
+//
+// # The rules
+//
+// Each rule is followed by what would repeat without it.
+//
+//   - Every write is a compare-and-set with a fresh random token. Otherwise two
+//     workers of one name, or two lives of one worker, would mistake each
+//     other's record for their own.
+//   - Only an acknowledged write extends the window; a read never does. After
+//     an error the record is read: if it bears a token of this claim, its
+//     revision is adopted and the write repeated, three times at most; with any
+//     other token, or none, the number is lost. Otherwise worker A reads its
+//     unacknowledged until, the leader that showed it is deposed, and the write
+//     is gone: B starts at the old until, and A is beyond it.
+//   - A lost number closes its generator before anything else. The worker still
+//     answers for it during the margin, and then searches again. Otherwise it
+//     would go on in ticks of the new owner; and where the record itself was
+//     lost, a neighbour whose clock is behind would begin before the last ID.
+//   - The first window begins at max(until of the record, now). Without a
+//     readable record it begins no earlier than now + margin, as read after the
+//     write was acknowledged: the bucket may have been lost with its owner
+//     alive, who has issued up to its own now and a little ahead.
+//   - A number that another process answers for is not acquired, nor one whose
+//     question times out. One without a record is asked for once more after its
+//     write was acknowledged, and written again: the owner may still run on its
+//     old window, or a write may have been under way when the record was lost.
+//   - Revisions of a bucket begin at its creation time in microseconds (package
+//     internal/buckets). Otherwise an owner's old revision could fit the record
+//     of another worker in a bucket that was created again.
+//   - Layout, epoch and unit must equal the registry's [Deployment]. Other ticks,
+//     shifted differently, give the same 64 bits. A worker that differs at its
+//     start is refused; one that already runs keeps asking.
+//   - A clean stop closes the generator, then removes the claim from the state
+//     file, then lowers until, never below from. In another order an ID could
+//     lie beyond until; below from, the next owner would enter ticks of an
+//     earlier life.
+//
+// The margin is MaxClockSkew + max(MaxAhead, one tick) + one tick: how far the
+// last ID of a worker with a correct clock can be ahead of this clock.
+//
+// # The types
+//
+// A [Keeper] runs a loop of searching and holding. A chooser finds a number and
+// returns a claim. A claim is the number, its record and its generator. A holder
+// sends heartbeats for a claim until it ends. A clock compares this machine's
+// time with the others', a stateFile keeps the fence, and a lifecycle holds the
+// phase, the [Status], and every transition between phases.
+package workerid

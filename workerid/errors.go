@@ -1,0 +1,34 @@
+package workerid
+
+import "errors"
+
+var (
+	// ErrConflict is returned when a record's revision is not the expected one.
+	ErrConflict = errors.New("workerid: the record was changed")
+	// ErrNoRecord is returned when a worker number has no record.
+	ErrNoRecord = errors.New("workerid: no record")
+	// ErrNoWorker is returned when no worker answers for a number.
+	ErrNoWorker = errors.New("workerid: no worker answers")
+	// ErrDeployment is returned when the registry's IDs have another layout.
+	ErrDeployment = errors.New("workerid: another layout")
+	// ErrStateFile is returned when the state file cannot be written.
+	ErrStateFile = errors.New("workerid: the state file cannot be written")
+	// ErrExhausted is returned when every worker number is in use.
+	ErrExhausted = errors.New("workerid: every worker number is in use")
+)
+
+var (
+	// errLost is returned when a claim's record no longer bears its token.
+	errLost = errors.New("workerid: the worker number is lost")
+	// errClock is returned when this machine's clock is too far from the others'
+	// to write or issue anything.
+	errClock = errors.New("workerid: this machine's clock is wrong")
+	// errBehind is returned when the clock is behind what this worker issued or
+	// reported: it was ahead then, or was set back since.
+	errBehind = errors.New("workerid: the clock is behind what this worker issued or reported")
+	// errTaken is returned when another worker has a number.
+	errTaken = errors.New("workerid: the number is taken")
+	// errUnknown is returned when it is unknown whether another worker answers
+	// for a number.
+	errUnknown = errors.New("workerid: asking for the holder of a number failed")
+)

@@ -1,0 +1,194 @@
+package workerid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// A holder holds one claim: it sends heartbeats, moves the fence and watches
+// the clock, until the claim ends.
+//
+// A heartbeat does three things in this order, and stops at the first that
+// fails: it compares the clock, it renews the claim or reads its record, and it
+// puts the worker's heartbeat into the registry. Nothing is written by a clock
+// that was not compared.
+type holder struct {
+	claim    *claim
+	clock    *clock
+	alarms   *alarms
+	life     *lifecycle
+	policy   behindPolicy
+	interval time.Duration // between heartbeats
+	watch    time.Duration // between looks at the clock
+	deadline time.Duration // how long requests may wait for the clock
+	log      *slog.Logger
+}
+
+// hold holds the claim until ctx ends, which is no error, or until it must be
+// given up: errLost, errBehind or [ErrStateFile].
+func (h *holder) hold(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var fencing sync.WaitGroup
+	if !h.claim.file.absent {
+		fencing.Go(func() {
+			if err := h.keepFence(ctx); err != nil {
+				stop(err)
+			}
+		})
+	}
+	defer fencing.Wait()
+	defer stop(nil)
+	for ctx.Err() == nil {
+		if err := h.beat(ctx); err != nil {
+			return err
+		}
+		h.rest(ctx)
+	}
+	if err := context.Cause(ctx); errors.Is(err, ErrStateFile) {
+		return err
+	}
+	return nil
+}
+
+// keepFence keeps the fence ahead of the clock until ctx ends; not while
+// suspended, since the clock may be wrong. It does not wait for the registry,
+// whose calls may hang. The error is [ErrStateFile].
+func (h *holder) keepFence(ctx context.Context) error {
+	tick := time.NewTicker(fenceReach / 3)
+	defer tick.Stop()
+	for wait(ctx, tick) {
+		if h.life.phase() == suspended {
+			continue
+		}
+		limit, err := h.claim.file.moveFence(h.claim.until.Load(), func(*state) {})
+		if err != nil {
+			return err
+		}
+		h.claim.gen.Extend(limit)
+	}
+	return nil
+}
+
+// rest waits until the next heartbeat is due. It ends early if the clock was
+// set, which must be looked into at once.
+func (h *holder) rest(ctx context.Context) {
+	due := time.Now().Add(h.interval)
+	tick := time.NewTicker(h.watch)
+	defer tick.Stop()
+	for time.Now().Before(due) && wait(ctx, tick) && !h.clock.stepped() {
+		h.behind()
+	}
+}
+
+// wait waits for a tick and reports whether ctx goes on.
+func wait(ctx context.Context, tick *time.Ticker) bool {
+	select {
+	case <-tick.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// beat is one heartbeat. It returns an error only if the claim must be given up.
+func (h *holder) beat(ctx context.Context) error {
+	r, err := h.clock.compare(ctx)
+	if err != nil {
+		h.beatUncompared(ctx, r, err)
+		h.behind()
+		return nil
+	}
+	h.claim.compared = r
+	h.alarms.clear(ClockSkew)
+	h.alarms.clear(ClockStep)
+	h.warnOfEnd(r.now)
+	trouble, fatal := h.renewAndReport(ctx)
+	if fatal != nil {
+		return fatal
+	}
+	h.life.becomeIssuing(h.claim)
+	h.life.note(func(s *Status) { s.Offset = r.offset })
+	h.trouble(ctx, trouble)
+	if d := h.behind(); h.policy.another(d) {
+		return fmt.Errorf("%w: by %v", errBehind, d)
+	}
+	return nil
+}
+
+// beatUncompared is a heartbeat whose clock was not compared, or was refused, as
+// why says: it writes nothing. Before the first ID the record would have to be
+// read; with the registry out of reach the window is enough.
+func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
+	h.claim.rechecked = true
+	switch {
+	case errors.Is(why, errClock):
+		h.alarms.set(ClockSkew, why.Error())
+		h.life.becomeSuspended(why.Error())
+		h.life.note(func(s *Status) { s.Offset = r.offset })
+	case h.life.phase() != suspended:
+		h.life.becomeIssuing(h.claim)
+	}
+	h.trouble(ctx, why)
+}
+
+// renewAndReport renews the claim and puts the heartbeat. A trouble lets the
+// claim live on; a fatal error ends it.
+func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
+	err := h.claim.renew(ctx)
+	h.life.note(func(s *Status) { s.Until = h.claim.until.Load() })
+	if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
+		return nil, err
+	}
+	if err != nil {
+		return err, nil
+	}
+	h.claim.rechecked = true
+	return h.claim.heartbeat(ctx), nil
+}
+
+// trouble notes why the heartbeat failed; nil if it did not. The first failure
+// in a row is logged.
+func (h *holder) trouble(ctx context.Context, err error) {
+	known := false
+	h.life.note(func(s *Status) {
+		known = s.Trouble != nil
+		s.Trouble = err
+	})
+	if err != nil && !known && ctx.Err() == nil {
+		h.log.Warn("a heartbeat failed: the worker number is not renewed; snowflakes go on until its window ends, if the clock is right",
+			"number", h.claim.number, "until", time.UnixMilli(h.claim.until.Load()).UTC(), "error", err)
+	}
+}
+
+// behind returns by how much the clock must advance before the generator issues
+// again; 0 if requests can wait for that. It does not count that the clock has
+// yet to reach the window of a new claim, since it was not set back, nor what a
+// suspended clock shows.
+func (h *holder) behind() time.Duration {
+	now := h.clock.now()
+	if time.Now().Before(h.claim.begins) {
+		now = max(now, h.claim.from)
+	}
+	b, ok := errors.AsType[*snowflake.BehindError](h.claim.gen.CheckAt(now))
+	burst := time.Duration(h.claim.layout.Unit) * time.Millisecond // puts the generator a tick ahead, and no more
+	if h.life.phase() == suspended || !ok || b.By < h.deadline || b.By <= burst {
+		h.alarms.clear(ClockBehind)
+		return 0
+	}
+	h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the IDs issued under number %d: %s",
+		b.By, h.claim.number, h.policy.remedy(b.By)))
+	return b.By
+}
+
+// warnOfEnd raises an alarm years before the time field is full.
+func (h *holder) warnOfEnd(now int64) {
+	if l := h.claim.layout; l.EndsSoon(time.UnixMilli(now)) {
+		h.alarms.set(TimeEnds, fmt.Sprintf("the time field of layout %s is full on %s: no snowflakes from then on; "+
+			"plan a new layout in a namespace of its own, `natsid layout` helps", l, l.Ends().Format(time.DateTime)))
+	}
+}

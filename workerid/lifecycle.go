@@ -1,0 +1,172 @@
+package workerid
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// A phase is what a keeper does about its worker number:
+//
+//	searching -> holding -> issuing <-> suspended
+//	    ^           |          |            |
+//	    |           +----------+------------+
+//	    |                      v
+//	    +---- releasing <--- closed
+//	    |                      |
+//	    +----------------------+
+type phase int32
+
+const (
+	// searching: there is no claim. Nothing is issued, no number is answered for.
+	searching phase = iota
+	// holding: there is a claim, but its record has to be read once more before
+	// the first ID: the process may have stood still since the claim was written.
+	holding
+	// issuing: the claim's generator is in use.
+	issuing
+	// suspended: there is a claim, but the clock is wrong or was set far. Nothing
+	// is issued and the fence stands still until the clock was compared.
+	suspended
+	// closed: the claim's generator is closed for good. The worker still answers
+	// for its number.
+	closed
+	// releasing: the record of the closed claim is being given back. The worker
+	// answers for no number.
+	releasing
+)
+
+// Status describes a keeper at one moment.
+type Status struct {
+	Instance string
+	Held     bool   // whether this worker answers for a number
+	Number   int    // 0 unless Held
+	Since    int64  // when it was acquired, Unix ms; 0 unless Held
+	Until    int64  // acknowledged end of its window, Unix ms; 0 unless Held
+	Registry string // ID of the deployment; "" before it was read
+	// Offset is this machine's clock minus the registry's at the last
+	// comparison; 0 before the first.
+	Offset time.Duration
+	// Trouble is why there is no number, why nothing is issued under it, or
+	// why the last renewal or heartbeat failed; nil if all is well.
+	Trouble error
+}
+
+// A lifecycle is the phase of a keeper and what must change together with it:
+// the generator in use and the status. A phase changes in a become method and
+// nowhere else. Only the goroutine of Keeper.Run calls those; phase and current
+// are safe for concurrent use.
+type lifecycle struct {
+	use  func(*snowflake.Generator)
+	log  *slog.Logger
+	at   atomic.Int32         // the phase
+	used *snowflake.Generator // what use was last called with
+
+	mu     sync.Mutex
+	status Status
+}
+
+func newLifecycle(instance string, use func(*snowflake.Generator), log *slog.Logger) *lifecycle {
+	return &lifecycle{use: use, log: log, status: Status{Instance: instance, Trouble: errors.New("workerid: not started")}}
+}
+
+func (l *lifecycle) phase() phase { return phase(l.at.Load()) }
+
+func (l *lifecycle) current() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// note changes the status.
+func (l *lifecycle) note(change func(*Status)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.status)
+}
+
+// hand makes g the generator in use; nil is none.
+func (l *lifecycle) hand(g *snowflake.Generator) {
+	if l.used != g {
+		l.used = g
+		l.use(g)
+	}
+}
+
+// becomeHolding begins to hold c.
+//
+// Before: searching. The window of c is acknowledged, the state file has the
+// claim and its fence, and c has a generator. After: the worker answers for the
+// number; nothing is issued.
+func (l *lifecycle) becomeHolding(c *claim) {
+	l.at.Store(int32(holding))
+	l.note(func(s *Status) {
+		s.Held, s.Number, s.Since, s.Until, s.Trouble = true, c.number, c.since, c.until.Load(), nil
+	})
+	l.log.Info("worker number acquired", "number", c.number, "instance", l.current().Instance)
+}
+
+// becomeIssuing puts the generator of c to use, or returns to holding if the
+// record of c has not been read again yet.
+//
+// Before: holding, issuing or suspended. If suspended, the clock has been
+// compared since and is right. After: the generator is in use if c.rechecked.
+func (l *lifecycle) becomeIssuing(c *claim) {
+	if l.phase() == suspended {
+		l.log.Info("the clock is right: snowflakes are issued again", "number", c.number)
+	}
+	if !c.rechecked {
+		l.at.Store(int32(holding))
+		return
+	}
+	l.at.Store(int32(issuing))
+	l.hand(c.gen)
+}
+
+// becomeSuspended stops issuing, and keeps the number.
+//
+// Before: any phase; without a claim, or with a closed one, nothing changes.
+// After: no generator is in use; the claim's stays open, for it will be used
+// again once the clock was compared.
+func (l *lifecycle) becomeSuspended(why string) {
+	if p := l.phase(); p != holding && p != issuing {
+		return
+	}
+	l.at.Store(int32(suspended))
+	l.hand(nil)
+	l.log.Error("no snowflakes until this machine's clock was compared and is right; the worker number is kept", "reason", why)
+}
+
+// becomeClosed ends c for good; why is nil at a clean stop.
+//
+// Before: holding, issuing or suspended. After: the generator is closed, which
+// precedes everything else that happens to a claim that ends; the worker still
+// answers for the number.
+func (l *lifecycle) becomeClosed(c *claim, why error) {
+	c.gen.Close() //mutant:close
+	l.at.Store(int32(closed))
+	l.hand(nil) //mutant:unuse
+	l.note(func(s *Status) { s.Trouble = why })
+	if why != nil {
+		l.log.Error("worker number given up; this worker searches for another", "number", c.number, "error", why)
+	}
+}
+
+// becomeReleasing ends the answering for a number that is to be given back.
+//
+// Before: closed. After: the status holds no number.
+func (l *lifecycle) becomeReleasing() { l.leave(releasing) }
+
+// becomeSearching ends all that had to do with a claim.
+//
+// Before: closed or releasing. After: the status holds no number.
+func (l *lifecycle) becomeSearching() { l.leave(searching) }
+
+func (l *lifecycle) leave(to phase) {
+	l.at.Store(int32(to))
+	l.note(func(s *Status) { s.Held, s.Number, s.Since, s.Until = false, 0, 0, 0 })
+}

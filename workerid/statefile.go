@@ -1,0 +1,264 @@
+package workerid
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// A state is what a worker remembers on its own disk, so that it can resume its
+// number after a restart. The zero value remembers nothing.
+type state struct {
+	Instance   string      `json:"instance"`
+	Number     *int        `json:"number,omitempty"` // the last one held
+	Claim      *stateClaim `json:"claim,omitempty"`  // nil after a clean stop
+	Deployment Deployment  `json:"deployment"`
+	Place      place       `json:"place"`
+}
+
+// A stateClaim is a claim as it was last acknowledged.
+type stateClaim struct {
+	// Token, Revision and Until are those of the last acknowledged write. While
+	// the record bears the token, or the registry is out of reach, the next life
+	// may resume what is left before Until.
+	Token    string `json:"token"`
+	Revision uint64 `json:"revision"`
+	Until    int64  `json:"until"` // Unix ms
+	// Fence is a time that no issued tick reaches: it is on disk before
+	// anything beyond it is issued. Unix ms, not beyond Until.
+	Fence int64 `json:"fence"`
+}
+
+// A place is where a state file may be believed.
+type place struct {
+	Host    string `json:"host"`
+	Machine string `json:"machine,omitempty"`
+	Inode   uint64 `json:"inode,omitempty"` // of the directory
+}
+
+// A stateFile is worker.json: the state and the file that holds it. It is
+// believed only as a whole, and only on the machine and in the directory where
+// it was written: a copy of a live worker's file has an older fence, and a token
+// that may still fit. Whoever runs a keeper locks the directory against other
+// processes.
+//
+// The fence is kept a reach ahead of the clock, but within the window, so that
+// a wrong clock cannot carry it away. IDs are issued up to min(fence, until),
+// once that is on disk; after a crash the next life begins at the fence. Without
+// it, a worker that was killed and restarted with its clock set back would
+// repeat its last ticks. A new claim's fence begins at its own from, never at
+// the fence of an older claim.
+//
+// A write is given diskTimeout, and as much to wait for one under way. If it
+// fails, the number is given up, since its fence cannot move. A write that hangs
+// may land later: all that it says is true.
+type stateFile struct {
+	path string
+	now  func() int64 // wall clock, Unix ms
+	// write replaces the file: whole or not at all, and on disk when it returns.
+	write func(path string, data []byte) error
+	place place
+	// writing has room for one: whoever put something in may touch the state,
+	// and writes the file. A write that hangs never takes it out again.
+	writing chan struct{}
+	// reach is how far the fence is put ahead of the clock.
+	reach time.Duration
+	// absent: nothing is remembered, because there is no state directory or
+	// because a write failed.
+	absent bool
+	state
+}
+
+const (
+	// diskTimeout is how long a write of the state file may take, and how long it
+	// may wait for one that is under way.
+	diskTimeout = 2 * time.Second
+	// fenceReach is how far the fence is put ahead of the clock, and of the ticks
+	// that IDs may be ahead of it: how long the disk may hang before issuing stops,
+	// and how long a process killed and restarted at once waits.
+	fenceReach = 3 * time.Second
+)
+
+// reachOf returns the reach of a fence for ticks of unit ms: a burst begins the
+// tick after next of the clock's at most.
+func reachOf(unit int64) time.Duration { return fenceReach + 2*time.Duration(unit)*time.Millisecond }
+
+// openState reads the state file in directory dir, for a layout whose ticks have
+// unit ms; "" is no directory. A missing file is a zero state. The error is why
+// a file is ignored: it is damaged, or was written elsewhere.
+func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
+	if dir == "" {
+		return &stateFile{absent: true}, nil
+	}
+	s := &stateFile{
+		path: filepath.Join(dir, "worker.json"), now: now, write: replaceFile,
+		writing: make(chan struct{}, 1), reach: reachOf(unit),
+	}
+	if err := s.open(dir); err != nil {
+		return s, fmt.Errorf("workerid: state file %s: %w", s.path, err)
+	}
+	return s, nil
+}
+
+func (s *stateFile) open(dir string) (err error) {
+	if s.place, err = placeOf(dir); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(s.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.read(data)
+}
+
+func (s *stateFile) read(data []byte) error {
+	var st state
+	if err := json.Unmarshal(data, &st); err != nil {
+		return err
+	}
+	if st.Place != s.place {
+		return fmt.Errorf("it was written in another place (%+v, this is %+v)", st.Place, s.place)
+	}
+	s.state = st
+	return nil
+}
+
+// change applies f to the state and writes it to the file, durably. The error
+// wraps [ErrStateFile], also if the disk does not answer in time; the write may
+// land later then, and all following ones fail.
+func (s *stateFile) change(f func(*state)) error {
+	if s.absent {
+		return nil
+	}
+	timeout := time.NewTimer(diskTimeout)
+	defer timeout.Stop()
+	slow := fmt.Errorf("%w: %s: the disk has not answered for %v", ErrStateFile, s.path, diskTimeout)
+	select {
+	case s.writing <- struct{}{}:
+		timeout.Reset(diskTimeout)
+	case <-timeout.C:
+		return slow
+	}
+	f(&s.state)
+	s.Place = s.place
+	data, err := json.MarshalIndent(s.state, "", "  ")
+	if err != nil {
+		panic(err) // cannot happen: strings and integers
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.write(s.path, append(data, '\n')) }()
+	select {
+	case err = <-done:
+		<-s.writing
+	case <-timeout.C:
+		return slow
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStateFile, err)
+	}
+	return nil
+}
+
+// settle makes the file one of deployment d: what it remembers of another
+// registry says nothing about this one.
+func (s *stateFile) settle(d Deployment, instance string) error {
+	if s.absent || s.Deployment == d && s.Instance == instance {
+		return nil
+	}
+	return s.change(func(st *state) {
+		if st.Deployment != d {
+			*st = state{Deployment: d}
+		}
+		st.Instance = instance
+	})
+}
+
+// remember puts the acknowledged window of a claim on a number into the file,
+// and returns how far IDs may be issued after that.
+func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64, err error) {
+	return s.moveFence(c.Until, func(st *state) {
+		c.Fence = from
+		if st.Claim != nil && st.Number != nil && *st.Number == number {
+			c.Fence = max(c.Fence, st.Claim.Fence)
+		}
+		st.Number, st.Claim = &number, &c
+	})
+}
+
+// moveFence applies f and moves the fence ahead of the clock as it is when the
+// write begins. It returns how far IDs may be issued once that is on disk.
+func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err error) {
+	limit = until
+	err = s.change(func(st *state) {
+		f(st)
+		// Within until, so that a wrong clock cannot carry it away for good.
+		st.Claim.Fence = max(st.Claim.Fence, min(s.now()+s.reach.Milliseconds(), until))
+		limit = min(st.Claim.Fence, until) //mutant:fence-written
+	})
+	return limit, err
+}
+
+// forget removes the claim, so that no later life resumes it.
+func (s *stateFile) forget() error {
+	return s.change(func(st *state) { st.Claim = nil })
+}
+
+// number returns the number that the file remembers, if it belongs to a site of
+// the layout.
+func (s *stateFile) number(l snowflake.Layout, site int) (w int, ok bool) {
+	if s.absent || s.Number == nil {
+		return 0, false
+	}
+	first, count := l.Numbers(site)
+	return *s.Number, first <= *s.Number && *s.Number < first+count
+}
+
+// reported returns the time of the clock when the fence was last moved, Unix ms;
+// 0 if there is no fence.
+func (s *stateFile) reported() int64 {
+	if s.absent || s.Claim == nil {
+		return 0
+	}
+	return s.Claim.Fence - s.reach.Milliseconds()
+}
+
+// replaceFile replaces the file at path.
+func replaceFile(path string, data []byte) error {
+	temp := path + ".new"
+	if err := writeSynced(temp, data); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func placeOf(dir string) (p place, err error) {
+	if p.Host, err = os.Hostname(); err != nil {
+		return place{}, err
+	}
+	// Without a machine ID the host name and the inode must do.
+	if id, err := os.ReadFile("/etc/machine-id"); err == nil {
+		p.Machine = string(id[:min(len(id), 32)])
+	}
+	p.Inode, err = inode(dir)
+	return p, err
+}
