@@ -20,7 +20,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// errSecret stands for what is in an error's chain and no caller's business.
+// errSecret stands for a cause in an error's chain that no caller may see.
 var errSecret = errors.New("dial tcp 10.0.0.7:3306: password")
 
 func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
@@ -61,14 +61,14 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 	}
 }
 
-func TestADeletedTagIsToldFromOneThatNeverWas(t *testing.T) {
+func TestADeletedTagDiffersFromOneThatNeverWas(t *testing.T) {
 	deleted, never := wireError(segment.ErrDisabled, nil).Text, wireError(segment.ErrUnknownTag, nil).Text
 	if deleted == never || !strings.Contains(deleted, "deleted") {
 		t.Errorf("deleted: %q, never was: %q", deleted, never)
 	}
 }
 
-func TestWhatHidesBehindACodeStandsInTheLog(t *testing.T) {
+func TestTheCauseBehindACodeIsInTheLog(t *testing.T) {
 	for _, err := range []error{errSecret, ofStore(errSecret)} {
 		var log bytes.Buffer
 		wireError(err, slog.New(slog.NewTextHandler(&log, nil)))
@@ -89,9 +89,12 @@ func TestEverySentinelOfTheCoresHasARow(t *testing.T) {
 				missing = append(missing, name)
 			}
 		}
-		// ErrWait parks the request; it is no answer. The others are between a
+		// ErrWait parks the request; it is no answer. The others pass between a
 		// guard and what it guards, and stand behind ErrNotLoaded or errStore.
-		inner := map[string][]string{"segment": {"ErrMarkMoved", "ErrNotApplied", "ErrWait"}, "snowflake": {"ErrWait"}}[core]
+		inner := map[string][]string{
+			"segment":   {"ErrMarkMoved", "ErrNotApplied", "ErrWait"},
+			"snowflake": {"ErrWait"},
+		}[core]
 		if !slices.Equal(missing, inner) {
 			t.Errorf("%s: no row for %v, want none for %v only", core, missing, inner)
 		}

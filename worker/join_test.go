@@ -15,6 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -27,23 +28,23 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 		law     string
 		breaks  func(*rig)
 		trouble error // nil: a clock that is behind
-		mend    func(*rig)
+		repair  func(*rig)
 	}{
 		{law: "no worker number", trouble: snowflake.ErrNoNumber,
 			breaks: func(r *rig) { r.issuer.Use(nil) },
-			mend:   func(r *rig) { r.issuer.Use(r.generator(time.Hour)) }},
+			repair: func(r *rig) { r.issuer.Use(r.generator(time.Hour)) }},
 		{law: "the number was given up", trouble: snowflake.ErrClosed,
 			breaks: func(r *rig) { r.issuer.Generator().Close() },
-			mend:   func(r *rig) { r.issuer.Use(r.generator(time.Hour)) }},
+			repair: func(r *rig) { r.issuer.Use(r.generator(time.Hour)) }},
 		{law: "the window has ended", trouble: snowflake.ErrWindow,
 			breaks: func(r *rig) { r.issuer.Use(r.generator(0)) },
-			mend:   func(r *rig) { r.issuer.Generator().Extend(time.Now().Add(time.Hour).UnixMilli()) }},
+			repair: func(r *rig) { r.issuer.Generator().Extend(time.Now().Add(time.Hour).UnixMilli()) }},
 		{law: "the clock is behind for longer than the deadline",
 			breaks: func(r *rig) { r.one("id.snowflake"); r.offset.Store(-time.Hour.Milliseconds()) },
-			mend:   func(r *rig) { r.offset.Store(0) }},
+			repair: func(r *rig) { r.offset.Store(0) }},
 		{law: "the clock is before the epoch", trouble: snowflake.ErrEpoch,
 			breaks: func(r *rig) { r.offset.Store(-time.Now().UnixMilli()) },
-			mend:   func(r *rig) { r.offset.Store(0) }},
+			repair: func(r *rig) { r.offset.Store(0) }},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
 			r := start(t, startServer(t), 0, newStore(t))
@@ -55,7 +56,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 			begin := time.Now()
 			served(r, "id.snowflake")
 			if d := time.Since(begin); d > slack {
-				t.Errorf("callers were told after %v, want at once", d)
+				t.Errorf("callers learn of it after %v, want at once", d)
 			}
 			r.eventually("say why", func() bool {
 				trouble := r.worker.SnowflakeTrouble()
@@ -63,7 +64,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 				return behind && tc.trouble == nil || tc.trouble != nil && errors.Is(trouble, tc.trouble)
 			})
 			r.one("id.segment.order") // goes on
-			tc.mend(r)
+			tc.repair(r)
 			for _, subject := range []string{"id.snowflake", "id.snowflake.1", "$SRV.INFO.id-snowflake"} {
 				r.eventually("come back to "+subject, func() bool { return served(r, subject) })
 			}
@@ -74,7 +75,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 	}
 }
 
-func TestWhoLeavesTheGroupOverALostConnectionIsNotAskedWhenConnectedAgain(t *testing.T) {
+func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *testing.T) {
 	for name, lose := range map[string]func(*rig, *nats.Conn, *natsproxy.Proxy){
 		"it is lost": func(r *rig, conn *nats.Conn, p *natsproxy.Proxy) {
 			p.Refuse(true)
@@ -90,7 +91,8 @@ func TestWhoLeavesTheGroupOverALostConnectionIsNotAskedWhenConnectedAgain(t *tes
 				t.Fatal(err)
 			}
 			t.Cleanup(proxy.Close)
-			conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1), nats.ReconnectWait(0), nats.ReconnectJitter(0, 0))
+			conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1),
+				nats.ReconnectWait(0), nats.ReconnectJitter(0, 0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +101,7 @@ func TestWhoLeavesTheGroupOverALostConnectionIsNotAskedWhenConnectedAgain(t *tes
 			r.one("id.snowflake")
 			lose(r, conn, proxy)
 			r.issuer.Use(nil)
-			time.Sleep(300 * time.Millisecond) // long enough to look whether it can issue, and to leave
+			time.Sleep(300 * time.Millisecond) // long enough to notice, and to leave
 			proxy.Cut()
 			proxy.Pass()
 			r.eventually("connect again", func() bool { return conn.IsConnected() && conn.Stats().Reconnects > 0 })
@@ -116,7 +118,7 @@ func TestWhoLeavesTheGroupOverALostConnectionIsNotAskedWhenConnectedAgain(t *tes
 	}
 }
 
-func TestAWorkerOnAConnectionThatHangsDoesNotSayThatItServes(t *testing.T) {
+func TestAWorkerOnAHangingConnectionDoesNotReportThatItServes(t *testing.T) {
 	url := startServer(t)
 	proxy, err := natsproxy.Start(url)
 	if err != nil {
@@ -129,7 +131,7 @@ func TestAWorkerOnAConnectionThatHangsDoesNotSayThatItServes(t *testing.T) {
 	time.AfterFunc(1500*time.Millisecond, func() { passes.Store(true); proxy.Pass() })
 	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
 	if !passes.Load() {
-		t.Error("it said that it served, and the server did not know")
+		t.Error("it reported that it serves, and the server did not know")
 	}
 	r.one("id.snowflake")
 }
@@ -147,19 +149,35 @@ func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
 	r.one("id.snowflake")
 }
 
+// A busy machine may delay the worker beyond the end of a window, but not every
+// time; a worker that left at the end would refuse requests every time.
 func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	r.issuer.Use(r.generator(600 * time.Millisecond))
-	for {
-		got, err := r.try("id.snowflake", "")
-		if errors.Is(err, nats.ErrNoResponders) {
-			break
-		}
-		if err != nil || got.code != "" {
-			t.Fatalf("refused while it is in the group: %+v, %v", got, err)
+	leaves := func() (refused reply) {
+		r.issuer.Use(r.generator(time.Second))
+		r.eventually("serve snowflakes", func() bool { return r.worker.SnowflakeTrouble() == nil })
+		for {
+			got, err := r.try("id.snowflake", "")
+			if errors.Is(err, nats.ErrNoResponders) {
+				return refused
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.code != "" {
+				refused = got
+			}
 		}
 	}
-	r.eventually("say why", func() bool { return errors.Is(r.worker.SnowflakeTrouble(), snowflake.ErrWindow) })
+	var refused reply
+	for range 5 {
+		refused = leaves()
+		r.eventually("say why", func() bool { return errors.Is(r.worker.SnowflakeTrouble(), snowflake.ErrWindow) })
+		if refused.code == "" {
+			return
+		}
+	}
+	t.Errorf("refused while it is in the group: %+v", refused)
 }
 
 func TestWhatIsDeliveredToAWorkerThatCannotIssueIsAnsweredAtOnce(t *testing.T) {
@@ -169,15 +187,19 @@ func TestWhatIsDeliveredToAWorkerThatCannotIssueIsAnsweredAtOnce(t *testing.T) {
 		got, err := r.try("id.snowflake", "")
 		if err == nil {
 			r.wantRefusal(got, "503")
-			if got.took > deadline/2 {
-				t.Errorf("answered after %v, want at once", got.took)
+			for a := range r.answers {
+				if a.Parked {
+					t.Errorf("%+v, want no request parked", a)
+				}
+				if a.Code == subjects.Unavailable {
+					return
+				}
 			}
-			return
 		}
 		if !errors.Is(err, nats.ErrNoResponders) {
 			t.Fatal(err)
 		}
-		// It had left the group already. Again.
+		// It had left the group already. Once more.
 		r.issuer.Use(r.generator(time.Hour))
 		r.eventually("come back", func() bool { _, err := r.try("id.snowflake", ""); return err == nil })
 	}
@@ -226,7 +248,8 @@ func TestNATSMicroShowsTwoServicesInOneQueueGroup(t *testing.T) {
 				t.Errorf("%s is in queue group %q", e.Subject, e.QueueGroup)
 			}
 		}
-		if slices.Sort(served); !slices.Equal(served, want[info.Name]) || info.Version != "1.2.3" || info.Description == "" {
+		slices.Sort(served)
+		if !slices.Equal(served, want[info.Name]) || info.Version != "1.2.3" || info.Description == "" {
 			t.Errorf("%s %s %q serves %v, want %v", info.Name, info.Version, info.Description, served, want[info.Name])
 		}
 	}
@@ -285,14 +308,16 @@ func TestTwoNamespacesShareAServerAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestAWorkerThatCannotBeginSaysSo(t *testing.T) {
+func TestRunFailsOnAClosedConnection(t *testing.T) {
 	conn := connect(t, startServer(t))
 	conn.Close()
-	w := worker.New(worker.Config{Namespace: "id", Version: "1.2.3", Conn: conn, Layout: layout, Deadline: deadline, MaxBatch: 1})
+	w := worker.New(worker.Config{
+		Namespace: "id", Version: "1.2.3", Conn: conn, Layout: layout, Deadline: deadline, MaxBatch: 1,
+	})
 	if err := w.Run(t.Context()); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("Run on a closed connection: %v", err)
 	}
 	if err := w.SnowflakeTrouble(); err == nil {
-		t.Error("a worker that does not run says that it serves")
+		t.Error("a worker that does not run reports that it serves")
 	}
 }

@@ -24,7 +24,7 @@ func TestSegmentRepliesAreWhatTheWireSays(t *testing.T) {
 	}
 }
 
-func TestABatchOfManyRangesIsExactlyAsLongAsAsked(t *testing.T) {
+func TestABatchOfManyRangesIsExactlyAsLongAsRequested(t *testing.T) {
 	url, store := startServer(t), newStore(t)
 	r := start(t, url, 0, store)
 	next := int64(1)
@@ -40,7 +40,7 @@ func TestABatchOfManyRangesIsExactlyAsLongAsAsked(t *testing.T) {
 		}
 	}
 	if next < 20*(25+10) {
-		t.Errorf("the last ID was %d: the other worker's ranges were given out", next-1)
+		t.Errorf("the last ID was %d: the other worker's ranges were issued", next-1)
 	}
 	r.ids(r.ask("id.segment.order", fmt.Sprint(maxBatch)), maxBatch)
 }
@@ -69,17 +69,17 @@ func TestSnowflakeRepliesAreWhatTheWireSays(t *testing.T) {
 				t.Errorf("%s %q: %v is %+v", tc.subject, tc.body, run, first)
 			}
 			if first.Tick != end.Tick || end.Sequence-first.Sequence != run.Len()-1 {
-				t.Errorf("%s %q: %v is no run of one tick", tc.subject, tc.body, run)
+				t.Errorf("%s %q: %v is not a run of one tick", tc.subject, tc.body, run)
 			}
 			if at := first.Tick<<12 + first.Sequence; at <= last {
-				t.Errorf("%s %q: %v does not come after what was given before", tc.subject, tc.body, run)
+				t.Errorf("%s %q: %v does not come after what was issued before", tc.subject, tc.body, run)
 			}
 			last = end.Tick<<12 + end.Sequence
 		}
 	}
 }
 
-func TestBadInputIsRefusedWithAReasonAndBurnsNoID(t *testing.T) {
+func TestBadInputIsRefusedWithAReasonAndCostsNoID(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	type input struct{ law, subject, body string }
 	inputs := []input{
@@ -103,7 +103,8 @@ func TestBadInputIsRefusedWithAReasonAndBurnsNoID(t *testing.T) {
 		{"a wildcard for a business", "id.snowflake.*", ""},
 	}
 	for _, body := range []string{
-		"0", "-1", "+1", "007", "1e3", "1.0", " 1", "1 ", "5\n5", "5\n\n", "\n", "5\r\n", "x", "\x00", "{}", "0x10", "٣",
+		"0", "-1", "+1", "007", "1e3", "1.0", " 1", "1 ", "5\n5", "5\n\n", "\n", "5\r\n", "x",
+		"\x00", "{}", "0x10", "٣",
 		"99999999999999999999", fmt.Sprint(maxBatch + 1), strings.Repeat("1", 1<<20),
 	} {
 		inputs = append(inputs,
@@ -137,7 +138,7 @@ func TestASnowflakeBatchFitsIntoHalfTheDeadline(t *testing.T) {
 
 func TestUnknownAndDeletedTagsAreNotFound(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	r.wantRefusal(r.ask("id.segment.nobody", ""), "404")
+	r.wantRefusal(r.ask("id.segment.unknown", ""), "404")
 	if err := r.store.Delete(t.Context(), "order"); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestUnknownAndDeletedTagsAreNotFound(t *testing.T) {
 	}
 	tags, err := r.store.List(t.Context(), "", 10)
 	if err != nil || len(tags) != 1 {
-		t.Errorf("tags %v, %v: asking made one", tags, err)
+		t.Errorf("tags %v, %v: a request created one", tags, err)
 	}
 }
 
@@ -164,7 +165,7 @@ func TestAnExhaustedTagIs503AndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestOneTooManyWaitingIsToldToBackOff(t *testing.T) {
+func TestOneTooManyWaitingGets429(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t), func(cfg *segment.Config, _ *worker.Config) {
 		cfg.MaxWaiting, cfg.Deadline = 2, time.Minute
 	})
@@ -218,7 +219,9 @@ func TestWhatCannotBeServedIsAnswered503ByTheDeadline(t *testing.T) {
 		return slowly(hang)(ctx, tag, load)
 	})
 	var wg sync.WaitGroup
-	for subject, body := range map[string]string{"id.segment.order": "5", "id.tag.create": `{"tag":"x"}`, "id.tag.list": ""} {
+	for subject, body := range map[string]string{
+		"id.segment.order": "5", "id.tag.create": `{"tag":"x"}`, "id.tag.list": "",
+	} {
 		wg.Go(func() {
 			got, err := r.try(subject, body)
 			if err != nil {
@@ -252,7 +255,7 @@ func (hanging) List(ctx context.Context, _ string, _ int) ([]segment.Tag, error)
 	return nil, ctx.Err()
 }
 
-// A broken store fails for a reason that is nobody's business.
+// A broken store fails for a reason that no caller may see.
 type broken struct{ segment.Store }
 
 var errPrivate = errors.New("dial tcp 10.0.0.7: refused")
@@ -263,12 +266,14 @@ func (broken) Create(context.Context, segment.Tag, bool) (segment.Tag, error) {
 
 func (broken) List(context.Context, string, int) ([]segment.Tag, error) { return nil, errPrivate }
 
-func TestAStoreThatFailsIs503AndItsReasonStaysInside(t *testing.T) {
+func TestAStoreThatFailsIs503AndItsReasonIsNotSent(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Store = broken{} })
 	r.store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
 		return segment.Range{}, errPrivate
 	})
-	for subject, body := range map[string]string{"id.tag.create": `{"tag":"x"}`, "id.tag.list": "", "id.segment.order": ""} {
+	for subject, body := range map[string]string{
+		"id.tag.create": `{"tag":"x"}`, "id.tag.list": "", "id.segment.order": "",
+	} {
 		got := r.ask(subject, body)
 		r.wantRefusal(got, "503")
 		if strings.Contains(got.text, "10.0.0.7") {
@@ -279,10 +284,12 @@ func TestAStoreThatFailsIs503AndItsReasonStaysInside(t *testing.T) {
 	r.one("id.segment.order")
 }
 
-func TestAMessageNobodyWaitsForCostsNoID(t *testing.T) {
+func TestAMessageWithoutAReplySubjectCostsNoID(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	first := r.one("id.segment.order")
-	for _, subject := range []string{"id.segment.order", "id.snowflake", "id.snowflake.3", "id.tag.create", "id.tag.list"} {
+	for _, subject := range []string{
+		"id.segment.order", "id.snowflake", "id.snowflake.3", "id.tag.create", "id.tag.list",
+	} {
 		for range 5 {
 			if err := r.caller.Publish(subject, nil); err != nil {
 				t.Fatal(err)
@@ -307,10 +314,11 @@ func TestEachAnswerIsObserved(t *testing.T) {
 		subject, body string
 		want          worker.Answer
 	}{
-		{"id.segment.order", "", worker.Answer{Mode: worker.Segment, Code: 200, IDs: 1, Parked: true}}, // the first load
+		// The first load.
+		{"id.segment.order", "", worker.Answer{Mode: worker.Segment, Code: 200, IDs: 1, Parked: true}},
 		{"id.segment.order", "5", worker.Answer{Mode: worker.Segment, Code: 200, IDs: 5}},
 		{"id.segment.order", "0", worker.Answer{Mode: worker.Segment, Code: 400}},
-		{"id.segment.nobody", "", worker.Answer{Mode: worker.Segment, Code: 404, Parked: true}},
+		{"id.segment.unknown", "", worker.Answer{Mode: worker.Segment, Code: 404, Parked: true}},
 		{"id.snowflake", "3", worker.Answer{Mode: worker.Snowflake, Code: 200, IDs: 3}},
 		{"id.snowflake.x", "", worker.Answer{Mode: worker.Snowflake, Code: 400}},
 		{"id.tag.list", "", worker.Answer{Mode: worker.Tags, Code: 200}},

@@ -17,8 +17,8 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// figures returns what the worker tells of its tags by itself.
-func (r *rig) figures() (w subjects.WorkerStats, size int) {
+// statistics returns what $SRV.STATS shows of the worker's tags.
+func (r *rig) statistics() (w subjects.WorkerStats, size int) {
 	r.Helper()
 	got := r.ask(subjects.DefaultNamespace.SegmentStats(), "")
 	var answer micro.Stats
@@ -35,16 +35,20 @@ func (r *rig) figures() (w subjects.WorkerStats, size int) {
 	return w, len(got.body)
 }
 
-func TestAWorkerTellsOfItsTagsAndTheBusiest(t *testing.T) {
+func TestAWorkerShowsItsTagsAndTheBusiest(t *testing.T) {
 	r := start(t, startServer(t), 1, newStore(t))
 	r.ask("id.segment.order", "15")
 	var w subjects.WorkerStats
-	r.eventually("tell of its tag", func() bool { w, _ = r.figures(); return w.Tags == 1 && len(w.Busiest) == 1 })
-	if w.Instance != "w1" || w.Number == nil || *w.Number != 1 || time.Since(w.At).Abs() > time.Minute || w.Waits != 1 || w.Errors != 0 {
+	r.eventually("show its tag", func() bool { w, _ = r.statistics(); return w.Tags == 1 && len(w.Busiest) == 1 })
+	recent := time.Since(w.At).Abs() < time.Minute
+	if w.Instance != "w1" || w.Number == nil || *w.Number != 1 || !recent || w.Waits != 1 || w.Errors != 0 {
 		t.Errorf("%+v", w)
 	}
 	got := w.Busiest[0]
-	if got.Tag != "order" || got.Worker != "w1" || got.Step != 10 || got.Waits != 1 || got.Loads < 1 || got.Failing || len(got.Ranges) == 0 || got.Ranges[0].Next != 16 {
+	if got.Tag != "order" || got.Worker != "w1" || got.Step != 10 || got.Waits != 1 || got.Loads < 1 || got.Failing {
+		t.Errorf("%+v", got)
+	}
+	if len(got.Ranges) == 0 || got.Ranges[0].Next != 16 {
 		t.Errorf("%+v", got)
 	}
 	body := r.ask(subjects.DefaultNamespace.SegmentStats(), "").body
@@ -53,13 +57,16 @@ func TestAWorkerTellsOfItsTagsAndTheBusiest(t *testing.T) {
 	}
 }
 
-// crowd is a store with many tags whose names are as long as can be.
+// longest is the description that takes most bytes: six each in JSON.
+var longest = strings.Repeat("\x01", subjects.MaxDescription)
+
+// crowd returns a store with many tags, whose names are as long as possible.
 func crowd(t *testing.T, n int) (*segmenttest.Faulty, []string) {
 	store := newStore(t)
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("%06d%s", i, strings.Repeat("x", subjects.MaxTag-6))
-		tag := segment.Tag{Name: names[i], Step: 10, MaxID: 1 << 60, Description: strings.Repeat("\x01", subjects.MaxDescription)}
+		tag := segment.Tag{Name: names[i], Step: 10, MaxID: 1 << 60, Description: longest}
 		if _, err := store.Create(t.Context(), tag, false); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +74,7 @@ func crowd(t *testing.T, n int) (*segmenttest.Faulty, []string) {
 	return store, names
 }
 
-func TestWhatAWorkerTellsByItselfStaysSmallHoweverManyTagsThereAre(t *testing.T) {
+func TestStatisticsStaySmallHoweverManyTagsThereAre(t *testing.T) {
 	const tags = 3000
 	store, names := crowd(t, tags)
 	r := start(t, startServer(t), 1, store)
@@ -76,17 +83,18 @@ func TestWhatAWorkerTellsByItselfStaysSmallHoweverManyTagsThereAre(t *testing.T)
 	}
 	var w subjects.WorkerStats
 	var size int
-	r.eventually("tell of all tags", func() bool { w, size = r.figures(); return w.Tags == tags })
+	r.eventually("show all tags", func() bool { w, size = r.statistics(); return w.Tags == tags })
 	t.Logf("%d bytes", size)
 	if len(w.Busiest) != subjects.MaxBusiest || size > 64<<10 {
-		t.Errorf("%d of %d tags in %d bytes, want %d in 64 KiB at most", len(w.Busiest), w.Tags, size, subjects.MaxBusiest)
+		t.Errorf("%d of %d tags in %d bytes, want %d in 64 KiB at most",
+			len(w.Busiest), w.Tags, size, subjects.MaxBusiest)
 	}
 }
 
-func TestTakingTheFiguresHoldsNoRequestUp(t *testing.T) {
+func TestTakingStatisticsDelaysNoRequest(t *testing.T) {
 	taking, release := make(chan struct{}, 100), make(chan struct{})
 	r := start(t, startServer(t), 1, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
-		cfg.Instance = func() string { // stands for figures that take long
+		cfg.Instance = func() string { // stands for statistics that take long
 			taking <- struct{}{}
 			<-release
 			return "w1"
@@ -96,7 +104,7 @@ func TestTakingTheFiguresHoldsNoRequestUp(t *testing.T) {
 	<-taking
 	for range 3 {
 		if got := r.ask(subjects.DefaultNamespace.SegmentStats(), ""); got.took > slack {
-			t.Errorf("a look at the figures took %v", got.took)
+			t.Errorf("a request for the statistics took %v", got.took)
 		}
 		if got := r.ask("id.segment.order", ""); got.took > slack {
 			t.Errorf("a request took %v", got.took)
@@ -104,7 +112,7 @@ func TestTakingTheFiguresHoldsNoRequestUp(t *testing.T) {
 	}
 }
 
-func TestAListWithStatsTellsWhatTheWorkerThatAnswersKnows(t *testing.T) {
+func TestAListWithStatsShowsWhatTheWorkerThatAnswersKnows(t *testing.T) {
 	store := newStore(t)
 	r := start(t, startServer(t), 1, store)
 	r.ask("id.tag.create", `{"tag":"unused"}`)
@@ -120,7 +128,8 @@ func TestAListWithStatsTellsWhatTheWorkerThatAnswersKnows(t *testing.T) {
 	if len(page) != 2 || page[1].Tag != "unused" || page[1].Stats != nil || page[0].MarkAhead != nil {
 		t.Fatalf("%+v", page)
 	}
-	if s := page[0].Stats; s == nil || s.Worker != "w1" || s.Step != 10 || s.Ranges[0] != (subjects.TagRange{First: 1, Next: 4, Last: 10, Current: true}) {
+	want := subjects.TagRange{First: 1, Next: 4, Last: 10, Current: true}
+	if s := page[0].Stats; s == nil || s.Worker != "w1" || s.Step != 10 || s.Ranges[0] != want {
 		t.Errorf("%+v", s)
 	}
 	store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
@@ -128,15 +137,16 @@ func TestAListWithStatsTellsWhatTheWorkerThatAnswersKnows(t *testing.T) {
 	})
 	r.ask("id.segment.order", "100")
 	got := r.ask("id.tag.list", `{"stats":true,"limit":1}`)
-	if page := list(`{"stats":true}`); !page[0].Stats.Failing || page[0].Stats.Errors == 0 || strings.Contains(got.body, "secret") {
+	s := list(`{"stats":true}`)[0].Stats
+	if !s.Failing || s.Errors == 0 || strings.Contains(got.body, "secret") {
 		t.Errorf("when loads fail: %s", got.body)
 	}
 	if page := list(""); page[0].Stats != nil {
-		t.Errorf("though nobody asked: %+v", page[0].Stats)
+		t.Errorf("though not requested: %+v", page[0].Stats)
 	}
 }
 
-func TestAPageWithStatsStaysWithinWhatNATSCarriesAndAllPagesHaveEveryTag(t *testing.T) {
+func TestPagesWithStatsFitNATSAndHoldEveryTag(t *testing.T) {
 	store, names := crowd(t, 1500)
 	r := start(t, startServer(t), 1, store)
 	for i, name := range names {
@@ -166,6 +176,6 @@ func TestAPageWithStatsStaysWithinWhatNATSCarriesAndAllPagesHaveEveryTag(t *test
 		after = page[len(page)-1].Tag
 	}
 	if listed != len(names)+1 || known != len(names)/2 {
-		t.Errorf("%d of %d tags were listed, %d with figures", listed, len(names)+1, known)
+		t.Errorf("%d of %d tags were listed, %d with statistics", listed, len(names)+1, known)
 	}
 }

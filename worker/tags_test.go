@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,31 +15,49 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-func TestTooManyTagRequestsAtOnceAreToldToBackOff(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Store = hanging{} })
-	var mu sync.Mutex
-	codes := map[string]int{}
-	var wg sync.WaitGroup
+// A held store lists its tags once it is released.
+type held struct {
+	segment.Store
+	release chan struct{}
+}
+
+func (h held) List(context.Context, string, int) ([]segment.Tag, error) {
+	<-h.release
+	return nil, nil
+}
+
+func TestTooManyTagRequestsAtOnceGet429(t *testing.T) {
+	release := make(chan struct{})
+	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Store = held{release: release}
+	})
+	codes := make(chan string)
 	for range 20 {
-		wg.Go(func() {
+		go func() {
 			got, err := r.try("id.tag.list", "")
 			if err != nil {
 				t.Error(err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			codes[got.code]++
-		})
+			codes <- got.code
+		}()
 	}
-	wg.Wait()
-	if codes["429"] != 4 || codes["503"] != 16 {
-		t.Errorf("codes %v, want 16 to wait and 4 to be refused", codes)
+	for range 4 {
+		if code := <-codes; code != "429" {
+			t.Errorf("code %q, want 429 while 16 requests wait", code)
+		}
+	}
+	close(release)
+	for range 16 {
+		if code := <-codes; code != "" {
+			t.Errorf("code %q, want the 16 that waited to be served", code)
+		}
 	}
 }
 
-func TestTagsAreMadeAndListedAsJSON(t *testing.T) {
+func TestTagsAreCreatedAndListedAsJSON(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	made := r.ask("id.tag.create", `{"tag":"invoice.eu","step":20,"start":"9007199254740993","description":"of Europe"}`)
+	made := r.ask("id.tag.create",
+		`{"tag":"invoice.eu","step":20,"start":"9007199254740993","description":"of Europe"}`)
 	var fields map[string]any
 	if err := json.Unmarshal([]byte(made.body), &fields); err != nil {
 		t.Fatal(err, made)
@@ -51,11 +68,12 @@ func TestTagsAreMadeAndListedAsJSON(t *testing.T) {
 	}
 	delete(fields, "updated")
 	// max_id is a string: JavaScript would round it.
-	if got := fmt.Sprint(fields); got != "map[description:of Europe disabled:false max_id:9007199254740993 step:20 tag:invoice.eu]" {
-		t.Errorf("made %s", got)
+	const want = "map[description:of Europe disabled:false max_id:9007199254740993 step:20 tag:invoice.eu]"
+	if got := fmt.Sprint(fields); got != want {
+		t.Errorf("created %s", got)
 	}
 	if !strings.Contains(made.body, `"max_id":"9007199254740993"`) {
-		t.Errorf("max_id is no string: %s", made.body)
+		t.Errorf("max_id is not a string: %s", made.body)
 	}
 	if got := r.one("id.segment.invoice.eu"); got != 9007199254740993 {
 		t.Errorf("its first ID is %d", got)
@@ -67,7 +85,7 @@ func TestTagsAreMadeAndListedAsJSON(t *testing.T) {
 	r.wantRefusal(r.ask("id.tag.create", `{"tag":"bare"}`), "400") // it exists
 }
 
-func TestADeletedTagMadeAgainGoesOnAboveItsIDs(t *testing.T) {
+func TestADeletedTagCreatedAgainContinuesAboveItsIDs(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	if _, err := r.store.Load(t.Context(), "order", 0, 0); err != nil {
 		t.Fatal(err)
@@ -75,7 +93,8 @@ func TestADeletedTagMadeAgainGoesOnAboveItsIDs(t *testing.T) {
 	if err := r.store.Delete(t.Context(), "order"); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.ask("id.tag.create", `{"tag":"order"}`); !strings.Contains(got.body, `"max_id":"11"`) || !strings.Contains(got.body, `"step":1000`) {
+	got := r.ask("id.tag.create", `{"tag":"order"}`)
+	if !strings.Contains(got.body, `"max_id":"11"`) || !strings.Contains(got.body, `"step":1000`) {
 		t.Errorf("%+v", got)
 	}
 	if got := r.one("id.segment.order"); got != 11 {
@@ -119,8 +138,8 @@ func TestAPageThatWouldBeTooLargeForNATSIsCutShort(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	const tags = subjects.MaxTags
 	for i := range tags {
-		worst := strings.Repeat("\x01", subjects.MaxDescription) // six bytes each in JSON
-		tag := segment.Tag{Name: fmt.Sprintf("p%03d%s", i, strings.Repeat("x", subjects.MaxTag-4)), Step: 10, MaxID: 1, Description: worst}
+		name := fmt.Sprintf("p%03d%s", i, strings.Repeat("x", subjects.MaxTag-4))
+		tag := segment.Tag{Name: name, Step: 10, MaxID: 1, Description: longest}
 		if _, err := r.store.Create(t.Context(), tag, false); err != nil {
 			t.Fatal(err)
 		}
@@ -152,17 +171,27 @@ func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	for subject, bodies := range map[string][]string{
 		"id.tag.create": {
-			"", "x", "[]", `"order"`, "{}", "null", `{"tag":5}`, `{"tag":"a b"}`, `{"tag":"*"}`, `{"tag":">"}`, `{"tag":"a..b"}`, `{"tag":""}`,
-			`{"tag":"x","stepp":5}`, `{"tag":"x"}{}`, `{"tag":"x","step":-1}`, `{"tag":"x","step":"5"}`, `{"tag":"x","step":1099511627777}`,
-			`{"tag":"x","start":-1}`, `{"tag":"x","start":"y"}`, `{"tag":"x","start":1.5}`, `{"tag":"x","start":"9223372036854775808"}`,
-			`{"tag":"` + strings.Repeat("a", 129) + `"}`, `{"tag":"x","description":"` + strings.Repeat("a", 257) + `"}`, `{"tag":"` + strings.Repeat("\x01", 1<<19),
+			"", "x", "[]", `"order"`, "{}", "null",
+			`{"tag":5}`, `{"tag":"a b"}`, `{"tag":"*"}`, `{"tag":">"}`, `{"tag":"a..b"}`, `{"tag":""}`,
+			`{"tag":"x","stepp":5}`, `{"tag":"x"}{}`,
+			`{"tag":"x","step":-1}`, `{"tag":"x","step":"5"}`, `{"tag":"x","step":1099511627777}`,
+			`{"tag":"x","start":-1}`, `{"tag":"x","start":"y"}`, `{"tag":"x","start":1.5}`,
+			`{"tag":"x","start":"9223372036854775808"}`,
+			`{"tag":"` + strings.Repeat("a", 129) + `"}`,
+			`{"tag":"x","description":"` + strings.Repeat("a", 257) + `"}`,
+			`{"tag":"` + strings.Repeat("\x01", 1<<19),
 		},
 		"id.tag.update": {
-			"", "x", "{}", `{"tag":"order"}`, `{"step":5}`, `{"tag":"a b","step":5}`, `{"tag":"order","stepp":5}`, `{"tag":"order","step":5}{}`,
-			`{"tag":"order","step":0}`, `{"tag":"order","step":-1}`, `{"tag":"order","step":1099511627777}`, `{"tag":"order","step":"5"}`,
-			`{"tag":"order","max_id":"0"}`, `{"tag":"order","max_id":-1}`, `{"tag":"order","max_id":"9223372036854775808"}`, `{"tag":"order","max_id":1.5}`,
-			`{"tag":"order","raise_by":0}`, `{"tag":"order","raise_by":"-5"}`, `{"tag":"order","raise_by":"9223372036854775807"}`,
-			`{"tag":"order","max_id":5000,"raise_by":5}`, `{"tag":"order","description":"` + strings.Repeat("a", 257) + `"}`,
+			"", "x", "{}", `{"tag":"order"}`, `{"step":5}`, `{"tag":"a b","step":5}`,
+			`{"tag":"order","stepp":5}`, `{"tag":"order","step":5}{}`,
+			`{"tag":"order","step":0}`, `{"tag":"order","step":-1}`,
+			`{"tag":"order","step":1099511627777}`, `{"tag":"order","step":"5"}`,
+			`{"tag":"order","max_id":"0"}`, `{"tag":"order","max_id":-1}`,
+			`{"tag":"order","max_id":"9223372036854775808"}`, `{"tag":"order","max_id":1.5}`,
+			`{"tag":"order","raise_by":0}`, `{"tag":"order","raise_by":"-5"}`,
+			`{"tag":"order","raise_by":"9223372036854775807"}`,
+			`{"tag":"order","max_id":5000,"raise_by":5}`,
+			`{"tag":"order","description":"` + strings.Repeat("a", 257) + `"}`,
 		},
 		"id.tag.delete": {"", "x", "{}", "order", `{"tag":"a..b"}`, `{"tag":"order","step":1}`},
 		"id.tag.list":   {"x", "[]", `{"limit":1001}`, `{"limit":-1}`, `{"limit":"5"}`, `{"aft":"a"}`, `{"limit":5}x`},
@@ -175,7 +204,7 @@ func TestBadTagRequestsAreRefusedWithAReason(t *testing.T) {
 		}
 	}
 	if tags, err := r.store.List(t.Context(), "", 10); err != nil || len(tags) != 1 {
-		t.Errorf("tags %v, %v: one was made", tags, err)
+		t.Errorf("tags %v, %v: one was created", tags, err)
 	}
 }
 
@@ -187,7 +216,8 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 		{`{"tag":"order","max_id":"9007199254740993"}`, `"max_id":"9007199254740993"`},
 		{`{"tag":"order","max_id":"9007199254740993"}`, `"max_id":"9007199254740993"`}, // the same once more
 		{`{"tag":"order","raise_by":"7"}`, `"max_id":"9007199254741000"`},
-		{`{"tag":"order","step":30,"description":"","raise_by":1000}`, `"step":30,"max_id":"9007199254742000","description":""`},
+		{`{"tag":"order","step":30,"description":"","raise_by":1000}`,
+			`"step":30,"max_id":"9007199254742000","description":""`},
 	} {
 		if got := r.ask("id.tag.update", tc.body); !strings.Contains(got.body, tc.want) || got.code != "" {
 			t.Errorf("%s: %+v, want %s", tc.body, got, tc.want)
@@ -201,9 +231,11 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 		t.Errorf("with ranges in memory raised to 9007199254800000: ID %d", got)
 	}
 	for body, want := range map[string][]string{
-		`{"tag":"order","max_id":"9007199254740993"}`:              {"400", "max_id is 90071992548000", "and only rises", "raise_by"},
-		`{"tag":"order","raise_by":"9223372036854775000"}`:         {"400", "max_id is 90071992548000", "at most 9223372036854775807"},
-		`{"tag":"nobody","step":5}`:                                {"404", "no such tag", "natsid tag create"},
+		`{"tag":"order","max_id":"9007199254740993"}`: {
+			"400", "max_id is 90071992548000", "and only rises", "raise_by"},
+		`{"tag":"order","raise_by":"9223372036854775000"}`: {
+			"400", "max_id is 90071992548000", "at most 9223372036854775807"},
+		`{"tag":"unknown","step":5}`:                               {"404", "no such tag", "natsid tag create"},
 		`{"tag":"order","step":0}`:                                 {"400", "step 0, want at least 1"},
 		`{"tag":"order","raise_by":-3}`:                            {"400", "raise_by -3", "only rises"},
 		`{"tag":"order","max_id":9007199254900000,"raise_by":"1"}`: {"400", "exclude each other"},
@@ -220,7 +252,7 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 	}
 }
 
-func TestADeletedTagIsServedNoMoreThoughItWasInMemory(t *testing.T) {
+func TestADeletedTagIsNotServedThoughItWasInMemory(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	if got := r.one("id.segment.order"); got != 1 {
 		t.Fatal(got)
@@ -230,7 +262,8 @@ func TestADeletedTagIsServedNoMoreThoughItWasInMemory(t *testing.T) {
 		return err == nil && tag.MaxID == 21
 	})
 	for range 2 { // once more is no error
-		if got := r.ask("id.tag.delete", `{"tag":"order"}`); !strings.Contains(got.body, `"disabled":true`) || !strings.Contains(got.body, `"max_id":"21"`) {
+		got := r.ask("id.tag.delete", `{"tag":"order"}`)
+		if !strings.Contains(got.body, `"disabled":true`) || !strings.Contains(got.body, `"max_id":"21"`) {
 			t.Fatalf("%+v", got)
 		}
 	}
@@ -240,16 +273,16 @@ func TestADeletedTagIsServedNoMoreThoughItWasInMemory(t *testing.T) {
 			t.Errorf("%q", got.text)
 		}
 	}
-	r.wantRefusal(r.ask("id.tag.delete", `{"tag":"nobody"}`), "404")
+	r.wantRefusal(r.ask("id.tag.delete", `{"tag":"unknown"}`), "404")
 	r.ask("id.tag.create", `{"tag":"order","step":5}`)
 	if got := r.one("id.segment.order"); got != 21 {
-		t.Errorf("made again: %d, want it to go on above what was loaded, at 21", got)
+		t.Errorf("created again: %d, want it to continue above what was loaded, at 21", got)
 	}
 }
 
-func TestEveryChangeIsToldWithTheTagsName(t *testing.T) {
+func TestEveryChangeIsAnnouncedWithTheTagsName(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	told, err := r.caller.SubscribeSync("id.tag.changed")
+	announced, err := r.caller.SubscribeSync("id.tag.changed")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,17 +294,17 @@ func TestEveryChangeIsToldWithTheTagsName(t *testing.T) {
 		if got := r.ask(tc.subject, tc.body); got.code != "" {
 			t.Fatalf("%+v", got)
 		}
-		if m, err := told.NextMsg(5 * time.Second); err != nil || string(m.Data) != tc.want || m.Reply != "" {
-			t.Errorf("%s: told %+v, %v, want %s", tc.subject, m, err, tc.want)
+		if m, err := announced.NextMsg(5 * time.Second); err != nil || string(m.Data) != tc.want || m.Reply != "" {
+			t.Errorf("%s: announced %+v, %v, want %s", tc.subject, m, err, tc.want)
 		}
 	}
-	r.ask("id.tag.update", `{"tag":"nobody","step":3}`)
-	if m, err := told.NextMsg(100 * time.Millisecond); err == nil {
-		t.Errorf("told of %s, which was not changed", m.Data)
+	r.ask("id.tag.update", `{"tag":"unknown","step":3}`)
+	if m, err := announced.NextMsg(100 * time.Millisecond); err == nil {
+		t.Errorf("announced %s, which was not changed", m.Data)
 	}
 }
 
-func TestAMessageThatNamesNoTagHarmsNobody(t *testing.T) {
+func TestAMessageThatNamesNoTagIsIgnored(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	for _, body := range []string{"", " ", "a b", "a..b", strings.Repeat("x", 129), "\x00", "order"} {
 		if err := r.caller.Publish("id.tag.changed", []byte(body)); err != nil {
@@ -293,9 +326,9 @@ func following(t *testing.T) *rig {
 	return r
 }
 
-func TestMessagesMissedWithoutConnectionAreMadeUpForAtOnce(t *testing.T) {
+func TestAfterAReconnectAllTagsAreLookedUp(t *testing.T) {
 	r := following(t)
-	if err := r.store.Delete(t.Context(), "big"); err != nil { // and nobody hears of it
+	if err := r.store.Delete(t.Context(), "big"); err != nil { // without a message
 		t.Fatal(err)
 	}
 	r.one("id.segment.big")
@@ -309,19 +342,19 @@ func TestMessagesMissedWithoutConnectionAreMadeUpForAtOnce(t *testing.T) {
 	})
 }
 
-func TestAMessageMakesAWorkerLookAgain(t *testing.T) {
+func TestAMessageMakesAWorkerLookTheTagUp(t *testing.T) {
 	r := following(t)
 	raised, err := r.store.Update(t.Context(), "big", segment.Change{RaiseBy: 7000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := r.one("id.segment.big"); got >= raised.MaxID {
-		t.Fatalf("%d before anybody was told", got)
+		t.Fatalf("%d before the message", got)
 	}
 	if err := r.caller.Publish("id.tag.changed", []byte("big")); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("throw away what is below", func() bool { return r.one("id.segment.big") >= raised.MaxID })
+	r.eventually("discard what is below", func() bool { return r.one("id.segment.big") >= raised.MaxID })
 }
 
 // unsure is a store whose changes are made, but whose answers are lost.
@@ -341,11 +374,11 @@ func (u unsure) Delete(ctx context.Context, tag string) error {
 	return errors.Join(u.Store.Delete(ctx, tag), context.DeadlineExceeded)
 }
 
-func TestAChangeThatMayHaveBeenMadeIsTold(t *testing.T) {
+func TestAChangeThatMayHaveBeenMadeIsAnnounced(t *testing.T) {
 	store := newStore(t)
 	store.Store = unsure{store.Store}
 	r := start(t, startServer(t), 0, store)
-	told, err := r.caller.SubscribeSync("id.tag.changed")
+	announced, err := r.caller.SubscribeSync("id.tag.changed")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,8 +388,8 @@ func TestAChangeThatMayHaveBeenMadeIsTold(t *testing.T) {
 		{"id.tag.delete", `{"tag":"made"}`, "made"},
 	} {
 		r.wantRefusal(r.ask(tc.subject, tc.body), "503")
-		if m, err := told.NextMsg(time.Second); err != nil || string(m.Data) != tc.want {
-			t.Errorf("%s: told %+v, %v, want %s", tc.subject, m, err, tc.want)
+		if m, err := announced.NextMsg(5 * time.Second); err != nil || string(m.Data) != tc.want {
+			t.Errorf("%s: announced %+v, %v, want %s", tc.subject, m, err, tc.want)
 		}
 	}
 }
