@@ -19,7 +19,7 @@ var mutants = []mutant.Mutant{
 		}`)}},
 	{Name: "a token per life, not per write", Edits: []mutant.Edit{
 		mutant.Replace("token", "token := c.process")}},
-	{Name: "the window is adopted with the revision", Edits: []mutant.Edit{
+	{Name: "the window is adopted with the revision", Args: []string{"-sim.from=16001"}, Edits: []mutant.Edit{
 		mutant.Replace("write-again", `c.until.Store(r.Until)
 		err = nil`)}},
 	{Name: "the window grows though the write was not acknowledged", Edits: []mutant.Edit{
@@ -60,7 +60,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("acquire-from", "from := seen.now")}},
 	{Name: "a lost number's generator stays open", Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
-	{Name: "revisions restart in a registry that is created again", Edits: []mutant.Edit{
+	{Name: "revisions restart in a registry that is created again", Args: []string{"-sim.from=2701"}, Edits: []mutant.Edit{
 		mutant.Replace("first-revision", "return 0")}},
 
 	// The state file.

@@ -37,6 +37,9 @@ type Mutant struct {
 	Name string
 	// Edits are made together.
 	Edits []Edit
+	// Args are added to the suite's: where to look first for a finding that is
+	// rare, so that it is found soon.
+	Args []string
 }
 
 // An Edit changes what one seam names.

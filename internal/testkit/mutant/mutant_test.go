@@ -81,7 +81,7 @@ func TestEditsReplacePrecedeAndDelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := apply(seams, Mutant{"m", []Edit{
+	files, err := apply(seams, Mutant{Name: "m", Edits: []Edit{
 		Delete("check"), Replace("field", "n, m int"), Before("add", "by++"),
 	}})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestEachFaultIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dirs := []string{folder(t, head+c.src+"}\n")}
-			m := Mutant{"m", c.edits}
+			m := Mutant{Name: "m", Edits: c.edits}
 			err := Check(dirs, []Mutant{m})
 			if err == nil {
 				seams, ferr := find(dirs)
@@ -155,9 +155,9 @@ func TestASuiteFindsItsMutants(t *testing.T) {
 	// The seams of source, above, are in a string and do not count.
 	Suite{
 		Mutants: []Mutant{
-			{"nothing is added", []Edit{Delete("double")}},
-			{"one is added besides", []Edit{Before("double", "n++")}},
-			{"it is squared and more", []Edit{Replace("double", "n *= n * n")}},
+			{Name: "nothing is added", Edits: []Edit{Delete("double")}},
+			{Name: "one is added besides", Edits: []Edit{Before("double", "n++")}},
+			{Name: "it is squared and more", Edits: []Edit{Replace("double", "n *= n * n")}},
 		},
 		Args:    []string{"-test.run=^TestDouble$"},
 		Finding: regexp.MustCompile(`(?m)finding: (.*)$`),

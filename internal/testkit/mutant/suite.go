@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,7 +49,7 @@ func (s Suite) Run(t *testing.T) {
 				t.Fatal(err)
 			}
 			binary := build(t, files)
-			out, err := exec.CommandContext(t.Context(), binary, s.Args...).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), binary, slices.Concat(s.Args, m.Args)...).CombinedOutput()
 			found := s.Finding.FindSubmatch(out)
 			if err == nil || found == nil {
 				t.Fatalf("the tests do not find this mutant: %v\n%s", err, out)
