@@ -2,17 +2,10 @@ package guard
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/natsid/natsid/segment"
-)
-
-// The marks are read as a whole, which takes 0.3 s for 100,000. So if there are
-// more than fewMarks, pages of a list after the first go by marks that are up
-// to marksAge old.
-const (
-	fewMarks = 2000
-	marksAge = 2 * time.Second
 )
 
 // List implements [segment.Store].
@@ -20,41 +13,69 @@ func (g *Guard) List(ctx context.Context, after string, limit int) ([]segment.Ta
 	if g.marks == nil {
 		return g.table.Rows(ctx, after, limit)
 	}
-	marks, err := g.marksForList(ctx, after == "") // before the rows, lest a row look as if it had gone back
+	// Marks before rows: otherwise a row that is loaded meanwhile would look as if it had gone back.
+	marks, err := g.pages.get(ctx, g.marks, after == "")
 	if err != nil {
 		return nil, err
 	}
 	rows, err := g.table.Rows(ctx, after, limit)
-	for i := 0; i < len(rows) && err == nil; i++ {
-		row, m := &rows[i], marks[rows[i].Name]
-		if m.High > 0 && m.High < row.MaxID { // others took from the table, or the mark is old
-			m, err = g.marks.Mark(ctx, row.Name)
-		}
-		if m.High > 0 {
-			row.MarkAhead = new(m.High - row.MaxID)
-		}
-		*row = merged(*row, m)
+	if err != nil {
+		return nil, err
 	}
-	return rows, err
+	for i := range rows {
+		if rows[i], err = g.withMark(ctx, rows[i], marks[rows[i].Name]); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
-func (g *Guard) marksForList(ctx context.Context, fresh bool) (map[string]segment.Mark, error) {
-	g.mu.Lock()
-	marks := g.listed
-	g.mu.Unlock()
-	if marks != nil && !fresh {
-		return marks, nil
+// withMark returns a row as its mark shows it, with MarkAhead. A row above its mark, since others took from the table or
+// the mark is old, is compared with the mark as it is now.
+func (g *Guard) withMark(ctx context.Context, row segment.Row, m segment.Mark) (segment.Tag, error) {
+	if m.High > 0 && m.High < row.MaxID {
+		var err error
+		if m, err = g.marks.Mark(ctx, row.Name); err != nil {
+			return segment.Tag{}, err
+		}
 	}
-	marks, err := g.marks.AllMarks(ctx)
-	if err == nil && len(marks) > fewMarks {
-		g.keepListed(marks)
-		time.AfterFunc(marksAge, func() { g.keepListed(nil) })
+	if m.High > 0 {
+		row.MarkAhead = new(m.High - row.MaxID)
 	}
-	return marks, err
+	return merged(row, m), nil
 }
 
-func (g *Guard) keepListed(marks map[string]segment.Mark) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.listed = marks
+// All marks are read at once, which takes 0.3 s for 100,000. If there are more than fewMarks, pages of a list after the
+// first use marks that are up to marksAge old.
+const (
+	fewMarks = 2000
+	marksAge = 2 * time.Second
+)
+
+// pageMarks caches all marks for the pages of a list.
+type pageMarks struct {
+	mu     sync.Mutex
+	cached map[string]segment.Mark // nil if none are
+}
+
+// get returns all marks, read just now if fresh is set.
+func (p *pageMarks) get(ctx context.Context, marks segment.Marks, fresh bool) (map[string]segment.Mark, error) {
+	p.mu.Lock()
+	cached := p.cached
+	p.mu.Unlock()
+	if cached != nil && !fresh {
+		return cached, nil
+	}
+	all, err := marks.AllMarks(ctx)
+	if err == nil && len(all) > fewMarks {
+		p.set(all)
+		time.AfterFunc(marksAge, func() { p.set(nil) })
+	}
+	return all, err
+}
+
+func (p *pageMarks) set(marks map[string]segment.Mark) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cached = marks
 }

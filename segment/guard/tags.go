@@ -17,7 +17,7 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (made se
 	if limit := g.table.Limit(); t.MaxID > limit {
 		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, t.MaxID, limit)
 	}
-	err = again(ctx, func() error {
+	err = retry(ctx, func() error {
 		made, err = g.tryCreate(ctx, t, revive)
 		return err
 	})
@@ -25,28 +25,14 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (made se
 }
 
 func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
-	m, err := g.mark(ctx, t.Name)
+	m, row, err := g.readFree(ctx, t.Name, revive)
 	if err != nil {
 		return segment.Tag{}, err
 	}
-	if m.Disabled && !revive {
-		return segment.Tag{}, segment.ErrDisabled
-	}
-	row, err := g.table.Row(ctx, t.Name)
-	exists := err == nil
-	if exists && !m.Disabled {
-		return segment.Tag{}, segment.ErrExists
-	}
-	if n, misnamed := errors.AsType[*segment.NameError](err); misnamed {
-		return segment.Tag{}, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
-	}
-	if !exists && !errors.Is(err, segment.ErrUnknownTag) {
-		return segment.Tag{}, err
-	}
-	// The row first: what it cannot hold must not touch the mark. It begins at
-	// the mark or above, and every load raises the mark before it uses an ID.
+	// The row first: what it cannot hold must not change the mark. It begins at the mark or above, and every load raises
+	// the mark before it uses an ID.
 	t.MaxID, t.Updated = max(t.MaxID, m.High, row.MaxID), time.Now().UTC()
-	if exists {
+	if row.Name != "" {
 		err = g.table.Update(ctx, t.Name, segment.Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID})
 	} else {
 		err = g.table.Insert(ctx, t)
@@ -54,21 +40,42 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segm
 	if err != nil || !m.Disabled {
 		return t, err
 	}
-	// What was loaded before it was deleted is not handed out any more.
+	// IDs loaded before the tag was deleted are not issued any more.
 	t.Least = t.MaxID
 	m.High, m.Least, m.Disabled, m.Step, m.Description = t.MaxID, t.MaxID, false, t.Step, t.Description
 	return t, g.setMark(ctx, t.Name, m)
 }
 
+// readFree returns mark and row of a tag that may be created, a row without a name if there is none; or why it may not.
+func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.Mark, segment.Row, error) {
+	m, err := g.mark(ctx, tag)
+	if err == nil && m.Disabled && !revive {
+		err = segment.ErrDisabled
+	}
+	if err != nil {
+		return segment.Mark{}, segment.Row{}, err
+	}
+	row, err := g.table.Row(ctx, tag)
+	if n, ok := errors.AsType[*segment.NameError](err); ok {
+		return segment.Mark{}, segment.Row{}, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
+	}
+	if errors.Is(err, segment.ErrUnknownTag) {
+		return m, segment.Row{}, nil
+	}
+	if err == nil && !m.Disabled {
+		err = segment.ErrExists
+	}
+	return m, row, err
+}
+
 // Update implements [segment.Store].
 //
-// What the row refuses must not touch the mark, so step and description go to
-// the row first. A raise goes to the mark first, as a load does: once it is
-// there no load of natsid's begins below, and a row that did not follow, since
-// the worker died in between, is lifted by the next poll. The row is raised on
-// condition that it is lower, so loads that went on above are left alone.
+// Step and description go to the row first, since what the row refuses must not change the mark. A raise goes to the mark
+// first, as a load does: from then on no load of natsid begins below it. If the worker dies before it has raised the row,
+// the next poll lifts the row. The row is raised on the condition that it is lower, so loads that are above already are
+// not disturbed.
 func (g *Guard) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
-	err = again(ctx, func() error {
+	err = retry(ctx, func() error {
 		t, err = g.tryUpdate(ctx, tag, c)
 		return err
 	})
@@ -94,7 +101,8 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 		}
 	}
 	if g.marks != nil {
-		m.High, m.Least, m.Seen, m.Step, m.Description = max(1, t.MaxID), t.Least, max(m.Seen, row.MaxID), t.Step, t.Description
+		m.High, m.Least, m.Seen = max(1, t.MaxID), t.Least, max(m.Seen, row.MaxID)
+		m.Step, m.Description = t.Step, t.Description
 		if err := g.setMark(ctx, tag, m); err != nil {
 			return segment.Tag{}, err
 		}
@@ -105,18 +113,7 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 	return t, err
 }
 
-// read returns mark and row of a tag. The mark is read first: a max_id below
-// what the mark had seen before then is one that went back.
-func (g *Guard) read(ctx context.Context, tag string) (segment.Mark, segment.Row, error) {
-	m, err := g.mark(ctx, tag)
-	if err != nil {
-		return segment.Mark{}, segment.Row{}, err
-	}
-	row, err := g.table.Row(ctx, tag)
-	return m, row, err
-}
-
-// merged returns a tag as its row and its mark together have it.
+// merged returns a tag as its row and its mark together show it.
 func merged(row segment.Row, m segment.Mark) segment.Tag {
 	row.MaxID, row.Least, row.Disabled = max(row.MaxID, m.High), m.Least, m.Disabled
 	if m.Updated.After(row.Updated) {
@@ -125,13 +122,12 @@ func merged(row segment.Row, m segment.Mark) segment.Tag {
 	return row
 }
 
-// Delete implements [segment.Store]. The row stays as it is: its owners decide, and
-// its max_id is worth keeping.
+// Delete implements [segment.Store]. The row stays as it is: its owners decide about it, and its max_id is worth keeping.
 func (g *Guard) Delete(ctx context.Context, tag string) error {
 	if g.marks == nil {
 		return segment.ErrUnguarded
 	}
-	return again(ctx, func() error {
+	return retry(ctx, func() error {
 		m, row, err := g.read(ctx, tag)
 		if err != nil || m.Disabled {
 			return err
@@ -141,9 +137,8 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 	})
 }
 
-// Look implements [segment.Store]. Without marks nothing tells whether max_id was
-// raised by a load or by a change: then Least is max_id, and whoever looks
-// throws away all it has loaded. That costs a hole, never a repeat.
+// Look implements [segment.Store]. Without marks a raise by an operator cannot be distinguished from a load. Then Least is
+// max_id, and the caller discards all that it has loaded: that costs a hole, never a repeat.
 func (g *Guard) Look(ctx context.Context, tag string) (segment.Tag, error) {
 	m, row, err := g.read(ctx, tag)
 	if err != nil {
@@ -153,58 +148,4 @@ func (g *Guard) Look(ctx context.Context, tag string) (segment.Tag, error) {
 		m.Least = row.MaxID
 	}
 	return merged(row, m), nil
-}
-
-// Poll implements [segment.Store]. It raises the mark of every tag to the max_id that
-// its row has by now, so that IDs others took from the table are covered too,
-// and lifts a row that went back: so call it every minute or so. A tag without
-// row was removed: whatever the table lost, the marks keep its IDs.
-func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
-	var marks map[string]segment.Mark
-	if g.marks != nil {
-		var err error
-		if marks, err = g.marks.AllMarks(ctx); err != nil {
-			return err
-		}
-	}
-	rows, err := g.table.AllRows(ctx)
-	if err != nil {
-		return err
-	}
-	tags := make([]segment.Tag, len(rows))
-	for i, row := range rows {
-		tags[i] = merged(row, marks[row.Name])
-	}
-	see(segment.Listing{Tags: tags, Removed: func(string) bool { return true }})
-	if g.marks == nil {
-		return nil
-	}
-	var faults []error
-	for _, row := range rows {
-		if err := g.catchUp(ctx, row, marks[row.Name]); err != nil {
-			faults = append(faults, fmt.Errorf("tag %s: %w", row.Name, err))
-		}
-	}
-	return errors.Join(faults...)
-}
-
-func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark) error {
-	g.check(row, m)
-	if row.MaxID < m.High {
-		// Lost commits, or a load that came to nothing: lifted, the row is
-		// right for those who know the table alone. A load that is under way
-		// just now finds itself overtaken.
-		if _, err := g.table.Advance(ctx, row.Name, m.High-1, m.High); err != nil {
-			return err
-		}
-	}
-	if row.MaxID <= m.Seen || row.MaxID < 1 {
-		return nil
-	}
-	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
-	err := g.marks.SetMark(ctx, row.Name, m)
-	if errors.Is(err, segment.ErrMarkMoved) || errors.Is(err, segment.ErrInvalid) {
-		return nil // somebody else knows more, or nobody can ask for it
-	}
-	return err
 }

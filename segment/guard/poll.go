@@ -1,0 +1,62 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// Poll implements [segment.Store]. It raises the mark of every tag to the present max_id of its row, so that IDs which
+// others took from the table are covered too, and lifts rows that went back: call it every minute or so. A tag without a
+// row was removed: whatever the table lost, the marks keep its IDs.
+func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
+	var marks map[string]segment.Mark
+	if g.marks != nil {
+		var err error
+		if marks, err = g.marks.AllMarks(ctx); err != nil {
+			return err
+		}
+	}
+	rows, err := g.table.AllRows(ctx)
+	if err != nil {
+		return err
+	}
+	tags := make([]segment.Tag, len(rows))
+	for i, row := range rows {
+		tags[i] = merged(row, marks[row.Name])
+	}
+	see(segment.Listing{Tags: tags, Removed: func(string) bool { return true }})
+	if g.marks == nil {
+		return nil
+	}
+	var faults []error
+	for _, row := range rows {
+		if err := g.catchUp(ctx, row, marks[row.Name]); err != nil {
+			faults = append(faults, fmt.Errorf("tag %s: %w", row.Name, err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// catchUp raises the mark to the row, or the row to the mark.
+func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark) error {
+	g.setbacks.check(row, m)
+	if row.MaxID < m.High {
+		// Commits were lost, or a load failed after step 2. Lifted, the row is right for those who know the table alone. A
+		// load under way is overtaken and starts over.
+		if _, err := g.table.Advance(ctx, row.Name, m.High-1, m.High); err != nil {
+			return err
+		}
+	}
+	if row.MaxID <= m.Seen || row.MaxID < 1 {
+		return nil
+	}
+	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
+	err := g.marks.SetMark(ctx, row.Name, m)
+	if errors.Is(err, segment.ErrMarkMoved) || errors.Is(err, segment.ErrInvalid) {
+		return nil // another worker knows more, or the name is none that can be requested
+	}
+	return err
+}

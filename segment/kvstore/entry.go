@@ -1,0 +1,57 @@
+package kvstore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// An entry is the value of a tag's key.
+type entry struct {
+	Mark        int64  `json:"mark"`           // no ID below it is ever reserved again
+	Seen        int64  `json:"seen,omitempty"` // highest max_id that was ever read from a guarded table
+	Step        int64  `json:"step"`
+	Description string `json:"description,omitempty"`
+	Disabled    bool   `json:"disabled,omitempty"`
+	Least       int64  `json:"least,omitempty"` // no ID below it is issued, not even one already loaded
+}
+
+func (e entry) encode() []byte {
+	b, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // impossible: integers, strings and a bool
+	}
+	return b
+}
+
+func decode(kve jetstream.KeyValueEntry) (e entry, err error) {
+	err = json.Unmarshal(kve.Value(), &e)
+	if err == nil && (e.Mark < 1 || e.Step < 1) {
+		err = errors.New("mark and step must be positive")
+	}
+	if err != nil {
+		return entry{}, fmt.Errorf("kvstore: the entry %s of bucket %s is damaged, fix it by hand: %w", kve.Key(), kve.Bucket(), err)
+	}
+	return e, nil
+}
+
+// tag returns the entry as a tag of a store.
+func (e entry) tag(name string, updated time.Time) segment.Tag {
+	return segment.Tag{
+		Name: name, Step: e.Step, MaxID: e.Mark, Least: e.Least, Description: e.Description, Disabled: e.Disabled,
+		Updated: updated.UTC(),
+	}
+}
+
+// mark returns the entry as a mark that guards a table.
+func (e entry) mark(kve jetstream.KeyValueEntry) segment.Mark {
+	return segment.Mark{
+		High: e.Mark, Seen: e.Seen, Least: e.Least, Step: e.Step, Description: e.Description, Disabled: e.Disabled,
+		Revision: kve.Revision(), Updated: kve.Created().UTC(),
+	}
+}

@@ -1,0 +1,61 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// Mark implements [segment.Marks].
+func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
+	kve, err := s.kv.Get(ctx, tag)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return segment.Mark{}, nil
+	}
+	if err != nil {
+		return segment.Mark{}, wrap(tag, err)
+	}
+	e, err := decode(kve)
+	if err != nil {
+		return segment.Mark{}, err
+	}
+	return e.mark(kve), nil
+}
+
+// SetMark implements [segment.Marks].
+func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
+	e := entry{
+		Mark: m.High, Seen: m.Seen, Least: m.Least, Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled,
+	}
+	if m.Revision == 0 {
+		_, err = s.kv.Create(ctx, tag, e.encode())
+	} else {
+		_, err = s.kv.Update(ctx, tag, e.encode(), m.Revision)
+	}
+	if isOvertaken(err) {
+		return segment.ErrMarkMoved
+	}
+	if errors.Is(err, jetstream.ErrInvalidKey) {
+		return segment.ErrInvalid
+	}
+	return wrap(tag, err)
+}
+
+// AllMarks implements [segment.Marks]. A damaged entry has no mark that could be raised; loads of the tag name it.
+func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
+	all, err := s.kv.All(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("kvstore: list: %w", err)
+	}
+	marks := make(map[string]segment.Mark, len(all))
+	for tag, kve := range all {
+		if e, err := decode(kve); err == nil {
+			marks[tag] = e.mark(kve)
+		}
+	}
+	return marks, nil
+}

@@ -1,0 +1,65 @@
+package mysqlstore
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// Error numbers of MySQL and MariaDB.
+const (
+	tableExists  = 1050
+	duplicateKey = 1062
+)
+
+// isAccessDenied reports whether retrying cannot help: access denied to the server or the database, or no such database.
+func isAccessDenied(err error) bool {
+	return isNumber(err, 1044, 1045, 1049, 1698)
+}
+
+// doesNotFit reports whether a column cannot hold a value: out of range, too long, or of characters that its character
+// set does not have.
+func doesNotFit(err error) bool { return isNumber(err, 1264, 1406, 1366) }
+
+// refusals are the numbers of errors with which a server refuses a statement that it has not executed, or has rolled
+// back.
+var refusals = []uint16{
+	1040, // too many connections
+	1142, // no privilege
+	1205, // lock wait timeout
+	1213, // deadlock
+	1264, // out of range
+	1290, // --read-only
+	1792, // read-only transaction
+	1836, // read-only mode
+}
+
+// certainlyNotApplied reports whether a statement that failed has certainly changed nothing: no connection could be made
+// to send it, or the server said so.
+func certainlyNotApplied(err error) bool {
+	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return isNumber(err, refusals...)
+	}
+	if errors.Is(err, driver.ErrBadConn) { // nothing was sent, or a read-only server refused
+		return true
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// isNumber reports whether err is a server's error of one of these numbers.
+func isNumber(err error, numbers ...uint16) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && slices.Contains(numbers, e.Number)
+}
+
+func wrap(tag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("mysqlstore: tag %s: %w", tag, err)
+}

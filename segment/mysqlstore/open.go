@@ -1,0 +1,91 @@
+// Package mysqlstore keeps tags in Leaf's own table, leaf_alloc, in MySQL or MariaDB; it is internal to natsid and may
+// change. It is the only package that knows the driver.
+//
+// Sessions are autocommit, strict and in UTC, and give up a lock after 1 s. One process has at most 40 statements under
+// way in its database. Every change of max_id is one conditional UPDATE, so no transaction or lock lasts longer than a
+// statement. A row whose name differs in any byte from the requested tag, which collations ignore, is a
+// [segment.NameError].
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// ErrRefused is returned by Open when retrying cannot help: the DSN is malformed, or the server refuses its user or
+// database, or the table is not as natsid needs it.
+var ErrRefused = errors.New("mysqlstore: refused")
+
+// maxConns bounds the statements that one process has under way in one database: 36 loads, and some for polls and
+// administrators.
+const maxConns = 40
+
+// Open connects to the database that dsn names (user:password@tcp(host:port)/db) and creates the table if there is none.
+// An existing one is used as it is, whether its fourth column is called description or desc. The error wraps
+// [ErrRefused] if retrying cannot help. No error shows the password.
+func Open(ctx context.Context, dsn string) (*Table, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil || cfg.DBName == "" {
+		// The parser's own error may quote a password.
+		return nil, fmt.Errorf("%w: the DSN must be user:password@tcp(host:port)/database", ErrRefused)
+	}
+	connector, err := mysql.NewConnector(session(cfg))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(4)
+	db.SetConnMaxIdleTime(time.Minute)
+	schema, err := openSchema(ctx, db, cfg.DBName)
+	if err != nil {
+		db.Close()
+		if isAccessDenied(err) {
+			err = fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		return nil, err
+	}
+	return &Table{db: db, schema: schema}, nil
+}
+
+// session sets what every connection needs. A load that was given up must not live on in the server waiting for a lock,
+// and a value that does not fit must be an error.
+func session(cfg *mysql.Config) *mysql.Config {
+	cfg.ParseTime, cfg.Loc = true, time.UTC
+	cfg.ClientFoundRows = false  // an UPDATE that changed nothing must say so
+	cfg.InterpolateParams = true // one round trip per statement
+	cfg.Logger = &mysql.NopLogger{}
+	// Drop the connection to a server that has become read-only: it is no longer the primary, and the address may lead to
+	// another one by now.
+	cfg.RejectReadOnly = true
+	if cfg.Timeout == 0 {
+		cfg.Timeout = time.Second
+	}
+	if cfg.Params == nil {
+		cfg.Params = make(map[string]string)
+	}
+	for name, value := range map[string]string{
+		"autocommit":               "1",
+		"sql_mode":                 "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+		"innodb_lock_wait_timeout": "1",
+		"lock_wait_timeout":        "1",
+		"time_zone":                "'+00:00'",
+	} {
+		cfg.Params[name] = value
+	}
+	return cfg
+}
+
+// Redact returns a DSN without its password, for logs.
+func Redact(dsn string) string {
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return "a malformed DSN"
+	}
+	return fmt.Sprintf("%s@%s(%s)/%s", cfg.User, cfg.Net, cfg.Addr, cfg.DBName)
+}

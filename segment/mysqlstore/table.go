@@ -1,0 +1,117 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// A Table is a [segment.Table] on leaf_alloc. It is safe for concurrent use.
+type Table struct {
+	db     *sql.DB
+	schema schema
+}
+
+var _ segment.Table = (*Table)(nil)
+
+// Close closes the connections.
+func (t *Table) Close() error { return t.db.Close() }
+
+// Limit implements [segment.Table].
+func (t *Table) Limit() int64 { return t.schema.limit }
+
+// Row implements [segment.Table].
+func (t *Table) Row(ctx context.Context, tag string) (segment.Row, error) {
+	row, err := scan(t.db.QueryRowContext(ctx, t.schema.selectRow("WHERE biz_tag = ?"), tag).Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return segment.Row{}, segment.ErrUnknownTag
+	case err != nil:
+		return segment.Row{}, wrap(tag, err)
+	case row.Name != tag:
+		return segment.Row{}, &segment.NameError{Asked: tag, Found: row.Name}
+	}
+	return row, nil
+}
+
+func scan(scan func(...any) error) (r segment.Row, err error) {
+	err = scan(&r.Name, &r.MaxID, &r.Step, &r.Description, &r.Updated)
+	return r, err
+}
+
+// Advance implements [segment.Table].
+func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool, error) {
+	const update = "UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id <= ?"
+	result, err := t.db.ExecContext(ctx, update, end, tag, start)
+	if err != nil && certainlyNotApplied(err) {
+		err = fmt.Errorf("%w: %w", segment.ErrNotApplied, err)
+	}
+	if err != nil {
+		return false, wrap(tag, err)
+	}
+	n, err := result.RowsAffected()
+	return n == 1, wrap(tag, err)
+}
+
+// Insert implements [segment.Table].
+func (t *Table) Insert(ctx context.Context, tag segment.Tag) error {
+	columns, values, args := "biz_tag, max_id, step", "?, ?, ?", []any{tag.Name, tag.MaxID, tag.Step}
+	if t.schema.description != "" {
+		columns, values, args = columns+", "+t.schema.description, values+", ?", append(args, tag.Description)
+	}
+	_, err := t.db.ExecContext(ctx, "INSERT INTO leaf_alloc ("+columns+") VALUES ("+values+")", args...)
+	switch {
+	case isNumber(err, duplicateKey):
+		return segment.ErrExists
+	case doesNotFit(err):
+		return fmt.Errorf("%w: %w", segment.ErrInvalid, err)
+	}
+	return wrap(tag.Name, err)
+}
+
+// Update implements [segment.Table].
+func (t *Table) Update(ctx context.Context, tag string, c segment.Change) error {
+	set, args := "max_id = GREATEST(max_id, ?)", []any{c.MaxID}
+	if c.Step != 0 {
+		set, args = set+", step = ?", append(args, c.Step)
+	}
+	if c.Description != nil && t.schema.description != "" {
+		set, args = set+", "+t.schema.description+" = ?", append(args, *c.Description)
+	}
+	_, err := t.db.ExecContext(ctx, "UPDATE leaf_alloc SET "+set+" WHERE biz_tag = ?", append(args, tag)...)
+	if doesNotFit(err) {
+		return fmt.Errorf("%w: %w", segment.ErrInvalid, err)
+	}
+	return wrap(tag, err)
+}
+
+// Rows implements [segment.Table].
+func (t *Table) Rows(ctx context.Context, after string, limit int) ([]segment.Row, error) {
+	// By bytes, since the table's collation has another order and ignores case; of UTF-8, since its character set may be
+	// another.
+	const name = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)"
+	return t.query(ctx, "WHERE "+name+" > ? ORDER BY "+name+" LIMIT ?", after, limit)
+}
+
+// AllRows implements [segment.Table].
+func (t *Table) AllRows(ctx context.Context) ([]segment.Row, error) { return t.query(ctx, "") }
+
+func (t *Table) query(ctx context.Context, condition string, args ...any) ([]segment.Row, error) {
+	rows, err := t.db.QueryContext(ctx, t.schema.selectRow(condition), args...)
+	if err != nil {
+		return nil, fmt.Errorf("mysqlstore: %w", err)
+	}
+	defer rows.Close()
+	var page []segment.Row
+	for rows.Next() {
+		r, err := scan(rows.Scan)
+		if err != nil {
+			return nil, fmt.Errorf("mysqlstore: %w", err)
+		}
+		page = append(page, r)
+	}
+	return page, rows.Err()
+}
