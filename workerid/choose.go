@@ -70,7 +70,8 @@ func (h *chooser) find(ctx context.Context) (*claim, error) {
 	}
 	behind := time.Duration(h.lastReported(v)-seen.now) * time.Millisecond
 	if behind > h.maxAhead {
-		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the last report of worker %q: %s", behind, h.instance, h.policy.remedy(behind)))
+		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the last report of worker %q: %s",
+			behind, h.instance, h.policy.remedy(behind)))
 		if !h.policy.another(behind) {
 			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), behind}
 		}
@@ -179,8 +180,9 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 			return c, err
 		}
 	}
-	return nil, &waitError{fmt.Errorf("%w: all %d of this site have an owner or a window that has not ended; "+
-		"`natsid workers` shows whose and until when; stop workers or choose a layout with more", ErrExhausted, count), frees}
+	err := fmt.Errorf("%w: all %d of this site have an owner, or a window that has not ended: this worker keeps trying; "+
+		"`natsid workers` shows whose and until when", ErrExhausted, count)
+	return nil, &waitError{err, frees}
 }
 
 // acquire acquires the free number w, whose record is r, from r.Until on.

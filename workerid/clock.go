@@ -14,15 +14,36 @@ import (
 // reading from moving a window years ahead. Only the goroutine of Keeper.Run
 // uses it.
 //
-// The offset is the wall clock minus the registry's. It must be within the
-// tolerance of the median of all offsets, where the registry is one voice, with
-// 0: two workers alone cannot know which of them is wrong, three voices can. Of
-// an even number of voices either one in the middle will do, since the mean of 0
-// and 24 h is no clock's time.
+// It is compared before the first write of a search, at each heartbeat before
+// anything is written, and at once after a step. The offset is the wall clock
+// minus the registry's, whose clock also dates the heartbeats. The wall clock is
+// read before and after, and the offset lies between both differences.
 //
-// A clock that was found right, and was not set since, may fail maxDoubts
-// comparisons in a row: when the registry's clock is set, heartbeats put before
-// that still vouch for its old time, and every worker would be refused.
+//   - The offset must be within the tolerance of the median of all offsets, where
+//     the registry is one voice, with 0: of two workers alone none can know which
+//     is wrong, of three voices each can.
+//   - Of an even number of voices either one in the middle will do, since the mean
+//     of 0 and 24 h is no clock's time: it would refuse both, and let a clock pass
+//     that is 12 h off.
+//   - The tolerance is MaxClockSkew, at least 1 s: a call may take 1 s, and
+//     heartbeats are dated when they arrive. A slow network is not a wrong clock.
+//   - A clock that was found right, and was not set since, may fail maxDoubts
+//     comparisons in a row: when the registry's clock is set, heartbeats put
+//     before that still vouch for its old time, and every worker would be refused.
+//   - A step within MaxAhead, or within one tick, needs no comparison: the
+//     generator copes with it. After a step beyond the tolerance nothing is issued
+//     until the clock was compared, so for as long as the registry is out of reach.
+//
+// What follows for a running worker:
+//
+//	set back, within the tolerance     goes on; requests wait, or as in the last row
+//	set ahead, within the tolerance    goes on
+//	set beyond it, and right now       issues nothing until compared
+//	set beyond it, and wrong           issues, renews and reports nothing until it is right
+//	drifts away                        the same from the fourth failed comparison on
+//	the registry's clock is set        goes on if the next heartbeats of others show it
+//	right, but a deadline or more      waits, or takes another number (behindPolicy)
+//	behind the last ID
 type clock struct {
 	now       func() int64 // wall clock, Unix ms
 	registry  timeSource
@@ -132,8 +153,8 @@ func (c *clock) compare(ctx context.Context) (reading, error) {
 		return r, nil
 	}
 	low, high := c.median()
-	return reading{offset: r.offset}, fmt.Errorf("%w: it is %v from the registry's, the median of the other workers' is %v to %v "+
-		"from it, and at most %v (--max-clock-skew, at least 1s) may lie between: set this machine's clock",
+	return reading{offset: r.offset}, fmt.Errorf("%w: it is %v from the registry's, the median of the other workers' is "+
+		"%v to %v from it, and at most %v (--max-clock-skew, at least 1s) may lie between: set this machine's clock",
 		errClock, r.offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond,
 		time.Duration(c.tolerance)*time.Millisecond)
 }
@@ -215,5 +236,6 @@ func (p behindPolicy) remedy(d time.Duration) string {
 	if p.another(d) {
 		return "this worker takes another number if its clock is right; nothing to do but check the clock"
 	}
-	return "no snowflakes here until the clock has caught up; to take another number instead, restart with --on-clock-step reclaim"
+	return "no snowflakes here until the clock has caught up; " +
+		"to take another number instead, restart with --on-clock-step reclaim"
 }

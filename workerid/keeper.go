@@ -131,7 +131,8 @@ func New(cfg Config) *Keeper {
 		onStep: k.stepped,
 	}
 	k.chooser = &chooser{
-		terms: k.terms, site: cfg.Site, clock: k.clock, alarms: k.alarms, policy: k.policy(), rand: k.rand, log: cfg.Log,
+		terms: k.terms, site: cfg.Site, clock: k.clock, alarms: k.alarms, policy: k.policy(),
+		rand: k.rand, log: cfg.Log,
 		joined: func(registry string, offset time.Duration) {
 			k.life.note(func(s *Status) { s.Registry, s.Offset = registry, offset })
 		},
@@ -165,7 +166,8 @@ func (k *Keeper) Status() Status { return k.life.current() }
 func (k *Keeper) Who() (who Who, held bool) {
 	s := k.Status()
 	return Who{
-		Instance: s.Instance, Process: k.terms.process, Number: s.Number, Time: k.cfg.Now(), Until: s.Until, Registry: s.Registry,
+		Instance: s.Instance, Process: k.terms.process, Registry: s.Registry,
+		Number: s.Number, Time: k.cfg.Now(), Until: s.Until,
 	}, s.Held
 }
 
@@ -328,7 +330,8 @@ func (k *Keeper) release(ctx context.Context, c *claim) error {
 		return err
 	}, pauses)
 	if err != nil {
-		return fmt.Errorf("workerid: number %d stays blocked until %v: %w", c.number, time.UnixMilli(c.until.Load()).UTC(), err)
+		return fmt.Errorf("workerid: number %d was not released and stays blocked until %v: %w",
+			c.number, time.UnixMilli(c.until.Load()).UTC(), err)
 	}
 	k.cfg.Log.Info("worker number released", "number", c.number)
 	return nil
@@ -338,8 +341,8 @@ func (k *Keeper) release(ctx context.Context, c *claim) error {
 // may differ issues nothing until it has been compared with them: until the next
 // heartbeat the wrong time would go into IDs.
 func (k *Keeper) stepped(step time.Duration) {
-	k.alarms.set(ClockStep, fmt.Sprintf("the clock was set by %v, or the machine slept: it is compared with the others' at once; "+
-		"find out what set it", step))
+	k.alarms.set(ClockStep, fmt.Sprintf("the clock was set by %v, or the machine slept: "+
+		"it is compared with the other workers' at once; find out what set it", step))
 	if step.Abs().Milliseconds() > k.cfg.tolerance() {
 		k.life.becomeSuspended(fmt.Sprintf("the clock was set by %v", step))
 	}

@@ -71,7 +71,8 @@ type lifecycle struct {
 }
 
 func newLifecycle(instance string, use func(*snowflake.Generator), log *slog.Logger) *lifecycle {
-	return &lifecycle{use: use, log: log, status: Status{Instance: instance, Trouble: errors.New("workerid: not started")}}
+	status := Status{Instance: instance, Trouble: errors.New("workerid: not started")}
+	return &lifecycle{use: use, log: log, status: status}
 }
 
 func (l *lifecycle) phase() phase { return phase(l.at.Load()) }
@@ -138,7 +139,7 @@ func (l *lifecycle) becomeSuspended(why string) {
 	}
 	l.at.Store(int32(suspended))
 	l.hand(nil)
-	l.log.Error("no snowflakes until this machine's clock was compared and is right; the worker number is kept", "reason", why)
+	l.log.Error("no snowflakes until this machine's clock is found right; the worker number is kept", "reason", why)
 }
 
 // becomeClosed ends c for good; why is nil at a clean stop.

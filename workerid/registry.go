@@ -9,11 +9,11 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A Registry is where the records and heartbeats of all workers of a
-// deployment are kept. All methods are safe for concurrent use, also by many
-// processes, and return by the time ctx ends. An error that is none of this
-// package's says that the registry could not be reached or did not answer:
-// then a write may have landed or may land later.
+// A Registry holds the records and heartbeats of all workers of a deployment.
+// All methods are safe for concurrent use, also by many processes, and return by
+// the time ctx ends. An error that is none of this package's means that the
+// registry is out of reach or did not answer: a write may then have landed, or
+// may land later.
 type Registry interface {
 	// Deployment stores d if the registry has none yet, and returns the one
 	// it has.
@@ -21,51 +21,52 @@ type Registry interface {
 
 	// Records returns the records of all numbers, possibly a little old.
 	Records(ctx context.Context) (map[int]Record, error)
-	// Record returns the record of number w as it is now, or [ErrNoRecord].
+	// Record returns the current record of number w, or [ErrNoRecord].
 	Record(ctx context.Context, w int) (Record, error)
 	// Write replaces the record of number w if its revision is r.Revision, 0
 	// if there is none, and returns the new revision. Revisions only rise. It
-	// returns [ErrConflict] if the revision was another; that, too, may be the
-	// doing of an own earlier write.
+	// returns [ErrConflict] if the revision was another; an earlier write of the
+	// same caller may have caused that.
 	Write(ctx context.Context, w int, r Record) (revision uint64, err error)
 
 	// Time returns the registry's own time, in Unix ms, of the same clock that
 	// dates the heartbeats.
 	Time(ctx context.Context) (ms int64, err error)
-	// Report puts the heartbeat of number w, which vanishes by itself some
-	// time after the last report.
-	Report(ctx context.Context, w int, l Heartbeat) error
+	// Report puts the heartbeat of number w, which expires some time after the
+	// last report.
+	Report(ctx context.Context, w int, h Heartbeat) error
 	// Heartbeats returns the heartbeats of all numbers, possibly a little old.
 	Heartbeats(ctx context.Context) (map[int]Heartbeat, error)
 	// Leave removes the heartbeat of number w.
 	Leave(ctx context.Context, w int) error
 
 	// Ask asks the worker with number w who it is. It returns [ErrNoWorker] if
-	// none answers to that number; any other error means that one may.
+	// none answers for that number; any other error means that one may.
 	Ask(ctx context.Context, w int) (Who, error)
 }
 
-// A Record is what is kept of a worker number for ever. The zero value stands
-// for a record that is absent or unreadable; its Revision tells which.
+// A Record is the permanent entry of a worker number. The zero value stands for
+// a record that is absent (Revision 0) or unreadable.
 type Record struct {
 	Instance string `json:"instance"`
-	Token    string `json:"token"`    // random, fresh with every write
+	Token    string `json:"token"`    // random, fresh with each write
 	Reported int64  `json:"reported"` // the writer's time, Unix ms
 	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
 	Revision uint64 `json:"-"`
 }
 
-// A Heartbeat is a report that a worker is alive. It stops nobody: only the record decides.
+// A Heartbeat is the entry that a live worker puts every few seconds and that
+// expires. It restricts no worker: only the record decides.
 type Heartbeat struct {
 	Instance string `json:"instance"`
-	Time     int64  `json:"time"`  // the worker's own, Unix ms
-	Since    int64  `json:"since"` // when it took the number, Unix ms
+	Time     int64  `json:"time"`  // the worker's own, Unix ms; 0 if unreadable
+	Since    int64  `json:"since"` // when it acquired the number, Unix ms
 	At       int64  `json:"-"`     // the registry's time when it was put, Unix ms
 }
 
-// Offset returns how far the worker's clock was ahead of the registry's when
-// it reported.
-func (l Heartbeat) Offset() time.Duration { return time.Duration(l.Time-l.At) * time.Millisecond }
+// Offset returns the worker's clock minus the registry's when the heartbeat was
+// put.
+func (h Heartbeat) Offset() time.Duration { return time.Duration(h.Time-h.At) * time.Millisecond }
 
 // Who is what a worker answers when asked who it is.
 type Who struct {
@@ -77,10 +78,10 @@ type Who struct {
 	Registry string `json:"registry"`
 }
 
-// A Deployment is what all workers of a registry must agree on, since their
-// IDs would otherwise collide.
+// A Deployment is what all workers of a registry must share, since their IDs
+// would otherwise collide.
 type Deployment struct {
-	ID     string `json:"id"` // random; names the registry
+	ID     string `json:"id"` // random, identifies the registry
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
@@ -91,14 +92,15 @@ func DeploymentOf(l snowflake.Layout) Deployment {
 	return Deployment{Layout: l.String(), Epoch: l.Epoch, Unit: l.Unit}
 }
 
-// check returns an error that wraps [ErrDeployment] and shows both if have,
-// the registry's, asks for other IDs than want.
+// check returns an error that wraps [ErrDeployment] and shows both if have, the
+// registry's, describes other IDs than want.
 func (want Deployment) check(have Deployment) error {
 	want.ID = have.ID
 	if want == have {
 		return nil
 	}
-	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with layout %s, epoch %d, ticks of %d ms: start it with the registry's, or in a namespace of its own",
+	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with "+
+		"layout %s, epoch %d, ticks of %d ms: start it with the registry's, or in a namespace of its own",
 		ErrDeployment, have.Layout, have.Epoch, have.Unit, want.Layout, want.Epoch, want.Unit)
 }
 
