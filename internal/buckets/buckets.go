@@ -1,12 +1,26 @@
-// Package buckets opens the JetStream KV buckets that natsid keeps its
-// promises in, as soon as JetStream is there, and makes those that are missing.
+// Package buckets opens the JetStream KV buckets that hold natsid's durable
+// state as soon as JetStream is there, and creates those that are missing.
+//
+// A bucket is created as a stream and then bound as KV, for two settings that
+// the KV interface does not offer; the laws of uniqueness rest on both:
+//
+//   - FirstSeq: revisions begin at the present Unix time in microseconds, and
+//     above all that this process has seen, so that those of a bucket that was
+//     deleted and created again never repeat. A compare-and-set with an old
+//     revision would succeed otherwise. Given a clock that is not set back by
+//     more than the age of the bucket, and fewer than 10^6 writes/s on average.
+//   - No AllowDirect: the leader of the stream answers all reads. Replicas lag:
+//     about a tenth of the reads right after a write were stale, and a stale
+//     record looks like another worker's.
+//
+// A bucket that exists is used as it is. New ones have the replicas of their
+// [Config].
 package buckets
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,23 +33,24 @@ import (
 type Config struct {
 	Name        string
 	Description string
-	TTL         time.Duration // of each value since it was put; 0: kept for ever
-	Replicas    int           // 1 if 0
-	// Lost, if set, is told when a bucket that was open is gone, and all that it
-	// held with it: JetStream was wiped, or somebody deleted it. The call that
-	// finds out makes it again. It must not block.
+	TTL         time.Duration // of each value since it was put; 0 keeps it forever
+	Replicas    int           // of a bucket that is created; 0 is 1
+	// Lost, if set, is called when a bucket that was open is gone with all that
+	// it held: JetStream was wiped, or the bucket was deleted. The call that
+	// finds out creates it again. Lost must not block.
 	Lost func()
 }
 
-// ErrForgets is returned for a bucket that must keep its values for ever and
-// does not.
+// ErrForgets is returned for a bucket that must keep its values forever and has
+// a TTL.
 var ErrForgets = errors.New("the bucket forgets what it must keep")
 
 // A Bucket is a JetStream KV bucket that is opened when it is first needed:
 // JetStream may be away at that time, or for long. Until it is open each call
-// tries to open it, all calls of a moment together, and fails if that fails.
-// A bucket that is gone, so that JetStream knows of none by the name, is made
-// again by the call that finds out. It is safe for concurrent use.
+// tries to open it, concurrent calls together, and fails if that fails. A call
+// that finds the bucket gone, so that JetStream knows none by its name, creates
+// it again. An open bucket costs a call one atomic load. It is safe for
+// concurrent use.
 type Bucket struct {
 	js  jetstream.JetStream
 	cfg Config
@@ -45,17 +60,17 @@ type Bucket struct {
 	mu      sync.Mutex
 	attempt *attempt  // under way, or the one that succeeded; nil if none
 	trouble error     // of the last attempt
-	made    time.Time // when the bucket was made that was opened first
+	created time.Time // when the bucket was created that was opened first
 
-	last atomic.Uint64 // the highest revision that was seen
+	last atomic.Uint64 // the highest revision seen
 }
 
-// An attempt to open a bucket. What it found is there once done is closed.
+// An attempt to open a bucket. Its other fields are valid once done is closed.
 type attempt struct {
 	done     chan struct{}
 	kv       jetstream.KeyValue
-	made     time.Time
-	last     uint64 // its last revision
+	created  time.Time
+	last     uint64 // revision
 	mismatch string
 	err      error
 }
@@ -63,18 +78,10 @@ type attempt struct {
 // New returns a bucket that is not open yet.
 func New(js jetstream.JetStream, cfg Config) *Bucket { return &Bucket{js: js, cfg: cfg} }
 
-// Open opens the bucket unless it is open, making it first if there is none.
-// One that exists is used as it is; mismatch, if not empty, says how it
-// differed from the [Config]. Only one that forgets what must be kept is
-// refused, with [ErrForgets]. Open returns by the time ctx ends.
-//
-// What it makes differs from an ordinary bucket in two ways that the laws of
-// uniqueness rest on. Its revisions begin at the present Unix time in
-// microseconds, and above all that this Bucket has seen, so that those of a
-// bucket deleted and made again never repeat: a compare-and-set with an old
-// revision would otherwise succeed. And
-// all reads are answered by the stream's leader: replicas lag, and a stale
-// read would be taken for a foreign write.
+// Open opens the bucket unless it is open, and creates it if none exists. One
+// that exists is used as it is; mismatch, if not empty, says how it differs from
+// the [Config]. A bucket that must keep its values forever and has a TTL is
+// refused with [ErrForgets]. Open returns by the time ctx ends.
 func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
 	a, err := b.get(ctx)
 	if err != nil {
@@ -99,15 +106,15 @@ func (b *Bucket) Trouble() error {
 func (b *Bucket) failed(why error) error {
 	switch {
 	case errors.Is(why, nats.ErrNoResponders):
-		why = fmt.Errorf("nobody answers for JetStream, enable it in the nats-server: %w", why)
+		why = fmt.Errorf("JetStream does not answer; enable it in the nats-server: %w", why)
 	case errors.Is(why, context.DeadlineExceeded):
-		why = fmt.Errorf("no answer: JetStream has no leader, or this user no permission for it: %w", why)
+		why = fmt.Errorf("no answer: JetStream has no leader, or this user has no permission for it: %w", why)
 	}
 	return fmt.Errorf("bucket %s cannot be opened: %w", b.cfg.Name, why)
 }
 
-// get returns the attempt that opened the bucket. An attempt is shared, so it
-// ends neither with the ctx nor with the life of the call that began it.
+// get returns the attempt that opened the bucket. Calls share an attempt, so it
+// does not end with the call that began it, or with that call's ctx.
 func (b *Bucket) get(ctx context.Context) (*attempt, error) {
 	if a := b.opened.Load(); a != nil {
 		return a, nil
@@ -128,8 +135,8 @@ func (b *Bucket) get(ctx context.Context) (*attempt, error) {
 	}
 }
 
-// openTimeout bounds an attempt: a cluster without a leader leaves requests
-// unanswered, also when it has one again.
+// openTimeout bounds an attempt. A cluster without a leader leaves requests
+// unanswered, even after it has elected one.
 const openTimeout = 3 * time.Second
 
 func (b *Bucket) try(a *attempt) {
@@ -139,43 +146,44 @@ func (b *Bucket) try(a *attempt) {
 		a.err = b.failed(a.err)
 	}
 	b.saw(a.last)
-	b.mu.Lock()
-	if b.trouble = a.err; a.err == nil {
-		b.opened.Store(a)
-		if b.made.IsZero() {
-			b.made = a.made
-		}
-	} else {
-		b.attempt = nil
-	}
-	b.mu.Unlock()
+	b.settle(a)
 	close(a.done)
 }
 
-// firstSeq returns where the revisions of the bucket begin if it is made now.
-// The law needs them above all that a bucket of the name ever had. The clock
-// gives that if it is not set back by more than the bucket is old; a worker that
-// has known the bucket does not depend on its clock.
+// settle keeps the outcome of an attempt.
+func (b *Bucket) settle(a *attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trouble = a.err
+	if a.err != nil {
+		b.attempt = nil
+		return
+	}
+	b.opened.Store(a)
+	if b.created.IsZero() {
+		b.created = a.created
+	}
+}
+
+// firstSeq returns the first revision of a bucket that is created now. It must
+// lie above every revision that a bucket of the name ever had. The clock ensures
+// that unless it was set back by more than the age of the bucket; a process that
+// has seen the bucket's revisions does not depend on its clock.
 func (b *Bucket) firstSeq() uint64 {
-	const margin = 1_000_000 // writes of others since
+	const margin = 1_000_000 // for writes of other workers since
 	return max(uint64(time.Now().UnixMicro()), b.last.Load()+margin)
 }
 
-// saw keeps the highest revision of the bucket.
+// saw remembers the highest revision of the bucket.
 func (b *Bucket) saw(revision uint64) {
 	for last := b.last.Load(); revision > last && !b.last.CompareAndSwap(last, revision); {
 		last = b.last.Load()
 	}
 }
 
+// open binds the bucket, creating it if there is none, and reads its state.
 func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config, firstSeq uint64) error {
-	kv, err := js.KeyValue(ctx, cfg.Name)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		_, err = js.CreateStream(ctx, streamConfig(cfg, firstSeq))
-		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			kv, err = js.KeyValue(ctx, cfg.Name)
-		}
-	}
+	kv, err := bind(ctx, js, cfg, firstSeq)
 	if err != nil {
 		return err
 	}
@@ -183,21 +191,34 @@ func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config, 
 	if err != nil {
 		return err
 	}
-	have := status.Config()
+	have, replicas := status.Config(), max(1, cfg.Replicas)
 	if cfg.TTL == 0 && have.TTL != 0 {
-		return fmt.Errorf("%w: it has a TTL of %v; take that off", ErrForgets, have.TTL)
+		return fmt.Errorf("%w: it has a TTL of %v; remove the TTL", ErrForgets, have.TTL)
 	}
-	if have.Replicas != max(1, cfg.Replicas) || have.TTL != cfg.TTL {
-		a.mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v", cfg.Name, have.Replicas, have.TTL, max(1, cfg.Replicas), cfg.TTL)
+	if have.Replicas != replicas || have.TTL != cfg.TTL {
+		a.mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v",
+			cfg.Name, have.Replicas, have.TTL, replicas, cfg.TTL)
 	}
 	a.kv = kv
 	if info := streamInfo(status); info != nil {
-		a.made, a.last = info.Created, info.State.LastSeq
+		a.created, a.last = info.Created, info.State.LastSeq
 	}
 	return nil
 }
 
-// streamInfo returns nil if the NATS client describes buckets in another way.
+func bind(ctx context.Context, js jetstream.JetStream, cfg Config, firstSeq uint64) (jetstream.KeyValue, error) {
+	kv, err := js.KeyValue(ctx, cfg.Name)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return kv, err
+	}
+	_, err = js.CreateStream(ctx, streamConfig(cfg, firstSeq))
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return nil, err
+	}
+	return js.KeyValue(ctx, cfg.Name)
+}
+
+// streamInfo returns nil if the NATS client describes buckets differently.
 func streamInfo(status jetstream.KeyValueStatus) *jetstream.StreamInfo {
 	if s, ok := status.(*jetstream.KeyValueBucketStatus); ok {
 		return s.StreamInfo()
@@ -207,8 +228,8 @@ func streamInfo(status jetstream.KeyValueStatus) *jetstream.StreamInfo {
 
 func streamName(cfg Config) string { return "KV_" + cfg.Name }
 
-// streamConfig is what [jetstream.KeyValueConfig] stands for (ADR-8), with
-// FirstSeq and without AllowDirect.
+// streamConfig returns the stream that [jetstream.KeyValueConfig] creates
+// (ADR-8), with FirstSeq and without AllowDirect: see the package comment.
 func streamConfig(cfg Config, firstSeq uint64) jetstream.StreamConfig {
 	duplicates := 2 * time.Minute
 	if cfg.TTL > 0 {
@@ -233,9 +254,9 @@ func streamConfig(cfg Config, firstSeq uint64) jetstream.StreamConfig {
 	}
 }
 
-// on calls f on the bucket, opening it before if need be. If the bucket is gone
-// it is made again, and f called on that: what f finds is then that nothing is
-// there, and no revision that anybody knows.
+// on calls f with the bucket, opening it first if necessary. If the bucket is
+// gone it is created again and f is called with the new one: f finds no key
+// there, and no revision that was ever seen.
 func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, error)) (v T, err error) {
 	for range 2 {
 		a, away := b.get(ctx)
@@ -247,21 +268,21 @@ func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, er
 		}
 		b.forget(a, err)
 	}
-	return v, b.failed(err) // not Trouble: another call may have opened it by now
+	return v, b.failed(err) // not Trouble, which another call may have cleared
 }
 
-// isGone reports whether an error says that there is no such bucket. Only
-// JetStream's own word counts: a stream that does not answer may be without a
+// isGone reports whether an error says that the bucket does not exist. Only
+// JetStream's own answer counts: a stream that does not respond may have no
 // leader.
 func (b *Bucket) isGone(ctx context.Context, err error) bool {
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
 		_, err = b.js.Stream(ctx, streamName(b.cfg))
 	}
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
-		errors.Is(err, nats.ErrStreamNotFound) // what a listing says
+		errors.Is(err, nats.ErrStreamNotFound) // of a listing
 }
 
-// forget closes the bucket that an attempt opened.
+// forget closes the bucket that an attempt opened, and reports its loss once.
 func (b *Bucket) forget(a *attempt, why error) {
 	b.mu.Lock()
 	first := b.opened.CompareAndSwap(a, nil)
@@ -271,183 +292,5 @@ func (b *Bucket) forget(a *attempt, why error) {
 	b.mu.Unlock()
 	if first && b.cfg.Lost != nil {
 		b.cfg.Lost()
-	}
-}
-
-// Get returns the entry of a key as the leader has it, or
-// [jetstream.ErrKeyNotFound].
-func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	entry, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueEntry, error) { return kv.Get(ctx, key) })
-	if err == nil {
-		b.saw(entry.Revision())
-	}
-	return entry, err
-}
-
-// Create puts a value under a key that has none, or returns
-// [jetstream.ErrKeyExists].
-func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Create(ctx, key, value) })
-}
-
-// CreateFirst is Create for a key that never had a value: it returns
-// [jetstream.ErrKeyDeleted] for one whose value was deleted or purged,
-// or may have gone with a bucket that this call found lost.
-func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	again := false
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) {
-		if again {
-			return 0, jetstream.ErrKeyDeleted
-		}
-		again = true
-		revision, err := kv.Update(ctx, key, value, 0)
-		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !errors.Is(err, jetstream.ErrKeyExists) {
-			return revision, err
-		}
-		w, err := kv.Watch(ctx, key)
-		if err != nil {
-			return 0, err
-		}
-		defer w.Stop()
-		select {
-		case entry := <-w.Updates(): // the last one, or nil if it cannot be read yet
-			if entry != nil && entry.Operation() != jetstream.KeyValuePut {
-				return 0, jetstream.ErrKeyDeleted
-			}
-			return 0, jetstream.ErrKeyExists
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	})
-}
-
-// Update puts a value under a key whose revision is last, or returns
-// [jetstream.ErrKeyRevisionMismatch].
-func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Update(ctx, key, value, last) })
-}
-
-// Put puts a value under a key, whatever is there.
-func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Put(ctx, key, value) })
-}
-
-func (b *Bucket) write(ctx context.Context, f func(jetstream.KeyValue) (uint64, error)) (revision uint64, err error) {
-	revision, err = on(ctx, b, f)
-	b.saw(revision) // 0 after an error
-	return revision, err
-}
-
-// Purge removes a key.
-func (b *Bucket) Purge(ctx context.Context, key string) error {
-	_, err := on(ctx, b, func(kv jetstream.KeyValue) (struct{}, error) { return struct{}{}, kv.Purge(ctx, key) })
-	return err
-}
-
-// Time returns the clock of the server that leads the bucket's stream, which
-// dates its entries too.
-func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
-	info, err := b.info(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.TimeStamp, nil
-}
-
-// IsOriginal reports whether the bucket is the one that was opened first, and
-// not one made again since, by whomever.
-func (b *Bucket) IsOriginal(ctx context.Context) (bool, error) {
-	info, err := b.info(ctx)
-	if err != nil {
-		return false, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return info.Created.Equal(b.made), nil
-}
-
-func (b *Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
-	status, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) { return kv.Status(ctx) })
-	if err != nil {
-		return nil, err
-	}
-	info := streamInfo(status)
-	if info == nil {
-		return nil, fmt.Errorf("buckets: the NATS client describes a bucket as a %T", status)
-	}
-	return info, nil
-}
-
-// All returns the present entries by key, deleted keys left out. The snapshot
-// may be a little old: nothing may rest on it that a compare-and-set does not
-// confirm. But each key that was there all the time is in it.
-func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
-	all, _, err := b.AllAndRemoved(ctx)
-	return all, err
-}
-
-// AllAndRemoved is All, and says which keys were deleted or purged.
-func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]jetstream.KeyValueEntry, removed map[string]bool, err error) {
-	l, err := on(ctx, b, func(kv jetstream.KeyValue) (l listing, err error) {
-		status, err := kv.Status(ctx)
-		if err != nil {
-			return l, err
-		}
-		l.keys = int(status.Values()) // one each, since there is no history
-		l.watcher, err = kv.WatchAll(ctx)
-		return l, err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer l.watcher.Stop()
-	if err := l.read(ctx); err != nil {
-		return nil, nil, err
-	}
-	removed = make(map[string]bool)
-	maps.DeleteFunc(l.all, func(key string, e jetstream.KeyValueEntry) bool {
-		if e.Operation() != jetstream.KeyValuePut {
-			removed[key] = true
-		}
-		return removed[key]
-	})
-	return l.all, removed, nil
-}
-
-// A listing is a bucket being read.
-type listing struct {
-	keys    int // there were when it began, deleted ones included
-	watcher jetstream.KeyWatcher
-	all     map[string]jetstream.KeyValueEntry
-}
-
-// late is how long an entry that is missing may take to come.
-const late = 100 * time.Millisecond
-
-// read reads all entries. A key that changes meanwhile moves to the end, and
-// the watcher counts it each time it passes: so it may say that this was all
-// before it has shown every key. What it has not comes right after.
-func (l *listing) read(ctx context.Context) error {
-	l.all = make(map[string]jetstream.KeyValueEntry, l.keys)
-	var missing <-chan time.Time // nil until the watcher says that this was all
-	for {
-		select {
-		case entry, ok := <-l.watcher.Updates():
-			switch {
-			case !ok:
-				return errors.New("the listing was cut off")
-			case entry != nil:
-				l.all[entry.Key()] = entry
-			default:
-				missing = time.After(late)
-			}
-			if missing != nil && len(l.all) >= l.keys {
-				return nil
-			}
-		case <-missing: // it has expired, or was purged
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// fake is a JetStream that answers only the first request of an attempt: with
-// err once wait is over, or a bucket if err is nil.
+// fake is a JetStream that answers only the first request of an attempt: after
+// wait, with err, or with a bucket if err is nil.
 type fake struct {
 	jetstream.JetStream
 	wait     time.Duration
@@ -44,14 +44,14 @@ type fakeStatus struct{ jetstream.KeyValueStatus }
 
 func (fakeStatus) Config() jetstream.KeyValueConfig { return jetstream.KeyValueConfig{Replicas: 1} }
 
-// callers runs n calls at once, each with so long to go, and returns how many
+// callers runs n calls at once, each with a timeout, and returns how many
 // succeeded.
-func callers(b *Bucket, n int, long time.Duration) (ok int) {
+func callers(b *Bucket, n int, timeout time.Duration) (ok int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), long)
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
 			if err := b.Purge(ctx, "key"); err == nil {
 				mu.Lock()
@@ -86,7 +86,7 @@ func TestABucketIsOpenedByTheFirstCallThatCan(t *testing.T) {
 	})
 }
 
-func TestCallsOfAMomentShareOneAttempt(t *testing.T) {
+func TestConcurrentCallsShareOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js := &fake{err: errors.New("away"), wait: time.Second}
 		b := New(js, Config{Name: "b"})
@@ -100,7 +100,7 @@ func TestCallsOfAMomentShareOneAttempt(t *testing.T) {
 	})
 }
 
-func TestACallEndsWithItsContextAndTheAttemptGoesOn(t *testing.T) {
+func TestACallEndsWithItsContextAndTheAttemptContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js := &fake{wait: 2 * time.Second}
 		b := New(js, Config{Name: "b"})
@@ -116,7 +116,7 @@ func TestACallEndsWithItsContextAndTheAttemptGoesOn(t *testing.T) {
 	})
 }
 
-func TestAnAttemptWithoutAnAnswerIsGivenUp(t *testing.T) {
+func TestAnAttemptWithoutAnAnswerTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		js := &fake{wait: time.Hour}
 		b := New(js, Config{Name: "b"})
@@ -143,11 +143,11 @@ func TestACallThatFindsNoBucketTwiceFailsThoughAnotherOpensIt(t *testing.T) {
 	}
 }
 
-// wiped is a JetStream that has lost its streams, and makes them.
+// wiped is a JetStream that has lost its streams, and creates new ones.
 type wiped struct {
 	jetstream.JetStream
 	kv       *wipedKV
-	firstSeq uint64 // of the last stream made
+	firstSeq uint64 // of the last stream created
 }
 
 type wipedKV struct {
@@ -175,20 +175,20 @@ func (kv *wipedKV) Put(context.Context, string, []byte) (uint64, error) {
 	return kv.revision, nil
 }
 
-// A worker whose clock is an hour behind may be the one that makes a bucket again.
-func TestRevisionsOfABucketMadeAgainLieAboveThoseSeenWhateverTheClock(t *testing.T) {
+// The worker that creates a bucket again may have a clock that is an hour behind.
+func TestRevisionsOfABucketCreatedAgainLieAboveThoseSeenWhateverTheClock(t *testing.T) {
 	js := new(wiped)
 	b := New(js, Config{Name: "b"})
 	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
 	if _, err := b.Put(t.Context(), "key", nil); err != nil || js.firstSeq < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
 		t.Fatalf("first revision %d, %v, want the Unix time in microseconds", js.firstSeq, err)
 	}
-	js.kv.revision = ahead // by somebody whose clock is right
+	js.kv.revision = ahead // written by a worker whose clock is right
 	if _, err := b.Put(t.Context(), "key", nil); err != nil {
 		t.Fatal(err)
 	}
 	js.kv.gone = true
 	if _, err := b.Put(t.Context(), "key", nil); err != nil || js.firstSeq <= ahead {
-		t.Errorf("made again from revision %d, %v, want above %d", js.firstSeq, err, ahead)
+		t.Errorf("created again from revision %d, %v, want above %d", js.firstSeq, err, ahead)
 	}
 }
