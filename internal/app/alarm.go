@@ -11,12 +11,12 @@ import (
 // keptAlarms is how many alarms wait at most while NATS is away.
 const keptAlarms = 16
 
-// alarm tells operators of an event that needs a look: in the log, in the
-// metrics, and as a message for whoever listens on NATS. kind is one of
-// [subjects.Alarms]. It does not block, and may be called at any time, with any
-// lock held.
+// alarm reports an event that an operator must look at: in the log, in the
+// metrics, and as a message on NATS. It does not block, and may be called at any
+// time, with any lock held: the message is queued, and the oldest one dropped if
+// too many wait.
 func (p *program) alarm(kind subjects.Alarm, message string) {
-	p.cfg.Log.Error("alarm", "kind", kind, "message", message)
+	p.cfg.Log.Error("alarm", "kind", kind, "message", message, "do", remedy(kind))
 	p.metrics.Alarmed(kind)
 	event := subjects.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
 	for {
@@ -33,12 +33,23 @@ func (p *program) alarm(kind subjects.Alarm, message string) {
 	}
 }
 
-func (p *program) unpublished(e subjects.AlarmEvent, why any) {
-	p.cfg.Log.Warn("an alarm was not published", "kind", e.Kind, "message", e.Message, "reason", why)
+// remedy returns what an operator does about a kind of alarm.
+func remedy(kind subjects.Alarm) string {
+	for _, a := range subjects.Alarms() {
+		if a.Kind == kind {
+			return a.Do
+		}
+	}
+	return ""
 }
 
-// publishAlarms publishes alarms until ctx ends and none is left, but not for
-// more than a second after that.
+func (p *program) unpublished(e subjects.AlarmEvent, why any) {
+	p.cfg.Log.Warn("an alarm was not published on NATS; its line in this log remains",
+		"kind", e.Kind, "message", e.Message, "reason", why)
+}
+
+// publishAlarms publishes alarms until ctx ends and the queue is empty, but no
+// longer than a second after that.
 func (p *program) publishAlarms(ctx context.Context) error {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -53,8 +64,9 @@ func (p *program) publishAlarms(ctx context.Context) error {
 	return nil
 }
 
-// publishAlarm publishes an alarm, again and again until the server has it or
-// ctx ends: what is sent on a connection that hangs is lost.
+// publishAlarm publishes an alarm until a flush shows that the server has it, or
+// ctx ends: what is sent on a connection that hangs is lost. Subscribers may
+// receive it more than once, with the same time.
 func (p *program) publishAlarm(ctx context.Context, e subjects.AlarmEvent) {
 	e.Instance = p.keeper.Status().Instance
 	body, err := json.Marshal(e)
@@ -62,7 +74,8 @@ func (p *program) publishAlarm(ctx context.Context, e subjects.AlarmEvent) {
 		panic(err) // cannot be: strings and a time
 	}
 	for {
-		if err = p.tryPublish(ctx, e.Kind, body); err == nil {
+		err := p.tryPublish(ctx, e.Kind, body)
+		if err == nil {
 			return
 		}
 		select {

@@ -28,8 +28,8 @@ import (
 var (
 	// ErrDataInUse is returned when another process works in the data directory.
 	ErrDataInUse = errors.New("the data directory is in use")
-	// ErrListenTaken is returned when the embedded server's address is taken.
-	ErrListenTaken = errors.New("the address is taken")
+	// ErrListenTaken is returned when the embedded server's address is in use.
+	ErrListenTaken = errors.New("the address is in use")
 )
 
 // Run runs a whole natsid until ctx ends, and stops it cleanly: all requests
@@ -142,8 +142,8 @@ func (p *program) lockData(context.Context) error {
 			"(with --nats, --data '' keeps no local state)", dir, err)
 	}
 	if !got {
-		return fmt.Errorf("%w: another natsid runs in %s; stop it, or give this one a directory of its own with --data DIR",
-			ErrDataInUse, dir)
+		return fmt.Errorf("%w: another natsid runs in %s; stop it, "+
+			"or give this one a directory of its own with --data DIR", ErrDataInUse, dir)
 	}
 	p.lock = lock
 	return nil

@@ -29,14 +29,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A nats-server that is shut down while it makes a stream leaves these behind.
+	// A nats-server that is shut down while it creates a stream leaves these behind.
 	const server = "github.com/nats-io/nats-server/v2/server"
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction(server+".(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"))
 }
 
-// settings returns those of a whole service on a free port and a new
+// settings returns the settings of a whole service on a free port, with a new
 // directory.
 func settings(t *testing.T) app.Config {
 	cfg := app.Default()
@@ -46,14 +46,14 @@ func settings(t *testing.T) app.Config {
 	return cfg
 }
 
-// joined returns the settings of a worker on a NATS that is there.
+// joined returns the settings of a worker that joins a NATS.
 func joined(t *testing.T, url string) app.Config {
 	cfg := settings(t)
 	cfg.NATS = url
 	return cfg
 }
 
-// An instance is a natsid that runs.
+// An instance is a running natsid.
 type instance struct {
 	t     *testing.T
 	log   *natstest.Buffer
@@ -99,19 +99,18 @@ func (i *instance) where() app.Where {
 	panic("not reached")
 }
 
-// end waits until the instance has stopped, of itself or asked to before, and
-// returns what Run returned.
+// end waits until the instance has stopped and returns what Run returned.
 func (i *instance) end() error {
 	i.t.Helper()
 	select {
 	case <-i.done:
 	case <-time.After(20 * time.Second):
-		i.t.Fatal("runs on after 20 s")
+		i.t.Fatal("still running after 20 s")
 	}
 	return i.err
 }
 
-// logs waits until the instance has logged all of the words on one line.
+// logs waits until one line of the log has all of the words.
 func (i *instance) logs(words ...string) {
 	i.t.Helper()
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
@@ -133,7 +132,7 @@ func containsAll(text string, words ...string) bool {
 	return true
 }
 
-// connect connects to NATS for the time of the test.
+// connect connects to NATS until the test ends.
 func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -144,7 +143,7 @@ func connect(t *testing.T, url string) *nats.Conn {
 	return nc
 }
 
-// startServer starts a nats-server for the time of the test.
+// startServer starts a nats-server that is stopped when the test ends.
 func startServer(t *testing.T, listen string) *natsembed.Server {
 	t.Helper()
 	srv, err := natsembed.Start(natsembed.Config{Listen: listen, StoreDir: t.TempDir()})
@@ -156,7 +155,7 @@ func startServer(t *testing.T, listen string) *natsembed.Server {
 	return srv
 }
 
-// freeAddress returns an address on which nobody listens.
+// freeAddress returns an address that is not in use.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	addr, err := freeport.Get()
@@ -183,7 +182,7 @@ func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
 	i := launch(t, settings(t))
 	w := i.where()
 	if !w.Embedded || w.HTTP != "" || w.Instance == "" {
-		t.Errorf("it says of itself %+v", w)
+		t.Errorf("it reports %+v", w)
 	}
 	ids(t, client.New(connect(t, w.URL), "id"))
 	i.stop()
@@ -192,7 +191,7 @@ func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
 	}
 }
 
-func TestARestartGoesOnAboveAllIDsUnderTheSameNumber(t *testing.T) {
+func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 	cfg := settings(t)
 	var segment, flake int64
 	number := -1
@@ -223,17 +222,17 @@ func TestASecondInstanceOnOneDataDirectoryIsRefused(t *testing.T) {
 	first := launch(t, cfg)
 	w := first.where()
 	other := cfg
-	other.NATS = w.URL // it would not even need the store
+	other.NATS = w.URL // which does not even need the store
 	for _, second := range []app.Config{cfg, other} {
 		err := launch(t, second).end()
 		if !errors.Is(err, app.ErrDataInUse) || !containsAll(err.Error(), cfg.Data, "--data") {
 			t.Errorf("%v, want ErrDataInUse that names %s and --data", err, cfg.Data)
 		}
 	}
-	ids(t, client.New(connect(t, w.URL), "id")) // the first is none the worse
+	ids(t, client.New(connect(t, w.URL), "id")) // the first is unaffected
 }
 
-func TestATakenPortNamesTheTwoWaysOut(t *testing.T) {
+func TestAPortInUseNamesTheTwoRemedies(t *testing.T) {
 	addr := startServer(t, "127.0.0.1:0").Addr().String()
 	cfg := settings(t)
 	cfg.Listen = addr
@@ -241,15 +240,15 @@ func TestATakenPortNamesTheTwoWaysOut(t *testing.T) {
 	if !errors.Is(err, app.ErrListenTaken) || !containsAll(err.Error(), addr, "--nats nats://"+addr, "--listen") {
 		t.Errorf("%v, want ErrListenTaken that names --nats and --listen", err)
 	}
-	// Nothing is left behind that hinders the next start.
+	// Nothing is left behind that prevents the next start.
 	cfg.Listen = "127.0.0.1:0"
 	launch(t, cfg).where()
 }
 
-func TestANATSThatIsNotThereYetIsWaitedFor(t *testing.T) {
+func TestTheStartWaitsForNATS(t *testing.T) {
 	addr := freeAddress(t)
 	i := launch(t, joined(t, "nats://me:secret@"+addr))
-	i.logs("not there yet", "trying again", addr)
+	i.logs("does not answer yet", "trying again", addr)
 	startServer(t, addr)
 	w := i.where()
 	if w.Embedded || !strings.Contains(w.URL, addr) {
@@ -265,7 +264,7 @@ func TestANATSThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestWaitingForNATSCanBeGivenUp(t *testing.T) {
+func TestAStopEndsTheWaitForNATS(t *testing.T) {
 	i := launch(t, joined(t, "nats://"+freeAddress(t)))
 	i.logs("trying again")
 	i.stop()
@@ -274,7 +273,7 @@ func TestWaitingForNATSCanBeGivenUp(t *testing.T) {
 	}
 }
 
-func TestWhatWaitingCannotMendEndsTheStart(t *testing.T) {
+func TestAnErrorThatWaitingCannotFixEndsTheStart(t *testing.T) {
 	srv := startServer(t, "127.0.0.1:0")
 	requirePassword(t, srv, "me", "right")
 	addr := srv.Addr().String()
@@ -282,7 +281,7 @@ func TestWhatWaitingCannotMendEndsTheStart(t *testing.T) {
 		"a wrong password":                   func(cfg *app.Config) { cfg.NATS = "nats://me:wrong-secret@" + addr },
 		"no password":                        func(cfg *app.Config) { cfg.NATS = "nats://" + addr },
 		"no such file of credentials":        func(cfg *app.Config) { cfg.NATSCreds = "nowhere.creds" },
-		"a URL that is none":                 func(cfg *app.Config) { cfg.NATS = "nats://127.0.0.1:port" },
+		"a malformed URL":                    func(cfg *app.Config) { cfg.NATS = "nats://127.0.0.1:port" },
 		"a password that breaks the URL":     func(cfg *app.Config) { cfg.NATS = "nats://me:wrong-secret%@" + addr },
 		"a password with a slash in the URL": func(cfg *app.Config) { cfg.NATS = "nats://me:wrong-secret/@" + addr },
 	} {
@@ -302,7 +301,7 @@ func TestWhatWaitingCannotMendEndsTheStart(t *testing.T) {
 	launch(t, joined(t, "nats://me:right@"+addr)).where()
 }
 
-// requirePassword makes a server that runs ask for a user and a password.
+// requirePassword makes a running server require a user and a password.
 func requirePassword(t *testing.T, srv *natsembed.Server, user, password string) {
 	t.Helper()
 	opts := argument(srv.ReloadOptions)
@@ -315,8 +314,8 @@ func requirePassword(t *testing.T, srv *natsembed.Server, user, password string)
 	}
 }
 
-// argument returns a zero value to call f with: nats-server's own types are
-// not for this package to import.
+// argument returns a zero value to call f with: this package may not import
+// nats-server's types.
 func argument[T any](func(*T) error) *T { return new(T) }
 
 func TestAnotherEpochOnTheSameDataIsRefused(t *testing.T) {
@@ -330,13 +329,14 @@ func TestAnotherEpochOnTheSameDataIsRefused(t *testing.T) {
 	other := cfg
 	other.Layout.Epoch += 1000
 	err := launch(t, other).end()
-	if !errors.Is(err, workerid.ErrDeployment) || !containsAll(err.Error(), fmt.Sprint(cfg.Layout.Epoch), fmt.Sprint(other.Layout.Epoch)) {
+	epochs := []string{fmt.Sprint(cfg.Layout.Epoch), fmt.Sprint(other.Layout.Epoch)}
+	if !errors.Is(err, workerid.ErrDeployment) || !containsAll(err.Error(), epochs...) {
 		t.Errorf("%v, want ErrDeployment with both epochs", err)
 	}
 	launch(t, cfg).where()
 }
 
-func TestTwoOfOneNameGetTwoNumbers(t *testing.T) {
+func TestWorkersOfOneNameGetDifferentNumbers(t *testing.T) {
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	numbers := map[int]bool{}
 	for range 3 {
@@ -344,13 +344,13 @@ func TestTwoOfOneNameGetTwoNumbers(t *testing.T) {
 		cfg.Name = "twin"
 		w := launch(t, cfg).where()
 		if numbers[w.Number] || w.Instance != "twin" {
-			t.Errorf("%+v: the number is another's", w)
+			t.Errorf("%+v: another worker has the number", w)
 		}
 		numbers[w.Number] = true
 	}
 }
 
-func TestTagsAreMadeOnFirstUseOnlyWhereThatIsWanted(t *testing.T) {
+func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	for ns, auto := range map[subjects.Namespace]bool{"yes": true, "no": false} {
 		cfg := joined(t, url)
@@ -364,8 +364,8 @@ func TestTagsAreMadeOnFirstUseOnlyWhereThatIsWanted(t *testing.T) {
 	}
 }
 
-// unused returns how many IDs of a tag are loaded and not given after 150
-// requests for 900, which follow one another at once.
+// unused returns how many IDs of a tag are loaded but not issued after 150
+// requests for 900, one right after the other.
 func unused(t *testing.T, cfg app.Config) int64 {
 	t.Helper()
 	launch(t, cfg).where()
@@ -382,12 +382,12 @@ func unused(t *testing.T, cfg app.Config) int64 {
 	return int64(tags[0].MaxID) - 1 - 150*900
 }
 
-func TestTheStepGrowsAsFarAsItIsLet(t *testing.T) {
+func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	cfg := joined(t, url)
 	cfg.AutoCreateTags, cfg.Namespace = true, "free"
 	if n := unused(t, cfg); n < 30_000 {
-		t.Errorf("with the default maximum %d IDs are loaded ahead of 135,000 used within moments", n)
+		t.Errorf("with the default maximum %d IDs are loaded ahead of 135,000 issued at once", n)
 	}
 	cfg = joined(t, url)
 	cfg.AutoCreateTags, cfg.Namespace, cfg.MaxStep = true, "bound", 1000
@@ -427,7 +427,7 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-func TestAnHTTPPortInUseIsNoReasonNotToServeIDs(t *testing.T) {
+func TestIDsAreServedThoughTheHTTPPortIsInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -439,27 +439,30 @@ func TestAnHTTPPortInUseIsNoReasonNotToServeIDs(t *testing.T) {
 	w := i.where()
 	i.logs("WARN", "--http", cfg.HTTP)
 	if w.HTTP != "" {
-		t.Errorf("it says that it serves HTTP on %s", w.HTTP)
+		t.Errorf("it reports HTTP on %s", w.HTTP)
 	}
 	ids(t, client.New(connect(t, w.URL), "id"))
 }
 
-func TestAStreamThatWouldAnswerFirstIsWarnedOf(t *testing.T) {
+func TestAStreamThatWouldAnswerRequestsIsLogged(t *testing.T) {
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	js, err := jetstream.New(connect(t, url))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n, subject := range []string{">", "segment.order", "segment.*", "snowflake", "snowflake.7", "snowflake.>", "tag.create", "tag.list", "worker.*"} {
+	for n, subject := range []string{
+		">", "segment.order", "segment.*", "snowflake", "snowflake.7", "snowflake.>", "tag.create", "tag.list", "worker.*",
+	} {
 		t.Run(subject, func(t *testing.T) {
 			cfg := joined(t, url)
 			cfg.Namespace = subjects.Namespace(fmt.Sprintf("ns%d", n))
 			name := fmt.Sprintf("STREAM%d", n)
-			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{string(cfg.Namespace) + "." + subject}}); err != nil {
+			stream := jetstream.StreamConfig{Name: name, Subjects: []string{string(cfg.Namespace) + "." + subject}}
+			if _, err := js.CreateStream(t.Context(), stream); err != nil {
 				t.Fatal(err)
 			}
 			i := launch(t, cfg)
-			i.logs("worker number") // taken or not: all warnings have been given by then
+			i.logs("worker number") // acquired or not: all warnings are logged by then
 			if !containsAll(i.log.String(), "JetStream stream", "stream="+name) {
 				t.Error("no warning")
 			}
@@ -476,7 +479,7 @@ func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 	first := launch(t, joined(t, url))
 	first.where()
 	if strings.Contains(first.log.String(), "used as it is") {
-		t.Error("new buckets are said to differ")
+		t.Error("new buckets are logged as different")
 	}
 	cfg := joined(t, url)
 	cfg.LeaseTTL = time.Minute
@@ -485,17 +488,18 @@ func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 	second.logs("used as it is", "30s")
 }
 
-func TestABucketThatForgetsWhatMustBeKeptIsRefused(t *testing.T) {
+func TestABucketWithATTLThatMustKeepItsValuesIsRefused(t *testing.T) {
 	for _, bucket := range []string{"id_segments", "id_history"} {
 		t.Run(bucket, func(t *testing.T) {
-			// A server each: one that has just deleted its last stream fails to
-			// make the next for a moment. natsid tries again; this test does not.
+			// A server each: one that has just deleted its last stream cannot create
+			// the next for a moment. natsid tries again; this test does not.
 			url := startServer(t, "127.0.0.1:0").ClientURL()
 			js, err := jetstream.New(connect(t, url))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}); err != nil {
+			forgets := jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}
+			if _, err := js.CreateKeyValue(t.Context(), forgets); err != nil {
 				t.Fatal(err)
 			}
 			err = launch(t, joined(t, url)).end()
@@ -510,7 +514,7 @@ func TestABucketThatForgetsWhatMustBeKeptIsRefused(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsCalledOffIsNoError(t *testing.T) {
+func TestAStopBeforeTheStartIsNoError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	cfg := settings(t)
@@ -520,7 +524,7 @@ func TestAStartThatIsCalledOffIsNoError(t *testing.T) {
 	launch(t, cfg).where()
 }
 
-func TestADataDirectoryThatCannotBeMadeIsNamed(t *testing.T) {
+func TestADataDirectoryThatCannotBeCreatedIsNamed(t *testing.T) {
 	cfg := settings(t)
 	cfg.Data = filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(cfg.Data, nil, 0o600); err != nil {

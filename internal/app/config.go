@@ -1,6 +1,6 @@
-// Package app is the composition root: the one place that knows every package
-// and puts the whole program together. The command line and the end-to-end
-// tests start the same one.
+// Package app is the composition root: the one place that knows every package,
+// has the table of settings, and starts and stops the whole program in order.
+// The command line and the end-to-end tests start the same one.
 package app
 
 import (

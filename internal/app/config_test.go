@@ -15,7 +15,7 @@ func TestTheDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestEachSettingIsHeldToItsRange(t *testing.T) {
+func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 	for _, tc := range []struct {
 		want string // part of the fault; "" for none
 		edit func(*app.Config)
@@ -74,27 +74,31 @@ func TestEachSettingIsHeldToItsRange(t *testing.T) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 		if tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-			t.Errorf("%v, want a word about %s", err, tc.want)
+			t.Errorf("%v, want %s mentioned", err, tc.want)
 		}
 	}
 }
 
 func TestAllFaultsAreNamedAtOnce(t *testing.T) {
-	err := app.Config{Namespace: "a.b", Replicas: 9}.Validate()
+	cfg := app.Config{Namespace: "a.b", Replicas: 9}
+	err := cfg.Validate()
 	if err == nil {
 		t.Fatal("the zero value is valid")
 	}
-	for _, want := range []string{"namespace", "layout", "--data", "host:port", "replicas", "step", "--max-batch", "--lease-ttl", "horizon", "max-clock-skew", "deadline"} {
+	for _, want := range []string{
+		"namespace", "layout", "--data", "host:port", "replicas", "step", "--max-batch", "--lease-ttl", "horizon",
+		"max-clock-skew", "deadline",
+	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no word about %s in: %v", want, err)
+			t.Errorf("%s is not mentioned in: %v", want, err)
 		}
 	}
-	if runErr := app.Run(t.Context(), app.Config{Namespace: "a.b", Replicas: 9}); runErr == nil || runErr.Error() != err.Error() {
+	if runErr := app.Run(t.Context(), cfg); runErr == nil || runErr.Error() != err.Error() {
 		t.Errorf("Run: %v", runErr)
 	}
 }
 
-func TestNoPasswordIsShown(t *testing.T) {
+func TestRedactHidesPasswords(t *testing.T) {
 	for urls, want := range map[string]string{
 		"nats://u:se,cret@h:1":  "xxxxx,nats://xxxxx@h:1",
 		"":                      "",

@@ -18,22 +18,25 @@ import (
 	"github.com/natsid/natsid/kvregistry"
 )
 
-// links is how this process reaches NATS: one connection that serves
-// requests, and one for JetStream, so that neither waits behind the other and
-// the first can be drained while the second still gives the number back.
+// links is the two connections of this process to NATS, so that neither waits
+// behind the other. The serving connection carries requests; it is drained at
+// the stop, and where its server is about to stop. The control connection
+// carries loads, records, heartbeats and alarms; it outlives the serving one, so
+// that the worker number can be released after the last answer. Both reconnect
+// every 250 ms without limit, also while a server refuses their credentials.
 type links struct {
 	serve   servingConn
 	control *nats.Conn
 }
 
-// A servingConn is a connection that requests come over.
+// A servingConn is a connection that requests arrive on. It is pinged every 5 s.
 type servingConn struct {
 	*nats.Conn
 	leaving chan struct{} // its server is about to stop (lame duck mode)
 }
 
-// connect makes both connections, to the embedded server if there is one, and
-// waits until NATS is there.
+// connect opens both connections, to the embedded server if there is one, and
+// waits until NATS answers.
 func (p *program) connect(ctx context.Context) (err error) {
 	l := &p.links
 	l.serve.leaving = make(chan struct{}, 1)
@@ -47,7 +50,7 @@ func (p *program) connect(ctx context.Context) (err error) {
 }
 
 // disconnect closes both. The serving connection is drained by then, unless a
-// step above it could not start.
+// later step of the start failed.
 func (p *program) disconnect() error {
 	p.links.serve.Close()
 	p.links.control.Close()
@@ -64,33 +67,18 @@ func servingOptions(cfg Config, embedded *natsembed.Server, leaving chan<- struc
 		nats.LameDuckModeHandler(func(*nats.Conn) {
 			select {
 			case leaving <- struct{}{}:
-			default: // told already
+			default: // known already
 			}
 		}))
 }
 
 func options(cfg Config, embedded *natsembed.Server) []nats.Option {
-	log := cfg.Log
 	opts := []nats.Option{
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // credentials that are wrong for a while must not end it
+		nats.IgnoreAuthErrorAbort(), // credentials that are refused for a while must not end the connection
 		nats.ReconnectWait(250 * time.Millisecond),
-		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
-			if err != nil {
-				log.Warn("disconnected from NATS; trying again until it is back", "connection", nc.Opts.Name, "error", err)
-			}
-		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("connected to NATS again", "connection", nc.Opts.Name, "server", nc.ConnectedUrlRedacted())
-		}),
-		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-			attrs := []any{"connection", nc.Opts.Name, "error", err}
-			if sub != nil {
-				attrs = append(attrs, "subject", sub.Subject)
-			}
-			log.Error("NATS reports an error", attrs...)
-		}),
 	}
+	opts = append(opts, logged(cfg.Log)...)
 	if embedded != nil {
 		opts = append(opts, nats.InProcessServer(embedded))
 	}
@@ -100,8 +88,29 @@ func options(cfg Config, embedded *natsembed.Server) []nats.Option {
 	return opts
 }
 
-// dial connects, trying again while NATS is not there. What trying again
-// cannot mend is returned at once.
+// logged returns the options that log what happens to a connection.
+func logged(log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("disconnected from NATS; reconnecting", "connection", nc.Opts.Name, "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("reconnected to NATS", "connection", nc.Opts.Name, "server", nc.ConnectedUrlRedacted())
+		}),
+		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			attrs := []any{"connection", nc.Opts.Name, "error", err}
+			if sub != nil {
+				attrs = append(attrs, "subject", sub.Subject)
+			}
+			log.Error("NATS reports an error", attrs...)
+		}),
+	}
+}
+
+// dial connects, and tries again while NATS does not answer. An error that will
+// not go away, such as wrong credentials, is returned at once.
 func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	attempt := func() (*nats.Conn, error) {
 		nc, err := nats.Connect(cfg.NATS, opts...)
@@ -110,62 +119,75 @@ func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, erro
 		}
 		return nc, err
 	}
-	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" is not there yet", attempt)
+	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" does not answer yet", attempt)
 }
 
-// hopeless reports whether connecting failed for a reason that stays.
+// hopeless reports whether connecting failed for a reason that will not go away.
 func hopeless(err error) bool {
 	if err == nil {
 		return false
 	}
-	_, malformed := errors.AsType[*url.Error](err)
-	return malformed || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
+	if _, malformed := errors.AsType[*url.Error](err); malformed {
+		return true
+	}
+	for _, reason := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, fs.ErrNotExist, fs.ErrPermission} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
 }
 
-// retry calls f until it succeeds, ctx ends, or the error is permanent, and
-// says each time what it waits for.
+// retry calls f until it succeeds, ctx ends, or the error is permanent. It logs
+// each failure.
 func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (T, error)) (T, error) {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second),
 		backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotifyWithData(f, backoff.WithContext(pauses, ctx), func(err error, pause time.Duration) {
-		log.Warn(what+"; trying again", "error", err, "in", pause.Round(time.Millisecond))
+		log.Warn(what+"; trying again", "error", err, "in", pause.Round(time.Millisecond).String())
 	})
 }
 
-// WithoutURL returns err, but not what a parser quotes of a malformed URL, which
+// WithoutURL returns err without what a parser quotes of a malformed URL, which
 // may be a password.
 func WithoutURL(err error) error {
 	if _, malformed := errors.AsType[*url.Error](err); malformed {
-		return errors.New("the URL is malformed; in a password, characters such as / and # must be written as %2F and %23")
+		return errors.New("the URL is malformed; " +
+			"in a password, characters such as / and # must be written as %2F and %23")
 	}
 	return err
 }
 
-// Redact hides the password in a list of URLs.
+// Redact hides the passwords in a list of URLs.
 func Redact(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, u := range list {
-		// A host without scheme parses as a path, and a bad URL not at all:
-		// what stands before an @ is a secret in any case, and so may be what
-		// is no URL, such as half a password that holds a comma.
-		full := u
-		if !strings.Contains(u, "://") {
-			full = "nats://" + u
-		}
-		if _, err := url.Parse(full); err != nil {
-			list[i] = "xxxxx"
-		}
-		if at := strings.LastIndexByte(u, '@'); at >= 0 {
-			scheme, _, ok := strings.Cut(u[:at], "://")
-			if !ok {
-				scheme = "nats"
-			}
-			list[i] = scheme + "://xxxxx@" + u[at+1:]
-		}
+		list[i] = redact(u)
 	}
 	return strings.Join(list, ",")
+}
+
+// redact hides whatever stands before an @, and whatever cannot be parsed, such
+// as half a password that contains a comma. A host without scheme would be
+// parsed as a path.
+func redact(u string) string {
+	if at := strings.LastIndexByte(u, '@'); at >= 0 {
+		scheme, _, ok := strings.Cut(u[:at], "://")
+		if !ok {
+			scheme = "nats"
+		}
+		return scheme + "://xxxxx@" + u[at+1:]
+	}
+	full := u
+	if !strings.Contains(u, "://") {
+		full = "nats://" + u
+	}
+	if _, err := url.Parse(full); err != nil {
+		return "xxxxx"
+	}
+	return u
 }
 
 // replicas returns how many replicas new buckets get.
@@ -179,14 +201,14 @@ func replicas(cfg Config, nc *nats.Conn) int {
 	return 1
 }
 
-// warnOfStreams says so if a JetStream stream listens on our subjects: its
+// warnOfStreams logs each JetStream stream that listens on natsid's subjects: its
 // acknowledgement would reach callers before any ID.
 func warnOfStreams(ctx context.Context, js jetstream.JetStream, cfg Config) {
 	for _, subject := range cfg.Namespace.Requests() {
 		names := js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))
 		for name := range names.Name() {
-			cfg.Log.Error("a JetStream stream listens on natsid's subject and answers requests before any worker: delete it, or choose another --namespace",
-				"stream", name, "subject", subject)
+			cfg.Log.Error("a JetStream stream listens on natsid's subject and answers requests before any worker: "+
+				"delete it, or choose another --namespace", "stream", name, "subject", subject)
 		}
 	}
 }

@@ -44,7 +44,8 @@ func TestStepsStopInReverseOrderWhenTheContextEnds(t *testing.T) {
 		defer quit()
 		begin := time.Now()
 		steps := []step{d.step("a", nil, nil), {name: "nothing"}, d.step("b", nil, nil), d.step("c", nil, nil)}
-		if err := live(ctx, quit, slog.New(slog.DiscardHandler), steps); err != nil || time.Since(begin) != time.Minute {
+		err := live(ctx, quit, slog.New(slog.DiscardHandler), steps)
+		if err != nil || time.Since(begin) != time.Minute {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		d.want(t, "start a", "start b", "start c", "stop c", "stop b", "stop a")

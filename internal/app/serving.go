@@ -12,16 +12,16 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// A serving is a worker on a connection of its own.
+// A serving is a worker that runs on a serving connection.
 type serving struct {
 	conn   servingConn
 	worker *worker.Worker
 	leave  context.CancelFunc
 	done   chan struct{} // closed when the worker has stopped
-	err    error         // what it returned, once done is closed
+	err    error         // what it returned, valid once done is closed
 }
 
-// serve answers requests until ctx ends. When the server it is connected to is
+// serve answers requests until ctx ends. When the server of the connection is
 // about to stop, it moves to another one.
 func (p *program) serve(ctx context.Context) error {
 	defer p.quit()
@@ -37,6 +37,8 @@ func (p *program) serve(ctx context.Context) error {
 	}
 }
 
+// startServing starts a worker, on the allocator and the issuer that all workers
+// of the process share.
 func (p *program) startServing(ctx context.Context, conn servingConn) *serving {
 	cfg := p.cfg
 	s := &serving{conn: conn, done: make(chan struct{})}
@@ -59,45 +61,17 @@ func (p *program) startServing(ctx context.Context, conn servingConn) *serving {
 	return s
 }
 
-// others returns the URLs of all servers that are known: those given, and those
-// that a server told of, with the user of the first one given.
-func others(given string, told []string) string {
-	first, _, _ := strings.Cut(given, ",")
-	u, err := url.Parse(first)
-	if err != nil || u.User == nil {
-		return strings.Join(append([]string{given}, told...), ",")
-	}
-	for _, s := range told {
-		if t, err := url.Parse(s); err == nil {
-			t.User = u.User
-			given += "," + t.String()
-		}
-	}
-	return given
-}
-
-// move serves on a connection to another server first, and leaves the old one
-// after, as at a stop: a server that stops hangs up on whoever is connected, and
-// what was on its way is lost. Where that cannot be had it stays.
+// move serves on another server before it leaves the old one, as at a stop: a
+// server that stops disconnects its clients, and messages under way are lost.
+// Where no other server can be reached, the old one is served until it is gone.
 func (p *program) move(ctx context.Context, old *serving) *serving {
-	stay := func(why error) *serving {
+	next, err := p.startElsewhere(ctx, old)
+	if err != nil {
 		if ctx.Err() == nil {
-			p.cfg.Log.Warn("the NATS server is about to stop, and no other can be served on; staying until it has stopped", "error", WithoutURL(why))
+			p.cfg.Log.Warn("the NATS server is about to stop, and no other one can be joined; staying until it has "+
+				"stopped: requests under way then may be lost", "error", WithoutURL(err))
 		}
 		return old
-	}
-	conn := servingConn{leaving: make(chan struct{}, 1)}
-	opts := append(servingOptions(p.cfg, nil, conn.leaving), nats.Timeout(time.Second)) // for each server: the old one waits
-	var err error
-	if conn.Conn, err = nats.Connect(others(p.cfg.NATS, old.conn.DiscoveredServers()), opts...); err != nil {
-		return stay(err)
-	}
-	p.cfg.Log.Info("the NATS server is about to stop; moving to another", "from", old.conn.ConnectedUrlRedacted(), "to", conn.ConnectedUrlRedacted())
-	next := p.startServing(ctx, conn)
-	if err := next.joined(); err != nil {
-		next.leave()
-		<-next.done
-		return stay(err)
 	}
 	select {
 	case <-time.After(spread):
@@ -106,19 +80,57 @@ func (p *program) move(ctx context.Context, old *serving) *serving {
 	p.serving.Store(next)
 	old.leave()
 	if <-old.done; old.err != nil {
-		p.cfg.Log.Error("the old connection was not left cleanly", "error", old.err)
+		p.cfg.Log.Error("the old NATS server was not left cleanly; requests under way may be lost", "error", old.err)
 	}
 	return next
 }
 
+// startElsewhere starts a worker on a connection to another server, and returns
+// once it serves.
+func (p *program) startElsewhere(ctx context.Context, old *serving) (*serving, error) {
+	conn := servingConn{leaving: make(chan struct{}, 1)}
+	// The time-out is for each server: the old one waits for the new one.
+	opts := append(servingOptions(p.cfg, nil, conn.leaving), nats.Timeout(time.Second))
+	var err error
+	if conn.Conn, err = nats.Connect(others(p.cfg.NATS, old.conn.DiscoveredServers()), opts...); err != nil {
+		return nil, err
+	}
+	p.cfg.Log.Info("the NATS server is about to stop; moving to another one",
+		"from", old.conn.ConnectedUrlRedacted(), "to", conn.ConnectedUrlRedacted())
+	next := p.startServing(ctx, conn)
+	if err := next.joined(); err != nil {
+		next.leave()
+		<-next.done
+		return nil, err
+	}
+	return next, nil
+}
+
+// others returns the URLs of all servers that are known: those given, and those
+// that a server announced, with the user of the first one given.
+func others(given string, announced []string) string {
+	first, _, _ := strings.Cut(given, ",")
+	u, err := url.Parse(first)
+	if err != nil || u.User == nil {
+		return strings.Join(append([]string{given}, announced...), ",")
+	}
+	for _, s := range announced {
+		if t, err := url.Parse(s); err == nil {
+			t.User = u.User
+			given += "," + t.String()
+		}
+	}
+	return given
+}
+
 // joinWithin bounds the wait for snowflakes, which this worker may not serve at
-// the moment. A server in lame duck mode sends nobody away for the first 10 s by
-// default, 5 s in deploy/nats.conf.
+// the moment. A server in lame duck mode disconnects no client for the first
+// 10 s by default, 5 s in deploy/nats.conf.
 const joinWithin = time.Second
 
-// spread is how long both are served: the new server tells the others of its
-// cluster that requests may go to it, and nothing says when they know. They
-// must not learn before that the old one takes no more.
+// spread is how long both servers are served. The new one announces to its
+// cluster that requests may go to it, and nothing says when the others know.
+// They must not learn before that the old one takes no more.
 const spread = 300 * time.Millisecond
 
 // joined waits until a worker that was started serves, and its server knows.
@@ -126,7 +138,7 @@ func (s *serving) joined() error {
 	for late := time.Now().Add(joinWithin); s.worker.SnowflakeTrouble() != nil && time.Now().Before(late); {
 		select {
 		case <-s.done:
-			return errors.Join(errors.New("it does not serve"), s.err)
+			return errors.Join(errors.New("the worker does not serve on it"), s.err)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -75,7 +75,8 @@ var settings = declared([]Setting{
 		field: text(func(c *Config) *string { return &c.Name }, ""),
 	}, {
 		Flag: "replicas", Env: "NATSID_REPLICAS", Group: groupWorker,
-		Help:  "Replicas of each bucket that this worker creates. 0 means 3 if the NATS server is in a cluster, else 1.",
+		Help: "Replicas of each bucket that this worker creates. " +
+			"0 means 3 if the NATS server is in a cluster, else 1.",
 		field: number(func(c *Config) *int { return &c.Replicas }, "replicas", 0, 0, 5),
 	}, {
 		Flag: "mysql", Env: "NATSID_MYSQL", Group: groupSegments, Placeholder: "DSN",

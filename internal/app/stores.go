@@ -18,8 +18,10 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// openBuckets tries once to open what is kept in JetStream. Without JetStream
-// the rest starts all the same, and [program.openLate] continues.
+// openBuckets tries once to open the buckets in JetStream. Without JetStream the
+// other steps start all the same, and [program.openLate] continues: requests for
+// segment IDs are answered 503 meanwhile, and a worker that was killed issues
+// snowflakes in the rest of its window.
 func (p *program) openBuckets(ctx context.Context) (err error) {
 	cfg, ns := p.cfg, p.cfg.Namespace
 	if p.js, err = jetstream.New(p.links.control); err != nil {
@@ -27,7 +29,8 @@ func (p *program) openBuckets(ctx context.Context) (err error) {
 	}
 	n := replicas(cfg, p.links.control)
 	p.registry = kvregistry.New(p.js, kvregistry.Config{
-		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
+		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
+		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
 	})
 	if cfg.MySQL == "" || cfg.Guard {
 		p.marks = kvstore.New(p.js, ns.SegmentBucket(), n, p.marksLost)
@@ -39,51 +42,64 @@ func (p *program) openBuckets(ctx context.Context) (err error) {
 	if err == nil || errors.Is(err, buckets.ErrForgets) {
 		return err
 	}
-	cfg.Log.Warn("JetStream is not ready; until it is, ranges cannot be loaded, so segment requests are answered 503; snowflakes come from what is left of the window in the state file, if there is any", "error", err)
+	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
+		"snowflakes are issued only in the rest of the window in the state file, if there is one; "+
+		"trying again until JetStream is ready", "error", err)
 	p.late = true
 	return nil
 }
 
-// marksLost tells operators that JetStream lost the marks.
+// marksLost raises the alarm that JetStream lost the marks.
 func (p *program) marksLost() {
-	what := "the marks in bucket " + p.cfg.Namespace.SegmentBucket() + " are gone: was JetStream wiped, or the bucket deleted? "
+	what := "the marks in bucket " + p.cfg.Namespace.SegmentBucket() +
+		" are gone: was JetStream wiped, or the bucket deleted? "
 	if p.cfg.MySQL == "" {
-		what += "What is loaded is still handed out; then tags are 404 until each is made again, with a start above all IDs that any worker has loaded"
+		what += "Loaded IDs are still issued; then each tag is 404 until it is created again, " +
+			"with a start above all IDs that any worker has loaded"
 	} else {
-		what += "They are made again from MySQL"
+		what += "They are created again from MySQL"
 	}
 	p.alarm(subjects.AlarmStoreWentBack, what)
 }
 
-// open opens the buckets, and says what operators should know of them once all
-// are open. It gives up after a while: a cluster without a leader leaves
-// requests unanswered.
+// openTimeout bounds each attempt to open the buckets: a cluster without a
+// leader leaves requests unanswered.
+const openTimeout = 3 * time.Second
+
+// open opens the buckets, and warns of what is wrong around them once all are
+// open.
 func (p *program) open(ctx context.Context) error {
-	const long = 3 * time.Second
-	opening, cancel := context.WithTimeout(ctx, long)
-	defer cancel()
-	var differs [2]string
-	var err, rerr error
-	if p.marks != nil {
-		differs[0], err = p.marks.Open(opening)
-	}
-	differs[1], rerr = p.registry.Open(opening)
-	if err = errors.Join(err, rerr); err != nil {
+	if err := p.openAll(ctx); err != nil {
 		return err
 	}
-	for _, d := range differs {
-		if d != "" {
-			p.cfg.Log.Warn("an existing bucket is used as it is", "difference", d)
-		}
-	}
-	warning, cancel := context.WithTimeout(ctx, long)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	warnOfStreams(warning, p.js, p.cfg)
+	warnOfStreams(ctx, p.js, p.cfg)
 	return nil
 }
 
-// openLate opens the buckets that could not be opened at the start, whether
-// anybody asks for IDs or not. It returns when they are open or ctx ends.
+func (p *program) openAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	var mismatches [2]string
+	var marksErr, registryErr error
+	if p.marks != nil {
+		mismatches[0], marksErr = p.marks.Open(ctx)
+	}
+	mismatches[1], registryErr = p.registry.Open(ctx)
+	if err := errors.Join(marksErr, registryErr); err != nil {
+		return err
+	}
+	for _, m := range mismatches {
+		if m != "" {
+			p.cfg.Log.Warn("an existing bucket differs from the settings and is used as it is", "difference", m)
+		}
+	}
+	return nil
+}
+
+// openLate opens the buckets that could not be opened at the start, whether or
+// not requests arrive. It returns when they are open or ctx ends.
 func (p *program) openLate(ctx context.Context) error {
 	if !p.late {
 		return nil
@@ -97,37 +113,43 @@ func (p *program) openLate(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the store of the tags: the marks by themselves, or MySQL
-// guarded by them. It waits for the database as long as that is not there.
-func (p *program) openStore(ctx context.Context) (err error) {
+// openStore opens the store of the tags: the marks by themselves, or MySQL,
+// guarded by them unless --guard is off. It waits until the database answers.
+func (p *program) openStore(ctx context.Context) error {
 	cfg := p.cfg
 	if cfg.MySQL == "" {
 		p.store = p.marks
 		return nil
 	}
-	p.table, err = retry(ctx, cfg.Log, "MySQL at "+mysqlstore.Redact(cfg.MySQL)+" is not there yet", func() (*mysqlstore.Table, error) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		t, err := mysqlstore.Open(ctx, cfg.MySQL)
-		if errors.Is(err, mysqlstore.ErrRefused) {
-			err = backoff.Permanent(fmt.Errorf("cannot use MySQL at %s: %w", mysqlstore.Redact(cfg.MySQL), err))
-		}
-		return t, err
-	})
+	what := "MySQL at " + mysqlstore.Redact(cfg.MySQL) + " does not answer yet"
+	table, err := retry(ctx, cfg.Log, what, func() (*mysqlstore.Table, error) { return openTable(ctx, cfg.MySQL) })
 	if err != nil {
 		return err
 	}
-	if p.where.Embedded {
-		cfg.Log.Warn("with the own nats-server the marks that guard MySQL, and the worker numbers, are this machine's alone; give all workers of one database one NATS with --nats")
+	p.table = table
+	if p.embedded != nil {
+		cfg.Log.Warn("the marks that guard MySQL, and the worker numbers, are in the embedded NATS server, which no " +
+			"other machine shares; join all workers of one database to one NATS with --nats")
 	}
 	if !cfg.Guard {
-		p.store = guard.New(p.table, nil, nil)
+		p.store = guard.New(table, nil, nil)
 		return nil
 	}
-	p.store = guard.New(p.table, p.marks, func(tag, message string) {
+	p.store = guard.New(table, p.marks, func(tag, message string) {
 		p.alarm(subjects.AlarmStoreWentBack, "tag "+tag+": "+message)
 	})
 	return nil
+}
+
+// openTable connects to MySQL. An error that will not go away is permanent.
+func openTable(ctx context.Context, dsn string) (*mysqlstore.Table, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	t, err := mysqlstore.Open(ctx, dsn)
+	if errors.Is(err, mysqlstore.ErrRefused) {
+		err = backoff.Permanent(fmt.Errorf("cannot use MySQL at %s: %w", mysqlstore.Redact(dsn), err))
+	}
+	return t, err
 }
 
 func (p *program) closeStore() error {
@@ -137,7 +159,7 @@ func (p *program) closeStore() error {
 	return nil
 }
 
-// creates reports whether a tag is made on first use, where that is done at all.
+// creates reports whether a tag is created on first use, where tags are.
 func (p *program) creates(tag string) bool {
 	if p.cfg.AutoCreatePattern == "" {
 		return true
@@ -146,10 +168,10 @@ func (p *program) creates(tag string) bool {
 	return ok && err == nil
 }
 
-// created tells the other workers of a tag that was made on first use. One that
-// misses it finds the tag when it is asked for it.
+// created announces a tag that was created on first use. A worker that misses it
+// finds the tag at the first request for it.
 func (p *program) created(tag string) {
 	if err := p.links.control.Publish(p.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
-		p.cfg.Log.Debug("a new tag was not told to the other workers", "tag", tag, "error", err)
+		p.cfg.Log.Debug("a new tag was not announced to the other workers", "tag", tag, "error", err)
 	}
 }
