@@ -42,6 +42,9 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
+	if testing.Short() {
+		*simN = min(*simN, 300)
+	}
 	began := time.Now()
 	var next, ids, lives atomic.Uint64
 	next.Store(*simFrom)

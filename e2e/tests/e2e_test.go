@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -35,6 +36,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(execEnv) != "" {
 		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		os.Exit(cli.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	}
+	if flag.Parse(); testing.Short() {
+		fmt.Println("skipped: end-to-end tests take minutes, and -short is set")
+		return
 	}
 	os.Exit(m.Run())
 }

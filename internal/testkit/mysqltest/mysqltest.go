@@ -61,9 +61,12 @@ type Server struct {
 //   - mariadbd or mysqld on PATH or where systems put them.
 //
 // If there is neither it skips the test, or fails it if CI is set in the
-// environment.
+// environment. With -short it skips the test in any case.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
+	if testing.Testing() && testing.Short() {
+		tb.Skipf("%s starts a database, which -short skips", tb.Name())
+	}
 	if dsn := os.Getenv(Env); dsn != "" {
 		return borrow(tb, dsn)
 	}
