@@ -1,0 +1,454 @@
+package main_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"unicode/utf8"
+
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A document longer than this has more than one reader, or says something
+// twice. Lines and words are counted as wc does.
+var (
+	maxLines = map[string]int{"README.md": 150, "CONTRIBUTING.md": 60}
+	maxWords = map[string]int{"docs/architecture.md": 1000, "docs/uniqueness.md": 2500}
+)
+
+const (
+	maxParagraph = 120 // words
+	maxColumns   = 120 // of a line of Go, with tabs of 4
+)
+
+// promised are the packages that other programs may rely on.
+var promised = []string{"client", "e2e", "snowflake", "subjects"}
+
+// flagsOfOthers are flags in documents that belong to other programs.
+var flagsOfOthers = []string{"build"} // docker compose
+
+func TestDocumentsStayShort(t *testing.T) {
+	expectNone(t, longDocuments(documents(t, os.DirFS("."))))
+}
+
+func TestEveryLinkLeadsSomewhere(t *testing.T) {
+	expectNone(t, deadLinks(os.DirFS("."), documents(t, os.DirFS("."))))
+}
+func TestWhatDocumentsNameExists(t *testing.T) {
+	expectNone(t, unknownNames(t, documents(t, os.DirFS("."))))
+}
+func TestATermIsExplainedOnce(t *testing.T) {
+	expectNone(t, repeatedTerms(documents(t, os.DirFS("."))))
+}
+func TestGoLinesFitTheScreen(t *testing.T) {
+	t.Skip("not yet")
+	expectNone(t, wideLines(t, os.DirFS(".")))
+}
+
+func TestPromisedPackagesHaveExamples(t *testing.T) {
+	t.Skip("not yet")
+	expectNone(t, withoutExample(t, os.DirFS(".")))
+}
+
+func TestEveryAlarmHasARunbookEntry(t *testing.T) {
+	for _, d := range documents(t, os.DirFS(".")) {
+		if d.path != "docs/operations.md" {
+			continue
+		}
+		_, runbook, _ := strings.Cut(d.text, "\n## Runbook\n")
+		runbook, _, _ = strings.Cut(runbook, "\n## ")
+		var got, want []string
+		for _, m := range regexp.MustCompile(`(?m)^### (.+)$`).FindAllStringSubmatch(runbook, -1) {
+			got = append(got, m[1])
+		}
+		for _, a := range subjects.Alarms() {
+			want = append(want, string(a.Kind))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the runbook of %s has entries for %q, want %q", d.path, got, want)
+		}
+	}
+}
+
+// Each check is seen to find what it looks for.
+func TestAWrongDocumentIsSeen(t *testing.T) {
+	long := strings.Repeat("word ", maxParagraph+1)
+	for _, tc := range []struct {
+		law, path, text string
+		want            string // part of the fault, "" for none
+	}{
+		{"a short paragraph", "docs/a.md", strings.Repeat("word ", maxParagraph), ""},
+		{"a long paragraph", "docs/a.md", long, "has 121 words"},
+		{"a long list item", "docs/a.md", "- a\n- " + long, "has 121 words"},
+		{"a long list of short items", "docs/a.md", strings.Repeat("- word\n", 200), ""},
+		{"a long table cell", "docs/a.md", "| a | " + long + " |", "has 121 words"},
+		{"code is no paragraph", "docs/a.md", "```\n" + long + "\n```", ""},
+		{"too many lines", "README.md", strings.Repeat("\n", 151), "151 lines"},
+		{"too many words", "docs/architecture.md", strings.Repeat("word\n\n", 1001), "1001 words"},
+
+		{"a link to a file", "docs/a.md", "[b](../main.go)", ""},
+		{"a link to no file", "docs/a.md", "[b](main.go)", "docs/main.go"},
+		{"a link to a folder", "docs/a.md", "[b](../docs)", ""},
+		{"a link to the web", "docs/a.md", "[b](https://example.com/none)", ""},
+		{"a link to a heading", "docs/a.md", "# The `first` law: x\n[b](#the-first-law-x)", ""},
+		{"a link to the second of two headings", "docs/a.md", "# A\n# A\n[b](#a-1)", ""},
+		{"a link to no heading", "docs/a.md", "[b](#none)", "no such heading"},
+		{"a link to a heading elsewhere", "docs/a.md", "[b](../README.md#readme)", ""},
+		{"a link to no heading elsewhere", "docs/a.md", "[b](../README.md#none)", "no such heading"},
+		{"a link in code", "docs/a.md", "```\n[b](none)\n```", ""},
+
+		{"a flag", "docs/a.md", "`--max-id`", ""},
+		{"a negated flag", "docs/a.md", "`--no-auto-create-tags`", ""},
+		{"no flag", "docs/a.md", "`--none`", "--none"},
+		{"a variable", "docs/a.md", "NATSID_MYSQL and NATS_URL", ""},
+		{"no variable", "docs/a.md", "NATSID_NONE", "NATSID_NONE"},
+		{"a metric", "docs/a.md", "natsid_ready{mode}", ""},
+		{"a series of a metric", "docs/a.md", "natsid_wait_seconds_bucket", ""},
+		{"no metric", "docs/a.md", "natsid_none", "natsid_none"},
+		{"an alarm", "docs/a.md", "id.alarm.clock-step", ""},
+		{"no alarm", "docs/a.md", "id.alarm.none", "id.alarm.none"},
+		{"a code", "docs/a.md", "answered 503", ""},
+		{"no code", "docs/a.md", "answered 502", "502"},
+
+		{"two terms", "docs/glossary.md", "| term | meaning |\n|---|---|\n| a, b | x |\n| c | y |", ""},
+		{"one term twice", "docs/glossary.md", "| a, b | x |\n| b | y |", `"b"`},
+	} {
+		t.Run(tc.law, func(t *testing.T) {
+			fsys := fstest.MapFS{"README.md": {Data: []byte("# Readme\n")}, "main.go": {Data: nil}}
+			fsys[tc.path] = &fstest.MapFile{Data: []byte(tc.text)}
+			docs := documents(t, fsys)
+			expect(t, tc.want, slices.Concat(
+				longDocuments(docs), deadLinks(fsys, docs), unknownNames(t, docs), repeatedTerms(docs)))
+		})
+	}
+}
+
+func TestWrongGoIsSeen(t *testing.T) {
+	const example = "package client_test\n\nfunc Example() {\n\tprintln()\n\t// Output: x\n}\n"
+	wide := "package client\n\n//" + strings.Repeat(" ", maxColumns-2) + "x\n"
+	for _, tc := range []struct {
+		law, path, src string
+		want           string // part of the fault, "" for none
+	}{
+		{"an example with output", "client/a_test.go", example, ""},
+		{"an example without", "client/a_test.go", strings.Replace(example, "Output", "Hint", 1), "no example"},
+		{"a wide line", "client/b.go", wide, "121 columns"},
+		{"a line as wide as may be", "client/b.go", strings.Replace(wide, " x", "x", 1), ""},
+		{"a tab is four columns", "client/b.go", strings.Replace(wide, "// ", "\t//", 1), "124 columns"},
+		{"another module's lines are its own", "bench/b.go", wide, "121 columns"},
+		{"testdata is not ours", "client/testdata/b.go", wide, ""},
+	} {
+		t.Run(tc.law, func(t *testing.T) {
+			fsys := fstest.MapFS{}
+			for _, dir := range promised {
+				fsys[dir+"/a_test.go"] = &fstest.MapFile{Data: []byte(example)}
+			}
+			fsys[tc.path] = &fstest.MapFile{Data: []byte(tc.src)}
+			expect(t, tc.want, slices.Concat(wideLines(t, fsys), withoutExample(t, fsys)))
+		})
+	}
+}
+
+func expectNone(t *testing.T, faults []string) {
+	t.Helper()
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+}
+
+// A document is a file in Markdown.
+type document struct {
+	path  string
+	text  string
+	prose []string // its lines, those of code blocks and comments empty
+}
+
+// documents returns the Markdown of the root and of docs.
+func documents(t *testing.T, fsys fs.FS) (docs []document) {
+	t.Helper()
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		paths, err := fs.Glob(fsys, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			if p == "docs/design.md" {
+				continue
+			}
+			text, err := fs.ReadFile(fsys, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			docs = append(docs, document{p, string(text), prose(string(text))})
+		}
+	}
+	return docs
+}
+
+func prose(text string) []string {
+	lines := strings.Split(text, "\n")
+	code := false
+	for i, line := range lines {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		if code || fence || strings.HasPrefix(line, "<!--") {
+			lines[i] = ""
+		}
+		code = code != fence
+	}
+	return lines
+}
+
+func longDocuments(docs []document) (faults []string) {
+	for _, d := range docs {
+		if n, limit := strings.Count(d.text, "\n"), maxLines[d.path]; limit > 0 && n > limit {
+			faults = append(faults, fmt.Sprintf("%s has %d lines, want at most %d", d.path, n, limit))
+		}
+		if n, limit := len(strings.Fields(d.text)), maxWords[d.path]; limit > 0 && n > limit {
+			faults = append(faults, fmt.Sprintf("%s has %d words, want at most %d", d.path, n, limit))
+		}
+		for _, p := range paragraphs(d.prose) {
+			words := strings.Fields(p)
+			if n := len(words); n > maxParagraph {
+				faults = append(faults, fmt.Sprintf(
+					"%s: the paragraph that starts with %q has %d words, want at most %d",
+					d.path, strings.Join(words[:6], " "), n, maxParagraph))
+			}
+		}
+	}
+	return faults
+}
+
+var listItem = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
+
+// paragraphs returns the paragraphs, list items and table cells of a text.
+func paragraphs(lines []string) (found []string) {
+	var open []string
+	shut := func() {
+		found = append(found, strings.Join(open, " "))
+		open = nil
+	}
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "|"):
+			shut()
+			found = append(found, strings.Split(line, "|")...)
+			continue
+		case line == "", strings.HasPrefix(line, "#"), listItem.MatchString(line):
+			shut()
+		}
+		open = append(open, listItem.ReplaceAllString(line, ""))
+	}
+	shut()
+	return found
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// deadLinks returns a fault for each link to a file or heading that is not there.
+func deadLinks(fsys fs.FS, docs []document) (faults []string) {
+	headings := map[string][]string{}
+	for _, d := range docs {
+		headings[d.path] = anchors(d.prose)
+	}
+	for _, d := range docs {
+		for _, m := range link.FindAllStringSubmatch(strings.Join(d.prose, "\n"), -1) {
+			file, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			target := d.path
+			if file != "" {
+				target = path.Join(path.Dir(d.path), file)
+			}
+			if _, err := fs.Stat(fsys, target); err != nil {
+				faults = append(faults, fmt.Sprintf("%s links to %s, which does not exist", d.path, target))
+			} else if anchor != "" && !slices.Contains(headings[target], anchor) {
+				faults = append(faults, fmt.Sprintf("%s links to #%s of %s: no such heading", d.path, anchor, target))
+			}
+		}
+	}
+	return faults
+}
+
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// anchors returns the names that GitHub gives to the headings.
+func anchors(lines []string) (names []string) {
+	seen := map[string]int{}
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "#") {
+			continue
+		}
+		name := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+		name = strings.ReplaceAll(notInAnchor.ReplaceAllString(name, ""), " ", "-")
+		if n := seen[name]; n > 0 {
+			names = append(names, fmt.Sprintf("%s-%d", name, n))
+		} else {
+			names = append(names, name)
+		}
+		seen[name]++
+	}
+	return names
+}
+
+type set map[string]bool
+
+// A naming finds names of one kind in documents, and knows which exist.
+type naming struct {
+	kind  string
+	find  *regexp.Regexp // its first group is the name
+	exist set
+}
+
+func unknownNames(t *testing.T, docs []document) (faults []string) {
+	for _, n := range namings(t) {
+		for _, d := range docs {
+			for _, m := range n.find.FindAllStringSubmatch(d.text, -1) {
+				if !n.exist[m[1]] {
+					faults = append(faults, fmt.Sprintf("%s names the %s %s: there is none", d.path, n.kind, m[0]))
+				}
+			}
+		}
+	}
+	return faults
+}
+
+func namings(t *testing.T) []naming {
+	flags := commandLineFlags(t)
+	variables, kinds, codes, series := set{}, set{}, set{}, set{}
+	for _, s := range cli.Settings() {
+		variables[s.Env] = true
+	}
+	for _, a := range subjects.Alarms() {
+		kinds[string(a.Kind)] = true
+	}
+	for _, c := range subjects.Codes() {
+		codes[c.Code.String()] = true
+	}
+	for _, s := range metrics.Series() {
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+			series[s.Name+suffix] = true
+		}
+	}
+	return []naming{
+		{"flag", regexp.MustCompile(`--([a-z][a-z-]+)`), flags},
+		{"environment variable", regexp.MustCompile(`\b(NATSID_[A-Z_]+|NATS_[A-Z]+)\b`), variables},
+		{"metric", regexp.MustCompile(`\b(natsid_[a-z_]+)`), series},
+		{"alarm", regexp.MustCompile(`\bid\.alarm\.([a-z-]+)`), kinds},
+		{"code", regexp.MustCompile(`\b(?:answer|answers|answered|code|get|gets) ([45]\d\d)\b`), codes},
+	}
+}
+
+// commandLineFlags returns the flags in the help of all commands.
+func commandLineFlags(t *testing.T) set {
+	flags := set{}
+	for _, name := range flagsOfOthers {
+		flags[name] = true
+	}
+	for _, command := range []string{
+		"serve", "get segment", "get snowflake", "tag create", "tag update", "tag delete", "tag list",
+		"workers", "decode", "layout", "version",
+	} {
+		var help, stderr bytes.Buffer
+		if code := cli.Main(t.Context(), append(strings.Fields(command), "--help"), &help, &stderr); code != 0 {
+			t.Fatalf("natsid %s --help: exit code %d: %s", command, code, &stderr)
+		}
+		for _, m := range regexp.MustCompile(`--(\[no-\])?([a-z][a-z-]+)`).FindAllStringSubmatch(help.String(), -1) {
+			flags[m[2]] = true
+			flags["no-"+m[2]] = flags["no-"+m[2]] || m[1] != ""
+		}
+	}
+	return flags
+}
+
+// repeatedTerms returns a fault for each term that the glossary explains twice.
+func repeatedTerms(docs []document) (faults []string) {
+	seen := set{}
+	for _, d := range docs {
+		if d.path != "docs/glossary.md" {
+			continue
+		}
+		for _, line := range d.prose {
+			cells := strings.Split(line, "|")
+			if len(cells) < 4 || strings.HasPrefix(cells[1], "-") || strings.TrimSpace(cells[1]) == "term" {
+				continue
+			}
+			for term := range strings.SplitSeq(cells[1], ",") {
+				if term = strings.TrimSpace(term); seen[term] {
+					faults = append(faults, fmt.Sprintf("%s explains %q twice", d.path, term))
+				}
+				seen[term] = true
+			}
+		}
+	}
+	return faults
+}
+
+// withoutExample returns a fault for each promised package that shows no use
+// whose output a test checks.
+func withoutExample(t *testing.T, fsys fs.FS) (faults []string) {
+	t.Helper()
+	for _, dir := range promised {
+		paths, err := fs.Glob(fsys, dir+"/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(paths, func(p string) bool { return hasExample(t, fsys, p) }) {
+			faults = append(faults, fmt.Sprintf("package %s is promised and has no example with an output", dir))
+		}
+	}
+	return faults
+}
+
+func hasExample(t *testing.T, fsys fs.FS, p string) bool {
+	t.Helper()
+	src, err := fs.ReadFile(fsys, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), p, src, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(doc.Examples([]*ast.File{file}...), func(e *doc.Example) bool { return e.Output != "" })
+}
+
+// wideLines returns a fault for each file of Go with lines of too many columns.
+func wideLines(t *testing.T, fsys fs.FS) (faults []string) {
+	t.Helper()
+	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || len(p) > 1 && strings.HasPrefix(d.Name(), ".")) {
+			return fs.SkipDir
+		}
+		if path.Ext(p) != ".go" {
+			return nil
+		}
+		src, err := fs.ReadFile(fsys, p)
+		for i, line := range strings.Split(string(src), "\n") {
+			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > maxColumns {
+				faults = append(faults, fmt.Sprintf("%s:%d has %d columns, want at most %d", p, i+1, n, maxColumns))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return faults
+}

@@ -1,0 +1,175 @@
+package main_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/subjects"
+)
+
+var update = flag.Bool("update", false, "rewrite what documents take from the code")
+
+// Between these two lines a document repeats what the code says. The name says
+// which part.
+var made = regexp.MustCompile(`(?ms)^<!-- made: ([a-z -]+) -->\n(.*?)^<!-- end -->$`)
+
+// parts returns what documents take from the code, by name.
+func parts() map[string]string {
+	all := map[string]string{
+		"settings": settingsTable(), "subjects": subjectsTable(), "codes": codesTable(), "metrics": metricsTable(),
+		"alarms": alarmsTable(), "alerts": alertsTable(), "imports": importsTable(),
+	}
+	for _, a := range subjects.Alarms() {
+		all["alarm "+string(a.Kind)] = sentence(a.Do) + "\n"
+	}
+	return all
+}
+
+func TestReferenceIsMadeFromTheCode(t *testing.T) {
+	left := parts()
+	for _, d := range documents(t, os.DirFS(".")) {
+		text := made.ReplaceAllStringFunc(d.text, func(block string) string {
+			name := made.FindStringSubmatch(block)[1]
+			part, ok := left[name]
+			if !ok {
+				t.Errorf("%s has a part %q, which is not made from the code, or stands in two places", d.path, name)
+				return block
+			}
+			delete(left, name)
+			return fmt.Sprintf("<!-- made: %s -->\n%s<!-- end -->", name, part)
+		})
+		if text == d.text {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s is not what the code says: run go test . -run TestReference -update", d.path)
+		} else if err := os.WriteFile(d.path, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	for name := range left {
+		t.Errorf("no document shows %q: write <!-- made: %s --> and <!-- end --> where it belongs", name, name)
+	}
+}
+
+// A table is Markdown: the first row is its head.
+func table(rows ...[]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(row)))
+		}
+	}
+	return b.String()
+}
+
+// literal marks a text as code, if there is one.
+func literal(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + strings.ReplaceAll(text, "|", `\|`) + "`"
+}
+
+// sentence writes a clause as a sentence.
+func sentence(clause string) string {
+	if clause == "" {
+		return ""
+	}
+	return strings.ToUpper(clause[:1]) + strings.TrimSuffix(clause[1:], ".") + "."
+}
+
+func settingsTable() string {
+	var b strings.Builder
+	group := ""
+	var rows [][]string
+	flush := func() {
+		if len(rows) > 1 {
+			fmt.Fprintf(&b, "### %s\n\n%s\n", group, table(rows...))
+		}
+	}
+	for _, s := range cli.Settings() {
+		if s.Group != group {
+			flush()
+			group, rows = s.Group, [][]string{{"flag", "environment", "default", "valid", "meaning"}}
+		}
+		rows = append(rows, []string{literal("--" + s.Flag), literal(s.Env), literal(s.Default), s.Range, s.Help})
+	}
+	flush()
+	return b.String()
+}
+
+func subjectsTable() string {
+	rows := [][]string{{"subject", "body", "reply"}}
+	for _, s := range subjects.DefaultNamespace.Subjects() {
+		rows = append(rows, []string{literal(s.Subject), s.Body, s.Reply})
+	}
+	return table(rows...)
+}
+
+func codesTable() string {
+	rows := [][]string{{"code", "meaning", "what the caller does"}}
+	for _, c := range subjects.Codes() {
+		rows = append(rows, []string{c.Code.String(), c.Meaning, c.Do})
+	}
+	return table(rows...)
+}
+
+func alarmsTable() string {
+	rows := [][]string{{"kind", "what happened"}}
+	for _, a := range subjects.Alarms() {
+		rows = append(rows, []string{literal(string(a.Kind)), a.Happened})
+	}
+	return table(rows...)
+}
+
+func metricsTable() string {
+	rows := [][]string{{"metric", "type", "labels", "meaning"}}
+	for _, s := range metrics.Series() {
+		rows = append(rows, []string{literal(s.Name), s.Type, s.Labels, s.Help})
+	}
+	return table(rows...)
+}
+
+func alertsTable() string {
+	rows := [][]string{{"metric", "alert when"}}
+	for _, s := range metrics.Series() {
+		if s.Alert != "" {
+			rows = append(rows, []string{literal(s.Name), s.Alert})
+		}
+	}
+	return table(rows...)
+}
+
+// importsTable shows the rows of arrows, third parties by their short names.
+func importsTable() string {
+	var b strings.Builder
+	b.WriteString("```\n")
+	for _, dir := range slices.Sorted(maps.Keys(arrows)) {
+		var names []string
+		for _, imp := range arrows[dir] {
+			names = append(names, short(imp))
+		}
+		line := fmt.Sprintf("%-28s %s", strings.Replace(dir, ".", "main", 1), strings.Join(names, " "))
+		fmt.Fprintln(&b, strings.TrimRight(line, " "))
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
+
+func short(imp string) string {
+	if !strings.Contains(imp, ".") {
+		return imp
+	}
+	return path.Base(regexp.MustCompile(`/v\d+$`).ReplaceAllString(imp, ""))
+}
