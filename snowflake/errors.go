@@ -7,32 +7,35 @@ import (
 )
 
 var (
-	// ErrClosed is returned when the generator has been closed: its worker
-	// number is given up, for good.
+	// ErrClosed is returned after the generator was closed: its worker number is
+	// given up for good.
 	ErrClosed = errors.New("snowflake: the generator is closed")
-	// ErrWindow is returned when the window of time won for the worker number
-	// is used up and has not been renewed.
+	// ErrWindow is returned when the clock has reached the end of the generator's
+	// window, and [Generator.Extend] has not moved it.
 	ErrWindow = errors.New("snowflake: the window of the worker number is used up")
 	// ErrEpoch is returned when the clock is before the layout's epoch.
 	ErrEpoch = errors.New("snowflake: the clock is before the epoch")
 	// ErrTimeEnds is returned when the layout's time field is full.
 	ErrTimeEnds = errors.New("snowflake: the time field is full")
-	// ErrNoNumber is returned while there is no worker number to issue under.
+	// ErrNoNumber is returned while an issuer has no generator.
 	ErrNoNumber = errors.New("snowflake: no worker number is held")
-	// ErrWait is returned by [Issuer.Next] when the IDs cannot be had at once
-	// but can within the deadline: park the request.
+	// ErrWait is returned by [Issuer.Next] when the request cannot be served at
+	// once but can within the deadline: call [Issuer.Park].
 	ErrWait = errors.New("snowflake: the clock must advance first")
-	// ErrTooMany is returned by [Issuer.Park] when too many requests are parked.
+	// ErrTooMany is returned by [Issuer.Park] when as many requests are parked as
+	// the issuer allows.
 	ErrTooMany = errors.New("snowflake: too many requests wait for the clock")
 )
 
-// A BehindError is returned when the clock must advance first: it was set
-// back, or a burst has used up the ticks that may run ahead of it.
+// A BehindError is returned when the clock must advance first: it was set back,
+// or a burst has used up the ticks that may be ahead of it.
 type BehindError struct {
-	// By is how far the clock must advance before the IDs can be had.
+	// By is how far the clock must advance before the IDs can be issued; more
+	// than 0.
 	By time.Duration
 }
 
+// Error implements error.
 func (e *BehindError) Error() string {
 	return fmt.Sprintf("snowflake: the clock must advance by %v first", e.By)
 }

@@ -8,48 +8,72 @@ import (
 	"time"
 )
 
-// DefaultMaxAhead is how far an ID's time may run ahead of the clock unless
-// set otherwise: Leaf's tolerance for a clock that steps back.
+// DefaultMaxAhead is how far an ID's time may be ahead of the clock by default:
+// Leaf's tolerance for a clock that is set back.
 const DefaultMaxAhead = 5 * time.Millisecond
 
 // A Generator issues the IDs of one claim on a worker number.
 //
-// It upholds its half of the law of uniqueness: a tick t goes into an ID only
+// It guarantees its half of the law of uniqueness: tick t goes into an ID only
 // if
 //
 //	from <= first ms of t < until
 //
 // and no (tick, sequence) is issued twice, because all callers take positions
-// from one counter that only grows. That the windows [from, until) of one
-// worker number never overlap is the other half, kept by whoever makes the
-// generator and calls Extend.
+// from one counter that only grows. The other half is that windows [from, until)
+// of one worker number never overlap: whoever makes the generator and calls
+// Extend guarantees it.
 //
-// The worker number and from never change, until only grows, and Close is
-// final. All methods are safe for concurrent use, lock-free, and free of
-// allocation where they succeed.
+// The worker number and from never change, until only grows, and Close is final.
+// All methods are safe for concurrent use, lock-free, and free of allocation
+// when they succeed.
+//
+// # Which position is next
+//
+// A position is tick<<Sequence + sequence, so counting past the end of a tick
+// leads to sequence 0 of the next. With cur the next position, T the tick of the
+// clock and s sequence bits, n IDs start at
+//
+//		late  = (T+1)<<s - n                               the last start that does not reach ahead of the clock
+//		start = max(cur, late - 2^s + 1) + random(2^s)     if cur <= late, and no random start was made in T before
+//		start = cur                                        otherwise; then cur = start + n
+//
+//	  - Random start: at one ID a millisecond or fewer, sequences that began at 0
+//	    would put all IDs into one shard of id mod 2^k. Once per tick of the clock
+//	    the sequence moves on to a random place, without wrapping, so IDs still
+//	    rise. It does so also in a tick that the one before ran into; otherwise some
+//	    low sequences would come twice as often as others at several IDs a tick.
+//	  - Full rate: a tick entered because the one before ran out begins at 0, and no
+//	    random start is made while IDs are ahead of the clock, so no sequence is
+//	    skipped at the limit. Where MaxAhead is one tick, none is made either in a
+//	    tick that was run into, so that no request waits for a tick because of it.
+//	  - Reach back: a batch ends in the clock's tick and starts in ticks of the
+//	    window that have passed unused, instead of running ahead.
 type Generator struct {
 	layout Layout
 	worker int64
 	from   int64                     // Unix ms
 	ahead  int64                     // ticks that an ID may run ahead of the clock
 	until  atomic.Int64              // Unix ms; only grows
-	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests put their own here
+	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests replace it
 
-	// state is the next position to issue, with the closed bit on top. A
-	// position is tick<<Sequence + sequence, so that counting on from the end
-	// of a tick leads to sequence 0 of the next one.
+	// state is the next position to issue, with the closed bit on top: closing
+	// and issuing exclude one another, so nothing is issued after Close has read
+	// the last position.
 	state atomic.Uint64 //mutant:position
 
-	// fresh is the first tick for which a random start is due. No law rests on
-	// it: one start too many or too few costs some sequences or some evenness.
+	// fresh is the first tick for which a random start is due. Uniqueness does not
+	// depend on it: one start too many or too few costs some sequences or some
+	// evenness.
 	fresh atomic.Int64
 }
 
 const closedBit = 1 << 63
 
-// NewGenerator returns a generator for a worker number of the layout that
-// issues ticks whose first ms lies in [from, until), both in Unix ms. Its
-// IDs' times run ahead of the clock by at most maxAhead, never under one tick.
+// NewGenerator returns a generator for a worker number of the layout, 0 to
+// Workers()-1, that issues ticks whose first ms is in [from, until), both in Unix
+// ms. The times of its IDs are ahead of the clock by at most maxAhead, or one
+// tick if that is more. An invalid layout or number is an error.
 func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duration) (*Generator, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -68,9 +92,9 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	return g, nil
 }
 
-// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): numbers in
-// a row come out as if random. No state, so nothing is shared, and the same
-// ticks start at the same sequences when a failure is told again.
+// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): consecutive
+// numbers come out as if random. It has no state, so nothing is shared, and a
+// failure that is replayed has the same sequences.
 func mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -84,13 +108,14 @@ func (g *Generator) Layout() Layout { return g.layout }
 // Worker returns the worker number.
 func (g *Generator) Worker() int { return int(g.worker) }
 
-// From returns the begin of the window, in Unix ms.
+// From returns the beginning of the window, in Unix ms.
 func (g *Generator) From() int64 { return g.from }
 
 // Until returns the end of the window, in Unix ms.
 func (g *Generator) Until() int64 { return g.until.Load() }
 
-// Extend moves the end of the window to until, in Unix ms, if that is later.
+// Extend moves the end of the window to until, in Unix ms, if that is later; it
+// never moves it back.
 func (g *Generator) Extend(until int64) {
 	for {
 		old := g.until.Load()
@@ -100,27 +125,22 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
-// Close ends the issuing for good and returns the Unix ms from which on this
-// generator has issued nothing: the end of its last tick, where it has issued
-// none the beginning of its first, or from if that is later. Closing again
-// returns the same.
+// Close ends issuing for good and returns the Unix ms from which on this
+// generator has issued nothing: the end of its last tick, or the beginning of its
+// first if it has issued none, or from if that is later. Closing again returns
+// the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit) //mutant:last-tick
 	return max(g.from, g.layout.FirstMs((next+g.layout.PerTick()-1)>>g.layout.Sequence))
 }
 
 // NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
-// or none.
-//
-// Once per tick of the clock the sequence moves on to a random place, so that
-// id mod 2..2^Sequence is even at low rates as well; a tick entered because
-// the sequence ran out starts at 0, so that the full rate is reached. A batch
-// reaches back, to ticks that have passed unused, before it reaches ahead.
+// or none. They rise, and are greater than all that were issued before.
 //
 // The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a
-// [*BehindError]. A caller that is told "behind" by more than MaxAhead should
-// read the clock again before it believes it: a reading taken before being
-// descheduled looks like a clock set back.
+// [*BehindError]. After a [*BehindError] a caller should read the clock again
+// and retry if it has changed: a reading taken before the goroutine was
+// descheduled looks like a clock that was set back.
 func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 	for { //mutant:issue
 		state := g.state.Load()
@@ -137,8 +157,8 @@ func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 	}
 }
 
-// CheckAt returns the error that [Generator.NextAt] would return now for one
-// ID, without issuing it.
+// CheckAt returns the error that [Generator.NextAt] would return for one ID at
+// the time now, without issuing it.
 func (g *Generator) CheckAt(now int64) error {
 	_, _, err := g.startAt(now, 1, g.state.Load())
 	return err
@@ -159,8 +179,7 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 		return 0, 0, ErrTimeEnds
 	}
 	start = int64(state)
-	// A random start comes once per tick of the clock, not where IDs run ahead of
-	// it anyway. It may reach into the next tick; if that is all of MaxAhead, it
+	// A random start may reach into the next tick; if that is all of MaxAhead, it
 	// needs a tick that nothing has run into.
 	if start+n <= (tick+min(g.ahead-1, 1))<<l.Sequence && g.fresh.Load() <= tick {
 		per := l.PerTick()
@@ -175,12 +194,14 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 		return 0, 0, ErrWindow
 	}
 	if lead := last - tick; lead > g.ahead {
-		return 0, 0, &BehindError{By: time.Duration(min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond}
+		ms := min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))
+		return 0, 0, &BehindError{By: time.Duration(ms) * time.Millisecond}
 	}
 	return start, fresh, nil
 }
 
-// Runs is a batch of issued IDs. It is a small value; the zero value is empty.
+// Runs are the IDs of one batch. They are a small value that can be copied; the
+// zero value is empty. All methods are safe for concurrent use.
 type Runs struct {
 	layout   Layout
 	worker   int64
@@ -189,18 +210,18 @@ type Runs struct {
 	n        int64
 }
 
-// Len returns how many IDs there are.
+// Len returns the number of IDs.
 func (r Runs) Len() int { return int(r.n) }
 
-// Of returns the same IDs marked as those of a business, which must fit the
-// layout. Businesses share one sequence, so the marked IDs are as unique.
+// Of returns the same IDs with a business number, 0 to MaxBusiness(), in their
+// business field. Businesses share one sequence, so these IDs are unique too.
 func (r Runs) Of(business int64) Runs {
 	r.business = business
 	return r
 }
 
-// All yields the IDs in rising order as runs from first to last, both
-// included; a run lies within one tick.
+// All yields the IDs in rising order as runs of consecutive IDs, first and last
+// included. A run lies within one tick.
 func (r Runs) All() iter.Seq2[int64, int64] {
 	return func(yield func(first, last int64) bool) {
 		per := r.layout.PerTick()

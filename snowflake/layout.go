@@ -1,6 +1,15 @@
-// Package snowflake makes 64-bit IDs out of a time, a worker number and a
-// sequence, without asking anyone: a generator issues within a window of time
-// that its keeper has won for its worker number, and refuses outside it.
+// Package snowflake composes 64-bit IDs of a time, a worker number and a
+// sequence, without any call to another machine. It is a library of its own:
+//
+//   - A [Layout] describes the bits of an ID; [ParseLayout] reads one,
+//     [Layout.Decode] splits an ID, and [Plan] finds a layout for given needs.
+//   - A [Generator] issues the IDs of one worker number within a window of time,
+//     and refuses outside it. Its caller guarantees that no other generator has
+//     the same number at an overlapping window: that is what makes IDs unique.
+//   - An [Issuer] adds waiting: it queues the requests that a clock set back by
+//     little, or a burst, can delay but must not refuse.
+//
+// Times are Unix milliseconds in int64 unless a name says otherwise.
 //
 // The default layout is Leaf's:
 //
@@ -27,28 +36,32 @@ import (
 	"time"
 )
 
-// A Layout says how the 63 bits of an ID are split and what a tick means. It
-// is a plain value: two deployments whose layouts differ in any field must
-// not share worker numbers. The zero value is not valid.
+// A Layout is how the 63 bits of an ID are split and what a tick means. It is a
+// plain value, and comparable. Generators whose layouts differ in any field may
+// issue the same ID under one worker number, so they must not share numbers. The
+// zero value is not valid; see [Layout.Validate].
+//
+// All other methods require a valid layout. All are safe for concurrent use.
 type Layout struct {
-	// Time, Site, Worker, Business and Sequence are widths in bits, from the
-	// high end of the ID down; Worker is that of the machine within its site.
-	// Their sum is at most 63, the bits above are zero. Site and Business may
-	// be 0, no other; Site and Worker are at most 31 together.
+	// Time, Site, Worker, Business and Sequence are widths in bits, from the high
+	// end of the ID down; Worker is the width of the machine number within its
+	// site. Their sum is at most 63, and the bits above are zero. Only Site and
+	// Business may be 0; Site and Worker are at most 31 together.
 	Time, Site, Worker, Business, Sequence int
-	// Epoch is the first millisecond of tick 0, in Unix ms, not negative.
+	// Epoch is the first millisecond of tick 0, in Unix ms, from 0 to the year
+	// 3000.
 	Epoch int64
 	// Unit is the length of a tick in ms, 1 to 60,000.
 	Unit int64
 }
 
-// LastYears is how many years before its end a layout [Layout.EndsSoon]:
-// time enough to plan the next one.
+// LastYears is how many years before its end [Layout.EndsSoon] reports a layout:
+// enough to plan the next one.
 const LastYears = 5
 
 const maxWorkerBits = 31
 
-// maxEpoch is 3000-01-01 UTC: far enough, and no sum of it overflows.
+// maxEpoch is 3000-01-01 UTC: far enough, and sums with it do not overflow.
 const maxEpoch = 32503680000000
 
 // Validate returns an error that names every fault of the layout, or nil.
@@ -59,12 +72,16 @@ func (l Layout) Validate() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	check(min(l.Time, l.Worker, l.Sequence) >= 1 && min(l.Site, l.Business) >= 0, "time, machine and sequence need at least one bit each")
+	check(min(l.Time, l.Worker, l.Sequence) >= 1 && min(l.Site, l.Business) >= 0,
+		"time, machine and sequence need at least one bit each")
 	// A single width beyond 63 could make the sum overflow.
-	check(max(l.Time, l.Site, l.Worker, l.Business, l.Sequence) <= 63 && l.Bits() <= 63, "%d bits, want at most 63", l.Bits())
-	check(l.Site+l.Worker <= maxWorkerBits, "%d bits for site and machine together, want at most %d", l.Site+l.Worker, maxWorkerBits)
+	check(max(l.Time, l.Site, l.Worker, l.Business, l.Sequence) <= 63 && l.Bits() <= 63,
+		"%d bits, want at most 63", l.Bits())
+	check(l.Site+l.Worker <= maxWorkerBits,
+		"%d bits for site and machine together, want at most %d", l.Site+l.Worker, maxWorkerBits)
 	check(1 <= l.Unit && l.Unit <= 60_000, "a tick of %d ms, want 1 to 60000", l.Unit)
-	check(0 <= l.Epoch && l.Epoch <= maxEpoch, "epoch %d, want Unix milliseconds from 0 to %d (year 3000)", l.Epoch, int64(maxEpoch))
+	check(0 <= l.Epoch && l.Epoch <= maxEpoch,
+		"epoch %d, want Unix milliseconds from 0 to %d (year 3000)", l.Epoch, int64(maxEpoch))
 	// The ms of the last tick must not overflow: 2^Time * Unit <= 2^62.
 	check(l.Unit < 1 || l.Time < 1 || l.Time > 62 || int64(1)<<l.Time <= (1<<62)/l.Unit,
 		"%d bits of %d ms outlast 146 million years: take fewer time bits or shorter ticks", l.Time, l.Unit)
@@ -81,26 +98,27 @@ func (l Layout) widths() [5]int {
 	return [5]int{l.Time, l.Site, l.Worker, l.Business, l.Sequence}
 }
 
-// Workers returns how many worker numbers there are, over all sites; they
+// Workers returns how many worker numbers there are in all sites together; they
 // start at 0.
 func (l Layout) Workers() int { return 1 << (l.Site + l.Worker) }
 
-// Sites returns how many sites there are; they start at 0. It is 1 where the
-// layout has no site bits.
+// Sites returns how many sites there are; they start at 0. A layout without
+// site bits has 1.
 func (l Layout) Sites() int { return 1 << l.Site }
 
-// Numbers returns the worker numbers of a site, which must fit the layout:
-// first, and the count-1 after it.
+// Numbers returns the worker numbers of a site, 0 to Sites()-1: first, and the
+// count-1 that follow it.
 func (l Layout) Numbers(site int) (first, count int) { return site << l.Worker, 1 << l.Worker }
 
-// MaxBusiness returns the highest business; 0 where the layout has none.
+// MaxBusiness returns the highest business number; 0 in a layout without business
+// bits.
 func (l Layout) MaxBusiness() int64 { return 1<<l.Business - 1 }
 
-// PerTick returns how many IDs one worker yields in one tick.
+// PerTick returns how many IDs one worker can issue in one tick.
 func (l Layout) PerTick() int64 { return 1 << l.Sequence }
 
-// Yield returns how many IDs one worker yields in d, at least those of one
-// tick; what exceeds an int64 counts as the largest one.
+// Yield returns how many IDs one worker can issue in d: at least those of one
+// tick, at most [math.MaxInt64].
 func (l Layout) Yield(d time.Duration) int64 {
 	ticks := max(1, d.Milliseconds()/l.Unit)
 	if ticks > math.MaxInt64>>l.Sequence {
@@ -109,18 +127,17 @@ func (l Layout) Yield(d time.Duration) int64 {
 	return ticks << l.Sequence
 }
 
-// Ends returns the first instant that the time field cannot express.
+// Ends returns the first instant that the time field cannot express, in UTC.
 func (l Layout) Ends() time.Time { return time.UnixMilli(l.FirstMs(l.maxTick() + 1)).UTC() }
 
-// EndsSoon reports whether the time field has less than [LastYears] left at
-// the time now, or has ended.
+// EndsSoon reports whether the time field is full within [LastYears] of now.
 func (l Layout) EndsSoon(now time.Time) bool { return now.AddDate(LastYears, 0, 0).After(l.Ends()) }
 
 // FirstMs returns the first millisecond of a tick, in Unix ms.
 func (l Layout) FirstMs(tick int64) int64 { return l.Epoch + tick*l.Unit }
 
-// TickAt returns the tick that the Unix millisecond ms lies in. Before the
-// epoch it is negative.
+// TickAt returns the tick that contains the Unix millisecond ms; it is negative
+// before the epoch.
 func (l Layout) TickAt(ms int64) int64 {
 	since := ms - l.Epoch
 	if since < 0 {
@@ -135,24 +152,24 @@ func (l Layout) TickFrom(ms int64) int64 { return l.TickAt(ms + l.Unit - 1) }
 
 func (l Layout) maxTick() int64 { return 1<<l.Time - 1 }
 
-// id puts the parts into one ID; each must fit its field.
+// id composes an ID of parts that fit their fields.
 func (l Layout) id(tick, worker, business, sequence int64) int64 {
 	return ((tick<<(l.Site+l.Worker)|worker)<<l.Business|business)<<l.Sequence | sequence
 }
 
-// Parts is a decoded ID.
+// Parts are the fields of an ID, as [Layout.Decode] returns them.
 type Parts struct {
 	Time     time.Time // first instant of the tick, UTC
 	Tick     int64     // ticks since the epoch
-	Worker   int       // the worker number: site and machine together
-	Site     int       // 0 where the layout has no site bits
+	Worker   int       // worker number: site and machine together
+	Site     int       // 0 in a layout without site bits
 	Machine  int       // within its site
-	Business int64
-	Sequence int64
+	Business int64     // 0 in a layout without business bits
+	Sequence int64     // within the tick, from 0
 }
 
-// Decode splits an ID into its parts. It fails for what is no ID of this
-// layout: a negative number, or one with bits above the time field.
+// Decode splits an ID into its parts. It returns an error for a number that is no
+// ID of this layout: a negative one, or one with bits above the time field.
 func (l Layout) Decode(id int64) (Parts, error) {
 	tick := id >> (l.Bits() - l.Time)
 	if id < 0 || tick > l.maxTick() {

@@ -6,35 +6,36 @@ import (
 	"time"
 )
 
-// Year is what [Needs] counts as a year.
+// Year is the length of a year in [Needs].
 const Year = 365.25 * 24 * time.Hour
 
-// Needs is what a layout must have room for. The zero value is not valid.
+// Needs are what a layout must have room for. The zero value is not valid.
 type Needs struct {
 	Years      int64 // from the epoch on, 1 to 1,000,000
-	Sites      int64 // 1 to 10^12, as those below
-	Machines   int64 // of one site
-	Businesses int64
-	Peak       int64 // IDs/s of one machine
+	Sites      int64 // 1 to 10^12
+	Machines   int64 // per site, 1 to 10^12
+	Businesses int64 // 1 to 10^12
+	Peak       int64 // IDs/s of one machine, 1 to 10^12
 	Unit       int64 // length of a tick in ms, 1 to 60,000
 }
 
-// A FitError is returned when needs are too large for one ID.
+// A FitError is returned when needs are too large for the 63 bits of an ID.
 type FitError struct {
-	// Largest has for each need the largest value that fits if the others are
-	// kept, 0 where none does.
+	// Largest holds for each need the largest value that fits if the others are
+	// kept; 0 if none does.
 	Largest Needs
-	// Nearest is needs that fit, lowered as little as possible.
+	// Nearest are needs that fit, lowered as little as possible.
 	Nearest Needs
 
 	fault error
 }
 
+// Error implements error.
 func (e *FitError) Error() string { return e.fault.Error() }
 
-// Plan returns the narrowest layout with room for the needs that begins at
-// epoch, in Unix ms. If there is none the error is a [*FitError]; needs or an
-// epoch out of range are other errors.
+// Plan returns the narrowest layout that has room for the needs and begins at
+// epoch, in Unix ms. The error is a [*FitError] if no layout has room, and another
+// one if needs or epoch are out of range.
 func Plan(n Needs, epoch int64) (Layout, error) {
 	if err := n.check(); err != nil {
 		return Layout{}, err
@@ -54,8 +55,8 @@ func (n *Needs) fields() [5]*int64 {
 
 var needNames = [5]string{"years", "sites", "machines", "businesses", "peak"}
 
-// mostNeed is the highest value of each need: with any unit in ms it does not
-// overflow.
+// mostNeed is the highest value of each need, low enough not to overflow with any
+// unit.
 var mostNeed = [5]int64{1e6, 1e12, 1e12, 1e12, 1e12}
 
 func (n Needs) check() error {
@@ -71,7 +72,7 @@ func (n Needs) check() error {
 }
 
 // layout returns the narrowest layout for the needs, without an epoch. It is
-// not valid if they do not fit.
+// invalid if they do not fit.
 func (n Needs) layout() Layout {
 	return Layout{
 		Time:     width(ceil(n.Years*Year.Milliseconds(), n.Unit)),
@@ -83,13 +84,13 @@ func (n Needs) layout() Layout {
 	}
 }
 
-// width returns how many bits tell count values apart.
+// width returns how many bits distinguish count values.
 func width(count int64) int { return bits.Len64(uint64(count - 1)) }
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// most returns the highest value of need i, the others kept, with which the
-// layout is as ok says; 0 if there is none.
+// most returns the highest value of need i for which ok accepts the layout if the
+// others are kept; 0 if there is none.
 func (n Needs) most(i int, ok func(Layout) bool) int64 {
 	need, found := n.fields()[i], int64(0) // n is a copy
 	for step := int64(1) << 40; step > 0; step /= 2 {
@@ -108,10 +109,10 @@ func (n Needs) largest() (large Needs) {
 	return large
 }
 
-// nearest lowers the needs until they fit, bit by bit, each time the one that
-// loses least by it: at most half for its first bit, about half for each
-// further one. Of equals it is the last, since a peak can be spread sooner
-// than a site be closed.
+// nearest lowers the needs bit by bit until they fit, each time the one that
+// loses least: at most half for its first bit, about half for each further one.
+// Of equals it takes the last, since a peak is easier to spread than a site is to
+// close.
 func (n Needs) nearest() Needs {
 	for l := n.layout(); l.Validate() != nil; l = n.layout() {
 		var best *int64
