@@ -10,14 +10,13 @@ import (
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/e2e/internal/setup"
-
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/subjects"
 )
 
-// A steadyLoad is callers who each ask for one ID of tag order, every so often
-// or as soon as they have their answer, until it is stopped.
+// A steadyLoad is callers that each request one ID of tag order, at intervals or
+// as soon as they have their answer if that is later, until it is stopped.
 type steadyLoad struct {
 	got    ledger
 	stop   func()
@@ -48,8 +47,8 @@ func startSteadyLoad(t *testing.T, c *e2e.Cluster, callers int, every time.Durat
 				case <-done:
 					return
 				}
-				// What a busy machine has held up is not made up for in a burst,
-				// which would not be a steady load.
+				// A caller that a busy machine delayed does not catch up in a burst:
+				// that would not be a steady load.
 				if due = due.Add(every); due.Before(time.Now()) {
 					due = time.Now()
 				}
@@ -63,27 +62,20 @@ func startSteadyLoad(t *testing.T, c *e2e.Cluster, callers int, every time.Durat
 
 func (l *steadyLoad) ask(t *testing.T, c *e2e.Cluster) {
 	asked := time.Now()
-	msg, err := c.Conn.Request("id.segment.order", nil, patience) // once, not again after a 503
+	runs, err := request(c.Conn, "id.segment.order", 1, patience)
 	took := time.Since(asked)
-	if err == nil {
-		if e := subjects.ParseError(msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)); e != nil {
-			err = e
-		}
-	}
-	if err == nil {
-		var runs []subjects.Run
-		runs, err = subjects.ParseRuns(msg.Data)
-		l.got.add(runs...)
-		l.served.Add(1)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.took = append(l.took, took); err != nil {
+	l.took = append(l.took, took)
+	if err != nil {
 		l.bad = append(l.bad, refusal{asked, took, err})
+		return
 	}
+	l.got.add(runs...)
+	l.served.Add(1)
 }
 
-// forget begins the times anew, and returns those so far in order.
+// forget returns the times so far, in order, and starts a new record of them.
 func (l *steadyLoad) forget() (took []time.Duration, bad []refusal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +91,7 @@ func (l *steadyLoad) refused() bool {
 	return len(l.bad) > 0
 }
 
-// order returns what the worker knows of the tag.
+// order returns the worker's statistics of the tag.
 func order(t *testing.T, c *e2e.Cluster) subjects.TagStats {
 	t.Helper()
 	page, err := c.Client.ListTags(patient(t), subjects.TagList{Stats: true})
@@ -109,7 +101,7 @@ func order(t *testing.T, c *e2e.Cluster) subjects.TagStats {
 	return *page[0].Stats
 }
 
-func TestADatabaseThatIsAwayIsNotNoticedUntilMemoryIsUsedUpAndForgottenOnceItIsBack(t *testing.T) {
+func TestALostDatabaseGoesUnnoticedUntilMemoryIsUsedUp(t *testing.T) {
 	t.Parallel()
 	for how, trouble := range map[string]struct{ leave, comeBack func(*mysqltest.Server) }{
 		"killed":  {(*mysqltest.Server).Kill, (*mysqltest.Server).Run},
@@ -127,8 +119,8 @@ func TestADatabaseThatIsAwayIsNotNoticedUntilMemoryIsUsedUpAndForgottenOnceItIsB
 				return l.served.Load() > 2500 && len(order(t, c).Ranges) == 2
 			})
 
-			// The first to be refused is one too many for what was in memory. An
-			// ID may be on its way to each of the other callers then.
+			// The first refusal means that memory is used up. Each of the other
+			// callers may have an ID on its way then.
 			before := l.served.Load()
 			left := order(t, c).Left
 			trouble.leave(db)
@@ -153,7 +145,8 @@ func TestADatabaseThatIsAwayIsNotNoticedUntilMemoryIsUsedUpAndForgottenOnceItIsB
 				}
 				last = max(last, b.asked.Add(b.took).Sub(back))
 			}
-			t.Logf("%d refused, the slowest after %v; the last %v after the database was back", len(bad), took[len(took)-1], last)
+			t.Logf("%d refused, the slowest after %v; the last %v after the database was back",
+				len(bad), took[len(took)-1], last)
 			deadline := app.Default().Deadline
 			if longest := took[len(took)-1]; longest > deadline+slack {
 				t.Errorf("a request took %v, and the deadline is %v", longest, deadline)
@@ -166,7 +159,7 @@ func TestADatabaseThatIsAwayIsNotNoticedUntilMemoryIsUsedUpAndForgottenOnceItIsB
 	}
 }
 
-// lookAway watches for a while how a store that is away is asked.
+// lookAway checks for a while how often workers try a store that is away.
 func lookAway(t *testing.T, c *e2e.Cluster, l *steadyLoad) {
 	t.Helper()
 	const while = 4 * time.Second
@@ -189,7 +182,7 @@ func lookAway(t *testing.T, c *e2e.Cluster, l *steadyLoad) {
 	}
 }
 
-func TestASlowDatabaseMakesNobodyWait(t *testing.T) {
+func TestASlowDatabaseDelaysNoCaller(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	c := e2e.Start(t, setup.Config(func(i int, cfg *app.Config) {
@@ -214,15 +207,16 @@ func TestASlowDatabaseMakesNobodyWait(t *testing.T) {
 		return took[len(took)*999/1000], int64(len(took)), after.Loads - before.Loads, after.Waits - before.Waits
 	}
 	fast, _, loads, _ := measure()
-	if _, err := db.DB().ExecContext(t.Context(), "CREATE TRIGGER slow BEFORE UPDATE ON leaf_alloc FOR EACH ROW DO SLEEP(0.2)"); err != nil {
+	const slowly = "CREATE TRIGGER slow BEFORE UPDATE ON leaf_alloc FOR EACH ROW DO SLEEP(0.2)"
+	if _, err := db.DB().ExecContext(t.Context(), slowly); err != nil {
 		t.Fatal(err)
 	}
 	slow, asked, slowLoads, waits := measure()
 	t.Logf("p99.9 %v with a fast database (%d loads), %v with loads of 0.2 s (%d loads), ratio %.2f; %d waits",
 		fast, loads, slow, slowLoads, float64(slow)/float64(fast), waits)
-	// Without ranges loaded ahead in time half of them would wait. Some do where a
-	// busy machine makes a load slower than those before; segment's tests, on
-	// a clock of their own, show that none does otherwise.
+	// If ranges were not loaded ahead in time, half of the requests would wait. Some
+	// do where a busy machine makes a load slower than those before; the tests of
+	// segment, on a clock of their own, show that none does otherwise.
 	if waits > asked/5 || slowLoads < 3 {
 		t.Errorf("%d of %d requests waited for %d loads of 0.2 s", waits, asked, slowLoads)
 	}

@@ -9,18 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
-
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
 
 // A wall is a wall clock that can be set.
-type wall struct{ slip atomic.Int64 } // ns off the machine's
+type wall struct{ slip atomic.Int64 } // ns ahead of the machine's
 
 func (w *wall) set(slip time.Duration) { w.slip.Store(int64(slip)) }
 func (w *wall) now() time.Time         { return time.Now().Add(time.Duration(w.slip.Load())) }
@@ -39,7 +38,9 @@ func listen(t *testing.T, c *e2e.Cluster) *alarms {
 			Kind, Instance, Message string
 			Time                    time.Time
 		}
-		if err := json.Unmarshal(m.Data, &body); err != nil || "id.alarm."+body.Kind != m.Subject || body.Instance == "" || body.Message == "" || body.Time.IsZero() {
+		err := json.Unmarshal(m.Data, &body)
+		whole := "id.alarm."+body.Kind == m.Subject && body.Instance != "" && body.Message != "" && !body.Time.IsZero()
+		if err != nil || !whole {
 			t.Errorf("on %s: %s, %v", m.Subject, m.Data, err)
 		}
 		t.Logf("%s: %s", m.Subject, body.Message)
@@ -53,8 +54,8 @@ func listen(t *testing.T, c *e2e.Cluster) *alarms {
 	return a
 }
 
-// are waits until so many were published, and fails the test unless they are
-// exactly these.
+// are waits until as many alarms were published, and fails the test unless they
+// are exactly these, in this order.
 func (a *alarms) are(t *testing.T, want ...string) {
 	t.Helper()
 	waitFor(t, "all alarms are published", func() bool {
@@ -80,15 +81,15 @@ func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
 					cfg.Now = clock.now
 				}
 			}))
-			told := listen(t, c)
+			raised := listen(t, c)
 			began := time.Now()
-			l := startLoad(t, c.Conn, 4, map[string]string{"snowflake": "id.snowflake", "segment": "id.segment.order"})
+			l := startLoad(t, c.Conn, 4, bothModes)
 			waitFor(t, "both workers serve snowflakes", func() bool { return serving(t, c) == 2 })
 			clock.set(slip)
 			waitFor(t, "the worker has left", func() bool { return serving(t, c) == 1 })
-			told.are(t, "clock-step", "clock-skew")
-			time.Sleep(4 * time.Second) // a heartbeat and more, in which no other alarm may come
-			told.are(t, "clock-step", "clock-skew")
+			raised.are(t, "clock-step", "clock-skew")
+			time.Sleep(4 * time.Second) // more than a heartbeat, in which no other alarm may be raised
+			raised.are(t, "clock-step", "clock-skew")
 			clock.set(0)
 			waitFor(t, "the worker is back", func() bool { return serving(t, c) == 2 })
 			for _, err := range l.stop() {
@@ -100,8 +101,9 @@ func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
 			l.check(t)
 			for _, run := range l.got["snowflake"].runs {
 				p, err := snowflake.Leaf.Decode(run.Last)
-				if err != nil || p.Time.Before(began.Add(-10*time.Second)) || p.Time.After(time.Now().Add(5*time.Second)) {
-					t.Fatalf("an ID of the wrong clock was given: %+v, %v", p, err)
+				early, late := began.Add(-10*time.Second), time.Now().Add(5*time.Second)
+				if err != nil || p.Time.Before(early) || p.Time.After(late) {
+					t.Fatalf("an ID of the wrong clock was issued: %+v, %v", p, err)
 				}
 			}
 			t.Logf("%d requests, %d of them 503", l.asked.Load(), len(l.errs))
@@ -109,12 +111,12 @@ func TestAWorkerWhoseClockIsSetLeavesAndComesBackWithItsClock(t *testing.T) {
 	}
 }
 
-func TestWithTheOnlyWorkersClockWrongSegmentsGoOnAndSnowflakesAreRefusedAtOnce(t *testing.T) {
+func TestWithTheOnlyClockWrongSegmentsContinueAndSnowflakesAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	var clock wall
 	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.Now = clock.now }))
 	clock.set(24 * time.Hour)
-	refused := func() error { // by the nats-server, at once: no worker is asked
+	refused := func() error { // by the nats-server, at once: no worker gets the request
 		_, err := c.Conn.Request("id.snowflake", nil, patience)
 		return err
 	}
@@ -156,8 +158,8 @@ func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
 	}
 }
 
-// A clock that was 900 ms ahead, within what clocks may differ, and is set right.
-func TestARightClockBehindItsIDsWaitsOrGoesOnWithAnotherNumber(t *testing.T) {
+// A clock that was 900 ms ahead, within the tolerance, is set right.
+func TestARightClockBehindItsIDsWaitsOrTakesAnotherNumber(t *testing.T) {
 	t.Parallel()
 	for name, reclaim := range map[string]bool{"wait": false, "reclaim": true} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +169,7 @@ func TestARightClockBehindItsIDsWaitsOrGoesOnWithAnotherNumber(t *testing.T) {
 			c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 				cfg.Now, cfg.ReclaimOnStep, cfg.Deadline = clock.now, reclaim, 100*time.Millisecond
 			}))
-			told := listen(t, c)
+			raised := listen(t, c)
 			number := c.WorkerNumber(0)
 			if _, err := c.Client.Snowflake(t.Context()); err != nil {
 				t.Fatal(err)
@@ -184,7 +186,7 @@ func TestARightClockBehindItsIDsWaitsOrGoesOnWithAnotherNumber(t *testing.T) {
 			if err != nil || (p.Worker != number) != reclaim {
 				t.Errorf("%+v, %v: the number was %d", p, err, number)
 			}
-			told.are(t, "clock-step", "clock-behind")
+			raised.are(t, "clock-step", "clock-behind")
 		})
 	}
 }

@@ -11,18 +11,17 @@ import (
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/e2e/internal/setup"
-
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A write that hangs in the kernel: the new state file is a pipe that nobody
-// reads.
+// A write hangs in the kernel, because the new state file is a pipe without a
+// reader.
 func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
 	t.Parallel()
 	var dir string
 	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { dir = cfg.Data }))
-	told := listen(t, c)
+	raised := listen(t, c)
 	l := startLoad(t, c.Conn, 2, bothModes)
 	pipe := filepath.Join(dir, "worker.json.new")
 	waitFor(t, "the next write of the state file hangs", func() bool { return syscall.Mkfifo(pipe, 0o600) == nil })
@@ -31,7 +30,7 @@ func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
 		p, derr := snowflake.Leaf.Decode(id)
 		return err == nil && derr == nil && p.Worker != c.WorkerNumber(0)
 	})
-	told.are(t, "state-file")
+	raised.are(t, "state-file")
 	l.stop()
 	l.check(t)
 	asked := time.Now()

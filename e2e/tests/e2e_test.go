@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
@@ -28,8 +27,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// execEnv makes the test binary a natsid: faults that need a process of its
-// own are shown on one.
+// execEnv makes the test binary run as natsid, for faults that need a process of
+// their own.
 const execEnv = "NATSID_E2E_EXEC"
 
 func TestMain(m *testing.M) {
@@ -106,8 +105,8 @@ func wantNumbers(t *testing.T, l *ledger, numbers ...int) {
 	}
 }
 
-// A load asks for IDs, single and in batches, over and over, until it is
-// stopped. It sends each request once, and keeps every answer.
+// A load requests IDs, single and in batches, until it is stopped. It sends each
+// request once, and keeps every answer.
 type load struct {
 	got    map[string]*ledger // by mode
 	within time.Duration      // how long a request may take
@@ -118,20 +117,22 @@ type load struct {
 	wg     sync.WaitGroup
 }
 
-// startLoad starts callers for each of the given subjects on one connection. A
-// request without an answer is a failure only after patience: a machine may be
-// slow, and what is lost stays lost.
+// startLoad starts callers for each of the given subjects, on one connection. A
+// request without an answer fails only after patience: the machine may be slow,
+// and what is lost stays lost.
 func startLoad(t *testing.T, nc *nats.Conn, callers int, subjectOf map[string]string) *load {
 	return startLoadWithin(t, patience, nc, callers, subjectOf)
 }
 
-// startLoadWithin is startLoad for tests that lose requests on purpose: each
-// loss keeps its caller waiting for so long.
-func startLoadWithin(t *testing.T, within time.Duration, nc *nats.Conn, callers int, subjectOf map[string]string) *load {
+// startLoadWithin is startLoad for tests that lose requests on purpose: each loss
+// keeps its caller waiting for that long.
+func startLoadWithin(
+	t *testing.T, within time.Duration, nc *nats.Conn, callers int, subjectOf map[string]string,
+) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{got: make(map[string]*ledger), within: within, cancel: cancel}
 	for mode := range subjectOf {
-		l.got[mode] = new(ledger) // all of them before anybody looks
+		l.got[mode] = new(ledger) // all of them, before any caller starts
 	}
 	for mode, subject := range subjectOf {
 		for range callers {
@@ -151,16 +152,7 @@ func (l *load) ask(nc *nats.Conn, mode, subject string) {
 		n += rand.IntN(100)
 	}
 	l.asked.Add(1)
-	msg, err := nc.Request(subject, fmt.Append(nil, n), l.within)
-	if err == nil {
-		if e := subjects.ParseError(msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)); e != nil {
-			err = e
-		}
-	}
-	var runs []subjects.Run
-	if err == nil {
-		runs, err = subjects.ParseRuns(msg.Data)
-	}
+	runs, err := request(nc, subject, n, l.within)
 	l.got[mode].add(runs...)
 	if err != nil {
 		l.mu.Lock()
@@ -271,11 +263,11 @@ func serving(t *testing.T, c *e2e.Cluster) (n int) {
 	t.Helper()
 	inbox := c.Conn.NewInbox()
 	sub, err := c.Conn.SubscribeSync(inbox)
-	if err == nil {
-		defer func() { _ = sub.Unsubscribe() }()
-		err = c.Conn.PublishRequest("$SRV.PING.id-snowflake", inbox, nil)
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := c.Conn.PublishRequest("$SRV.PING.id-snowflake", inbox, nil); err != nil {
 		t.Fatal(err)
 	}
 	for {

@@ -1,14 +1,31 @@
 package tests
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/subjects"
 )
 
-// A ledger records the IDs that callers were given.
+// request sends a request for n IDs once, without a retry after 503.
+func request(nc *nats.Conn, subject string, n int, within time.Duration) ([]subjects.Run, error) {
+	msg, err := nc.Request(subject, fmt.Append(nil, n), within)
+	if err != nil {
+		return nil, err
+	}
+	code, text := msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)
+	if e := subjects.ParseError(code, text); e != nil {
+		return nil, e
+	}
+	return subjects.ParseRuns(msg.Data)
+}
+
+// A ledger records the IDs that callers got.
 type ledger struct {
 	mu   sync.Mutex
 	runs []subjects.Run
@@ -30,7 +47,7 @@ func (l *ledger) len() int64 {
 	return l.n
 }
 
-// check fails the test if any ID was given twice.
+// check fails the test if an ID was issued twice.
 func (l *ledger) check(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
@@ -43,7 +60,7 @@ func (l *ledger) check(t *testing.T) {
 	})
 	for i := 1; i < len(l.runs); i++ {
 		if l.runs[i].First <= l.runs[i-1].Last {
-			t.Fatalf("IDs were given twice: %v and %v", l.runs[i-1], l.runs[i])
+			t.Fatalf("IDs were issued twice: %v and %v", l.runs[i-1], l.runs[i])
 		}
 	}
 	t.Logf("%d IDs in %d runs, no repeat", l.n, len(l.runs))

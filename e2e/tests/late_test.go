@@ -55,23 +55,28 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 			}
 			defer nc.Close()
 			monitor, stop := startOn(t, worker, t.TempDir())
-			waitFor(t, "the worker serves HTTP", func() bool { code, _ := get(monitor + "/healthz"); return code == 200 })
+			waitFor(t, "the worker serves HTTP", ok(monitor+"/healthz"))
 			code, body := get(monitor + "/readyz")
 			if code != 503 || !strings.Contains(body, "segment: not ready: bucket id_segments cannot be opened: ") ||
 				!strings.Contains(body, "snowflake: not ready: ") {
 				t.Errorf("/readyz: %d %s", code, body)
 			}
 			wants503(t, nc, "id.segment.order", "id.tag.list")
-			if code, body := get(monitor + "/readyz"); code != 503 || !strings.Contains(body, "snowflake: not ready: ") || !strings.Contains(body, "bucket id_") {
+			code, body = get(monitor + "/readyz")
+			why, bucket := strings.Contains(body, "snowflake: not ready: "), strings.Contains(body, "bucket id_")
+			if code != 503 || !why || !bucket {
 				t.Errorf("/readyz: %d %s", code, body)
 			}
 
 			come()
-			// Not asked for anything, the worker finds out by itself.
-			waitFor(t, "the worker is ready", func() bool { code, _ := get(monitor + "/readyz"); return code == 200 })
+			// The worker finds out by itself, without a request.
+			waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
 			ids := client.New(nc, subjects.DefaultNamespace)
 			var id int64
-			waitFor(t, "the caller is connected too", func() bool { id, err = ids.Segment(t.Context(), "order"); return err == nil })
+			waitFor(t, "the caller is connected too", func() bool {
+				id, err = ids.Segment(t.Context(), "order")
+				return err == nil
+			})
 			if id < 1 || id > app.DefaultStep {
 				t.Errorf("the first segment ID is %d", id)
 			}
@@ -83,8 +88,8 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 	}
 }
 
-// wants503 checks that a worker refuses requests for want of a bucket, by its
-// deadline. It may serve HTTP a moment before it takes requests.
+// wants503 checks that a worker without a bucket refuses requests by its deadline.
+// It may serve HTTP a moment before it takes requests.
 func wants503(t *testing.T, nc *nats.Conn, subjectsOf ...string) {
 	t.Helper()
 	for _, subject := range subjectsOf {
@@ -100,7 +105,7 @@ func wants503(t *testing.T, nc *nats.Conn, subjectsOf ...string) {
 	}
 }
 
-func TestABucketThatForgetsIsRefusedAlsoWhenItComesLate(t *testing.T) {
+func TestABucketThatForgetsIsRefusedAlsoWhenItIsOpenedLate(t *testing.T) {
 	t.Parallel()
 	addr, store := freePort(t), t.TempDir()
 	s := startNATS(t, addr, store)
@@ -134,16 +139,20 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItComesLate(t *testing.T) {
 	}
 	waitFor(t, "it runs without JetStream", readyz("segment: not ready", "enable it"))
 	restart(store)
-	waitFor(t, "the bucket is refused, the others are not", readyz("segment: not ready: bucket id_segments", "take that off", "snowflake: ready"))
+	waitFor(t, "the bucket is refused, the others are not",
+		readyz("segment: not ready: bucket id_segments", "take that off", "snowflake: ready"))
 	wants503(t, nc, "id.segment.order")
-	waitFor(t, "the bucket keeps its entries", func() bool { _, err := js.UpdateKeyValue(t.Context(), forever); return err == nil })
+	waitFor(t, "the bucket keeps its entries", func() bool {
+		_, err := js.UpdateKeyValue(t.Context(), forever)
+		return err == nil
+	})
 	waitFor(t, "all is well once it forgets no more", readyz("segment: ready"))
 	if err := stop(); err != nil { // before its server goes
 		t.Error(err)
 	}
 }
 
-func TestAWorkerKilledGoesOnWithItsNumberWhileJetStreamIsAway(t *testing.T) {
+func TestAKilledWorkerResumesItsNumberWhileJetStreamIsAway(t *testing.T) {
 	t.Parallel()
 	addr, store, dir := freePort(t), t.TempDir(), t.TempDir()
 	s := startNATS(t, addr, store)
@@ -168,19 +177,19 @@ func TestAWorkerKilledGoesOnWithItsNumberWhileJetStreamIsAway(t *testing.T) {
 		parts, err := snowflake.Leaf.Decode(runs[0].First)
 		return parts.Worker, err
 	}
-	goesOn := func() bool { worker, err := ask(); return err == nil && worker == p.number }
-	waitFor(t, "snowflakes of the worker's number", goesOn)
+	resumed := func() bool { worker, err := ask(); return err == nil && worker == p.number }
+	waitFor(t, "snowflakes of the worker's number", resumed)
 	p.signal(syscall.SIGKILL)
 	restart("")
 	monitor, stop := startOn(t, s.ClientURL(), dir)
-	waitFor(t, "snowflakes without JetStream", goesOn)
-	waitFor(t, "/readyz to tell the modes apart", func() bool { // it may follow by a moment
+	waitFor(t, "snowflakes without JetStream", resumed)
+	waitFor(t, "/readyz to report each mode", func() bool { // it may follow by a moment
 		code, body := get(monitor + "/readyz")
 		return code == 503 && strings.Contains(body, "segment: not ready") && strings.Contains(body, "snowflake: ready")
 	})
 	restart(store)
-	waitFor(t, "both modes with JetStream", func() bool { code, _ := get(monitor + "/readyz"); return code == 200 })
-	waitFor(t, "snowflakes still of that number", goesOn)
+	waitFor(t, "both modes with JetStream", ok(monitor+"/readyz"))
+	waitFor(t, "snowflakes still of that number", resumed)
 	got.check(t)
 	if err := stop(); err != nil { // before its server goes
 		t.Error(err)
@@ -199,7 +208,9 @@ func startNATS(t *testing.T, addr, store string) *server.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.NewServer(&server.Options{Host: host, Port: port, JetStream: store != "", StoreDir: store, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{
+		Host: host, Port: port, JetStream: store != "", StoreDir: store, NoSigs: true, NoLog: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,9 +223,9 @@ func startNATS(t *testing.T, addr, store string) *server.Server {
 	return s
 }
 
-// startOn starts a worker on a NATS, with data in dir. It returns the URL of its monitor, which
-// may not be served yet, and how to stop it, at the end of the test if not
-// before.
+// startOn starts a worker on a NATS, with data in dir. It returns the URL of its
+// monitor, which may not be served yet, and a function that stops the worker, at
+// the latest when the test ends.
 func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) {
 	t.Helper()
 	cfg := app.Default()
@@ -230,6 +241,11 @@ func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) 
 	})
 	t.Cleanup(func() { _ = stop() })
 	return "http://" + cfg.HTTP, stop
+}
+
+// ok returns a condition: that a URL is answered with 200.
+func ok(url string) func() bool {
+	return func() bool { code, _ := get(url); return code == http.StatusOK }
 }
 
 // get returns the answer to a request over HTTP; code 0 if there is none.

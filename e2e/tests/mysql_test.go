@@ -6,18 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/e2e"
-	"github.com/natsid/natsid/e2e/internal/setup"
-
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/subjects"
 )
 
-func TestWorkersOnMySQLOutliveItsDeathAndRepeatNothing(t *testing.T) {
+func TestWorkersSurviveACrashOfMySQLAndRepeatNoID(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) { cfg.MySQL = db.DSN() }))
@@ -29,7 +28,7 @@ func TestWorkersOnMySQLOutliveItsDeathAndRepeatNothing(t *testing.T) {
 	waitFor(t, "load after the database is back", func() bool { return l.got["segment"].len() > before+20_000 })
 	errs := l.stop()
 	for _, err := range errs {
-		if !strings.Contains(err.Error(), "503") { // an answer in time, while there was nothing left
+		if !strings.Contains(err.Error(), "503") { // an answer in time, while nothing was left
 			t.Error(err)
 		}
 	}
@@ -37,12 +36,13 @@ func TestWorkersOnMySQLOutliveItsDeathAndRepeatNothing(t *testing.T) {
 	l.check(t)
 	var tag string
 	var max int64
-	if err := db.DB().QueryRow("SELECT biz_tag, max_id FROM leaf_alloc").Scan(&tag, &max); err != nil || tag != "order" || max < l.got["segment"].len() {
+	err := db.DB().QueryRow("SELECT biz_tag, max_id FROM leaf_alloc").Scan(&tag, &max)
+	if err != nil || tag != "order" || max < l.got["segment"].len() {
 		t.Errorf("the table has %s at %d, %v", tag, max, err)
 	}
 }
 
-func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T) {
+func TestWithoutMarksMemoryIsServedThen503UntilTheyAreBack(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	var control *natsproxy.Proxy
@@ -95,8 +95,12 @@ func TestAMarkThatCannotBeReachedMeansMemoryThen503AndThenAllIsWell(t *testing.T
 	}
 	got.check(t)
 	msg, err := alarm.NextMsg(patience)
-	if err != nil || msg.Subject != "id.alarm.store-went-back" || !strings.Contains(string(msg.Data), `"message":"tag order: max_id is`) {
-		t.Errorf("alarm %v, %v", msg, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := strings.Contains(string(msg.Data), `"message":"tag order: max_id is`)
+	if msg.Subject != "id.alarm.store-went-back" || !says {
+		t.Errorf("alarm %s: %s", msg.Subject, msg.Data)
 	}
 	c.StopWorker(0) // before its proxy goes
 }
@@ -123,15 +127,16 @@ func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsNotThereYetIsWaitedForAndAWrongPasswordIsNot(t *testing.T) {
+func TestAStartWaitsForTheDatabaseButNotForAPassword(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	db.Stop()
 	p := launchProcess(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", db.DSN(), "--log-level", "warn")
-	waitFor(t, "the start meets no database", func() bool { return strings.Contains(p.log.String(), "trying again") })
+	waitFor(t, "the start finds no database", func() bool { return strings.Contains(p.log.String(), "trying again") })
 	db.Run()
 	p.waitReady(t)
-	out := fails(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", strings.Replace(db.DSN(), "secret", "verysecret", 1))
+	wrong := strings.Replace(db.DSN(), "secret", "verysecret", 1)
+	out := fails(t, "--listen", freePort(t), "--data", t.TempDir(), "--mysql", wrong)
 	if !strings.Contains(out, "cannot use MySQL") || strings.Contains(out, "secret") {
 		t.Errorf("a wrong password: %s", out)
 	}

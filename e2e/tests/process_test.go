@@ -20,7 +20,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-// A process is a natsid of its own: this test binary, run as one.
+// A process is a natsid in a process of its own: this test binary, run as natsid.
 type process struct {
 	cmd    *exec.Cmd
 	log    natstest.Buffer
@@ -38,21 +38,22 @@ func startProcess(t *testing.T, args ...string) *process {
 	return p
 }
 
-// launchProcess runs `natsid args…`, until the test ends if not before.
+// launchProcess runs `natsid args…`, at the longest until the test ends.
 func launchProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(exe, append([]string{"serve", "--http", "", "--log-level", "error"}, args...)...), line: make(chan string, 1)}
+	all := append([]string{"serve", "--http", "", "--log-level", "error"}, args...)
+	p := &process{cmd: exec.Command(exe, all...), line: make(chan string, 1)}
 	p.cmd.Env = append(os.Environ(), execEnv+"=1")
 	p.cmd.Stderr = io.MultiWriter(t.Output(), &p.log)
 	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = p.cmd.Start()
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.signal(syscall.SIGKILL) })
@@ -97,7 +98,7 @@ func freePort(t *testing.T) string {
 	return addr
 }
 
-func TestAWorkerThatIsKilledUnderLoadRepeatsNoID(t *testing.T) {
+func TestAWorkerKilledUnderLoadRepeatsNoID(t *testing.T) {
 	t.Parallel()
 	c := e2e.Start(t)
 	dir := t.TempDir()
@@ -114,7 +115,7 @@ func TestAWorkerThatIsKilledUnderLoadRepeatsNoID(t *testing.T) {
 			t.Errorf("round %d: number %d came back as %d, though it has its state file", round, number, p.number)
 		}
 	}
-	// The requests that the dead had taken are lost with them; no others are.
+	// The requests that a killed worker had taken are lost with it; no others are.
 	errs := l.stop()
 	t.Logf("%d requests, %d lost in 5 kills", l.asked.Load(), len(errs))
 	if limit := 5 * 8; len(errs) > limit {
@@ -123,10 +124,11 @@ func TestAWorkerThatIsKilledUnderLoadRepeatsNoID(t *testing.T) {
 	l.check(t)
 }
 
-func TestAWholeServiceThatIsKilledGoesOnAboveAllItsIDs(t *testing.T) {
+func TestAKilledServiceContinuesAboveAllItsIDs(t *testing.T) {
 	t.Parallel()
 	addr, dir := freePort(t), t.TempDir()
-	nc, err := nats.Connect("nats://"+addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect("nats://"+addr, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,9 @@ func TestAWholeServiceThatIsKilledGoesOnAboveAllItsIDs(t *testing.T) {
 		p := startProcess(t, "--listen", addr, "--data", dir)
 		waitFor(t, "the connection", nc.IsConnected)
 		l := startLoadWithin(t, slack, nc, 2, bothModes)
-		waitFor(t, "load on the service", func() bool { return l.got["segment"].len() > 300 && l.got["snowflake"].len() > 300 })
+		waitFor(t, "load on the service", func() bool {
+			return l.got["segment"].len() > 300 && l.got["snowflake"].len() > 300
+		})
 		p.signal(syscall.SIGKILL)
 		l.stop()
 		for mode, got := range l.got {
@@ -151,7 +155,7 @@ func TestAWholeServiceThatIsKilledGoesOnAboveAllItsIDs(t *testing.T) {
 	}
 }
 
-func TestATermSignalStopsCleanlyAndTheNextStartGoesOnAtOnce(t *testing.T) {
+func TestATermSignalStopsCleanlyAndTheNextStartServesAtOnce(t *testing.T) {
 	t.Parallel()
 	addr, dir := freePort(t), t.TempDir()
 	var last [2]int64
@@ -185,12 +189,14 @@ func TestASecondProcessOnALiveDataDirectoryIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	startProcess(t, "--listen", freePort(t), "--data", dir)
 	out := fails(t, "--listen", freePort(t), "--data", dir)
-	if want := fmt.Sprintf("natsid: the data directory is in use: another natsid runs in %s; stop it, or give this one a directory of its own with --data DIR\n", dir); out != want {
+	want := fmt.Sprintf("natsid: the data directory is in use: another natsid runs in %s; "+
+		"stop it, or give this one a directory of its own with --data DIR\n", dir)
+	if out != want {
 		t.Errorf("it says %q, want %q", out, want)
 	}
 }
 
-// fails runs `natsid args…`, which must fail, and returns what it says.
+// fails runs `natsid args…`, which must fail, and returns its output.
 func fails(t *testing.T, args ...string) string {
 	t.Helper()
 	exe, err := os.Executable()

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/e2e/internal/setup"
-
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/subjects"
@@ -25,7 +24,7 @@ func wantCode(t *testing.T, err error, want subjects.Code) {
 	}
 }
 
-// stores are the places that workers can keep their tags in.
+// stores runs a test on each kind of store.
 func stores(t *testing.T, test func(t *testing.T, edit func(*app.Config), db *mysqltest.Server)) {
 	t.Run("KV", func(t *testing.T) {
 		t.Parallel()
@@ -38,14 +37,14 @@ func stores(t *testing.T, test func(t *testing.T, edit func(*app.Config), db *my
 	})
 }
 
-func TestATagIsChangedEverywhereAtOnce(t *testing.T) {
+func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
 		c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) {
 			edit(cfg)
 			inNoHurry(0, cfg)
-			// Workers hear of a change from a message alone: they compare their
-			// tags with the store long after the test.
+			// Only a message informs workers of a change: the first poll is long after
+			// the test.
 			cfg.AutoCreateTags, cfg.TagPoll = false, time.Hour
 		}))
 		ctx := patient(t)
@@ -70,11 +69,14 @@ func TestATagIsChangedEverywhereAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		waitFor(t, "the tag is unknown to no worker", all(func(_ int64, err error) bool { return err == nil }))
-		made, err := c.Client.UpdateTag(ctx, subjects.TagUpdate{Tag: "order", RaiseBy: new(subjects.Decimal(1_000_000))})
+		raise := subjects.TagUpdate{Tag: "order", RaiseBy: new(subjects.Decimal(1_000_000))}
+		raised, err := c.Client.UpdateTag(ctx, raise)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "IDs above the raised max_id only", all(func(id int64, err error) bool { return err == nil && id >= int64(made.MaxID) }))
+		waitFor(t, "IDs above the raised max_id only", all(func(id int64, err error) bool {
+			return err == nil && id >= int64(raised.MaxID)
+		}))
 		if _, err := c.Client.DeleteTag(ctx, "order"); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +84,7 @@ func TestATagIsChangedEverywhereAtOnce(t *testing.T) {
 	})
 }
 
-func TestRowsThatOthersAddChangeAndRemoveAreFollowed(t *testing.T) {
+func TestRowsThatOtherProgramsAddAndRemoveAreFollowed(t *testing.T) {
 	t.Parallel()
 	db := mysqltest.Start(t)
 	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
@@ -117,11 +119,11 @@ func TestRowsThatOthersAddChangeAndRemoveAreFollowed(t *testing.T) {
 		return err == nil
 	})
 	if id < 1001 {
-		t.Errorf("a row put back goes on with %d, want it above what was loaded of it", id)
+		t.Errorf("a row that was added again continues with %d, want it above what was loaded", id)
 	}
 }
 
-func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
+func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeleted(t *testing.T) {
 	t.Parallel()
 	stores(t, func(t *testing.T, edit func(*app.Config), _ *mysqltest.Server) {
 		c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(func(_ int, cfg *app.Config) {
@@ -137,7 +139,8 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
 			callers.Go(func() {
 				for !stop.Load() {
 					runs, err := c.Client.SegmentN(ctx, "order", 50)
-					if e, ok := errors.AsType[*subjects.Error](err); err != nil && (!ok || e.Code == subjects.Internal) {
+					e, refused := errors.AsType[*subjects.Error](err)
+					if err != nil && (!refused || e.Code == subjects.Internal) {
 						t.Error(err)
 					}
 					got.add(runs...)
@@ -150,7 +153,9 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
 			var err error
 			switch i % 3 {
 			case 0:
-				_, err = admin.UpdateTag(ctx, subjects.TagUpdate{Tag: "order", RaiseBy: new(subjects.Decimal(777)), Step: new(int64(100 + i))})
+				_, err = admin.UpdateTag(ctx, subjects.TagUpdate{
+					Tag: "order", RaiseBy: new(subjects.Decimal(777)), Step: new(int64(100 + i)),
+				})
 			case 1:
 				_, err = admin.DeleteTag(ctx, "order")
 			case 2:
@@ -159,7 +164,7 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
 			if err != nil {
 				t.Error(fmt.Errorf("change %d: %w", i, err))
 			}
-			time.Sleep(20 * time.Millisecond) // callers ask between the changes
+			time.Sleep(20 * time.Millisecond) // for requests between the changes
 		}
 		before := got.len()
 		waitFor(t, "IDs after the changes", func() bool { return got.len() > before+1000 })
@@ -169,7 +174,7 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeletedUnderLoad(t *testing.T) {
 	})
 }
 
-func TestAStartLoadsTheTagsUsedOfLateUnlessToldNotTo(t *testing.T) {
+func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	t.Parallel()
 	var preload atomic.Bool
 	c := e2e.Start(t, setup.Config(func(i int, cfg *app.Config) {
@@ -193,7 +198,7 @@ func TestAStartLoadsTheTagsUsedOfLateUnlessToldNotTo(t *testing.T) {
 	before := mark()
 	c.StopWorker(0)
 	c.StartWorker(0)
-	time.Sleep(200 * time.Millisecond) // in which a preload would show itself
+	time.Sleep(200 * time.Millisecond) // a preload would be seen by then
 	if got := mark(); got != before {
 		t.Errorf("without preload a restart moved max_id from %d to %d", before, got)
 	}
@@ -201,7 +206,8 @@ func TestAStartLoadsTheTagsUsedOfLateUnlessToldNotTo(t *testing.T) {
 	preload.Store(true)
 	c.StartWorker(0)
 	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
-	if id, err := c.Client.Segment(ctx, "order"); err != nil || id != int64(before) || mark() != before+app.DefaultStep {
+	id, err := c.Client.Segment(ctx, "order")
+	if err != nil || id != int64(before) || mark() != before+app.DefaultStep {
 		t.Errorf("its first ID is %d, %v, want %d, from the range that was loaded", id, err, before)
 	}
 }

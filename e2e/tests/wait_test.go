@@ -8,9 +8,9 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// Tests must pass on a machine that is busy with other things, where anything
-// may take seconds: they wait for conditions, each for up to patience, and a
-// bound on a duration leaves room for such a machine.
+// Tests must pass on a machine that is busy with other work, where anything may
+// take seconds: they wait for conditions, each for up to patience, and a bound on
+// a duration leaves room for such a machine.
 const (
 	patience = time.Minute
 	// slack is what a busy machine may add to a deadline that workers keep.
@@ -38,6 +38,6 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// inNoHurry is the configuration of workers that may not refuse any request in a
-// test: on a busy machine a load can outlast the default deadline.
+// inNoHurry configures workers that must not refuse any request in a test: on a
+// busy machine a load can outlast the default deadline.
 func inNoHurry(_ int, cfg *app.Config) { cfg.Deadline = 15 * time.Second }
