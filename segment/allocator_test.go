@@ -22,13 +22,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const deadline = 1500 * time.Millisecond
 
 // inBubble runs f in fake time with an allocator over a faulty memory store
-// that has the tags a, b and huge, each of step 100. Unless cfg says so the
+// with the tags a, b and huge, each of step 100. Unless cfg says otherwise the
 // step does not grow.
-func inBubble(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty)) {
+func inBubble(t *testing.T, cfg segment.Config, f func(t *testing.T, a *allocator, store *faulty)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
 		for _, tag := range []segment.Tag{
-			{Name: "a", Step: 100, MaxID: 1}, {Name: "b", Step: 100, MaxID: 1}, {Name: "huge", Step: 100, MaxID: math.MaxInt64 - 150},
+			{Name: "a", Step: 100, MaxID: 1}, {Name: "b", Step: 100, MaxID: 1},
+			{Name: "huge", Step: 100, MaxID: math.MaxInt64 - 150},
 		} {
 			if _, err := store.Create(t.Context(), tag, false); err != nil {
 				t.Fatal(err)
@@ -41,9 +42,16 @@ func inBubble(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.
 	})
 }
 
+func create(t *testing.T, s segment.Store, tag segment.Tag) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // slow makes each load take d.
 func slow(d time.Duration) segmenttest.LoadHook {
-	return func(ctx context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+	return func(ctx context.Context, _ string, load loadFunc) (segment.Range, error) {
 		select {
 		case <-time.After(d):
 			return load()
@@ -76,7 +84,7 @@ func TestTheNextRangeIsLoadedWhenATenthIsUsed(t *testing.T) {
 	var mu sync.Mutex
 	loads := 0
 	cfg := segment.Config{OnLoad: func(string, time.Duration, error) { mu.Lock(); loads++; mu.Unlock() }}
-	inBubble(t, cfg, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+	inBubble(t, cfg, func(t *testing.T, a *allocator, _ *faulty) {
 		want := 1
 		for i := 1; i <= 330; i++ {
 			if got := take(t, a, "a", 1)[0].Start; got != int64(i) {
@@ -95,7 +103,7 @@ func TestTheNextRangeIsLoadedWhenATenthIsUsed(t *testing.T) {
 }
 
 func TestARequestDoesNotWaitWhileARangeIsLeft(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 10)
 		synctest.Wait() // the next range is loaded now
 		store.OnLoad(slow(900 * time.Millisecond))
@@ -114,7 +122,7 @@ func TestARequestDoesNotWaitWhileARangeIsLeft(t *testing.T) {
 }
 
 func TestABatchSpansRangesAndALargeOneGetsARangeThatFits(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, _ *faulty) {
 		take(t, a, "a", 95)
 		synctest.Wait()
 		if got := take(t, a, "a", 20); len(got) != 2 || got[0].Len() != 5 {
@@ -126,8 +134,8 @@ func TestABatchSpansRangesAndALargeOneGetsARangeThatFits(t *testing.T) {
 	})
 }
 
-func TestWaitersAreServedInOrderOfArrivalAndOneRefusedBurnsNothing(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestWaitersAreServedInOrderOfArrivalAndARefusedOneUsesNoID(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(slow(700 * time.Millisecond))
 		var order []int
 		var next int64 = 1
@@ -158,8 +166,8 @@ func TestWaitersAreServedInOrderOfArrivalAndOneRefusedBurnsNothing(t *testing.T)
 	})
 }
 
-func TestWhoWaitsBehindABatchIsServedWhenTheBatchIsRefused(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestRequestsBehindABatchAreServedWhenTheBatchIsRefused(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 1)
 		store.OnLoad(slow(time.Hour))
 		if err := a.Park("a", 5000, func([]segment.Range, error) {}); err != nil {
@@ -174,8 +182,8 @@ func TestWhoWaitsBehindABatchIsServedWhenTheBatchIsRefused(t *testing.T) {
 	})
 }
 
-func TestNobodyOvertakesARequestThatWaits(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestNoRequestOvertakesOneThatWaits(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 1)
 		synctest.Wait()
 		store.OnLoad(slow(500 * time.Millisecond))
@@ -193,10 +201,10 @@ func TestNobodyOvertakesARequestThatWaits(t *testing.T) {
 }
 
 func TestAParkedRequestIsAnsweredByItsDeadlineAndWithTheCause(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		for name, hook := range map[string]segmenttest.LoadHook{
 			"hangs": slow(time.Hour),
-			"fails": func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+			"fails": func(context.Context, string, loadFunc) (segment.Range, error) {
 				return segment.Range{}, segmenttest.ErrInjected
 			},
 		} {
@@ -216,19 +224,19 @@ func TestAParkedRequestIsAnsweredByItsDeadlineAndWithTheCause(t *testing.T) {
 
 func TestAFailedLoadIsTriedAgainWithoutATightLoop(t *testing.T) {
 	var tries atomic.Int32
-	failing := func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+	failing := func(context.Context, string, loadFunc) (segment.Range, error) {
 		tries.Add(1)
 		return segment.Range{}, segmenttest.ErrInjected
 	}
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 1)
 		store.OnLoad(failing)
-		for range 80 { // served from memory, all past the tenth
+		for range 80 { // served from memory, all after the first tenth
 			take(t, a, "a", 1)
 			time.Sleep(10 * time.Millisecond)
 		}
 		if n := tries.Load(); n < 3 || n > 30 {
-			t.Errorf("%d tries in 0.8 s of requests", n)
+			t.Errorf("%d loads in 0.8 s of requests", n)
 		}
 		store.OnLoad(nil)
 		time.Sleep(time.Second)
@@ -239,7 +247,7 @@ func TestAFailedLoadIsTriedAgainWithoutATightLoop(t *testing.T) {
 		if d := time.Since(start); d != 0 {
 			t.Errorf("once the store was back the next request waited %v", d)
 		}
-		// With requests waiting it is tried again by itself.
+		// While requests wait it is retried by itself.
 		store.OnLoad(failing)
 		time.AfterFunc(time.Second, func() { store.OnLoad(nil) })
 		start = time.Now()
@@ -251,8 +259,8 @@ func TestAFailedLoadIsTriedAgainWithoutATightLoop(t *testing.T) {
 }
 
 func TestATagsTroubleIsItsOwn(t *testing.T) {
-	inBubble(t, segment.Config{MaxWaiting: 10}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		store.OnLoad(func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error) {
+	inBubble(t, segment.Config{MaxWaiting: 10}, func(t *testing.T, a *allocator, store *faulty) {
+		store.OnLoad(func(ctx context.Context, tag string, load loadFunc) (segment.Range, error) {
 			if tag == "a" {
 				<-ctx.Done()
 				return segment.Range{}, ctx.Err()
@@ -278,9 +286,9 @@ func TestATagsTroubleIsItsOwn(t *testing.T) {
 }
 
 func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		start := time.Now()
-		if _, err := a.Take(t.Context(), "nobody", 1); !errors.Is(err, segment.ErrUnknownTag) {
+		if _, err := a.Take(t.Context(), "unknown", 1); !errors.Is(err, segment.ErrUnknownTag) {
 			t.Errorf("unknown tag: %v", err)
 		}
 		synctest.Wait()
@@ -291,7 +299,7 @@ func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("beyond int64: %v", err)
 		}
 		take(t, a, "huge", 1)
-		// What does not fit any more is refused, what does is served.
+		// A request that does not fit any more is refused, one that does is served.
 		errs := make(chan error, 2)
 		for _, n := range []int64{1000, 20} {
 			if err := a.Park("huge", n, func(_ []segment.Range, err error) { errs <- err }); err != nil {
@@ -313,8 +321,8 @@ func TestWhatCannotBeServedIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-func TestTagsAreMadeOnFirstUseIfWantedButNotRevived(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestTagsAreCreatedOnFirstUseIfConfiguredButNotRevived(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *allocator, store *faulty) {
 		if got := take(t, a, "new", 1)[0].Start; got != 1 {
 			t.Errorf("first ID %d, want 1", got)
 		}
@@ -327,15 +335,13 @@ func TestTagsAreMadeOnFirstUseIfWantedButNotRevived(t *testing.T) {
 	})
 }
 
-func TestATagThatIsBeingMadeAtThisMomentIsNotUnknown(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		if _, err := store.Create(t.Context(), segment.Tag{Name: "new", Step: 50, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+func TestATagThatIsBeingCreatedIsNotUnknown(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *allocator, store *faulty) {
+		create(t, store, segment.Tag{Name: "new", Step: 50, MaxID: 1})
 		loads := 0
-		store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(_ context.Context, _ string, load loadFunc) (segment.Range, error) {
 			if loads++; loads <= 2 {
-				return segment.Range{}, segment.ErrUnknownTag // before it is made, and just after
+				return segment.Range{}, segment.ErrUnknownTag // before it is created, and just after
 			}
 			return load()
 		})
@@ -345,13 +351,13 @@ func TestATagThatIsBeingMadeAtThisMomentIsNotUnknown(t *testing.T) {
 	})
 }
 
-func TestATagThatHasLostItsMarkIsNotMadeAnewOnFirstUse(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestATagThatLostItsMarkIsNotCreatedOnFirstUse(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "new", 1)
 		synctest.Wait()
 		store.Store = new(segmenttest.Memory)
 		if _, err := a.Take(t.Context(), "new", 100); !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("%v, want the tag to be unknown: other allocators may have loaded more of it than this one", err)
+			t.Errorf("%v, want ErrUnknownTag: other allocators may have loaded more of it than this one", err)
 		}
 		if got := take(t, a, "another", 1)[0].Start; got != 1 {
 			t.Errorf("a tag never seen begins with %d, want 1", got)
@@ -360,31 +366,29 @@ func TestATagThatHasLostItsMarkIsNotMadeAnewOnFirstUse(t *testing.T) {
 }
 
 func TestAStoreThatGoesBackMakesNoRepeat(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 100)
 		synctest.Wait()
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{Start: 1, End: 101}, nil // a store that ignores the floor
 		})
 		take(t, a, "a", 100)
 		if r, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrNotLoaded) {
 			t.Errorf("%v, %v, want the range refused", r, err)
 		}
-		// One that has lost its marks but honours the floor goes on above.
+		// A store that has lost its marks but honours the floor continues above it.
 		store.OnLoad(nil)
 		store.Store = new(segmenttest.Memory)
-		if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, store, segment.Tag{Name: "a", Step: 100, MaxID: 1})
 		time.Sleep(time.Second)
 		if got := take(t, a, "a", 1)[0].Start; got < 201 {
-			t.Errorf("ID %d was given before", got)
+			t.Errorf("ID %d was issued before", got)
 		}
 	})
 }
 
-func TestCloseRefusesWhoWaitsAndWhoComes(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestCloseRefusesWaitingAndLaterRequests(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(slow(time.Hour))
 		answered := make(chan error, 1)
 		if err := a.Park("a", 1, func(_ []segment.Range, err error) { answered <- err }); err != nil {
@@ -393,21 +397,21 @@ func TestCloseRefusesWhoWaitsAndWhoComes(t *testing.T) {
 		a.Close()
 		a.Close()
 		if err := <-answered; !errors.Is(err, segment.ErrClosed) {
-			t.Errorf("who waited: %v", err)
+			t.Errorf("a waiting request: %v", err)
 		}
 		if _, err := a.Take(t.Context(), "a", 1); !errors.Is(err, segment.ErrClosed) {
-			t.Errorf("who came after: %v", err)
+			t.Errorf("a later request: %v", err)
 		}
 	})
 }
 
 func TestTroubleIsAStoreThatFails(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		_, _ = a.Take(t.Context(), "nobody", 1)
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
+		_, _ = a.Take(t.Context(), "unknown", 1)
 		if err := a.Trouble(); err != nil {
 			t.Errorf("an unknown tag: %v", err)
 		}
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segmenttest.ErrInjected
 		})
 		_, _ = a.Take(t.Context(), "a", 1)
@@ -416,7 +420,7 @@ func TestTroubleIsAStoreThatFails(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if err := a.Trouble(); err != nil {
-			t.Errorf("a minute later, when nobody has asked since: %v", err)
+			t.Errorf("a minute later, without requests since: %v", err)
 		}
 		_, _ = a.Take(t.Context(), "a", 1)
 		store.OnLoad(nil)
@@ -427,8 +431,8 @@ func TestTroubleIsAStoreThatFails(t *testing.T) {
 	})
 }
 
-func TestStatsTellWhenATagRunsOut(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+func TestStatsShowWhenATagRunsOut(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, _ *faulty) {
 		if s := a.Stats(); !math.IsInf(s.SecondsLeft, 1) {
 			t.Errorf("nothing in use: %v s left", s.SecondsLeft)
 		}
@@ -445,9 +449,7 @@ func TestStatsTellWhenATagRunsOut(t *testing.T) {
 
 func TestManyCallersNeverShareAnID(t *testing.T) {
 	store := new(segmenttest.Memory)
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 37, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, store, segment.Tag{Name: "a", Step: 37, MaxID: 1})
 	const allocators, callers, each = 3, 4, 1500
 	got := make([][]segment.Range, allocators*callers)
 	var wg sync.WaitGroup

@@ -10,8 +10,7 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-// inUse returns an allocator and the names of n tags in use: each has given a
-// tenth of a range and has two in memory.
+// inUse returns an allocator and the names of n tags in use: each has issued a tenth of a range and has two in memory.
 func inUse(tb testing.TB, n int, step int64) (*segment.Allocator, []string) {
 	a := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline, AutoStep: step})
 	tb.Cleanup(a.Close)
@@ -43,9 +42,8 @@ func TestTakingIDsFromMemoryAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkNext is to be run with -cpu 1,2: all goroutines ask for one tag, or
-// each for all in turn; beside the one atomic operation that it cannot do
-// without.
+// Run BenchmarkNext with -cpu 1,2. All goroutines request IDs of one tag, or each of all tags in turn. It is compared
+// with the one atomic operation that it needs at least.
 func BenchmarkNext(b *testing.B) {
 	b.Run("atomic.Int64.Add", func(b *testing.B) {
 		var x atomic.Int64
@@ -73,8 +71,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// bytesATag returns what a tag in use costs an allocator, its name included,
-// but not the store's memory of it.
+// bytesATag returns how much memory of an allocator a tag in use takes, including its name, but not that of the store.
 func bytesATag(tb testing.TB, n int) float64 {
 	store := new(segmenttest.Memory)
 	tags := make([]string, n)

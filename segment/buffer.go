@@ -197,8 +197,9 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
 }
 
 // refusedLocked takes in that the store does not serve the tag, and refuses waiting requests. The refusal is cached if
-// no ID of the tag is left, so that further requests do not reach the store each time. A deleted tag is stopped whatever
-// is left. A tag that has merely vanished may be in a store that lost its memory: the IDs loaded from it remain valid.
+// no ID of the tag is left, so that further requests do not reach the store each time. A deleted tag is stopped
+// whatever is left. A tag that has merely vanished may be in a store that lost its memory: the IDs loaded from it
+// remain valid.
 func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) {
 	b.supply.loader.refused(now)
 	if b.supply.gone {

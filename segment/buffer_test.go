@@ -63,7 +63,7 @@ func TestTheTakerOfTheLastIDMovesOnToTheNextRange(t *testing.T) {
 		}
 	}
 	if r, last := b.supply.stock.run.Load(), b.supply.pace.last; r == nil || r.end != 111 || last.ids != 10 {
-		t.Errorf("the open run is %+v, the last range %+v: its time would go on", r, last)
+		t.Errorf("the open run is %+v, the last range %+v: the time of the last range would continue", r, last)
 	}
 }
 

@@ -13,8 +13,7 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-// steady asks for one ID every so often, for d, and returns how many had to
-// wait, and the longest wait.
+// steady requests one ID at that interval, for d, and returns how many requests had to wait, and the longest wait.
 func steady(t *testing.T, a *segment.Allocator, tag string, every, d time.Duration) (waits int, longest time.Duration) {
 	t.Helper()
 	for begin, i := time.Now(), time.Duration(0); i*every < d; i++ {
@@ -30,10 +29,10 @@ func steady(t *testing.T, a *segment.Allocator, tag string, every, d time.Durati
 	return waits, longest
 }
 
-func TestASlowStoreMakesNobodyWaitOnceTheSpeedIsKnown(t *testing.T) {
+func TestNoRequestWaitsForASlowStoreOnceTheSpeedIsKnown(t *testing.T) {
 	for _, most := range []int64{1000, 1_000_000} { // the step may help, or not
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			inBubble(t, segment.Config{MaxStep: most}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+			inBubble(t, segment.Config{MaxStep: most}, func(t *testing.T, a *allocator, store *faulty) {
 				store.OnLoad(slow(200 * time.Millisecond))
 				take(t, a, "a", 1)
 				steady(t, a, "a", 500*time.Microsecond, 3*time.Second)
@@ -45,9 +44,9 @@ func TestASlowStoreMakesNobodyWaitOnceTheSpeedIsKnown(t *testing.T) {
 	}
 }
 
-func TestALoadNotTwiceAsSlowAsTheOnesBeforeMakesNobodyWait(t *testing.T) {
+func TestNoRequestWaitsForALoadUpToTwiceAsSlowAsEarlierOnes(t *testing.T) {
 	// No step that grows helps: 2000 IDs/s in ranges of 100.
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 1)
 		for d := 10 * time.Millisecond; d < 160*time.Millisecond; d = d * 19 / 10 {
 			store.OnLoad(slow(d))
@@ -59,7 +58,7 @@ func TestALoadNotTwiceAsSlowAsTheOnesBeforeMakesNobodyWait(t *testing.T) {
 }
 
 func TestABurstOnASlowStoreIsMetWithTheSecondLoad(t *testing.T) {
-	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(slow(200 * time.Millisecond))
 		var last time.Duration
 		for begin := time.Now(); time.Since(begin) < 3*time.Second; time.Sleep(time.Millisecond) {
@@ -75,8 +74,8 @@ func TestABurstOnASlowStoreIsMetWithTheSecondLoad(t *testing.T) {
 }
 
 func TestAChainIsBounded(t *testing.T) {
-	inBubble(t, segment.Config{MaxStep: 100}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		store.OnLoad(slow(300 * time.Millisecond)) // so no request expires: what was loaded for one would be left
+	inBubble(t, segment.Config{MaxStep: 100}, func(t *testing.T, a *allocator, store *faulty) {
+		store.OnLoad(slow(300 * time.Millisecond)) // so no request expires: the IDs loaded for it would be left
 		var most int64
 		for i := range 2000 {
 			if i < 1000 { // 2000 IDs/s: four loads are 2400
@@ -93,7 +92,7 @@ func TestAChainIsBounded(t *testing.T) {
 }
 
 func TestAtRestThereAreTwoRangesAtMost(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(slow(20 * time.Millisecond))
 		take(t, a, "a", 1)
 		for range 1000 {
@@ -108,8 +107,8 @@ func TestAtRestThereAreTwoRangesAtMost(t *testing.T) {
 
 func TestATagHasOneLoadUnderWayAtMost(t *testing.T) {
 	var under, most atomic.Int32
-	inBubble(t, segment.Config{MaxStep: 1000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+	inBubble(t, segment.Config{MaxStep: 1000}, func(t *testing.T, a *allocator, store *faulty) {
+		store.OnLoad(func(_ context.Context, _ string, load loadFunc) (segment.Range, error) {
 			most.Store(max(most.Load(), under.Add(1)))
 			defer under.Add(-1)
 			time.Sleep(30 * time.Millisecond)
@@ -127,11 +126,10 @@ func TestATagHasOneLoadUnderWayAtMost(t *testing.T) {
 	})
 }
 
-// database is a store's bound on statements: 32 at once, who comes later
-// queues. The loads of tags in locked hang.
+// database bounds statements as a store does: 32 at once, later ones queue. The loads of locked tags hang.
 func database(locked func(tag string) bool) segmenttest.LoadHook {
 	statements := make(chan struct{}, 32)
-	return func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error) {
+	return func(ctx context.Context, tag string, load loadFunc) (segment.Range, error) {
 		select {
 		case statements <- struct{}{}:
 		case <-ctx.Done():
@@ -147,7 +145,7 @@ func database(locked func(tag string) bool) segmenttest.LoadHook {
 }
 
 func TestTagsWhoseLoadsHangLeaveTheDatabaseToTheOthers(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(database(func(tag string) bool { return tag != "b" }))
 		ctx, stop := context.WithCancel(t.Context())
 		refused := make(chan time.Duration, 100_000)
@@ -165,21 +163,21 @@ func TestTagsWhoseLoadsHangLeaveTheDatabaseToTheOthers(t *testing.T) {
 		// Tag b needs a load every 10 ms.
 		take(t, a, "b", 100)
 		if waits, longest := steady(t, a, "b", 100*time.Microsecond, 10*time.Second); waits > 0 {
-			t.Errorf("%d requests of a tag that nothing is wrong with waited, up to %v", waits, longest)
+			t.Errorf("%d requests of a sound tag waited, up to %v", waits, longest)
 		}
 		stop()
 		synctest.Wait()
 		close(refused)
 		for d := range refused {
 			if d > 1500*time.Millisecond {
-				t.Fatalf("a caller of a locked tag was refused after %v", d)
+				t.Fatalf("a request of a locked tag was refused after %v", d)
 			}
 		}
 	})
 }
 
-func TestTagsThatBeginToHangAtOnceHoldTheOthersUpForMomentsOnly(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 100, MaxWaiting: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestTagsThatBeginToHangAtOnceDelayTheOthersForMomentsOnly(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 100, MaxWaiting: 1_000_000}, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(database(func(tag string) bool { return tag != "b" }))
 		take(t, a, "b", 100)
 		steady(t, a, "b", 100*time.Microsecond, time.Second)
@@ -193,14 +191,13 @@ func TestTagsThatBeginToHangAtOnceHoldTheOthersUpForMomentsOnly(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, longest := steady(t, a, "b", 100*time.Microsecond, 10*time.Second); longest > 250*time.Millisecond {
-			t.Errorf("a request of a tag that nothing is wrong with waited %v", longest)
+			t.Errorf("a request of a sound tag waited %v", longest)
 		}
 		stop()
 	})
 }
 
-// askAll asks once for n IDs of each of so many tags, at once, and returns how
-// many requests failed.
+// askAll requests n IDs of each of so many tags, all at once, and returns how many requests failed.
 func askAll(a *segment.Allocator, tags int, n int64) (failed int) {
 	errs := make(chan error, tags)
 	for i := range tags {
@@ -217,8 +214,8 @@ func askAll(a *segment.Allocator, tags int, n int64) (failed int) {
 	return failed
 }
 
-func TestAStoreThatHasBecomeSlowForAllIsWaitedFor(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestLoadsWaitForAStoreThatHasBecomeSlowForAll(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *allocator, store *faulty) {
 		askAll(a, 100, 1)
 		store.OnLoad(slow(200 * time.Millisecond))
 		for i := range 10 { // 100 loads are 1 s of work, and as many follow
@@ -232,14 +229,14 @@ func TestAStoreThatHasBecomeSlowForAllIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestALoadWhosePlaceNobodyWantsHasItsWholeTime(t *testing.T) {
+func TestALoadWhosePlaceIsNotWantedHasItsWholeTime(t *testing.T) {
 	failed := 0
 	cfg := segment.Config{AutoStep: 100, OnLoad: func(tag string, _ time.Duration, err error) {
 		if err != nil && tag == "b" {
 			failed++
 		}
 	}}
-	inBubble(t, cfg, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, cfg, func(t *testing.T, a *allocator, store *faulty) {
 		store.OnLoad(slow(10 * time.Millisecond))
 		askAll(a, 100, 1) // many wait for places, and get them
 		synctest.Wait()
@@ -250,8 +247,8 @@ func TestALoadWhosePlaceNobodyWantsHasItsWholeTime(t *testing.T) {
 	})
 }
 
-func TestATagThatFailedOnceIsNotHeldUpByThoseThatAlwaysDo(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestATagThatFailedOnceIsNotDelayedByThoseThatAlwaysDo(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *allocator, store *faulty) {
 		var blip atomic.Bool
 		store.OnLoad(database(func(tag string) bool { return tag != "b" || blip.Load() }))
 		ctx, stop := context.WithCancel(t.Context())
@@ -272,7 +269,7 @@ func TestATagThatFailedOnceIsNotHeldUpByThoseThatAlwaysDo(t *testing.T) {
 		if d := time.Since(asked); !errors.Is(err, segment.ErrNotLoaded) || d > 10*time.Millisecond {
 			t.Errorf("after %v, once the row was free, the tag waited %v", err, d)
 		}
-		// One that was stuck itself waits its turn, once.
+		// A tag that was stuck itself waits for its place, once.
 		time.AfterFunc(20*time.Second, func() { blip.Store(false) })
 		for blip.Store(true); blip.Load(); {
 			_, _ = a.Take(t.Context(), "b", 1)
@@ -281,18 +278,18 @@ func TestATagThatFailedOnceIsNotHeldUpByThoseThatAlwaysDo(t *testing.T) {
 			_, err = a.Take(t.Context(), "b", 1)
 		}
 		if waits, longest := steady(t, a, "b", 100*time.Microsecond, 5*time.Second); waits > 0 {
-			t.Errorf("after it was stuck, and no longer is, %d requests waited, up to %v", waits, longest)
+			t.Errorf("after it was stuck and is sound again, %d requests waited, up to %v", waits, longest)
 		}
 		stop()
 	})
 }
 
-func TestARefusedTagIsNotAskedForByEveryRequest(t *testing.T) {
+func TestARefusedTagIsNotLoadedByEveryRequest(t *testing.T) {
 	var loads atomic.Int32
 	cfg := segment.Config{OnLoad: func(string, time.Duration, error) { loads.Add(1) }}
-	inBubble(t, cfg, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, cfg, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 1)
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segment.ErrUnknownTag // a store that lost its memory
 		})
 		for range 90 {

@@ -62,7 +62,7 @@ func (e *RaiseError) Error() string {
 	if e.MaxID != 0 && e.MaxID < e.Now {
 		return fmt.Sprintf("segment: max_id %d is below the present %d, and max_id only rises", e.MaxID, e.Now)
 	}
-	return fmt.Sprintf("segment: max_id is %d; raised as requested it would exceed %d, the most that the store can hold",
+	return fmt.Sprintf("segment: max_id is %d; raised as requested it would exceed %d, the most that the store holds",
 		e.Now, e.Limit)
 }
 

@@ -14,16 +14,22 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-// followed runs f in fake time with an allocator that follows a memory store
-// with the tags a and b of step 100, after its first poll.
-func followed(t *testing.T, cfg segment.Config, f func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory)) {
+type (
+	allocator = segment.Allocator
+	faulty    = segmenttest.Faulty
+	memory    = segmenttest.Memory
+	loadFunc  = func() (segment.Range, error)
+)
+
+// followed runs f in fake time with an allocator that follows a memory store with the tags a and b of step 100, after
+// its first poll.
+func followed(t *testing.T, cfg segment.Config,
+	f func(t *testing.T, a *allocator, store *faulty, memory *memory)) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := new(segmenttest.Memory)
+		memory := new(memory)
 		store := &segmenttest.Faulty{Store: memory}
 		for _, tag := range []string{"a", "b"} {
-			if _, err := store.Create(t.Context(), segment.Tag{Name: tag, Step: 100, MaxID: 1}, false); err != nil {
-				t.Fatal(err)
-			}
+			create(t, store, segment.Tag{Name: tag, Step: 100, MaxID: 1})
 		}
 		cfg.Store, cfg.Deadline, cfg.MaxStep = store, deadline, max(1, cfg.MaxStep)
 		a := segment.New(cfg)
@@ -51,8 +57,8 @@ func inMemory(a *segment.Allocator, tag string) bool {
 	return ok
 }
 
-func TestRowsThatComeGoAndChangeAreSeenByThePoll(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestAPollSeesTagsThatWereCreatedRemovedAndChanged(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "a", 1)
 		take(t, a, "b", 1)
 		wantRefused(t, a, "new", segment.ErrUnknownTag)
@@ -60,16 +66,14 @@ func TestRowsThatComeGoAndChangeAreSeenByThePoll(t *testing.T) {
 		if err := memory.Delete(t.Context(), "b"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "new", Step: 7, MaxID: 50}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, memory, segment.Tag{Name: "new", Step: 7, MaxID: 50})
 		time.Sleep(59 * time.Second)
 		take(t, a, "a", 1) // not yet
 		time.Sleep(2 * time.Second)
 		wantRefused(t, a, "a", segment.ErrUnknownTag)
 		wantRefused(t, a, "b", segment.ErrDisabled)
 		if inMemory(a, "a") || inMemory(a, "b") {
-			t.Error("a tag that is gone is still in memory")
+			t.Error("a removed or deleted tag is still in memory")
 		}
 		if got := take(t, a, "new", 1)[0].Start; got != 50 {
 			t.Errorf("new: %d, want 50", got)
@@ -80,7 +84,8 @@ func TestRowsThatComeGoAndChangeAreSeenByThePoll(t *testing.T) {
 		time.Sleep(time.Minute)
 		take(t, a, "new", 12)
 		synctest.Wait()
-		if s, _ := a.StatsOf("new"); s.Configured != 3 || s.Ranges[len(s.Ranges)-1].Last-s.Ranges[len(s.Ranges)-1].First != 2 {
+		s, _ := a.StatsOf("new")
+		if last := s.Ranges[len(s.Ranges)-1]; s.Configured != 3 || last.Last-last.First != 2 {
 			t.Errorf("%+v, want the next load to be of the new step, 3", s)
 		}
 	})
@@ -89,11 +94,11 @@ func TestRowsThatComeGoAndChangeAreSeenByThePoll(t *testing.T) {
 func TestAnUnknownTagCostsOneLookUpForAWhile(t *testing.T) {
 	var lookups atomic.Int64
 	cfg := segment.Config{MaxWaiting: 20_000, OnLoad: func(string, time.Duration, error) { lookups.Add(1) }}
-	followed(t, cfg, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+	followed(t, cfg, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		store.OnLoad(slow(10 * time.Millisecond))
 		var refused atomic.Int64
 		for range 10_000 {
-			if err := a.Park("nobody", 1, func(_ []segment.Range, err error) {
+			if err := a.Park("unknown", 1, func(_ []segment.Range, err error) {
 				if errors.Is(err, segment.ErrUnknownTag) {
 					refused.Add(1)
 				}
@@ -105,23 +110,21 @@ func TestAnUnknownTagCostsOneLookUpForAWhile(t *testing.T) {
 		synctest.Wait()
 		for range 100 {
 			time.Sleep(29 * time.Millisecond)
-			wantRefused(t, a, "nobody", segment.ErrUnknownTag)
+			wantRefused(t, a, "unknown", segment.ErrUnknownTag)
 		}
 		if n := lookups.Load(); n != 1 || refused.Load() != 10_000 {
 			t.Errorf("%d look-ups, %d refused, want one for all of 3 s", n, refused.Load())
 		}
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "nobody", Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, memory, segment.Tag{Name: "unknown", Step: 10, MaxID: 1})
 		time.Sleep(200 * time.Millisecond)
-		take(t, a, "nobody", 1) // seen without poll or message, once the memory of it ends
+		take(t, a, "unknown", 1) // found without poll or news, once the cached refusal has expired
 	})
 }
 
 func TestATagWhoseRowCannotBeServedCostsOneLoadForAWhile(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
 		loads := 0
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			loads++
 			return segment.Range{}, segment.ErrBadRow
 		})
@@ -139,28 +142,26 @@ func TestATagWhoseRowCannotBeServedCostsOneLoadForAWhile(t *testing.T) {
 	})
 }
 
-func TestAPollEndsTheMemoryThatATagIsUnknown(t *testing.T) {
-	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestAPollClearsACachedNotFound(t *testing.T) {
+	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		time.Sleep(500 * time.Millisecond)
 		wantRefused(t, a, "made", segment.ErrUnknownTag)
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "made", Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, memory, segment.Tag{Name: "made", Step: 10, MaxID: 1})
 		wantRefused(t, a, "made", segment.ErrUnknownTag)
 		time.Sleep(501 * time.Millisecond)
 		take(t, a, "made", 1)
 	})
 }
 
-func TestAStampedeOfUnknownTagsReachesTheStoreAtABoundedRateAndHurtsNoKnownOne(t *testing.T) {
+func TestAFloodOfUnknownTagsReachesTheStoreAtABoundedRateAndDelaysNoKnownTag(t *testing.T) {
 	var strange, inStore, most atomic.Int64
 	cfg := segment.Config{OnLoad: func(tag string, _ time.Duration, err error) {
 		if tag != "a" && tag != "b" {
 			strange.Add(1)
 		}
 	}}
-	followed(t, cfg, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
-		store.OnLoad(func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error) {
+	followed(t, cfg, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
+		store.OnLoad(func(ctx context.Context, tag string, load loadFunc) (segment.Range, error) {
 			if tag == "a" || tag == "b" {
 				return load()
 			}
@@ -186,38 +187,35 @@ func TestAStampedeOfUnknownTagsReachesTheStoreAtABoundedRateAndHurtsNoKnownOne(t
 					wrong.Add(1)
 				}
 			}
-			if err := a.Park(fmt.Sprint("nobody", i), 1, done); err != nil {
+			if err := a.Park(fmt.Sprint("unknown", i), 1, done); err != nil {
 				done(nil, err)
 			}
 		}
 		time.Sleep(2 * time.Second)
 		if n := answered.Load(); n != second*asked || wrong.Load() > 0 {
-			t.Errorf("%d of %d answered, %d of them not with 404", n, second*asked, wrong.Load())
+			t.Errorf("%d of %d answered, %d of them not with ErrUnknownTag", n, second*asked, wrong.Load())
 		}
 		if n := strange.Load(); n < 500 || n > 5000 || most.Load() > 4 {
-			t.Errorf("%d look-ups in 2 s and the burst, %d at once; want at most 1000 a second, 4 at once", n, most.Load())
+			t.Errorf("%d look-ups in 2 s and the burst, %d at once; want 1000 a second, 4 at once at most",
+				n, most.Load())
 		}
 		if longest > 0 {
 			t.Errorf("a known tag waited %v", longest)
 		}
 		if n := a.Stats().Tags; n > 2 {
-			t.Errorf("%d tags in memory, want the 2 that there are", n)
+			t.Errorf("%d tags in memory, want the 2 that exist", n)
 		}
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "made", Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, memory, segment.Tag{Name: "made", Step: 10, MaxID: 1})
 	})
 }
 
-func TestATagMadeInTheMidstOfAStampedeIsServedAtOnceIfToldOf(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestATagCreatedDuringAFloodIsServedAtOnceAfterItsNews(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		for i := range 20_000 {
-			_ = a.Park(fmt.Sprint("nobody", i), 1, func([]segment.Range, error) {})
+			_ = a.Park(fmt.Sprint("unknown", i), 1, func([]segment.Range, error) {})
 		}
 		wantRefused(t, a, "made", segment.ErrUnknownTag)
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "made", Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, memory, segment.Tag{Name: "made", Step: 10, MaxID: 1})
 		a.Changed("made")
 		asked := time.Now()
 		if take(t, a, "made", 1); time.Since(asked) > 0 {
@@ -226,9 +224,9 @@ func TestATagMadeInTheMidstOfAStampedeIsServedAtOnceIfToldOf(t *testing.T) {
 	})
 }
 
-func TestALookUpOlderThanTheNewsOfATagRefusesNobody(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
-		store.OnLoad(func(_ context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error) {
+func TestALookUpOlderThanTheNewsOfATagRefusesNoRequest(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
+		store.OnLoad(func(_ context.Context, tag string, load loadFunc) (segment.Range, error) {
 			r, err := load()
 			time.Sleep(100 * time.Millisecond) // the answer is on its way
 			return r, err
@@ -238,22 +236,20 @@ func TestALookUpOlderThanTheNewsOfATagRefusesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(50 * time.Millisecond)
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "made", Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, memory, segment.Tag{Name: "made", Step: 10, MaxID: 1})
 		a.Changed("made")
 		if err := <-got; err != nil {
-			t.Errorf("who waited while the tag was made: %v", err)
+			t.Errorf("a request that waited while the tag was created: %v", err)
 		}
 	})
 }
 
-func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
-		for name, tell := range map[string]func(segment.Tag){
-			"told":           func(tag segment.Tag) { a.See(tag) },
-			"a message":      func(segment.Tag) { a.Changed("a"); synctest.Wait() },
-			"a message lost": func(segment.Tag) { time.Sleep(time.Minute + time.Second) },
+func TestNoIDBelowARaisedMarkIsIssuedOnceItWasSeen(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
+		for name, reveal := range map[string]func(segment.Tag){
+			"seen":      func(tag segment.Tag) { a.See(tag) },
+			"news":      func(segment.Tag) { a.Changed("a"); synctest.Wait() },
+			"news lost": func(segment.Tag) { time.Sleep(time.Minute + time.Second) },
 			"the next load": func(segment.Tag) {
 				s, _ := a.StatsOf("a")
 				take(t, a, "a", s.Left+1)
@@ -262,10 +258,10 @@ func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
 		} {
 			take(t, a, "a", 15) // two ranges in memory
 			synctest.Wait()
-			// And a load under way, which has its range already.
+			// And a load is under way, which has its range already.
 			var landed sync.WaitGroup
 			if name != "the next load" {
-				store.OnLoad(func(_ context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error) {
+				store.OnLoad(func(_ context.Context, _ string, load loadFunc) (segment.Range, error) {
 					r, err := load()
 					time.Sleep(20 * time.Millisecond)
 					return r, err
@@ -280,7 +276,7 @@ func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tell(raised)
+			reveal(raised)
 			store.OnLoad(nil)
 			if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
 				t.Errorf("%s: got %d after max_id was raised to %d", name, got, raised.MaxID)
@@ -295,8 +291,8 @@ func TestNothingBelowARaisedMarkIsHandedOutOnceItWasSeen(t *testing.T) {
 	})
 }
 
-func TestALoadTellsOfARaiseThatNobodyElseTold(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestALoadAloneRevealsARaise(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "a", 15)
 		synctest.Wait() // up to 200 in memory
 		raised, err := memory.Update(t.Context(), "a", segment.Change{RaiseBy: 50_000})
@@ -306,13 +302,14 @@ func TestALoadTellsOfARaiseThatNobodyElseTold(t *testing.T) {
 		take(t, a, "a", 100) // into the second range: a load is due
 		synctest.Wait()
 		if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
-			t.Errorf("got %d, from a range loaded before max_id was raised to %d, though a load has come since", got, raised.MaxID)
+			t.Errorf("got %d, from a range loaded before max_id was raised to %d, though a load has ended since",
+				got, raised.MaxID)
 		}
 	})
 }
 
-func TestWhatIsThrownAwayIsNoTraffic(t *testing.T) {
-	followed(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestDiscardedIDsAreNoTraffic(t *testing.T) {
+	followed(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		for range 20 {
 			take(t, a, "a", 1)
 			raised, err := memory.Update(t.Context(), "a", segment.Change{RaiseBy: 5000})
@@ -329,8 +326,8 @@ func TestWhatIsThrownAwayIsNoTraffic(t *testing.T) {
 	})
 }
 
-func TestADeletedTagStopsAtOnceWithWhoeverWaitsAndMadeAgainGoesOnAbove(t *testing.T) {
-	followed(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestADeletedTagStopsAtOnceAndContinuesAboveWhenRevived(t *testing.T) {
+	followed(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		last := take(t, a, "a", 50)[0].End
 		store.OnLoad(slow(time.Second / 2))
 		waiting := make(chan error, 1)
@@ -345,10 +342,10 @@ func TestADeletedTagStopsAtOnceWithWhoeverWaitsAndMadeAgainGoesOnAbove(t *testin
 		select {
 		case err := <-waiting:
 			if !errors.Is(err, segment.ErrDisabled) {
-				t.Errorf("who waited: %v", err)
+				t.Errorf("the waiting request: %v", err)
 			}
 		default:
-			t.Error("who waited has no answer")
+			t.Error("the waiting request has no answer")
 		}
 		store.OnLoad(nil)
 		wantRefused(t, a, "a", segment.ErrDisabled)
@@ -358,13 +355,13 @@ func TestADeletedTagStopsAtOnceWithWhoeverWaitsAndMadeAgainGoesOnAbove(t *testin
 		}
 		a.See(made)
 		if got := take(t, a, "a", 1)[0].Start; got < last || got < made.MaxID {
-			t.Errorf("made again: %d, want it at %d or above", got, made.MaxID)
+			t.Errorf("revived: %d, want it at %d or above", got, made.MaxID)
 		}
 	})
 }
 
 func TestATagThatWasStoppedKeepsItsFloor(t *testing.T) {
-	followed(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+	followed(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		last := take(t, a, "a", 50)[0].End
 		memory.Remove("a")
 		time.Sleep(time.Minute)
@@ -372,25 +369,23 @@ func TestATagThatWasStoppedKeepsItsFloor(t *testing.T) {
 		if inMemory(a, "a") {
 			t.Fatal("it is still in memory")
 		}
-		wantRefused(t, a, "a", segment.ErrUnknownTag) // its mark is lost: not made on first use
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		wantRefused(t, a, "a", segment.ErrUnknownTag) // its mark is lost: not created on first use
+		create(t, memory, segment.Tag{Name: "a", Step: 10, MaxID: 1})
 		a.Changed("a")
 		if got := take(t, a, "a", 1)[0].Start; got < last {
-			t.Errorf("made again below what this allocator gave: %d after %d", got, last)
+			t.Errorf("created again below what this allocator issued: %d after %d", got, last)
 		}
 	})
 }
 
-func TestWhatIsLoadedIsServedThoughTheStoreLostItsMemory(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestLoadedIDsAreIssuedThoughTheStoreLostItsMemory(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "a", 1)
 		store.OnPoll(func(_ context.Context, see func(segment.Listing), _ func(func(segment.Listing)) error) error {
 			see(segment.Listing{Removed: func(string) bool { return false }})
 			return nil
 		})
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segment.ErrUnknownTag
 		})
 		time.Sleep(2 * time.Minute)
@@ -399,7 +394,7 @@ func TestWhatIsLoadedIsServedThoughTheStoreLostItsMemory(t *testing.T) {
 	})
 }
 
-// late makes listings old when they arrive.
+// late delays listings, so that they are old when they arrive.
 func late(by time.Duration) segmenttest.PollHook {
 	return func(_ context.Context, see func(segment.Listing), poll func(func(segment.Listing)) error) error {
 		return poll(func(l segment.Listing) {
@@ -410,25 +405,23 @@ func late(by time.Duration) segmenttest.PollHook {
 }
 
 func TestAListingOlderThanATagDoesNotStopIt(t *testing.T) {
-	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		store.OnPoll(late(500 * time.Millisecond))
 		time.Sleep(1200 * time.Millisecond) // a listing is under way
-		if _, err := memory.Create(t.Context(), segment.Tag{Name: "made", Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, memory, segment.Tag{Name: "made", Step: 10, MaxID: 1})
 		a.Changed("made")
 		take(t, a, "made", 1)
 		for range 100 {
 			time.Sleep(5 * time.Millisecond)
 			if !inMemory(a, "made") {
-				t.Fatal("it was stopped by a listing that is older than it")
+				t.Fatal("it was stopped by an older listing")
 			}
 		}
 	})
 }
 
 func TestAPollThatHangsBlocksNoRequest(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		store.OnPoll(late(time.Hour))
 		a.Refresh()
 		synctest.Wait()
@@ -446,40 +439,41 @@ func TestAPollThatHangsBlocksNoRequest(t *testing.T) {
 	})
 }
 
-func TestOnlyTagsThatMatchAreMadeOnFirstUse(t *testing.T) {
+func TestOnlyTagsThatMatchAreCreatedOnFirstUse(t *testing.T) {
 	var made []string
 	cfg := segment.Config{
-		AutoStep: 10, AutoMake: func(tag string) bool { return tag == "yes" }, OnMake: func(tag string) { made = append(made, tag) },
+		AutoStep: 10, AutoMake: func(tag string) bool { return tag == "yes" },
+		OnMake: func(tag string) { made = append(made, tag) },
 	}
-	followed(t, cfg, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+	followed(t, cfg, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "yes", 1)
 		wantRefused(t, a, "no", segment.ErrUnknownTag)
 		if len(made) != 1 || made[0] != "yes" {
-			t.Errorf("told of %q, want of yes", made)
+			t.Errorf("OnMake was called for %q, want yes", made)
 		}
 	})
 }
 
-func TestAListingOlderThanWhatWasToldOfATagDoesNotStopIt(t *testing.T) {
-	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty, memory *segmenttest.Memory) {
+func TestAListingOlderThanTheNewsOfATagDoesNotStopIt(t *testing.T) {
+	followed(t, segment.Config{Poll: time.Second}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "a", 1)
-		if err := memory.Delete(t.Context(), "a"); err != nil { // and the message is lost
+		if err := memory.Delete(t.Context(), "a"); err != nil { // and the news is lost
 			t.Fatal(err)
 		}
 		store.OnPoll(late(500 * time.Millisecond))
-		time.Sleep(1200 * time.Millisecond) // a listing that has it deleted is under way
+		time.Sleep(1200 * time.Millisecond) // a listing in which it is deleted is under way
 		made, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		store.OnLoad(func(ctx context.Context, _ string, _ func() (segment.Range, error)) (segment.Range, error) {
-			<-ctx.Done() // who waits, waits
+			<-ctx.Done() // no load ends
 			return segment.Range{}, ctx.Err()
 		})
 		a.See(made)
 		_, err = a.Take(t.Context(), "a", 1)
 		if errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("a request for a tag that was told to be there: %v", err)
+			t.Errorf("a request for a tag that was just revived: %v", err)
 		}
 	})
 }

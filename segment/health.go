@@ -37,8 +37,8 @@ func (h *health) trouble() error {
 	return h.last
 }
 
-// failureLines is how many failed loads per second are logged. All are counted; a caller that repeats requests for a tag
-// that is used up, or thousands of tags whose store is away, would write a line per request.
+// failureLines is how many failed loads per second are logged. All are counted; a caller that repeats requests for a
+// tag that is used up, or thousands of tags whose store is away, would write a line per request.
 const failureLines = 20
 
 // A failureLog logs failed loads, failureLines per second at most.

@@ -18,7 +18,7 @@ func (usedUp) Load(context.Context, string, int64, int64) (Loaded, error) {
 	return Loaded{}, ErrExhausted
 }
 
-func TestCallersThatAskOnAndOnDoNotFloodTheLog(t *testing.T) {
+func TestRepeatedRequestsForAnExhaustedTagDoNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		a := New(Config{Store: usedUp{}, Deadline: time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -39,7 +39,7 @@ func TestCallersThatAskOnAndOnDoNotFloodTheLog(t *testing.T) {
 		ask()
 		synctest.Wait()
 		if !strings.Contains(log.String(), "silent=980") {
-			t.Errorf("%q, want it to tell of the 980 before", log.String())
+			t.Errorf("%q, want the count of the 980 before", log.String())
 		}
 		a.Close()
 	})

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Lanes bound the loads that are under way in the store at once. A tag whose loads hang, say because another session has
-// locked its row, occupies a place for the whole timeout of a load, and then retries. So tags are in separate lanes by
-// how their last loads ended: tags in trouble queue behind one another, never in front of the others.
+// Lanes bound the loads that are under way in the store at once. A tag whose loads hang, say because another session
+// has locked its row, occupies a place for the whole timeout of a load, and then retries. So tags are in separate
+// lanes by how their last loads ended: tags in trouble queue behind one another, never in front of the others.
 //
 // The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. There a load
 // that takes much longer than usual gives way as soon as another waits for its place: it ends, and its tag retries in
@@ -96,8 +96,8 @@ func (l *lane) promise() bool {
 // errGaveWay is the cause of a load that was ended before its timeout.
 var errGaveWay = errors.New("segment: the load took unusually long and gave way to loads of other tags")
 
-// drive waits for a place in the lane and calls load, with a context that ends after timeout, or when the load must give
-// way.
+// drive waits for a place in the lane and calls load, with a context that ends after timeout, or when the load must
+// give way.
 func (l *lane) drive(ctx context.Context, timeout time.Duration, load func(context.Context) error) error {
 	if !l.enter(ctx) {
 		return ctx.Err()

@@ -39,8 +39,8 @@ type names struct {
 	oldest   int
 	unlisted int // look-ups of unlisted tags under way
 	lookups  bucket
-	// floors are those of tags that were stopped, about 100 bytes each. Should the store lose its memory of them, nothing
-	// below is loaded again.
+	// floors are those of tags that were stopped, about 100 bytes each. Should the store lose its memory of them,
+	// nothing below is loaded again.
 	floors map[string]int64
 }
 

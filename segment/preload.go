@@ -14,9 +14,9 @@ const (
 	preloadTime = 5 * time.Minute // then the rest is left to their first requests
 )
 
-// A preloader loads one range of every recently used tag at the start, so that its first request waits for nothing. That
-// costs one range per tag, which the first request would have loaded anyway. These loads are like any others, in the
-// lane of sound tags, but take few of its places.
+// A preloader loads one range of every recently used tag at the start, so that its first request waits for nothing.
+// That costs one range per tag, which the first request would have loaded anyway. These loads are like any others, in
+// the lane of sound tags, but take few of its places.
 type preloader struct {
 	tags     *tagSet
 	within   time.Duration // how recently a tag was used, by its time of change; 0 preloads none

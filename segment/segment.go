@@ -1,4 +1,5 @@
-// Package segment issues the IDs of tags from ranges that are loaded ahead of need; it is internal to natsid and may change.
+// Package segment issues the IDs of tags from ranges that are loaded ahead of need; it is internal to natsid and may
+// change.
 //
 // # The second law of uniqueness
 //
@@ -13,8 +14,8 @@
 //
 //   - floor is the highest range end that this process ever loaded for the tag. A store that went back cannot make the
 //     process repeat itself. A range that begins below the floor or is too short is refused, whatever the store says.
-//   - A tag that lost its mark is unknown. An allocator that had ranges of it does not create it on first use, since other
-//     workers may have loaded more: its operator must say where it continues.
+//   - A tag that lost its mark is unknown. An allocator that had ranges of it does not create it on first use, since
+//     other workers may have loaded more: its operator must say where it continues.
 //   - A disabled tag keeps its mark. Created again, it continues above it; first use does not revive it.
 //   - The mark alone cannot distinguish a raise by an operator from a load. So each tag also has a least ID that only
 //     rises. A worker that has seen it issues no ID below it, in no request that begins later.
@@ -31,8 +32,8 @@
 //	lanes.go      lane.drive waits for a place, so that failing tags do not delay others, and calls the store
 //
 // There is one call upwards: source.run passes each outcome to the buffer, its consumer, which answers the waiting
-// requests. Beside that path a buffer consists of parts that call nobody: stock (the ranges), run (the lock-free part of
-// them), waiters (the queue), pace (speed and step) and loader (when to load, and how loads ended).
+// requests. Beside that path a buffer consists of parts that call nobody: stock (the ranges), run (the lock-free part
+// of them), waiters (the queue), pace (speed and step) and loader (when to load, and how loads ended).
 //
 // A follower (follow.go) keeps all of that in line with the store.
 package segment

@@ -159,9 +159,9 @@ var errNotYet = errors.New("segment: the tag was created just now, and cannot be
 // creates reports whether a tag is created on first use.
 func (s *source) creates(tag string) bool { return s.autoStep > 0 && s.autoMake(tag) }
 
-// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed and does
-// not any more has lost its mark. Created again it would repeat what other allocators have loaded: its operator must
-// say where it continues.
+// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed and
+// does not any more has lost its mark. Created again it would repeat what other allocators have loaded: its operator
+// must say where it continues.
 func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	l, err := s.store.Load(ctx, p.tag, p.n, p.floor)
 	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {

@@ -32,7 +32,8 @@ type TagStats struct {
 	// Speed is how many IDs per second are requested at present. SecondsLeft is how long Left lasts at that speed, and
 	// so how long the store may be away; +Inf if there are no requests.
 	Speed, SecondsLeft float64
-	// Configured is the tag's own step as of the last load, Step the step of the next load; both are 0 before the first.
+	// Configured is the tag's own step as of the last load, Step the step of the next load; both are 0 before the
+	// first.
 	Configured, Step int64
 	// Recommended is the step at which a range lasts 10 min at the highest speed measured; 0 if none was.
 	Recommended int64
@@ -120,8 +121,8 @@ func (a *Allocator) StatsAfter(after string, limit int) []TagStats {
 	return page
 }
 
-// firstAfter returns the first limit buffers above after. Whenever it has twice as many it sorts them and keeps half: so
-// a page costs one look at every name, whichever page it is.
+// firstAfter returns the first limit buffers above after. Whenever it has twice as many it sorts them and keeps half:
+// so a page costs one look at every name, whichever page it is.
 func (s *tagSet) firstAfter(after string, limit int) []*buffer {
 	var page []*buffer
 	keep := func() {

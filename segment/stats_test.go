@@ -14,10 +14,10 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-func TestStatsOfATagTellWhatItHolds(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestStatsOfATagShowWhatItHolds(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		if s, ok := a.StatsOf("a"); ok {
-			t.Errorf("a tag nobody asked for: %+v", s)
+			t.Errorf("a tag never requested: %+v", s)
 		}
 		store.OnLoad(slow(30 * time.Millisecond))
 		take(t, a, "a", 15)
@@ -27,7 +27,8 @@ func TestStatsOfATagTellWhatItHolds(t *testing.T) {
 		if !ok || s.Tag != "a" || !slices.Equal(s.Ranges, want) || s.Left != 185 {
 			t.Errorf("%+v, want ranges %+v", s, want)
 		}
-		if s.Configured != 100 || s.Step != 100 || s.Loads != 2 || s.LoadTime != 30*time.Millisecond || s.Waits != 1 || s.Errors != 0 || s.Lasted != 0 {
+		if s.Configured != 100 || s.Step != 100 || s.Loads != 2 || s.LoadTime != 30*time.Millisecond || s.Waits != 1 ||
+			s.Errors != 0 || s.Lasted != 0 {
 			t.Errorf("%+v", s)
 		}
 		take(t, a, "a", 100)
@@ -39,7 +40,7 @@ func TestStatsOfATagTellWhatItHolds(t *testing.T) {
 		time.Sleep(time.Second)
 		s, _ = a.StatsOf("a")
 		want = s.Ranges
-		// While somebody waits the current range is shut, and shown as before.
+		// While a request waits the current range is shut, and shown as before.
 		if err := a.Park("a", 300, func([]segment.Range, error) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -53,8 +54,8 @@ func TestStatsOfATagTellWhatItHolds(t *testing.T) {
 	})
 }
 
-func TestStatsOfATagTellItsSpeedAndPeak(t *testing.T) {
-	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
+func TestStatsOfATagShowItsSpeedAndPeak(t *testing.T) {
+	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *allocator, _ *faulty) {
 		steady(t, a, "a", 10*time.Millisecond, time.Minute)
 		s, _ := a.StatsOf("a")
 		if s.Speed < 95 || s.Speed > 105 || math.Abs(s.SecondsLeft-float64(s.Left)/s.Speed) > 1e-6 {
@@ -64,7 +65,8 @@ func TestStatsOfATagTellItsSpeedAndPeak(t *testing.T) {
 		steady(t, a, "a", time.Millisecond, 5*time.Second)
 		steady(t, a, "a", 100*time.Millisecond, time.Hour)
 		if s, _ = a.StatsOf("a"); s.Peak < 950 || s.Peak > 1050 || s.Recommended != int64(math.Ceil(600*s.Peak)) {
-			t.Errorf("after 5 s of 1000 IDs/s: peak %v, recommended %d, want about 1000 and 600,000", s.Peak, s.Recommended)
+			t.Errorf("after 5 s of 1000 IDs/s: peak %v, recommended %d, want about 1000 and 600,000", s.Peak,
+				s.Recommended)
 		}
 		time.Sleep(time.Hour)
 		if s, _ = a.StatsOf("a"); s.Speed > 1 || s.SecondsLeft < 3600 {
@@ -73,16 +75,17 @@ func TestStatsOfATagTellItsSpeedAndPeak(t *testing.T) {
 	})
 }
 
-func TestStatsOfATagTellItsTrouble(t *testing.T) {
-	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+func TestStatsOfATagShowItsTrouble(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segmenttest.ErrInjected
 		})
 		if err := a.Park("a", 1, func([]segment.Range, error) {}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if s, _ := a.StatsOf("a"); s.Errors < 3 || !errors.Is(s.LastError, segmenttest.ErrInjected) || s.Waiting != 1 || s.Loads != 0 || !math.IsInf(s.SecondsLeft, 1) && s.SecondsLeft != 0 {
+		if s, _ := a.StatsOf("a"); s.Errors < 3 || !errors.Is(s.LastError, segmenttest.ErrInjected) ||
+			s.Waiting != 1 || s.Loads != 0 || !math.IsInf(s.SecondsLeft, 1) && s.SecondsLeft != 0 {
 			t.Errorf("%+v", s)
 		}
 		store.OnLoad(nil)
@@ -93,8 +96,8 @@ func TestStatsOfATagTellItsTrouble(t *testing.T) {
 	})
 }
 
-func TestTheBusiestTagsAreThoseAskedForTheMostAtPresent(t *testing.T) {
-	inBubble(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+func TestTheBusiestTagsAreThoseRequestedMostAtPresent(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 10}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "was busy", 1000)
 		time.Sleep(time.Minute)
 		var want []string
@@ -120,7 +123,7 @@ func TestTheBusiestTagsAreThoseAskedForTheMostAtPresent(t *testing.T) {
 		if _, top := a.Busiest(100); len(top) != 31 || top[30].Tag != "was busy" {
 			t.Errorf("of 31 tags the 100 busiest are %d", len(top))
 		}
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segmenttest.ErrInjected
 		})
 		_, _ = a.Take(t.Context(), "tag0", 1000)
@@ -163,15 +166,13 @@ func TestStatsOfAllTagsArePagedInTheOrderOfNames(t *testing.T) {
 	}
 }
 
-// Readers look while tags come and go: what stays is always found.
-func TestATagIsFoundWhileOthersComeAndGo(t *testing.T) {
+// Readers look up tags while others are added and removed: a tag that remains is always found.
+func TestATagIsFoundWhileOthersAreAddedAndRemoved(t *testing.T) {
 	store := new(segmenttest.Memory)
 	tags := make([]string, 2000)
 	for i := range tags {
 		tags[i] = fmt.Sprint("tag", i)
-		if _, err := store.Create(t.Context(), segment.Tag{Name: tags[i], Step: 1 << 20, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, store, segment.Tag{Name: tags[i], Step: 1 << 20, MaxID: 1})
 	}
 	a := segment.New(segment.Config{Store: store, Deadline: deadline})
 	defer a.Close()
@@ -193,7 +194,7 @@ func TestATagIsFoundWhileOthersComeAndGo(t *testing.T) {
 	})
 	for i, tag := range tags {
 		take(t, a, tag, 1)
-		if _, err := a.Take(t.Context(), fmt.Sprint("nobody", i), 1); !errors.Is(err, segment.ErrUnknownTag) {
+		if _, err := a.Take(t.Context(), fmt.Sprint("unknown", i), 1); !errors.Is(err, segment.ErrUnknownTag) {
 			t.Error(err)
 		}
 	}
@@ -204,7 +205,7 @@ func TestATagIsFoundWhileOthersComeAndGo(t *testing.T) {
 			t.Errorf("%s: %v, %v", tag, r, err)
 		}
 	}
-	for range 100 { // those that do not exist are forgotten
+	for range 100 { // unknown ones are forgotten
 		if a.Stats().Tags == len(tags) {
 			return
 		}

@@ -15,11 +15,9 @@ import (
 // ranges loaded so far.
 func sized(t *testing.T, cfg segment.Config) (*segment.Allocator, func() []int64) {
 	store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 1000, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, store, segment.Tag{Name: "a", Step: 1000, MaxID: 1})
 	var sizes []int64
-	store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+	store.OnLoad(func(_ context.Context, _ string, load loadFunc) (segment.Range, error) {
 		r, err := load()
 		sizes = append(sizes, r.Len()) // one load of a tag at a time
 		return r, err
@@ -43,7 +41,8 @@ func TestARangeLastsAQuarterToHalfAnHourAtAnyTraffic(t *testing.T) {
 		a, sizes := sized(t, segment.Config{})
 		use(t, a, 100, 12*time.Hour)
 		got := sizes()
-		if want := []int64{1000, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000, 128_000}; !slices.Equal(got[:len(want)], want) {
+		if want := []int64{1000, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000, 128_000,
+			128_000}; !slices.Equal(got[:len(want)], want) {
 			t.Errorf("at 100 IDs/s the ranges were %v, want %v", got, want)
 		}
 		// 128,000 last 21 min, and it stays with that: it does not swing.
@@ -55,7 +54,8 @@ func TestARangeLastsAQuarterToHalfAnHourAtAnyTraffic(t *testing.T) {
 		}
 		before := len(got)
 		use(t, a, 5, 100*time.Hour)
-		if got = sizes()[before:]; got[len(got)-1] != 8000 || !slices.IsSortedFunc(got, func(x, y int64) int { return int(y - x) }) {
+		if got = sizes()[before:]; got[len(got)-1] != 8000 ||
+			!slices.IsSortedFunc(got, func(x, y int64) int { return int(y - x) }) {
 			t.Errorf("at 5 IDs/s the ranges were %v, want them to shrink to 8000, which last 27 min", got)
 		}
 		before = len(sizes())
@@ -72,12 +72,13 @@ func TestTheFirstRangesAreTheTagsOwnStepAndABatchMakesNoStep(t *testing.T) {
 		take(t, a, "a", 50_000)
 		synctest.Wait()
 		if s, _ := a.StatsOf("a"); s.Configured != 1000 || s.Step > 2000 {
-			t.Errorf("after a first request for 50,000: %+v, want a step of the tag's own 1000, doubled once at most", s)
+			t.Errorf("after a first request for 50,000: %+v, want a step of the tag's own 1000, doubled once at most",
+				s)
 		}
 		if got := sizes(); got[0] != 50_000 {
 			t.Errorf("ranges %v", got)
 		}
-		// A batch a day is as many IDs as the own step in a quarter of an hour.
+		// A batch a day uses as many IDs as the tag's own step in a quarter of an hour.
 		for range 30 {
 			time.Sleep(24 * time.Hour)
 			take(t, a, "a", 50_000)
@@ -97,7 +98,7 @@ func TestATagLeftAloneHalvesItsStepOnceARange(t *testing.T) {
 		before := len(sizes())
 		use(t, a, 500, 20*time.Minute)
 		if got := sizes()[before:]; got[0] < full/2 || got[len(got)-1] != full {
-			t.Errorf("ranges of %d, a night of nothing, then %v: want one of half the size, and full ones again", full, got)
+			t.Errorf("ranges of %d, an idle night, then %v: want one of half the size, and full ones again", full, got)
 		}
 	})
 }
@@ -124,17 +125,17 @@ func TestAChangedStepOfATagCountsFromTheNextLoad(t *testing.T) {
 		set(200)
 		use(t, a, 50, 60*time.Minute)
 		if s, _ = a.StatsOf("a"); s.Configured != 200 || s.Step < 50_000 {
-			t.Errorf("own step lowered: %+v, want the step to follow the traffic, 50 IDs/s", s)
+			t.Errorf("a lowered step: %+v, want the step to follow the traffic, 50 IDs/s", s)
 		}
 	})
 }
 
 func TestALoadThatFailsDoesNotMoveTheStep(t *testing.T) {
-	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *segment.Allocator, store *segmenttest.Faulty) {
+	inBubble(t, segment.Config{MaxStep: 1_000_000}, func(t *testing.T, a *allocator, store *faulty) {
 		use(t, a, 100, 2*time.Hour)
 		before, _ := a.StatsOf("a")
 		time.Sleep(24 * time.Hour)
-		store.OnLoad(func(context.Context, string, func() (segment.Range, error)) (segment.Range, error) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
 			return segment.Range{}, segmenttest.ErrInjected
 		})
 		for s := before; s.Left >= 100; s, _ = a.StatsOf("a") { // until the next load would follow
@@ -143,7 +144,8 @@ func TestALoadThatFailsDoesNotMoveTheStep(t *testing.T) {
 		_, _ = a.Take(t.Context(), "a", 1000)
 		after, _ := a.StatsOf("a")
 		if after.Errors < 5 || after.Step < before.Step/2 {
-			t.Errorf("step %d, a night of nothing, %d loads that failed: step %d, want one half at most", before.Step, after.Errors, after.Step)
+			t.Errorf("step %d, an idle night, %d loads that failed: step %d, want one half at most", before.Step,
+				after.Errors, after.Step)
 		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A stock is the loaded ranges of one tag: what is left of the current range, and the ranges after it. The buffer's lock
-// guards it.
+// A stock is the loaded ranges of one tag: what is left of the current range, and the ranges after it. The buffer's
+// lock guards it.
 //
 // It is open or shut. While it is open, what is left of the current range is in a run, from which requests take IDs
 // without the lock. While it is shut all is in rest.
@@ -116,8 +116,8 @@ func (s *stock) add(r Range, now time.Duration) {
 
 // drop discards what is loaded below least. It takes back first what is left of the open run, so:
 //
-// Law: no request that begins after drop has returned gets an ID below least. A load under way may still bring IDs below
-// it; they are discarded when they arrive, since least only rises.
+// Law: no request that begins after drop has returned gets an ID below least. A load under way may still bring IDs
+// below it; they are discarded when they arrive, since least only rises.
 //
 // What is discarded is a hole. It counts neither as issued nor as asked for, and so does not change the speed.
 func (s *stock) drop(least int64, now time.Duration) {

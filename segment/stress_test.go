@@ -15,8 +15,8 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-// A ledger is the dumb second implementation: every range that a store gave,
-// and every run of IDs that callers got, in lists.
+// A ledger is the simple second implementation: lists of every range that a store returned, and of every run of IDs
+// that callers got.
 type ledger struct {
 	mu     sync.Mutex
 	loaded []segment.Range
@@ -31,8 +31,7 @@ func (l *ledger) give(rs []segment.Range) {
 	l.mu.Unlock()
 }
 
-// settle checks that what was loaded is what was given and what is left, each
-// ID once.
+// settle checks that the loaded IDs are those issued and those left, each ID once.
 func (l *ledger) settle(t *testing.T, left []segment.RangeStats) {
 	t.Helper()
 	spent := slices.Clone(l.given)
@@ -46,7 +45,8 @@ func (l *ledger) settle(t *testing.T, left []segment.RangeStats) {
 	for _, r := range l.loaded { // in order: a tag has one load at a time
 		for at := r.Start; at < r.End; i++ {
 			if i == len(spent) || spent[i].Start != at || spent[i].End > r.End || spent[i].Len() < 1 {
-				t.Fatalf("loaded %v; at %d it goes on with %v", r, at, spent[min(i, len(spent)-1):min(i+3, len(spent))])
+				t.Fatalf("loaded %v; at %d it continues with %v", r, at,
+					spent[min(i, len(spent)-1):min(i+3, len(spent))])
 			}
 			at = spent[i].End
 		}
@@ -56,8 +56,7 @@ func (l *ledger) settle(t *testing.T, left []segment.RangeStats) {
 	}
 }
 
-// order checks that a request gets higher IDs than all that ended before it
-// began.
+// order checks that a request gets higher IDs than all requests that ended before it began.
 type order struct{ highest atomic.Int64 }
 
 func (o *order) check(t *testing.T, ask func() ([]segment.Range, error)) ([]segment.Range, error) {
@@ -66,8 +65,9 @@ func (o *order) check(t *testing.T, ask func() ([]segment.Range, error)) ([]segm
 	if err != nil || len(rs) == 0 {
 		return rs, err
 	}
-	if rs[0].Start <= before || !slices.IsSortedFunc(rs, func(x, y segment.Range) int { return int(x.Start - y.Start) }) {
-		t.Errorf("got %v after %d had been given", rs, before)
+	if rs[0].Start <= before || !slices.IsSortedFunc(rs,
+		func(x, y segment.Range) int { return int(x.Start - y.Start) }) {
+		t.Errorf("got %v after %d was issued", rs, before)
 	}
 	last := rs[len(rs)-1].End - 1
 	for h := o.highest.Load(); h < last && !o.highest.CompareAndSwap(h, last); h = o.highest.Load() {
@@ -75,7 +75,7 @@ func (o *order) check(t *testing.T, ask func() ([]segment.Range, error)) ([]segm
 	return rs, err
 }
 
-func TestUnderStressEveryIDIsGivenOnceInOrderAndNoneIsLost(t *testing.T) {
+func TestUnderStressEveryIDIsIssuedOnceInOrderAndNoneIsLost(t *testing.T) {
 	for _, step := range []int64{1, 7, 100, 5000} {
 		t.Run(fmt.Sprint("step", step), func(t *testing.T) { stress(t, step, 150*time.Millisecond) })
 	}
@@ -85,13 +85,11 @@ func stress(t *testing.T, step int64, d time.Duration) {
 	var l ledger
 	var o order
 	store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: step, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
-	store.OnLoad(func(_ context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+	create(t, store, segment.Tag{Name: "a", Step: step, MaxID: 1})
+	store.OnLoad(func(_ context.Context, _ string, load loadFunc) (segment.Range, error) {
 		time.Sleep(rand.N(300 * time.Microsecond))
 		if rand.N(10) == 0 {
-			_, _ = load() // a hole: it succeeded, and did not say so
+			_, _ = load() // a hole: it succeeded, and returned an error
 			return segment.Range{}, segmenttest.ErrInjected
 		}
 		r, err := load()
@@ -100,7 +98,8 @@ func stress(t *testing.T, step int64, d time.Duration) {
 		}
 		return r, err
 	})
-	a := segment.New(segment.Config{Store: store, MaxStep: 4 * step, LoadTimeout: time.Second, Deadline: 20 * time.Millisecond, MaxWaiting: 64})
+	a := segment.New(segment.Config{Store: store, MaxStep: 4 * step, LoadTimeout: time.Second,
+		Deadline: 20 * time.Millisecond, MaxWaiting: 64})
 	defer a.Close()
 	end := time.Now().Add(d)
 	var wg sync.WaitGroup
@@ -113,7 +112,10 @@ func stress(t *testing.T, step int64, d time.Duration) {
 				}
 				rs, err := o.check(t, func() ([]segment.Range, error) { return a.Next("a", n, nil) })
 				if errors.Is(err, segment.ErrWait) {
-					rs, err = o.check(t, func() ([]segment.Range, error) { return a.Take(context.Background(), "a", n) })
+					rs, err = o.check(t, func() ([]segment.Range,
+						error) {
+						return a.Take(context.Background(), "a", n)
+					})
 				}
 				if err == nil && count(rs) != n {
 					t.Errorf("asked %d, got %v", n, rs)
@@ -141,8 +143,7 @@ func stress(t *testing.T, step int64, d time.Duration) {
 	}
 }
 
-// parkInTurn parks requests one after the other, several at a time, and checks
-// that they are served in that order.
+// parkInTurn parks requests one after the other, several at a time, and checks that they are served in that order.
 func parkInTurn(t *testing.T, a *segment.Allocator, l *ledger, end time.Time) {
 	for time.Now().Before(end) {
 		got := make([][]segment.Range, 8)
@@ -168,12 +169,10 @@ func parkInTurn(t *testing.T, a *segment.Allocator, l *ledger, end time.Time) {
 	}
 }
 
-func TestNobodyGetsAnIDAfterClose(t *testing.T) {
+func TestNoIDIsIssuedAfterClose(t *testing.T) {
 	for range 200 {
 		store := new(segmenttest.Memory)
-		if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 30, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, store, segment.Tag{Name: "a", Step: 1 << 30, MaxID: 1})
 		a := segment.New(segment.Config{Store: store, Deadline: deadline})
 		take(t, a, "a", 1)
 		var closed atomic.Bool
@@ -212,7 +211,7 @@ func TestCountsOutOfRangeAreRefusedAndMoveNothing(t *testing.T) {
 	})
 }
 
-func TestTheLastIDsBelowTheEndOfInt64AreGivenOnce(t *testing.T) {
+func TestTheLastIDsBelowTheEndOfInt64AreIssuedOnce(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *segment.Allocator, _ *segmenttest.Faulty) {
 		want := int64(1<<63 - 1 - 150)
 		for range 100 {

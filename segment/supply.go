@@ -6,8 +6,8 @@ import (
 )
 
 // A chain begins where the IDs held last less than lowWater loads, and is filled for highWater loads. So no request
-// waits for a load that takes up to twice as long as any recent one, nor for the load after it: when the first one ends,
-// two loads' worth of IDs is used up, and as much has arrived.
+// waits for a load that takes up to twice as long as any recent one, nor for the load after it: when the first one
+// ends, two loads' worth of IDs is used up, and as much has arrived.
 const (
 	lowWater  = 2
 	highWater = 4
@@ -21,11 +21,11 @@ const chainSteps = 10
 // range is noticed.
 const checkEvery = 250 * time.Millisecond
 
-// A supply is what a tag has and what is asked of it, and from both it follows when to load and how much. It has no lock
-// and starts nothing; callers pass the time.
+// A supply is what a tag has and what is asked of it, and from both it follows when to load and how much. It has no
+// lock and starts nothing; callers pass the time.
 //
-// At rest two ranges are held. Where what is held lasts less than two loads at the present speed, as slow as recent loads
-// were, more is loaded: as much as is used in four, within chainSteps.
+// At rest two ranges are held. Where what is held lasts less than two loads at the present speed, as slow as recent
+// loads were, more is loaded: as much as is used in four, within chainSteps.
 type supply struct {
 	stock   stock
 	waiters waiters

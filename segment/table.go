@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Table is a database that keeps one max_id per tag and can go back: to a backup, or to a replica that had not seen the
-// last commits. Others may write to it as well. All methods are safe for concurrent use.
+// A Table is a database that keeps one max_id per tag and can go back: to a backup, or to a replica that had not seen
+// the last commits. Others may write to it as well. All methods are safe for concurrent use.
 type Table interface {
 	// Row returns the present row of a tag. It returns [ErrUnknownTag], or a [*NameError] if the row that the database
 	// finds has another name.

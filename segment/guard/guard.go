@@ -13,8 +13,8 @@
 // Step 2 alone keeps natsid's workers apart, whatever the table lost and whichever of two tables they write to. Step 3
 // keeps them apart from loaders that know the table alone, as Leaf's, while the table does not go back.
 //
-// If the table certainly refused step 3, say because it is read-only, the range stays reserved and the next attempt uses
-// it: so retries do not make the mark run away.
+// If the table certainly refused step 3, say because it is read-only, the range stays reserved and the next attempt
+// uses it: so retries do not make the mark run away.
 //
 // The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an alarm
 // once. Every poll raises the marks to what the rows have by then, so IDs that Leaf nodes took are covered too, up to a
@@ -43,8 +43,8 @@ import (
 //
 // and both writes were acknowledged. Of all loads that read one mark a single one raises it, so two Guards on the same
 // marks never share an ID, whatever the table lost or whichever of two tables they write to; and since max_id moves on
-// condition, neither does a loader that knows the table alone, as long as the table does not go back. No lock is held in
-// between.
+// condition, neither does a loader that knows the table alone, as long as the table does not go back. No lock is held
+// in between.
 type Guard struct {
 	table    segment.Table
 	marks    segment.Marks // nil: no guard
@@ -120,7 +120,8 @@ func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (segmen
 		return segment.Loaded{}, segment.ErrDisabled
 	}
 	if row.Step < 1 || row.MaxID < 1 {
-		return segment.Loaded{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1", segment.ErrBadRow, row.Step, row.MaxID)
+		return segment.Loaded{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1",
+			segment.ErrBadRow, row.Step, row.MaxID)
 	}
 	g.setbacks.check(row, m)
 	n = max(n, row.Step)

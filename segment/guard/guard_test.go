@@ -22,6 +22,13 @@ func TestGuardedTableConforms(t *testing.T) {
 	})
 }
 
+func create(t *testing.T, s segment.Store, tag segment.Tag) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // guarded returns a guard over a table with the tag a of step 100.
 func guarded(t *testing.T, alarms *[]string) (*guard.Guard, *segmenttest.Table, *segmenttest.Marks) {
 	t.Helper()
@@ -31,13 +38,11 @@ func guarded(t *testing.T, alarms *[]string) (*guard.Guard, *segmenttest.Table, 
 			*alarms = append(*alarms, tag+": "+message)
 		}
 	})
-	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
 	return g, table, marks
 }
 
-// repeats returns how many IDs of the ranges stand in another one, too.
+// repeats returns how many IDs of the ranges are in another one, too.
 func repeats(ranges []segment.Range) (n int64) {
 	slices.SortFunc(ranges, func(a, b segment.Range) int { return int(a.Start - b.Start) })
 	for i, end := 1, ranges[0].End; i < len(ranges); i++ {
@@ -95,14 +100,12 @@ func TestTwoTablesBehindOneGuardShareNoID(t *testing.T) {
 func TestWithoutTheGuardATableThatLostCommitsRepeats(t *testing.T) {
 	table := new(segmenttest.Table)
 	g := guard.New(table, nil, nil)
-	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
 	backup := table.Snapshot()
 	first := load(t, g)
 	table.Restore(backup)
 	if second := load(t, g); second != first {
-		t.Errorf("%v after %v: then what is the guard for?", second, first)
+		t.Errorf("%v after %v: then the guard would be needless", second, first)
 	}
 }
 
@@ -154,7 +157,7 @@ func TestLostAcksOfEitherWriteLeaveHolesOnly(t *testing.T) {
 	}
 }
 
-func TestARangeIsUsedOnlyIfTheTableSaidYes(t *testing.T) {
+func TestARangeIsUsedOnlyIfTheTableAcknowledgedIt(t *testing.T) {
 	g, table, _ := guarded(t, nil)
 	errLost := errors.New("lost")
 	for name, hook := range map[string]segmenttest.AdvanceHook{
@@ -187,7 +190,7 @@ func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
 	}
 	table.OnAdvance(nil)
 	if r := load(t, g); r.Start != 101 {
-		t.Errorf("the load that is taken again at last: %v, want it from 101", r)
+		t.Errorf("the load that succeeded in the end: %v, want it from 101", r)
 	}
 }
 
@@ -201,12 +204,13 @@ func TestAKeptRangeIsDroppedOnceOthersWereSeenToTakeIt(t *testing.T) {
 	}
 	table.OnAdvance(nil)
 	leaf := []segment.Range{table.LoadAsLeaf("a"), table.LoadAsLeaf("a")}
-	if err := guard.New(table, marks, nil).Poll(t.Context(), func(segment.Listing) {}); err != nil { // another worker sees it
+	other := guard.New(table, marks, nil) // it sees what Leaf took
+	if err := other.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 		t.Fatal(err)
 	}
 	table.Restore(backup)
 	if n := repeats(append(leaf, load(t, g))); n > 0 {
-		t.Errorf("%d of Leaf's IDs twice, though the mark knew them", n)
+		t.Errorf("%d of Leaf's IDs twice, though the mark covered them", n)
 	}
 }
 
@@ -222,13 +226,13 @@ func TestAKeptRangeIsDroppedIfTheMarkWasRaised(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table.Restore(old) // and the row loses it
+	table.Restore(old) // and the row loses the raise
 	if r := load(t, g); r.Start < raised.MaxID {
 		t.Errorf("loaded %v after max_id was raised to %d", r, raised.MaxID)
 	}
 }
 
-func TestARaiseThatTheRowDidNotFollowHoldsAndIsMendedByThePoll(t *testing.T) {
+func TestARaiseThatTheRowDidNotFollowHoldsAndThePollLiftsTheRow(t *testing.T) {
 	g, table, _ := guarded(t, nil)
 	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, errors.New("away") })
 	if _, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000}); err == nil {
@@ -249,10 +253,9 @@ func TestARaiseThatTheRowDidNotFollowHoldsAndIsMendedByThePoll(t *testing.T) {
 func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 	table, marks := &stubborn{}, new(segmenttest.Marks)
 	g := guard.New(table, marks, nil)
-	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := g.Update(t.Context(), "a", segment.Change{Step: 1 << 32, MaxID: 5000}); !errors.Is(err, segment.ErrInvalid) {
+	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
+	_, err := g.Update(t.Context(), "a", segment.Change{Step: 1 << 32, MaxID: 5000})
+	if !errors.Is(err, segment.ErrInvalid) {
 		t.Fatal(err)
 	}
 	if m, _ := marks.Mark(t.Context(), "a"); m.High > 1 || m.Least > 0 {
@@ -265,22 +268,20 @@ type stubborn struct{ segmenttest.Table }
 
 func (*stubborn) Update(context.Context, string, segment.Change) error { return segment.ErrInvalid }
 
-func TestWithoutAGuardALookThrowsAllAway(t *testing.T) {
+func TestWithoutAGuardALookDiscardsAllLoadedIDs(t *testing.T) {
 	g := guard.New(new(segmenttest.Table), nil, nil)
-	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
 	load(t, g)
 	if got, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000}); err != nil || got.Least != 5000 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	r := load(t, g)
 	if got, err := g.Look(t.Context(), "a"); err != nil || got.Least != r.End || r.Start != 5000 {
-		t.Errorf("%+v, %v after a load of %v, want nothing below its end to be handed out", got, err, r)
+		t.Errorf("%+v, %v after a load of %v, want no ID below its end to be issued", got, err, r)
 	}
 }
 
-func TestALostLastCommitIsAlarmedOnceItWasSeen(t *testing.T) {
+func TestALostLastCommitRaisesOneAlarmOnceItWasSeen(t *testing.T) {
 	var alarms []string
 	g, table, _ := guarded(t, &alarms)
 	load(t, g)
@@ -302,7 +303,8 @@ func TestALostLastCommitIsAlarmedOnceItWasSeen(t *testing.T) {
 func TestACreateThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 	marks := new(segmenttest.Marks)
 	g := guard.New(&narrow{}, marks, nil)
-	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 5_000_000_000}, true); !errors.Is(err, segment.ErrInvalid) {
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 5_000_000_000}, true)
+	if !errors.Is(err, segment.ErrInvalid) {
 		t.Fatal(err)
 	}
 	if m, _ := marks.Mark(t.Context(), "a"); m.High != 0 {
@@ -310,7 +312,7 @@ func TestACreateThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 	}
 }
 
-// narrow is a table that no step fits.
+// narrow is a table that can hold no step.
 type narrow struct{ segmenttest.Table }
 
 func (*narrow) Insert(context.Context, segment.Tag) error { return segment.ErrInvalid }
@@ -336,12 +338,12 @@ func TestTheMarkFollowsWhatOthersTakeFromTheTable(t *testing.T) {
 	}
 }
 
-func TestARowBelowTheMarkIsLiftedForThoseWhoKnowTheTableAlone(t *testing.T) {
+func TestARowBelowTheMarkIsLiftedForLoadersThatKnowTheTableAlone(t *testing.T) {
 	g, table, _ := guarded(t, nil)
 	load(t, g)
 	backup := table.Snapshot()
 	last := load(t, g)
-	table.Restore(backup) // exactly the last commit is lost: below the mark, not below what it had seen
+	table.Restore(backup) // exactly the last commit is lost: below the mark, not below seen
 	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +373,9 @@ func TestALoadReturnsWhenItsContextEnds(t *testing.T) {
 
 func TestARowThatCannotBeServedSaysSo(t *testing.T) {
 	g, table, _ := guarded(t, nil)
-	for _, row := range []segment.Row{{Name: "a", Step: 0, MaxID: 1}, {Name: "a", Step: -5, MaxID: 1}, {Name: "a", Step: 1, MaxID: -9}} {
+	for _, row := range []segment.Row{
+		{Name: "a", Step: 0, MaxID: 1}, {Name: "a", Step: -5, MaxID: 1}, {Name: "a", Step: 1, MaxID: -9},
+	} {
 		table.Restore(map[string]segment.Row{"a": row})
 		if _, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, segment.ErrBadRow) {
 			t.Errorf("%+v: %v, want ErrBadRow", row, err)
@@ -379,13 +383,11 @@ func TestARowThatCannotBeServedSaysSo(t *testing.T) {
 	}
 }
 
-func TestAListTellsHowFarTheMarkIsAheadOfTheTable(t *testing.T) {
+func TestAListShowsHowFarTheMarkIsAheadOfTheTable(t *testing.T) {
 	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
 	g := guard.New(table, marks, nil)
 	for _, name := range []string{"a", "b", "c"} {
-		if _, err := g.Create(t.Context(), segment.Tag{Name: name, Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, g, segment.Tag{Name: name, Step: 10, MaxID: 1})
 	}
 	old := table.Snapshot()
 	for _, name := range []string{"a", "b"} {
@@ -408,7 +410,7 @@ func TestAListTellsHowFarTheMarkIsAheadOfTheTable(t *testing.T) {
 	}
 	table.LoadAsLeaf("b")
 	if got := ahead(g); got != " a+0 b-10 c" {
-		t.Errorf("after a load, another's load, and none: %q", got)
+		t.Errorf("after a load, a load of Leaf's, and none: %q", got)
 	}
 	table.Restore(old)
 	if got := ahead(g); got != " a+10 b+10 c" {
@@ -423,9 +425,7 @@ func TestPagesOfManyTagsShowMarksAsTheyAreNotAsTheFirstPageSawThem(t *testing.T)
 	g := guard.New(new(segmenttest.Table), new(segmenttest.Marks), nil)
 	for i := range 2100 {
 		name := fmt.Sprintf("tag%04d", i)
-		if _, err := g.Create(t.Context(), segment.Tag{Name: name, Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, g, segment.Tag{Name: name, Step: 10, MaxID: 1})
 		if _, err := g.Load(t.Context(), name, 0, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -445,9 +445,7 @@ func TestPagesOfManyTagsShowMarksAsTheyAreNotAsTheFirstPageSawThem(t *testing.T)
 func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
 	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
 	one, other := guard.New(table, marks, nil), guard.New(table, marks, nil)
-	if _, err := one.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, one, segment.Tag{Name: "order", Step: 10, MaxID: 1})
 	description := "orders"
 	slow := &interrupted{Table: table, before: func() {
 		if _, err := other.Update(t.Context(), "order", segment.Change{Step: 500}); err != nil {
@@ -455,8 +453,9 @@ func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
 		}
 	}}
 	got, err := guard.New(slow, marks, nil).Update(t.Context(), "order", segment.Change{Description: &description})
-	if row, _ := table.Row(t.Context(), "order"); err != nil || got.Step != 500 || row.Step != 500 || row.Description != description {
-		t.Errorf("%+v, %v, row %+v: want step 500, which was acknowledged, and the description", got, err, row)
+	if row, _ := table.Row(t.Context(), "order"); err != nil || got.Step != 500 || row.Step != 500 ||
+		row.Description != description {
+		t.Errorf("%+v, %v, row %+v: want the acknowledged step 500, and the description", got, err, row)
 	}
 }
 

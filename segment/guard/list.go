@@ -30,8 +30,8 @@ func (g *Guard) List(ctx context.Context, after string, limit int) ([]segment.Ta
 	return rows, nil
 }
 
-// withMark returns a row as its mark shows it, with MarkAhead. A row above its mark, since others took from the table or
-// the mark is old, is compared with the mark as it is now.
+// withMark returns a row as its mark shows it, with MarkAhead. A row above its mark, since others took from the table
+// or the mark is old, is compared with the mark as it is now.
 func (g *Guard) withMark(ctx context.Context, row segment.Row, m segment.Mark) (segment.Tag, error) {
 	if m.High > 0 && m.High < row.MaxID {
 		var err error

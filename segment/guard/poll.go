@@ -9,8 +9,8 @@ import (
 )
 
 // Poll implements [segment.Store]. It raises the mark of every tag to the present max_id of its row, so that IDs which
-// others took from the table are covered too, and lifts rows that went back: call it every minute or so. A tag without a
-// row was removed: whatever the table lost, the marks keep its IDs.
+// others took from the table are covered too, and lifts rows that went back: call it every minute or so. A tag without
+// a row was removed: whatever the table lost, the marks keep its IDs.
 func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 	var marks map[string]segment.Mark
 	if g.marks != nil {
@@ -44,8 +44,8 @@ func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark) error {
 	g.setbacks.check(row, m)
 	if row.MaxID < m.High {
-		// Commits were lost, or a load failed after step 2. Lifted, the row is right for those who know the table alone. A
-		// load under way is overtaken and starts over.
+		// Commits were lost, or a load failed after step 2. Lifted, the row is right for those who know the table
+		// alone. A load under way is overtaken and starts over.
 		if _, err := g.table.Advance(ctx, row.Name, m.High-1, m.High); err != nil {
 			return err
 		}

@@ -29,8 +29,8 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segm
 	if err != nil {
 		return segment.Tag{}, err
 	}
-	// The row first: what it cannot hold must not change the mark. It begins at the mark or above, and every load raises
-	// the mark before it uses an ID.
+	// The row first: what it cannot hold must not change the mark. It begins at the mark or above, and every load
+	// raises the mark before it uses an ID.
 	t.MaxID, t.Updated = max(t.MaxID, m.High, row.MaxID), time.Now().UTC()
 	if row.Name != "" {
 		err = g.table.Update(ctx, t.Name, segment.Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID})
@@ -70,10 +70,10 @@ func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.
 
 // Update implements [segment.Store].
 //
-// Step and description go to the row first, since what the row refuses must not change the mark. A raise goes to the mark
-// first, as a load does: from then on no load of natsid begins below it. If the worker dies before it has raised the row,
-// the next poll lifts the row. The row is raised on the condition that it is lower, so loads that are above already are
-// not disturbed.
+// Step and description go to the row first, since what the row refuses must not change the mark. A raise goes to the
+// mark first, as a load does: from then on no load of natsid begins below it. If the worker dies before it has raised
+// the row, the next poll lifts the row. The row is raised on the condition that it is lower, so loads that are above
+// already are not disturbed.
 func (g *Guard) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
 	err = retry(ctx, func() error {
 		t, err = g.tryUpdate(ctx, tag, c)
@@ -122,7 +122,8 @@ func merged(row segment.Row, m segment.Mark) segment.Tag {
 	return row
 }
 
-// Delete implements [segment.Store]. The row stays as it is: its owners decide about it, and its max_id is worth keeping.
+// Delete implements [segment.Store]. The row stays as it is: its owners decide about it, and its max_id is worth
+// keeping.
 func (g *Guard) Delete(ctx context.Context, tag string) error {
 	if g.marks == nil {
 		return segment.ErrUnguarded
@@ -137,8 +138,8 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 	})
 }
 
-// Look implements [segment.Store]. Without marks a raise by an operator cannot be distinguished from a load. Then Least is
-// max_id, and the caller discards all that it has loaded: that costs a hole, never a repeat.
+// Look implements [segment.Store]. Without marks a raise by an operator cannot be distinguished from a load. Then
+// Least is max_id, and the caller discards all that it has loaded: that costs a hole, never a repeat.
 func (g *Guard) Look(ctx context.Context, tag string) (segment.Tag, error) {
 	m, row, err := g.read(ctx, tag)
 	if err != nil {

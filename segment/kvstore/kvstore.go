@@ -5,9 +5,9 @@
 //
 // Of all loads that read one revision one compare-and-set wins; the others read again after a pause of 0.5 ms to 20 ms.
 //
-// Revisions of a bucket begin at its creation time, so a write based on a revision of a lost bucket fails in the bucket
-// that replaced it. A bucket that was lost with all marks is created again, empty. In such a bucket no tag is created on
-// first use, since any could be one that other workers have loaded: the operator says where it continues.
+// Revisions of a bucket begin at its creation time, so a write based on a revision of a lost bucket fails in the
+// bucket that replaced it. A bucket that was lost with all marks is created again, empty. In such a bucket no tag is
+// created on first use, since any could be one that other workers have loaded: the operator says where it continues.
 package kvstore
 
 import (
@@ -26,8 +26,8 @@ import (
 
 // A Store is a [segment.Store] on a bucket with one key per tag. It is safe for concurrent use.
 //
-// Law of uniqueness: the mark of a tag only rises, and only by a compare-and-set from the revision it was read at, so of
-// all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
+// Law of uniqueness: the mark of a tag only rises, and only by a compare-and-set from the revision it was read at, so
+// of all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
 // acknowledged; with any other outcome it is a hole.
 type Store struct {
 	kv    *buckets.Bucket
@@ -86,9 +86,9 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 	return e.tag(t.Name, time.Now()), nil
 }
 
-// createKey creates the key of a tag. Without revive, which is on first use, it creates none for a tag that was removed,
-// of which a delete marker is left, and none in a bucket that replaces a lost one: other workers may have loaded the
-// tag, and its operator must say where it continues.
+// createKey creates the key of a tag. Without revive, which is on first use, it creates none for a tag that was
+// removed, of which a delete marker is left, and none in a bucket that replaces a lost one: other workers may have
+// loaded the tag, and its operator must say where it continues.
 func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
 	if revive {
 		_, err := s.kv.Create(ctx, tag, e.encode())
@@ -171,8 +171,8 @@ func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
 	return e.tag(tag, kve.Created()), nil
 }
 
-// Poll implements [segment.Store]. A tag that was removed leaves a delete marker. One that has no entry and no marker was
-// lost with its bucket, and its ranges remain valid. So do those of a tag whose entry is damaged.
+// Poll implements [segment.Store]. A tag that was removed leaves a delete marker. One that has no entry and no marker
+// was lost with its bucket, and its ranges remain valid. So do those of a tag whose entry is damaged.
 func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	all, removed, err := s.kv.AllAndRemoved(ctx)
 	if err != nil {
@@ -188,8 +188,8 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	return nil
 }
 
-// change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls f
-// again. After any error but f's own the outcome is unknown.
+// change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and
+// calls f again. After any error but f's own the outcome is unknown.
 func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
 	attempt := func() error {
 		err := s.tryChange(ctx, tag, f)

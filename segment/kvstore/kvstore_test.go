@@ -21,7 +21,7 @@ var places atomic.Int64
 
 func bucketName() string { return fmt.Sprintf("test_%d", places.Add(1)) }
 
-// connect returns JetStream of a server of this test's own.
+// connect returns JetStream of a server that this test starts.
 func connect(t *testing.T) jetstream.JetStream { return natstest.JetStream(t, natstest.Start(t)) }
 
 func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
@@ -33,6 +33,13 @@ func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
 	return s
 }
 
+func create(t *testing.T, s segment.Store, tag segment.Tag) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestKVStoreConforms(t *testing.T) {
 	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
 		url, bucket := natstest.Start(t), bucketName()
@@ -40,8 +47,7 @@ func TestKVStoreConforms(t *testing.T) {
 	})
 }
 
-// lossy is a JetStream with buckets whose writes land, but whose
-// acknowledgements can be lost.
+// lossy is a JetStream with buckets whose writes land, but whose acknowledgements can be lost.
 type lossy struct {
 	jetstream.JetStream
 	lose atomic.Bool
@@ -70,12 +76,10 @@ func TestALoadWhoseAckIsLostIsAHole(t *testing.T) {
 	sure := open(t, js, bucket)
 	l := &lossy{JetStream: js}
 	s := open(t, l, bucket)
-	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
 	l.lose.Store(true)
 	if r, err := s.Load(t.Context(), "order", 0, 0); err == nil {
-		t.Fatalf("a load whose outcome is not known gave %v", r)
+		t.Fatalf("a load whose outcome is unknown returned %v", r)
 	}
 	l.lose.Store(false)
 	for i, store := range []segment.Store{s, sure} {
@@ -85,13 +89,11 @@ func TestALoadWhoseAckIsLostIsAHole(t *testing.T) {
 	}
 }
 
-func TestRevisionsOfABucketMadeAgainDoNotRepeat(t *testing.T) {
+func TestRevisionsOfARecreatedBucketDoNotRepeat(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	s := open(t, js, bucket)
 	tag := segment.Tag{Name: "order", Step: 10, MaxID: 1}
-	if _, err := s.Create(t.Context(), tag, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, s, tag)
 	kv, _ := js.KeyValue(t.Context(), bucket)
 	old, err := kv.Get(t.Context(), "order")
 	if err != nil {
@@ -107,7 +109,8 @@ func TestRevisionsOfABucketMadeAgainDoNotRepeat(t *testing.T) {
 	if err != nil || fresh.Revision() <= old.Revision() {
 		t.Errorf("revision %d, then %d in the new bucket", old.Revision(), fresh.Revision())
 	}
-	if _, err := kv.Update(t.Context(), "order", old.Value(), old.Revision()); !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+	_, err = kv.Update(t.Context(), "order", old.Value(), old.Revision())
+	if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		t.Errorf("a write with the old revision: %v, want a mismatch", err)
 	}
 }
@@ -139,14 +142,14 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	}
 }
 
-func TestABucketThatIsLostInUseIsToldOnceAndMadeAgain(t *testing.T) {
+func TestABucketLostInUseIsReportedOnceAndCreatedAgain(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	for name, call := range map[string]func(*kvstore.Store) error{
 		"a load": func(s *kvstore.Store) error {
 			_, err := s.Load(t.Context(), "order", 0, 0)
 			return err
 		},
-		"a tag made": func(s *kvstore.Store) error {
+		"a create": func(s *kvstore.Store) error {
 			_, err := s.Create(t.Context(), segment.Tag{Name: "invoice", Step: 1, MaxID: 1}, true)
 			return err
 		},
@@ -157,7 +160,8 @@ func TestABucketThatIsLostInUseIsToldOnceAndMadeAgain(t *testing.T) {
 	} {
 		lost := 0
 		s := kvstore.New(js, bucket, 1, func() { lost++ })
-		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, true); err != nil && !errors.Is(err, segment.ErrExists) {
+		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, true); err != nil &&
+			!errors.Is(err, segment.ErrExists) {
 			t.Fatal(err)
 		}
 		before := revision(t, js, bucket)
@@ -165,13 +169,14 @@ func TestABucketThatIsLostInUseIsToldOnceAndMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := call(s); err != nil && !errors.Is(err, segment.ErrUnknownTag) || lost != 1 || s.Trouble() != nil {
-			t.Errorf("%s: %v, told %d times, trouble %v", name, err, lost, s.Trouble())
+			t.Errorf("%s: %v, reported %d times, trouble %v", name, err, lost, s.Trouble())
 		}
-		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) || lost != 1 || s.Trouble() != nil {
-			t.Errorf("%s, then a load: %v, told %d times, trouble %v", name, err, lost, s.Trouble())
+		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) || lost != 1 ||
+			s.Trouble() != nil {
+			t.Errorf("%s, then a load: %v, reported %d times, trouble %v", name, err, lost, s.Trouble())
 		}
 		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1000}, true); err != nil {
-			t.Errorf("%s, then the tag made again: %v", name, err)
+			t.Errorf("%s, then the tag created again: %v", name, err)
 		}
 		if after := revision(t, js, bucket); after <= before {
 			t.Errorf("%s: revision %d after %d: an old compare-and-set could succeed", name, after, before)
@@ -179,8 +184,8 @@ func TestABucketThatIsLostInUseIsToldOnceAndMadeAgain(t *testing.T) {
 	}
 }
 
-// early is a JetStream with buckets that refuse to make a key, though they do
-// not show it: as three replicas do while somebody else's write is under way.
+// early is a JetStream with buckets that refuse to create a key, though they do not show it: as three replicas do while
+// another worker's write is under way.
 type early struct{ jetstream.JetStream }
 
 type earlyBucket struct{ jetstream.KeyValue }
@@ -198,10 +203,11 @@ func (earlyBucket) Update(context.Context, string, []byte, uint64) (uint64, erro
 	return 0, jetstream.ErrKeyRevisionMismatch
 }
 
-func TestATagThatIsBeingMadeAtThisMomentExists(t *testing.T) {
+func TestATagThatIsBeingCreatedExists(t *testing.T) {
 	s := open(t, early{connect(t)}, bucketName())
 	for _, revive := range []bool{false, true} {
-		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, revive); !errors.Is(err, segment.ErrExists) {
+		_, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, revive)
+		if !errors.Is(err, segment.ErrExists) {
 			t.Errorf("%v, want ErrExists", err)
 		}
 	}
@@ -217,20 +223,21 @@ func revision(t *testing.T, js jetstream.JetStream, bucket string) uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
-func TestABucketThatForgetsIsRefused(t *testing.T) {
+func TestABucketWithATTLIsRefused(t *testing.T) {
 	js, name := connect(t), bucketName()
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	s := kvstore.New(js, name, 1, nil)
 	for range 2 {
-		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrForgets) || !errors.Is(s.Trouble(), buckets.ErrForgets) {
+		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrForgets) ||
+			!errors.Is(s.Trouble(), buckets.ErrForgets) {
 			t.Errorf("marks that vanish after an hour: %v, want ErrForgets; trouble: %v", err, s.Trouble())
 		}
 	}
 }
 
-func TestADamagedEntryServesNobody(t *testing.T) {
+func TestADamagedEntryIsNotServed(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	s := open(t, js, bucket)
 	kv, _ := js.KeyValue(t.Context(), bucket)
@@ -242,18 +249,20 @@ func TestADamagedEntryServesNobody(t *testing.T) {
 			t.Errorf("entry %q: %v, %v, want an error that is not 'unknown tag'", value, r, err)
 		}
 		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, true); err == nil {
-			t.Errorf("entry %q: was made again", value)
+			t.Errorf("entry %q: was created again", value)
 		}
 		if tags, err := s.List(t.Context(), "", 10); err != nil || len(tags) != 1 || !tags[0].Disabled {
-			t.Errorf("entry %q: listed as %+v, %v, want it shown as one that does not serve", value, tags, err)
+			t.Errorf("entry %q: listed as %+v, %v, want it shown as disabled", value, tags, err)
 		}
 	}
 }
 
-func TestATagLoadedByOthersIsNotMadeOnFirstUseInABucketMadeAgain(t *testing.T) {
+func TestATagLoadedByOthersIsNotCreatedOnFirstUseInARecreatedBucket(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	allocator := func() *segment.Allocator {
-		a := segment.New(segment.Config{Store: open(t, js, bucket), Deadline: 2 * time.Second, LoadTimeout: time.Second, AutoStep: 10})
+		a := segment.New(segment.Config{
+			Store: open(t, js, bucket), Deadline: 2 * time.Second, LoadTimeout: time.Second, AutoStep: 10,
+		})
 		t.Cleanup(a.Close)
 		return a
 	}
@@ -265,20 +274,18 @@ func TestATagLoadedByOthersIsNotMadeOnFirstUseInABucketMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := uses.Take(t.Context(), "order", 100); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("who used it: %v, want ErrUnknownTag", err)
+		t.Errorf("an allocator that used it: %v, want ErrUnknownTag", err)
 	}
 	if got, err := never.Take(t.Context(), "order", 1); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("who never used it: %v, %v, want ErrUnknownTag: these IDs were issued", got, err)
+		t.Errorf("one that never used it: %v, %v, want ErrUnknownTag: these IDs were issued", got, err)
 	}
 }
 
-func TestAnEntryTakenAwayIsToldFromOneThatWentWithItsBucket(t *testing.T) {
+func TestARemovedEntryIsDistinguishedFromOneLostWithItsBucket(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	s := open(t, js, bucket)
 	for _, tag := range []string{"deleted", "purged", "damaged", "stays"} {
-		if _, err := s.Create(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 1}, false); err != nil {
-			t.Fatal(err)
-		}
+		create(t, s, segment.Tag{Name: tag, Step: 10, MaxID: 1})
 	}
 	kv, err := js.KeyValue(t.Context(), bucket)
 	if err != nil {
@@ -295,24 +302,23 @@ func TestAnEntryTakenAwayIsToldFromOneThatWentWithItsBucket(t *testing.T) {
 		}
 		return l
 	}
-	if l := polled(); len(l.Tags) != 1 || l.Tags[0].Name != "stays" || !l.Removed("deleted") || !l.Removed("purged") || l.Removed("damaged") || l.Removed("never") {
-		t.Errorf("%+v: want one tag, and the two that were taken away", l.Tags)
+	if l := polled(); len(l.Tags) != 1 || l.Tags[0].Name != "stays" || !l.Removed("deleted") || !l.Removed("purged") ||
+		l.Removed("damaged") || l.Removed("never") {
+		t.Errorf("%+v: want one tag, and two removed ones", l.Tags)
 	}
 	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 		t.Fatal(err)
 	}
 	if l := polled(); len(l.Tags) != 0 || l.Removed("stays") || l.Removed("deleted") {
-		t.Errorf("%+v after the bucket was lost: want nothing told of any tag", l.Tags)
+		t.Errorf("%+v after the bucket was lost: want no tag, and none removed", l.Tags)
 	}
 }
 
-func TestATagTakenAwayIsMadeAgainOnlyByWhoSaysWhereItGoesOn(t *testing.T) {
+func TestARemovedTagIsCreatedAgainOnlyByItsOperator(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	one, other := open(t, js, bucket), open(t, js, bucket)
 	tag := segment.Tag{Name: "order", Step: 10, MaxID: 1}
-	if _, err := one.Create(t.Context(), tag, false); err != nil {
-		t.Fatal(err)
-	}
+	create(t, one, tag)
 	if _, err := one.Load(t.Context(), "order", 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -320,16 +326,19 @@ func TestATagTakenAwayIsMadeAgainOnlyByWhoSaysWhereItGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for how, remove := range map[string]func(context.Context, string, ...jetstream.KVDeleteOpt) error{"deleted": kv.Delete, "purged": kv.Purge} {
+	for how, remove := range map[string]func(context.Context, string, ...jetstream.KVDeleteOpt) error{
+		"deleted": kv.Delete, "purged": kv.Purge,
+	} {
 		if err := remove(t.Context(), "order"); err != nil {
 			t.Fatal(err)
 		}
-		if made, err := other.Create(t.Context(), tag, false); !errors.Is(err, segment.ErrUnknownTag) || errors.Is(err, segment.ErrDisabled) {
-			t.Errorf("%s, and made on first use: %+v, %v: its IDs repeat", how, made, err)
+		if made, err := other.Create(t.Context(), tag, false); !errors.Is(err, segment.ErrUnknownTag) ||
+			errors.Is(err, segment.ErrDisabled) {
+			t.Errorf("%s, and created on first use: %+v, %v: its IDs repeat", how, made, err)
 		}
 		tag.MaxID += 100
 		if made, err := other.Create(t.Context(), tag, true); err != nil || made.MaxID != tag.MaxID {
-			t.Errorf("%s, and made by its operator: %+v, %v", how, made, err)
+			t.Errorf("%s, and created by its operator: %+v, %v", how, made, err)
 		}
 	}
 }
@@ -359,7 +368,7 @@ func (d doomedBucket) Update(ctx context.Context, key string, value []byte, rev 
 	return d.KeyValue.Update(ctx, key, value, rev)
 }
 
-func TestATagIsNotMadeOnFirstUseInABucketThatIsLostAtThatMoment(t *testing.T) {
+func TestATagIsNotCreatedOnFirstUseInABucketLostAtThatMoment(t *testing.T) {
 	s := open(t, &doomed{JetStream: connect(t)}, bucketName())
 	made, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false)
 	if !errors.Is(err, segment.ErrUnknownTag) {

@@ -95,6 +95,6 @@ func TestPagesOfManyTagsHaveEachTagOnceAndTheFirstIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := list(); len(got) != len(names)+1 || got[0] != "tag" {
-		t.Errorf("a tag made just now is not on the first page: %q", got[0])
+		t.Errorf("a tag created just now is not on the first page: %q", got[0])
 	}
 }

@@ -29,7 +29,8 @@ func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 // SetMark implements [segment.Marks].
 func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
 	e := entry{
-		Mark: m.High, Seen: m.Seen, Least: m.Least, Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled,
+		Mark: m.High, Seen: m.Seen, Least: m.Least,
+		Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled,
 	}
 	if m.Revision == 0 {
 		_, err = s.kv.Create(ctx, tag, e.encode())

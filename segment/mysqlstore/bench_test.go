@@ -12,8 +12,8 @@ import (
 	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
-// BenchmarkLoad shows what the guard costs: one load after the other on a real
-// database, without it, with it, and on the marks alone.
+// BenchmarkLoad shows what the guard costs: one load after the other on a real database, without the guard, with it,
+// and on the marks alone.
 func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)
 	js := natstest.JetStream(b, natstest.Start(b))
@@ -32,8 +32,9 @@ func BenchmarkLoad(b *testing.B) {
 		{"KV", marks},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			// Made once: a benchmark runs several times.
-			if _, err := c.store.Create(b.Context(), segment.Tag{Name: c.name, Step: 1000, MaxID: 1}, false); err != nil && !errors.Is(err, segment.ErrExists) {
+			// Created once: a benchmark runs several times.
+			_, err := c.store.Create(b.Context(), segment.Tag{Name: c.name, Step: 1000, MaxID: 1}, false)
+			if err != nil && !errors.Is(err, segment.ErrExists) {
 				b.Fatal(err)
 			}
 			for b.Loop() {

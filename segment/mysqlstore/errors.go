@@ -16,7 +16,8 @@ const (
 	duplicateKey = 1062
 )
 
-// isAccessDenied reports whether retrying cannot help: access denied to the server or the database, or no such database.
+// isAccessDenied reports whether retrying cannot help: access denied to the server or the database, or no such
+// database.
 func isAccessDenied(err error) bool {
 	return isNumber(err, 1044, 1045, 1049, 1698)
 }
@@ -38,8 +39,8 @@ var refusals = []uint16{
 	1836, // read-only mode
 }
 
-// certainlyNotApplied reports whether a statement that failed has certainly changed nothing: no connection could be made
-// to send it, or the server said so.
+// certainlyNotApplied reports whether a statement that failed has certainly changed nothing: no connection could be
+// made to send it, or the server said so.
 func certainlyNotApplied(err error) bool {
 	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return isNumber(err, refusals...)

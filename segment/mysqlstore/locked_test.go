@@ -15,8 +15,8 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-// waits asks for one ID after the other, each when its time has come, for d,
-// and returns how long requests took: the 99th percentile, and the longest.
+// waits requests one ID per millisecond for d, and returns how long requests took: the 99th percentile, and the
+// longest.
 func waits(t *testing.T, a *segment.Allocator, d time.Duration) (p99, longest time.Duration) {
 	t.Helper()
 	const every = time.Millisecond
@@ -25,9 +25,9 @@ func waits(t *testing.T, a *segment.Allocator, d time.Duration) (p99, longest ti
 	for due := begin; due.Sub(begin) < d; due = due.Add(every) {
 		time.Sleep(time.Until(due))
 		if _, err := a.Take(t.Context(), "order", 1); err != nil {
-			t.Fatalf("a request of a tag that nothing is wrong with: %v", err)
+			t.Fatalf("a request of a sound tag: %v", err)
 		}
-		took = append(took, time.Since(due)) // a wait holds those after it up, too
+		took = append(took, time.Since(due)) // a wait delays the requests after it, too
 	}
 	slices.Sort(took)
 	return took[len(took)*99/100], took[len(took)-1]
@@ -36,7 +36,7 @@ func waits(t *testing.T, a *segment.Allocator, d time.Duration) (p99, longest ti
 func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 	srv := mysqltest.Start(t)
 	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
-	create(t, g, "order", 50, 1) // with the step kept there, a load every 50 ms
+	create(t, g, "order", 50, 1) // since the step does not grow, a load every 50 ms
 	const rows = 60
 	for i := range rows {
 		create(t, g, fmt.Sprint("locked", i), 50, 1)
@@ -62,7 +62,8 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 			for ctx.Err() == nil {
 				asked := time.Now()
 				_, err := a.Take(ctx, fmt.Sprint("locked", i), 1)
-				if d := time.Since(asked); ctx.Err() == nil && (!errors.Is(err, segment.ErrNotLoaded) || d > 1700*time.Millisecond) {
+				if d := time.Since(asked); ctx.Err() == nil &&
+					(!errors.Is(err, segment.ErrNotLoaded) || d > 1700*time.Millisecond) {
 					t.Errorf("a request of a locked tag: %v after %v", err, d)
 				}
 			}
@@ -80,7 +81,8 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 	}
 	free := time.Now()
 	for i := range rows {
-		for _, err := a.Take(t.Context(), fmt.Sprint("locked", i), 1); err != nil; _, err = a.Take(t.Context(), fmt.Sprint("locked", i), 1) {
+		for err := segment.ErrNotLoaded; err != nil && t.Context().Err() == nil; {
+			_, err = a.Take(t.Context(), fmt.Sprint("locked", i), 1)
 		}
 	}
 	t.Logf("all %d had IDs %v after the rows were free", rows, time.Since(free))

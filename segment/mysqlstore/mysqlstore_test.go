@@ -23,11 +23,17 @@ import (
 // deadline is that of parked requests.
 const deadline = 1500 * time.Millisecond
 
-// Leaf's own table, and the one of the article that describes Leaf.
+// Leaf's own table, that of the article about Leaf, and one with small columns.
 const (
-	leafTable = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, description varchar(256) DEFAULT NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
-	descTable = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, `desc` varchar(256) DEFAULT NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
-	intTable  = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL PRIMARY KEY, max_id int NOT NULL, step int NOT NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP) ENGINE=InnoDB"
+	leafTable = leafColumns + "description varchar(256) DEFAULT NULL, " + updateTime + key
+	descTable = leafColumns + "`desc` varchar(256) DEFAULT NULL, " + updateTime + key
+	intTable  = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL PRIMARY KEY, max_id int NOT NULL, " +
+		"step int NOT NULL, " + updateTime + ") ENGINE=InnoDB"
+
+	leafColumns = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', " +
+		"max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, "
+	key        = ", PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
+	updateTime = "update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
 )
 
 func exec(t *testing.T, db *sql.DB, statement string, args ...any) {
@@ -63,7 +69,7 @@ func load(t *testing.T, s segment.Store) segment.Range {
 	return r.Range
 }
 
-// wantNoRepeat checks that no ID stands in two ranges.
+// wantNoRepeat checks that no ID is in two ranges.
 func wantNoRepeat(t *testing.T, ranges []segment.Range) {
 	t.Helper()
 	slices.SortFunc(ranges, func(a, b segment.Range) int { return int(a.Start - b.Start) })
@@ -76,7 +82,7 @@ func wantNoRepeat(t *testing.T, ranges []segment.Range) {
 	}
 	t.Logf("%d ranges, %d IDs, %d repeats", len(ranges), ids, repeats)
 	if repeats > 0 {
-		t.Errorf("%d IDs were given twice", repeats)
+		t.Errorf("%d IDs were issued twice", repeats)
 	}
 }
 
@@ -110,10 +116,13 @@ func TestMySQLGuardedByKVConforms(t *testing.T) {
 	})
 }
 
-func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
+func TestOddRowsHideNoOthersAndCanBeFixed(t *testing.T) {
 	srv := mysqltest.Start(t)
-	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
-	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), ('order', 50, 10), ('zero', 0, 10)")
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, "+
+		"max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+
+		"('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), "+
+		"('order', 50, 10), ('zero', 0, 10)")
 	g := guard.New(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1, nil), nil)
 	for range 2 {
 		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
@@ -136,12 +145,14 @@ func TestOddRowsHideNoOthersAndCanBeMended(t *testing.T) {
 	if want := []string{"a b", "huge", "none", "order", "zero", "\u00e9t\u00e9"}; !slices.Equal(names, want) {
 		t.Errorf("listed %q, want %q", names, want)
 	}
-	for tag, want := range map[string]error{"huge": segment.ErrExhausted, "none": segment.ErrBadRow, "zero": segment.ErrBadRow, "order": nil} {
+	for tag, want := range map[string]error{
+		"huge": segment.ErrExhausted, "none": segment.ErrBadRow, "zero": segment.ErrBadRow, "order": nil,
+	} {
 		if _, err := g.Load(t.Context(), tag, 0, 0); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", tag, err, want)
 		}
 	}
-	// Deleted while its row is odd, mended, made again.
+	// Deleted while its row is odd, then created again.
 	if err := g.Delete(t.Context(), "zero"); err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +178,7 @@ func TestRangesAreLeafs(t *testing.T) {
 	}
 }
 
-// loadAsLeaf takes a range as Leaf does: its own two statements in one
-// transaction.
+// loadAsLeaf takes a range as Leaf does: by its two statements in one transaction.
 func loadAsLeaf(ctx context.Context, db *sql.DB) (segment.Range, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -176,7 +186,8 @@ func loadAsLeaf(ctx context.Context, db *sql.DB) (segment.Range, error) {
 	}
 	defer func() { _ = tx.Rollback() }() // without effect after Commit
 	var end, step int64
-	if _, err = tx.ExecContext(ctx, "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'"); err == nil {
+	const update = "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'"
+	if _, err = tx.ExecContext(ctx, update); err == nil {
 		err = tx.QueryRowContext(ctx, "SELECT max_id, step FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&end, &step)
 	}
 	if err == nil {
@@ -204,7 +215,7 @@ func TestBesideLeafNodesNoRangesOverlap(t *testing.T) {
 					r = l.Range
 				}
 				if err != nil {
-					continue // a deadlock that the server solved, say
+					continue // say, a deadlock that the server resolved
 				}
 				mu.Lock()
 				ranges = append(ranges, r)
@@ -349,7 +360,7 @@ func TestAReadOnlyReplicaDoesNotMakeTheMarkRunAway(t *testing.T) {
 	wantNoRepeat(t, ranges)
 }
 
-// connections returns the IDs of the connections that the test itself does not use.
+// connections returns the IDs of the connections other than the test's own.
 func connections(t *testing.T, srv *mysqltest.Server) (ids []int64) {
 	t.Helper()
 	rows, err := srv.DB().Query("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()")
@@ -391,7 +402,7 @@ func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
 	late := make(chan error, 1)
 	var mine segment.Range
 	go func() {
-		// It finds in the end that it was overtaken, and tries again.
+		// In the end it finds that it was overtaken, and retries.
 		r, err := guard.New(p, marks, nil).Load(t.Context(), "order", 0, 0)
 		mine = r.Range
 		late <- err
@@ -412,9 +423,10 @@ func TestAWorkerPausedInItsLoadDelaysNoOther(t *testing.T) {
 	wantNoRepeat(t, append(ranges, mine))
 }
 
-func TestTheDatabaseGoesAndComesBackWithinASecond(t *testing.T) {
+func TestLoadsResumeWithinASecondAfterTheDatabaseIsBack(t *testing.T) {
 	srv := mysqltest.Start(t)
-	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), Deadline: deadline, AutoStep: 100})
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	a := segment.New(segment.Config{Store: g, Deadline: deadline, AutoStep: 100})
 	defer a.Close()
 	var ranges []segment.Range
 	take := func() error {
@@ -448,7 +460,8 @@ func TestTheDatabaseGoesAndComesBackWithinASecond(t *testing.T) {
 				t.Fatalf("%s: still %v", name, err)
 			}
 		}
-		t.Logf("%s: %d IDs from memory, the next %v after its return", name, served, time.Since(begin).Round(time.Millisecond))
+		t.Logf("%s: %d IDs from memory, the next %v after its return", name, served,
+			time.Since(begin).Round(time.Millisecond))
 		if d := time.Since(begin); d > time.Second {
 			t.Errorf("%s: the next ID came %v after its return", name, d)
 		}
@@ -459,11 +472,14 @@ func TestTheDatabaseGoesAndComesBackWithinASecond(t *testing.T) {
 func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), leafTable)
-	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Order', 1, 10), ('a b', 1, 10), ('zero', 1, 0), ('minus', 1, -5)")
-	a := segment.New(segment.Config{Store: guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil), Deadline: deadline, AutoStep: 100})
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+
+		"('Order', 1, 10), ('a b', 1, 10), ('zero', 1, 0), ('minus', 1, -5)")
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	a := segment.New(segment.Config{Store: g, Deadline: deadline, AutoStep: 100})
 	defer a.Close()
 	_, err := a.Take(t.Context(), "order", 1)
-	if n, ok := errors.AsType[*segment.NameError](err); !ok || n.Found != "Order" || !errors.Is(err, segment.ErrUnknownTag) {
+	if n, ok := errors.AsType[*segment.NameError](err); !ok || n.Found != "Order" ||
+		!errors.Is(err, segment.ErrUnknownTag) {
 		t.Errorf("order beside Order: %v, want a NameError that names it", err)
 	}
 	if r, err := a.Take(t.Context(), "Order", 1); err != nil || r[0].Start != 1 {
@@ -476,7 +492,7 @@ func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheColumnIsRefusedBeforeTheMarkIsTouched(t *testing.T) {
+func TestTheEndOfTheColumnIsRefusedBeforeTheMarkIsChanged(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), intTable)
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 2147483000, 1000)")
@@ -488,12 +504,13 @@ func TestTheEndOfTheColumnIsRefusedBeforeTheMarkIsTouched(t *testing.T) {
 	if m, _ := marks.Mark(t.Context(), "order"); m.High != 0 {
 		t.Errorf("the mark was raised to %d", m.High)
 	}
-	if _, err := g.Create(t.Context(), segment.Tag{Name: "big", Step: 1, MaxID: 1 << 40}, false); !errors.Is(err, segment.ErrInvalid) {
+	_, err := g.Create(t.Context(), segment.Tag{Name: "big", Step: 1, MaxID: 1 << 40}, false)
+	if !errors.Is(err, segment.ErrInvalid) {
 		t.Errorf("a start beyond the column: %v", err)
 	}
 }
 
-func TestWhatCannotBeMendedByWaitingIsRefusedWithoutThePassword(t *testing.T) {
+func TestWhatWaitingCannotFixIsRefusedWithoutThePassword(t *testing.T) {
 	srv := mysqltest.Start(t)
 	for name, dsn := range map[string]string{
 		"malformed":      "natsid:secret@tcp(127.0.0.1:3306",
@@ -504,30 +521,36 @@ func TestWhatCannotBeMendedByWaitingIsRefusedWithoutThePassword(t *testing.T) {
 		"no such schema": srv.DSN() + "x",
 	} {
 		_, err := mysqlstore.Open(t.Context(), dsn)
-		if !errors.Is(err, mysqlstore.ErrRefused) || strings.Contains(fmt.Sprint(err), "secret") || strings.Contains(mysqlstore.Redact(dsn), "secret") {
+		if !errors.Is(err, mysqlstore.ErrRefused) || strings.Contains(fmt.Sprint(err), "secret") ||
+			strings.Contains(mysqlstore.Redact(dsn), "secret") {
 			t.Errorf("%s: %v, want ErrRefused without the password", name, err)
 		}
 	}
-	if _, err := mysqlstore.Open(t.Context(), "natsid:secret@tcp(127.0.0.1:1)/natsid"); err == nil || errors.Is(err, mysqlstore.ErrRefused) {
-		t.Errorf("a database that is not there yet: %v, want an error that may pass", err)
+	if _, err := mysqlstore.Open(t.Context(), "natsid:secret@tcp(127.0.0.1:1)/natsid"); err == nil ||
+		errors.Is(err, mysqlstore.ErrRefused) {
+		t.Errorf("a database that is not there yet: %v, want an error that is not ErrRefused", err)
 	}
 }
 
 func TestWhatAColumnCannotHoldIsInvalidAndChangesNothing(t *testing.T) {
 	srv := mysqltest.Start(t)
-	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL, description varchar(8), update_time timestamp) CHARACTER SET utf8mb3")
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, "+
+		"step int NOT NULL, description varchar(8), update_time timestamp) CHARACTER SET utf8mb3")
 	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
 	create(t, g, "order", 10, 1)
 	for law, text := range map[string]string{"too long": "123456789", "no such character": "\U0001F600"} {
-		if _, err := g.Create(t.Context(), segment.Tag{Name: "new", Step: 10, MaxID: 1, Description: text}, false); !errors.Is(err, segment.ErrInvalid) {
+		_, err := g.Create(t.Context(), segment.Tag{Name: "new", Step: 10, MaxID: 1, Description: text}, false)
+		if !errors.Is(err, segment.ErrInvalid) {
 			t.Errorf("%s: create: %v, want ErrInvalid", law, err)
 		}
-		if _, err := g.Update(t.Context(), "order", segment.Change{Step: 20, Description: &text, RaiseBy: 5}); !errors.Is(err, segment.ErrInvalid) {
+		_, err = g.Update(t.Context(), "order", segment.Change{Step: 20, Description: &text, RaiseBy: 5})
+		if !errors.Is(err, segment.ErrInvalid) {
 			t.Errorf("%s: update: %v, want ErrInvalid", law, err)
 		}
 	}
 	create(t, g, "new", 10, 1)
-	if got, err := g.Look(t.Context(), "order"); err != nil || got.Step != 10 || got.MaxID != 1 || got.Description != "" {
-		t.Errorf("%+v, %v, want it as it was made", got, err)
+	if got, err := g.Look(t.Context(), "order"); err != nil || got.Step != 10 || got.MaxID != 1 ||
+		got.Description != "" {
+		t.Errorf("%+v, %v, want it as it was created", got, err)
 	}
 }

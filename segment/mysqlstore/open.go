@@ -25,8 +25,8 @@ var ErrRefused = errors.New("mysqlstore: refused")
 // administrators.
 const maxConns = 40
 
-// Open connects to the database that dsn names (user:password@tcp(host:port)/db) and creates the table if there is none.
-// An existing one is used as it is, whether its fourth column is called description or desc. The error wraps
+// Open connects to the database that dsn names (user:password@tcp(host:port)/db) and creates the table if there is
+// none. An existing one is used as it is, whether its fourth column is called description or desc. The error wraps
 // [ErrRefused] if retrying cannot help. No error shows the password.
 func Open(ctx context.Context, dsn string) (*Table, error) {
 	cfg, err := mysql.ParseDSN(dsn)
@@ -60,8 +60,8 @@ func session(cfg *mysql.Config) *mysql.Config {
 	cfg.ClientFoundRows = false  // an UPDATE that changed nothing must say so
 	cfg.InterpolateParams = true // one round trip per statement
 	cfg.Logger = &mysql.NopLogger{}
-	// Drop the connection to a server that has become read-only: it is no longer the primary, and the address may lead to
-	// another one by now.
+	// Drop the connection to a server that has become read-only: it is no longer the primary, and the address may lead
+	// to another one by now.
 	cfg.RejectReadOnly = true
 	if cfg.Timeout == 0 {
 		cfg.Timeout = time.Second

@@ -18,9 +18,8 @@ import (
 	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
-// BenchmarkRestart shows what a start with 100,000 tags used of late costs: a
-// poll of them, the preload, the memory of it, and what a caller sees meanwhile.
-// Run it with -benchtime 1x.
+// BenchmarkRestart shows what a start with 100,000 recently used tags costs: the poll, the preload, the memory, and how
+// long a caller waits meanwhile. Run it with -benchtime 1x.
 func BenchmarkRestart(b *testing.B) {
 	const tags = 100_000
 	db := mysqltest.Start(b)
@@ -35,11 +34,12 @@ func BenchmarkRestart(b *testing.B) {
 		for i := from; i < from+1000; i++ {
 			fmt.Fprintf(&rows, ",('order.region%d.tag%d',1,1000)", i%10, i)
 		}
-		if _, err := db.DB().Exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES " + rows.String()[1:]); err != nil {
+		_, err := db.DB().Exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES " + rows.String()[1:])
+		if err != nil {
 			b.Fatal(err)
 		}
 	}
-	for _, c := range []struct { // the first makes the marks that the second has
+	for _, c := range []struct { // the first creates the marks that the second uses
 		name  string
 		store segment.Store
 	}{
@@ -66,7 +66,10 @@ func restart(b *testing.B, store segment.Store, tags int64) {
 	}
 	b.ReportMetric(time.Since(begin).Seconds(), "s/poll")
 	var loads atomic.Int64
-	a := segment.New(segment.Config{Store: store, Deadline: deadline, Preload: 24 * time.Hour, OnLoad: func(string, time.Duration, error) { loads.Add(1) }})
+	a := segment.New(segment.Config{
+		Store: store, Deadline: deadline, Preload: 24 * time.Hour,
+		OnLoad: func(string, time.Duration, error) { loads.Add(1) },
+	})
 	ctx, cancel := context.WithCancel(b.Context())
 	var follower sync.WaitGroup
 	begin = time.Now()

@@ -46,7 +46,8 @@ func openSchema(ctx context.Context, db *sql.DB, database string) (schema, error
 	}
 	s := schema{limit: limits[types["max_id"]]}
 	if s.limit == 0 {
-		return schema{}, fmt.Errorf("%w: column max_id of leaf_alloc is %s, want bigint or int", ErrRefused, types["max_id"])
+		return schema{}, fmt.Errorf("%w: column max_id of leaf_alloc is %s, want bigint or int",
+			ErrRefused, types["max_id"])
 	}
 	for _, name := range []string{"description", "desc"} {
 		if types[name] != "" {
@@ -88,13 +89,13 @@ func columns(ctx context.Context, db *sql.DB, database string) (map[string]strin
 	return types, rows.Err()
 }
 
-// selectRow returns a query for rows, to be completed by a condition. One odd row must not hide the others: a value that
-// int64 cannot hold becomes the highest int64, and a missing one 0, which cannot be served.
+// selectRow returns a query for rows, to be completed by a condition. One odd row must not hide the others: a value
+// that int64 cannot hold becomes the highest int64, and a missing one 0, which cannot be served.
 func (s schema) selectRow(condition string) string {
 	description := s.description
 	if description == "" {
 		description = "''"
 	}
-	return "SELECT biz_tag, COALESCE(LEAST(max_id, 9223372036854775807), 0), COALESCE(step, 0), COALESCE(" + description +
-		", ''), COALESCE(update_time, CURRENT_TIMESTAMP) FROM leaf_alloc " + condition
+	return "SELECT biz_tag, COALESCE(LEAST(max_id, 9223372036854775807), 0), COALESCE(step, 0), " +
+		"COALESCE(" + description + ", ''), COALESCE(update_time, CURRENT_TIMESTAMP) FROM leaf_alloc " + condition
 }

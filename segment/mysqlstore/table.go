@@ -90,8 +90,8 @@ func (t *Table) Update(ctx context.Context, tag string, c segment.Change) error 
 
 // Rows implements [segment.Table].
 func (t *Table) Rows(ctx context.Context, after string, limit int) ([]segment.Row, error) {
-	// By bytes, since the table's collation has another order and ignores case; of UTF-8, since its character set may be
-	// another.
+	// By bytes, since the table's collation has another order and ignores case; of UTF-8, since its character set may
+	// be another.
 	const name = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)"
 	return t.query(ctx, "WHERE "+name+" > ? ORDER BY "+name+" LIMIT ?", after, limit)
 }

@@ -56,7 +56,7 @@ func (s *suite) updateParts() {
 	}
 	l, err := s.Load(s.ctx, "order", 0, 0)
 	if err != nil || l.Range != (segment.Range{Start: 530, End: 550}) || l.Step != 20 || l.Least != 530 {
-		s.Errorf("then a load: %+v, %v, want 20 from 530, and to be told that nothing below may be used", l, err)
+		s.Errorf("then a load: %+v, %v, want 20 from 530, and Least 530", l, err)
 	}
 }
 
@@ -70,18 +70,19 @@ func (s *suite) updateRefused() {
 		c.Description = &text
 		_, err := s.Update(s.ctx, "order", c)
 		s.wantErr(err, segment.ErrInvalid)
-		if r, is := errors.AsType[*segment.RaiseError](err); (c.MaxID == 499 || c.RaiseBy > 5) && (!is || r.Now != 500) {
-			s.Errorf("%+v: %v, want to be told where the mark is", c, err)
+		if r, is := errors.AsType[*segment.RaiseError](err); (c.MaxID == 499 || c.RaiseBy > 5) &&
+			(!is || r.Now != 500) {
+			s.Errorf("%+v: %v, want a RaiseError with the present mark", c, err)
 		}
 	}
 	if got := s.look("order"); got.MaxID != 500 || got.Step != 10 || got.Description != "of order" {
 		s.Errorf("after refusals: %+v, want nothing changed", got)
 	}
 	s.update("order", segment.Change{MaxID: 500}) // as high as it is
-	s.update("order", segment.Change{MaxID: 500}) // made again
-	_, err := s.Update(s.ctx, "nobody", segment.Change{Step: 5})
+	s.update("order", segment.Change{MaxID: 500}) // the same again
+	_, err := s.Update(s.ctx, "unknown", segment.Change{Step: 5})
 	s.wantErr(err, segment.ErrUnknownTag)
-	_, err = s.Look(s.ctx, "nobody")
+	_, err = s.Look(s.ctx, "unknown")
 	s.wantErr(err, segment.ErrUnknownTag)
 	if err := s.Delete(s.ctx, "order"); err != nil {
 		s.Fatal(err)
@@ -93,8 +94,8 @@ func (s *suite) updateRefused() {
 	}
 }
 
-// updateRaces raises the mark beside loads. No two ranges may share an ID, and
-// a load that begins after a raise has ended must be above it.
+// updateRaces raises the mark beside loads. No two ranges may share an ID, and a load that begins after a raise has
+// ended must be above it.
 func (s *suite) updateRaces() {
 	s.create("order", 10, 1)
 	var mu sync.Mutex
@@ -159,10 +160,12 @@ func (s *suite) poll() {
 		"a": {MaxID: 101, Least: 101}, "b": {MaxID: 11}, "c": {MaxID: 1, Disabled: true},
 	} {
 		t, seen := got[name], s.look(name)
-		if t.MaxID != want.MaxID || t.Least != want.Least || t.Disabled != want.Disabled || t.Step != 10 || t.Description != "of "+name {
+		if t.MaxID != want.MaxID || t.Least != want.Least || t.Disabled != want.Disabled || t.Step != 10 ||
+			t.Description != "of "+name {
 			s.Errorf("%s polled as %+v, want %+v", name, t, want)
 		}
-		if seen.MaxID != t.MaxID || seen.Least != t.Least || seen.Disabled != t.Disabled || time.Since(t.Updated).Abs() > time.Minute {
+		if seen.MaxID != t.MaxID || seen.Least != t.Least || seen.Disabled != t.Disabled ||
+			time.Since(t.Updated).Abs() > time.Minute {
 			s.Errorf("%s: %+v polled, %+v seen", name, t, seen)
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Memory is a [segment.Store] that forgets everything at exit. The zero value
-// is empty and ready.
+// Memory is a [segment.Store] in memory. The zero value is empty and ready to use. It is safe for concurrent use.
 type Memory struct {
 	mu   sync.Mutex
 	tags map[string]segment.Tag
@@ -114,7 +113,7 @@ func (m *Memory) Poll(ctx context.Context, see func(segment.Listing)) error {
 	return err
 }
 
-// Remove takes a tag away without a trace, as `DELETE FROM leaf_alloc` does.
+// Remove removes a tag without a trace, as `DELETE FROM leaf_alloc` does.
 func (m *Memory) Remove(tag string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,18 +136,18 @@ func (m *Memory) putLocked(t segment.Tag) segment.Tag {
 	return t
 }
 
-// Faulty is a [segment.Store] whose loads can be made to fail, hang, or
-// succeed without saying so, and whose polls likewise, also while it is in use.
+// Faulty is a [segment.Store] whose loads and polls can be made to fail, to hang, or to succeed and return an error,
+// also while it is in use.
 type Faulty struct {
 	segment.Store
 	hook  atomic.Pointer[LoadHook]
 	polls atomic.Pointer[PollHook]
 }
 
-// A PollHook stands in for a Poll; poll is the real one.
+// A PollHook replaces a Poll; poll is the real one.
 type PollHook func(ctx context.Context, see func(segment.Listing), poll func(see func(segment.Listing)) error) error
 
-// OnPoll makes hook stand in for Poll from now on; nil ends that.
+// OnPoll replaces Poll by hook from now on; nil ends that.
 func (f *Faulty) OnPoll(hook PollHook) { f.polls.Store(&hook) }
 
 // Poll implements [segment.Store].
@@ -160,11 +159,10 @@ func (f *Faulty) Poll(ctx context.Context, see func(segment.Listing)) error {
 	return (*hook)(ctx, see, func(see func(segment.Listing)) error { return f.Store.Poll(ctx, see) })
 }
 
-// A LoadHook stands in for a load; load is the real one. A hook that makes up
-// a range makes up a tag whose step is the length of that range.
+// A LoadHook replaces a load; load is the real one. If a hook invents a range, the tag's step is the length of it.
 type LoadHook func(ctx context.Context, tag string, load func() (segment.Range, error)) (segment.Range, error)
 
-// OnLoad makes hook stand in for Load from now on; nil ends that.
+// OnLoad replaces Load by hook from now on; nil ends that.
 func (f *Faulty) OnLoad(hook LoadHook) { f.hook.Store(&hook) }
 
 // Load implements [segment.Store].
@@ -185,5 +183,5 @@ func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.
 	return segment.Loaded{Range: r, Step: step, Least: least}, err
 }
 
-// ErrInjected is what a faulty store's hook may fail with.
+// ErrInjected is an error for the hooks of faulty stores.
 var ErrInjected = errors.New("segmenttest: injected failure")

@@ -1,6 +1,5 @@
-// Package segmenttest holds what every [segment.Store] must do, as tests that
-// each implementation runs, and two stores to test others with: one in
-// memory, one that fails on demand.
+// Package segmenttest holds the conformance tests of every [segment.Store], and stores, tables and marks in memory for
+// tests, which fail on demand; it is internal to natsid and may change.
 package segmenttest
 
 import (
@@ -17,10 +16,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Run runs the conformance suite. open returns stores that share one empty
-// place to keep their marks in, as the processes of a deployment do; each call
-// returns a fresh handle on the same place, and each subtest has a place of
-// its own.
+// Run runs the conformance suite. open is called once per subtest and opens an empty place for marks. The function that
+// it returns opens stores that share this place, as the processes of a deployment do.
 func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 	for name, test := range map[string]func(*suite){
 		"FirstRangeIsLeafs":                 (*suite).firstRange,
@@ -30,7 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 		"LoadIsNeverUnderTheFloor":          (*suite).floor,
 		"LoadLargerThanTheStepFits":         (*suite).largeLoad,
 		"EndOfInt64IsRefusedAndNothingLost": (*suite).int64End,
-		"DeletedAndMadeAgainGoesOnAbove":    (*suite).madeAgain,
+		"RevivedTagContinuesAbove":          (*suite).revive,
 		"CreateOnceOnly":                    (*suite).createOnce,
 		"ConcurrentCreatesAgree":            (*suite).concurrentCreates,
 		"InvalidTagsAreRefused":             (*suite).invalid,
@@ -88,7 +85,8 @@ func (s *suite) firstRange() {
 		}
 	}
 	tags, err := s.List(s.ctx, "", 10)
-	if err != nil || len(tags) != 1 || tags[0].MaxID != 2001 || tags[0].Description != "of order" || time.Since(tags[0].Updated) > time.Minute {
+	if err != nil || len(tags) != 1 || tags[0].MaxID != 2001 || tags[0].Description != "of order" ||
+		time.Since(tags[0].Updated) > time.Minute {
 		s.Errorf("List = %+v, %v, want max_id 2001 of order, updated now", tags, err)
 	}
 }
@@ -152,14 +150,14 @@ func (s *suite) abortedLoads() {
 }
 
 func (s *suite) unknownTag() {
-	_, err := s.Load(s.ctx, "nobody", 1, 0)
+	_, err := s.Load(s.ctx, "unknown", 1, 0)
 	s.wantErr(err, segment.ErrUnknownTag)
 	if errors.Is(err, segment.ErrDisabled) {
-		s.Error("a tag that never was is told to be disabled")
+		s.Error("a tag that never existed is reported as disabled")
 	}
-	s.wantErr(s.Delete(s.ctx, "nobody"), segment.ErrUnknownTag)
+	s.wantErr(s.Delete(s.ctx, "unknown"), segment.ErrUnknownTag)
 	if tags, err := s.List(s.ctx, "", 10); err != nil || len(tags) != 0 {
-		s.Errorf("List = %v, %v, want none: asking makes no tag", tags, err)
+		s.Errorf("List = %v, %v, want none: a load creates no tag", tags, err)
 	}
 }
 
@@ -169,7 +167,7 @@ func (s *suite) floor() {
 		s.Errorf("range %v, want %v", got, want)
 	}
 	if got := s.load("order", 0, 3); got.Start != 5010 {
-		s.Errorf("a floor below the mark: %v, want to go on from 5010", got)
+		s.Errorf("a floor below the mark: %v, want it to continue from 5010", got)
 	}
 }
 
@@ -183,7 +181,7 @@ func (s *suite) largeLoad() {
 	}
 	for _, n := range []int64{0, 25} {
 		if l, err := s.Load(s.ctx, "order", n, 0); err != nil || l.Step != 10 {
-			s.Errorf("a load of %d tells step %d, %v, want the tag's own, 10", n, l.Step, err)
+			s.Errorf("a load of %d returns step %d, %v, want the tag's own, 10", n, l.Step, err)
 		}
 	}
 }
@@ -203,7 +201,7 @@ func (s *suite) int64End() {
 	s.wantErr(err, segment.ErrExhausted)
 }
 
-func (s *suite) madeAgain() {
+func (s *suite) revive() {
 	s.create("order", 10, 1)
 	last := s.load("order", 0, 0)
 	if err := s.Delete(s.ctx, "order"); err != nil {
@@ -218,8 +216,9 @@ func (s *suite) madeAgain() {
 	again := segment.Tag{Name: "order", Step: 20, MaxID: 1}
 	_, err = s.Create(s.ctx, again, false)
 	s.wantErr(err, segment.ErrDisabled)
-	if got, err := s.Create(s.ctx, again, true); err != nil || got.MaxID != last.End || got.Least != last.End || got.Step != 20 || got.Disabled {
-		s.Errorf("made again: %+v, %v, want step 20 above %d", got, err, last.End)
+	if got, err := s.Create(s.ctx, again, true); err != nil || got.MaxID != last.End || got.Least != last.End ||
+		got.Step != 20 || got.Disabled {
+		s.Errorf("revived: %+v, %v, want step 20 above %d", got, err, last.End)
 	}
 	if got := s.load("order", 0, 0); got.Start != last.End || got.Len() != 20 {
 		s.Errorf("loaded %v, want 20 from %d", got, last.End)
@@ -233,37 +232,38 @@ func (s *suite) createOnce() {
 		s.wantErr(err, segment.ErrExists)
 	}
 	if got := s.load("order", 0, 0); got.Start != 1 || got.Len() != 10 {
-		s.Errorf("loaded %v, want what the first Create asked for", got)
+		s.Errorf("loaded %v, want the range of the first Create", got)
 	}
 }
 
 func (s *suite) concurrentCreates() {
-	const makers = 8
-	errs := make([]error, makers)
+	const creators = 8
+	errs := make([]error, creators)
 	var wg sync.WaitGroup
-	for i := range makers {
+	for i := range creators {
 		store := s.next()
 		wg.Go(func() {
 			_, errs[i] = store.Create(s.ctx, segment.Tag{Name: "order", Step: 10, MaxID: 1}, i%2 == 0)
 		})
 	}
 	wg.Wait()
-	made := 0
+	created := 0
 	for _, err := range errs {
 		if err == nil {
-			made++
+			created++
 		} else {
 			s.wantErr(err, segment.ErrExists)
 		}
 	}
-	if made != 1 {
-		s.Errorf("%d of %d made the tag, want one", made, makers)
+	if created != 1 {
+		s.Errorf("%d of %d created the tag, want one", created, creators)
 	}
 }
 
 func (s *suite) invalid() {
 	for _, t := range []segment.Tag{
-		{Name: "t", Step: 0, MaxID: 1}, {Name: "t", Step: -5, MaxID: 1}, {Name: "t", Step: segment.MaxStep + 1, MaxID: 1},
+		{Name: "t", Step: 0, MaxID: 1}, {Name: "t", Step: -5, MaxID: 1},
+		{Name: "t", Step: segment.MaxStep + 1, MaxID: 1},
 		{Name: "t", Step: 1, MaxID: 0}, {Name: "t", Step: 1, MaxID: -7},
 	} {
 		_, err := s.Create(s.ctx, t, true)

@@ -13,37 +13,37 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Table is a [segment.Table] in memory that can go back, and whose Advance can
-// be made to fail. The zero value is empty and ready.
+// Table is a [segment.Table] in memory that can go back, and whose Advance can be made to fail. The zero value is empty
+// and ready to use. It is safe for concurrent use.
 type Table struct {
 	mu   sync.Mutex
 	rows map[string]segment.Row
 	hook atomic.Pointer[AdvanceHook]
 }
 
-// An AdvanceHook stands in for an Advance; advance is the real one.
+// An AdvanceHook replaces an Advance; advance is the real one.
 type AdvanceHook func(advance func() (bool, error)) (bool, error)
 
 var _ segment.Table = (*Table)(nil)
 
-// OnAdvance makes hook stand in for Advance from now on; nil ends that.
+// OnAdvance replaces Advance by hook from now on; nil ends that.
 func (t *Table) OnAdvance(hook AdvanceHook) { t.hook.Store(&hook) }
 
-// Snapshot returns the rows as they are now.
+// Snapshot returns the present rows.
 func (t *Table) Snapshot() map[string]segment.Row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.rows)
 }
 
-// Restore puts rows back, as a backup or an old replica does.
+// Restore replaces the rows, as a restored backup or an old replica does.
 func (t *Table) Restore(rows map[string]segment.Row) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rows = maps.Clone(rows)
 }
 
-// LoadAsLeaf takes a range as a Leaf node does, without a look at any mark.
+// LoadAsLeaf takes a range as a Leaf node does, which knows no marks.
 func (t *Table) LoadAsLeaf(tag string) segment.Range {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,8 +144,8 @@ func page(tags map[string]segment.Tag, after string, limit int) []segment.Tag {
 	return p[:min(limit, len(p))]
 }
 
-// Marks is a [segment.Marks] in memory whose writes can be made to fail. The
-// zero value is empty and ready.
+// Marks is a [segment.Marks] in memory whose writes can be made to fail. The zero value is empty and ready to use. It
+// is safe for concurrent use.
 type Marks struct {
 	mu       sync.Mutex
 	marks    map[string]segment.Mark
@@ -153,12 +153,12 @@ type Marks struct {
 	hook     atomic.Pointer[MarkHook]
 }
 
-// A MarkHook stands in for a SetMark; set is the real one.
+// A MarkHook replaces a SetMark; set is the real one.
 type MarkHook func(set func() error) error
 
 var _ segment.Marks = (*Marks)(nil)
 
-// OnSetMark makes hook stand in for SetMark from now on; nil ends that.
+// OnSetMark replaces SetMark by hook from now on; nil ends that.
 func (m *Marks) OnSetMark(hook MarkHook) { m.hook.Store(&hook) }
 
 // Mark implements [segment.Marks].
