@@ -29,7 +29,8 @@ func parts() map[string]string {
 		"alarms": alarmsTable(), "alerts": alertsTable(), "imports": importsTable(),
 	}
 	for _, a := range subjects.Alarms() {
-		all["alarm "+string(a.Kind)] = sentence(a.Do) + "\n"
+		all["alarm "+string(a.Kind)] = fmt.Sprintf("*What happened:* %s\n\n*What to do:* %s\n",
+			sentence(a.Happened), sentence(a.Do))
 	}
 	return all
 }
@@ -86,7 +87,10 @@ func sentence(clause string) string {
 	if clause == "" {
 		return ""
 	}
-	return strings.ToUpper(clause[:1]) + strings.TrimSuffix(clause[1:], ".") + "."
+	if strings.HasPrefix(clause, "`") {
+		return clause + "."
+	}
+	return strings.ToUpper(clause[:1]) + clause[1:] + "."
 }
 
 func settingsTable() string {
@@ -126,9 +130,13 @@ func codesTable() string {
 }
 
 func alarmsTable() string {
-	rows := [][]string{{"kind", "what happened"}}
+	rows := [][]string{{"kind", "status"}}
 	for _, a := range subjects.Alarms() {
-		rows = append(rows, []string{literal(string(a.Kind)), a.Happened})
+		status := "raised"
+		if a.Reserved {
+			status = "reserved, never raised"
+		}
+		rows = append(rows, []string{fmt.Sprintf("[%s](operations.md#%[1]s)", a.Kind), status})
 	}
 	return table(rows...)
 }
