@@ -60,9 +60,10 @@ var arrows = map[string][]string{
 	"internal/testkit/freeport":  {},
 	"internal/testkit/ledger":    {},
 	"internal/testkit/mutant":    {},
-	"internal/testkit/mysqltest": {"internal/testkit/freeport", mysqlDriver},
-	"internal/testkit/natsproxy": {},
+	"internal/testkit/mysqltest": {"internal/testkit/freeport", "internal/testkit/tcpproxy", mysqlDriver},
+	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
 	"internal/testkit/natstest":  {"internal/natsembed", natsGo},
+	"internal/testkit/tcpproxy":  {},
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
 		"workerid", "kvregistry", "worker", "internal/buckets", "internal/metrics", "internal/monitor",

@@ -18,13 +18,13 @@ type kit struct {
 	server  string // path of mariadbd or mysqld
 	install string // path of mariadb-install-db; "" for MySQL, which needs none
 
-	// template returns a data directory as the system makes it first. It is
-	// made once a process and kept in memory (26 MB): each server takes a copy,
-	// and no folder is left behind when the process ends.
+	// template returns a new data directory. It is made once per process and
+	// kept in memory (26 MB): each server takes a copy, and no folder is left
+	// behind when the process ends.
 	template func() (fs.FS, error)
 }
 
-// findKit looks for a database system once a process.
+// findKit looks for a database system, once per process.
 var findKit = sync.OnceValues(func() (*kit, error) {
 	server, err := find("mariadbd", "mysqld")
 	if err != nil {
@@ -42,8 +42,8 @@ var findKit = sync.OnceValues(func() (*kit, error) {
 	return k, err
 })
 
-// beyondPath is where systems put servers, though an ordinary user's PATH does
-// not lead there.
+// beyondPath is where systems put servers that are not on the PATH of ordinary
+// users.
 var beyondPath = []string{"/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/bin"}
 
 // find returns the path of the first of the programs that is installed.
@@ -104,9 +104,9 @@ func load(dir string) (fs.FS, error) {
 	return files, err
 }
 
-// options returns what goes for making a data directory and for serving it: a
-// small server that sees no configuration of the machine's. Options that only
-// one of the two systems knows, or only some versions, are --loose.
+// options returns the options of both making a data directory and serving it: a
+// small server that reads no configuration of this machine. Options that one of
+// the two systems, or some version, does not know are --loose.
 func options(data string) []string {
 	args := []string{
 		"--no-defaults", // must come first
@@ -122,13 +122,13 @@ func options(data string) []string {
 		"--innodb-buffer-pool-load-at-startup=OFF",
 		"--innodb-flush-log-at-trx-commit=1",
 	}
-	if os.Getuid() == 0 { // as root in CI: servers refuse that unless told
+	if os.Getuid() == 0 { // as in CI: servers refuse to run as root by default
 		args = append(args, "--user=root")
 	}
 	return args
 }
 
-// tail returns the end of a log, enough to see why a server gave up.
+// tail returns the end of a log, enough to see why a server ended.
 func tail(log []byte) []byte {
 	const most = 3000
 	return log[max(0, len(log)-most):]

@@ -17,9 +17,8 @@ import (
 	"github.com/natsid/natsid/internal/testkit/freeport"
 )
 
-// What every private server has: a database, and a user who may do anything
-// in it and nothing beside it. In particular he has no SUPER, so that
-// read_only binds him.
+// What every private server has: a database, and a user with all rights in it and
+// none outside. Without SUPER, read_only binds this user.
 const (
 	user     = "natsid"
 	password = "secret"
@@ -31,9 +30,9 @@ const (
 // must have the right to create databases.
 const Env = "NATSID_TEST_MYSQL"
 
-// lookMax bounds each wait for a server: to start, to stop, to stand still.
-// It is long, as a machine that runs all tests at once is slow.
-const lookMax = 30 * time.Second
+// patience bounds each wait for a server: to start, to stop, to stand still. It is
+// long, as a machine that runs all tests at once is slow.
+const patience = time.Minute
 
 // A Server is a database server for one test. It is private, a process of its
 // own on a data directory of its own, unless the environment names one to use
@@ -48,9 +47,9 @@ type Server struct {
 	db  *sql.DB
 
 	// Of a private server; kit is nil without one.
-	kit  *kit
-	dir  string // all it has on disk; its path is short, see socket
-	proc *process
+	kit    *kit
+	folder folder
+	proc   *process
 }
 
 // Start starts a server with an empty database. It is gone, with its data,
@@ -83,7 +82,7 @@ func Start(tb testing.TB) *Server {
 		tb.Fatalf("mysqltest: a first data directory: %v", err)
 	}
 	s := private(tb, k)
-	if err := os.CopyFS(s.data(), data); err != nil {
+	if err := os.CopyFS(s.folder.data(), data); err != nil {
 		tb.Fatalf("mysqltest: %v", err)
 	}
 	s.boot()
@@ -105,20 +104,20 @@ func private(tb testing.TB, k *kit) *Server {
 		tb.Fatalf("mysqltest: %v", err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	addr, err := freeport.Get() // nobody takes it while the server is down
+	addr, err := freeport.Get() // no other process takes it while the server is down
 	if err != nil {
 		tb.Fatalf("mysqltest: %v", err)
 	}
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd, cfg.DBName = user, password, database
 	cfg.Net, cfg.Addr = "tcp", addr
-	s := &Server{tb: tb, cfg: cfg, kit: k, dir: dir}
+	s := &Server{tb: tb, cfg: cfg, kit: k, folder: folder(dir)}
 	tb.Cleanup(func() { s.proc.kill() })
 	s.db = open(tb, cfg)
 	return s
 }
 
-// borrow returns a server that somebody else runs.
+// borrow returns a server that runs already, with a new database in it.
 func borrow(tb testing.TB, dsn string) *Server {
 	tb.Helper()
 	admin, err := mysql.ParseDSN(dsn)
@@ -130,7 +129,7 @@ func borrow(tb testing.TB, dsn string) *Server {
 		tb.Fatalf("mysqltest: %s, at %s: %v", Env, admin.Addr, err)
 	}
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lookMax)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if _, err := all.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
 			tb.Errorf("mysqltest: %v", err)
@@ -163,7 +162,7 @@ func (s *Server) Snapshot() (dir string) {
 	running := s.proc.running()
 	s.Stop()
 	dir = filepath.Join(s.tb.TempDir(), "data")
-	s.copy(dir, s.data())
+	s.copy(dir, s.folder.data())
 	if running {
 		s.Run()
 	}
@@ -179,10 +178,10 @@ func (s *Server) Restore(dir string) {
 	if s.proc.running() {
 		s.tb.Fatal("mysqltest: Restore needs a server that is down: Kill or Stop it first")
 	}
-	if err := os.RemoveAll(s.data()); err != nil {
+	if err := os.RemoveAll(s.folder.data()); err != nil {
 		s.tb.Fatalf("mysqltest: %v", err)
 	}
-	s.copy(s.data(), dir)
+	s.copy(s.folder.data(), dir)
 }
 
 // Clone returns a second server that starts with a copy of the data and runs
@@ -192,47 +191,27 @@ func (s *Server) Clone() *Server {
 	s.tb.Helper()
 	s.needPrivate("Clone")
 	c := private(s.tb, s.kit)
-	c.copy(c.data(), s.Snapshot())
+	c.copy(c.folder.data(), s.Snapshot())
 	c.Run()
 	return c
 }
 
 // SetReadOnly makes the server refuse writes with error 1290, as a replica
-// does, or take them again. A server that is started anew takes them.
+// does, or take them again. A server that is started again takes them.
 func (s *Server) SetReadOnly(on bool) {
 	s.tb.Helper()
 	s.needPrivate("SetReadOnly")
 	s.asRoot("SET GLOBAL read_only = " + map[bool]string{true: "ON", false: "OFF"}[on])
 }
 
-// asRoot runs statements with all rights. Root comes in through the socket.
+// asRoot runs statements with all rights.
 func (s *Server) asRoot(statements ...string) {
 	s.tb.Helper()
-	ctx, cancel := context.WithTimeout(s.tb.Context(), lookMax)
+	ctx, cancel := context.WithTimeout(s.tb.Context(), patience)
 	defer cancel()
-	if err := s.execRoot(ctx, statements...); err != nil {
+	if err := s.folder.asRoot(ctx, statements...); err != nil {
 		s.tb.Fatalf("mysqltest: %v", err)
 	}
-}
-
-func (s *Server) execRoot(ctx context.Context, statements ...string) error {
-	db, err := openDB(s.root())
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	for _, statement := range statements {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Server) root() *mysql.Config {
-	cfg := mysql.NewConfig()
-	cfg.User, cfg.Net, cfg.Addr = "root", "unix", s.socket()
-	return cfg
 }
 
 func (s *Server) needPrivate(method string) {
@@ -249,11 +228,6 @@ func (s *Server) copy(dst, src string) {
 	}
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
-
-// socket is kept short: the path of a unix socket has room for 107 bytes.
-func (s *Server) socket() string { return filepath.Join(s.dir, "s") }
-
 // open returns connections that close with the test.
 func open(tb testing.TB, cfg *mysql.Config) *sql.DB {
 	tb.Helper()
@@ -265,7 +239,7 @@ func open(tb testing.TB, cfg *mysql.Config) *sql.DB {
 	return db
 }
 
-// openDB returns connections that keep quiet about servers that go away.
+// openDB returns connections that do not log the loss of a server.
 func openDB(cfg *mysql.Config) (*sql.DB, error) {
 	cfg = cfg.Clone()
 	cfg.Logger = &mysql.NopLogger{}

@@ -6,12 +6,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// A process is one life of a server. A nil process is one that never lived.
+// A process is one life of a server. A nil process is one that was never started.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended and was waited for
@@ -49,8 +48,8 @@ func (s *Server) Run() {
 	s.greet()
 }
 
-// Kill ends the server as a power cut would end it, but that the system keeps
-// what was written. One that is down stays down.
+// Kill ends the server as a power cut would, except that the system keeps what
+// was written. One that is down stays down.
 func (s *Server) Kill() {
 	s.tb.Helper()
 	s.needPrivate("Kill")
@@ -69,16 +68,16 @@ func (s *Server) Stop() {
 	_ = s.proc.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.proc.done:
-	case <-time.After(lookMax):
+	case <-time.After(patience):
 		s.proc.kill()
-		s.tb.Fatalf("mysqltest: the server did not stop within %v\n%s", lookMax, s.log())
+		s.tb.Fatalf("mysqltest: the server did not stop within %v\n%s", patience, s.folder.log())
 	}
 }
 
-// Pause makes the server stand still, as on a machine that hangs: the system
-// accepts connections and bytes for it, and no answer comes. It returns when
-// no thread of it runs any more. It skips the test where that cannot be known:
-// anywhere but on Linux.
+// Pause stops the server in place, as on a machine that hangs: the system accepts
+// connections and bytes for it, and no answer comes. It returns when none of its
+// threads runs any more. It skips the test on systems other than Linux, where that
+// cannot be seen.
 func (s *Server) Pause() {
 	s.tb.Helper()
 	s.needPrivate("Pause")
@@ -86,13 +85,13 @@ func (s *Server) Pause() {
 	if !canPause {
 		s.tb.Skipf("%s needs Linux to pause a server", s.tb.Name())
 	}
-	if err := pause(s.proc.cmd.Process, lookMax); err != nil {
+	if err := pause(s.proc.cmd.Process, patience); err != nil {
 		s.tb.Fatalf("mysqltest: Pause: %v", err)
 	}
 }
 
-// Resume lets a paused server go on where it was, in the middle of a
-// statement if need be.
+// Resume lets a paused server go on where it was, even in the middle of a
+// statement.
 func (s *Server) Resume() {
 	s.tb.Helper()
 	s.needPrivate("Resume")
@@ -112,51 +111,51 @@ func (s *Server) mustRun(method string) {
 // boot starts the process and returns when root has had an answer from it.
 func (s *Server) boot() {
 	s.tb.Helper()
-	p, err := s.launch()
+	p, err := s.kit.launch(s.folder, s.cfg.Addr)
 	if err != nil {
 		s.tb.Fatalf("mysqltest: %v", err)
 	}
 	s.proc = p
-	ctx, cancel := context.WithTimeout(s.tb.Context(), lookMax)
+	ctx, cancel := context.WithTimeout(s.tb.Context(), patience)
 	defer cancel()
 	for {
-		err := s.execRoot(ctx, "DO 1")
+		err := s.folder.asRoot(ctx, "DO 1")
 		if err == nil {
 			return
 		}
 		select {
 		case <-p.done:
-			s.tb.Fatalf("mysqltest: the server did not start: %v\n%s", p.cmd.ProcessState, s.log())
+			s.tb.Fatalf("mysqltest: the server did not start: %v\n%s", p.cmd.ProcessState, s.folder.log())
 		case <-ctx.Done():
-			s.tb.Fatalf("mysqltest: the server did not answer within %v: %v\n%s", lookMax, err, s.log())
+			s.tb.Fatalf("mysqltest: the server did not answer within %v: %v\n%s", patience, err, s.folder.log())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
 
-// launch starts the process.
-func (s *Server) launch() (*process, error) {
-	host, port, err := net.SplitHostPort(s.cfg.Addr)
+// launch starts a server on a folder, which listens on addr.
+func (k *kit) launch(f folder, addr string) (*process, error) {
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(f.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close() // the process has its own
-	cmd := exec.Command(s.kit.server, append(options(s.data()),
+	cmd := exec.Command(k.server, append(options(f.data()),
 		"--bind-address="+host,
 		"--port="+port,
-		"--socket="+s.socket(),
-		"--pid-file="+filepath.Join(s.dir, "pid"),
-		"--tmpdir="+s.dir,
+		"--socket="+f.socket(),
+		"--pid-file="+f.pid(),
+		"--tmpdir="+string(f),
 		"--loose-mysqlx=OFF", // it would listen on a second port, the same for all
 	)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	dieWithUs(cmd)
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", s.kit.server, err)
+		return nil, fmt.Errorf("starting %s: %w", k.server, err)
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() { _ = cmd.Wait(); close(p.done) }()
@@ -166,17 +165,9 @@ func (s *Server) launch() (*process, error) {
 // greet returns when the test's user has had an answer over TCP.
 func (s *Server) greet() {
 	s.tb.Helper()
-	ctx, cancel := context.WithTimeout(s.tb.Context(), lookMax)
+	ctx, cancel := context.WithTimeout(s.tb.Context(), patience)
 	defer cancel()
 	if _, err := s.db.ExecContext(ctx, "DO 1"); err != nil {
-		s.tb.Fatalf("mysqltest: the server runs, but does not serve %s: %v\n%s", user, err, s.log())
+		s.tb.Fatalf("mysqltest: the server runs, but does not serve %s: %v\n%s", user, err, s.folder.log())
 	}
-}
-
-func (s *Server) logPath() string { return filepath.Join(s.dir, "log") }
-
-// log returns the end of what the server wrote in all its lives.
-func (s *Server) log() []byte {
-	text, _ := os.ReadFile(s.logPath())
-	return tail(text)
 }

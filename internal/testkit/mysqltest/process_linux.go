@@ -12,12 +12,14 @@ import (
 
 // dieWithUs makes the system end the server with the test process, however
 // that ends: a test that times out runs no cleanup.
-func dieWithUs(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+func dieWithUs(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
 
 const canPause = true
 
-// pause stops all threads of the process and returns once they stand still:
-// the signal itself only asks for it.
+// pause stops all threads of the process and returns once they stand still, which
+// is some time after the signal.
 func pause(p *os.Process, within time.Duration) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err

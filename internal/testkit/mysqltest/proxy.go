@@ -1,23 +1,23 @@
 package mysqltest
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 )
 
-// A Link is a TCP proxy between clients and a server. It starts transparent.
-// Its methods are safe for concurrent use.
+// A Link is a TCP proxy between clients and a server, which counts bytes and can
+// end a connection after any number of them. It starts transparent. Its methods
+// are safe for concurrent use.
 type Link struct {
-	target string
-	ln     net.Listener
-	wg     sync.WaitGroup // of the link's goroutines
+	core *tcpproxy.Proxy
 
 	mu     sync.Mutex
-	closed bool
-	refuse bool
 	limits [2]int   // of connections to come, by direction; < 0 is none
 	passed [2]int64 // bytes, by direction
 	open   map[*wire]struct{}
@@ -34,7 +34,7 @@ type wire struct {
 	link *Link
 	ends [2]*net.TCPConn
 
-	// Under link.mu.
+	// Guarded by link.mu.
 	left [2]int // bytes until the cut, by direction; < 0 is no limit
 	gone bool   // cut
 }
@@ -43,29 +43,29 @@ type wire struct {
 const lingerMax = time.Second
 
 // Proxy starts a link to the target, host:port, on a free port of the loopback
-// interface. It ends with the test. The target is dialled anew for every
-// connection, so it may be down in between.
+// interface. It ends with the test. The target is dialled for every connection,
+// so it may be down in between.
 func Proxy(tb testing.TB, target string) *Link {
 	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	l := &Link{limits: [2]int{-1, -1}, open: map[*wire]struct{}{}}
+	core, err := tcpproxy.Start(target, l.pass)
 	if err != nil {
 		tb.Fatalf("mysqltest: %v", err)
 	}
-	l := &Link{target: target, ln: ln, limits: [2]int{-1, -1}, open: map[*wire]struct{}{}}
-	tb.Cleanup(l.close)
-	l.wg.Go(l.accept)
+	l.core = core
+	tb.Cleanup(core.Close)
 	return l
 }
 
 // Addr returns the link's host:port, for clients.
-func (l *Link) Addr() string { return l.ln.Addr().String() }
+func (l *Link) Addr() string { return l.core.Addr() }
 
 // CutAfter makes each connection accepted from now on end once fromClient
 // bytes of the client's, or fromServer bytes of the server's, have been passed
 // on, whichever comes first; -1 is never, 0 at once. The far end of that
 // direction gets every byte up to the limit; then both see the end of the
 // stream, and nothing is passed on in either direction. Open connections stay
-// as they are. The counters start anew.
+// as they are. The counters start at 0 again.
 func (l *Link) CutAfter(fromClient, fromServer int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Link) CutAfter(fromClient, fromServer int) {
 
 // CutOpenAfter does the same to the connections that are open, and not to
 // later ones. It counts from now, so that a test of one exchange need not go
-// through the handshake byte by byte. The counters start anew.
+// through the handshake byte by byte. The counters start at 0 again.
 func (l *Link) CutOpenAfter(fromClient, fromServer int) {
 	limits := [2]int{fromClient, fromServer}
 	l.mu.Lock()
@@ -90,7 +90,7 @@ func (l *Link) CutOpenAfter(fromClient, fromServer int) {
 }
 
 // Pass makes the link transparent again: for connections to come, and for open
-// ones that are not cut yet. The counters start anew.
+// ones that are not cut yet. The counters start at 0 again.
 func (l *Link) Pass() {
 	l.Refuse(false)
 	l.CutAfter(-1, -1)
@@ -99,86 +99,40 @@ func (l *Link) Pass() {
 
 // Refuse makes the link hang up on new connections, or serve them again. Open
 // ones stay; for those see [Link.Drop].
-func (l *Link) Refuse(on bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.refuse = on
-}
+func (l *Link) Refuse(on bool) { l.core.Refuse(on) }
 
 // Drop cuts all open connections.
-func (l *Link) Drop() {
-	l.mu.Lock()
-	var open []*wire
-	for w := range l.open {
-		open = append(open, w)
-	}
-	l.mu.Unlock()
-	for _, w := range open {
-		w.cut()
-	}
-}
+func (l *Link) Drop() { l.core.Cut() }
 
 // Bytes returns how many bytes were passed on in each direction, over all
-// connections, since the counters last started anew.
+// connections, since the counters last started at 0.
 func (l *Link) Bytes() (fromClient, fromServer int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.passed[0], l.passed[1]
 }
 
-// accept runs until the listener is closed.
-func (l *Link) accept() {
-	for {
-		client, err := l.ln.Accept()
-		if err != nil {
-			return
-		}
-		l.wg.Go(func() { l.serve(client.(*net.TCPConn)) })
-	}
-}
-
-// serve passes on one connection until both ends have hung up.
-func (l *Link) serve(client *net.TCPConn) {
-	defer client.Close()
-	if !l.admits() {
-		return
-	}
-	server, err := net.DialTimeout("tcp", l.target, lookMax)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	w := &wire{link: l, ends: [2]*net.TCPConn{client, server.(*net.TCPConn)}}
+// pass is the handler of a connection.
+func (l *Link) pass(_ context.Context, client, server *net.TCPConn) {
+	w := &wire{link: l, ends: [2]*net.TCPConn{client, server}}
+	defer l.remove(w)
 	if !l.add(w) {
 		return
 	}
-	defer l.remove(w)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.pump(fromClient) })
 	wg.Go(func() { w.pump(fromServer) })
 	wg.Wait()
 }
 
-// admits reports whether a new connection may live at all.
-func (l *Link) admits() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.admitsLocked()
-}
-
-func (l *Link) admitsLocked() bool { return !l.closed && !l.refuse && !spent(l.limits) }
-
-// add gives a connection the limits that hold now, and reports whether it may
-// live.
+// add gives a connection the limits that hold now, and reports whether they let
+// anything pass.
 func (l *Link) add(w *wire) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.admitsLocked() {
-		return false
-	}
 	w.left = l.limits
 	l.open[w] = struct{}{}
-	return true
+	return !spent(l.limits)
 }
 
 func (l *Link) remove(w *wire) {
@@ -187,21 +141,9 @@ func (l *Link) remove(w *wire) {
 	delete(l.open, w)
 }
 
-// close ends the link with all its connections.
-func (l *Link) close() {
-	_ = l.ln.Close()
-	l.mu.Lock()
-	l.closed = true
-	for w := range l.open { // a deadline in the past ends reads and writes
-		w.bound(time.Unix(1, 0))
-	}
-	l.mu.Unlock()
-	l.wg.Wait()
-}
-
 // pump passes on what comes from one end. After a cut it reads on to the end
-// of the stream: closing a connection with bytes unread would make the system
-// throw away those on their way to the other side.
+// of the stream: if a connection is closed with bytes unread, the system discards
+// those on their way to the other side.
 func (w *wire) pump(from int) {
 	src, dst := w.ends[from], w.ends[1-from]
 	defer dst.CloseWrite()
@@ -248,16 +190,9 @@ func (w *wire) cut() {
 	if was {
 		return
 	}
-	w.bound(time.Now().Add(lingerMax))
 	for _, end := range w.ends {
+		_ = end.SetDeadline(time.Now().Add(lingerMax))
 		_ = end.CloseWrite()
-	}
-}
-
-// bound ends all reads and writes at the time given.
-func (w *wire) bound(t time.Time) {
-	for _, end := range w.ends {
-		_ = end.SetDeadline(t)
 	}
 }
 

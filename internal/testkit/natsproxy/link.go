@@ -11,11 +11,6 @@ import (
 // that fills it and one that empties it.
 type link struct {
 	proxy *Proxy
-	cut   context.CancelFunc
-
-	// Guarded by proxy.mu.
-	ends []net.Conn
-	dead bool // cut
 
 	mu       sync.Mutex
 	said     string // the name in CONNECT

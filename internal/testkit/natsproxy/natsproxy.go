@@ -13,78 +13,56 @@ package natsproxy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 )
 
-// A Proxy passes on what its clients and the server say. It begins transparent.
-// Its methods are safe for concurrent use, and each switch holds from then on
-// until it is set anew, for open connections and for those to come.
+// A Proxy passes on what its clients and the server send. It begins transparent.
+// Its methods are safe for concurrent use. Each switch holds for open connections
+// and for those to come, until it is set again.
 type Proxy struct {
-	target   string
-	listener net.Listener
-	wg       sync.WaitGroup // of its goroutines
-	dropped  atomic.Int64
+	*tcpproxy.Proxy // accepts, refuses and cuts connections
+	dropped         atomic.Int64
 
 	mu      sync.Mutex
-	closed  bool
-	refuse  bool
 	stalled map[string]bool // by name of the client; "" is all
 	delay   time.Duration
 	drop    func(stream string, seq uint64) bool // nil: none
 	changed chan struct{}                        // closed when stalled changes
-	links   map[*link]struct{}
 }
 
-// dialMax is how long a connection to the server may take to be made.
-const dialMax = 5 * time.Second
-
 // Start starts a proxy to the target, host:port or a URL nats://host:port, on
-// a free port of the loopback interface. The server is dialled for each
-// connection, so that it may be down in between; then the client's is closed.
+// a free port of the loopback interface.
 func Start(target string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p := &Proxy{stalled: map[string]bool{}, changed: make(chan struct{})}
+	core, err := tcpproxy.Start(strings.TrimPrefix(target, "nats://"), p.pass)
 	if err != nil {
 		return nil, fmt.Errorf("natsproxy: %w", err)
 	}
-	p := &Proxy{
-		target:   strings.TrimPrefix(target, "nats://"),
-		listener: l,
-		stalled:  map[string]bool{},
-		changed:  make(chan struct{}),
-		links:    map[*link]struct{}{},
-	}
-	p.wg.Go(p.accept)
+	p.Proxy = core
 	return p, nil
 }
 
-// Addr returns the proxy's host:port.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
-
-// URL returns the same for NATS clients.
-func (p *Proxy) URL() string { return "nats://" + p.Addr() }
-
-// Close ends the proxy with all its connections, and returns when nothing of
-// it runs. It may be called again.
-func (p *Proxy) Close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	_ = p.listener.Close()
-	p.Cut()
-	p.wg.Wait()
+// pass is the handler of a connection.
+func (p *Proxy) pass(ctx context.Context, client, server *net.TCPConn) {
+	l := link{proxy: p}
+	l.run(ctx, client, server)
 }
+
+// URL returns the proxy's address for NATS clients.
+func (p *Proxy) URL() string { return "nats://" + p.Addr() }
 
 // Pass sets all switches back: nothing is stalled, delayed, refused or dropped.
 func (p *Proxy) Pass() {
+	p.Refuse(false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refuse, p.delay, p.drop = false, 0, nil
+	p.delay, p.drop = 0, nil
 	clear(p.stalled)
 	p.changedLocked()
 }
@@ -118,32 +96,6 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = max(d, 0)
-}
-
-// Refuse makes the proxy hang up on connections that are not made yet, or serve
-// them again. Open ones stay: for a dead network call Cut next.
-func (p *Proxy) Refuse(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refuse = on
-}
-
-// Cut closes all open connections at both ends, with what is on its way.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	open := slices.Collect(maps.Keys(p.links))
-	var ends []net.Conn
-	for _, l := range open {
-		l.dead = true
-		ends = append(ends, l.ends...)
-	}
-	p.mu.Unlock()
-	for _, c := range ends { // first, or else what waits would still be written
-		_ = c.Close()
-	}
-	for _, l := range open {
-		l.cut()
-	}
 }
 
 // DropAcks makes messages to clients vanish that acknowledge a JetStream
@@ -198,55 +150,4 @@ func (p *Proxy) gate(ctx context.Context, name func() string) {
 			return
 		}
 	}
-}
-
-// accept runs until the listener is closed.
-func (p *Proxy) accept() {
-	for {
-		c, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.wg.Go(func() { p.serve(c) })
-	}
-}
-
-// serve passes on one connection until both ends have hung up or it is cut.
-func (p *Proxy) serve(client net.Conn) {
-	defer client.Close()
-	ctx, cut := context.WithCancel(context.Background())
-	defer cut()
-	l := &link{proxy: p, cut: cut}
-	if !p.attach(l, client) {
-		return
-	}
-	defer p.detach(l)
-	dialer := net.Dialer{Timeout: dialMax}
-	server, err := dialer.DialContext(ctx, "tcp", p.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	if p.attach(l, server) {
-		l.run(ctx, client.(*net.TCPConn), server.(*net.TCPConn))
-	}
-}
-
-// attach adds an end to a link, so that Cut finds it, and reports whether the
-// link may live.
-func (p *Proxy) attach(l *link, end net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || p.refuse || l.dead {
-		return false
-	}
-	l.ends = append(l.ends, end)
-	p.links[l] = struct{}{}
-	return true
-}
-
-func (p *Proxy) detach(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.links, l)
 }
