@@ -271,10 +271,10 @@ func (b *buffer) changed() {
 	b.changes++
 }
 
-// certain is the time of a statement about a tag that nothing outweighs.
+// certain, as the time of a statement about a tag, says that nothing outweighs the statement.
 const certain time.Duration = math.MaxInt64
 
-// stop makes the tag serve nobody any more, and refuses waiting requests. asOf is when the listing began that says so:
+// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is when the listing began that says so:
 // a load or news since then outweighs it, and so does a first load under way.
 func (b *buffer) stop(why error, asOf time.Duration) {
 	b.mu.Lock()

@@ -22,8 +22,8 @@ func (c Change) Raises() bool { return c.MaxID != 0 || c.RaiseBy != 0 }
 // Apply returns t as the change makes it, in a store whose marks go up to limit. Fields of t that are not known may be
 // zero. It is the one place where the arithmetic of raising is done, for all stores.
 //
-// Law: the mark never goes down. A mark that was raised becomes the tag's Least: whoever sees it discards the IDs that
-// it has loaded below.
+// Law: the mark never goes down. A mark that was raised becomes the tag's Least: a worker that sees it discards the IDs
+// that it has loaded below.
 func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	if err := c.validate(); err != nil {
 		return t, err

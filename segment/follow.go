@@ -182,7 +182,7 @@ type news struct {
 	tags map[string]struct{}
 }
 
-// add adds a tag and wakes whoever looks up.
+// add adds a tag and wakes lookUpNews.
 func (n *news) add(tag string) {
 	n.put(tag)
 	select {

@@ -18,24 +18,27 @@
 //     other workers may have loaded more: its operator must say where it continues.
 //   - A disabled tag keeps its mark. Created again, it continues above it; first use does not revive it.
 //   - The mark alone cannot distinguish a raise by an operator from a load. So each tag also has a least ID that only
-//     rises. A worker that has seen it issues no ID below it, in no request that begins later.
+//     rises. A worker that has seen it issues no ID below it, in no request that begins later. It sees it when the
+//     change is announced, with every load and with every poll; the worker that makes the change sees it before it
+//     answers. An announcement that is late or lost makes a worker late, and nothing else.
 //
 // # The life of a request
 //
 // [Allocator.Next] serves a request from memory by one atomic operation. A cold request, whose IDs are not in memory,
-// takes the following way, each file calling the next:
+// takes the following way. Each file calls the next:
 //
 //	allocator.go  Allocator.Park parks the request with the buffer of its tag
 //	tags.go       tagSet.obtain finds the buffer or creates it, unless the tag is known not to exist
 //	buffer.go     buffer.park queues the request and starts a load
-//	source.go     source.run loads ranges until none is due, creating the tag if that is wanted
+//	source.go     source.run loads ranges until none is due, creating the tag first if that is configured
 //	lanes.go      lane.drive waits for a place, so that failing tags do not delay others, and calls the store
 //
 // There is one call upwards: source.run passes each outcome to the buffer, its consumer, which answers the waiting
-// requests. Beside that path a buffer consists of parts that call nobody: stock (the ranges), run (the lock-free part
-// of them), waiters (the queue), pace (speed and step) and loader (when to load, and how loads ended).
+// requests. What the buffer guards with its lock is its supply, whose parts call nothing outside: stock (the ranges),
+// run (the lock-free part of them), waiters (the queue), pace (speed and step) and loader (how loads ended). From them
+// the supply decides when to load, and how much.
 //
-// A follower (follow.go) keeps all of that in line with the store.
+// Beside requests, a follower (follow.go) keeps the buffers in line with the store.
 package segment
 
 import (
@@ -95,7 +98,7 @@ func (t Tag) Validate() error {
 //
 // Every store upholds the law of uniqueness: a range that Load returns begins at or above the mark that it has replaced
 // by the range's end, durably and in one step that no other load can share. Where the outcome of that step is unknown,
-// Load returns an error and nobody may use the range.
+// Load returns an error and the range is a hole.
 type Store interface {
 	// Load reserves the next max(n, step) IDs of a tag, at floor or above: the highest end that the caller ever saw for
 	// the tag. It also returns the tag's step, for callers whose n is larger. It returns [ErrUnknownTag],

@@ -167,15 +167,24 @@ func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {
 		return l, err
 	}
-	_, err = s.store.Create(ctx, Tag{Name: p.tag, Step: s.autoStep, MaxID: 1}, false)
-	if err != nil && !errors.Is(err, ErrExists) {
-		return l, err
-	}
-	if err == nil {
-		s.onMake(p.tag)
+	if err := s.create(ctx, p.tag); err != nil {
+		return Loaded{}, err
 	}
 	if l, err = s.store.Load(ctx, p.tag, p.n, p.floor); isMissing(err) {
 		err = errNotYet
 	}
 	return l, err
+}
+
+// create creates a tag on first use, unless another worker was faster.
+func (s *source) create(ctx context.Context, tag string) error {
+	_, err := s.store.Create(ctx, Tag{Name: tag, Step: s.autoStep, MaxID: 1}, false)
+	if errors.Is(err, ErrExists) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.onMake(tag)
+	return nil
 }

@@ -136,10 +136,11 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
-		if t, err = c.Apply(e.tag(tag, time.Now()), math.MaxInt64); err == nil {
-			e.Mark, e.Least, e.Step, e.Description = t.MaxID, t.Least, t.Step, t.Description
+		if t, err = c.Apply(e.tag(tag, time.Now()), math.MaxInt64); err != nil {
+			return err
 		}
-		return err
+		e.Mark, e.Least, e.Step, e.Description = t.MaxID, t.Least, t.Step, t.Description
+		return nil
 	})
 	if err != nil {
 		return segment.Tag{}, err
@@ -180,9 +181,11 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	}
 	tags := make([]segment.Tag, 0, len(all))
 	for name, kve := range all {
-		if e, err := decode(kve); err == nil {
-			tags = append(tags, e.tag(name, kve.Created()))
+		e, err := decode(kve)
+		if err != nil {
+			continue
 		}
+		tags = append(tags, e.tag(name, kve.Created()))
 	}
 	see(segment.Listing{Tags: tags, Removed: func(tag string) bool { return removed[tag] }})
 	return nil

@@ -54,9 +54,11 @@ func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
 	}
 	marks := make(map[string]segment.Mark, len(all))
 	for tag, kve := range all {
-		if e, err := decode(kve); err == nil {
-			marks[tag] = e.mark(kve)
+		e, err := decode(kve)
+		if err != nil {
+			continue
 		}
+		marks[tag] = e.mark(kve)
 	}
 	return marks, nil
 }
