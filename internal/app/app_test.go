@@ -451,7 +451,8 @@ func TestAStreamThatWouldAnswerRequestsIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, subject := range []string{
-		">", "segment.order", "segment.*", "snowflake", "snowflake.7", "snowflake.>", "tag.create", "tag.list", "worker.*",
+		">", "segment.order", "segment.*", "snowflake", "snowflake.7", "snowflake.>",
+		"tag.create", "tag.list", "worker.*",
 	} {
 		t.Run(subject, func(t *testing.T) {
 			cfg := joined(t, url)

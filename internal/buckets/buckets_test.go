@@ -73,7 +73,8 @@ func TestABucketIsOpenedByTheFirstCallThatCan(t *testing.T) {
 			t.Error("open before any call")
 		}
 		for tries := range 3 {
-			if _, err := b.Open(t.Context()); !errors.Is(err, away) || !errors.Is(b.Trouble(), away) || js.attempts != tries+1 {
+			_, err := b.Open(t.Context())
+			if !errors.Is(err, away) || !errors.Is(b.Trouble(), away) || js.attempts != tries+1 {
 				t.Errorf("call %d: %v, trouble %v, %d attempts", tries, err, b.Trouble(), js.attempts)
 			}
 		}
@@ -180,7 +181,8 @@ func TestRevisionsOfABucketCreatedAgainLieAboveThoseSeenWhateverTheClock(t *test
 	js := new(wiped)
 	b := New(js, Config{Name: "b"})
 	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-	if _, err := b.Put(t.Context(), "key", nil); err != nil || js.firstSeq < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
+	_, err := b.Put(t.Context(), "key", nil)
+	if err != nil || js.firstSeq < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
 		t.Fatalf("first revision %d, %v, want the Unix time in microseconds", js.firstSeq, err)
 	}
 	js.kv.revision = ahead // written by a worker whose clock is right

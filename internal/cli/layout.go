@@ -122,12 +122,15 @@ func (c *layoutCmd) advice(fit *snowflake.FitError, epoch string) string {
 	return fmt.Sprintf("with all else kept, at most %s would fit; %s", strings.Join(one, " or "), text)
 }
 
-// flagsOf returns the needs as they are given, without those that are 0.
+// flagsOf returns needs as flags, without those that are 0.
 func flagsOf(n snowflake.Needs) (flags []string) {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"years", n.Years}, {"sites", n.Sites}, {"machines", n.Machines}, {"businesses", n.Businesses}, {"peak", n.Peak}} {
+	}{
+		{"years", n.Years}, {"sites", n.Sites}, {"machines", n.Machines},
+		{"businesses", n.Businesses}, {"peak", n.Peak},
+	} {
 		if f.value != 0 {
 			flags = append(flags, fmt.Sprintf("--%s %d", f.name, f.value))
 		}

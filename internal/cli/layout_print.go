@@ -12,27 +12,32 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// describeLayout shows a layout to people, beside the needs that it was
-// planned for unless they are zero.
+// describeLayout prints a layout, beside the needs that it was planned for
+// unless they are zero.
 func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) error {
 	fmt.Fprintf(out, "%s, ticks of %v\n\n%s\n", l, tickOf(l), picture(l))
 	if err := capacities(out, l, needs); err != nil {
 		return err
 	}
-	begins := time.UnixMilli(l.Epoch).UTC()
-	fmt.Fprintf(out, "\nbegins   %s\nends     %s; workers warn from %s on\n",
-		begins.Format(millis), l.Ends().Format(millis), l.Ends().AddDate(-snowflake.LastYears, 0, 0).Format(time.DateOnly))
-	largest, safe := int64(1)<<l.Bits()-1, "safe in JavaScript numbers, which go to 2^53"
-	if l.Bits() > 53 {
-		safe = "not safe in JavaScript numbers, which go to 2^53: keep IDs as strings there"
-	}
-	fmt.Fprintf(out, "largest  %d, %d digits; %s\nspare    %d of 63 bits\n", largest, len(strconv.FormatInt(largest, 10)), safe, 63-l.Bits())
+	begins, warns := time.UnixMilli(l.Epoch).UTC(), l.Ends().AddDate(-snowflake.LastYears, 0, 0)
+	largest := int64(1)<<l.Bits() - 1
+	fmt.Fprintf(out, "\nbegins   %s\n", begins.Format(millis))
+	fmt.Fprintf(out, "ends     %s; workers warn from %s on\n", l.Ends().Format(millis), warns.Format(time.DateOnly))
+	fmt.Fprintf(out, "largest  %d, %d digits; %s\n", largest, len(strconv.FormatInt(largest, 10)), inJavaScript(l))
+	fmt.Fprintf(out, "spare    %d of 63 bits\n", 63-l.Bits())
 	fmt.Fprintf(out, "use      natsid --layout %s --epoch %s", l, begins.Format(time.RFC3339Nano))
 	if l.Site > 0 {
 		fmt.Fprintf(out, " --site N    N is 0 to %d", l.Sites()-1)
 	}
 	_, err := fmt.Fprintln(out)
 	return err
+}
+
+func inJavaScript(l snowflake.Layout) string {
+	if l.Bits() > 53 {
+		return "not safe in JavaScript numbers, which go to 2^53: keep IDs as strings there"
+	}
+	return "safe in JavaScript numbers, which go to 2^53"
 }
 
 const millis = "2006-01-02 15:04:05.000 MST"
@@ -48,32 +53,40 @@ func capacities(out io.Writer, l snowflake.Layout, needs snowflake.Needs) error 
 	} else {
 		fmt.Fprintln(table, "FIELD\tBITS\tCAPACITY")
 	}
-	machines := "machines"
-	if l.Site > 0 {
-		machines += " a site"
-	}
-	for _, f := range []struct {
-		name     string
-		bits     int
-		capacity float64
-		what     string
-		need     int64
-	}{
-		{"time", l.Time, math.Ldexp(tickOf(l).Seconds(), l.Time) / snowflake.Year.Seconds(), "years", needs.Years},
-		{"site", l.Site, math.Ldexp(1, l.Site), "sites", needs.Sites},
-		{"machine", l.Worker, math.Ldexp(1, l.Worker), machines, needs.Machines},
-		{"business", l.Business, math.Ldexp(1, l.Business), "businesses", needs.Businesses},
-		{"sequence", l.Sequence, math.Ldexp(1, l.Sequence) / tickOf(l).Seconds(), "IDs/s a machine", needs.Peak},
-	} {
+	for _, c := range capacitiesOf(l, needs) {
 		switch {
-		case f.bits == 0:
+		case c.bits == 0:
 		case planned:
-			fmt.Fprintf(table, "%s\t%d\t%d\t%s %s\t%.1fx\n", f.name, f.bits, f.need, amount(f.capacity), f.what, f.capacity/float64(f.need))
+			fmt.Fprintf(table, "%s\t%d\t%d\t%s %s\t%.1fx\n",
+				c.field, c.bits, c.need, amount(c.room), c.what, c.room/float64(c.need))
 		default:
-			fmt.Fprintf(table, "%s\t%d\t%s %s\n", f.name, f.bits, amount(f.capacity), f.what)
+			fmt.Fprintf(table, "%s\t%d\t%s %s\n", c.field, c.bits, amount(c.room), c.what)
 		}
 	}
 	return table.Flush()
+}
+
+// A capacity is how much a field has room for, beside the need.
+type capacity struct {
+	field string
+	bits  int
+	room  float64
+	what  string
+	need  int64
+}
+
+func capacitiesOf(l snowflake.Layout, needs snowflake.Needs) []capacity {
+	tick, machines := tickOf(l).Seconds(), "machines"
+	if l.Site > 0 {
+		machines = "machines a site"
+	}
+	return []capacity{
+		{"time", l.Time, math.Ldexp(tick, l.Time) / snowflake.Year.Seconds(), "years", needs.Years},
+		{"site", l.Site, math.Ldexp(1, l.Site), "sites", needs.Sites},
+		{"machine", l.Worker, math.Ldexp(1, l.Worker), machines, needs.Machines},
+		{"business", l.Business, math.Ldexp(1, l.Business), "businesses", needs.Businesses},
+		{"sequence", l.Sequence, math.Ldexp(1, l.Sequence) / tick, "IDs/s a machine", needs.Peak},
+	}
 }
 
 func amount(v float64) string {
@@ -91,7 +104,10 @@ func picture(l snowflake.Layout) string {
 	for _, f := range []struct {
 		name string
 		bits int
-	}{{"zero", 64 - l.Bits()}, {"time", l.Time}, {"site", l.Site}, {"machine", l.Worker}, {"business", l.Business}, {"sequence", l.Sequence}} {
+	}{
+		{"zero", 64 - l.Bits()}, {"time", l.Time}, {"site", l.Site},
+		{"machine", l.Worker}, {"business", l.Business}, {"sequence", l.Sequence},
+	} {
 		if f.bits == 0 {
 			continue
 		}

@@ -30,12 +30,14 @@ func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
 	second := serve(t, "--name=w2", "--nats="+s.url, "--data="+filepath.Join(t.TempDir(), "two"))
 	natsid(t, "tag", "create", "order", "--step=100", "--nats="+s.url).want(t, 0, "")
 	natsid(t, "tag", "create", "unused", "--nats="+s.url).want(t, 0, "")
-	for range 40 { // both are asked
+	for range 40 { // both workers get some
 		natsid(t, "get", "segment", "order", "-n30", "--nats="+s.url).want(t, 0, "")
 	}
-	line(t, `The 20 busiest tags of each of 2 workers: w1 \(1 tags, .* IDs/s\), w2 \(1 tags, .* IDs/s\)\.`, "tag", "list", "--stats", "--nats="+s.url)
+	line(t, `The 20 busiest tags of each of 2 workers: w1 \(1 tags, .* IDs/s\), w2 \(1 tags, .* IDs/s\)\.`,
+		"tag", "list", "--stats", "--nats="+s.url)
 	sum := line(t, `order +2/2 +100 .*`, "tag", "list", "--stats", "--nats="+s.url)
-	if n := len(strings.Fields(sum)); n != len(strings.Fields("TAG WORKERS STEP LOADS_BY RECOMMENDED IDS/S LEFT LASTS USED WAITS ERRORS")) {
+	head := strings.Fields("TAG WORKERS STEP LOADS_BY RECOMMENDED IDS/S LEFT LASTS USED WAITS ERRORS")
+	if n := len(strings.Fields(sum)); n != len(head) {
 		t.Errorf("%d columns: %s", n, sum)
 	}
 	if err := second.stop(); err.code != 0 {

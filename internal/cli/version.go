@@ -18,7 +18,8 @@ func (*versionCmd) help() help {
 
 // Run implements the command.
 func (*versionCmd) Run(s *session) error {
-	_, err := fmt.Fprintf(s.stdout, "natsid %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintf(s.stdout, "natsid %s (%s, %s/%s)\n",
+		version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"text/tabwriter"
@@ -67,11 +68,11 @@ func (c *workersCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	now, err := registry.Time(ctx) // the clock of this machine may be wrong
+	now, err := registry.Time(ctx) // this machine's clock may be wrong
 	if err != nil {
 		return err
 	}
-	return c.print(s, records, beats, now)
+	return c.print(s.stdout, records, beats, now)
 }
 
 // checkBuckets returns an error if a bucket does not exist. The registry would
@@ -89,22 +90,25 @@ func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) erro
 	return nil
 }
 
-func (c *workersCmd) print(s *session, records map[int]workerid.Record, beats map[int]workerid.Heartbeat, now int64) error {
-	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+func (c *workersCmd) print(
+	out io.Writer, records map[int]workerid.Record, beats map[int]workerid.Heartbeat, now int64,
+) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
 	for _, w := range slices.Sorted(maps.Keys(records)) {
 		r := records[w]
-		l, live := beats[w]
+		beat, live := beats[w]
 		state, since, offset, reported := "free", "-", "-", r.Reported
 		switch {
 		case live:
-			state, since, offset, reported = "live", moment(l.Since), signed(l.Offset()), l.Time
+			state, since, offset, reported = "live", moment(beat.Since), signed(beat.Offset()), beat.Time
 		case r.Until > now:
 			state = "blocked"
 		case !c.All:
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", w, r.Instance, state, since, offset, moment(reported), moment(r.Until))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			w, r.Instance, state, since, offset, moment(reported), moment(r.Until))
 	}
 	return table.Flush()
 }

@@ -29,7 +29,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	modes = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
-	codes = []subjects.Code{subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.TooMany, subjects.Internal, subjects.Unavailable}
+	codes = []subjects.Code{
+		subjects.OK, subjects.BadRequest, subjects.NotFound, subjects.TooMany, subjects.Internal, subjects.Unavailable,
+	}
 )
 
 // body returns the exposition.
@@ -67,12 +69,12 @@ func want(t *testing.T, got map[string]float64, want map[string]float64) {
 	t.Helper()
 	for name, value := range want {
 		if v, ok := got[name]; !ok || v != value {
-			t.Errorf("%s is %v (there: %v), want %v", name, v, ok, value)
+			t.Errorf("%s is %v (exposed: %v), want %v", name, v, ok, value)
 		}
 	}
 }
 
-// sources returns those of a process that has issued nothing yet.
+// sources returns the sources of a process that has issued nothing yet.
 func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 	t.Helper()
 	store = &segmenttest.Faulty{Store: new(segmenttest.Memory)}
@@ -86,11 +88,14 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 		Segments:   allocator,
 		Snowflakes: snowflake.NewIssuer(time.Second, 10, now),
 		Keeper: workerid.New(workerid.Config{
-			Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf, Horizon: time.Minute,
-			MaxClockSkew: time.Millisecond, Deadline: time.Second, Now: now, Use: func(*snowflake.Generator) {},
+			Registry: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, Layout: snowflake.Leaf,
+			Horizon: time.Minute, MaxClockSkew: time.Millisecond, Deadline: time.Second,
+			Now: now, Use: func(*snowflake.Generator) {},
 		}),
-		Layout:  snowflake.Leaf,
-		Ready:   func() map[string]error { return map[string]error{"segment": nil, "snowflake": errors.New("no number")} },
+		Layout: snowflake.Leaf,
+		Ready: func() map[string]error {
+			return map[string]error{"segment": nil, "snowflake": errors.New("no number")}
+		},
 		Version: "1.2.3",
 	}, store
 }
@@ -149,7 +154,7 @@ func exposed(t *testing.T, m *metrics.Metrics) map[string]string {
 	return helps
 }
 
-func TestWhatHasNotHappenedYetIsZeroNotAbsent(t *testing.T) {
+func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 	got := scrape(t, metrics.New())
 	for _, mode := range modes {
 		want(t, got, map[string]float64{
@@ -166,7 +171,7 @@ func TestWhatHasNotHappenedYetIsZeroNotAbsent(t *testing.T) {
 	})
 }
 
-func TestAlarmsAreCountedByKindFromZeroOn(t *testing.T) {
+func TestAlarmsAreCountedByKindFromZero(t *testing.T) {
 	m := metrics.New()
 	for _, a := range subjects.Alarms() {
 		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, a.Kind)
@@ -186,11 +191,16 @@ func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 		}
 	}
 	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, IDs: 100})
-	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, IDs: 1, Parked: true, Waited: 250 * time.Millisecond})
-	m.Answered(worker.Answer{Mode: worker.Snowflake, Code: subjects.Unavailable, Parked: true, Waited: 1500 * time.Millisecond})
+	m.Answered(worker.Answer{
+		Mode: worker.Segment, Code: subjects.OK, IDs: 1, Parked: true, Waited: 250 * time.Millisecond,
+	})
+	m.Answered(worker.Answer{
+		Mode: worker.Snowflake, Code: subjects.Unavailable, Parked: true, Waited: 1500 * time.Millisecond,
+	})
 	got := scrape(t, m)
 	for i, code := range codes {
-		want(t, got, map[string]float64{fmt.Sprintf(`natsid_requests_total{code="%d",mode="tags"}`, code): float64(i + 1)})
+		series := fmt.Sprintf(`natsid_requests_total{code="%d",mode="tags"}`, code)
+		want(t, got, map[string]float64{series: float64(i + 1)})
 	}
 	want(t, got, map[string]float64{
 		`natsid_ids_total{mode="segment"}`:                           101,
@@ -224,7 +234,7 @@ func TestLoadsAreTimedByOutcome(t *testing.T) {
 	})
 	for series := range got {
 		if strings.Contains(series, "order") {
-			t.Errorf("%s: tags are too many to be labels", series)
+			t.Errorf("%s: a tag is a label, and there may be 100,000 of them", series)
 		}
 	}
 }
@@ -257,7 +267,9 @@ func TestReadinessIsReadAtEachScrape(t *testing.T) {
 	for _, why := range []error{errors.New("away"), nil, errors.New("again")} {
 		modes["segment"] = why
 		up := map[bool]float64{true: 1}[why == nil]
-		want(t, scrape(t, m), map[string]float64{`natsid_ready{mode="segment"}`: up, `natsid_ready{mode="snowflake"}`: 1})
+		want(t, scrape(t, m), map[string]float64{
+			`natsid_ready{mode="segment"}`: up, `natsid_ready{mode="snowflake"}`: 1,
+		})
 	}
 }
 
@@ -313,7 +325,7 @@ func eventually(t *testing.T, cond func() bool) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatal("it does not come about")
+			t.Fatal("the condition does not hold within 10 s")
 		}
 	}
 }

@@ -54,7 +54,8 @@ var (
 	}
 	segmentSecondsLeft = SeriesInfo{
 		Name: "natsid_segment_seconds_left", Type: gauge,
-		Help:  "How long the tag that runs out first lasts at its present speed without a load; +Inf if none is in use.",
+		Help: "How long the tag that runs out first lasts at its present speed without another load; " +
+			"+Inf if none is in use.",
 		Alert: "near 0 while loads fail: a tag runs out",
 	}
 	alarmsTotal = SeriesInfo{

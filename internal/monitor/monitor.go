@@ -1,5 +1,5 @@
-// Package monitor is the HTTP side for operators and probes: health,
-// readiness and metrics. No ID passes through it.
+// Package monitor serves health, readiness and metrics over HTTP, to operators
+// and probes. No ID passes through it.
 package monitor
 
 import (
@@ -12,34 +12,39 @@ import (
 	"time"
 )
 
-// Handler serves /healthz, /readyz and /metrics. ready tells for each mode why
-// it cannot issue, nil if it can.
+// Handler serves /healthz, which is 200 while the process lives, /readyz, which is
+// 200 if all modes can issue IDs, and /metrics. ready returns for each mode why it
+// cannot issue, nil if it can.
 func Handler(ready func() map[string]error, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		modes := ready()
-		for _, err := range modes {
-			if err != nil {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				break
-			}
-		}
-		for _, mode := range slices.Sorted(maps.Keys(modes)) {
-			state := "ready"
-			if err := modes[mode]; err != nil {
-				state = "not ready: " + err.Error()
-			}
-			fmt.Fprintf(w, "%s: %s\n", mode, state)
-		}
+		writeReadiness(w, ready())
 	})
 	mux.Handle("GET /metrics", metrics)
 	return mux
 }
 
-// Serve serves h on l until ctx ends.
+// writeReadiness writes a line for each mode.
+func writeReadiness(w http.ResponseWriter, modes map[string]error) {
+	for _, err := range modes {
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			break
+		}
+	}
+	for _, mode := range slices.Sorted(maps.Keys(modes)) {
+		state := "ready"
+		if err := modes[mode]; err != nil {
+			state = "not ready: " + err.Error()
+		}
+		fmt.Fprintf(w, "%s: %s\n", mode, state)
+	}
+}
+
+// Serve serves h on l until ctx ends, and closes l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { s.Close() })

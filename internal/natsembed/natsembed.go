@@ -1,4 +1,10 @@
 // Package natsembed runs a nats-server with JetStream inside the process.
+//
+// Writes are synced to disk before they are acknowledged (sync_interval: always).
+// JetStream otherwise acknowledges up to 2 min before it syncs, and a power cut
+// takes acknowledged marks and records back. A sync costs about 0.3 ms a write,
+// on writes that happen per range or per heartbeat, never per ID. Configure the
+// same on a NATS of your own.
 package natsembed
 
 import (
@@ -17,50 +23,33 @@ import (
 // Server is a running nats-server. Stop it with Shutdown and WaitForShutdown.
 type Server = server.Server
 
-// Config says how the server runs.
+// Config is the settings of the server.
 type Config struct {
-	// Listen is host:port; port 0 takes a free one.
+	// Listen is host:port; port 0 picks a free port.
 	Listen string
-	// StoreDir is where JetStream keeps its streams.
+	// StoreDir is the directory of JetStream's streams.
 	StoreDir string
 	// Log receives the server's notices, warnings and errors; nil discards.
 	Log *slog.Logger
 }
 
-// ErrTaken is returned when something listens on the address already.
+// ErrTaken is returned when another program listens on the address.
 var ErrTaken = errors.New("natsembed: the address is in use")
 
-// Start starts a server and returns once it accepts connections. JetStream
-// writes are on disk before they are acknowledged: what natsid has promised
-// must survive a power cut.
+// Start starts a server and returns once it accepts connections.
 func Start(cfg Config) (*Server, error) {
-	host, port, err := ParseListen(cfg.Listen)
+	opts, err := options(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := probe(cfg.Listen); err != nil {
-		return nil, err
-	}
-	s, err := server.NewServer(&server.Options{
-		ServerName: "natsid",
-		Host:       host,
-		Port:       port,
-		JetStream:  true,
-		StoreDir:   cfg.StoreDir,
-		SyncAlways: true,
-		NoSigs:     true,
-		// Requests go to a worker that hangs until it is missed: after 6 s.
-		PingInterval: 2 * time.Second,
-		MaxPingsOut:  2,
-	})
+	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("natsembed: %w", err)
 	}
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	l := &logger{log: cfg.Log}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
 	}
-	l := &logger{log: log}
 	s.SetLoggerV2(l, false, false, false)
 	s.Start()
 	if err := await(s, l); err != nil {
@@ -70,8 +59,31 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// await waits until the server accepts connections. One that cannot have its
-// store or its port says so to its log only, and never gets ready.
+func options(cfg Config) (*server.Options, error) {
+	host, port, err := ParseListen(cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	if err := probe(cfg.Listen); err != nil {
+		return nil, err
+	}
+	return &server.Options{
+		ServerName: "natsid",
+		Host:       host,
+		Port:       port,
+		JetStream:  true,
+		StoreDir:   cfg.StoreDir,
+		SyncAlways: true,
+		NoSigs:     true,
+		// A server routes requests to a worker that hangs until two pings are
+		// unanswered: for 6 s with these, for 6 min by default.
+		PingInterval: 2 * time.Second,
+		MaxPingsOut:  2,
+	}, nil
+}
+
+// await waits until the server accepts connections. A server that cannot open its
+// store or its port only logs that, and never becomes ready.
 func await(s *Server, l *logger) error {
 	for deadline := time.Now().Add(startTimeout); !s.ReadyForConnections(50 * time.Millisecond); {
 		if fatal := l.fatal.Load(); fatal != nil {
@@ -84,18 +96,20 @@ func await(s *Server, l *logger) error {
 	return nil
 }
 
-// startTimeout is long enough for a large store to be recovered.
+// startTimeout is enough to recover a large store.
 const startTimeout = 2 * time.Minute
 
-// ParseListen splits an address to listen on, host:port. Port 0 becomes -1,
-// nats-server's word for any free port.
+// ParseListen splits an address to listen on, host:port. Port 0 becomes
+// nats-server's -1, any free port.
 func ParseListen(listen string) (host string, port int, err error) {
+	malformed := fmt.Errorf("natsembed: listen address %q: want host:port", listen)
 	host, text, err := net.SplitHostPort(listen)
-	if err == nil {
-		port, err = strconv.Atoi(text)
+	if err != nil {
+		return "", 0, malformed
 	}
+	port, err = strconv.Atoi(text)
 	if err != nil || port < 0 || port > 65535 {
-		return "", 0, fmt.Errorf("natsembed: listen address %q: want host:port", listen)
+		return "", 0, malformed
 	}
 	if port == 0 {
 		port = server.RANDOM_PORT
@@ -103,8 +117,8 @@ func ParseListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// probe finds out whether the address can be had: nats-server itself only
-// logs that it cannot, and goes on without.
+// probe returns an error if the address cannot be listened on: nats-server itself
+// only logs that, and continues without.
 func probe(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -116,7 +130,7 @@ func probe(listen string) error {
 	return l.Close()
 }
 
-// logger passes the server's log on to slog, and keeps why it gave up.
+// logger passes the server's log on to slog, and keeps its fatal error.
 type logger struct {
 	log   *slog.Logger
 	fatal atomic.Pointer[string]

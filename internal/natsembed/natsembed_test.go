@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start starts a server, to be stopped by calling stop, or by the test's end.
+// start starts a server. It is stopped by stop, at the latest when the test ends.
 func start(t *testing.T, cfg natsembed.Config) (srv *natsembed.Server, stop func()) {
 	t.Helper()
 	if cfg.Listen == "" {
@@ -36,7 +36,7 @@ func start(t *testing.T, cfg natsembed.Config) (srv *natsembed.Server, stop func
 	return srv, stop
 }
 
-// bucket opens the bucket b on a connection that is closed with the test.
+// bucket opens the bucket b on a connection that is closed when the test ends.
 func bucket(t *testing.T, srv *natsembed.Server) jetstream.KeyValue {
 	t.Helper()
 	nc, err := nats.Connect(srv.ClientURL())
@@ -55,7 +55,7 @@ func bucket(t *testing.T, srv *natsembed.Server) jetstream.KeyValue {
 	return kv
 }
 
-func TestWhatWasAcknowledgedIsThereAfterARestart(t *testing.T) {
+func TestAcknowledgedWritesSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	srv, stop := start(t, natsembed.Config{StoreDir: dir})
 	if cfg := srv.JetStreamConfig(); cfg == nil || !cfg.SyncAlways || !strings.HasPrefix(cfg.StoreDir, dir) {
@@ -67,15 +67,17 @@ func TestWhatWasAcknowledgedIsThereAfterARestart(t *testing.T) {
 	}
 	stop()
 	again, _ := start(t, natsembed.Config{StoreDir: dir})
-	if kve, err := bucket(t, again).Get(t.Context(), "k"); err != nil || string(kve.Value()) != "v" || kve.Revision() != revision {
+	kve, err := bucket(t, again).Get(t.Context(), "k")
+	if err != nil || string(kve.Value()) != "v" || kve.Revision() != revision {
 		t.Errorf("after a restart: %v, %v", kve, err)
 	}
 }
 
-func TestATakenAddressIsToldAndLeftAlone(t *testing.T) {
+func TestAnAddressInUseIsErrTaken(t *testing.T) {
 	first, stop := start(t, natsembed.Config{StoreDir: t.TempDir()})
 	addr := first.Addr().String()
-	if srv, err := natsembed.Start(natsembed.Config{Listen: addr, StoreDir: t.TempDir()}); !errors.Is(err, natsembed.ErrTaken) || !strings.Contains(err.Error(), addr) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: addr, StoreDir: t.TempDir()})
+	if !errors.Is(err, natsembed.ErrTaken) || !strings.Contains(err.Error(), addr) {
 		t.Fatalf("a second server on %s: %v, %v", addr, srv, err)
 	}
 	bucket(t, first)
@@ -83,8 +85,8 @@ func TestATakenAddressIsToldAndLeftAlone(t *testing.T) {
 	start(t, natsembed.Config{Listen: addr, StoreDir: t.TempDir()}) // free again
 }
 
-func TestAnAddressThatIsNotOursIsNotSaidToBeTaken(t *testing.T) {
-	const foreign = "192.0.2.1:4222" // RFC 5737: nobody's
+func TestAnAddressOfAnotherMachineIsNotErrTaken(t *testing.T) {
+	const foreign = "192.0.2.1:4222" // RFC 5737: for documentation
 	_, err := natsembed.Start(natsembed.Config{Listen: foreign, StoreDir: t.TempDir()})
 	if err == nil || errors.Is(err, natsembed.ErrTaken) {
 		t.Errorf("%v, want an error that is not ErrTaken: nothing listens there", err)
@@ -92,15 +94,17 @@ func TestAnAddressThatIsNotOursIsNotSaidToBeTaken(t *testing.T) {
 }
 
 func TestAMalformedAddressIsRefused(t *testing.T) {
-	for _, listen := range []string{"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:nats", "127.0.0.1:65536", "127.0.0.1:-1", "nats://127.0.0.1:4222"} {
+	for _, listen := range []string{
+		"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:nats", "127.0.0.1:65536", "127.0.0.1:-1", "nats://127.0.0.1:4222",
+	} {
 		_, err := natsembed.Start(natsembed.Config{Listen: listen, StoreDir: t.TempDir()})
 		if err == nil || !strings.Contains(err.Error(), "host:port") {
-			t.Errorf("%q: %v, want a word about host:port", listen, err)
+			t.Errorf("%q: %v, want host:port mentioned", listen, err)
 		}
 	}
 }
 
-func TestAStoreThatCannotBeHadIsAnErrorNotAnExit(t *testing.T) {
+func TestAStoreThatCannotBeOpenedIsAnErrorNotAnExit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -110,14 +114,15 @@ func TestAStoreThatCannotBeHadIsAnErrorNotAnExit(t *testing.T) {
 		t.Error("a server without a store was started")
 	}
 	if d := time.Since(begin); d > 5*time.Second {
-		t.Errorf("told after %v", d)
+		t.Errorf("returned after %v", d)
 	}
 }
 
-func TestTheServersNoticesAreOurDebugLog(t *testing.T) {
+func TestTheServersNoticesAreLoggedAtDebug(t *testing.T) {
 	for level, want := range map[slog.Level]bool{slog.LevelDebug: true, slog.LevelInfo: false} {
 		var log natstest.Buffer
-		_, stop := start(t, natsembed.Config{StoreDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))})
+		handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level})
+		_, stop := start(t, natsembed.Config{StoreDir: t.TempDir(), Log: slog.New(handler)})
 		stop()
 		if got := strings.Contains(log.String(), "nats-server: "); got != want {
 			t.Errorf("at level %v: logged %v, want %v:\n%s", level, got, want, log.String())
@@ -127,7 +132,7 @@ func TestTheServersNoticesAreOurDebugLog(t *testing.T) {
 
 func TestAServerCanBeJoinedWithoutItsPort(t *testing.T) {
 	srv, _ := start(t, natsembed.Config{StoreDir: t.TempDir()})
-	nc, err := nats.Connect("nats://nobody.invalid:1", nats.InProcessServer(srv))
+	nc, err := nats.Connect("nats://host.invalid:1", nats.InProcessServer(srv))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +141,6 @@ func TestAServerCanBeJoinedWithoutItsPort(t *testing.T) {
 		t.Error(err)
 	}
 	if _, port, err := net.SplitHostPort(srv.Addr().String()); err != nil || port == "0" {
-		t.Errorf("listens on %v, want a port chosen for it", srv.Addr())
+		t.Errorf("listens on %v, want the port that was picked", srv.Addr())
 	}
 }

@@ -1,0 +1,98 @@
+package cli_test
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestGetPrintsRunsExactlyAsOnTheWire(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"get", "segment", "order"}, "1\n"},
+		{[]string{"get", "segment", "order", "-n", "100"}, "2-101\n"},
+		{[]string{"get", "segment", "order", "--n=1"}, "102\n"},
+		{[]string{"get", "segment", "-n5", "a/b=c.d"}, "1-5\n"},
+	} {
+		if got := natsid(t, append(tc.args, nats)...); got != (result{0, tc.want, ""}) {
+			t.Errorf("%q: %+v, want %q", tc.args, got, tc.want)
+		}
+	}
+	for n := range 3 {
+		got := natsid(t, "get", "snowflake", "-n", strconv.Itoa(n+1), nats)
+		var sum int64
+		runs, err := subjects.ParseRuns([]byte(strings.TrimSuffix(got.out, "\n")))
+		for _, r := range runs {
+			sum += r.Len()
+		}
+		if got.want(t, 0, ""); err != nil || sum != int64(n)+1 {
+			t.Errorf("%d snowflakes: %q, %v", n+1, got.out, err)
+		}
+		decoded := natsid(t, "decode", strconv.FormatInt(runs[0].First, 10))
+		if decoded.want(t, 0, ""); !strings.Contains(decoded.out, time.Now().UTC().Format("2006-01-02")) {
+			t.Errorf("it decodes to %s", decoded.out)
+		}
+	}
+}
+
+func TestATagThatCannotBeSentIsRefusedBeforeNATSIsContacted(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls atomic.Int64
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			calls.Add(1)
+			c.Close()
+		}
+	})
+	nats := "--nats=nats://" + l.Addr().String()
+	natsid(t, "get", "segment", "order", nats).want(t, 1) // this one connects
+	if calls.Swap(0) == 0 {
+		t.Error("a connection would not be counted")
+	}
+	for _, tag := range []string{
+		"", " ", "a b", "a\tb", "a..b", ".a", "a.", "*", ">", "a\nb", "bücher", strings.Repeat("a", 129),
+	} {
+		natsid(t, "get", "segment", nats, "--", tag).want(t, 2, "tag")
+		natsid(t, "tag", "create", nats, "--", tag).want(t, 2, "tag")
+	}
+	l.Close()
+	accepting.Wait()
+	if n := calls.Load(); n != 0 {
+		t.Errorf("%d connections to NATS", n)
+	}
+}
+
+func TestWithoutAWorkerGetSaysSo(t *testing.T) {
+	natsid(t, "get", "snowflake", "--nats", startServer(t).ClientURL()).want(t, 1, "no worker", "id.snowflake")
+}
+
+func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
+	srv := startServer(t)
+	all := jetstream.StreamConfig{Name: "ALL", Subjects: []string{"id.>"}}
+	if _, err := jetStream(t, srv.ClientURL()).CreateStream(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "list"}, {"tag", "create", "order"},
+		{"tag", "update", "order", "--step", "5"}, {"tag", "delete", "order"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			natsid(t, append(args, "--nats", srv.ClientURL())...).want(t, 1, "JetStream stream")
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+)
+
+func TestTheFlagOverridesTheEnvironment(t *testing.T) {
+	url := serve(t).url
+	t.Setenv("NATS_URL", url)
+	if got := natsid(t, "get", "segment", "order"); got.out != "1\n" {
+		t.Errorf("NATS_URL: %+v", got)
+	}
+	natsid(t, "get", "segment", "order", "--nats", nowhere(t)).want(t, 1, "cannot reach")
+	t.Setenv("NATS_URL", nowhere(t))
+	natsid(t, "get", "segment", "order").want(t, 1, "cannot reach")
+	if got := natsid(t, "get", "segment", "order", "--nats", url); got.out != "2\n" {
+		t.Errorf("the flag beside NATS_URL: %+v", got)
+	}
+}
+
+func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
+	own := serve(t)
+	own.says(t, fmt.Sprintf("(embedded server, data in %s), worker number ", own.data),
+		"try: nats request id.segment.order ''\n")
+	url := startServer(t).ClientURL()
+	flag := serve(t, "--nats="+url, "--namespace=flag")
+	flag.says(t, url+" (joined), worker number ", "nats request flag.segment.order ''")
+	t.Setenv("NATS_URL", url)
+	env := serve(t, "--http=127.0.0.1:0")
+	env.says(t, url+" (joined, from NATS_URL in the environment), worker number ")
+	if !regexp.MustCompile(`http://127\.0\.0\.1:\d+/readyz`).MatchString(env.line) {
+		t.Errorf("%q, want the address of /readyz", env.line)
+	}
+	if same := serve(t, "--nats="+url, "--namespace=same"); strings.Contains(same.line, "NATS_URL") {
+		t.Errorf("%q: the flag takes precedence over the environment", same.line)
+	}
+}
+
+// says checks that the ready line has all of the words.
+func (s served) says(t *testing.T, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(s.line, w) {
+			t.Errorf("the ready line is %q, want %q", s.line, w)
+		}
+	}
+}
+
+func TestServePrintsOneLineAndStopsCleanly(t *testing.T) {
+	s := serve(t, "--log-level=debug", "--log-format=json")
+	natsid(t, "get", "snowflake", "--nats", s.url).want(t, 0)
+	got := s.stop()
+	if got.code != 0 || got.out != s.line || strings.Count(got.out, "\n") != 1 {
+		t.Errorf("exit code %d, standard output %q", got.code, got.out)
+	}
+	for line := range strings.Lines(got.err) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("logged %q, want JSON", line)
+		}
+	}
+}
+
+func TestServeIsTheDefaultAndReadsItsEnvironment(t *testing.T) {
+	t.Setenv("NATSID_LISTEN", "127.0.0.1:0")
+	t.Setenv("NATSID_HTTP", "")
+	t.Setenv("NATSID_NAMESPACE", "env")
+	t.Setenv("NATSID_DATA", filepath.Join(t.TempDir(), "data"))
+	t.Setenv("NATSID_DEADLINE", "1ms")
+	natsid(t).want(t, 2, "deadline")
+	t.Setenv("NATSID_DEADLINE", "2s")
+	t.Setenv("NATSID_MAX_CLOCK_SKEW", "1ms")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := cancelAtLine{cancel: cancel}
+	code := cli.Main(ctx, nil, &out, new(natstest.Buffer))
+	if code != 0 || !strings.Contains(out.String(), "env.segment.order") {
+		t.Errorf("exit code %d, %q", code, out.String())
+	}
+}
+
+// cancelAtLine cancels once something is written to it.
+type cancelAtLine struct {
+	natstest.Buffer
+	cancel context.CancelFunc
+}
+
+func (c *cancelAtLine) Write(p []byte) (int, error) {
+	defer c.cancel()
+	return c.Buffer.Write(p)
+}
+
+func TestAPasswordIsNeverPrinted(t *testing.T) {
+	srv := startServer(t)
+	requirePassword(t, srv, "me", "right")
+	addr := srv.Addr().String()
+	for law, url := range map[string]string{
+		"wrong":                "nats://me:secret@" + addr,
+		"a token":              "nats://secret@" + addr,
+		"no scheme":            "me:secret@" + addr,
+		"which breaks the URL": "nats://me:secret%@" + addr,
+		"with a slash":         "nats://me:secret/@" + addr,
+		"where none listens":   "nats://me:secret@" + strings.TrimPrefix(nowhere(t), "nats://"),
+	} {
+		for _, args := range [][]string{
+			{"get", "snowflake"}, {"workers"}, {"serve", "--http=", "--data=" + filepath.Join(t.TempDir(), "data")},
+		} {
+			if args[0] == "serve" && law == "where none listens" {
+				continue // it waits
+			}
+			t.Run(args[0]+" "+law, func(t *testing.T) {
+				got := natsid(t, append(args, "--nats", url)...)
+				if got.want(t, 1, "NATS at nats://xxxxx@"); strings.Contains(got.out+got.err, "secret") {
+					t.Errorf("printed: %s", got.err)
+				}
+			})
+		}
+	}
+	ready := serve(t, "--nats=nats://me:right@"+addr)
+	if strings.Contains(ready.line, "right") || !strings.Contains(ready.line, "nats://xxxxx@"+addr) {
+		t.Errorf("the ready line is %q", ready.line)
+	}
+}
+
+// requirePassword makes a running server require a user and a password.
+func requirePassword(t *testing.T, srv *natsembed.Server, user, password string) {
+	t.Helper()
+	opts := argument(srv.ReloadOptions)
+	opts.ServerName, opts.Host, opts.Port, opts.NoSigs = srv.Name(), "127.0.0.1", -1, true
+	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, filepath.Dir(srv.JetStreamConfig().StoreDir), true
+	opts.Username, opts.Password = user, password
+	if err := srv.ReloadOptions(opts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// argument returns a zero value to call f with: this package may not import
+// nats-server's types.
+func argument[T any](func(*T) error) *T { return new(T) }
+
+func TestServeThatCannotStartIsExitCode1(t *testing.T) {
+	s := serve(t)
+	addr := strings.TrimPrefix(s.url, "nats://")
+	data := "--data=" + filepath.Join(t.TempDir(), "data")
+	natsid(t, "--http=", "--data="+s.data, "--listen=127.0.0.1:0").want(t, 1, "in use", s.data, "--data")
+	natsid(t, "--http=", data, "--listen="+addr).want(t, 1, "--nats nats://"+addr, "--listen")
+	natsid(t, "--http=", data, "--nats="+s.url, "--nats-creds=nowhere.creds").want(t, 1, "nowhere.creds")
+}

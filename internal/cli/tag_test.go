@@ -1,0 +1,72 @@
+package cli_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestTagsAreCreatedAndListed(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	if got := natsid(t, "tag", "create", "order", nats); got != (result{0, "order: next ID 1, step 1000\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	got := natsid(t, "tag", "create", "order.eu", "--step=50", "--start=9007199254740993", "--desc=of\n Europe", nats)
+	if got.out != "order.eu: next ID 9007199254740993, step 50\n" {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "tag", "create", "order", nats).want(t, 1, "exists")
+	list := natsid(t, "tag", "list", nats)
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +UPDATED +DESCRIPTION`,
+		`order +1 +1000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d *`, `order\.eu +9007199254740993 +50 .* of Europe`) {
+		t.Errorf("listed\n%s", list.out)
+	}
+	if got := natsid(t, "get", "segment", "order.eu", nats); got.out != "9007199254740993\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTagsAreChangedAndDeleted(t *testing.T) {
+	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
+	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
+	got := natsid(t, "tag", "update", "order", "--step=50", "--desc=all orders", "--max-id=5001", nats)
+	if got != (result{0, "order: next unreserved ID 5001, step 50\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	if got := natsid(t, "get", "segment", "order", nats); got.out != "5001\n" {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "tag", "update", "order", "--max-id=5000", nats).want(t, 1, "400", "only rises")
+	natsid(t, "tag", "update", "order", "--raise-by=1000000000000", "--desc=", nats).want(t, 0, "")
+	list := natsid(t, "tag", "list", nats)
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG .*`, `order +1000000005\d\d\d +50 .*\d *`) {
+		t.Errorf("listed\n%s", list.out)
+	}
+	got = natsid(t, "tag", "delete", "order", nats)
+	if !strings.HasPrefix(got.out, "order: deleted; created again, it continues from 1000000005") {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "get", "segment", "order", nats).want(t, 1, "404", "deleted", "natsid tag create")
+	natsid(t, "tag", "update", "order", "--step=5", nats).want(t, 1, "404", "deleted")
+	natsid(t, "tag", "delete", "unknown", nats).want(t, 1, "404", "no such tag")
+}
+
+func TestOnlyTagsOfThePatternAreCreatedOnFirstUse(t *testing.T) {
+	for name, args := range map[string][]string{"flag": {"--auto-create-tags=tmp.*"}, "environment": nil} {
+		t.Run(name, func(t *testing.T) {
+			if args == nil {
+				t.Setenv("NATSID_AUTO_CREATE_TAGS", "tmp.*")
+			}
+			nats := "--nats=" + serve(t, args...).url
+			natsid(t, "get", "segment", "tmp.a.b", nats).want(t, 0, "")
+			for _, tag := range []string{"order", "tmp", "tmp.a/b", "xtmp.a"} {
+				natsid(t, "get", "segment", tag, nats).want(t, 1, "404", "natsid tag create")
+			}
+		})
+	}
+}
+
+// matchLines reports whether each line of the text matches its pattern.
+func matchLines(text string, patterns ...string) bool {
+	return regexp.MustCompile(`^` + strings.Join(patterns, `\n`) + `\n$`).MatchString(text)
+}

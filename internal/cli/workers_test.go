@@ -1,0 +1,86 @@
+package cli_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/workerid"
+)
+
+func TestWorkersAreListedLiveOrFree(t *testing.T) {
+	srv := startServer(t)
+	nats := "--nats=" + srv.ClientURL()
+	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")
+	const (
+		live = ` +live +[-\d]+ [:\d]+ +[+-]\d+ms +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
+		free = ` +free +- +- +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
+	)
+	list := func(want string, args ...string) {
+		t.Helper()
+		got := natsid(t, append([]string{"workers", nats}, args...)...)
+		if got.want(t, 0, ""); !strings.HasPrefix(got.out, "NUMBER") || !regexp.MustCompile(want).MatchString(got.out) {
+			t.Errorf("%q: listed\n%s, want %s", args, got.out, want)
+		}
+	}
+	list(`first` + live)
+	list(`second` + live)
+	first.stop().want(t, 0)
+	list(`^[^\n]*\n\d+ +second` + live + `\n$`)
+	list(`first`+free, "--all")
+	second.stop()
+	list(`^[^\n]*\n$`)
+}
+
+func TestWorkersShowWhoseClockIsWrong(t *testing.T) {
+	js := jetStream(t, startServer(t).ClientURL())
+	registry := kvregistry.New(js, kvregistry.Config{
+		History: "id_history", Workers: "id_workers", LeaseTTL: 30 * time.Second,
+	})
+	now := time.Now().UnixMilli()
+	for w, behind := range []int64{3, 1234, -400_000, 0} {
+		record := workerid.Record{Instance: "a", Token: "t", Until: now + 1000}
+		if _, err := registry.Write(t.Context(), w, record); err != nil {
+			t.Fatal(err)
+		}
+		beat := workerid.Heartbeat{Instance: "a", Time: time.Now().UnixMilli() - behind, Since: now}
+		if err := registry.Report(t.Context(), w, beat); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ahead := time.Date(2061, 2, 3, 4, 5, 6, 0, time.UTC)
+	record := workerid.Record{
+		Instance: "future", Token: "t", Reported: ahead.UnixMilli(), Until: ahead.UnixMilli() + 60_000,
+	}
+	if _, err := registry.Write(t.Context(), 4, record); err != nil {
+		t.Fatal(err)
+	}
+	got := natsid(t, "workers", "--nats", js.Conn().ConnectedUrl())
+	const dates = ` +[-\d]+ [:\d]+ +[-\d]+ [:\d]+`
+	if got.want(t, 0, ""); !matchLines(got.out, `NUMBER +INSTANCE +STATE +SINCE +OFFSET +REPORTED +UNTIL`,
+		`0 +a +live +[-\d]+ [:\d]+ +-\d+ms`+dates, `1 +a +live +[-\d]+ [:\d]+ +-1\.[23]s`+dates,
+		`2 +a +live +[-\d]+ [:\d]+ +\+400\.0s`+dates, `3 +a +live +[-\d]+ [:\d]+ +[+-]\d+ms`+dates,
+		`4 +future +blocked +- +- +2061-02-03 04:05:06 +2061-02-03 04:06:06`) {
+		t.Errorf("listed\n%s", got.out)
+	}
+}
+
+func TestListingWorkersCreatesNoBucket(t *testing.T) {
+	srv := startServer(t)
+	js := jetStream(t, srv.ClientURL())
+	natsid(t, "workers", "--nats", srv.ClientURL()).want(t, 1, "no natsid has run")
+	// One of the two exists. The other must not be created: with heartbeats that
+	// never expire.
+	if _, err := buckets.New(js, buckets.Config{Name: "id_history"}).Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	natsid(t, "workers", "--nats", srv.ClientURL())
+	for name := range js.KeyValueStoreNames(t.Context()).Name() {
+		if name != "id_history" {
+			t.Errorf("the bucket %s was created", name)
+		}
+	}
+}
