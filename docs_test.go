@@ -50,6 +50,10 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 func TestWhatDocumentsNameExists(t *testing.T) {
 	expectNone(t, unknownNames(t, documents(t, os.DirFS("."))))
 }
+func TestCodeThatDocumentsNameExists(t *testing.T) {
+	expectNone(t, unknownCode(t, os.DirFS("."), documents(t, os.DirFS("."))))
+}
+
 func TestATermIsExplainedOnce(t *testing.T) {
 	expectNone(t, repeatedTerms(documents(t, os.DirFS("."))))
 }
@@ -123,15 +127,25 @@ func TestAWrongDocumentIsSeen(t *testing.T) {
 		{"a code", "docs/a.md", "answered 503", ""},
 		{"no code", "docs/a.md", "answered 502", "502"},
 
+		{"a function", "docs/architecture.md", "`thing.do` in `thing.go`", ""},
+		{"no function", "docs/architecture.md", "`thing.done`", "thing.done"},
+		{"no file", "docs/architecture.md", "`lib/things.go`", "lib/things.go"},
+		{"what is no code", "docs/a.md", "`thing.done`", ""},
+
 		{"two terms", "docs/glossary.md", "| term | meaning |\n|---|---|\n| a, b | x |\n| c | y |", ""},
 		{"one term twice", "docs/glossary.md", "| a, b | x |\n| b | y |", `"b"`},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
-			fsys := fstest.MapFS{"README.md": {Data: []byte("# Readme\n")}, "main.go": {Data: nil}}
+			fsys := fstest.MapFS{
+				"README.md": {Data: []byte("# Readme\n")},
+				"main.go":   {Data: []byte("package main")},
+				"thing.go":  {Data: []byte("package main\nfunc (t *thing) do() {}\n")},
+			}
 			fsys[tc.path] = &fstest.MapFile{Data: []byte(tc.text)}
 			docs := documents(t, fsys)
 			expect(t, tc.want, slices.Concat(
-				longDocuments(docs), deadLinks(fsys, docs), unknownNames(t, docs), repeatedTerms(docs)))
+				longDocuments(docs), deadLinks(fsys, docs), unknownNames(t, docs), unknownCode(t, fsys, docs),
+				repeatedTerms(docs)))
 		})
 	}
 }
