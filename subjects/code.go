@@ -41,8 +41,8 @@ type CodeInfo struct {
 func Codes() []CodeInfo {
 	return []CodeInfo{
 		{BadRequest, "the request is malformed; the text says how", "fix the request; a retry cannot help"},
-		{NotFound, "there is no such tag, or it was deleted", "create it: `natsid tag create order`"},
-		{TooMany, "too many requests wait already", "back off, then retry"},
+		{NotFound, "there is no such tag, or it was deleted", "create it, as with `natsid tag create order`"},
+		{TooMany, "too many requests wait already, for this tag or in this worker", "back off, then retry"},
 		{Internal, "a bug in natsid", "report it, with the log of the worker"},
 		{Unavailable, "this worker cannot issue now", "retry once at once, since another worker may; then back off"},
 	}

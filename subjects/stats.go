@@ -17,7 +17,7 @@ const MaxRanges = 8
 // WorkerStats is the statistics of one worker: of all its tags together, and of
 // the busiest. It is the data of the endpoint [SegmentEndpoint] in a reply on
 // [Namespace.SegmentStats]. Sums are over the tags in the worker's memory, each
-// since it came there.
+// since it came there. In JSON, IDs are strings; counts and durations are numbers.
 type WorkerStats struct {
 	Instance     string     `json:"instance"` // name of the worker
 	Number       *int       `json:"number"`   // its worker number; null while it has none

@@ -4,6 +4,18 @@
 // It knows neither NATS nor how IDs are made, so any program can use it to
 // speak with natsid. [Namespace.Subjects] lists all subjects, [Codes] all error
 // codes, and [Alarms] all kinds of alarm.
+//
+// # Requests and replies
+//
+//   - A request for IDs is a count, [ParseCount]. Its reply holds exactly that
+//     many IDs, as lines of runs, [ParseRuns]: as text, because JavaScript rounds
+//     integers beyond 2^53.
+//   - An error is a reply with an empty body and two headers, [ParseError]. It
+//     never holds an ID.
+//   - A request without a reply subject is dropped before it costs an ID.
+//   - A worker answers within its deadline, 1.5 s by default, of taking the
+//     request up; a caller should wait at least 2 s. To repeat a request for IDs is
+//     safe: at worst some are never used.
 package subjects
 
 import (

@@ -54,14 +54,15 @@ type TagList struct {
 
 // TagInfo is a tag as replies show it: one for [Namespace.TagCreate],
 // [Namespace.TagUpdate] and [Namespace.TagDelete], and an array in the order of
-// tags for [Namespace.TagList]. A page may be shorter than its limit, so that
-// the message stays small; it is empty only past the last tag.
+// tags, by bytes, for [Namespace.TagList]. A page may be shorter than its limit, so
+// that the message stays small; it is empty only past the last tag. Where there
+// are more than 2000 tags, a page after the first may be up to 2 s old.
 type TagInfo struct {
 	Tag         string    `json:"tag"`
 	Step        int64     `json:"step"`
 	MaxID       Decimal   `json:"max_id"` // the lowest ID that no worker has loaded
 	Description string    `json:"description"`
-	Updated     time.Time `json:"updated"`
+	Updated     time.Time `json:"updated"`              // of the last load or change
 	Disabled    bool      `json:"disabled"`             // the tag was deleted
 	Unservable  string    `json:"unservable,omitempty"` // why the tag's IDs cannot be requested; "" if they can
 

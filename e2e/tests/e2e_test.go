@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/e2e/internal/setup"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: end-to-end tests take minutes, and -short is set")
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // modes are the two kinds of IDs, as requests for n of them.

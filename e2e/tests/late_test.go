@@ -140,7 +140,7 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItIsOpenedLate(t *testing.T) {
 	waitFor(t, "it runs without JetStream", readyz("segment: not ready", "enable it"))
 	restart(store)
 	waitFor(t, "the bucket is refused, the others are not",
-		readyz("segment: not ready: bucket id_segments", "take that off", "snowflake: ready"))
+		readyz("segment: not ready: bucket id_segments", "remove the TTL", "snowflake: ready"))
 	wants503(t, nc, "id.segment.order")
 	waitFor(t, "the bucket keeps its entries", func() bool {
 		_, err := js.UpdateKeyValue(t.Context(), forever)
