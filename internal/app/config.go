@@ -107,9 +107,18 @@ func (c Config) Validate() error {
 
 // NewLog returns a log of the level and the format that are set.
 func (c Config) NewLog(w io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: c.LogLevel}
+	opts := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: spellDurations}
 	if c.LogJSON {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// spellDurations writes durations as 1.5s in JSON too, where slog would write
+// nanoseconds.
+func spellDurations(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }

@@ -98,6 +98,18 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	}
 }
 
+func TestLogsSpellDurations(t *testing.T) {
+	for json, want := range map[bool]string{false: "in=1.5s", true: `"in":"1.5s"`} {
+		cfg := app.Default()
+		cfg.LogJSON = json
+		var out strings.Builder
+		cfg.NewLog(&out).Info("trying again", "in", 1500*time.Millisecond)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("JSON %v: %s, want %s", json, out.String(), want)
+		}
+	}
+}
+
 func TestRedactHidesPasswords(t *testing.T) {
 	for urls, want := range map[string]string{
 		"nats://u:se,cret@h:1":  "xxxxx,nats://xxxxx@h:1",

@@ -146,7 +146,7 @@ func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (
 		backoff.WithMaxInterval(5*time.Second),
 		backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotifyWithData(f, backoff.WithContext(pauses, ctx), func(err error, pause time.Duration) {
-		log.Warn(what+"; trying again", "error", err, "in", pause.Round(time.Millisecond).String())
+		log.Warn(what+"; trying again", "error", err, "in", pause.Round(time.Millisecond))
 	})
 }
 

@@ -49,7 +49,7 @@ func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) erro
 func (s step) end(log *slog.Logger) error {
 	late := time.AfterFunc(s.within, func() {
 		log.Warn("the stop takes longer than it should; still waiting, since what stops next rests on it",
-			"step", s.name, "after", s.within.String())
+			"step", s.name, "after", s.within)
 	})
 	defer late.Stop()
 	return s.stop()

@@ -181,7 +181,7 @@ func (b *Bucket) saw(revision uint64) {
 	}
 }
 
-// open binds the bucket, creating it if there is none, and reads its state.
+// open binds the bucket, creating it if it does not exist, and reads its state.
 func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config, firstSeq uint64) error {
 	kv, err := bind(ctx, js, cfg, firstSeq)
 	if err != nil {

@@ -55,6 +55,10 @@ func (c *workersCmd) Run(s *session) error {
 	if err := s.checkBuckets(ctx, js); err != nil {
 		return err
 	}
+	return c.list(ctx, s, js)
+}
+
+func (c *workersCmd) list(ctx context.Context, s *session, js jetstream.JetStream) error {
 	ns := s.namespace()
 	registry := kvregistry.New(js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),

@@ -1,0 +1,133 @@
+package app_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
+	url := startServer(t, "127.0.0.1:0").ClientURL()
+	for ns, auto := range map[subjects.Namespace]bool{"yes": true, "no": false} {
+		cfg := joined(t, url)
+		cfg.Namespace, cfg.AutoCreateTags = ns, auto
+		launch(t, cfg).where()
+		_, err := client.New(connect(t, url), ns).Segment(t.Context(), "order")
+		e, refused := errors.AsType[*subjects.Error](err)
+		if auto != (err == nil) || !auto && (!refused || e.Code != subjects.NotFound) {
+			t.Errorf("auto-create %v: %v", auto, err)
+		}
+	}
+}
+
+// unused returns how many IDs of a tag are loaded but not issued after 150
+// requests for 900, one right after the other.
+func unused(t *testing.T, cfg app.Config) int64 {
+	t.Helper()
+	launch(t, cfg).where()
+	c := client.New(connect(t, cfg.NATS), cfg.Namespace)
+	for range 150 {
+		if _, err := c.SegmentN(t.Context(), "order", 900); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tags, err := c.ListTags(t.Context(), subjects.TagList{})
+	if err != nil || len(tags) != 1 {
+		t.Fatalf("%v, %v", tags, err)
+	}
+	return int64(tags[0].MaxID) - 1 - 150*900
+}
+
+func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
+	url := startServer(t, "127.0.0.1:0").ClientURL()
+	cfg := joined(t, url)
+	cfg.AutoCreateTags, cfg.Namespace = true, "free"
+	if n := unused(t, cfg); n < 30_000 {
+		t.Errorf("with the default maximum %d IDs are loaded ahead of 135,000 issued at once", n)
+	}
+	cfg = joined(t, url)
+	cfg.AutoCreateTags, cfg.Namespace, cfg.MaxStep = true, "bound", 1000
+	if n := unused(t, cfg); n > 12_000 {
+		t.Errorf("with --max-step 1000 %d IDs are loaded ahead", n)
+	}
+}
+
+func TestAStreamThatWouldAnswerRequestsIsLogged(t *testing.T) {
+	url := startServer(t, "127.0.0.1:0").ClientURL()
+	js, err := jetstream.New(connect(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, subject := range []string{
+		">", "segment.order", "segment.*", "snowflake", "snowflake.7", "snowflake.>",
+		"tag.create", "tag.list", "worker.*",
+	} {
+		t.Run(subject, func(t *testing.T) {
+			cfg := joined(t, url)
+			cfg.Namespace = subjects.Namespace(fmt.Sprintf("ns%d", n))
+			name := fmt.Sprintf("STREAM%d", n)
+			stream := jetstream.StreamConfig{Name: name, Subjects: []string{string(cfg.Namespace) + "." + subject}}
+			if _, err := js.CreateStream(t.Context(), stream); err != nil {
+				t.Fatal(err)
+			}
+			i := launch(t, cfg)
+			i.logs("worker number") // acquired or not: all warnings are logged by then
+			if !containsAll(i.log.String(), "JetStream stream", "stream="+name) {
+				t.Error("no warning")
+			}
+			i.stop()
+			if err := i.end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
+	url := startServer(t, "127.0.0.1:0").ClientURL()
+	first := launch(t, joined(t, url))
+	first.where()
+	if strings.Contains(first.log.String(), "used as it is") {
+		t.Error("new buckets are logged as different")
+	}
+	cfg := joined(t, url)
+	cfg.LeaseTTL = time.Minute
+	second := launch(t, cfg)
+	second.where()
+	second.logs("used as it is", "30s")
+}
+
+func TestABucketWithATTLThatMustKeepItsValuesIsRefused(t *testing.T) {
+	for _, bucket := range []string{"id_segments", "id_history"} {
+		t.Run(bucket, func(t *testing.T) {
+			// A server each: one that has just deleted its last stream cannot create
+			// the next for a moment. natsid tries again; this test does not.
+			url := startServer(t, "127.0.0.1:0").ClientURL()
+			js, err := jetstream.New(connect(t, url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			forgets := jetstream.KeyValueConfig{Bucket: bucket, TTL: time.Hour}
+			if _, err := js.CreateKeyValue(t.Context(), forgets); err != nil {
+				t.Fatal(err)
+			}
+			err = launch(t, joined(t, url)).end()
+			if !errors.Is(err, buckets.ErrForgets) || !containsAll(err.Error(), bucket, "1h0m0s") {
+				t.Errorf("%v, want ErrForgets", err)
+			}
+			if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
+				t.Fatal(err)
+			}
+			launch(t, joined(t, url)).where()
+		})
+	}
+}
