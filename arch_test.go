@@ -16,7 +16,7 @@ import (
 
 const module = "github.com/natsid/natsid"
 
-// Third parties, each with all its packages.
+// Modules of others, each with all its packages.
 const (
 	backoff     = "github.com/cenkalti/backoff/v4"
 	flock       = "github.com/gofrs/flock"
@@ -109,27 +109,27 @@ func TestAWrongArrowIsSeen(t *testing.T) {
 		{"a package below a third party of the row", "worker/a.go", natsGo + "/micro", ""},
 		{"a neighbour in name only", "worker/a.go", natsGo + "-fork", "may not import"},
 		{"a row names one package, not those below it", "worker/a.go", us + "segment/kvstore", "may not import"},
-		{"the cores know no NATS", "segment/a.go", natsGo, "may not import"},
+		{"the cores do not know NATS", "segment/a.go", natsGo, "may not import"},
 		{"a file for one system counts", "segment/a_windows.go", natsGo, "may not import"},
 		{"prometheus stays in metrics", "internal/app/a.go", prometheus + "/client_golang", "may not import"},
-		{"also in tests", "worker/a_test.go", prometheus + "/client_golang/prometheus", "may not import"},
+		{"in tests, too", "worker/a_test.go", prometheus + "/client_golang/prometheus", "may not import"},
 		{"nats-server stays in natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
 		{"the MySQL driver stays in segment/mysqlstore", "internal/app/a.go", mysqlDriver, "may not import"},
-		{"and in tests", "internal/app/a_test.go", mysqlDriver, ""},
+		{"its tests may use it", "internal/app/a_test.go", mysqlDriver, ""},
 		{"a server for tests is for tests", "internal/app/a.go", us + "internal/testkit/mysqltest", "may not import"},
-		{"main knows the command line only", "main.go", us + "internal/app", "may not import"},
-		{"the root of composition knows the rooms", "internal/app/a.go", us + "kvregistry", ""},
-		{"but not who starts it", "internal/app/a.go", us + "internal/cli", "may not import"},
+		{"main knows only the command line", "main.go", us + "internal/app", "may not import"},
+		{"the composition root knows the rooms", "internal/app/a.go", us + "kvregistry", ""},
+		{"but not what starts it", "internal/app/a.go", us + "internal/cli", "may not import"},
 		{"its tests may", "internal/app/a_test.go", us + "client", ""},
-		{"nor test kits", "internal/app/a.go", us + "segment/segmenttest", "may not import"},
-		{"tests know all rooms", "subjects/a_test.go", us + "internal/app", ""},
-		{"tests know helpers", "segment/a_test.go", goleak, ""},
-		{"code does not", "segment/a.go", goleak, "may not import"},
+		{"and no test kits", "internal/app/a.go", us + "segment/segmenttest", "may not import"},
+		{"tests may know all rooms", "subjects/a_test.go", us + "internal/app", ""},
+		{"tests may use helpers", "segment/a_test.go", goleak, ""},
+		{"code may not", "segment/a.go", goleak, "may not import"},
 		{"a new package needs a row", "attic/a.go", "fmt", "give it a row"},
-		{"one with tests only, too", "attic/a_test.go", "fmt", "give it a row"},
-		{"testdata is not ours", "segment/testdata/a.go", natsGo, ""},
-		{"a hidden folder is not ours", ".cache/a.go", natsGo, ""},
-		{"another module has its own law", "othermodule/sub/a.go", natsGo, ""},
+		{"so does one with only tests", "attic/a_test.go", "fmt", "give it a row"},
+		{"testdata is skipped", "segment/testdata/a.go", natsGo, ""},
+		{"a hidden folder is skipped", ".cache/a.go", natsGo, ""},
+		{"another module has its own rules", "othermodule/sub/a.go", natsGo, ""},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
 			src := fmt.Sprintf("package p\n\nimport _ %q\n", tc.imports)
@@ -151,13 +151,13 @@ func TestAWrongDocIsSeen(t *testing.T) {
 		{"none", noDoc, noDoc, "no package comment"},
 		{"two", doc, doc, "in more than one file"},
 		{"another's name", "// Package segments is.\npackage segment\n", noDoc, "must start"},
-		{"torn off by an empty line", "// Package segment is.\n\npackage segment\n", noDoc, "no package comment"},
-		{"a directive is no doc", "//go:build linux\npackage segment\n", doc, ""},
+		{"separated by an empty line", "// Package segment is.\n\npackage segment\n", noDoc, "no package comment"},
+		{"a directive is not a doc", "//go:build linux\npackage segment\n", doc, ""},
 		{"it may change", "// Package segment is.\npackage segment\n", noDoc, "must end with"},
 		{"said over two lines", strings.Replace(doc, "; it is ", "; it is\n// ", 1), noDoc, ""},
 		{"said too late", strings.Replace(doc, "segment is;", "segment is. It is;", 1), noDoc, "must end with"},
 		{"main is a command", "// Command segment is.\npackage main\n", "package main\n", ""},
-		{"main is no package", "// Package main is.\npackage main\n", "package main\n", "must start"},
+		{"main is not a package", "// Package main is.\npackage main\n", "package main\n", "must start"},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
 			expect(t, tc.want, wrongDocs(readModule(t, fstest.MapFS{

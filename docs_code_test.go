@@ -3,17 +3,62 @@ package main_test
 import (
 	"fmt"
 	"go/ast"
+	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
+	"testing/fstest"
+	"unicode/utf8"
 )
 
 // codeMaps are the documents that name files and functions of the code.
 var codeMaps = []string{"docs/architecture.md", "docs/testing.md", "CONTRIBUTING.md"}
+
+// promised are the packages that other programs may rely on.
+var promised = []string{"client", "e2e", "snowflake", "subjects"}
+
+const maxColumns = 120 // of a line of Go, with tabs of 4
+
+func TestGoLinesFitTheScreen(t *testing.T) {
+	t.Skip("not yet")
+	expectNone(t, wideLines(t, os.DirFS(".")))
+}
+
+func TestPromisedPackagesHaveExamples(t *testing.T) {
+	expectNone(t, withoutExample(t, os.DirFS(".")))
+}
+
+func TestWrongGoIsSeen(t *testing.T) {
+	const example = "package client_test\n\nfunc Example() {\n\tprintln()\n\t// Output: x\n}\n"
+	wide := "package client\n\n//" + strings.Repeat(" ", maxColumns-2) + "x\n"
+	for _, tc := range []struct {
+		law, path, src string
+		want           string // part of the fault, "" for none
+	}{
+		{"an example with output", "client/a_test.go", example, ""},
+		{"an example without", "client/a_test.go", strings.Replace(example, "Output", "Hint", 1), "no example"},
+		{"a wide line", "client/b.go", wide, "121 columns"},
+		{"a line as wide as may be", "client/b.go", strings.Replace(wide, " x", "x", 1), ""},
+		{"a tab is four columns", "client/b.go", strings.Replace(wide, "// ", "\t//", 1), "124 columns"},
+		{"another module's lines are its own", "bench/b.go", wide, "121 columns"},
+		{"testdata is not ours", "client/testdata/b.go", wide, ""},
+	} {
+		t.Run(tc.law, func(t *testing.T) {
+			fsys := fstest.MapFS{}
+			for _, dir := range promised {
+				fsys[dir+"/a_test.go"] = &fstest.MapFile{Data: []byte(example)}
+			}
+			fsys[tc.path] = &fstest.MapFile{Data: []byte(tc.src)}
+			expect(t, tc.want, slices.Concat(wideLines(t, fsys), withoutExample(t, fsys)))
+		})
+	}
+}
 
 var (
 	codeFile = regexp.MustCompile("`([a-z0-9_/]+\\.go)`")
@@ -86,4 +131,60 @@ func receiver(d *ast.FuncDecl, pkg string) string {
 		return ident.Name
 	}
 	return pkg // generic: none is named in a document
+}
+
+// withoutExample returns a fault for each promised package that shows no use
+// whose output a test checks.
+func withoutExample(t *testing.T, fsys fs.FS) (faults []string) {
+	t.Helper()
+	for _, dir := range promised {
+		paths, err := fs.Glob(fsys, dir+"/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(paths, func(p string) bool { return hasExample(t, fsys, p) }) {
+			faults = append(faults, fmt.Sprintf("package %s is promised and has no example with an output", dir))
+		}
+	}
+	return faults
+}
+
+func hasExample(t *testing.T, fsys fs.FS, p string) bool {
+	t.Helper()
+	src, err := fs.ReadFile(fsys, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), p, src, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(doc.Examples([]*ast.File{file}...), func(e *doc.Example) bool { return e.Output != "" })
+}
+
+// wideLines returns a fault for each file of Go with lines of too many columns.
+func wideLines(t *testing.T, fsys fs.FS) (faults []string) {
+	t.Helper()
+	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || len(p) > 1 && strings.HasPrefix(d.Name(), ".")) {
+			return fs.SkipDir
+		}
+		if path.Ext(p) != ".go" {
+			return nil
+		}
+		src, err := fs.ReadFile(fsys, p)
+		for i, line := range strings.Split(string(src), "\n") {
+			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > maxColumns {
+				faults = append(faults, fmt.Sprintf("%s:%d has %d columns, want at most %d", p, i+1, n, maxColumns))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return faults
 }
