@@ -1,6 +1,9 @@
 package subjects
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // An Alarm is the kind of an event that an operator must look at: the last
 // token of the subject on which it is published, and the label kind of the
@@ -35,71 +38,71 @@ type AlarmInfo struct {
 
 // Alarms returns every kind, and what an operator does about it. The slice is
 // the caller's.
-func Alarms() []AlarmInfo {
-	return []AlarmInfo{
-		{
-			Kind: AlarmClockBehind,
-			Happened: "this worker's clock is behind the time of its own last IDs or heartbeat; " +
-				"it issues no snowflakes until the clock has caught up",
-			Do: "if the clock is right now, wait; " +
-				"with `--on-clock-step reclaim` the worker takes another worker number instead of waiting",
-		},
-		{
-			Kind: AlarmClockSkew,
-			Happened: "this worker's clock differs too much from those of the other workers and JetStream; " +
-				"it issues no snowflakes until the clock is right",
-			Do: "synchronize the clock with NTP; if there is no other worker, check JetStream's clock too",
-		},
-		{
-			Kind: AlarmClockStep,
-			Happened: "this worker's clock was set, or the machine slept; " +
-				"after a large step it issues no snowflakes until its clock was compared with the others'",
-			Do: "find out what sets the clock in steps, and let NTP slew it instead",
-		},
-		{
-			Kind: AlarmNumberLost,
-			Happened: "the record of the worker number is another worker's now, or gone; " +
-				"this worker acquires another number",
-			Do: "look for a copied machine or data directory, or a JetStream that was wiped or restored from a backup",
-		},
-		{
-			Kind:     AlarmNumbersExhausted,
-			Happened: "every worker number is in use or blocked; this worker issues no snowflakes",
-			Do:       "see `natsid workers` for who has each until when; stop workers, or plan a wider layout",
-		},
-		{
-			Kind: AlarmStateFile,
-			Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
-				"the worker goes on under another worker number",
-			Do: "if it cannot be written, repair the data directory and restart the worker; " +
-				"until then a crash costs it its number",
-		},
-		{
-			Kind: AlarmStoreWentBack,
-			Happened: "MySQL lost commits: no ID repeats, but its other data may be lost; " +
-				"or JetStream lost the marks of the tags",
-			Do: "check MySQL's failover or backup; if JetStream lost the marks and there is no MySQL, " +
-				"create each tag again with a start far above every ID in use",
-		},
-		{
-			Kind:     AlarmTimeEnds,
-			Happened: "the time field of the layout is full within five years; no snowflakes can be issued after that",
-			Do:       "plan a new layout with `natsid layout`, in a namespace of its own",
-		},
-		{
-			Kind:     AlarmMarkUnreachable,
-			Happened: "reserved, not raised: while the marks are unreachable loads fail, and `/readyz` says why",
-			Do:       "nothing",
-			Reserved: true,
-		},
-		{
-			Kind: AlarmTagConflict,
-			Happened: "reserved, not raised: a tag whose row cannot be used is refused, " +
-				"and `natsid tag list` says why",
-			Do:       "nothing",
-			Reserved: true,
-		},
-	}
+func Alarms() []AlarmInfo { return slices.Clone(alarms) }
+
+var alarms = []AlarmInfo{
+	{
+		Kind: AlarmClockBehind,
+		Happened: "this worker's clock is behind the time of its own last IDs or heartbeat; " +
+			"it issues no snowflakes until the clock has caught up",
+		Do: "if the clock is right now, wait; " +
+			"with `--on-clock-step reclaim` the worker takes another worker number instead of waiting",
+	},
+	{
+		Kind: AlarmClockSkew,
+		Happened: "this worker's clock differs too much from those of the other workers and JetStream; " +
+			"it issues no snowflakes until the clock is right",
+		Do: "synchronize the clock with NTP; if there is no other worker, check JetStream's clock too",
+	},
+	{
+		Kind: AlarmClockStep,
+		Happened: "this worker's clock was set, or the machine slept; " +
+			"after a large step it issues no snowflakes until its clock was compared with the others'",
+		Do: "find out what sets the clock in steps, and let NTP slew it instead",
+	},
+	{
+		Kind: AlarmNumberLost,
+		Happened: "the record of the worker number is another worker's now, or gone; " +
+			"this worker acquires another number",
+		Do: "look for a copied machine or data directory, or a JetStream that was wiped or restored from a backup",
+	},
+	{
+		Kind:     AlarmNumbersExhausted,
+		Happened: "every worker number is in use or blocked; this worker issues no snowflakes",
+		Do:       "see `natsid workers` for who has each until when; stop workers, or plan a wider layout",
+	},
+	{
+		Kind: AlarmStateFile,
+		Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
+			"the worker takes another worker number",
+		Do: "if it cannot be written, repair the data directory and restart the worker; " +
+			"until then a crash costs it its number",
+	},
+	{
+		Kind: AlarmStoreWentBack,
+		Happened: "MySQL lost commits: no ID repeats, but its other data may be lost; " +
+			"or JetStream lost the marks of the tags",
+		Do: "check MySQL's failover or backup; if JetStream lost the marks and there is no MySQL, " +
+			"create each tag again with a start far above every ID in use",
+	},
+	{
+		Kind:     AlarmTimeEnds,
+		Happened: "the time field of the layout is full within five years; no snowflakes can be issued after that",
+		Do:       "plan a new layout with `natsid layout`, in a namespace of its own",
+	},
+	{
+		Kind:     AlarmMarkUnreachable,
+		Happened: "reserved, not raised: while the marks are unreachable loads fail, and `/readyz` says why",
+		Do:       "nothing",
+		Reserved: true,
+	},
+	{
+		Kind: AlarmTagConflict,
+		Happened: "reserved, not raised: a tag whose row cannot be used is refused, " +
+			"and `natsid tag list` says why",
+		Do:       "nothing",
+		Reserved: true,
+	},
 }
 
 // An AlarmEvent is an alarm as it is published, in JSON, on

@@ -2,6 +2,7 @@ package subjects
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -38,14 +39,14 @@ type CodeInfo struct {
 
 // Codes returns every code that an error reply can have, in ascending order,
 // and what a caller does about it. The slice is the caller's.
-func Codes() []CodeInfo {
-	return []CodeInfo{
-		{BadRequest, "the request is malformed; the text says how", "fix the request; a retry cannot help"},
-		{NotFound, "there is no such tag, or it was deleted", "create it, as with `natsid tag create order`"},
-		{TooMany, "too many requests wait already, for this tag or in this worker", "back off, then retry"},
-		{Internal, "a bug in natsid", "report it, with the log of the worker"},
-		{Unavailable, "this worker cannot issue now", "retry once at once, since another worker may; then back off"},
-	}
+func Codes() []CodeInfo { return slices.Clone(codes) }
+
+var codes = []CodeInfo{
+	{BadRequest, "the request is malformed; the text says how", "fix the request; a retry cannot help"},
+	{NotFound, "there is no such tag, or it was deleted", "create it, as with `natsid tag create order`"},
+	{TooMany, "too many requests wait already, for this tag or in this worker", "back off, then retry"},
+	{Internal, "a bug in natsid", "report it, with the log of the worker"},
+	{Unavailable, "this worker cannot issue now", "retry once at once, since another worker may; then back off"},
 }
 
 // String returns the code's decimal digits, as in the header.

@@ -63,7 +63,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 				_, behind := errors.AsType[*snowflake.BehindError](trouble)
 				return behind && tc.trouble == nil || tc.trouble != nil && errors.Is(trouble, tc.trouble)
 			})
-			r.one("id.segment.order") // goes on
+			r.one("id.segment.order") // segments are still served
 			tc.repair(r)
 			for _, subject := range []string{"id.snowflake", "id.snowflake.1", "$SRV.INFO.id-snowflake"} {
 				r.eventually("come back to "+subject, func() bool { return served(r, subject) })

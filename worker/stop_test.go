@@ -41,7 +41,7 @@ func TestAWorkerThatStopsAnswersEveryRequestDelivered(t *testing.T) {
 			}
 		}
 	}
-	stays.eventually("go on", func() bool { return calls.done.Load() > 4000 })
+	stays.eventually("serve on", func() bool { return calls.done.Load() > 4000 })
 	calls.stop(t)
 }
 

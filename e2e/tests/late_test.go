@@ -146,7 +146,7 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItIsOpenedLate(t *testing.T) {
 		_, err := js.UpdateKeyValue(t.Context(), forever)
 		return err == nil
 	})
-	waitFor(t, "all is well once it forgets no more", readyz("segment: ready"))
+	waitFor(t, "segments are ready once it forgets nothing", readyz("segment: ready"))
 	if err := stop(); err != nil { // before its server goes
 		t.Error(err)
 	}
