@@ -68,7 +68,7 @@ var arrows = map[string][]string{
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
 		"workerid", "kvregistry", "worker", "internal/buckets", "internal/metrics", "internal/monitor",
 		"internal/natsembed", natsGo, backoff, flock},
-	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "segment", "workerid", "kvregistry",
+	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
 		kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},

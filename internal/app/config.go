@@ -24,7 +24,7 @@ type Config struct {
 	Listen    string             // --listen
 	Data      string             // --data; locked while in use
 	HTTP      string             // --http
-	Name      string             // --name; "" takes the one kept in Data, or makes one
+	Name      string             // --name; "" takes the one kept in Data, or generates one
 	Replicas  int                // --replicas
 
 	MySQL             string        // --mysql

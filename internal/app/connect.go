@@ -24,6 +24,7 @@ import (
 // carries loads, records, heartbeats and alarms; it outlives the serving one, so
 // that the worker number can be released after the last answer. Both reconnect
 // every 250 ms without limit, also while a server refuses their credentials.
+// More connections were not faster: no handler waits.
 type links struct {
 	serve   servingConn
 	control *nats.Conn
