@@ -1,5 +1,13 @@
-// Package kvregistry keeps worker numbers and heartbeats in JetStream KV: a
-// [workerid.Registry] on two buckets, one for ever, one that forgets.
+// Package kvregistry is a [workerid.Registry] on two JetStream KV buckets, one
+// permanent and one that expires; it is internal to natsid and may change.
+//
+//	id_history    key w           the record of worker number w
+//	              key deployment  the registry's ID and layout
+//	id_workers    key w           the heartbeat of worker number w; expires after LeaseTTL
+//
+// The TTL is the bucket's, since a later write drops a TTL of the key's own. Its
+// default, 30 s, is longer than the 4 to 7 s that an election took after the hard
+// loss of a server.
 package kvregistry
 
 import (
@@ -19,23 +27,25 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config says where the registry lies.
+// Config is where the registry is. All fields but Replicas must be set.
 type Config struct {
-	// History is the bucket of the records: never forgotten.
+	// History is the bucket of the records, which are permanent.
 	History string
-	// Workers is the bucket of the heartbeats, each forgotten LeaseTTL after
-	// it was put.
-	Workers  string
+	// Workers is the bucket of the heartbeats.
+	Workers string
+	// LeaseTTL is how long a heartbeat lasts without being renewed.
 	LeaseTTL time.Duration
+	// Replicas is how many servers keep a copy of each bucket that is created.
 	Replicas int
-	// WorkerSubject returns the subject on which worker w says who it is.
+	// WorkerSubject returns the subject on which the worker with number w answers
+	// who it is.
 	WorkerSubject func(w int) string
 }
 
-// Options returns the options that the registry's connection needs: it fails
-// at once while disconnected, since a write buffered until the connection is
-// back would land long after its caller has given up on it; and it notices a
-// server that hangs within seconds.
+// Options returns the options that the registry's connection needs. It fails at
+// once while disconnected: a write that was buffered until the connection is back
+// would land long after its caller has given up. It notices a server that hangs
+// within seconds.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.ReconnectBufSize(-1),
@@ -45,15 +55,15 @@ func Options() []nats.Option {
 	}
 }
 
-// A Registry is a [workerid.Registry] in JetStream KV. Its buckets are opened
-// by the first call that can; until then all calls but Ask, which needs no
-// JetStream, return why they cannot be.
+// A Registry is a [workerid.Registry] in JetStream KV. The first call that can
+// opens its buckets; until then all calls return why they cannot be opened,
+// except for Ask, which needs no JetStream.
 type Registry struct {
 	cfg      Config
 	nc       *nats.Conn
 	history  *buckets.Bucket
 	workers  *buckets.Bucket
-	failures atomic.Int32 // heartbeats that failed in a row
+	failures atomic.Int32 // consecutive heartbeats that failed
 }
 
 var _ workerid.Registry = (*Registry)(nil)
@@ -61,8 +71,8 @@ var _ workerid.Registry = (*Registry)(nil)
 // deploymentKey is the key of the deployment among the records.
 const deploymentKey = "deployment"
 
-// New returns a registry. The connection of js should have been made with
-// [Options] and must not carry requests of users.
+// New returns a registry. The connection of js should have [Options], and must
+// not carry the requests of callers.
 func New(js jetstream.JetStream, cfg Config) *Registry {
 	return &Registry{
 		cfg: cfg,
@@ -71,13 +81,15 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 			Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
 		}),
 		workers: buckets.New(js, buckets.Config{
-			Name: cfg.Workers, Description: "natsid: heartbeats of the workers", TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
+			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
+			TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
 		}),
 	}
 }
 
-// Open opens the buckets, making those that are missing, as any other call
-// would. mismatch says how existing ones differ from what was asked.
+// Open opens the buckets and creates missing ones, as any other call would.
+// mismatch describes how existing ones differ from the configuration; "" if they
+// do not.
 func (r *Registry) Open(ctx context.Context) (mismatch string, err error) {
 	mismatch, err = r.history.Open(ctx)
 	if err != nil {
@@ -102,7 +114,8 @@ func (r *Registry) Deployment(ctx context.Context, d workerid.Deployment) (worke
 	}
 	var have workerid.Deployment
 	if err := json.Unmarshal(kve.Value(), &have); err != nil {
-		return workerid.Deployment{}, fmt.Errorf("kvregistry: the entry %s of bucket %s is damaged, mend it by hand: %w", deploymentKey, r.cfg.History, err)
+		return workerid.Deployment{}, fmt.Errorf("kvregistry: key %s of bucket %s is damaged, restore it by hand: %w",
+			deploymentKey, r.cfg.History, err)
 	}
 	return have, nil
 }
@@ -112,8 +125,8 @@ func (r *Registry) Records(ctx context.Context) (map[int]workerid.Record, error)
 	return all(ctx, r.history, record)
 }
 
-// Record implements [workerid.Registry]. The bucket's leader answers, as far
-// as this package has made the bucket.
+// Record implements [workerid.Registry]. The bucket's leader answers, if this
+// package created the bucket.
 func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 	kve, err := r.history.Get(ctx, strconv.Itoa(w))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -125,8 +138,8 @@ func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 	return record(kve), nil
 }
 
-// record reads an entry. One that cannot be read, or has no token, is a zero
-// record at its revision: unreadable is not the same as free.
+// record decodes an entry. An unreadable one, or one without a token, is a zero
+// record with its revision: unreadable is not free.
 func record(kve jetstream.KeyValueEntry) workerid.Record {
 	var rec workerid.Record
 	if err := json.Unmarshal(kve.Value(), &rec); err != nil || rec.Token == "" {
@@ -149,8 +162,8 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry]. A failure counts as that of a heartbeat,
-// which begins with it; see [Registry.Report].
+// Time implements [workerid.Registry]. A heartbeat begins with it, so a failure
+// counts as one of the heartbeat; see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	t, err := r.workers.Time(ctx)
 	if err != nil {
@@ -160,9 +173,9 @@ func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	return t.UnixMilli(), nil
 }
 
-// Report implements [workerid.Registry]. A second heartbeat that fails in a
-// row, here or in Time, makes the connection anew: the server behind it may
-// hang without closing it.
+// Report implements [workerid.Registry]. After two consecutive heartbeats that
+// failed, here or in Time, the connection reconnects: its server may hang without
+// closing it.
 func (r *Registry) Report(ctx context.Context, w int, l workerid.Heartbeat) error {
 	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l)); err != nil {
 		r.failed(err)
@@ -177,7 +190,7 @@ func (r *Registry) failed(err error) {
 	// A caller that gave up says nothing about the connection.
 	if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
 		r.failures.Store(0)
-		// It fails only on a connection that is closed or being made anew.
+		// It fails only if the connection is closed or reconnecting already.
 		_ = r.nc.ForceReconnect()
 	}
 }
@@ -185,7 +198,7 @@ func (r *Registry) failed(err error) {
 // Heartbeats implements [workerid.Registry].
 func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, error) {
 	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (l workerid.Heartbeat) {
-		// An unreadable heartbeat is a heartbeat: somebody is alive.
+		// An unreadable heartbeat is a heartbeat: a worker is alive.
 		_ = json.Unmarshal(kve.Value(), &l)
 		l.At = kve.Created().UnixMilli()
 		return l
@@ -197,16 +210,17 @@ func (r *Registry) Leave(ctx context.Context, w int) error {
 	return r.workers.Purge(ctx, strconv.Itoa(w))
 }
 
-// Ask implements [workerid.Registry]. If no worker subscribes to the subject
-// the server says so at once.
+// Ask implements [workerid.Registry]. If no worker subscribes to the subject, the
+// server reports that at once.
 func (r *Registry) Ask(ctx context.Context, w int) (who workerid.Who, err error) {
 	msg, err := r.nc.RequestWithContext(ctx, r.cfg.WorkerSubject(w), nil)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return workerid.Who{}, workerid.ErrNoWorker
 	}
-	if err == nil {
-		err = json.Unmarshal(msg.Data, &who)
+	if err != nil {
+		return workerid.Who{}, err
 	}
+	err = json.Unmarshal(msg.Data, &who)
 	return who, err
 }
 
@@ -228,7 +242,7 @@ func all[T any](ctx context.Context, b *buckets.Bucket, read func(jetstream.KeyV
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // cannot be: strings and integers
+		panic(err) // cannot happen: strings and integers
 	}
 	return b
 }

@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// TestIDsAreEvenModuloAnyShardCount asks, for rates from 1 ID/s to 1M IDs/s
-// and for batches, whether id mod q is even.
+// TestIDsAreEvenModuloAnyShardCount checks, for rates from 1 ID/s to 1M IDs/s and
+// for batches, that id mod q is even.
 //
-// The powers of two up to 2^Sequence can be even exactly, whatever the times
-// of the requests are. Beyond them id mod 2q holds a bit of business or worker
-// number, which does not change: half of the residues never come. Any other q
-// below 2^Sequence is even but for q/2^Sequence, since some residues have one
-// more sequence than others; for those here that is too little to be seen.
+// For powers of two up to 2^Sequence it can be exactly even, whatever the times
+// of the requests. Beyond them id mod 2q contains a bit of business or worker
+// number, which does not change: half of the residues never occur. Any other q
+// below 2^Sequence is even except for q/2^Sequence, since some residues have one
+// more sequence than others; for those here that is too little to show.
 //
-// IDs of one tick follow each other, so they are no independent sample: one
-// of each tick is looked at, a random one.
+// IDs of one tick are consecutive, so they are no independent sample: the test
+// takes a random one of each tick.
 func TestIDsAreEvenModuloAnyShardCount(t *testing.T) {
-	tiny := Layout{Time: 50, Worker: 9, Sequence: 4, Epoch: epoch, Unit: 1} // unevenness of mid rates stands out
+	tiny := Layout{Time: 50, Worker: 9, Sequence: 4, Epoch: epoch, Unit: 1} // shows unevenness at mid rates
 	for _, c := range []struct {
 		name   string
 		layout Layout
@@ -83,7 +83,7 @@ func TestIDsAreEvenModuloAnyShardCount(t *testing.T) {
 	}
 }
 
-// The chi-squared test would pass a start that is one long run; this would not.
+// The chi-squared test would accept starts that are one long run; this does not.
 func TestEachStartIsRandom(t *testing.T) {
 	g := newGenerator(t, Leaf, t0, 1<<60)
 	var ones, zeros int64
@@ -92,7 +92,8 @@ func TestEachStartIsRandom(t *testing.T) {
 		ones, zeros = ones|s, zeros|^s
 	}
 	if ones != 4095 || zeros&4095 != 4095 {
-		t.Errorf("in a thousand starts bits %012b were 1, bits %012b were 0, want each bit to be both", ones, zeros&4095)
+		t.Errorf("in a thousand starts bits %012b were 1, bits %012b were 0, want each bit to be both",
+			ones, zeros&4095)
 	}
 }
 
@@ -107,8 +108,8 @@ func nth(r Runs, i int) int64 {
 	panic(fmt.Sprint("no such ID: ", i))
 }
 
-// chiSquared tells how far beyond chance the counts differ from even, in
-// standard deviations (Wilson and Hilferty's).
+// chiSquared returns how far the counts are from even, in standard deviations
+// (Wilson and Hilferty's approximation).
 func chiSquared(counts []int) float64 {
 	sum, x := 0, 0.0
 	for _, n := range counts {

@@ -9,7 +9,7 @@ import (
 
 const (
 	epoch = LeafEpoch
-	t0    = epoch + 1_000_000 // some time, in Unix ms
+	t0    = epoch + 1_000_000 // any time, in Unix ms
 )
 
 // small has 4 IDs a tick, so that a test can fill one.
@@ -80,7 +80,7 @@ func TestNoTickIsIssuedOutsideTheWindow(t *testing.T) {
 			if _, err := g.NextAt(int64(until)+l.Unit, 1); !errors.Is(err, ErrWindow) {
 				t.Errorf("after until: %v, want ErrWindow", err)
 			}
-			g.Extend(int64(until) - 1) // a late call must not shorten
+			g.Extend(int64(until) - 1) // a late call must not shorten the window
 			if g.Until() != int64(until) {
 				t.Errorf("until went back to %d", g.Until()-t0)
 			}
@@ -134,12 +134,12 @@ func TestABurstRunsAheadWithinMaxAheadOnly(t *testing.T) {
 		if n != 6*4-random {
 			t.Errorf("%d IDs at once, want the rest of this tick and five ahead: %d", n, 6*4-random)
 		}
-		take(t, g, t0+1, 4) // each ms that passes frees one tick
+		take(t, g, t0+1, 4) // each ms frees one tick
 	}
 }
 
-// At the limit no random start may leave a gap, and below it none may make a
-// caller wait.
+// At the limit no random start may leave a gap; below it none may make a caller
+// wait.
 func TestTheLimitOfTheLayoutIsReached(t *testing.T) {
 	const ticks = 100
 	for _, n := range []int{1, 7, 1000, 30_000} {
@@ -175,7 +175,7 @@ func TestTheLimitOfTheLayoutIsReached(t *testing.T) {
 	}
 }
 
-// A caller that loses its CPU in the middle of NextAt holds up nobody: a mutex
+// A caller that loses its CPU within NextAt blocks no other; with a mutex it
 // would.
 func TestNextAtIsLockFree(t *testing.T) {
 	g := newGenerator(t, Leaf, t0, t0+10_000)

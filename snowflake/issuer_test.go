@@ -12,9 +12,8 @@ import (
 
 const deadline = 1500 * time.Millisecond
 
-// inBubble runs f in fake time with an issuer on a layout that began a day
-// ago, whose window ends in an hour. The clock it reads is the bubble's plus
-// offset ms.
+// inBubble runs f in virtual time with an issuer on a layout that began a day
+// ago, whose window ends in an hour. Its clock is the virtual one plus offset ms.
 func inBubble(t *testing.T, f func(i *Issuer, offset *atomic.Int64)) {
 	synctest.Test(t, func(t *testing.T) {
 		var offset atomic.Int64
@@ -38,7 +37,7 @@ type answer struct {
 	err  error
 }
 
-// ask asks for n IDs, parking if it must; the answer goes to out.
+// ask requests n IDs and parks if necessary; the answer goes to out.
 func ask(t *testing.T, i *Issuer, name string, n int, out chan<- answer) {
 	t.Helper()
 	start := time.Now()
@@ -131,7 +130,8 @@ func TestALostNumberFailsWhatIsParkedAndANewOneServes(t *testing.T) {
 		if err := i.Ready(deadline, 0); !errors.Is(err, ErrNoNumber) {
 			t.Errorf("ready: %v", err)
 		}
-		fresh, _ := NewGenerator(g.Layout(), 2, time.Now().Add(-time.Second).UnixMilli(), time.Now().Add(time.Hour).UnixMilli(), DefaultMaxAhead)
+		from, until := time.Now().Add(-time.Second).UnixMilli(), time.Now().Add(time.Hour).UnixMilli()
+		fresh, _ := NewGenerator(g.Layout(), 2, from, until, DefaultMaxAhead)
 		i.Use(fresh)
 		ask(t, i, "after", 1, out)
 		if got := <-out; got.err != nil {
@@ -150,7 +150,7 @@ func TestTheEndOfTheWindowIsSeenAhead(t *testing.T) {
 			t.Errorf("one and a half seconds ahead: %v, want ErrWindow", err)
 		}
 		if _, err := i.Next(1); err != nil {
-			t.Errorf("meanwhile: %v", err)
+			t.Errorf("now: %v", err)
 		}
 	})
 }
@@ -160,7 +160,7 @@ func TestAnOldReadingOfTheClockIsNotTakenForAStep(t *testing.T) {
 		g, stalls := i.Generator(), 3
 		i.now = func() int64 {
 			read := time.Now().UnixMilli()
-			if stalls > 0 { // this goroutine loses its CPU, others issue meanwhile
+			if stalls > 0 { // this goroutine loses its CPU while others issue
 				stalls--
 				time.Sleep(100 * time.Millisecond)
 				if _, err := g.NextAt(time.Now().UnixMilli(), 1); err != nil {
@@ -175,8 +175,8 @@ func TestAnOldReadingOfTheClockIsNotTakenForAStep(t *testing.T) {
 	})
 }
 
-// With 32 goroutines per CPU one that is descheduled between reading the clock
-// and issuing finds that others are hundreds of ms ahead of its reading.
+// With 32 goroutines per CPU, one that is descheduled between reading the clock
+// and issuing finds the others hundreds of ms ahead of its reading.
 func TestManyGoroutinesSeeNoFalseStep(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	wide := Layout{Time: 40, Worker: 3, Sequence: 20, Epoch: epoch, Unit: 1}
@@ -185,11 +185,12 @@ func TestManyGoroutinesSeeNoFalseStep(t *testing.T) {
 		layout Layout
 		behind time.Duration
 	}{
-		{"under the limit", wide, 0}, // 2^20 IDs a ms are more than anyone takes
+		{"under the limit", wide, 0}, // 2^20 IDs a ms are more than the callers request
 		{"at the limit", Leaf, time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i := NewIssuer(0, 0, func() int64 { return time.Now().UnixMilli() }) // so that each "behind" is told
+			// With deadline 0 each BehindError is returned.
+			i := NewIssuer(0, 0, func() int64 { return time.Now().UnixMilli() })
 			i.Use(newGenerator(t, c.layout, time.Now().UnixMilli(), 1<<60))
 			var steps, issued atomic.Int64
 			var all sync.WaitGroup

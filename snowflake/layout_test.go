@@ -25,7 +25,9 @@ func TestLeafLayoutIsLeafs(t *testing.T) {
 	const ms, worker, sequence = 1700000000123, 1023, 4095
 	id := int64((ms-1288834974657)<<22 | worker<<12 | sequence)
 	got, err := Leaf.Decode(id)
-	want := Parts{Time: time.UnixMilli(ms).UTC(), Tick: ms - LeafEpoch, Worker: worker, Machine: worker, Sequence: sequence}
+	want := Parts{
+		Time: time.UnixMilli(ms).UTC(), Tick: ms - LeafEpoch, Worker: worker, Machine: worker, Sequence: sequence,
+	}
 	if err != nil || got != want {
 		t.Errorf("Decode(%d) = %+v, %v, want %+v", id, got, err, want)
 	}
@@ -158,7 +160,8 @@ func eachSplit(f func(Layout)) {
 		for seq := 1; tm+seq < 63; seq++ {
 			left := 63 - tm - seq
 			for _, l := range []Layout{
-				{Worker: 1}, {Worker: min(left, 31)}, {Worker: 1, Site: min(left-1, 30)}, {Worker: 1, Business: left - 1},
+				{Worker: 1}, {Worker: min(left, 31)},
+				{Worker: 1, Site: min(left-1, 30)}, {Worker: 1, Business: left - 1},
 				{Worker: min(15, (left+2)/3), Site: min(16, left/3), Business: left / 3},
 			} {
 				l.Time, l.Sequence = tm, seq
@@ -253,7 +256,8 @@ func TestTheEndIsAnnouncedFiveYearsBefore(t *testing.T) {
 	for _, p := range presetsWithEnds {
 		from := p.ends.AddDate(-5, 0, 0)
 		for now, want := range map[time.Time]bool{
-			from: false, from.Add(time.Millisecond): true, from.AddDate(-1, 0, 0): false, p.ends: true, p.ends.AddDate(100, 0, 0): true,
+			from: false, from.Add(time.Millisecond): true, from.AddDate(-1, 0, 0): false,
+			p.ends: true, p.ends.AddDate(100, 0, 0): true,
 		} {
 			if got := p.layout.EndsSoon(now); got != want {
 				t.Errorf("%s: at %v: %v", p.name, now, got)
@@ -285,11 +289,13 @@ func TestParseLayout(t *testing.T) {
 		}
 	}
 	for s, word := range map[string]string{
-		"": "want leaf", "Leaf": "want leaf", "41": "want leaf", "41+10": "want leaf", "39+9+4+7": "want leaf", "1+1+1+1+1+1": "want leaf",
-		"41+10+": "want leaf", "41+ 10+12": "want leaf", "41+-1+12": "want leaf", "41+10+12@": "want leaf", "41+10+12@10": "want leaf",
+		"": "want leaf", "Leaf": "want leaf", "41": "want leaf", "41+10": "want leaf", "39+9+4+7": "want leaf",
+		"1+1+1+1+1+1": "want leaf", "41+10+": "want leaf", "41+ 10+12": "want leaf", "41+-1+12": "want leaf",
+		"41+10+12@": "want leaf", "41+10+12@10": "want leaf",
 		"41+10+12@1.5ms": "want leaf", "41+10+12@-": "want leaf", "leaf@10ms": "want leaf", "999+1+1": "want leaf",
 		"41+10+13": "64 bits", "100+10+12": "122 bits", "41+0+12": "at least one bit", "0+10+12": "at least one bit",
-		"41+10+12@0s": "a tick of 0 ms", "41+10+12@61s": "a tick of 61000 ms", "41+10+12@-1s": "a tick of -1000 ms", "20+32+1": "32 bits for site and machine",
+		"41+10+12@0s": "a tick of 0 ms", "41+10+12@61s": "a tick of 61000 ms", "41+10+12@-1s": "a tick of -1000 ms",
+		"20+32+1": "32 bits for site and machine",
 	} {
 		if got, err := ParseLayout(s); err == nil || got != (Layout{}) || !strings.Contains(err.Error(), word) {
 			t.Errorf("%q: %+v, %v, want an error with %q", s, got, err, word)
@@ -298,7 +304,10 @@ func TestParseLayout(t *testing.T) {
 }
 
 func FuzzParseLayout(f *testing.F) {
-	for _, s := range []string{"leaf", "js53", "article", "41+10+12", "39+2+7+4+7@10ms", "31+7+12@1m0s", "39+0+9+4+7", "64+1+1", "1+1+1@-1s", "+++", "9@9"} {
+	for _, s := range []string{
+		"leaf", "js53", "article", "41+10+12", "39+2+7+4+7@10ms", "31+7+12@1m0s", "39+0+9+4+7",
+		"64+1+1", "1+1+1@-1s", "+++", "9@9",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -316,8 +325,7 @@ func FuzzParseLayout(f *testing.F) {
 	})
 }
 
-// written returns the ID as one writes it down: the digits of its fields, in
-// base 2, side by side.
+// written returns the ID as the digits of its fields, in base 2, side by side.
 func written(t *testing.T, l Layout, tick, site, machine, business, sequence int64) int64 {
 	var digits string
 	for _, f := range []struct {
@@ -337,13 +345,19 @@ func written(t *testing.T, l Layout, tick, site, machine, business, sequence int
 
 func FuzzDecode(f *testing.F) {
 	f.Add(uint8(41), uint8(0), uint8(10), uint8(0), uint8(12), uint16(1), int64(LeafEpoch), uint64(0), uint64(0))
-	f.Add(uint8(39), uint8(2), uint8(7), uint8(4), uint8(7), uint16(10), int64(1537545600000), uint64(1<<39-1), uint64(math.MaxUint64))
-	f.Add(uint8(61), uint8(0), uint8(1), uint8(0), uint8(1), uint16(1), int64(maxEpoch), uint64(math.MaxUint64), uint64(math.MaxUint64))
-	f.Add(uint8(1), uint8(30), uint8(1), uint8(30), uint8(1), uint16(60_000), int64(0), uint64(1), uint64(0x5555555555555555))
+	const all = uint64(math.MaxUint64)
+	add := func(widths [5]uint8, unit uint16, epoch int64, tick, rest uint64) {
+		f.Add(widths[0], widths[1], widths[2], widths[3], widths[4], unit, epoch, tick, rest)
+	}
+	add([5]uint8{39, 2, 7, 4, 7}, 10, 1537545600000, 1<<39-1, all)
+	add([5]uint8{61, 0, 1, 0, 1}, 1, maxEpoch, all, all)
+	add([5]uint8{1, 30, 1, 30, 1}, 60_000, 0, 1, 0x5555555555555555)
 	f.Add(uint8(1), uint8(0), uint8(1), uint8(0), uint8(61), uint16(1000), int64(0), uint64(1), uint64(math.MaxUint64))
-	f.Fuzz(func(t *testing.T, time8, site8, machine8, business8, sequence8 uint8, unit uint16, epoch int64, tick, rest uint64) {
+	f.Fuzz(func(t *testing.T, time8, site8, machine8, business8, sequence8 uint8, unit uint16, epoch int64,
+		tick, rest uint64) {
 		l := Layout{
-			Time: int(time8 % 64), Site: int(site8 % 64), Worker: int(machine8 % 64), Business: int(business8 % 64), Sequence: int(sequence8 % 64),
+			Time: int(time8 % 64), Site: int(site8 % 64), Worker: int(machine8 % 64),
+			Business: int(business8 % 64), Sequence: int(sequence8 % 64),
 			Epoch: epoch, Unit: int64(unit),
 		}
 		if l.Validate() != nil {

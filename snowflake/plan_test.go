@@ -52,7 +52,8 @@ func TestWhatCannotFitIsRefusedWithTheNearestThatDoes(t *testing.T) {
 	}{
 		{
 			"one bit too many: the need that loses least gives it",
-			Needs{Years: 100, Sites: 4, Machines: 100, Businesses: 10, Peak: 4_000_000, Unit: 1}, "42+2+7+4+12: 67 bits",
+			Needs{Years: 100, Sites: 4, Machines: 100, Businesses: 10, Peak: 4_000_000, Unit: 1},
+			"42+2+7+4+12: 67 bits",
 			Needs{Years: 8, Sites: 0, Machines: 8, Businesses: 1, Peak: 256_000, Unit: 1},
 			Needs{Years: 69, Sites: 4, Machines: 64, Businesses: 8, Peak: 2_048_000, Unit: 1},
 		},
@@ -64,13 +65,15 @@ func TestWhatCannotFitIsRefusedWithTheNearestThatDoes(t *testing.T) {
 		},
 		{
 			"site and machine have a limit of their own",
-			Needs{Years: 5, Sites: 1 << 15, Machines: 100_000, Businesses: 1, Peak: 1, Unit: 1000}, "32 bits for site and machine",
+			Needs{Years: 5, Sites: 1 << 15, Machines: 100_000, Businesses: 1, Peak: 1, Unit: 1000},
+			"32 bits for site and machine",
 			Needs{Sites: 1 << 14, Machines: 65_536, Unit: 1000},
 			Needs{Years: 5, Sites: 1 << 15, Machines: 65_536, Businesses: 1, Peak: 1, Unit: 1000},
 		},
 		{
 			"no one alone can make room",
-			Needs{Years: 1e6, Sites: 1e12, Machines: 1e12, Businesses: 1e12, Peak: 1e12, Unit: 1}, "55+40+40+40+30: 205 bits",
+			Needs{Years: 1e6, Sites: 1e12, Machines: 1e12, Businesses: 1e12, Peak: 1e12, Unit: 1},
+			"55+40+40+40+30: 205 bits",
 			Needs{Unit: 1},
 			Needs{}, // whatever fits
 		},
@@ -155,7 +158,7 @@ func FuzzPlan(f *testing.F) {
 			if *near > *need || *large >= *need || *large < 0 {
 				t.Fatalf("%+v: nearest %+v, largest %+v", n, fit.Nearest, fit.Largest)
 			}
-			if *near < *need { // lowered no further than it had to be
+			if *near < *need { // lowered no further than necessary
 				more := fit.Nearest
 				*more.fields()[i]++
 				if _, err := Plan(more, 0); err == nil {
@@ -180,6 +183,7 @@ func FuzzPlan(f *testing.F) {
 func meets(l Layout, n Needs) bool {
 	two := func(width int) float64 { return float64(int64(1) << width) }
 	return two(l.Time)*float64(l.Unit) >= float64(n.Years)*float64(Year.Milliseconds()) &&
-		two(l.Site) >= float64(n.Sites) && two(l.Worker) >= float64(n.Machines) && two(l.Business) >= float64(n.Businesses) &&
+		two(l.Site) >= float64(n.Sites) && two(l.Worker) >= float64(n.Machines) &&
+		two(l.Business) >= float64(n.Businesses) &&
 		two(l.Sequence)*1000 >= float64(n.Peak)*float64(l.Unit)
 }

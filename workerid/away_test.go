@@ -16,7 +16,7 @@ import (
 )
 
 // away keeps the registry out of reach: its calls fail at once, or hang until
-// they are given up. Only asking who has a number goes another way.
+// they time out. Only the question who has a number takes another path.
 func away(hangs bool) func(*workerid.Config) {
 	return func(c *workerid.Config) {
 		c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
@@ -57,7 +57,7 @@ func TestWithTheRegistryAwayAtStartTheStateFileServesUntilItsWindowEnds(t *testi
 			}
 			time.Sleep(3 * time.Second)
 			if b.number() != w || b.keeper.Status().Trouble == nil {
-				t.Errorf("%+v, want number %d, and to know of the trouble", b.keeper.Status(), w)
+				t.Errorf("%+v, want number %d and a trouble", b.keeper.Status(), w)
 			}
 			last := int64(0)
 			for range 5 * 600 {
@@ -87,15 +87,19 @@ func TestWithTheRegistryAwayAtStartNothingElseServes(t *testing.T) {
 			between time.Duration
 			change  func(m *workeridtest.Memory, w int) func(*workerid.Config)
 		}{
-			"no state file":      {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return in("") }},
-			"another directory":  {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return in(t.TempDir()) }},
+			"no state file": {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return in("") }},
+			"another directory": {change: func(*workeridtest.Memory, int) func(*workerid.Config) {
+				return in(t.TempDir())
+			}},
 			"after a clean stop": {clean: true},
 			"after the window":   {between: time.Hour},
 			"another layout": {change: func(*workeridtest.Memory, int) func(*workerid.Config) {
 				return func(c *workerid.Config) { c.Layout.Epoch++ }
 			}},
-			"a clock behind the file": {change: func(*workeridtest.Memory, int) func(*workerid.Config) { return off(-time.Minute) }},
-			"somebody answers": {change: func(m *workeridtest.Memory, w int) func(*workerid.Config) {
+			"a clock behind the file": {change: func(*workeridtest.Memory, int) func(*workerid.Config) {
+				return off(-time.Minute)
+			}},
+			"another worker answers": {change: func(m *workeridtest.Memory, w int) func(*workerid.Config) {
 				m.Answer(w, workerid.Who{Instance: "other", Process: "other"})
 				return func(*workerid.Config) {}
 			}},
@@ -117,15 +121,15 @@ func TestWithTheRegistryAwayAtStartNothingElseServes(t *testing.T) {
 			b := start(t, m, in(dir), away(false), change)
 			time.Sleep(20 * time.Second)
 			if s := b.keeper.Status(); s.Held || s.Trouble == nil {
-				t.Errorf("%s: %+v, want nothing and why", name, s)
+				t.Errorf("%s: %+v, want no number and the reason", name, s)
 			}
 			b.end()
 		}
 	})
 }
 
-// A long horizon is the way to outlive a long outage.
-func TestALongHorizonOutlivesALongOutage(t *testing.T) {
+// A long horizon is how to outlast a long outage.
+func TestALongHorizonOutlastsALongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := new(workeridtest.Memory), t.TempDir()
 		long := func(c *workerid.Config) { c.Horizon = 30 * time.Minute }
@@ -139,7 +143,7 @@ func TestALongHorizonOutlivesALongOutage(t *testing.T) {
 				t.Fatalf("%+v", a.keeper.Status())
 			}
 		}
-		a.crash(dir) // and started again in the midst of it
+		a.crash(dir) // and restarted during it
 		b := start(t, m, in(dir), long, away(true))
 		time.Sleep(10 * time.Second)
 		if b.number() != w || b.issue().Tick == 0 {
@@ -150,7 +154,7 @@ func TestALongHorizonOutlivesALongOutage(t *testing.T) {
 	})
 }
 
-func TestADamagedStateFileIsToldOnce(t *testing.T) {
+func TestADamagedStateFileIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		write(t, dir, []byte(`{"instance":"a","number":7,"cl`))
@@ -173,7 +177,8 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 				var broken atomic.Bool
 				l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
 				l.keeper = workerid.New(workerid.Config{
-					Registry: l.reg, Layout: layout, Now: l.now, Deadline: 1500 * time.Millisecond, Use: l.use, Alarm: l.alarm,
+					Registry: l.reg, Layout: layout, Now: l.now, Deadline: 1500 * time.Millisecond,
+					Use: l.use, Alarm: l.alarm,
 				})
 				l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, nil, func([]byte) error {
 					if broken.Load() {
@@ -207,10 +212,10 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 	}
 }
 
-func TestAReadOnlyStateDirectoryIsToldAndServedWithout(t *testing.T) {
+func TestAReadOnlyStateDirectoryIsReportedAndServedWithout(t *testing.T) {
 	if os.Getuid() == 0 {
-		// Root writes anywhere: a directory in the place of the new file stops it too.
-		t.Log("as root: a directory stands where the new file would")
+		// Root can write anywhere, but not a file where a directory is.
+		t.Log("as root: a directory is in the place of the new file")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -227,8 +232,8 @@ func TestAReadOnlyStateDirectoryIsToldAndServedWithout(t *testing.T) {
 	})
 }
 
-// Thousands of short lives use few numbers: what is neither live nor blocked is
-// used again.
+// Thousands of short lives need few numbers: one that is neither live nor blocked
+// is used again.
 func TestShortLivesNeverExhaustTheNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
@@ -236,7 +241,7 @@ func TestShortLivesNeverExhaustTheNumbers(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range 3000 {
 			// Up to three live, and up to four blocked: a crash blocks a number for 10 s,
-			// and comes at most each 3 s.
+			// and comes every 3 s at most.
 			l := start(t, m, eight)
 			if s := l.keeper.Status(); !s.Held {
 				t.Fatalf("life %d: %+v", i, s)
@@ -254,7 +259,7 @@ func TestShortLivesNeverExhaustTheNumbers(t *testing.T) {
 	})
 }
 
-func TestWhenAllNumbersAreTakenTheFirstThatFreesIsTaken(t *testing.T) {
+func TestWhenAllNumbersAreInUseTheFirstFreeOneIsAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
 		two := func(c *workerid.Config) { c.Layout.Worker, c.Horizon = 1, time.Minute }
@@ -272,7 +277,7 @@ func TestWhenAllNumbersAreTakenTheFirstThatFreesIsTaken(t *testing.T) {
 		for !c.keeper.Status().Held {
 			time.Sleep(10 * time.Millisecond)
 			if late := now() - until; late > 2000 {
-				t.Fatalf("not taken %d ms after it was free", late)
+				t.Fatalf("not acquired %d ms after it was free", late)
 			}
 		}
 		c.raised()

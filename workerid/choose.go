@@ -180,8 +180,8 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 			return c, err
 		}
 	}
-	err := fmt.Errorf("%w: all %d of this site have an owner, or a window that has not ended: this worker keeps trying; "+
-		"`natsid workers` shows whose and until when", ErrExhausted, count)
+	err := fmt.Errorf("%w: all %d of this site have an owner, or a window that has not ended: "+
+		"this worker keeps trying; `natsid workers` shows whose and until when", ErrExhausted, count)
 	return nil, &waitError{err, frees}
 }
 

@@ -153,8 +153,8 @@ func (c *clock) compare(ctx context.Context) (reading, error) {
 		return r, nil
 	}
 	low, high := c.median()
-	return reading{offset: r.offset}, fmt.Errorf("%w: it is %v from the registry's, the median of the other workers' is "+
-		"%v to %v from it, and at most %v (--max-clock-skew, at least 1s) may lie between: set this machine's clock",
+	return reading{offset: r.offset}, fmt.Errorf("%w: it is %v from the registry's, the median of the other workers' "+
+		"is %v to %v from it, and at most %v (--max-clock-skew, at least 1s) may lie between: set this machine's clock",
 		errClock, r.offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond,
 		time.Duration(c.tolerance)*time.Millisecond)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
 
-// off makes a life begin with a clock that slips off true time.
+// off makes a life begin with a clock that is slip off true time.
 func off(slip time.Duration) func(*workerid.Config) {
 	return func(c *workerid.Config) {
 		c.Now = func() int64 { return time.Now().Add(slip).UnixMilli() }
@@ -38,8 +38,9 @@ func (l *life) end() {
 	}
 }
 
-func TestAClockThatDiffersFromTheRegistrysIsRefusedAtStartBeforeAnythingIsWritten(t *testing.T) {
-	for _, slip := range []time.Duration{-1100 * time.Millisecond, 1100 * time.Millisecond, -365 * 24 * time.Hour, 365 * 24 * time.Hour} {
+func TestAWrongClockIsRefusedAtStartBeforeAnythingIsWritten(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, slip := range []time.Duration{-1100 * time.Millisecond, 1100 * time.Millisecond, -year, year} {
 		synctest.Test(t, func(t *testing.T) {
 			m := new(workeridtest.Memory)
 			l := start(t, m, func(c *workerid.Config) {
@@ -82,9 +83,10 @@ func TestARefusedClockServesOnceItIsRight(t *testing.T) {
 	})
 }
 
-// The median of the others counts, the registry among them: one clock that is
-// wrong moves nothing, be it the registry's.
+// The median counts, with the registry as one voice: a single wrong clock changes
+// nothing, not even the registry's.
 func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
+	const day = 24 * time.Hour
 	for _, c := range []struct {
 		registry time.Duration
 		others   []time.Duration
@@ -93,15 +95,20 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 	}{
 		{0, nil, 900 * time.Millisecond, true},
 		{0, nil, 1100 * time.Millisecond, false},
-		{time.Hour, nil, 0, false},                                                      // alone with a registry that is wrong: which of the two it is cannot be told
-		{time.Hour, []time.Duration{0, 0}, 0, true},                                     // the registry is outvoted
-		{time.Hour, []time.Duration{0, 0}, time.Hour, false},                            // although it agrees with this one
-		{0, []time.Duration{0, 0, 24 * time.Hour}, 24 * time.Hour, false},               // a mean would let it pass, or refuse those that are right
-		{0, []time.Duration{0, 0, 24 * time.Hour}, 0, true},                             //
-		{0, []time.Duration{24 * time.Hour}, 0, true},                                   // of two, the one that agrees with the registry
-		{0, []time.Duration{24 * time.Hour}, time.Hour, false},                          // which does not mean anything between the two
-		{0, []time.Duration{0}, 24 * time.Hour, false},                                  // and not the other
-		{-time.Minute, []time.Duration{0, 0, 0, 24 * time.Hour}, 24 * time.Hour, false}, //
+		// Alone with a wrong registry, a worker cannot know which of the two is wrong.
+		{time.Hour, nil, 0, false},
+		// The registry is outvoted, although it agrees with this worker.
+		{time.Hour, []time.Duration{0, 0}, 0, true},
+		{time.Hour, []time.Duration{0, 0}, time.Hour, false},
+		// A mean would accept it, or refuse those that are right.
+		{0, []time.Duration{0, 0, day}, day, false},
+		{0, []time.Duration{0, 0, day}, 0, true},
+		// Of two workers the one that agrees with the registry is right; one between
+		// the two is not, nor is the other.
+		{0, []time.Duration{day}, 0, true},
+		{0, []time.Duration{day}, time.Hour, false},
+		{0, []time.Duration{0}, day, false},
+		{-time.Minute, []time.Duration{0, 0, 0, day}, day, false},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -109,8 +116,8 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 				m.Set(c.registry)
 				for i, slip := range c.others {
 					f := &workeridtest.Fake{Memory: m}
-					lease := workerid.Heartbeat{Instance: fmt.Sprint("other", i), Time: time.Now().Add(slip).UnixMilli()}
-					if err := f.Report(t.Context(), i, lease); err != nil {
+					h := workerid.Heartbeat{Instance: fmt.Sprint("other", i), Time: time.Now().Add(slip).UnixMilli()}
+					if err := f.Report(t.Context(), i, h); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -125,7 +132,7 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 	}
 }
 
-func TestAStepWithinMaxAheadIsRiddenThrough(t *testing.T) {
+func TestAStepWithinMaxAheadCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))
 		time.Sleep(time.Minute + 50*time.Millisecond)
@@ -141,8 +148,8 @@ func TestAStepWithinMaxAheadIsRiddenThrough(t *testing.T) {
 	})
 }
 
-// Between the tolerance of the generator and the skew the number is kept: the
-// requests wait, or are refused, until the clock has caught up.
+// Between MaxAhead and the skew the number is kept: requests wait, or are refused,
+// until the clock has caught up.
 func TestAShortStepBackIsWaitedOutWithTheSameNumber(t *testing.T) {
 	for _, mode := range []func(*workerid.Config){func(*workerid.Config) {}, reclaim} {
 		synctest.Test(t, func(t *testing.T) {
@@ -163,7 +170,7 @@ func TestAShortStepBackIsWaitedOutWithTheSameNumber(t *testing.T) {
 	}
 }
 
-func TestASteppedClockStopsTheIssuingAtOnceAndTheNumberComesBackWithTheClock(t *testing.T) {
+func TestAClockSetFarStopsIssuingAtOnceAndServesAgainWhenRight(t *testing.T) {
 	for _, slip := range []time.Duration{-time.Hour, time.Hour, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			l := start(t, new(workeridtest.Memory), in(t.TempDir()))
@@ -180,7 +187,7 @@ func TestASteppedClockStopsTheIssuingAtOnceAndTheNumberComesBackWithTheClock(t *
 			}
 			l.raised(workerid.ClockStep, workerid.ClockSkew)
 			if until := l.record(w).Until; until > now()+5*60_000 {
-				t.Errorf("%v: the wrong clock moved the window to %v from now", slip, time.Duration(until-now())*time.Millisecond)
+				t.Errorf("%v: the wrong clock moved the window to %d ms from now", slip, until-now())
 			}
 			l.set(0)
 			time.Sleep(200 * time.Millisecond)
@@ -193,9 +200,9 @@ func TestASteppedClockStopsTheIssuingAtOnceAndTheNumberComesBackWithTheClock(t *
 	}
 }
 
-// Set back together with the registry's, the clock is right, but behind what
-// was issued.
-func TestARightClockBehindTheIssuedWaitsOrTakesAnotherNumber(t *testing.T) {
+// A clock that was set back together with the registry's is right, but behind
+// what was issued.
+func TestARightClockBehindItsIDsWaitsOrTakesAnotherNumber(t *testing.T) {
 	for _, c := range []struct {
 		back    time.Duration
 		mode    func(*workerid.Config)
@@ -203,7 +210,7 @@ func TestARightClockBehindTheIssuedWaitsOrTakesAnotherNumber(t *testing.T) {
 	}{
 		{time.Hour, func(*workerid.Config) {}, false},
 		{time.Hour, reclaim, true},
-		{25 * time.Hour, func(*workerid.Config) {}, true}, // nobody is locked out for years
+		{25 * time.Hour, func(*workerid.Config) {}, true}, // no worker is locked out for years
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m, dir := new(workeridtest.Memory), t.TempDir()
@@ -284,7 +291,7 @@ func TestAClockBehindTheLastReportIsRefusedAtStart(t *testing.T) {
 				}
 				b.end()
 				b.raised()
-				// It is over: the next start is like any other.
+				// It is over: the next start is normal.
 				d := start(t, m, in(dir), named, c.mode, off(-c.back))
 				d.number()
 				d.raised()
@@ -294,9 +301,9 @@ func TestAClockBehindTheLastReportIsRefusedAtStart(t *testing.T) {
 	}
 }
 
-// A registry whose clock is set says nothing about clocks that kept time: the
+// A registry whose clock is set proves nothing about clocks that kept time: the
 // others' heartbeats need a moment to show it.
-func TestARegistryWhoseClockIsSetStopsNobody(t *testing.T) {
+func TestARegistryWhoseClockIsSetStopsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
 		var lives []*life
@@ -323,7 +330,7 @@ func TestARegistryWhoseClockIsSetStopsNobody(t *testing.T) {
 	})
 }
 
-func TestASlowDriftIsRefusedInTheEnd(t *testing.T) {
+func TestASlowDriftIsRefusedEventually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
 		a, b := start(t, m), start(t, m)

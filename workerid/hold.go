@@ -160,8 +160,8 @@ func (h *holder) trouble(ctx context.Context, err error) {
 		s.Trouble = err
 	})
 	if err != nil && !known && ctx.Err() == nil {
-		h.log.Warn("a heartbeat failed: snowflakes go on until the window of the worker number ends, if the clock is right; "+
-			"check NATS and the clock",
+		h.log.Warn("a heartbeat failed: snowflakes go on until the window of the worker number ends, "+
+			"if the clock is right; check NATS and the clock",
 			"number", h.claim.number, "until", time.UnixMilli(h.claim.until.Load()).UTC(), "error", err)
 	}
 }

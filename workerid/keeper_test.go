@@ -1,12 +1,10 @@
 package workerid_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,152 +15,6 @@ import (
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
-
-// A life is one process's keeper, running.
-type life struct {
-	t      *testing.T
-	keeper *workerid.Keeper
-	reg    *workeridtest.Fake
-	cancel context.CancelFunc
-	err    chan error
-
-	mu     sync.Mutex
-	gens   []*snowflake.Generator // all that were ever in use, the newest last; nil if none is
-	slip   time.Duration          // of the own clock off true time
-	alarms []workerid.Alarm       // raised since the last look at them
-}
-
-// set makes the own clock slip off true time.
-func (l *life) set(slip time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.slip = slip
-}
-
-func (l *life) now() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Now().Add(l.slip).UnixMilli()
-}
-
-func (l *life) alarm(kind workerid.Alarm, message string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.t.Logf("alarm %s: %s", kind, message)
-	l.alarms = append(l.alarms, kind)
-}
-
-// raised fails the test unless exactly these alarms were raised since the last
-// call.
-func (l *life) raised(want ...workerid.Alarm) {
-	l.t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !slices.Equal(l.alarms, want) {
-		l.t.Errorf("alarms %q, want %q", l.alarms, want)
-	}
-	l.alarms = nil
-}
-
-// layout begins a day before the bubble's time.
-var layout = snowflake.Layout{Time: 41, Worker: 10, Sequence: 12, Epoch: 946684800000 - 86400_000, Unit: 1}
-
-func now() int64 { return time.Now().UnixMilli() }
-
-// start runs a keeper on the place m; change may alter its settings.
-func start(t *testing.T, m *workeridtest.Memory, change ...func(*workerid.Config)) *life {
-	t.Helper()
-	l := &life{t: t, reg: &workeridtest.Fake{Memory: m}, err: make(chan error, 1)}
-	cfg := workerid.Config{
-		Registry: l.reg, Layout: layout, Now: l.now, MaxAhead: snowflake.DefaultMaxAhead, Deadline: 1500 * time.Millisecond,
-		Use: l.use, Alarm: l.alarm}
-	for _, c := range change {
-		c(&cfg)
-	}
-	l.keeper = workerid.New(cfg)
-	l.run()
-	return l
-}
-
-// run runs the keeper until it waits for something.
-func (l *life) run() {
-	ctx, cancel := context.WithCancel(l.t.Context())
-	l.cancel = cancel
-	go func() { l.err <- l.keeper.Run(ctx) }()
-	synctest.Wait()
-}
-
-func in(dir string) func(*workerid.Config) {
-	return func(c *workerid.Config) { c.StateDir = dir }
-}
-
-func (l *life) use(g *snowflake.Generator) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.gens = append(l.gens, g)
-}
-
-func (l *life) gen() *snowflake.Generator {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.gens) == 0 {
-		return nil
-	}
-	return l.gens[len(l.gens)-1]
-}
-
-func (l *life) number() int {
-	l.t.Helper()
-	s := l.keeper.Status()
-	if !s.Held {
-		l.t.Fatalf("no number is held: %v", s.Trouble)
-	}
-	return s.Number
-}
-
-// issue returns one ID, decoded, or the zero Parts.
-func (l *life) issue() snowflake.Parts {
-	g := l.gen()
-	if g == nil {
-		return snowflake.Parts{}
-	}
-	runs, err := g.NextAt(l.now(), 1)
-	if err != nil {
-		return snowflake.Parts{}
-	}
-	for id := range runs.All() {
-		p, _ := layout.Decode(id)
-		return p
-	}
-	return snowflake.Parts{}
-}
-
-// stop ends the life cleanly.
-func (l *life) stop() error {
-	l.t.Helper()
-	l.cancel()
-	return <-l.err
-}
-
-// crash ends the life as kill -9 would: nothing it does from now on reaches
-// the registry, and its state file stays as it is. No time passes.
-func (l *life) crash(dir string) {
-	l.t.Helper()
-	path := filepath.Join(dir, "worker.json")
-	file, err := os.ReadFile(path)
-	l.reg.OnCall(func(string, func() error) error {
-		<-l.t.Context().Done()
-		return workeridtest.ErrInjected
-	})
-	l.cancel()
-	l.t.Cleanup(func() { <-l.err })
-	synctest.Wait()
-	if err == nil {
-		if err := os.WriteFile(path, file, 0o600); err != nil {
-			l.t.Fatal(err)
-		}
-	}
-}
 
 func TestSixtyFourWorkersAtOnceGetDifferentNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +76,7 @@ func TestTheWindowClosesByItselfWhenRenewalsStop(t *testing.T) {
 	})
 }
 
-func TestACleanStopFreesTheNumberAtOnceAndItComesBack(t *testing.T) {
+func TestACleanStopFreesTheNumberAndTheNextLifeAcquiresIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := new(workeridtest.Memory), t.TempDir()
 		var last snowflake.Parts
@@ -244,7 +96,7 @@ func TestACleanStopFreesTheNumberAtOnceAndItComesBack(t *testing.T) {
 			g := l.gen()
 			l.reg.OnCall(func(method string, call func() error) error {
 				if method == "Write" {
-					// The order of the law: closed, then forgotten, then freed.
+					// In the order of the law: closed, then forgotten, then freed.
 					if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
 						t.Errorf("released with the generator open: %v", err)
 					}
@@ -291,7 +143,7 @@ func claimIn(t *testing.T, file []byte) bool {
 	return s["claim"] != nil
 }
 
-func TestAfterACrashTheNumberComesBackAboveTheFence(t *testing.T) {
+func TestAfterACrashTheNumberIsResumedAboveTheFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := new(workeridtest.Memory), t.TempDir()
 		w, before := -1, int64(0) // the fence that the last life left behind
@@ -369,7 +221,7 @@ func TestWithoutAStateFileACrashedNumberStaysBlockedForTheHorizon(t *testing.T) 
 		}
 		time.Sleep(6 * time.Second)
 		if c.number() == left {
-			t.Error("the crashed number was taken within its window")
+			t.Error("the crashed worker's number was acquired within its window")
 		}
 		if err := c.stop(); err != nil {
 			t.Error(err)
@@ -377,7 +229,7 @@ func TestWithoutAStateFileACrashedNumberStaysBlockedForTheHorizon(t *testing.T) 
 	})
 }
 
-// lostAck makes the next write land without saying so.
+// lostAck makes the next write land without an acknowledgement.
 func lostAck(l *life) {
 	var once sync.Once
 	l.reg.OnCall(func(method string, call func() error) (err error) {
@@ -436,7 +288,7 @@ func TestALostAckOfTheFirstWriteIsAdopted(t *testing.T) {
 	})
 }
 
-func TestAForeignTokenClosesTheGeneratorAtOnceAndAnotherNumberIsTaken(t *testing.T) {
+func TestAForeignTokenClosesTheGeneratorAndAnotherNumberIsAcquired(t *testing.T) {
 	for name, steal := range map[string]func(t *testing.T, m *workeridtest.Memory, w int){
 		"taken by another": func(t *testing.T, m *workeridtest.Memory, w int) {
 			f := &workeridtest.Fake{Memory: m}
@@ -461,7 +313,7 @@ func TestAForeignTokenClosesTheGeneratorAtOnceAndAnotherNumberIsTaken(t *testing
 				}
 				l.raised(workerid.NumberLost)
 				if name == "taken by another" && l.number() == w {
-					t.Error("the stolen number is held again")
+					t.Error("the lost number is held again")
 				}
 				if l.issue().Tick == 0 {
 					t.Error("no other number serves")
@@ -491,7 +343,7 @@ func TestANumberWithoutARecordIsUsedFromTheClockSkewOn(t *testing.T) {
 	})
 }
 
-func TestANumberSomeoneAnswersForIsNotTaken(t *testing.T) {
+func TestANumberThatAWorkerAnswersForIsNotAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
 		for w := range 1024 {
@@ -501,7 +353,7 @@ func TestANumberSomeoneAnswersForIsNotTaken(t *testing.T) {
 		}
 		l := start(t, m)
 		if w := l.number(); w != 500 {
-			t.Errorf("number %d was taken, though a worker answers to it", w)
+			t.Errorf("number %d was acquired, though a worker answers for it", w)
 		}
 		if err := l.stop(); err != nil {
 			t.Error(err)
@@ -523,7 +375,7 @@ func TestOneNameInTwoDirectoriesIsTwoNumbers(t *testing.T) {
 	})
 }
 
-func TestAnotherLayoutOrEpochIsRefusedWithBothShown(t *testing.T) {
+func TestAnotherLayoutOrEpochIsRefusedAndBothAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
 		first := start(t, m)
@@ -538,71 +390,6 @@ func TestAnotherLayoutOrEpochIsRefusedWithBothShown(t *testing.T) {
 			}
 		}
 		if err := first.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestAStateFileIsBelievedOnlyWholeAndWhereItWasWritten(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, dir string, file []byte) string{
-		"copied to another directory": func(t *testing.T, _ string, file []byte) string {
-			dir := t.TempDir()
-			write(t, dir, file)
-			return dir
-		},
-		"cut short":   func(t *testing.T, dir string, file []byte) string { write(t, dir, file[:len(file)/2]); return dir },
-		"empty":       func(t *testing.T, dir string, _ []byte) string { write(t, dir, nil); return dir },
-		"not a state": func(t *testing.T, dir string, _ []byte) string { write(t, dir, []byte("[1]")); return dir },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m, dir := new(workeridtest.Memory), t.TempDir()
-				a := start(t, m, in(dir))
-				w := a.number()
-				file, err := os.ReadFile(filepath.Join(dir, "worker.json"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				a.crash(dir)
-				b := start(t, m, in(spoil(t, dir, file)))
-				if b.number() == w {
-					t.Errorf("number %d was taken up again", w)
-				}
-				if err := b.stop(); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-func write(t *testing.T, dir string, data []byte) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "worker.json"), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestAFenceThatCannotBeWrittenClosesTheNumberAndAFreshOneServes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, dir := new(workeridtest.Memory), filepath.Join(t.TempDir(), "state")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		l := start(t, m, in(dir))
-		w, g := l.number(), l.gen()
-		time.Sleep(10 * time.Second)
-		if err := os.Rename(dir, dir+".gone"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
-			t.Errorf("the old generator: %v, want it closed", err)
-		}
-		if l.number() == w || l.issue().Tick == 0 {
-			t.Errorf("number %d, was %d: want a fresh one that serves", l.number(), w)
-		}
-		if err := l.stop(); err != nil {
 			t.Error(err)
 		}
 	})

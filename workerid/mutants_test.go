@@ -60,8 +60,8 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("acquire-from", "from := seen.now")}},
 	{Name: "a lost number's generator stays open", Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
-	{Name: "revisions restart in a registry that is created again", Args: []string{"-sim.from=2701"}, Edits: []mutant.Edit{
-		mutant.Replace("first-revision", "return 0")}},
+	{Name: "revisions restart in a registry that is created again", Args: []string{"-sim.from=2701"},
+		Edits: []mutant.Edit{mutant.Replace("first-revision", "return 0")}},
 
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{

@@ -2,5 +2,5 @@
 
 package workerid_test
 
-// schedules is how many are simulated unless told otherwise.
+// schedules is the default number of simulated schedules.
 const schedules = 10_000

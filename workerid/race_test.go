@@ -2,6 +2,6 @@
 
 package workerid_test
 
-// schedules is how many are simulated unless told otherwise; the race detector
-// makes each several times as slow.
+// schedules is the default number of simulated schedules; with the race
+// detector each takes several times as long.
 const schedules = 500

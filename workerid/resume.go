@@ -64,8 +64,8 @@ func (h *chooser) resumeAway(ctx context.Context) (*claim, error) {
 	}
 	last, now := h.file.Claim, h.clock.now()
 	if behind := time.Duration(h.file.reported()-now) * time.Millisecond; behind > h.maxAhead {
-		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the state file, and the registry is out of reach: "+
-			"no snowflakes until the clock has caught up or the registry is back; check both", behind))
+		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the state file, and the registry is out of "+
+			"reach: no snowflakes until the clock has caught up or the registry is back; check both", behind))
 		return nil, fmt.Errorf("%w: by %v", errBehind, behind)
 	}
 	from, until := max(last.Fence, now), last.Until //mutant:resume-away

@@ -46,15 +46,19 @@ func TestASecondEventIsASecondAlarm(t *testing.T) {
 	})
 }
 
-// The last report is the latest of three traces.
-func TestEachTraceOfTheOwnPastIsHeldAgainstTheClock(t *testing.T) {
+// A worker's last report is the latest of three traces.
+func TestEachTraceOfAWorkersPastCanRefuseItsClock(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil   func(m *workeridtest.Memory, w int, change *[]func(*workerid.Config))
 		back    time.Duration
 		refused bool
 	}{
-		"the fence":     {func(m *workeridtest.Memory, w int, _ *[]func(*workerid.Config)) { m.Expire(w) }, 20 * time.Second, true},
-		"the heartbeat": {func(_ *workeridtest.Memory, _ int, c *[]func(*workerid.Config)) { *c = append(*c, in(t.TempDir())) }, 20 * time.Second, true},
+		"the fence": {func(m *workeridtest.Memory, w int, _ *[]func(*workerid.Config)) {
+			m.Expire(w)
+		}, 20 * time.Second, true},
+		"the heartbeat": {func(_ *workeridtest.Memory, _ int, c *[]func(*workerid.Config)) {
+			*c = append(*c, in(t.TempDir()))
+		}, 20 * time.Second, true},
 		"the record": {func(m *workeridtest.Memory, w int, c *[]func(*workerid.Config)) {
 			m.Expire(w)
 			*c = append(*c, in(t.TempDir()))
@@ -64,7 +68,7 @@ func TestEachTraceOfTheOwnPastIsHeldAgainstTheClock(t *testing.T) {
 			*c = append(*c, in(t.TempDir()), func(c *workerid.Config) { c.Instance = "other" })
 		}, 5 * time.Minute, false},
 		"an older record": {func(m *workeridtest.Memory, w int, c *[]func(*workerid.Config)) {
-			// Once it was far ahead; what it wrote since is right.
+			// It was far ahead once; what it wrote since is right.
 			m.Expire(w)
 			f := &workeridtest.Fake{Memory: m}
 			r, err := f.Record(t.Context(), w)
@@ -103,15 +107,16 @@ func TestEachTraceOfTheOwnPastIsHeldAgainstTheClock(t *testing.T) {
 	}
 }
 
-func TestTheOwnHeartbeatVouchesForNobody(t *testing.T) {
+func TestAWorkersOwnHeartbeatIsNoVoice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
 		f := &workeridtest.Fake{Memory: m}
 		for w := range 3 {
-			if err := f.Report(t.Context(), w, workerid.Heartbeat{Instance: "one", Time: now() + 86400_000}); err != nil {
+			h := workerid.Heartbeat{Instance: "one", Time: now() + 86400_000}
+			if err := f.Report(t.Context(), w, h); err != nil {
 				t.Fatal(err)
 			}
-			// One that cannot be read has no time.
+			// An unreadable one has no time.
 			if err := f.Report(t.Context(), 3+w, workerid.Heartbeat{}); err != nil {
 				t.Fatal(err)
 			}
@@ -128,13 +133,13 @@ func TestTheOwnHeartbeatVouchesForNobody(t *testing.T) {
 	})
 }
 
-func TestAStateFileOfAnotherRegistryIsForgotten(t *testing.T) {
+func TestAStateFileOfAnotherRegistryIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		a := start(t, new(workeridtest.Memory), in(dir))
 		time.Sleep(10 * time.Second)
 		a.crash(dir)
-		// The other registry refuses all writes, so nothing new is claimed either.
+		// The other registry refuses all writes, so no number is acquired there.
 		other := new(workeridtest.Memory)
 		b := start(t, other, in(dir), func(c *workerid.Config) {
 			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
@@ -171,7 +176,7 @@ func TestAWrongClockDoesNotMoveTheFence(t *testing.T) {
 	})
 }
 
-// A disk that is slow, but within its time, costs nothing.
+// A disk that is slow, but within diskTimeout, costs nothing.
 func TestASlowDiskIsNoFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &life{t: t, reg: &workeridtest.Fake{Memory: new(workeridtest.Memory)}, err: make(chan error, 1)}
@@ -193,24 +198,24 @@ func TestASlowDiskIsNoFault(t *testing.T) {
 	})
 }
 
-// Writes that land but are not acknowledged must not block one number after
+// Writes that land without an acknowledgement must not block one number after
 // another.
 func TestLostAcknowledgementsBlockOneNumberOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var deaf atomic.Bool
-		deaf.Store(true)
+		var lost atomic.Bool
+		lost.Store(true)
 		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
 			c.Horizon = 24 * time.Hour
 			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
 				err := call()
-				if method == "Write" && deaf.Load() {
+				if method == "Write" && lost.Load() {
 					err = workeridtest.ErrInjected
 				}
 				return err
 			})
 		})
 		time.Sleep(time.Hour)
-		deaf.Store(false)
+		lost.Store(false)
 		time.Sleep(10 * time.Second)
 		records, err := l.reg.Records(t.Context())
 		if err != nil || len(records) != 1 {
@@ -223,7 +228,7 @@ func TestLostAcknowledgementsBlockOneNumberOnly(t *testing.T) {
 	})
 }
 
-// A burst puts a generator a tick ahead, which is no clock set back.
+// A burst puts a generator one tick ahead; that is no clock set back.
 func TestABurstOfCoarseTicksIsNoStep(t *testing.T) {
 	for _, unit := range []int64{1, 10, 1000, 2000} {
 		t.Run(fmt.Sprint(unit), func(t *testing.T) {

@@ -1,6 +1,5 @@
-// Package workeridtest holds what every [workerid.Registry] must do, as tests
-// that each implementation runs, and a registry in memory whose calls can be
-// made to fail.
+// Package workeridtest has the conformance tests of [workerid.Registry] and a
+// registry in memory whose calls can fail; it is internal to natsid and may change.
 package workeridtest
 
 import (
@@ -15,17 +14,16 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Run runs the conformance suite. open returns registries that share one
-// empty place, as the processes of a deployment do: each call of next returns
-// another process's. Each subtest has a place of its own.
+// Run runs the conformance suite. In each subtest open returns a function whose
+// calls each return another process's handle on the same, empty registry.
 func Run(t *testing.T, open func(t *testing.T) (next func() workerid.Registry)) {
 	for name, test := range map[string]func(*suite){
-		"TheFirstDeploymentStands":     (*suite).deployment,
-		"WriteIsCompareAndSet":         (*suite).compareAndSet,
-		"OfConcurrentWritesOneLands":   (*suite).concurrentWrites,
-		"HeartbeatsComeAndGo":          (*suite).heartbeats,
-		"NobodyAnswersToAFreeNumber":   (*suite).nobody,
-		"CallsReturnWhenTheContextEnd": (*suite).canceled,
+		"TheFirstDeploymentStands":      (*suite).deployment,
+		"WriteIsCompareAndSet":          (*suite).compareAndSet,
+		"OfConcurrentWritesOneLands":    (*suite).concurrentWrites,
+		"HeartbeatsComeAndGo":           (*suite).heartbeats,
+		"NoWorkerAnswersForAFreeNumber": (*suite).noWorker,
+		"CallsReturnWhenTheContextEnds": (*suite).canceled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -50,7 +48,8 @@ func (s *suite) deployment() {
 	for i := range n {
 		r := s.next()
 		wg.Go(func() {
-			d, err := r.Deployment(s.ctx, workerid.Deployment{ID: string(rune('a' + i)), Layout: "41+10+12", Epoch: 7, Unit: 1})
+			mine := workerid.Deployment{ID: string(rune('a' + i)), Layout: "41+10+12", Epoch: 7, Unit: 1}
+			d, err := r.Deployment(s.ctx, mine)
 			if err != nil {
 				s.Errorf("Deployment: %v", err)
 			}
@@ -143,7 +142,7 @@ func (s *suite) heartbeats() {
 	}
 	all, err := s.next().Heartbeats(s.ctx)
 	if at := all[9].At; at < before || at > after {
-		s.Errorf("the lease is dated %d, not within %d and %d", at, before, after)
+		s.Errorf("the heartbeat is dated %d, not between %d and %d", at, before, after)
 	}
 	l.At = all[9].At
 	if err != nil || len(all) != 1 || all[9] != l {
@@ -157,9 +156,9 @@ func (s *suite) heartbeats() {
 	}
 }
 
-func (s *suite) nobody() {
+func (s *suite) noWorker() {
 	if who, err := s.Ask(s.ctx, 11); !errors.Is(err, workerid.ErrNoWorker) {
-		s.Errorf("Ask = %+v, %v, want ErrNobody", who, err)
+		s.Errorf("Ask = %+v, %v, want ErrNoWorker", who, err)
 	}
 }
 
@@ -174,8 +173,9 @@ func (s *suite) canceled() {
 	}
 }
 
-// Memory is a place in memory where registries keep their records. The zero
-// value is empty and ready. Heartbeats in it do not expire.
+// A Memory is the state of a registry in memory, which the [Fake] handles of many
+// processes share. The zero value is empty and ready. Heartbeats in it do not
+// expire.
 type Memory struct {
 	mu         sync.Mutex
 	deployment workerid.Deployment
@@ -186,17 +186,17 @@ type Memory struct {
 	slip       time.Duration
 }
 
-// Set makes the clock of the place slip off true time.
+// Set sets the registry's clock to slip off true time.
 func (m *Memory) Set(slip time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.slip = slip
 }
 
-// time returns the time of the place, Unix ms. m.mu is held.
+// time returns the registry's time, Unix ms. m.mu is held.
 func (m *Memory) time() int64 { return time.Now().Add(m.slip).UnixMilli() }
 
-// Answer makes a worker answer to number w from now on.
+// Answer makes a worker answer for number w from now on.
 func (m *Memory) Answer(w int, who workerid.Who) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,15 +206,14 @@ func (m *Memory) Answer(w int, who workerid.Who) {
 	m.answers[w] = who
 }
 
-// Expire lets the heartbeat of number w vanish.
+// Expire removes the heartbeat of number w.
 func (m *Memory) Expire(w int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.heartbeats, w)
 }
 
-// Wipe loses all records, leases and the deployment, but not the count of
-// revisions.
+// Wipe loses all records, heartbeats and the deployment; revisions go on rising.
 func (m *Memory) Wipe() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -229,14 +228,14 @@ type Fake struct {
 
 var _ workerid.Registry = (*Fake)(nil)
 
-// A Hook stands in for a call; call is the real one. It can fail before it,
-// or make it and then fail: a lost acknowledgement.
+// A Hook replaces a call; call is the real one. It can fail before it, or make it
+// and then fail: a lost acknowledgement.
 type Hook func(method string, call func() error) error
 
-// ErrInjected is what a hook may fail with.
+// ErrInjected is an error for hooks.
 var ErrInjected = errors.New("workeridtest: injected failure")
 
-// OnCall makes hook stand in for every call from now on; nil ends that.
+// OnCall makes hook replace every call from now on; nil ends that.
 func (f *Fake) OnCall(hook Hook) { f.hook.Store(&hook) }
 
 func (f *Fake) do(ctx context.Context, method string, call func()) error {

@@ -99,7 +99,8 @@ func lookup(seams map[string][]seam, name string) (seam, error) {
 	case 1:
 		return found[0], found[0].fault
 	default:
-		return seam{}, fmt.Errorf("seam %q is ambiguous: it is at %s and at %s", name, found[0].position, found[1].position)
+		return seam{}, fmt.Errorf("seam %q is ambiguous: it is at %s and at %s",
+			name, found[0].position, found[1].position)
 	}
 }
 

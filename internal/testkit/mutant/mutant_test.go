@@ -104,13 +104,19 @@ func TestEachFaultIsReported(t *testing.T) {
 		edits []Edit
 		want  string // part of the error; "" for none
 	}{
-		"none":                      {"f() //mutant:a\n", []Edit{Delete("a")}, ""},
-		"a seam that is missing":    {"f()\n", []Edit{Delete("a")}, `no code bears seam "a"`},
-		"a seam at two places":      {"f() //mutant:a\nf() //mutant:a\n", []Edit{Delete("a")}, "ambiguous"},
-		"two statements on a line":  {"f(); f() //mutant:a\n", []Edit{Delete("a")}, "2 begin on line 4"},
-		"no statement on its line":  {"f() //mutant:b\n\n//mutant:a\n", []Edit{Delete("a"), Delete("b")}, "0 begin on line"},
-		"a seam that nobody edits":  {"f() //mutant:a\nf() //mutant:b\n", []Edit{Delete("a")}, `no mutant edits seam "b"`},
-		"edits within one another":  {"if true { //mutant:a\nf() //mutant:b\n}\n", []Edit{Delete("a"), Delete("b")}, "overlaps"},
+		"none":                     {"f() //mutant:a\n", []Edit{Delete("a")}, ""},
+		"a seam that is missing":   {"f()\n", []Edit{Delete("a")}, `no code bears seam "a"`},
+		"a seam at two places":     {"f() //mutant:a\nf() //mutant:a\n", []Edit{Delete("a")}, "ambiguous"},
+		"two statements on a line": {"f(); f() //mutant:a\n", []Edit{Delete("a")}, "2 begin on line 4"},
+		"no statement on its line": {
+			"f() //mutant:b\n\n//mutant:a\n", []Edit{Delete("a"), Delete("b")}, "0 begin on line",
+		},
+		"a seam without a mutant": {
+			"f() //mutant:a\nf() //mutant:b\n", []Edit{Delete("a")}, `no mutant edits seam "b"`,
+		},
+		"an edit within another": {
+			"if true { //mutant:a\nf() //mutant:b\n}\n", []Edit{Delete("a"), Delete("b")}, "overlaps",
+		},
 		"the same statement twice":  {"f() //mutant:a\n", []Edit{Delete("a"), Delete("a")}, "overlaps"},
 		"text that is no directive": {"f() // mutant:a\n", nil, ""},
 	} {

@@ -102,7 +102,8 @@ func named(files *token.FileSet, file *ast.File, line int) (from, to int, err er
 		return false // what it contains is not outermost
 	})
 	if len(nodes) != 1 {
-		return 0, 0, fmt.Errorf("must name one statement, case, field or declaration, but %d begin on line %d", len(nodes), line)
+		return 0, 0, fmt.Errorf("must name one statement, case, field or declaration, but %d begin on line %d",
+			len(nodes), line)
 	}
 	return files.Position(nodes[0].Pos()).Offset, files.Position(nodes[0].End()).Offset, nil
 }

@@ -1,0 +1,81 @@
+package workerid_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+func TestAStateFileIsBelievedOnlyWholeAndWhereItWasWritten(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string, file []byte) string{
+		"copied to another directory": func(t *testing.T, _ string, file []byte) string {
+			dir := t.TempDir()
+			write(t, dir, file)
+			return dir
+		},
+		"cut short": func(t *testing.T, dir string, file []byte) string {
+			write(t, dir, file[:len(file)/2])
+			return dir
+		},
+		"empty":       func(t *testing.T, dir string, _ []byte) string { write(t, dir, nil); return dir },
+		"not a state": func(t *testing.T, dir string, _ []byte) string { write(t, dir, []byte("[1]")); return dir },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, dir := new(workeridtest.Memory), t.TempDir()
+				a := start(t, m, in(dir))
+				w := a.number()
+				file, err := os.ReadFile(filepath.Join(dir, "worker.json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.crash(dir)
+				b := start(t, m, in(spoil(t, dir, file)))
+				if b.number() == w {
+					t.Errorf("number %d was resumed", w)
+				}
+				if err := b.stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func write(t *testing.T, dir string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "worker.json"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFenceThatCannotBeWrittenClosesTheNumberAndAnotherServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), filepath.Join(t.TempDir(), "state")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, m, in(dir))
+		w, g := l.number(), l.gen()
+		time.Sleep(10 * time.Second)
+		if err := os.Rename(dir, dir+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
+			t.Errorf("the old generator: %v, want it closed", err)
+		}
+		if l.number() == w || l.issue().Tick == 0 {
+			t.Errorf("number %d, was %d: want another one that serves", l.number(), w)
+		}
+		if err := l.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
