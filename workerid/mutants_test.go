@@ -114,9 +114,6 @@ var mutants = []mutant.Mutant{
 // TestMutants checks that the simulation finds each way in which the law can be
 // broken.
 func TestMutants(t *testing.T) {
-	if testing.Short() {
-		t.Skip("each mutant is built and simulated, which -short skips")
-	}
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{".", "../snowflake"},

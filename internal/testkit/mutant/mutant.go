@@ -24,7 +24,6 @@
 package mutant
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,17 +57,8 @@ func Before(seam, code string) Edit { return Edit{seam: seam, code: code, before
 // Delete removes what the seam names.
 func Delete(seam string) Edit { return Edit{seam: seam} }
 
-// Check returns every fault of the mutants: a name that is used twice, an edit
-// of a seam that is in none of the folders or in two places, and a seam that no
-// mutant edits. The folders' test files count too.
-func Check(folders []string, mutants []Mutant) error {
-	seams, err := find(folders)
-	if err != nil {
-		return err
-	}
-	return errors.Join(faults(seams, mutants)...)
-}
-
+// faults returns every fault of the mutants: a name that is used twice, an edit
+// of a seam that is missing or at two places, and a seam that no mutant edits.
 func faults(seams map[string][]seam, mutants []Mutant) (all []error) {
 	names, edited := make(map[string]bool), make(map[string]bool)
 	for _, m := range mutants {

@@ -1,6 +1,7 @@
 package mutant
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -123,12 +124,12 @@ func TestEachFaultIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dirs := []string{folder(t, head+c.src+"}\n")}
 			m := Mutant{Name: "m", Edits: c.edits}
-			err := Check(dirs, []Mutant{m})
+			seams, err := find(dirs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = errors.Join(faults(seams, []Mutant{m})...)
 			if err == nil {
-				seams, ferr := find(dirs)
-				if ferr != nil {
-					t.Fatal(ferr)
-				}
 				_, err = apply(seams, m)
 			}
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -139,7 +140,7 @@ func TestEachFaultIsReported(t *testing.T) {
 }
 
 func TestANameIsUsedOnce(t *testing.T) {
-	err := Check([]string{folder(t, "package p\n")}, []Mutant{{Name: "a"}, {Name: "a"}})
+	err := errors.Join(faults(nil, []Mutant{{Name: "a"}, {Name: "a"}})...)
 	if err == nil || !strings.Contains(err.Error(), `two mutants are named "a"`) {
 		t.Errorf("got %v", err)
 	}

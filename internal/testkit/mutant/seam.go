@@ -58,8 +58,11 @@ func read(path string) ([]seam, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []seam
-	lines := strings.Split(string(src), "\n")
+	return seamsOf(files, file, strings.Split(string(src), "\n")), nil
+}
+
+// seamsOf returns the seams of a file with these lines.
+func seamsOf(files *token.FileSet, file *ast.File, lines []string) (found []seam) {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
 			name, ok := strings.CutPrefix(comment.Text, prefix)
@@ -67,7 +70,7 @@ func read(path string) ([]seam, error) {
 				continue
 			}
 			at := files.Position(comment.Pos())
-			s := seam{name: strings.TrimSpace(name), path: path, position: at}
+			s := seam{name: strings.TrimSpace(name), path: at.Filename, position: at}
 			s.from, s.to, s.fault = named(files, file, codeLine(lines, at.Line))
 			if s.fault != nil {
 				s.fault = fmt.Errorf("seam %q at %s %w", s.name, at, s.fault)
@@ -75,7 +78,7 @@ func read(path string) ([]seam, error) {
 			found = append(found, s)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // codeLine returns the number of the first line from line on that holds more
@@ -139,15 +142,11 @@ func edit(path string, all []edited) ([]byte, error) {
 			return nil, fmt.Errorf("its edit of seam %q overlaps another of its edits", e.name)
 		}
 		end = e.from
-		rest := e.to
-		if e.before {
-			rest = e.from
-		}
 		code := e.code
 		if e.before {
-			code += "\n"
+			code += "\n" + string(src[e.from:e.to])
 		}
-		src = slices.Concat(src[:e.from], []byte(code), src[rest:])
+		src = slices.Concat(src[:e.from], []byte(code), src[e.to:])
 	}
 	return src, nil
 }

@@ -27,8 +27,9 @@ type Suite struct {
 	Finding *regexp.Regexp
 }
 
-// Run runs each mutant as a subtest. It fails unless the tests fail with each
-// of them and print a finding: a build that breaks or a crash is none.
+// Run checks the seams and runs each mutant as a subtest. It fails unless the
+// tests fail with each of them and print a finding: a build that breaks or a
+// crash is none. With -short it checks the seams only.
 func (s Suite) Run(t *testing.T) {
 	folders := s.Folders
 	if folders == nil {
@@ -41,22 +42,29 @@ func (s Suite) Run(t *testing.T) {
 	for _, fault := range faults(seams, s.Mutants) {
 		t.Error(fault)
 	}
+	if testing.Short() {
+		t.Skip("the seams are checked; mutants are built and run without -short only")
+	}
 	for _, m := range s.Mutants {
 		t.Run(strings.ReplaceAll(m.Name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			files, err := apply(seams, m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			binary := build(t, files)
-			out, err := exec.CommandContext(t.Context(), binary, slices.Concat(s.Args, m.Args)...).CombinedOutput()
-			found := s.Finding.FindSubmatch(out)
-			if err == nil || found == nil {
-				t.Fatalf("the tests do not find this mutant: %v\n%s", err, out)
-			}
-			t.Logf("%s", found[len(found)-1])
+			s.run(t, seams, m)
 		})
 	}
+}
+
+func (s Suite) run(t *testing.T, seams map[string][]seam, m Mutant) {
+	files, err := apply(seams, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := build(t, files)
+	out, err := exec.CommandContext(t.Context(), binary, slices.Concat(s.Args, m.Args)...).CombinedOutput()
+	found := s.Finding.FindSubmatch(out)
+	if err == nil || found == nil {
+		t.Fatalf("the tests do not find this mutant: %v\n%s", err, out)
+	}
+	t.Logf("%s", found[len(found)-1])
 }
 
 // build builds the tests of the package in the working directory with files in
@@ -64,25 +72,34 @@ func (s Suite) Run(t *testing.T) {
 func build(t *testing.T, files map[string][]byte) (binary string) {
 	t.Helper()
 	dir := t.TempDir()
-	overlay := struct{ Replace map[string]string }{make(map[string]string)}
-	for path, data := range files {
-		overlay.Replace[path] = filepath.Join(dir, fmt.Sprintf("%d_%s", len(overlay.Replace), filepath.Base(path)))
-		if err := os.WriteFile(overlay.Replace[path], data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list, err := json.Marshal(overlay)
+	overlay, err := overlay(dir, files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(name, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	binary = filepath.Join(dir, "mutant.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", name, "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("this mutant does not build: adapt its code to what surrounds the seam: %v\n%s", err, out)
 	}
 	return binary
+}
+
+// overlay writes an overlay of files to dir, for the go command, and returns its
+// path.
+func overlay(dir string, files map[string][]byte) (path string, err error) {
+	var list struct{ Replace map[string]string }
+	list.Replace = make(map[string]string)
+	for path, data := range files {
+		with := filepath.Join(dir, fmt.Sprintf("%d_%s", len(list.Replace), filepath.Base(path)))
+		if err := os.WriteFile(with, data, 0o600); err != nil {
+			return "", err
+		}
+		list.Replace[path] = with
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, data, 0o600)
 }
