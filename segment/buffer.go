@@ -299,14 +299,11 @@ func (b *buffer) stopLocked(why error) (answers []answer) {
 	return answers
 }
 
-// stats returns the figures of the tag, with its ranges if they are wanted.
-func (b *buffer) stats(ranges bool) TagStats {
+// stats returns the figures of the tag.
+func (b *buffer) stats() TagStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.supply.stats(b.deps.clock.now())
 	s.Tag = b.tag
-	if ranges {
-		s.Ranges = b.supply.stock.ranges()
-	}
 	return s
 }

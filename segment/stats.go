@@ -70,17 +70,16 @@ func (a *Allocator) Busiest(n int) (Stats, []TagStats) {
 	total := Stats{SecondsLeft: math.Inf(1)}
 	var top []candidate // in order, n at most
 	for b := range a.tags.all {
-		s := b.stats(false)
-		total.add(s)
-		if len(top) < n || n > 0 && s.Speed > top[n-1].speed {
-			at, _ := slices.BinarySearchFunc(top, s.Speed,
+		speed := total.add(b)
+		if len(top) < n || n > 0 && speed > top[n-1].speed {
+			at, _ := slices.BinarySearchFunc(top, speed,
 				func(c candidate, speed float64) int { return cmp.Compare(speed, c.speed) })
-			top = slices.Insert(top[:min(len(top), n-1)], at, candidate{b, s.Speed})
+			top = slices.Insert(top[:min(len(top), n-1)], at, candidate{b, speed})
 		}
 	}
 	busiest := make([]TagStats, len(top))
 	for i, c := range top {
-		busiest[i] = c.b.stats(true)
+		busiest[i] = c.b.stats()
 	}
 	return total, busiest
 }
@@ -91,14 +90,11 @@ type candidate struct {
 	speed float64
 }
 
-func (s *Stats) add(t TagStats) {
-	s.Tags++
-	s.Waiting += t.Waiting
-	s.Speed += t.Speed
-	s.SecondsLeft = min(s.SecondsLeft, t.SecondsLeft)
-	s.Loads += t.Loads
-	s.Errors += t.Errors
-	s.Waits += t.Waits
+// add adds the figures of a tag, and returns its speed.
+func (s *Stats) add(b *buffer) (speed float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.supply.addTo(s, b.deps.clock.now())
 }
 
 // StatsOf returns the figures of a tag, and reports whether it is in memory. It holds the tag's lock for less than a
@@ -108,7 +104,7 @@ func (a *Allocator) StatsOf(tag string) (TagStats, bool) {
 	if b == nil {
 		return TagStats{}, false
 	}
-	return b.stats(true), true
+	return b.stats(), true
 }
 
 // StatsAfter returns the figures of at most limit tags in memory whose names are above after, in the byte order of
@@ -116,7 +112,7 @@ func (a *Allocator) StatsOf(tag string) (TagStats, bool) {
 func (a *Allocator) StatsAfter(after string, limit int) []TagStats {
 	var page []TagStats
 	for _, b := range a.tags.firstAfter(after, limit) {
-		page = append(page, b.stats(true))
+		page = append(page, b.stats())
 	}
 	return page
 }

@@ -98,11 +98,24 @@ func (s *supply) setCheck(now time.Duration) {
 	r.check.Store(check)
 }
 
-// stats returns the figures of the tag, without its name and ranges.
+// addTo adds the figures of the tag to the totals, and returns its speed.
+func (s *supply) addTo(total *Stats, now time.Duration) (speed float64) {
+	speed = s.pace.speed.at(now, s.asked())
+	total.Tags++
+	total.Waiting += s.waiters.len()
+	total.Speed += speed
+	total.SecondsLeft = min(total.SecondsLeft, lasts(s.stock.held(), speed))
+	total.Loads += s.loader.loads
+	total.Errors += s.loader.errs
+	total.Waits += s.waiters.ever
+	return speed
+}
+
+// stats returns the figures of the tag, without its name.
 func (s *supply) stats(now time.Duration) TagStats {
 	left, speed := s.stock.held(), s.pace.speed.at(now, s.asked())
 	return TagStats{
-		Left: left, Speed: speed, SecondsLeft: lasts(left, speed),
+		Ranges: s.stock.ranges(), Left: left, Speed: speed, SecondsLeft: lasts(left, speed),
 		Configured: s.pace.configured, Step: s.pace.step,
 		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
 		Lasted: s.pace.last.lasted,
