@@ -69,6 +69,24 @@ func TestEveryAlarmHasARunbookEntry(t *testing.T) {
 	}
 }
 
+// docs/faults.md is printed by a run of 15 minutes. Its fixed text can be
+// changed without one, in both places.
+func TestTheFaultsPageHasTheTextOfItsTemplate(t *testing.T) {
+	template, err := os.ReadFile("faults/about.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(template)) {
+		if !strings.Contains(line, "{{") && !strings.Contains(string(page), line) {
+			t.Errorf("docs/faults.md lacks this line of faults/about.md: %s", line)
+		}
+	}
+}
+
 // Each check is seen to find what it looks for.
 func TestAWrongDocumentIsSeen(t *testing.T) {
 	long := strings.Repeat("word ", maxParagraph+1)
