@@ -103,7 +103,7 @@ func (a *alarming) disconnect(t *testing.T) {
 // hears waits until the subscriber has received an alarm.
 func (a *alarming) hears(t *testing.T, message string) subjects.AlarmEvent {
 	t.Helper()
-	for timeout := time.After(10 * time.Second); ; {
+	for timeout := time.After(time.Minute); ; {
 		select {
 		case e := <-a.heard:
 			if e.Message == message {
@@ -145,7 +145,7 @@ func TestTheLastAlarmsRaisedWhileDisconnectedArePublishedLater(t *testing.T) {
 	for i := range n {
 		a.alarm(subjects.AlarmClockSkew, fmt.Sprint("no. ", i))
 	}
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 10*time.Second { // it waits for nothing
 		t.Errorf("raising them took %v", took)
 	}
 	a.down.Store(false)
@@ -180,7 +180,7 @@ func TestAlarmsOfTheStopArePublishedIfThatIsQuick(t *testing.T) {
 	start := time.Now()
 	b.stop()
 	took, unpublished := time.Since(start), strings.Count(b.log.String(), "an alarm was not published")
-	if took > 5*time.Second || unpublished != keptAlarms {
+	if took > 20*time.Second || unpublished != keptAlarms {
 		t.Errorf("stopped after %v; log:\n%s", took, b.log)
 	}
 }

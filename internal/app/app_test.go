@@ -83,8 +83,8 @@ func (i *instance) where() app.Where {
 		return w
 	case <-i.done:
 		i.t.Fatalf("stopped: %v", i.err)
-	case <-time.After(20 * time.Second):
-		i.t.Fatal("not ready after 20 s")
+	case <-time.After(time.Minute):
+		i.t.Fatal("not ready after a minute")
 	}
 	panic("not reached")
 }
@@ -94,8 +94,8 @@ func (i *instance) end() error {
 	i.t.Helper()
 	select {
 	case <-i.done:
-	case <-time.After(20 * time.Second):
-		i.t.Fatal("still running after 20 s")
+	case <-time.After(time.Minute):
+		i.t.Fatal("still running after a minute")
 	}
 	return i.err
 }
@@ -103,7 +103,7 @@ func (i *instance) end() error {
 // logs waits until one line of the log has all of the words.
 func (i *instance) logs(words ...string) {
 	i.t.Helper()
-	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		for line := range strings.Lines(i.log.String()) {
 			if containsAll(line, words...) {
 				return

@@ -38,7 +38,7 @@ type result struct {
 // natsid runs a command line to its end.
 func natsid(t *testing.T, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out, errs natstest.Buffer
 	code := cli.Main(ctx, args, &out, &errs)
@@ -94,7 +94,7 @@ func serve(t *testing.T, args ...string) served {
 		return result{code, out.String(), errs.String()}
 	})
 	t.Cleanup(func() { s.stop() })
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for !strings.Contains(out.String(), "\n") {
 		select {
 		case <-time.After(2 * time.Millisecond):

@@ -13,7 +13,7 @@ import (
 func line(t *testing.T, match string, args ...string) string {
 	t.Helper()
 	re := regexp.MustCompile("(?m)^" + match + "$")
-	for until := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		got := natsid(t, args...)
 		got.want(t, 0, "")
 		if found := re.FindString(got.out); found != "" {

@@ -113,7 +113,7 @@ func TestAStoreThatCannotBeOpenedIsAnErrorNotAnExit(t *testing.T) {
 	if _, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: file}); err == nil {
 		t.Error("a server without a store was started")
 	}
-	if d := time.Since(begin); d > 5*time.Second {
+	if d := time.Since(begin); d > time.Minute {
 		t.Errorf("returned after %v", d)
 	}
 }
