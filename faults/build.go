@@ -20,25 +20,31 @@ import (
 // binaries are the programs that a cluster consists of.
 type binaries struct {
 	natsid, natsServer string
-	versions           string // of NATS' parts
+	versions           string // of nats-server and nats.go
 }
 
-// build builds them into dir: natsid with a wall clock that can be set, and the
-// nats-server whose version the module has. Both see this folder's module.
+// build builds them into dir from the module of the current folder: natsid with a
+// wall clock that can be set, and the nats-server of the version in go.mod.
 func build(ctx context.Context, dir string) (b binaries, err error) {
 	overlay, err := writeOverlay(ctx, dir)
 	if err != nil {
 		return b, err
 	}
+	const (
+		natsid     = "github.com/natsid/natsid"
+		natsServer = "github.com/nats-io/nats-server/v2"
+		natsGo     = "github.com/nats-io/nats.go"
+	)
 	b = binaries{natsid: filepath.Join(dir, "natsid"), natsServer: filepath.Join(dir, "nats-server")}
-	if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", b.natsid, "github.com/natsid/natsid"); err != nil {
+	if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", b.natsid, natsid); err != nil {
 		return b, err
 	}
-	if _, err = goTool(ctx, "build", "-trimpath", "-o", b.natsServer, "github.com/nats-io/nats-server/v2"); err != nil {
+	if _, err := goTool(ctx, "build", "-trimpath", "-o", b.natsServer, natsServer); err != nil {
 		return b, err
 	}
-	b.versions, err = goTool(ctx, "list", "-m", "-f", "{{.Path}} {{.Version}},", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go")
-	b.versions = strings.TrimSuffix(strings.ReplaceAll(strings.ReplaceAll(b.versions, "github.com/nats-io/", ""), "\n", " "), ",")
+	list, err := goTool(ctx, "list", "-m", "-f", "{{.Path}} {{.Version}},", natsServer, natsGo)
+	list = strings.NewReplacer("github.com/nats-io/", "", "\n", " ").Replace(list)
+	b.versions = strings.TrimSuffix(list, ",")
 	return b, err
 }
 
@@ -56,9 +62,9 @@ func goTool(ctx context.Context, args ...string) (string, error) {
 // clockEnv names the file that holds a process's offset, for the overlay below.
 const clockEnv = "NATSID_FAULTS_CLOCK"
 
-// What natsid is built with instead of package time's own: the wall clock is
-// ahead by the nanoseconds that a mapped file holds. The monotonic clock is
-// as it was, and so are timers: this is what setting a machine's clock does.
+// A change of package time that natsid is built with: the wall clock is ahead by
+// the nanoseconds that a mapped file holds. The monotonic clock and timers are
+// unchanged, as when the clock of a machine is set.
 const (
 	nowOld = "	sec, nsec, mono := runtimeNow()\n"
 	nowNew = nowOld + "	sec, nsec = setWall(sec, nsec)\n"
@@ -106,7 +112,8 @@ func setWall(sec int64, nsec int32) (int64, int32) {
 `
 )
 
-// writeOverlay returns the path of what `go build -overlay` wants.
+// writeOverlay writes the change and returns the path of a file for
+// `go build -overlay`.
 func writeOverlay(ctx context.Context, dir string) (string, error) {
 	root, err := goTool(ctx, "env", "GOROOT")
 	if err != nil {
@@ -119,7 +126,8 @@ func writeOverlay(ctx context.Context, dir string) (string, error) {
 	}
 	head, now, ok := strings.Cut(string(source), "\nfunc Now() Time {\n")
 	if !ok || !strings.HasPrefix(now, nowOld) {
-		return "", fmt.Errorf("time.Now of this Go is not as it was: teach faults/build.go where to add the offset (%s)", original)
+		return "", fmt.Errorf("time.Now of this Go release has changed: adapt nowOld in faults/build.go to %s",
+			original)
 	}
 	changed, added := filepath.Join(dir, "time.go"), filepath.Join(dir, "setwall.go")
 	now = strings.Replace(now, nowOld, nowNew, 1)
@@ -131,7 +139,9 @@ func writeOverlay(ctx context.Context, dir string) (string, error) {
 		return "", err
 	}
 	overlay := filepath.Join(dir, "overlay.json")
-	for name, content := range map[string]string{changed: head + "\nfunc Now() Time {\n" + now, added: setWall, overlay: string(list)} {
+	for name, content := range map[string]string{
+		changed: head + "\nfunc Now() Time {\n" + now, added: setWall, overlay: string(list),
+	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			return "", err
 		}

@@ -7,12 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,21 +22,170 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A cast is what a fault needs to be played.
-type cast struct {
-	servers int // nats-servers; 0: the only worker has one inside
-	workers int
-	mysql   bool     // segments in MariaDB, guarded by marks in JetStream
-	proxied bool     // the first worker reaches NATS, and all reach MariaDB, through proxies
-	disks   bool     // the last server and the first worker have small disks of their own
-	flags   []string // of all workers
-}
-
 const (
-	startWithin = 60 * time.Second // until a process serves, on a machine that does much else
+	startWithin = 60 * time.Second // until a process serves, on a busy machine
 	stopWithin  = 15 * time.Second
 	diskSize    = 32 << 20
 )
+
+// A cluster is the processes under test and what is between them.
+type cluster struct {
+	*harness
+	fleet fleet
+	opt   options
+	bins  binaries
+
+	servers []*server
+	workers []*worker
+	proxies []*natsproxy.Proxy // of the first worker, one per server
+	db      *mysqltest.Server
+	link    *mysqltest.Link // between the workers and db
+	load    *load           // the callers
+	crashed []*process      // those that ended by themselves and were reported
+}
+
+// start starts the fleet, creates the tags, and connects the callers.
+func (c *cluster) start() {
+	urls := c.startServers()
+	c.startDatabase()
+	near := urls // where the first worker connects to
+	if c.fleet.proxied {
+		near = c.startProxies()
+	}
+	for i := range c.fleet.workers {
+		if i == 0 {
+			c.addWorker(near)
+		} else {
+			c.addWorker(urls)
+		}
+	}
+	if c.fleet.disks {
+		c.mount(c.workers[0].data)
+	}
+	if c.fleet.servers == 0 {
+		addr := c.port()
+		c.workers[0].args = append(c.workers[0].args, "--listen", addr)
+		urls = []string{"nats://" + addr}
+	}
+	c.startWorkers()
+	load, err := newLoad(c.dir, urls)
+	c.must(err)
+	c.Cleanup(load.disconnect)
+	c.load = load
+	c.createTag(longTag, c.longStep(), 1)
+	c.createTag(shortTag, shortStep, 1)
+}
+
+func (c *cluster) startDatabase() {
+	if !c.fleet.mysql {
+		return
+	}
+	c.db = mysqltest.Start(c)
+	if c.fleet.proxied {
+		c.link = mysqltest.Proxy(c, c.db.Addr())
+	}
+}
+
+func (c *cluster) startProxies() (urls []string) {
+	for _, v := range c.servers {
+		p, err := natsproxy.Start(v.addr)
+		c.must(err)
+		c.Cleanup(p.Close)
+		c.proxies = append(c.proxies, p)
+		urls = append(urls, p.URL())
+	}
+	return urls
+}
+
+func (c *cluster) startWorkers() {
+	for _, w := range c.workers {
+		w.start()
+	}
+	for _, w := range c.workers {
+		w.waitReady()
+	}
+}
+
+func (c *cluster) port() string {
+	addr, err := freeport.Get()
+	c.must(err)
+	return addr
+}
+
+// mount gives dir a small disk of its own.
+func (c *cluster) mount(dir string) {
+	c.must(os.MkdirAll(dir, 0o700))
+	err := mountDisk(dir, diskSize)
+	if err == errNoMounts {
+		c.Skipf("%v", err)
+	}
+	c.must(err)
+	// It ends with the runner in any case.
+	c.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+}
+
+// longStep makes a range of the long tag last more than a minute.
+func (c *cluster) longStep() int64 {
+	sent := 0
+	for _, m := range mix {
+		if m.kind == long && m.batch {
+			sent += c.opt.batch
+		} else if m.kind == long {
+			sent++
+		}
+	}
+	const lasts = 70 // seconds
+	return int64(sent) * int64(c.opt.rate) / int64(len(mix)) * lasts / int64(c.fleet.workers)
+}
+
+func (c *cluster) createTag(tag string, step, start int64) {
+	body, err := json.Marshal(subjects.TagCreate{Tag: tag, Step: step, Start: subjects.Decimal(start)})
+	c.must(err)
+	var last string
+	if err := c.wait(startWithin, "creating tag "+tag, func() bool {
+		m, err := c.conn().Request(namespace.TagCreate(), body, callerWaits)
+		if err != nil {
+			last = err.Error()
+			return false
+		}
+		last = m.Header.Get(subjects.HeaderError)
+		return last == "" || strings.Contains(last, "exists")
+	}); err != nil {
+		c.Fatalf("%v: %s", err, last)
+	}
+}
+
+// conn returns a connection of the callers that is up, if there is one.
+func (c *cluster) conn() *nats.Conn {
+	for _, k := range c.load.links {
+		if k.nc.IsConnected() {
+			return k.nc
+		}
+	}
+	return c.load.links[0].nc
+}
+
+// allReady reports whether every worker that runs is ready.
+func (c *cluster) allReady() bool {
+	return !slices.ContainsFunc(c.workers, func(w *worker) bool { return w.running() && !w.ready() })
+}
+
+// checkProcesses reports each process that has ended by itself, once.
+func (c *cluster) checkProcesses() {
+	var all []*process
+	for _, v := range c.servers {
+		all = append(all, v.process)
+	}
+	for _, w := range c.workers {
+		all = append(all, w.process)
+	}
+	for _, p := range all {
+		if p.crashed() && !slices.Contains(c.crashed, p) {
+			c.crashed = append(c.crashed, p)
+			c.violation("%s has ended by itself: %v", p.name, p.cmd.ProcessState)
+		}
+	}
+}
 
 // A server is a nats-server.
 type server struct {
@@ -49,8 +194,8 @@ type server struct {
 }
 
 // natsConf is deploy/nats.conf on loopback: always synced; clients and servers
-// that hang are noticed within seconds; a lame duck waits 1 s before it sends its
-// clients away, each within a second of the one before.
+// that hang are detected within seconds; a server in lame duck mode waits for 1 s
+// before it disconnects its clients, one per second.
 const natsConf = `
 server_name: %[1]s
 listen: %[2]q
@@ -62,44 +207,47 @@ lame_duck_duration: "30s"
 %[4]s
 `
 
+// routing is what natsConf has besides where there are several servers.
+const routing = `cluster { name: faults, listen: %q, routes: ["nats://%s"], no_advertise: true }`
+
 // startServers starts the nats-servers and returns the URLs of all.
-func (s *scene) startServers() (urls []string) {
+func (c *cluster) startServers() (urls []string) {
 	var routes []string
-	for i := range s.cast.servers {
+	for i := range c.fleet.servers {
 		name := fmt.Sprint("n", i+1)
-		v := &server{name: name, addr: s.port(), data: s.path(name), conf: s.path(name + ".conf")}
-		s.servers = append(s.servers, v)
-		routes = append(routes, s.port())
+		v := &server{name: name, addr: c.port(), data: c.path(name), conf: c.path(name + ".conf")}
+		c.servers = append(c.servers, v)
+		routes = append(routes, c.port())
 		urls = append(urls, "nats://"+v.addr)
 	}
-	for i, v := range s.servers {
+	for i, v := range c.servers {
 		var cluster string
-		if len(s.servers) > 1 {
-			cluster = fmt.Sprintf("cluster { name: faults, listen: %q, routes: [\"nats://%s\"], no_advertise: true }", routes[i], strings.Join(routes, `", "nats://`))
+		if len(c.servers) > 1 {
+			cluster = fmt.Sprintf(routing, routes[i], strings.Join(routes, `", "nats://`))
 		}
-		s.must(os.WriteFile(v.conf, fmt.Appendf(nil, natsConf, v.name, v.addr, v.data, cluster), 0o600))
-		s.must(os.MkdirAll(v.data, 0o700))
-		if s.cast.disks && i == len(s.servers)-1 {
-			s.mount(v.data)
+		c.must(os.WriteFile(v.conf, fmt.Appendf(nil, natsConf, v.name, v.addr, v.data, cluster), 0o600))
+		c.must(os.MkdirAll(v.data, 0o700))
+		if c.fleet.disks && i == len(c.servers)-1 {
+			c.mount(v.data)
 		}
-		s.startServer(v)
+		c.startServer(v)
 	}
-	s.Cleanup(func() {
-		for _, v := range s.servers {
+	c.Cleanup(func() {
+		for _, v := range c.servers {
 			v.kill()
 		}
 	})
 	return urls
 }
 
-func (s *scene) startServer(v *server) {
-	s.judgeProcesses()
-	p, err := startProcess(s.path(v.name+".log"), v.name, nil, s.bins.natsServer, "-c", v.conf)
-	s.must(err)
+func (c *cluster) startServer(v *server) {
+	c.checkProcesses()
+	p, err := startProcess(c.path(v.name+".log"), v.name, nil, c.bins.natsServer, "-c", v.conf)
+	c.must(err)
 	v.process = p
-	s.until(startWithin, v.name+" accepts connections", func() bool {
+	c.waitFor(startWithin, v.name+" accepts connections", func() bool {
 		if !v.running() {
-			s.Fatalf("%s has ended: %v", v.name, v.cmd.ProcessState)
+			c.Fatalf("%s has ended: %v", v.name, v.cmd.ProcessState)
 		}
 		nc, err := net.Dial("tcp", v.addr)
 		if err == nil {
@@ -109,241 +257,53 @@ func (s *scene) startServer(v *server) {
 	})
 }
 
-func (s *scene) port() string {
-	addr, err := freeport.Get()
-	s.must(err)
-	return addr
-}
-
-// mount gives dir a small disk of its own.
-func (s *scene) mount(dir string) {
-	if err := mountDisk(dir, diskSize); err == errNoMounts {
-		s.Skipf("%v", err)
-	} else {
-		s.must(err)
-	}
-	s.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }) // it is gone with the runner in any case
-}
-
-// A worker is a natsid in all its lives.
-type worker struct {
-	*process
-	s      *scene
-	name   string
-	data   string // "" for none
-	args   []string
-	clock  *clock
-	number int    // of its last life that became ready
-	http   string // of its last life that became ready
-}
-
-// newWorker makes a worker that reaches NATS at urls; start starts it.
-func (s *scene) newWorker(urls []string, extra ...string) *worker {
-	name := fmt.Sprint("w", len(s.workers)+1)
-	c, err := newClock(s.path(name + ".clock"))
-	s.must(err)
-	w := &worker{s: s, name: name, data: s.path(name), clock: c}
-	w.args = []string{"--name", name, "--http", "127.0.0.1:0", "--on-clock-step", s.opt.onClockStep}
-	if len(urls) > 0 {
-		w.args = append(w.args, "--nats", strings.Join(urls, ","))
-	}
-	if s.db != nil {
-		w.args = append(w.args, "--mysql", s.dsn())
-	}
-	w.args = append(append(w.args, s.cast.flags...), extra...)
-	s.workers = append(s.workers, w)
-	s.Cleanup(func() { w.kill() })
-	return w
-}
-
-// dsn leads to the database, through the link if there is one.
-func (s *scene) dsn() string {
-	dsn := s.db.DSN()
-	if s.link != nil {
-		dsn = strings.Replace(dsn, s.db.Addr(), s.link.Addr(), 1)
-	}
-	return dsn
-}
-
-// start starts a life of the worker, and does not wait until it serves.
-func (w *worker) start() {
-	w.s.judgeProcesses() // before this one's end is forgotten
-	args := append([]string{"serve", "--data", w.data}, w.args...)
-	p, err := startProcess(w.s.path(w.name+".log"), w.name, []string{clockEnv + "=" + w.clock.path}, w.s.bins.natsid, args...)
-	w.s.must(err)
-	w.process, w.http = p, ""
-}
-
-var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+), (http://\S+)/readyz`)
-
-// serve waits until this life has become ready for the first time.
-func (w *worker) serve() {
-	w.s.until(startWithin, w.name+" serves", func() bool {
-		if !w.running() {
-			w.s.Fatalf("%s has ended: %v", w.name, w.cmd.ProcessState)
-		}
-		m := readyRe.FindStringSubmatch(w.printed())
-		if m != nil {
-			w.number, _ = strconv.Atoi(m[1])
-			w.http = m[2]
-		}
-		return m != nil
-	})
-}
-
-// restart starts the next life of the worker and waits until it serves.
-func (w *worker) restart() {
-	w.start()
-	w.serve()
-	w.s.say("%s serves, number %d", w.name, w.number)
-}
-
-// ready reports whether the worker serves all there is at this moment.
-func (w *worker) ready() bool {
-	if !w.running() || w.http == "" {
-		return false
-	}
-	c := http.Client{Timeout: time.Second}
-	r, err := c.Get(w.http + "/readyz")
-	if err != nil {
-		return false
-	}
-	defer r.Body.Close()
-	return r.StatusCode == http.StatusOK
-}
-
-// startAll starts the cast, makes the tags, and lets callers call.
-func (s *scene) startAll() {
-	urls := s.startServers()
-	if s.cast.mysql {
-		s.db = mysqltest.Start(s)
-		if s.cast.proxied {
-			s.link = mysqltest.Proxy(s, s.db.Addr())
-		}
-	}
-	near := urls
-	if s.cast.proxied {
-		near = s.startProxies()
-	}
-	for i := range s.cast.workers {
-		reach := urls
-		if i == 0 {
-			reach = near
-		}
-		w := s.newWorker(reach)
-		if i == 0 && s.cast.disks {
-			s.must(os.MkdirAll(w.data, 0o700))
-			s.mount(w.data)
-		}
-	}
-	if s.cast.servers == 0 {
-		addr := s.port()
-		s.workers[0].args = append(s.workers[0].args, "--listen", addr)
-		urls = []string{"nats://" + addr}
-	}
-	for _, w := range s.workers {
-		w.start()
-	}
-	for _, w := range s.workers {
-		w.serve()
-	}
-	load, err := newLoad(s.dir, urls)
-	s.must(err)
-	s.Cleanup(load.disconnect)
-	s.load = load
-	s.makeTag(longTag, s.longStep(), 1)
-	s.makeTag(shortTag, shortStep, 1)
-}
-
-func (s *scene) startProxies() (urls []string) {
-	for _, v := range s.servers {
-		p, err := natsproxy.Start(v.addr)
-		s.must(err)
-		s.Cleanup(func() { p.Close() })
-		s.proxies = append(s.proxies, p)
-		urls = append(urls, "nats://"+p.Addr())
-	}
-	return urls
-}
-
-// longStep makes a range of the long tag last more than a minute.
-func (s *scene) longStep() int64 {
-	asked := 0
-	for _, m := range mix {
-		if m.kind == long && m.batch {
-			asked += s.opt.batch
-		} else if m.kind == long {
-			asked++
-		}
-	}
-	const lasts = 70 // seconds
-	return int64(asked) * int64(s.opt.rate) / int64(len(mix)) * lasts / int64(s.cast.workers)
-}
-
-func (s *scene) makeTag(tag string, step, start int64) {
-	body, err := json.Marshal(subjects.TagCreate{Tag: tag, Step: step, Start: subjects.Decimal(start)})
-	s.must(err)
-	var last string
-	if err := s.await(startWithin, "making tag "+tag, func() bool {
-		m, err := s.nc().Request(namespace.TagCreate(), body, callerWaits)
-		if err != nil {
-			last = err.Error()
-			return false
-		}
-		last = m.Header.Get(subjects.HeaderError)
-		return last == "" || strings.Contains(last, "exists")
-	}); err != nil {
-		s.Fatalf("%v: %s", err, last)
-	}
-}
-
-// nc returns a connection that is up, if there is one.
-func (s *scene) nc() *nats.Conn {
-	for _, k := range s.load.links {
-		if k.nc.IsConnected() {
-			return k.nc
-		}
-	}
-	return s.load.links[0].nc
-}
-
 // urls returns where the nats-servers are.
-func (s *scene) urls() (urls []string) {
-	for _, v := range s.servers {
+func (c *cluster) urls() (urls []string) {
+	for _, v := range c.servers {
 		urls = append(urls, "nats://"+v.addr)
 	}
 	return urls
 }
 
-// current reports whether all replicas of a bucket are up to date.
-func (s *scene) current(bucket string) bool {
-	js, err := jetstream.New(s.nc())
-	s.must(err)
-	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+// replicas returns the state of a bucket's stream on a cluster; ok is false if
+// it cannot be had at the moment.
+func (c *cluster) replicas(bucket string) (info *jetstream.ClusterInfo, ok bool) {
+	js, err := jetstream.New(c.conn())
+	c.must(err)
+	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
 	defer cancel()
 	stream, err := js.Stream(ctx, "KV_"+bucket)
 	if err != nil || stream.CachedInfo().Cluster == nil {
-		return false
+		return nil, false
 	}
-	c := stream.CachedInfo().Cluster
-	return c.Leader != "" && len(c.Replicas) == len(s.servers)-1 &&
-		!slices.ContainsFunc(c.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline })
+	return stream.CachedInfo().Cluster, true
+}
+
+// current reports whether all replicas of a bucket are up to date.
+func (c *cluster) current(bucket string) bool {
+	info, ok := c.replicas(bucket)
+	return ok && info.Leader != "" && len(info.Replicas) == len(c.servers)-1 &&
+		!slices.ContainsFunc(info.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline })
+}
+
+// waitForReplicas waits until every server has a current replica of every
+// bucket, as an operator does before stopping the next server.
+func (c *cluster) waitForReplicas() {
+	for _, bucket := range []string{namespace.SegmentBucket(), namespace.HistoryBucket(), namespace.WorkerBucket()} {
+		c.waitFor(startWithin, bucket+" has three current replicas", func() bool { return c.current(bucket) })
+	}
 }
 
 // leader returns the server that leads the stream of a bucket, and the others.
-func (s *scene) leader(bucket string) (leader *server, followers []*server) {
-	s.until(startWithin, bucket+" has a leader", func() bool {
+func (c *cluster) leader(bucket string) (leader *server, followers []*server) {
+	c.waitFor(startWithin, bucket+" has a leader", func() bool {
 		leader, followers = nil, nil
-		js, err := jetstream.New(s.nc())
-		s.must(err)
-		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
-		defer cancel()
-		stream, err := js.Stream(ctx, "KV_"+bucket)
-		if err != nil || stream.CachedInfo().Cluster == nil {
+		info, ok := c.replicas(bucket)
+		if !ok {
 			return false
 		}
-		for _, v := range s.servers {
-			if v.name == stream.CachedInfo().Cluster.Leader {
+		for _, v := range c.servers {
+			if v.name == info.Leader {
 				leader = v
 			} else {
 				followers = append(followers, v)
@@ -354,5 +314,18 @@ func (s *scene) leader(bucket string) (leader *server, followers []*server) {
 	return leader, followers
 }
 
-// copyDir copies a data directory, as whoever clones a machine does.
-func copyDir(to, from string) error { return os.CopyFS(to, os.DirFS(filepath.Clean(from))) }
+// roll stops each server with a signal and starts it again, as an upgrade does.
+func (c *cluster) roll(sig syscall.Signal) {
+	for _, v := range c.servers {
+		c.logf("%v for nats-server %s", sig, v.name)
+		c.must(v.stop(sig, startWithin))
+		c.startServer(v)
+		c.waitForReplicas()
+	}
+}
+
+func (c *cluster) eachProxy(f func(*natsproxy.Proxy)) {
+	for _, p := range c.proxies {
+		f(p)
+	}
+}

@@ -12,13 +12,12 @@ import (
 	"syscall"
 )
 
-// ownMountsEnv says that this process may mount what it likes and nobody
-// outside sees it.
+// ownMountsEnv is set in a process whose mounts no other process sees.
 const ownMountsEnv = "NATSID_FAULTS_OWN_MOUNTS"
 
-// withOwnMounts runs this program once more in a mount namespace of its own,
-// for the sake of disks that can be filled, and returns its exit code. ok is
-// false if that cannot be had: some systems forbid it to all but root.
+// withOwnMounts runs this program again in a mount namespace of its own, for
+// disks that can be filled, and returns its exit code. ok is false if the system
+// does not allow it: some allow it only to root.
 func withOwnMounts() (code int, ok bool) {
 	self, err := os.Executable()
 	if err != nil {
@@ -36,12 +35,12 @@ func withOwnMounts() (code int, ok bool) {
 	if err := cmd.Start(); err != nil {
 		return 0, false
 	}
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // reaches both: the other one decides
-	_ = cmd.Wait()                                       // the exit code says how
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // reaches both: the other one acts on it
+	_ = cmd.Wait()                                       // the exit code says how it ended
 	return cmd.ProcessState.ExitCode(), true
 }
 
-// mountDisk makes dir a disk of its own of so many bytes.
+// mountDisk mounts a disk of so many bytes on dir.
 func mountDisk(dir string, size int) error {
 	if os.Getenv(ownMountsEnv) == "" {
 		return errNoMounts
@@ -55,11 +54,12 @@ func mountDisk(dir string, size int) error {
 	return nil
 }
 
-// errNoMounts is returned when a fault needs a disk that cannot be had here.
-var errNoMounts = errors.New("a disk that can be filled takes a mount namespace: run as root, or where users may have them")
+// errNoMounts is returned when a fault needs a disk and cannot mount one.
+var errNoMounts = errors.New("a disk that can be filled needs a mount namespace: " +
+	"run as root, or where users may create them")
 
-// fillDisk uses up what is free on the disk that dir is on, to the last byte,
-// and returns what frees it again.
+// fillDisk uses up what is free on the disk of dir, to the last byte, and returns
+// what frees it again.
 func fillDisk(dir string) (free func() error, err error) {
 	name := filepath.Join(dir, "fill")
 	f, err := os.Create(name)
@@ -68,9 +68,12 @@ func fillDisk(dir string) (free func() error, err error) {
 	}
 	defer f.Close()
 	for block := make([]byte, 64<<10); len(block) > 0; {
-		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+		_, err := f.Write(block)
+		if errors.Is(err, syscall.ENOSPC) {
 			block = block[:len(block)/2]
-		} else if err != nil {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

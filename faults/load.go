@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,7 +19,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A kind is what is asked for. Each is judged by itself.
+// A kind is what a request asks for. Each kind is judged by itself.
 type kind int
 
 const (
@@ -31,6 +30,16 @@ const (
 )
 
 func (k kind) String() string { return [...]string{"snowflake", "long", "short"}[k] }
+
+func (k kind) subject() string {
+	switch k {
+	case long:
+		return namespace.Segment(longTag)
+	case short:
+		return namespace.Segment(shortTag)
+	}
+	return namespace.Snowflake()
+}
 
 // The tags, and how patient callers are.
 const (
@@ -43,18 +52,18 @@ const (
 	callerWaits = 2 * time.Second
 )
 
-// What can become of a request but its IDs. An error code stands for itself.
+// Outcomes of a request other than IDs. An error code stands for itself.
 const (
-	silent = "silent" // no answer, though the caller's connection lived
-	cutOff = "cut"    // no answer, and the caller's own connection was lost meanwhile
-	nobody = "nobody" // NATS knew of no worker
+	timeout      = "timeout"       // no answer, though the caller's connection lived
+	disconnected = "disconnected"  // no answer, and the caller's own connection was lost meanwhile
+	noResponders = "no-responders" // NATS knew of no worker
 )
 
-// A load asks for IDs at a steady rate, whether or not answers come, and keeps
-// what became of every request. All its methods are safe for concurrent use.
+// A load sends requests at a steady rate, whether or not answers come, and keeps
+// the outcome of each. Its methods are safe for concurrent use.
 type load struct {
 	start   time.Time
-	quit    time.Duration // when the last was asked, since start
+	quit    time.Duration // when the last request was sent, since start
 	links   []*link
 	ledgers [kinds]*ledger.Ledger
 
@@ -62,12 +71,12 @@ type load struct {
 	seq      uint64
 	pending  map[uint64]request
 	order    []uint64 // of pending, the oldest first; answered ones stay until they are due
-	asked    [kinds]int64
+	sent     [kinds]int64
 	ids      int64
 	failures []failure
 	lastOK   [kinds]time.Time
 	gaps     [kinds]time.Duration
-	stood    time.Duration                  // the longest that this process itself stood still
+	stalled  time.Duration                  // the longest that this process itself stood still
 	alarms   map[string]subjects.AlarmEvent // each event once
 	fault    error                          // of the load itself: its figures are void
 }
@@ -84,17 +93,9 @@ type request struct {
 
 // A failure is a request without IDs.
 type failure struct {
-	kind kind
-	what string
-	at   time.Duration // when it was asked, since the start of the load
-}
-
-// A link is a connection of callers to one nats-server.
-type link struct {
-	nc    *nats.Conn
-	inbox string       // its answers come to inbox.<kind>.<sequence number>
-	epoch atomic.Int64 // how often it was lost
-	quits atomic.Bool  // its server is about to stop
+	kind    kind
+	outcome string
+	at      time.Duration // when it was sent, since the start of the load
 }
 
 // newLoad connects to each of the servers.
@@ -114,62 +115,14 @@ func newLoad(dir string, urls []string) (*load, error) {
 	return l, nil
 }
 
-func (l *load) connect(urls string) error {
-	k := &link{inbox: nats.NewInbox()}
-	nc, err := nats.Connect(urls, nats.Name("faults"), nats.DontRandomize(),
-		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
-		nats.RetryOnFailedConnect(true), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2), nats.Timeout(time.Second),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrSlowConsumer) {
-				l.broken(err) // answers were dropped here, and their IDs with them
-			}
-		}), // what all else costs is counted
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { k.epoch.Add(1) }),
-		nats.ReconnectHandler(func(*nats.Conn) { k.quits.Store(false) }),
-		nats.LameDuckModeHandler(func(*nats.Conn) { go l.moveOn(k) }))
-	if err != nil {
-		return err
-	}
-	k.nc = nc
-	l.links = append(l.links, k)
-	if _, err := nc.Subscribe(k.inbox+".*.*", l.answered); err != nil {
-		return err
-	}
-	_, err = nc.Subscribe(string(namespace)+".alarm.*", l.alarmed)
-	return err
-}
-
-// moveOn does what a caller does whose server is about to stop: asks no more
-// there, waits for what it asked, and goes to another.
-func (l *load) moveOn(k *link) {
-	k.quits.Store(true)
-	epoch := k.epoch.Load()
-	for late := time.Now().Add(callerWaits); l.waitsOn(k) && time.Now().Before(late); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if k.epoch.Load() == epoch { // else the server has sent it away by now
-		_ = k.nc.ForceReconnect() // fails only on a connection that is closed
-	}
-}
-
-func (l *load) waitsOn(k *link) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, r := range l.pending {
-		if r.link == k {
-			return true
-		}
-	}
-	return false
-}
-
 func (l *load) disconnect() {
 	for _, k := range l.links {
 		k.nc.Close()
 	}
 }
 
-// run asks rate times a second until ctx ends, then waits for the last answers.
+// run sends rate requests per second until ctx ends, then waits for the last
+// answers.
 func (l *load) run(ctx context.Context, rate, batch int) {
 	const tick = 5 * time.Millisecond
 	ticks := time.NewTicker(tick)
@@ -179,12 +132,12 @@ func (l *load) run(ctx context.Context, rate, batch int) {
 	for ctx.Err() == nil || l.waiting() {
 		<-ticks.C
 		now := time.Now()
-		if stood := now.Sub(last); stood > 20*tick {
-			l.forgive(stood)
+		if stalled := now.Sub(last); stalled > 20*tick {
+			l.extend(stalled)
 		}
 		last = now
 		for due := int64(now.Sub(l.start).Seconds() * float64(rate)); ctx.Err() == nil && sent < due; sent++ {
-			l.ask(sent, batch)
+			l.send(sent, batch)
 		}
 		l.expire(now)
 		if ctx.Err() == nil {
@@ -214,39 +167,32 @@ func (l *load) waiting() bool {
 var mix = [10]struct {
 	kind  kind
 	batch bool
-}{{snowflake, false}, {long, false}, {short, false}, {snowflake, true}, {long, false}, {snowflake, false}, {long, true}, {short, false}, {snowflake, false}, {long, false}}
+}{
+	{snowflake, false}, {long, false}, {short, false}, {snowflake, true}, {long, false},
+	{snowflake, false}, {long, true}, {short, false}, {snowflake, false}, {long, false},
+}
 
-// ask sends the i-th request, by the next connection that is up.
-func (l *load) ask(i int64, batch int) {
+// send sends the i-th request, by the next connection that is up.
+func (l *load) send(i int64, batch int) {
 	for try := range len(l.links) {
 		k := l.links[(int(i)+try)%len(l.links)]
-		if k.quits.Load() || !k.nc.IsConnected() {
+		if k.leaving.Load() || !k.nc.IsConnected() {
 			continue
 		}
 		what, n, body := mix[i%10].kind, 1, []byte(nil)
 		if mix[i%10].batch {
 			n, body = batch, strconv.AppendInt(nil, int64(batch), 10)
 		}
-		seq := l.note(request{kind: what, n: n, link: k, epoch: k.epoch.Load()})
+		seq := l.register(request{kind: what, n: n, link: k, epoch: k.epoch.Load()})
 		reply := fmt.Sprintf("%s.%d.%d", k.inbox, what, seq)
-		if err := k.nc.PublishRequest(subjectOf(what), reply, body); err != nil {
-			l.unsent(seq) // the connection was lost this moment: it has not been asked
+		if err := k.nc.PublishRequest(what.subject(), reply, body); err != nil {
+			l.unregister(seq) // the connection was lost this moment: nothing was sent
 		}
 		return
 	}
 }
 
-func subjectOf(k kind) string {
-	switch k {
-	case long:
-		return namespace.Segment(longTag)
-	case short:
-		return namespace.Segment(shortTag)
-	}
-	return namespace.Snowflake()
-}
-
-func (l *load) note(r request) (seq uint64) {
+func (l *load) register(r request) (seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
@@ -254,25 +200,25 @@ func (l *load) note(r request) (seq uint64) {
 	r.until = r.at.Add(callerWaits)
 	l.pending[l.seq] = r
 	l.order = append(l.order, l.seq)
-	l.asked[r.kind]++
+	l.sent[r.kind]++
 	return l.seq
 }
 
-func (l *load) unsent(seq uint64) {
+func (l *load) unregister(seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked[l.pending[seq].kind]--
+	l.sent[l.pending[seq].kind]--
 	delete(l.pending, seq)
 }
 
-// answered books an answer. One that comes after its caller has given up may
-// hold IDs all the same, and they must not come twice either.
+// answered records an answer. One that comes after its caller has given up may
+// hold IDs all the same, and they may not repeat either.
 func (l *load) answered(m *nats.Msg) {
 	tokens := strings.Split(m.Subject, ".")
 	what, err1 := strconv.Atoi(tokens[len(tokens)-2])
 	seq, err2 := strconv.ParseUint(tokens[len(tokens)-1], 10, 64)
 	if err1 != nil || err2 != nil {
-		l.broken(fmt.Errorf("an answer on %s", m.Subject))
+		l.invalidate(fmt.Errorf("an answer on %s", m.Subject))
 		return
 	}
 	l.mu.Lock()
@@ -282,41 +228,34 @@ func (l *load) answered(m *nats.Msg) {
 		r.kind = kind(what)
 	}
 	l.mu.Unlock()
-	if code := refusal(m); code != "" {
-		if waits {
-			l.fail(r, code)
-		}
-		return
+	outcome := refusal(m)
+	switch {
+	case outcome == "":
+		l.record(m.Data, r, waits)
+	case waits:
+		l.fail(r, outcome)
 	}
-	l.keep(m.Data, r, waits)
 }
 
 // refusal returns why an answer holds no IDs, "" if it does.
 func refusal(m *nats.Msg) string {
 	if m.Header.Get("Status") == "503" {
-		return nobody
+		return noResponders
 	}
 	return m.Header.Get(subjects.HeaderErrorCode)
 }
 
-// keep books the IDs of an answer.
-func (l *load) keep(body []byte, r request, waits bool) {
-	runs, err := subjects.ParseRuns(body)
-	var n int64
-	for _, run := range runs {
-		n += run.Len()
-		if err == nil {
-			err = l.ledgers[r.kind].Add(run.First, run.Last)
-		}
-	}
+// record records the IDs of an answer.
+func (l *load) record(body []byte, r request, waits bool) {
+	n, err := l.add(body, r.kind)
 	if err == nil && waits && n != int64(r.n) {
-		err = fmt.Errorf("%d IDs where %d were asked", n, r.n)
+		err = fmt.Errorf("%d IDs where %d were requested", n, r.n)
 	}
 	if errors.Is(err, ledger.ErrClosed) {
 		return // the report is made
 	}
 	if err != nil {
-		l.broken(err)
+		l.invalidate(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,15 +267,28 @@ func (l *load) keep(body []byte, r request, waits bool) {
 	}
 }
 
-func (l *load) fail(r request, what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.failures = append(l.failures, failure{r.kind, what, r.at.Sub(l.start)})
+// add adds the IDs of an answer to the ledger of a kind, and returns how many
+// there are.
+func (l *load) add(body []byte, k kind) (n int64, err error) {
+	runs, err := subjects.ParseRuns(body)
+	for _, run := range runs {
+		n += run.Len()
+		if err == nil {
+			err = l.ledgers[k].Add(run.First, run.Last)
+		}
+	}
+	return n, err
 }
 
-// broken notes that something answered that is not natsid, or that the load
-// itself does not work.
-func (l *load) broken(err error) {
+func (l *load) fail(r request, outcome string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures = append(l.failures, failure{r.kind, outcome, r.at.Sub(l.start)})
+}
+
+// invalidate notes that an answer was not natsid's, or that the load itself does
+// not work.
+func (l *load) invalidate(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fault == nil {
@@ -344,7 +296,7 @@ func (l *load) broken(err error) {
 	}
 }
 
-// err returns what the load was broken by, nil if it was not.
+// err returns why the figures of the load are void, nil if they are not.
 func (l *load) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -358,20 +310,20 @@ func (l *load) failed() []failure {
 	return slices.Clone(l.failures)
 }
 
-// forgive gives all callers more time: this process stood still for so long,
-// and the answers may be there unread.
-func (l *load) forgive(stood time.Duration) {
+// extend gives all callers more time: this process stood still for so long, and
+// answers may have arrived unread.
+func (l *load) extend(stalled time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stood = max(l.stood, stood)
+	l.stalled = max(l.stalled, stalled)
 	for seq, r := range l.pending {
-		r.until = r.until.Add(stood)
+		r.until = r.until.Add(stalled)
 		l.pending[seq] = r
 	}
 }
 
-// expire makes callers give up whose time has come. They come in order but for
-// those that were forgiven, which only delays the others.
+// expire ends the requests whose callers have waited long enough. They are due in
+// order, except those whose time was extended, which only delays the others.
 func (l *load) expire(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -386,11 +338,11 @@ func (l *load) expire(now time.Time) {
 			continue
 		}
 		delete(l.pending, seq)
-		what := silent
+		outcome := timeout
 		if r.link.epoch.Load() != r.epoch {
-			what = cutOff
+			outcome = disconnected
 		}
-		l.failures = append(l.failures, failure{r.kind, what, r.at.Sub(l.start)})
+		l.failures = append(l.failures, failure{r.kind, outcome, r.at.Sub(l.start)})
 	}
 }
 
@@ -407,7 +359,7 @@ func (l *load) finish() {
 func (l *load) alarmed(m *nats.Msg) {
 	var e subjects.AlarmEvent
 	if err := json.Unmarshal(m.Data, &e); err != nil {
-		l.broken(fmt.Errorf("an alarm on %s: %w", m.Subject, err))
+		l.invalidate(fmt.Errorf("an alarm on %s: %w", m.Subject, err))
 		return
 	}
 	l.mu.Lock()

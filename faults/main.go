@@ -1,17 +1,17 @@
 //go:build linux
 
-// Command faults proves what natsid promises on real processes: nats-servers,
-// workers and MariaDB on loopback, killed, paused, cut off, misled about the
-// time, deprived of their disks, while callers call. Every ID of every reply is
-// kept, and none may come twice.
+// Command faults shows that natsid keeps its promises on real processes. It starts
+// nats-servers, workers and MariaDB on loopback and kills them, pauses them, cuts
+// them off, sets their clocks and fills their disks, all under load. It records
+// every ID of every reply: none may be issued twice.
 //
 //	go run ./faults                            all faults, each on a cluster of its own
 //	go run ./faults worker-kill 'mysql-*'      some of them
 //	go run ./faults -for 10m -seed 7 random    a random sequence of faults on one cluster
 //
-// It builds natsid and nats-server from the module of the current folder; the
-// wall clock of natsid can then be set without that of the machine. It needs
-// Linux, and MariaDB for some faults.
+// It builds natsid and nats-server from the module of the current folder, natsid
+// with a wall clock that can be set without that of the machine. It needs Linux,
+// and MariaDB for some faults.
 package main
 
 import (
@@ -58,14 +58,15 @@ func command(ctx context.Context) error {
 	flag.BoolVar(&opt.list, "list", false, "list the faults and exit")
 	flag.BoolVar(&opt.brief, "short", false, "only the faults of the short run")
 	flag.BoolVar(&opt.keep, "keep", false, "keep logs and data, and say where")
-	flag.BoolVar(&opt.verbose, "v", false, "tell every story, not only of what failed")
-	flag.IntVar(&opt.rate, "rate", 400, "requests a second")
-	flag.IntVar(&opt.batch, "batch", 100, "IDs of a batch; one request in five is one")
-	flag.IntVar(&opt.parallel, "parallel", 3, "faults played at a time")
-	flag.StringVar(&opt.onClockStep, "on-clock-step", "wait", "the workers' setting: wait, reclaim, or both for one after the other")
-	flag.StringVar(&opt.markdown, "markdown", "", "file for the table, in Markdown")
+	flag.BoolVar(&opt.verbose, "v", false, "print the events of every trial, not only of those that failed")
+	flag.IntVar(&opt.rate, "rate", 400, "requests per second")
+	flag.IntVar(&opt.batch, "batch", 100, "IDs in a batch; one request in five is for a batch")
+	flag.IntVar(&opt.parallel, "parallel", 3, "trials at a time")
+	flag.StringVar(&opt.onClockStep, "on-clock-step", "wait",
+		"the workers' --on-clock-step: wait, reclaim, or both for one after the other")
+	flag.StringVar(&opt.markdown, "markdown", "", "file for the report, in Markdown")
 	flag.DurationVar(&opt.random, "for", time.Minute, "length of a random sequence")
-	flag.Uint64Var(&opt.seed, "seed", 1, "of random sequences")
+	flag.Uint64Var(&opt.seed, "seed", 1, "seed of random sequences")
 	flag.Parse()
 	chosen, err := choose(flag.Args(), opt)
 	if err != nil {
@@ -73,7 +74,7 @@ func command(ctx context.Context) error {
 	}
 	if opt.list {
 		for _, f := range chosen {
-			fmt.Printf("%-24s %s\n", f.name, f.does)
+			fmt.Printf("%-24s %s\n", f.name, f.summary)
 		}
 		return nil
 	}
@@ -98,7 +99,7 @@ func choose(patterns []string, opt options) (chosen []fault, err error) {
 	return chosen, err
 }
 
-// run builds what is needed, plays, and reports.
+// run builds the programs, runs the trials, and reports.
 func run(ctx context.Context, opt options, chosen []fault) error {
 	dir, err := os.MkdirTemp("", "natsid-faults-")
 	if err != nil {
@@ -114,16 +115,17 @@ func run(ctx context.Context, opt options, chosen []fault) error {
 	if err != nil {
 		return err
 	}
-	results := performAll(ctx, opt, bins, dir, chosen)
+	results := runAll(ctx, opt, bins, dir, chosen)
 	if ctx.Err() != nil {
 		printTable(results)
-		return errors.New("stopped before all was played")
+		return errors.New("stopped before the last trial")
 	}
 	return report(opt, bins, results)
 }
 
-// performAll plays the faults, some at a time, and tells of each as it ends.
-func performAll(ctx context.Context, opt options, bins binaries, dir string, chosen []fault) []result {
+// runAll runs a trial of each fault, some at a time, and prints each result as it
+// comes.
+func runAll(ctx context.Context, opt options, bins binaries, dir string, chosen []fault) []result {
 	settings := []string{opt.onClockStep}
 	if opt.onClockStep == "both" {
 		settings = []string{"wait", "reclaim"}
@@ -142,11 +144,11 @@ func performAll(ctx context.Context, opt options, bins binaries, dir string, cho
 			opt.onClockStep = settings[i/len(chosen)]
 			at := filepath.Join(dir, fmt.Sprint(i, "-", f.name))
 			if err := os.Mkdir(at, 0o700); err != nil {
-				results[i] = result{name: f.name, trouble: []string{err.Error()}}
+				results[i] = result{name: f.name, violations: []string{err.Error()}}
 				return
 			}
-			results[i] = perform(ctx, opt, bins, at, f)
-			tell(opt, results[i])
+			results[i] = try(ctx, opt, bins, at, f)
+			printResult(opt, results[i])
 			if !opt.keep {
 				_ = os.RemoveAll(at) // the whole directory is removed in the end
 			}

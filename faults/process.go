@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// A process is one life of a program that was started by the runner. What it
-// writes goes to a file that all lives of one name share.
+// A process is one life of a program that the runner started. Its log goes to a
+// file that all lives of one name share.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended and was waited for
-	told  atomic.Bool   // to end
+	asked atomic.Bool   // to end
 
 	mu    sync.Mutex
 	lines []string // of its standard output
@@ -36,10 +36,11 @@ func startProcess(log, name string, env []string, path string, args ...string) (
 		return nil, err
 	}
 	defer file.Close() // the process has its own
-	// The caller's NATS_URL, NATSID_… would set natsid's flags behind the runner's back.
-	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS") }), env...)
+	// NATS_URL, NATSID_… in the runner's environment would change natsid's settings.
+	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS") })
+	p.cmd.Env = append(inherited, env...)
 	p.cmd.Stderr = file
-	// A group of its own: Ctrl-C reaches the runner alone, which decides on the order.
+	// A group of its own: Ctrl-C reaches only the runner, which decides on the order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -58,14 +59,14 @@ func (p *process) run(out io.Reader) error {
 			p.lines = append(p.lines, s.Text())
 			p.mu.Unlock()
 		}
-		_ = p.cmd.Wait() // how it ended is not of interest: it is told to
+		_ = p.cmd.Wait() // how it ended does not matter: cmd.ProcessState says it
 		close(p.ended)
 	}()
 	return nil
 }
 
-// printed returns the first line on standard output, "" if there is none yet.
-func (p *process) printed() string {
+// firstLine returns the first line on standard output, "" if there is none yet.
+func (p *process) firstLine() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.lines) == 0 {
@@ -86,14 +87,14 @@ func (p *process) running() bool {
 	}
 }
 
-// died reports whether the process has ended though nothing told it to.
-func (p *process) died() bool { return p != nil && !p.running() && !p.told.Load() }
+// crashed reports whether the process has ended by itself.
+func (p *process) crashed() bool { return p != nil && !p.running() && !p.asked.Load() }
 
-// kill ends the process as a power cut would, but that the system keeps what
+// kill ends the process as a power cut would, except that the system keeps what
 // was written.
 func (p *process) kill() {
 	if p.running() {
-		p.told.Store(true)
+		p.asked.Store(true)
 		_ = p.cmd.Process.Kill() // fails only if it has ended by itself
 		<-p.ended
 	}
@@ -109,7 +110,7 @@ func (p *process) signal(s syscall.Signal) error {
 
 // stop asks the process to end, and waits for that.
 func (p *process) stop(sig syscall.Signal, within time.Duration) error {
-	p.told.Store(true)
+	p.asked.Store(true)
 	if err := p.signal(sig); err != nil {
 		return err
 	}

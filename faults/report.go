@@ -15,34 +15,34 @@ import (
 	"time"
 )
 
-// tell prints one result as it comes.
-func tell(opt options, r result) {
+// printResult prints the result of one trial as it comes.
+func printResult(opt options, r result) {
 	verdict := "ok"
 	switch {
-	case len(r.trouble) > 0:
+	case len(r.violations) > 0:
 		verdict = "FAILED"
 	case r.skipped != "":
-		verdict = "not played: " + r.skipped
+		verdict = "skipped: " + r.skipped
 	}
 	text := fmt.Sprintf("%-26s %-8s %s\n", r.name, r.onClockStep, verdict)
-	if opt.verbose || len(r.trouble) > 0 {
-		text += "    " + strings.Join(r.story, "\n    ") + "\n"
+	if opt.verbose || len(r.violations) > 0 {
+		text += "    " + strings.Join(r.events, "\n    ") + "\n"
 	}
 	fmt.Fprint(os.Stderr, text, r.logs)
 }
 
 // report prints the table, writes it as Markdown if that is wanted, and returns
-// an error if anything was not as promised.
+// an error if a promise was not kept.
 func report(opt options, bins binaries, results []result) error {
 	printTable(results)
 	failed := 0
 	for _, r := range results {
-		if len(r.trouble) > 0 {
+		if len(r.violations) > 0 {
 			failed++
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d faults cost more than they may", failed, len(results))
+		return fmt.Errorf("%d of %d trials broke a promise: see VIOLATION above", failed, len(results))
 	}
 	if opt.markdown == "" {
 		return nil
@@ -50,19 +50,26 @@ func report(opt options, bins binaries, results []result) error {
 	return writeMarkdown(opt, bins, results)
 }
 
-var columns = []string{"fault", "", "lasted", "requests", "IDs", "repeats", "not answered with IDs", "gap: snowflake", "long", "short", "well after", "alarms"}
+var columns = []string{
+	"fault", "", "load", "requests", "IDs", "repeats", "without IDs",
+	"gap: snowflake", "long", "short", "recovery", "alarms",
+}
 
 func (r result) cells() []string {
 	if r.skipped != "" {
-		return []string{r.name, r.onClockStep, "not played", "", "", "", "", "", "", "", "", ""}
+		row := make([]string, len(columns))
+		copy(row, []string{r.name, r.onClockStep, "skipped"})
+		return row
 	}
 	name := r.name
 	if r.tries > 1 {
-		name += fmt.Sprintf(" (played %d times)", r.tries)
+		name += fmt.Sprintf(" (try %d)", r.tries)
 	}
 	return []string{
-		name, r.onClockStep, fmt.Sprintf("%.0f s", r.took.Seconds()), fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
-		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]), seconds(r.recovered), counts(r.alarms),
+		name, r.onClockStep, fmt.Sprintf("%.0f s", r.took.Seconds()),
+		fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
+		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]),
+		seconds(r.recovered), counts(r.alarms),
 	}
 }
 
@@ -77,17 +84,17 @@ func printTable(results []result) {
 }
 
 func totals(results []result) string {
-	var played, requests, ids, repeats int64
+	var trials, requests, ids, repeats int64
 	for _, r := range results {
 		if r.skipped == "" {
-			played++
+			trials++
 			requests, ids, repeats = requests+r.requests, ids+r.ids, repeats+r.repeats
 		}
 	}
-	return fmt.Sprintf("%d scenes, %d requests, %d IDs, %d repeats.", played, requests, ids, repeats)
+	return fmt.Sprintf("%d trials, %d requests, %d IDs, %d repeats.", trials, requests, ids, repeats)
 }
 
-// counts returns "3 503, 1 silent", by name.
+// counts returns "3 503, 1 timeout", by name.
 func counts[K ~string, N int | int64](of map[K]N) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(of)) {
@@ -117,7 +124,7 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 	err = page.Execute(f, map[string]any{
 		"Command":  strings.Join(append([]string{"go run ./faults"}, os.Args[1:]...), " "),
 		"When":     time.Now().UTC().Format(time.DateOnly),
-		"Versions": fmt.Sprintf("%s on %s/%s with %d CPUs, %s, %s", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), bins.versions, database(results)),
+		"Versions": versions(bins, results),
 		"Totals":   totals(results), "Seed": opt.seed, "Rate": opt.rate, "Batch": opt.batch, "Parallel": opt.parallel,
 		"Table": table(results), "Faults": legend(results),
 	})
@@ -125,6 +132,11 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		return err
 	}
 	return f.Close()
+}
+
+func versions(bins binaries, results []result) string {
+	return fmt.Sprintf("%s on %s/%s with %d CPUs, %s, %s", runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		runtime.NumCPU(), bins.versions, database(results))
 }
 
 func database(results []result) string {
@@ -145,57 +157,57 @@ func table(results []result) string {
 	return b.String()
 }
 
-// legend says of each fault that was played what it is and may cost.
+// legend describes each fault of the results and what it may cost.
 func legend(results []result) string {
 	var lines []string
 	for _, f := range catalogue() {
 		if slices.ContainsFunc(results, func(r result) bool { return r.name == f.name }) {
-			lines = append(lines, fmt.Sprintf("- **%s**: %s. %s", f.name, f.does, f.cost()))
+			lines = append(lines, fmt.Sprintf("- **%s**: %s. %s", f.name, f.summary, f.cost()))
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// cost says what a fault may cost.
+// cost describes what a fault may cost.
 func (f fault) cost() string {
 	if f.random {
-		return "May cost anything but a repeat, and all is well within " + f.backWithin().String() + " of its end."
+		return fmt.Sprintf("May cost anything but a repeat; recovery within %v of its end.", f.recoveryLimit())
 	}
 	parts := []string{"no request"}
-	if len(f.may) > 0 {
+	if len(f.losses) > 0 {
 		parts = nil
 	}
-	for _, t := range f.may {
+	for _, t := range f.losses {
 		parts = append(parts, t.String())
 	}
 	text := "May cost " + strings.Join(parts, "; ")
-	if f.gapWithin() != time.Second {
-		text += fmt.Sprintf("; gaps up to %v", f.gapWithin())
+	if f.gapLimit() != time.Second {
+		text += fmt.Sprintf("; gaps up to %v", f.gapLimit())
 	}
 	if f.shortGap > 0 {
 		text += fmt.Sprintf("; gaps of short up to %v", f.shortGap)
 	}
-	text += fmt.Sprintf("; well again within %v.", f.backWithin())
+	text += fmt.Sprintf("; recovery within %v.", f.recoveryLimit())
 	for _, kind := range slices.Sorted(maps.Keys(f.alarms)) {
 		text += fmt.Sprintf(" Alarm `%s`: %s.", kind, f.alarms[kind])
 	}
 	return text
 }
 
-// String returns "up to 20 silent or cut of snowflake or short, up to 1s after its beginning".
-func (t tolerance) String() string {
+// String returns "up to 20 timeout/disconnected of snowflake, up to 1s after its start".
+func (l loss) String() string {
 	most, of, when := "", "", "up to its end"
-	if t.most > 0 {
-		most = fmt.Sprintf("up to %d ", t.most)
+	if l.most > 0 {
+		most = fmt.Sprintf("up to %d ", l.most)
 	}
-	if len(t.kinds) < int(kinds) {
-		of = fmt.Sprintf(" of %s", t.kinds[0])
+	if len(l.kinds) < int(kinds) {
+		of = fmt.Sprintf(" of %s", l.kinds[0])
 	}
 	switch {
-	case t.begin > 0:
-		when = fmt.Sprintf("up to %v after its beginning", t.begin)
-	case t.end > 0:
-		when = fmt.Sprintf("up to %v after its end", t.end)
+	case l.afterStart > 0:
+		when = fmt.Sprintf("up to %v after its start", l.afterStart)
+	case l.afterEnd > 0:
+		when = fmt.Sprintf("up to %v after its end", l.afterEnd)
 	}
-	return fmt.Sprintf("%s%s%s, %s", most, strings.Join(t.what, "/"), of, when)
+	return fmt.Sprintf("%s%s%s, %s", most, strings.Join(l.outcomes, "/"), of, when)
 }

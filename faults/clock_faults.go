@@ -1,0 +1,92 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// clockFaults set the wall clock of one worker.
+func clockFaults() (list []fault) {
+	for _, d := range []time.Duration{-time.Hour, -2 * time.Second, -3 * time.Millisecond, 2 * time.Second, time.Hour} {
+		list = append(list, clockFault(d), clockRestartFault(d))
+	}
+	// The only one in which --on-clock-step makes a difference.
+	return append(list, fault{
+		name: "clock+2s-and-back",
+		summary: "a worker's clock is set by +2s, and corrected after 0.2 s: " +
+			"it is right, and behind the IDs issued meanwhile",
+		fleet: threeWorkers, inject: setClock(2 * time.Second), lasts: 200 * time.Millisecond,
+		losses: []loss{untilItLeft},
+		alarms: alarms{
+			subjects.AlarmClockStep: {1, 2}, subjects.AlarmClockSkew: {0, 1}, subjects.AlarmClockBehind: {0, 1},
+		},
+	})
+}
+
+// tolerated reports whether workers take a clock that is wrong by d for right.
+func tolerated(d time.Duration) bool { return d.Abs() <= time.Second }
+
+func clockFault(d time.Duration) fault {
+	f := fault{
+		name:    "clock" + signed(d),
+		summary: "a worker's clock is set by " + signed(d) + " while it runs, and corrected after 5 s",
+		fleet:   threeWorkers, inject: setClock(d), lasts: 5 * time.Second,
+		area: onClock, brief: d == -2*time.Second || d == time.Hour,
+	}
+	if !tolerated(d) {
+		f.losses = []loss{untilItLeft}
+		// Once per event, until the clock is found to be right.
+		f.alarms = alarms{subjects.AlarmClockStep: {1, 1}, subjects.AlarmClockSkew: {1, 1}}
+	}
+	return f
+}
+
+func clockRestartFault(d time.Duration) fault {
+	f := fault{
+		name:    "clock" + signed(d) + "-restart",
+		summary: "SIGKILL, and a restart with the clock at " + signed(d) + ", corrected after 5 s",
+		fleet:   threeWorkers, inject: setClockOverRestart(d), lasts: 5 * time.Second,
+		losses: []loss{lostInFlight}, area: onWorker,
+	}
+	if !tolerated(d) {
+		f.alarms = alarms{subjects.AlarmClockStep: {0, 1}, subjects.AlarmClockSkew: {1, 1}}
+	}
+	return f
+}
+
+// signed returns "+1h", "-3ms".
+func signed(d time.Duration) string {
+	text := strings.TrimSuffix(strings.TrimSuffix(d.Abs().String(), "0s"), "0m")
+	return map[bool]string{true: "-", false: "+"}[d < 0] + text
+}
+
+func setClock(d time.Duration) func(*trial) func() {
+	return func(t *trial) func() {
+		w := t.target()
+		t.logf("the clock of %s is set by %v", w.name, d)
+		w.clock.set(d)
+		return func() {
+			t.logf("the clock of %s is corrected", w.name)
+			w.clock.set(0)
+		}
+	}
+}
+
+func setClockOverRestart(d time.Duration) func(*trial) func() {
+	return func(t *trial) func() {
+		w := t.target()
+		t.logf("SIGKILL of %s, and a restart with the clock at %v", w.name, d)
+		w.kill()
+		w.clock.set(d)
+		w.start()
+		return func() {
+			t.logf("the clock of %s is corrected", w.name)
+			w.clock.set(0)
+			w.waitReady()
+		}
+	}
+}

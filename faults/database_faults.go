@@ -1,0 +1,80 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// databaseFaults strike MariaDB, or what is between it and the workers.
+func databaseFaults() []fault {
+	return []fault{
+		{
+			name: "mysql-kill", summary: "SIGKILL of MariaDB, restarted after 5 s",
+			fleet: onMySQL, inject: killDatabase, lasts: 5 * time.Second,
+			losses: []loss{storeAway}, area: onDatabase,
+		},
+		{
+			name: "mysql-pause", summary: "SIGSTOP of MariaDB for 5 s",
+			fleet: onMySQL, inject: pauseDatabase, lasts: 5 * time.Second,
+			losses: []loss{storeAway}, area: onDatabase, brief: true,
+		},
+		{
+			name:    "mysql-restored",
+			summary: "MariaDB is stopped and comes back with a copy of its data from 5 s ago: it lost commits",
+			fleet:   onMySQL, inject: restoreDatabase,
+			losses: []loss{storeAway}, alarms: alarms{subjects.AlarmStoreWentBack: {1, 6}},
+		},
+		{
+			name: "mysql-read-only", summary: "MariaDB refuses writes for 5 s, as a replica does",
+			fleet: onMySQL, inject: readOnly, lasts: 5 * time.Second,
+			losses: []loss{storeAway}, area: onDatabase,
+		},
+		{
+			name: "mysql-refused", summary: "MariaDB's connections are cut, and refused for 5 s",
+			fleet: onMySQL, inject: refuseDatabase, lasts: 5 * time.Second,
+			losses: []loss{storeAway}, area: onDatabase,
+		},
+		{
+			name:    "mysql-jetstream-wiped",
+			summary: "all nats-servers lose their stores under the live workers; MariaDB keeps its data",
+			fleet:   onMySQL, inject: wipeServers, lasts: time.Second,
+			losses: []loss{natsAway, storeAwayLong, untilRenumbered},
+			gap:    15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
+			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}},
+		},
+	}
+}
+
+func killDatabase(t *trial) func() {
+	t.db.Kill()
+	return t.db.Run
+}
+
+func pauseDatabase(t *trial) func() {
+	t.db.Pause()
+	return t.db.Resume
+}
+
+func restoreDatabase(t *trial) func() {
+	copied := t.db.Snapshot()
+	t.sleep(5 * time.Second)
+	t.logf("MariaDB comes back with what it had 5 s ago")
+	t.db.Kill()
+	t.db.Restore(copied)
+	t.db.Run()
+	return nil
+}
+
+func readOnly(t *trial) func() {
+	t.db.SetReadOnly(true)
+	return func() { t.db.SetReadOnly(false) }
+}
+
+func refuseDatabase(t *trial) func() {
+	t.link.Refuse(true)
+	t.link.Drop()
+	return func() { t.link.Refuse(false) }
+}

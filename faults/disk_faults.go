@@ -1,0 +1,51 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// diskFaults fill a disk to the last byte.
+func diskFaults() []fault {
+	disks := fleet{servers: 3, workers: 3, disks: true}
+	return []fault{
+		{
+			name: "disk-full-worker", summary: "the disk of one worker's state file is full for 10 s",
+			fleet: disks, inject: fillWorker, lasts: 10 * time.Second,
+			losses: []loss{{
+				kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: 5 * time.Second, most: 60,
+			}},
+			alarms: alarms{subjects.AlarmStateFile: {1, 1}},
+		},
+		{
+			name: "disk-full-nats",
+			summary: "the disk of one nats-server's JetStream is full for 10 s; " +
+				"then it is freed, and the server restarted",
+			fleet: disks, inject: fillServer, lasts: 10 * time.Second,
+			losses: []loss{
+				storeAway, lostOnRoute,
+				{kinds: all, outcomes: []string{timeout, disconnected}, afterEnd: time.Second, most: 30},
+			},
+		},
+	}
+}
+
+func fillWorker(t *trial) func() {
+	free, err := fillDisk(t.workers[0].data)
+	t.must(err)
+	return func() { t.must(free()) }
+}
+
+func fillServer(t *trial) func() {
+	v := t.servers[len(t.servers)-1]
+	free, err := fillDisk(v.data)
+	t.must(err)
+	return func() {
+		t.must(free())
+		v.kill()
+		t.startServer(v)
+	}
+}

@@ -1,0 +1,166 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A fault is a failure that is caused on a cluster under load, and what it may
+// cost. Whatever it is, no ID repeats.
+type fault struct {
+	name    string
+	summary string // what happens, for the report
+	fleet   fleet
+	// inject causes the fault; the function that it returns ends it, nil if
+	// the fault ends by itself. lasts is the time between the two.
+	inject func(*trial) (heal func())
+	lasts  time.Duration
+
+	// losses are the only requests that may stay without IDs.
+	losses []loss
+	// gap is the longest that callers may go without IDs of a kind that no loss
+	// names; 1 s if 0. shortGap is that of the short tag where a loss names
+	// it; 0: no bound.
+	gap, shortGap time.Duration
+	// recovery is the time within which every worker serves all it can and no
+	// request fails, from the fault's end; 5 s if 0.
+	recovery time.Duration
+	// watch is how long the cluster is watched after its recovery; 4 s if 0.
+	watch time.Duration
+	// alarms are those that workers raise; no others may be.
+	alarms alarms
+
+	area   area // of a fault that can be mixed with others; "" for the rest
+	brief  bool // part of the short run
+	random bool // a sequence of other faults; it has no inject
+}
+
+// fleet is the processes that a fault needs.
+type fleet struct {
+	servers int // nats-servers; 0: the only worker has one inside
+	workers int
+	mysql   bool     // segments in MariaDB, guarded by marks in JetStream
+	proxied bool     // the first worker reaches NATS, and all reach MariaDB, through proxies
+	disks   bool     // the last server and the first worker have small disks of their own
+	flags   []string // of all workers
+}
+
+// alarms bounds how many of a kind are raised: at least and at most.
+type alarms map[subjects.Alarm]times
+
+type times [2]int
+
+func (t times) String() string {
+	if t[0] == t[1] {
+		return fmt.Sprint(t[0])
+	}
+	return fmt.Sprintf("%d to %d", t[0], t[1])
+}
+
+// An area is what a fault strikes. Two of one area are not mixed.
+type area string
+
+const (
+	onWorker   area = "worker"
+	onClock    area = "clock"
+	onNATS     area = "nats"
+	onNetwork  area = "network"
+	onDatabase area = "database"
+)
+
+// A loss allows requests to stay without IDs: those of some kinds, with some
+// outcomes, sent between a caller's patience (2 s) before the fault began and
+// some time after.
+type loss struct {
+	kinds      []kind
+	outcomes   []string      // codes, timeout, noResponders, disconnected
+	afterStart time.Duration // up to this after the fault's start; 0: up to its end
+	afterEnd   time.Duration // or up to this after its end
+	most       int           // how many; 0: any number
+}
+
+// allows reports whether the loss names a failure of a fault that lasted from
+// one time till another.
+func (l loss) allows(f failure, from, till time.Duration) bool {
+	last := till + l.afterEnd
+	if l.afterStart > 0 {
+		last = from + l.afterStart
+	}
+	return slices.Contains(l.kinds, f.kind) && slices.Contains(l.outcomes, f.outcome) &&
+		from-callerWaits <= f.at && f.at <= last
+}
+
+// lasting reports whether the loss allows callers to be refused for as long as
+// the fault lasts.
+func (l loss) lasting() bool { return l.most == 0 && l.afterStart == 0 }
+
+var all = []kind{snowflake, long, short}
+
+// Losses that several faults have.
+var (
+	// Requests that a process had taken are lost with it: core NATS delivers at
+	// most once. At 400 requests per second that is a handful.
+	lostInFlight = loss{
+		kinds: all, outcomes: []string{timeout, disconnected}, afterStart: 500 * time.Millisecond, most: 20,
+	}
+	// NATS routes to a worker that hangs until its server misses the second
+	// answer to a ping: 6 s with ping_interval 2s and ping_max 2.
+	untilDetected = loss{kinds: all, outcomes: []string{timeout}, afterStart: 8 * time.Second}
+	// A worker that resumes receives requests before it knows that its window has
+	// ended.
+	afterResume = loss{kinds: []kind{snowflake}, outcomes: []string{"503"}, afterEnd: time.Second, most: 60}
+	// The short tag cannot do without its store for more than a second or two.
+	storeAway = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
+	// A worker whose clock is wrong leaves within 100 ms; what it had received by
+	// then is refused.
+	untilItLeft = loss{kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: time.Second, most: 60}
+)
+
+var (
+	threeWorkers = fleet{servers: 3, workers: 3}
+	proxied      = fleet{servers: 3, workers: 3, proxied: true}
+	onMySQL      = fleet{servers: 3, workers: 3, mysql: true, proxied: true}
+)
+
+// catalogue returns all faults, in the order of the report.
+func catalogue() []fault {
+	return slices.Concat(workerFaults(), clockFaults(), natsFaults(), networkFaults(), diskFaults(), databaseFaults(),
+		randomFaults())
+}
+
+func (f fault) recoveryLimit() time.Duration {
+	if f.recovery == 0 {
+		return 5 * time.Second
+	}
+	return f.recovery
+}
+
+func (f fault) watchTime() time.Duration {
+	if f.watch == 0 {
+		return 4 * time.Second
+	}
+	return f.watch
+}
+
+func (f fault) gapLimit() time.Duration {
+	if f.gap == 0 {
+		return time.Second
+	}
+	return f.gap
+}
+
+// gapLimitOf returns how long callers of a kind may go without IDs. There is no
+// such bound if they may be refused for as long as the fault lasts.
+func (f fault) gapLimitOf(k kind) (most time.Duration, bounded bool) {
+	if k == short && f.shortGap > 0 {
+		return f.shortGap, true
+	}
+	return f.gapLimit(), !slices.ContainsFunc(f.losses, func(l loss) bool {
+		return l.lasting() && slices.Contains(l.kinds, k)
+	})
+}

@@ -1,0 +1,135 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// figures counts what the load has met, and ends it.
+func (t *trial) figures() (r result) {
+	l := t.load
+	l.mu.Lock() // answers may still come, and are too late
+	defer l.mu.Unlock()
+	r = result{
+		took: l.quit, stalled: l.stalled, ids: l.ids, gaps: l.gaps,
+		failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int),
+	}
+	for _, n := range l.sent {
+		r.requests += n
+	}
+	for _, f := range l.failures {
+		r.failures[f.outcome]++
+		t.recovered = max(t.recovered, f.at-t.till)
+	}
+	r.recovered = t.recovered
+	for _, a := range l.alarms {
+		r.alarms[a.Kind]++
+		t.logf("alarm %s of %s: %s", a.Kind, a.Instance, a.Message)
+	}
+	if t.db != nil {
+		t.must(t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database))
+	}
+	for k, of := range l.ledgers {
+		rep, err := of.Close()
+		t.must(err)
+		r.repeats += rep.Repeats
+		for _, e := range rep.Examples {
+			t.violation("%v: %v was issued twice", kind(k), e)
+		}
+	}
+	return r
+}
+
+// judge notes every promise that was not kept.
+func (t *trial) judge(r result) {
+	if err := t.load.err(); err != nil {
+		t.violation("%v", err)
+	}
+	t.checkProcesses()
+	if r.repeats > 0 {
+		t.violation("%d IDs were issued twice", r.repeats)
+	}
+	if t.fault.random {
+		t.judgeEnd()
+		return
+	}
+	t.judgeFailures()
+	t.judgeGaps(r)
+	if limit := t.fault.recoveryLimit(); r.recovered > limit {
+		t.violation("the cluster recovered %v after the fault's end, later than %v",
+			r.recovered.Round(time.Millisecond), limit)
+	}
+	for _, a := range subjects.Alarms() {
+		if want, got := t.fault.alarms[a.Kind], r.alarms[a.Kind]; got < want[0] || got > want[1] {
+			t.violation("%d alarms %s, want %v", got, a.Kind, want)
+		}
+	}
+}
+
+// judgeGaps notes the kinds whose callers went without IDs for too long.
+func (t *trial) judgeGaps(r result) {
+	for k, gap := range r.gaps {
+		if most, bounded := t.fault.gapLimitOf(kind(k)); bounded && gap > most {
+			t.violation("%v: no IDs for %v, more than %v", kind(k), gap.Round(time.Millisecond), most)
+		}
+	}
+}
+
+// judgeLastSecond notes what callers missed in the last second of the load. No
+// loss is allowed there: nothing else distinguishes a cluster that has recovered
+// from one that never will.
+func (t *trial) judgeLastSecond() {
+	last := t.load.quit - time.Second
+	var n int
+	for _, x := range t.load.failed() {
+		if x.at > last {
+			n++
+		}
+	}
+	if n > 0 {
+		t.violation("in the last second %d requests still got no IDs", n)
+	}
+}
+
+// judgeEnd notes what may not be after a random sequence.
+func (t *trial) judgeEnd() {
+	for _, x := range t.load.failed() {
+		if slices.Contains([]string{"400", "404", "500"}, x.outcome) {
+			t.violation("a request for %v ended with %s", x.kind, x.outcome)
+		}
+	}
+	if limit := t.fault.recoveryLimit(); t.recovered > limit {
+		t.violation("the cluster recovered only %v after the last fault", t.recovered)
+	}
+}
+
+// judgeFailures notes the failures that no loss of the fault allows.
+func (t *trial) judgeFailures() {
+	used := make([]int, len(t.fault.losses))
+	over := make(map[string][]time.Duration)
+	for _, x := range t.load.failed() {
+		i := slices.IndexFunc(t.fault.losses, func(l loss) bool { return l.allows(x, t.from, t.till) })
+		if i < 0 {
+			what := fmt.Sprintf("%v %s", x.kind, x.outcome)
+			over[what] = append(over[what], x.at)
+			continue
+		}
+		used[i]++
+	}
+	for _, what := range slices.Sorted(maps.Keys(over)) {
+		at := over[what]
+		t.violation("%d requests ended with %s, sent %.2f s to %.2f s (the fault lasted from %.2f s to %.2f s)",
+			len(at), what, slices.Min(at).Seconds(), slices.Max(at).Seconds(), t.from.Seconds(), t.till.Seconds())
+	}
+	for i, l := range t.fault.losses {
+		if l.most > 0 && used[i] > l.most {
+			t.violation("%d requests of %v ended with %v, more than %d", used[i], l.kinds, l.outcomes, l.most)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A trial is one fault on a cluster of its own, under load.
+type trial struct {
+	*cluster
+	fault fault
+	rng   *rand.Rand // of a random sequence; nil otherwise
+
+	from, till time.Duration // of the fault, since the start of the load
+	recovered  time.Duration // since till, once every worker is ready and no request fails
+}
+
+// A result is what a trial came to.
+type result struct {
+	name        string
+	onClockStep string
+	database    string // its version; "" if there was none
+
+	tries     int           // how often the trial was run, because the machine stalled
+	took      time.Duration // of the load
+	requests  int64
+	ids       int64
+	repeats   int64
+	stalled   time.Duration // the longest that the load itself stood still
+	failures  map[string]int64
+	gaps      [kinds]time.Duration
+	recovered time.Duration
+	alarms    map[subjects.Alarm]int
+
+	violations []string
+	skipped    string // why the trial could not run
+	events     []string
+	logs       string
+}
+
+// stallMax is how long this process may stand still, which does nothing but wait
+// for messages and timers. Beyond it the machine stalled, and with it everything
+// under test.
+const stallMax = 300 * time.Millisecond
+
+// try runs a trial of a fault, again if the machine stalled meanwhile. A repeated
+// ID counts in any case.
+func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
+	for n := range 3 {
+		at := filepath.Join(dir, fmt.Sprint(n))
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return result{name: f.name, violations: []string{err.Error()}}
+		}
+		r = tryOnce(ctx, opt, bins, at, f)
+		r.tries = n + 1
+		if len(r.violations) == 0 || r.repeats > 0 || r.stalled < stallMax {
+			break
+		}
+	}
+	return r
+}
+
+func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
+	c := &cluster{harness: newHarness(ctx, f.name, dir), fleet: f.fleet, opt: opt, bins: bins}
+	t := &trial{cluster: c, fault: f}
+	t.run(func() {
+		t.start()
+		stop := t.startLoad()
+		defer func() { // also if the trial ends early
+			stop()
+			r = t.figures()
+			t.judge(r)
+			t.judgeLastSecond()
+		}()
+		t.sleep(warmUp)
+		t.injectAll()
+		t.waitReady()
+		t.sleep(f.watchTime())
+	})
+	r.name, r.onClockStep = f.name, opt.onClockStep
+	if len(t.violations) > 0 {
+		t.logf("this process stood still for up to %v", r.stalled)
+		r.logs = t.logs()
+	}
+	r.violations, r.skipped, r.events = t.violations, t.skipped, t.events
+	return r
+}
+
+// warmUp is how long a cluster is watched before a fault.
+const warmUp = 2 * time.Second
+
+// startLoad lets callers call. The function that it returns stops them, and
+// returns when the last answer is in.
+func (t *trial) startLoad() (stop func()) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	done := make(chan struct{})
+	t.load.begin()
+	t.countFrom(t.load.start)
+	go func() {
+		defer close(done)
+		t.load.run(ctx, t.opt.rate, t.opt.batch)
+	}()
+	return func() { cancel(); <-done }
+}
+
+// injectAll injects the trial's fault, or those of a random sequence.
+func (t *trial) injectAll() {
+	if t.fault.random {
+		t.injectRandom(t.opt.random)
+		return
+	}
+	t.from = t.load.now()
+	heal := t.fault.inject(t)
+	t.sleep(t.fault.lasts)
+	t.till = t.load.now()
+	t.logf("the fault ends")
+	if heal != nil {
+		heal()
+	}
+}
+
+// waitReady waits until all workers are ready. Whether callers get what they ask
+// for is judged later.
+func (t *trial) waitReady() {
+	if err := t.wait(t.fault.recoveryLimit()+startWithin, "all workers are ready", t.allReady); err != nil {
+		t.violation("%v", err)
+		return
+	}
+	t.logf("all workers are ready")
+	t.recovered = t.load.now() - t.till
+}
+
+// target is the worker that a fault strikes.
+func (t *trial) target() *worker {
+	if t.rng == nil {
+		return t.workers[0]
+	}
+	return t.workers[t.rng.IntN(len(t.workers))]
+}
+
+// violationIfAlone notes what may not be if the fault is the only one: in a
+// random sequence another may be the cause.
+func (t *trial) violationIfAlone(format string, args ...any) {
+	if t.rng == nil {
+		t.violation(format, args...)
+	} else {
+		t.logf(format, args...)
+	}
+}

@@ -1,0 +1,117 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A worker is a natsid in all its lives.
+type worker struct {
+	*process
+	c      *cluster
+	name   string
+	data   string // its directory; "" for none
+	args   []string
+	clock  *clock
+	number int    // of its last life that became ready
+	http   string // the same; "" until this life is ready
+}
+
+// addWorker adds a worker that reaches NATS at urls; start starts it.
+func (c *cluster) addWorker(urls []string) *worker {
+	name := fmt.Sprint("w", len(c.workers)+1)
+	clock, err := newClock(c.path(name + ".clock"))
+	c.must(err)
+	w := &worker{c: c, name: name, data: c.path(name), clock: clock}
+	w.args = []string{"--name", name, "--http", "127.0.0.1:0", "--on-clock-step", c.opt.onClockStep}
+	if len(urls) > 0 {
+		w.args = append(w.args, "--nats", strings.Join(urls, ","))
+	}
+	if c.db != nil {
+		w.args = append(w.args, "--mysql", c.dsn())
+	}
+	w.args = append(w.args, c.fleet.flags...)
+	c.workers = append(c.workers, w)
+	c.Cleanup(func() { w.kill() })
+	return w
+}
+
+// dsn leads to the database, through the link if there is one.
+func (c *cluster) dsn() string {
+	dsn := c.db.DSN()
+	if c.link != nil {
+		dsn = strings.Replace(dsn, c.db.Addr(), c.link.Addr(), 1)
+	}
+	return dsn
+}
+
+// start starts a life of the worker, and does not wait until it serves.
+func (w *worker) start() {
+	w.c.checkProcesses() // before the end of the last life is forgotten
+	env := []string{clockEnv + "=" + w.clock.path}
+	args := append([]string{"serve", "--data", w.data}, w.args...)
+	p, err := startProcess(w.c.path(w.name+".log"), w.name, env, w.c.bins.natsid, args...)
+	w.c.must(err)
+	w.process, w.http = p, ""
+}
+
+var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+), (http://\S+)/readyz`)
+
+// waitReady waits until this life has become ready for the first time.
+func (w *worker) waitReady() {
+	w.c.waitFor(startWithin, w.name+" is ready", func() bool {
+		if !w.running() {
+			w.c.Fatalf("%s has ended: %v", w.name, w.cmd.ProcessState)
+		}
+		m := readyRe.FindStringSubmatch(w.firstLine())
+		if m == nil {
+			return false
+		}
+		w.number, _ = strconv.Atoi(m[1])
+		w.http = m[2]
+		return true
+	})
+}
+
+// restart starts the next life of the worker and waits until it is ready.
+func (w *worker) restart() {
+	w.start()
+	w.waitReady()
+	w.c.logf("%s is ready, number %d", w.name, w.number)
+}
+
+// restartWithout starts a worker that must not get the number it had.
+func (w *worker) restartWithout(number int) {
+	w.restart()
+	if w.number == number {
+		w.c.violation("%s took number %d again, though its claim was gone", w.name, number)
+	}
+}
+
+// ready reports whether the worker serves both modes at this moment.
+func (w *worker) ready() bool {
+	if !w.running() || w.http == "" {
+		return false
+	}
+	c := http.Client{Timeout: time.Second}
+	r, err := c.Get(w.http + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer r.Body.Close()
+	return r.StatusCode == http.StatusOK
+}
+
+// copyData gives the worker a copy of another's data directory, as cloning a
+// machine does.
+func (w *worker) copyData(from *worker) {
+	w.c.must(os.CopyFS(w.data, os.DirFS(filepath.Clean(from.data))))
+}
