@@ -21,8 +21,8 @@ const DefaultMaxAhead = 5 * time.Millisecond
 //
 // and no (tick, sequence) is issued twice, because all callers take positions
 // from one counter that only grows. The other half is that windows [from, until)
-// of one worker number never overlap: whoever makes the generator and calls
-// Extend guarantees it.
+// of one worker number never overlap: the caller of NewGenerator and Extend
+// guarantees it.
 //
 // The worker number and from never change, until only grows, and Close is final.
 // All methods are safe for concurrent use, lock-free, and free of allocation
@@ -34,21 +34,25 @@ const DefaultMaxAhead = 5 * time.Millisecond
 // leads to sequence 0 of the next. With cur the next position, T the tick of the
 // clock and s sequence bits, n IDs start at
 //
-//		late  = (T+1)<<s - n                               the last start that does not reach ahead of the clock
-//		start = max(cur, late - 2^s + 1) + random(2^s)     if cur <= late, and no random start was made in T before
-//		start = cur                                        otherwise; then cur = start + n
+//	late  = (T+1)<<s - n                               the last start that does not reach ahead of the clock
+//	start = max(cur, late - 2^s + 1) + random(2^s)     if cur <= late, and no random start was made in T before
+//	start = cur                                        otherwise; then cur = start + n
 //
-//	  - Random start: at one ID a millisecond or fewer, sequences that began at 0
-//	    would put all IDs into one shard of id mod 2^k. Once per tick of the clock
-//	    the sequence moves on to a random place, without wrapping, so IDs still
-//	    rise. It does so also in a tick that the one before ran into; otherwise some
-//	    low sequences would come twice as often as others at several IDs a tick.
-//	  - Full rate: a tick entered because the one before ran out begins at 0, and no
-//	    random start is made while IDs are ahead of the clock, so no sequence is
-//	    skipped at the limit. Where MaxAhead is one tick, none is made either in a
-//	    tick that was run into, so that no request waits for a tick because of it.
-//	  - Reach back: a batch ends in the clock's tick and starts in ticks of the
-//	    window that have passed unused, instead of running ahead.
+// The reasons:
+//
+//   - Random start: at one ID a millisecond or fewer, sequences that began at 0
+//     would put all IDs into one shard of id mod 2^k. Once per tick of the clock
+//     the sequence moves on to a random place, without wrapping, so IDs still
+//     rise. It does so also in a tick that the one before ran into; otherwise some
+//     low sequences would come twice as often as others at several IDs a tick.
+//     Thus id mod 2^k is even for 2^k up to 2^Sequence, except close to the limit,
+//     where it is slightly less so.
+//   - Full rate: a tick entered because the one before ran out begins at 0, and no
+//     random start is made while IDs are ahead of the clock, so no sequence is
+//     skipped at the limit. Where MaxAhead is one tick, none is made either in a
+//     tick that was run into, so that no request waits for a tick because of it.
+//   - Reach back: a batch ends in the clock's tick and starts in ticks of the
+//     window that have passed unused, instead of running ahead.
 type Generator struct {
 	layout Layout
 	worker int64

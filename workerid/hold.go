@@ -14,10 +14,11 @@ import (
 // A holder holds one claim: it sends heartbeats, moves the fence and watches
 // the clock, until the claim ends.
 //
-// A heartbeat does three things in this order, and stops at the first that
-// fails: it compares the clock, it renews the claim or reads its record, and it
-// puts the worker's heartbeat into the registry. Nothing is written by a clock
-// that was not compared.
+// A heartbeat comes every 3 s, or six times a horizon if that is more often, and
+// at once after a step of the clock. It does three things in this order, and
+// stops at the first that fails: it compares the clock, it renews the claim or
+// reads its record, and it puts the worker's heartbeat into the registry. Nothing
+// is written by a clock that was not compared.
 type holder struct {
 	claim    *claim
 	clock    *clock

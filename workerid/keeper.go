@@ -28,7 +28,7 @@ type Config struct {
 	// a new one.
 	Instance string
 	// StateDir is the directory of the state file; "" keeps no local state.
-	// Whoever runs the keeper has locked it against other processes.
+	// The caller must have locked it against other processes.
 	StateDir string
 	// Horizon is how far ahead a renewal puts the end of the window, and so how
 	// long snowflakes outlast the registry; 5 min if 0.
@@ -98,9 +98,11 @@ func (cfg Config) tolerance() int64 {
 // A Keeper acquires a worker number, renews its window, sends heartbeats for it,
 // and releases it in the end. If the number is lost it acquires another.
 type Keeper struct {
-	cfg     Config
-	terms   terms
-	life    *lifecycle
+	cfg   Config
+	terms terms
+	life  *lifecycle
+
+	// Only the goroutine of Run uses these.
 	unread  error // why the state file was ignored
 	clock   *clock
 	alarms  *alarms
@@ -183,7 +185,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	for first := true; ; first = false {
 		c, err := k.search(ctx, first)
-		if ctx.Err() != nil && err != nil {
+		if err != nil && ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
@@ -297,7 +299,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 
 // linger waits while this worker still answers for a lost number, until no clock
 // within the skew is behind its last ID: if the registry lost its state the
-// number looks free, and whoever acquires it must not begin before that.
+// number looks free, and its next owner must not begin before that.
 func (k *Keeper) linger(ctx context.Context) {
 	select {
 	case <-time.After(k.terms.margin):

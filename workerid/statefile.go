@@ -44,8 +44,7 @@ type place struct {
 // A stateFile is worker.json: the state and the file that holds it. It is
 // believed only as a whole, and only on the machine and in the directory where
 // it was written: a copy of a live worker's file has an older fence, and a token
-// that may still fit. Whoever runs a keeper locks the directory against other
-// processes.
+// that may still fit. The program locks the directory against other processes.
 //
 // The fence is kept a reach ahead of the clock, but within the window, so that
 // a wrong clock cannot carry it away. IDs are issued up to min(fence, until),
@@ -63,8 +62,8 @@ type stateFile struct {
 	// write replaces the file: whole or not at all, and on disk when it returns.
 	write func(path string, data []byte) error
 	place place
-	// writing has room for one: whoever put something in may touch the state,
-	// and writes the file. A write that hangs never takes it out again.
+	// writing has room for one: the goroutine that put a value in may change the
+	// state and write the file. A write that hangs never takes it out again.
 	writing chan struct{}
 	// reach is how far the fence is put ahead of the clock.
 	reach time.Duration

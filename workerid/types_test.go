@@ -12,7 +12,8 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// These tests use each type without a keeper.
+// These tests use each type without a keeper. What waits for a disk or compares
+// clocks runs in virtual time: no machine is too slow for it.
 
 var errInjected = errors.New("injected")
 
@@ -185,56 +186,62 @@ func TestAReleaseWithNothingIssuedNeverLowersUntilBelowFrom(t *testing.T) {
 }
 
 func TestTheFenceIsAheadOfTheClockAndWithinTheWindow(t *testing.T) {
-	f := newFile(t, t.TempDir())
-	now := wallClock()
-	f.now = func() int64 { return now }
-	for _, c := range []struct{ until, want int64 }{
-		{60_000, 3002}, // 3 s and two ticks
-		{1000, 1000},
-	} {
-		limit, err := f.remember(int(c.until), now, stateClaim{Until: now + c.until})
-		if err != nil || limit-now != c.want || f.Claim.Fence != limit {
-			t.Errorf("limit %d ms ahead, fence %d, %v, want %d", limit-now, f.Claim.Fence-now, err, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile(t, t.TempDir())
+		now := wallClock()
+		f.now = func() int64 { return now }
+		for _, c := range []struct{ until, want int64 }{
+			{60_000, 3002}, // 3 s and two ticks
+			{1000, 1000},
+		} {
+			limit, err := f.remember(int(c.until), now, stateClaim{Until: now + c.until})
+			if err != nil || limit-now != c.want || f.Claim.Fence != limit {
+				t.Errorf("limit %d ms ahead, fence %d, %v, want %d", limit-now, f.Claim.Fence-now, err, c.want)
+			}
 		}
-	}
+	})
 }
 
 func TestANewClaimDoesNotAdoptTheFenceOfAnotherNumber(t *testing.T) {
-	f := newFile(t, t.TempDir())
-	now := wallClock()
-	for _, c := range []struct{ number, clock, from, want int64 }{
-		{1, 100, 0, 3102},
-		{1, 50, 0, 3102}, // the clock was set back, the number is the same
-		{2, 50, 10, 3052},
-	} {
-		f.now = func() int64 { return now + c.clock }
-		_, err := f.remember(int(c.number), now+c.from, stateClaim{Until: now + 60_000})
-		if got := f.Claim.Fence - now; err != nil || got != c.want {
-			t.Errorf("%+v: the fence is at %d, %v", c, got, err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile(t, t.TempDir())
+		now := wallClock()
+		for _, c := range []struct{ number, clock, from, want int64 }{
+			{1, 100, 0, 3102},
+			{1, 50, 0, 3102}, // the clock was set back, the number is the same
+			{2, 50, 10, 3052},
+		} {
+			f.now = func() int64 { return now + c.clock }
+			_, err := f.remember(int(c.number), now+c.from, stateClaim{Until: now + 60_000})
+			if got := f.Claim.Fence - now; err != nil || got != c.want {
+				t.Errorf("%+v: the fence is at %d, %v", c, got, err)
+			}
 		}
-	}
+	})
 }
 
 func TestAStateFileRemembersUntilItsRegistryIsAnother(t *testing.T) {
-	dir := t.TempDir()
-	f := newFile(t, dir)
-	ours := Deployment{ID: "a"}
-	if err := f.settle(ours, "me"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.remember(3, 0, stateClaim{Until: 1, Token: "t"}); err != nil {
-		t.Fatal(err)
-	}
-	again := newFile(t, dir)
-	if w, ok := again.number(small, 0); !ok || w != 3 || again.Claim.Token != "t" || again.Instance != "me" {
-		t.Errorf("%+v was read back", again.state)
-	}
-	if err := again.settle(Deployment{ID: "b"}, "me"); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := again.number(small, 0); ok || again.Claim != nil || again.Instance != "me" {
-		t.Errorf("%+v is left of another registry", again.state)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		f := newFile(t, dir)
+		ours := Deployment{ID: "a"}
+		if err := f.settle(ours, "me"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.remember(3, 0, stateClaim{Until: 1, Token: "t"}); err != nil {
+			t.Fatal(err)
+		}
+		again := newFile(t, dir)
+		if w, ok := again.number(small, 0); !ok || w != 3 || again.Claim.Token != "t" || again.Instance != "me" {
+			t.Errorf("%+v was read back", again.state)
+		}
+		if err := again.settle(Deployment{ID: "b"}, "me"); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := again.number(small, 0); ok || again.Claim != nil || again.Instance != "me" {
+			t.Errorf("%+v is left of another registry", again.state)
+		}
+	})
 }
 
 func TestAnAbsentStateFileRemembersNothingAndLimitsNothing(t *testing.T) {
@@ -358,16 +365,18 @@ func choose(t *testing.T, s *stub, of terms) (*claim, error) {
 }
 
 func TestAChooserAcquiresTheOneNumberThatIsFree(t *testing.T) {
-	s, of := newStub()
-	now := wallClock()
-	s.records[0] = Record{Token: "t", Until: now + 60_000} // its window has not ended
-	s.heartbeats[1] = Heartbeat{Instance: "other"}         // its worker is alive
-	s.answers[2] = Who{Instance: "other", Process: "q"}    // and this one answers
-	s.records[3] = Record{Token: "t", Until: now - 5}
-	c, err := choose(t, s, of)
-	if err != nil || c.number != 3 || c.from < now || s.records[3].Token != c.token {
-		t.Errorf("%+v, %v, want number 3", c, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, of := newStub()
+		now := wallClock()
+		s.records[0] = Record{Token: "t", Until: now + 60_000} // its window has not ended
+		s.heartbeats[1] = Heartbeat{Instance: "other"}         // its worker is alive
+		s.answers[2] = Who{Instance: "other", Process: "q"}    // and this one answers
+		s.records[3] = Record{Token: "t", Until: now - 5}
+		c, err := choose(t, s, of)
+		if err != nil || c.number != 3 || c.from < now || s.records[3].Token != c.token {
+			t.Errorf("%+v, %v, want number 3", c, err)
+		}
+	})
 }
 
 func TestAChooserWaitsAsLongAsTheShortestWindowLasts(t *testing.T) {
