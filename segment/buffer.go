@@ -37,7 +37,7 @@ type deps struct {
 	owner      owner
 }
 
-// An owner holds buffers. A buffer calls it with its lock held.
+// An owner holds buffers. A buffer calls it with its own lock held, which is the second documented call upwards.
 type owner interface {
 	// found says that a load found a tag that was not listed.
 	found(tag string, now time.Duration)
@@ -82,7 +82,7 @@ func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	return dst, err
 }
 
-// look does what the IDs taken from the open run make due.
+// look does what is due after IDs were taken from the open run.
 func (b *buffer) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -274,7 +274,7 @@ func (b *buffer) changed() {
 // certain, as the time of a statement about a tag, says that nothing outweighs the statement.
 const certain time.Duration = math.MaxInt64
 
-// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is when the listing began that says so:
+// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is when the deciding listing began:
 // a load or news since then outweighs it, and so does a first load under way.
 func (b *buffer) stop(why error, asOf time.Duration) {
 	b.mu.Lock()

@@ -23,7 +23,7 @@ const (
 // Names is what an allocator knows of tags that it has no ranges of. A flood of requests for names that do not exist,
 // one or very many, ends here: it reaches the store lookupRate times per second at most, in a lane of its own.
 //
-// Beyond that rate unlisted tags are not found, by the word of the listing. Where tags are created on first use, or the
+// Beyond that rate unlisted tags are not found, according to the listing. Where tags are created on first use, or the
 // listing is too old, they are too many instead. So during a flood, and only then, a tag that was added to the store
 // within the last poll interval, without news, may not be found.
 type names struct {
@@ -44,7 +44,7 @@ type names struct {
 	floors map[string]int64
 }
 
-// A refusal is the store's word that it has no such tag, or cannot serve it.
+// A refusal is a cached answer of the store: it has no such tag, or cannot serve it.
 type refusal struct {
 	tag   string
 	err   error
@@ -151,7 +151,7 @@ func (n *names) inListing(tag string) bool {
 	return ok
 }
 
-// keepFloor remembers the floor of a tag that is stopped; 0 is none.
+// keepFloor remembers the floor of a stopped tag, unless it is 0.
 func (n *names) keepFloor(tag string, floor int64) {
 	if floor == 0 {
 		return

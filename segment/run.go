@@ -7,9 +7,9 @@ import "sync/atomic"
 //
 // Law: next only rises, by single atomic operations, and each ID that it passes belongs to the caller whose operation
 // passed it, and to no other. To shut a run is to take all that is left of it, so it needs no second state that a
-// taker could miss: whoever still holds a run that was shut finds it used up. A run is never filled again; what was
-// taken back continues in another one. So every loaded ID is at any time in one place: issued, ahead of next in the
-// one open run, or in the rest of the stock, which the buffer's lock guards.
+// taker could miss: a request that still holds a run that was shut finds it used up. A run is never filled again; what
+// was taken back continues in another one. So every loaded ID is at any time in one place: issued, ahead of next in
+// the one open run, or in the rest of the stock, which the buffer's lock guards.
 //
 // The next run holds only higher IDs and is opened after this one was used up or shut: a request that begins after
 // another has ended gets higher IDs than that one.

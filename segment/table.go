@@ -12,7 +12,7 @@ type Table interface {
 	// finds has another name.
 	Row(ctx context.Context, tag string) (Row, error)
 	// Advance sets max_id to end if it is at most start, in one step, and reports whether it did. After
-	// [ErrNotApplied] it certainly did not; after any other error it may have, or may yet.
+	// [ErrNotApplied] it certainly did not; after any other error it may have, or may do so later.
 	Advance(ctx context.Context, tag string, start, end int64) (bool, error)
 	// Insert inserts a row. It returns [ErrExists] if there is one.
 	Insert(ctx context.Context, t Tag) error
@@ -37,7 +37,7 @@ type Marks interface {
 	Mark(ctx context.Context, tag string) (Mark, error)
 	// SetMark replaces the mark of a tag if its revision is m.Revision, 0 if the tag has none. m.High must not be below
 	// the one that was read. It returns [ErrMarkMoved] if the revision is another, and [ErrInvalid] for a tag that
-	// cannot have a mark. After any other error the mark may have been set, or may yet be.
+	// cannot have a mark. After any other error the mark may have been set, or may be set later.
 	SetMark(ctx context.Context, tag string, m Mark) error
 	// AllMarks returns the marks of all tags, possibly a little old.
 	AllMarks(ctx context.Context) (map[string]Mark, error)

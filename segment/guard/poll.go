@@ -44,8 +44,8 @@ func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark) error {
 	g.setbacks.check(row, m)
 	if row.MaxID < m.High {
-		// Commits were lost, or a load failed after step 2. Lifted, the row is right for those who know the table
-		// alone. A load under way is overtaken and starts over.
+		// Commits were lost, or a load failed after step 2. The row is lifted for the sake of loaders that
+		// know the table alone. A load under way is overtaken and starts over.
 		if _, err := g.table.Advance(ctx, row.Name, m.High-1, m.High); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark) er
 	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
 	err := g.marks.SetMark(ctx, row.Name, m)
 	if errors.Is(err, segment.ErrMarkMoved) || errors.Is(err, segment.ErrInvalid) {
-		return nil // another worker knows more, or the name is none that can be requested
+		return nil // another worker knows more, or no tag can have that name
 	}
 	return err
 }

@@ -1,0 +1,105 @@
+package segment
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+func newTestSupply(ranges ...Range) *supply {
+	s := newSupply(&stepRule{max: DefaultMaxStep, time: DefaultStepTime}, 0)
+	for _, r := range ranges {
+		s.stock.add(r, 0)
+	}
+	return &s
+}
+
+func TestAStockKeepsNothingBelowLeast(t *testing.T) {
+	for least, want := range map[int64][]Range{
+		0:   {{4, 11}, {101, 111}, {201, 211}},
+		6:   {{6, 11}, {101, 111}, {201, 211}},
+		11:  {{101, 111}, {201, 211}},
+		105: {{105, 111}, {201, 211}},
+		211: nil,
+		999: nil,
+	} {
+		s := newTestSupply(Range{1, 11}, Range{101, 111})
+		s.settle(0)
+		held := s.stock.run.Load()
+		if _, ok := held.take(3); !ok {
+			t.Fatal("the stock is not open")
+		}
+		s.stock.drop(least, time.Second)
+		s.stock.add(Range{201, 211}, time.Second) // a load that was under way
+		s.stock.shut()
+		if got := s.stock.take(s.stock.restLen, nil); !slices.Equal(got, want) {
+			t.Errorf("least %d: %v is left, want %v", least, got, want)
+		}
+		if r, ok := held.take(1); ok {
+			t.Errorf("least %d: a request that held the old run got %v", least, r)
+		}
+	}
+}
+
+func TestARequestRefusedByItsDeadlineMakesRoomForSmallerOnes(t *testing.T) {
+	s := newTestSupply(Range{1, 11})
+	var got []string
+	push := func(name string, n int64, expires time.Time) {
+		s.waiters.push(waiter{n, expires, func(_ []Range, err error) {
+			if err != nil {
+				name += " refused"
+			}
+			got = append(got, name)
+		}}, func() {})
+	}
+	now := time.Now()
+	push("large", 50, now)
+	push("small", 7, now.Add(time.Hour))
+	push("too large now", 4, now.Add(time.Hour))
+	deliver(s.waiters.expire(&s.stock, now, ErrNotLoaded))
+	if want := []string{"large refused", "small"}; !slices.Equal(got, want) || s.waiters.demand() != 4 {
+		t.Errorf("%q, %d IDs waited for; want %q and 4", got, s.waiters.demand(), want)
+	}
+	deliver(s.waiters.refuse(&s.stock, ErrClosed))
+	if s.waiters.any() || len(got) != 3 {
+		t.Errorf("%q, want all answered", got)
+	}
+}
+
+func TestALoaderRemembersHowLoadsEnded(t *testing.T) {
+	var l loader
+	errAway := errors.New("away")
+	for range 3 {
+		if pause := l.failed(errAway); pause <= 0 || pause > time.Second {
+			t.Errorf("a pause of %v", pause)
+		}
+	}
+	if !errors.Is(l.notLoaded(), errAway) || !errors.Is(l.notLoaded(), ErrNotLoaded) || l.fails != 3 {
+		t.Errorf("after 3 failures: %v, %d in a row", l.notLoaded(), l.fails)
+	}
+	l.refused(time.Minute)
+	if l.fails != 0 || !l.quiet(time.Minute+quietTime-1) || l.quiet(time.Minute+quietTime) || l.lastErr != nil {
+		t.Errorf("after a refusal: %+v", l)
+	}
+	if l.wake(); l.quiet(time.Minute) {
+		t.Error("quiet after news")
+	}
+	l.succeeded(80 * time.Millisecond)
+	l.succeeded(8 * time.Millisecond)
+	if l.loads != 2 || l.errs != 4 || l.took != 8*time.Millisecond || l.slowest != 70*time.Millisecond {
+		t.Errorf("after loads of 80 ms and 8 ms: %+v, want the slowest to fade by an eighth", l)
+	}
+}
+
+func TestALoadBringsWhatIsWaitedFor(t *testing.T) {
+	s := newTestSupply(Range{1, 11})
+	s.pace.configure(100, *s.rule)
+	if s.due(0) {
+		t.Error("a load is due for a whole range, though nothing was used")
+	}
+	s.waiters.push(waiter{n: 5000, expires: time.Now().Add(time.Hour)}, func() {})
+	if got := s.plan(0); !s.due(0) || got < 4990 {
+		t.Errorf("due %v, a load of %d; want one of 4990 or more", s.due(0), got)
+	}
+}
