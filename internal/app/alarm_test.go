@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -19,20 +20,18 @@ import (
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
-	"github.com/natsid/natsid/workerid"
 )
 
-// alarming is a program that only raises alarms, on a connection that can be made
-// to fail.
+// alarming raises alarms on a connection that can be made to fail.
 type alarming struct {
-	*program
-	log       *natstest.Buffer
+	*alarms
+	out       *natstest.Buffer // the log
+	metrics   http.Handler
 	heard     chan subjects.AlarmEvent // by a subscriber
 	down      atomic.Bool              // connecting fails
 	swallowed atomic.Bool              // nothing that is sent arrives
-	stop      func()                   // returns once publishAlarms has
+	stop      func()                   // returns once publish has
 }
 
 // A swallower is a connection that hangs while swallowed is set.
@@ -59,16 +58,14 @@ func (a *alarming) Dial(network, address string) (net.Conn, error) {
 
 func startAlarming(t *testing.T) *alarming {
 	url := natstest.Start(t)
-	a := &alarming{log: new(natstest.Buffer), heard: make(chan subjects.AlarmEvent, 100)}
+	a := &alarming{out: new(natstest.Buffer), heard: make(chan subjects.AlarmEvent, 100)}
 	opts := append(kvregistry.Options(), nats.SetCustomDialer(a), nats.ReconnectWait(10*time.Millisecond))
 	control := natstest.Connect(t, url, opts...)
-	cfg := Default()
-	cfg.Log = slog.New(slog.NewTextHandler(a.log, nil))
-	a.program = &program{
-		cfg: cfg, links: links{control: control}, metrics: metrics.New(),
-		alarms: make(chan subjects.AlarmEvent, keptAlarms),
-		keeper: workerid.New(workerid.Config{Instance: "me", Layout: snowflake.Leaf}),
-	}
+	m := metrics.New()
+	a.metrics = m.Handler()
+	a.alarms = newAlarms(slog.New(slog.NewTextHandler(a.out, nil)), m.Alarmed)
+	a.conn, a.namespace = control, subjects.DefaultNamespace
+	a.instance = func() string { return "me" }
 	other := natstest.Connect(t, url)
 	_, err := other.Subscribe("id.alarm.>", func(m *nats.Msg) {
 		var e subjects.AlarmEvent
@@ -85,7 +82,7 @@ func startAlarming(t *testing.T) *alarming {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var publishing sync.WaitGroup
-	publishing.Go(func() { _ = a.publishAlarms(ctx) })
+	publishing.Go(func() { _ = a.publish(ctx) })
 	a.stop = func() { cancel(); publishing.Wait() }
 	t.Cleanup(a.stop)
 	return a
@@ -95,7 +92,7 @@ func startAlarming(t *testing.T) *alarming {
 func (a *alarming) disconnect(t *testing.T) {
 	t.Helper()
 	a.down.Store(true)
-	if err := a.links.control.ForceReconnect(); err != nil {
+	if err := a.conn.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -110,7 +107,7 @@ func (a *alarming) hears(t *testing.T, message string) subjects.AlarmEvent {
 				return e
 			}
 		case <-timeout:
-			t.Fatalf("alarm %q was not heard; log:\n%s", message, a.log)
+			t.Fatalf("alarm %q was not heard; log:\n%s", message, a.out)
 		}
 	}
 }
@@ -118,7 +115,7 @@ func (a *alarming) hears(t *testing.T, message string) subjects.AlarmEvent {
 func TestAnAlarmIsLoggedCountedAndPublished(t *testing.T) {
 	a := startAlarming(t)
 	before := time.Now()
-	a.alarm(subjects.AlarmNumberLost, "seven")
+	a.raise(subjects.AlarmNumberLost, "seven")
 	e := a.hears(t, "seven")
 	if e.Kind != subjects.AlarmNumberLost || e.Instance != "me" {
 		t.Errorf("%+v", e)
@@ -127,11 +124,11 @@ func TestAnAlarmIsLoggedCountedAndPublished(t *testing.T) {
 		t.Errorf("raised at %v, want %v", e.Time, before)
 	}
 	want := `level=ERROR msg=alarm kind=number-lost message=seven do="look for a copied machine`
-	if log := a.log.String(); !strings.Contains(log, want) {
+	if log := a.out.String(); !strings.Contains(log, want) {
 		t.Errorf("logged: %s, want %s", log, want)
 	}
 	rec := httptest.NewRecorder()
-	a.metrics.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	a.metrics.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), `natsid_alarms_total{kind="number-lost"} 1`) {
 		t.Error("not counted")
 	}
@@ -143,7 +140,7 @@ func TestTheLastAlarmsRaisedWhileDisconnectedArePublishedLater(t *testing.T) {
 	start := time.Now()
 	const n = 2 * keptAlarms
 	for i := range n {
-		a.alarm(subjects.AlarmClockSkew, fmt.Sprint("no. ", i))
+		a.raise(subjects.AlarmClockSkew, fmt.Sprint("no. ", i))
 	}
 	if took := time.Since(start); took > 10*time.Second { // it waits for nothing
 		t.Errorf("raising them took %v", took)
@@ -152,7 +149,7 @@ func TestTheLastAlarmsRaisedWhileDisconnectedArePublishedLater(t *testing.T) {
 	for i := n - keptAlarms; i < n; i++ {
 		a.hears(t, fmt.Sprint("no. ", i))
 	}
-	if lost := strings.Count(a.log.String(), "an alarm was not published"); lost < n-keptAlarms-1 {
+	if lost := strings.Count(a.out.String(), "an alarm was not published"); lost < n-keptAlarms-1 {
 		t.Errorf("the log names %d that were dropped", lost)
 	}
 }
@@ -160,7 +157,7 @@ func TestTheLastAlarmsRaisedWhileDisconnectedArePublishedLater(t *testing.T) {
 func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
 	a := startAlarming(t)
 	a.swallowed.Store(true)
-	a.alarm(subjects.AlarmTimeEnds, "soon")
+	a.raise(subjects.AlarmTimeEnds, "soon")
 	time.Sleep(100 * time.Millisecond) // it has been sent by now, and swallowed
 	a.swallowed.Store(false)
 	a.hears(t, "soon")
@@ -168,19 +165,19 @@ func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
 
 func TestAlarmsOfTheStopArePublishedIfThatIsQuick(t *testing.T) {
 	a := startAlarming(t)
-	a.alarm(subjects.AlarmStateFile, "last")
+	a.raise(subjects.AlarmStateFile, "last")
 	a.stop()
 	a.hears(t, "last")
 
 	b := startAlarming(t)
 	b.disconnect(t)
 	for i := range keptAlarms {
-		b.alarm(subjects.AlarmStateFile, fmt.Sprint("no. ", i))
+		b.raise(subjects.AlarmStateFile, fmt.Sprint("no. ", i))
 	}
 	start := time.Now()
 	b.stop()
-	took, unpublished := time.Since(start), strings.Count(b.log.String(), "an alarm was not published")
+	took, unpublished := time.Since(start), strings.Count(b.out.String(), "an alarm was not published")
 	if took > 20*time.Second || unpublished != keptAlarms {
-		t.Errorf("stopped after %v; log:\n%s", took, b.log)
+		t.Errorf("stopped after %v; log:\n%s", took, b.out)
 	}
 }

@@ -8,20 +8,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/kvstore"
-	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -61,31 +57,26 @@ type program struct {
 	cfg     Config
 	quit    func() // begins the stop
 	metrics *metrics.Metrics
-	alarms  chan subjects.AlarmEvent // not published yet
+	alarms  *alarms
 	where   Where
 
-	lock     *flock.Flock      // nil without a data directory
-	embedded *natsembed.Server // nil where a NATS is joined
-	links    links
-	http     net.Listener // nil if HTTP is not served
-
-	js       jetstream.JetStream
-	registry *kvregistry.Registry
-	marks    *kvstore.Store    // nil if segments do without
-	late     bool              // the buckets could not be opened at the start
-	table    *mysqlstore.Table // nil without MySQL
-	store    segment.Store
+	lock    *flock.Flock // nil without a data directory
+	links   links
+	storage storage
+	http    net.Listener // nil if HTTP is not served
 
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
 	keeper   *workerid.Keeper
-	serving  atomic.Pointer[serving]
+	front    *front
+	ready    readiness
 }
 
 func newProgram(cfg Config, quit func()) *program {
-	return &program{
-		cfg: cfg, quit: quit, metrics: metrics.New(), alarms: make(chan subjects.AlarmEvent, keptAlarms),
-	}
+	m := metrics.New()
+	p := &program{cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed)}
+	p.storage = storage{cfg: &p.cfg, links: &p.links, raise: p.alarms.raise}
+	return p
 }
 
 // steps is the life of the program: it starts from top to bottom and stops from
@@ -102,17 +93,17 @@ func (p *program) steps() []step {
 		{name: "embedded NATS server", start: p.startServer, stop: p.stopServer, within: 10 * time.Second},
 		// Waits for NATS. The control connection closes after the last write.
 		{name: "NATS connections", start: p.connect, stop: p.disconnect, within: soon},
-		// JetStream is not waited for: see openLate.
-		{name: "buckets", start: p.openBuckets},
+		// JetStream is not waited for: see storage.openLate.
+		{name: "buckets", start: p.storage.openBuckets},
 		// Waits for MySQL. It closes when no load is under way.
-		{name: "store", start: p.openStore, stop: p.closeStore, within: soon},
+		{name: "store", start: p.storage.openStore, stop: p.storage.closeStore, within: soon},
 		{name: "allocator, issuer and keeper", start: p.assemble},
 		// Ends when no step can raise an alarm any more.
-		until("alarms", 2*time.Second, p.publishAlarms),
+		until("alarms", 2*time.Second, p.alarms.publish),
 		{name: "HTTP", start: p.listenHTTP},
 		during("health, readiness and metrics", soon, p.monitor),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
-		during("buckets that were not open at the start", soon, p.openLate),
+		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
 		// Releases the worker number on the control connection, once no ID can be
 		// issued under it: all requests have been answered.
@@ -159,12 +150,12 @@ func (p *program) unlockData() error {
 func (p *program) startServer(context.Context) (err error) {
 	cfg := &p.cfg
 	if cfg.NATS == "" {
-		if p.embedded, err = embed(cfg); err != nil {
+		if p.links.embedded, err = embed(cfg); err != nil {
 			return err
 		}
-		cfg.NATS = p.embedded.ClientURL()
+		cfg.NATS = p.links.embedded.ClientURL()
 	}
-	p.where = Where{URL: Redact(cfg.NATS), Embedded: p.embedded != nil}
+	p.where = Where{URL: Redact(cfg.NATS), Embedded: p.links.embedded != nil}
 	return nil
 }
 
@@ -181,9 +172,9 @@ func embed(cfg *Config) (*natsembed.Server, error) {
 }
 
 func (p *program) stopServer() error {
-	if p.embedded != nil {
-		p.embedded.Shutdown()
-		p.embedded.WaitForShutdown()
+	if p.links.embedded != nil {
+		p.links.embedded.Shutdown()
+		p.links.embedded.WaitForShutdown()
 	}
 	return nil
 }
@@ -198,22 +189,40 @@ func (p *program) assemble(context.Context) error {
 	p.segments = segment.New(p.segmentConfig())
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: p.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
+		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
 		Reclaim: cfg.ReclaimOnStep, Now: now, Use: p.issuer.Use, Log: cfg.Log,
-		Alarm: func(kind workerid.Alarm, message string) { p.alarm(subjects.Alarm(kind), message) },
+		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
+	p.front = &front{cfg: cfg, worker: p.workerConfig()}
+	p.ready = readiness{front: p.front, marks: p.storage.marks, segments: p.segments, keeper: p.keeper}
+	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Ready: p.ready, Version: cfg.Version,
+		Layout: cfg.Layout, Ready: p.ready.modes, Version: cfg.Version,
 	})
 	return nil
+}
+
+func (p *program) instance() string { return p.keeper.Status().Instance }
+
+func (p *program) workerConfig() worker.Config {
+	cfg := p.cfg
+	return worker.Config{
+		Namespace: cfg.Namespace, Version: cfg.Version,
+		Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
+		Number: func() (int, bool, any) {
+			who, held := p.keeper.Who()
+			return who.Number, held, who
+		},
+		Instance: p.instance, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline, Observe: p.metrics.Answered, Log: cfg.Log,
+	}
 }
 
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: p.store, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3,
+		Store: p.storage.tags, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime, AutoMake: p.creates, OnMake: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
@@ -222,6 +231,12 @@ func (p *program) segmentConfig() segment.Config {
 		c.AutoStep = cfg.AutoStep
 	}
 	return c
+}
+
+// serve answers requests until ctx ends.
+func (p *program) serve(ctx context.Context) error {
+	defer p.quit()
+	return p.front.serve(ctx, p.links.serve)
 }
 
 func (p *program) closeAllocator() error {

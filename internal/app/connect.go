@@ -18,16 +18,17 @@ import (
 	"github.com/natsid/natsid/kvregistry"
 )
 
-// links is the two connections of this process to NATS, so that neither waits
-// behind the other. The serving connection carries requests; it is drained at
-// the stop, and where its server is about to stop. The control connection
-// carries loads, records, heartbeats and alarms; it outlives the serving one, so
-// that the worker number can be released after the last answer. Both reconnect
-// every 250 ms without limit, also while a server refuses their credentials.
-// More connections were not faster: no handler waits.
+// links is how this process reaches NATS: two connections, so that neither waits
+// behind the other, to the embedded server or to others. The serving connection
+// carries requests; it is drained at the stop, and where its server is about to
+// stop. The control connection carries loads, records, heartbeats and alarms; it
+// outlives the serving one, so that the worker number can be released after the
+// last answer. Both reconnect every 250 ms without limit, also while a server
+// refuses their credentials. More connections were not faster: no handler waits.
 type links struct {
-	serve   servingConn
-	control *nats.Conn
+	embedded *natsembed.Server // nil where a NATS is joined
+	serve    servingConn
+	control  *nats.Conn
 }
 
 // A servingConn is a connection that requests arrive on. It is pinged every 5 s.
@@ -41,10 +42,10 @@ type servingConn struct {
 func (p *program) connect(ctx context.Context) (err error) {
 	l := &p.links
 	l.serve.leaving = make(chan struct{}, 1)
-	if l.serve.Conn, err = dial(ctx, p.cfg, servingOptions(p.cfg, p.embedded, l.serve.leaving)); err != nil {
+	if l.serve.Conn, err = dial(ctx, p.cfg, servingOptions(p.cfg, p.links.embedded, l.serve.leaving)); err != nil {
 		return err
 	}
-	if l.control, err = dial(ctx, p.cfg, controlOptions(p.cfg, p.embedded)); err != nil {
+	if l.control, err = dial(ctx, p.cfg, controlOptions(p.cfg, p.links.embedded)); err != nil {
 		l.serve.Close()
 	}
 	return err

@@ -8,41 +8,52 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/monitor"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/worker"
+	"github.com/natsid/natsid/workerid"
 )
 
-// ready returns for each mode why it cannot issue, nil if it can.
-func (p *program) ready() map[string]error {
-	segments, snowflakes := p.segmentTrouble(), p.snowflakeTrouble()
-	return map[string]error{string(worker.Segment): segments, string(worker.Snowflake): snowflakes}
+// readiness is what decides whether callers are served.
+type readiness struct {
+	front    *front
+	marks    *kvstore.Store // nil if segments do without
+	segments *segment.Allocator
+	keeper   *workerid.Keeper
 }
+
+// modes returns for each mode why it cannot issue, nil if it can.
+func (r readiness) modes() map[string]error {
+	return map[string]error{
+		string(worker.Segment):   r.segmentTrouble(),
+		string(worker.Snowflake): r.snowflakeTrouble(),
+	}
+}
+
+// all reports whether every mode can issue.
+func (r readiness) all() bool { return r.segmentTrouble() == nil && r.snowflakeTrouble() == nil }
 
 var errDisconnected = errors.New("not connected to NATS")
 
-func (p *program) connected() (*serving, bool) {
-	s := p.serving.Load()
-	return s, s != nil && s.conn.IsConnected()
-}
-
-func (p *program) segmentTrouble() error {
-	if _, ok := p.connected(); !ok {
+func (r readiness) segmentTrouble() error {
+	if _, connected := r.front.current(); !connected {
 		return errDisconnected
 	}
-	if p.marks != nil {
-		if err := p.marks.Trouble(); err != nil {
+	if r.marks != nil {
+		if err := r.marks.Trouble(); err != nil {
 			return err
 		}
 	}
-	return p.segments.Trouble()
+	return r.segments.Trouble()
 }
 
-func (p *program) snowflakeTrouble() error {
-	s, ok := p.connected()
-	if !ok {
+func (r readiness) snowflakeTrouble() error {
+	s, connected := r.front.current()
+	if !connected {
 		return errDisconnected
 	}
 	err := s.worker.SnowflakeTrouble()
-	if trouble := p.keeper.Status().Trouble; err != nil && trouble != nil {
+	if trouble := r.keeper.Status().Trouble; err != nil && trouble != nil {
 		return fmt.Errorf("%w (%w)", err, trouble)
 	}
 	return err
@@ -52,7 +63,7 @@ func (p *program) snowflakeTrouble() error {
 func (p *program) announce(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for p.segmentTrouble() != nil || p.snowflakeTrouble() != nil {
+	for !p.ready.all() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -88,7 +99,7 @@ func (p *program) monitor(ctx context.Context) error {
 	if p.http == nil {
 		return nil
 	}
-	if err := monitor.Serve(ctx, p.http, monitor.Handler(p.ready, p.metrics.Handler())); err != nil {
+	if err := monitor.Serve(ctx, p.http, monitor.Handler(p.ready.modes, p.metrics.Handler())); err != nil {
 		p.cfg.Log.Error("HTTP failed: health, readiness and metrics are no longer served; restart natsid", "error", err)
 	}
 	return nil

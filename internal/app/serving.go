@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,37 +22,40 @@ type serving struct {
 	err    error         // what it returned, valid once done is closed
 }
 
-// serve answers requests until ctx ends. When the server of the connection is
-// about to stop, it moves to another one.
-func (p *program) serve(ctx context.Context) error {
-	defer p.quit()
-	now := p.startServing(ctx, p.links.serve)
-	p.serving.Store(now)
+// A front answers requests with one worker at a time, or for a moment with two:
+// when the server of its connection is about to stop, it moves to another one.
+type front struct {
+	cfg    Config
+	worker worker.Config // of each worker, but for Conn
+	now    atomic.Pointer[serving]
+}
+
+// current returns what serves, and reports whether it is connected to NATS.
+func (f *front) current() (s *serving, connected bool) {
+	s = f.now.Load()
+	return s, s != nil && s.conn.IsConnected()
+}
+
+// serve answers requests on conn, or where it moves to, until ctx ends.
+func (f *front) serve(ctx context.Context, conn servingConn) error {
+	now := f.start(ctx, conn)
+	f.now.Store(now)
 	for {
 		select {
 		case <-now.done:
 			return now.err
 		case <-now.conn.leaving:
-			now = p.move(ctx, now)
+			now = f.move(ctx, now)
 		}
 	}
 }
 
-// startServing starts a worker, on the allocator and the issuer that all workers
-// of the process share.
-func (p *program) startServing(ctx context.Context, conn servingConn) *serving {
-	cfg := p.cfg
-	s := &serving{conn: conn, done: make(chan struct{})}
-	s.worker = worker.New(worker.Config{
-		Namespace: cfg.Namespace, Version: cfg.Version, Conn: conn.Conn,
-		Segments: p.segments, Store: p.store, Snowflakes: p.issuer, Layout: cfg.Layout,
-		Number: func() (int, bool, any) {
-			who, held := p.keeper.Who()
-			return who.Number, held, who
-		},
-		Instance: func() string { return p.keeper.Status().Instance },
-		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline, Observe: p.metrics.Answered, Log: cfg.Log,
-	})
+// start starts a worker, on the allocator and the issuer that all workers of the
+// process share.
+func (f *front) start(ctx context.Context, conn servingConn) *serving {
+	cfg := f.worker
+	cfg.Conn = conn.Conn
+	s := &serving{conn: conn, worker: worker.New(cfg), done: make(chan struct{})}
 	ctx, s.leave = context.WithCancel(ctx)
 	go func() {
 		defer close(s.done)
@@ -64,11 +68,11 @@ func (p *program) startServing(ctx context.Context, conn servingConn) *serving {
 // move serves on another server before it leaves the old one, as at a stop: a
 // server that stops disconnects its clients, and messages under way are lost.
 // Where no other server can be reached, the old one is served until it is gone.
-func (p *program) move(ctx context.Context, old *serving) *serving {
-	next, err := p.startElsewhere(ctx, old)
+func (f *front) move(ctx context.Context, old *serving) *serving {
+	next, err := f.startElsewhere(ctx, old)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.cfg.Log.Warn("the NATS server is about to stop, and no other one can be joined; staying until it has "+
+			f.cfg.Log.Warn("the NATS server is about to stop, and no other one can be joined; staying until it has "+
 				"stopped: requests under way then may be lost", "error", WithoutURL(err))
 		}
 		return old
@@ -77,27 +81,27 @@ func (p *program) move(ctx context.Context, old *serving) *serving {
 	case <-time.After(spread):
 	case <-ctx.Done():
 	}
-	p.serving.Store(next)
+	f.now.Store(next)
 	old.leave()
 	if <-old.done; old.err != nil {
-		p.cfg.Log.Error("the old NATS server was not left cleanly; requests under way may be lost", "error", old.err)
+		f.cfg.Log.Error("the old NATS server was not left cleanly; requests under way may be lost", "error", old.err)
 	}
 	return next
 }
 
 // startElsewhere starts a worker on a connection to another server, and returns
 // once it serves.
-func (p *program) startElsewhere(ctx context.Context, old *serving) (*serving, error) {
+func (f *front) startElsewhere(ctx context.Context, old *serving) (*serving, error) {
 	conn := servingConn{leaving: make(chan struct{}, 1)}
 	// The time-out is for each server: the old one waits for the new one.
-	opts := append(servingOptions(p.cfg, nil, conn.leaving), nats.Timeout(time.Second))
+	opts := append(servingOptions(f.cfg, nil, conn.leaving), nats.Timeout(time.Second))
 	var err error
-	if conn.Conn, err = nats.Connect(others(p.cfg.NATS, old.conn.DiscoveredServers()), opts...); err != nil {
+	if conn.Conn, err = nats.Connect(others(f.cfg.NATS, old.conn.DiscoveredServers()), opts...); err != nil {
 		return nil, err
 	}
-	p.cfg.Log.Info("the NATS server is about to stop; moving to another one",
+	f.cfg.Log.Info("the NATS server is about to stop; moving to another one",
 		"from", old.conn.ConnectedUrlRedacted(), "to", conn.ConnectedUrlRedacted())
-	next := p.startServing(ctx, conn)
+	next := f.start(ctx, conn)
 	if err := next.joined(); err != nil {
 		next.leave()
 		<-next.done

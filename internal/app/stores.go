@@ -12,30 +12,46 @@ import (
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/guard"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/subjects"
 )
 
+// storage is where state is durable: the buckets in JetStream, and the store of
+// the tags. Its fields are set by the steps that open it.
+type storage struct {
+	cfg   *Config
+	links *links
+	raise func(kind subjects.Alarm, message string)
+
+	js       jetstream.JetStream
+	registry *kvregistry.Registry
+	marks    *kvstore.Store    // nil if segments do without
+	late     bool              // the buckets could not be opened at the start
+	table    *mysqlstore.Table // nil without MySQL
+	tags     segment.Store
+}
+
 // openBuckets tries once to open the buckets in JetStream. Without JetStream the
-// other steps start all the same, and [program.openLate] continues: requests for
+// other steps start all the same, and [storage.openLate] continues: requests for
 // segment IDs are answered 503 meanwhile, and a worker that was killed issues
 // snowflakes in the rest of its window.
-func (p *program) openBuckets(ctx context.Context) (err error) {
-	cfg, ns := p.cfg, p.cfg.Namespace
-	if p.js, err = jetstream.New(p.links.control); err != nil {
+func (s *storage) openBuckets(ctx context.Context) (err error) {
+	cfg, ns := *s.cfg, s.cfg.Namespace
+	if s.js, err = jetstream.New(s.links.control); err != nil {
 		return err
 	}
-	n := replicas(cfg, p.links.control)
-	p.registry = kvregistry.New(p.js, kvregistry.Config{
+	n := replicas(cfg, s.links.control)
+	s.registry = kvregistry.New(s.js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
 	})
 	if cfg.MySQL == "" || cfg.Guard {
-		p.marks = kvstore.New(p.js, ns.SegmentBucket(), n, p.marksLost)
+		s.marks = kvstore.New(s.js, ns.SegmentBucket(), n, s.marksLost)
 	}
-	err = p.open(ctx)
+	err = s.open(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -45,21 +61,21 @@ func (p *program) openBuckets(ctx context.Context) (err error) {
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
 		"snowflakes are issued only in the rest of the window in the state file, if there is one; "+
 		"trying again until JetStream is ready", "error", err)
-	p.late = true
+	s.late = true
 	return nil
 }
 
 // marksLost raises the alarm that JetStream lost the marks.
-func (p *program) marksLost() {
-	what := "the marks in bucket " + p.cfg.Namespace.SegmentBucket() +
+func (s *storage) marksLost() {
+	what := "the marks in bucket " + s.cfg.Namespace.SegmentBucket() +
 		" are gone: was JetStream wiped, or the bucket deleted? "
-	if p.cfg.MySQL == "" {
+	if s.cfg.MySQL == "" {
 		what += "Loaded IDs are still issued; then each tag is 404 until it is created again, " +
 			"with a start above all IDs that any worker has loaded"
 	} else {
 		what += "They are created again from MySQL"
 	}
-	p.alarm(subjects.AlarmStoreWentBack, what)
+	s.raise(subjects.AlarmStoreWentBack, what)
 }
 
 // openTimeout bounds each attempt to open the buckets: a cluster without a
@@ -68,31 +84,31 @@ const openTimeout = 3 * time.Second
 
 // open opens the buckets, and warns of what is wrong around them once all are
 // open.
-func (p *program) open(ctx context.Context) error {
-	if err := p.openAll(ctx); err != nil {
+func (s *storage) open(ctx context.Context) error {
+	if err := s.openAll(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	warnOfStreams(ctx, p.js, p.cfg)
+	warnOfStreams(ctx, s.js, *s.cfg)
 	return nil
 }
 
-func (p *program) openAll(ctx context.Context) error {
+func (s *storage) openAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	var mismatches [2]string
 	var marksErr, registryErr error
-	if p.marks != nil {
-		mismatches[0], marksErr = p.marks.Open(ctx)
+	if s.marks != nil {
+		mismatches[0], marksErr = s.marks.Open(ctx)
 	}
-	mismatches[1], registryErr = p.registry.Open(ctx)
+	mismatches[1], registryErr = s.registry.Open(ctx)
 	if err := errors.Join(marksErr, registryErr); err != nil {
 		return err
 	}
 	for _, m := range mismatches {
 		if m != "" {
-			p.cfg.Log.Warn("an existing bucket differs from the settings and is used as it is", "difference", m)
+			s.cfg.Log.Warn("an existing bucket differs from the settings and is used as it is", "difference", m)
 		}
 	}
 	return nil
@@ -100,25 +116,25 @@ func (p *program) openAll(ctx context.Context) error {
 
 // openLate opens the buckets that could not be opened at the start, whether or
 // not requests arrive. It returns when they are open or ctx ends.
-func (p *program) openLate(ctx context.Context) error {
-	if !p.late {
+func (s *storage) openLate(ctx context.Context) error {
+	if !s.late {
 		return nil
 	}
-	_, err := retry(ctx, p.cfg.Log, "the buckets in JetStream are not open yet", func() (struct{}, error) {
-		return struct{}{}, p.open(ctx)
+	_, err := retry(ctx, s.cfg.Log, "the buckets in JetStream are not open yet", func() (struct{}, error) {
+		return struct{}{}, s.open(ctx)
 	})
 	if err == nil {
-		p.cfg.Log.Info("JetStream is ready")
+		s.cfg.Log.Info("JetStream is ready")
 	}
 	return nil
 }
 
 // openStore opens the store of the tags: the marks by themselves, or MySQL,
 // guarded by them unless --guard is off. It waits until the database answers.
-func (p *program) openStore(ctx context.Context) error {
-	cfg := p.cfg
+func (s *storage) openStore(ctx context.Context) error {
+	cfg := s.cfg
 	if cfg.MySQL == "" {
-		p.store = p.marks
+		s.tags = s.marks
 		return nil
 	}
 	what := "MySQL at " + mysqlstore.Redact(cfg.MySQL) + " does not answer yet"
@@ -126,17 +142,17 @@ func (p *program) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.table = table
-	if p.embedded != nil {
+	s.table = table
+	if s.links.embedded != nil {
 		cfg.Log.Warn("the marks that guard MySQL, and the worker numbers, are in the embedded NATS server, which no " +
 			"other machine shares; join all workers of one database to one NATS with --nats")
 	}
 	if !cfg.Guard {
-		p.store = guard.New(table, nil, nil)
+		s.tags = guard.New(table, nil, nil)
 		return nil
 	}
-	p.store = guard.New(table, p.marks, func(tag, message string) {
-		p.alarm(subjects.AlarmStoreWentBack, "tag "+tag+": "+message)
+	s.tags = guard.New(table, s.marks, func(tag, message string) {
+		s.raise(subjects.AlarmStoreWentBack, "tag "+tag+": "+message)
 	})
 	return nil
 }
@@ -152,9 +168,9 @@ func openTable(ctx context.Context, dsn string) (*mysqlstore.Table, error) {
 	return t, err
 }
 
-func (p *program) closeStore() error {
-	if p.table != nil {
-		p.table.Close()
+func (s *storage) closeStore() error {
+	if s.table != nil {
+		s.table.Close()
 	}
 	return nil
 }
