@@ -1,13 +1,12 @@
-// Package deploy_test holds what a user deploys against what the program is:
-// docker-compose.yml, nats.conf and the Dockerfile name settings, ports and
-// paths that nothing else would miss.
+// Package deploy_test checks docker-compose.yml, nats.conf and the Dockerfile
+// against each other and against natsid: they name settings, ports and paths that
+// no other test would miss.
 package deploy_test
 
 import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -46,7 +45,8 @@ func TestTheServersAreOneClusterThatAcknowledgesOnlyWhatIsOnDisk(t *testing.T) {
 			t.Errorf("server name %q of service %s", conf.ServerName, name)
 		}
 		if !conf.JetStream || conf.StoreDir != "/data" || !conf.SyncAlways {
-			t.Errorf("JetStream %v in %q, sync always %v; want true in /data, true", conf.JetStream, conf.StoreDir, conf.SyncAlways)
+			t.Errorf("JetStream %v in %q, sync always %v; want true in /data, true",
+				conf.JetStream, conf.StoreDir, conf.SyncAlways)
 		}
 		if conf.Cluster.Name == "" || conf.Cluster.Port != 6222 {
 			t.Errorf("cluster %q on port %d, want a name, and 6222", conf.Cluster.Name, conf.Cluster.Port)
@@ -82,7 +82,8 @@ func TestEachServerHasTheConfigurationAndAStoreOfItsOwn(t *testing.T) {
 			}
 		}
 		if len(list(t, s, "volumes")) != 2 || command[0] != "-c" {
-			t.Errorf("%s: command %q, volumes %q; want the configuration and a store", name, command, list(t, s, "volumes"))
+			t.Errorf("%s: command %q, volumes %q; want the configuration and a store",
+				name, command, list(t, s, "volumes"))
 		}
 		if _, declared := file["volumes"].(map[string]any)[store]; !declared || stores[store] {
 			t.Errorf("%s stores in %q, want a named volume that no other server has", name, store)
@@ -102,9 +103,11 @@ func TestAServerIsGivenTimeToSendItsClientsAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Those that server.Options.LameDuckDuration has by default do not fit.
-		if conf.LameDuckGracePeriod <= 0 || conf.LameDuckGracePeriod >= conf.LameDuckDuration || conf.LameDuckDuration >= grace {
-			t.Errorf("%s: lame duck %v, then to %v, killed after %v; want them to rise", name, conf.LameDuckGracePeriod, conf.LameDuckDuration, grace)
+		// nats-server's defaults are longer than the grace period.
+		stay, leave := conf.LameDuckGracePeriod, conf.LameDuckDuration
+		if stay <= 0 || stay >= leave || leave >= grace {
+			t.Errorf("%s: clients stay for %v, leave until %v, and it is killed after %v; want them to rise",
+				name, stay, leave, grace)
 		}
 	}
 }
@@ -114,12 +117,14 @@ func TestEachHealthCheckAsksWhereItsServerAnswers(t *testing.T) {
 	for _, name := range natsServers(t) {
 		conf := natsConf(t, name)
 		want := fmt.Sprintf("http://%s:%d/healthz", conf.HTTPHost, conf.HTTPPort)
-		if check := healthCheck(t, file, name); check[0] != "CMD" || check[1] != "wget" || !strings.HasPrefix(check[len(check)-1], want) {
+		check := healthCheck(t, file, name)
+		if check[0] != "CMD" || check[1] != "wget" || !strings.HasPrefix(check[len(check)-1], want) {
 			t.Errorf("%s: health check %q, want wget of %s", name, check, want)
 		}
 	}
-	// While MySQL makes its database it answers on the socket, not over TCP.
-	if check := strings.Join(healthCheck(t, file, "mysql"), " "); !strings.Contains(check, "mysqladmin ping -h 127.0.0.1 ") {
+	// While MySQL creates its database it answers on the socket, not over TCP.
+	check := strings.Join(healthCheck(t, file, "mysql"), " ")
+	if !strings.Contains(check, "mysqladmin ping -h 127.0.0.1 ") {
 		t.Errorf("mysql: health check %q, want a ping over TCP", check)
 	}
 }
@@ -151,7 +156,7 @@ func TestOnlyNATSIsPublishedAndOnlyOnThisMachine(t *testing.T) {
 		}
 	}
 	if len(taken) != len(servers) {
-		t.Errorf("published: %v, want one port for each of %q: a caller outlives each", taken, servers)
+		t.Errorf("published: %v, want one port for each of %q: callers go to another if one stops", taken, servers)
 	}
 }
 
@@ -186,7 +191,8 @@ func TestEachWorkerHasADataDirectoryOfItsOwn(t *testing.T) {
 	}
 	data := imageEnv(t)["NATSID_DATA"]
 	if got := list(t, worker, "volumes"); !slices.Equal(got, []string{data}) {
-		t.Errorf("volumes %q, want %s without a name: a named one would be shared, and its lock refuses the second", got, data)
+		t.Errorf("volumes %q, want %s without a name: replicas would share a named one, which one alone can lock",
+			got, data)
 	}
 	if env := worker["environment"].(map[string]any); env["NATSID_DATA"] != nil || env["NATSID_NAME"] != nil {
 		t.Errorf("environment %v, want neither directory nor name, which replicas would share", env)
@@ -194,21 +200,15 @@ func TestEachWorkerHasADataDirectoryOfItsOwn(t *testing.T) {
 }
 
 func TestEverySettingIsOneThatNatsidReads(t *testing.T) {
-	sources, err := filepath.Glob("../internal/cli/*.go")
-	if err != nil || len(sources) == 0 {
-		t.Fatal("no source of the command line: ", err)
-	}
 	known := map[string]bool{}
-	for _, path := range sources {
-		for _, m := range regexp.MustCompile(`env:"([A-Z_,]+)"`).FindAllStringSubmatch(readFile(t, path), -1) {
-			for name := range strings.SplitSeq(m[1], ",") {
-				known[name] = true
-			}
-		}
+	// A test of the main module holds this page against the command line.
+	for _, name := range regexp.MustCompile(`NATS[A-Z_]+`).FindAllString(readFile(t, "../docs/reference.md"), -1) {
+		known[name] = true
 	}
 	worker := service(t, readCompose(t), "natsid")
 	if worker["command"] != nil || worker["entrypoint"] != nil {
-		t.Errorf("command %v, entrypoint %v: want settings in the environment, where this test sees them", worker["command"], worker["entrypoint"])
+		t.Errorf("command %v, entrypoint %v: want settings in the environment, where this test sees them",
+			worker["command"], worker["entrypoint"])
 	}
 	for where, env := range map[string][]string{
 		"docker-compose.yml": slices.Sorted(maps.Keys(worker["environment"].(map[string]any))),
@@ -222,12 +222,12 @@ func TestEverySettingIsOneThatNatsidReads(t *testing.T) {
 	}
 }
 
-func TestTheImageRunsAsNobodyInParticularAndKeepsItsDataInAVolume(t *testing.T) {
+func TestTheImageRunsAsAnOrdinaryUserAndKeepsItsDataInAVolume(t *testing.T) {
 	env, file := imageEnv(t), readFile(t, "../Dockerfile")
 	mod := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readFile(t, "../go.mod"))
 	_, port, _ := strings.Cut(env["NATSID_HTTP"], ":")
 	for _, line := range []string{
-		"FROM golang:" + mod[1] + " AS build", // the image's go fetches no newer one
+		"FROM golang:" + mod[1] + " AS build", // the image's go downloads no newer one
 		"USER 65532:65532",
 		"VOLUME " + env["NATSID_DATA"],
 		"EXPOSE " + port,
@@ -313,8 +313,8 @@ func readFile(t *testing.T, path string) string {
 	return string(b)
 }
 
-// readCompose reads docker-compose.yml. Scalars are given as strings, and lists
-// of them as lists of strings.
+// readCompose reads docker-compose.yml. Scalars become strings, and lists of them
+// lists of strings.
 func readCompose(t *testing.T) map[string]any {
 	t.Helper()
 	var file map[string]any

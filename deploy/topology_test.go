@@ -17,65 +17,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/testkit/freeport"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 )
 
-// TestTheSameTopologyOfBinariesServes starts what docker-compose.yml names, on
-// loopback: its nats-servers on that very nats.conf, a database, and as many
-// workers as it says, with the environment it gives them. Only addresses,
-// ports and directories are those of this test.
+// TestTheSameTopologyOfBinariesServes starts the services of docker-compose.yml on
+// loopback: its nats-servers with nats.conf, a database, and as many workers as it
+// says, with the environment that it gives them. Only addresses, ports and
+// directories differ.
 func TestTheSameTopologyOfBinariesServes(t *testing.T) {
-	file := readCompose(t)
-	natsd, natsid := build(t, "github.com/nats-io/nats-server/v2"), build(t, "github.com/natsid/natsid")
-
-	names := natsServers(t)
-	clients, routes := ports(t, len(names)), ports(t, len(names))
-	for i, name := range names {
-		env := service(t, file, name)["environment"].(map[string]any)
-		run(t, []string{fmt.Sprintf("SERVER_NAME=%v", env["SERVER_NAME"])}, natsd, "-c", confIn(t, t.TempDir()),
-			"-a", "127.0.0.1", "-p", clients[i],
-			"--cluster", "nats://127.0.0.1:"+routes[i], "--routes", "nats://127.0.0.1:"+strings.Join(routes, ",nats://127.0.0.1:"))
-	}
-	url := "nats://127.0.0.1:" + strings.Join(clients, ",nats://127.0.0.1:")
+	url := startServers(t)
 	db := mysqltest.Start(t)
-
-	worker := service(t, file, "natsid")
-	var environ []string
-	for name := range worker["environment"].(map[string]any) {
-		// Each setting that compose gives must be known here, lest the test
-		// starts something else.
-		switch name {
-		case "NATS_URL":
-			environ = append(environ, "NATS_URL="+url)
-		case "NATSID_MYSQL":
-			environ = append(environ, "NATSID_MYSQL="+db.DSN())
-		default:
-			t.Errorf("the service natsid sets %s: teach this test what to set", name)
-		}
-	}
-	replicas, err := strconv.Atoi(worker["deploy"].(map[string]any)["replicas"].(string))
-	if err != nil || replicas < 2 {
-		t.Fatalf("replicas %d, %v", replicas, err)
-	}
-	said := make(chan string, replicas)
-	for range replicas {
-		out := run(t, append(environ, "NATSID_DATA="+t.TempDir(), "NATSID_HTTP=127.0.0.1:0"), natsid)
-		go func() {
-			line, _ := out.ReadString('\n')
-			said <- line
-		}()
-	}
-	deadline := time.After(time.Minute)
-	for i := range replicas {
-		select {
-		case line := <-said:
-			if !strings.HasPrefix(line, "natsid is ready") {
-				t.Fatalf("a worker says %q", line)
-			}
-		case <-deadline:
-			t.Fatalf("%d of %d workers are ready after a minute", i, replicas)
-		}
-	}
+	startWorkers(t, url, db.DSN())
 
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -83,32 +36,109 @@ func TestTheSameTopologyOfBinariesServes(t *testing.T) {
 	}
 	defer nc.Close()
 	wantReplicas(t, nc)
-	if _, err := nc.Request("id.tag.create", []byte(`{"tag":"order","step":100}`), 2*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	request(t, nc, "id.tag.create", `{"tag":"order","step":100}`)
 	var ids []string
 	for range 2000 {
-		for _, subject := range []string{"id.segment.order", "id.snowflake"} {
-			msg, err := nc.Request(subject, nil, 2*time.Second)
-			if err != nil || len(msg.Data) == 0 {
-				t.Fatalf("%s: %v %v", subject, msg, err)
-			}
-			ids = append(ids, string(msg.Data))
-		}
+		ids = append(ids, request(t, nc, "id.segment.order", ""), request(t, nc, "id.snowflake", ""))
 	}
 	slices.Sort(ids)
 	if n := len(slices.Compact(ids)); n != 4000 {
 		t.Errorf("4000 requests got %d different IDs", n)
 	}
 	var max int64
-	if err := db.DB().QueryRow("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&max); err != nil || max < 2001 {
+	err = db.DB().QueryRow("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&max)
+	if err != nil || max < 2001 {
 		t.Errorf("leaf_alloc has order at %d, %v", max, err)
 	}
 }
 
-// confIn returns the path of a copy of nats.conf that differs only in where the
-// store is, and in that nobody asks for its health. The rest of what must
-// differ here can be given as flags.
+// startServers starts the nats-servers and returns the URLs of all.
+func startServers(t *testing.T) (url string) {
+	t.Helper()
+	file, natsd := readCompose(t), build(t, "github.com/nats-io/nats-server/v2")
+	names := natsServers(t)
+	clients, routes := ports(t, len(names)), ports(t, len(names))
+	for i, name := range names {
+		env := service(t, file, name)["environment"].(map[string]any)
+		run(t, []string{fmt.Sprintf("SERVER_NAME=%v", env["SERVER_NAME"])}, natsd, "-c", confIn(t, t.TempDir()),
+			"-a", "127.0.0.1", "-p", clients[i],
+			"--cluster", "nats://127.0.0.1:"+routes[i],
+			"--routes", "nats://127.0.0.1:"+strings.Join(routes, ",nats://127.0.0.1:"))
+	}
+	return "nats://127.0.0.1:" + strings.Join(clients, ",nats://127.0.0.1:")
+}
+
+// startWorkers starts the workers and waits until all are ready.
+func startWorkers(t *testing.T, url, dsn string) {
+	t.Helper()
+	natsid, worker := build(t, "github.com/natsid/natsid"), service(t, readCompose(t), "natsid")
+	replicas, err := strconv.Atoi(worker["deploy"].(map[string]any)["replicas"].(string))
+	if err != nil || replicas < 2 {
+		t.Fatalf("replicas %d, %v", replicas, err)
+	}
+	said := make(chan string, replicas)
+	for range replicas {
+		env := append(workerEnv(t, worker, url, dsn), "NATSID_DATA="+t.TempDir(), "NATSID_HTTP=127.0.0.1:0")
+		out := run(t, env, natsid)
+		go func() {
+			line, _ := out.ReadString('\n')
+			said <- line
+		}()
+	}
+	deadline := time.After(patience)
+	for i := range replicas {
+		select {
+		case line := <-said:
+			if !strings.HasPrefix(line, "natsid is ready") {
+				t.Fatalf("a worker says %q", line)
+			}
+		case <-deadline:
+			t.Fatalf("%d of %d workers are ready after %v", i, replicas, patience)
+		}
+	}
+}
+
+// workerEnv returns the environment that compose gives to workers, with the
+// addresses of this test.
+func workerEnv(t *testing.T, worker map[string]any, url, dsn string) (environ []string) {
+	t.Helper()
+	for name := range worker["environment"].(map[string]any) {
+		// A setting that this test does not know would make it start something
+		// else.
+		switch name {
+		case "NATS_URL":
+			environ = append(environ, "NATS_URL="+url)
+		case "NATSID_MYSQL":
+			environ = append(environ, "NATSID_MYSQL="+dsn)
+		default:
+			t.Errorf("the service natsid sets %s: add it to this test", name)
+		}
+	}
+	return environ
+}
+
+// patience bounds each wait. It is long: a machine may be busy.
+const patience = 3 * time.Minute
+
+// request returns the answer to a request. It retries as a caller does: the server
+// learns of workers on the others after they are ready, and on a busy machine a
+// load can outlast the deadline.
+func request(t *testing.T, nc *nats.Conn, subject, body string) string {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		msg, err := nc.Request(subject, []byte(body), 5*time.Second)
+		if err == nil && len(msg.Data) > 0 {
+			return string(msg.Data)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: %v %v", subject, msg, err)
+		}
+	}
+}
+
+// confIn returns the path of a copy of nats.conf that differs in the folder of the
+// store, and has no port for health checks. All else that must differ here can be
+// given as flags.
 func confIn(t *testing.T, dir string) string {
 	t.Helper()
 	conf := readFile(t, "nats.conf")
@@ -125,7 +155,7 @@ func confIn(t *testing.T, dir string) string {
 	return path
 }
 
-// wantReplicas checks that what must not be lost is kept three times.
+// wantReplicas checks that each bucket has three replicas.
 func wantReplicas(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	js, err := jetstream.New(nc)
@@ -148,29 +178,30 @@ func wantReplicas(t *testing.T, nc *nats.Conn) {
 func build(t *testing.T, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
-	if out, err := exec.CommandContext(t.Context(), "go", "-C", "..", "build", "-o", path, pkg).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", "-C", "..", "build", "-o", path, pkg)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
 	}
 	return path
 }
 
-// run starts a command, which is stopped when the test ends, and returns what
-// it prints. Its log is shown if the test fails.
+// run starts a command, which is stopped when the test ends, and returns its
+// standard output. Its log is shown if the test fails.
 func run(t *testing.T, env []string, name string, args ...string) *bufio.Reader {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended by itself
-		_ = cmd.Wait()                          // says only how
+		_ = cmd.Wait()                          // reports only how it ended
 	})
 	return bufio.NewReader(out)
 }
@@ -179,12 +210,15 @@ func run(t *testing.T, env []string, name string, args ...string) *bufio.Reader 
 func ports(t *testing.T, n int) (free []string) {
 	t.Helper()
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := freeport.Get()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		free = append(free, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		free = append(free, port)
 	}
 	return free
 }

@@ -104,7 +104,7 @@ func TestAWorkerKilledUnderLoadRepeatsNoID(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"--nats", c.URL, "--data", dir, "--auto-create-tags"}
 	p := startProcess(t, args...)
-	l := startLoadWithin(t, slack, c.Conn, 4, bothModes)
+	l := startLoadWithin(t, 2*time.Second, c.Conn, 4, bothModes)
 	for round := range 5 {
 		before := l.asked.Load()
 		waitFor(t, "load on the worker", func() bool { return l.asked.Load() > before+300 })
@@ -137,7 +137,7 @@ func TestAKilledServiceContinuesAboveAllItsIDs(t *testing.T) {
 	for range 4 {
 		p := startProcess(t, "--listen", addr, "--data", dir)
 		waitFor(t, "the connection", nc.IsConnected)
-		l := startLoadWithin(t, slack, nc, 2, bothModes)
+		l := startLoadWithin(t, 2*time.Second, nc, 2, bothModes)
 		waitFor(t, "load on the service", func() bool {
 			return l.got["segment"].len() > 300 && l.got["snowflake"].len() > 300
 		})

@@ -97,7 +97,7 @@ func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 			return leader != ""
 		})
 	}
-	l := startLoadWithin(t, slack, nc, 3, bothModes)
+	l := startLoadWithin(t, 2*time.Second, nc, 3, bothModes)
 	total := func() int64 { return l.got["segment"].len() + l.got["snowflake"].len() }
 	waitFor(t, "load", func() bool { return total() > 20_000 })
 	for _, s := range servers {
@@ -112,6 +112,15 @@ func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 	l.check(t)
 	for i := range 3 {
 		c.StopWorker(i)
+	}
+}
+
+// waitServed waits until a caller's server knows of workers in both modes: it
+// learns of those on other servers a moment after they are ready.
+func waitServed(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	for _, subject := range bothModes {
+		waitFor(t, "an answer on "+subject, func() bool { _, err := nc.Request(subject, nil, patience); return err == nil })
 	}
 }
 
@@ -148,6 +157,7 @@ func TestAServerInLameDuckModeCostsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
+	waitServed(t, nc)
 	l := startLoad(t, nc, 3, bothModes)
 	total := func() int64 { return l.got["segment"].len() + l.got["snowflake"].len() }
 	waitFor(t, "load", func() bool { return total() > 20_000 })

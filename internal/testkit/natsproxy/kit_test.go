@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	soon = 10 * time.Second       // by when what must come has come
-	long = 150 * time.Millisecond // for which what must not come is waited for
+	soon = 30 * time.Second       // within which what must come has come
+	long = 150 * time.Millisecond // for which tests watch that something does not come
 )
 
 func start(t *testing.T, target string) *natsproxy.Proxy {
@@ -52,7 +52,8 @@ func bucket(t *testing.T, js jetstream.JetStream, name string) jetstream.KeyValu
 	return kv
 }
 
-// flush fails unless the server answers the connection, or the one made anew.
+// flush fails unless the server answers the connection, or the one that replaces
+// it.
 func flush(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	waitFor(t, "the server answers", func() bool { return nc.FlushTimeout(soon) == nil })
@@ -106,7 +107,7 @@ func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(soon); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("not within %v: %s", soon, what)
 		}
 	}
 }

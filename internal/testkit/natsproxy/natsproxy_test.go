@@ -116,9 +116,10 @@ func TestADelayDelaysEachByteAndNotTheOnesBehindIt(t *testing.T) {
 	p := start(t, natstest.Start(t))
 	nc := connect(t, p, "a")
 	sub := subscribe(t, nc, "x")
-	p.Delay(100 * time.Millisecond)
-	if rtt, err := nc.RTT(); err != nil || rtt < 200*time.Millisecond || rtt > time.Second {
-		t.Errorf("round trip %v, %v, want 200 ms", rtt, err)
+	const delay = 100 * time.Millisecond
+	p.Delay(delay)
+	if rtt, err := nc.RTT(); err != nil || rtt < 2*delay {
+		t.Errorf("round trip %v, %v, want %v", rtt, err, 2*delay)
 	}
 	asked := time.Now()
 	for i := range 1000 {
@@ -135,13 +136,12 @@ func TestADelayDelaysEachByteAndNotTheOnesBehindIt(t *testing.T) {
 			t.Fatalf("message %d: %v, %v", i, msg, err)
 		}
 	}
-	if d := time.Since(asked); d < 200*time.Millisecond || d > 1200*time.Millisecond {
-		t.Errorf("1000 messages took %v, want little more than 200 ms", d)
+	// One after the other they would take 100 s.
+	if d := time.Since(asked); d < 2*delay || d > soon {
+		t.Errorf("1000 messages took %v, want little more than %v", d, 2*delay)
 	}
 	p.Delay(0)
-	if rtt, err := nc.RTT(); err != nil || rtt > 100*time.Millisecond {
-		t.Errorf("afterwards: round trip %v, %v", rtt, err)
-	}
+	waitFor(t, "a round trip without delay", func() bool { rtt, err := nc.RTT(); return err == nil && rtt < 2*delay })
 }
 
 func TestCutClosesWhatIsOpenAndNothingElse(t *testing.T) {
@@ -155,7 +155,7 @@ func TestCutClosesWhatIsOpenAndNothingElse(t *testing.T) {
 	case <-time.After(soon):
 		t.Fatal("the client does not notice")
 	}
-	flush(t, nc) // connected anew
+	flush(t, nc) // connected again
 	if n := nc.Stats().Reconnects; n != 1 {
 		t.Errorf("it reconnected %d times, want once", n)
 	}
@@ -172,7 +172,7 @@ func TestACutLosesWhatIsHeldBack(t *testing.T) {
 		if _, err := c.Write([]byte("PUB x 1\r\n1\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond) // so that it may have arrived at the proxy; either way it must not pass
+		time.Sleep(time.Millisecond) // it may have arrived at the proxy or not: either way it must not pass
 		p.Cut()
 		if n, err := read(s, soon); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the server read %d bytes, %v, want the end", n, err)
@@ -223,8 +223,9 @@ func TestADroppedAcknowledgementIsOfAWriteThatLanded(t *testing.T) {
 	if rev, err := far.Put(ctx, "k", []byte("landed")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a write with its acknowledgement dropped: %d, %v", rev, err)
 	}
+	waitFor(t, "the acknowledgement is dropped", func() bool { return p.Dropped() == 1 })
 	e, err := kv.Get(t.Context(), "k")
-	if err != nil || string(e.Value()) != "landed" || p.Dropped() != 1 {
+	if err != nil || string(e.Value()) != "landed" {
 		t.Fatalf("it did not land: %v, %v, %d dropped", e, err, p.Dropped())
 	}
 	if seen, err := far.Get(t.Context(), "k"); err != nil || seen.Revision() != e.Revision() {
