@@ -62,15 +62,27 @@ func TestWrongGoIsSeen(t *testing.T) {
 
 var (
 	codeFile = regexp.MustCompile("`([a-z0-9_/]+\\.go)`")
+	// A name, or what follows -run and -bench.
+	testName     = regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`|-(?:run|bench) '?([A-Z][\\w|]+)")
+	testFunction = regexp.MustCompile(`^(Test|Benchmark|Fuzz)[A-Z]`)
+
 	codeName = regexp.MustCompile("`([a-zA-Z]+\\.[a-zA-Z]+)`")
 )
 
-// unknownCode returns a fault for each file that is not there, and for each
-// type.method and package.Name that no file declares.
+// unknownCode returns a fault for each file that is not there, for each
+// type.method and package.Name that no file declares, and for each test that no
+// file has.
 func unknownCode(t *testing.T, fsys fs.FS, docs []document) (faults []string) {
 	t.Helper()
 	names := declared(t, fsys)
 	for _, d := range docs {
+		for _, m := range testName.FindAllStringSubmatch(d.text, -1) {
+			for part := range strings.SplitSeq(m[1]+m[2], "|") {
+				if !names.test(part) {
+					faults = append(faults, fmt.Sprintf("%s names the test %s, which no file has", d.path, part))
+				}
+			}
+		}
 		if !slices.Contains(codeMaps, d.path) {
 			continue
 		}
@@ -86,6 +98,17 @@ func unknownCode(t *testing.T, fsys fs.FS, docs []document) (faults []string) {
 		}
 	}
 	return faults
+}
+
+// test reports whether a test, benchmark or fuzz target has part of this name.
+func (names set) test(part string) bool {
+	for name := range names {
+		_, function, _ := strings.Cut(name, ".")
+		if testFunction.MatchString(function) && strings.Contains(function, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // declared returns what the files of this module declare: type.method and

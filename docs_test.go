@@ -131,6 +131,8 @@ func TestAWrongDocumentIsSeen(t *testing.T) {
 		{"a function", "docs/architecture.md", "`thing.do` in `thing.go`", ""},
 		{"no function", "docs/architecture.md", "`thing.done`", "thing.done"},
 		{"no file", "docs/architecture.md", "`lib/things.go`", "lib/things.go"},
+		{"a test", "docs/a.md", "`TestThings` and -run 'Things|TestThings'", ""},
+		{"no test", "docs/a.md", "-run 'Things|Others'", "Others"},
 		{"what is no code", "docs/a.md", "`thing.done`", ""},
 
 		{"two terms", "docs/glossary.md", "| term | meaning |\n|---|---|\n| a, b | x |\n| c | y |", ""},
@@ -140,7 +142,7 @@ func TestAWrongDocumentIsSeen(t *testing.T) {
 			fsys := fstest.MapFS{
 				"README.md": {Data: []byte("# Readme\n")},
 				"main.go":   {Data: []byte("package main")},
-				"thing.go":  {Data: []byte("package main\nfunc (t *thing) do() {}\n")},
+				"thing.go":  {Data: []byte("package main\nfunc (t *thing) do() {}\nfunc TestThings() {}\n")},
 			}
 			fsys[tc.path] = &fstest.MapFile{Data: []byte(tc.text)}
 			docs := documents(t, fsys)
