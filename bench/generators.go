@@ -19,7 +19,7 @@ import (
 	"github.com/sony/sonyflake/v2"
 )
 
-// wideBits of sequence per ms are more than anything here can use.
+// wideBits of sequence per ms are more than any generator here can use.
 const wideBits = 20
 
 var wideLayout = snowflake.Layout{Time: 40, Worker: 3, Sequence: wideBits, Epoch: snowflake.LeafEpoch, Unit: 1}
@@ -30,7 +30,7 @@ type nextID func() (int64, error)
 // A contender is one line of the generators' table.
 type contender struct {
 	name       string
-	limit      float64 // IDs/s of the layout; 0: more than anything can use
+	limit      float64 // IDs/s of the layout; 0: more than any can issue
 	open       func() (nextID, error)
 	goroutines int
 	beside     int // index of the contender to compare with
@@ -41,7 +41,9 @@ type contender struct {
 func contenders() (all []*contender) {
 	both := func(name string, limit float64, open func() (nextID, error)) {
 		for i, n := range []int{1, 64} {
-			all = append(all, &contender{name: name, limit: limit, open: open, goroutines: n, beside: len(all)/8*8 + i})
+			all = append(all, &contender{
+				name: name, limit: limit, open: open, goroutines: n, beside: len(all)/8*8 + i,
+			})
 		}
 	}
 	both("natsid Generator.NextAt", 4_096_000, func() (nextID, error) { return natsidGenerator(snowflake.Leaf) })
@@ -53,9 +55,13 @@ func contenders() (all []*contender) {
 	both("wide: bwmarrin Node.Generate", 0, func() (nextID, error) { return bwmarrinNode(2, wideBits) })
 	both("wide: sonyflake NextID", 0, func() (nextID, error) {
 		return sony(sonyflake.Settings{
-			BitsSequence: wideBits, BitsMachineID: 11, TimeUnit: time.Millisecond, StartTime: time.Now().Add(-time.Hour)})
+			BitsSequence: wideBits, BitsMachineID: 11,
+			TimeUnit: time.Millisecond, StartTime: time.Now().Add(-time.Hour),
+		})
 	})
-	return append(all, &contender{name: "told the time: natsid Generator.NextAt", open: natsidTold, goroutines: 1, beside: 8})
+	return append(all, &contender{
+		name: "time given: natsid Generator.NextAt", open: natsidTimeGiven, goroutines: 1, beside: 8,
+	})
 }
 
 func newGenerator(l snowflake.Layout) (*snowflake.Generator, error) {
@@ -68,11 +74,8 @@ func natsidGenerator(l snowflake.Layout) (nextID, error) {
 	return func() (int64, error) {
 		for {
 			runs, err := g.NextAt(time.Now().UnixMilli(), 1)
-			if err == nil {
-				return first(runs), nil
-			}
 			if _, behind := errors.AsType[*snowflake.BehindError](err); !behind {
-				return 0, err
+				return first(runs), err
 			}
 			time.Sleep(time.Millisecond) // no longer, since the reading may have been old
 		}
@@ -105,8 +108,8 @@ func park(i *snowflake.Issuer) (runs snowflake.Runs, err error) {
 	return runs, err
 }
 
-// natsidTold is computing alone: the clock keeps pace with what is issued.
-func natsidTold() (nextID, error) {
+// natsidTimeGiven is computation alone: the clock keeps pace with the IDs.
+func natsidTimeGiven() (nextID, error) {
 	g, err := newGenerator(snowflake.Leaf)
 	now, n := time.Now().UnixMilli(), 0
 	return func() (int64, error) {
@@ -159,8 +162,8 @@ func compareGenerators(ctx context.Context, opt options) error {
 	return nil
 }
 
-// measure takes IDs from a new generator for so long. Those of a goroutine
-// must rise.
+// measure takes IDs from a new generator for so long. Those of a goroutine must
+// rise.
 func (c *contender) measure(length time.Duration) (rate, allocs float64, err error) {
 	next, err := c.open()
 	if err != nil {
@@ -178,23 +181,11 @@ func (c *contender) measure(length time.Duration) (rate, allocs float64, err err
 	began := time.Now()
 	for range c.goroutines {
 		all.Go(func() {
-			n, last := 0, int64(0)
-			for ; !stop.Load(); n++ {
-				id, e := next()
-				if e == nil && id <= last {
-					e = fmt.Errorf("ID %d after %d", id, last)
-				}
-				if e != nil {
-					mu.Lock()
-					err = e
-					mu.Unlock()
-					return
-				}
-				last = id
-			}
+			n, failure := takeUntil(&stop, next)
 			mu.Lock()
+			defer mu.Unlock()
 			ids += n
-			mu.Unlock()
+			err = errors.Join(err, failure)
 		})
 	}
 	time.Sleep(length)
@@ -205,14 +196,29 @@ func (c *contender) measure(length time.Duration) (rate, allocs float64, err err
 	return float64(ids) / lasted.Seconds(), float64(after.Mallocs-before.Mallocs) / float64(ids), err
 }
 
+// takeUntil takes IDs until stop is set, and returns how many.
+func takeUntil(stop *atomic.Bool, next nextID) (n int, err error) {
+	for last := int64(0); !stop.Load(); n++ {
+		id, err := next()
+		if err != nil {
+			return n, err
+		}
+		if id <= last {
+			return n, fmt.Errorf("ID %d after %d", id, last)
+		}
+		last = id
+	}
+	return n, nil
+}
+
 func printGenerators(w io.Writer, opt options, all []*contender) {
-	fmt.Fprintf(w, "Generators in one process, %d repeats of %v; %s/%s, %d CPUs, %s%s.\n", opt.repeats, opt.length,
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), versions("bwmarrin", "sonyflake"))
+	fmt.Fprintf(w, "Generators in one process, %d repeats of %v; %s%s.\n", opt.repeats, opt.length,
+		machine(), versions("bwmarrin", "sonyflake"))
 	fmt.Fprint(w, `Medians. /natsid = ratio to Generator.NextAt beside it, within a repeat: median (least-greatest).
-The ceiling of each is its layout's: 4096 IDs a ms for natsid and bwmarrin, 256 per 10 ms for sonyflake. There natsid
-tells its caller to wait, bwmarrin spins and sonyflake sleeps, both inside their lock. More than 100%: the first burst.
-Allocations are those of waiting.
-wide = 20 bits of sequence per ms for all, so that no layout binds. told the time = without reading the clock.
+The limit of each is its layout's: 4096 IDs per ms for natsid and bwmarrin, 256 per 10 ms for sonyflake. At the limit
+natsid asks its caller to wait, bwmarrin spins and sonyflake sleeps, both inside their lock. More than 100%: the first
+burst. Allocations are those of waiting.
+wide = 20 bits of sequence per ms for all, so that no layout limits. time given = without reading the clock.
 
 `)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

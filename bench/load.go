@@ -16,18 +16,18 @@ import (
 // replyWithin is how long a caller waits; natsid's own deadline is 1.5 s.
 const replyWithin = 3 * time.Second
 
-// stride is from one subject of a row to the next that a caller asks on, so that
-// neighbours in memory are not asked for together; a prime.
+// stride is the distance between the subjects that a caller uses one after the
+// other, so that they are not neighbours in memory; a prime.
 const stride = 7919
 
-// A load is the callers.
+// A load is callers who share some connections.
 type load struct {
 	nc      []*nats.Conn
 	length  time.Duration
 	callers []caller
 }
 
-// A caller asks, waits for the reply, and asks again.
+// A caller sends a request, waits for the reply, and sends the next.
 type caller struct {
 	nc     *nats.Conn
 	took   []time.Duration // per good reply; kept between measurements, so that it stops growing
@@ -69,7 +69,7 @@ func (l *load) close() {
 
 // measure loads one row for the set length.
 func (l *load) measure(ctx context.Context, r *row) (sample, error) {
-	runtime.GC() // every row begins with the same heap here
+	runtime.GC() // every row begins with the same heap in this process
 	before, err := r.worker.cpu()
 	if err != nil {
 		return sample{}, err
@@ -77,7 +77,7 @@ func (l *load) measure(ctx context.Context, r *row) (sample, error) {
 	began := time.Now()
 	var callers sync.WaitGroup
 	for i := range l.callers {
-		callers.Go(func() { l.callers[i].ask(ctx, r, i, began.Add(l.length)) })
+		callers.Go(func() { l.callers[i].run(ctx, r, i, began.Add(l.length)) })
 	}
 	callers.Wait()
 	lasted := time.Since(began)
@@ -88,8 +88,9 @@ func (l *load) measure(ctx context.Context, r *row) (sample, error) {
 	return l.summarize(lasted, after-before), ctx.Err()
 }
 
-// ask asks on the row's subjects in turn, beginning with one of the caller's own.
-func (c *caller) ask(ctx context.Context, r *row, number int, until time.Time) {
+// run sends requests on the row's subjects in turn, beginning with one of the
+// caller's own.
+func (c *caller) run(ctx context.Context, r *row, number int, until time.Time) {
 	c.took, c.errors, c.err = c.took[:0], 0, nil
 	body := []byte(r.body)
 	for at := number * stride; ctx.Err() == nil; at += stride {
@@ -98,19 +99,24 @@ func (c *caller) ask(ctx context.Context, r *row, number int, until time.Time) {
 			return
 		}
 		reply, err := c.nc.Request(r.subjects[at%len(r.subjects)], body, replyWithin)
-		took := time.Since(asked)
-		if err == nil {
-			err = check(reply, r.ids)
-		}
-		if err != nil {
-			c.errors, c.err = c.errors+1, err
-			continue
-		}
-		c.took = append(c.took, took)
+		c.note(time.Since(asked), reply, r.ids, err)
 	}
 }
 
-// summarize makes a sample of what the callers saw.
+// note records the outcome of a request for n IDs.
+func (c *caller) note(took time.Duration, reply *nats.Msg, n int, err error) {
+	if err != nil {
+		c.errors, c.err = c.errors+1, err
+		return
+	}
+	if err := check(reply, n); err != nil {
+		c.errors, c.err = c.errors+1, err
+		return
+	}
+	c.took = append(c.took, took)
+}
+
+// summarize makes a sample of the callers' figures.
 func (l *load) summarize(lasted time.Duration, cpuSeconds float64) sample {
 	var s sample
 	var took []time.Duration
@@ -132,20 +138,32 @@ func (l *load) summarize(lasted time.Duration, cpuSeconds float64) sample {
 	return s
 }
 
-// check returns an error unless the reply holds exactly so many IDs. The bare
-// echo passes through it too, so that all rows pay for it.
+// check returns an error unless the reply holds exactly so many IDs. The bare echo
+// is checked too, so that all rows pay for it.
 func check(reply *nats.Msg, want int) error {
 	if err := errorOf(reply); err != nil {
 		return err
 	}
 	n, err := countIDs(reply.Data)
-	if err == nil && n != want {
-		err = fmt.Errorf("%d IDs instead of %d", n, want)
+	if err != nil {
+		return err
 	}
-	return err
+	if n != want {
+		return fmt.Errorf("%d IDs instead of %d", n, want)
+	}
+	return nil
 }
 
-// errorOf returns the error a reply states in its headers, or nil.
+// request sends a request and returns its reply, unless that states an error.
+func request(nc *nats.Conn, subject string, body []byte, within time.Duration) (*nats.Msg, error) {
+	reply, err := nc.Request(subject, body, within)
+	if err != nil {
+		return nil, err
+	}
+	return reply, errorOf(reply)
+}
+
+// errorOf returns the error in the headers of a reply, or nil.
 func errorOf(reply *nats.Msg) error {
 	if code := reply.Header.Get("Nats-Service-Error-Code"); code != "" {
 		return fmt.Errorf("error reply %s: %s", code, reply.Header.Get("Nats-Service-Error"))
@@ -158,12 +176,12 @@ func countIDs(runs []byte) (int, error) {
 	n := 0
 	for line := range bytes.SplitSeq(runs, []byte("\n")) {
 		from, to, isRange := bytes.Cut(line, []byte("-"))
-		first, err := strconv.ParseInt(string(from), 10, 64)
-		last := first
-		if isRange && err == nil {
-			last, err = strconv.ParseInt(string(to), 10, 64)
+		if !isRange {
+			to = from
 		}
-		if err != nil || last < first {
+		first, err1 := strconv.ParseInt(string(from), 10, 64)
+		last, err2 := strconv.ParseInt(string(to), 10, 64)
+		if err1 != nil || err2 != nil || last < first {
 			return 0, fmt.Errorf("the reply is not runs of IDs: %.60q", runs)
 		}
 		n += int(last-first) + 1

@@ -1,21 +1,20 @@
 // Command bench shows what an ID costs next to a bare NATS reply, in one table.
 //
-// It starts a nats-server, a bare QueueSubscribe echo and natsid, each a
-// process of its own on loopback TCP, and loads them one after the other from
-// this process: A B C D, A B C D, … A machine's speed drifts by more than the
-// differences looked for, so every repeat of a row is compared with the bare
-// echo of the same repeat, and the table gives medians. A round before the
-// first is thrown away. CPU is the worker process's alone, user and system.
+// It starts a nats-server, a bare QueueSubscribe echo and natsid, each as a process
+// of its own on loopback TCP, and sends requests to one after the other: A B C D,
+// A B C D, … The speed of a machine drifts by more than the differences of
+// interest, so each repeat of a row is compared with the bare echo of the same
+// repeat, and the table gives medians. A round before the first is discarded. CPU
+// is that of the worker process alone, user and system.
 //
-// Every reply is checked to hold as many IDs as were asked for. One that does
-// not, an error, or silence is counted, and makes the exit code 1: a table
-// with errors compares nothing. That no ID repeats is not checked here.
+// Every reply must hold as many IDs as were requested. One that does not, an error
+// and a timeout are counted, and make the exit code 1: a table with errors compares
+// nothing. This command does not look for repeated IDs.
 //
 // With the argument "generators" it compares natsid's snowflake generator with
-// others instead, in this process and without NATS, in the same way. With
-// "tags" it uses many tags: see benchTags. With "trouble" it compares requests
-// beside slow loads, and beside loads that hang, with those where all is well:
-// see benchTrouble.
+// others, in this process and without NATS. With "tags" it uses many tags: see
+// benchTags. With "trouble" it measures requests while loads are slow or hang: see
+// benchTrouble.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -66,14 +65,17 @@ func command(ctx context.Context) error {
 	flag.Int64Var(&opt.step, "step", 1_000_000, "step of the tags; large, so that rows show requests rather than loads")
 	flag.StringVar(&opt.natsid, "natsid", "", "natsid's executable (default: built from the parent folder)")
 	flag.IntVar(&opt.tags, "tags", 100_000, "for tags: how many")
-	flag.StringVar(&opt.mysql, "mysql", "", "for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
+	flag.StringVar(&opt.mysql, "mysql", "",
+		"for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
 	flag.Parse()
 	opt.conns = min(opt.conns, opt.callers)
-	modes := map[string]func(ctx context.Context, dir string, opt options) error{"": run, "tags": benchTags, "trouble": benchTrouble}
+	modes := map[string]func(ctx context.Context, dir string, opt options) error{
+		"": run, "tags": benchTags, "trouble": benchTrouble,
+	}
 	mode, known := modes[flag.Arg(0)]
 	switch {
 	case flag.NArg() == 2: // not the bench, but one of the processes it starts
-		return play(flag.Arg(0), flag.Arg(1))
+		return runRole(flag.Arg(0), flag.Arg(1))
 	case flag.NArg() > 1 || !known && flag.Arg(0) != "generators":
 		return fmt.Errorf("unexpected argument %q", flag.Args())
 	case min(opt.conns, opt.repeats, opt.tags) < 1 || opt.length <= 0 || opt.step < 1:
@@ -84,7 +86,7 @@ func command(ctx context.Context) error {
 	return inFolder(func(dir string) error { return mode(ctx, dir, opt) })
 }
 
-// inFolder calls f with a folder for what processes write.
+// inFolder calls f with a folder for the files of processes.
 func inFolder(f func(dir string) error) error {
 	dir, err := os.MkdirTemp("", "natsid-bench-")
 	if err != nil {
@@ -121,11 +123,11 @@ func compare(ctx context.Context, opt options, url string, echo, natsid *process
 		return err
 	}
 	defer load.close()
-	rows := []*row{ // the first is the yardstick
+	rows := []*row{ // the first is the one that others are compared with
 		{name: "bare echo", subjects: []string{echoSubject}, ids: 1, worker: echo},
 		{name: "segment", subjects: []string{"id.segment.bench"}, ids: 1, worker: natsid},
 		{name: "snowflake", subjects: []string{"id.snowflake"}, ids: 1, worker: natsid},
-		// A tag of its own, so that no row begins with a range another has used up.
+		// A tag of its own, so that no row begins with a range that another has used up.
 		{name: "segment n=1000", subjects: []string{"id.segment.bench-batch"}, body: "1000", ids: 1000, worker: natsid},
 	}
 	for _, r := range rows {
@@ -139,10 +141,10 @@ func compare(ctx context.Context, opt options, url string, echo, natsid *process
 	return printTable(os.Stdout, opt, rows)
 }
 
-// prepare returns once the row has been answered.
+// prepare returns once a request of the row has been answered.
 func prepare(ctx context.Context, nc *nats.Conn, r *row, step int64) error {
 	if tag, ok := strings.CutPrefix(r.subjects[0], "id.segment."); ok {
-		// Before the first request for the tag, which would make it with the default step.
+		// Before the first request for the tag, which would create it with the default step.
 		body := fmt.Sprintf(`{"tag":%q,"step":%d}`, tag, step)
 		if err := r.worker.awaitReply(ctx, nc, "id.tag.create", body); err != nil {
 			return err
@@ -151,7 +153,7 @@ func prepare(ctx context.Context, nc *nats.Conn, r *row, step int64) error {
 	return r.worker.awaitReply(ctx, nc, r.subjects[0], r.body)
 }
 
-// measure fills the rows' samples.
+// measure measures all rows, several times.
 func measure(ctx context.Context, load *load, rows []*row, opt options) error {
 	fmt.Fprintln(os.Stderr, "measuring for", time.Duration((opt.repeats+1)*len(rows))*opt.length)
 	for round := range opt.repeats + 1 {

@@ -13,7 +13,7 @@ import (
 )
 
 // A pipe sends requests without waiting for the replies to those before, and
-// gets the replies on one subscription.
+// receives the replies on one subscription.
 type pipe struct {
 	nc    *nats.Conn
 	inbox string // replies go to inbox.<number of the request>
@@ -26,11 +26,11 @@ type pipe struct {
 	errors  int
 	refused []int // the numbers of those that got an error
 	replies int
-	places  chan struct{} // nil: as many as like may be under way
+	places  chan struct{} // nil: any number may be in flight
 }
 
-// newPipe returns a pipe for n requests. At most window are under way at once;
-// any number if that is 0.
+// newPipe returns a pipe for n requests. At most window are in flight at once; any
+// number if window is 0.
 func newPipe(nc *nats.Conn, n, window int) (*pipe, error) {
 	p := &pipe{nc: nc, inbox: nc.NewInbox(), sent: make([]time.Time, n), took: make([]time.Duration, n)}
 	if window > 0 {
@@ -71,7 +71,7 @@ func (p *pipe) take(m *nats.Msg) {
 		p.errors++
 		p.refused = append(p.refused, i)
 	}
-	if err == nil {
+	if err == nil { // else i is no number of a request
 		p.took[i] = max(now.Sub(p.sent[i]), 1)
 	}
 	p.replies++
@@ -81,7 +81,7 @@ func (p *pipe) take(m *nats.Msg) {
 	}
 }
 
-// wait returns when n replies are there, with an error if there was one in any.
+// wait returns when n replies have arrived, with the error of one that had one.
 func (p *pipe) wait(ctx context.Context, n int) error {
 	for late := time.Now().Add(replyWithin); ; {
 		p.mu.Lock()
@@ -101,17 +101,25 @@ func (p *pipe) wait(ctx context.Context, n int) error {
 	}
 }
 
-// askAll asks on each subject, again where the answer was an error, and returns
-// how long all took and how many were errors.
-func askAll(ctx context.Context, nc *nats.Conn, window int, subjects []string, body func(i int) string) (took time.Duration, refused int, err error) {
+// A batch is requests that are sent together, at most window in flight at once.
+type batch struct {
+	nc       *nats.Conn
+	window   int
+	subjects []string
+	body     func(i int) string
+}
+
+// send sends all requests, again where the answer was an error, and returns how
+// long that took and how many answers were errors.
+func (b batch) send(ctx context.Context) (took time.Duration, refused int, err error) {
 	const rounds = 10
-	open := make([]int, len(subjects))
+	open := make([]int, len(b.subjects))
 	for i := range open {
 		open[i] = i
 	}
 	began := time.Now()
 	for round := 0; len(open) > 0 && (err == nil || round < rounds); round++ {
-		open, err = askOnce(ctx, nc, window, open, subjects, body)
+		open, err = b.sendOnce(ctx, open)
 		refused += len(open)
 		if err != nil && len(open) == 0 {
 			break
@@ -120,16 +128,16 @@ func askAll(ctx context.Context, nc *nats.Conn, window int, subjects []string, b
 	return time.Since(began), refused, err
 }
 
-// askOnce asks on the subjects with the numbers that are open, and returns
-// those that were refused, with one of the errors.
-func askOnce(ctx context.Context, nc *nats.Conn, window int, open []int, subjects []string, body func(i int) string) (refused []int, err error) {
-	p, err := newPipe(nc, len(subjects), window)
+// sendOnce sends the requests with the numbers that are open, and returns those
+// that were refused, with one of the errors.
+func (b batch) sendOnce(ctx context.Context, open []int) (refused []int, err error) {
+	p, err := newPipe(b.nc, len(b.subjects), b.window)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
 	for _, i := range open {
-		if err := p.send(ctx, i, subjects[i], body(i)); err != nil {
+		if err := p.send(ctx, i, b.subjects[i], b.body(i)); err != nil {
 			return nil, err
 		}
 	}

@@ -25,23 +25,24 @@ const (
 	readyWithin = 20 * time.Second // until a process's first reply
 )
 
-// play is a child's main. It ends when standard input does, so that no child
-// outlives a parent that was killed.
-func play(role, argument string) error {
+// runRole is the main function of a child. It ends when standard input does, so
+// that no child outlives a parent that was killed.
+func runRole(role, argument string) error {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole group, but the parent decides on the order
 	switch role {
 	case "server":
-		return playServer(argument)
+		return runServer(argument)
 	case "echo":
-		return playEcho(argument)
+		return runEcho(argument)
 	case "troubled":
-		return playTroubled(argument)
+		return runTroubled(argument)
 	}
 	return fmt.Errorf("unexpected argument %q", role)
 }
 
-// playServer is a nats-server with natsid's embedded settings. All it prints is its URL.
-func playServer(dir string) error {
+// runServer is a nats-server with the settings of natsid's embedded one. All that it
+// prints is its URL.
+func runServer(dir string) error {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
 		JetStream: true, StoreDir: dir, SyncAlways: true,
@@ -59,16 +60,18 @@ func playServer(dir string) error {
 	return err
 }
 
-// playEcho is the least a NATS worker can do: 8 bytes, which read as an ID.
-func playEcho(url string) error {
+// runEcho is the least that a NATS worker can do: it answers with 8 bytes, which are
+// a valid ID.
+func runEcho(url string) error {
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	reply := []byte("12345678")
+	echo := func(m *nats.Msg) { m.Respond(reply) }
 	for _, subject := range []string{echoSubject, echoSubject + ".>"} {
-		if _, err := nc.QueueSubscribe(subject, "natsid", func(m *nats.Msg) { m.Respond(reply) }); err != nil {
+		if _, err := nc.QueueSubscribe(subject, "natsid", echo); err != nil {
 			return err
 		}
 	}
@@ -97,7 +100,7 @@ func startServer(ctx context.Context, dir string) (p *process, url string, err e
 	return p, url, err
 }
 
-// startSelf starts this program in another role: see play.
+// startSelf starts this program in another role: see runRole.
 func startSelf(dir, role, argument string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -106,7 +109,7 @@ func startSelf(dir, role, argument string) (*process, error) {
 	return start(dir, role, self, role, argument)
 }
 
-// startNatsid starts a natsid, which is built for the first.
+// startNatsid starts a natsid. It is built once.
 func startNatsid(ctx context.Context, dir string, opt options, url string, flags ...string) (*process, error) {
 	exe := opt.natsid
 	if exe == "" {
@@ -117,27 +120,29 @@ func startNatsid(ctx context.Context, dir string, opt options, url string, flags
 			}
 		}
 	}
-	return start(dir, "natsid", exe, append([]string{"--nats", url, "--data", filepath.Join(dir, "data"), "--http", ""}, flags...)...)
+	args := append([]string{"--nats", url, "--data", filepath.Join(dir, "data"), "--http", ""}, flags...)
+	return start(dir, "natsid", exe, args...)
 }
 
-// A process is a child.
+// A process is a child of this one.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
 	stdin io.Closer
-	log   string        // file of all it printed
+	log   string        // file of all that it printed
 	ended chan struct{} // closed when it has exited
 }
 
 func start(dir, name, path string, args ...string) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(path, args...), log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	p := &process{name: name, cmd: exec.Command(path, args...), ended: make(chan struct{})}
+	p.log = filepath.Join(dir, name+".log")
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close() // the child has its own descriptor
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	// The caller's NATS_URL, NATSID_… would set natsid's flags behind the bench's back.
+	// NATS_URL, NATSID_… in this environment would change natsid's settings.
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS") })
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -152,7 +157,7 @@ func start(dir, name, path string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// stop ends the process, by force if it has not gone a while after being asked.
+// stop ends the process, by force if it does not end within 5 s.
 func (p *process) stop() {
 	p.stdin.Close()
 	p.cmd.Process.Signal(os.Interrupt)
@@ -164,35 +169,34 @@ func (p *process) stop() {
 	}
 }
 
-// url waits for the line that playServer prints.
+// url waits for the line that runServer prints.
 func (p *process) url(ctx context.Context) (url string, err error) {
 	err = p.await(ctx, func() error {
 		printed, err := os.ReadFile(p.log)
+		if err != nil {
+			return err
+		}
 		line, _, whole := strings.Cut(string(printed), "\n")
-		if err == nil && !whole {
-			err = errors.New("no URL yet")
+		if !whole {
+			return errors.New("no URL yet")
 		}
 		url = line
-		return err
+		return nil
 	})
 	return url, err
 }
 
-// awaitReply asks until the reply is not an error.
+// awaitReply sends a request until the reply is not an error.
 func (p *process) awaitReply(ctx context.Context, nc *nats.Conn, subject, body string) error {
 	return p.await(ctx, func() error {
-		reply, err := nc.Request(subject, []byte(body), time.Second)
-		if err == nil {
-			err = errorOf(reply)
-		}
-		if err != nil {
+		if _, err := request(nc, subject, []byte(body), time.Second); err != nil {
 			return fmt.Errorf("%s %s: %w", subject, body, err)
 		}
 		return nil
 	})
 }
 
-// await tries until there is no error, the process has exited, or it is late.
+// await tries until there is no error, the process has exited, or readyWithin is over.
 func (p *process) await(ctx context.Context, try func() error) error {
 	late := time.After(readyWithin)
 	for {
@@ -212,13 +216,14 @@ func (p *process) await(ctx context.Context, try func() error) error {
 	}
 }
 
-// failed returns err with all the process printed.
+// failed returns err with all that the process printed.
 func (p *process) failed(err error) error {
 	log, _ := os.ReadFile(p.log)
 	return fmt.Errorf("%s: %w; it printed:\n%s", p.name, err, log)
 }
 
-// cpu returns the processor seconds used so far, to 10 ms; NaN where there is no Linux /proc.
+// cpu returns the processor seconds used so far, to 10 ms; NaN on systems other than
+// Linux.
 func (p *process) cpu() (float64, error) {
 	if runtime.GOOS != "linux" {
 		return math.NaN(), nil
@@ -228,7 +233,7 @@ func (p *process) cpu() (float64, error) {
 		return 0, p.failed(err)
 	}
 	// utime and stime are fields 14 and 15, see proc_pid_stat(5). They are counted from
-	// behind the second, the command in brackets, which may itself hold spaces.
+	// the end of the second, the command in parentheses, which may hold spaces.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
@@ -236,12 +241,12 @@ func (p *process) cpu() (float64, error) {
 	}
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])
-	const ticks = 100 // a second, wherever Go runs on Linux
+	const ticks = 100 // per second, wherever Go runs on Linux
 	return float64(user+system) / ticks, errors.Join(err1, err2)
 }
 
-// memory returns how many bytes of the process are in memory (its resident
-// set); NaN where there is no Linux /proc.
+// memory returns how many bytes of the process are in memory (its resident set);
+// NaN on systems other than Linux.
 func (p *process) memory() (float64, error) {
 	if runtime.GOOS != "linux" {
 		return math.NaN(), nil

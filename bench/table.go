@@ -19,17 +19,17 @@ type row struct {
 	subjects []string // asked in turn
 	body     string
 	ids      int      // in each reply
-	worker   *process // whose CPU counts
-	samples  []sample // one a repeat
+	worker   *process // whose CPU time counts
+	samples  []sample // one per repeat
 }
 
-// printTable prints the rows, the first of which is the yardstick. It returns
-// an error if there were errors in any.
+// printTable prints the rows, each compared with the first. It returns an error if
+// any of them had errors.
 func printTable(w io.Writer, opt options, rows []*row) error {
-	fmt.Fprintf(w, "%d callers, %d connections, %d repeats of %v, step %d; %s/%s, %d CPUs, %s, nats-server %s, nats.go %s.\n",
-		opt.callers, opt.conns, opt.repeats, opt.length, opt.step,
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), server.VERSION, nats.Version)
-	fmt.Fprint(w, "Medians. us = microseconds; CPU = the worker's, per request; /bare = ratio within a repeat: median (least-greatest).\n\n")
+	fmt.Fprintf(w, "%d callers, %d connections, %d repeats of %v, step %d; %s, nats-server %s, nats.go %s.\n",
+		opt.callers, opt.conns, opt.repeats, opt.length, opt.step, machine(), server.VERSION, nats.Version)
+	fmt.Fprint(w, "Medians. us = microseconds; CPU = the worker's, per request; ",
+		"/bare = ratio within a repeat: median (least-greatest).\n\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "row\trequests/s\t/bare\tIDs/s\tp50 us\tp99 us\tCPU us\t/bare\terrors\t")
 	var err error
@@ -48,9 +48,14 @@ func printTable(w io.Writer, opt options, rows []*row) error {
 	}
 	t.Flush()
 	if err != nil {
-		return fmt.Errorf("do not trust this table, there were errors, such as\n%w", err)
+		return fmt.Errorf("do not trust this table: there were errors, such as\n%w", err)
 	}
 	return nil
+}
+
+// machine describes what the figures were measured on.
+func machine() string {
+	return fmt.Sprintf("%s/%s, %d CPUs, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
 
 func rateOf(s sample) float64 { return s.rate }

@@ -7,16 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/nats-io/nats.go"
 )
 
-// benchTags makes many tags, starts natsid anew, asks for IDs of each, and then
-// compares requests on all of them, each time for another tag, with those to a
-// bare echo on as many subjects. With a database it does so once more, with the
-// tags in there.
+// benchTags creates many tags, restarts natsid, requests IDs of each, and then
+// compares requests for all of them, each for another tag, with those to a bare
+// echo on as many subjects. With a database it does the same again with the tags in
+// it.
 func benchTags(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -34,16 +33,15 @@ func benchTags(ctx context.Context, dir string, opt options) error {
 	}
 	defer load.close()
 	b := &tagsBench{opt: opt, dir: dir, url: url, echo: echo, load: load}
-	fmt.Printf("%d tags, each in use: a tenth of a range of 1000 is used, and the next one loaded; %s/%s, %d CPUs, %s.\n",
-		opt.tags, runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-	err = b.run(ctx, "KV", "id")
-	if err == nil && opt.mysql != "" {
-		err = b.run(ctx, "MySQL, guarded", "sql", "--mysql", opt.mysql)
+	fmt.Printf("%d tags, each in use: a tenth of a range of 1000 is used, and the next one loaded; %s.\n",
+		opt.tags, machine())
+	if err := b.run(ctx, "KV", "id"); err != nil || opt.mysql == "" {
+		return err
 	}
-	return err
+	return b.run(ctx, "MySQL, guarded", "sql", "--mysql", opt.mysql)
 }
 
-// A tagsBench is the processes that serve all stores.
+// A tagsBench is what is measured with each store.
 type tagsBench struct {
 	opt      options
 	dir, url string
@@ -51,8 +49,8 @@ type tagsBench struct {
 	load     *load
 }
 
-// Windows of requests under way: about tags a worker takes 16 at once, no more; of
-// others as many as keep it busy.
+// How many requests are in flight: a worker takes at most 16 requests about tags at
+// once; of others there are enough to keep it busy.
 const (
 	adminWindow = 12
 	useWindow   = 256
@@ -61,7 +59,7 @@ const (
 // tenth is how many IDs of a tag's first range are used.
 const tenth = "100"
 
-// run prints what one store takes, in a namespace of its own.
+// run prints the figures of one store, in a namespace of its own.
 func (b *tagsBench) run(ctx context.Context, store, namespace string, flags ...string) error {
 	fmt.Printf("\n%s\n", store)
 	flags = append(flags, "--namespace", namespace)
@@ -80,28 +78,29 @@ func (b *tagsBench) run(ctx context.Context, store, namespace string, flags ...s
 		natsid.stop()
 		return err
 	}
-	took, _, err := askAll(ctx, nc, adminWindow, create, func(i int) string { return fmt.Sprintf(`{"tag":%q}`, names[i]) })
+	creation := batch{nc, adminWindow, create, func(i int) string { return fmt.Sprintf(`{"tag":%q}`, names[i]) }}
+	took, _, err := creation.send(ctx)
 	natsid.stop()
 	if err != nil {
 		return natsid.failed(err)
 	}
-	b.say("created", took)
+	b.print("created", took)
 	began := time.Now()
 	if natsid, err = startNatsid(ctx, b.dir, b.opt, b.url, flags...); err != nil {
 		return err
 	}
 	defer natsid.stop()
-	// The first ID of one of them: listing would leave garbage in memory.
+	// One ID, since a listing would leave garbage in memory.
 	if err := natsid.awaitReply(ctx, nc, ids[0], ""); err != nil {
 		return err
 	}
-	b.say("started anew, until it gives an ID", time.Since(began))
+	b.print("restarted, until it issues an ID", time.Since(began))
 	return b.use(ctx, natsid, nc, namespace, ids)
 }
 
-// use puts all tags to use, and compares.
+// use requests IDs of all tags, and compares.
 func (b *tagsBench) use(ctx context.Context, natsid *process, nc *nats.Conn, namespace string, ids []string) error {
-	// What requests cost in memory, whatever they are for, is no tag's.
+	// The memory that requests need in any case is not that of tags.
 	if _, err := b.load.measure(ctx, &row{subjects: ids[:1], ids: 1, worker: natsid}); err != nil {
 		return err
 	}
@@ -109,15 +108,15 @@ func (b *tagsBench) use(ctx context.Context, natsid *process, nc *nats.Conn, nam
 	if err != nil {
 		return err
 	}
-	took, refused, err := askAll(ctx, nc, useWindow, ids, func(int) string { return tenth })
+	took, refused, err := batch{nc, useWindow, ids, func(int) string { return tenth }}.send(ctx)
 	if err != nil {
 		return natsid.failed(err)
 	}
-	b.say("used for the first time, "+tenth+" IDs each", took)
+	b.print("used for the first time, "+tenth+" IDs each", took)
 	if refused > 0 {
-		fmt.Printf("%d of these requests were refused, since the store was slower, and sent again\n", refused)
+		fmt.Printf("%d of these requests were refused because the store was slower, and were retried\n", refused)
 	}
-	if err := sayMemory(natsid, before, b.opt.tags, "right after"); err != nil {
+	if err := printMemory(natsid, before, b.opt.tags, "right after"); err != nil {
 		return err
 	}
 	rows := []*row{{name: "bare echo", ids: 1, worker: b.echo}, {name: "natsid", subjects: ids, ids: 1, worker: natsid}}
@@ -127,36 +126,37 @@ func (b *tagsBench) use(ctx context.Context, natsid *process, nc *nats.Conn, nam
 	if err := measure(ctx, b.load, rows, b.opt); err != nil {
 		return err
 	}
-	if err := sayMemory(natsid, before, b.opt.tags, "at the end"); err != nil {
+	if err := printMemory(natsid, before, b.opt.tags, "at the end"); err != nil {
 		return err
 	}
-	if err := b.sayList(ctx, natsid, nc, namespace); err != nil {
+	if err := b.printList(ctx, natsid, nc, namespace); err != nil {
 		return err
 	}
 	return printTable(os.Stdout, b.opt, rows)
 }
 
-// sayList lists all tags; last, since what it reads at once stays in memory for
-// a while.
-func (b *tagsBench) sayList(ctx context.Context, natsid *process, nc *nats.Conn, namespace string) error {
+// printList lists all tags. It comes last, since what it reads stays in memory for a
+// while.
+func (b *tagsBench) printList(ctx context.Context, natsid *process, nc *nats.Conn, namespace string) error {
 	took, n, err := listAll(ctx, nc, namespace)
-	if err == nil && n != b.opt.tags {
-		err = fmt.Errorf("%d tags were listed, want %d", n, b.opt.tags)
-	}
 	if err != nil {
 		return natsid.failed(err)
 	}
-	b.say("listed, page by page", took)
+	if n != b.opt.tags {
+		return natsid.failed(fmt.Errorf("%d tags were listed, want %d", n, b.opt.tags))
+	}
+	b.print("listed, page by page", took)
 	return nil
 }
 
-func (b *tagsBench) say(what string, took time.Duration) {
+func (b *tagsBench) print(what string, took time.Duration) {
 	fmt.Printf("%-45s %8.2f s, %8.0f tags/s\n", what, took.Seconds(), float64(b.opt.tags)/took.Seconds())
 }
 
-func sayMemory(natsid *process, before float64, tags int, when string) error {
+func printMemory(natsid *process, before float64, tags int, when string) error {
 	now, err := natsid.memory()
-	fmt.Printf("%-45s %8.0f bytes a tag: %.1f MiB, %.1f with one tag in use\n", "in memory "+when, (now-before)/float64(tags), now/(1<<20), before/(1<<20))
+	fmt.Printf("%-45s %8.0f bytes per tag: %.1f MiB, %.1f with one tag in use\n",
+		"in memory "+when, (now-before)/float64(tags), now/(1<<20), before/(1<<20))
 	return err
 }
 
@@ -164,14 +164,7 @@ func sayMemory(natsid *process, before float64, tags int, when string) error {
 func listAll(ctx context.Context, nc *nats.Conn, namespace string) (took time.Duration, n int, err error) {
 	began := time.Now()
 	for after := ""; ctx.Err() == nil; {
-		reply, err := nc.Request(namespace+".tag.list", fmt.Appendf(nil, `{"after":%q}`, after), replyWithin)
-		if err == nil {
-			err = errorOf(reply)
-		}
-		var page []struct{ Tag string }
-		if err == nil {
-			err = json.Unmarshal(reply.Data, &page)
-		}
+		page, err := listPage(nc, namespace, after)
 		if err != nil {
 			return 0, 0, fmt.Errorf("%s.tag.list after %d tags: %w", namespace, n, err)
 		}
@@ -182,4 +175,16 @@ func listAll(ctx context.Context, nc *nats.Conn, namespace string) (took time.Du
 		n += len(page)
 	}
 	return 0, 0, errors.Join(ctx.Err(), io.ErrUnexpectedEOF)
+}
+
+type listed struct{ Tag string }
+
+// listPage reads the page that begins after a tag.
+func listPage(nc *nats.Conn, namespace, after string) (page []listed, err error) {
+	reply, err := request(nc, namespace+".tag.list", fmt.Appendf(nil, `{"after":%q}`, after), replyWithin)
+	if err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal(reply.Data, &page)
+	return page, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"text/tabwriter"
@@ -15,10 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// benchTrouble asks at a steady rate for IDs of some tags while loads are as
-// they should be, while those of 60 other tags hang, which are asked for all
-// the time, and while each takes 200 ms: in turn, several times. A request is
-// sent when its time has come, whatever became of those before it.
+// benchTrouble requests IDs of some tags at a steady rate: while loads are quick,
+// while those of 60 other tags hang, for which there are requests all the time, and
+// while each load takes 200 ms. It does so in turn, several times. A request is
+// sent when it is due, whatever became of those before.
 func benchTrouble(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -54,7 +53,7 @@ func benchTrouble(ctx context.Context, dir string, opt options) error {
 	return printTrouble(os.Stdout, opt, rows)
 }
 
-// everyMs is how many requests are sent each millisecond.
+// everyMs is how many requests are sent per millisecond.
 const everyMs = (hotRate + steadyTags*steadyRate) / 1000
 
 // settle is how long a trouble has lasted before it is measured.
@@ -63,28 +62,28 @@ const settle = 1500 * time.Millisecond
 // A troubleRow is one line of the table.
 type troubleRow struct {
 	name, trouble    string
-	p50, p99, p999   []float64 // microseconds, one a repeat
+	p50, p99, p999   []float64 // microseconds, one per repeat
 	longest          float64
 	requests, errors int
 	err              error         // one of them
-	refused          int64         // requests for hanging tags that were refused,
-	refusal          time.Duration // the last after so long
+	refused          int64         // requests for hanging tags that were refused
+	refusal          time.Duration // the longest time until a refusal
 }
 
-// measure asks for so long once the trouble has lasted a while, and keeps what
-// it saw if it is to.
+// measure sends requests for length, once the trouble has lasted a while, and
+// records the figures if keep is set.
 func (r *troubleRow) measure(ctx context.Context, nc *nats.Conn, length time.Duration, keep bool) error {
-	if err := inTrouble(nc, r.trouble); err != nil {
+	if err := setTrouble(nc, r.trouble); err != nil {
 		return err
 	}
 	var v victims
 	var all sync.WaitGroup
 	defer all.Wait()
-	asking, stop := context.WithCancel(ctx)
+	calling, stop := context.WithCancel(ctx)
 	defer stop()
 	if r.trouble == "hanging" {
 		for i := range hangingTags {
-			all.Go(func() { v.ask(asking, nc, i) })
+			all.Go(func() { v.run(calling, nc, i) })
 		}
 	}
 	p, err := steadily(ctx, nc, settle+length)
@@ -96,7 +95,7 @@ func (r *troubleRow) measure(ctx context.Context, nc *nats.Conn, length time.Dur
 		return fmt.Errorf("%d requests for tags whose loads hang were not answered", v.lost.Load())
 	}
 	if keep {
-		r.keep(p, &v)
+		r.record(p, &v)
 	}
 	return nil
 }
@@ -127,8 +126,8 @@ func steadily(ctx context.Context, nc *nats.Conn, length time.Duration) (*pipe, 
 	return p, nil
 }
 
-// tagOfRequest is the hot tag for the first of each millisecond; the others
-// take turns.
+// tagOfRequest is the hot tag for the first request of each millisecond; the other
+// tags take turns.
 func tagOfRequest(i int) string {
 	if i%everyMs == 0 {
 		return hotTag
@@ -136,7 +135,7 @@ func tagOfRequest(i int) string {
 	return fmt.Sprint(steadyTag, (i/everyMs*(everyMs-1)+i%everyMs)%steadyTags)
 }
 
-func (r *troubleRow) keep(p *pipe, v *victims) {
+func (r *troubleRow) record(p *pipe, v *victims) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	took := slices.Clone(p.took[int(settle.Milliseconds())*everyMs:])
@@ -154,26 +153,29 @@ func (r *troubleRow) keep(p *pipe, v *victims) {
 }
 
 func printTrouble(w io.Writer, opt options, rows []*troubleRow) error {
-	fmt.Fprintf(w, "%d requests/s for one ID each: %d for one tag, %d for each of %d; step %d; %d repeats of %v; %s/%s, %d CPUs, %s.\n",
-		hotRate+steadyTags*steadyRate, hotRate, steadyRate, steadyTags, troubledStep, opt.repeats, opt.length,
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
-	fmt.Fprint(w, "Medians, but the longest of all. us = microseconds; /well = ratio within a repeat: median (least-greatest).\n\n")
+	fmt.Fprintf(w, "%d requests/s for one ID each: %d for one tag, %d for each of %d; step %d; %d repeats of %v; %s.\n",
+		hotRate+steadyTags*steadyRate, hotRate, steadyRate, steadyTags, troubledStep,
+		opt.repeats, opt.length, machine())
+	fmt.Fprint(w, "Medians, except the longest of all. us = microseconds; ",
+		"/well = ratio within a repeat: median (least-greatest).\n\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "loads\trequests\tp50 us\tp99 us\t/well\tp99.9 us\t/well\tlongest us\terrors\t")
 	var err error
 	for _, r := range rows {
 		err = errors.Join(err, r.err)
 		fmt.Fprintf(t, "%s\t%d\t%.0f\t%.0f\t%s\t%.0f\t%s\t%.0f\t%d\t\n", r.name, r.requests, median(r.p50),
-			median(r.p99), ratios(r.p99, rows[0].p99), median(r.p999), ratios(r.p999, rows[0].p999), r.longest, r.errors)
+			median(r.p99), ratios(r.p99, rows[0].p99), median(r.p999), ratios(r.p999, rows[0].p999),
+			r.longest, r.errors)
 	}
 	t.Flush()
 	for _, r := range rows {
 		if r.refused > 0 {
-			fmt.Fprintf(w, "Meanwhile %d requests for the tags whose loads hang were refused, each within %v.\n", r.refused, r.refusal.Round(time.Millisecond))
+			fmt.Fprintf(w, "Meanwhile %d requests for the tags whose loads hang were refused, each within %v.\n",
+				r.refused, r.refusal.Round(time.Millisecond))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("do not trust this table, there were errors, such as\n%w", err)
+		return fmt.Errorf("do not trust this table: there were errors, such as\n%w", err)
 	}
 	return nil
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// The tags of a troubled worker. Ranges are small, and stay so, so that there
-// are many loads: those of a steady tag last 0.5 s, those of the hot one, less
-// than the time of a slow load, 0.1 s.
+// The tags of a troubled worker. Ranges are small, and stay small, so that there are
+// many loads: a range of a steady tag lasts 0.5 s, one of the hot tag 0.1 s, less
+// than a slow load takes.
 const (
 	troubledStep = 100
 	steadyTags   = 10
@@ -31,8 +31,8 @@ const (
 	steadyTag    = "steady"
 )
 
-// troubles is how long loads take: those of hanging tags, and of all others.
-// hang is longer than any load is given.
+// troubles is how long loads take: those of hanging tags, and of all others. hang is
+// longer than any load may take.
 var troubles = map[string]struct{ hanging, others time.Duration }{
 	"well":    {quickLoad, quickLoad},
 	"slow":    {slowLoad, slowLoad},
@@ -45,10 +45,10 @@ const (
 	hang      = time.Hour
 
 	troubleSubject = "bench.trouble" // whose requests name one of troubles
-	statements     = 32              // a database takes at once, as in mysqlstore
+	statements     = 32              // that a database takes at once, as in mysqlstore
 )
 
-// A troubledStore is a store in memory that behaves as a database in trouble.
+// A troubledStore is a store in memory that behaves like a database in trouble.
 type troubledStore struct {
 	segment.Store
 	trouble atomic.Pointer[string]
@@ -75,9 +75,9 @@ func (s *troubledStore) Load(ctx context.Context, tag string, n, floor int64) (s
 	}
 }
 
-// playTroubled is a worker of natsid as the program puts it together, but on a
-// troubled store.
-func playTroubled(url string) error {
+// runTroubled is a worker of natsid on a troubled store, otherwise as natsid
+// assembles it.
+func runTroubled(url string) error {
 	store := &troubledStore{Store: new(segmenttest.Memory), places: make(chan struct{}, statements)}
 	well := "well"
 	store.trouble.Store(&well)
@@ -113,32 +113,36 @@ func playTroubled(url string) error {
 
 func serveTroubled(ctx context.Context, nc *nats.Conn, store segment.Store) error {
 	const deadline = 1500 * time.Millisecond
-	segments := segment.New(segment.Config{Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3, MaxStep: troubledStep, AutoStep: troubledStep})
+	segments := segment.New(segment.Config{
+		Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3,
+		MaxStep: troubledStep, AutoStep: troubledStep,
+	})
 	defer segments.Close()
+	issuer := snowflake.NewIssuer(deadline, 1, func() int64 { return time.Now().UnixMilli() })
 	return worker.New(worker.Config{
-		Namespace: "id", Version: "1.0.0", Conn: nc, Segments: segments, Store: store, MaxBatch: 1000, Deadline: deadline,
-		Snowflakes: snowflake.NewIssuer(deadline, 1, func() int64 { return time.Now().UnixMilli() }), Layout: snowflake.Leaf,
+		Namespace: "id", Version: "1.0.0", Conn: nc, Segments: segments, Store: store,
+		Snowflakes: issuer, Layout: snowflake.Leaf, MaxBatch: 1000, Deadline: deadline,
 		Number:   func() (int, bool, any) { return 0, false, nil },
 		Instance: func() string { return "troubled" },
 	}).Run(ctx)
 }
 
-// inTrouble tells the troubled worker how its loads are from now on.
-func inTrouble(nc *nats.Conn, trouble string) error {
+// setTrouble makes the loads of the troubled worker as the trouble says, from now on.
+func setTrouble(nc *nats.Conn, trouble string) error {
 	if _, err := nc.Request(troubleSubject, []byte(trouble), replyWithin); err != nil {
-		return fmt.Errorf("the worker cannot be told of trouble: %w", err)
+		return fmt.Errorf("setting the trouble of the worker: %w", err)
 	}
 	return nil
 }
 
-// A victims is the callers of tags whose loads hang.
+// victims are the callers of tags whose loads hang.
 type victims struct {
 	refused, served, lost atomic.Int64
 	longest               atomic.Int64 // wait for a refusal, ns
 }
 
-// ask asks for one ID of a hanging tag after the other until ctx ends.
-func (v *victims) ask(ctx context.Context, nc *nats.Conn, number int) {
+// run requests one ID of a hanging tag after the other until ctx ends.
+func (v *victims) run(ctx context.Context, nc *nats.Conn, number int) {
 	for ctx.Err() == nil {
 		asked := time.Now()
 		reply, err := nc.RequestWithContext(ctx, fmt.Sprint("id.segment.", hangingTag, number), nil)
@@ -150,7 +154,8 @@ func (v *victims) ask(ctx context.Context, nc *nats.Conn, number int) {
 			v.served.Add(1)
 		default:
 			v.refused.Add(1)
-			v.longest.Store(max(v.longest.Load(), int64(time.Since(asked)))) // one of two at once may be lost
+			// One of two at the same moment may be lost.
+			v.longest.Store(max(v.longest.Load(), int64(time.Since(asked))))
 		}
 	}
 }
