@@ -8,10 +8,11 @@
 //
 //	from <= first ms of t < until
 //
-// where [from, until) is a window that this process wrote into the record with
-// an acknowledged compare-and-set, and from is not below the until that the
-// record's previous owner left. Windows of different owners are therefore
-// disjoint, and the fence in the state file separates two lives of one owner.
+// where [from, until) is a window that this process, or the life that it resumes,
+// wrote into the record with an acknowledged compare-and-set, and from is not
+// below the until that the record's previous owner left. Windows of different
+// owners are therefore disjoint, and the fence in the state file separates two
+// lives of one owner.
 // No clock, pause, partition or lost acknowledgement changes that: they decide
 // only how soon a number is used again. So do heartbeats and timeouts.
 //

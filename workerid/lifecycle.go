@@ -12,6 +12,8 @@ import (
 
 // A phase is what a keeper does about its worker number:
 //
+//	                +-----------------------+
+//	                v                       v
 //	searching -> holding -> issuing <-> suspended
 //	    ^           |          |            |
 //	    |           +----------+------------+

@@ -22,8 +22,8 @@ type Suite struct {
 	Folders []string
 	// Args are the arguments of the test binary, such as -test.run=^TestLaw$.
 	Args []string
-	// Finding matches what the tests print when they find a mutant. Its first
-	// group is logged.
+	// Finding matches what the tests print when they find a mutant. Its last
+	// group is logged, or the whole match if it has none.
 	Finding *regexp.Regexp
 }
 
