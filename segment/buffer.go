@@ -37,7 +37,7 @@ type deps struct {
 	owner      owner
 }
 
-// An owner holds buffers. A buffer calls it with its own lock held, which is the second documented call upwards.
+// An owner holds buffers. A buffer calls it, which is a call upwards, with its own lock held.
 type owner interface {
 	// found says that a load found a tag that was not listed.
 	found(tag string, now time.Duration)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Stats is the figures of all tags in an allocator's memory together, since each came there.
+// Stats is the sum of the figures of all tags in an allocator's memory, see [TagStats].
 type Stats struct {
 	Tags    int // in memory
 	Waiting int // parked requests

@@ -110,12 +110,10 @@ func stress(t *testing.T, step int64, d time.Duration) {
 				if rand.N(4) == 0 {
 					n = 1 + rand.N(3*step)
 				}
+				take := func() ([]segment.Range, error) { return a.Take(context.Background(), "a", n) }
 				rs, err := o.check(t, func() ([]segment.Range, error) { return a.Next("a", n, nil) })
 				if errors.Is(err, segment.ErrWait) {
-					rs, err = o.check(t, func() ([]segment.Range,
-						error) {
-						return a.Take(context.Background(), "a", n)
-					})
+					rs, err = o.check(t, take)
 				}
 				if err == nil && count(rs) != n {
 					t.Errorf("asked %d, got %v", n, rs)

@@ -45,8 +45,8 @@ func (s *setbacks) check(row segment.Row, m segment.Mark) {
 	if row.MaxID >= m.Seen || !s.note(row.Name, m.Seen) {
 		return
 	}
-	s.alarm(row.Name, fmt.Sprintf("max_id is %d and was %d: the database has lost commits. No ID repeats, the tag "+
-		"continues from %d. Find out why: a failover, a restored backup, or writes to two primaries",
+	s.alarm(row.Name, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; natsid repeats none of its "+
+		"IDs and continues from %d, but Leaf nodes on the table may repeat some",
 		row.MaxID, m.Seen, max(m.High, m.Seen)))
 }
 
