@@ -1,18 +1,18 @@
-# A worker for a NATS of yours:
+# A worker on your NATS servers:
 #   docker run -e NATS_URL=nats://n1:4222,nats://n2:4222 -v natsid:/data natsid
-# A whole service, with the nats-server inside:
+# A complete service with an embedded NATS server:
 #   docker run -e NATSID_LISTEN=:4222 -p 127.0.0.1:4222:4222 -v natsid:/data natsid
-# One volume is for one container: what it holds is why no ID comes twice.
+# Each container needs a volume of its own: its content prevents repeated IDs.
 
 FROM golang:1.26 AS build
 WORKDIR /src
-# The modules are a layer of their own: they are fetched anew only when
-# go.mod or go.sum has changed.
+# A layer for the modules: they are downloaded again only after go.mod or go.sum
+# has changed.
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -o /natsid .
-# A volume takes its first owner and mode from the image's directory.
+# A new volume takes owner and mode from the directory in the image.
 RUN mkdir -p /owned && mkdir -m 0700 /owned/data
 
 FROM scratch

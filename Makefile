@@ -27,7 +27,7 @@ test: ## Run all tests with the race detector; installs nothing
 stress-test: ## Run all tests N times (10) while other processes keep the CPUs busy
 	scripts/stress $(or $(N),10)
 
-faults: ## Kill, pause and mislead real processes, and write docs/faults.md (15 min; Linux)
+faults: ## Inject faults into real processes, and write docs/faults.md (15 min; Linux)
 	go run ./faults -parallel 4 -on-clock-step both -for 2m -markdown docs/faults.md
 
 sim: ## Simulate N schedules of clocks, crashes and lost replies (100000), from seed FROM (1)
@@ -71,9 +71,9 @@ bench: ## Measure, side by side with bare NATS, other generators, and trouble (1
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .
 
-run: ## Start a whole service on this machine
+run: ## Start a complete service on this machine
 	go run .
 
-# natsid-data stays: what it holds is why no ID comes twice.
-clean: ## Remove what build and test leave behind
+# natsid-data stays: its content prevents repeated IDs.
+clean: ## Remove the files that build and test leave behind
 	rm -f natsid *.test *.out

@@ -120,7 +120,10 @@ func TestOnThreeReplicasAServerMayStop(t *testing.T) {
 func waitServed(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	for _, subject := range bothModes {
-		waitFor(t, "an answer on "+subject, func() bool { _, err := nc.Request(subject, nil, patience); return err == nil })
+		waitFor(t, "an answer on "+subject, func() bool {
+			_, err := nc.Request(subject, nil, patience)
+			return err == nil
+		})
 	}
 }
 

@@ -30,7 +30,7 @@ func (l *Ledger) spillLocked() error {
 		if err != nil {
 			return fmt.Errorf("ledger: %w", err)
 		}
-		_ = os.Remove(f.Name()) // or in Close
+		_ = os.Remove(f.Name()) // or else in Close
 		l.file = f
 	}
 	start := l.report.Disk
@@ -67,7 +67,7 @@ func appendRun(b []byte, last int64, r Run) []byte {
 type reader struct {
 	run  Run
 	src  *io.SectionReader
-	buf  []byte // what is read but not decoded, at the end of mem
+	buf  []byte // bytes that are read but not decoded, at the end of mem
 	mem  []byte
 	done bool // src has ended
 	left int  // runs to come
@@ -77,7 +77,7 @@ func newReader(f io.ReaderAt, s section) *reader {
 	return &reader{src: io.NewSectionReader(f, s.from, s.to-s.from), mem: make([]byte, bufSize), left: s.runs}
 }
 
-// next moves on to the next run. It returns io.EOF after the last.
+// next moves on to the next run. It returns [io.EOF] after the last.
 func (r *reader) next() error {
 	if len(r.buf) < runSize && !r.done {
 		if err := r.fill(); err != nil {
@@ -106,7 +106,7 @@ func (r *reader) next() error {
 	return nil
 }
 
-// fill reads on, behind what is not decoded yet.
+// fill reads more, behind the bytes that are not decoded yet.
 func (r *reader) fill() error {
 	n := copy(r.mem, r.buf)
 	m, err := io.ReadFull(r.src, r.mem[n:])
@@ -118,7 +118,7 @@ func (r *reader) fill() error {
 	return err
 }
 
-// mergeLocked counts what lies in runs of different sections.
+// mergeLocked counts the IDs in runs of different sections.
 func (l *Ledger) mergeLocked() error {
 	var h heap
 	for _, s := range l.parts {
@@ -148,9 +148,9 @@ func (l *Ledger) mergeLocked() error {
 	return nil
 }
 
-// A heap has the reader with the lowest run on top. A section is a stretch of
-// time, so that the top mostly stays where it is: one look at its two children,
-// where container/heap takes two calls through an interface.
+// A heap has the reader with the lowest run on top. A section covers a stretch of
+// time, so the top mostly stays where it is: that costs one comparison with its two
+// children, where container/heap makes two calls through an interface.
 type heap []*reader
 
 func (h heap) order() {
@@ -159,7 +159,7 @@ func (h heap) order() {
 	}
 }
 
-// sink moves the reader at i down to where it belongs.
+// sink moves the reader at i down to its place.
 func (h heap) sink(i int) {
 	for {
 		low := i

@@ -1,11 +1,11 @@
-// Package ledger finds every repeated ID in what was issued: exactly, in
+// Package ledger finds every repeated ID among those that were issued: exactly, in
 // bounded memory, for a billion single IDs and more.
 //
-// The repeats of a multiset are its size less that of its union. A chunk of
-// runs in memory is sorted and united when it is full. What is dense stays in
-// memory, for it shrinks to almost nothing. What is not goes to a file as one
-// section; in the end all sections are merged. Every time runs are united, what
-// lies in two of them is a repeat:
+// The number of repeats in a multiset is its size minus that of its union. A chunk
+// of runs in memory is sorted and united when it is full. Dense runs shrink to
+// almost nothing and stay in memory; others are written to a file as one section,
+// and all sections are merged in the end. Whenever runs are united, what lies in
+// two of them is a repeat:
 //
 //	runs      [1 ---- 5]   [8]  [8]
 //	             [4 ---- 7]              4-5 and 8 are repeats
@@ -22,44 +22,43 @@ import (
 )
 
 var (
-	// ErrRun is returned when what is added is no run of positive IDs.
+	// ErrRun is returned for an Add that is not a run of positive IDs.
 	ErrRun = errors.New("ledger: not a run of positive IDs")
-	// ErrClosed is returned when something is added after [Ledger.Close].
+	// ErrClosed is returned for an Add after [Ledger.Close].
 	ErrClosed = errors.New("ledger: closed")
 )
 
 // A Run is all IDs from First to Last, both included.
 type Run struct{ First, Last int64 }
 
-// A Report says what came of the IDs that were added. Counts that exceed
-// MaxInt64 stand at MaxInt64.
+// A Report is the result of a ledger. Counts that exceed MaxInt64 stay at MaxInt64.
 type Report struct {
-	// IDs counts what was added, each time anew.
+	// IDs counts all IDs that were added, repeats included.
 	IDs int64
-	// Repeats is by how much that exceeds the number of different IDs: an ID
-	// added three times counts 2. Zero means that no ID was added twice.
+	// Repeats is IDs minus the number of different IDs: an ID added three times
+	// counts 2. Zero means that no ID was added twice.
 	Repeats int64
-	// Examples are repeated IDs, in at most ten runs: those that were found
-	// first, in no order.
+	// Examples are the repeated IDs that were found first, at most ten runs in no
+	// order.
 	Examples []Run
-	// Disk is the size of the file in bytes; 0 if memory was enough.
+	// Disk is the size of the file in bytes; 0 if memory sufficed.
 	Disk int64
 }
 
 const (
-	// chunk is how many runs memory holds at most: 16 MB, and as much again to
-	// sort them.
+	// chunk is the most runs that memory holds: 16 MB, and as much again to sort
+	// them.
 	chunk = 1 << 20
-	// chunkMin is how many it holds at first. A ledger of dense IDs never
-	// needs more, so there may be one for each of many tags.
+	// chunkMin is how many it holds at first. A ledger of dense IDs never needs
+	// more, so there may be one for each of many tags.
 	chunkMin = 1 << 10
 
 	examples = 10
 )
 
-// A Ledger takes down which IDs were issued. It is safe for concurrent use. An
-// Add that fills the memory sorts and writes it, a tenth of a second's work,
-// while others wait: nothing else would bound the memory.
+// A Ledger records which IDs were issued. It is safe for concurrent use. An Add that
+// fills the memory sorts and writes it, which takes a tenth of a second, while
+// others wait: nothing else would bound the memory.
 type Ledger struct {
 	dir string
 
@@ -75,17 +74,17 @@ type Ledger struct {
 	failed error // what Close returned
 }
 
-// New returns an empty ledger. It makes at most one file, in dir, and only if
-// memory is not enough; "" is the system's directory for such files. The file
-// has no name from the moment it is made, where the system allows for that, so
-// that a process that is killed leaves nothing behind. It takes about 2 bytes
-// for each snowflake of a few workers, 7 for each ID that is random.
+// New returns an empty ledger. It creates at most one file, in dir, and only if
+// memory does not suffice; "" is the system's directory for temporary files. Where
+// the system allows it the file has no name, so that a process that is killed leaves
+// nothing behind. It takes about 2 bytes per snowflake of a few workers, and 7 per
+// random ID.
 func New(dir string) *Ledger {
 	return &Ledger{dir: dir, chunk: chunk, full: chunkMin}
 }
 
-// Add takes down that the IDs from first to last were issued, both included.
-// What is no run of positive IDs is refused with ErrRun and changes nothing.
+// Add records that the IDs from first to last were issued, both included. It
+// refuses with ErrRun, and records nothing, unless they are a run of positive IDs.
 // An error of the disk is final: all later calls return it.
 func (l *Ledger) Add(first, last int64) error {
 	if first < 1 || last < first {
@@ -110,9 +109,9 @@ func (l *Ledger) Add(first, last int64) error {
 	return nil
 }
 
-// Close reports on all that was added, and frees memory and disk. Reading a
-// billion single IDs back takes about 15 s. With an error the report is
-// of what had been found by then. Called again, it returns the same.
+// Close returns the report on all that was added, and frees memory and disk. To read
+// a billion single IDs back takes about 15 s. With an error the report has what had
+// been found by then. Called again, it returns the same.
 func (l *Ledger) Close() (Report, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +123,7 @@ func (l *Ledger) Close() (Report, error) {
 	}
 	if l.file != nil {
 		_ = l.file.Close()
-		_ = os.Remove(l.file.Name()) // where it could not be removed while open
+		_ = os.Remove(l.file.Name()) // for systems on which an open file cannot be removed
 	}
 	l.failed, l.err = l.err, ErrClosed
 	l.runs, l.spare, l.parts = nil, nil, nil
@@ -144,8 +143,8 @@ func (l *Ledger) finishLocked() error {
 	return l.mergeLocked()
 }
 
-// makeRoomLocked unites the runs in memory. If that does not free half of it,
-// it lets the memory grow to a chunk, and then writes the chunk to disk.
+// makeRoomLocked unites the runs in memory. If that does not free half of it, it
+// lets the memory grow, up to a chunk, and then writes the chunk to disk.
 func (l *Ledger) makeRoomLocked() error {
 	l.uniteLocked()
 	if len(l.runs) <= l.full/2 {
@@ -159,8 +158,8 @@ func (l *Ledger) makeRoomLocked() error {
 	return l.spillLocked()
 }
 
-// uniteLocked makes the runs in memory disjoint and rising, with a gap after
-// each, and counts what lay in two.
+// uniteLocked makes the runs in memory disjoint and sorted, with a gap after each,
+// and counts the IDs that were in two.
 func (l *Ledger) uniteLocked() {
 	l.runs, l.spare = sortRuns(l.runs, l.spare)
 	united := l.runs[:0]
@@ -176,8 +175,8 @@ func (l *Ledger) uniteLocked() {
 	l.runs = united
 }
 
-// countLocked counts the IDs of r up to last as repeats: those that the runs
-// before, which begin no later than r, hold already.
+// countLocked counts the IDs of r up to last as repeats: earlier runs, which begin no
+// later than r, hold them already.
 func (l *Ledger) countLocked(r Run, last int64) {
 	r.Last = min(r.Last, last)
 	if r.Last < r.First {

@@ -31,13 +31,15 @@ func TestRepeatsAreCounted(t *testing.T) {
 		{"three times counts two", []ledger.Run{{7, 7}, {9, 9}, {7, 7}, {8, 8}, {7, 7}}, 5, 2, []ledger.Run{{7, 7}}},
 		{"the end of one is the start of another", []ledger.Run{{1, 5}, {5, 9}}, 10, 1, []ledger.Run{{5, 5}}},
 		{"a run in a run", []ledger.Run{{1, 100}, {40, 49}}, 110, 10, []ledger.Run{{40, 49}}},
-		{"what comes after a run in a run", []ledger.Run{{1, 100}, {40, 49}, {90, 99}}, 120, 20, []ledger.Run{{40, 49}, {90, 99}}},
+		{"what comes after a run in a run", []ledger.Run{{1, 100}, {40, 49}, {90, 99}}, 120, 20,
+			[]ledger.Run{{40, 49}, {90, 99}}},
 		{"a run around a run", []ledger.Run{{40, 49}, {1, 100}}, 110, 10, []ledger.Run{{40, 49}}},
 		{"the lowest", []ledger.Run{{1, 1}, {2, 3}, {1, 1}}, 4, 1, []ledger.Run{{1, 1}}},
 		{"the highest", []ledger.Run{{top, top}, {top - 1, top}, {1, 1}}, 4, 1, []ledger.Run{{top, top}}},
 		{"both at once", []ledger.Run{{top, top}, {1, 1}}, 2, 0, nil},
 		{"all there are", []ledger.Run{{1, top}}, top, 0, nil},
-		{"counts stop at the highest number", []ledger.Run{{1, top}, {1, top}, {1, top}}, top, top, []ledger.Run{{1, top}}},
+		{"counts stop at the highest number", []ledger.Run{{1, top}, {1, top}, {1, top}}, top, top,
+			[]ledger.Run{{1, top}}},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
 			for _, chunk := range []int{1, 2, 1000} { // all on disk, some, none
@@ -203,7 +205,9 @@ func TestADiskThatFailsIsNoReport(t *testing.T) {
 				t.Errorf("Add: %v, want %v from now on", err, tc.want)
 			}
 			_, err = l.Close()
-			if _, again := l.Close(); err == nil || again != err || tc.want != nil && !errors.Is(err, tc.want) || errors.Is(err, io.EOF) {
+			_, again := l.Close()
+			wrong := tc.want != nil && !errors.Is(err, tc.want) || errors.Is(err, io.EOF)
+			if err == nil || again != err || wrong {
 				t.Errorf("Close: %v, then %v", err, again)
 			}
 		})

@@ -1,6 +1,5 @@
-// Package mysqltest gives a test a real MariaDB or MySQL of its own, which it
-// can kill, pause, copy and set back, and a TCP proxy that cuts a connection
-// at a byte.
+// Package mysqltest gives a test a real MariaDB or MySQL of its own, which it can
+// kill, pause, copy and restore, and a TCP proxy that cuts a connection at a byte.
 package mysqltest
 
 import (
@@ -25,22 +24,21 @@ const (
 	database = "natsid"
 )
 
-// Env names the environment variable that holds the DSN of a running server
-// to test on, as the driver writes it: user:password@tcp(host:port)/. Its user
-// must have the right to create databases.
+// Env is the environment variable with the DSN of a running server to test on, in
+// the driver's form: user:password@tcp(host:port)/. Its user must have the right to
+// create databases.
 const Env = "NATSID_TEST_MYSQL"
 
 // patience bounds each wait for a server: to start, to stop, to stand still. It is
 // long, as a machine that runs all tests at once is slow.
 const patience = time.Minute
 
-// A Server is a database server for one test. It is private, a process of its
-// own on a data directory of its own, unless the environment names one to use
-// ([Env]); methods that need a private one skip the test there.
+// A Server is a database server for one test. It is private, a process of its own on
+// a data directory of its own, unless the environment names one to use ([Env]): then
+// methods that need a private one skip the test.
 //
-// Methods report what goes wrong by failing the test that started the server:
-// call them from that test's goroutine only. Addr, DSN and DB are safe
-// anywhere.
+// Methods fail the test that started the server if something goes wrong: call them
+// from that test's goroutine only. Addr, DSN and DB are safe anywhere.
 type Server struct {
 	tb  testing.TB
 	cfg *mysql.Config // of the test's own database
@@ -52,14 +50,13 @@ type Server struct {
 	proc   *process
 }
 
-// Start starts a server with an empty database. It is gone, with its data,
-// when the test ends, also if it is paused by then. Start takes what the first
-// of these finds:
+// Start starts a server with an empty database. It ends with the test, with its data,
+// even if it is paused by then. Start uses the first of these that exists:
 //
 //   - the server that [Env] names, with a new database in it;
-//   - mariadbd or mysqld on PATH or where systems put them.
+//   - mariadbd or mysqld, on PATH or in the usual folders.
 //
-// If there is neither it skips the test, or fails it if CI is set in the
+// Without either it skips the test, or fails it if CI is set in the
 // environment. With -short it skips the test in any case.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
@@ -75,7 +72,8 @@ func Start(tb testing.TB) *Server {
 		if os.Getenv("CI") != "" {
 			report = tb.Fatalf
 		}
-		report("%s needs MariaDB or MySQL: `make deps` installs it, or set %s to the DSN of a running one (%v)", tb.Name(), Env, err)
+		report("%s needs MariaDB or MySQL: `make deps` installs it, or set %s to the DSN of a running one (%v)",
+			tb.Name(), Env, err)
 	}
 	data, err := k.template()
 	if err != nil {
@@ -140,22 +138,21 @@ func borrow(tb testing.TB, dsn string) *Server {
 	return &Server{tb: tb, cfg: cfg, db: open(tb, cfg)}
 }
 
-// DSN returns how to reach the test's database, as the driver writes it:
-// user:password@tcp(host:port)/database. It holds for the server's whole life,
-// through every Run and Restore.
+// DSN returns the DSN of the test's database, in the driver's form:
+// user:password@tcp(host:port)/database. It stays the same through every Run and
+// Restore.
 func (s *Server) DSN() string { return s.cfg.FormatDSN() }
 
 // Addr returns the server's host:port.
 func (s *Server) Addr() string { return s.cfg.Addr }
 
-// DB returns connections to the test's database for the test's own statements.
-// It is closed when the test ends.
+// DB returns connections to the test's database for the test's own statements. They
+// are closed when the test ends.
 func (s *Server) DB() *sql.DB { return s.db }
 
 // Snapshot copies the data directory and returns the copy, for [Server.Restore].
-// A server that runs is shut down for it and started again, so that whoever is
-// connected loses the connection; one that does not run stays down. The copy
-// is deleted when the test ends.
+// A server that runs is shut down for it and started again, so all connections are
+// lost; one that does not run stays down. The copy is deleted when the test ends.
 func (s *Server) Snapshot() (dir string) {
 	s.tb.Helper()
 	s.needPrivate("Snapshot")
@@ -169,9 +166,8 @@ func (s *Server) Snapshot() (dir string) {
 	return dir
 }
 
-// Restore puts back what [Server.Snapshot] copied: all that was committed
-// since is lost, as after a failover to a replica that lagged. The server must
-// be down; Run starts it.
+// Restore puts back what [Server.Snapshot] copied: later commits are lost, as after a
+// failover to a replica that lagged. The server must be down; Run starts it.
 func (s *Server) Restore(dir string) {
 	s.tb.Helper()
 	s.needPrivate("Restore")
@@ -184,8 +180,8 @@ func (s *Server) Restore(dir string) {
 	s.copy(s.folder.data(), dir)
 }
 
-// Clone returns a second server that starts with a copy of the data and runs
-// beside s, knowing nothing of it: a split brain. As to connections to s, see
+// Clone returns a second server that starts with a copy of the data and runs beside
+// s, independent of it: a split brain. Connections to s are lost, as by
 // [Server.Snapshot].
 func (s *Server) Clone() *Server {
 	s.tb.Helper()

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A link is one connection through the proxy: two queues, each with a goroutine
-// that fills it and one that empties it.
+// A link is one connection through the proxy: a queue per direction, each with a
+// goroutine that fills it and one that empties it.
 type link struct {
 	proxy *Proxy
 
 	mu       sync.Mutex
-	said     string // the name in CONNECT
+	claimed  string // the name in CONNECT
 	accepted bool   // by the server
 }
 
@@ -29,21 +29,21 @@ type chunk struct {
 	data []byte
 	due  time.Time
 	pong bool // it holds a PONG of the server
-	last bool // the end has hung up after it
+	last bool // the sender hung up after it
 }
 
-// A filter takes what has been read and returns what of it may be passed on,
-// as memory of its own; it may keep some back until it sees more. After the
-// end of the stream it gets nil, and keeps nothing.
+// A filter takes bytes that were read and returns those that may be passed on, in
+// memory of its own; it may keep some back until it sees more. At the end of the
+// stream it gets nil, and keeps nothing back.
 type filter func(b []byte) (out []byte, pong bool)
 
 // run passes on bytes in both directions until both have ended.
 func (l *link) run(ctx context.Context, client, server *net.TCPConn) {
 	up, down := make(chan chunk, queueLen), make(chan chunk, queueLen)
-	hello := greeting{link: l}
+	first := greeting{link: l}
 	replies := parser{drops: l.proxy.drops}
 	var wg sync.WaitGroup
-	wg.Go(func() { l.read(ctx, client, up, hello.feed) })
+	wg.Go(func() { l.read(ctx, client, up, first.feed) })
 	wg.Go(func() { l.write(ctx, server, up) })
 	wg.Go(func() { l.read(ctx, server, down, replies.feed) })
 	wg.Go(func() { l.write(ctx, client, down) })
@@ -73,9 +73,9 @@ func (l *link) read(ctx context.Context, from net.Conn, queue chan<- chunk, pass
 	}
 }
 
-// write empties the queue, each chunk when it is due. When the other end takes
-// no more, the rest is thrown away: closing the connection for that would lose
-// what is on its way in the other direction.
+// write empties the queue, each chunk when it is due. If the receiver takes no more,
+// the rest is discarded: to close the connection would lose what is on its way in
+// the other direction.
 func (l *link) write(ctx context.Context, to *net.TCPConn, queue <-chan chunk) {
 	for c := range queue {
 		await(ctx, c.due)
@@ -108,13 +108,14 @@ func await(ctx context.Context, t time.Time) {
 	}
 }
 
-func (l *link) say(name string) {
+// claim records the name in the client's CONNECT.
+func (l *link) claim(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said = name
+	l.claimed = name
 }
 
-// accept takes down that the server has answered the client's CONNECT.
+// accept records that the server has answered the client's CONNECT.
 func (l *link) accept() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,5 +129,5 @@ func (l *link) name() string {
 	if !l.accepted {
 		return ""
 	}
-	return l.said
+	return l.claimed
 }

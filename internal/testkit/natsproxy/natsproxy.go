@@ -1,13 +1,13 @@
 // Package natsproxy is a TCP proxy between NATS clients and a nats-server that
-// makes the network as bad as a test wants it: it stalls, delays, cuts and
-// refuses connections, and swallows the acknowledgements of JetStream.
+// makes the network as bad as a test needs: it stalls, delays, cuts and refuses
+// connections, and drops the acknowledgements of JetStream.
 //
-//	         +------------ Stall: all bytes stand still -----------+
+//	         +-------------- Stall: no byte passes ----------------+
 //	client --+--> queue, Delay ------------------------------------+--> server
 //	client <-+--- Delay, queue <-- DropAcks: messages parsed <-----+--- server
 //
-// It understands no TLS. A server that tells its clients of others
-// (connect_urls in INFO) shows them a way around the proxy.
+// It does not support TLS. A server that advertises others (connect_urls in INFO)
+// shows its clients a way around the proxy.
 package natsproxy
 
 import (
@@ -57,7 +57,7 @@ func (p *Proxy) pass(ctx context.Context, client, server *net.TCPConn) {
 // URL returns the proxy's address for NATS clients.
 func (p *Proxy) URL() string { return "nats://" + p.Addr() }
 
-// Pass sets all switches back: nothing is stalled, delayed, refused or dropped.
+// Pass resets all switches: nothing is stalled, delayed, refused or dropped.
 func (p *Proxy) Pass() {
 	p.Refuse(false)
 	p.mu.Lock()
@@ -67,12 +67,12 @@ func (p *Proxy) Pass() {
 	p.changedLocked()
 }
 
-// Stall holds back all that connections of the NATS client name send and
-// receive, or lets it pass again; nothing is lost. They stay open and new ones
-// are accepted; that an end has hung up is held back as well. A name is known
-// once the server has accepted the connection, so clients still connect. With
-// the name "" all connections are stalled from their first byte. Each name has
-// a switch of its own, and so has "".
+// Stall holds back all bytes that connections of the NATS client name send and
+// receive, or lets them pass again; nothing is lost. The connections stay open, new
+// ones are accepted, and the end of a connection is held back as well. A name is
+// known once the server has accepted the connection, so clients still connect. With
+// the name "" all connections are stalled from their first byte. Each name has a
+// switch of its own, and so has "".
 func (p *Proxy) Stall(on bool, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,34 +89,33 @@ func (p *Proxy) changedLocked() {
 	p.changed = make(chan struct{})
 }
 
-// Delay makes every byte arrive d later, in each direction, in its order; 0 or
-// less means at once. What is on its way keeps the delay that it left with.
-// Throughput stays, up to 16 MB per d and direction.
+// Delay makes every byte arrive d later, in each direction and in order; 0 or less
+// means at once. Bytes on their way keep the delay that they left with. Throughput
+// is not limited, up to 16 MB per d and direction.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = max(d, 0)
 }
 
-// DropAcks makes messages to clients vanish that acknowledge a JetStream
-// publish, if drop reports true of their stream and sequence: what was
-// published is stored, and the publisher does not learn of it. [All] drops
-// every one; nil, the default, none. Refusals of JetStream pass. What counts is
-// the time at which a message arrives at the proxy. drop is called by many
-// goroutines; it may call methods of the proxy but Close.
+// DropAcks drops the messages to clients that acknowledge a JetStream publish, if
+// drop reports true for their stream and sequence: the message is stored, and its
+// publisher does not learn of it. [All] drops every one; nil, the default, none.
+// Refusals of JetStream pass. The switch applies when a message arrives at the proxy.
+// drop is called by many goroutines, and may call any method of the proxy but Close.
 func (p *Proxy) DropAcks(drop func(stream string, seq uint64) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop = drop
 }
 
-// All is true of all acknowledgements.
+// All reports true for every acknowledgement.
 func All(stream string, seq uint64) bool { return true }
 
-// Dropped returns how many acknowledgements were swallowed so far.
+// Dropped returns how many acknowledgements were dropped so far.
 func (p *Proxy) Dropped() int64 { return p.dropped.Load() }
 
-// drops reports whether the acknowledgement is to be swallowed, and counts it.
+// drops reports whether to drop the acknowledgement, and counts it.
 func (p *Proxy) drops(stream string, seq uint64) bool {
 	p.mu.Lock()
 	drop := p.drop
@@ -128,14 +127,14 @@ func (p *Proxy) drops(stream string, seq uint64) bool {
 	return true
 }
 
-// due returns when bytes that arrive now are to be passed on.
+// due returns when bytes that arrive now must be passed on.
 func (p *Proxy) due() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Now().Add(p.delay)
 }
 
-// gate waits while connections of the name are stalled.
+// gate waits while connections with that name are stalled.
 func (p *Proxy) gate(ctx context.Context, name func() string) {
 	for {
 		p.mu.Lock()

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// ackMax is how long a message may be to be looked at, headers included.
-	// Acknowledgements have about 100 bytes.
+	// ackMax is the length of the longest message that may be an acknowledgement,
+	// headers included. Acknowledgements have about 100 bytes.
 	ackMax = 4 << 10
-	// lineMax is how long a control line may be. INFO is the longest.
+	// lineMax is the length of the longest control line. INFO is the longest.
 	lineMax = 1 << 20
 )
 
@@ -28,7 +28,7 @@ func (g *greeting) feed(b []byte) (out []byte, pong bool) {
 		g.line = append(g.line, b...)
 		line, _, ended := bytes.Cut(g.line, []byte("\n"))
 		if ended {
-			g.link.say(clientName(line))
+			g.link.claim(clientName(line))
 		}
 		if g.over = ended || len(line) > lineMax; g.over {
 			g.line = nil
@@ -49,18 +49,19 @@ func clientName(line []byte) string {
 	return connect.Name
 }
 
-// A parser reads what a server says:
+// A parser reads the messages of a server:
 //
 //	MSG <subject> <sid> [reply] <#bytes>\r\n<payload>\r\n
 //	HMSG <subject> <sid> [reply] <#header> <#bytes, header included>\r\n<header><payload>\r\n
 //
-// All else is one line. It swallows the acknowledgements that drops is true of.
+// Everything else is one line. It drops the acknowledgements for which drops reports
+// true.
 type parser struct {
 	drops func(stream string, seq uint64) bool
 
 	held  []byte // a line or a short message that is not complete yet
-	large int    // bytes to come of a message that is none of an acknowledgement
-	blind bool   // this is no NATS: everything passes
+	large int    // bytes to come of a message that is too long for an acknowledgement
+	blind bool   // this is not the NATS protocol: everything passes
 }
 
 // feed is a filter.
@@ -89,8 +90,8 @@ func (p *parser) feed(b []byte) (out []byte, pong bool) {
 	return out, pong
 }
 
-// next returns how many bytes at the start of b belong together, 0 if that
-// cannot be told yet, and whether they are a whole line or short message.
+// next returns how many bytes at the start of b belong together, 0 if that is not
+// known yet, and whether they are a whole line or short message.
 func (p *parser) next(b []byte) (size int, whole bool) {
 	if p.large > 0 {
 		size = min(len(b), p.large)
@@ -112,8 +113,8 @@ func (p *parser) next(b []byte) (size int, whole bool) {
 	return end + body, true
 }
 
-// control reads a control line. It returns the length of the header and that
-// of all that follows the line, 0 if nothing does.
+// control reads a control line. It returns the length of the header, and that of all
+// that follows the line, 0 if nothing does.
 func control(line []byte) (header, body int, ok bool) {
 	f := strings.Fields(string(line))
 	sizes := 0 // of the fields
@@ -137,7 +138,7 @@ func control(line []byte) (header, body int, ok bool) {
 	return header, int(total) + len("\r\n"), err == nil && header <= int(total)
 }
 
-// acknowledged returns what a whole message acknowledges, if it does.
+// acknowledged returns what a whole message acknowledges, if it is an acknowledgement.
 func acknowledged(unit []byte) (stream string, seq uint64, ok bool) {
 	if !bytes.HasPrefix(unit, []byte("MSG ")) && !bytes.HasPrefix(unit, []byte("HMSG ")) {
 		return "", 0, false

@@ -73,7 +73,10 @@ func TestOnlyAcknowledgementsAreSwallowed(t *testing.T) {
 
 func TestWhatFollowsALargeMessageIsParsed(t *testing.T) {
 	for _, n := range []int{ackMax - 1, ackMax, ackMax + 1, 3*ackMax + 17} {
-		for _, m := range []string{msg("", strings.Repeat("\r\nMSG ", n)[:n]), msg("NATS/1.0\r\n\r\n", strings.Repeat("PONG\r\n", n)[:n])} {
+		for _, m := range []string{
+			msg("", strings.Repeat("\r\nMSG ", n)[:n]),
+			msg("NATS/1.0\r\n\r\n", strings.Repeat("PONG\r\n", n)[:n]),
+		} {
 			if got, drops := through(m+ack+m, 1000, All); got != m+m || !drops {
 				t.Errorf("after %d bytes: %v, %.100q", n, drops, got)
 			}

@@ -1,5 +1,5 @@
-// Package natstest gives tests a nats-server of their own, connections to it,
-// and a log that many goroutines may write.
+// Package natstest gives tests a nats-server of their own, connections to it, and a
+// buffer for logs that many goroutines write.
 package natstest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 )
 
-// Start starts a nats-server with JetStream on a free port of loopback, and
-// returns where. It is gone when the test ends.
+// Start starts a nats-server with JetStream on a free port of loopback, and returns
+// its URL. The server ends with the test.
 func Start(tb testing.TB) (url string) {
 	tb.Helper()
 	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: tb.TempDir()})
