@@ -25,7 +25,7 @@ func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 		{"namespace", func(c *app.Config) { c.Namespace = "a b" }},
 		{"", func(c *app.Config) { c.Namespace = "A-b_9" }},
 		{"layout", func(c *app.Config) { c.Layout.Time = 42 }},
-		{"epoch", func(c *app.Config) { c.Layout.Epoch = -1 }},
+		{"--layout or --epoch: ", func(c *app.Config) { c.Layout.Epoch = -1 }},
 		{"--site -1", func(c *app.Config) { c.Site = -1 }},
 		{"--site 1: want 0 to 0", func(c *app.Config) { c.Site = 1 }},
 		{"", func(c *app.Config) { c.Layout, c.Site = snowflake.Article, 3 }},

@@ -130,6 +130,14 @@ func setLayout(c *Config, text string) (err error) {
 	return err
 }
 
+// checkLayout checks the epoch too, which is part of the layout.
+func checkLayout(c *Config) error {
+	if err := c.Layout.Validate(); err != nil {
+		return fmt.Errorf("or --epoch: %w", err)
+	}
+	return nil
+}
+
 // setEpoch reads the epoch of the layout that was set before it; "" keeps the
 // layout's own.
 func setEpoch(c *Config, text string) (err error) {

@@ -120,7 +120,7 @@ var settings = declared([]Setting{
 		Help: "How the bits of a snowflake are split: leaf (41+10+12), js53 (41+6+6), article (39+2+7+4+7), " +
 			"or widths of time+machine+sequence or time+site+machine+business+sequence, " +
 			"followed by @10ms or @1s for longer ticks. All workers of a namespace must share it.",
-		field: field{standard: "leaf", set: setLayout, check: func(c *Config) error { return c.Layout.Validate() }},
+		field: field{standard: "leaf", set: setLayout, check: checkLayout},
 	}, {
 		Flag: "epoch", Env: "NATSID_EPOCH", Group: groupSnowflakes, Placeholder: "TIME",
 		Help: "Instant at which the time of snowflakes begins: a date, an RFC 3339 time, or Unix milliseconds. " +
@@ -190,23 +190,36 @@ func declared(rows []Setting) []Setting {
 	return rows
 }
 
+// A Given is what was written for a setting.
+type Given struct {
+	Text string
+	Env  bool // in the environment, not on the command line
+}
+
 // Parse returns the Config of "natsid serve": the defaults, and for each flag
-// in given what is written there. It names every text that cannot be read, and
-// leaves ranges to [Config.Validate].
-func Parse(given map[string]string) (Config, error) {
+// in given what is written there. It names every text that cannot be read by the
+// place where it was written, and leaves ranges to [Config.Validate].
+func Parse(given map[string]Given) (Config, error) {
 	c := Default()
-	c.AutoCreateTags = given["nats"] == ""
+	c.AutoCreateTags = given["nats"].Text == ""
 	var faults []error
 	for _, s := range settings {
-		text, ok := given[s.Flag]
+		g, ok := given[s.Flag]
 		if !ok {
 			continue
 		}
-		if err := s.field.set(&c, text); err != nil {
-			faults = append(faults, fmt.Errorf("--%s %q: %w", s.Flag, text, err))
+		if err := s.field.set(&c, g.Text); err != nil {
+			faults = append(faults, fmt.Errorf("%s %q: %w", s.writtenAs(g), g.Text, err))
 		}
 	}
 	return c, errors.Join(faults...)
+}
+
+func (s Setting) writtenAs(g Given) string {
+	if g.Env {
+		return s.Env
+	}
+	return "--" + s.Flag
 }
 
 // shorten writes a duration without units that are zero: 1m, not 1m0s.

@@ -55,7 +55,7 @@ type session struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
 	call           *kong.Context
-	given          map[string]string // texts of the settings that were given, by flag
+	given          map[string]app.Given // the settings that were given, by flag
 }
 
 // config returns the settings that were given to the command, on top of the
@@ -68,7 +68,7 @@ func (s *session) config() (app.Config, error) {
 // namespace returns what --namespace says.
 func (s *session) namespace() subjects.Namespace {
 	if ns, ok := s.given["namespace"]; ok {
-		return subjects.Namespace(ns)
+		return subjects.Namespace(ns.Text)
 	}
 	return app.Default().Namespace
 }
@@ -132,7 +132,7 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	if s.call, err = parser.Parse(args); err != nil {
 		return usage(err)
 	}
-	s.given = settingsGiven(s.call.Selected())
+	s.given = s.settingsGiven(s.call.Selected())
 	if err := s.namespace().Check(); err != nil {
 		return usage(err)
 	}

@@ -107,17 +107,16 @@ func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 // IsBool implements [kong.BoolMapper].
 func (r reader) IsBool() bool { return r.bare }
 
-// settingsGiven returns the texts of the settings that were given to a command,
-// by flag.
-func settingsGiven(n *kong.Node) map[string]string {
-	given := make(map[string]string)
+// settingsGiven returns the settings that were given to a command, by flag.
+func (s *session) settingsGiven(n *kong.Node) map[string]app.Given {
+	given := make(map[string]app.Given)
 	for _, f := range n.Flags {
 		if w, ok := f.Target.Interface().(written); ok && w.given {
-			given[f.Name] = w.text
+			given[f.Name] = app.Given{Text: w.text, Env: !s.onCommandLine(f.Name)}
 		}
 	}
 	if n.Parent != nil {
-		maps.Copy(given, settingsGiven(n.Parent))
+		maps.Copy(given, s.settingsGiven(n.Parent))
 	}
 	return given
 }

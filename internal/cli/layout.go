@@ -69,7 +69,7 @@ func (c *layoutCmd) plan(s *session, now time.Time) error {
 	}
 	l, err := snowflake.Plan(needs, epoch)
 	if fit, ok := errors.AsType[*snowflake.FitError](err); ok {
-		return fmt.Errorf("%w; %s", err, c.advice(fit, s.given["epoch"]))
+		return fmt.Errorf("%w; %s", err, c.advice(fit, s.given["epoch"].Text))
 	}
 	if err != nil {
 		return usage(err)
@@ -84,11 +84,11 @@ func (c *layoutCmd) plan(s *session, now time.Time) error {
 // epoch returns what --epoch says, in Unix milliseconds, and the start of today
 // in UTC without it. A layout in the environment does not matter to a plan.
 func (s *session) epoch(now time.Time) (int64, error) {
-	text := s.given["epoch"]
-	if text == "" {
+	epoch := s.given["epoch"]
+	if epoch.Text == "" {
 		return now.Truncate(24 * time.Hour).UnixMilli(), nil
 	}
-	cfg, err := app.Parse(map[string]string{"epoch": text})
+	cfg, err := app.Parse(map[string]app.Given{"epoch": epoch})
 	return cfg.Layout.Epoch, usage(err)
 }
 

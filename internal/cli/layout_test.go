@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
@@ -13,7 +14,7 @@ import (
 func planned(t *testing.T, c layoutCmd, epoch string) (out string, err error) {
 	t.Helper()
 	var stdout natstest.Buffer
-	s := &session{stdout: &stdout, given: map[string]string{"epoch": epoch}}
+	s := &session{stdout: &stdout, given: map[string]app.Given{"epoch": {Text: epoch}}}
 	err = c.plan(s, time.Date(2026, 11, 20, 23, 59, 0, 0, time.FixedZone("", -3600)))
 	return stdout.String(), err
 }

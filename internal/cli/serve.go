@@ -34,7 +34,7 @@ func (c *serveCmd) Run(s *session) error {
 	if err := cfg.Validate(); err != nil {
 		return usage(err)
 	}
-	fromEnv := cfg.NATS != "" && !s.onCommandLine("nats")
+	fromEnv := cfg.NATS != "" && s.given["nats"].Env
 	cfg.Version, cfg.Log = version(), cfg.NewLog(s.stderr)
 	cfg.Ready = func(w app.Where) { fmt.Fprintln(s.stdout, readyLine(cfg, w, fromEnv)) }
 	return app.Run(s.ctx, cfg)

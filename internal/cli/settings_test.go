@@ -68,7 +68,7 @@ func TestEachSettingIsInTheHelpOfServe(t *testing.T) {
 	}
 }
 
-func TestATextThatCannotBeReadIsNamedWithItsFlag(t *testing.T) {
+func TestATextThatCannotBeReadIsNamedWithThePlaceWhereItWasWritten(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--deadline=soon":      `--deadline "soon": want a duration`,
 		"--replicas=two":       `--replicas "two": want a whole number`,
@@ -83,4 +83,6 @@ func TestATextThatCannotBeReadIsNamedWithItsFlag(t *testing.T) {
 		natsid(t, "serve", flag).want(t, 2, want)
 	}
 	natsid(t, "serve", "--deadline=soon", "--guard=maybe").want(t, 2, "--deadline", "--guard")
+	t.Setenv("NATSID_HORIZON", "5")
+	natsid(t, "serve", "--deadline=soon").want(t, 2, `--deadline "soon"`, `NATSID_HORIZON "5": want a duration`)
 }
