@@ -26,7 +26,6 @@ var promised = []string{"client", "e2e", "snowflake", "subjects"}
 const maxColumns = 120 // of a line of Go, with tabs of 4
 
 func TestGoLinesFitTheScreen(t *testing.T) {
-	t.Skip("not yet")
 	expectNone(t, wideLines(t, os.DirFS(".")))
 }
 
