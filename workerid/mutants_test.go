@@ -43,7 +43,7 @@ var mutants = []mutant.Mutant{
 			free = 0
 		}`)}},
 	{Name: "the last tick is read before the generator is closed", Edits: []mutant.Edit{
-		mutant.Delete("close"), mutant.Delete("unuse"),
+		mutant.Delete("unuse"),
 		mutant.Replace("last-tick", `next := int64(g.state.Load() &^ closedBit)
 		time.AfterFunc(time.Second, func() { g.state.Or(closedBit) })`)}},
 
