@@ -114,7 +114,7 @@ func runTroubled(url string) error {
 func serveTroubled(ctx context.Context, nc *nats.Conn, store segment.Store) error {
 	const deadline = 1500 * time.Millisecond
 	segments := segment.New(segment.Config{
-		Store: store, Deadline: deadline, LoadTimeout: deadline * 2 / 3,
+		Store: store, Deadline: deadline,
 		MaxStep: troubledStep, AutoStep: troubledStep,
 	})
 	defer segments.Close()

@@ -76,10 +76,10 @@ func TestAPollClearsACachedNotFound(t *testing.T) {
 }
 
 func TestAFloodOfUnknownTagsReachesTheStoreAtABoundedRateAndDelaysNoKnownTag(t *testing.T) {
-	var strange, inStore, most atomic.Int64
+	var lookUps, inStore, most atomic.Int64
 	cfg := segment.Config{OnLoad: func(tag string, _ time.Duration, err error) {
 		if tag != "a" && tag != "b" {
-			strange.Add(1)
+			lookUps.Add(1)
 		}
 	}}
 	followed(t, cfg, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
@@ -117,7 +117,7 @@ func TestAFloodOfUnknownTagsReachesTheStoreAtABoundedRateAndDelaysNoKnownTag(t *
 		if n := answered.Load(); n != second*asked || wrong.Load() > 0 {
 			t.Errorf("%d of %d answered, %d of them not with ErrUnknownTag", n, second*asked, wrong.Load())
 		}
-		if n := strange.Load(); n < 500 || n > 5000 || most.Load() > 4 {
+		if n := lookUps.Load(); n < 500 || n > 5000 || most.Load() > 4 {
 			t.Errorf("%d look-ups in 2 s and the burst, %d at once; want 1000 a second, 4 at once at most",
 				n, most.Load())
 		}

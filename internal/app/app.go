@@ -222,8 +222,8 @@ func (p *program) workerConfig() worker.Config {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: p.storage.tags, Deadline: cfg.Deadline, LoadTimeout: cfg.Deadline * 2 / 3,
-		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime, AutoMake: p.creates, OnMake: p.created,
+		Store: p.storage.tags, Deadline: cfg.Deadline, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
+		AutoMake: p.creates, OnMake: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
 	}
