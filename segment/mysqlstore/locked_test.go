@@ -15,22 +15,22 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-// waits requests one ID per millisecond for d, and returns how long requests took: the 99th percentile, and the
-// longest.
-func waits(t *testing.T, a *segment.Allocator, d time.Duration) (p99, longest time.Duration) {
+// waits requests one ID per millisecond for d, and returns the 99th percentile of the times that requests took.
+func waits(t *testing.T, a *segment.Allocator, d time.Duration) (p99 time.Duration) {
 	t.Helper()
 	const every = time.Millisecond
 	var took []time.Duration
 	begin := time.Now()
 	for due := begin; due.Sub(begin) < d; due = due.Add(every) {
 		time.Sleep(time.Until(due))
+		asked := time.Now() // later than due on a busy machine, which is no wait for an ID
 		if _, err := a.Take(t.Context(), "order", 1); err != nil {
 			t.Fatalf("a request of a sound tag: %v", err)
 		}
-		took = append(took, time.Since(due)) // a wait delays the requests after it, too
+		took = append(took, time.Since(asked))
 	}
 	slices.Sort(took)
-	return took[len(took)*99/100], took[len(took)-1]
+	return took[len(took)*99/100]
 }
 
 func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
@@ -44,7 +44,7 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 	a := segment.New(segment.Config{Store: g, Deadline: deadline, MaxStep: 1})
 	defer a.Close()
 	waits(t, a, time.Second/2)
-	before, _ := waits(t, a, 2*time.Second)
+	before := waits(t, a, 2*time.Second)
 
 	tx, err := srv.DB().Begin()
 	if err != nil {
@@ -63,16 +63,17 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 				asked := time.Now()
 				_, err := a.Take(ctx, fmt.Sprint("locked", i), 1)
 				if d := time.Since(asked); ctx.Err() == nil &&
-					(!errors.Is(err, segment.ErrNotLoaded) || d > 1700*time.Millisecond) {
+					(!errors.Is(err, segment.ErrNotLoaded) || d > deadline+slack) {
 					t.Errorf("a request of a locked tag: %v after %v", err, d)
 				}
 			}
 		})
 	}
-	during, longest := waits(t, a, 4*time.Second)
-	t.Logf("p99 %v without, %v with %d locked rows, the longest wait %v", before, during, rows, longest)
-	if longest > 800*time.Millisecond || during > before+400*time.Millisecond {
-		t.Errorf("p99 %v without, %v with %d locked rows, the longest wait %v", before, during, rows, longest)
+	during := waits(t, a, 4*time.Second)
+	t.Logf("p99 %v without, %v with %d locked rows", before, during, rows)
+	// Every 50th request needs a load. Behind loads of locked rows it would wait for a second, until they time out.
+	if during > before+400*time.Millisecond {
+		t.Errorf("p99 %v without, %v with %d locked rows", before, during, rows)
 	}
 	cancel()
 	callers.Wait()

@@ -23,6 +23,9 @@ import (
 // deadline is that of parked requests.
 const deadline = 1500 * time.Millisecond
 
+// slack is what a busy machine may add to a time.
+const slack = 5 * time.Second
+
 // Leaf's own table, that of the article about Leaf, and one with small columns.
 const (
 	leafTable = leafColumns + "description varchar(256) DEFAULT NULL, " + updateTime + key
