@@ -266,7 +266,7 @@ func TestABadTagIsRefusedBeforeItIsSent(t *testing.T) {
 	if err := nc.Publish("end", nil); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := all.NextMsg(5 * time.Second); err != nil || m.Subject != "end" {
+	if m, err := all.NextMsg(30 * time.Second); err != nil || m.Subject != "end" {
 		t.Errorf("the server saw %v, %v", m, err)
 	}
 }
@@ -304,7 +304,7 @@ func TestA503FollowedBySilenceIsTheAnswer(t *testing.T) {
 			refuse(t, m, "503", "not now")
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	_, err := client.New(nc, "id").Snowflake(ctx)
 	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || asked.Load() != 2 {

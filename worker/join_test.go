@@ -232,7 +232,7 @@ func TestNATSMicroShowsTwoServicesInOneQueueGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range len(want) {
-		m, err := inbox.NextMsg(5 * time.Second)
+		m, err := inbox.NextMsg(30 * time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

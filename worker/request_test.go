@@ -188,7 +188,7 @@ func TestOneTooManyWaitingGets429(t *testing.T) {
 	}
 	next := func() (int, reply) {
 		t.Helper()
-		m, err := sub.NextMsg(5 * time.Second)
+		m, err := sub.NextMsg(30 * time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

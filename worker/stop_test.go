@@ -82,7 +82,7 @@ func callers(t *testing.T, url string, n int) *load {
 }
 
 func (l *load) call(nc *nats.Conn, subject, body string) {
-	m, err := nc.Request(subject, []byte(body), 5*time.Second)
+	m, err := nc.Request(subject, []byte(body), 30*time.Second)
 	var runs []subjects.Run
 	switch {
 	case err != nil:
@@ -143,7 +143,7 @@ func TestRequestsThatWaitAreAnsweredBeforeTheWorkerIsGone(t *testing.T) {
 		t.Error(err)
 	}
 	for i := range 2 * each {
-		m, err := sub.NextMsg(time.Second)
+		m, err := sub.NextMsg(30 * time.Second)
 		if err != nil {
 			t.Fatalf("%d of %d were answered: %v", i, 2*each, err)
 		}

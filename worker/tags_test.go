@@ -294,7 +294,7 @@ func TestEveryChangeIsAnnouncedWithTheTagsName(t *testing.T) {
 		if got := r.ask(tc.subject, tc.body); got.code != "" {
 			t.Fatalf("%+v", got)
 		}
-		if m, err := announced.NextMsg(5 * time.Second); err != nil || string(m.Data) != tc.want || m.Reply != "" {
+		if m, err := announced.NextMsg(30 * time.Second); err != nil || string(m.Data) != tc.want || m.Reply != "" {
 			t.Errorf("%s: announced %+v, %v, want %s", tc.subject, m, err, tc.want)
 		}
 	}
@@ -388,7 +388,7 @@ func TestAChangeThatMayHaveBeenMadeIsAnnounced(t *testing.T) {
 		{"id.tag.delete", `{"tag":"made"}`, "made"},
 	} {
 		r.wantRefusal(r.ask(tc.subject, tc.body), "503")
-		if m, err := announced.NextMsg(5 * time.Second); err != nil || string(m.Data) != tc.want {
+		if m, err := announced.NextMsg(30 * time.Second); err != nil || string(m.Data) != tc.want {
 			t.Errorf("%s: announced %+v, %v, want %s", tc.subject, m, err, tc.want)
 		}
 	}

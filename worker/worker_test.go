@@ -179,7 +179,7 @@ func read(m *nats.Msg) reply {
 
 func (r *rig) try(subject, body string) (reply, error) {
 	begin := time.Now()
-	m, err := r.caller.Request(subject, []byte(body), 10*time.Second)
+	m, err := r.caller.Request(subject, []byte(body), 30*time.Second)
 	if err != nil {
 		return reply{}, err
 	}
