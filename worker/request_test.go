@@ -208,7 +208,9 @@ func TestOneTooManyWaitingGets429(t *testing.T) {
 }
 
 func TestWhatCannotBeServedIsAnswered503ByTheDeadline(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Store = hanging{} })
+	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Store = hanging{t: t}
+	})
 	if _, err := r.store.Create(t.Context(), segment.Tag{Name: "well", Step: 10, MaxID: 1}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -242,17 +244,26 @@ func TestWhatCannotBeServedIsAnswered503ByTheDeadline(t *testing.T) {
 	wg.Wait()
 }
 
-// A hanging store answers nothing.
-type hanging struct{ segment.Store }
-
-func (hanging) Create(ctx context.Context, _ segment.Tag, _ bool) (segment.Tag, error) {
-	<-ctx.Done()
-	return segment.Tag{}, ctx.Err()
+// A hanging store answers nothing. It must not be waited for beyond the deadline.
+type hanging struct {
+	segment.Store
+	t *testing.T
 }
 
-func (hanging) List(ctx context.Context, _ string, _ int) ([]segment.Tag, error) {
+func (h hanging) Create(ctx context.Context, _ segment.Tag, _ bool) (segment.Tag, error) {
+	return segment.Tag{}, h.hang(ctx)
+}
+
+func (h hanging) List(ctx context.Context, _ string, _ int) ([]segment.Tag, error) {
+	return nil, h.hang(ctx)
+}
+
+func (h hanging) hang(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > deadline {
+		h.t.Errorf("the store may take %v, want %v", time.Until(end), deadline)
+	}
 	<-ctx.Done()
-	return nil, ctx.Err()
+	return ctx.Err()
 }
 
 // A broken store fails for a reason that no caller may see.
