@@ -33,7 +33,10 @@ faults: ## Inject faults into real processes, and write docs/faults.md (15 min; 
 sim: ## Simulate N schedules of clocks, crashes and lost replies (100000), from seed FROM (1)
 	go test -count=1 -timeout 0 -v -run '^TestSimulation$$' ./workerid -args -sim.n=$(or $(N),100000) -sim.from=$(FROM)
 
-lint: format vet staticcheck ## gofmt, go vet, staticcheck, go.mod tidy, scripts, govulncheck
+# The tests of the main folder are about the text: imports, package comments, width,
+# documents that are made from the code.
+lint: format vet staticcheck ## gofmt, go vet, staticcheck, go.mod tidy, imports, documents, scripts, govulncheck
+	go test .
 	go mod tidy -diff
 	go -C bench vet ./...
 	go -C bench mod tidy -diff
