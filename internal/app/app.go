@@ -260,6 +260,6 @@ func (p *program) keepNumber(ctx context.Context) error {
 		return err
 	}
 	p.cfg.Log.Warn("stopped, but the worker number was not released: it is blocked until its window ends, "+
-		"and this worker resumes it if it starts with the same data before", "error", err)
+		"and this worker resumes it if it starts with the same data before then", "error", err)
 	return nil
 }

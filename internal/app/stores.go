@@ -175,7 +175,7 @@ func (s *storage) closeStore() error {
 	return nil
 }
 
-// creates reports whether a tag is created on first use, where tags are.
+// creates reports whether --auto-create-tags, if it is on, covers a tag.
 func (p *program) creates(tag string) bool {
 	if p.cfg.AutoCreatePattern == "" {
 		return true

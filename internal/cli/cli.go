@@ -16,8 +16,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// commandLine is the tree of commands. Their tags say how they are called, and
-// nothing to people: see [help].
+// commandLine is the tree of commands. Struct tags hold no prose: see [help].
 type commandLine struct {
 	Serve   serveCmd   `cmd:"" default:"withargs"`
 	Get     getCmd     `cmd:""`
@@ -88,7 +87,7 @@ func usage(err error) error {
 // Main runs one command line and returns the exit code: 0 if all went well, 1
 // if the command failed, 2 if it was called wrongly. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
-	// --help leaves through kong's exit hook, in the midst of parsing.
+	// --help leaves through kong's exit hook, during parsing.
 	type exit int
 	defer func() {
 		if r := recover(); r != nil {
