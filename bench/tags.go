@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -64,29 +65,17 @@ func (b *tagsBench) run(ctx context.Context, store, namespace string, flags ...s
 	fmt.Printf("\n%s\n", store)
 	flags = append(flags, "--namespace", namespace)
 	names := make([]string, b.opt.tags)
-	ids, create := make([]string, b.opt.tags), make([]string, b.opt.tags)
+	ids := make([]string, b.opt.tags)
 	for i := range names {
 		names[i] = fmt.Sprintf("order.region%d.tag%d", i%10, i)
-		ids[i], create[i] = namespace+".segment."+names[i], namespace+".tag.create"
+		ids[i] = namespace + ".segment." + names[i]
 	}
-	nc := b.load.nc[0]
+	if err := b.create(ctx, namespace, names, flags); err != nil {
+		return err
+	}
+	nc, began := b.load.nc[0], time.Now()
 	natsid, err := startNatsid(ctx, b.dir, b.opt, b.url, flags...)
 	if err != nil {
-		return err
-	}
-	if err := natsid.awaitReply(ctx, nc, namespace+".tag.list", ""); err != nil {
-		natsid.stop()
-		return err
-	}
-	creation := batch{nc, adminWindow, create, func(i int) string { return fmt.Sprintf(`{"tag":%q}`, names[i]) }}
-	took, _, err := creation.send(ctx)
-	natsid.stop()
-	if err != nil {
-		return natsid.failed(err)
-	}
-	b.print("created", took)
-	began := time.Now()
-	if natsid, err = startNatsid(ctx, b.dir, b.opt, b.url, flags...); err != nil {
 		return err
 	}
 	defer natsid.stop()
@@ -96,6 +85,27 @@ func (b *tagsBench) run(ctx context.Context, store, namespace string, flags ...s
 	}
 	b.print("restarted, until it issues an ID", time.Since(began))
 	return b.use(ctx, natsid, nc, namespace, ids)
+}
+
+// create creates the tags with a natsid that is stopped afterwards.
+func (b *tagsBench) create(ctx context.Context, namespace string, names, flags []string) error {
+	natsid, err := startNatsid(ctx, b.dir, b.opt, b.url, flags...)
+	if err != nil {
+		return err
+	}
+	defer natsid.stop()
+	nc := b.load.nc[0]
+	if err := natsid.awaitReply(ctx, nc, namespace+".tag.list", ""); err != nil {
+		return err
+	}
+	subjects := slices.Repeat([]string{namespace + ".tag.create"}, len(names))
+	creation := batch{nc, adminWindow, subjects, func(i int) string { return fmt.Sprintf(`{"tag":%q}`, names[i]) }}
+	took, _, err := creation.send(ctx)
+	if err != nil {
+		return natsid.failed(err)
+	}
+	b.print("created", took)
+	return nil
 }
 
 // use requests IDs of all tags, and compares.

@@ -37,6 +37,11 @@ func benchTrouble(ctx context.Context, dir string, opt options) error {
 	if err := worker.awaitReply(ctx, nc, "id.segment."+hotTag, ""); err != nil {
 		return err
 	}
+	return measureTrouble(ctx, worker, nc, opt)
+}
+
+// measureTrouble measures each trouble in turn, and prints the figures.
+func measureTrouble(ctx context.Context, worker *process, nc *nats.Conn, opt options) error {
 	rows := []*troubleRow{
 		{name: "all well: a load takes 1 ms", trouble: "well"},
 		{name: fmt.Sprintf("the loads of %d other tags hang", hangingTags), trouble: "hanging"},

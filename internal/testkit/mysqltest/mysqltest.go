@@ -68,12 +68,7 @@ func Start(tb testing.TB) *Server {
 	}
 	k, err := findKit()
 	if err != nil {
-		report := tb.Skipf
-		if os.Getenv("CI") != "" {
-			report = tb.Fatalf
-		}
-		report("%s needs MariaDB or MySQL: `make deps` installs it, or set %s to the DSN of a running one (%v)",
-			tb.Name(), Env, err)
+		lack(tb, err)
 	}
 	data, err := k.template()
 	if err != nil {
@@ -91,6 +86,17 @@ func Start(tb testing.TB) *Server {
 	)
 	s.greet()
 	return s
+}
+
+// lack skips the test, or fails it under CI.
+func lack(tb testing.TB, err error) {
+	tb.Helper()
+	report := tb.Skipf
+	if os.Getenv("CI") != "" {
+		report = tb.Fatalf
+	}
+	report("%s needs MariaDB or MySQL: `make deps` installs it, or set %s to the DSN of a running one (%v)",
+		tb.Name(), Env, err)
 }
 
 // private returns a server that has a folder and a port, but neither data nor
