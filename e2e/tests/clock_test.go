@@ -158,35 +158,72 @@ func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
 	}
 }
 
-// A clock that was 900 ms ahead, within the tolerance, is set right.
 func TestARightClockBehindItsIDsWaitsOrTakesAnotherNumber(t *testing.T) {
 	t.Parallel()
 	for name, reclaim := range map[string]bool{"wait": false, "reclaim": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var clock wall
-			clock.set(900 * time.Millisecond)
-			c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
-				cfg.Now, cfg.ReclaimOnStep, cfg.Deadline = clock.now, reclaim, 100*time.Millisecond
-			}))
-			raised := listen(t, c)
-			number := c.WorkerNumber(0)
-			if _, err := c.Client.Snowflake(t.Context()); err != nil {
-				t.Fatal(err)
+			// If the machine stalls, the clock catches up before the worker looks at it.
+			for try := 1; stepBack(t, reclaim) > stallMax; try++ {
+				if try == 5 {
+					t.Skip("this machine stalls too often for a step of 900 ms to be noticed")
+				}
 			}
-			clock.set(0)
-			var id int64
-			waitFor(t, "snowflakes come again", func() bool {
-				time.Sleep(120 * time.Millisecond) // let it leave first
-				got, err := c.Client.Snowflake(t.Context())
-				id = got
-				return err == nil
-			})
-			p, err := snowflake.Leaf.Decode(id)
-			if err != nil || (p.Worker != number) != reclaim {
-				t.Errorf("%+v, %v: the number was %d", p, err, number)
-			}
-			raised.are(t, "clock-step", "clock-behind")
 		})
 	}
+}
+
+// stallMax is much less than the 900 ms of stepBack.
+const stallMax = 300 * time.Millisecond
+
+// stepBack corrects a clock that was 900 ms ahead, and checks which number serves
+// then, unless this machine stalled meanwhile. It returns the longest stall.
+func stepBack(t *testing.T, reclaim bool) (stall time.Duration) {
+	t.Helper()
+	var clock wall
+	clock.set(900 * time.Millisecond)
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+		cfg.Now, cfg.ReclaimOnStep, cfg.Deadline = clock.now, reclaim, 100*time.Millisecond
+	}))
+	raised := listen(t, c)
+	number, stalled := c.WorkerNumber(0), watchStalls(t)
+	if _, err := c.Client.Snowflake(patient(t)); err != nil {
+		t.Fatal(err)
+	}
+	clock.set(0)
+	var id int64
+	waitFor(t, "snowflakes come again", func() bool {
+		time.Sleep(120 * time.Millisecond) // the worker leaves first
+		got, err := c.Client.Snowflake(t.Context())
+		id = got
+		return err == nil
+	})
+	if stall = stalled(); stall > stallMax {
+		return stall
+	}
+	p, err := snowflake.Leaf.Decode(id)
+	if err != nil || (p.Worker != number) != reclaim {
+		t.Errorf("%+v, %v: the number was %d", p, err, number)
+	}
+	raised.are(t, "clock-step", "clock-behind")
+	return stall
+}
+
+// watchStalls returns a function that returns for how long this process has stood
+// still at most since then.
+func watchStalls(t *testing.T) (longest func() time.Duration) {
+	var most atomic.Int64
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	go func() {
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-time.After(10 * time.Millisecond):
+				most.Store(max(most.Load(), int64(time.Since(last))))
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() time.Duration { return time.Duration(most.Load()) }
 }
