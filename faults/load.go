@@ -271,13 +271,16 @@ func (l *load) record(body []byte, r request, waits bool) {
 // there are.
 func (l *load) add(body []byte, k kind) (n int64, err error) {
 	runs, err := subjects.ParseRuns(body)
-	for _, run := range runs {
-		n += run.Len()
-		if err == nil {
-			err = l.ledgers[k].Add(run.First, run.Last)
-		}
+	if err != nil {
+		return 0, err
 	}
-	return n, err
+	for _, run := range runs {
+		if err := l.ledgers[k].Add(run.First, run.Last); err != nil {
+			return n, err
+		}
+		n += run.Len()
+	}
+	return n, nil
 }
 
 func (l *load) fail(r request, outcome string) {

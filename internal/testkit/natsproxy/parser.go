@@ -130,12 +130,16 @@ func control(line []byte) (header, body int, ok bool) {
 		return 0, 0, false
 	}
 	total, err := strconv.ParseUint(f[len(f)-1], 10, 31)
-	if sizes == 2 && err == nil {
-		var h uint64
-		h, err = strconv.ParseUint(f[len(f)-2], 10, 31)
-		header = int(h)
+	if err != nil {
+		return 0, 0, false
 	}
-	return header, int(total) + len("\r\n"), err == nil && header <= int(total)
+	var h uint64
+	if sizes == 2 {
+		if h, err = strconv.ParseUint(f[len(f)-2], 10, 31); err != nil {
+			return 0, 0, false
+		}
+	}
+	return int(h), int(total) + len("\r\n"), h <= total
 }
 
 // acknowledged returns what a whole message acknowledges, if it is an acknowledgement.
