@@ -171,12 +171,18 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 	})
 }
 
+// kinds are what operators have in their alerts: see [subjects.Alarm].
+var kinds = []subjects.Alarm{
+	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted",
+	"state-file", "store-went-back", "time-ends", "mark-unreachable", "tag-conflict",
+}
+
 func TestAlarmsAreCountedByKindFromZero(t *testing.T) {
 	m := metrics.New()
-	for _, a := range subjects.Alarms() {
-		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, a.Kind)
+	for _, kind := range kinds {
+		series := fmt.Sprintf(`natsid_alarms_total{kind="%s"}`, kind)
 		want(t, scrape(t, m), map[string]float64{series: 0})
-		m.Alarmed(a.Kind)
+		m.Alarmed(kind)
 		want(t, scrape(t, m), map[string]float64{series: 1})
 	}
 }
