@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // ownMountsEnv is set in a process whose mounts no other process sees.
@@ -57,6 +58,40 @@ func mountDisk(dir string, size int) error {
 // errNoMounts is returned when a fault needs a disk and cannot mount one.
 var errNoMounts = errors.New("a disk that can be filled needs a mount namespace: " +
 	"run as root, or where users may create them")
+
+// watchDisk writes a small file to the harness's disk all the time, as workers and
+// nats-servers do. The function that it returns stops that, and returns how long
+// the slowest write took.
+func watchDisk(h *harness) (slowest func() time.Duration) {
+	stop, most := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		var longest time.Duration
+		for {
+			began := time.Now()
+			_ = writeSynced(h.path("disk")) // an error is no stall
+			longest = max(longest, time.Since(began))
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-stop:
+				most <- longest
+				return
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-most }
+}
+
+func writeSynced(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.WriteString("x"); err != nil {
+		return err
+	}
+	return f.Sync()
+}
 
 // fillDisk uses up what is free on the disk of dir, to the last byte, and returns
 // what frees it again.

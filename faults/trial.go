@@ -35,6 +35,7 @@ type result struct {
 	ids       int64
 	repeats   int64
 	stalled   time.Duration // the longest that the load itself stood still
+	disk      time.Duration // the longest that a small write of this process took
 	failures  map[string]int64
 	gaps      [kinds]time.Duration
 	recovered time.Duration
@@ -47,12 +48,17 @@ type result struct {
 }
 
 // stallMax is how long this process may stand still, which does nothing but wait
-// for messages and timers. Beyond it the machine stalled, and with it everything
-// under test.
-const stallMax = 300 * time.Millisecond
+// for messages and timers; diskMax is how long its writes may take. Beyond them
+// the machine stalled, and with it everything under test.
+const (
+	stallMax = 300 * time.Millisecond
+	diskMax  = 700 * time.Millisecond
+)
 
-// try runs a trial of a fault, again if the machine stalled meanwhile. A repeated
-// ID counts in any case.
+func (r result) machineStalled() bool { return r.stalled >= stallMax || r.disk >= diskMax }
+
+// try runs a trial of a fault, again if the machine stalled meanwhile. If it stalls
+// each time, the trial is skipped. A repeated ID counts in any case.
 func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
 	for n := range 3 {
 		at := filepath.Join(dir, fmt.Sprint(n))
@@ -61,16 +67,20 @@ func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (
 		}
 		r = tryOnce(ctx, opt, bins, at, f)
 		r.tries = n + 1
-		if len(r.violations) == 0 || r.repeats > 0 || r.stalled < stallMax {
-			break
+		if len(r.violations) == 0 || r.repeats > 0 || !r.machineStalled() || ctx.Err() != nil {
+			return r
 		}
 	}
+	r.violations = nil
+	r.skipped = fmt.Sprintf("the machine stalled in each of %d tries, for %v (CPU) and %v (disk) in the last",
+		r.tries, r.stalled.Round(time.Millisecond), r.disk.Round(time.Millisecond))
 	return r
 }
 
 func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
 	c := &cluster{harness: newHarness(ctx, f.name, dir), fleet: f.fleet, opt: opt, bins: bins}
 	t := &trial{cluster: c, fault: f}
+	slowest := watchDisk(c.harness)
 	t.run(func() {
 		t.start()
 		stop := t.startLoad()
@@ -85,9 +95,9 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		t.waitReady()
 		t.sleep(f.watchTime())
 	})
-	r.name, r.onClockStep = f.name, opt.onClockStep
+	r.name, r.onClockStep, r.disk = f.name, opt.onClockStep, slowest()
 	if len(t.violations) > 0 {
-		t.logf("this process stood still for up to %v", r.stalled)
+		t.logf("this process stood still for up to %v, and its writes took up to %v", r.stalled, r.disk)
 		r.logs = t.logs()
 	}
 	r.violations, r.skipped, r.events = t.violations, t.skipped, t.events
