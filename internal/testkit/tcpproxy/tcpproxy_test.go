@@ -95,14 +95,19 @@ func TestRefusedAreNewConnectionsOnly(t *testing.T) {
 	t.Parallel()
 	p, target := start(t, copyBoth)
 	client, server := dial(t, p), accept(t, target)
+	pass := func() {
+		t.Helper()
+		if _, err := io.WriteString(client, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+			t.Errorf("the open connection: %v", err)
+		}
+	}
+	pass() // it is made once bytes pass, a moment after the target has accepted it
 	p.Refuse(true)
 	wantEnd(t, dial(t, p))
-	if _, err := io.WriteString(client, "x"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
-		t.Errorf("the open connection: %v", err)
-	}
+	pass()
 	p.Refuse(false)
 	dial(t, p)
 	accept(t, target)
