@@ -77,7 +77,7 @@ func (c *Client) SnowflakeN(ctx context.Context, n int) ([]subjects.Run, error) 
 // CreateTag creates a tag and returns it. Errors are those of [Client.SegmentN],
 // but the request is sent once: repeated after a failure it could find the tag
 // that it created itself.
-func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (made subjects.TagInfo, err error) {
+func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created subjects.TagInfo, err error) {
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, err
 	}

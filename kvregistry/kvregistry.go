@@ -176,8 +176,8 @@ func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 // Report implements [workerid.Registry]. After two consecutive heartbeats that
 // failed, here or in Time, the connection reconnects: its server may hang without
 // closing it.
-func (r *Registry) Report(ctx context.Context, w int, l workerid.Heartbeat) error {
-	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(l)); err != nil {
+func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) error {
+	if _, err := r.workers.Put(ctx, strconv.Itoa(w), encode(h)); err != nil {
 		r.failed(err)
 		return err
 	}
@@ -197,11 +197,11 @@ func (r *Registry) failed(err error) {
 
 // Heartbeats implements [workerid.Registry].
 func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, error) {
-	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (l workerid.Heartbeat) {
+	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (h workerid.Heartbeat) {
 		// An unreadable heartbeat is a heartbeat: a worker is alive.
-		_ = json.Unmarshal(kve.Value(), &l)
-		l.At = kve.Created().UnixMilli()
-		return l
+		_ = json.Unmarshal(kve.Value(), &h)
+		h.At = kve.Created().UnixMilli()
+		return h
 	})
 }
 

@@ -30,10 +30,10 @@ type Config struct {
 	MaxWaiting int
 	// AutoStep is the step of tags created on first use; 0 creates none.
 	AutoStep int64
-	// AutoMake, if set, reports whether a tag may be created on first use; nil allows all.
-	AutoMake func(tag string) bool
-	// OnMake, if set, is called after each tag created on first use. It must not block.
-	OnMake func(tag string)
+	// AutoCreate, if set, reports whether a tag may be created on first use; nil allows all.
+	AutoCreate func(tag string) bool
+	// OnCreate, if set, is called after each tag created on first use. It must not block.
+	OnCreate func(tag string)
 	// Poll is the interval at which [Allocator.Follow] reads all tags; 1 min if 0.
 	Poll time.Duration
 	// Preload makes Follow load one range of every tag that was changed or loaded within so long; 0 loads none.
@@ -68,14 +68,14 @@ func (c Config) withDefaults() Config {
 
 func (c Config) withFuncs() Config {
 	all := func(string) bool { return true }
-	if c.AutoMake == nil {
-		c.AutoMake = all
+	if c.AutoCreate == nil {
+		c.AutoCreate = all
 	}
 	if c.Servable == nil {
 		c.Servable = all
 	}
-	if c.OnMake == nil {
-		c.OnMake = func(string) {}
+	if c.OnCreate == nil {
+		c.OnCreate = func(string) {}
 	}
 	if c.OnLoad == nil {
 		c.OnLoad = func(string, time.Duration, error) {}

@@ -194,13 +194,13 @@ func TestADeletedTagStopsAtOnceAndContinuesAboveWhenRevived(t *testing.T) {
 		}
 		store.OnLoad(nil)
 		wantRefused(t, a, "a", segment.ErrDisabled)
-		made, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
+		revived, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.See(made)
-		if got := take(t, a, "a", 1)[0].Start; got < last || got < made.MaxID {
-			t.Errorf("revived: %d, want it at %d or above", got, made.MaxID)
+		a.See(revived)
+		if got := take(t, a, "a", 1)[0].Start; got < last || got < revived.MaxID {
+			t.Errorf("revived: %d, want it at %d or above", got, revived.MaxID)
 		}
 	})
 }
@@ -285,16 +285,16 @@ func TestAPollThatHangsBlocksNoRequest(t *testing.T) {
 }
 
 func TestOnlyTagsThatMatchAreCreatedOnFirstUse(t *testing.T) {
-	var made []string
+	var created []string
 	cfg := segment.Config{
-		AutoStep: 10, AutoMake: func(tag string) bool { return tag == "yes" },
-		OnMake: func(tag string) { made = append(made, tag) },
+		AutoStep: 10, AutoCreate: func(tag string) bool { return tag == "yes" },
+		OnCreate: func(tag string) { created = append(created, tag) },
 	}
 	followed(t, cfg, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "yes", 1)
 		wantRefused(t, a, "no", segment.ErrUnknownTag)
-		if len(made) != 1 || made[0] != "yes" {
-			t.Errorf("OnMake was called for %q, want yes", made)
+		if len(created) != 1 || created[0] != "yes" {
+			t.Errorf("OnCreate was called for %q, want yes", created)
 		}
 	})
 }
@@ -307,7 +307,7 @@ func TestAListingOlderThanTheNewsOfATagDoesNotStopIt(t *testing.T) {
 		}
 		store.OnPoll(late(500 * time.Millisecond))
 		time.Sleep(1200 * time.Millisecond) // a listing in which it is deleted is under way
-		made, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
+		revived, err := memory.Create(t.Context(), segment.Tag{Name: "a", Step: 10, MaxID: 1}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestAListingOlderThanTheNewsOfATagDoesNotStopIt(t *testing.T) {
 			<-ctx.Done() // no load ends
 			return segment.Range{}, ctx.Err()
 		})
-		a.See(made)
+		a.See(revived)
 		_, err = a.Take(t.Context(), "a", 1)
 		if errors.Is(err, segment.ErrUnknownTag) {
 			t.Errorf("a request for a tag that was just revived: %v", err)

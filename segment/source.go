@@ -19,9 +19,9 @@ type source struct {
 	log     failureLog
 	onLoad  func(tag string, took time.Duration, err error)
 
-	autoStep int64                 // of tags created on first use; 0 creates none
-	autoMake func(tag string) bool // reports whether a tag may be created on first use
-	onMake   func(tag string)
+	autoStep  int64                 // of tags created on first use; 0 creates none
+	mayCreate func(tag string) bool // reports whether a tag may be created on first use
+	onCreate  func(tag string)
 
 	ctx    context.Context // ends with stop
 	cancel context.CancelFunc
@@ -63,7 +63,7 @@ type consumer interface {
 func newSource(cfg Config, clock clock) *source {
 	s := &source{
 		store: cfg.Store, timeout: cfg.LoadTimeout, clock: clock, lanes: newLanes(), log: failureLog{log: cfg.Log},
-		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep, autoMake: cfg.AutoMake, onMake: cfg.OnMake,
+		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep, mayCreate: cfg.AutoCreate, onCreate: cfg.OnCreate,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -157,7 +157,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 var errNotYet = errors.New("segment: the tag was created just now, and cannot be read yet")
 
 // creates reports whether a tag is created on first use.
-func (s *source) creates(tag string) bool { return s.autoStep > 0 && s.autoMake(tag) }
+func (s *source) creates(tag string) bool { return s.autoStep > 0 && s.mayCreate(tag) }
 
 // loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed and
 // does not any more has lost its mark. Created again it would repeat what other allocators have loaded: its operator
@@ -185,6 +185,6 @@ func (s *source) create(ctx context.Context, tag string) error {
 	if err != nil {
 		return err
 	}
-	s.onMake(tag)
+	s.onCreate(tag)
 	return nil
 }

@@ -223,7 +223,7 @@ func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
 		Store: p.storage.tags, Deadline: cfg.Deadline, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
-		AutoMake: p.creates, OnMake: p.created,
+		AutoCreate: p.creates, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
 	}

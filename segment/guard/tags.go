@@ -10,7 +10,7 @@ import (
 )
 
 // Create implements [segment.Store].
-func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (made segment.Tag, err error) {
+func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
 	}
@@ -18,10 +18,10 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (made se
 		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, t.MaxID, limit)
 	}
 	err = retry(ctx, func() error {
-		made, err = g.tryCreate(ctx, t, revive)
+		created, err = g.tryCreate(ctx, t, revive)
 		return err
 	})
-	return made, err
+	return created, err
 }
 
 func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
