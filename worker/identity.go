@@ -32,7 +32,8 @@ func (i *identity) follow() {
 	}
 	sub, err := i.cfg.Conn.Subscribe(i.cfg.Namespace.Worker(number), i.answer)
 	if err != nil {
-		i.cfg.Log.Error("cannot answer for the worker number", "number", number, "error", err)
+		i.cfg.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
+			"trying again", "number", number, "error", err)
 		return
 	}
 	i.sub, i.number = sub, number
@@ -42,7 +43,7 @@ func (i *identity) answer(m *nats.Msg) {
 	_, _, who := i.cfg.Number()
 	body, err := json.Marshal(who)
 	if err != nil {
-		i.cfg.Log.Error("cannot answer for the worker number", "error", err)
+		i.cfg.Log.Error("cannot answer which worker holds the worker number: report this as a bug", "error", err)
 		return
 	}
 	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {

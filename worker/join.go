@@ -12,7 +12,7 @@ import (
 
 const (
 	// leaveAhead is how long before the end of its window a worker leaves the
-	// queue group: then it must refuse hardly any request delivered to it.
+	// queue group, so that it refuses hardly any request delivered to it.
 	leaveAhead = 200 * time.Millisecond
 	// pingTimeout is how long the server may take to answer before the
 	// connection counts as lost.
@@ -88,7 +88,7 @@ func (s *snowflakes) change(trouble error) error {
 func (s *snowflakes) up() (err error) {
 	s.known = false
 	if s.running, err = s.service().start(s.cfg); err != nil {
-		s.cfg.Log.Error("cannot serve snowflakes", "error", err)
+		s.cfg.Log.Error("cannot serve snowflakes yet; trying again, while other workers answer", "error", err)
 		return err
 	}
 	return s.cfg.Conn.FlushTimeout(pingTimeout)

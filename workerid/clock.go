@@ -153,14 +153,15 @@ func (c *clock) compare(ctx context.Context) (reading, error) {
 		return r, nil
 	}
 	low, high := c.median()
-	return reading{offset: r.offset}, fmt.Errorf("%w: it is %v from the registry's, the median of the other workers' "+
-		"is %v to %v from it, and at most %v (--max-clock-skew, at least 1s) may lie between: set this machine's clock",
+	return reading{offset: r.offset}, fmt.Errorf("%w: its offset from the registry's clock is %v, "+
+		"the median of all offsets is %v to %v, and they may differ by %v at most (--max-clock-skew, at least 1s): "+
+		"set this machine's clock",
 		errClock, r.offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond,
 		time.Duration(c.tolerance)*time.Millisecond)
 }
 
-// bounds returns between which bounds the clock's offset lies, in ms, and a
-// reading of the clock that the offset belongs to.
+// bounds returns the bounds of the clock's offset, in ms, and the reading of the
+// clock that the offset belongs to.
 func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) {
 	for range 3 {
 		before := c.now()
@@ -211,8 +212,8 @@ func (c *clock) agree(early, late int64) bool {
 	return near(low) || near(high)
 }
 
-// median returns the middle of the others' offsets and the registry's own 0:
-// of an even number both in the middle.
+// median returns the median of the others' offsets and the registry's own, 0: of
+// an even number of offsets, both in the middle.
 func (c *clock) median() (low, high int64) {
 	all := append(slices.Clone(c.others), 0)
 	slices.Sort(all)

@@ -181,7 +181,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	k.clock.start()
 	if k.unread != nil {
 		k.cfg.Alarm(StateFile, fmt.Sprintf("%v: it is ignored, and another worker number acquired; "+
-			"nothing to do unless this recurs: then check the disk, or who copies the data directory", k.unread))
+			"nothing to do unless it recurs: then check the disk, and whether the data directory is copied", k.unread))
 	}
 	for first := true; ; first = false {
 		c, err := k.search(ctx, first)

@@ -141,7 +141,8 @@ func (l *lifecycle) becomeSuspended(why string) {
 	}
 	l.at.Store(int32(suspended))
 	l.hand(nil)
-	l.log.Error("no snowflakes until this machine's clock is found right; the worker number is kept", "reason", why)
+	l.log.Error("no snowflakes until this machine's clock is found right; the worker number is kept; check NTP",
+		"reason", why)
 }
 
 // becomeClosed ends c for good; why is nil at a clean stop.

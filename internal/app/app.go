@@ -124,7 +124,7 @@ func (p *program) lockData(context.Context) error {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("cannot create the data directory: %w", err)
+		return fmt.Errorf("cannot create the data directory: %w; choose another with --data DIR", err)
 	}
 	lock := flock.New(filepath.Join(dir, "lock"))
 	got, err := lock.TryLock()

@@ -101,18 +101,18 @@ var settings = declared([]Setting{
 		field: span(func(c *Config) *time.Duration { return &c.TagPoll }, time.Minute, time.Second, 24*time.Hour),
 	}, {
 		Flag: "preload", Env: "NATSID_PRELOAD", Group: groupSegments,
-		Help: "Load one range, at the start, of each tag that was used or changed within this time, " +
+		Help: "At the start, load one range of each tag that was used or changed within this time, " +
 			"so that its first request does not wait. 0 loads none.",
 		field: span(func(c *Config) *time.Duration { return &c.Preload }, 24*time.Hour, 0, 30*24*time.Hour),
 	}, {
 		Flag: "max-step", Env: "NATSID_MAX_STEP", Group: groupSegments,
-		Help: "Largest step that traffic makes of a tag's own step. A step doubles while ranges last less than " +
-			"--step-time and halves while they last twice as long. It never falls below the tag's own step, " +
-			"which may exceed this limit.",
+		Help: "Largest step to which traffic can raise that of a tag. A step doubles while ranges last less than " +
+			"--step-time and halves while they last more than twice as long. It never falls below the tag's own " +
+			"step, which may exceed this limit.",
 		field: number(func(c *Config) *int64 { return &c.MaxStep }, "IDs", segment.DefaultMaxStep, 1, segment.MaxStep),
 	}, {
 		Flag: "step-time", Env: "NATSID_STEP_TIME", Group: groupSegments,
-		Help: "How long a range of a tag should last at least. A worker can do without the store for about as long.",
+		Help: "Shortest time that a range of a tag should last. A worker can do without the store for about as long.",
 		field: span(func(c *Config) *time.Duration { return &c.StepTime },
 			segment.DefaultStepTime, time.Second, 24*time.Hour),
 	}, {
@@ -142,18 +142,18 @@ var settings = declared([]Setting{
 			30*time.Second, 20*time.Second, 24*time.Hour),
 	}, {
 		Flag: "horizon", Env: "NATSID_HORIZON", Group: groupSnowflakes,
-		Help: "How long snowflakes are issued while JetStream is away.",
+		Help: "How long snowflakes are issued while JetStream is away: at most this long, at least two thirds of it.",
 		field: span(func(c *Config) *time.Duration { return &c.Horizon },
 			5*time.Minute, time.Second, 30*24*time.Hour),
 	}, {
 		Flag: "max-ahead", Env: "NATSID_MAX_AHEAD", Group: groupSnowflakes,
 		Help: "How far a snowflake's time may run ahead of the clock, so that bursts and small steps of the clock " +
-			"back do not wait. One tick of the layout at least.",
+			"back do not wait. At least one tick of the layout.",
 		field: span(func(c *Config) *time.Duration { return &c.MaxAhead }, snowflake.DefaultMaxAhead, 0, time.Second),
 	}, {
 		Flag: "max-clock-skew", Env: "NATSID_MAX_CLOCK_SKEW", Group: groupSnowflakes,
 		Help: "How far the clocks of two workers may differ. A worker whose clock is off by more (1s at least) " +
-			"issues no snowflakes until it is right. A number never used before issues after this time.",
+			"issues no snowflakes until it is right. A worker number without a record is used only after this time.",
 		field: span(func(c *Config) *time.Duration { return &c.MaxClockSkew },
 			time.Second, time.Millisecond, time.Minute),
 	}, {
@@ -163,7 +163,7 @@ var settings = declared([]Setting{
 		field: either(func(c *Config) *bool { return &c.ReclaimOnStep }, false, "reclaim", "wait"),
 	}, {
 		Flag: "max-batch", Env: "NATSID_MAX_BATCH", Group: groupRequests,
-		Help:  "Most IDs that one request may ask for.",
+		Help:  "Most IDs that one request can get.",
 		field: number(func(c *Config) *int { return &c.MaxBatch }, "IDs", 100_000, 1, 1_000_000),
 	}, {
 		Flag: "deadline", Env: "NATSID_DEADLINE", Group: groupRequests,

@@ -29,7 +29,7 @@ type commandLine struct {
 
 func (*commandLine) help() help {
 	return help{summary: "Unique 64-bit IDs over NATS: dense numbers per tag, or snowflakes.\n\n" +
-		"`natsid` alone is a whole service on this machine. Any NATS client can ask it for IDs: " +
+		"`natsid` alone is a whole service on this machine. Any NATS client can request IDs: " +
 		"`nats request id.segment.order \"\"`."}
 }
 
@@ -85,7 +85,7 @@ func usage(err error) error {
 }
 
 // Main runs one command line and returns the exit code: 0 if all went well, 1
-// if the command failed, 2 if it was called wrongly. It returns when ctx ends.
+// if the command failed, 2 if it was called incorrectly. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	// --help leaves through kong's exit hook, during parsing.
 	type exit int

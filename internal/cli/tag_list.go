@@ -27,15 +27,15 @@ func (*tagListCmd) help() help {
 failed) are sums over the workers that named it; WORKERS is how many did, of how
 many that answered.
 
-STEP is the tag's own step, LOADS BY the largest that traffic has made of it.
-RECOMMENDED is the step with which a load lasts a worker 10 minutes at its peak:
-give it to --step. LASTS is how long the IDs of the worker that runs out first
-last at its present speed, and so how long the store may be away. USED is how
-much of the current ranges is used. ! marks loads that fail at present.
+STEP is the tag's own step; LOADS BY is the largest step of any worker's next
+load. RECOMMENDED is the step with which a load lasts a worker 10 minutes at its
+peak: give it to --step. LASTS is for how long the worker that runs out first has
+IDs at its present speed, and so how long the store may be away. USED is how much
+of the current ranges is used. ! marks tags whose last load failed.
 
-With --all too, every tag is listed as one worker sees it, named by WORKER; -
-stands for tags that this worker does not have in memory. AHEAD is how far the
-mark that guards the table is ahead of the row's max_id: 0 at rest.
+With --stats --all, every tag is listed as the worker in column WORKER sees it; -
+stands for what that worker does not have in memory. AHEAD is how far the mark
+that guards the table is ahead of the row's max_id: 0 at rest.
 
 Examples:
   natsid tag list
@@ -51,7 +51,7 @@ Examples:
 // Run implements the command.
 func (c *tagListCmd) Run(s *session) error {
 	if c.All && !c.Stats {
-		return usage(errors.New("--all goes with --stats; without it all tags are listed anyway"))
+		return usage(errors.New("--all needs --stats; without --stats all tags are listed anyway"))
 	}
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
 		switch {

@@ -33,7 +33,7 @@ Examples:
 			"step":     "How many IDs a worker loads at once, from the next load on.",
 			"desc":     "Description, for people; may be empty.",
 			"max-id":   "The next ID: no ID below it is issued any more. It only rises.",
-			"raise-by": "How many IDs to leave out above those that workers have loaded.",
+			"raise-by": "How many IDs to skip above those that workers have loaded.",
 		},
 	}
 }

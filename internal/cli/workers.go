@@ -23,7 +23,7 @@ type workersCmd struct {
 
 func (*workersCmd) help() help {
 	return help{
-		summary: "List the worker numbers, their owners, and until when they are held.",
+		summary: "List the worker numbers, their owners, and the ends of their windows.",
 		detail: `States: live, a worker sends heartbeats under the number; blocked, none does,
 but the window has not ended; free, any worker may take it.
 
@@ -85,7 +85,8 @@ func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) erro
 	for _, bucket := range []string{s.namespace().HistoryBucket(), s.namespace().WorkerBucket()} {
 		_, err := js.KeyValue(ctx, bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			return fmt.Errorf("no natsid has run on this NATS in namespace %s", s.namespace())
+			return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace",
+				s.namespace())
 		}
 		if err != nil {
 			return err
