@@ -1,4 +1,4 @@
-// Command natsid hands out unique IDs over NATS.
+// Command natsid issues unique IDs over NATS.
 package main
 
 import (

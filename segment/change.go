@@ -11,7 +11,7 @@ type Change struct {
 	Description *string // nil leaves it
 	// MaxID raises the mark: no ID below it is issued any more.
 	MaxID int64
-	// RaiseBy raises the mark by so many IDs, at least 1, above its present value. MaxID and RaiseBy exclude each
+	// RaiseBy raises the mark by this many IDs, at least 1, above its present value. MaxID and RaiseBy exclude each
 	// other.
 	RaiseBy int64
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Lanes bound the loads that are under way in the store at once. A tag whose loads hang, say because another session
-// has locked its row, occupies a place for the whole timeout of a load, and then retries. So tags are in separate
+// Lanes bound the loads that are under way in the store at once. A tag whose loads hang, as when another session has
+// locked its row, occupies a place for the whole timeout of a load, and then retries. So tags are in separate
 // lanes by how their last loads ended: tags in trouble queue behind one another, never in front of the others.
 //
 // The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. There a load
@@ -165,11 +165,11 @@ func (d *driver) arrive() bool {
 	return d.gaveWay
 }
 
-// usual is about how long a load takes. It moves a little with each load, so that many that hang change it but a few do
-// not; and when the whole store has become slow, loads soon have the time that they need.
+// usual is about how long a load takes. It moves a little with each load: a few that hang hardly change it, many do. So
+// loads soon have the time that they need when the whole store has become slow.
 type usual struct{ d atomic.Int64 }
 
-// A load that takes unusual times as long as usual is too long. leastUsual is the lower bound of the usual time.
+// A load that takes unusual times the usual time is too long. leastUsual is the lower bound of the usual time.
 const (
 	unusual    = 8
 	leastUsual = 3 * time.Millisecond

@@ -23,9 +23,9 @@ const (
 // Names is what an allocator knows of tags that it has no ranges of. A flood of requests for names that do not exist,
 // one or very many, ends here: it reaches the store lookupRate times per second at most, in a lane of its own.
 //
-// Beyond that rate unlisted tags are not found, according to the listing. Where tags are created on first use, or the
-// listing is too old, they are too many instead. So during a flood, and only then, a tag that was added to the store
-// within the last poll interval, without news, may not be found.
+// Beyond that rate the listing decides: an unlisted tag is refused with ErrUnknownTag, or with ErrTooMany where tags
+// are created on first use or the listing is too old. So during a flood, and only then, a tag that was added to the
+// store within the last poll interval, without news, may not be found.
 type names struct {
 	seed maphash.Seed
 
@@ -61,7 +61,7 @@ func newNames() *names {
 func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
 
 // admit reports whether a tag that is not in memory may be loaded, and whether it is unlisted; then [names.release]
-// must follow. creates says that the tag will be created if it does not exist. recent is the maximal age of a listing
+// must follow. creates says that the tag will be created if it does not exist. recent is the maximum age of a listing
 // that replaces a look-up where there are too many.
 func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
 	n.mu.Lock()

@@ -57,7 +57,7 @@ type reading struct {
 }
 
 const (
-	// speedSpan is the minimal time that the speed is measured over: a batch counts as spread over so long.
+	// speedSpan is the shortest time that the speed is measured over: a batch counts as spread over it.
 	speedSpan = 100 * time.Millisecond
 	// peakSpan is the same for the peak: the busiest second.
 	peakSpan = time.Second

@@ -77,7 +77,7 @@ func (w *waiters) pop() waiter {
 }
 
 // serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them. It
-// returns answers and theirs.
+// returns answers with theirs appended.
 func (w *waiters) serve(s *stock, answers []answer) []answer {
 	for w.any() && w.queue.waiters[0].n <= s.restLen {
 		x := w.pop()

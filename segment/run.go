@@ -15,12 +15,12 @@ import "sync/atomic"
 // another has ended gets higher IDs than that one.
 type run struct {
 	end int64 // not in it
-	// check is the ID from which on a request that takes one looks after the buffer: the last ID at most, so that a run
-	// that is used up is always noticed. It is 0, which is at once, until the buffer sets it.
+	// A request that takes the ID check or a later one calls buffer.look. It is the last ID at most, so that the end of
+	// the run is always noticed, and 0, so that every request calls, until the buffer sets it.
 	check atomic.Int64
 
-	// Takers write next all the time; on another cache line that does not make them fetch the rest again. No room
-	// follows it: the line may be shared with another tag, and 48 more bytes per tag are many.
+	// Requests write next all the time. It is on another cache line than end and check, so that they need not fetch
+	// those again. No padding follows: the line may be shared with another tag, but 48 more bytes per tag are many.
 	_    [48]byte
 	next atomic.Int64 // the next ID to issue; end once used up
 }

@@ -71,7 +71,7 @@ type Loaded struct {
 // A Tag is what a store keeps of a tag.
 type Tag struct {
 	Name        string
-	Step        int64     // a load reserves so many IDs at least, 1..MaxStep
+	Step        int64     // a load reserves at least this many IDs, 1..MaxStep
 	MaxID       int64     // the mark: the first ID that no worker has loaded
 	Least       int64     // no ID below it may be issued, not even one already loaded; 0 for none
 	Description string    // free text

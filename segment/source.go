@@ -35,7 +35,7 @@ type source struct {
 type plan struct {
 	tag      string
 	n, floor int64
-	made     time.Duration // when
+	made     time.Duration // when the plan was made
 	fails    int           // loads that failed in a row
 	changes  uint32        // number of news about the tag
 	unlisted bool          // no listing had the tag

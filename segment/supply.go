@@ -13,16 +13,16 @@ const (
 	highWater = 4
 )
 
-// chainSteps bounds a chain: at most so many times the maximal step is held, whatever was measured. With loads of 0.5 s
-// that carries 7 million IDs/s of one tag, and it keeps one slow load or one burst from burning more.
+// chainSteps bounds a chain: at most so many times the maximum step is held, whatever was measured. With loads of 0.5 s
+// that carries 7 million IDs/s of one tag, and it keeps one slow load or one burst from reserving more.
 const chainSteps = 10
 
-// checkEvery is how often, at the present speed, requests look after the buffer, so that a speed that changes within a
-// range is noticed.
+// checkEvery is how often, at the present speed, a request calls buffer.look, so that a change of speed within a range
+// is noticed.
 const checkEvery = 250 * time.Millisecond
 
-// A supply is what a tag has and what is asked of it, and from both it follows when to load and how much. It has no
-// lock and starts nothing; callers pass the time.
+// A supply holds the ranges of a tag and the requests that wait for them, and decides from both when to load, and how
+// much. It has no lock and starts nothing; callers pass the time.
 //
 // At rest two ranges are held. Where what is held lasts less than two loads at the present speed, as slow as recent
 // loads were, more is loaded: as much as is used in four, within chainSteps.
@@ -80,8 +80,8 @@ func (s *supply) ahead(now time.Duration, loads float64) int64 {
 	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))
 }
 
-// setCheck sets when requests look after the buffer next: at the last ID of the open run, or earlier when a load will
-// be due or the speed should be measured again.
+// setCheck sets the ID at which a request calls buffer.look next: the last ID of the open run, or an earlier one at
+// which a load will be due or the speed should be measured again.
 func (s *supply) setCheck(now time.Duration) {
 	r := s.stock.run.Load()
 	if r == nil {
@@ -124,7 +124,7 @@ func (s *supply) stats(now time.Duration) TagStats {
 	}
 }
 
-// lasts returns for how many seconds so many IDs last.
+// lasts returns how many seconds the IDs last.
 func lasts(ids int64, speed float64) float64 {
 	if speed <= 0 {
 		return math.Inf(1)

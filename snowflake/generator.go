@@ -45,8 +45,8 @@ const DefaultMaxAhead = 5 * time.Millisecond
 //     the sequence moves on to a random place, without wrapping, so IDs still
 //     rise. It does so also in a tick that the one before ran into; otherwise some
 //     low sequences would come twice as often as others at several IDs a tick.
-//     Thus id mod 2^k is even for 2^k up to 2^Sequence, except close to the limit,
-//     where it is slightly less so.
+//     Thus id mod 2^k is evenly distributed for 2^k up to 2^Sequence, except close
+//     to the limit, where it is slightly less so.
 //   - Full rate: a tick entered because the one before ran out begins at 0, and no
 //     random start is made while IDs are ahead of the clock, so no sequence is
 //     skipped at the limit. Where MaxAhead is one tick, none is made either in a

@@ -55,8 +55,8 @@ type Layout struct {
 	Unit int64
 }
 
-// LastYears is how many years before its end [Layout.EndsSoon] reports a layout:
-// enough to plan the next one.
+// LastYears is how many years before the end of a layout [Layout.EndsSoon] begins
+// to report it: enough to plan the next one.
 const LastYears = 5
 
 const maxWorkerBits = 31

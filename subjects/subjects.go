@@ -152,7 +152,8 @@ func (n Namespace) SegmentService() string { return string(n) + "-segment" }
 // statistics of its tags: see [WorkerStats].
 func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
 
-// SegmentEndpoint is the endpoint of that service whose data is a [WorkerStats].
+// SegmentEndpoint is the endpoint of [Namespace.SegmentService] whose data in
+// statistics is a [WorkerStats].
 const SegmentEndpoint = "segment"
 
 // SnowflakeService returns the name of the NATS service that serves snowflakes.
@@ -162,7 +163,7 @@ func (n Namespace) SnowflakeService() string { return string(n) + "-snowflake" }
 func (n Namespace) SegmentBucket() string { return string(n) + "_segments" }
 
 // HistoryBucket returns the name of the KV bucket that holds the records of
-// worker numbers, for ever.
+// worker numbers, permanently.
 func (n Namespace) HistoryBucket() string { return string(n) + "_history" }
 
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.

@@ -21,9 +21,9 @@
 // left, NATS itself reports to callers at once that there are no responders.
 //
 // The server must answer a ping before the service goes up or down; without an
-// answer nothing changes until the next check. For after a reconnect the NATS
-// client subscribes again to what it was about to drain, and then drops what
-// arrives: callers that are routed to this worker would get no answer.
+// answer nothing changes until the next check. The reason: after a reconnect, the
+// NATS client subscribes again to what it was about to drain, and then drops what
+// arrives, so callers that are routed to this worker would get no answer.
 //
 // # Stopping
 //

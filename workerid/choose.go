@@ -10,10 +10,10 @@ import (
 )
 
 // A chooser chooses a worker number and acquires it: the number of the state
-// file if it can be resumed, else a random free one of this worker's site. It
-// asks for each on the number's subject first, so that a number whose holder is
-// alive is left alone whatever the records say. Only the goroutine of Keeper.Run
-// uses it.
+// file if it can be resumed, else a random free one of this worker's site. First
+// it asks on the number's subject which worker holds it, so that a number whose
+// holder is alive is not acquired, whatever the records say. Only the goroutine of
+// Keeper.Run uses it.
 //
 // The loser of a compare-and-set goes on to the next number. A write that was
 // not acknowledged leaves an unconfirmed claim: the next attempt continues it if
@@ -191,15 +191,15 @@ func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*
 	return h.confirm(ctx, seen, h.claimOn(w, from, r), r)
 }
 
-// claimOn returns a claim on number w from the time from on, Unix ms, in place
-// of record r, that no write stands for yet.
+// claimOn returns a claim on number w whose window begins at from, Unix ms. It is
+// to replace record r, and is not written yet.
 func (h *chooser) claimOn(w int, from int64, r Record) *claim {
 	return &claim{terms: h.terms, number: w, from: from, unrecorded: r.Token == ""}
 }
 
-// confirm makes claim c stand by replacing record r of its number, unless
-// another worker answers for the number. After an error that leaves the outcome
-// open, the claim is kept as unconfirmed.
+// confirm replaces record r by that of claim c, unless another worker answers for
+// the number. After an error that leaves the outcome open, the claim is kept as
+// unconfirmed.
 func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record) (*claim, error) {
 	h.unconfirmed = nil
 	if err := h.ask(ctx, c.number); err != nil {
@@ -253,9 +253,9 @@ func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error
 	return seen.now, c.write(ctx, seen.now, max(c.until.Load(), c.firstUntil(seen.now)))
 }
 
-// ask returns nil if no other process answers for number w, errTaken if one
-// does, whatever the records say (they may be new, and the process old), and
-// errUnknown if that could not be found out.
+// ask returns nil if no other process answers for number w, errTaken if one does,
+// and errUnknown if that could not be found out. The answer outweighs the records,
+// which may be newer than the process.
 func (h *chooser) ask(ctx context.Context, w int) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

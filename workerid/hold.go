@@ -57,7 +57,7 @@ func (h *holder) hold(ctx context.Context) error {
 	return nil
 }
 
-// keepFence keeps the fence ahead of the clock until ctx ends; not while
+// keepFence keeps the fence ahead of the clock until ctx ends, except while
 // suspended, since the clock may be wrong. It does not wait for the registry,
 // whose calls may hang. The error is [ErrStateFile].
 func (h *holder) keepFence(ctx context.Context) error {
@@ -76,8 +76,8 @@ func (h *holder) keepFence(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until the next heartbeat is due. It ends early if the clock was
-// set, which must be looked into at once.
+// rest waits until the next heartbeat is due. It ends early if the clock was set,
+// so that it is compared at once.
 func (h *holder) rest(ctx context.Context) {
 	due := time.Now().Add(h.interval)
 	tick := time.NewTicker(h.watch)
@@ -121,9 +121,9 @@ func (h *holder) beat(ctx context.Context) error {
 	return nil
 }
 
-// beatUncompared is a heartbeat whose clock was not compared, or was refused, as
-// why says: it writes nothing. Before the first ID the record would have to be
-// read; with the registry out of reach the window is enough.
+// beatUncompared is a heartbeat whose clock could not be compared, or was found
+// wrong, as why says: it writes nothing. It also drops the condition that the
+// record is read again before the first ID: the window is enough.
 func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 	h.claim.rechecked = true
 	switch {
@@ -168,9 +168,9 @@ func (h *holder) trouble(ctx context.Context, err error) {
 }
 
 // behind returns by how much the clock must advance before the generator issues
-// again; 0 if requests can wait for that. It does not count that the clock has
-// yet to reach the window of a new claim, since it was not set back, nor what a
-// suspended clock shows.
+// again; 0 if requests can wait for that. A clock that has yet to reach the window
+// of a new claim is not behind, since it was not set back. Nor is that of a
+// suspended worker, since it may be wrong.
 func (h *holder) behind() time.Duration {
 	now := h.clock.now()
 	if time.Now().Before(h.claim.begins) {

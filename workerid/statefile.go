@@ -83,8 +83,8 @@ const (
 	fenceReach = 3 * time.Second
 )
 
-// reachOf returns the reach of a fence for ticks of unit ms: a burst begins the
-// tick after next of the clock's at most.
+// reachOf returns the reach of a fence for ticks of unit ms: a burst gets at most
+// two ticks ahead of the clock.
 func reachOf(unit int64) time.Duration { return fenceReach + 2*time.Duration(unit)*time.Millisecond }
 
 // openState reads the state file in directory dir, for a layout whose ticks have

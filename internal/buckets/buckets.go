@@ -7,8 +7,9 @@
 //   - FirstSeq: revisions begin at the present Unix time in microseconds, and
 //     above all that this process has seen, so that those of a bucket that was
 //     deleted and created again never repeat. A compare-and-set with an old
-//     revision would succeed otherwise. Given a clock that is not set back by
-//     more than the age of the bucket, and fewer than 10^6 writes/s on average.
+//     revision would succeed otherwise. This presumes a clock that is not set
+//     back by more than the age of the bucket, and fewer than 10^6 writes/s on
+//     average.
 //   - No AllowDirect: the leader of the stream answers all reads. Replicas lag:
 //     about a tenth of the reads right after a write were stale, and a stale
 //     record looks like another worker's.

@@ -1,5 +1,5 @@
-// Package metrics counts what operators alert on and serves it in Prometheus'
-// form. The cores do not import it: they keep counters, and report events to
+// Package metrics counts what operators alert on and serves it in the format
+// of Prometheus. The cores do not import it: they keep counters, and report events to
 // functions that internal/app connects with it.
 package metrics
 

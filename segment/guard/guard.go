@@ -13,7 +13,7 @@
 // Step 2 alone keeps natsid's workers apart, whatever the table lost and whichever of two tables they write to. Step 3
 // keeps them apart from loaders that know the table alone, as Leaf's, while the table does not go back.
 //
-// If the table certainly refused step 3, say because it is read-only, the range stays reserved and the next attempt
+// If the table certainly refused step 3, as when it is read-only, the range stays reserved and the next attempt
 // uses it: so retries do not make the mark run away.
 //
 // The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an alarm

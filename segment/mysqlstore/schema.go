@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The table as Leaf creates it (scripts/leaf_alloc.sql).
+// The table as Leaf's own script leaf_alloc.sql creates it.
 const createTable = `CREATE TABLE leaf_alloc (
   biz_tag varchar(128) NOT NULL DEFAULT '',
   max_id bigint(20) NOT NULL DEFAULT '1',

@@ -90,7 +90,7 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused server go on where it was, even in the middle of a
+// Resume lets a paused server continue where it was, even in the middle of a
 // statement.
 func (s *Server) Resume() {
 	s.tb.Helper()

@@ -58,7 +58,7 @@ func Start(target string, handle Handler) (*Proxy, error) {
 // Addr returns the proxy's host:port, for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Refuse makes the proxy hang up on connections that are not made yet, or serve
+// Refuse makes the proxy hang up on new connections, or serve
 // them again. Open ones stay: for a dead network call Cut next.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
