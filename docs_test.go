@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/subjects"
@@ -317,7 +318,7 @@ func unknownNames(t *testing.T, docs []document) (faults []string) {
 func namings(t *testing.T) []naming {
 	flags := commandLineFlags(t)
 	variables, kinds, codes, series := set{}, set{}, set{}, set{}
-	for _, s := range cli.Settings() {
+	for _, s := range app.Settings() {
 		variables[s.Env] = true
 	}
 	for _, a := range subjects.Alarms() {

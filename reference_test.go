@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/subjects"
 )
@@ -102,7 +102,7 @@ func settingsTable() string {
 			fmt.Fprintf(&b, "### %s\n\n%s\n", group, table(rows...))
 		}
 	}
-	for _, s := range cli.Settings() {
+	for _, s := range app.Settings() {
 		if s.Group != group {
 			flush()
 			group, rows = s.Group, [][]string{{"flag", "environment", "default", "valid", "meaning"}}

@@ -11,13 +11,6 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// A Setting is a flag of "natsid serve" with its environment variable, default
-// and meaning.
-type Setting = app.Setting
-
-// Settings returns the flags of "natsid serve", in the order of its help.
-func Settings() []Setting { return app.Settings() }
-
 // Settings that other commands have too. All others belong to serve alone.
 var (
 	common   = []string{"nats", "nats-creds", "namespace"} // of every command
@@ -26,7 +19,7 @@ var (
 
 // addSettings gives each command the flags of its settings.
 func addSettings(k *kong.Kong) error {
-	for _, s := range Settings() {
+	for _, s := range app.Settings() {
 		switch {
 		case slices.Contains(common, s.Flag):
 			addFlag(k.Model.Node, s)
@@ -50,7 +43,7 @@ func find(k *kong.Kong, path string) *kong.Node {
 // addFlag adds the flag of a setting to a command. kong takes neither default
 // nor range from it: an untouched flag is not given, and [app.Parse] reads the
 // text of one that is.
-func addFlag(n *kong.Node, s Setting) {
+func addFlag(n *kong.Node, s app.Setting) {
 	tag := &kong.Tag{Envs: []string{s.Env}}
 	if s.Bare {
 		tag.Negatable = "_" // kong's word for --no- and the name
@@ -74,7 +67,7 @@ func addFlag(n *kong.Node, s Setting) {
 }
 
 // helpOf returns the help of a setting with its range.
-func helpOf(s Setting) string {
+func helpOf(s app.Setting) string {
 	if s.Range == "" {
 		return s.Help
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/app"
 )
 
 // Operators have these in their scripts. A new setting gets a line here; a line
@@ -42,7 +42,7 @@ log-format NATSID_LOG_FORMAT text
 func TestFlagsEnvironmentAndDefaultsAreAsPromised(t *testing.T) {
 	var got strings.Builder
 	got.WriteByte('\n')
-	for _, s := range cli.Settings() {
+	for _, s := range app.Settings() {
 		got.WriteString(strings.TrimSpace(s.Flag+" "+s.Env+" "+s.Default) + "\n")
 	}
 	if got.String() != promisedSettings {
@@ -52,7 +52,7 @@ func TestFlagsEnvironmentAndDefaultsAreAsPromised(t *testing.T) {
 
 func TestEachSettingIsInTheHelpOfServe(t *testing.T) {
 	help := strings.Join(strings.Fields(natsid(t, "serve", "--help").out), " ")
-	for _, s := range cli.Settings() {
+	for _, s := range app.Settings() {
 		flag := "--" + s.Flag
 		if s.Bare {
 			flag = "--[no-]" + s.Flag
