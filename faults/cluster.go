@@ -266,7 +266,7 @@ func (c *cluster) urls() (urls []string) {
 }
 
 // replicas returns the state of a bucket's stream on a cluster; ok is false if
-// it cannot be had at the moment.
+// it is not available at the moment.
 func (c *cluster) replicas(bucket string) (info *jetstream.ClusterInfo, ok bool) {
 	js, err := jetstream.New(c.conn())
 	c.must(err)

@@ -68,7 +68,7 @@ func watchDisk(h *harness) (slowest func() time.Duration) {
 		var longest time.Duration
 		for {
 			began := time.Now()
-			_ = writeSynced(h.path("disk")) // an error is no stall
+			_ = writeSynced(h.path("disk")) // an error is not a stall
 			longest = max(longest, time.Since(began))
 			select {
 			case <-time.After(200 * time.Millisecond):

@@ -212,7 +212,7 @@ func (l *load) unregister(seq uint64) {
 }
 
 // answered records an answer. One that comes after its caller has given up may
-// hold IDs all the same, and they may not repeat either.
+// still hold IDs, which may not repeat either.
 func (l *load) answered(m *nats.Msg) {
 	tokens := strings.Split(m.Subject, ".")
 	what, err1 := strconv.Atoi(tokens[len(tokens)-2])
@@ -313,7 +313,7 @@ func (l *load) failed() []failure {
 	return slices.Clone(l.failures)
 }
 
-// extend gives all callers more time: this process stood still for so long, and
+// extend gives all callers more time: this process stood still meanwhile, and
 // answers may have arrived unread.
 func (l *load) extend(stalled time.Duration) {
 	l.mu.Lock()

@@ -25,7 +25,7 @@ var (
 		kinds: all, outcomes: []string{timeout, disconnected, noResponders}, afterStart: 10 * time.Second,
 	}
 	// An election takes 4 to 9 s from the loss of the leader, and the store is
-	// away for so long.
+	// away meanwhile.
 	untilElected = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterStart: 11 * time.Second}
 	// A server that resumes takes part in elections again, and may cause one.
 	afterReturn = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 11 * time.Second}

@@ -36,7 +36,7 @@ type Config struct {
 	OnCreate func(tag string)
 	// Poll is the interval at which [Allocator.Follow] reads all tags; 1 min if 0.
 	Poll time.Duration
-	// Preload makes Follow load one range of every tag that was changed or loaded within so long; 0 loads none.
+	// Preload makes Follow load one range of every tag that was changed or loaded within this time; 0 loads none.
 	Preload time.Duration
 	// Servable, if set, reports whether a tag can be requested at all; others are not preloaded.
 	Servable func(tag string) bool

@@ -85,7 +85,7 @@ func (f *follower) poll(ctx context.Context, then func([]Tag)) (seen bool, err e
 	return seen, err
 }
 
-// apply takes over a listing that began at that time. What a load or news said of a tag since then outweighs it.
+// apply takes over a listing that began at that time. Loads and news of a tag since then outweigh it.
 func (f *follower) apply(l Listing, began time.Duration) {
 	f.tags.names.list(l.Tags, began)
 	for _, t := range l.Tags {

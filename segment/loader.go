@@ -23,7 +23,7 @@ type loader struct {
 	retry      *backoff.ExponentialBackOff
 }
 
-// succeeded notes a load that took so long. The slowest of recent loads fades by an eighth with each.
+// succeeded notes a load, and how long it took. The slowest of recent loads fades by an eighth with each.
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
 	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, 0, nil

@@ -118,7 +118,7 @@ func (n *names) refuse(tag string, err error, now time.Duration) {
 	n.oldest = (n.oldest + 1) % maxRefused
 }
 
-// found notes that the store has a tag, as was learnt at that time.
+// found notes that the store had a tag at that time.
 func (n *names) found(tag string, at time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -36,7 +36,7 @@ func ExampleLayout_Decode() {
 	fmt.Println(err)
 	// Output:
 	// 2024-05-25T03:42:16.658Z worker 1017 sequence 31
-	// snowflake: -1 is no ID of layout 41+10+12
+	// snowflake: -1 is not an ID of layout 41+10+12
 }
 
 func ExampleGenerator() {

@@ -129,7 +129,7 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
-// Close ends issuing for good and returns the Unix ms from which on this
+// Close ends issuing for good and returns the Unix ms at and after which this
 // generator has issued nothing: the end of its last tick, or the beginning of its
 // first if it has issued none, or from if that is later. Closing again returns
 // the same.

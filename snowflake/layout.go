@@ -168,12 +168,12 @@ type Parts struct {
 	Sequence int64     // within the tick, from 0
 }
 
-// Decode splits an ID into its parts. It returns an error for a number that is no
-// ID of this layout: a negative one, or one with bits above the time field.
+// Decode splits an ID into its parts. It returns an error for a number that is
+// not an ID of this layout: a negative one, or one with bits above the time field.
 func (l Layout) Decode(id int64) (Parts, error) {
 	tick := id >> (l.Bits() - l.Time)
 	if id < 0 || tick > l.maxTick() {
-		return Parts{}, fmt.Errorf("snowflake: %d is no ID of layout %s", id, l)
+		return Parts{}, fmt.Errorf("snowflake: %d is not an ID of layout %s", id, l)
 	}
 	worker := int(id >> (l.Business + l.Sequence) & (1<<(l.Site+l.Worker) - 1))
 	return Parts{

@@ -71,7 +71,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 func (e *Error) Error() string { return e.Code.String() + ": " + e.Text }
 
 // ParseError returns the error in the two headers of a reply, or nil if code is
-// empty: then the reply is no error. A code that is not a number becomes
+// empty: then the reply is not an error. A code that is not a number becomes
 // [Internal].
 func ParseError(code, text string) *Error {
 	if code == "" {

@@ -89,7 +89,7 @@ func TestEverySentinelOfTheCoresHasARow(t *testing.T) {
 				missing = append(missing, name)
 			}
 		}
-		// ErrWait parks the request; it is no answer. The others pass between a
+		// ErrWait parks the request; it is not an answer. The others pass between a
 		// guard and what it guards, and stand behind ErrNotLoaded or errStore.
 		inner := map[string][]string{
 			"segment":   {"ErrMarkMoved", "ErrNotApplied", "ErrWait"},

@@ -261,7 +261,7 @@ func TestADeletedTagIsNotServedThoughItWasInMemory(t *testing.T) {
 		tag, err := r.store.Look(t.Context(), "order")
 		return err == nil && tag.MaxID == 21
 	})
-	for range 2 { // once more is no error
+	for range 2 { // a second time is not an error
 		got := r.ask("id.tag.delete", `{"tag":"order"}`)
 		if !strings.Contains(got.body, `"disabled":true`) || !strings.Contains(got.body, `"max_id":"21"`) {
 			t.Fatalf("%+v", got)

@@ -139,8 +139,8 @@ func (c *claim) open(now int64) error {
 // renew extends the window once a third of the horizon is used, and at once if
 // the record does not bear this claim's token: then the write finds out whether
 // the number is lost. So a worker learns within a heartbeat that its record was
-// taken, wiped or set back. While the registry is out of reach, snowflakes go on
-// for at least two thirds of the horizon.
+// taken, wiped or set back. While the registry is out of reach, snowflakes
+// continue for at least two thirds of the horizon.
 func (c *claim) renew(ctx context.Context) error {
 	now, horizon := c.compared.now, c.horizon.Milliseconds()
 	if c.until.Load()-now > horizon*2/3 {

@@ -20,11 +20,11 @@ import (
 // read before and after, and the offset lies between both differences.
 //
 //   - The offset must be within the tolerance of the median of all offsets, where
-//     the registry is one voice, with 0: of two workers alone none can know which
-//     is wrong, of three voices each can.
-//   - Of an even number of voices either one in the middle will do, since the mean
-//     of 0 and 24 h is no clock's time: it would refuse both, and let a clock pass
-//     that is 12 h off.
+//     the registry is one voice, with 0: two workers alone cannot know which of
+//     them is wrong, three voices can.
+//   - Of an even number of voices either one in the middle will do. Their mean is
+//     not the time of any clock: that of 0 and 24 h would refuse both, and let a
+//     clock pass that is 12 h off.
 //   - The tolerance is MaxClockSkew, at least 1 s: a call may take 1 s, and
 //     heartbeats are dated when they arrive. A slow network is not a wrong clock.
 //   - A clock that was found right, and was not set since, may fail maxDoubts
@@ -36,12 +36,12 @@ import (
 //
 // What follows for a running worker:
 //
-//	set back, within the tolerance     goes on; requests wait, or as in the last row
-//	set ahead, within the tolerance    goes on
+//	set back, within the tolerance     continues; requests wait, or as in the last row
+//	set ahead, within the tolerance    continues
 //	set beyond it, and right now       issues nothing until compared
 //	set beyond it, and wrong           issues, renews and reports nothing until it is right
 //	drifts away                        the same from the fourth failed comparison on
-//	the registry's clock is set        goes on if the next heartbeats of others show it
+//	the registry's clock is set        continues if the next heartbeats of others show it
 //	right, but a deadline or more      waits, or takes another number (behindPolicy)
 //	behind the last ID
 type clock struct {
@@ -120,7 +120,7 @@ func (c *clock) stepped() bool {
 		return true
 	}
 	if inexact <= 1 {
-		c.lead = lead // what a clock drifts is no step
+		c.lead = lead // drift is not a step
 	}
 	return false
 }

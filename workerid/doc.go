@@ -42,14 +42,14 @@
 //     is gone: B starts at the old until, and A is beyond it.
 //   - A lost number closes its generator before anything else. The worker still
 //     answers for it during the margin, and then searches again. Otherwise it
-//     would go on in ticks of the new owner; and where the record itself was
+//     would continue in ticks of the new owner; and where the record itself was
 //     lost, a neighbour whose clock is behind would begin before the last ID.
 //   - The first window begins at max(until of the record, now). Without a
 //     readable record it begins no earlier than now + margin, as read after the
 //     write was acknowledged: the bucket may have been lost with its owner
 //     alive, who has issued up to its own now and a little ahead.
-//   - A number that another process answers for is not acquired, nor one whose
-//     question times out. One without a record is asked for once more after its
+//   - A number that another process answers for is not acquired, nor is one
+//     for which the question times out. One without a record is asked for once more after its
 //     write was acknowledged, and written again: the owner may still run on its
 //     old window, or a write may have been under way when the record was lost.
 //   - Revisions of a bucket begin at its creation time in microseconds (package
@@ -57,7 +57,7 @@
 //     of another worker in a bucket that was created again.
 //   - Layout, epoch and unit must equal the registry's [Deployment]. Other ticks,
 //     shifted differently, give the same 64 bits. A worker that differs at its
-//     start is refused; one that already runs keeps asking.
+//     start is refused; one that already runs keeps trying.
 //   - A clean stop closes the generator, then removes the claim from the state
 //     file, then lowers until, never below from. In another order an ID could
 //     lie beyond until; below from, the next owner would enter ticks of an

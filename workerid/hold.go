@@ -31,7 +31,7 @@ type holder struct {
 	log      *slog.Logger
 }
 
-// hold holds the claim until ctx ends, which is no error, or until it must be
+// hold holds the claim until ctx ends, which is not an error, or until it must be
 // given up: errLost, errBehind or [ErrStateFile].
 func (h *holder) hold(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
@@ -87,7 +87,7 @@ func (h *holder) rest(ctx context.Context) {
 	}
 }
 
-// wait waits for a tick and reports whether ctx goes on.
+// wait waits for a tick and reports whether ctx has not ended.
 func wait(ctx context.Context, tick *time.Ticker) bool {
 	select {
 	case <-tick.C:
@@ -161,7 +161,7 @@ func (h *holder) trouble(ctx context.Context, err error) {
 		s.Trouble = err
 	})
 	if err != nil && !known && ctx.Err() == nil {
-		h.log.Warn("a heartbeat failed: snowflakes go on until the window of the worker number ends, "+
+		h.log.Warn("a heartbeat failed: snowflakes are issued until the window of the worker number ends, "+
 			"if the clock is right; check NATS and the clock",
 			"number", h.claim.number, "until", time.UnixMilli(h.claim.until.Load()).UTC(), "error", err)
 	}

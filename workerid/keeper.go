@@ -307,12 +307,12 @@ func (k *Keeper) linger(ctx context.Context) {
 	}
 }
 
-// dropFile makes this worker go on without a state file: better to issue without
+// dropFile makes this worker continue without a state file: better to issue without
 // local state than not at all. After a crash another number is acquired.
 func (k *Keeper) dropFile(why error) {
 	if !k.terms.file.absent {
 		k.terms.file.absent = true
-		k.cfg.Alarm(StateFile, fmt.Sprintf("%v: this worker goes on without it, under another number, "+
+		k.cfg.Alarm(StateFile, fmt.Sprintf("%v: this worker continues without it, under another number, "+
 			"and cannot resume that after a crash; fix the disk and restart this worker", why))
 	}
 }

@@ -228,7 +228,7 @@ func TestLostAcknowledgementsBlockOneNumberOnly(t *testing.T) {
 	})
 }
 
-// A burst puts a generator one tick ahead; that is no clock set back.
+// A burst puts a generator one tick ahead; the clock was not set back.
 func TestABurstOfCoarseTicksIsNoStep(t *testing.T) {
 	for _, unit := range []int64{1, 10, 1000, 2000} {
 		t.Run(fmt.Sprint(unit), func(t *testing.T) {

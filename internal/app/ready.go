@@ -78,8 +78,8 @@ func (p *program) announce(ctx context.Context) error {
 	return nil
 }
 
-// listenHTTP opens the address of the monitor. One that is taken is no reason
-// not to serve IDs.
+// listenHTTP opens the address of the monitor. If it is taken, IDs are served
+// without a monitor.
 func (p *program) listenHTTP(context.Context) error {
 	if p.cfg.HTTP == "" {
 		return nil

@@ -35,7 +35,7 @@ type storage struct {
 }
 
 // openBuckets tries once to open the buckets in JetStream. Without JetStream the
-// other steps start all the same, and [storage.openLate] continues: requests for
+// other steps still start, and [storage.openLate] continues: requests for
 // segment IDs are answered 503 meanwhile, and a worker that was killed issues
 // snowflakes in the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {

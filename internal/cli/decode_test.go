@@ -32,7 +32,8 @@ func TestDecodeShowsTheFieldsOfASnowflake(t *testing.T) {
 			t.Errorf("%q: %+v, want\n%s", tc.args, got, tc.want)
 		}
 	}
-	natsid(t, "decode", "9223372036854775807", "--layout=article").want(t, 1, "no ID of layout 39+2+7+4+7", "--layout")
+	natsid(t, "decode", "9223372036854775807", "--layout=article").
+		want(t, 1, "not an ID of layout 39+2+7+4+7", "--layout")
 	t.Setenv("NATSID_EPOCH", "0")
 	if got := natsid(t, "decode", "4194324557"); !strings.Contains(got.out, "1970-01-01 00:00:01.000") {
 		t.Errorf("the epoch of the environment: %+v", got)

@@ -32,7 +32,7 @@ Examples:
   natsid layout --years 30 --machines 50 --peak 2000 --unit 10ms --epoch 2026-01-01
   natsid layout --layout js53`,
 		values: map[string]string{
-			"years":      "How many years, from the epoch on, the time field must last.",
+			"years":      "How many years, from the epoch, the time field must last.",
 			"sites":      "Sites that number their own machines. The default is 1.",
 			"machines":   "Machines, that is workers, in one site.",
 			"businesses": "Businesses that IDs distinguish. The default is 1.",
@@ -46,7 +46,7 @@ Examples:
 func (c *layoutCmd) Run(s *session) error {
 	if *c != (layoutCmd{}) {
 		if s.onCommandLine("layout") {
-			return usage(errors.New("--layout describes a layout, needs plan one: give either"))
+			return usage(errors.New("--layout describes a layout, needs plan a new one: give one or the other"))
 		}
 		return c.plan(s, time.Now())
 	}
@@ -75,8 +75,8 @@ func (c *layoutCmd) plan(s *session, now time.Time) error {
 		return usage(err)
 	}
 	if !now.Before(l.Ends()) {
-		return fmt.Errorf("the time field of %s would have ended on %s: years count from the epoch on; "+
-			"ask for more of them, or for a later --epoch", l, l.Ends().Format(time.DateOnly))
+		return fmt.Errorf("the time field of %s would have ended on %s: years count from the epoch; "+
+			"give more years, or a later --epoch", l, l.Ends().Format(time.DateOnly))
 	}
 	return describeLayout(s.stdout, l, needs)
 }

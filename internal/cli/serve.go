@@ -6,7 +6,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// serveCmd is the worker. Its flags are the [Settings].
+// serveCmd is the worker. Its flags are the [app.Settings].
 type serveCmd struct{}
 
 func (*serveCmd) help() help {

@@ -23,7 +23,7 @@ func waits(t *testing.T, a *segment.Allocator, d time.Duration) (p99 time.Durati
 	begin := time.Now()
 	for due := begin; due.Sub(begin) < d; due = due.Add(every) {
 		time.Sleep(time.Until(due))
-		asked := time.Now() // later than due on a busy machine, which is no wait for an ID
+		asked := time.Now() // later than due on a busy machine, which is not a wait for an ID
 		if _, err := a.Take(t.Context(), "order", 1); err != nil {
 			t.Fatalf("a request of a sound tag: %v", err)
 		}
