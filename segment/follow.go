@@ -155,7 +155,7 @@ func (f *follower) lookUpNews(ctx context.Context) {
 		each(lookUps, f.news.take(), func(tag string) { f.lookUp(ctx, tag) })
 		select {
 		case <-f.news.wake:
-		case <-retry.C: // for tags whose look-up failed
+		case <-retry.C: // for tags whose lookup failed
 		case <-ctx.Done():
 			return
 		}

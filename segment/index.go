@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// An index finds buffers by tag. A look-up takes no lock and allocates nothing: hash chains are immutable, and a change
-// replaces a whole chain. A look-up during a change may miss a tag just added, and find one just removed: the buffer
+// An index finds buffers by tag. A lookup takes no lock and allocates nothing: hash chains are immutable, and a change
+// replaces a whole chain. A lookup during a change may miss a tag just added, and find one just removed: the buffer
 // itself knows, under its lock, that it is gone. Changes must be serialized by the caller.
 type index struct {
 	seed  maphash.Seed

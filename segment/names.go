@@ -9,13 +9,13 @@ import (
 
 // What is remembered of tags that are not in an allocator's memory is bounded:
 const (
-	// refusedFor is how long a tag is refused without a look-up after the store said that it does not exist, or that it
+	// refusedFor is how long a tag is refused without a lookup after the store said that it does not exist, or that it
 	// cannot be served.
 	refusedFor = 3 * time.Second
 	// maxRefused is how many such tags are remembered; then each new one replaces the oldest.
 	maxRefused = 10_000
 	// lookupRate is how many unlisted tags are looked up per second, and how many at once after a rest. maxUnlisted is
-	// how many look-ups of them may be under way.
+	// how many lookups of them may be under way.
 	lookupRate  = 1000
 	maxUnlisted = 1024
 )
@@ -37,7 +37,7 @@ type names struct {
 	// refusals is a ring: oldest is the oldest once there are maxRefused.
 	refusals []refusal
 	oldest   int
-	unlisted int // look-ups of unlisted tags under way
+	unlisted int // lookups of unlisted tags under way
 	lookups  bucket
 	// floors are those of tags that were stopped, about 100 bytes each. Should the store lose its memory of them,
 	// nothing below is loaded again.
@@ -62,7 +62,7 @@ func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
 
 // admit reports whether a tag that is not in memory may be loaded, and whether it is unlisted; then [names.release]
 // must follow. creates says that the tag will be created if it does not exist. recent is the maximum age of a listing
-// that replaces a look-up where there are too many.
+// that replaces a lookup where there are too many.
 func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -35,7 +35,7 @@ func TestAnUnknownTagCostsOneLookUpForAWhile(t *testing.T) {
 			wantRefused(t, a, "unknown", segment.ErrUnknownTag)
 		}
 		if n := lookups.Load(); n != 1 || refused.Load() != 10_000 {
-			t.Errorf("%d look-ups, %d refused, want one for all of 3 s", n, refused.Load())
+			t.Errorf("%d lookups, %d refused, want one for all of 3 s", n, refused.Load())
 		}
 		create(t, memory, segment.Tag{Name: "unknown", Step: 10, MaxID: 1})
 		time.Sleep(200 * time.Millisecond)
@@ -118,7 +118,7 @@ func TestAFloodOfUnknownTagsReachesTheStoreAtABoundedRateAndDelaysNoKnownTag(t *
 			t.Errorf("%d of %d answered, %d of them not with ErrUnknownTag", n, second*asked, wrong.Load())
 		}
 		if n := lookUps.Load(); n < 500 || n > 5000 || most.Load() > 4 {
-			t.Errorf("%d look-ups in 2 s and the burst, %d at once; want 1000 a second, 4 at once at most",
+			t.Errorf("%d lookups in 2 s and the burst, %d at once; want 1000 a second, 4 at once at most",
 				n, most.Load())
 		}
 		if longest > 0 {

@@ -13,7 +13,7 @@ type tagSet struct {
 	index  index // read without a lock, changed under mu
 	names  *names
 	deps   deps
-	recent time.Duration // the maximum age of a listing that replaces a look-up
+	recent time.Duration // the maximum age of a listing that replaces a lookup
 
 	mu     sync.Mutex
 	closed bool

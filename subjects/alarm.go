@@ -46,7 +46,7 @@ var alarms = []AlarmInfo{
 		Happened: "this worker's clock is behind the time of its own last IDs or heartbeat; " +
 			"it issues no snowflakes until the clock has caught up",
 		Do: "if the clock is right now, wait; " +
-			"with `--on-clock-step reclaim` the worker takes another worker number instead of waiting",
+			"with `--on-clock-step reclaim` the worker acquires another worker number instead of waiting",
 	},
 	{
 		Kind: AlarmClockSkew,
@@ -74,7 +74,7 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmStateFile,
 		Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
-			"the worker takes another worker number",
+			"the worker acquires another worker number",
 		Do: "if it cannot be written, repair the data directory and restart the worker; " +
 			"until then a crash costs it its number",
 	},

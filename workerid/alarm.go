@@ -6,7 +6,7 @@ type Alarm string
 // The kinds of alarm. Each is raised once per event.
 const (
 	// ClockBehind: the clock is behind what this worker reported or issued. The
-	// worker waits until the clock has caught up, or takes another number.
+	// worker waits until the clock has caught up, or acquires another number.
 	ClockBehind Alarm = "clock-behind"
 	// ClockSkew: the clock is too far from the other workers'. Nothing is issued
 	// until it agrees with them.

@@ -42,7 +42,7 @@ import (
 //	set beyond it, and wrong           issues, renews and reports nothing until it is right
 //	drifts away                        the same from the fourth failed comparison on
 //	the registry's clock is set        continues if the next heartbeats of others show it
-//	right, but a deadline or more      waits, or takes another number (behindPolicy)
+//	right, but a deadline or more      waits, or acquires another number (behindPolicy)
 //	behind the last ID
 type clock struct {
 	now       func() int64 // wall clock, Unix ms
@@ -223,10 +223,10 @@ func (c *clock) median() (low, high int64) {
 // A behindPolicy decides what a worker does whose clock is right, but behind
 // its own past.
 type behindPolicy struct {
-	reclaim bool // it takes another number
+	reclaim bool // it acquires another number
 }
 
-// another reports whether a worker that is behind by d takes another number
+// another reports whether a worker that is behind by d acquires another number
 // instead of waiting.
 func (p behindPolicy) another(d time.Duration) bool {
 	return d > 0 && (p.reclaim || d > maxWait)
@@ -235,8 +235,8 @@ func (p behindPolicy) another(d time.Duration) bool {
 // remedy describes what happens to a worker that is behind by d.
 func (p behindPolicy) remedy(d time.Duration) string {
 	if p.another(d) {
-		return "this worker takes another number if its clock is right; nothing to do but check the clock"
+		return "this worker acquires another number if its clock is right; nothing to do but check the clock"
 	}
 	return "no snowflakes here until the clock has caught up; " +
-		"to take another number instead, restart with --on-clock-step reclaim"
+		"to acquire another number instead, restart with --on-clock-step reclaim"
 }

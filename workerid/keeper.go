@@ -46,7 +46,7 @@ type Config struct {
 	// Deadline is how long requests may wait for a clock that was set back; a
 	// clock farther back counts as behind. It must be set.
 	Deadline time.Duration
-	// Reclaim makes a worker take another number when its clock is right, but
+	// Reclaim makes a worker acquire another number when its clock is right, but
 	// behind what it issued or reported. Otherwise it waits until the clock has
 	// caught up, a day at most.
 	Reclaim bool
@@ -271,7 +271,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 	k.chooser.avoid = errors.Is(why, errBehind)
 	switch {
 	case errors.Is(why, errLost):
-		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and takes another; "+
+		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
 			"find out who wrote the record, or whether the bucket was lost or restored", why))
 		k.linger(ctx) //mutant:linger
 		k.life.becomeSearching()

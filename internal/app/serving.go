@@ -93,7 +93,7 @@ func (f *front) move(ctx context.Context, old *serving) *serving {
 // once it serves.
 func (f *front) startElsewhere(ctx context.Context, old *serving) (*serving, error) {
 	conn := servingConn{leaving: make(chan struct{}, 1)}
-	// The time-out is for each server: the old one waits for the new one.
+	// The timeout is for each server: the old one waits for the new one.
 	opts := append(servingOptions(f.cfg, nil, conn.leaving), nats.Timeout(time.Second))
 	var err error
 	if conn.Conn, err = nats.Connect(others(f.cfg.NATS, old.conn.DiscoveredServers()), opts...); err != nil {

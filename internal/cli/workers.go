@@ -25,13 +25,13 @@ func (*workersCmd) help() help {
 	return help{
 		summary: "List the worker numbers, their owners, and the ends of their windows.",
 		detail: `States: live, a worker sends heartbeats under the number; blocked, none does,
-but the window has not ended; free, any worker may take it.
+but the window has not ended; free, any worker may acquire it.
 
 A worker that was killed leaves its number blocked until UNTIL, at most a horizon
 away (5 min by default), and resumes it if it is started with the same data. A
 number that is blocked for longer was last written by a worker whose clock ran
 ahead; REPORTED is what that clock said. Nothing needs to be done about it, since
-all others take other numbers. OFFSET is a worker's clock minus JetStream's.
+all others acquire other numbers. OFFSET is a worker's clock minus JetStream's.
 
 Example:
   natsid workers`,
