@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/internal/natsembed"
@@ -15,8 +16,7 @@ import (
 // errors without the name of the setting.
 type field struct {
 	standard string // the default, as it would be written
-	unit     string
-	limits   string
+	limits   string // the valid values, with their unit
 	set      func(c *Config, text string) error
 	check    func(c *Config) error // nil if every value is valid
 }
@@ -53,7 +53,7 @@ func either(of func(*Config) *bool, standard bool, yes, no string) field {
 
 // span is a field that takes a duration from low to high.
 func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
-	f := field{standard: shorten(standard), unit: "duration", limits: shorten(low) + " to " + shorten(high)}
+	f := field{standard: shorten(standard), limits: shorten(low) + " to " + shorten(high)}
 	f.set = func(c *Config, text string) (err error) {
 		if *of(c), err = time.ParseDuration(text); err != nil {
 			return errors.New("want a duration, such as 1.5s or 10m")
@@ -64,9 +64,10 @@ func span(of func(*Config) *time.Duration, standard, low, high time.Duration) fi
 	return f
 }
 
-// number is a field that takes a whole number from low to high.
+// number is a field that takes a whole number from low to high, of a unit or "".
 func number[N int | int64](of func(*Config) *N, unit string, standard, low, high N) field {
-	f := field{standard: fmt.Sprint(standard), unit: unit, limits: fmt.Sprintf("%d to %d", low, high)}
+	limits := strings.TrimSpace(fmt.Sprintf("%d to %d %s", low, high, unit))
+	f := field{standard: fmt.Sprint(standard), limits: limits}
 	f.set = func(c *Config, text string) error {
 		n, err := strconv.ParseInt(text, 0, 64)
 		if err != nil || int64(N(n)) != n {

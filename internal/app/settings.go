@@ -23,8 +23,7 @@ type Setting struct {
 	Help        string // sentences for the reader of a terminal
 
 	Default string // as it would be written; "" for none
-	Unit    string // "duration", "IDs"; "" for a text or a choice
-	Range   string // the values that are valid; "" if all are
+	Range   string // the values that are valid, with their unit; "" if all are
 	Bare    bool   // the flag may stand without a value, and be negated with --no-
 
 	field field
@@ -185,7 +184,7 @@ var settings = declared([]Setting{
 // declared fills in what each row says by its field.
 func declared(rows []Setting) []Setting {
 	for i, s := range rows {
-		rows[i].Default, rows[i].Unit, rows[i].Range = s.field.standard, s.field.unit, s.field.limits
+		rows[i].Default, rows[i].Range = s.field.standard, s.field.limits
 	}
 	return rows
 }
