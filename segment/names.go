@@ -38,7 +38,7 @@ type names struct {
 	refusals []refusal
 	oldest   int
 	unlisted int // lookups of unlisted tags under way
-	lookups  bucket
+	lookups  tokenBucket
 	// floors are those of tags that were stopped, about 100 bytes each. Should the store lose its memory of them,
 	// nothing below is loaded again.
 	floors map[string]int64
@@ -54,7 +54,7 @@ type refusal struct {
 func newNames() *names {
 	return &names{
 		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]int),
-		floors: make(map[string]int64), lookups: bucket{tokens: lookupRate},
+		floors: make(map[string]int64), lookups: tokenBucket{tokens: lookupRate},
 	}
 }
 
@@ -168,13 +168,13 @@ func (n *names) floor(tag string) int64 {
 	return n.floors[tag]
 }
 
-// A bucket holds lookupRate tokens at most, and gains as many per second.
-type bucket struct {
+// A tokenBucket holds lookupRate tokens at most, and gains as many per second.
+type tokenBucket struct {
 	tokens float64
 	at     time.Duration
 }
 
-func (b *bucket) take(now time.Duration) bool {
+func (b *tokenBucket) take(now time.Duration) bool {
 	b.tokens = min(lookupRate, b.tokens+lookupRate*(now-b.at).Seconds())
 	b.at = now
 	if b.tokens < 1 {

@@ -10,8 +10,8 @@ import (
 // metric natsid_alarms_total. [Alarms] explains each kind.
 type Alarm string
 
-// The kinds of alarm. They are part of the wire contract: a kind is neither
-// renamed nor removed.
+// The kinds of alarm. They are part of the wire contract: none is renamed, and
+// one that is no longer raised stays as reserved.
 const (
 	AlarmClockBehind      Alarm = "clock-behind"
 	AlarmClockSkew        Alarm = "clock-skew"
