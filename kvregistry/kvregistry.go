@@ -114,7 +114,8 @@ func (r *Registry) Deployment(ctx context.Context, d workerid.Deployment) (worke
 	}
 	var have workerid.Deployment
 	if err := json.Unmarshal(kve.Value(), &have); err != nil {
-		return workerid.Deployment{}, fmt.Errorf("kvregistry: key %s of bucket %s is damaged, restore it by hand: %w",
+		return workerid.Deployment{}, fmt.Errorf("kvregistry: key %s of bucket %s is damaged; "+
+			"put back its id, layout, epoch and unit with `nats kv put`: %w",
 			deploymentKey, r.cfg.History, err)
 	}
 	return have, nil

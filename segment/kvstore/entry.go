@@ -35,8 +35,8 @@ func decode(kve jetstream.KeyValueEntry) (e entry, err error) {
 		err = errors.New("mark and step must be positive")
 	}
 	if err != nil {
-		return entry{}, fmt.Errorf("kvstore: the entry %s of bucket %s is damaged, fix it by hand: %w",
-			kve.Key(), kve.Bucket(), err)
+		return entry{}, fmt.Errorf("kvstore: the entry %s of bucket %s is damaged; replace it with `nats kv put`, "+
+			"its mark above every ID that any worker loaded: %w", kve.Key(), kve.Bucket(), err)
 	}
 	return e, nil
 }

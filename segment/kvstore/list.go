@@ -48,7 +48,7 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	for name, kve := range all {
 		e, err := decode(kve)
 		if err != nil {
-			e = entry{Description: "damaged: fix the entry by hand", Disabled: true}
+			e = entry{Description: "damaged: replace the entry; requests for the tag log how", Disabled: true}
 		}
 		tags = append(tags, e.tag(name, kve.Created()))
 	}
