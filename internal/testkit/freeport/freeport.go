@@ -1,4 +1,5 @@
-// Package freeport finds ports for servers that tests and the faults command start.
+// Package freeport reserves ports for servers that tests and the faults command
+// start, stop and start again.
 package freeport
 
 import (
@@ -6,7 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"sync/atomic"
+	"sync"
 )
 
 // The ports are below those that systems give to outgoing connections and to
@@ -14,28 +15,33 @@ import (
 // in the meantime.
 const low, high = 12_000, 32_000
 
-// Each process tries the ports in an order of its own, so that several processes do
-// not try the same ones at the same time. A stride that has no factor in common with
-// 20,000 reaches all of them.
-var (
-	stride = 10*rand.Int32N((high-low)/10) + []int32{1, 3, 7, 9}[rand.IntN(4)]
-	last   = func() *atomic.Int32 {
-		p := new(atomic.Int32)
-		p.Store(rand.Int32N(high - low))
-		return p
-	}()
-)
+// reserved holds a UDP socket on each port that Get returned. Get takes no port
+// whose UDP side is bound, so a port belongs to one process until that ends, and a
+// server can be started on it again.
+var reserved struct {
+	sync.Mutex
+	sockets []net.PacketConn
+}
 
-// Get returns an address on loopback, 127.0.0.1:port, on which nothing listens and
-// which it has not returned before, for 20,000 calls. It is safe for concurrent use.
+// Get returns an address on loopback, 127.0.0.1:port, on which no TCP listener is
+// bound. No other call of Get returns it, in any process on this machine, until this
+// process ends. It is safe for concurrent use.
 func Get() (string, error) {
-	for range high - low {
-		port := low + uint32(last.Add(stride))%(high-low) // it may wrap around
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	for range 10 * (high - low) {
+		addr := fmt.Sprintf("127.0.0.1:%d", low+rand.IntN(high-low))
+		u, err := net.ListenPacket("udp", addr)
 		if err != nil {
-			continue // it is taken
+			continue // it is reserved
 		}
-		return l.Addr().String(), l.Close()
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			_ = u.Close() // another program has it
+			continue
+		}
+		reserved.Lock()
+		reserved.sockets = append(reserved.sockets, u)
+		reserved.Unlock()
+		return addr, l.Close()
 	}
 	return "", errors.New("freeport: no port is free")
 }
