@@ -38,9 +38,9 @@ var arrows = map[string][]string{
 	"subjects":  {},
 	"snowflake": {},
 
-	"segment":             {backoff},
-	"segment/guard":       {"segment"},
-	"segment/kvstore":     {"segment", "internal/buckets", natsGo, backoff},
+	"segment":             {"internal/jitter"},
+	"segment/guard":       {"segment", "internal/jitter"},
+	"segment/kvstore":     {"segment", "internal/buckets", "internal/jitter", natsGo, backoff},
 	"segment/mysqlstore":  {"segment", mysqlDriver},
 	"segment/segmenttest": {"segment"},
 
@@ -52,6 +52,7 @@ var arrows = map[string][]string{
 	"client": {"subjects", natsGo},
 
 	"internal/buckets":   {natsGo},
+	"internal/jitter":    {backoff},
 	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":   {},
 	"internal/natsembed": {natsServer},

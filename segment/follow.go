@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // A follower keeps the tags in memory in line with the store, by polls and by news of single tags. News may be late or
@@ -42,8 +42,7 @@ func (f *follower) run(ctx context.Context) {
 	defer side.Wait()
 	side.Go(func() { f.lookUpNews(ctx) })
 	first := true
-	retries := backoff.NewExponentialBackOff(backoff.WithInitialInterval(min(time.Second, f.interval)),
-		backoff.WithMaxInterval(f.interval), backoff.WithMaxElapsedTime(0))
+	retries := jitter.NewBackoff(min(time.Second, f.interval), f.interval)
 	for {
 		seen, err := f.poll(ctx, func(tags []Tag) {
 			if first {

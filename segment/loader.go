@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // quietTime is how long a tag that the store refused is not loaded while there are IDs for all requests.
@@ -20,7 +20,7 @@ type loader struct {
 	slowest    time.Duration // of recent loads
 	quietUntil time.Duration // no load before then unless a request waits
 	lastErr    error         // of the last load, if another may succeed
-	retry      *backoff.ExponentialBackOff
+	retry      *jitter.Backoff
 }
 
 // succeeded notes a load, and how long it took. The slowest of recent loads fades by an eighth with each.
@@ -37,10 +37,7 @@ func (l *loader) failed(err error) (pause time.Duration) {
 	l.errs++
 	l.fails++
 	if l.retry == nil {
-		l.retry = backoff.NewExponentialBackOff(
-			backoff.WithInitialInterval(10*time.Millisecond),
-			backoff.WithMaxInterval(250*time.Millisecond),
-			backoff.WithMaxElapsedTime(0))
+		l.retry = jitter.NewBackoff(10*time.Millisecond, 250*time.Millisecond)
 	}
 	return l.retry.NextBackOff()
 }

@@ -27,9 +27,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -76,7 +76,7 @@ func retry(ctx context.Context, f func() error) error {
 			return err
 		}
 		select {
-		case <-time.After(rand.N(pause)):
+		case <-time.After(jitter.UpTo(pause)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}

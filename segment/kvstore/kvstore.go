@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -202,10 +203,7 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 		return backoff.Permanent(err)
 	}
 	// The pauses spread workers that race for one tag; one of them wins each round.
-	pauses := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(500*time.Microsecond),
-		backoff.WithMaxInterval(20*time.Millisecond),
-		backoff.WithMaxElapsedTime(0))
+	pauses := jitter.NewBackoff(500*time.Microsecond, 20*time.Millisecond)
 	return wrap(tag, backoff.Retry(attempt, backoff.WithContext(pauses, ctx)))
 }
 

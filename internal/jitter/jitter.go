@@ -1,0 +1,40 @@
+// Package jitter spreads the retries of workers that failed at one moment.
+package jitter
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// Source returns a random number in [0, 1), and is safe for concurrent use. A simulation replaces it before it starts
+// anything, by a function of the virtual time: then a seed decides each pause.
+var Source = rand.Float64
+
+// UpTo returns a random time in [0, d).
+func UpTo(d time.Duration) time.Duration { return time.Duration(Source() * float64(d)) }
+
+// A Backoff is a sequence of pauses without end, each half as long again as the one before, with jitter of one half.
+// It implements [backoff.BackOff]. It is not safe for concurrent use.
+type Backoff struct{ pauses *backoff.ExponentialBackOff }
+
+var _ backoff.BackOff = (*Backoff)(nil)
+
+// NewBackoff returns pauses of about first to about longest.
+func NewBackoff(first, longest time.Duration) *Backoff {
+	return &Backoff{backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(first),
+		backoff.WithMaxInterval(longest),
+		backoff.WithRandomizationFactor(0),
+		backoff.WithMaxElapsedTime(0))}
+}
+
+// NextBackOff returns the next pause: 0.5 to 1.5 of what it is without jitter.
+func (b *Backoff) NextBackOff() time.Duration {
+	d := b.pauses.NextBackOff()
+	return d/2 + UpTo(d)
+}
+
+// Reset starts over with the first pause.
+func (b *Backoff) Reset() { b.pauses.Reset() }
