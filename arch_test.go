@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 
 	"segment":             {"internal/jitter"},
 	"segment/guard":       {"segment", "internal/jitter"},
-	"segment/kvstore":     {"segment", "internal/buckets", "internal/jitter", natsGo, backoff},
+	"segment/kvstore":     {"segment", "internal/buckets", "internal/jitter", backoff},
 	"segment/mysqlstore":  {"segment", mysqlDriver},
 	"segment/segmenttest": {"segment"},
 

@@ -77,10 +77,10 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 	return &Registry{
 		cfg: cfg,
 		nc:  js.Conn(),
-		history: buckets.New(js, buckets.Config{
+		history: buckets.New(buckets.OnJetStream(js), buckets.Config{
 			Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
 		}),
-		workers: buckets.New(js, buckets.Config{
+		workers: buckets.New(buckets.OnJetStream(js), buckets.Config{
 			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
 			TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
 		}),
@@ -105,7 +105,7 @@ func (r *Registry) Deployment(ctx context.Context, d workerid.Deployment) (worke
 	if err == nil {
 		return d, nil
 	}
-	if !errors.Is(err, jetstream.ErrKeyExists) {
+	if !errors.Is(err, buckets.ErrKeyExists) {
 		return workerid.Deployment{}, err
 	}
 	kve, err := r.history.Get(ctx, deploymentKey)
@@ -113,7 +113,7 @@ func (r *Registry) Deployment(ctx context.Context, d workerid.Deployment) (worke
 		return workerid.Deployment{}, err
 	}
 	var have workerid.Deployment
-	if err := json.Unmarshal(kve.Value(), &have); err != nil {
+	if err := json.Unmarshal(kve.Value, &have); err != nil {
 		return workerid.Deployment{}, fmt.Errorf("kvregistry: key %s of bucket %s is damaged; "+
 			"put back its id, layout, epoch and unit with `nats kv put`: %w",
 			deploymentKey, r.cfg.History, err)
@@ -130,7 +130,7 @@ func (r *Registry) Records(ctx context.Context) (map[int]workerid.Record, error)
 // package created the bucket.
 func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 	kve, err := r.history.Get(ctx, strconv.Itoa(w))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	if errors.Is(err, buckets.ErrNoKey) {
 		return workerid.Record{}, workerid.ErrNoRecord
 	}
 	if err != nil {
@@ -141,12 +141,12 @@ func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 
 // record decodes an entry. An unreadable one, or one without a token, is a zero
 // record with its revision: unreadable is not free.
-func record(kve jetstream.KeyValueEntry) workerid.Record {
+func record(kve buckets.Entry) workerid.Record {
 	var rec workerid.Record
-	if err := json.Unmarshal(kve.Value(), &rec); err != nil || rec.Token == "" {
+	if err := json.Unmarshal(kve.Value, &rec); err != nil || rec.Token == "" {
 		rec = workerid.Record{}
 	}
-	rec.Revision = kve.Revision()
+	rec.Revision = kve.Revision
 	return rec
 }
 
@@ -157,7 +157,7 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	} else {
 		revision, err = r.history.Update(ctx, strconv.Itoa(w), encode(rec), rec.Revision)
 	}
-	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+	if errors.Is(err, buckets.ErrKeyExists) || errors.Is(err, buckets.ErrRevision) {
 		return 0, workerid.ErrConflict
 	}
 	return revision, err
@@ -198,10 +198,10 @@ func (r *Registry) failed(err error) {
 
 // Heartbeats implements [workerid.Registry].
 func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, error) {
-	return all(ctx, r.workers, func(kve jetstream.KeyValueEntry) (h workerid.Heartbeat) {
+	return all(ctx, r.workers, func(kve buckets.Entry) (h workerid.Heartbeat) {
 		// An unreadable heartbeat is a heartbeat: a worker is alive.
-		_ = json.Unmarshal(kve.Value(), &h)
-		h.At = kve.Created().UnixMilli()
+		_ = json.Unmarshal(kve.Value, &h)
+		h.At = kve.Created.UnixMilli()
 		return h
 	})
 }
@@ -226,7 +226,7 @@ func (r *Registry) Ask(ctx context.Context, w int) (who workerid.Who, err error)
 }
 
 // all returns the entries whose keys are worker numbers.
-func all[T any](ctx context.Context, b *buckets.Bucket, read func(jetstream.KeyValueEntry) T) (map[int]T, error) {
+func all[T any](ctx context.Context, b *buckets.Bucket, read func(buckets.Entry) T) (map[int]T, error) {
 	entries, err := b.All(ctx)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,9 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
 	})
 	if cfg.MySQL == "" || cfg.Guard {
-		s.marks = kvstore.New(s.js, ns.SegmentBucket(), n, s.marksLost)
+		s.marks = kvstore.New(buckets.OnJetStream(s.js), kvstore.Config{
+			Bucket: ns.SegmentBucket(), Replicas: n, Lost: s.marksLost,
+		})
 	}
 	err = s.open(ctx)
 	if ctx.Err() != nil {

@@ -1,8 +1,9 @@
 // Package buckets opens the JetStream KV buckets that hold natsid's durable
 // state as soon as JetStream is there, and creates those that are missing.
 //
-// A bucket is created as a stream and then bound as KV, for two settings that
-// the KV interface does not offer; the laws of uniqueness rest on both:
+// A [Bucket] uses JetStream through [Streams], below which a test puts a fake. Any
+// client's KV interface and `nats kv` read and write the same buckets. Two things
+// that the KV interface does not offer carry the laws of uniqueness:
 //
 //   - FirstSeq: revisions begin at the present Unix time in microseconds, and
 //     above all that this process has seen, so that those of a bucket that was
@@ -10,9 +11,9 @@
 //     revision would succeed otherwise. This presumes a clock that is not set
 //     back by more than the age of the bucket, and fewer than 10^6 writes/s on
 //     average.
-//   - No AllowDirect: the leader of the stream answers all reads. Replicas lag:
-//     about a tenth of the reads right after a write were stale, and a stale
-//     record looks like another worker's.
+//   - No direct gets: the leader of the stream answers all reads of a key.
+//     Replicas lag: about a tenth of the reads right after a write were stale, and
+//     a stale record looks like another worker's.
 //
 // A bucket that exists is used as it is. New ones have the replicas of their
 // [Config].
@@ -27,7 +28,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Config describes a bucket.
@@ -53,8 +53,8 @@ var ErrForgets = errors.New("the bucket forgets what it must keep")
 // it again. An open bucket costs a call one atomic load. It is safe for
 // concurrent use.
 type Bucket struct {
-	js  jetstream.JetStream
-	cfg Config
+	streams Streams
+	cfg     Config
 
 	opened atomic.Pointer[attempt]
 
@@ -63,13 +63,12 @@ type Bucket struct {
 	trouble error     // of the last attempt
 	created time.Time // when the bucket was created that was opened first
 
-	last atomic.Uint64 // the highest revision seen
+	seen atomic.Uint64 // the highest revision
 }
 
 // An attempt to open a bucket. Its other fields are valid once done is closed.
 type attempt struct {
 	done     chan struct{}
-	kv       jetstream.KeyValue
 	created  time.Time
 	last     uint64 // revision
 	mismatch string
@@ -77,7 +76,7 @@ type attempt struct {
 }
 
 // New returns a bucket that is not open yet.
-func New(js jetstream.JetStream, cfg Config) *Bucket { return &Bucket{js: js, cfg: cfg} }
+func New(streams Streams, cfg Config) *Bucket { return &Bucket{streams: streams, cfg: cfg} }
 
 // Open opens the bucket unless it is open, and creates it if none exists. One
 // that exists is used as it is; mismatch, if not empty, says how it differs from
@@ -143,7 +142,7 @@ const openTimeout = 3 * time.Second
 func (b *Bucket) try(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	if a.err = a.open(ctx, b.js, b.cfg, b.firstSeq()); a.err != nil {
+	if a.err = a.open(ctx, b.streams, b.cfg, b.firstSeq()); a.err != nil {
 		a.err = b.failed(a.err)
 	}
 	b.saw(a.last)
@@ -172,99 +171,59 @@ func (b *Bucket) settle(a *attempt) {
 // has seen the bucket's revisions does not depend on its clock.
 func (b *Bucket) firstSeq() uint64 {
 	const margin = 1_000_000 // for writes of other workers since
-	return max(uint64(time.Now().UnixMicro()), b.last.Load()+margin)
+	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin)
 }
 
 // saw remembers the highest revision of the bucket.
 func (b *Bucket) saw(revision uint64) {
-	for last := b.last.Load(); revision > last && !b.last.CompareAndSwap(last, revision); {
-		last = b.last.Load()
+	for last := b.seen.Load(); revision > last && !b.seen.CompareAndSwap(last, revision); {
+		last = b.seen.Load()
 	}
 }
 
-// open binds the bucket, creating it if it does not exist, and reads its state.
-func (a *attempt) open(ctx context.Context, js jetstream.JetStream, cfg Config, firstSeq uint64) error {
-	kv, err := bind(ctx, js, cfg, firstSeq)
+// open reads the state of the bucket, and makes it first if there is none.
+func (a *attempt) open(ctx context.Context, streams Streams, cfg Config, firstSeq uint64) error {
+	have, err := find(ctx, streams, cfg, firstSeq)
 	if err != nil {
 		return err
 	}
-	status, err := kv.Status(ctx)
-	if err != nil {
-		return err
+	if cfg.TTL == 0 && have.MaxAge != 0 {
+		return fmt.Errorf("%w: it has a TTL of %v; remove the TTL", ErrForgets, have.MaxAge)
 	}
-	have, replicas := status.Config(), max(1, cfg.Replicas)
-	if cfg.TTL == 0 && have.TTL != 0 {
-		return fmt.Errorf("%w: it has a TTL of %v; remove the TTL", ErrForgets, have.TTL)
-	}
-	if have.Replicas != replicas || have.TTL != cfg.TTL {
+	if replicas := max(1, cfg.Replicas); have.Replicas != replicas || have.MaxAge != cfg.TTL {
 		a.mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v",
-			cfg.Name, have.Replicas, have.TTL, replicas, cfg.TTL)
+			cfg.Name, have.Replicas, have.MaxAge, replicas, cfg.TTL)
 	}
-	a.kv = kv
-	if info := streamInfo(status); info != nil {
-		a.created, a.last = info.Created, info.State.LastSeq
-	}
+	a.created, a.last = have.Created, have.LastSeq
 	return nil
 }
 
-func bind(ctx context.Context, js jetstream.JetStream, cfg Config, firstSeq uint64) (jetstream.KeyValue, error) {
-	kv, err := js.KeyValue(ctx, cfg.Name)
-	if !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return kv, err
+// find returns the state of the bucket, which it makes if there is none.
+func find(ctx context.Context, streams Streams, cfg Config, firstSeq uint64) (Info, error) {
+	info, err := streams.Info(ctx, cfg.Name)
+	if !errors.Is(err, ErrNoBucket) {
+		return info, err
 	}
-	_, err = js.CreateStream(ctx, streamConfig(cfg, firstSeq))
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil, err
+	err = streams.Make(ctx, cfg.Name, Settings{
+		Description: cfg.Description, FirstSeq: firstSeq, MaxAge: cfg.TTL, Replicas: max(1, cfg.Replicas),
+		History: 1, AllowRollup: true, DiscardNew: true,
+	})
+	if err != nil && !errors.Is(err, ErrBucketExists) {
+		return Info{}, err
 	}
-	return js.KeyValue(ctx, cfg.Name)
-}
-
-// streamInfo returns nil if the NATS client describes buckets differently.
-func streamInfo(status jetstream.KeyValueStatus) *jetstream.StreamInfo {
-	if s, ok := status.(*jetstream.KeyValueBucketStatus); ok {
-		return s.StreamInfo()
-	}
-	return nil
-}
-
-func streamName(cfg Config) string { return "KV_" + cfg.Name }
-
-// streamConfig returns the stream that [jetstream.KeyValueConfig] creates
-// (ADR-8), with FirstSeq and without AllowDirect: see the package comment.
-func streamConfig(cfg Config, firstSeq uint64) jetstream.StreamConfig {
-	duplicates := 2 * time.Minute
-	if cfg.TTL > 0 {
-		duplicates = min(duplicates, cfg.TTL)
-	}
-	return jetstream.StreamConfig{
-		Name:              streamName(cfg),
-		Description:       cfg.Description,
-		Subjects:          []string{"$KV." + cfg.Name + ".>"},
-		FirstSeq:          firstSeq,
-		MaxMsgsPerSubject: 1,
-		MaxAge:            cfg.TTL,
-		MaxBytes:          -1,
-		MaxMsgSize:        -1,
-		MaxMsgs:           -1,
-		MaxConsumers:      -1,
-		Replicas:          max(1, cfg.Replicas),
-		Discard:           jetstream.DiscardNew,
-		Duplicates:        duplicates,
-		AllowRollup:       true,
-		DenyDelete:        true,
-	}
+	return streams.Info(ctx, cfg.Name)
 }
 
 // on calls f with the bucket, opening it first if necessary. If the bucket is
 // gone it is created again and f is called with the new one: f finds no key
 // there, and no revision that was ever seen.
-func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, error)) (v T, err error) {
+func on[T any](ctx context.Context, b *Bucket, f func() (T, error)) (v T, err error) {
 	for range 2 {
 		a, away := b.get(ctx)
 		if away != nil {
 			return v, away
 		}
-		if v, err = f(a.kv); !b.isGone(ctx, err) {
+		if v, err = f(); !b.isGone(ctx, err) {
 			return v, err
 		}
 		b.forget(a, err)
@@ -276,11 +235,10 @@ func on[T any](ctx context.Context, b *Bucket, f func(jetstream.KeyValue) (T, er
 // JetStream's own answer counts: a stream that does not respond may have no
 // leader.
 func (b *Bucket) isGone(ctx context.Context, err error) bool {
-	if errors.Is(err, jetstream.ErrNoStreamResponse) {
-		_, err = b.js.Stream(ctx, streamName(b.cfg))
+	if errors.Is(err, ErrNoAnswer) {
+		_, err = b.streams.Info(ctx, b.cfg.Name)
 	}
-	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
-		errors.Is(err, nats.ErrStreamNotFound) // of a listing
+	return errors.Is(err, ErrNoBucket)
 }
 
 // forget closes the bucket that an attempt opened, and reports its loss once.

@@ -7,42 +7,29 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
-// fake is a JetStream that answers only the first request of an attempt: after
-// wait, with err, or with a bucket if err is nil.
+// fake is a JetStream that answers the first request of an attempt after wait:
+// with err, or with a bucket if err is nil.
 type fake struct {
-	jetstream.JetStream
+	Streams
 	wait     time.Duration
 	err      error
-	kv       fakeKV
+	refused  error // of a write
 	attempts int
 }
 
-func (f *fake) KeyValue(ctx context.Context, _ string) (jetstream.KeyValue, error) {
+func (f *fake) Info(ctx context.Context, _ string) (Info, error) {
 	f.attempts++
 	select {
 	case <-time.After(f.wait):
-		return f.kv, f.err
+		return Info{Settings: Settings{Replicas: 1}}, f.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return Info{}, ctx.Err()
 	}
 }
 
-type fakeKV struct {
-	jetstream.KeyValue
-	err error // of Purge
-}
-
-func (fakeKV) Status(context.Context) (jetstream.KeyValueStatus, error) { return fakeStatus{}, nil }
-
-func (kv fakeKV) Purge(context.Context, string, ...jetstream.KVDeleteOpt) error { return kv.err }
-
-type fakeStatus struct{ jetstream.KeyValueStatus }
-
-func (fakeStatus) Config() jetstream.KeyValueConfig { return jetstream.KeyValueConfig{Replicas: 1} }
+func (f *fake) Publish(context.Context, string, string, Write) (uint64, error) { return 1, f.refused }
 
 // callers runs n calls at once, each with a timeout, and returns how many
 // succeeded.
@@ -132,48 +119,43 @@ func TestAnAttemptWithoutAnAnswerTimesOut(t *testing.T) {
 }
 
 func TestACallThatFindsNoBucketTwiceFailsThoughAnotherOpensIt(t *testing.T) {
-	js := &fake{kv: fakeKV{err: jetstream.ErrStreamNotFound}}
+	js := &fake{refused: ErrNoBucket}
 	var b *Bucket
 	b = New(js, Config{Name: "b", Lost: func() {
 		if _, err := b.Open(t.Context()); err != nil { // another call does, at this moment
 			t.Error(err)
 		}
 	}})
-	if err := b.Purge(t.Context(), "key"); !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err := b.Purge(t.Context(), "key"); !errors.Is(err, ErrNoBucket) {
 		t.Errorf("%v, want an error: nothing was written", err)
 	}
 }
 
-// wiped is a JetStream that has lost its streams, and creates new ones.
+// wiped is a JetStream that has lost its streams, and makes new ones.
 type wiped struct {
-	jetstream.JetStream
-	kv       *wipedKV
-	firstSeq uint64 // of the last stream created
-}
-
-type wipedKV struct {
-	fakeKV
+	Streams
+	there    bool
 	revision uint64 // of the next write
-	gone     bool
+	firstSeq uint64 // of the last stream made
 }
 
-func (w *wiped) KeyValue(context.Context, string) (jetstream.KeyValue, error) {
-	if w.kv == nil || w.kv.gone {
-		return nil, jetstream.ErrBucketNotFound
+func (w *wiped) Info(context.Context, string) (Info, error) {
+	if !w.there {
+		return Info{}, ErrNoBucket
 	}
-	return w.kv, nil
+	return Info{Settings: Settings{Replicas: 1}}, nil
 }
 
-func (w *wiped) CreateStream(_ context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	w.firstSeq, w.kv = cfg.FirstSeq, &wipedKV{revision: cfg.FirstSeq}
-	return nil, nil
+func (w *wiped) Make(_ context.Context, _ string, s Settings) error {
+	w.there, w.firstSeq, w.revision = true, s.FirstSeq, s.FirstSeq
+	return nil
 }
 
-func (kv *wipedKV) Put(context.Context, string, []byte) (uint64, error) {
-	if kv.gone {
-		return 0, jetstream.ErrStreamNotFound
+func (w *wiped) Publish(context.Context, string, string, Write) (uint64, error) {
+	if !w.there {
+		return 0, ErrNoAnswer
 	}
-	return kv.revision, nil
+	return w.revision, nil
 }
 
 // The worker that creates a bucket again may have a clock that is an hour behind.
@@ -185,11 +167,11 @@ func TestRevisionsOfABucketCreatedAgainLieAboveThoseSeenWhateverTheClock(t *test
 	if err != nil || js.firstSeq < uint64(time.Now().Add(-time.Minute).UnixMicro()) {
 		t.Fatalf("first revision %d, %v, want the Unix time in microseconds", js.firstSeq, err)
 	}
-	js.kv.revision = ahead // written by a worker whose clock is right
+	js.revision = ahead // written by a worker whose clock is right
 	if _, err := b.Put(t.Context(), "key", nil); err != nil {
 		t.Fatal(err)
 	}
-	js.kv.gone = true
+	js.there = false
 	if _, err := b.Put(t.Context(), "key", nil); err != nil || js.firstSeq <= ahead {
 		t.Errorf("created again from revision %d, %v, want above %d", js.firstSeq, err, ahead)
 	}

@@ -3,88 +3,120 @@ package buckets
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
+	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Get returns the entry of a key as the leader has it, or
-// [jetstream.ErrKeyNotFound].
-func (b *Bucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	entry, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueEntry, error) { return kv.Get(ctx, key) })
-	if err != nil {
-		return nil, err
+// Own begins the keys of natsid's own in a bucket, beside those that hold what the bucket is for. No tag and no worker
+// number can have such a key. [Bucket.All] does not return them; all other methods take them like other keys.
+const Own = "$natsid"
+
+// Get returns the entry of a key as the leader has it, or [ErrNoKey].
+func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
+	entry, err := b.last(ctx, key)
+	if err == nil && entry.Removed {
+		return Entry{}, ErrNoKey
 	}
-	b.saw(entry.Revision())
+	return entry, err
+}
+
+// last returns the entry of a key, or its marker, or [ErrNoKey] for a key that never had a value.
+func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
+	if !isKey(key) {
+		return Entry{}, ErrInvalidKey
+	}
+	entry, err := on(ctx, b, func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) })
+	if err != nil {
+		return Entry{}, err
+	}
+	b.saw(entry.Revision)
 	return entry, nil
 }
 
-// Create puts a value under a key that has none, or returns
-// [jetstream.ErrKeyExists].
+// Create puts a value under a key that has none, or returns [ErrKeyExists].
 func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Create(ctx, key, value) })
+	revision, err = b.Update(ctx, key, value, 0)
+	if !errors.Is(err, ErrRevision) {
+		return revision, err
+	}
+	marker, err := b.last(ctx, key)
+	if err != nil && !errors.Is(err, ErrNoKey) {
+		return 0, err
+	}
+	if err != nil || !marker.Removed { // without an entry, another write is under way that cannot be read yet
+		return 0, ErrKeyExists
+	}
+	revision, err = b.Update(ctx, key, value, marker.Revision)
+	if errors.Is(err, ErrRevision) {
+		err = ErrKeyExists
+	}
+	return revision, err
 }
 
-// CreateFirst is Create for a key that never had a value. It returns
-// [jetstream.ErrKeyDeleted] for a key whose value was deleted or purged, or may
-// have been lost with a bucket that this call found gone.
+// CreateFirst is Create for a key that never had a value. It returns [ErrKeyRemoved] for a key whose value was deleted
+// or purged, or may have been lost with a bucket that this call found gone.
 func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error) {
 	again := false
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) {
+	never := uint64(0)
+	revision, err = b.write(ctx, key, func() (uint64, error) {
 		if again {
-			return 0, jetstream.ErrKeyDeleted
+			return 0, ErrKeyRemoved
 		}
 		again = true
-		revision, err := kv.Update(ctx, key, value, 0)
-		if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
-			return 0, whyTaken(ctx, kv, key)
-		}
-		return revision, err
+		return b.streams.Publish(ctx, b.cfg.Name, key, Write{Value: value, Last: &never})
 	})
+	if errors.Is(err, ErrRevision) {
+		err = b.whyTaken(ctx, key)
+	}
+	return revision, err
 }
 
-// whyTaken returns [jetstream.ErrKeyExists] for a key that has a value, and
-// [jetstream.ErrKeyDeleted] for one that had.
-func whyTaken(ctx context.Context, kv jetstream.KeyValue, key string) error {
-	w, err := kv.Watch(ctx, key)
-	if err != nil {
-		return err
+// whyTaken returns [ErrKeyExists] for a key that has a value, or whose first value cannot be read yet, and
+// [ErrKeyRemoved] for one that had.
+func (b *Bucket) whyTaken(ctx context.Context, key string) error {
+	entry, err := b.last(ctx, key)
+	switch {
+	case err == nil && entry.Removed:
+		return ErrKeyRemoved
+	case err == nil || errors.Is(err, ErrNoKey):
+		return ErrKeyExists
 	}
-	defer w.Stop()
-	select {
-	case entry := <-w.Updates(): // the last one, or nil if it cannot be read yet
-		if entry != nil && entry.Operation() != jetstream.KeyValuePut {
-			return jetstream.ErrKeyDeleted
-		}
-		return jetstream.ErrKeyExists
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return err
 }
 
-// Update puts a value under a key whose revision is last, or returns
-// [jetstream.ErrKeyRevisionMismatch].
+// Update puts a value under a key whose revision is last, or returns [ErrRevision].
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Update(ctx, key, value, last) })
+	return b.publish(ctx, key, Write{Value: value, Last: &last})
 }
 
 // Put puts a value under a key, whatever its revision.
 func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision uint64, err error) {
-	return b.write(ctx, func(kv jetstream.KeyValue) (uint64, error) { return kv.Put(ctx, key, value) })
+	return b.publish(ctx, key, Write{Value: value})
 }
 
-func (b *Bucket) write(ctx context.Context, f func(jetstream.KeyValue) (uint64, error)) (revision uint64, err error) {
+// Remove leaves a marker in place of a key's value, if the key's revision is last. It returns [ErrRevision] otherwise.
+func (b *Bucket) Remove(ctx context.Context, key string, last uint64) error {
+	_, err := b.publish(ctx, key, Write{Operation: Delete, Last: &last})
+	return err
+}
+
+// Purge removes a key. The bucket must allow it: see [Settings].
+func (b *Bucket) Purge(ctx context.Context, key string) error {
+	_, err := b.publish(ctx, key, Write{Operation: Purge})
+	return err
+}
+
+func (b *Bucket) publish(ctx context.Context, key string, w Write) (revision uint64, err error) {
+	return b.write(ctx, key, func() (uint64, error) { return b.streams.Publish(ctx, b.cfg.Name, key, w) })
+}
+
+func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)) (revision uint64, err error) {
+	if !isKey(key) {
+		return 0, ErrInvalidKey
+	}
 	revision, err = on(ctx, b, f)
 	b.saw(revision) // 0 after an error
 	return revision, err
-}
-
-// Purge removes a key.
-func (b *Bucket) Purge(ctx context.Context, key string) error {
-	_, err := on(ctx, b, func(kv jetstream.KeyValue) (struct{}, error) { return struct{}{}, kv.Purge(ctx, key) })
-	return err
 }
 
 // Time returns the clock of the server that leads the bucket's stream. Entries
@@ -94,7 +126,7 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	return info.TimeStamp, nil
+	return info.Now, nil
 }
 
 // IsOriginal reports whether the bucket is the one that was opened first, and
@@ -109,92 +141,53 @@ func (b *Bucket) IsOriginal(ctx context.Context) (bool, error) {
 	return info.Created.Equal(b.created), nil
 }
 
-func (b *Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
-	status, err := on(ctx, b, func(kv jetstream.KeyValue) (jetstream.KeyValueStatus, error) { return kv.Status(ctx) })
-	if err != nil {
-		return nil, err
-	}
-	info := streamInfo(status)
-	if info == nil {
-		return nil, fmt.Errorf("buckets: the NATS client describes a bucket as a %T", status)
-	}
-	return info, nil
+func (b *Bucket) info(ctx context.Context) (Info, error) {
+	return on(ctx, b, func() (Info, error) { return b.streams.Info(ctx, b.cfg.Name) })
 }
 
 // All returns the present entries by key, without deleted keys. The snapshot may
 // be a little old: nothing may rest on it that a compare-and-set does not
 // confirm. Each key that existed all the time is in it.
-func (b *Bucket) All(ctx context.Context) (map[string]jetstream.KeyValueEntry, error) {
+func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 	all, _, err := b.AllAndRemoved(ctx)
 	return all, err
 }
 
 // AllAndRemoved is All; removed are the keys that were deleted or purged.
-func (b *Bucket) AllAndRemoved(ctx context.Context) (
-	all map[string]jetstream.KeyValueEntry, removed map[string]bool, err error,
-) {
-	l, err := on(ctx, b, func(kv jetstream.KeyValue) (*listing, error) { return list(ctx, kv) })
+func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, removed map[string]bool, err error) {
+	entries, err := b.list(ctx, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	defer l.watcher.Stop()
-	if err := l.read(ctx); err != nil {
-		return nil, nil, err
-	}
-	removed = make(map[string]bool)
-	maps.DeleteFunc(l.all, func(key string, e jetstream.KeyValueEntry) bool {
-		if e.Operation() != jetstream.KeyValuePut {
-			removed[key] = true
+	all, removed = make(map[string]Entry, len(entries)), make(map[string]bool)
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Key, Own):
+		case e.Removed:
+			removed[e.Key] = true
+		default:
+			all[e.Key] = e
 		}
-		return removed[key]
-	})
-	return l.all, removed, nil
+	}
+	return all, removed, nil
 }
 
-// A listing is a bucket being read.
-type listing struct {
-	keys    int // when it began, deleted ones included
-	watcher jetstream.KeyWatcher
-	all     map[string]jetstream.KeyValueEntry
-}
-
-func list(ctx context.Context, kv jetstream.KeyValue) (*listing, error) {
-	status, err := kv.Status(ctx)
+// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. What
+// holds for All holds for them.
+func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
+	entries, err := b.list(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	watcher, err := kv.WatchAll(ctx)
-	// Without history there is one value for each key.
-	return &listing{keys: int(status.Values()), watcher: watcher}, err
-}
-
-// late is how long an entry that is missing may take to arrive.
-const late = 100 * time.Millisecond
-
-// read reads all entries. A key that changes meanwhile moves to the end of the
-// stream, and the watcher counts it each time it passes: so the watcher may
-// report the end before it has shown every key. The missing ones follow at once.
-func (l *listing) read(ctx context.Context) error {
-	l.all = make(map[string]jetstream.KeyValueEntry, l.keys)
-	var missing <-chan time.Time // nil until the watcher reports the end
-	for {
-		select {
-		case entry, ok := <-l.watcher.Updates():
-			switch {
-			case !ok:
-				return errors.New("the listing was cut off")
-			case entry != nil:
-				l.all[entry.Key()] = entry
-			default:
-				missing = time.After(late)
-			}
-			if missing != nil && len(l.all) >= l.keys {
-				return nil
-			}
-		case <-missing: // the missing ones have expired or were purged
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+	own := make(map[string]Entry, len(entries))
+	for _, e := range entries {
+		if !e.Removed {
+			own[e.Key] = e
 		}
 	}
+	return own, nil
+}
+
+func (b *Bucket) list(ctx context.Context, prefix string) ([]Entry, error) {
+	return on(ctx, b, func() ([]Entry, error) { return b.streams.List(ctx, b.cfg.Name, prefix) })
 }

@@ -77,7 +77,8 @@ func TestListingWorkersCreatesNoBucket(t *testing.T) {
 	natsid(t, "workers", "--nats", srv.ClientURL()).want(t, 1, "no natsid has run")
 	// One of the two exists. The other must not be created: with heartbeats that
 	// never expire.
-	if _, err := buckets.New(js, buckets.Config{Name: "id_history"}).Open(t.Context()); err != nil {
+	history := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "id_history"})
+	if _, err := history.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	natsid(t, "workers", "--nats", srv.ClientURL())

@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -29,14 +28,14 @@ func (e entry) encode() []byte {
 	return b
 }
 
-func decode(kve jetstream.KeyValueEntry) (e entry, err error) {
-	err = json.Unmarshal(kve.Value(), &e)
+func (s *Store) decode(kve buckets.Entry) (e entry, err error) {
+	err = json.Unmarshal(kve.Value, &e)
 	if err == nil && (e.Mark < 1 || e.Step < 1) {
 		err = errors.New("mark and step must be positive")
 	}
 	if err != nil {
 		return entry{}, fmt.Errorf("kvstore: the entry %s of bucket %s is damaged; replace it with `nats kv put`, "+
-			"its mark above every ID that any worker loaded: %w", kve.Key(), kve.Bucket(), err)
+			"its mark above every ID that any worker loaded: %w", kve.Key, s.bucket, err)
 	}
 	return e, nil
 }
@@ -50,9 +49,9 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 }
 
 // mark returns the entry as a mark that guards a table.
-func (e entry) mark(kve jetstream.KeyValueEntry) segment.Mark {
+func (e entry) mark(kve buckets.Entry) segment.Mark {
 	return segment.Mark{
 		High: e.Mark, Seen: e.Seen, Least: e.Least, Step: e.Step, Description: e.Description, Disabled: e.Disabled,
-		Revision: kve.Revision(), Updated: kve.Created().UTC(),
+		Revision: kve.Revision, Updated: kve.Created.UTC(),
 	}
 }

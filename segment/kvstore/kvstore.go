@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/jitter"
@@ -31,8 +30,9 @@ import (
 // of all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
 // acknowledged; with any other outcome it is a hole.
 type Store struct {
-	kv    *buckets.Bucket
-	pages pages
+	bucket string
+	kv     *buckets.Bucket
+	pages  pages
 }
 
 var (
@@ -40,11 +40,20 @@ var (
 	_ segment.Marks = (*Store)(nil)
 )
 
+// Config is what a store needs. Bucket must be set.
+type Config struct {
+	Bucket   string
+	Replicas int // of a bucket that is created; 0 is 1
+	// Lost, if set, is called when an open bucket was gone with all marks; it is created again, empty. It must not
+	// block.
+	Lost func()
+}
+
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
-// be opened. lost, if not nil, is called when an open bucket was gone with all marks; it is created again, empty.
-func New(js jetstream.JetStream, bucket string, replicas int, lost func()) *Store {
-	return &Store{kv: buckets.New(js, buckets.Config{
-		Name: bucket, Description: "natsid: high-water marks of the tags", Replicas: replicas, Lost: lost,
+// be opened.
+func New(streams buckets.Streams, cfg Config) *Store {
+	return &Store{bucket: cfg.Bucket, kv: buckets.New(streams, buckets.Config{
+		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas, Lost: cfg.Lost,
 	})}
 }
 
@@ -78,7 +87,7 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 	}
 	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description}
 	err := s.createKey(ctx, t.Name, e, revive)
-	if errors.Is(err, jetstream.ErrKeyExists) {
+	if errors.Is(err, buckets.ErrKeyExists) {
 		err = s.revive(ctx, t.Name, &e, revive)
 	}
 	if err != nil {
@@ -103,7 +112,7 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 		return err
 	}
 	_, err = s.kv.CreateFirst(ctx, tag, e.encode())
-	if errors.Is(err, jetstream.ErrKeyDeleted) {
+	if errors.Is(err, buckets.ErrKeyRemoved) {
 		err = segment.ErrUnknownTag
 	}
 	return err
@@ -160,17 +169,17 @@ func (s *Store) Delete(ctx context.Context, tag string) error {
 // Look implements [segment.Store].
 func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
 	kve, err := s.kv.Get(ctx, tag)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	if errors.Is(err, buckets.ErrNoKey) {
 		err = segment.ErrUnknownTag
 	}
 	if err != nil {
 		return segment.Tag{}, wrap(tag, err)
 	}
-	e, err := decode(kve)
+	e, err := s.decode(kve)
 	if err != nil {
 		return segment.Tag{}, err
 	}
-	return e.tag(tag, kve.Created()), nil
+	return e.tag(tag, kve.Created), nil
 }
 
 // Poll implements [segment.Store]. A tag that was removed leaves a delete marker. One that has no entry and no marker
@@ -182,11 +191,11 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	}
 	tags := make([]segment.Tag, 0, len(all))
 	for name, kve := range all {
-		e, err := decode(kve)
+		e, err := s.decode(kve)
 		if err != nil {
 			continue
 		}
-		tags = append(tags, e.tag(name, kve.Created()))
+		tags = append(tags, e.tag(name, kve.Created))
 	}
 	see(segment.Listing{Tags: tags, Removed: func(tag string) bool { return removed[tag] }})
 	return nil
@@ -209,26 +218,26 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 
 func (s *Store) tryChange(ctx context.Context, tag string, f func(*entry) error) error {
 	kve, err := s.kv.Get(ctx, tag)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	if errors.Is(err, buckets.ErrNoKey) {
 		return segment.ErrUnknownTag
 	}
 	if err != nil {
 		return err
 	}
-	e, err := decode(kve)
+	e, err := s.decode(kve)
 	if err != nil {
 		return err
 	}
 	if err = f(&e); err != nil {
 		return err
 	}
-	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision())
+	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
 	return err
 }
 
 // isOvertaken reports whether a write was refused since another worker's came before.
 func isOvertaken(err error) bool {
-	return errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists)
+	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists)
 }
 
 func wrap(tag string, err error) error {

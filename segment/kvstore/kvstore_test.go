@@ -26,7 +26,12 @@ func connect(t *testing.T) jetstream.JetStream { return natstest.JetStream(t, na
 
 func open(t *testing.T, js jetstream.JetStream, bucket string) *kvstore.Store {
 	t.Helper()
-	s := kvstore.New(js, bucket, 1, nil)
+	return openOn(t, buckets.OnJetStream(js), bucket)
+}
+
+func openOn(t *testing.T, streams buckets.Streams, bucket string) *kvstore.Store {
+	t.Helper()
+	s := kvstore.New(streams, kvstore.Config{Bucket: bucket})
 	if mismatch, err := s.Open(t.Context()); err != nil || mismatch != "" {
 		t.Fatal(err, mismatch)
 	}
@@ -47,24 +52,14 @@ func TestKVStoreConforms(t *testing.T) {
 	})
 }
 
-// lossy is a JetStream with buckets whose writes land, but whose acknowledgements can be lost.
+// lossy is a JetStream whose writes land, but whose acknowledgements can be lost.
 type lossy struct {
-	jetstream.JetStream
+	buckets.Streams
 	lose atomic.Bool
 }
 
-type lossyBucket struct {
-	jetstream.KeyValue
-	*lossy
-}
-
-func (l *lossy) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
-	kv, err := l.JetStream.KeyValue(ctx, bucket)
-	return lossyBucket{kv, l}, err
-}
-
-func (l lossyBucket) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
-	rev, err := l.KeyValue.Update(ctx, key, value, rev)
+func (l *lossy) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
+	rev, err := l.Streams.Publish(ctx, bucket, key, w)
 	if err == nil && l.lose.Load() {
 		return 0, context.DeadlineExceeded
 	}
@@ -74,8 +69,8 @@ func (l lossyBucket) Update(ctx context.Context, key string, value []byte, rev u
 func TestALoadWhoseAckIsLostIsAHole(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	sure := open(t, js, bucket)
-	l := &lossy{JetStream: js}
-	s := open(t, l, bucket)
+	l := &lossy{Streams: buckets.OnJetStream(js)}
+	s := openOn(t, l, bucket)
 	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
 	l.lose.Store(true)
 	if r, err := s.Load(t.Context(), "order", 0, 0); err == nil {
@@ -132,7 +127,7 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
 		t.Fatal(err)
 	}
-	s := kvstore.New(js, bucket, 3, nil)
+	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Replicas: 3})
 	mismatch, err := s.Open(t.Context())
 	if want := "bucket " + bucket + " has 1 replicas and a TTL of 0s, wanted 3 and 0s"; err != nil || mismatch != want {
 		t.Fatalf("mismatch %q, %v, want %q", mismatch, err, want)
@@ -159,7 +154,7 @@ func TestABucketLostInUseIsReportedOnceAndCreatedAgain(t *testing.T) {
 		},
 	} {
 		lost := 0
-		s := kvstore.New(js, bucket, 1, func() { lost++ })
+		s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Lost: func() { lost++ }})
 		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, true); err != nil &&
 			!errors.Is(err, segment.ErrExists) {
 			t.Fatal(err)
@@ -184,27 +179,16 @@ func TestABucketLostInUseIsReportedOnceAndCreatedAgain(t *testing.T) {
 	}
 }
 
-// early is a JetStream with buckets that refuse to create a key, though they do not show it: as three replicas do while
-// another worker's write is under way.
-type early struct{ jetstream.JetStream }
+// early is a JetStream that refuses to create a key, though it does not show it: as three replicas do while another
+// worker's write is under way.
+type early struct{ buckets.Streams }
 
-type earlyBucket struct{ jetstream.KeyValue }
-
-func (e early) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
-	kv, err := e.JetStream.KeyValue(ctx, bucket)
-	return earlyBucket{kv}, err
-}
-
-func (earlyBucket) Create(context.Context, string, []byte, ...jetstream.KVCreateOpt) (uint64, error) {
-	return 0, jetstream.ErrKeyExists
-}
-
-func (earlyBucket) Update(context.Context, string, []byte, uint64) (uint64, error) {
-	return 0, jetstream.ErrKeyRevisionMismatch
+func (early) Publish(context.Context, string, string, buckets.Write) (uint64, error) {
+	return 0, buckets.ErrRevision
 }
 
 func TestATagThatIsBeingCreatedExists(t *testing.T) {
-	s := open(t, early{connect(t)}, bucketName())
+	s := openOn(t, early{buckets.OnJetStream(connect(t))}, bucketName())
 	for _, revive := range []bool{false, true} {
 		_, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, revive)
 		if !errors.Is(err, segment.ErrExists) {
@@ -228,7 +212,7 @@ func TestABucketWithATTLIsRefused(t *testing.T) {
 	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	s := kvstore.New(js, name, 1, nil)
+	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: name})
 	for range 2 {
 		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrForgets) ||
 			!errors.Is(s.Trouble(), buckets.ErrForgets) {
@@ -343,33 +327,25 @@ func TestARemovedTagIsCreatedAgainOnlyByItsOperator(t *testing.T) {
 	}
 }
 
-// doomed is a JetStream with buckets that are lost right before the first update.
+// doomed is a JetStream whose bucket is lost right before the first write.
 type doomed struct {
-	jetstream.JetStream
+	buckets.Streams
+	js   jetstream.JetStream
 	gone atomic.Bool
 }
 
-type doomedBucket struct {
-	jetstream.KeyValue
-	*doomed
-}
-
-func (d *doomed) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
-	kv, err := d.JetStream.KeyValue(ctx, bucket)
-	return doomedBucket{kv, d}, err
-}
-
-func (d doomedBucket) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+func (d *doomed) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
 	if !d.gone.Swap(true) {
-		if err := d.DeleteStream(ctx, "KV_"+d.Bucket()); err != nil {
+		if err := d.js.DeleteStream(ctx, "KV_"+bucket); err != nil {
 			return 0, err
 		}
 	}
-	return d.KeyValue.Update(ctx, key, value, rev)
+	return d.Streams.Publish(ctx, bucket, key, w)
 }
 
 func TestATagIsNotCreatedOnFirstUseInABucketLostAtThatMoment(t *testing.T) {
-	s := open(t, &doomed{JetStream: connect(t)}, bucketName())
+	js := connect(t)
+	s := openOn(t, &doomed{Streams: buckets.OnJetStream(js), js: js}, bucketName())
 	made, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, false)
 	if !errors.Is(err, segment.ErrUnknownTag) {
 		t.Errorf("%+v, %v: others may have loaded it in the bucket that was lost", made, err)

@@ -46,11 +46,11 @@ func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
 	}
 	tags := make([]segment.Tag, 0, len(all))
 	for name, kve := range all {
-		e, err := decode(kve)
+		e, err := s.decode(kve)
 		if err != nil {
 			e = entry{Description: "damaged: replace the entry; requests for the tag log how", Disabled: true}
 		}
-		tags = append(tags, e.tag(name, kve.Created()))
+		tags = append(tags, e.tag(name, kve.Created))
 	}
 	slices.SortFunc(tags, func(x, y segment.Tag) int { return strings.Compare(x.Name, y.Name) })
 	return tags, nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -15,7 +16,7 @@ import (
 // many returns a store with n tags, named in order.
 func many(t *testing.T, n int) (*kvstore.Store, []string) {
 	t.Helper()
-	s := kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1, nil)
+	s := kvstore.New(buckets.OnJetStream(natstest.JetStream(t, natstest.Start(t))), kvstore.Config{Bucket: "marks"})
 	names := make([]string, n)
 	places := make(chan int)
 	var wg sync.WaitGroup

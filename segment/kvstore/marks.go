@@ -5,21 +5,20 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
 )
 
 // Mark implements [segment.Marks].
 func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 	kve, err := s.kv.Get(ctx, tag)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	if errors.Is(err, buckets.ErrNoKey) {
 		return segment.Mark{}, nil
 	}
 	if err != nil {
 		return segment.Mark{}, wrap(tag, err)
 	}
-	e, err := decode(kve)
+	e, err := s.decode(kve)
 	if err != nil {
 		return segment.Mark{}, err
 	}
@@ -40,7 +39,7 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err er
 	if isOvertaken(err) {
 		return segment.ErrMarkMoved
 	}
-	if errors.Is(err, jetstream.ErrInvalidKey) {
+	if errors.Is(err, buckets.ErrInvalidKey) {
 		return segment.ErrInvalid
 	}
 	return wrap(tag, err)
@@ -54,7 +53,7 @@ func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
 	}
 	marks := make(map[string]segment.Mark, len(all))
 	for tag, kve := range all {
-		e, err := decode(kve)
+		e, err := s.decode(kve)
 		if err != nil {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
@@ -17,7 +18,7 @@ import (
 func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)
 	js := natstest.JetStream(b, natstest.Start(b))
-	marks := kvstore.New(js, "marks", 1, nil)
+	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "marks"})
 	table, err := mysqlstore.Open(b.Context(), db.DSN())
 	if err != nil {
 		b.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
@@ -23,7 +24,7 @@ import (
 func BenchmarkRestart(b *testing.B) {
 	const tags = 100_000
 	db := mysqltest.Start(b)
-	marks := kvstore.New(natstest.JetStream(b, natstest.Start(b)), "marks", 1, nil)
+	marks := kvstore.New(buckets.OnJetStream(natstest.JetStream(b, natstest.Start(b))), kvstore.Config{Bucket: "marks"})
 	table, err := mysqlstore.Open(b.Context(), db.DSN())
 	if err != nil {
 		b.Fatal(err)

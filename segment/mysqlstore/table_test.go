@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
@@ -114,7 +115,8 @@ func TestMySQLGuardedByKVConforms(t *testing.T) {
 		places++
 		bucket := fmt.Sprintf("marks_%d", places)
 		return func() segment.Store {
-			return guard.New(open(t, srv.DSN()), kvstore.New(js, bucket, 1, nil), nil)
+			marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
+			return guard.New(open(t, srv.DSN()), marks, nil)
 		}
 	})
 }
@@ -126,7 +128,9 @@ func TestOddRowsHideNoOthersAndCanBeFixed(t *testing.T) {
 	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+
 		"('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), "+
 		"('order', 50, 10), ('zero', 0, 10)")
-	g := guard.New(open(t, srv.DSN()), kvstore.New(natstest.JetStream(t, natstest.Start(t)), "marks", 1, nil), nil)
+	js := natstest.JetStream(t, natstest.Start(t))
+	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "marks"})
+	g := guard.New(open(t, srv.DSN()), marks, nil)
 	for range 2 {
 		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 			t.Errorf("Poll: %v", err)

@@ -1,0 +1,235 @@
+package buckets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// onJetStream is the [Streams] of a JetStream. What it writes and reads is what the KV interface of any NATS client
+// and `nats kv` write and read (ADR-8).
+type onJetStream struct {
+	js jetstream.JetStream
+}
+
+// OnJetStream returns the streams of a JetStream, which has the default prefix of subjects, $JS.API.
+func OnJetStream(js jetstream.JetStream) Streams { return onJetStream{js} }
+
+func streamName(bucket string) string { return "KV_" + bucket }
+
+func subjectPrefix(bucket string) string { return "$KV." + bucket + "." }
+
+// Info implements [Streams].
+func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
+	s, err := o.js.Stream(ctx, streamName(bucket))
+	if err != nil {
+		return Info{}, translate(err)
+	}
+	i := s.CachedInfo()
+	return Info{
+		Settings: settings(bucket, i.Config),
+		Created:  i.Created, Now: i.TimeStamp, LastSeq: i.State.LastSeq, Entries: int(i.State.Msgs),
+	}, nil
+}
+
+func settings(bucket string, c jetstream.StreamConfig) Settings {
+	s := Settings{
+		Description: c.Description, FirstSeq: c.FirstSeq, MaxAge: c.MaxAge, Replicas: c.Replicas,
+		History: c.MaxMsgsPerSubject, DenyPurge: c.DenyPurge, AllowRollup: c.AllowRollup,
+		MaxMsgs: c.MaxMsgs, MaxBytes: c.MaxBytes, DiscardNew: c.Discard == jetstream.DiscardNew, Sealed: c.Sealed,
+	}
+	if len(c.Subjects) != 1 || c.Subjects[0] != subjectPrefix(bucket)+">" {
+		s.Subjects = append([]string{}, c.Subjects...)
+	}
+	if c.Mirror != nil {
+		s.Mirror = c.Mirror.Name
+	}
+	for _, source := range c.Sources {
+		s.Sources = append(s.Sources, source.Name)
+	}
+	return s
+}
+
+// Make implements [Streams]. It makes the stream that [jetstream.KeyValueConfig] describes (ADR-8), with FirstSeq and
+// without AllowDirect: see the package comment.
+func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error {
+	duplicates := 2 * time.Minute
+	if s.MaxAge > 0 {
+		duplicates = min(duplicates, s.MaxAge)
+	}
+	_, err := o.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name:              streamName(bucket),
+		Description:       s.Description,
+		Subjects:          []string{subjectPrefix(bucket) + ">"},
+		FirstSeq:          s.FirstSeq,
+		MaxMsgsPerSubject: s.History,
+		MaxAge:            s.MaxAge,
+		MaxBytes:          -1,
+		MaxMsgSize:        -1,
+		MaxMsgs:           -1,
+		MaxConsumers:      -1,
+		Replicas:          s.Replicas,
+		Discard:           jetstream.DiscardNew,
+		Duplicates:        duplicates,
+		AllowRollup:       s.AllowRollup,
+		DenyDelete:        true,
+		DenyPurge:         s.DenyPurge,
+	})
+	return translate(err)
+}
+
+// Defend implements [Streams]. It changes the two settings in the JSON that the server returned, so that settings which
+// this client does not know stay as they are.
+func (o onJetStream) Defend(ctx context.Context, bucket string) error {
+	var info struct {
+		Config map[string]any `json:"config"`
+	}
+	if err := o.request(ctx, "STREAM.INFO."+streamName(bucket), nil, &info); err != nil {
+		return err
+	}
+	info.Config["deny_purge"] = true
+	delete(info.Config, "allow_rollup_hdrs")
+	return o.request(ctx, "STREAM.UPDATE."+streamName(bucket), info.Config, nil)
+}
+
+// request sends a request to JetStream's interface and decodes its answer into out, unless out is nil.
+func (o onJetStream) request(ctx context.Context, op string, in, out any) error {
+	body, err := json.Marshal(in)
+	if in == nil || err != nil {
+		body = nil
+	}
+	subject := jetstream.DefaultAPIPrefix + op
+	msg, err := o.js.Conn().RequestWithContext(ctx, subject, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err)
+	}
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return fmt.Errorf("buckets: unreadable answer to %s: %w", subject, err)
+	}
+	if answer.Error != nil {
+		return translate(answer.Error)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(msg.Data, out)
+}
+
+// Last implements [Streams]. The request goes to the leader whatever the stream allows.
+func (o onJetStream) Last(ctx context.Context, bucket, key string) (Entry, error) {
+	var answer struct {
+		Message struct {
+			Sequence uint64    `json:"seq"`
+			Header   []byte    `json:"hdrs"`
+			Data     []byte    `json:"data"`
+			Time     time.Time `json:"time"`
+		} `json:"message"`
+	}
+	last := map[string]string{"last_by_subj": subjectPrefix(bucket) + key}
+	if err := o.request(ctx, "STREAM.MSG.GET."+streamName(bucket), last, &answer); err != nil {
+		return Entry{}, err
+	}
+	m := answer.Message
+	if m.Sequence == 0 {
+		return Entry{}, fmt.Errorf("buckets: the answer of bucket %s for key %s holds no message", bucket, key)
+	}
+	var header nats.Header
+	if len(m.Header) > 0 {
+		var err error
+		if header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+			return Entry{}, err
+		}
+	}
+	return Entry{Key: key, Value: m.Data, Revision: m.Sequence, Created: m.Time, Removed: isMarker(header)}, nil
+}
+
+// The headers of markers (ADR-8, ADR-43).
+const (
+	operationHeader = "KV-Operation"
+	reasonHeader    = "Nats-Marker-Reason"
+)
+
+// isMarker reports whether a message says that its key has no value any more.
+func isMarker(h nats.Header) bool {
+	if op := h.Get(operationHeader); op != "" {
+		return op == "DEL" || op == "PURGE"
+	}
+	return h.Get(reasonHeader) != ""
+}
+
+// Publish implements [Streams].
+func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error) {
+	m := nats.NewMsg(subjectPrefix(bucket) + key)
+	m.Data = w.Value
+	switch w.Operation {
+	case Delete:
+		m.Header.Set(operationHeader, "DEL")
+	case Purge:
+		m.Header.Set(operationHeader, "PURGE")
+		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	}
+	var opts []jetstream.PublishOpt
+	if w.Last != nil {
+		opts = append(opts, jetstream.WithExpectLastSequencePerSubject(*w.Last))
+	}
+	ack, err := o.js.PublishMsg(ctx, m, opts...)
+	if err != nil {
+		return 0, translate(err)
+	}
+	return ack.Sequence, nil
+}
+
+// JetStream's error codes that have a meaning here.
+const (
+	codeNoMessage       = 10037
+	codeStreamExists    = 10058
+	codeNoStream        = 10059
+	codeWrongLast       = 10071
+	codeWrongLastOthers = 10164 // with replicas, while another write to the key is under way
+)
+
+// translate returns an error of this package for one of JetStream's, and keeps the original within it.
+func translate(err error) error {
+	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil {
+		switch api.APIError().ErrorCode {
+		case codeNoMessage:
+			return fmt.Errorf("%w: %w", ErrNoKey, err)
+		case codeStreamExists:
+			return fmt.Errorf("%w: %w", ErrBucketExists, err)
+		case codeNoStream:
+			return fmt.Errorf("%w: %w", ErrNoBucket, err)
+		case codeWrongLast, codeWrongLastOthers:
+			return fmt.Errorf("%w: %w", ErrRevision, err)
+		}
+	}
+	switch {
+	case errors.Is(err, nats.ErrStreamNotFound): // of a listing
+		return fmt.Errorf("%w: %w", ErrNoBucket, err)
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	}
+	return err
+}
+
+// isKey reports whether a bucket can have the key: those of the KV interface, and natsid's own.
+func isKey(key string) bool {
+	if rest, ok := strings.CutPrefix(key, Own+"."); ok {
+		key = rest
+	}
+	return key == Own || key != "" && key[0] != '.' && key[len(key)-1] != '.' &&
+		strings.Trim(key, keyChars) == "" && !strings.Contains(key, "..")
+}
+
+const keyChars = "-/_=.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

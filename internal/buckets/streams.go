@@ -1,0 +1,100 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Streams is what a [Bucket] uses of JetStream. A bucket is the stream KV_<bucket>; its key k is the subject
+// $KV.<bucket>.<k>, and a revision is a sequence number of the stream. [OnJetStream] is the real one. All methods are
+// safe for concurrent use and return by the time ctx ends.
+type Streams interface {
+	// Info describes a bucket, or returns [ErrNoBucket] if JetStream itself says that it knows none by the name.
+	Info(ctx context.Context, bucket string) (Info, error)
+	// Make makes a bucket. It returns [ErrBucketExists] if there is one of the name.
+	Make(ctx context.Context, bucket string, s Settings) error
+	// Defend sets DenyPurge and removes AllowRollup, and leaves all other settings of a bucket as they are.
+	Defend(ctx context.Context, bucket string) error
+	// Last returns the last entry of a key as the leader has it, be it a value or a marker, or [ErrNoKey].
+	Last(ctx context.Context, bucket, key string) (Entry, error)
+	// Publish writes an entry and returns its revision. It returns [ErrRevision], and has written nothing, if the
+	// last revision of the key is not the expected one. It returns [ErrNoAnswer] where no stream takes the write; the
+	// bucket may not exist, or have no leader. After any other error the outcome is unknown.
+	Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error)
+	// List returns the last entries, markers included, of all keys that begin with prefix, which is "" or ends with a
+	// dot. It may be a little old, but each key that existed all the time is in it.
+	List(ctx context.Context, bucket, prefix string) ([]Entry, error)
+}
+
+// Info is the state of a bucket's stream.
+type Info struct {
+	Settings
+	Created time.Time // when the stream was made
+	Now     time.Time // the clock of the server that leads the stream
+	LastSeq uint64    // the highest revision
+	Entries int       // values and markers
+}
+
+// Settings are those settings of a stream on which natsid relies, or which it chooses.
+type Settings struct {
+	Description string
+	FirstSeq    uint64        // the first revision; only Make heeds it
+	MaxAge      time.Duration // after which an entry is forgotten; 0 is never
+	Replicas    int
+	History     int64    // entries kept per key; 0 or less keeps all
+	DenyPurge   bool     // no entry can be purged
+	AllowRollup bool     // an entry may replace all others of its key, or of the bucket
+	Subjects    []string // which the stream takes; nil stands for those of a bucket
+	Mirror      string   // the stream it copies; "" for none
+	Sources     []string // streams whose messages it also takes
+	MaxMsgs     int64    // 0 or less is no limit; likewise MaxBytes
+	MaxBytes    int64
+	DiscardNew  bool // at a limit, writes are refused; otherwise old entries are dropped
+	Sealed      bool // nothing can be written
+}
+
+// An Entry is what is stored under a key: a value, or the marker of one that was removed.
+type Entry struct {
+	Key      string
+	Value    []byte
+	Revision uint64
+	Created  time.Time
+	Removed  bool // a marker: the value was deleted, purged, or has expired
+}
+
+// An Operation is what a [Write] does to its key. The zero value puts.
+type Operation int
+
+// The operations.
+const (
+	Put    Operation = iota // puts the value
+	Delete                  // leaves a marker
+	Purge                   // leaves a marker and drops all older entries of the key; needs AllowRollup
+)
+
+// A Write is an entry to be published.
+type Write struct {
+	Operation Operation
+	Value     []byte
+	Last      *uint64 // the revision that the key must have, 0 for none ever; nil for any
+}
+
+var (
+	// ErrNoBucket is returned when JetStream knows no bucket of the name.
+	ErrNoBucket = errors.New("buckets: no bucket of this name")
+	// ErrBucketExists is returned by Make when there is a bucket of the name.
+	ErrBucketExists = errors.New("buckets: the bucket exists already")
+	// ErrNoKey is returned for a key that has no value.
+	ErrNoKey = errors.New("buckets: no such key")
+	// ErrKeyExists is returned when a key to be created has a value.
+	ErrKeyExists = errors.New("buckets: the key has a value already")
+	// ErrKeyRemoved is returned by CreateFirst for a key whose value was removed.
+	ErrKeyRemoved = errors.New("buckets: the key had a value, which was removed")
+	// ErrRevision is returned when a key's revision is not the expected one.
+	ErrRevision = errors.New("buckets: another write came first")
+	// ErrNoAnswer is returned when no stream takes a write.
+	ErrNoAnswer = errors.New("buckets: no stream takes the write")
+	// ErrInvalidKey is returned for a key that no bucket can have.
+	ErrInvalidKey = errors.New("buckets: invalid key")
+)
