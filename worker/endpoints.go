@@ -29,18 +29,24 @@ type service struct {
 	endpoints         []endpoint
 }
 
-// segmentService stands from start to stop.
-func (w *Worker) segmentService() service {
+// segmentService stands from start to stop, with the endpoints of what may be
+// served. Each call makes new handlers, as with snowflakes.
+func (w *Worker) segmentService(may modes) service {
 	ns, admin := w.cfg.Namespace, newTagAdmin(&w.cfg, w.gate)
+	var endpoints []endpoint
+	if may.segments {
+		endpoints = append(endpoints,
+			endpoint{subjects.SegmentEndpoint, ns.Segments(), newSegmentHandler(&w.cfg, w.gate).handle})
+	}
+	if may.tags {
+		endpoints = append(endpoints,
+			endpoint{"tag-create", ns.TagCreate(), admin.handler(admin.create)},
+			endpoint{"tag-update", ns.TagUpdate(), admin.handler(admin.update)},
+			endpoint{"tag-delete", ns.TagDelete(), admin.handler(admin.remove)},
+			endpoint{"tag-list", ns.TagList(), admin.handler(admin.list)})
+	}
 	return service{
-		name: ns.SegmentService(), description: "IDs of tags, from ranges", stats: w.stats.of,
-		endpoints: []endpoint{
-			{subjects.SegmentEndpoint, ns.Segments(), newSegmentHandler(&w.cfg, w.gate).handle},
-			{"tag-create", ns.TagCreate(), admin.handler(admin.create)},
-			{"tag-update", ns.TagUpdate(), admin.handler(admin.update)},
-			{"tag-delete", ns.TagDelete(), admin.handler(admin.remove)},
-			{"tag-list", ns.TagList(), admin.handler(admin.list)},
-		},
+		name: ns.SegmentService(), description: "IDs of tags, from ranges", stats: w.stats.of, endpoints: endpoints,
 	}
 }
 

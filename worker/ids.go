@@ -13,6 +13,7 @@ import (
 // A segmentHandler serves the requests of one subscription, one after another.
 // It reuses its buffers: to answer from memory allocates nothing for the IDs.
 type segmentHandler struct {
+	cfg      *Config
 	gate     *gate
 	ids      *segment.Allocator
 	ns       subjects.Namespace
@@ -22,7 +23,7 @@ type segmentHandler struct {
 }
 
 func newSegmentHandler(cfg *Config, g *gate) *segmentHandler {
-	return &segmentHandler{gate: g, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
+	return &segmentHandler{cfg: cfg, gate: g, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
 }
 
 func (h *segmentHandler) handle(req micro.Request) {
@@ -32,6 +33,9 @@ func (h *segmentHandler) handle(req micro.Request) {
 	}
 	tag := h.ns.Tag(req.Subject())
 	n, err := h.parse(tag, req.Data())
+	if err == nil {
+		err = h.cfg.refused(Segment)
+	}
 	if err != nil {
 		r.refuse(err)
 		return
@@ -59,6 +63,9 @@ func (h *segmentHandler) parse(tag string, body []byte) (int, error) {
 func (h *segmentHandler) park(r request, tag string, n int) {
 	parked := r.park()
 	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
+		if err == nil {
+			err = h.cfg.refused(Segment) // the ranges are a hole
+		}
 		if err != nil {
 			parked.refuse(err)
 			return
@@ -80,6 +87,7 @@ func appendRanges(body []byte, ranges []segment.Range) []byte {
 // A snowflakeHandler serves the requests of one subscription, one after
 // another, as a segmentHandler does.
 type snowflakeHandler struct {
+	cfg         *Config
 	gate        *gate
 	ids         *snowflake.Issuer
 	ns          subjects.Namespace
@@ -90,7 +98,7 @@ type snowflakeHandler struct {
 
 func newSnowflakeHandler(cfg *Config, g *gate) *snowflakeHandler {
 	return &snowflakeHandler{
-		gate: g, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
+		cfg: cfg, gate: g, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
 		// A batch that takes more than half the deadline to issue leaves the
 		// requests behind it too little time.
 		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
@@ -103,6 +111,9 @@ func (h *snowflakeHandler) handle(req micro.Request) {
 		return
 	}
 	business, n, err := h.parse(req)
+	if err == nil {
+		err = h.cfg.refused(Snowflake)
+	}
 	if err != nil {
 		r.refuse(err)
 		return
@@ -132,6 +143,9 @@ func (h *snowflakeHandler) parse(req micro.Request) (business int64, n int, err 
 // park leaves the request to the issuer, which answers it by the deadline.
 func (h *snowflakeHandler) park(r request, business int64, n int) {
 	err := h.ids.Park(n, func(runs snowflake.Runs, err error) {
+		if err == nil {
+			err = h.cfg.refused(Snowflake) // the IDs are a hole
+		}
 		if err != nil {
 			r.refuse(err)
 			return

@@ -51,7 +51,10 @@ func (s *snowflakes) follow() {
 	if s.running != nil {
 		patience = s.cfg.Deadline
 	}
-	trouble := s.cfg.Snowflakes.Ready(patience, leaveAhead)
+	trouble := s.cfg.refused(Snowflake)
+	if trouble == nil {
+		trouble = s.cfg.Snowflakes.Ready(patience, leaveAhead)
+	}
 	if up := s.running != nil; (trouble == nil) != up || up && !s.known {
 		trouble = s.change(trouble)
 	}

@@ -43,6 +43,10 @@ func (a *tagAdmin) handler(serve serve) micro.HandlerFunc {
 		if !ok {
 			return
 		}
+		if err := a.cfg.refused(Tags); err != nil {
+			r.refuse(err)
+			return
+		}
 		select {
 		case a.slots <- struct{}{}:
 		default:

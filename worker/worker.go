@@ -13,7 +13,8 @@
 //
 // # Joining and leaving the queue group
 //
-// The segment service stands from start to stop. The snowflake service is put
+// The segment service stands from start to stop, without the endpoints of what
+// [Config.Refused] refuses. The snowflake service is put
 // up when an ID can be issued at once. It is taken down when requests would
 // fail: shortly before the window ends, when the worker number is lost, and
 // while the clock is not trusted or is behind by the deadline or more. What was
@@ -47,7 +48,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -64,8 +64,8 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but Observe and Log
-// must be set.
+// Config says what a worker serves, and where. All fields but Refused, Observe
+// and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -88,6 +88,12 @@ type Config struct {
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.
 	Deadline time.Duration
+	// Refused, if set, returns why a mode must not be served at the moment, in
+	// words for callers, or nil. The worker then leaves the queue group of the
+	// mode, and answers what was delivered with 503 and the reason: no ID leaves
+	// the process after Refused has returned an error. It is called with each
+	// request, so it must be fast, and safe for concurrent use.
+	Refused func(Mode) error
 	// Observe, if set, is called with every answer, concurrently. It must not
 	// block.
 	Observe func(Answer)
@@ -113,8 +119,8 @@ type Worker struct {
 	stats    *statistics
 	identity *identity
 	flakes   *snowflakes
-	segments micro.Service // set by Run, as is changes
-	changes  *changes
+	standing *standing
+	changes  *changes // set by Run
 }
 
 // New returns a worker. It serves nothing until it runs.
@@ -129,6 +135,7 @@ func New(cfg Config) *Worker {
 	w.stats = newStatistics(&w.cfg)
 	w.identity = &identity{cfg: &w.cfg}
 	w.flakes = newSnowflakes(&w.cfg, w.snowflakeService)
+	w.standing = &standing{cfg: &w.cfg, service: w.segmentService}
 	return w
 }
 
@@ -155,6 +162,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		w.identity.follow()
 		w.flakes.follow()
+		w.standing.follow()
 		w.changes.follow()
 		select {
 		case <-tick.C:
@@ -166,7 +174,7 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 func (w *Worker) start() (err error) {
-	if w.segments, err = w.segmentService().start(&w.cfg); err != nil {
+	if err := w.standing.up(); err != nil {
 		return err
 	}
 	w.changes, err = listen(&w.cfg)
@@ -177,7 +185,7 @@ func (w *Worker) start() (err error) {
 // delivered is answered, and closes the connection: see the package comment.
 func (w *Worker) stop() {
 	w.changes.stop()
-	stopService(w.segments, w.cfg.Log)
+	w.standing.down()
 	w.flakes.down()
 	w.gate.settle(w.identity.subscriptions(), w.cfg.Deadline+2*time.Second)
 	w.drain()

@@ -70,6 +70,7 @@ type program struct {
 	keeper   *workerid.Keeper
 	front    *front
 	ready    readiness
+	refusals refusals
 }
 
 func newProgram(cfg Config, quit func()) *program {
@@ -195,7 +196,9 @@ func (p *program) assemble(context.Context) error {
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
-	p.ready = readiness{front: p.front, marks: p.storage.marks, segments: p.segments, keeper: p.keeper}
+	p.ready = readiness{
+		front: p.front, refusals: &p.refusals, marks: p.storage.marks, segments: p.segments, keeper: p.keeper,
+	}
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
@@ -215,7 +218,8 @@ func (p *program) workerConfig() worker.Config {
 			who, held := p.keeper.Who()
 			return who.Number, held, who
 		},
-		Instance: p.instance, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline, Observe: p.metrics.Answered, Log: cfg.Log,
+		Instance: p.instance, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
+		Refused: p.refusals.why, Observe: p.metrics.Answered, Log: cfg.Log,
 	}
 }
 

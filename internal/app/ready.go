@@ -17,6 +17,7 @@ import (
 // readiness is what decides whether callers are served.
 type readiness struct {
 	front    *front
+	refusals *refusals
 	marks    *kvstore.Store // nil if segments do without
 	segments *segment.Allocator
 	keeper   *workerid.Keeper
@@ -38,6 +39,9 @@ var errDisconnected = errors.New("not connected to NATS")
 func (r readiness) segmentTrouble() error {
 	if _, connected := r.front.current(); !connected {
 		return errDisconnected
+	}
+	if err := r.refusals.why(worker.Segment); err != nil {
+		return err
 	}
 	if r.marks != nil {
 		if err := r.marks.Trouble(); err != nil {
