@@ -25,6 +25,7 @@ type buffer struct {
 	supply   supply        // guarded by mu, but for the open run of its stock
 	unlisted bool          // the last listing did not have the tag, and no load has found it yet
 	changes  uint32        // number of news about the tag
+	discards uint32        // how often the memory of the tag was discarded
 	vouched  time.Duration // when a load or news last said that the tag exists
 }
 
@@ -152,7 +153,7 @@ func (b *buffer) plan() plan {
 	now := b.deps.clock.now()
 	return plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
-		made: now, fails: b.supply.loader.fails, changes: b.changes, unlisted: b.unlisted,
+		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
 	}
 }
 
@@ -194,6 +195,9 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
 	}
 	b.supply.stock.drop(l.Least, now)
 	b.supply.stock.add(l.Range, now)
+	if p.discards != b.discards {
+		b.supply.stock.discard(now) // loaded before: a hole
+	}
 }
 
 // refusedLocked takes in that the store does not serve the tag, and refuses waiting requests. The refusal is cached if

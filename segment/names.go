@@ -158,7 +158,18 @@ func (n *names) keepFloor(tag string, floor int64) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.floors[tag] = floor
+	n.floors[tag] = max(floor, n.floors[tag])
+}
+
+// allFloors returns what keepFloor remembered.
+func (n *names) allFloors() map[string]Floor {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	floors := make(map[string]Floor, len(n.floors))
+	for tag, end := range n.floors {
+		floors[tag] = Floor{End: end}
+	}
+	return floors
 }
 
 // floor returns the floor that keepFloor remembered, or 0.

@@ -16,6 +16,7 @@ type source struct {
 	clock   clock
 	lanes   *lanes
 	health  health
+	holdup  holdup
 	log     failureLog
 	onLoad  func(tag string, took time.Duration, err error)
 
@@ -38,6 +39,7 @@ type plan struct {
 	made     time.Duration // when the plan was made
 	fails    int           // loads that failed in a row
 	changes  uint32        // number of news about the tag
+	discards uint32        // how often the memory of the tag was discarded
 	unlisted bool          // no listing had the tag
 }
 
@@ -138,6 +140,9 @@ func (s *source) pause(d time.Duration) bool {
 func (s *source) load(p plan) (l Loaded, err error) {
 	err = s.lanes.of(p).drive(s.ctx, s.timeout, func(ctx context.Context) (err error) {
 		start := time.Now()
+		if err = s.holdup.err(); err != nil {
+			return err
+		}
 		if l, err = s.loadOrCreate(ctx, p); err == nil {
 			err = p.check(l)
 		}

@@ -142,6 +142,14 @@ func (s *stock) drop(least int64, now time.Duration) {
 	}
 }
 
+// discard turns all that is loaded into holes, which count as never loaded: so the speed does not change.
+func (s *stock) discard(now time.Duration) {
+	s.shut()
+	s.loaded -= s.restLen
+	s.rest, s.restLen, s.began = nil, 0, now
+	s.beginFirst()
+}
+
 // clear discards all ranges.
 func (s *stock) clear() {
 	s.shut()

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,13 @@ func (s *tagSet) get(tag string) *buffer { return s.index.get(tag) }
 
 // all calls yield for every buffer, in no order, until it returns false. It takes no lock.
 func (s *tagSet) all(yield func(*buffer) bool) { s.index.all(yield) }
+
+// snapshot returns every buffer that exists now, one that is just being added included.
+func (s *tagSet) snapshot() []*buffer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(s.all)
+}
 
 // obtain returns the buffer of a tag, which it creates if necessary; or why the tag is refused: it does not exist as
 // far as is known, or too many such tags are requested.

@@ -1,0 +1,103 @@
+package segment_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+var errHeld = errors.New("held")
+
+func TestHeldLoadsFailWithTheReasonAndMemoryGoesOn(t *testing.T) {
+	inBubble(t, segment.Config{AutoStep: 50}, func(t *testing.T, a *allocator, store *faulty) {
+		take(t, a, "a", 1)
+		a.Hold(errHeld)
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
+			t.Error("the store was asked while loads are held")
+			return segment.Range{}, errHeld
+		})
+		take(t, a, "a", 99)
+		for _, tag := range []string{"a", "b", "new"} {
+			_, err := a.Take(t.Context(), tag, 1)
+			if !errors.Is(err, segment.ErrNotLoaded) || !errors.Is(err, errHeld) {
+				t.Errorf("a request for %s that needs a load: %v, want ErrNotLoaded with the reason", tag, err)
+			}
+		}
+		if err := a.Trouble(); !errors.Is(err, errHeld) {
+			t.Errorf("Trouble is %v, want the reason", err)
+		}
+		store.OnLoad(nil)
+		a.Release()
+		take(t, a, "a", 1)
+		take(t, a, "b", 1)
+	})
+}
+
+func TestWhatWasLoadedBeforeADiscardIsNotIssued(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
+		take(t, a, "a", 50) // [1,101) in memory
+		synctest.Wait()
+		store.OnLoad(slow(time.Second))
+		late := make(chan []segment.Range)
+		go func() { late <- take(t, a, "b", 1) }() // loads [1,101) of b
+		synctest.Wait()
+		a.Discard()
+		if _, err := a.Next("a", 1, nil); !errors.Is(err, segment.ErrWait) {
+			t.Errorf("an ID from memory after a discard: %v", err)
+		}
+		store.OnLoad(nil)
+		if got := (<-late)[0].Start; got < 101 {
+			t.Errorf("ID %d of a load that was under way at the discard", got)
+		}
+		if got := take(t, a, "a", 1)[0].Start; got < 201 {
+			t.Errorf("ID %d, want one of a load after the discard", got)
+		}
+	})
+}
+
+func TestFloorsAreThoseOfAllTagsEverLoaded(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
+		a.Remember(map[string]segment.Floor{"b": {End: 1000}})
+		take(t, a, "a", 1)
+		take(t, a, "huge", 1)
+		a.See(segment.Tag{Name: "huge", Disabled: true})
+		synctest.Wait()
+		got := a.Floors()
+		if f := got["a"]; f.End != 101 || f.Step != 100 || !f.Live {
+			t.Errorf("floor of a: %+v", f)
+		}
+		if f := got["huge"]; f.End == 0 || f.Live {
+			t.Errorf("floor of a deleted tag: %+v", f)
+		}
+		if f := got["b"]; f.End != 1000 || f.Live {
+			t.Errorf("floor of an earlier life: %+v", f)
+		}
+		if got := take(t, a, "b", 1)[0].Start; got != 1000 {
+			t.Errorf("first ID %d, want that of the floor", got)
+		}
+	})
+}
+
+func TestEachDiscardedIDIsAHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(segmenttest.Memory)
+		create(t, store, segment.Tag{Name: "a", Step: 7, MaxID: 1})
+		a := segment.New(segment.Config{Store: store, Deadline: deadline, MaxStep: 7})
+		defer a.Close()
+		highest := int64(0)
+		for range 100 {
+			for _, r := range take(t, a, "a", 3) {
+				if r.Start <= highest {
+					t.Fatalf("ID %d after %d", r.Start, highest)
+				}
+				highest = r.End - 1
+			}
+			a.Discard()
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment"
+)
+
+var _ segment.Lifter = (*Store)(nil)
+
+// Lift implements [segment.Lifter].
+func (s *Store) Lift(ctx context.Context, tag string, f segment.Floor) error {
+	if f.End < 1 {
+		return nil
+	}
+	err := s.lift(ctx, tag, f)
+	if !errors.Is(err, segment.ErrUnknownTag) {
+		return err
+	}
+	missing := entry{Mark: f.End, Least: f.End, Step: max(1, f.Step), Disabled: !f.Live || f.Step < 1}
+	if _, err = s.kv.Create(ctx, tag, missing.encode()); errors.Is(err, buckets.ErrKeyExists) {
+		return s.lift(ctx, tag, f)
+	}
+	return wrap(tag, err)
+}
+
+// errLifted says that a mark needs no lift.
+var errLifted = errors.New("kvstore: the mark is high enough")
+
+// lift is Lift for a tag that exists. The bounds are taken from the entry that the compare-and-set replaces: a load
+// that is faster changes them.
+func (s *Store) lift(ctx context.Context, tag string, f segment.Floor) error {
+	err := s.change(ctx, tag, func(e *entry) error {
+		mark, least := max(e.Mark, f.End), max(e.Least, min(e.Mark, f.End))
+		if mark == e.Mark && least == e.Least {
+			return errLifted
+		}
+		e.Mark, e.Least = mark, least
+		return nil
+	})
+	if errors.Is(err, errLifted) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package kvstore_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/natsid/natsid/segment"
+)
+
+func TestALiftRaisesAMarkAndDiscardsWhatMayBeInTwoMemories(t *testing.T) {
+	for name, test := range map[string]struct {
+		floor       int64
+		mark, least int64
+	}{
+		"above the mark": {floor: 900, mark: 900, least: 500},
+		"at the mark":    {floor: 500, mark: 500, least: 500},
+		"below the mark": {floor: 300, mark: 500, least: 300},
+		"nothing loaded": {floor: 0, mark: 500, least: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, connect(t), bucketName())
+			create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 500, Description: "d"})
+			if err := s.Lift(t.Context(), "order", segment.Floor{End: test.floor}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Look(t.Context(), "order")
+			if err != nil || got.MaxID != test.mark || got.Least != test.least || got.Step != 10 || got.Disabled {
+				t.Errorf("%+v, %v, want mark %d, least %d", got, err, test.mark, test.least)
+			}
+		})
+	}
+}
+
+func TestALiftOfAMissingTagLetsNothingBeIssuedBelow(t *testing.T) {
+	s := open(t, connect(t), bucketName())
+	floors := map[string]segment.Floor{"live": {End: 900, Step: 20, Live: true}, "dropped": {End: 700, Step: 20}}
+	for tag, f := range floors {
+		if err := s.Lift(t.Context(), tag, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, err := s.Load(t.Context(), "live", 1, 0); err != nil || l.Start != 900 || l.Step != 20 {
+		t.Errorf("%+v, %v, want a range from 900", l, err)
+	}
+	if _, err := s.Load(t.Context(), "dropped", 1, 0); !errors.Is(err, segment.ErrDisabled) {
+		t.Errorf("%v, want ErrDisabled: only its operator revives it", err)
+	}
+	if got, err := s.Create(t.Context(), segment.Tag{Name: "dropped", Step: 1, MaxID: 1}, true); err != nil ||
+		got.MaxID != 700 {
+		t.Errorf("%+v, %v, want it to continue at 700", got, err)
+	}
+}
