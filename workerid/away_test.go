@@ -180,7 +180,7 @@ func TestADiskThatFailsOrHangsCostsTheNumberOnly(t *testing.T) {
 					Registry: l.reg, Layout: layout, Now: l.now, Deadline: 1500 * time.Millisecond,
 					Use: l.use, Alarm: l.alarm,
 				})
-				l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, nil, func([]byte) error {
+				l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, "", nil, func([]byte) error {
 					if broken.Load() {
 						return fail()
 					}

@@ -7,8 +7,10 @@ import (
 
 // Simulate puts a keeper that has not run into a simulation: its random choices
 // come from r, it looks at its clock every watch, and its state file, if it is to
-// have one, begins as data and is replaced by write.
-func (k *Keeper) Simulate(r *rand.Rand, watch time.Duration, data []byte, write func(data []byte) error) {
+// have one, is in this place, begins as data and is replaced by write.
+func (k *Keeper) Simulate(
+	r *rand.Rand, watch time.Duration, in string, data []byte, write func(data []byte) error,
+) {
 	k.rand, k.chooser.rand, k.watch = r, r, watch
 	if write == nil {
 		return
@@ -17,11 +19,18 @@ func (k *Keeper) Simulate(r *rand.Rand, watch time.Duration, data []byte, write 
 		path:    "worker.json",
 		now:     k.cfg.Now,
 		write:   func(_ string, data []byte) error { return write(data) },
-		place:   place{Host: "simulated"},
+		place:   place{Host: in},
 		writing: make(chan struct{}, 1),
 		reach:   reachOf(k.cfg.Layout.Unit),
 	}
 	if data != nil {
 		k.unread = k.terms.file.read(data)
 	}
+}
+
+// WhoAt is Who with the time on this worker's clock, Unix ms.
+func (k *Keeper) WhoAt(now int64) (who Who, held bool) {
+	asked := *k
+	asked.cfg.Now = func() int64 { return now }
+	return asked.Who()
 }

@@ -183,7 +183,7 @@ func TestASlowDiskIsNoFault(t *testing.T) {
 		l.keeper = workerid.New(workerid.Config{
 			Registry: l.reg, Layout: layout, Now: l.now, Deadline: 1500 * time.Millisecond, Use: l.use, Alarm: l.alarm,
 		})
-		l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, nil, func([]byte) error {
+		l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, "", nil, func([]byte) error {
 			time.Sleep(1200 * time.Millisecond)
 			return nil
 		})

@@ -1,38 +1,19 @@
 package workerid_test
 
 import (
-	"maps"
 	"time"
-
-	"github.com/natsid/natsid/workerid"
 )
 
 // inject injects one fault.
 func (w *world) inject() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	m := w.machines[w.rnd.IntN(len(w.machines))]
-	l := m.life
 	switch what := w.rnd.IntN(15); {
-	case what == 0:
-		l.steps = 1 + w.rnd.IntN(12)
-		w.log("%s will crash in %d steps", m.name, l.steps)
-	case what == 1:
-		w.crash(l)
-		w.again(m)
-	case what == 2:
-		w.log("%s stops cleanly", m.name)
-		w.mu.Unlock()
-		l.cancel()
-		<-l.done
-		w.mu.Lock()
-		w.again(m)
 	case what <= 4:
-		l.pause = 1 + w.rnd.IntN(12)
-		l.pauseFor = chance(w.rnd, []time.Duration{time.Second, 10 * time.Second, 90 * time.Second}[w.rnd.IntN(3)])
-		w.log("%s will stand still for %v in %d steps", m.name, l.pauseFor, l.pause)
-	case what == 5 && !w.lossy:
-		w.down = !w.down
-		w.log("registry down: %t", w.down)
+		w.strike(m, what)
+	case what == 5:
+		w.takeAway()
 	case what == 6 && !w.lossy:
 		m.cut = !m.cut
 		w.log("%s cut off: %t", m.name, m.cut)
@@ -40,12 +21,7 @@ func (w *world) inject() {
 		m.broken = w.rnd.IntN(3)
 		w.log("%s disk: %d", m.name, m.broken)
 	case what == 8:
-		for n := range w.conf.Layout.Workers() { // early expiry; late is the rule here
-			if w.one(2) {
-				delete(w.reg.heartbeats, n)
-			}
-		}
-		w.log("heartbeats expire")
+		w.expire()
 	case what == 9:
 		w.stale = !w.stale
 		w.log("stale reads: %t", w.stale)
@@ -59,7 +35,57 @@ func (w *world) inject() {
 		w.slip = time.Duration(w.rnd.IntN(20)-10) * time.Second
 		w.log("the registry's clock is %v off", w.slip)
 	}
+}
+
+// strike makes a worker crash, stop or stand still.
+func (w *world) strike(m *machine, what int) {
+	l := m.life
+	switch what {
+	case 0:
+		l.steps = 1 + w.rnd.IntN(12)
+		w.log("%s will crash in %d steps", m.name, l.steps)
+	case 1:
+		w.crash(l)
+		w.again(m)
+	case 2:
+		w.stop(m)
+		w.again(m)
+	default:
+		l.pause = 1 + w.rnd.IntN(12)
+		l.pauseFor = chance(w.rnd, pick(w.rnd, time.Second, 10*time.Second, 90*time.Second))
+		w.log("%s will stand still for %v in %d steps", m.name, l.pauseFor, l.pause)
+	}
+}
+
+// stop stops a worker cleanly and waits until it has.
+func (w *world) stop(m *machine) {
+	w.log("%s stops cleanly", m.name)
+	l := m.life
 	w.mu.Unlock()
+	l.cancel()
+	<-l.done
+	w.mu.Lock()
+}
+
+// takeAway puts the registry, or one of its buckets, out of reach, or back.
+func (w *world) takeAway() {
+	of := bucket(w.rnd.IntN(int(buckets)))
+	down := !w.down[of]
+	w.down[of] = down
+	if w.one(2) {
+		w.down = [buckets]bool{down, down}
+	}
+	w.log("registry down: history %t, workers %t", w.down[history], w.down[workers])
+}
+
+// expire makes heartbeats expire early; late is the rule here.
+func (w *world) expire() {
+	for n := range w.conf.Layout.Workers() {
+		if w.one(2) {
+			delete(w.reg.heartbeats, n)
+		}
+	}
+	w.log("heartbeats expire")
 }
 
 // set sets the clock of a machine.
@@ -88,74 +114,34 @@ func (m *machine) clock() int64 {
 	return time.Now().Add(m.slip + drift).UnixMilli()
 }
 
-// lose loses the registry's state. It is created again, at any moment, or
-// restored from a backup in the way that docs/uniqueness.md asks of operators: it
-// is down for twice the skew, and no worker is stopped for two heartbeats after.
-func (w *world) lose() {
-	for _, m := range w.machines { // none stands still: one that cannot be asked may issue
-		m.life.pause, m.life.stoppedTo = 0, time.Time{}
-	}
-	revision := w.reg.revision
-	if w.one(2) || len(w.backups) == 0 {
-		w.reg = registryState{revision: w.newRevision()}
-		w.reg.records, w.reg.heartbeats = map[int]workerid.Record{}, map[int]workerid.Heartbeat{}
-		w.past, w.backups = nil, nil
-		w.log("registry created again")
-		if l := w.machines[w.rnd.IntN(len(w.machines))].life; w.one(2) {
-			w.crash(l)
-			w.again(l.machine)
-		}
-		return
-	}
-	quiet := func(d time.Duration) {
-		for _, m := range w.machines {
-			m.life.steps = 0
-		}
-		w.healthy = true
-		w.mu.Unlock()
-		time.Sleep(d + chance(w.rnd, time.Second))
-		w.mu.Lock()
-	}
-	w.down = true
-	w.log("registry down, to be restored")
-	quiet(2*w.conf.MaxClockSkew + 3*time.Second)
-	w.reg = w.backups[w.rnd.IntN(len(w.backups))]
-	w.reg.heartbeats = map[int]workerid.Heartbeat{}
-	w.past, w.backups, w.down, w.stale = nil, nil, false, false
-	w.log("registry restored from revision %d, was at %d", w.reg.revision, revision)
-	quiet(2*w.conf.Heartbeat + 5*time.Second)
-	w.healthy = false
-}
-
-// newRevision is where a registry that is created again begins: at the time in µs.
-func (w *world) newRevision() uint64 {
-	return w.reg.revision + 1_000_000 //mutant:first-revision
-}
-
-// move creates the registry again with what it held: all revisions are new.
-func (w *world) move() {
-	w.past, w.backups, w.reg.revision, w.reg.records = nil, nil, w.newRevision(), maps.Clone(w.reg.records)
-	for n := range w.conf.Layout.Workers() {
-		if r, ok := w.reg.records[n]; ok {
-			w.reg.revision++
-			r.Revision = w.reg.revision
-			w.reg.records[n] = r
-		}
-	}
-	w.log("registry moved to revision %d", w.reg.revision)
-}
-
 // again starts a new life on the machine after a while.
 func (w *world) again(m *machine) {
-	if w.one(6) {
-		m.disk = nil
-		w.log("%s lost its disk", m.name)
-	}
-	rest := chance(w.rnd, []time.Duration{time.Millisecond, 8 * time.Second}[w.rnd.IntN(2)])
+	w.spoil(m)
+	rest := chance(w.rnd, pick(w.rnd, time.Millisecond, 8*time.Second))
 	w.mu.Unlock()
 	time.Sleep(rest)
 	w.mu.Lock()
 	m.start()
+}
+
+// spoil may change the state file of a machine that is at rest.
+func (w *world) spoil(m *machine) {
+	switch w.rnd.IntN(18) {
+	case 0, 1, 2:
+		m.disk = nil
+		w.log("%s lost its disk", m.name)
+	case 3:
+		m.disk = m.disk[:w.rnd.IntN(len(m.disk)+1)]
+		w.log("%s has a torn state file of %d bytes", m.name, len(m.disk))
+	case 4:
+		m.disk = w.machines[w.rnd.IntN(len(w.machines))].disk
+		w.log("%s has a copy of a state file", m.name)
+	case 5: // restored from a backup, into a directory of its own
+		m.disk, m.folder = m.saved, m.folder+1
+		w.log("%s has an old state file", m.name)
+	case 6:
+		m.saved = m.disk
+	}
 }
 
 func (w *world) crash(l *process) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
+	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"time"
@@ -13,6 +13,50 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
+// A machine is where lives of one worker follow one another.
+type machine struct {
+	world  *world
+	name   string
+	rnd    *rand.Rand
+	site   int
+	layout int // of world.layouts
+
+	// Under world.mu.
+	life   *process
+	disk   []byte        // the state file
+	saved  []byte        // a backup of it
+	folder int           // the directory it is in
+	bare   bool          // no state file
+	slip   time.Duration // of the clock from true time
+	drift  float64       // of the clock, s/s
+	driftT time.Time     // since when
+	cut    bool          // it does not reach the registry
+	broken int           // the disk: 0 works, 1 fails, 2 hangs
+}
+
+// A process is one life of a worker, on a machine.
+type process struct {
+	*machine
+	// Random choices of the keeper, of its disk, of its work and of its answers:
+	// separate, since they run concurrently.
+	rnd, ofDisk, ofWork, ofAnswer *rand.Rand
+
+	keeper *workerid.Keeper
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// Under world.mu.
+	dead      bool
+	clean     bool // it has stopped cleanly
+	steps     int  // steps until it crashes, if over 0
+	pause     int  // steps until it is stopped for pauseFor, if over 0
+	pauseFor  time.Duration
+	stoppedTo time.Time          // it stands still until then
+	reached   [buckets]time.Time // when it last had a reply from a bucket
+	answers   time.Time          // when it begins to answer for its number
+	gen       *held
+}
+
 // start begins a life.
 func (m *machine) start() {
 	w := m.world
@@ -20,11 +64,12 @@ func (m *machine) start() {
 		m.life.dead = true // as a whole, writes that hang included
 	}
 	next := func() *rand.Rand { return rand.New(rand.NewPCG(m.rnd.Uint64(), 1)) }
-	l := &process{machine: m, rnd: next(), ofDisk: next(), ofWork: next(), done: make(chan struct{})}
+	l := &process{machine: m, rnd: next(), ofDisk: next(), ofWork: next(), ofAnswer: next(), done: make(chan struct{})}
 	m.life = l
 	w.story.lives++
 	cfg := w.conf
-	cfg.Instance, cfg.Registry, cfg.Now, cfg.Use = m.name, l, l.now, l.use
+	cfg.Layout, cfg.Site = w.layouts[m.layout], m.site
+	cfg.Instance, cfg.Registry, cfg.Now, cfg.Use, cfg.Log = m.name, l, l.now, l.use, slog.New(acquisitions{l})
 	cfg.Alarm = func(kind workerid.Alarm, message string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -35,38 +80,74 @@ func (m *machine) start() {
 	if m.bare {
 		write = nil
 	}
-	l.keeper.Simulate(next(), 700*time.Millisecond, m.disk, write)
+	l.keeper.Simulate(next(), 700*time.Millisecond, fmt.Sprint(m.name, "/", m.folder), m.disk, write)
 	w.log("%s starts, state file of %d bytes", m.name, len(m.disk))
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	w.wg.Go(func() {
 		defer close(l.done)
-		err := l.keeper.Run(ctx)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !l.dead {
-			w.log("%s ended: %v", m.name, err)
-		}
+		l.ended(l.keeper.Run(ctx))
 	})
 	w.wg.Go(l.work)
 }
 
+// ended notes how a life ended. What was refused is started again.
+func (l *process) ended(err error) {
+	w := l.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.dead {
+		return
+	}
+	l.clean = err == nil
+	w.log("%s ended: %v", l.name, err)
+	if errors.Is(err, workerid.ErrDeployment) {
+		l.startAgain(8 * time.Second)
+	}
+}
+
+// startAgain begins the next life within d, if none else does.
+func (l *process) startAgain(d time.Duration) {
+	w, rest := l.world, chance(l.machine.rnd, d)
+	w.wg.Go(func() {
+		time.Sleep(rest)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if l.life == l && !w.closing {
+			l.start()
+		}
+	})
+}
+
+// An acquisitions is the log of a keeper, of which one message matters: a worker
+// begins to answer for its number some time after it has acquired it, on another
+// connection.
+type acquisitions struct{ life *process }
+
+func (a acquisitions) Enabled(_ context.Context, level slog.Level) bool {
+	return level == slog.LevelInfo
+}
+
+func (a acquisitions) Handle(_ context.Context, r slog.Record) error {
+	if l := a.life; r.Message == "worker number acquired" {
+		l.world.mu.Lock()
+		defer l.world.mu.Unlock()
+		l.answers = time.Now().Add(chance(l.ofAnswer, 50*time.Millisecond))
+	}
+	return nil
+}
+
+func (a acquisitions) WithAttrs([]slog.Attr) slog.Handler { return a }
+func (a acquisitions) WithGroup(string) slog.Handler      { return a }
+
 // step is where anything may happen to a process.
-func (l *process) step() {
+func (l *process) step(r *rand.Rand) {
 	w := l.world
 	w.mu.Lock()
 	if l.steps > 0 && !l.dead {
 		if l.steps--; l.steps == 0 {
 			w.crash(l)
-			rest := chance(l.machine.rnd, 3*time.Second)
-			w.wg.Go(func() {
-				time.Sleep(rest)
-				w.mu.Lock()
-				if l.life == l {
-					l.start()
-				}
-				w.mu.Unlock()
-			})
+			l.startAgain(3 * time.Second)
 		}
 	}
 	if l.pause > 0 {
@@ -76,7 +157,7 @@ func (l *process) step() {
 		}
 	}
 	for !l.dead && time.Now().Before(l.stoppedTo) {
-		d := min(time.Until(l.stoppedTo), time.Second) + chance(l.rnd, time.Millisecond)
+		d := min(time.Until(l.stoppedTo), time.Second) + chance(r, time.Millisecond)
 		w.mu.Unlock()
 		time.Sleep(d)
 		w.mu.Lock()
@@ -88,12 +169,15 @@ func (l *process) step() {
 	}
 }
 
-// now reads the machine's clock. The reading may be used much later.
-func (l *process) now() int64 {
+// now reads the machine's clock for the keeper.
+func (l *process) now() int64 { return l.readClock(l.rnd) }
+
+// readClock reads the machine's clock. The reading may be used much later.
+func (l *process) readClock(r *rand.Rand) int64 {
 	l.world.mu.Lock()
 	ms := l.clock()
 	l.world.mu.Unlock()
-	l.step()
+	l.step(r)
 	return ms
 }
 
@@ -106,42 +190,20 @@ func (l *process) use(g *snowflake.Generator) {
 		l.gen = nil
 		return
 	}
-	for _, h := range w.generators[g.Worker()] {
+	of := kind{l.layout, g.Worker()}
+	for _, h := range w.generators[of] {
 		if h.Generator == g {
 			l.gen = h
 			return
 		}
 	}
+	if len(w.generators[of]) == 0 {
+		w.kinds = append(w.kinds, of)
+	}
 	l.gen = &held{Generator: g, life: l}
-	w.generators[g.Worker()] = append(w.generators[g.Worker()], l.gen)
+	w.generators[of] = append(w.generators[of], l.gen)
 	w.log("%s has number %d from %d to %d", l.name, g.Worker(), w.rel(g.From()), w.rel(g.Until()))
 	w.check()
-}
-
-// rel shows a time as ms since the begin.
-func (w *world) rel(ms int64) int64 { return ms - w.begin.UnixMilli() }
-
-// check checks the law as it stands: of two generators of one number neither can
-// issue, or has issued, what the other can. Where the registry loses its state
-// the earlier one may hold what it no longer uses.
-func (w *world) check() {
-	for number, all := range w.generators {
-		for i, b := range all {
-			for _, a := range all[:i] {
-				if w.lossy && (!a.issued || !a.crashed && !a.closed()) {
-					continue
-				}
-				end := a.end()
-				if w.lossy {
-					end = min(a.Close(), a.Until())
-				}
-				if b.From() < end && a.From() < b.end() {
-					w.fail("number %d: %s holds [%d, %d) and %s holds [%d, %d)", number,
-						a.life.name, w.rel(a.From()), w.rel(end), b.life.name, w.rel(b.From()), w.rel(b.end()))
-				}
-			}
-		}
-	}
 }
 
 // work issues IDs.
@@ -163,112 +225,35 @@ func (l *process) work() {
 				continue
 			}
 		}
-		now := l.now()
+		if l.ofWork.IntN(30) == 0 { // only this request stands still
+			time.Sleep(chance(l.ofWork, pick(l.ofWork, 100*time.Millisecond, 10*time.Second)))
+		}
+		now := l.readClock(l.ofWork)
 		if !w.lossy && !healthy && l.ofWork.IntN(5) == 0 {
-			// Any reading may come: at the very ends of the window too.
-			now = []int64{g.Until(), g.Until() - w.conf.Layout.Unit, g.From()}[l.ofWork.IntN(3)]
-			if l.ofWork.IntN(3) == 0 {
-				now += l.ofWork.Int64N(4*w.conf.Layout.Unit) - 2*w.conf.Layout.Unit
-			}
+			now = l.odd(g)
 		}
-		runs, err := g.NextAt(now, 1+l.ofWork.IntN(3<<w.conf.Layout.Sequence))
+		runs, err := g.NextAt(now, 1+l.ofWork.IntN(3<<g.Layout().Sequence))
 		if err == nil {
-			l.note(g, runs.Of(l.ofWork.Int64N(1+w.conf.Layout.MaxBusiness())))
+			l.note(g, runs.Of(l.ofWork.Int64N(1+g.Layout().MaxBusiness())))
 		}
 	}
 }
 
-// note notes the issued IDs and their generator.
-func (l *process) note(g *held, runs snowflake.Runs) {
-	w := l.world
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.story.ids += uint64(runs.Len())
-	g.issued = true
-	for first, last := range runs.All() {
-		p, err := w.conf.Layout.Decode(first)
-		if err != nil {
-			w.fail("%v", err)
-			return
-		}
-		at := position{p.Worker, p.Tick}
-		c := w.issued[at]
-		if c == nil {
-			c = &cell{by: g}
-			w.issued[at] = c
-		}
-		sequences := (uint64(1)<<(last-first+1) - 1) << p.Sequence
-		if c.by != g {
-			w.fail("tick %d of number %d is issued by %s and by %s", p.Tick, p.Worker, c.by.life.name, l.name)
-		} else if c.sequences&sequences != 0 {
-			w.fail("%d IDs of tick %d of number %d twice, by %s",
-				bits.OnesCount64(c.sequences&sequences), p.Tick, p.Worker, l.name)
-		}
-		c.sequences |= sequences
+// odd returns a reading at the very ends of the window of g: any may come.
+func (l *process) odd(g *held) int64 {
+	unit := g.Layout().Unit
+	now := pick(l.ofWork, g.Until(), g.Until()-unit, g.From())
+	if l.ofWork.IntN(3) == 0 {
+		now += l.ofWork.Int64N(4*unit) - 2*unit
 	}
-}
-
-// repair ends all faults: clocks are right, the registry answers, disks work, and
-// dead workers are started.
-func (w *world) repair() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log("all is repaired")
-	w.down, w.stale, w.slip, w.healthy = false, false, 0, true
-	for _, m := range w.machines {
-		m.slip, m.drift, m.cut, m.broken = w.skewed(), 0, false, 0
-		l := m.life
-		l.steps, l.pause, l.stoppedTo = 0, 0, time.Time{}
-		select {
-		case <-l.done:
-			m.start()
-		default:
-			if l.dead {
-				m.start()
-			}
-		}
-	}
-}
-
-// serves waits until all machines serve, or as many as there can be numbers.
-func (w *world) serves() {
-	need := min(len(w.machines), w.conf.Layout.Workers())
-	// What a wrong clock issued or blocked lasts for a horizon, and a heartbeat for
-	// its TTL; a lost number and one without a record cost the skew each; add a
-	// heartbeat, a pause of the search, and a disk that hung.
-	bound := w.conf.Horizon + w.ttl + 2*w.conf.MaxClockSkew + 25*time.Second
-	for end := time.Now().Add(bound); w.still(); time.Sleep(500*time.Millisecond + chance(w.rnd, time.Millisecond)) {
-		have := 0
-		w.mu.Lock()
-		for _, m := range w.machines {
-			if g := m.life.gen; g != nil && g.CheckAt(m.clock()) == nil {
-				have++
-			}
-		}
-		if have >= need {
-			w.log("%d serve", have)
-			w.mu.Unlock()
-			return
-		}
-		if time.Now().After(end) {
-			why := ""
-			for _, m := range w.machines {
-				s := m.life.keeper.Status()
-				why += fmt.Sprintf("\n%s: held %t, number %d, until %d, trouble %v",
-					m.name, s.Held, s.Number, w.rel(s.Until), s.Trouble)
-				if g := m.life.gen; g != nil {
-					why += fmt.Sprintf(", check %v", g.CheckAt(m.clock()))
-				}
-			}
-			w.fail("%v after all was repaired %d of %d serve%s", bound, have, need, why)
-		}
-		w.mu.Unlock()
-	}
+	return now
 }
 
 // write replaces the state file.
 func (l *process) write(data []byte) error {
-	l.step()
+	// Whoever wants the write may have given up already: not in that very moment.
+	time.Sleep(chance(l.ofDisk, 100*time.Microsecond))
+	l.step(l.ofDisk)
 	w := l.world
 	w.mu.Lock()
 	broken, early := l.broken, l.ofDisk.IntN(2) == 0
@@ -278,7 +263,7 @@ func (l *process) write(data []byte) error {
 	}
 	w.mu.Unlock()
 	time.Sleep(wait)
-	l.step()
+	l.step(l.ofDisk)
 	if broken == 1 && early {
 		return errors.New("no space left on device")
 	}
@@ -286,7 +271,7 @@ func (l *process) write(data []byte) error {
 	l.disk = data
 	w.mu.Unlock()
 	time.Sleep(after)
-	l.step()
+	l.step(l.ofDisk)
 	if broken == 1 {
 		return errors.New("input/output error")
 	}

@@ -3,7 +3,6 @@ package workerid_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -15,73 +14,92 @@ const callTimeout = time.Second
 
 var errAway = errors.New("no connection")
 
-// call makes a call to the registry: op runs when it arrives there, if ever.
-func (l *process) call(ctx context.Context, op func()) error {
-	l.step()
+// A trip is the way of one call to the registry and back, as its faults make it.
+type trip struct {
+	there, back, fail time.Duration
+	away, atOnce      bool // there is no way, and that is known at once
+	lost, unheard     bool // the call, or its reply
+	phantom           bool // what it writes is rolled back
+}
+
+// plan chooses a trip to a bucket.
+func (l *process) plan(b bucket) trip {
 	w := l.world
-	lost, unheard, phantom := false, false, false
 	w.mu.Lock()
-	short := func() time.Duration { return chance(l.rnd, 8*time.Millisecond) }
-	there, back, fail := short(), short(), short()
-	away := w.down || l.cut
-	atOnce := away && l.rnd.IntN(2) == 0
-	if !w.healthy {
-		switch l.rnd.IntN(w.rare) {
-		case 0:
-			lost = true
-		case 1, 2:
-			unheard = true
-		case 3:
-			there = chance(l.rnd, 20*time.Second)
-		case 4:
-			back = chance(l.rnd, 2*time.Second)
-		case 5, 6, 7:
-			phantom = true
-		}
+	defer w.mu.Unlock()
+	short := func() time.Duration { return chance(l.rnd, w.slow) }
+	t := trip{there: short(), back: short(), fail: short(), away: w.down[b] || l.cut}
+	t.atOnce = t.away && l.rnd.IntN(2) == 0
+	if w.healthy {
+		return t
 	}
-	w.mu.Unlock()
-	if atOnce {
-		time.Sleep(fail)
-		l.step()
+	switch l.rnd.IntN(w.rare) {
+	case 0:
+		t.lost = true
+	case 1, 2:
+		t.unheard = true
+	case 3:
+		t.there = chance(l.rnd, 20*time.Second)
+	case 4:
+		t.back = chance(l.rnd, 2*time.Second)
+	case 5, 6, 7:
+		t.phantom = true
+	}
+	return t
+}
+
+// call makes a call to a bucket of the registry: op runs when it arrives there,
+// if ever.
+func (l *process) call(ctx context.Context, b bucket, op func()) error {
+	l.step(l.rnd)
+	t := l.plan(b)
+	if t.atOnce {
+		time.Sleep(t.fail)
+		l.step(l.rnd)
 		return errAway
 	}
 	done := make(chan struct{})
-	if !away && !lost {
-		w.wg.Go(func() {
-			time.Sleep(there)
-			w.mu.Lock()
-			heard := !w.down && !unheard && !phantom
-			if !w.down {
-				before := w.reg
-				op()
-				switch changed := w.reg.revision != before.revision; {
-				case changed && !phantom:
-					w.backups = append(w.backups, w.reg)
-				case changed:
-					// Stale reads see it, but it is rolled back. Its revision is not used
-					// again: where it could be, no compare-and-set holds.
-					before.revision = w.reg.revision
-					w.past, w.reg = append(w.past, w.reg), before
-				}
-			}
-			w.mu.Unlock()
-			if heard {
-				time.Sleep(back)
+	if !t.away && !t.lost {
+		l.world.wg.Go(func() {
+			time.Sleep(t.there)
+			if l.world.arrive(b, t, op) {
+				time.Sleep(t.back)
 				close(done)
 			}
 		})
 	}
-	defer l.step()
+	defer l.step(l.rnd)
 	select {
 	case <-done:
-		w.mu.Lock()
-		l.reached = time.Now()
-		w.mu.Unlock()
+		l.world.mu.Lock()
+		l.reached[b] = time.Now()
+		l.world.mu.Unlock()
 		return nil
 	case <-ctx.Done():
-		time.Sleep(fail) // not in the very moment of another timer
+		time.Sleep(t.fail) // not in the very moment of another timer
 		return ctx.Err()
 	}
+}
+
+// arrive runs op where it arrives, and reports whether its reply is sent.
+func (w *world) arrive(b bucket, t trip, op func()) (heard bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down[b] {
+		return false
+	}
+	before := w.reg
+	op()
+	switch changed := w.reg.revision != before.revision; {
+	case changed && !t.phantom:
+		w.backups = append(w.backups, w.reg)
+	case changed:
+		// Stale reads see it, but it is rolled back. Its revision is not used
+		// again: where it could be, no compare-and-set holds.
+		before.revision = w.reg.revision
+		w.past, w.reg = append(w.past, w.reg), before
+	}
+	return !t.unheard && !t.phantom
 }
 
 // read returns the registry's state as one call may see it.
@@ -105,9 +123,9 @@ func (w *world) change(f func(r *registryState)) {
 }
 
 // ask makes a call that reads something. What arrives too late is discarded.
-func ask[T any](l *process, ctx context.Context, read func() T) (T, error) {
+func ask[T any](l *process, ctx context.Context, b bucket, read func() T) (T, error) {
 	var got, none T
-	if err := l.call(ctx, func() { got = read() }); err != nil {
+	if err := l.call(ctx, b, func() { got = read() }); err != nil {
 		return none, err
 	}
 	return got, nil
@@ -115,7 +133,7 @@ func ask[T any](l *process, ctx context.Context, read func() T) (T, error) {
 
 // Deployment implements [workerid.Registry].
 func (l *process) Deployment(ctx context.Context, d workerid.Deployment) (workerid.Deployment, error) {
-	return ask(l, ctx, func() workerid.Deployment {
+	return ask(l, ctx, history, func() workerid.Deployment {
 		if l.world.reg.deployment.ID == "" {
 			l.world.change(func(r *registryState) { r.deployment = d })
 		}
@@ -125,12 +143,12 @@ func (l *process) Deployment(ctx context.Context, d workerid.Deployment) (worker
 
 // Records implements [workerid.Registry].
 func (l *process) Records(ctx context.Context) (map[int]workerid.Record, error) {
-	return ask(l, ctx, func() map[int]workerid.Record { return l.read().records })
+	return ask(l, ctx, history, func() map[int]workerid.Record { return l.read().records })
 }
 
 // Record implements [workerid.Registry].
 func (l *process) Record(ctx context.Context, n int) (workerid.Record, error) {
-	r, err := ask(l, ctx, func() workerid.Record { return l.read().records[n] })
+	r, err := ask(l, ctx, history, func() workerid.Record { return l.read().records[n] })
 	if err == nil && r.Token == "" {
 		err = workerid.ErrNoRecord
 	}
@@ -139,7 +157,7 @@ func (l *process) Record(ctx context.Context, n int) (workerid.Record, error) {
 
 // Write implements [workerid.Registry].
 func (l *process) Write(ctx context.Context, n int, r workerid.Record) (uint64, error) {
-	revision, err := ask(l, ctx, func() uint64 {
+	revision, err := ask(l, ctx, history, func() uint64 {
 		if l.world.reg.records[n].Revision != r.Revision {
 			return 0
 		}
@@ -158,14 +176,14 @@ func (l *process) Write(ctx context.Context, n int, r workerid.Record) (uint64, 
 
 // Time implements [workerid.Registry].
 func (l *process) Time(ctx context.Context) (int64, error) {
-	return ask(l, ctx, l.world.time)
+	return ask(l, ctx, workers, l.world.time)
 }
 
 func (w *world) time() int64 { return time.Now().Add(w.slip).UnixMilli() }
 
 // Report implements [workerid.Registry].
 func (l *process) Report(ctx context.Context, n int, h workerid.Heartbeat) error {
-	return l.call(ctx, func() {
+	return l.call(ctx, workers, func() {
 		h.At = l.world.time()
 		l.world.reg.heartbeats[n] = h
 	})
@@ -173,7 +191,7 @@ func (l *process) Report(ctx context.Context, n int, h workerid.Heartbeat) error
 
 // Heartbeats implements [workerid.Registry].
 func (l *process) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, error) {
-	return ask(l, ctx, func() map[int]workerid.Heartbeat {
+	return ask(l, ctx, workers, func() map[int]workerid.Heartbeat {
 		all := maps.Clone(l.world.reg.heartbeats)
 		maps.DeleteFunc(all, func(_ int, h workerid.Heartbeat) bool {
 			return l.world.time()-h.At > l.world.ttl.Milliseconds()
@@ -184,44 +202,64 @@ func (l *process) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, e
 
 // Leave implements [workerid.Registry].
 func (l *process) Leave(ctx context.Context, n int) error {
-	return l.call(ctx, func() { delete(l.world.reg.heartbeats, n) })
+	return l.call(ctx, workers, func() { delete(l.world.reg.heartbeats, n) })
 }
 
 // Ask implements [workerid.Registry].
 func (l *process) Ask(ctx context.Context, n int) (who workerid.Who, err error) {
-	l.step()
+	l.step(l.rnd)
 	w := l.world
 	w.mu.Lock()
-	wait := chance(l.rnd, 5*time.Millisecond)
+	wait := chance(l.rnd, min(w.slow, 5*time.Millisecond))
 	w.mu.Unlock()
 	time.Sleep(wait)
 	w.mu.Lock()
-	var holder *process
-	for _, m := range w.machines {
-		if m.life == nil || m.life.dead {
-			continue
-		}
-		if s := m.life.keeper.Status(); s.Held && s.Number == n {
-			holder = m.life
-		}
-	}
-	mute := holder != nil && time.Now().Before(holder.stoppedTo)
+	holder := w.holder(n)
 	lie := !w.lossy && !w.healthy && l.rnd.IntN(3) == 0
-	alone := w.lossy && time.Since(l.reached) > callTimeout // one that reaches nothing may not start either
-	w.mu.Unlock()
-	if alone {
-		l.step()
-		return workerid.Who{}, errAway
+	mute := holder != nil && time.Now().Before(holder.stoppedTo) && !lie
+	alone := w.lossy && l.alone()
+	if holder != nil {
+		who, _ = holder.keeper.WhoAt(holder.clock())
 	}
-	if mute && !lie {
+	w.mu.Unlock()
+	switch {
+	case alone:
+		err = errAway
+	case mute:
 		<-ctx.Done()
 		time.Sleep(wait)
-		l.step()
-		return workerid.Who{}, ctx.Err()
+		err = ctx.Err()
+	case holder == nil || lie:
+		err = workerid.ErrNoWorker
 	}
-	l.step()
-	if holder == nil || lie {
-		return workerid.Who{}, workerid.ErrNoWorker
+	l.step(l.rnd)
+	if err != nil {
+		return workerid.Who{}, err
 	}
-	return workerid.Who{Instance: holder.name, Process: holder.name + fmt.Sprint(n)}, nil
+	return who, nil
+}
+
+// holder returns the process that answers for number n; nil if none does.
+func (w *world) holder(n int) *process {
+	for _, m := range w.machines {
+		l := m.life
+		if l == nil || l.dead || time.Now().Before(l.answers) {
+			continue
+		}
+		if s := l.keeper.Status(); s.Held && s.Number == n {
+			return l
+		}
+	}
+	return nil
+}
+
+// alone reports whether the process does not reach all of the registry: where
+// that may lose its state, such a worker may not start.
+func (l *process) alone() bool {
+	for _, at := range l.reached {
+		if time.Since(at) > callTimeout {
+			return true
+		}
+	}
+	return false
 }

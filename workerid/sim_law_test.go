@@ -1,0 +1,169 @@
+package workerid_test
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// check checks the law as it stands: of two generators of one number neither can
+// issue, or has issued, what the other can. Where the registry loses its state
+// the earlier one may hold what it no longer uses.
+func (w *world) check() {
+	for _, of := range w.kinds {
+		all := w.generators[of]
+		for i, b := range all {
+			for _, a := range all[:i] {
+				if w.lossy && (!a.issued || !a.crashed && !a.closed()) {
+					continue
+				}
+				end := a.end()
+				if w.lossy {
+					end = min(a.Close(), a.Until())
+				}
+				if b.From() < end && a.From() < b.end() {
+					w.fail("number %d: %s holds [%d, %d) and %s holds [%d, %d)", of.number,
+						a.life.name, w.rel(a.From()), w.rel(end), b.life.name, w.rel(b.From()), w.rel(b.end()))
+				}
+			}
+		}
+	}
+}
+
+// note notes the issued IDs and their generator.
+func (l *process) note(g *held, runs snowflake.Runs) {
+	w := l.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.story.ids += uint64(runs.Len())
+	g.issued = true
+	for first, last := range runs.All() {
+		p, err := g.Layout().Decode(first)
+		if err != nil {
+			w.fail("%v", err)
+			return
+		}
+		at := position{kind{l.layout, p.Worker}, p.Tick}
+		c := w.issued[at]
+		if c == nil {
+			c = &cell{by: g}
+			w.issued[at] = c
+		}
+		sequences := (uint64(1)<<(last-first+1) - 1) << p.Sequence
+		if c.by != g {
+			w.fail("tick %d of number %d is issued by %s and by %s", p.Tick, p.Worker, c.by.life.name, l.name)
+		} else if c.sequences&sequences != 0 {
+			w.fail("%d IDs of tick %d of number %d twice, by %s",
+				bits.OnesCount64(c.sequences&sequences), p.Tick, p.Worker, l.name)
+		}
+		c.sequences |= sequences
+		l.noteRaw(first, last)
+	}
+}
+
+// noteRaw notes IDs as numbers: those of different layouts may be equal.
+func (l *process) noteRaw(first, last int64) {
+	w := l.world
+	if len(w.layouts) == 1 {
+		return
+	}
+	for id := first; id <= last; id++ {
+		bit := uint64(1) << (id % 64)
+		if w.raw[id/64]&bit != 0 {
+			w.fail("ID %d twice, the second time by %s with layout %s", id, l.name, w.layouts[l.layout])
+		}
+		w.raw[id/64] |= bit
+	}
+}
+
+// repair ends all faults: clocks are right, the registry answers, disks work, the
+// layout of workers is the registry's, and dead workers are started.
+func (w *world) repair() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log("all is repaired")
+	w.down, w.stale, w.slip, w.healthy, w.closing = [buckets]bool{}, false, 0, true, true
+	for _, m := range w.machines {
+		m.slip, m.drift, m.cut, m.broken = w.skewed(), 0, false, 0
+		l := m.life
+		l.steps, l.pause, l.stoppedTo = 0, 0, time.Time{}
+		select {
+		case <-l.done:
+			m.start()
+		default:
+			if l.dead {
+				m.start()
+			}
+		}
+	}
+}
+
+// serves waits until all machines serve, or as many as there can be numbers.
+func (w *world) serves() {
+	need := w.served()
+	// What a wrong clock issued or blocked lasts for a horizon, and a heartbeat for
+	// its TTL; a lost number and one without a record cost the skew each; add a
+	// heartbeat, a pause of the search, and a disk that hung.
+	tick := time.Duration(w.conf.Layout.Unit) * time.Millisecond
+	bound := w.conf.Horizon + w.ttl + 2*w.conf.MaxClockSkew + 25*time.Second + 8*tick
+	for end := time.Now().Add(bound); w.still(); time.Sleep(time.Second/2 + chance(w.rnd, time.Millisecond)) {
+		w.mu.Lock()
+		have := 0
+		for _, m := range w.machines {
+			if m.serves() {
+				have++
+			}
+		}
+		if have >= need {
+			w.log("%d serve", have)
+			w.mu.Unlock()
+			return
+		}
+		if time.Now().After(end) {
+			w.fail("%v after all was repaired %d of %d serve%s", bound, have, need, w.whyNot())
+		}
+		w.mu.Unlock()
+	}
+}
+
+// served returns how many workers can serve at once: at each site as many as it
+// has numbers.
+func (w *world) served() (n int) {
+	_, numbers := w.conf.Layout.Numbers(0)
+	bySite := make([]int, w.conf.Layout.Sites())
+	for _, m := range w.machines {
+		if bySite[m.site]++; bySite[m.site] <= numbers {
+			n++
+		}
+	}
+	return n
+}
+
+// serves reports whether the machine's worker would issue an ID if the time field
+// has room for it.
+func (m *machine) serves() bool {
+	g := m.life.gen
+	if g == nil {
+		return false
+	}
+	err := g.CheckAt(m.clock())
+	if b, ok := errors.AsType[*snowflake.BehindError](err); ok {
+		return b.By.Milliseconds() <= g.Layout().Unit // it has issued all of its tick
+	}
+	return err == nil || errors.Is(err, snowflake.ErrEpoch) || errors.Is(err, snowflake.ErrTimeEnds)
+}
+
+func (w *world) whyNot() (why string) {
+	for _, m := range w.machines {
+		s := m.life.keeper.Status()
+		why += fmt.Sprintf("\n%s: held %t, number %d, until %d, trouble %v",
+			m.name, s.Held, s.Number, w.rel(s.Until), s.Trouble)
+		if g := m.life.gen; g != nil {
+			why += fmt.Sprintf(", check %v", g.CheckAt(m.clock()))
+		}
+	}
+	return why
+}

@@ -1,0 +1,138 @@
+package workerid_test
+
+import (
+	"maps"
+	"time"
+
+	"github.com/natsid/natsid/workerid"
+)
+
+// What happens to a registry that loses its state, and what docs/operations.md
+// asks of operators then.
+
+// lose loses the registry's state, at any moment: as a whole or in part. Or it is
+// replaced or restored, as operators do it.
+func (w *world) lose() {
+	for _, m := range w.machines { // none stands still: one that cannot be asked may issue
+		m.life.pause, m.life.stoppedTo = 0, time.Time{}
+	}
+	switch what := w.rnd.IntN(12); {
+	case what <= 2 || len(w.backups) == 0:
+		w.wipe(true, true)
+	case what == 3:
+		w.wipe(true, false)
+	case what == 4:
+		w.wipe(false, true)
+	case what == 5:
+		w.change(func(r *registryState) { r.deployment = workerid.Deployment{} })
+		w.log("the registry's deployment is lost")
+	case what == 6:
+		n := w.rnd.IntN(w.conf.Layout.Workers())
+		w.change(func(r *registryState) { delete(r.records, n) })
+		w.log("record %d is lost", n)
+	case what == 7:
+		w.replace()
+		return
+	case !playRestore && w.conf.Layout.Unit > 1000:
+		return
+	default:
+		w.restore()
+		return
+	}
+	if l := w.machines[w.rnd.IntN(len(w.machines))].life; w.one(2) {
+		w.crash(l)
+		w.again(l.machine)
+	}
+}
+
+// wipe creates the registry, or a bucket of it, again.
+func (w *world) wipe(history, workers bool) {
+	if history {
+		w.reg = registryState{
+			revision: w.newRevision(), records: map[int]workerid.Record{}, heartbeats: w.reg.heartbeats,
+		}
+		w.past, w.backups = nil, nil
+	}
+	if workers {
+		w.reg.heartbeats = map[int]workerid.Heartbeat{}
+	}
+	w.log("registry created again: history %t, workers %t", history, workers)
+}
+
+// replace deletes both buckets while no worker runs, and starts all again.
+func (w *world) replace() {
+	for _, m := range w.machines {
+		if w.one(3) {
+			w.crash(m.life)
+		} else {
+			w.stop(m)
+		}
+		if m.life.dead || !m.life.clean {
+			m.disk = nil
+		}
+		m.life.dead = true
+	}
+	w.wipe(true, true)
+	w.down, w.stale = [buckets]bool{}, false
+	tick := time.Duration(w.conf.Layout.Unit) * time.Millisecond
+	w.rest(15*time.Second + 3*tick)
+	for _, m := range w.machines {
+		m.start()
+		w.rest(0)
+	}
+}
+
+// restore restores the registry from a backup while workers run.
+func (w *world) restore() {
+	revision := w.reg.revision
+	w.down = [buckets]bool{true, true}
+	w.log("registry down, to be restored")
+	if playRestore {
+		w.rest(chance(w.rnd, 10*time.Second))
+	} else {
+		w.quiet(2*w.conf.MaxClockSkew + 3*time.Second)
+	}
+	w.reg = w.backups[w.rnd.IntN(len(w.backups))]
+	w.reg.heartbeats = map[int]workerid.Heartbeat{}
+	w.past, w.backups, w.down, w.stale = nil, nil, [buckets]bool{}, false
+	w.log("registry restored from revision %d, was at %d", w.reg.revision, revision)
+	if !playRestore {
+		w.quiet(2*w.conf.Heartbeat + 5*time.Second)
+		w.healthy = false
+	}
+}
+
+// quiet lets time pass without faults.
+func (w *world) quiet(d time.Duration) {
+	for _, m := range w.machines {
+		m.life.steps = 0
+	}
+	w.healthy = true
+	w.rest(d)
+}
+
+// rest lets time pass.
+func (w *world) rest(d time.Duration) {
+	d += chance(w.rnd, time.Second)
+	w.mu.Unlock()
+	time.Sleep(d)
+	w.mu.Lock()
+}
+
+// newRevision is where a registry that is created again begins: at the time in µs.
+func (w *world) newRevision() uint64 {
+	return w.reg.revision + 1_000_000 //mutant:first-revision
+}
+
+// move creates the registry again with what it held: all revisions are new.
+func (w *world) move() {
+	w.past, w.backups, w.reg.revision, w.reg.records = nil, nil, w.newRevision(), maps.Clone(w.reg.records)
+	for n := range w.conf.Layout.Workers() {
+		if r, ok := w.reg.records[n]; ok {
+			w.reg.revision++
+			r.Revision = w.reg.revision
+			w.reg.records[n] = r
+		}
+	}
+	w.log("registry moved to revision %d", w.reg.revision)
+}
