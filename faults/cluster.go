@@ -42,6 +42,9 @@ type cluster struct {
 	link    *mysqltest.Link // between the workers and db
 	load    *load           // the callers
 	crashed []*process      // those that ended by themselves and were reported
+
+	leafLink *mysqltest.Link // between the leaf node and the first server
+	refused  []*worker       // those that must not become ready, and may end
 }
 
 // start starts the fleet, creates the tags, and connects the callers.
@@ -59,6 +62,9 @@ func (c *cluster) start() {
 			c.addWorker(urls)
 		}
 	}
+	if c.fleet.leaf != noLeaf {
+		urls = append(urls, c.startLeaf())
+	}
 	if c.fleet.disks {
 		c.mount(c.workers[0].data)
 	}
@@ -74,6 +80,9 @@ func (c *cluster) start() {
 	c.load = load
 	c.createTag(longTag, c.longStep(), 1)
 	c.createTag(shortTag, shortStep, 1)
+	if c.fleet.leaf == apart {
+		c.createTagsOnLeaf()
+	}
 }
 
 func (c *cluster) startDatabase() {
@@ -138,12 +147,14 @@ func (c *cluster) longStep() int64 {
 	return int64(sent) * int64(c.opt.rate) / int64(len(mix)) * lasts / int64(c.fleet.workers)
 }
 
-func (c *cluster) createTag(tag string, step, start int64) {
+func (c *cluster) createTag(tag string, step, start int64) { c.createTagBy(c.conn, tag, step, start) }
+
+func (c *cluster) createTagBy(conn func() *nats.Conn, tag string, step, start int64) {
 	body, err := json.Marshal(subjects.TagCreate{Tag: tag, Step: step, Start: subjects.Decimal(start)})
 	c.must(err)
 	var last string
 	if err := c.wait(startWithin, "creating tag "+tag, func() bool {
-		m, err := c.conn().Request(namespace.TagCreate(), body, callerWaits)
+		m, err := conn().Request(namespace.TagCreate(), body, callerWaits)
 		if err != nil {
 			last = err.Error()
 			return false
@@ -165,9 +176,11 @@ func (c *cluster) conn() *nats.Conn {
 	return c.load.links[0].nc
 }
 
-// allReady reports whether every worker that runs is ready.
+// allReady reports whether every worker is ready that runs and is not refused.
 func (c *cluster) allReady() bool {
-	return !slices.ContainsFunc(c.workers, func(w *worker) bool { return w.running() && !w.ready() })
+	return !slices.ContainsFunc(c.workers, func(w *worker) bool {
+		return w.running() && !slices.Contains(c.refused, w) && !w.ready()
+	})
 }
 
 // checkProcesses reports each process that has ended by itself, once.
@@ -199,7 +212,7 @@ type server struct {
 const natsConf = `
 server_name: %[1]s
 listen: %[2]q
-jetstream { store_dir: %[3]q, max_file_store: 64M, max_memory_store: 16M, sync_interval: always }
+jetstream { store_dir: %[3]q, max_file_store: 64M, max_memory_store: 16M, sync_interval: always, %[5]s }
 ping_interval: "2s"
 ping_max: 2
 lame_duck_grace_period: "1s"
@@ -225,8 +238,7 @@ func (c *cluster) startServers() (urls []string) {
 		if len(c.servers) > 1 {
 			cluster = fmt.Sprintf(routing, routes[i], strings.Join(routes, `", "nats://`))
 		}
-		c.must(os.WriteFile(v.conf, fmt.Appendf(nil, natsConf, v.name, v.addr, v.data, cluster), 0o600))
-		c.must(os.MkdirAll(v.data, 0o700))
+		c.configure(v, cluster+c.leafListener(i))
 		if c.fleet.disks && i == len(c.servers)-1 {
 			c.mount(v.data)
 		}
@@ -238,6 +250,16 @@ func (c *cluster) startServers() (urls []string) {
 		}
 	})
 	return urls
+}
+
+// configure writes the configuration of a server: natsConf, and what it has besides.
+func (c *cluster) configure(v *server, more string) {
+	domain := "" // leaf node and hub have domains of their own
+	if c.fleet.leaf != noLeaf {
+		domain = "domain: " + v.name
+	}
+	c.must(os.WriteFile(v.conf, fmt.Appendf(nil, natsConf, v.name, v.addr, v.data, more, domain), 0o600))
+	c.must(os.MkdirAll(v.data, 0o700))
 }
 
 func (c *cluster) startServer(v *server) {

@@ -32,6 +32,9 @@ type fault struct {
 	recovery time.Duration
 	// watch is how long the cluster is watched after its recovery; 4 s if 0.
 	watch time.Duration
+	// settle is how long after the fault's start IDs may repeat that were issued by
+	// then; 0 if none may.
+	settle time.Duration
 	// alarms are those that workers raise; no others may be.
 	alarms alarms
 
@@ -47,8 +50,19 @@ type fleet struct {
 	mysql   bool     // segments in MariaDB, guarded by marks in JetStream
 	proxied bool     // the first worker reaches NATS, and all reach MariaDB, through proxies
 	disks   bool     // the last server and the first worker have small disks of their own
+	leaf    leafNode // one more server, with one more worker if it is apart
 	flags   []string // of all workers
 }
+
+// leafNode is whether a fleet has a leaf node, with a JetStream of its own in a
+// domain of its own, and callers.
+type leafNode int
+
+const (
+	noLeaf leafNode = iota
+	joined          // its link to the first server is up
+	apart           // its link is down until the fault begins; a worker serves there
+)
 
 // alarms bounds how many of a kind are raised: at least and at most.
 type alarms map[subjects.Alarm]times
@@ -130,7 +144,7 @@ var (
 // catalogue returns all faults, in the order of the report.
 func catalogue() []fault {
 	return slices.Concat(workerFaults(), clockFaults(), natsFaults(), networkFaults(), diskFaults(), databaseFaults(),
-		randomFaults())
+		marksFaults(), registryFaults(), randomFaults())
 }
 
 func (f fault) recoveryLimit() time.Duration {

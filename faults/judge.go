@@ -17,7 +17,7 @@ func (t *trial) figures() (r result) {
 	l.mu.Lock() // answers may still come, and are too late
 	defer l.mu.Unlock()
 	r = result{
-		took: l.quit, stalled: l.stalled, ids: l.ids, gaps: l.gaps,
+		took: l.quit, stalled: l.stalled, ids: l.ids, gaps: l.gaps, repeats: l.askedTwice,
 		failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int),
 	}
 	for _, n := range l.sent {
@@ -38,7 +38,12 @@ func (t *trial) figures() (r result) {
 	for k, of := range l.ledgers {
 		rep, err := of.Close()
 		t.must(err)
-		r.repeats += rep.Repeats
+		excused, err := l.early[k].Close()
+		t.must(err)
+		r.repeats += rep.Repeats - excused.Repeats
+		if rep.Repeats == excused.Repeats {
+			continue
+		}
 		for _, e := range rep.Examples {
 			t.violation("%v: %v was issued twice", kind(k), e)
 		}
@@ -65,9 +70,19 @@ func (t *trial) judge(r result) {
 		t.violation("the cluster recovered %v after the fault's end, later than %v",
 			r.recovered.Round(time.Millisecond), limit)
 	}
-	for _, a := range subjects.Alarms() {
-		if want, got := t.fault.alarms[a.Kind], r.alarms[a.Kind]; got < want[0] || got > want[1] {
-			t.violation("%d alarms %s, want %v", got, a.Kind, want)
+	t.judgeAlarms(r)
+	t.judgeRefusals()
+}
+
+// judgeAlarms notes the kinds of alarm that were raised too often or too rarely.
+func (t *trial) judgeAlarms(r result) {
+	kinds := maps.Clone(r.alarms)
+	for kind := range t.fault.alarms {
+		kinds[kind] += 0
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if want, got := t.fault.alarms[kind], r.alarms[kind]; got < want[0] || got > want[1] {
+			t.violation("%d alarms %s, want %v", got, kind, want)
 		}
 	}
 }

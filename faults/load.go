@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,6 +47,7 @@ const (
 	namespace = subjects.DefaultNamespace
 	longTag   = "faults.long"
 	shortTag  = "faults.short"
+	rareTag   = "faults.rare" // only of some faults: see askFor
 	shortStep = 50
 
 	// callerWaits is how long a caller waits: workers answer within 1.5 s.
@@ -62,10 +64,14 @@ const (
 // A load sends requests at a steady rate, whether or not answers come, and keeps
 // the outcome of each. Its methods are safe for concurrent use.
 type load struct {
-	start   time.Time
-	quit    time.Duration // when the last request was sent, since start
-	links   []*link
-	ledgers [kinds]*ledger.Ledger
+	start      time.Time
+	quit       time.Duration // when the last request was sent, since start
+	links      []*link
+	ledgers    [kinds]*ledger.Ledger
+	asked      map[int64]bool // IDs that askFor got; only the trial's goroutine uses it
+	askedTwice int64
+	early      [kinds]*ledger.Ledger // of what was issued before a fault settled
+	settled    atomic.Int64          // when it has, a time.Duration since start; 0 if nothing is early
 
 	mu       sync.Mutex
 	seq      uint64
@@ -100,9 +106,11 @@ type failure struct {
 
 // newLoad connects to each of the servers.
 func newLoad(dir string, urls []string) (*load, error) {
-	l := &load{pending: make(map[uint64]request), alarms: make(map[string]subjects.AlarmEvent)}
+	l := &load{
+		pending: make(map[uint64]request), asked: make(map[int64]bool), alarms: make(map[string]subjects.AlarmEvent),
+	}
 	for k := range l.ledgers {
-		l.ledgers[k] = ledger.New(dir)
+		l.ledgers[k], l.early[k] = ledger.New(dir), ledger.New(dir)
 	}
 	for i, url := range urls {
 		// Callers on a server that is down go to another, each to one of its own.
@@ -277,6 +285,9 @@ func (l *load) add(body []byte, k kind) (n int64, err error) {
 	for _, run := range runs {
 		if err := l.ledgers[k].Add(run.First, run.Last); err != nil {
 			return n, err
+		}
+		if int64(l.now()) < l.settled.Load() {
+			_ = l.early[k].Add(run.First, run.Last) // as the other
 		}
 		n += run.Len()
 	}

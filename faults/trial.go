@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -112,6 +113,9 @@ const warmUp = 2 * time.Second
 func (t *trial) startLoad() (stop func()) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	done := make(chan struct{})
+	if t.fault.settle > 0 {
+		t.load.settled.Store(math.MaxInt64) // injectAll knows it
+	}
 	t.load.begin()
 	t.countFrom(t.load.start)
 	go func() {
@@ -128,6 +132,9 @@ func (t *trial) injectAll() {
 		return
 	}
 	t.from = t.load.now()
+	if t.fault.settle > 0 {
+		t.load.settled.Store(int64(t.from + t.fault.settle))
+	}
 	heal := t.fault.inject(t)
 	t.sleep(t.fault.lasts)
 	t.till = t.load.now()

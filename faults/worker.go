@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,16 +23,18 @@ type worker struct {
 	args   []string
 	clock  *clock
 	number int    // of its last life that became ready
-	http   string // the same; "" until this life is ready
+	http   string // URL of its /readyz, without the path
 }
 
-// addWorker adds a worker that reaches NATS at urls; start starts it.
-func (c *cluster) addWorker(urls []string) *worker {
+// addWorker adds a worker that reaches NATS at urls; start starts it. Its own
+// flags replace those of the fleet.
+func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	name := fmt.Sprint("w", len(c.workers)+1)
 	clock, err := newClock(c.path(name + ".clock"))
 	c.must(err)
-	w := &worker{c: c, name: name, data: c.path(name), clock: clock}
-	w.args = []string{"--name", name, "--http", "127.0.0.1:0", "--on-clock-step", c.opt.onClockStep}
+	addr := c.port()
+	w := &worker{c: c, name: name, data: c.path(name), clock: clock, http: "http://" + addr}
+	w.args = []string{"--name", name, "--http", addr, "--on-clock-step", c.opt.onClockStep}
 	if len(urls) > 0 {
 		w.args = append(w.args, "--nats", strings.Join(urls, ","))
 	}
@@ -39,6 +42,9 @@ func (c *cluster) addWorker(urls []string) *worker {
 		w.args = append(w.args, "--mysql", c.dsn())
 	}
 	w.args = append(w.args, c.fleet.flags...)
+	for i := 0; i < len(flags); i += 2 {
+		w.args = append(without(w.args, flags[i]), flags[i], flags[i+1])
+	}
 	c.workers = append(c.workers, w)
 	c.Cleanup(func() { w.kill() })
 	return w
@@ -60,10 +66,10 @@ func (w *worker) start() {
 	args := append([]string{"serve", "--data", w.data}, w.args...)
 	p, err := startProcess(w.c.path(w.name+".log"), w.name, env, w.c.bins.natsid, args...)
 	w.c.must(err)
-	w.process, w.http = p, ""
+	w.process = p
 }
 
-var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+), (http://\S+)/readyz`)
+var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+), http://\S+/readyz`)
 
 // waitReady waits until this life has become ready for the first time.
 func (w *worker) waitReady() {
@@ -76,7 +82,6 @@ func (w *worker) waitReady() {
 			return false
 		}
 		w.number, _ = strconv.Atoi(m[1])
-		w.http = m[2]
 		return true
 	})
 }
@@ -98,7 +103,7 @@ func (w *worker) restartWithout(number int) {
 
 // ready reports whether the worker serves both modes at this moment.
 func (w *worker) ready() bool {
-	if !w.running() || w.http == "" {
+	if !w.running() {
 		return false
 	}
 	c := http.Client{Timeout: time.Second}
@@ -114,4 +119,13 @@ func (w *worker) ready() bool {
 // machine does.
 func (w *worker) copyData(from *worker) {
 	w.c.must(os.CopyFS(w.data, os.DirFS(filepath.Clean(from.data))))
+}
+
+// without returns the arguments without a flag and its value.
+func without(args []string, flag string) []string {
+	i := slices.Index(args, flag)
+	if i < 0 {
+		return args
+	}
+	return slices.Concat(args[:i], args[i+2:])
 }

@@ -1,0 +1,250 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// What faults of the marks may cost, which an operator causes with one command.
+var (
+	// Workers that notice that marks went back load nothing until all have lifted
+	// their floors. What they have in memory is served meanwhile.
+	untilLifted = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 15 * time.Second}
+	// Tags that an operator must create again, or whose store has been repaired.
+	untilRepaired = loss{
+		kinds: []kind{long, short}, outcomes: []string{"503", "429", "404"}, afterEnd: 15 * time.Second,
+	}
+	// All workers are down, and refuse segments when they are up again.
+	untilRaised = loss{
+		kinds: all, outcomes: []string{timeout, noResponders, "503", "429"}, afterEnd: 15 * time.Second,
+	}
+
+	// Ranges of the short tag stay short: every second something is loaded.
+	pollOften   = []string{"--tag-poll", "2s", "--max-step", strconv.Itoa(shortStep)}
+	onOneServer = fleet{servers: 1, workers: 3, flags: pollOften}
+	onFirstUse  = fleet{servers: 1, workers: 3, flags: append(pollOften, "--auto-create-tags")}
+	onOneMySQL  = fleet{servers: 1, workers: 2, mysql: true, flags: pollOften}
+)
+
+// marksFaults set the marks back, remove them, or change their bucket.
+func marksFaults() []fault {
+	wentBack := alarms{subjects.AlarmStoreWentBack: {1, 9}}
+	return []fault{
+		{
+			name:    "marks-restored",
+			summary: "the marks' stream is deleted and restored from a copy of 5 s ago, under the live workers",
+			fleet:   onOneServer, inject: restoreMarks,
+			losses: []loss{untilLifted}, recovery: 20 * time.Second, alarms: wentBack,
+		},
+		{
+			name: "marks-restored-down",
+			summary: "all workers are stopped, the marks restored from a copy of 5 s ago, and the workers started: " +
+				"they refuse segments until an operator raises all tags",
+			fleet: onOneServer, inject: restoreMarksOfTheDead,
+			losses: []loss{untilRaised}, recovery: 20 * time.Second, alarms: wentBack,
+		},
+		{
+			name:    "marks-old",
+			summary: "SIGKILL of the only nats-server, which comes back with its store of 5 s ago",
+			fleet:   onOneServer, inject: oldStore,
+			losses: []loss{natsAway, untilRaised}, recovery: 20 * time.Second,
+			alarms: alarms{subjects.AlarmStoreWentBack: {1, 9}, subjects.AlarmNumberLost: {0, 3}},
+		},
+		{
+			name:    "marks-purged",
+			summary: "`nats stream purge` of the marks, which JetStream refuses; then a worker without ranges starts",
+			fleet:   onFirstUse, inject: purgeMarks,
+		},
+		{
+			name: "marks-aged",
+			summary: "the marks get a maximum age of 2 s, and a tag is requested that one worker has a range of; " +
+				"then the age is removed, and the tags are created again with a start above",
+			fleet: onFirstUse, inject: ageMarks,
+			losses: []loss{untilRepaired}, recovery: 20 * time.Second,
+			alarms: alarms{alarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
+		},
+		{
+			name:    "marks-sourced",
+			summary: "the marks' stream gets a bucket as a source where old marks are written, and loses it 5 s later",
+			fleet:   onOneServer, inject: sourceMarks, lasts: 5 * time.Second,
+			losses: []loss{untilRepaired}, recovery: 20 * time.Second,
+			alarms: alarms{alarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
+		},
+		{
+			name:    "marks-mirrored",
+			summary: "a worker starts in a namespace where the bucket of marks is a mirror: it is refused",
+			fleet:   onOneServer, inject: mirrorMarks,
+		},
+		{
+			name: "stores-mixed",
+			summary: "a worker that keeps its tags in KV starts beside workers on MySQL: it is refused; " +
+				"then the others are stopped, the marks deleted, and the others started",
+			fleet: onOneMySQL, inject: mixStores,
+			losses: []loss{untilRaised, untilRepaired}, recovery: 20 * time.Second,
+			alarms: alarms{subjects.AlarmStoreWentBack: {0, 9}, alarmBucketChanged: {0, 9}},
+		},
+	}
+}
+
+const alarmBucketChanged subjects.Alarm = "bucket-changed"
+
+// lookback is how old a copy is when it comes back.
+const lookback = 5 * time.Second
+
+// useRare creates the rare tag and lets a worker load a range of it. What useMore
+// loads later is above each copy that is made in between.
+func (t *trial) useRare() {
+	t.createTag(rareTag, 10, 1)
+	t.askFor(rareTag, 1)
+}
+
+func (t *trial) useMore() { t.askFor(rareTag, 60) }
+
+// useByNewcomer starts a worker, which has no range of any tag, and uses the rare
+// tag.
+func (t *trial) useByNewcomer() {
+	w := t.addWorker(t.urls())
+	w.start()
+	_ = t.wait(lookback, "", w.ready)
+	t.useMore()
+}
+
+func restoreMarks(t *trial) func() {
+	t.useRare()
+	copied := t.backUp(namespace.SegmentBucket())
+	t.useMore()
+	t.sleep(lookback)
+	t.logf("the marks are those of 5 s ago")
+	t.restore(namespace.SegmentBucket(), copied)
+	t.useByNewcomer()
+	return nil
+}
+
+func restoreMarksOfTheDead(t *trial) func() {
+	t.useRare()
+	copied := t.backUp(namespace.SegmentBucket())
+	t.useMore()
+	t.sleep(lookback)
+	t.logf("SIGTERM of all workers")
+	for _, w := range t.workers {
+		t.must(w.stop(syscall.SIGTERM, stopWithin))
+	}
+	t.restore(namespace.SegmentBucket(), copied)
+	t.logf("the marks are those of 5 s ago, and all workers start")
+	for _, w := range t.workers {
+		w.start()
+	}
+	t.waitFor(startWithin, "the workers are refused, or ready", func() bool {
+		return t.raised(subjects.AlarmStoreWentBack) || t.allReady()
+	})
+	t.useMore()
+	t.raiseAll(1_000_000_000)
+	t.useMore()
+	return nil
+}
+
+func oldStore(t *trial) func() {
+	v := t.servers[0]
+	t.useRare()
+	dir := t.copyStore(v)
+	t.useMore()
+	t.sleep(lookback)
+	t.logf("SIGKILL of nats-server %s, which comes back with its store of 5 s ago", v.name)
+	v.kill()
+	t.replaceStore(v, dir)
+	t.startServer(v)
+	t.useByNewcomer()
+	return nil
+}
+
+func purgeMarks(t *trial) func() {
+	if err := t.purge(namespace.SegmentBucket()); err != nil {
+		t.logf("the purge is refused: %v", err)
+	} else {
+		t.violation("the marks can be purged")
+	}
+	t.addWorker(t.urls()).restart()
+	return nil
+}
+
+func ageMarks(t *trial) func() {
+	bucket := namespace.SegmentBucket()
+	t.logf("the marks get a maximum age of 2 s")
+	t.askFor(rareTag, 1)
+	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = 2*time.Second, 2*time.Second }))
+	t.sleep(6 * time.Second)
+	t.askFor(rareTag, 30)
+	return func() {
+		t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge = 0 }))
+		t.createTag(longTag, t.longStep(), 1_000_000_000)
+		t.createTag(shortTag, shortStep, 1_000_000_000)
+		t.logf("the maximum age is removed, and the tags are created again")
+	}
+}
+
+func sourceMarks(t *trial) func() {
+	bucket := namespace.SegmentBucket()
+	t.useRare()
+	copied := t.entries(bucket)
+	t.put("old", nil)
+	t.useMore()
+	t.sleep(lookback)
+	t.logf("the marks get an old copy of themselves as a source")
+	err := t.edit(bucket, func(c *jetstream.StreamConfig) {
+		c.Sources = []*jetstream.StreamSource{{
+			Name: "KV_old",
+			SubjectTransforms: []jetstream.SubjectTransformConfig{{
+				Source: "$KV.old.>", Destination: "$KV." + bucket + ".>",
+			}},
+		}}
+	})
+	t.must(err)
+	t.put("old", copied)
+	_ = t.wait(2*time.Second, "", func() bool { return bytes.Equal(t.entries(bucket)[rareTag], copied[rareTag]) })
+	t.useByNewcomer()
+	return func() { t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.Sources = nil })) }
+}
+
+func mirrorMarks(t *trial) func() {
+	const other subjects.Namespace = "m"
+	ctx, cancel := t.within()
+	defer cancel()
+	_, err := t.js().CreateStream(ctx, jetstream.StreamConfig{
+		Name: "KV_" + other.SegmentBucket(), MaxMsgsPerSubject: 1, AllowDirect: true, AllowRollup: true,
+		Mirror: &jetstream.StreamSource{Name: "KV_" + namespace.SegmentBucket()},
+	})
+	t.must(err)
+	w := t.addWorker(t.urls(), "--namespace", string(other))
+	w.start()
+	t.mustRefuse(w)
+	return nil
+}
+
+func mixStores(t *trial) func() {
+	t.useRare()
+	w := t.addWorker(t.urls())
+	w.args = without(w.args, "--mysql")
+	t.logf("%s starts on KV", w.name)
+	w.start()
+	t.mustRefuse(w)
+	others := t.workers[:t.fleet.workers]
+	t.logf("the MySQL workers are stopped, the marks deleted, and the workers started")
+	for _, o := range others {
+		t.must(o.stop(syscall.SIGTERM, stopWithin))
+	}
+	t.useMore()
+	t.deleteBucket(namespace.SegmentBucket())
+	for _, o := range others {
+		o.restart()
+	}
+	t.useMore()
+	return nil
+}

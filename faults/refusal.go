@@ -1,0 +1,104 @@
+//go:build linux
+
+package main
+
+import (
+	"io"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// refuseFor is how long a worker that must be refused is watched.
+const refuseFor = 8 * time.Second
+
+// excuse takes a worker out of those that must be ready: it is to be refused.
+// judgeRefusals looks at it when the trial ends.
+func (c *cluster) excuse(w *worker) {
+	c.refused = append(c.refused, w)
+	w.asked.Store(true) // it may end by itself
+}
+
+// mustRefuse watches a worker that must be refused: it ends, or is not ready.
+func (c *cluster) mustRefuse(w *worker) {
+	c.excuse(w)
+	if c.wait(refuseFor, "", func() bool { return !w.running() || w.ready() }) == nil && w.running() {
+		c.violation("%s is ready, and had to be refused", w.name)
+	}
+	c.logf("%s: %s", w.name, w.state())
+}
+
+// judgeRefusals notes the workers that serve and had to be refused.
+func (t *trial) judgeRefusals() {
+	for _, w := range t.refused {
+		t.logf("%s in the end: %s", w.name, w.state())
+		if w.ready() {
+			t.violation("%s is ready in the end, and had to be refused", w.name)
+		}
+	}
+}
+
+// state says whether the worker is ready and, if not, what it gives as the reason.
+func (w *worker) state() string {
+	if !w.running() {
+		return "ended: " + w.cmd.ProcessState.String()
+	}
+	r, err := (&http.Client{Timeout: time.Second}).Get(w.http + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(r.Body, 1000))
+	return strings.TrimSpace(r.Status + ": " + strings.ReplaceAll(string(text), "\n", "; "))
+}
+
+// raised reports whether a worker has raised an alarm of the kind.
+func (c *cluster) raised(kind subjects.Alarm) bool {
+	c.load.mu.Lock()
+	defer c.load.mu.Unlock()
+	for _, a := range c.load.alarms {
+		if a.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// natsid runs a command of an operator.
+func (c *cluster) natsid(args ...string) error {
+	args = append(slices.Clone(args), "--nats", c.urls()[0])
+	out, err := exec.CommandContext(c.ctx, c.bins.natsid, args...).CombinedOutput()
+	c.logf("natsid %s: %v %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	return err
+}
+
+// raiseAll raises every tag by n, as an operator does after the marks went back.
+func (c *cluster) raiseAll(n int) {
+	if err := c.natsid("tag", "raise", "--all", "--by", strconv.Itoa(n), "--yes"); err != nil {
+		c.violation("the tags cannot be raised: %v", err)
+	}
+}
+
+// askFor requests IDs of a tag that the load does not use, one at a time, and
+// counts those that a trial gets twice. It is not interested in refusals.
+func (c *cluster) askFor(tag string, n int) {
+	for range n {
+		m, err := c.conn().Request(namespace.Segment(tag), nil, callerWaits)
+		if err != nil || refusal(m) != "" {
+			continue
+		}
+		runs, err := subjects.ParseRuns(m.Data)
+		c.must(err)
+		for _, r := range runs {
+			if c.load.asked[r.First] {
+				c.load.askedTwice++
+			}
+			c.load.asked[r.First] = true
+		}
+	}
+}

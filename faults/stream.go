@@ -1,0 +1,183 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What an operator does to a stream, with the API of JetStream: what `nats stream
+// backup`, restore, edit and rm do.
+
+// apiWaits is how long the trial waits for one answer of JetStream.
+const apiWaits = 10 * time.Second
+
+// A backup is what `nats stream backup` writes.
+type backup struct {
+	Config json.RawMessage `json:"config"`
+	State  json.RawMessage `json:"state"`
+	chunks [][]byte
+}
+
+// An apiError is the part of an answer of JetStream that says what failed.
+type apiError struct {
+	Error *struct {
+		Description string `json:"description"`
+	} `json:"error"`
+}
+
+// api sends a request to JetStream and reads its answer into reply.
+func (c *cluster) api(subject string, request, reply any) {
+	body, err := json.Marshal(request)
+	c.must(err)
+	m, err := c.conn().Request(subject, body, apiWaits)
+	c.must(err)
+	c.must(answerOf(m, reply))
+}
+
+func answerOf(m *nats.Msg, reply any) error {
+	var failed apiError
+	if err := json.Unmarshal(m.Data, &failed); err != nil {
+		return fmt.Errorf("an answer of JetStream: %w", err)
+	}
+	if failed.Error != nil {
+		return errors.New(failed.Error.Description)
+	}
+	return json.Unmarshal(m.Data, reply)
+}
+
+// backUp copies the stream of a bucket.
+func (c *cluster) backUp(bucket string) *backup {
+	nc := c.conn()
+	sub, err := nc.SubscribeSync(nats.NewInbox())
+	c.must(err)
+	defer sub.Unsubscribe()
+	b := &backup{}
+	c.api("$JS.API.STREAM.SNAPSHOT.KV_"+bucket,
+		map[string]any{"deliver_subject": sub.Subject, "no_consumers": true}, b)
+	for {
+		m, err := sub.NextMsg(apiWaits)
+		c.must(err)
+		if len(m.Data) == 0 {
+			return b
+		}
+		b.chunks = append(b.chunks, m.Data)
+		if m.Reply != "" { // JetStream waits for some answers before it sends more
+			c.must(m.Respond(nil))
+		}
+	}
+}
+
+// restore deletes the stream of a bucket and restores it from the copy.
+func (c *cluster) restore(bucket string, b *backup) {
+	c.deleteBucket(bucket)
+	var to struct {
+		Subject string `json:"deliver_subject"`
+	}
+	c.api("$JS.API.STREAM.RESTORE.KV_"+bucket, b, &to)
+	for _, chunk := range append(b.chunks, nil) { // an empty one ends the copy
+		m, err := c.conn().Request(to.Subject, chunk, apiWaits)
+		c.must(err)
+		if len(m.Data) > 0 {
+			c.must(answerOf(m, &struct{}{}))
+		}
+	}
+}
+
+// js returns JetStream as an operator uses it, who is connected to the first
+// server.
+func (c *cluster) js() jetstream.JetStream {
+	js, err := jetstream.New(c.conn())
+	c.must(err)
+	return js
+}
+
+// within returns a context for one call.
+func (c *cluster) within() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.ctx, apiWaits)
+}
+
+func (c *cluster) deleteBucket(bucket string) {
+	ctx, cancel := c.within()
+	defer cancel()
+	c.must(c.js().DeleteStream(ctx, "KV_"+bucket))
+}
+
+// edit changes the configuration of a bucket's stream. JetStream may refuse that.
+func (c *cluster) edit(bucket string, change func(*jetstream.StreamConfig)) error {
+	ctx, cancel := c.within()
+	defer cancel()
+	js := c.js()
+	s, err := js.Stream(ctx, "KV_"+bucket)
+	if err != nil {
+		return err
+	}
+	config := s.CachedInfo().Config
+	change(&config)
+	_, err = js.UpdateStream(ctx, config)
+	return err
+}
+
+// purge removes all that is in a bucket's stream. JetStream may refuse that.
+func (c *cluster) purge(bucket string) error {
+	ctx, cancel := c.within()
+	defer cancel()
+	s, err := c.js().Stream(ctx, "KV_"+bucket)
+	if err != nil {
+		return err
+	}
+	return s.Purge(ctx)
+}
+
+// copyStore copies what a server has on disk, while it stands still.
+func (c *cluster) copyStore(v *server) (dir string) {
+	dir = c.path(v.name + ".copy")
+	c.must(v.signal(syscall.SIGSTOP))
+	c.must(os.CopyFS(dir, os.DirFS(v.data)))
+	c.must(v.signal(syscall.SIGCONT))
+	return dir
+}
+
+// replaceStore gives a server that does not run the store of a copy.
+func (c *cluster) replaceStore(v *server, dir string) {
+	c.must(os.RemoveAll(v.data))
+	c.must(os.CopyFS(v.data, os.DirFS(dir)))
+}
+
+// entries returns what a bucket has now.
+func (c *cluster) entries(bucket string) map[string][]byte {
+	ctx, cancel := c.within()
+	defer cancel()
+	kv, err := c.js().KeyValue(ctx, bucket)
+	c.must(err)
+	keys, err := kv.Keys(ctx)
+	c.must(err)
+	all := make(map[string][]byte)
+	for _, key := range keys {
+		e, err := kv.Get(ctx, key)
+		c.must(err)
+		all[key] = e.Value()
+	}
+	return all
+}
+
+// put puts entries into a bucket, and creates it if there is none.
+func (c *cluster) put(bucket string, entries map[string][]byte) {
+	ctx, cancel := c.within()
+	defer cancel()
+	kv, err := c.js().CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket})
+	c.must(err)
+	for key, value := range entries {
+		_, err := kv.Put(ctx, key, value)
+		c.must(err)
+	}
+}
