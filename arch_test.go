@@ -39,8 +39,9 @@ var arrows = map[string][]string{
 	"snowflake": {},
 
 	"segment":             {"internal/jitter"},
-	"segment/guard":       {"segment", "internal/jitter"},
-	"segment/kvstore":     {"segment", "internal/buckets", "internal/jitter", backoff},
+	"segment/attempt":     {"segment"},
+	"segment/guard":       {"segment", "segment/attempt", "internal/jitter"},
+	"segment/kvstore":     {"segment", "segment/attempt", "internal/buckets", "internal/jitter", backoff},
 	"segment/mysqlstore":  {"segment", mysqlDriver},
 	"segment/segmenttest": {"segment"},
 

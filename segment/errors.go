@@ -17,6 +17,9 @@ var (
 	ErrExhausted = errors.New("segment: the IDs of the tag are used up")
 	// ErrInvalid is returned when a tag cannot be created or changed as requested, or for a count of IDs out of range.
 	ErrInvalid = errors.New("segment: invalid tag")
+	// ErrUncertain is returned when a tag may have been created, changed or deleted, in whole or in part. After any
+	// other error of such a call nothing was changed.
+	ErrUncertain = errors.New("segment: the change may have been made")
 	// ErrWait is returned by [Allocator.Next] when the IDs are not in memory: park the request.
 	ErrWait = errors.New("segment: the next range is not loaded yet")
 	// ErrTooMany is returned by [Allocator.Park] when too many requests wait for the tag.
@@ -29,8 +32,11 @@ var (
 
 // Errors of guarded tables.
 var (
-	// ErrNotApplied is returned by [Table.Advance] when it certainly changed nothing.
+	// ErrNotApplied is returned by methods of [Table] that certainly changed nothing.
 	ErrNotApplied = errors.New("segment: the table was not changed")
+	// ErrNoWrites is returned by methods of [Table] when the table takes no writes at all: its server is read-only, or
+	// cannot be reached. It is an [ErrNotApplied].
+	ErrNoWrites = fmt.Errorf("%w: it takes no writes", ErrNotApplied)
 	// ErrMarkMoved is returned by [Marks.SetMark] when the mark was changed since it was read.
 	ErrMarkMoved = errors.New("segment: the mark was moved")
 	// ErrBadRow is returned when a tag's row has a step or max_id that cannot be served.

@@ -8,12 +8,13 @@
 //
 //	[a, b) with a = max(m, floor), b = a + max(n, step)
 //
-// by raising the mark from m to b, durably and in one step that no other load can share. Only if the store acknowledged
-// that step are the IDs used. After any other outcome, a timeout or a lost connection, the write may have landed, may
-// land later, or never: the range is a hole, and no retry continues the write. So no two workers ever hold the same ID.
+// by raising the mark from m to b, durably and in one step that no other load can share. The IDs are used only if the
+// store acknowledged that step, or if the entry, read again, bears the random token of this very write. After any other
+// outcome, a timeout or a lost connection, the write may have landed, may land later, or never, and the range is used
+// by none. So no two workers ever hold the same ID. Package attempt bounds what is lost that way.
 //
 //   - floor is the highest range end that this process ever loaded for the tag. A store that went back cannot make the
-//     process repeat itself. A range that begins below the floor or is too short is refused, whatever the store says.
+//     process repeat itself. A range that begins below the floor or is empty is refused, whatever the store says.
 //   - A tag that lost its mark is unknown. An allocator that had ranges of it does not create it on first use, since
 //     other workers may have loaded more: its operator must say where it continues.
 //   - A disabled tag keeps its mark. Created again, it continues above it; first use does not revive it.
@@ -45,7 +46,6 @@ package segment
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -61,7 +61,7 @@ type Range struct {
 func (r Range) Len() int64 { return r.End - r.Start }
 
 // Loaded is the result of a load: a range, and the tag's configured step, at least 1, and its Least. The range may be
-// longer than the step.
+// longer or shorter than the step.
 type Loaded struct {
 	Range
 	Step  int64
@@ -99,11 +99,13 @@ func (t Tag) Validate() error {
 //
 // Every store upholds the law of uniqueness: a range that Load returns begins at or above the mark that it has replaced
 // by the range's end, durably and in one step that no other load can share. Where the outcome of that step is unknown,
-// Load returns an error and the range is a hole.
+// Load returns an error, and the range is a hole unless a later read of the mark proves that the step was this load's.
 type Store interface {
 	// Load reserves the next max(n, step) IDs of a tag, at floor or above: the highest end that the caller ever saw for
-	// the tag. It also returns the tag's step, for callers whose n is larger. It returns [ErrUnknownTag],
-	// [ErrDisabled], [ErrExhausted], or another error, after which a later call may succeed.
+	// the tag. It returns fewer, at least one, where fewer are left, or where an earlier load that failed has reserved
+	// fewer: another load follows. It also returns the tag's step, for callers whose n is larger. It returns
+	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted] if no ID is left, or another error, after which a later call may
+	// succeed.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is
@@ -140,12 +142,13 @@ type Listing struct {
 	Removed func(tag string) bool
 }
 
-// NextRange returns the range of n IDs that follows a mark, no lower than floor. It is the one place where the
-// arithmetic of the law is done, for all stores. It returns [ErrExhausted] if the range would end beyond int64.
-func NextRange(mark, floor, n int64) (Range, error) {
+// NextRange returns the range of n IDs that follows a mark, no lower than floor and no higher than limit: the last
+// range of a tag is as short as it must be. It is the one place where the arithmetic of the law is done, for all
+// stores. It returns [ErrExhausted] if no ID is left.
+func NextRange(mark, floor, n, limit int64) (Range, error) {
 	start := max(mark, floor)
-	if n > math.MaxInt64-start {
+	if start >= limit {
 		return Range{}, ErrExhausted
 	}
-	return Range{start, start + n}, nil
+	return Range{start, start + min(n, limit-start)}, nil
 }

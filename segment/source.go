@@ -45,8 +45,8 @@ type plan struct {
 
 // check returns an error if a store breaks its contract: that must not repeat an ID.
 func (p plan) check(l Loaded) error {
-	if l.Start < p.floor || l.Len() < max(p.n, 1) || l.Step < 1 {
-		return fmt.Errorf("segment: the store returned [%d, %d) of step %d, want %d IDs from %d or above",
+	if l.Start < max(1, p.floor) || l.Len() < 1 || l.Step < 1 {
+		return fmt.Errorf("segment: the store returned [%d, %d) of step %d, want up to %d IDs from %d or above",
 			l.Start, l.End, l.Step, p.n, p.floor)
 	}
 	return nil

@@ -5,16 +5,16 @@
 //
 //  1. reads the mark at revision r, then the row, without a lock:
 //     a = max(max_id, mark, floor), b = a + max(n, step);
-//  2. raises the mark to b by a compare-and-set on r; if that is refused it starts over, and if the outcome is unknown
-//     the range is a hole;
+//  2. raises the mark to b by a compare-and-set on r; if that is refused it starts over;
 //  3. sets max_id to b on the condition that it is at most a. If one row was changed and acknowledged, the range is
-//     used; if none was, the load starts over; after an error the range is a hole.
+//     used; if none was, the load starts over.
 //
 // Step 2 alone keeps natsid's workers apart, whatever the table lost and whichever of two tables they write to. Step 3
 // keeps them apart from loaders that know the table alone, as Leaf's, while the table does not go back.
 //
-// If the table certainly refused step 3, as when it is read-only, the range stays reserved and the next attempt
-// uses it: so retries do not make the mark run away.
+// After an error in step 2 or 3 the next attempt uses the same range, if it is still this worker's: the entry of the
+// mark bears the token of step 2, and the row has not passed a. So failing loads do not make the mark run away: see
+// package attempt.
 //
 // The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an alarm
 // once. Every poll raises the marks to what the rows have by then, so IDs that Leaf nodes took are covered too, up to a
@@ -31,6 +31,7 @@ import (
 
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/attempt"
 )
 
 // A Guard is a [segment.Store] on a table, guarded by marks kept elsewhere. It is safe for concurrent use.
@@ -48,7 +49,7 @@ import (
 type Guard struct {
 	table    segment.Table
 	marks    segment.Marks // nil: no guard
-	kept     keptRanges
+	kept     attempt.Ranges
 	setbacks setbacks
 	pages    pageMarks
 }
@@ -89,58 +90,79 @@ func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (l segment
 		l, err = g.tryLoad(ctx, tag, n, floor)
 		return err
 	})
-	return l, err
-}
-
-func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	l, err := g.reserve(ctx, tag, n, floor)
 	if err != nil {
 		return segment.Loaded{}, err
-	}
-	done, err := g.table.Advance(ctx, tag, l.Start, l.End)
-	switch {
-	case errors.Is(err, segment.ErrNotApplied):
-		g.kept.put(tag, l.Range)
-		return segment.Loaded{}, err
-	case err != nil:
-		return segment.Loaded{}, err // the range is a hole
-	case !done:
-		return segment.Loaded{}, errOvertaken // and here
 	}
 	return l, nil
 }
 
-// reserve returns a range that the mark was raised for.
-func (g *Guard) reserve(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
 	m, row, err := g.read(ctx, tag)
+	if err == nil {
+		err = servable(row, m)
+	}
 	if err != nil {
 		return segment.Loaded{}, err
 	}
+	g.setbacks.check(row, m)
+	l, reserved, err := g.kept.Next(tag, attempt.View{
+		Revision: m.Revision, Tokens: attempt.Tokens(m.Tokens), Mark: m.High,
+		// The table may have been seen higher since a range was reserved: then others took from it what the range
+		// holds.
+		Lowest: max(row.MaxID, m.Seen, m.Least, floor), Limit: g.table.Limit(),
+	}, max(n, row.Step))
+	if err != nil {
+		return segment.Loaded{}, err
+	}
+	if !reserved {
+		if err := g.reserve(ctx, row, m, l); err != nil {
+			return segment.Loaded{}, err
+		}
+	}
+	return segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least}, g.advance(ctx, tag, l)
+}
+
+// servable returns why a tag has no IDs to load, or nil.
+func servable(row segment.Row, m segment.Mark) error {
 	if m.Disabled {
-		return segment.Loaded{}, segment.ErrDisabled
+		return segment.ErrDisabled
 	}
 	if row.Step < 1 || row.MaxID < 1 {
-		return segment.Loaded{}, fmt.Errorf("%w: step %d, max_id %d, want at least 1",
-			segment.ErrBadRow, row.Step, row.MaxID)
+		return fmt.Errorf("%w: step %d, max_id %d, want at least 1", segment.ErrBadRow, row.Step, row.MaxID)
 	}
-	g.setbacks.check(row, m)
-	n = max(n, row.Step)
-	l := segment.Loaded{Step: row.Step, Least: m.Least}
-	// A kept range is above the mark that it was raised from, but the table may have been seen higher since: then
-	// others took from it what the range holds.
-	if kept := g.kept.take(tag); kept.Len() >= n && kept.Start >= max(row.MaxID, m.Seen, m.Least, floor) {
-		l.Range = kept
-		return l, nil
+	return nil
+}
+
+// reserve raises the mark m of a row to the end of a load, which is kept if that fails.
+func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l attempt.Load) error {
+	if g.marks == nil {
+		return nil
 	}
-	l.Range, err = segment.NextRange(max(row.MaxID, m.High), floor, n)
-	if err == nil && l.End > g.table.Limit() {
-		err = segment.ErrExhausted
+	m.High, m.Seen, m.Tokens = l.End, max(m.Seen, row.MaxID), string(l.Tokens())
+	m.Step, m.Description = row.Step, row.Description
+	err := g.setMark(ctx, row.Name, m)
+	switch {
+	case errors.Is(err, errOvertaken):
+		g.kept.Refused(row.Name, l)
+	case err != nil:
+		g.kept.Keep(row.Name, l)
 	}
-	if err != nil || g.marks == nil {
-		return l, err
+	return err
+}
+
+// advance raises the row to the end of a reserved load, which is kept if that fails. After an error the statement may
+// still be carried out. So the range is used later only if the row is then still at its start or below, and only after
+// another statement on that condition was acknowledged: of all statements that raise the row from there one succeeds. A
+// row at the range's end proves nothing, since a Leaf node may have raised it.
+func (g *Guard) advance(ctx context.Context, tag string, l attempt.Load) error {
+	done, err := g.table.Advance(ctx, tag, l.Start, l.End)
+	if err == nil && !done {
+		err = errOvertaken
 	}
-	m.High, m.Seen, m.Step, m.Description = l.End, max(m.Seen, row.MaxID), row.Step, row.Description
-	return l, g.setMark(ctx, tag, m)
+	if err != nil {
+		g.kept.Keep(tag, l)
+	}
+	return err
 }
 
 // read returns mark and row of a tag. The mark is read first: a max_id below what the mark had seen before then is one

@@ -7,31 +7,6 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// keptRanges are ranges whose mark was raised and which the table certainly refused. No other process can use them.
-type keptRanges struct {
-	mu     sync.Mutex
-	ranges map[string]segment.Range // by tag
-}
-
-// put keeps a range for the tag's next load.
-func (k *keptRanges) put(tag string, r segment.Range) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.ranges == nil {
-		k.ranges = make(map[string]segment.Range)
-	}
-	k.ranges[tag] = r
-}
-
-// take removes and returns the kept range of a tag; an empty one if there is none.
-func (k *keptRanges) take(tag string) segment.Range {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := k.ranges[tag]
-	delete(k.ranges, tag)
-	return r
-}
-
 // setbacks raises an alarm for rows that went back, once per event.
 type setbacks struct {
 	alarm func(tag, message string)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/attempt"
 )
 
 // An entry is the value of a tag's key.
@@ -18,6 +19,8 @@ type entry struct {
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
 	Least       int64  `json:"least,omitempty"` // no ID below it is issued, not even one already loaded
+	// Tokens are those of the latest writes. An entry that an older version wrote has none.
+	Tokens attempt.Tokens `json:"tokens,omitempty"`
 }
 
 func (e entry) encode() []byte {
@@ -52,6 +55,6 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 func (e entry) mark(kve buckets.Entry) segment.Mark {
 	return segment.Mark{
 		High: e.Mark, Seen: e.Seen, Least: e.Least, Step: e.Step, Description: e.Description, Disabled: e.Disabled,
-		Revision: kve.Revision, Updated: kve.Created.UTC(),
+		Revision: kve.Revision, Tokens: string(e.Tokens), Updated: kve.Created.UTC(),
 	}
 }

@@ -1,7 +1,7 @@
 // Package kvstore keeps the marks of tags in a JetStream KV bucket; it is internal to natsid and may change.
 //
 // The bucket, id_segments by default, has one key per tag and no TTL. The value is JSON: mark, seen, step, description,
-// disabled and least. It serves alone, as a [segment.Store], or as the [segment.Marks] that guard a table.
+// disabled, least and tokens. It serves alone, as a [segment.Store], or as the [segment.Marks] that guard a table.
 //
 // Of all loads that read one revision one compare-and-set wins; the others read again after a pause of 0.5 ms to 20 ms.
 //
@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -22,16 +23,18 @@ import (
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/attempt"
 )
 
 // A Store is a [segment.Store] on a bucket with one key per tag. It is safe for concurrent use.
 //
 // Law of uniqueness: the mark of a tag only rises, and only by a compare-and-set from the revision it was read at, so
 // of all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
-// acknowledged; with any other outcome it is a hole.
+// acknowledged, or if the entry read back bears the random token of that very write.
 type Store struct {
 	bucket string
 	kv     *buckets.Bucket
+	kept   attempt.Ranges // of loads whose acknowledgement was lost
 	pages  pages
 }
 
@@ -66,12 +69,8 @@ func (s *Store) Trouble() error { return s.kv.Trouble() }
 
 // Load implements [segment.Store].
 func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
-	err = s.change(ctx, tag, func(e *entry) (err error) {
-		if e.Disabled {
-			return segment.ErrDisabled
-		}
-		l.Range, err = segment.NextRange(e.Mark, floor, max(n, e.Step))
-		e.Mark, l.Step, l.Least = l.End, e.Step, e.Least
+	err = s.retry(ctx, tag, func() (err error) {
+		l, err = s.tryLoad(ctx, tag, n, floor)
 		return err
 	})
 	if err != nil {
@@ -80,13 +79,40 @@ func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment
 	return l, nil
 }
 
+func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	kve, e, err := s.read(ctx, tag)
+	if err == nil && e.Disabled {
+		err = segment.ErrDisabled
+	}
+	if err != nil {
+		return segment.Loaded{}, err
+	}
+	l, reserved, err := s.kept.Next(tag, attempt.View{
+		Revision: kve.Revision, Tokens: e.Tokens, Mark: e.Mark, Lowest: max(floor, e.Least), Limit: math.MaxInt64,
+	}, max(n, e.Step))
+	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least}
+	if err != nil || reserved {
+		return loaded, err
+	}
+	e.Mark, e.Tokens = l.End, l.Tokens()
+	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+	switch {
+	case isOvertaken(err):
+		s.kept.Refused(tag, l)
+	case err != nil:
+		s.kept.Keep(tag, l)
+	}
+	return loaded, err
+}
+
 // Create implements [segment.Store].
 func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
 	if err := t.Validate(); err != nil {
 		return segment.Tag{}, err
 	}
-	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description}
-	err := s.createKey(ctx, t.Name, e, revive)
+	try := attempt.New(0, "")
+	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description, Tokens: try.Tokens()}
+	err := s.outcome(ctx, t.Name, try, s.createKey(ctx, t.Name, e, revive))
 	if errors.Is(err, buckets.ErrKeyExists) {
 		err = s.revive(ctx, t.Name, &e, revive)
 	}
@@ -102,7 +128,7 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
 	if revive {
 		_, err := s.kv.Create(ctx, tag, e.encode())
-		return err
+		return written(err)
 	}
 	original, err := s.kv.IsOriginal(ctx)
 	if err == nil && !original {
@@ -115,7 +141,7 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 	if errors.Is(err, buckets.ErrKeyRemoved) {
 		err = segment.ErrUnknownTag
 	}
-	return err
+	return written(err)
 }
 
 // revive enables a disabled tag with the step and description of e, above its old mark, which e gets too.
@@ -128,7 +154,7 @@ func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) e
 			return segment.ErrDisabled
 		}
 		// IDs loaded before the tag was deleted are not issued any more.
-		e.Mark = max(e.Mark, old.Mark)
+		e.Mark, e.Seen = max(e.Mark, old.Mark), old.Seen
 		e.Least = e.Mark
 		*old = *e
 		return nil
@@ -168,16 +194,9 @@ func (s *Store) Delete(ctx context.Context, tag string) error {
 
 // Look implements [segment.Store].
 func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
-	kve, err := s.kv.Get(ctx, tag)
-	if errors.Is(err, buckets.ErrNoKey) {
-		err = segment.ErrUnknownTag
-	}
+	kve, e, err := s.read(ctx, tag)
 	if err != nil {
 		return segment.Tag{}, wrap(tag, err)
-	}
-	e, err := s.decode(kve)
-	if err != nil {
-		return segment.Tag{}, err
 	}
 	return e.tag(tag, kve.Created), nil
 }
@@ -201,11 +220,10 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	return nil
 }
 
-// change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and
-// calls f again. After any error but f's own the outcome is unknown.
-func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
-	attempt := func() error {
-		err := s.tryChange(ctx, tag, f)
+// retry calls f until it returns nil, or any error but that another worker's write came first, or ctx ends.
+func (s *Store) retry(ctx context.Context, tag string, f func() error) error {
+	try := func() error {
+		err := f()
 		if err == nil || isOvertaken(err) {
 			return err
 		}
@@ -213,26 +231,67 @@ func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) er
 	}
 	// The pauses spread workers that race for one tag; one of them wins each round.
 	pauses := jitter.NewBackoff(500*time.Microsecond, 20*time.Millisecond)
-	return wrap(tag, backoff.Retry(attempt, backoff.WithContext(pauses, ctx)))
+	return wrap(tag, backoff.Retry(try, backoff.WithContext(pauses, ctx)))
 }
 
-func (s *Store) tryChange(ctx context.Context, tag string, f func(*entry) error) error {
+// read returns the entry of a tag, or [segment.ErrUnknownTag].
+func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
 	kve, err := s.kv.Get(ctx, tag)
 	if errors.Is(err, buckets.ErrNoKey) {
-		return segment.ErrUnknownTag
+		err = segment.ErrUnknownTag
 	}
 	if err != nil {
-		return err
+		return buckets.Entry{}, entry{}, err
 	}
 	e, err := s.decode(kve)
-	if err != nil {
+	return kve, e, err
+}
+
+// change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
+// f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
+func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
+	return s.retry(ctx, tag, func() error {
+		kve, e, err := s.read(ctx, tag)
+		if err != nil {
+			return err
+		}
+		try := attempt.New(kve.Revision, e.Tokens)
+		if err = f(&e); err != nil {
+			return err
+		}
+		e.Tokens = try.Tokens()
+		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+		return s.outcome(ctx, tag, try, written(err))
+	})
+}
+
+// outcome returns what became of a write that ended with err. Where that is not known, the entry is read again: it
+// bears the write's token if the write has landed.
+func (s *Store) outcome(ctx context.Context, tag string, try attempt.Attempt, err error) error {
+	if !errors.Is(err, segment.ErrUncertain) {
 		return err
 	}
-	if err = f(&e); err != nil {
+	kve, e, again := s.read(ctx, tag)
+	if again != nil {
 		return err
 	}
-	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+	switch try.Outcome(kve.Revision, e.Tokens) {
+	case attempt.Landed:
+		return nil
+	case attempt.Refused:
+		return buckets.ErrRevision
+	}
 	return err
+}
+
+// written marks the error of a write with [segment.ErrUncertain], unless it says that nothing was written.
+func written(err error) error {
+	certain := []error{buckets.ErrRevision, buckets.ErrKeyExists, buckets.ErrKeyRemoved, buckets.ErrNoAnswer,
+		buckets.ErrInvalidKey, segment.ErrUnknownTag}
+	if err == nil || slices.ContainsFunc(certain, func(c error) bool { return errors.Is(err, c) }) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
 }
 
 // isOvertaken reports whether a write was refused since another worker's came before.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,21 +53,30 @@ func TestKVStoreConforms(t *testing.T) {
 	})
 }
 
-// lossy is a JetStream whose writes land, but whose acknowledgements can be lost.
+// lossy is a JetStream whose writes land, but whose acknowledgements can be lost. While it is blind, nothing can
+// be read after such a write.
 type lossy struct {
 	buckets.Streams
-	lose atomic.Bool
+	lose, blind, wrote atomic.Bool
+}
+
+func (l *lossy) Last(ctx context.Context, bucket, key string) (buckets.Entry, error) {
+	if l.blind.Load() && l.wrote.Load() {
+		return buckets.Entry{}, context.DeadlineExceeded
+	}
+	return l.Streams.Last(ctx, bucket, key)
 }
 
 func (l *lossy) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
 	rev, err := l.Streams.Publish(ctx, bucket, key, w)
 	if err == nil && l.lose.Load() {
+		l.wrote.Store(l.blind.Load())
 		return 0, context.DeadlineExceeded
 	}
 	return rev, err
 }
 
-func TestALoadWhoseAckIsLostIsAHole(t *testing.T) {
+func TestALoadWhoseAckIsLostIsUsedByTheNextOneOfThatWorkerAlone(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	sure := open(t, js, bucket)
 	l := &lossy{Streams: buckets.OnJetStream(js)}
@@ -77,9 +87,96 @@ func TestALoadWhoseAckIsLostIsAHole(t *testing.T) {
 		t.Fatalf("a load whose outcome is unknown returned %v", r)
 	}
 	l.lose.Store(false)
-	for i, store := range []segment.Store{s, sure} {
-		if r, err := store.Load(t.Context(), "order", 0, 0); err != nil || r.Start != int64(11+10*i) {
-			t.Errorf("the load after it: %v, %v, want it above the hole", r, err)
+	for i, store := range []segment.Store{sure, s, s} {
+		want := []int64{11, 1, 21}[i]
+		if r, err := store.Load(t.Context(), "order", 0, 0); err != nil || r.Start != want {
+			t.Errorf("load %d after it: %v, %v, want it from %d", i, r, err, want)
+		}
+	}
+}
+
+func TestLoadsWhoseAcksAreLostMoveTheMarkOnce(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	l := &lossy{Streams: buckets.OnJetStream(js)}
+	s := openOn(t, l, bucket)
+	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	l.lose.Store(true)
+	mark, served := int64(0), int64(0)
+	for n := range int64(40) {
+		if r, err := s.Load(t.Context(), "order", 1000*n, 0); err == nil {
+			served += r.Len()
+		}
+		tag, err := s.Look(t.Context(), "order")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mark = tag.MaxID
+	}
+	if lost := mark - 1 - served; lost > 39_000 {
+		t.Errorf("of %d IDs below the mark %d were loaded", mark-1, served)
+	}
+}
+
+func TestAChangeWhoseAckIsLostWasMadeOrMayHaveBeen(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	l := &lossy{Streams: buckets.OnJetStream(js)}
+	s := openOn(t, l, bucket)
+	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	l.lose.Store(true)
+	got, err := s.Update(t.Context(), "order", segment.Change{Step: 77, RaiseBy: 100})
+	if err != nil || got.MaxID != 101 {
+		t.Errorf("a change that the entry shows: %+v, %v", got, err)
+	}
+	if err := s.Delete(t.Context(), "order"); err != nil {
+		t.Errorf("a deletion that the entry shows: %v", err)
+	}
+	for _, name := range []string{"order", "new"} {
+		got, err := s.Create(t.Context(), segment.Tag{Name: name, Step: 5, MaxID: 1}, true)
+		if err != nil || got.Step != 5 {
+			t.Errorf("%s, created as the entry shows: %+v, %v", name, got, err)
+		}
+	}
+	l.blind.Store(true)
+	_, err = s.Update(t.Context(), "order", segment.Change{RaiseBy: 100})
+	if !errors.Is(err, segment.ErrUncertain) {
+		t.Errorf("a change that cannot be read back: %v, want ErrUncertain", err)
+	}
+	l.lose.Store(false)
+	_, err = s.Update(t.Context(), "order", segment.Change{RaiseBy: 100})
+	if errors.Is(err, segment.ErrUncertain) || err == nil {
+		t.Errorf("a change that failed before anything was written: %v", err)
+	}
+	l.blind.Store(false)
+	if got, err := s.Look(t.Context(), "order"); err != nil || got.MaxID != 201 {
+		t.Errorf("in the end %+v, %v, want one raise since: 201", got, err)
+	}
+}
+
+func TestOfTwoWhoReviveATagAtOnceOneIsToldThatItExists(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	for range 20 {
+		s := open(t, js, bucket)
+		create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
+		if err := s.Delete(t.Context(), "order"); err != nil {
+			t.Fatal(err)
+		}
+		var steps [2]int64
+		var wg sync.WaitGroup
+		for i := range steps {
+			other := open(t, js, bucket)
+			wg.Go(func() {
+				got, err := other.Create(t.Context(), segment.Tag{Name: "order", Step: int64(i + 1), MaxID: 1}, true)
+				if steps[i] = got.Step; err != nil && !errors.Is(err, segment.ErrExists) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got, err := s.Look(t.Context(), "order"); err != nil || steps[0]+steps[1] != got.Step {
+			t.Errorf("%+v, %v: the winner was told step %v", got, err, steps)
+		}
+		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

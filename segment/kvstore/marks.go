@@ -7,6 +7,7 @@ import (
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/attempt"
 )
 
 // Mark implements [segment.Marks].
@@ -29,7 +30,7 @@ func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
 	e := entry{
 		Mark: m.High, Seen: m.Seen, Least: m.Least,
-		Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled,
+		Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled, Tokens: attempt.Tokens(m.Tokens),
 	}
 	if m.Revision == 0 {
 		_, err = s.kv.Create(ctx, tag, e.encode())

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -260,18 +261,41 @@ func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheColumnIsRefusedBeforeTheMarkIsChanged(t *testing.T) {
+func TestAllIDsUpToTheEndOfTheColumnAreIssuedWhateverTheStepHasGrownTo(t *testing.T) {
+	const left = 1_500_000
+	for _, batches := range [][]int64{{1}, {70_000, 1}} { // the step grows to a million
+		srv := mysqltest.Start(t)
+		exec(t, srv.DB(), intTable)
+		exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', ?, 500)", math.MaxInt32-left)
+		marks := new(segmenttest.Marks)
+		g := guard.New(open(t, srv.DSN()), marks, nil)
+		a := segment.New(segment.Config{Store: g, Deadline: time.Minute})
+		defer a.Close()
+		issued, last := int64(0), int64(0)
+		for _, batch := range batches {
+			ranges, err := a.Take(t.Context(), "order", batch)
+			for ; err == nil; ranges, err = a.Take(t.Context(), "order", batch) {
+				for _, r := range ranges {
+					issued, last = issued+r.Len(), r.End-1
+				}
+			}
+			if !errors.Is(err, segment.ErrExhausted) {
+				t.Fatalf("after %d IDs, the last of them %d: %v", issued, last, err)
+			}
+		}
+		if issued != left || last != math.MaxInt32-1 {
+			t.Errorf("%d of %d IDs were issued, the last of them %d", issued, left, last)
+		}
+		if m, _ := marks.Mark(t.Context(), "order"); m.High != math.MaxInt32 {
+			t.Errorf("the mark is %d", m.High)
+		}
+	}
+}
+
+func TestAStartBeyondTheColumnIsRefused(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), intTable)
-	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 2147483000, 1000)")
-	marks := new(segmenttest.Marks)
-	g := guard.New(open(t, srv.DSN()), marks, nil)
-	if r, err := g.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrExhausted) {
-		t.Errorf("%v, %v, want ErrExhausted", r, err)
-	}
-	if m, _ := marks.Mark(t.Context(), "order"); m.High != 0 {
-		t.Errorf("the mark was raised to %d", m.High)
-	}
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
 	_, err := g.Create(t.Context(), segment.Tag{Name: "big", Step: 1, MaxID: 1 << 40}, false)
 	if !errors.Is(err, segment.ErrInvalid) {
 		t.Errorf("a start beyond the column: %v", err)

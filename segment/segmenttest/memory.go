@@ -33,7 +33,7 @@ func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.
 	if t.Disabled {
 		return segment.Loaded{}, segment.ErrDisabled
 	}
-	r, err := segment.NextRange(t.MaxID, floor, max(n, t.Step))
+	r, err := segment.NextRange(t.MaxID, floor, max(n, t.Step), math.MaxInt64)
 	if err != nil {
 		return segment.Loaded{}, err
 	}

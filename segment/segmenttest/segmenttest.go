@@ -20,22 +20,22 @@ import (
 // it returns opens stores that share this place, as the processes of a deployment do.
 func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 	for name, test := range map[string]func(*suite){
-		"FirstRangeIsLeafs":                 (*suite).firstRange,
-		"ConcurrentLoadsAreDisjoint":        (*suite).concurrentLoads,
-		"AbortedLoadsLeaveHolesNotRepeats":  (*suite).abortedLoads,
-		"UnknownTag":                        (*suite).unknownTag,
-		"LoadIsNeverUnderTheFloor":          (*suite).floor,
-		"LoadLargerThanTheStepFits":         (*suite).largeLoad,
-		"EndOfInt64IsRefusedAndNothingLost": (*suite).int64End,
-		"RevivedTagContinuesAbove":          (*suite).revive,
-		"CreateOnceOnly":                    (*suite).createOnce,
-		"ConcurrentCreatesAgree":            (*suite).concurrentCreates,
-		"InvalidTagsAreRefused":             (*suite).invalid,
-		"ListPagesInOrder":                  (*suite).list,
-		"UpdateChangesWhatItNames":          (*suite).updateParts,
-		"UpdateNeverLowersAndSaysWhy":       (*suite).updateRefused,
-		"LoadsBesideRaisesRepeatNothing":    (*suite).updateRaces,
-		"PollAndLookShowTagsAsTheyAre":      (*suite).poll,
+		"FirstRangeIsLeafs":                (*suite).firstRange,
+		"ConcurrentLoadsAreDisjoint":       (*suite).concurrentLoads,
+		"AbortedLoadsLeaveHolesNotRepeats": (*suite).abortedLoads,
+		"UnknownTag":                       (*suite).unknownTag,
+		"LoadIsNeverUnderTheFloor":         (*suite).floor,
+		"LoadLargerThanTheStepFits":        (*suite).largeLoad,
+		"EveryIDUpToTheEndIsLoaded":        (*suite).int64End,
+		"RevivedTagContinuesAbove":         (*suite).revive,
+		"CreateOnceOnly":                   (*suite).createOnce,
+		"ConcurrentCreatesAgree":           (*suite).concurrentCreates,
+		"InvalidTagsAreRefused":            (*suite).invalid,
+		"ListPagesInOrder":                 (*suite).list,
+		"UpdateChangesWhatItNames":         (*suite).updateParts,
+		"UpdateNeverLowersAndSaysWhy":      (*suite).updateRefused,
+		"LoadsBesideRaisesRepeatNothing":   (*suite).updateRaces,
+		"PollAndLookShowTagsAsTheyAre":     (*suite).poll,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -188,17 +188,23 @@ func (s *suite) largeLoad() {
 
 func (s *suite) int64End() {
 	s.create("order", 10, math.MaxInt64-15)
-	_, err := s.Load(s.ctx, "order", 16, 0)
-	s.wantErr(err, segment.ErrExhausted)
-	if got := s.load("order", 0, 0); got.Start != math.MaxInt64-15 {
-		s.Errorf("after a refusal: %v, want the mark untouched", got)
+	for _, want := range []segment.Range{
+		{Start: math.MaxInt64 - 15, End: math.MaxInt64 - 5}, {Start: math.MaxInt64 - 5, End: math.MaxInt64},
+	} {
+		if got := s.load("order", 0, 0); got != want {
+			s.Errorf("%v, want %v: a step gives way where the IDs end", got, want)
+		}
 	}
 	for range 2 {
-		_, err = s.Load(s.ctx, "order", 0, 0)
+		_, err := s.Load(s.ctx, "order", 0, 0)
 		s.wantErr(err, segment.ErrExhausted)
 	}
-	_, err = s.Load(s.ctx, "order", math.MaxInt64, 1)
+	_, err := s.Load(s.ctx, "order", math.MaxInt64, 1)
 	s.wantErr(err, segment.ErrExhausted)
+	s.create("large", 10, math.MaxInt64-15)
+	if got := s.load("large", 1000, 0); got.Len() != 15 {
+		s.Errorf("a load of 1000 where 15 are left: %v", got)
+	}
 }
 
 func (s *suite) revive() {

@@ -1,0 +1,96 @@
+package attempt
+
+import (
+	"sync"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// A Load is a range, and the attempt that reserves it by raising the mark from Start or below to End.
+type Load struct {
+	segment.Range
+	Attempt
+	again bool  // the write was sent before
+	most  int64 // IDs that the tag's next range may have; 0 for any number
+}
+
+// A View is what a load has just read of a tag, and what it needs.
+type View struct {
+	Revision uint64
+	Tokens   Tokens
+	Mark     int64
+	Lowest   int64 // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
+	Limit    int64 // no range may end above it
+}
+
+// Ranges keeps, for each tag, the range that the last load reserved, or may have reserved, and that no request got. The
+// zero value is empty and ready to use. It is safe for concurrent use.
+//
+// Holes are bounded by it: however long loads fail, they cost no more than was asked for at once.
+//
+//   - A range whose write was acknowledged, or whose token a later read shows, is used by the next load, however many
+//     IDs that asks for: what is missing is loaded after it. A write that has not landed yet is sent once more, as it
+//     was. Neither moves the mark any further.
+//   - Where a range is lost, since too many others wrote meanwhile or it may be Leaf's, the tag's next range has at
+//     most half as many IDs, until a load succeeds: 1/2 + 1/4 + … of what was asked for at once.
+//
+// Law: a range is returned as reserved only if its attempt has [Landed], the mark just read is not below its end, and
+// nothing of it is below View.Lowest. Any other range begins at the mark just read or above, and is reserved only when
+// a compare-and-set from the revision just read was acknowledged.
+type Ranges struct {
+	mu    sync.Mutex
+	loads map[string]Load // by tag
+}
+
+// Next returns the range for the next load of n IDs of a tag. Unless it is reserved already, the caller writes
+// Load.End and Load.Tokens from the revision of v. It gives a load that fails back, by [Ranges.Refused] if that write
+// was refused, and by [Ranges.Keep] after any other error: what became of it is decided when the entry is read again.
+func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err error) {
+	old := r.take(tag)
+	outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest
+	switch {
+	case outcome == Landed && fits && v.Mark >= old.End:
+		return old, true, nil
+	case outcome == Open && fits && old.Start >= v.Mark:
+		old.again = true
+		return old, false, nil
+	case outcome != None && outcome != Refused: // a hole, or it may become one
+		old.most = max(1, old.Len()/2)
+	}
+	if old.most > 0 {
+		n = min(n, old.most)
+	}
+	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most}
+	l.Range, err = segment.NextRange(v.Mark, v.Lowest, n, v.Limit)
+	return l, false, err
+}
+
+// Keep keeps the range of a load that failed.
+func (r *Ranges) Keep(tag string, l Load) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.loads == nil {
+		r.loads = make(map[string]Load)
+	}
+	r.loads[tag] = l
+}
+
+// Refused takes back a load whose write was refused since another came first. That may have been the same write, sent
+// before; then the range is kept.
+func (r *Ranges) Refused(tag string, l Load) {
+	switch {
+	case l.again:
+		r.Keep(tag, l)
+	case l.most > 0:
+		r.Keep(tag, Load{most: l.most})
+	}
+}
+
+// take removes and returns what is kept of a tag: no two loads get it.
+func (r *Ranges) take(tag string) Load {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.loads[tag]
+	delete(r.loads, tag)
+	return l
+}
