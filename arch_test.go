@@ -65,6 +65,7 @@ var arrows = map[string][]string{
 	"internal/testkit/mysqltest": {"internal/testkit/freeport", "internal/testkit/tcpproxy", mysqlDriver},
 	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
 	"internal/testkit/natstest":  {"internal/natsembed", natsGo},
+	"internal/testkit/steps":     {},
 	"internal/testkit/tcpproxy":  {},
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",

@@ -121,7 +121,7 @@ func (g *Generator) Until() int64 { return g.until.Load() }
 // Extend moves the end of the window to until, in Unix ms, if that is later; it
 // never moves it back.
 func (g *Generator) Extend(until int64) {
-	for {
+	for { //mutant:extend
 		old := g.until.Load()
 		if until <= old || g.until.CompareAndSwap(old, until) {
 			return

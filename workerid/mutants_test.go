@@ -10,6 +10,14 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mutant"
 )
 
+// stepped is the generator with package steps in the place of sync/atomic, and
+// interleavings how the tests of its package find what is wrong then.
+var (
+	stepped = mutant.Text("../snowflake/generator.go", `"sync/atomic"`,
+		`atomic "github.com/natsid/natsid/internal/testkit/steps"`)
+	interleavings = []string{"-test.run=^TestEveryInterleaving$"}
+)
+
 // mutants break the law, each in one way.
 var mutants = []mutant.Mutant{
 	// Writes.
@@ -104,6 +112,22 @@ var mutants = []mutant.Mutant{
 			}
 		}`)}},
 
+	{Name: "a generator is closed by a load and a store", In: "../snowflake", Args: interleavings, Edits: []mutant.Edit{
+		stepped, mutant.Replace("last-tick", `next := int64(g.state.Load() &^ closedBit)
+		g.state.Store(uint64(next) | closedBit)`)}},
+	{Name: "a window is extended by a load and a store", In: "../snowflake", Args: interleavings, Edits: []mutant.Edit{
+		stepped, mutant.Replace("extend", `if until > g.until.Load() {
+			g.until.Store(until)
+		}`)}},
+	{Name: "IDs are issued by a load and a store", In: "../snowflake", Args: interleavings, Edits: []mutant.Edit{
+		stepped, mutant.Replace("issue", `state := g.state.Load()
+		start, _, err := g.startAt(now, int64(n), state)
+		if err != nil {
+			return Runs{}, err
+		}
+		g.state.Store(uint64(start + int64(n)))
+		return Runs{layout: g.layout, worker: g.worker, start: start, n: int64(n)}, nil`)}},
+
 	// Clocks.
 	{Name: "a clock is not compared before a window is written", Edits: []mutant.Edit{
 		mutant.Before("clock-agrees", `case true:
@@ -111,13 +135,13 @@ var mutants = []mutant.Mutant{
 			return r, nil`)}},
 }
 
-// TestMutants checks that the simulation finds each way in which the law can be
-// broken.
+// TestMutants checks that tests find each way in which the law can be broken: the
+// simulation, where no other test is named.
 func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{".", "../snowflake"},
 		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 5*schedules)},
-		Finding: regexp.MustCompile(`(?m)^\s*sim_test.go:\d+: (seed \d+: .*)$`),
+		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (.*)$`),
 	}.Run(t)
 }

@@ -24,8 +24,11 @@
 package mutant
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -36,14 +39,19 @@ type Mutant struct {
 	Name string
 	// Edits are made together.
 	Edits []Edit
-	// Args are added to the suite's: where to look first for a finding that is
-	// rare, so that it is found soon.
+	// Args are added to the suite's: which test finds it, or where to look first
+	// for a finding that is rare, so that it is found soon.
 	Args []string
+	// In is the folder of another package whose tests find it, relative to the
+	// suite's; Args then are all arguments. "" is the suite's own.
+	In string
 }
 
-// An Edit changes what one seam names.
+// An Edit changes what one seam names, or one piece of text.
 type Edit struct {
 	seam   string
+	path   string // of the file that has the text; "" for a seam
+	text   string
 	code   string
 	before bool
 }
@@ -57,6 +65,9 @@ func Before(seam, code string) Edit { return Edit{seam: seam, code: code, before
 // Delete removes what the seam names.
 func Delete(seam string) Edit { return Edit{seam: seam} }
 
+// Text puts code in the place of text, which must be in the file at path once.
+func Text(path, text, code string) Edit { return Edit{path: path, text: text, code: code} }
+
 // faults returns every fault of the mutants: a name that is used twice, an edit
 // of a seam that is missing or at two places, and a seam that no mutant edits.
 func faults(seams map[string][]seam, mutants []Mutant) (all []error) {
@@ -68,7 +79,7 @@ func faults(seams map[string][]seam, mutants []Mutant) (all []error) {
 		names[m.Name] = true
 		for _, e := range m.Edits {
 			edited[e.seam] = true
-			if _, err := lookup(seams, e.seam); err != nil {
+			if _, err := e.place(seams); err != nil {
 				all = append(all, fmt.Errorf("mutant %q: %w", m.Name, err))
 			}
 		}
@@ -80,6 +91,26 @@ func faults(seams map[string][]seam, mutants []Mutant) (all []error) {
 		}
 	}
 	return all
+}
+
+// place returns what the edit changes.
+func (e Edit) place(seams map[string][]seam) (seam, error) {
+	if e.path == "" {
+		return lookup(seams, e.seam)
+	}
+	path, err := filepath.Abs(e.path)
+	if err != nil {
+		return seam{}, err
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return seam{}, err
+	}
+	if n := bytes.Count(src, []byte(e.text)); n != 1 {
+		return seam{}, fmt.Errorf("text %q is in %s %d times, want once", e.text, e.path, n)
+	}
+	at := bytes.Index(src, []byte(e.text))
+	return seam{name: e.text, path: path, from: at, to: at + len(e.text)}, nil
 }
 
 func lookup(seams map[string][]seam, name string) (seam, error) {
@@ -98,7 +129,7 @@ func lookup(seams map[string][]seam, name string) (seam, error) {
 func apply(seams map[string][]seam, m Mutant) (map[string][]byte, error) {
 	places := make(map[string][]edited)
 	for _, e := range m.Edits {
-		s, err := lookup(seams, e.seam)
+		s, err := e.place(seams)
 		if err != nil {
 			return nil, fmt.Errorf("mutant %q: %w", m.Name, err)
 		}

@@ -119,10 +119,14 @@ func TestEachFaultIsReported(t *testing.T) {
 			"if true { //mutant:a\nf() //mutant:b\n}\n", []Edit{Delete("a"), Delete("b")}, "overlaps",
 		},
 		"the same statement twice":  {"f() //mutant:a\n", []Edit{Delete("a"), Delete("a")}, "overlaps"},
+		"text without a seam":       {"f()\n", []Edit{Text("p.go", "f()\n}", "}")}, ""},
+		"text that is missing":      {"f()\n", []Edit{Text("p.go", "g()", "")}, "0 times"},
+		"text at two places":        {"f()\n", []Edit{Text("p.go", "f()", "")}, "2 times"},
 		"text that is no directive": {"f() // mutant:a\n", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dirs := []string{folder(t, head+c.src+"}\n")}
+			t.Chdir(dirs[0])
 			m := Mutant{Name: "m", Edits: c.edits}
 			seams, err := find(dirs)
 			if err != nil {

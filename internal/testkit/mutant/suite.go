@@ -58,8 +58,13 @@ func (s Suite) run(t *testing.T, seams map[string][]seam, m Mutant) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := build(t, files)
-	out, err := exec.CommandContext(t.Context(), binary, slices.Concat(s.Args, m.Args)...).CombinedOutput()
+	args := m.Args
+	if m.In == "" {
+		m.In, args = ".", slices.Concat(s.Args, m.Args)
+	}
+	cmd := exec.CommandContext(t.Context(), build(t, m.In, files), args...)
+	cmd.Dir = m.In
+	out, err := cmd.CombinedOutput()
 	found := s.Finding.FindSubmatch(out)
 	if err == nil || found == nil {
 		t.Fatalf("the tests do not find this mutant: %v\n%s", err, out)
@@ -67,9 +72,20 @@ func (s Suite) run(t *testing.T, seams map[string][]seam, m Mutant) {
 	t.Logf("%s", found[len(found)-1])
 }
 
-// build builds the tests of the package in the working directory with files in
-// the place of those at their paths, and returns the path of the binary.
-func build(t *testing.T, files map[string][]byte) (binary string) {
+// Build builds the tests of the package in a folder with the edits, none of which
+// may be of a seam, and returns the path of the binary.
+func Build(t *testing.T, folder string, edits ...Edit) (binary string) {
+	t.Helper()
+	files, err := apply(nil, Mutant{Name: "none", Edits: edits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return build(t, folder, files)
+}
+
+// build builds the tests of the package in a folder with files in the place of
+// those at their paths, and returns the path of the binary.
+func build(t *testing.T, folder string, files map[string][]byte) (binary string) {
 	t.Helper()
 	dir := t.TempDir()
 	overlay, err := overlay(dir, files)
@@ -78,6 +94,7 @@ func build(t *testing.T, files map[string][]byte) (binary string) {
 	}
 	binary = filepath.Join(dir, "mutant.test")
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".")
+	cmd.Dir = folder
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("this mutant does not build: adapt its code to what surrounds the seam: %v\n%s", err, out)
 	}
