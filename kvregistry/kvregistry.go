@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type Config struct {
 	// WorkerSubject returns the subject on which the worker with number w answers
 	// who it is.
 	WorkerSubject func(w int) string
+	Log           *slog.Logger // nil discards
 }
 
 // Options returns the options that the registry's connection needs. It fails at
@@ -79,6 +81,7 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 		nc:  js.Conn(),
 		history: buckets.New(buckets.OnJetStream(js), buckets.Config{
 			Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
+			Log: cfg.Log,
 		}),
 		workers: buckets.New(buckets.OnJetStream(js), buckets.Config{
 			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
@@ -99,35 +102,34 @@ func (r *Registry) Open(ctx context.Context) (mismatch string, err error) {
 	return strings.Trim(mismatch+"; "+other, "; "), err
 }
 
+// Check looks at the settings of the records' bucket. It returns
+// [buckets.ErrUnfit] for one that forgets records or takes what others write; then
+// all calls that need the records fail until Check finds it corrected.
+func (r *Registry) Check(ctx context.Context) error {
+	_, err := r.history.Look(ctx)
+	return err
+}
+
 // Deployment implements [workerid.Registry].
-func (r *Registry) Deployment(ctx context.Context) (workerid.Deployment, error) {
-	entry, err := r.history.Get(ctx, deploymentKey)
-	if errors.Is(err, buckets.ErrNoKey) {
-		return workerid.Deployment{}, workerid.ErrNoDeployment
+func (r *Registry) Deployment(ctx context.Context, d workerid.Deployment) (workerid.Deployment, error) {
+	_, err := r.history.Create(ctx, deploymentKey, encode(d))
+	if err == nil {
+		return d, nil
 	}
+	if !errors.Is(err, buckets.ErrKeyExists) {
+		return workerid.Deployment{}, err
+	}
+	kve, err := r.history.Get(ctx, deploymentKey)
 	if err != nil {
 		return workerid.Deployment{}, err
 	}
 	var have workerid.Deployment
-	err = json.Unmarshal(entry.Value, &have)
-	if err == nil {
-		err = have.Valid()
-	}
-	if err != nil {
-		return workerid.Deployment{}, fmt.Errorf("%w: key %s of bucket %s; if it is damaged, put back its id, layout, "+
-			"epoch and unit with `nats kv put`; if it is of a newer version, start that version: %w",
-			workerid.ErrDamaged, deploymentKey, r.cfg.History, err)
+	if err := json.Unmarshal(kve.Value, &have); err != nil {
+		return workerid.Deployment{}, fmt.Errorf("kvregistry: key %s of bucket %s is damaged; "+
+			"put back its id, layout, epoch and unit with `nats kv put`: %w",
+			deploymentKey, r.cfg.History, err)
 	}
 	return have, nil
-}
-
-// Found implements [workerid.Registry].
-func (r *Registry) Found(ctx context.Context, d workerid.Deployment) error {
-	_, err := r.history.Create(ctx, deploymentKey, encode(d))
-	if errors.Is(err, buckets.ErrKeyExists) {
-		return workerid.ErrConflict
-	}
-	return err
 }
 
 // Records implements [workerid.Registry].
@@ -148,14 +150,14 @@ func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 	return record(kve), nil
 }
 
-// record decodes an entry. One that is unreadable, has no token or is of a newer
-// version is damaged: its window is unknown, so it is not free.
-func record(e buckets.Entry) workerid.Record {
+// record decodes an entry. An unreadable one, or one without a token, is a zero
+// record with its revision: unreadable is not free.
+func record(kve buckets.Entry) workerid.Record {
 	var rec workerid.Record
-	if err := json.Unmarshal(e.Value, &rec); err != nil || rec.Valid() != nil {
-		rec = workerid.Record{Damaged: true}
+	if err := json.Unmarshal(kve.Value, &rec); err != nil || rec.Token == "" {
+		rec = workerid.Record{}
 	}
-	rec.Revision = e.Revision
+	rec.Revision = kve.Revision
 	return rec
 }
 

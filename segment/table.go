@@ -39,6 +39,9 @@ type Marks interface {
 	// the one that was read. It returns [ErrMarkMoved] if the revision is another, and [ErrInvalid] for a tag that
 	// cannot have a mark. After any other error the mark may have been set, or may be set later.
 	SetMark(ctx context.Context, tag string, m Mark) error
+	// MayCreate returns nil if a tag that has no mark never had one, and [ErrUnknownTag] if its mark may be lost. It is
+	// asked before a tag is created on first use.
+	MayCreate(ctx context.Context) error
 	// AllMarks returns the marks of all tags, possibly a little old.
 	AllMarks(ctx context.Context) (map[string]Mark, error)
 }

@@ -13,12 +13,12 @@ type Alarm string
 // The kinds of alarm. They are part of the wire contract: none is renamed, and
 // one that is no longer raised stays as reserved.
 const (
+	AlarmBucketChanged    Alarm = "bucket-changed"
 	AlarmClockBehind      Alarm = "clock-behind"
 	AlarmClockSkew        Alarm = "clock-skew"
 	AlarmClockStep        Alarm = "clock-step"
 	AlarmNumberLost       Alarm = "number-lost"
 	AlarmNumbersExhausted Alarm = "numbers-exhausted"
-	AlarmRegistryConflict Alarm = "registry-conflict"
 	AlarmStateFile        Alarm = "state-file"
 	AlarmStoreWentBack    Alarm = "store-went-back"
 	AlarmTimeEnds         Alarm = "time-ends"
@@ -42,6 +42,14 @@ type AlarmInfo struct {
 func Alarms() []AlarmInfo { return slices.Clone(alarms) }
 
 var alarms = []AlarmInfo{
+	{
+		Kind: AlarmBucketChanged,
+		Happened: "a bucket was given settings with which it forgets or takes what others write, " +
+			"or the bucket of the marks has no identity or another one; " +
+			"depending on which, no tag is created on first use, or no segment IDs are served",
+		Do: "do what the message says: correct the settings, or look with `natsid store show`; " +
+			"service continues within `--tag-poll`",
+	},
 	{
 		Kind: AlarmClockBehind,
 		Happened: "this worker's clock is behind the time of its own last IDs or heartbeat; " +
@@ -71,14 +79,6 @@ var alarms = []AlarmInfo{
 		Kind:     AlarmNumbersExhausted,
 		Happened: "every worker number is in use or blocked; this worker issues no snowflakes",
 		Do:       "see `natsid workers` for who has each until when; stop workers, or plan a wider layout",
-	},
-	{
-		Kind: AlarmRegistryConflict,
-		Happened: "the registry's deployment, which fixes the layout of snowflakes, is missing, damaged or another " +
-			"one, or the record of a worker number is damaged; this worker issues no snowflakes, " +
-			"or leaves that number alone",
-		Do: "read the message: stop the workers of the other layout, or put the named entry back; " +
-			"to change a layout, see the operations guide",
 	},
 	{
 		Kind: AlarmStateFile,

@@ -85,12 +85,12 @@ func ExampleAlarms() {
 		}
 	}
 	// Output:
+	// id.alarm.bucket-changed
 	// id.alarm.clock-behind
 	// id.alarm.clock-skew
 	// id.alarm.clock-step
 	// id.alarm.number-lost
 	// id.alarm.numbers-exhausted
-	// id.alarm.registry-conflict
 	// id.alarm.state-file
 	// id.alarm.store-went-back
 	// id.alarm.time-ends

@@ -76,7 +76,7 @@ type program struct {
 func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
 	p := &program{cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed)}
-	p.storage = storage{cfg: &p.cfg, links: &p.links, raise: p.alarms.raise}
+	p.storage = storage{cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise}
 	return p
 }
 
@@ -104,6 +104,7 @@ func (p *program) steps() []step {
 		{name: "HTTP", start: p.listenHTTP},
 		during("health, readiness and metrics", soon, p.monitor),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
+		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
 		// Releases the worker number on the control connection, once no ID can be

@@ -118,7 +118,8 @@ func TestTheOrderOfTheLife(t *testing.T) {
 	want := []string{
 		"lock of the data directory", "embedded NATS server", "NATS connections", "buckets", "store",
 		"allocator, issuer and keeper", "alarms", "HTTP", "health, readiness and metrics",
-		"comparison of tags with the store", "buckets that were not open at the start", "announcement",
+		"comparison of tags with the store", "settings of the buckets",
+		"buckets that were not open at the start", "announcement",
 		"worker number", "allocator", "requests",
 	}
 	if !slices.Equal(names, want) {

@@ -17,14 +17,16 @@ import (
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
 )
 
 // storage is where state is durable: the buckets in JetStream, and the store of
 // the tags. Its fields are set by the steps that open it.
 type storage struct {
-	cfg   *Config
-	links *links
-	raise func(kind subjects.Alarm, message string)
+	cfg      *Config
+	links    *links
+	raise    func(kind subjects.Alarm, message string)
+	refusals *refusals
 
 	js       jetstream.JetStream
 	registry *kvregistry.Registry
@@ -46,18 +48,19 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	n := replicas(cfg, s.links.control)
 	s.registry = kvregistry.New(s.js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
-		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker,
+		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
 	if cfg.MySQL == "" || cfg.Guard {
 		s.marks = kvstore.New(buckets.OnJetStream(s.js), kvstore.Config{
-			Bucket: ns.SegmentBucket(), Replicas: n, Lost: s.marksLost,
+			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(),
+			Lost: s.marksLost, Changed: s.marksChanged, Log: cfg.Log,
 		})
 	}
 	err = s.open(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil || errors.Is(err, buckets.ErrForgets) {
+	if err == nil || kvstore.Refuses(err) {
 		return err
 	}
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
@@ -78,6 +81,60 @@ func (s *storage) marksLost() {
 		what += "They are created again from MySQL"
 	}
 	s.raise(subjects.AlarmStoreWentBack, what)
+}
+
+// kind returns what the marks are to this worker.
+func (s *storage) kind() kvstore.Kind {
+	if s.cfg.MySQL != "" {
+		return kvstore.Guarded
+	}
+	return kvstore.Alone
+}
+
+// marksChanged raises the alarm that the bucket of the marks is not what it was,
+// and ends or resumes the service of segments.
+func (s *storage) marksChanged(err error) {
+	const source = "bucket of the marks"
+	if kvstore.Refuses(err) {
+		s.refusals.refuse(source, err, worker.Segment)
+	} else {
+		s.refusals.allow(source, worker.Segment)
+	}
+	if err != nil {
+		s.raise(subjects.AlarmBucketChanged, err.Error())
+		return
+	}
+	s.cfg.Log.Info("the bucket of the marks is in order again")
+}
+
+// watch looks at the settings of the records' bucket once a poll. Those of the
+// marks are looked at when the tags are compared with the store.
+func (s *storage) watch(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.TagPoll)
+	defer tick.Stop()
+	for reported := false; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		err := s.checkRegistry(ctx)
+		switch unfit := errors.Is(err, buckets.ErrUnfit); {
+		case unfit && !reported:
+			s.raise(subjects.AlarmBucketChanged, err.Error()+
+				"; the worker numbers are not renewed until then, and snowflakes end with the present window")
+			reported = true
+		case err == nil && reported:
+			s.cfg.Log.Info("the bucket of the worker numbers is in order again")
+			reported = false
+		}
+	}
+}
+
+func (s *storage) checkRegistry(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	return s.registry.Check(ctx)
 }
 
 // openTimeout bounds each attempt to open the buckets: a cluster without a

@@ -121,8 +121,8 @@ func TestABucketWithATTLThatMustKeepItsValuesIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = launch(t, joined(t, url)).end()
-			if !errors.Is(err, buckets.ErrForgets) || !containsAll(err.Error(), bucket, "1h0m0s") {
-				t.Errorf("%v, want ErrForgets", err)
+			if !errors.Is(err, buckets.ErrUnfit) || !containsAll(err.Error(), bucket, "1h0m0s") {
+				t.Errorf("%v, want ErrUnfit", err)
 			}
 			if err := js.DeleteKeyValue(t.Context(), bucket); err != nil {
 				t.Fatal(err)

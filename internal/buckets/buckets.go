@@ -15,14 +15,18 @@
 //     Replicas lag: about a tenth of the reads right after a write were stale, and
 //     a stale record looks like another worker's.
 //
-// A bucket that exists is used as it is. New ones have the replicas of their
-// [Config].
+// A bucket that keeps its values for ever defends itself: nothing in it can be
+// purged, and no message rolls up others. An older one is updated when it is
+// opened. Otherwise a bucket that exists is used as it is, unless its settings
+// make it forget what it must keep, or take what others write: [ErrUnfit].
 package buckets
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,11 +44,12 @@ type Config struct {
 	// it held: JetStream was wiped, or the bucket was deleted. The call that
 	// finds out creates it again. Lost must not block.
 	Lost func()
+	// MayFound, if set, is asked before a bucket is made by a process that saw none
+	// of its name before. An error does not prevent the making; but the bucket is
+	// then not the process's own: see [State].
+	MayFound func(context.Context) error
+	Log      *slog.Logger // nil discards
 }
-
-// ErrForgets is returned for a bucket that must keep its values forever and has
-// a TTL.
-var ErrForgets = errors.New("the bucket forgets what it must keep")
 
 // A Bucket is a JetStream KV bucket that is opened when it is first needed:
 // JetStream may be away at that time, or for long. Until it is open each call
@@ -58,10 +63,14 @@ type Bucket struct {
 
 	opened atomic.Pointer[attempt]
 
-	mu      sync.Mutex
-	attempt *attempt  // under way, or the one that succeeded; nil if none
-	trouble error     // of the last attempt
-	created time.Time // when the bucket was created that was opened first
+	changed atomic.Pointer[error] // what makes the open bucket unfit; nil if nothing
+	maker   string                // of a bucket that this process founds
+
+	mu       sync.Mutex
+	attempt  *attempt // under way, or the one that succeeded; nil if none
+	trouble  error    // of the last attempt
+	opens    int      // attempts that succeeded
+	helpless bool     // this process could not update the bucket
 
 	seen atomic.Uint64 // the highest revision
 }
@@ -69,19 +78,23 @@ type Bucket struct {
 // An attempt to open a bucket. Its other fields are valid once done is closed.
 type attempt struct {
 	done     chan struct{}
-	created  time.Time
-	last     uint64 // revision
+	info     Info
 	mismatch string
 	err      error
 }
 
 // New returns a bucket that is not open yet.
-func New(streams Streams, cfg Config) *Bucket { return &Bucket{streams: streams, cfg: cfg} }
+func New(streams Streams, cfg Config) *Bucket {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Bucket{streams: streams, cfg: cfg, maker: rand.Text()}
+}
 
 // Open opens the bucket unless it is open, and creates it if none exists. One
 // that exists is used as it is; mismatch, if not empty, says how it differs from
-// the [Config]. A bucket that must keep its values forever and has a TTL is
-// refused with [ErrForgets]. Open returns by the time ctx ends.
+// the [Config]. One that cannot be relied on is refused with [ErrUnfit]. Open
+// returns by the time ctx ends.
 func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
 	a, err := b.get(ctx)
 	if err != nil {
@@ -90,10 +103,10 @@ func (b *Bucket) Open(ctx context.Context) (mismatch string, err error) {
 	return a.mismatch, nil
 }
 
-// Trouble returns why the bucket is not open, or nil if it is.
+// Trouble returns why the bucket is not open or not fit, or nil if it is both.
 func (b *Bucket) Trouble() error {
 	if b.opened.Load() != nil {
-		return nil
+		return b.unfit()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,12 +155,58 @@ const openTimeout = 3 * time.Second
 func (b *Bucket) try(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	if a.err = a.open(ctx, b.streams, b.cfg, b.firstSeq()); a.err != nil {
-		a.err = b.failed(a.err)
+	if a.info, a.err = b.find(ctx); a.err == nil {
+		a.mismatch = b.cfg.mismatch(a.info.Settings)
+		a.err = b.cfg.judge(a.info.Settings)
 	}
-	b.saw(a.last)
+	if a.err != nil {
+		a.err = b.failed(a.err)
+	} else {
+		b.defend(ctx, a.info.Settings)
+	}
+	b.saw(a.info.LastSeq)
 	b.settle(a)
 	close(a.done)
+}
+
+// find returns the state of the bucket, which it makes if there is none.
+func (b *Bucket) find(ctx context.Context) (Info, error) {
+	info, err := b.streams.Info(ctx, b.cfg.Name)
+	if !errors.Is(err, ErrNoBucket) {
+		return info, err
+	}
+	err = b.streams.Make(ctx, b.cfg.Name, Settings{
+		Description: b.cfg.Description, FirstSeq: b.firstSeq(), MaxAge: b.cfg.TTL, Replicas: max(1, b.cfg.Replicas),
+		History: 1, AllowRollup: b.cfg.TTL > 0, DenyPurge: b.cfg.TTL == 0, DiscardNew: true, Maker: b.founder(ctx),
+	})
+	if err != nil && !errors.Is(err, ErrBucketExists) {
+		return Info{}, err
+	}
+	return b.streams.Info(ctx, b.cfg.Name)
+}
+
+// founder returns the Maker of a bucket that is made now: this process, if it saw no other bucket of the name and may
+// found one.
+func (b *Bucket) founder(ctx context.Context) string {
+	if b.isAgain() {
+		return madeAgain
+	}
+	if b.cfg.MayFound == nil {
+		return b.maker
+	}
+	if err := b.cfg.MayFound(ctx); err != nil {
+		b.cfg.Log.Warn("a bucket that was missing is made, but not as the first of its name: another one was in use; "+
+			"no tag is created on first use in it", "bucket", b.cfg.Name, "error", err)
+		return notFounded
+	}
+	return b.maker
+}
+
+// isAgain reports whether this process has opened a bucket before.
+func (b *Bucket) isAgain() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.opens > 0
 }
 
 // settle keeps the outcome of an attempt.
@@ -159,10 +218,9 @@ func (b *Bucket) settle(a *attempt) {
 		b.attempt = nil
 		return
 	}
+	b.opens++
+	b.changed.Store(nil)
 	b.opened.Store(a)
-	if b.created.IsZero() {
-		b.created = a.created
-	}
 }
 
 // firstSeq returns the first revision of a bucket that is created now. It must
@@ -181,45 +239,15 @@ func (b *Bucket) saw(revision uint64) {
 	}
 }
 
-// open reads the state of the bucket, and makes it first if there is none.
-func (a *attempt) open(ctx context.Context, streams Streams, cfg Config, firstSeq uint64) error {
-	have, err := find(ctx, streams, cfg, firstSeq)
-	if err != nil {
-		return err
-	}
-	if cfg.TTL == 0 && have.MaxAge != 0 {
-		return fmt.Errorf("%w: it has a TTL of %v; remove the TTL", ErrForgets, have.MaxAge)
-	}
-	if replicas := max(1, cfg.Replicas); have.Replicas != replicas || have.MaxAge != cfg.TTL {
-		a.mismatch = fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v",
-			cfg.Name, have.Replicas, have.MaxAge, replicas, cfg.TTL)
-	}
-	a.created, a.last = have.Created, have.LastSeq
-	return nil
-}
-
-// find returns the state of the bucket, which it makes if there is none.
-func find(ctx context.Context, streams Streams, cfg Config, firstSeq uint64) (Info, error) {
-	info, err := streams.Info(ctx, cfg.Name)
-	if !errors.Is(err, ErrNoBucket) {
-		return info, err
-	}
-	err = streams.Make(ctx, cfg.Name, Settings{
-		Description: cfg.Description, FirstSeq: firstSeq, MaxAge: cfg.TTL, Replicas: max(1, cfg.Replicas),
-		History: 1, AllowRollup: true, DiscardNew: true,
-	})
-	if err != nil && !errors.Is(err, ErrBucketExists) {
-		return Info{}, err
-	}
-	return streams.Info(ctx, cfg.Name)
-}
-
 // on calls f with the bucket, opening it first if necessary. If the bucket is
 // gone it is created again and f is called with the new one: f finds no key
 // there, and no revision that was ever seen.
 func on[T any](ctx context.Context, b *Bucket, f func() (T, error)) (v T, err error) {
 	for range 2 {
 		a, away := b.get(ctx)
+		if away == nil {
+			away = b.unfit()
+		}
 		if away != nil {
 			return v, away
 		}

@@ -23,7 +23,7 @@ func (f *fake) Info(ctx context.Context, _ string) (Info, error) {
 	f.attempts++
 	select {
 	case <-time.After(f.wait):
-		return Info{Settings: Settings{Replicas: 1}}, f.err
+		return Info{Settings: Settings{Replicas: 1, DenyPurge: true}}, f.err
 	case <-ctx.Done():
 		return Info{}, ctx.Err()
 	}
@@ -143,7 +143,7 @@ func (w *wiped) Info(context.Context, string) (Info, error) {
 	if !w.there {
 		return Info{}, ErrNoBucket
 	}
-	return Info{Settings: Settings{Replicas: 1}}, nil
+	return Info{Settings: Settings{Replicas: 1, DenyPurge: true}}, nil
 }
 
 func (w *wiped) Make(_ context.Context, _ string, s Settings) error {

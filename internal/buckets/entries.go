@@ -129,18 +129,6 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	return info.Now, nil
 }
 
-// IsOriginal reports whether the bucket is the one that was opened first, and
-// not one that any process has created again since.
-func (b *Bucket) IsOriginal(ctx context.Context) (bool, error) {
-	info, err := b.info(ctx)
-	if err != nil {
-		return false, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return info.Created.Equal(b.created), nil
-}
-
 func (b *Bucket) info(ctx context.Context) (Info, error) {
 	return on(ctx, b, func() (Info, error) { return b.streams.Info(ctx, b.cfg.Name) })
 }

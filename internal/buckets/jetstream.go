@@ -38,14 +38,21 @@ func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	}, nil
 }
 
+// makerKey is where [Settings].Maker stands in the metadata of a stream.
+const makerKey = "natsid-maker"
+
 func settings(bucket string, c jetstream.StreamConfig) Settings {
 	s := Settings{
 		Description: c.Description, FirstSeq: c.FirstSeq, MaxAge: c.MaxAge, Replicas: c.Replicas,
 		History: c.MaxMsgsPerSubject, DenyPurge: c.DenyPurge, AllowRollup: c.AllowRollup,
 		MaxMsgs: c.MaxMsgs, MaxBytes: c.MaxBytes, DiscardNew: c.Discard == jetstream.DiscardNew, Sealed: c.Sealed,
+		WorkQueue: c.Retention != jetstream.LimitsPolicy, Maker: c.Metadata[makerKey],
 	}
 	if len(c.Subjects) != 1 || c.Subjects[0] != subjectPrefix(bucket)+">" {
 		s.Subjects = append([]string{}, c.Subjects...)
+	}
+	if c.SubjectTransform != nil {
+		s.Subjects = []string{c.SubjectTransform.Destination}
 	}
 	if c.Mirror != nil {
 		s.Mirror = c.Mirror.Name
@@ -62,6 +69,10 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 	duplicates := 2 * time.Minute
 	if s.MaxAge > 0 {
 		duplicates = min(duplicates, s.MaxAge)
+	}
+	var metadata map[string]string
+	if s.Maker != "" {
+		metadata = map[string]string{makerKey: s.Maker}
 	}
 	_, err := o.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name:              streamName(bucket),
@@ -80,13 +91,14 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 		AllowRollup:       s.AllowRollup,
 		DenyDelete:        true,
 		DenyPurge:         s.DenyPurge,
+		Metadata:          metadata,
 	})
 	return translate(err)
 }
 
-// Defend implements [Streams]. It changes the two settings in the JSON that the server returned, so that settings which
+// Defend implements [Streams]. It changes the settings in the JSON that the server returned, so that settings which
 // this client does not know stay as they are.
-func (o onJetStream) Defend(ctx context.Context, bucket string) error {
+func (o onJetStream) Defend(ctx context.Context, bucket, maker string) error {
 	var info struct {
 		Config map[string]any `json:"config"`
 	}
@@ -95,6 +107,14 @@ func (o onJetStream) Defend(ctx context.Context, bucket string) error {
 	}
 	info.Config["deny_purge"] = true
 	delete(info.Config, "allow_rollup_hdrs")
+	if maker != "" {
+		metadata, _ := info.Config["metadata"].(map[string]any)
+		if metadata == nil {
+			metadata = make(map[string]any)
+		}
+		metadata[makerKey] = maker
+		info.Config["metadata"] = metadata
+	}
 	return o.request(ctx, "STREAM.UPDATE."+streamName(bucket), info.Config, nil)
 }
 
@@ -183,6 +203,9 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 	var opts []jetstream.PublishOpt
 	if w.Last != nil {
 		opts = append(opts, jetstream.WithExpectLastSequencePerSubject(*w.Last))
+	}
+	if w.LastOfAll != nil {
+		opts = append(opts, jetstream.WithExpectLastSequence(*w.LastOfAll))
 	}
 	ack, err := o.js.PublishMsg(ctx, m, opts...)
 	if err != nil {

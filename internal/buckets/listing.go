@@ -11,9 +11,27 @@ import (
 // late is how long an entry that is missing may take to arrive.
 const late = 100 * time.Millisecond
 
-// List implements [Streams].
+// quiet is how long nothing may arrive before a listing is begun again. It doubles each time.
+const quiet = 250 * time.Millisecond
+
+// errQuiet says that a listing did not end, though nothing arrives any more.
+var errQuiet = errors.New("buckets: the listing stands still")
+
+// List implements [Streams]. JetStream says how many entries it will deliver, and then waits for ever for one that
+// expires before its turn. So a listing that stands still is begun again.
 func (o onJetStream) List(ctx context.Context, bucket, prefix string) ([]Entry, error) {
-	l := &listing{prefix: subjectPrefix(bucket)}
+	for patience := quiet; ; patience *= 2 {
+		entries, err := o.listOnce(ctx, bucket, prefix, patience)
+		if !errors.Is(err, errQuiet) {
+			return entries, err
+		}
+	}
+}
+
+func (o onJetStream) listOnce(
+	ctx context.Context, bucket, prefix string, patience time.Duration,
+) (entries []Entry, err error) {
+	l := &listing{prefix: subjectPrefix(bucket), patience: patience}
 	if prefix == "" { // otherwise how many keys there are is not known
 		info, err := o.Info(ctx, bucket)
 		if err != nil {
@@ -40,9 +58,10 @@ func (o onJetStream) List(ctx context.Context, bucket, prefix string) ([]Entry, 
 
 // A listing is a bucket being read.
 type listing struct {
-	prefix   string // of all subjects
-	keys     int    // when it began, markers included; 0 if unknown
-	pending  uint64 // what the server had to deliver when the listing began
+	prefix   string        // of all subjects
+	patience time.Duration // how long to wait for the next entry
+	keys     int           // when it began, markers included; 0 if unknown
+	pending  uint64        // what the server had to deliver when the listing began
 	received uint64
 	sub      *nats.Subscription
 	all      map[string]Entry
@@ -55,8 +74,11 @@ func (l *listing) read(ctx context.Context) ([]Entry, error) {
 	ended := l.pending == 0
 	for !ended || len(l.all) < l.keys {
 		e, left, err := l.next(ctx, ended)
-		if errors.Is(err, context.DeadlineExceeded) && ended && ctx.Err() == nil {
-			break // the missing ones have expired or were purged
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			if ended {
+				break // the missing ones have expired or were purged
+			}
+			return nil, errQuiet
 		}
 		if err != nil {
 			return nil, err
@@ -74,11 +96,12 @@ func (l *listing) read(ctx context.Context) ([]Entry, error) {
 
 // next returns the next entry, and how many are left.
 func (l *listing) next(ctx context.Context, ended bool) (e Entry, left uint64, err error) {
+	wait := l.patience
 	if ended {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, late)
-		defer cancel()
+		wait = late
 	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	m, err := l.sub.NextMsgWithContext(ctx)
 	if err != nil {
 		return Entry{}, 0, err

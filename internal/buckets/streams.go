@@ -14,13 +14,14 @@ type Streams interface {
 	Info(ctx context.Context, bucket string) (Info, error)
 	// Make makes a bucket. It returns [ErrBucketExists] if there is one of the name.
 	Make(ctx context.Context, bucket string, s Settings) error
-	// Defend sets DenyPurge and removes AllowRollup, and leaves all other settings of a bucket as they are.
-	Defend(ctx context.Context, bucket string) error
+	// Defend sets DenyPurge, removes AllowRollup, and sets Maker unless maker is "". It leaves all other settings of a
+	// bucket as they are.
+	Defend(ctx context.Context, bucket, maker string) error
 	// Last returns the last entry of a key as the leader has it, be it a value or a marker, or [ErrNoKey].
 	Last(ctx context.Context, bucket, key string) (Entry, error)
 	// Publish writes an entry and returns its revision. It returns [ErrRevision], and has written nothing, if the
-	// last revision of the key is not the expected one. It returns [ErrNoAnswer] where no stream takes the write; the
-	// bucket may not exist, or have no leader. After any other error the outcome is unknown.
+	// last revision of the key, or of the bucket, is not the expected one. It returns [ErrNoAnswer] where no stream
+	// takes the write; the bucket may not exist, or have no leader. After any other error the outcome is unknown.
 	Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error)
 	// List returns the last entries, markers included, of all keys that begin with prefix, which is "" or ends with a
 	// dot. It may be a little old, but each key that existed all the time is in it.
@@ -42,16 +43,20 @@ type Settings struct {
 	FirstSeq    uint64        // the first revision; only Make heeds it
 	MaxAge      time.Duration // after which an entry is forgotten; 0 is never
 	Replicas    int
-	History     int64    // entries kept per key; 0 or less keeps all
-	DenyPurge   bool     // no entry can be purged
-	AllowRollup bool     // an entry may replace all others of its key, or of the bucket
-	Subjects    []string // which the stream takes; nil stands for those of a bucket
-	Mirror      string   // the stream it copies; "" for none
-	Sources     []string // streams whose messages it also takes
-	MaxMsgs     int64    // 0 or less is no limit; likewise MaxBytes
-	MaxBytes    int64
-	DiscardNew  bool // at a limit, writes are refused; otherwise old entries are dropped
-	Sealed      bool // nothing can be written
+	History     int64 // entries kept per key; 0 or less keeps all
+	DenyPurge   bool  // no entry can be purged
+	AllowRollup bool  // an entry may replace all others of its key, or of the bucket
+	// Maker is set in buckets that were made or adopted by a natsid that gives them an identity; it is a random text
+	// of the process that made the bucket. JetStream sets it together with the bucket, and a purge keeps it.
+	Maker      string
+	Subjects   []string // which the stream takes; nil stands for those of a bucket
+	Mirror     string   // the stream it copies; "" for none
+	Sources    []string // streams whose messages it also takes
+	MaxMsgs    int64    // 0 or less is no limit; likewise MaxBytes
+	MaxBytes   int64
+	DiscardNew bool // at a limit, writes are refused; otherwise old entries are dropped
+	Sealed     bool // nothing can be written
+	WorkQueue  bool // what was read may be dropped
 }
 
 // An Entry is what is stored under a key: a value, or the marker of one that was removed.
@@ -78,6 +83,7 @@ type Write struct {
 	Operation Operation
 	Value     []byte
 	Last      *uint64 // the revision that the key must have, 0 for none ever; nil for any
+	LastOfAll *uint64 // the highest revision that the bucket must have; nil for any
 }
 
 var (
@@ -91,6 +97,11 @@ var (
 	ErrKeyExists = errors.New("buckets: the key has a value already")
 	// ErrKeyRemoved is returned by CreateFirst for a key whose value was removed.
 	ErrKeyRemoved = errors.New("buckets: the key had a value, which was removed")
+	// ErrUnfit is returned for a bucket whose settings natsid must not rely on: it forgets what it must keep, or takes
+	// what others write.
+	ErrUnfit = errors.New("the bucket cannot be used")
+	// ErrReplaced is returned where another bucket of the name has taken a bucket's place.
+	ErrReplaced = errors.New("buckets: the bucket was made again meanwhile")
 	// ErrRevision is returned when a key's revision is not the expected one.
 	ErrRevision = errors.New("buckets: another write came first")
 	// ErrNoAnswer is returned when no stream takes a write.

@@ -60,12 +60,21 @@ func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.
 		return segment.Mark{}, segment.Row{}, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
 	}
 	if errors.Is(err, segment.ErrUnknownTag) {
-		return m, segment.Row{}, nil
+		return m, segment.Row{}, g.mayCreate(ctx, m, revive)
 	}
 	if err == nil && !m.Disabled {
 		err = segment.ErrExists
 	}
 	return m, row, err
+}
+
+// mayCreate returns why a tag without a row may not be created, nil if it may. Its row may be lost together with its
+// mark: then other workers may have loaded it.
+func (g *Guard) mayCreate(ctx context.Context, m segment.Mark, revive bool) error {
+	if g.marks == nil || revive || m.Revision != 0 {
+		return nil
+	}
+	return g.marks.MayCreate(ctx)
 }
 
 // Update implements [segment.Store].

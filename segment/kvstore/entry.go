@@ -21,6 +21,7 @@ type entry struct {
 	Least       int64  `json:"least,omitempty"` // no ID below it is issued, not even one already loaded
 	// Tokens are those of the latest writes. An entry that an older version wrote has none.
 	Tokens attempt.Tokens `json:"tokens,omitempty"`
+	First  string         `json:"first,omitempty"` // registry in which first use created the tag, until it is loaded
 }
 
 func (e entry) encode() []byte {
@@ -38,7 +39,7 @@ func (s *Store) decode(kve buckets.Entry) (e entry, err error) {
 	}
 	if err != nil {
 		return entry{}, fmt.Errorf("kvstore: the entry %s of bucket %s is damaged; replace it with `nats kv put`, "+
-			"its mark above every ID that any worker loaded: %w", kve.Key, s.bucket, err)
+			"its mark above every ID that any worker loaded: %w", kve.Key, s.cfg.Bucket, err)
 	}
 	return e, nil
 }

@@ -14,8 +14,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -32,10 +35,16 @@ import (
 // of all loads that read one mark a single one raises it. The range below the new mark is used only if that write was
 // acknowledged, or if the entry read back bears the random token of that very write.
 type Store struct {
-	bucket string
-	kv     *buckets.Bucket
-	kept   attempt.Ranges // of loads whose acknowledgement was lost
-	pages  pages
+	cfg   Config
+	log   *slog.Logger
+	kv    *buckets.Bucket
+	kept  attempt.Ranges // of loads whose acknowledgement was lost
+	pages pages
+
+	verdict atomic.Pointer[verdict] // nil before the first Check
+
+	mu    sync.Mutex
+	known string // the registry that this process has used; "" before it knows one
 }
 
 var (
@@ -46,26 +55,55 @@ var (
 // Config is what a store needs. Bucket must be set.
 type Config struct {
 	Bucket   string
-	Replicas int // of a bucket that is created; 0 is 1
+	Replicas int  // of a bucket that is created; 0 is 1
+	Kind     Kind // "" is Alone
 	// Lost, if set, is called when an open bucket was gone with all marks; it is created again, empty. It must not
 	// block.
 	Lost func()
+	// MayFound, if set, is asked before the bucket is made, and before it gets an identity: an error says that another
+	// bucket of the name is or was in use.
+	MayFound func(context.Context) error
+	// Changed, if set, is called when Check finds what it did not find before: [ErrNoIdentity], or an error that
+	// refuses the bucket, or nil when all is well again. It must not block.
+	Changed func(error)
+	Log     *slog.Logger // nil discards
 }
 
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
 // be opened.
 func New(streams buckets.Streams, cfg Config) *Store {
-	return &Store{bucket: cfg.Bucket, kv: buckets.New(streams, buckets.Config{
-		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas, Lost: cfg.Lost,
+	if cfg.Kind == "" {
+		cfg.Kind = Alone
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{cfg: cfg, log: cfg.Log, kv: buckets.New(streams, buckets.Config{
+		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
+		Lost: cfg.Lost, MayFound: cfg.MayFound, Log: cfg.Log,
 	})}
 }
 
 // Open opens the bucket and creates it if necessary, as any other call would. mismatch says how an existing bucket
-// differs from what is wanted.
-func (s *Store) Open(ctx context.Context) (mismatch string, err error) { return s.kv.Open(ctx) }
+// differs from what is wanted. It returns the errors of Check but for [ErrNoIdentity], with which tags that exist are
+// served.
+func (s *Store) Open(ctx context.Context) (mismatch string, err error) {
+	if mismatch, err = s.kv.Open(ctx); err != nil {
+		return "", err
+	}
+	if _, err = s.Check(ctx); errors.Is(err, ErrNoIdentity) {
+		err = nil
+	}
+	return mismatch, err
+}
 
-// Trouble returns why the bucket is not open, or nil if it is.
-func (s *Store) Trouble() error { return s.kv.Trouble() }
+// Trouble returns why the bucket is not open or is refused, or nil if it is in use.
+func (s *Store) Trouble() error {
+	if err := s.kv.Trouble(); err != nil {
+		return err
+	}
+	return s.refused()
+}
 
 // Load implements [segment.Store].
 func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
@@ -123,25 +161,37 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 }
 
 // createKey creates the key of a tag. Without revive, which is on first use, it creates none for a tag that was
-// removed, of which a delete marker is left, and none in a bucket that replaces a lost one: other workers may have
-// loaded the tag, and its operator must say where it continues.
+// removed, of which a delete marker is left, and none in a bucket that is not original: other workers may have loaded
+// the tag, and its operator must say where it continues.
+//
+// A bucket may be lost and made again between the look at its identity and the write. So the entry names the registry,
+// and the first load looks again: see tryChange.
 func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
+	if err := s.refused(); err != nil {
+		return err
+	}
 	if revive {
 		_, err := s.kv.Create(ctx, tag, e.encode())
 		return written(err)
 	}
-	original, err := s.kv.IsOriginal(ctx)
-	if err == nil && !original {
-		err = segment.ErrUnknownTag
-	}
+	id, err := s.Check(ctx)
 	if err != nil {
-		return err
+		return unoriginal(err)
 	}
+	e.First = id.Registry
 	_, err = s.kv.CreateFirst(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {
 		err = segment.ErrUnknownTag
 	}
 	return written(err)
+}
+
+// unoriginal returns what a caller is answered where no tag is made on first use.
+func unoriginal(err error) error {
+	if errors.Is(err, ErrNoIdentity) {
+		return fmt.Errorf("%w: %w", segment.ErrUnknownTag, err)
+	}
+	return err
 }
 
 // revive enables a disabled tag with the step and description of e, above its old mark, which e gets too.
@@ -204,6 +254,9 @@ func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
 // Poll implements [segment.Store]. A tag that was removed leaves a delete marker. One that has no entry and no marker
 // was lost with its bucket, and its ranges remain valid. So do those of a tag whose entry is damaged.
 func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
+	if _, err := s.Check(ctx); err != nil && !errors.Is(err, ErrNoIdentity) {
+		return err
+	}
 	all, removed, err := s.kv.AllAndRemoved(ctx)
 	if err != nil {
 		return fmt.Errorf("kvstore: list: %w", err)
@@ -234,8 +287,32 @@ func (s *Store) retry(ctx context.Context, tag string, f func() error) error {
 	return wrap(tag, backoff.Retry(try, backoff.WithContext(pauses, ctx)))
 }
 
+// confirmFirst makes an entry that was created on first use an ordinary one, if it lies in the bucket that was looked
+// at then.
+func (s *Store) confirmFirst(ctx context.Context, e *entry) error {
+	if e.First == "" {
+		return nil
+	}
+	id, err := s.Check(ctx)
+	if err != nil {
+		return unoriginal(err)
+	}
+	if id.Registry != e.First {
+		return fmt.Errorf("%w: it was created on first use in a bucket that is lost", segment.ErrUnknownTag)
+	}
+	e.First = ""
+	return nil
+}
+
 // read returns the entry of a tag, or [segment.ErrUnknownTag].
+//
+// If first use has created the tag and nobody has loaded it, read looks at the identity once more, after it has read
+// the entry. If it finds the registry that the entry names, a compare-and-set from the entry's revision succeeds only
+// in the bucket of that registry: revisions do not repeat.
 func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
+	if err := s.refused(); err != nil {
+		return buckets.Entry{}, entry{}, err
+	}
 	kve, err := s.kv.Get(ctx, tag)
 	if errors.Is(err, buckets.ErrNoKey) {
 		err = segment.ErrUnknownTag
@@ -244,6 +321,9 @@ func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, err
 		return buckets.Entry{}, entry{}, err
 	}
 	e, err := s.decode(kve)
+	if err == nil {
+		err = s.confirmFirst(ctx, &e)
+	}
 	return kve, e, err
 }
 

@@ -12,6 +12,9 @@ import (
 
 // Mark implements [segment.Marks].
 func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
+	if err := s.refused(); err != nil {
+		return segment.Mark{}, err
+	}
 	kve, err := s.kv.Get(ctx, tag)
 	if errors.Is(err, buckets.ErrNoKey) {
 		return segment.Mark{}, nil
@@ -28,6 +31,9 @@ func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 
 // SetMark implements [segment.Marks].
 func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
+	if err := s.refused(); err != nil {
+		return err
+	}
 	e := entry{
 		Mark: m.High, Seen: m.Seen, Least: m.Least,
 		Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled, Tokens: attempt.Tokens(m.Tokens),
@@ -48,6 +54,9 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err er
 
 // AllMarks implements [segment.Marks]. A damaged entry has no mark that could be raised; loads of the tag name it.
 func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
+	if _, err := s.Check(ctx); err != nil && !errors.Is(err, ErrNoIdentity) {
+		return nil, err
+	}
 	all, err := s.kv.All(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("kvstore: list: %w", err)

@@ -193,6 +193,9 @@ func (m *Marks) SetMark(ctx context.Context, tag string, mark segment.Mark) erro
 	return set()
 }
 
+// MayCreate implements [segment.Marks]: these marks are never lost.
+func (m *Marks) MayCreate(context.Context) error { return nil }
+
 // AllMarks implements [segment.Marks].
 func (m *Marks) AllMarks(context.Context) (map[string]segment.Mark, error) {
 	m.mu.Lock()
