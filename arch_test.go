@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"segment/guard":       {"segment", "segment/attempt", "internal/jitter"},
 	"segment/kvstore":     {"segment", "segment/attempt", "internal/buckets", "internal/jitter", backoff},
 	"segment/mysqlstore":  {"segment", mysqlDriver},
+	"segment/witness":     {"segment", "internal/buckets", "internal/jitter"},
 	"segment/segmenttest": {"segment"},
 
 	"workerid":              {"snowflake", backoff},

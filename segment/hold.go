@@ -68,7 +68,7 @@ func (a *Allocator) Floors() map[string]Floor {
 // request.
 func (a *Allocator) Remember(floors map[string]Floor) {
 	for tag, f := range floors {
-		a.tags.names.keepFloor(tag, f.End)
+		a.tags.names.keepFloor(tag, f)
 	}
 }
 
@@ -81,9 +81,10 @@ func (b *buffer) discard() {
 	b.supply.settle(b.deps.clock.now())
 }
 
-// floor returns what the tag's loads say.
+// floor returns what the tag's loads say. A tag that was stopped has no buffer any more; one that was closed with its
+// allocator still has.
 func (b *buffer) floor() Floor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Floor{End: b.supply.stock.floor, Step: b.supply.pace.configured, Live: !b.supply.gone}
+	return Floor{End: b.supply.stock.floor, Step: b.supply.pace.configured, Live: true}
 }

@@ -41,7 +41,7 @@ type names struct {
 	lookups  tokenBucket
 	// floors are those of tags that were stopped, about 100 bytes each. Should the store lose its memory of them,
 	// nothing below is loaded again.
-	floors map[string]int64
+	floors map[string]Floor
 }
 
 // A refusal is a cached answer of the store: it has no such tag, or cannot serve it.
@@ -54,7 +54,7 @@ type refusal struct {
 func newNames() *names {
 	return &names{
 		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]int),
-		floors: make(map[string]int64), lookups: tokenBucket{tokens: lookupRate},
+		floors: make(map[string]Floor), lookups: tokenBucket{tokens: lookupRate},
 	}
 }
 
@@ -152,31 +152,28 @@ func (n *names) inListing(tag string) bool {
 }
 
 // keepFloor remembers the floor of a stopped tag, unless it is 0.
-func (n *names) keepFloor(tag string, floor int64) {
-	if floor == 0 {
+func (n *names) keepFloor(tag string, floor Floor) {
+	if floor.End == 0 {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.floors[tag] = max(floor, n.floors[tag])
+	floor.End = max(floor.End, n.floors[tag].End)
+	n.floors[tag] = floor
 }
 
 // allFloors returns what keepFloor remembered.
 func (n *names) allFloors() map[string]Floor {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	floors := make(map[string]Floor, len(n.floors))
-	for tag, end := range n.floors {
-		floors[tag] = Floor{End: end}
-	}
-	return floors
+	return maps.Clone(n.floors)
 }
 
 // floor returns the floor that keepFloor remembered, or 0.
 func (n *names) floor(tag string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.floors[tag]
+	return n.floors[tag].End
 }
 
 // A tokenBucket holds lookupRate tokens at most, and gains as many per second.

@@ -85,7 +85,7 @@ func (s *tagSet) refuse(tag string, err error, now time.Duration) { s.names.refu
 
 // forget implements [owner]: the next request for the tag gets a new buffer, which continues at the old one's floor.
 func (s *tagSet) forget(b *buffer, floor int64, unlisted bool) {
-	s.names.keepFloor(b.tag, floor)
+	s.names.keepFloor(b.tag, Floor{End: floor})
 	if unlisted {
 		s.names.release()
 	}

@@ -49,6 +49,11 @@ type Config struct {
 	// then not the process's own: see [State].
 	MayFound func(context.Context) error
 	Log      *slog.Logger // nil discards
+	// WentBack, if set, is called when an acknowledged write shows that the
+	// bucket went back: revisions only rise, and this one is not above all that
+	// were known before the write was sent. The call comes before the write
+	// returns. It must not block.
+	WentBack func(why string)
 }
 
 // A Bucket is a JetStream KV bucket that is opened when it is first needed:
@@ -164,7 +169,7 @@ func (b *Bucket) try(a *attempt) {
 	} else {
 		b.defend(ctx, a.info.Settings)
 	}
-	b.saw(a.info.LastSeq)
+	b.Saw(a.info.LastSeq)
 	b.settle(a)
 	close(a.done)
 }
@@ -232,8 +237,8 @@ func (b *Bucket) firstSeq() uint64 {
 	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin)
 }
 
-// saw remembers the highest revision of the bucket.
-func (b *Bucket) saw(revision uint64) {
+// Saw takes in a revision that the bucket has given, as this process or another has learnt.
+func (b *Bucket) Saw(revision uint64) {
 	for last := b.seen.Load(); revision > last && !b.seen.CompareAndSwap(last, revision); {
 		last = b.seen.Load()
 	}

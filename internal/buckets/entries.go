@@ -3,6 +3,7 @@ package buckets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -29,7 +30,7 @@ func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	b.saw(entry.Revision)
+	b.Saw(entry.Revision)
 	return entry, nil
 }
 
@@ -114,10 +115,18 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 	if !isKey(key) {
 		return 0, ErrInvalidKey
 	}
+	known := b.Known() // before the write is sent
 	revision, err = on(ctx, b, f)
-	b.saw(revision) // 0 after an error
+	if err == nil && revision <= known && b.cfg.WentBack != nil {
+		b.cfg.WentBack(fmt.Sprintf("a write to bucket %s was given revision %d, and %d was given before",
+			b.cfg.Name, revision, known))
+	}
+	b.Saw(revision) // 0 after an error
 	return revision, err
 }
+
+// Known returns the highest revision of the bucket that this process knows of.
+func (b *Bucket) Known() uint64 { return b.seen.Load() }
 
 // Time returns the clock of the server that leads the bucket's stream. Entries
 // are dated by it.

@@ -176,7 +176,7 @@ func (b *Bucket) tryFound(ctx context.Context, s State, key string, value []byte
 	never := uint64(0)
 	w := Write{Value: value, Last: &never, LastOfAll: &now.LastSeq}
 	revision, err := b.streams.Publish(ctx, b.cfg.Name, key, w)
-	b.saw(revision) // 0 after an error
+	b.Saw(revision) // 0 after an error
 	if !errors.Is(err, ErrRevision) {
 		return err
 	}

@@ -67,6 +67,9 @@ type Config struct {
 	// refuses the bucket, or nil when all is well again. It must not block.
 	Changed func(error)
 	Log     *slog.Logger // nil discards
+	// WentBack, if set, is called when an acknowledged write shows that the bucket went back to an earlier state. The
+	// call comes before a load returns its range, and must not block.
+	WentBack func(why string)
 }
 
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
@@ -75,14 +78,20 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	if cfg.Kind == "" {
 		cfg.Kind = Alone
 	}
+	if cfg.WentBack == nil {
+		cfg.WentBack = func(string) {}
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Store{cfg: cfg, log: cfg.Log, kv: buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
-		Lost: cfg.Lost, MayFound: cfg.MayFound, Log: cfg.Log,
+		Lost: cfg.Lost, MayFound: cfg.MayFound, Log: cfg.Log, WentBack: cfg.WentBack,
 	})}
 }
+
+// Own returns the bucket, for the keys of natsid's own beside the marks.
+func (s *Store) Own() *buckets.Bucket { return s.kv }
 
 // Open opens the bucket and creates it if necessary, as any other call would. mismatch says how an existing bucket
 // differs from what is wanted. It returns the errors of Check but for [ErrNoIdentity], with which tags that exist are
@@ -132,9 +141,12 @@ func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 	if err != nil || reserved {
 		return loaded, err
 	}
+	mark := e.Mark
 	e.Mark, e.Tokens = l.End, l.Tokens()
 	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
 	switch {
+	case err == nil && mark < floor: // that mark was the present one, since the write that replaced it was acknowledged
+		s.cfg.WentBack(fmt.Sprintf("the mark of tag %s was %d, and this worker had loaded up to %d", tag, mark, floor))
 	case isOvertaken(err):
 		s.kept.Refused(tag, l)
 	case err != nil:

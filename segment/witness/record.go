@@ -1,0 +1,118 @@
+package witness
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Keys in the bucket of marks.
+const (
+	prefix      = "$natsid.w."   // of witnesses
+	incidentKey = "$natsid.back" // of the last incident
+)
+
+// version is that of records, incidents and journals.
+const version = 1
+
+// A record is the value of a witness key. Only the worker that owns the witness writes it.
+type record struct {
+	Version int       `json:"version"`
+	Counter uint64    `json:"counter"` // of the writes of this witness; it only rises
+	Token   string    `json:"token"`   // random, fresh with each write
+	Name    string    `json:"name"`    // of the worker, for people
+	Time    time.Time `json:"time"`    // of the write, for people
+	// Life is the memory that the owner has without a gap: of all ranges that it loaded since the life began. A
+	// process that stopped cleanly and kept its floors on disk continues its life.
+	Life string `json:"life"`
+	// After is the life of this witness before Life: "" if Life is the first, lost if it is not known.
+	After string `json:"after,omitempty"`
+	// Ended says that the life stopped cleanly: it loads nothing more, unless it continues.
+	Ended bool `json:"ended,omitempty"`
+	// Volatile says that the owner has no data directory: once Ended, another worker may take over the key.
+	Volatile bool `json:"volatile,omitempty"`
+	// Answer is the incident for which the owner has lifted all its floors, "" for none. Gap is why it does not know
+	// all that its witness loaded since the bucket went back, "" if it does.
+	Answer string `json:"answer,omitempty"`
+	Gap    string `json:"gap,omitempty"`
+}
+
+// lost stands for a life that is not known.
+const lost = "?"
+
+// gap returns why a worker of life r.Life cannot know all loads that its witness made after the bucket was in the state
+// in which the witness was found, "" if it can.
+//
+// Law: lives of one witness follow one another: each names the one before. All loads of the present life are known. So
+// loads are unknown only if another life may have loaded after the found state, which is when the life found there is
+// neither the present one, nor ended and the one before it.
+func (r record) gap(found *record) string {
+	switch {
+	case found == nil && r.After == "":
+		return "" // the witness is younger than the state, and has no other life
+	case found == nil:
+		return "an earlier process of this data directory loaded ranges after the restored state began"
+	case found.Life == r.Life:
+		return ""
+	case found.Ended && found.Life == r.After:
+		return ""
+	}
+	return "an earlier process of this data directory may have loaded ranges after the restored state, and did not " +
+		"stop cleanly since"
+}
+
+func decodeRecord(value []byte) (r record, err error) {
+	err = json.Unmarshal(value, &r)
+	switch {
+	case err != nil:
+	case r.Version > version:
+		err = fmt.Errorf("version %d is newer than this natsid knows: upgrade it", r.Version)
+	case r.Version < 1 || r.Token == "" || r.Life == "":
+		err = fmt.Errorf("version, token and life must be set")
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("witness: a witness record is damaged: %w", err)
+	}
+	return r, nil
+}
+
+// An incident is the state of the repair after the bucket went back. Each set-back that is found has one.
+type incident struct {
+	Version int       `json:"version"`
+	ID      string    `json:"id"`
+	Opened  time.Time `json:"opened"`
+	By      string    `json:"by"`  // the worker that found it
+	Why     string    `json:"why"` // what it found
+	// Must are the witnesses that have to answer, with the names of their workers: those that did not stop cleanly
+	// before the restored state, and those that any worker remembers and the restored state does not have.
+	Must map[string]string `json:"must,omitempty"`
+	// Closed is when loads may continue; zero while the incident is open.
+	Closed   time.Time `json:"closed,omitzero"`
+	RaisedBy int64     `json:"raised_by,omitempty"` // by how much an operator raised all tags to close it
+}
+
+func (i incident) open() bool { return i.ID != "" && i.Closed.IsZero() }
+
+func decodeIncident(value []byte) (i incident, err error) {
+	err = json.Unmarshal(value, &i)
+	if err == nil && (i.Version < 1 || i.Version > version || i.ID == "") {
+		err = fmt.Errorf("version %d, want %d", i.Version, version)
+	}
+	if err != nil {
+		return incident{}, fmt.Errorf("witness: the entry %s cannot be read; if all workers are of one version, "+
+			"remove it with `nats kv del` and run `natsid tag raise --all`: %w", incidentKey, err)
+	}
+	return i, nil
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // cannot be: strings, numbers and times
+	}
+	return b
+}
+
+// newToken returns a random string that no other call returns.
+func newToken() string { return rand.Text() }

@@ -1,0 +1,203 @@
+package witness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	tick = time.Second // between looks at what is due
+	// settling is how long an incident stays open at least, so that every worker that hears of it can take part.
+	settling = 2 * time.Second
+	// patience is how long a witness may take to answer before an operator is called.
+	patience = 10 * time.Second
+)
+
+// Run checks the bucket at the start, when it is suspected, and after each reconnect; it announces revisions, and
+// repairs the marks after the bucket went back, until ctx ends. Call it once.
+func (w *Witness) Run(ctx context.Context) {
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	looked := time.Now()
+	w.checkNow(ctx)
+	w.look(ctx)
+	for {
+		suspected := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+			suspected = w.isDue()
+		case <-ticks.C:
+			suspected = w.isOther()
+		}
+		if suspected {
+			w.checkNow(ctx)
+		}
+		if time.Since(looked) >= w.cfg.Poll && !w.isHeld() {
+			looked = time.Now()
+			w.look(ctx)
+		}
+		w.announceIfNew()
+		if w.isHeld() {
+			w.repair(ctx)
+		}
+	}
+}
+
+func (w *Witness) isHeld() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.held
+}
+
+// isOther reports whether the bucket is not the one that the journal names; its operator may confirm it at any time.
+func (w *Witness) isOther() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.other && !w.held
+}
+
+// isDue reports whether a check is due that no load has made.
+func (w *Witness) isDue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.held && w.checked.IsZero()
+}
+
+// checkNow checks the bucket. If that fails, the next load checks again.
+func (w *Witness) checkNow(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := w.Ready(ctx); err != nil && ctx.Err() == nil {
+		w.cfg.Log.Warn("the bucket of marks could not be checked; the next load checks it again", "error", err)
+	}
+}
+
+// look reads all witnesses, to remember which there are. One that is older than it was when last seen shows that the
+// bucket went back, if it is still the older one after this worker has written.
+func (w *Witness) look(ctx context.Context) {
+	if w.enter(ctx) != nil {
+		return
+	}
+	defer w.leave()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	older, err := w.lookAtAll(ctx)
+	if err == nil && len(older) > 0 && w.check(ctx) == nil {
+		if older, err = w.lookAtAll(ctx); err == nil && len(older) > 0 {
+			w.WentBack("the witness of worker " + w.known[older[0]].Name + " is older than it was a moment ago")
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		w.cfg.Log.Debug("the witnesses cannot be listed; the next poll lists them again", "error", err)
+	}
+}
+
+// lookAtAll notes all witnesses that are as new as they were when last seen, and returns those that are not.
+func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
+	all, err := w.witnesses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if r := all[id]; r.Counter >= w.known[id].Counter {
+			w.known[id] = r
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.known)) {
+		if all[id].Counter < w.known[id].Counter {
+			older = append(older, id)
+		}
+	}
+	return older, nil
+}
+
+// A message is what workers announce to one another. Only workers may publish it.
+type message struct {
+	Version  int    `json:"version"`
+	Registry string `json:"registry,omitempty"`
+	Witness  string `json:"witness"`
+	Revision uint64 `json:"revision,string"`    // the highest that the sender knows
+	Incident string `json:"incident,omitempty"` // that is open
+}
+
+// Hear takes a message that a worker announced, this one included. It does not block.
+func (w *Witness) Hear(body []byte) {
+	var m message
+	if json.Unmarshal(body, &m) != nil || m.Version != version {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m.Registry == "" || m.Registry != w.registry {
+		return
+	}
+	if m.Incident != "" && m.Incident != w.closed && m.Incident != w.incident {
+		w.incident = m.Incident
+		w.holdLocked()
+		w.signal()
+	}
+	known := w.cfg.Bucket.Known()
+	w.heard, w.highest = time.Now(), max(w.highest, m.Revision)
+	w.cfg.Bucket.Saw(m.Revision)
+	// The sender has just written or read. If it knows less, the bucket may have gone back; only a write shows it.
+	if m.Revision < known && time.Since(w.checked) >= fresh && !w.held {
+		w.suspectLocked()
+	}
+}
+
+// announceIfNew announces the highest revision that this worker knows, unless a worker has announced one in the last
+// second: so the messages do not grow with the square of the workers.
+func (w *Witness) announceIfNew() {
+	w.mu.Lock()
+	due := w.registry != "" && w.cfg.Bucket.Known() > w.highest && time.Since(w.heard) >= tick
+	w.mu.Unlock()
+	if due {
+		w.announce("")
+	}
+}
+
+func (w *Witness) announce(incident string) {
+	w.mu.Lock()
+	m := message{
+		Version: version, Registry: w.registry, Witness: w.journal.Witness, Revision: w.cfg.Bucket.Known(),
+		Incident: incident,
+	}
+	w.mu.Unlock()
+	if err := w.cfg.Announce(encode(m)); err != nil {
+		w.cfg.Log.Debug("a revision was not announced to the other workers", "error", err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard, w.highest = time.Now(), max(w.highest, m.Revision)
+}
+
+// Stop ends the life of this worker, once no load can begin any more: its floors go to the data directory, and its
+// witness says that it stopped cleanly.
+func (w *Witness) Stop(ctx context.Context) error {
+	if err := w.enter(ctx); err != nil {
+		return err
+	}
+	defer w.leave()
+	if w.revision == 0 {
+		return nil
+	}
+	floors := w.memory.Floors()
+	w.journal.Floors = newToken()
+	ended := w.journal
+	ended.Pending = slices.Clone(ended.Pending)
+	w.toDisk(func() error { return ended.end(floors) })
+	if w.isHeld() {
+		return nil // the incident must not take the next life for one that has answered
+	}
+	if err := w.write(ctx, w.me.Answer, true); err != nil {
+		return fmt.Errorf("the witness does not say that this worker stopped cleanly: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package witness
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+)
+
+// streams is a JetStream in memory with one bucket, which can go back.
+type streams struct {
+	mu     sync.Mutex
+	state  stored
+	away   bool // nothing answers
+	lose   bool // writes land, and their acknowledgements are lost
+	writes map[string]int
+}
+
+type stored struct {
+	made    time.Time
+	last    uint64
+	entries map[string]buckets.Entry
+}
+
+var _ buckets.Streams = (*streams)(nil)
+
+func (s *streams) begin(ctx context.Context) error {
+	select {
+	case <-time.After(time.Millisecond): // so that schedules interleave
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	if s.away {
+		s.mu.Unlock()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+// backup returns the present state, which restore brings back.
+func (s *streams) backup() stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.state
+	b.entries = maps.Clone(b.entries)
+	return b
+}
+
+func (s *streams) restore(b stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = b
+	s.state.entries = maps.Clone(b.entries)
+}
+
+func (s *streams) set(away, lose bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away, s.lose = away, lose
+}
+
+// count returns the writes so far whose key begins with prefix.
+func (s *streams) count(prefix string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, w := range s.writes {
+		if strings.HasPrefix(key, prefix) {
+			n += w
+		}
+	}
+	return n
+}
+
+func (s *streams) Info(ctx context.Context, _ string) (buckets.Info, error) {
+	if err := s.begin(ctx); err != nil {
+		return buckets.Info{}, err
+	}
+	defer s.mu.Unlock()
+	if s.state.entries == nil {
+		return buckets.Info{}, buckets.ErrNoBucket
+	}
+	return buckets.Info{
+		Settings: buckets.Settings{Replicas: 1, History: 1, DenyPurge: true},
+		Created:  s.state.made, Now: time.Now(), LastSeq: s.state.last, Entries: len(s.state.entries),
+	}, nil
+}
+
+func (s *streams) Make(ctx context.Context, _ string, cfg buckets.Settings) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	if s.state.entries != nil {
+		return buckets.ErrBucketExists
+	}
+	s.state = stored{made: time.Now(), last: cfg.FirstSeq, entries: map[string]buckets.Entry{}}
+	return nil
+}
+
+func (s *streams) Defend(context.Context, string, string) error { return nil }
+
+func (s *streams) Last(ctx context.Context, _, key string) (buckets.Entry, error) {
+	if err := s.begin(ctx); err != nil {
+		return buckets.Entry{}, err
+	}
+	defer s.mu.Unlock()
+	e, ok := s.state.entries[key]
+	if !ok {
+		return buckets.Entry{}, buckets.ErrNoKey
+	}
+	return e, nil
+}
+
+func (s *streams) Publish(ctx context.Context, _, key string, w buckets.Write) (uint64, error) {
+	if err := s.begin(ctx); err != nil {
+		return 0, err
+	}
+	defer s.mu.Unlock()
+	if s.state.entries == nil {
+		return 0, buckets.ErrNoAnswer
+	}
+	if w.Last != nil && *w.Last != s.state.entries[key].Revision {
+		return 0, buckets.ErrRevision
+	}
+	s.state.last++
+	s.state.entries[key] = buckets.Entry{
+		Key: key, Value: slices.Clone(w.Value), Revision: s.state.last, Created: time.Now(),
+		Removed: w.Operation != buckets.Put,
+	}
+	if s.writes == nil {
+		s.writes = map[string]int{}
+	}
+	s.writes[key]++
+	if s.lose {
+		return 0, context.DeadlineExceeded
+	}
+	return s.state.last, nil
+}
+
+func (s *streams) List(ctx context.Context, _, prefix string) ([]buckets.Entry, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var list []buckets.Entry
+	for _, key := range slices.Sorted(maps.Keys(s.state.entries)) {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, s.state.entries[key])
+		}
+	}
+	return list, nil
+}

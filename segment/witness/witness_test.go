@@ -1,0 +1,217 @@
+package witness
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestMarksThatWentBackAreLiftedAndServiceGoesOn(t *testing.T) {
+	for name, restore := range map[string]time.Duration{
+		"of a moment ago": 2 * time.Second, "of an hour ago": time.Hour,
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				a, b, c := w.start("a", t.TempDir()), w.start("b", t.TempDir()), w.start("c", "")
+				w.load(20, a, b, c)
+				old := w.js.backup()
+				time.Sleep(restore - 2*time.Second)
+				w.load(2, a, b)
+				w.load(2, c)
+				w.js.restore(old)
+				w.repaired(15 * time.Second)
+				w.load(10, a, b, c)
+			})
+		})
+	}
+}
+
+func TestABucketThatMovedOnAfterItWentBackIsFoundByTheWitness(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		a.mustTake(1)
+		old := w.js.backup()
+		time.Sleep(10 * time.Second)
+		w.load(20, a)
+		a.end(false)
+		w.js.restore(old)
+		b := w.start("b", t.TempDir()) // remembers nothing, and is alone
+		_ = b.take(1)
+		time.Sleep(time.Minute)
+		w.ids = nil // what b loaded alone repeats: nothing could show it
+		a = w.start("a", dir)
+		time.Sleep(30 * time.Second)
+		for _, one := range w.workers {
+			if err := one.take(1); err == nil {
+				t.Errorf("%s serves, though what a loaded before it was killed is not known", one.name)
+			} else if !strings.Contains(err.Error(), "natsid tag raise --all --by N") {
+				t.Errorf("%s: %v, want the command", one.name, err)
+			}
+		}
+	})
+}
+
+func TestWorkersThatStoppedCleanlyRepairWhatWentBackMeanwhile(t *testing.T) {
+	play(t, func(w *world) {
+		dirs := []string{t.TempDir(), t.TempDir()}
+		a, b := w.start("a", dirs[0]), w.start("b", dirs[1])
+		w.load(5, a, b)
+		old := w.js.backup()
+		time.Sleep(10 * time.Second)
+		w.load(20, a, b)
+		a.end(true)
+		b.end(true)
+		w.js.restore(old)
+		a = w.start("a", dirs[0])
+		time.Sleep(time.Second)
+		b = w.start("b", dirs[1])
+		w.repaired(20 * time.Second)
+		w.load(5, a, b)
+	})
+}
+
+func TestKilledWorkersRefuseUntilAnOperatorRaisesAllTags(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		w.load(5, a)
+		old := w.js.backup()
+		time.Sleep(10 * time.Second)
+		w.load(20, a)
+		a.end(false)
+		w.js.restore(old)
+		a = w.start("a", dir)
+		time.Sleep(20 * time.Second)
+		if err := a.take(1); err == nil || !strings.Contains(err.Error(), "natsid tag raise --all --by N") {
+			t.Fatalf("%v, want a refusal that names the command", err)
+		}
+		raise(t, a, 1000)
+		w.served(5 * time.Second)
+	})
+}
+
+func TestAWorkerThatIsDownMustAnswerFirst(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a, b := w.start("a", t.TempDir()), w.start("b", dir)
+		w.load(5, a, b)
+		old := w.js.backup()
+		time.Sleep(10 * time.Second)
+		w.load(20, b)
+		b.end(true)
+		w.load(3, a)
+		w.js.restore(old)
+		time.Sleep(30 * time.Second)
+		_ = a.take(10)
+		time.Sleep(30 * time.Second)
+		if err := a.take(10); err == nil || !strings.Contains(err.Error(), "worker b") {
+			t.Fatalf("%v, want a refusal that names worker b", err)
+		}
+		w.start("b", dir)
+		w.served(20 * time.Second)
+	})
+}
+
+func TestAWorkerThatWasKilledBeforeTheRestoredStateIsCovered(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		w.load(5, a)
+		a.end(false)
+		a = w.start("a", dir)
+		w.load(5, a)
+		old := w.js.backup()
+		w.load(10, a)
+		w.js.restore(old)
+		w.repaired(15 * time.Second)
+	})
+}
+
+func TestAtRestNothingIsWrittenAndUnderLoadOnceIn3s(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", "")
+		w.load(5, a, b)
+		before := w.js.count(prefix)
+		w.load(60, a, b)
+		if n := w.js.count(prefix) - before; n > 42 {
+			t.Errorf("%d writes of two witnesses in 60 s of load, want at most one in 3 s each", n)
+		}
+		time.Sleep(10 * time.Second)
+		before = w.js.count("")
+		time.Sleep(10 * time.Minute)
+		if n := w.js.count("") - before; n > 0 {
+			t.Errorf("%d writes in 10 min at rest", n)
+		}
+	})
+}
+
+func TestALostAcknowledgementIsRecognized(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		w.load(3, a)
+		w.js.set(false, true)
+		time.Sleep(4 * time.Second)
+		_ = a.take(10)
+		_ = a.take(10)
+		a.end(false) // its last write landed, and its journal names it as pending
+		w.js.set(false, false)
+		a = w.start("a", dir)
+		w.load(3, a)
+		if len(w.alarms) > 0 {
+			t.Errorf("alarms %q", w.alarms)
+		}
+	})
+}
+
+func TestJetStreamThatIsAwayIsNotOneThatWentBack(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(5, a, b)
+		w.js.set(true, false)
+		for range 10 {
+			_ = a.take(10)
+			time.Sleep(time.Second)
+		}
+		w.js.set(false, false)
+		a.witness.Reconnected()
+		b.witness.Reconnected()
+		w.served(10 * time.Second)
+		if len(w.alarms) > 0 {
+			t.Errorf("alarms %q", w.alarms)
+		}
+	})
+}
+
+func TestACopiedDataDirectoryGetsAWitnessOfItsOwn(t *testing.T) {
+	play(t, func(w *world) {
+		dir, other := t.TempDir(), t.TempDir()
+		a := w.start("a", dir)
+		w.load(3, a)
+		copyDir(t, dir, other)
+		w.load(10, a)
+		b := w.start("b", other)
+		w.load(10, a, b)
+		if len(w.alarms) > 0 {
+			t.Errorf("alarms %q", w.alarms)
+		}
+		if a.witness.journal.Witness == b.witness.journal.Witness {
+			t.Error("two workers share a witness")
+		}
+	})
+}
+
+func TestOneLostLoadIsFound(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(10, a, b)
+		a.mustTake(10)
+		old := w.js.backup()
+		b.mustTake(30)
+		synctest.Wait()
+		w.js.restore(old)
+		w.repaired(15 * time.Second)
+	})
+}

@@ -1,0 +1,261 @@
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+)
+
+func (w *Witness) key() string { return prefix + w.journal.Witness }
+
+// errOtherRegistry says that the bucket is another one than this worker's data directory remembers.
+var errOtherRegistry = errors.New("witness: the bucket of marks is not the one that this worker's data directory " +
+	"remembers: it was made again, or this worker was moved to another NATS; check `natsid tag list`, raise or " +
+	"create all tags above every ID in use, and run `natsid store confirm`")
+
+// settle takes over the identity of the bucket, and reports whether the witness belongs into it. A bucket without
+// identity, as one that was made again, has none: what may be loaded from it is its operator's word.
+func (w *Witness) settle(ctx context.Context, now bool) (there bool, err error) {
+	id, confirmed, err := w.cfg.Registry(ctx, now)
+	if err != nil {
+		return false, fmt.Errorf("witness: the identity of the bucket of marks cannot be read: %w", err)
+	}
+	j := &w.journal
+	switch {
+	case id == "":
+		w.strange = w.strange || j.Registry != "" && !w.homeless
+		w.homeless = true
+		return false, nil
+	case j.Registry != "" && j.Registry != id && !confirmed:
+		w.meetOther(true)
+		return false, errOtherRegistry
+	case j.Registry != "" && j.Registry != id:
+		w.newWitness("")
+		w.strange = true
+	}
+	w.meetOther(false)
+	w.homeless, j.Registry = false, id
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.registry = id
+	return true, nil
+}
+
+// meetOther refuses segments while the bucket is another than the one that this worker remembers.
+func (w *Witness) meetOther(other bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.other == other {
+		return
+	}
+	w.other = other
+	switch {
+	case other:
+		w.cfg.Refuse(errOtherRegistry)
+		w.cfg.Alarm(errOtherRegistry.Error())
+	case !w.held:
+		w.cfg.Allow()
+	}
+}
+
+// write writes the witness, by compare-and-set on what this worker remembers of it. An acknowledgement that was lost is
+// found by the token. If the bucket holds an older witness, or none, write replaces that, and the acknowledged
+// replacement is the proof that the bucket went back.
+func (w *Witness) write(ctx context.Context, answer string, ended bool) error {
+	if there, err := w.settle(ctx, false); !there || err != nil {
+		return err
+	}
+	if err := w.inherit(ctx); err != nil {
+		return err
+	}
+	w.prepare(answer, ended)
+	for {
+		if w.revision > 0 {
+			revision, err := w.cfg.Bucket.Update(ctx, w.key(), encode(w.me), w.revision)
+			if err == nil {
+				w.land(revision)
+				return nil
+			}
+			if !errors.Is(err, buckets.ErrRevision) {
+				return fmt.Errorf("witness: the witness of this worker cannot be written: %w", err)
+			}
+		}
+		done, err := w.readBack(ctx)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// prepare makes the next write, and notes its token in the journal before it is sent. A write whose outcome is open is
+// sent again with its token.
+func (w *Witness) prepare(answer string, ended bool) {
+	if !w.open || w.me.Answer != answer || w.me.Gap != w.gap || w.me.Ended != ended {
+		w.me.Counter++
+		w.me.Token = newToken()
+	}
+	w.me.Name, w.me.Time, w.me.Answer, w.me.Gap, w.me.Ended = w.cfg.Name(), time.Now().UTC(), answer, w.gap, ended
+	w.open = true
+	w.note()
+}
+
+// maxPending bounds the writes of open outcome that a journal names: one for each start without JetStream.
+const maxPending = 64
+
+// note puts the state into the journal, before a write is sent. It gives up on a disk that fails: the worker serves on,
+// and does not recognize its witness at its next start.
+func (w *Witness) note() {
+	j := &w.journal
+	j.Counter, j.Life, j.After = w.me.Counter, w.me.Life, w.me.After
+	if !w.me.Ended {
+		j.Floors = ""
+	}
+	if w.open && !slices.Contains(j.Pending, w.me.Token) {
+		j.Pending = append(j.Pending[max(0, len(j.Pending)+1-maxPending):], w.me.Token)
+	}
+	copied := *j
+	copied.Pending = slices.Clone(j.Pending)
+	w.toDisk(copied.write)
+}
+
+// toDisk calls a function that writes to the data directory, and waits for it no longer than diskTimeout.
+func (w *Witness) toDisk(write func() error) {
+	if w.journal.dir == "" || w.broken {
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- write() }()
+	err := errors.New("the disk does not answer")
+	select {
+	case err = <-done:
+	case <-time.After(diskTimeout):
+	}
+	if err != nil {
+		w.broken = true
+		w.cfg.JournalAlarm(fmt.Sprintf("witness: %s cannot be written: %v; this worker will not notice at its next "+
+			"start if the marks went back: repair the data directory and restart it", w.journal.path(), err))
+	}
+}
+
+// inherit takes over the witness of a worker without data directory that stopped cleanly, if this one has none either
+// and no witness yet: so their number is bounded by the workers that run at once.
+func (w *Witness) inherit(ctx context.Context) error {
+	if !w.me.Volatile || w.me.Counter > 0 {
+		return nil
+	}
+	all, err := w.cfg.Bucket.AllOwn(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("witness: the witnesses cannot be listed: %w", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		r, err := decodeRecord(all[key].Value)
+		if err == nil && r.Ended && r.Volatile {
+			w.journal.Witness, w.revision = strings.TrimPrefix(key, prefix), all[key].Revision
+			w.me.Counter, w.me.After, w.inherited = r.Counter, r.Life, true
+			return nil
+		}
+	}
+	return nil
+}
+
+// land takes in that the last write has landed.
+func (w *Witness) land(revision uint64) {
+	w.revision, w.open, w.inherited = revision, false, false
+	w.journal.Token, w.journal.Pending = w.me.Token, nil
+}
+
+// readBack finds out why a compare-and-set was refused. It reports whether the write has landed.
+func (w *Witness) readBack(ctx context.Context) (done bool, err error) {
+	e, err := w.cfg.Bucket.Get(ctx, w.key())
+	if errors.Is(err, buckets.ErrNoKey) {
+		return w.foundNone(ctx)
+	}
+	if err != nil {
+		return false, fmt.Errorf("witness: the witness of this worker cannot be read: %w", err)
+	}
+	r, err := decodeRecord(e.Value)
+	switch j := &w.journal; {
+	case err != nil:
+		return false, err
+	case r.Token == w.me.Token:
+		w.land(e.Revision)
+		return true, nil
+	case r.Token == j.Token || slices.Contains(j.Pending, r.Token):
+		w.revision = e.Revision
+		return false, nil
+	case w.inherited: // another worker was faster
+		w.newWitness("")
+		w.renew()
+		return false, nil
+	case r.Counter >= w.me.Counter:
+		w.copied()
+		return false, nil
+	}
+	return w.replace(&r, func() (uint64, error) { return w.cfg.Bucket.Update(ctx, w.key(), encode(w.me), e.Revision) })
+}
+
+// renew gives the write under way to a new witness.
+func (w *Witness) renew() {
+	w.me.Counter, w.me.Token, w.open = 1, newToken(), true
+	w.note()
+}
+
+// copied begins a witness of its own: another process has written the old one, so it uses a copy of the data directory.
+func (w *Witness) copied() {
+	w.cfg.Log.Error("another process writes this worker's witness: the data directory was copied, or a file of it was "+
+		"restored; this worker begins a new one. Give each worker a data directory of its own", "witness", w.key())
+	w.newWitness(lost)
+	w.renew()
+}
+
+// foundNone creates the witness. That is a proof if it was there before.
+func (w *Witness) foundNone(ctx context.Context) (done bool, err error) {
+	create := func() (uint64, error) { return w.cfg.Bucket.Create(ctx, w.key(), encode(w.me)) }
+	if was := w.journal.Token; was != "" {
+		// A bucket that was made again has no witness either, but its marks are not those of an earlier time.
+		if there, err := w.settle(ctx, true); !there || err != nil {
+			return err == nil, err
+		}
+		if w.journal.Token == was {
+			return w.replace(nil, create)
+		}
+		w.renew() // a confirmed bucket that took the place of the old one
+	}
+	revision, err := create()
+	if errors.Is(err, buckets.ErrKeyExists) {
+		return false, nil // an own write that was not acknowledged
+	}
+	if err != nil {
+		return false, fmt.Errorf("witness: the witness of this worker cannot be written: %w", err)
+	}
+	w.land(revision)
+	return true, nil
+}
+
+// replace writes the witness over what the bucket has. If that is acknowledged the bucket went back.
+func (w *Witness) replace(found *record, put func() (uint64, error)) (done bool, err error) {
+	revision, err := put()
+	if errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) {
+		return false, nil // what was read was old
+	}
+	if err != nil {
+		return false, fmt.Errorf("witness: the witness of this worker cannot be written: %w", err)
+	}
+	if gap := w.me.gap(found); gap != "" {
+		w.gap = gap
+	}
+	why := "the witness of this worker is gone"
+	if found != nil {
+		why = fmt.Sprintf("the witness of this worker is that of %s, and was written since",
+			found.Time.Format(time.RFC3339))
+	}
+	w.land(revision)
+	w.WentBack(why)
+	return true, nil
+}
