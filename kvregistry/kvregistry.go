@@ -111,25 +111,34 @@ func (r *Registry) Check(ctx context.Context) error {
 }
 
 // Deployment implements [workerid.Registry].
-func (r *Registry) Deployment(ctx context.Context, d workerid.Deployment) (workerid.Deployment, error) {
-	_, err := r.history.Create(ctx, deploymentKey, encode(d))
-	if err == nil {
-		return d, nil
+func (r *Registry) Deployment(ctx context.Context) (workerid.Deployment, error) {
+	entry, err := r.history.Get(ctx, deploymentKey)
+	if errors.Is(err, buckets.ErrNoKey) {
+		return workerid.Deployment{}, workerid.ErrNoDeployment
 	}
-	if !errors.Is(err, buckets.ErrKeyExists) {
-		return workerid.Deployment{}, err
-	}
-	kve, err := r.history.Get(ctx, deploymentKey)
 	if err != nil {
 		return workerid.Deployment{}, err
 	}
 	var have workerid.Deployment
-	if err := json.Unmarshal(kve.Value, &have); err != nil {
-		return workerid.Deployment{}, fmt.Errorf("kvregistry: key %s of bucket %s is damaged; "+
-			"put back its id, layout, epoch and unit with `nats kv put`: %w",
-			deploymentKey, r.cfg.History, err)
+	err = json.Unmarshal(entry.Value, &have)
+	if err == nil {
+		err = have.Valid()
+	}
+	if err != nil {
+		return workerid.Deployment{}, fmt.Errorf("%w: key %s of bucket %s; if it is damaged, put back its id, layout, "+
+			"epoch and unit with `nats kv put`; if it is of a newer version, start that version: %w",
+			workerid.ErrDamaged, deploymentKey, r.cfg.History, err)
 	}
 	return have, nil
+}
+
+// Found implements [workerid.Registry].
+func (r *Registry) Found(ctx context.Context, d workerid.Deployment) error {
+	_, err := r.history.Create(ctx, deploymentKey, encode(d))
+	if errors.Is(err, buckets.ErrKeyExists) {
+		return workerid.ErrConflict
+	}
+	return err
 }
 
 // Records implements [workerid.Registry].
@@ -150,14 +159,14 @@ func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 	return record(kve), nil
 }
 
-// record decodes an entry. An unreadable one, or one without a token, is a zero
-// record with its revision: unreadable is not free.
-func record(kve buckets.Entry) workerid.Record {
+// record decodes an entry. One that is unreadable, has no token or is of a newer
+// version is damaged: its window is unknown, so it is not free.
+func record(e buckets.Entry) workerid.Record {
 	var rec workerid.Record
-	if err := json.Unmarshal(kve.Value, &rec); err != nil || rec.Token == "" {
-		rec = workerid.Record{}
+	if err := json.Unmarshal(e.Value, &rec); err != nil || rec.Valid() != nil {
+		rec = workerid.Record{Damaged: true}
 	}
-	rec.Revision = kve.Revision
+	rec.Revision = e.Revision
 	return rec
 }
 

@@ -134,13 +134,13 @@ func TestAnUnreadableRecordIsNotAFreeOne(t *testing.T) {
 	cfg := place()
 	r := open(t, cfg)
 	kv := bucket(t, cfg.History)
-	for i, value := range []string{"", "garbage", `{"until":5}`} {
+	for i, value := range []string{"", "garbage", `{"until":5}`, `{"token":"t","until":-5}`, `{"v":2,"token":"t"}`} {
 		rev, err := kv.PutString(t.Context(), strconv.Itoa(i), value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := r.Record(t.Context(), i)
-		if want := (workerid.Record{Revision: rev}); err != nil || got != want {
+		if want := (workerid.Record{Revision: rev, Damaged: true}); err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", value, got, err, want)
 		}
 		if _, err := r.Write(t.Context(), i, workerid.Record{Token: "t"}); !errors.Is(err, workerid.ErrConflict) {
@@ -217,7 +217,8 @@ func TestAskNeedsNoJetStreamAndNothingElseHangsWithoutIt(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		for name, call := range map[string]func() error{
-			"Deployment": func() error { _, err := r.Deployment(ctx, workerid.Deployment{}); return err },
+			"Deployment": func() error { _, err := r.Deployment(ctx); return err },
+			"Found":      func() error { return r.Found(ctx, workerid.Deployment{}) },
 			"Records":    func() error { _, err := r.Records(ctx); return err },
 			"Record":     func() error { _, err := r.Record(ctx, 1); return err },
 			"Write":      func() error { _, err := r.Write(ctx, 1, workerid.Record{}); return err },

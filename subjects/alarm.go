@@ -19,6 +19,7 @@ const (
 	AlarmClockStep        Alarm = "clock-step"
 	AlarmNumberLost       Alarm = "number-lost"
 	AlarmNumbersExhausted Alarm = "numbers-exhausted"
+	AlarmRegistryConflict Alarm = "registry-conflict"
 	AlarmStateFile        Alarm = "state-file"
 	AlarmStoreWentBack    Alarm = "store-went-back"
 	AlarmTimeEnds         Alarm = "time-ends"
@@ -79,6 +80,14 @@ var alarms = []AlarmInfo{
 		Kind:     AlarmNumbersExhausted,
 		Happened: "every worker number is in use or blocked; this worker issues no snowflakes",
 		Do:       "see `natsid workers` for who has each until when; stop workers, or plan a wider layout",
+	},
+	{
+		Kind: AlarmRegistryConflict,
+		Happened: "the registry's deployment, which fixes the layout of snowflakes, is missing, damaged or another " +
+			"one, or the record of a worker number is damaged; this worker issues no snowflakes, " +
+			"or leaves that number alone",
+		Do: "read the message: stop the workers of the other layout, or put the named entry back; " +
+			"to change a layout, see the operations guide",
 	},
 	{
 		Kind: AlarmStateFile,

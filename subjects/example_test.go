@@ -91,6 +91,7 @@ func ExampleAlarms() {
 	// id.alarm.clock-step
 	// id.alarm.number-lost
 	// id.alarm.numbers-exhausted
+	// id.alarm.registry-conflict
 	// id.alarm.state-file
 	// id.alarm.store-went-back
 	// id.alarm.time-ends

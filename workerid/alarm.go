@@ -17,6 +17,9 @@ const (
 	NumberLost Alarm = "number-lost"
 	// NumbersExhausted: no worker number is free.
 	NumbersExhausted Alarm = "numbers-exhausted"
+	// RegistryConflict: the registry's deployment is missing, damaged or another
+	// one, or a record is damaged. Nothing is issued, or the number is not used.
+	RegistryConflict Alarm = "registry-conflict"
 	// StateFile: the state file is ignored, or cannot be written.
 	StateFile Alarm = "state-file"
 	// TimeEnds: the time field of the layout will be full within years.

@@ -29,11 +29,16 @@ type chooser struct {
 	// joined is called with the registry's ID and this clock's offset once this
 	// worker may join it.
 	joined func(registry string, offset time.Duration)
-	log    *slog.Logger
+	// mayFound is asked before and after this worker makes the deployment.
+	mayFound func(ctx context.Context) error
+	log      *slog.Logger
 
-	avoid       bool      // the number of the state file was given up for another
-	unconfirmed *claim    // its write was not acknowledged and may have landed
-	awaySince   time.Time // since when no attempt reached the registry; zero if the last one did
+	deployment  Deployment // that this process joined; zero before
+	founding    bool       // mayFound is to be asked before this worker joins
+	avoid       bool       // the number of the state file was given up for another
+	unconfirmed *claim     // its write was not acknowledged and may have landed
+	ended       *claim     // its window passed while this process held it
+	awaySince   time.Time  // since when no attempt reached the registry; zero if the last one did
 }
 
 // A waitError carries how soon to try again.
@@ -81,6 +86,9 @@ func (h *chooser) find(ctx context.Context) (*claim, error) {
 	if c := h.unconfirmed; c != nil && c.wrote(v.records[c.number]) {
 		return h.confirm(ctx, seen, c, v.records[c.number])
 	}
+	if c, err := h.reacquire(ctx, seen, v); c != nil || err != nil {
+		return c, err
+	}
 	if c, err := h.resume(ctx, seen, v); c != nil || err != nil {
 		return c, err
 	}
@@ -89,7 +97,7 @@ func (h *chooser) find(ctx context.Context) (*claim, error) {
 
 // away reports whether err means that the registry is out of reach.
 func away(err error) bool {
-	return err != nil && !errors.Is(err, errClock) && !errors.Is(err, ErrDeployment) && !errors.Is(err, ErrStateFile)
+	return err != nil && !refused(err) && !errors.Is(err, errClock) && !errors.Is(err, ErrStateFile)
 }
 
 // A view is what the registry knew a moment ago: enough to choose a number by.
@@ -101,7 +109,7 @@ type view struct {
 // free reports whether number w seems to have no owner at now, Unix ms.
 func (v view) free(w int, now int64) bool {
 	_, live := v.heartbeats[w]
-	return !live && v.records[w].Until <= now //mutant:free-number
+	return !live && v.records[w].Until <= now && !v.records[w].Damaged //mutant:free-number
 }
 
 // look compares the clock, checks that this worker may join the registry, and
@@ -116,6 +124,7 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	if err != nil {
 		return reading{}, view{}, err
 	}
+	h.deployment = have
 	h.joined(have.ID, seen.offset)
 	if err := h.file.settle(have, h.instance); err != nil {
 		return reading{}, view{}, err
@@ -123,20 +132,12 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	if v.records, err = h.registry.Records(ctx); err != nil {
 		return seen, v, err
 	}
+	if err := h.checkRecords(v.records); err != nil {
+		return reading{}, view{}, err
+	}
+	h.warnOfDamage(v.records)
 	v.heartbeats, err = h.registry.Heartbeats(ctx)
 	return seen, v, err
-}
-
-// join returns the registry's deployment, and ErrDeployment if this worker has
-// another.
-func (h *chooser) join(ctx context.Context) (Deployment, error) {
-	mine := DeploymentOf(h.layout)
-	mine.ID = newToken()
-	have, err := h.registry.Deployment(ctx, mine)
-	if err != nil {
-		return Deployment{}, fmt.Errorf("workerid: deployment: %w", err)
-	}
-	return have, mine.check(have)
 }
 
 // lastReported returns the latest time that this worker is known to have read
@@ -188,13 +189,15 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 // acquire acquires the free number w, whose record is r, from r.Until on.
 func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*claim, error) {
 	from := max(r.Until, seen.now) //mutant:acquire-from
-	return h.confirm(ctx, seen, h.claimOn(w, from, r), r)
+	c := h.claimOn(w, from)
+	c.doubtful = !h.file.released(w, r.Token)
+	return h.confirm(ctx, seen, c, r)
 }
 
 // claimOn returns a claim on number w whose window begins at from, Unix ms. It is
-// to replace record r, and is not written yet.
-func (h *chooser) claimOn(w int, from int64, r Record) *claim {
-	return &claim{terms: h.terms, number: w, from: from, unrecorded: r.Token == ""}
+// not written yet.
+func (h *chooser) claimOn(w int, from int64) *claim {
+	return &claim{terms: h.terms, number: w, from: from, deployment: h.deployment}
 }
 
 // confirm replaces record r by that of claim c, unless another worker answers for
@@ -205,7 +208,7 @@ func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record)
 	if err := h.ask(ctx, c.number); err != nil {
 		return nil, err
 	}
-	c.revision, c.compared = r.Revision, seen
+	c.revision, c.compared, c.deployment = r.Revision, seen, h.deployment
 	err := h.establish(ctx, c, r)
 	switch {
 	case err == nil:
@@ -226,21 +229,25 @@ func (h *chooser) establish(ctx context.Context, c *claim, r Record) error {
 		return err
 	}
 	//mutant:absent-record
-	if c.unrecorded {
+	if c.doubtful {
 		var err error
 		if now, err = h.afterLoss(ctx, c); err != nil {
 			return err
 		}
 	}
+	if err := c.sameDeployment(ctx, h.log); err != nil { //mutant:deployment-won
+		return h.refusal(err)
+	}
 	return c.open(now)
 }
 
-// afterLoss makes a claim on a number without a record safe. There may be none
-// because the registry lost its state, perhaps while this claim was being
-// written: then another worker may have the number, and answers for it, or had
-// it until a moment ago. The window begins at a time that no clock within the
-// skew has reached, nor an ID that ran ahead of it. It returns the time of the
-// clock, compared again, Unix ms.
+// afterLoss makes a claim safe on a number that this worker does not know as its
+// own. Its record may be absent, or look free, because the registry lost its
+// state or was restored, perhaps while this claim was being written: then
+// another worker may have the number, and answers for it, or had it until a
+// moment ago. The window begins at a time that no clock within the skew has
+// reached, nor an ID that ran ahead of it. It returns the time of the clock,
+// compared again, Unix ms.
 func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error) {
 	seen, err := h.clock.compare(ctx)
 	if err != nil {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ type terms struct {
 	horizon  time.Duration
 	margin   time.Duration
 	maxAhead time.Duration
+	now      func() int64 // wall clock, Unix ms
 }
 
 // A claim is one worker number with its window, from the first write of its
@@ -39,15 +41,49 @@ type claim struct {
 	from       int64        // begin of the window, Unix ms
 	until      atomic.Int64 // its end as last acknowledged, Unix ms; 0 before the first write
 	since      int64        // when it was acquired, Unix ms
-	unrecorded bool         // there was no record before
+	deployment Deployment   // that it is of
+	doubtful   bool         // another worker may have had the number until a moment ago
 	begins     time.Time    // when the clock reaches from, unless it is set
 	compared   reading      // the clock, when it was last compared
 	rechecked  bool         // the record was read again after it was acquired
 
-	revision uint64   // of the record
-	token    string   // of the last acknowledged write
-	pending  []string // tokens of writes whose outcome is unknown
+	revision uint64 // of the record
+	token    string // of the last acknowledged write
+	series   series // of the tokens of this claim
 	gen      *snowflake.Generator
+}
+
+// A series is the tokens of one claim: a random base, and the number of the
+// write. No two writes have the same, and the claim knows its own again however
+// many writes are unacknowledged. The zero value has made none.
+type series struct {
+	base  string
+	wrote int // writes so far
+	acked int // of them, up to the last acknowledged one
+}
+
+// begin returns the base of all tokens of the series.
+func (s *series) begin() string {
+	if s.base == "" {
+		s.base = newToken() + "-"
+	}
+	return s.base
+}
+
+// next returns the token of another write.
+func (s *series) next() string {
+	s.wrote++
+	return s.begin() + strconv.Itoa(s.wrote)
+}
+
+// open reports whether token is of a write since the last acknowledged one.
+func (s *series) open(token string) bool {
+	number, mine := strings.CutPrefix(token, s.base)
+	if !mine || s.base == "" {
+		return false
+	}
+	n, err := strconv.Atoi(number)
+	return err == nil && s.acked < n && n <= s.wrote
 }
 
 // write sets the end of the record's window to until, at the time now, both
@@ -82,22 +118,21 @@ func (c *claim) lostTo(r Record) error {
 
 // wrote reports whether a write of this claim left record r.
 func (c *claim) wrote(r Record) bool {
-	return r.Token != "" && (r.Token == c.token || slices.Contains(c.pending, r.Token))
+	return r.Token != "" && (r.Token == c.token || c.series.open(r.Token))
 }
 
 func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	token := newToken() //mutant:token
-	c.pending = append(c.pending, token)
+	token := c.series.next() //mutant:token
 	revision, err := c.registry.Write(ctx, c.number, Record{
-		Instance: c.instance, Token: token, Reported: now, Until: until, Revision: c.revision,
+		Instance: c.instance, Token: token, Reported: now, Until: until, Deployment: c.deployment, Revision: c.revision,
 	})
 	//mutant:unacknowledged
 	if err != nil {
 		return err
 	}
-	c.revision, c.token, c.pending = revision, token, nil
+	c.revision, c.token, c.series.acked = revision, token, c.series.wrote
 	c.until.Store(until)
 	return nil
 }
@@ -113,12 +148,12 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 	return r, err
 }
 
-// firstUntil returns the end of a first window written at now, Unix ms. Where
-// there was no record it reaches at least the margin: the next owner then sees
-// that the number may have been in use a moment ago.
+// firstUntil returns the end of a first window written at now, Unix ms. That of
+// a doubtful claim reaches at least the margin: the next owner then sees that the
+// number may have been in use a moment ago.
 func (c *claim) firstUntil(now int64) int64 {
 	ahead := c.horizon
-	if c.unrecorded {
+	if c.doubtful {
 		ahead = max(ahead, c.margin)
 	}
 	return now + ahead.Milliseconds()
@@ -141,17 +176,27 @@ func (c *claim) open(now int64) error {
 // the number is lost. So a worker learns within a heartbeat that its record was
 // taken, wiped or set back. While the registry is out of reach, snowflakes
 // continue for at least two thirds of the horizon.
+//
+// A window that has passed is not extended: another worker may have had the
+// number since, and a registry that was restored shows this claim's token again.
+// The error is errEnded then, also if the window passed during the write.
 func (c *claim) renew(ctx context.Context) error {
-	now, horizon := c.compared.now, c.horizon.Milliseconds()
-	if c.until.Load()-now > horizon*2/3 {
+	now, horizon, acknowledged := c.compared.now, c.horizon.Milliseconds(), c.until.Load()
+	if acknowledged <= now { //mutant:ended
+		return c.ended(ctx)
+	}
+	if acknowledged-now > horizon*2/3 {
 		r, err := c.read(ctx)
 		if err != nil || r.Token == c.token {
 			return err
 		}
 	}
-	until := max(c.until.Load(), now+horizon) //mutant:renewed-until
+	until := max(acknowledged, now+horizon) //mutant:renewed-until
 	if err := c.write(ctx, now, until); err != nil {
 		return err
+	}
+	if acknowledged <= max(c.now(), c.compared.elapsed()) { //mutant:ended-meanwhile
+		return errEnded
 	}
 	limit, err := c.remember()
 	if err != nil {
@@ -159,6 +204,16 @@ func (c *claim) renew(ctx context.Context) error {
 	}
 	c.gen.Extend(limit)
 	return nil
+}
+
+// ended returns why a claim is over whose window has passed: errEnded, or
+// errLost if the record is another worker's.
+func (c *claim) ended(ctx context.Context) error {
+	r, err := c.read(ctx)
+	if err == nil && !c.wrote(r) {
+		return c.lostTo(r)
+	}
+	return errEnded
 }
 
 // remember puts the acknowledged window into the state file, and returns how far
@@ -182,7 +237,7 @@ func (c *claim) heartbeat(ctx context.Context) error {
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close() //mutant:free
 	//mutant:forget
-	if err := c.file.forget(); err != nil {
+	if err := c.file.forget(c.series.begin()); err != nil {
 		return err
 	}
 	if err := c.write(ctx, c.compared.now, free); err != nil {

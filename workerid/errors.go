@@ -11,6 +11,12 @@ var (
 	ErrNoWorker = errors.New("workerid: no worker answers")
 	// ErrDeployment is returned when the registry's IDs have another layout.
 	ErrDeployment = errors.New("workerid: another layout")
+	// ErrNoDeployment is returned when the registry has no deployment, and when
+	// this worker may not make one.
+	ErrNoDeployment = errors.New("workerid: the registry has no deployment")
+	// ErrDamaged is returned when an entry of the registry is unreadable, or of a
+	// newer version.
+	ErrDamaged = errors.New("workerid: an entry is damaged, or of a newer version")
 	// ErrStateFile is returned when the state file cannot be written.
 	ErrStateFile = errors.New("workerid: the state file cannot be written")
 	// ErrExhausted is returned when every worker number is in use.
@@ -20,6 +26,9 @@ var (
 var (
 	// errLost is returned when a claim's record no longer bears its token.
 	errLost = errors.New("workerid: the worker number is lost")
+	// errEnded is returned when a claim's window has passed: what follows is a new
+	// claim.
+	errEnded = errors.New("workerid: the window of the worker number has ended")
 	// errClock is returned when this machine's clock is too far from the others'
 	// to write or issue anything.
 	errClock = errors.New("workerid: this machine's clock is wrong")

@@ -15,9 +15,10 @@ import (
 // the clock, until the claim ends.
 //
 // A heartbeat comes every 3 s, or six times a horizon if that is more often, and
-// at once after a step of the clock. It does three things in this order, and
-// stops at the first that fails: it compares the clock, it renews the claim or
-// reads its record, and it puts the worker's heartbeat into the registry. Nothing
+// at once after a step of the clock. It does four things in this order, and
+// stops at the first that fails: it compares the clock and the deployment, it
+// renews the claim or reads its record, and it puts the worker's heartbeat into
+// the registry. Nothing
 // is written by a clock that was not compared.
 type holder struct {
 	claim    *claim
@@ -32,7 +33,7 @@ type holder struct {
 }
 
 // hold holds the claim until ctx ends, which is not an error, or until it must be
-// given up: errLost, errBehind or [ErrStateFile].
+// given up: errLost, errEnded, errBehind, [ErrDeployment] or [ErrStateFile].
 func (h *holder) hold(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var fencing sync.WaitGroup
@@ -80,7 +81,7 @@ func (h *holder) keepFence(ctx context.Context) error {
 // so that it is compared at once.
 func (h *holder) rest(ctx context.Context) {
 	due := time.Now().Add(h.interval)
-	tick := time.NewTicker(h.watch)
+	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
 	for time.Now().Before(due) && wait(ctx, tick) && !h.clock.stepped() {
 		h.behind()
@@ -140,14 +141,23 @@ func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 // renewAndReport renews the claim and puts the heartbeat. A trouble lets the
 // claim live on; a fatal error ends it.
 func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
-	err := h.claim.renew(ctx)
+	err := h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
+	if err == nil {
+		err = h.claim.renew(ctx)
+	}
 	h.life.note(func(s *Status) { s.Until = h.claim.until.Load() })
-	if errors.Is(err, errLost) || errors.Is(err, ErrStateFile) {
-		return nil, err
+	for _, end := range []error{errLost, errEnded, ErrDeployment, ErrStateFile} {
+		if errors.Is(err, end) {
+			return nil, err
+		}
+	}
+	if refused(err) {
+		h.alarms.set(RegistryConflict, err.Error())
 	}
 	if err != nil {
 		return err, nil
 	}
+	h.alarms.clear(RegistryConflict)
 	h.claim.rechecked = true
 	return h.claim.heartbeat(ctx), nil
 }

@@ -50,6 +50,10 @@ type Config struct {
 	// behind what it issued or reported. Otherwise it waits until the clock has
 	// caught up, a day at most.
 	Reclaim bool
+	// MayFound is asked before and after this worker makes the deployment of a
+	// registry that has none; an error refuses. It finds workers that issue under
+	// another layout, which that registry has lost. nil allows.
+	MayFound func(ctx context.Context) error
 	// Now reads the wall clock, in Unix ms.
 	Now func() int64
 	// Use is called with the generator to issue from; nil while there is none.
@@ -74,6 +78,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Alarm == nil {
 		cfg.Alarm = func(Alarm, string) {}
+	}
+	if cfg.MayFound == nil {
+		cfg.MayFound = func(context.Context) error { return nil }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -123,7 +130,7 @@ func New(cfg Config) *Keeper {
 		rand:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		terms: terms{
 			registry: cfg.Registry, file: file, instance: instanceOf(cfg.Instance, file), process: newToken(),
-			layout: cfg.Layout, horizon: cfg.Horizon, margin: cfg.margin(), maxAhead: cfg.MaxAhead,
+			layout: cfg.Layout, horizon: cfg.Horizon, margin: cfg.margin(), maxAhead: cfg.MaxAhead, now: cfg.Now,
 		},
 	}
 	k.life = newLifecycle(k.terms.instance, cfg.Use, cfg.Log)
@@ -134,7 +141,7 @@ func New(cfg Config) *Keeper {
 	}
 	k.chooser = &chooser{
 		terms: k.terms, site: cfg.Site, clock: k.clock, alarms: k.alarms, policy: k.policy(),
-		rand: k.rand, log: cfg.Log,
+		rand: k.rand, log: cfg.Log, mayFound: cfg.MayFound,
 		joined: func(registry string, offset time.Duration) {
 			k.life.note(func(s *Status) { s.Registry, s.Offset = registry, offset })
 		},
@@ -167,9 +174,10 @@ func (k *Keeper) Status() Status { return k.life.current() }
 // it holds a number at all. It is safe for concurrent use.
 func (k *Keeper) Who() (who Who, held bool) {
 	s := k.Status()
+	d := DeploymentOf(k.cfg.Layout)
 	return Who{
-		Instance: s.Instance, Process: k.terms.process, Registry: s.Registry,
-		Number: s.Number, Time: k.cfg.Now(), Until: s.Until,
+		Instance: s.Instance, Process: k.terms.process, Registry: s.Registry, Layout: d.Layout, Epoch: d.Epoch,
+		Unit: d.Unit, Number: s.Number, Time: k.cfg.Now(), Until: s.Until,
 	}, s.Held
 }
 
@@ -193,7 +201,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		k.life.becomeHolding(c)
 		// What was tried before may lie before what this claim issues.
-		k.chooser.unconfirmed = nil
+		k.chooser.unconfirmed, k.chooser.ended = nil, nil
 		why := k.holder(c).hold(ctx)
 		k.life.becomeClosed(c, why)
 		if stop, err := k.giveUp(ctx, c, why); stop {
@@ -244,6 +252,8 @@ func (k *Keeper) notFound(err error) {
 		k.alarms.set(ClockSkew, err.Error())
 	case errors.Is(err, ErrExhausted):
 		k.alarms.set(NumbersExhausted, err.Error())
+	case refused(err):
+		k.alarms.set(RegistryConflict, err.Error())
 	}
 	k.life.note(func(s *Status) { s.Trouble = err })
 }
@@ -270,17 +280,20 @@ func (k *Keeper) holder(c *claim) *holder {
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, err error) {
 	k.chooser.avoid = errors.Is(why, errBehind)
 	switch {
-	case errors.Is(why, errLost):
+	case errors.Is(why, errLost), errors.Is(why, ErrDeployment):
 		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
 			"find out who wrote the record, or whether the bucket was lost or restored", why))
 		k.linger(ctx) //mutant:linger
 		k.life.becomeSearching()
-		if err := c.file.forget(); err != nil {
+		if err := c.file.forget(""); err != nil {
 			k.dropFile(err)
 		}
 	case ctx.Err() != nil:
 		k.life.becomeReleasing()
 		return true, k.release(ctx, c)
+	case errors.Is(why, errEnded):
+		k.chooser.ended = c
+		k.life.becomeSearching()
 	case errors.Is(why, errBehind):
 		k.life.becomeReleasing()
 		err := k.release(ctx, c)

@@ -82,6 +82,17 @@ func start(t *testing.T, m *workeridtest.Memory, change ...func(*workerid.Config
 	return l
 }
 
+// deploy puts the deployment of a keeper with these settings into registry m.
+func deploy(m *workeridtest.Memory, change ...func(*workerid.Config)) {
+	cfg := workerid.Config{Layout: layout}
+	for _, c := range change {
+		c(&cfg)
+	}
+	d := workerid.DeploymentOf(cfg.Layout)
+	d.ID = "deployed"
+	m.Deploy(d)
+}
+
 // run runs the keeper until it waits for something.
 func (l *life) run() {
 	ctx, cancel := context.WithCancel(l.t.Context())

@@ -3,6 +3,7 @@ package workerid
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,9 +16,12 @@ import (
 // registry is out of reach or did not answer: a write may then have landed, or
 // may land later.
 type Registry interface {
-	// Deployment stores d if the registry has none yet, and returns the one
-	// it has.
-	Deployment(ctx context.Context, d Deployment) (Deployment, error)
+	// Deployment returns the registry's deployment, [ErrNoDeployment] if it has
+	// none, or [ErrDamaged].
+	Deployment(ctx context.Context) (Deployment, error)
+	// Found makes d the deployment of a registry that has none, or returns
+	// [ErrConflict].
+	Found(ctx context.Context, d Deployment) error
 
 	// Records returns the records of all numbers, possibly a little old.
 	Records(ctx context.Context) (map[int]Record, error)
@@ -45,15 +49,42 @@ type Registry interface {
 	Ask(ctx context.Context, w int) (Who, error)
 }
 
+// Version is that of all entries in the registry, and of the state file, which
+// this package writes and reads. An entry of a higher version is refused.
+const Version = 1
+
 // A Record is the permanent entry of a worker number. The zero value stands for
-// a record that is absent (Revision 0) or unreadable.
+// a record that is absent.
 type Record struct {
 	Instance string `json:"instance"`
-	Token    string `json:"token"`    // random, fresh with each write
-	Reported int64  `json:"reported"` // the writer's time, Unix ms
-	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
-	Revision uint64 `json:"-"`
+	Token    string `json:"token"`       // random, fresh with each write
+	Reported int64  `json:"reported"`    // the writer's time, Unix ms
+	Until    int64  `json:"until"`       // no ID has a tick that begins at it or later, Unix ms
+	Version  int    `json:"v,omitempty"` // 0 is 1; never above [Version]
+	// Deployment is that of the window; zero in records of before.
+	Deployment Deployment `json:"deployment,omitzero"`
+	Revision   uint64     `json:"-"`
+	// Damaged says that the record is unreadable, or of a newer version: all but
+	// Revision is zero. Its number is not acquired, since its window is unknown.
+	Damaged bool `json:"-"`
 }
+
+// Valid returns an error that says why this package cannot have written the
+// record, or nil.
+func (r Record) Valid() error {
+	switch {
+	case r.Version > Version:
+		return fmt.Errorf("version %d, this natsid reads up to %d", r.Version, Version)
+	case r.Token == "":
+		return errors.New("no token")
+	case r.Until < 0 || r.Until > maxTime:
+		return fmt.Errorf("until is %d, want Unix milliseconds", r.Until)
+	}
+	return nil
+}
+
+// maxTime is a time that no window reaches, Unix ms: sums with it do not overflow.
+const maxTime = 1 << 61
 
 // A Heartbeat is the entry that a live worker puts every few seconds and that
 // expires. It restricts no worker: only the record decides.
@@ -76,6 +107,9 @@ type Who struct {
 	Time     int64  `json:"time"`  // the worker's own, Unix ms
 	Until    int64  `json:"until"` // the acknowledged end of its window, Unix ms
 	Registry string `json:"registry"`
+	Layout   string `json:"layout"`
+	Epoch    int64  `json:"epoch"` // Unix ms
+	Unit     int64  `json:"unit"`  // of a tick, ms
 }
 
 // A Deployment is what all workers of a registry must share, since their IDs
@@ -85,6 +119,20 @@ type Deployment struct {
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
+	// Version is 1 if 0; never above [Version].
+	Version int `json:"v,omitempty"`
+}
+
+// Valid returns an error that says why this package cannot have written the
+// deployment, or nil.
+func (d Deployment) Valid() error {
+	if d.Version > Version {
+		return fmt.Errorf("version %d, this natsid reads up to %d", d.Version, Version)
+	}
+	if d.ID == "" || d.Layout == "" || d.Unit < 1 {
+		return fmt.Errorf("id %q, layout %q, unit %d: all must be set", d.ID, d.Layout, d.Unit)
+	}
+	return nil
 }
 
 // DeploymentOf returns the deployment of a layout, without an ID.
@@ -95,8 +143,7 @@ func DeploymentOf(l snowflake.Layout) Deployment {
 // check returns an error that wraps [ErrDeployment] and shows both if have, the
 // registry's, describes other IDs than want.
 func (want Deployment) check(have Deployment) error {
-	want.ID = have.ID
-	if want == have {
+	if want.ID, want.Version = have.ID, have.Version; want == have {
 		return nil
 	}
 	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with "+

@@ -22,12 +22,38 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	}
 	r := v.records[w]
 	switch last := h.file.Claim; {
-	case last != nil && last.Token == r.Token: //mutant:resume
-		c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now), r), r)
+	case last != nil && last.Token == r.Token && seen.now < r.Until: //mutant:resume
+		c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now)), r)
+	// The window has passed: it is a new claim on the own number.
+	case last != nil && last.Token == r.Token:
+		c, err = h.own(ctx, seen, w, last.Fence, r)
 	// Its last ID may have run a little ahead of the clock.
 	case last == nil && v.free(w, seen.now+fenceReach.Milliseconds()):
 		c, err = h.acquire(ctx, seen, w, r)
 	}
+	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// own acquires number w again, whose record r this worker wrote and whose window
+// has passed, from a time on that it never reached: used, Unix ms. Another worker
+// may have had the number since, if the registry was restored.
+func (h *chooser) own(ctx context.Context, seen reading, w int, used int64, r Record) (*claim, error) {
+	c := h.claimOn(w, max(used, seen.now))
+	c.doubtful = true
+	return h.confirm(ctx, seen, c, r)
+}
+
+// reacquire acquires the number whose window passed while this process held it;
+// nil if it cannot.
+func (h *chooser) reacquire(ctx context.Context, seen reading, v view) (*claim, error) {
+	last := h.ended
+	if last == nil || !last.wrote(v.records[last.number]) {
+		return nil, nil
+	}
+	c, err := h.own(ctx, seen, last.number, last.gen.Close(), v.records[last.number])
 	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
 		return nil, nil
 	}
@@ -75,7 +101,8 @@ func (h *chooser) resumeAway(ctx context.Context) (*claim, error) {
 	if err := h.ask(ctx, w); err != nil {
 		return nil, err
 	}
-	c := &claim{terms: h.terms, number: w, from: from, revision: last.Revision, token: last.Token}
+	c := h.claimOn(w, from)
+	c.revision, c.token, c.deployment = last.Revision, last.Token, h.file.Deployment
 	c.until.Store(until)
 	c.compared = reading{now: now, at: time.Now()} // as far as it can be known
 	return c, c.open(now)

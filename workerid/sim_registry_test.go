@@ -132,13 +132,27 @@ func ask[T any](l *process, ctx context.Context, b bucket, read func() T) (T, er
 }
 
 // Deployment implements [workerid.Registry].
-func (l *process) Deployment(ctx context.Context, d workerid.Deployment) (workerid.Deployment, error) {
-	return ask(l, ctx, history, func() workerid.Deployment {
-		if l.world.reg.deployment.ID == "" {
-			l.world.change(func(r *registryState) { r.deployment = d })
+func (l *process) Deployment(ctx context.Context) (workerid.Deployment, error) {
+	d, err := ask(l, ctx, history, func() workerid.Deployment { return l.world.reg.deployment })
+	if err == nil && d.ID == "" {
+		err = workerid.ErrNoDeployment
+	}
+	return d, err
+}
+
+// Found implements [workerid.Registry].
+func (l *process) Found(ctx context.Context, d workerid.Deployment) error {
+	landed, err := ask(l, ctx, history, func() bool {
+		if l.world.reg.deployment.ID != "" {
+			return false
 		}
-		return l.world.reg.deployment
+		l.world.change(func(r *registryState) { r.deployment = d })
+		return true
 	})
+	if err == nil && !landed {
+		err = workerid.ErrConflict
+	}
+	return err
 }
 
 // Records implements [workerid.Registry].

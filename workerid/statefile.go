@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
@@ -14,11 +15,13 @@ import (
 // A state is what a worker remembers on its own disk, so that it can resume its
 // number after a restart. The zero value remembers nothing.
 type state struct {
-	Instance   string      `json:"instance"`
-	Number     *int        `json:"number,omitempty"` // the last one held
-	Claim      *stateClaim `json:"claim,omitempty"`  // nil after a clean stop
-	Deployment Deployment  `json:"deployment"`
-	Place      place       `json:"place"`
+	Instance string      `json:"instance"`
+	Number   *int        `json:"number,omitempty"` // the last one held
+	Claim    *stateClaim `json:"claim,omitempty"`  // nil after a clean stop
+	// Released is how the tokens of the last claim begin, after a clean stop.
+	Released   string     `json:"released,omitempty"`
+	Deployment Deployment `json:"deployment"`
+	Place      place      `json:"place"`
 }
 
 // A stateClaim is a claim as it was last acknowledged.
@@ -188,7 +191,7 @@ func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64,
 		if st.Claim != nil && st.Number != nil && *st.Number == number {
 			c.Fence = max(c.Fence, st.Claim.Fence)
 		}
-		st.Number, st.Claim = &number, &c
+		st.Number, st.Claim, st.Released = &number, &c, ""
 	})
 }
 
@@ -205,9 +208,16 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	return limit, err
 }
 
-// forget removes the claim, so that no later life resumes it.
-func (s *stateFile) forget() error {
-	return s.change(func(st *state) { st.Claim = nil })
+// forget removes the claim, so that no later life resumes it. released is how its
+// tokens begin if it was released at a clean stop, and "" if it was lost.
+func (s *stateFile) forget(released string) error {
+	return s.change(func(st *state) { st.Claim, st.Released = nil, released })
+}
+
+// released reports whether token was written by the last claim of this worker,
+// on number w, which was released.
+func (s *stateFile) released(w int, token string) bool {
+	return !s.absent && s.Released != "" && s.Number != nil && *s.Number == w && strings.HasPrefix(token, s.Released)
 }
 
 // number returns the number that the file remembers, if it belongs to a site of

@@ -19,6 +19,7 @@ var errInjected = errors.New("injected")
 
 // A stub is a registry in memory for one goroutine, whose writes can fail.
 type stub struct {
+	deployment Deployment
 	records    map[int]Record
 	heartbeats map[int]Heartbeat
 	answers    map[int]Who
@@ -26,10 +27,9 @@ type stub struct {
 	offset     time.Duration
 }
 
-func (s *stub) Deployment(_ context.Context, d Deployment) (Deployment, error) {
-	d.ID = "stub"
-	return d, nil
-}
+func (s *stub) Deployment(context.Context) (Deployment, error) { return s.deployment, nil }
+
+func (s *stub) Found(context.Context, Deployment) error { return ErrConflict }
 
 func (s *stub) Records(context.Context) (map[int]Record, error) { return s.records, nil }
 
@@ -83,9 +83,11 @@ var small = snowflake.Layout{Time: 41, Worker: 2, Sequence: 12, Epoch: 946684800
 
 func newStub() (*stub, terms) {
 	s := &stub{records: make(map[int]Record), heartbeats: make(map[int]Heartbeat), answers: make(map[int]Who)}
+	s.deployment = DeploymentOf(small)
+	s.deployment.ID = "stub"
 	return s, terms{
 		registry: s, file: &stateFile{absent: true}, instance: "me", process: "p", layout: small,
-		horizon: time.Minute, margin: time.Second,
+		horizon: time.Minute, margin: time.Second, now: wallClock,
 	}
 }
 
@@ -132,7 +134,7 @@ func TestAnUnacknowledgedWriteIsRepeatedAtItsOwnRevision(t *testing.T) {
 	if err := c.write(t.Context(), c.from, until+5); err != nil || c.until.Load() != until+5 {
 		t.Errorf("until grew by %d, %v, want 5", c.until.Load()-until, err)
 	}
-	if r := s.records[1]; r.Token != c.token || r.Revision != c.revision || len(c.pending) != 0 {
+	if r := s.records[1]; r.Token != c.token || r.Revision != c.revision || c.series.open(c.token) {
 		t.Errorf("the claim has revision %d, the record %d", c.revision, r.Revision)
 	}
 }
@@ -253,7 +255,7 @@ func TestAnAbsentStateFileRemembersNothingAndLimitsNothing(t *testing.T) {
 	if _, ok := f.number(small, 0); err != nil || limit != 77 || ok || f.reported() != 0 {
 		t.Errorf("limit %d, %v", limit, err)
 	}
-	if err := errors.Join(f.forget(), f.settle(Deployment{ID: "a"}, "me")); err != nil {
+	if err := errors.Join(f.forget(""), f.settle(Deployment{ID: "a"}, "me")); err != nil {
 		t.Error(err)
 	}
 }
@@ -359,7 +361,8 @@ func choose(t *testing.T, s *stub, of terms) (*claim, error) {
 	t.Helper()
 	h := &chooser{
 		terms: of, clock: newClock(s, wallClock), alarms: newAlarms(func(Alarm, string) {}),
-		rand: rand.New(rand.NewPCG(1, 1)), joined: func(string, time.Duration) {}, log: Config{}.withDefaults().Log,
+		rand: rand.New(rand.NewPCG(1, 1)), joined: func(string, time.Duration) {},
+		mayFound: func(context.Context) error { return nil }, log: Config{}.withDefaults().Log,
 	}
 	return h.find(t.Context())
 }

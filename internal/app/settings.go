@@ -158,7 +158,7 @@ var settings = declared([]Setting{
 	}, {
 		Flag: "on-clock-step", Env: "NATSID_ON_CLOCK_STEP", Group: groupSnowflakes,
 		Help: "When the clock is right but behind times that were issued or reported: wait until it has caught up, " +
-			"a day at most, or reclaim: continue at once under another worker number.",
+			"a day at most, or reclaim: continue within about a second under another worker number.",
 		field: either(func(c *Config) *bool { return &c.ReclaimOnStep }, false, "reclaim", "wait"),
 	}, {
 		Flag: "max-batch", Env: "NATSID_MAX_BATCH", Group: groupRequests,

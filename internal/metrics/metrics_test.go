@@ -173,7 +173,7 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 
 // kinds are what operators have in their alerts: see [subjects.Alarm].
 var kinds = []subjects.Alarm{
-	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted",
+	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted", "registry-conflict",
 	"state-file", "store-went-back", "time-ends", "mark-unreachable", "tag-conflict",
 }
 

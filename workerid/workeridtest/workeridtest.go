@@ -42,14 +42,23 @@ type suite struct {
 }
 
 func (s *suite) deployment() {
+	if d, err := s.Deployment(s.ctx); !errors.Is(err, workerid.ErrNoDeployment) {
+		s.Errorf("in a new registry: %+v, %v, want ErrNoDeployment", d, err)
+	}
 	const n = 8
+	var made atomic.Int32
 	got := make([]workerid.Deployment, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		r := s.next()
 		wg.Go(func() {
 			mine := workerid.Deployment{ID: string(rune('a' + i)), Layout: "41+10+12", Epoch: 7, Unit: 1}
-			d, err := r.Deployment(s.ctx, mine)
+			if err := r.Found(s.ctx, mine); err == nil {
+				made.Add(1)
+			} else if !errors.Is(err, workerid.ErrConflict) {
+				s.Errorf("Found: %v", err)
+			}
+			d, err := r.Deployment(s.ctx)
 			if err != nil {
 				s.Errorf("Deployment: %v", err)
 			}
@@ -57,6 +66,9 @@ func (s *suite) deployment() {
 		})
 	}
 	wg.Wait()
+	if made.Load() != 1 {
+		s.Errorf("%d deployments were made, want 1", made.Load())
+	}
 	for _, d := range got {
 		if d != got[0] || d.Layout != "41+10+12" || d.Epoch != 7 || d.Unit != 1 {
 			s.Errorf("deployments %+v and %+v: all must get the first one's", d, got[0])
@@ -220,6 +232,13 @@ func (m *Memory) Wipe() {
 	m.records, m.heartbeats, m.deployment = nil, nil, workerid.Deployment{}
 }
 
+// Deploy replaces the deployment; a zero one loses it.
+func (m *Memory) Deploy(d workerid.Deployment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deployment = d
+}
+
 // Fake is one process's handle on a [Memory].
 type Fake struct {
 	*Memory
@@ -255,14 +274,26 @@ func (f *Fake) do(ctx context.Context, method string, call func()) error {
 }
 
 // Deployment implements [workerid.Registry].
-func (f *Fake) Deployment(ctx context.Context, d workerid.Deployment) (have workerid.Deployment, err error) {
-	err = f.do(ctx, "Deployment", func() {
-		if f.deployment.ID == "" {
+func (f *Fake) Deployment(ctx context.Context) (have workerid.Deployment, err error) {
+	err = f.do(ctx, "Deployment", func() { have = f.deployment })
+	if err == nil && have.ID == "" {
+		err = workerid.ErrNoDeployment
+	}
+	return have, err
+}
+
+// Found implements [workerid.Registry].
+func (f *Fake) Found(ctx context.Context, d workerid.Deployment) error {
+	landed := false
+	err := f.do(ctx, "Found", func() {
+		if landed = f.deployment.ID == ""; landed {
 			f.deployment = d
 		}
-		have = f.deployment
 	})
-	return have, err
+	if err == nil && !landed {
+		err = workerid.ErrConflict
+	}
+	return err
 }
 
 // Records implements [workerid.Registry].

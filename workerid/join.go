@@ -1,0 +1,171 @@
+package workerid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+)
+
+// refused reports whether err means that the registry is there, but this worker
+// must not issue under it: nothing of the state file is resumed then either.
+func refused(err error) bool {
+	return errors.Is(err, ErrDeployment) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrDamaged)
+}
+
+// join returns the registry's deployment, which this worker makes if there is
+// none and it may. The error is ErrDeployment if this worker has another.
+//
+// Two layouts in one registry give equal IDs, also at times far apart. So the
+// deployment is read before a number is acquired, after that, and at each
+// heartbeat; a generator is closed when it differs. It is made in three cases, and in no
+// other:
+//
+//   - This process joined the one that was there: that one is put back.
+//   - The records name it: that one is put back.
+//   - The registry has no records: no worker ever had a number in it.
+//
+// A registry that lost everything may still have live workers. mayFound asks
+// them, before it is made and after: a worker that acquires a number meanwhile
+// reads the deployment after its own write, and so either it sees this one or
+// this worker is asked about.
+func (h *chooser) join(ctx context.Context) (Deployment, error) {
+	have, err := h.registry.Deployment(ctx)
+	if errors.Is(err, ErrNoDeployment) {
+		have, err = h.found(ctx)
+	}
+	if err != nil {
+		return Deployment{}, err
+	}
+	if err := DeploymentOf(h.layout).check(have); err != nil {
+		return Deployment{}, err
+	}
+	if h.founding {
+		if err := h.askOthers(ctx); err != nil {
+			return Deployment{}, err
+		}
+		h.founding = false
+	}
+	return have, nil
+}
+
+// found makes the deployment, and returns the one that the registry has then.
+func (h *chooser) found(ctx context.Context) (Deployment, error) {
+	d := h.deployment
+	if d.ID == "" {
+		records, err := h.registry.Records(ctx)
+		if err != nil {
+			return Deployment{}, err
+		}
+		if d, err = h.first(ctx, records); err != nil {
+			return Deployment{}, err
+		}
+	}
+	if err := h.registry.Found(ctx, d); err != nil && !errors.Is(err, ErrConflict) {
+		return Deployment{}, err
+	}
+	return h.registry.Deployment(ctx)
+}
+
+// first returns the deployment that this worker may make in a registry with these
+// records, which this process never joined.
+func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment, error) {
+	if len(records) == 0 {
+		if err := h.askOthers(ctx); err != nil {
+			return Deployment{}, err
+		}
+		d := DeploymentOf(h.layout)
+		d.ID, h.founding = newToken(), true
+		return d, nil
+	}
+	d := deploymentIn(records)
+	if d.ID == "" {
+		return d, fmt.Errorf("%w, but records of %d worker numbers, which do not name the layout of their IDs; "+
+			"another layout would repeat those; put back the key deployment with the layout, epoch and unit of all "+
+			"IDs so far", ErrNoDeployment, len(records))
+	}
+	return d, DeploymentOf(h.layout).check(d)
+}
+
+// deploymentIn returns the deployment that the newest record names; zero if none
+// names one.
+func deploymentIn(records map[int]Record) (d Deployment) {
+	newest := uint64(0)
+	for _, r := range records {
+		if r.Deployment.ID != "" && r.Revision > newest {
+			d, newest = r.Deployment, r.Revision
+		}
+	}
+	return d
+}
+
+// checkRecords returns ErrDeployment if a record is of IDs that differ from this
+// worker's: the deployment was replaced by hand, and old IDs would repeat.
+func (h *chooser) checkRecords(records map[int]Record) error {
+	mine := DeploymentOf(h.layout)
+	for w, r := range records {
+		if r.Deployment.ID == "" {
+			continue
+		}
+		if err := mine.check(r.Deployment); err != nil {
+			return fmt.Errorf("the record of number %d: %w", w, err)
+		}
+	}
+	return nil
+}
+
+// warnOfDamage raises an alarm if records are damaged.
+func (h *chooser) warnOfDamage(records map[int]Record) {
+	for w, r := range records {
+		if r.Damaged {
+			h.alarms.set(RegistryConflict, fmt.Sprintf("the record of number %d is damaged or of a newer version: "+
+				"its window is unknown, so it is left alone; start that version, or delete the key %d once no worker "+
+				"can have the number", w, w))
+			return
+		}
+	}
+	h.alarms.clear(RegistryConflict)
+}
+
+// askOthers asks the live workers whether this one may make the deployment.
+func (h *chooser) askOthers(ctx context.Context) error {
+	if err := h.mayFound(ctx); err != nil {
+		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
+	}
+	return nil
+}
+
+// refusal returns the error of a number won in a registry whose deployment is
+// another one by now.
+func (h *chooser) refusal(err error) error {
+	if errors.Is(err, errLost) { // not this number alone
+		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
+	}
+	return err
+}
+
+// sameDeployment returns nil if the registry still has the claim's deployment,
+// and puts it back if it has none. The error is [ErrDeployment] if it describes
+// other IDs, and errLost if it is of another registry.
+func (c *claim) sameDeployment(ctx context.Context, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	have, err := c.registry.Deployment(ctx)
+	if errors.Is(err, ErrNoDeployment) {
+		log.Error("the registry has lost its deployment, which fixes the layout of all IDs: it is put back; "+
+			"find out who deleted it, or whether JetStream was wiped", "registry", c.deployment.ID)
+		if err = c.registry.Found(ctx, c.deployment); err == nil || errors.Is(err, ErrConflict) {
+			have, err = c.registry.Deployment(ctx)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := DeploymentOf(c.layout).check(have); err != nil {
+		return err
+	}
+	if have.ID != c.deployment.ID {
+		return fmt.Errorf("%w: the registry was made again", errLost)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package workerid_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+func later(c *workerid.Config) { c.Layout.Epoch += 3600_000 }
+
+// oneHeartbeat is how long a worker may take to see what changed in the registry.
+const oneHeartbeat = 3*time.Second + 200*time.Millisecond
+
+func TestADeletedDeploymentIsPutBackByWhoeverRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		l := start(t, m)
+		time.Sleep(10 * time.Second)
+		w, g := l.number(), l.gen()
+		had, err := l.reg.Deployment(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Deploy(workerid.Deployment{})
+		time.Sleep(oneHeartbeat)
+		if have, err := l.reg.Deployment(t.Context()); err != nil || have != had {
+			t.Errorf("%+v, %v, want %+v back", have, err, had)
+		}
+		if l.number() != w || l.gen() != g || l.issue().Tick == 0 {
+			t.Errorf("%+v, want number %d to serve on", l.keeper.Status(), w)
+		}
+		l.end()
+	})
+}
+
+func TestAnotherDeploymentClosesTheGenerator(t *testing.T) {
+	for name, change := range map[string]func(*workerid.Config){"another layout": later, "another registry": named} {
+		synctest.Test(t, func(t *testing.T) {
+			m := new(workeridtest.Memory)
+			l := start(t, m)
+			time.Sleep(10 * time.Second)
+			g := l.gen()
+			deploy(m, change)
+			time.Sleep(oneHeartbeat)
+			if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
+				t.Errorf("%s: the generator: %v, want it closed", name, err)
+			}
+			time.Sleep(time.Minute)
+			if s := l.keeper.Status(); s.Held != (name == "another registry") {
+				t.Errorf("%s: %+v", name, s)
+			}
+			if name == "another layout" {
+				l.raised(workerid.NumberLost, workerid.RegistryConflict)
+			} else {
+				l.raised(workerid.NumberLost)
+			}
+			l.end()
+		})
+	}
+}
+
+// Whoever deletes the key while all workers are away must not make room for
+// another layout.
+func TestADeploymentIsMadeOnlyWithoutRecordsOrAsTheyNameIt(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		old     bool // records of before: they name no deployment
+		change  func(*workerid.Config)
+		refused bool
+	}{
+		{"the same layout", false, func(*workerid.Config) {}, false},
+		{"another layout", false, later, true},
+		{"an unknown layout", true, func(*workerid.Config) {}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := new(workeridtest.Memory)
+			a := start(t, m)
+			time.Sleep(10 * time.Second)
+			w := a.number()
+			had, err := a.reg.Deployment(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.end()
+			if c.old {
+				forget(t, a.reg, w)
+			}
+			m.Deploy(workerid.Deployment{})
+			b := start(t, m, c.change)
+			time.Sleep(10 * time.Second)
+			if s := b.keeper.Status(); s.Held == c.refused {
+				t.Errorf("%s: %+v, want refused: %t", c.name, s, c.refused)
+			}
+			have, err := b.reg.Deployment(t.Context())
+			if c.refused && !errors.Is(err, workerid.ErrNoDeployment) || !c.refused && have != had {
+				t.Errorf("%s: deployment %+v, %v; it was %+v", c.name, have, err, had)
+			}
+			if err := b.stop(); err != nil && !errors.Is(err, workerid.ErrDeployment) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// forget removes the deployment from the record of number w.
+func forget(t *testing.T, reg workerid.Registry, w int) {
+	t.Helper()
+	r, err := reg.Record(t.Context(), w)
+	if err == nil {
+		r.Deployment = workerid.Deployment{}
+		_, err = reg.Write(t.Context(), w, r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADeploymentReplacedByHandDoesNotServeBesideOldRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		a := start(t, m)
+		time.Sleep(10 * time.Second)
+		a.end()
+		deploy(m, later)
+		b := start(t, m, later)
+		if err := <-b.err; !errors.Is(err, workerid.ErrDeployment) {
+			t.Errorf("%v, want ErrDeployment", err)
+		}
+	})
+}
+
+// The registry was wiped, and a worker of the old layout is still there.
+func TestADeploymentIsNotMadeWhileAnotherLayoutAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		asked, lives := 0, true
+		l := start(t, m, func(c *workerid.Config) {
+			c.MayFound = func(context.Context) error {
+				if asked++; lives {
+					return workeridtest.ErrInjected
+				}
+				return nil
+			}
+		})
+		time.Sleep(10 * time.Second)
+		if s := l.keeper.Status(); s.Held || !errors.Is(s.Trouble, workeridtest.ErrInjected) {
+			t.Errorf("%+v, want a refusal", s)
+		}
+		if _, err := l.reg.Deployment(t.Context()); !errors.Is(err, workerid.ErrNoDeployment) {
+			t.Errorf("%v, want no deployment", err)
+		}
+		l.raised(workerid.RegistryConflict)
+		lives, asked = false, 0
+		time.Sleep(20 * time.Second)
+		if l.number(); asked != 2 {
+			t.Errorf("asked %d times, want once before the deployment is made and once after", asked)
+		}
+		l.end()
+	})
+}
+
+// A registry may be wiped, and made again with another layout, while a number is
+// being acquired.
+func TestTheDeploymentIsReadAgainAfterANumberIsWon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		l := start(t, m, func(c *workerid.Config) {
+			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+				if method == "Write" {
+					deploy(m, later)
+				}
+				return call()
+			})
+		})
+		if err := <-l.err; !errors.Is(err, workerid.ErrDeployment) || l.gen() != nil {
+			t.Errorf("%v, generator %v, want ErrDeployment and none", err, l.gen())
+		}
+	})
+}
+
+func TestADamagedRecordIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		deploy(m)
+		f := &workeridtest.Fake{Memory: m}
+		for w := range 1024 {
+			if w == 500 {
+				continue
+			}
+			if _, err := f.Write(t.Context(), w, workerid.Record{Damaged: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l := start(t, m)
+		if w := l.number(); w != 500 {
+			t.Errorf("number %d was acquired, though its window is unknown", w)
+		}
+		l.raised(workerid.RegistryConflict)
+		l.end()
+	})
+}
+
+// A window that has passed is not extended: another worker may have had the
+// number, and a restored registry shows the old token again.
+func TestAWindowThatHasPassedIsNotExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		l := start(t, m, in(t.TempDir()))
+		time.Sleep(10 * time.Second)
+		w, g := l.number(), l.gen()
+		l.reg.OnCall(func(string, func() error) error { return workeridtest.ErrInjected })
+		time.Sleep(6 * time.Minute)
+		l.reg.OnCall(nil)
+		back := now()
+		time.Sleep(10 * time.Second)
+		if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
+			t.Errorf("the old generator: %v, want it closed", err)
+		}
+		if l.number() != w || l.gen().From() < back+1000 || l.issue().Tick == 0 {
+			t.Errorf("number %d from %d ms after the registry was back, want %d again, after the margin",
+				l.number(), l.gen().From()-back, w)
+		}
+		l.raised()
+		l.end()
+	})
+}
