@@ -42,6 +42,7 @@ var arrows = map[string][]string{
 	"segment/attempt":     {"segment"},
 	"segment/guard":       {"segment", "segment/attempt", "internal/jitter"},
 	"segment/kvstore":     {"segment", "segment/attempt", "internal/buckets", "internal/jitter", backoff},
+	"segment/move":        {"segment"},
 	"segment/mysqlstore":  {"segment", mysqlDriver},
 	"segment/witness":     {"segment", "internal/buckets", "internal/jitter"},
 	"segment/segmenttest": {"segment"},
@@ -73,7 +74,7 @@ var arrows = map[string][]string{
 		"workerid", "kvregistry", "worker", "internal/buckets", "internal/metrics", "internal/monitor",
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
-		kong, natsGo},
+		"internal/buckets", "segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},
 	"e2e/internal/setup": {"internal/app", "subjects"},

@@ -162,7 +162,7 @@ func (b *Bucket) try(a *attempt) {
 	defer cancel()
 	if a.info, a.err = b.find(ctx); a.err == nil {
 		a.mismatch = b.cfg.mismatch(a.info.Settings)
-		a.err = b.cfg.judge(a.info.Settings)
+		a.err = b.cfg.Judge(a.info.Settings)
 	}
 	if a.err != nil {
 		a.err = b.failed(a.err)

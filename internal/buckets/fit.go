@@ -22,6 +22,7 @@ const (
 	madeAgain  = "made again"
 	notFounded = "not founded"
 	adopted    = "adopted"
+	confirmed  = "confirmed"
 )
 
 // foundingTime is how long a process may take from making a bucket to writing what it is.
@@ -30,7 +31,7 @@ const foundingTime = 10 * time.Second
 func (b *Bucket) state(i Info) State {
 	s := State{Info: i, Mine: i.Maker == b.maker}
 	switch i.Maker {
-	case "", madeAgain, notFounded, adopted, b.maker:
+	case "", madeAgain, notFounded, adopted, confirmed, b.maker:
 	default:
 		s.Founding = i.Now.Sub(i.Created) < foundingTime
 	}
@@ -59,7 +60,7 @@ func (b *Bucket) Look(ctx context.Context) (State, error) {
 
 // note keeps whether the settings fit.
 func (b *Bucket) note(s Settings) error {
-	err := b.cfg.judge(s)
+	err := b.cfg.Judge(s)
 	if err == nil {
 		b.changed.Store(nil)
 		return nil
@@ -87,9 +88,9 @@ func (c Config) mismatch(have Settings) string {
 		c.Name, have.Replicas, have.MaxAge, replicas, c.TTL)
 }
 
-// judge returns [ErrUnfit] for settings that natsid must not rely on. A bucket that keeps its values for ever must
+// Judge returns [ErrUnfit] for settings that natsid must not rely on. A bucket that keeps its values for ever must
 // forget none; and no bucket may take what others than natsid write, or refuse what natsid writes.
-func (c Config) judge(s Settings) error {
+func (c Config) Judge(s Settings) error {
 	unfit := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrUnfit}, args...)...)
 	}

@@ -21,6 +21,7 @@ type commandLine struct {
 	Serve   serveCmd   `cmd:"" default:"withargs"`
 	Get     getCmd     `cmd:""`
 	Tag     tagCmd     `cmd:""`
+	Store   storeCmd   `cmd:""`
 	Workers workersCmd `cmd:""`
 	Decode  decodeCmd  `cmd:""`
 	Layout  layoutCmd  `cmd:""`
@@ -48,6 +49,14 @@ type tagCmd struct {
 }
 
 func (*tagCmd) help() help { return help{summary: "Manage tags."} }
+
+type storeCmd struct {
+	Show    storeShowCmd    `cmd:""`
+	Confirm storeConfirmCmd `cmd:""`
+	Move    storeMoveCmd    `cmd:""`
+}
+
+func (*storeCmd) help() help { return help{summary: "Look after the store of the tags."} }
 
 // A session is what a command works with.
 type session struct {

@@ -26,6 +26,9 @@ func addSettings(k *kong.Kong) error {
 		default:
 			addFlag(find(k, "serve"), s)
 		}
+		if s.Flag == "mysql" {
+			addFlag(find(k, "store move"), s)
+		}
 		if slices.Contains(ofLayout, s.Flag) {
 			addFlag(find(k, "decode"), s)
 			addFlag(find(k, "layout"), s)

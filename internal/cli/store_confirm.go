@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment/kvstore"
+)
+
+type storeConfirmCmd struct {
+	Kind string `enum:",kv,mysql" default:""`
+	Yes  bool
+}
+
+func (*storeConfirmCmd) help() help {
+	return help{
+		summary: "Say that each tag in use has a mark above all its IDs, so that tags are created on first use again.",
+		detail: `Workers refuse to create tags in a bucket of marks that was purged, or deleted
+and made again: any name could be one whose IDs are in use. First create each tag
+that was in use with "natsid tag create TAG --start N", N far above its IDs, or
+raise it. Then confirm. If a tag is forgotten and used, its IDs repeat.
+
+Without --yes the command shows what it would do. Workers follow within
+--tag-poll.
+
+Example:
+  natsid store confirm --yes`,
+		values: map[string]string{
+			"kind": "What the marks are: kv, the store itself, or mysql, the guard of a table.",
+			"yes":  "Do it.",
+		},
+	}
+}
+
+// Run implements the command.
+func (c *storeConfirmCmd) Run(s *session) error {
+	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
+		if r.Unfit != nil {
+			return fmt.Errorf("correct the settings first: %w", r.Unfit)
+		}
+		kind, bucket := c.kind(r), s.namespace().SegmentBucket()
+		if !c.Yes {
+			_, err := fmt.Fprintf(s.stdout, "Bucket %s has %d tags. It would be confirmed as of kind %s.\n"+
+				"Is each tag that was ever used among them, above all its IDs? See `natsid tag list`.\n"+
+				"Nothing was changed. Run it again with --yes.\n", bucket, r.Tags, kind)
+			return err
+		}
+		id, err := kvstore.Confirm(ctx, streams, bucket, r, kind)
+		if err != nil {
+			return fmt.Errorf("confirm bucket %s: %w", bucket, err)
+		}
+		_, err = fmt.Fprintf(s.stdout, "%s: confirmed as registry %s of kind %s, with %d tags\n",
+			bucket, id.Registry, id.Kind, r.Tags)
+		return err
+	})
+}
+
+// kind returns the kind that was given, or that of the identity, or what the marks look like.
+func (c *storeConfirmCmd) kind(r kvstore.Report) kvstore.Kind {
+	switch {
+	case c.Kind != "":
+		return kvstore.Kind(c.Kind)
+	case r.Trouble == nil:
+		return r.Identity.Kind
+	case r.Guards > 0:
+		return kvstore.Guarded
+	}
+	return kvstore.Alone
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/segment/move"
+	"github.com/natsid/natsid/segment/mysqlstore"
+)
+
+type storeMoveCmd struct {
+	To  string `enum:"kv,mysql" required:""`
+	Yes bool
+}
+
+func (*storeMoveCmd) help() help {
+	return help{
+		summary: "Move all tags from JetStream to MySQL, or back.",
+		detail: `To mysql: makes a row for each tag, then changes the kind of the marks. To kv:
+raises each mark to its row first; stop all Leaf nodes before. Workers of the
+old kind refuse segments within --tag-poll, and those of the new kind start.
+docs/operations.md has the whole sequence.
+
+Without --yes the command shows what it would do. It can be repeated.
+
+Example:
+  natsid store move --to mysql --mysql 'user:password@tcp(db:3306)/leaf' --yes`,
+		values: map[string]string{
+			"to":  "Where the tags are to be: kv, in JetStream alone, or mysql.",
+			"yes": "Do it.",
+		},
+	}
+}
+
+// Run implements the command.
+func (c *storeMoveCmd) Run(s *session) error {
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	if cfg.MySQL == "" {
+		return usage(errors.New("--mysql is missing: where the table is"))
+	}
+	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
+		if err := errors.Join(r.Unfit, r.Trouble); err != nil {
+			return fmt.Errorf("%w; run `natsid store show`", err)
+		}
+		table, err := openTable(ctx, cfg.MySQL)
+		if err != nil {
+			return err
+		}
+		defer table.Close()
+		return c.move(ctx, s, streams, r, table)
+	})
+}
+
+func openTable(ctx context.Context, dsn string) (*mysqlstore.Table, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	table, err := mysqlstore.Open(ctx, dsn)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use MySQL at %s: %w", mysqlstore.Redact(dsn), err)
+	}
+	return table, nil
+}
+
+func (c *storeMoveCmd) move(
+	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
+) error {
+	bucket, to := s.namespace().SegmentBucket(), kvstore.Kind(c.To)
+	marks := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: r.Identity.Kind})
+	plan, write := move.ToTable, (*move.Move).WriteRow
+	if to == kvstore.Alone {
+		plan, write = move.ToMarks, (*move.Move).WriteMark
+	}
+	m, err := plan(ctx, marks, table)
+	if err != nil {
+		return err
+	}
+	if !c.Yes {
+		return c.show(s, m, r.Identity.Kind)
+	}
+	for _, t := range m.Tags {
+		if err := write(m, ctx, t); err != nil && !errors.Is(err, segment.ErrInvalid) {
+			return fmt.Errorf("tag %s: %w; run the command again, it leaves out what is done", t.Name, err)
+		}
+	}
+	if r.Identity.Kind != to {
+		if err := kvstore.SetKind(ctx, streams, bucket, r, to); err != nil {
+			return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
+		}
+	}
+	_, err = fmt.Fprintf(s.stdout, "%s: of kind %s; %d tags written, %d were in order\n",
+		bucket, to, len(m.Tags), m.Kept)
+	return err
+}
+
+// show prints what would be done.
+func (c *storeMoveCmd) show(s *session, m *move.Move, kind kvstore.Kind) error {
+	for i, t := range m.Tags {
+		if i == 20 {
+			fmt.Fprintf(s.stdout, "... and %d more\n", len(m.Tags)-i)
+			break
+		}
+		from := fmt.Sprintf("%d ->", t.From)
+		if t.From == 0 {
+			from = "new, from"
+		}
+		fmt.Fprintf(s.stdout, "%s: %s %d\n", t.Name, from, t.To)
+	}
+	_, err := fmt.Fprintf(s.stdout, "%d tags would be written, %d are in order; the kind is %s and would be %s.\n"+
+		"Nothing was changed. Run it again with --yes.\n", len(m.Tags), m.Kept, kind, c.To)
+	return err
+}

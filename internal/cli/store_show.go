@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment/kvstore"
+)
+
+type storeShowCmd struct{}
+
+func (*storeShowCmd) help() help {
+	return help{
+		summary: "Show where the marks of the tags are, and whether workers may rely on them.",
+		detail: `The identity of the bucket names its registry and its kind: kv, the marks are
+the store; mysql, they guard a table. A bucket without identity was purged, or
+deleted and made again: workers serve the tags that exist, and create none.
+
+Example:
+  natsid store show`,
+	}
+}
+
+// Run implements the command.
+func (*storeShowCmd) Run(s *session) error {
+	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
+		table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+		id := r.Identity
+		row := func(name string, value any) { fmt.Fprintf(table, "%s\t%v\n", name, value) }
+		row("BUCKET", s.namespace().SegmentBucket())
+		row("KIND", dash(string(id.Kind)))
+		row("REGISTRY", dash(id.Registry))
+		row("MADE", instant(id.Made))
+		row("CONFIRMED", instant(id.Confirmed))
+		row("TAGS", r.Tags)
+		row("PURGES", map[bool]string{true: "refused", false: "possible"}[r.Info.DenyPurge])
+		row("STATE", storeState(r))
+		return table.Flush()
+	})
+}
+
+// storeState returns in one line what an operator has to do.
+func storeState(r kvstore.Report) string {
+	switch {
+	case r.Unfit != nil:
+		return r.Unfit.Error()
+	case errors.Is(r.Trouble, kvstore.ErrNoIdentity):
+		return "no identity: no tag is created on first use; create each tag that was in use with a start far above " +
+			"its IDs, then run `natsid store confirm`"
+	case r.Trouble != nil:
+		return r.Trouble.Error()
+	case len(r.Damaged) > 0:
+		return fmt.Sprintf("%d damaged entries, such as that of tag %s: replace them with `nats kv put`",
+			len(r.Damaged), r.Damaged[0])
+	}
+	return "in order"
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.DateTime)
+}
+
+// storeTimeout bounds a look at a bucket of many tags.
+const storeTimeout = 30 * time.Second
+
+// withStore calls f with what is in the bucket of the marks, which must exist.
+func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
+	nc, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
+	defer cancel()
+	streams := buckets.OnJetStream(js)
+	r, err := kvstore.Inspect(ctx, streams, s.namespace().SegmentBucket())
+	if errors.Is(err, buckets.ErrNoBucket) {
+		return fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
+			"check --nats and --namespace", s.namespace().SegmentBucket(), s.namespace())
+	}
+	if err != nil {
+		return fmt.Errorf("read bucket %s: %w", s.namespace().SegmentBucket(), err)
+	}
+	return f(s.ctx, streams, r)
+}

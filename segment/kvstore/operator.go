@@ -1,0 +1,104 @@
+package kvstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+)
+
+// A Report is what an operator sees of a bucket of marks.
+type Report struct {
+	Info     buckets.Info
+	Identity Identity
+	Trouble  error // of the identity: [ErrNoIdentity], [ErrIdentity], or nil
+	Unfit    error // of the settings: [buckets.ErrUnfit], or nil
+	Tags     int   // disabled ones included
+	Guards   int   // of them, those that guard a row in MySQL
+	Damaged  []string
+
+	revision uint64 // of the identity or its marker; 0 if there never was one
+}
+
+// Inspect describes a bucket, and changes nothing. It returns [buckets.ErrNoBucket] if there is none.
+func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Report, err error) {
+	if r.Info, err = streams.Info(ctx, bucket); err != nil {
+		return Report{}, err
+	}
+	r.Unfit = buckets.Config{Name: bucket}.Judge(r.Info.Settings)
+	if err := r.readIdentity(ctx, streams, bucket); err != nil {
+		return Report{}, err
+	}
+	all, err := streams.List(ctx, bucket, "")
+	s := Store{cfg: Config{Bucket: bucket}}
+	for _, kve := range all {
+		if kve.Removed || strings.HasPrefix(kve.Key, buckets.Own) {
+			continue
+		}
+		r.Tags++
+		switch e, err := s.decode(kve); {
+		case err != nil:
+			r.Damaged = append(r.Damaged, kve.Key)
+		case e.Seen > 0:
+			r.Guards++
+		}
+	}
+	return r, err
+}
+
+func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, bucket string) error {
+	kve, err := streams.Last(ctx, bucket, identityKey)
+	r.revision = kve.Revision
+	switch {
+	case errors.Is(err, buckets.ErrNoKey) || err == nil && kve.Removed:
+		r.Trouble = ErrNoIdentity
+		return nil
+	case err != nil:
+		return err
+	}
+	r.Identity, r.Trouble = decodeIdentity(kve.Value)
+	return nil
+}
+
+// Confirm writes an identity of a kind on an operator's word: every tag that any worker has loaded has a mark in the
+// bucket above all its IDs. A registry that can be read stays; workers take the identity without a restart.
+//
+// Safety: it makes first use possible again, so it rests on that word alone. It is written by a compare-and-set from
+// the revision that r reports.
+func Confirm(ctx context.Context, streams buckets.Streams, bucket string, r Report, kind Kind) (Identity, error) {
+	now := time.Now().UTC().Truncate(time.Second)
+	id := r.Identity
+	if r.Trouble != nil {
+		id = Identity{Registry: rand.Text(), Made: now}
+	}
+	id.Kind, id.Confirmed = kind, now
+	if err := put(ctx, streams, bucket, r, id); err != nil {
+		return Identity{}, err
+	}
+	// The bucket has an identity from now on. Without the permission to update it, only its workers can protect it.
+	_ = streams.Defend(ctx, bucket, "confirmed")
+	return id, nil
+}
+
+// SetKind changes the kind of a bucket whose identity r reports. Workers of the old kind refuse the bucket from their
+// next Check on. Until then both kinds may load: each load is a compare-and-set on the same mark.
+func SetKind(ctx context.Context, streams buckets.Streams, bucket string, r Report, kind Kind) error {
+	if r.Trouble != nil {
+		return r.Trouble
+	}
+	id := r.Identity
+	id.Kind = kind
+	return put(ctx, streams, bucket, r, id)
+}
+
+func put(ctx context.Context, streams buckets.Streams, bucket string, r Report, id Identity) error {
+	_, err := streams.Publish(ctx, bucket, identityKey, buckets.Write{Value: id.encode(), Last: &r.revision})
+	if errors.Is(err, buckets.ErrRevision) {
+		return fmt.Errorf("the identity of bucket %s was changed just now; look again: %w", bucket, err)
+	}
+	return err
+}
