@@ -3,6 +3,7 @@ package worker
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go"
 )
@@ -19,8 +20,9 @@ type identity struct {
 	number int                // whose subject sub is on
 }
 
-// follow subscribes to the subject of the number that is held now.
-func (i *identity) follow() {
+// follow subscribes to the subject of the number that is held now. It returns an
+// error if it cannot.
+func (i *identity) follow() error {
 	number, held, _ := i.cfg.Number()
 	if i.sub != nil && (!held || number != i.number) {
 		// It fails only on a connection that is gone, and the subscription with it.
@@ -28,15 +30,16 @@ func (i *identity) follow() {
 		i.sub = nil
 	}
 	if i.sub != nil || !held {
-		return
+		return nil
 	}
 	sub, err := i.cfg.Conn.Subscribe(i.cfg.Namespace.Worker(number), i.answer)
 	if err != nil {
 		i.cfg.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
 			"trying again", "number", number, "error", err)
-		return
+		return fmt.Errorf("worker: cannot answer for worker number %d: %w", number, err)
 	}
 	i.sub, i.number = sub, number
+	return nil
 }
 
 func (i *identity) answer(m *nats.Msg) {

@@ -21,19 +21,22 @@ const (
 
 // A snowflakes keeps the snowflake service up while snowflakes can be issued,
 // and only then: callers reach other workers, or learn from NATS at once that
-// there are none. Only the goroutine of [Worker.Run] uses it, but for why.
+// there are none. It goes up once the worker answers for its number, so that no
+// ID is issued under a number that looks free. Only the goroutine of
+// [Worker.Run] uses it, but for why.
 type snowflakes struct {
-	cfg     *Config
-	service func() service
-	running micro.Service // nil while down
-	known   bool          // the server knows that it is up
+	cfg      *Config
+	identity *identity
+	service  func() service
+	running  micro.Service // nil while down
+	known    bool          // the server knows that it is up
 
 	mu      sync.Mutex
 	trouble error // why snowflakes are not served; nil while they are
 }
 
-func newSnowflakes(cfg *Config, service func() service) *snowflakes {
-	return &snowflakes{cfg: cfg, service: service, trouble: snowflake.ErrNoNumber}
+func newSnowflakes(cfg *Config, identity *identity, service func() service) *snowflakes {
+	return &snowflakes{cfg: cfg, identity: identity, service: service, trouble: snowflake.ErrNoNumber}
 }
 
 // why returns why snowflakes are not served, or nil while they are. It is safe
@@ -54,6 +57,10 @@ func (s *snowflakes) follow() {
 	trouble := s.cfg.refused(Snowflake)
 	if trouble == nil {
 		trouble = s.cfg.Snowflakes.Ready(patience, leaveAhead)
+	}
+	// The generator in use may be younger than the last look at the number.
+	if trouble == nil && s.running == nil {
+		trouble = s.identity.follow()
 	}
 	if up := s.running != nil; (trouble == nil) != up || up && !s.known {
 		trouble = s.change(trouble)

@@ -320,3 +320,18 @@ func TestRunFailsOnAClosedConnection(t *testing.T) {
 		t.Error("a worker that does not run reports that it serves")
 	}
 }
+
+// A number may be won between two looks at it.
+func TestNoSnowflakeIsIssuedBeforeTheWorkerAnswersForItsNumber(t *testing.T) {
+	var looks atomic.Int64
+	r := start(t, startServer(t), 1, newStore(t), func(_ *segment.Config, c *worker.Config) {
+		number := c.Number
+		c.Number = func() (int, bool, any) {
+			n, held, who := number()
+			return n, held && looks.Add(1) > 1, who
+		}
+	})
+	if _, err := r.try("id.worker.1", ""); err != nil {
+		t.Errorf("snowflakes are served, and nobody answers for number 1: %v", err)
+	}
+}

@@ -134,7 +134,7 @@ func New(cfg Config) *Worker {
 	w := &Worker{cfg: cfg, gate: &gate{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}}
 	w.stats = newStatistics(&w.cfg)
 	w.identity = &identity{cfg: &w.cfg}
-	w.flakes = newSnowflakes(&w.cfg, w.snowflakeService)
+	w.flakes = newSnowflakes(&w.cfg, w.identity, w.snowflakeService)
 	w.standing = &standing{cfg: &w.cfg, service: w.segmentService}
 	return w
 }
@@ -160,7 +160,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		w.identity.follow()
+		_ = w.identity.follow() // logged; snowflakes are not put up without it
 		w.flakes.follow()
 		w.standing.follow()
 		w.changes.follow()

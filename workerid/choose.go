@@ -37,6 +37,7 @@ type chooser struct {
 	founding    bool       // mayFound is to be asked before this worker joins
 	avoid       bool       // the number of the state file was given up for another
 	unconfirmed *claim     // its write was not acknowledged and may have landed
+	lost        *claim     // its record was lost while this process held it
 	ended       *claim     // its window passed while this process held it
 	awaySince   time.Time  // since when no attempt reached the registry; zero if the last one did
 }
@@ -104,11 +105,15 @@ func away(err error) bool {
 type view struct {
 	records    map[int]Record
 	heartbeats map[int]Heartbeat
+	lost       *claim // whose heartbeat is this worker's own; nil if none was lost
 }
 
 // free reports whether number w seems to have no owner at now, Unix ms.
 func (v view) free(w int, now int64) bool {
-	_, live := v.heartbeats[w]
+	beat, live := v.heartbeats[w]
+	if v.lost != nil && v.lost.number == w && v.lost.sent(beat) {
+		live = false
+	}
 	return !live && v.records[w].Until <= now && !v.records[w].Damaged //mutant:free-number
 }
 
@@ -125,6 +130,12 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 		return reading{}, view{}, err
 	}
 	h.deployment = have
+	if f := h.file; !f.absent && f.Claim != nil && f.Deployment != have {
+		h.alarms.set(StateFile, fmt.Sprintf("the state file remembers a number of another registry (%s, this is %s): "+
+			"it is ignored, and another number acquired; unless this worker was moved, find out who replaced "+
+			"the registry",
+			f.Deployment.ID, have.ID))
+	}
 	h.joined(have.ID, seen.offset)
 	if err := h.file.settle(have, h.instance); err != nil {
 		return reading{}, view{}, err
@@ -136,6 +147,7 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 		return reading{}, view{}, err
 	}
 	h.warnOfDamage(v.records)
+	v.lost = h.lost
 	v.heartbeats, err = h.registry.Heartbeats(ctx)
 	return seen, v, err
 }

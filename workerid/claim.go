@@ -231,6 +231,9 @@ func (c *claim) heartbeat(ctx context.Context) error {
 	return c.registry.Report(ctx, c.number, Heartbeat{Instance: c.instance, Time: c.compared.elapsed(), Since: c.since})
 }
 
+// sent reports whether h is a heartbeat of this claim.
+func (c *claim) sent(h Heartbeat) bool { return h.Instance == c.instance && h.Since == c.since }
+
 // release gives the number back at a clean stop. The order is part of the law:
 // close the generator for good; forget the claim; lower until to what was really
 // used, which only the owner may. It may be called again after an error.

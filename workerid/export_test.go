@@ -34,3 +34,9 @@ func (k *Keeper) WhoAt(now int64) (who Who, held bool) {
 	asked.cfg.Now = func() int64 { return now }
 	return asked.Who()
 }
+
+// DecodeState returns what a state file says, as text.
+func DecodeState(data []byte) (string, error) {
+	st, err := decodeState(data)
+	return string(st.encode()), err
+}

@@ -230,3 +230,53 @@ func TestAWindowThatHasPassedIsNotExtended(t *testing.T) {
 		l.end()
 	})
 }
+
+// Each worker's own heartbeat is there for 30 s.
+func TestAWipedHistoryWithEveryNumberInUseServesAgainWithinFiveSeconds(t *testing.T) {
+	for _, dir := range []func(*workerid.Config){in(""), in(t.TempDir())} {
+		synctest.Test(t, func(t *testing.T) {
+			m := new(workeridtest.Memory)
+			two := func(c *workerid.Config) { c.Layout.Worker, c.Layout.Sequence = 1, 21 }
+			a, b := start(t, m, two, dir), start(t, m, two)
+			time.Sleep(time.Minute + 50*time.Millisecond)
+			numbers := []int{a.number(), b.number()}
+			m.WipeHistory()
+			time.Sleep(5 * time.Second)
+			for i, l := range []*life{a, b} {
+				g := l.gen()
+				if g == nil || g.CheckAt(l.now()) != nil || l.number() != numbers[i] {
+					t.Errorf("%+v, want number %d to serve again", l.keeper.Status(), numbers[i])
+				}
+				l.raised(workerid.NumberLost)
+			}
+			a.end()
+			b.end()
+		})
+	}
+}
+
+// The records of a restored registry look free, though their owners were alive a
+// moment ago.
+func TestOnlyTheOwnReleasedNumberIsUsedWithoutTheMargin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), t.TempDir()
+		one := func(c *workerid.Config) { c.Layout.Site, c.Layout.Worker, c.Layout.Sequence, c.Site = 9, 1, 12, 3 }
+		deploy(m, one)
+		f := &workeridtest.Fake{Memory: m}
+		for w := range 1024 {
+			if _, err := f.Write(t.Context(), w, workerid.Record{Token: "foreign", Until: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for life, margin := range []int64{1006, 0} {
+			l := start(t, m, in(dir), one)
+			begin := now()
+			if from := l.gen().From() - begin; from != margin {
+				t.Errorf("life %d: the window begins %d ms from now, want %d", life, from, margin)
+			}
+			time.Sleep(10 * time.Second)
+			l.end()
+			time.Sleep(4 * time.Second)
+		}
+	})
+}

@@ -116,6 +116,7 @@ type Keeper struct {
 	chooser *chooser
 	rand    *rand.Rand
 	watch   time.Duration // how often the clock is looked at
+	answers time.Time     // until when a lost number is answered for
 }
 
 // New returns a keeper. It reads the state file and starts nothing. A state file
@@ -199,15 +200,25 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if !k.wait(ctx, time.Until(k.answers)) {
+			return k.abandon(ctx, c)
+		}
 		k.life.becomeHolding(c)
 		// What was tried before may lie before what this claim issues.
-		k.chooser.unconfirmed, k.chooser.ended = nil, nil
+		k.chooser.unconfirmed, k.chooser.ended, k.chooser.lost = nil, nil, nil
 		why := k.holder(c).hold(ctx)
 		k.life.becomeClosed(c, why)
 		if stop, err := k.giveUp(ctx, c, why); stop {
 			return err
 		}
 	}
+}
+
+// abandon releases a claim that was never held, at the stop.
+func (k *Keeper) abandon(ctx context.Context, c *claim) error {
+	c.gen.Close()
+	k.life.becomeReleasing()
+	return k.release(ctx, c)
 }
 
 // search finds a claim, trying again until ctx ends or, at the first search, the
@@ -221,6 +232,9 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 	k.chooser.awaySince = time.Time{}
 	var logged time.Time
 	for {
+		if !time.Now().Before(k.answers) {
+			k.life.becomeSearching()
+		}
 		c, err := k.chooser.find(ctx)
 		if err == nil {
 			k.alarms.clear(ClockSkew)
@@ -235,12 +249,23 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 			logged = time.Now()
 			k.cfg.Log.Warn("no snowflakes: there is no worker number yet; this worker keeps trying", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		pause := k.pause(pauses.NextBackOff(), err)
+		if left := time.Until(k.answers); left > 0 {
+			pause = min(pause, left)
+		}
+		if !k.wait(ctx, pause) {
 			return nil, ctx.Err()
-		case <-time.After(k.pause(pauses.NextBackOff(), err)):
 		}
 	}
+}
+
+// wait waits for d and reports whether ctx has not ended.
+func (k *Keeper) wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return ctx.Err() == nil
 }
 
 // notFound notes why an attempt to find a claim failed.
@@ -283,8 +308,8 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 	case errors.Is(why, errLost), errors.Is(why, ErrDeployment):
 		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
 			"find out who wrote the record, or whether the bucket was lost or restored", why))
-		k.linger(ctx) //mutant:linger
-		k.life.becomeSearching()
+		k.linger() //mutant:linger
+		k.chooser.lost = c
 		if err := c.file.forget(""); err != nil {
 			k.dropFile(err)
 		}
@@ -310,15 +335,11 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 	return false, nil
 }
 
-// linger waits while this worker still answers for a lost number, until no clock
-// within the skew is behind its last ID: if the registry lost its state the
-// number looks free, and its next owner must not begin before that.
-func (k *Keeper) linger(ctx context.Context) {
-	select {
-	case <-time.After(k.terms.margin):
-	case <-ctx.Done():
-	}
-}
+// linger makes this worker answer for a lost number, while it searches for
+// another, until no clock within the skew is behind its last ID: if the registry
+// lost its state the number looks free, and its next owner must not begin before
+// that.
+func (k *Keeper) linger() { k.answers = time.Now().Add(k.terms.margin) }
 
 // dropFile makes this worker continue without a state file: better to issue without
 // local state than not at all. After a crash another number is acquired.

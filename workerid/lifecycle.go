@@ -21,6 +21,9 @@ import (
 //	    +---- releasing <--- closed
 //	    |                      |
 //	    +----------------------+
+//
+// While a lost number is still answered for, the worker searches: closed then
+// leads to holding.
 type phase int32
 
 const (
@@ -102,9 +105,9 @@ func (l *lifecycle) hand(g *snowflake.Generator) {
 
 // becomeHolding begins to hold c.
 //
-// Before: searching. The window of c is acknowledged, the state file has the
-// claim and its fence, and c has a generator. After: the worker answers for the
-// number; nothing is issued.
+// Before: searching, or closed with a number that was lost a margin ago. The
+// window of c is acknowledged, the state file has the claim and its fence, and c
+// has a generator. After: the worker answers for the number; nothing is issued.
 func (l *lifecycle) becomeHolding(c *claim) {
 	l.at.Store(int32(holding))
 	l.note(func(s *Status) {

@@ -1,7 +1,6 @@
 package workerid
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,38 +10,6 @@ import (
 
 	"github.com/natsid/natsid/snowflake"
 )
-
-// A state is what a worker remembers on its own disk, so that it can resume its
-// number after a restart. The zero value remembers nothing.
-type state struct {
-	Instance string      `json:"instance"`
-	Number   *int        `json:"number,omitempty"` // the last one held
-	Claim    *stateClaim `json:"claim,omitempty"`  // nil after a clean stop
-	// Released is how the tokens of the last claim begin, after a clean stop.
-	Released   string     `json:"released,omitempty"`
-	Deployment Deployment `json:"deployment"`
-	Place      place      `json:"place"`
-}
-
-// A stateClaim is a claim as it was last acknowledged.
-type stateClaim struct {
-	// Token, Revision and Until are those of the last acknowledged write. While
-	// the record bears the token, or the registry is out of reach, the next life
-	// may resume what is left before Until.
-	Token    string `json:"token"`
-	Revision uint64 `json:"revision"`
-	Until    int64  `json:"until"` // Unix ms
-	// Fence is a time that no issued tick reaches: it is on disk before
-	// anything beyond it is issued. Unix ms, not beyond Until.
-	Fence int64 `json:"fence"`
-}
-
-// A place is where a state file may be believed.
-type place struct {
-	Host    string `json:"host"`
-	Machine string `json:"machine,omitempty"`
-	Inode   uint64 `json:"inode,omitempty"` // of the directory
-}
 
 // A stateFile is worker.json: the state and the file that holds it. It is
 // believed only as a whole, and only on the machine and in the directory where
@@ -122,8 +89,8 @@ func (s *stateFile) open(dir string) (err error) {
 }
 
 func (s *stateFile) read(data []byte) error {
-	var st state
-	if err := json.Unmarshal(data, &st); err != nil {
+	st, err := decodeState(data)
+	if err != nil {
 		return err
 	}
 	if st.Place != s.place {
@@ -151,12 +118,9 @@ func (s *stateFile) change(f func(*state)) error {
 	}
 	f(&s.state)
 	s.Place = s.place
-	data, err := json.MarshalIndent(s.state, "", "  ")
-	if err != nil {
-		panic(err) // cannot happen: strings and integers
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.write(s.path, append(data, '\n')) }()
+	data, done := s.encode(), make(chan error, 1)
+	go func() { done <- s.write(s.path, data) }()
+	var err error
 	select {
 	case err = <-done:
 		<-s.writing

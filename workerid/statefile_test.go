@@ -2,13 +2,16 @@ package workerid_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
 
@@ -46,6 +49,57 @@ func TestAStateFileIsBelievedOnlyWholeAndWhereItWasWritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A file is what was written, or it is refused: whatever byte is missing or
+// wrong.
+func TestAStateFileIsReadAsWrittenOrRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		l := start(t, new(workeridtest.Memory), in(dir))
+		time.Sleep(time.Minute)
+		file, err := os.ReadFile(filepath.Join(dir, "worker.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.end()
+		whole, err := workerid.DecodeState(file)
+		if err != nil || whole == "" {
+			t.Fatalf("%q, %v", whole, err)
+		}
+		check := func(what string, data []byte) {
+			t.Helper()
+			if got, err := workerid.DecodeState(data); err == nil && got != whole {
+				t.Errorf("%s: it was read as\n%s, written was\n%s", what, got, whole)
+			}
+		}
+		for n := range file {
+			check(fmt.Sprintf("the first %d bytes", n), file[:n])
+			for bit := range 8 {
+				bad := slices.Clone(file)
+				bad[n] ^= 1 << bit
+				check(fmt.Sprintf("bit %d of byte %d", bit, n), bad)
+			}
+		}
+		for what, data := range map[string]string{
+			"a newer version":      `{"v":2,"instance":"a"}`,
+			"an unknown field":     `{"v":0,"instance":"a","fense":7}`,
+			"a claim without more": `{"instance":"a","number":7,"claim":{"until":99,"fence":9}}`,
+			"a claim of no number": `{"instance":"a","claim":{"token":"t","until":99,"fence":9}}`,
+			"a claim of no fence":  `{"instance":"a","number":7,"claim":{"token":"t","until":99}}`,
+			"two files":            string(file) + string(file),
+			"no checksum":          `{"v":1,"instance":"a"}`,
+		} {
+			if got, err := workerid.DecodeState([]byte(data)); err == nil {
+				t.Errorf("%s: it was read as %s", what, got)
+			}
+		}
+		before := `{"instance":"a","number":7,"claim":{"token":"t","revision":1,"until":99,"fence":9},` +
+			`"deployment":{"id":"d","layout":"l","epoch":1,"unit":1},"place":{"host":"h","machine":"m","inode":1}}`
+		if _, err := workerid.DecodeState([]byte(before)); err != nil {
+			t.Errorf("a file of before: %v", err)
+		}
+	})
 }
 
 func write(t *testing.T, dir string, data []byte) {

@@ -232,6 +232,13 @@ func (m *Memory) Wipe() {
 	m.records, m.heartbeats, m.deployment = nil, nil, workerid.Deployment{}
 }
 
+// WipeHistory loses all records and the deployment, and keeps the heartbeats.
+func (m *Memory) WipeHistory() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records, m.deployment = nil, workerid.Deployment{}
+}
+
 // Deploy replaces the deployment; a zero one loses it.
 func (m *Memory) Deploy(d workerid.Deployment) {
 	m.mu.Lock()

@@ -1,0 +1,107 @@
+package workerid
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A state is what a worker remembers on its own disk, so that it can resume its
+// number after a restart. The zero value remembers nothing.
+type state struct {
+	Instance string      `json:"instance"`
+	Number   *int        `json:"number,omitempty"` // the last one held
+	Claim    *stateClaim `json:"claim,omitempty"`  // nil after a clean stop
+	// Released is how the tokens of the last claim begin, after a clean stop.
+	Released   string     `json:"released,omitempty"`
+	Deployment Deployment `json:"deployment"`
+	Place      place      `json:"place"`
+	Version    int        `json:"v"`   // 0 in files of before, which have no sum
+	Sum        string     `json:"sum"` // of all the rest, see sum
+}
+
+// A stateClaim is a claim as it was last acknowledged.
+type stateClaim struct {
+	// Token, Revision and Until are those of the last acknowledged write. While
+	// the record bears the token, or the registry is out of reach, the next life
+	// may resume what is left before Until.
+	Token    string `json:"token"`
+	Revision uint64 `json:"revision"`
+	Until    int64  `json:"until"` // Unix ms
+	// Fence is a time that no issued tick reaches: it is on disk before
+	// anything beyond it is issued. Unix ms, not beyond Until.
+	Fence int64 `json:"fence"`
+}
+
+// A place is where a state file may be believed.
+type place struct {
+	Host    string `json:"host"`
+	Machine string `json:"machine,omitempty"`
+	Inode   uint64 `json:"inode,omitempty"` // of the directory
+}
+
+// encode returns the state as it stands in the file.
+func (st state) encode() []byte {
+	st.Version = Version
+	st.Sum = st.sum()
+	return append(st.marshal("  "), '\n')
+}
+
+// sum returns the checksum of the state without its sum. A fence of which one
+// digit changed is too low in half of the cases, and IDs would repeat.
+func (st state) sum() string {
+	st.Sum = ""
+	digest := sha256.Sum256(st.marshal(""))
+	return hex.EncodeToString(digest[:])
+}
+
+func (st state) marshal(indent string) []byte {
+	data, err := json.MarshalIndent(st, "", indent)
+	if err != nil {
+		panic(err) // cannot happen: strings and integers
+	}
+	return data
+}
+
+// decodeState returns the state that encode wrote, or an error: nothing of a file
+// that is damaged, incomplete or of a newer version is believed.
+func decodeState(data []byte) (st state, err error) {
+	var of struct {
+		Version int `json:"v"`
+	}
+	if err := json.Unmarshal(data, &of); err != nil {
+		return state{}, err
+	}
+	if of.Version > Version {
+		return state{}, fmt.Errorf("it is of version %d, this natsid reads up to %d", of.Version, Version)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&st); err != nil {
+		return state{}, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return state{}, errors.New("it goes on after its end")
+	}
+	return st, st.valid()
+}
+
+// valid returns an error that says why no worker wrote the state, or nil.
+func (st state) valid() error {
+	before := st.Version == 0 && st.Sum == ""
+	if !before && st.Sum != st.sum() {
+		return errors.New("it is damaged: its checksum does not match")
+	}
+	c := st.Claim
+	if c == nil {
+		return nil
+	}
+	if st.Number == nil || c.Token == "" || c.Fence <= 0 || c.Until <= 0 || c.Until > maxTime {
+		return fmt.Errorf("its claim is incomplete (%+v)", *c)
+	}
+	return nil
+}
