@@ -148,13 +148,11 @@ const lookUps = 4
 
 // lookUpNews looks up changed tags until ctx ends.
 func (f *follower) lookUpNews(ctx context.Context) {
-	retry := time.NewTicker(time.Second)
-	defer retry.Stop()
 	for {
 		each(lookUps, f.news.take(), func(tag string) { f.lookUp(ctx, tag) })
 		select {
 		case <-f.news.wake:
-		case <-retry.C: // for tags whose lookup failed
+		case <-time.After(time.Second): // for tags whose lookup failed
 		case <-ctx.Done():
 			return
 		}
