@@ -46,6 +46,7 @@ var arrows = map[string][]string{
 	"segment/mysqlstore":  {"segment", mysqlDriver},
 	"segment/witness":     {"segment", "internal/buckets", "internal/jitter"},
 	"segment/segmenttest": {"segment"},
+	"segment/simulation":  {}, // test files only
 
 	"workerid":              {"snowflake", backoff},
 	"workerid/workeridtest": {"workerid", "snowflake"},

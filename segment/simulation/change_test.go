@@ -1,0 +1,179 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// A change is one command of an operator about one tag, at one worker.
+type change struct {
+	number  int
+	life    *life
+	verb    verb
+	tag     *tag
+	asked   segment.Tag    // to create
+	wanted  segment.Change // to update
+	began   time.Duration
+	ended   bool
+	refused bool // it was answered that nothing was changed
+	writes  int  // entries and rows that it has changed
+}
+
+type verb int
+
+const (
+	createTag verb = iota
+	updateTag
+	raiseTag
+	deleteTag
+)
+
+func (v verb) String() string { return [...]string{"create", "update", "raise", "delete"}[v] }
+
+type changing struct{}
+
+// changeOf returns the change that a context belongs to.
+func changeOf(ctx context.Context) *change {
+	c, _ := ctx.Value(changing{}).(*change)
+	return c
+}
+
+// change makes a change, and more from now on.
+func (w *world) change() {
+	if w.quiet || w.over {
+		return
+	}
+	m := pick(w.agenda, w.machines...)
+	w.changeAt(m, pick(w.agenda, createTag, createTag, updateTag, updateTag, raiseTag, raiseTag, deleteTag),
+		pick(w.agenda, w.names...))
+	w.after(w.chance(4*time.Second), w.change)
+	if w.one(3) { // two at once
+		w.changeAt(pick(w.agenda, w.machines...), pick(w.agenda, createTag, updateTag, raiseTag, deleteTag),
+			w.changes[len(w.changes)-1].tag.name)
+	}
+}
+
+// changeAt makes a change at a worker.
+func (w *world) changeAt(m *machine, v verb, name string) {
+	if m.life == nil || m.life.isDead() || w.conf.kind == bareTable && v == deleteTag {
+		v = updateTag
+	}
+	c := &change{number: len(w.changes) + 1, life: m.life, verb: v, tag: w.tags[name], began: w.now()}
+	w.changes = append(w.changes, c)
+	if m.life == nil || m.life.isDead() {
+		return
+	}
+	words := fmt.Sprintf("change %d", c.number)
+	c.asked = segment.Tag{Name: name, Step: 1 + w.rnd.Int64N(30), MaxID: 1 + w.rnd.Int64N(50), Description: words}
+	switch {
+	case v == raiseTag && w.one(2):
+		c.wanted.RaiseBy = 1 + w.rnd.Int64N(40)
+	case v == raiseTag:
+		c.wanted.MaxID = 1 + w.rnd.Int64N(500)
+	}
+	if v == updateTag || w.one(2) {
+		c.wanted.Step = c.asked.Step
+	}
+	if w.one(3) {
+		c.wanted.Description = &words
+	}
+	if v == createTag {
+		c.tag.created, c.tag.deleted = c.began, 0
+		for _, m := range w.machines {
+			if m.life != nil {
+				m.life.duty(name).gone = false
+			}
+		}
+	}
+	w.log("%s change %d: %v %s, step %d, max_id %d, raise by %d", c.life.name(), c.number, v, name, c.wanted.Step,
+		c.wanted.MaxID, c.wanted.RaiseBy)
+	go c.run()
+}
+
+// run makes the change as a worker does.
+func (c *change) run() {
+	l, w := c.life, c.life.world
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), changing{}, c), w.conf.config.Deadline)
+	defer cancel()
+	t, err := segment.Tag{Name: c.tag.name, Disabled: true}, error(nil)
+	switch c.verb {
+	case createTag:
+		t, err = l.store.Create(ctx, c.asked, true)
+	case deleteTag:
+		err = l.store.Delete(ctx, c.tag.name)
+	default:
+		t, err = l.store.Update(ctx, c.tag.name, c.wanted)
+	}
+	if err == nil && !l.isDead() {
+		l.alloc.See(t)
+	}
+	w.post(fmt.Sprintf("change %6d", c.number), func() { c.end(t, err) })
+}
+
+// refusals are the errors by which a store says that it changed nothing.
+var refusals = []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded}
+
+// end takes in the answer.
+func (c *change) end(t segment.Tag, err error) {
+	w := c.life.world
+	if c.life.isDead() {
+		return
+	}
+	c.ended = true
+	c.refused = slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
+	w.log("%s change %d: %v %s: %+v, %s", c.life.name(), c.number, c.verb, c.tag.name, t, outcome(err))
+	c.check()
+	if !c.refused {
+		w.announce(c.tag.name)
+	}
+	if err != nil {
+		return
+	}
+	d := c.life.duty(c.tag.name)
+	if c.verb == deleteTag {
+		if w.now()-c.tag.created > 25*time.Second || c.tag.created == 0 {
+			c.tag.deleted, d.gone = w.now(), true
+		}
+		return
+	}
+	d.least = max(d.least, t.Least)
+	c.tag.raised = append(c.tag.raised, raise{t.Least, w.now()})
+	c.compare(t)
+}
+
+// wrote notes that a write of this change has changed the tag.
+func (c *change) wrote(string) {
+	c.writes++
+	c.check()
+}
+
+// check fails if the change was refused and has changed something.
+func (c *change) check() {
+	if refusedIsUnchanged && c.refused && c.writes > 0 {
+		c.life.world.fail("change %d, %v of %s, was refused, and has changed the tag", c.number, c.verb, c.tag.name)
+	}
+}
+
+// compare fails if the tag is not what the answer says.
+func (c *change) compare(segment.Tag) {}
+
+// announce lets the other workers hear that a tag was changed, or not.
+func (w *world) announce(name string) {
+	for _, m := range w.machines {
+		if w.one(4) {
+			continue
+		}
+		w.after(w.chance(20*time.Millisecond), func() {
+			if m.life != nil && !m.life.isDead() {
+				m.life.alloc.Changed(name)
+			}
+		})
+	}
+}
+
+const refusedIsUnchanged = false

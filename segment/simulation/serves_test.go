@@ -1,0 +1,63 @@
+package simulation_test
+
+import (
+	"errors"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// serves checks that, soon after all was repaired, each worker serves each tag that is there.
+func (w *world) serves() {
+	w.quiet = true
+	bound := 2*w.conf.config.Poll + 10*time.Second
+	w.run(time.Now().Add(bound), w.broken)
+	for number, r := range w.waiting {
+		if !r.life.isDead() {
+			w.fail("%s has not answered request %d", r.life.name(), number)
+		}
+	}
+	for _, m := range w.machines {
+		for _, name := range w.names {
+			if w.broken() {
+				return
+			}
+			w.servesOne(m.life, name, bound)
+		}
+	}
+}
+
+func (w *world) servesOne(l *life, name string, bound time.Duration) {
+	var r *request
+	for range 5 { // of two workers that load at once one may be late
+		w.after(0, func() { r = l.ask(name, 1) })
+		end := time.Now().Add(w.conf.config.Deadline + time.Millisecond)
+		w.run(end, func() bool { return r != nil && r.answered || w.broken() })
+		if r.served || w.broken() {
+			return
+		}
+		if w.refusedRightly(r, name) {
+			return
+		}
+	}
+	w.fail("%v after all was repaired %s does not serve %s: answered %t, %v", bound, l.name(), name, r.answered, r.err)
+}
+
+// refusedRightly reports whether a tag cannot be served.
+func (w *world) refusedRightly(r *request, name string) bool {
+	row, ok := w.db.copies[0].byName[name]
+	table := w.conf.kind != marksAlone
+	switch {
+	case !r.answered:
+		return false
+	case errors.Is(r.err, segment.ErrExhausted):
+		return table && w.conf.limit < 1<<62
+	case errors.Is(r.err, segment.ErrBadRow):
+		return table && ok && row.Step < 1
+	case errors.Is(r.err, segment.ErrDisabled):
+		return true
+	case errors.Is(r.err, segment.ErrUnknownTag):
+		return table && !ok || !table && w.js.bucket.entries[name].Value == nil
+	}
+	return false
+}

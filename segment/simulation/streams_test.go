@@ -1,0 +1,178 @@
+package simulation_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+)
+
+// A jetStream holds the bucket of marks.
+type jetStream struct {
+	world *world
+	links
+	bucket *bucket   // nil if there is none
+	past   []*bucket // for stale reads and backups, the newest last
+	stale  bool      // reads may be old
+}
+
+// A bucket never changes: each write makes a new one.
+type bucket struct {
+	buckets.Settings
+	created time.Time
+	last    uint64
+	entries map[string]buckets.Entry
+}
+
+// put replaces the bucket.
+func (j *jetStream) put(b *bucket) {
+	if j.bucket != nil {
+		j.past = append(j.past, j.bucket)
+		j.past = j.past[max(0, len(j.past)-60):]
+	}
+	j.bucket = b
+}
+
+// with returns the bucket with one more entry.
+func (b *bucket) with(e buckets.Entry) *bucket {
+	next := *b
+	next.last++
+	e.Revision, e.Created = next.last, time.Now()
+	next.entries = maps.Clone(b.entries)
+	next.entries[e.Key] = e
+	return &next
+}
+
+// read returns the bucket as one read may find it.
+func (j *jetStream) read() *bucket {
+	w := j.world
+	if n := len(j.past); j.stale && n > 0 && w.one(2) {
+		return j.past[max(0, n-1-w.rnd.IntN(6))]
+	}
+	return j.bucket
+}
+
+// A streams is JetStream as one process reaches it.
+type streams struct {
+	*jetStream
+	life *life
+}
+
+var _ buckets.Streams = (*streams)(nil)
+
+func (s *streams) call(ctx context.Context, what string, apply func() error) error {
+	c := call{life: s.life, ctx: ctx, what: what, store: &s.links, apply: apply}
+	return c.do()
+}
+
+func (s *streams) write(ctx context.Context, what string, apply func() error) error {
+	c := call{life: s.life, ctx: ctx, what: what, store: &s.links, apply: apply, write: true}
+	return c.do()
+}
+
+// Info implements [buckets.Streams].
+func (s *streams) Info(ctx context.Context, _ string) (i buckets.Info, err error) {
+	err = s.call(ctx, "info", func() error {
+		b := s.bucket
+		if b == nil {
+			return buckets.ErrNoBucket
+		}
+		i = buckets.Info{
+			Settings: b.Settings, Created: b.created, Now: time.Now(), LastSeq: b.last, Entries: len(b.entries),
+		}
+		return nil
+	})
+	if err != nil {
+		return buckets.Info{}, err
+	}
+	return i, nil
+}
+
+// Make implements [buckets.Streams].
+func (s *streams) Make(ctx context.Context, _ string, settings buckets.Settings) error {
+	return s.write(ctx, "make", func() error {
+		if s.bucket != nil {
+			return buckets.ErrBucketExists
+		}
+		s.put(&bucket{settings, time.Now(), settings.FirstSeq - 1, map[string]buckets.Entry{}})
+		return nil
+	})
+}
+
+// Defend implements [buckets.Streams].
+func (s *streams) Defend(ctx context.Context, _, maker string) error {
+	return s.write(ctx, "defend", func() error {
+		if s.bucket == nil {
+			return buckets.ErrNoBucket
+		}
+		b := *s.bucket
+		b.DenyPurge, b.AllowRollup = true, false
+		if maker != "" {
+			b.Maker = maker
+		}
+		s.put(&b)
+		return nil
+	})
+}
+
+// Last implements [buckets.Streams].
+func (s *streams) Last(ctx context.Context, _, key string) (e buckets.Entry, err error) {
+	err = s.call(ctx, "read "+key, func() error {
+		b, ok := s.read(), false
+		if b == nil {
+			return buckets.ErrNoBucket
+		}
+		if e, ok = b.entries[key]; !ok {
+			return buckets.ErrNoKey
+		}
+		return nil
+	})
+	if err != nil {
+		return buckets.Entry{}, err
+	}
+	return e, nil
+}
+
+// Publish implements [buckets.Streams].
+func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (revision uint64, err error) {
+	err = s.write(ctx, "write "+key, func() error {
+		b := s.bucket
+		if b == nil {
+			return buckets.ErrNoAnswer
+		}
+		if m.Last != nil && b.entries[key].Revision != *m.Last || m.LastOfAll != nil && b.last != *m.LastOfAll {
+			return buckets.ErrRevision
+		}
+		e := buckets.Entry{Key: key, Value: m.Value, Removed: m.Operation != buckets.Put}
+		s.put(b.with(e))
+		revision = s.bucket.last
+		s.world.wrote(key)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return revision, nil
+}
+
+// List implements [buckets.Streams].
+func (s *streams) List(ctx context.Context, _, prefix string) (all []buckets.Entry, err error) {
+	err = s.call(ctx, "list "+prefix, func() error {
+		if s.bucket == nil {
+			return buckets.ErrNoBucket
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.bucket.entries)) {
+			if strings.HasPrefix(key, prefix) {
+				all = append(all, s.bucket.entries[key])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
