@@ -69,6 +69,9 @@ func (d *dumb) extend(until int64) {
 
 func (d *dumb) close() int64 {
 	d.closed = true
+	if len(d.issued) == 0 {
+		return d.from
+	}
 	free := d.begins(d.cur.tick)
 	if d.cur.sequence > 0 {
 		free = d.begins(d.cur.tick + 1)
@@ -107,10 +110,10 @@ func (d *dumb) next(now, n, random int64, dry bool) (ids []int64, err error) {
 	switch {
 	case last.tick >= d.ticks:
 		return nil, ErrTimeEnds
-	case d.begins(last.tick) >= d.until:
-		return nil, ErrWindow
 	case last.tick-clock > d.ahead:
 		return nil, &BehindError{By: time.Duration((last.tick-clock-d.ahead)*d.layout.Unit) * time.Millisecond}
+	case d.begins(last.tick) >= d.until:
+		return nil, ErrWindow
 	case dry:
 		return nil, nil
 	}

@@ -57,6 +57,7 @@ type Generator struct {
 	layout Layout
 	worker int64
 	from   int64                     // Unix ms
+	first  int64                     // position to issue first
 	ahead  int64                     // ticks that an ID may run ahead of the clock
 	until  atomic.Int64              // Unix ms; only grows
 	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests replace it
@@ -92,7 +93,8 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	// A start before the epoch counts as the epoch, one after the end of the
 	// time field as its end: there is nothing to issue outside.
 	first := min(max(l.TickFrom(from), 0), l.maxTick()+1) //mutant:first-tick
-	g.state.Store(uint64(first) << l.Sequence)
+	g.first = first << l.Sequence
+	g.state.Store(uint64(g.first))
 	return g, nil
 }
 
@@ -130,11 +132,14 @@ func (g *Generator) Extend(until int64) {
 }
 
 // Close ends issuing for good and returns the Unix ms at and after which this
-// generator has issued nothing: the end of its last tick, or the beginning of its
-// first if it has issued none, or from if that is later. Closing again returns
-// the same.
+// generator has issued nothing: the end of its last tick, or from if that is later
+// or nothing was issued. (The first tick may begin long after from: at an epoch
+// in the future.) Closing again returns the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit) //mutant:last-tick
+	if next == g.first {
+		return g.from
+	}
 	return max(g.from, g.layout.FirstMs((next+g.layout.PerTick()-1)>>g.layout.Sequence))
 }
 
@@ -194,12 +199,13 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	if last > l.maxTick() {
 		return 0, 0, ErrTimeEnds
 	}
-	if l.FirstMs(last) >= g.until.Load() { //mutant:until
-		return 0, 0, ErrWindow
-	}
+	// Before the window: it may be extended until the clock is there.
 	if lead := last - tick; lead > g.ahead {
 		ms := min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))
 		return 0, 0, &BehindError{By: time.Duration(ms) * time.Millisecond}
+	}
+	if l.FirstMs(last) >= g.until.Load() { //mutant:until
+		return 0, 0, ErrWindow
 	}
 	return start, fresh, nil
 }

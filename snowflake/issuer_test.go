@@ -217,3 +217,30 @@ func TestManyGoroutinesSeeNoFalseStep(t *testing.T) {
 		})
 	}
 }
+
+// The end of a window is moved every second, and stays a few seconds ahead.
+func TestABatchBeyondAWindowThatIsExtendedIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Layout{Time: 41, Worker: 1, Sequence: 4, Epoch: time.Now().UnixMilli() - 1000, Unit: 1}
+		now := func() int64 { return time.Now().UnixMilli() }
+		g, err := NewGenerator(l, 1, now(), now()+3000, DefaultMaxAhead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := NewIssuer(20*time.Second, 8, now)
+		i.Use(g)
+		out := make(chan answer, 1)
+		ask(t, i, "batch", 16*10_000, out) // 10 s of them
+		for range 12 {
+			time.Sleep(time.Second)
+			g.Extend(now() + 3000)
+		}
+		if got := <-out; got.err != nil || got.n != 160_000 || got.at < 9*time.Second || got.at > 11*time.Second {
+			t.Errorf("%+v, want IDs after 10 s", got)
+		}
+		ask(t, i, "the window is not extended", 16*10_000, out)
+		if got := <-out; !errors.Is(got.err, ErrWindow) || got.at > 20*time.Second {
+			t.Errorf("%+v, want ErrWindow", got)
+		}
+	})
+}

@@ -280,3 +280,48 @@ func TestOnlyTheOwnReleasedNumberIsUsedWithoutTheMargin(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEpochInTheFutureBlocksNoNumberAfterACleanStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		epoch := now() + 365*86400_000
+		future := func(c *workerid.Config) { c.Layout.Epoch, c.Layout.Worker = epoch, 1 }
+		for range 5 {
+			l := start(t, m, future)
+			w := l.number()
+			time.Sleep(10 * time.Second)
+			l.end()
+			if r, err := l.reg.Record(t.Context(), w); err != nil || r.Until > now() {
+				t.Errorf("number %d is blocked for %d ms, %v", w, r.Until-now(), err)
+			}
+		}
+	})
+}
+
+// Each failed write makes a token.
+func TestAClaimKnowsItsOwnTokensHoweverManyWritesFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost bool
+		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
+			c.Horizon = 24 * time.Hour
+			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+				err := call()
+				if method == "Write" && lost {
+					err = workeridtest.ErrInjected
+				}
+				return err
+			})
+		})
+		time.Sleep(time.Minute)
+		w := l.number()
+		lost = true
+		time.Sleep(20 * time.Hour)
+		lost = false
+		time.Sleep(time.Minute)
+		if l.number() != w || l.keeper.Status().Until < now()+23*3600_000 {
+			t.Errorf("%+v, want number %d renewed", l.keeper.Status(), w)
+		}
+		l.raised()
+		l.end()
+	})
+}
