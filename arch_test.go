@@ -72,6 +72,7 @@ var arrows = map[string][]string{
 	"internal/testkit/tcpproxy":  {},
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
+		"segment/witness",
 		"workerid", "kvregistry", "worker", "internal/buckets", "internal/metrics", "internal/monitor",
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",

@@ -92,7 +92,7 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmStateFile,
 		Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
-			"the worker acquires another worker number",
+			"the worker acquires another worker number; or `witness.json` is damaged or cannot be written",
 		Do: "if it cannot be written, repair the data directory and restart the worker; " +
 			"until then a crash costs it its number",
 	},

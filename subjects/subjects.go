@@ -77,6 +77,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
 		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
+		{n.Witness(), "published by workers, for workers: how far the marks have moved, and that they went back", ""},
 		{n.Alarm("<kind>"), "published when an operator must look: the JSON of an AlarmEvent", ""},
 	}
 }
@@ -126,6 +127,10 @@ func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 // TagChanged returns the subject on which workers publish the name of each tag
 // that was created, changed or deleted through natsid.
 func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
+
+// Witness returns the subject on which workers publish to one another how far the
+// bucket of marks has moved, and that it went back. Only workers may publish it.
+func (n Namespace) Witness() string { return string(n) + ".witness" }
 
 // Worker returns the subject on which the holder of worker number w identifies
 // itself.

@@ -76,7 +76,9 @@ type program struct {
 func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
 	p := &program{cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed)}
-	p.storage = storage{cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise}
+	p.storage = storage{
+		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, instance: p.instance,
+	}
 	return p
 }
 
@@ -110,6 +112,9 @@ func (p *program) steps() []step {
 		// Releases the worker number on the control connection, once no ID can be
 		// issued under it: all requests have been answered.
 		until("worker number", 5*time.Second, p.keepNumber),
+		// Says in the marks, over the control connection, that this worker has loaded
+		// all that it ever will.
+		until("witness of the marks", 5*time.Second, p.watchMarks),
 		// Refuses requests that still wait, and waits for the loads under way.
 		// Loaded IDs that were not issued are holes.
 		{name: "allocator", stop: p.closeAllocator, within: p.cfg.Deadline},
@@ -189,6 +194,9 @@ func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
 	p.segments = segment.New(p.segmentConfig())
+	if p.storage.witness != nil {
+		p.storage.witness.Use(p.segments)
+	}
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
@@ -227,7 +235,7 @@ func (p *program) workerConfig() worker.Config {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: p.storage.tags, Deadline: cfg.Deadline, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
+		Store: p.storage.gated(), Deadline: cfg.Deadline, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,

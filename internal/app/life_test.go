@@ -120,7 +120,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"allocator, issuer and keeper", "alarms", "HTTP", "health, readiness and metrics",
 		"comparison of tags with the store", "settings of the buckets",
 		"buckets that were not open at the start", "announcement",
-		"worker number", "allocator", "requests",
+		"worker number", "witness of the marks", "allocator", "requests",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)

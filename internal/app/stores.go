@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/segment/guard"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/mysqlstore"
+	"github.com/natsid/natsid/segment/witness"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -27,10 +28,12 @@ type storage struct {
 	links    *links
 	raise    func(kind subjects.Alarm, message string)
 	refusals *refusals
+	instance func() string
 
 	js       jetstream.JetStream
 	registry *kvregistry.Registry
 	marks    *kvstore.Store    // nil if segments do without
+	witness  *witness.Witness  // nil likewise
 	late     bool              // the buckets could not be opened at the start
 	table    *mysqlstore.Table // nil without MySQL
 	tags     segment.Store
@@ -53,8 +56,11 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if cfg.MySQL == "" || cfg.Guard {
 		s.marks = kvstore.New(buckets.OnJetStream(s.js), kvstore.Config{
 			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(),
-			Lost: s.marksLost, Changed: s.marksChanged, Log: cfg.Log,
+			Lost: s.marksLost, Changed: s.marksChanged, MayFound: s.mayFound, WentBack: s.marksWentBack, Log: cfg.Log,
 		})
+		if err = s.openWitness(s.instance); err != nil {
+			return err
+		}
 	}
 	err = s.open(ctx)
 	if ctx.Err() != nil {

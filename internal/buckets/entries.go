@@ -120,6 +120,7 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 	if err == nil && revision <= known && b.cfg.WentBack != nil {
 		b.cfg.WentBack(fmt.Sprintf("a write to bucket %s was given revision %d, and %d was given before",
 			b.cfg.Name, revision, known))
+		b.seen.Store(revision) // it goes on from there
 	}
 	b.Saw(revision) // 0 after an error
 	return revision, err

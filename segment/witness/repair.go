@@ -30,8 +30,8 @@ func (w *Witness) repair(ctx context.Context) {
 		if closed || ctx.Err() != nil {
 			return
 		}
-		pause := tick / 2
-		if err != nil {
+		pause := tick / 4
+		if err != nil && !errors.Is(err, buckets.ErrRevision) { // another worker was faster
 			pause = pauses.NextBackOff()
 			w.cfg.Log.Warn("the marks went back, and their repair is not done yet; it is tried again", "error", err)
 		}
@@ -53,7 +53,7 @@ type repair struct {
 
 // othersLook is how many tries pass between two looks at all answers by a worker that did not open the incident: one
 // look by each worker at each try would cost the square of the workers.
-const othersLook = 6
+const othersLook = 12
 
 // try does what is due, and reports whether the incident is closed.
 func (r *repair) try(ctx context.Context) (closed bool, err error) {
@@ -65,6 +65,7 @@ func (r *repair) try(ctx context.Context) (closed bool, err error) {
 	if !i.open() {
 		return w.ended(ctx, i)
 	}
+	w.enterEra(i.ID)
 	if r.answered != i.ID {
 		if err := w.answer(ctx, i); err != nil {
 			return false, err
@@ -139,6 +140,7 @@ func (w *Witness) openIncident(ctx context.Context) (incident, error) {
 	if err := w.writeIncident(ctx, i, revision); err != nil {
 		return i, err
 	}
+	w.enterEra(i.ID)
 	w.mu.Lock()
 	w.incident, w.proof = i.ID, ""
 	w.mu.Unlock()

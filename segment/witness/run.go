@@ -12,7 +12,7 @@ import (
 const (
 	tick = time.Second // between looks at what is due
 	// settling is how long an incident stays open at least, so that every worker that hears of it can take part.
-	settling = 2 * time.Second
+	settling = time.Second
 	// patience is how long a witness may take to answer before an operator is called.
 	patience = 10 * time.Second
 )
@@ -34,6 +34,7 @@ func (w *Witness) Run(ctx context.Context) {
 			suspected = w.isDue()
 		case <-ticks.C:
 			suspected = w.isOther()
+			w.announceIfNew()
 		}
 		if suspected {
 			w.checkNow(ctx)
@@ -42,7 +43,6 @@ func (w *Witness) Run(ctx context.Context) {
 			looked = time.Now()
 			w.look(ctx)
 		}
-		w.announceIfNew()
 		if w.isHeld() {
 			w.repair(ctx)
 		}
@@ -121,8 +121,8 @@ func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
 type message struct {
 	Version  int    `json:"version"`
 	Registry string `json:"registry,omitempty"`
-	Witness  string `json:"witness"`
 	Revision uint64 `json:"revision,string"`    // the highest that the sender knows
+	Era      string `json:"era,omitempty"`      // the last incident that the sender knows of
 	Incident string `json:"incident,omitempty"` // that is open
 }
 
@@ -142,11 +142,22 @@ func (w *Witness) Hear(body []byte) {
 		w.holdLocked()
 		w.signal()
 	}
-	known := w.cfg.Bucket.Known()
+	if m.Era != w.era {
+		w.doubtLocked() // one of both does not know the last incident: the bucket shows which
+		return
+	}
 	w.heard, w.highest = time.Now(), max(w.highest, m.Revision)
 	w.cfg.Bucket.Saw(m.Revision)
-	// The sender has just written or read. If it knows less, the bucket may have gone back; only a write shows it.
-	if m.Revision < known && time.Since(w.checked) >= fresh && !w.held {
+	// Senders have just written or read. One that knows less than was known long before may be on a bucket that went
+	// back; only a write shows it.
+	if m.Revision < w.earlier {
+		w.doubtLocked()
+	}
+}
+
+// doubtLocked has the bucket checked now.
+func (w *Witness) doubtLocked() {
+	if !w.held {
 		w.suspectLocked()
 	}
 }
@@ -155,6 +166,8 @@ func (w *Witness) Hear(body []byte) {
 // second: so the messages do not grow with the square of the workers.
 func (w *Witness) announceIfNew() {
 	w.mu.Lock()
+	w.earlier = w.before
+	w.before = w.cfg.Bucket.Known()
 	due := w.registry != "" && w.cfg.Bucket.Known() > w.highest && time.Since(w.heard) >= tick
 	w.mu.Unlock()
 	if due {
@@ -165,8 +178,8 @@ func (w *Witness) announceIfNew() {
 func (w *Witness) announce(incident string) {
 	w.mu.Lock()
 	m := message{
-		Version: version, Registry: w.registry, Witness: w.journal.Witness, Revision: w.cfg.Bucket.Known(),
-		Incident: incident,
+		Version: version, Registry: w.registry, Revision: w.cfg.Bucket.Known(),
+		Era: w.era, Incident: incident,
 	}
 	w.mu.Unlock()
 	if err := w.cfg.Announce(encode(m)); err != nil {

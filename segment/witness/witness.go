@@ -132,8 +132,11 @@ type Witness struct {
 	proof    string    // what shows that the bucket went back, until an incident is open for it
 	incident string    // the ID of the incident being repaired, "" if it is not known yet
 	closed   string    // the ID of the last one closed
+	era      string    // the ID of the last incident that this worker knows of
 	heard    time.Time // when a revision was last announced, by any worker
-	highest  uint64    // the highest revision announced
+	highest  uint64    // the highest revision announced in this era
+	before   uint64    // the highest revision that was known at the last tick
+	earlier  uint64    // and at the one before it
 }
 
 // Open reads the journal and returns a witness; [Witness.Use] must follow. It returns [ErrJournal] if the journal is of
@@ -288,11 +291,12 @@ func (w *Witness) check(ctx context.Context) error {
 	if err := w.liftStrange(ctx); err != nil {
 		return err
 	}
-	if err := w.greet(ctx); err != nil {
-		return err
-	}
 	i, _, err := w.readIncident(ctx)
 	if err != nil {
+		return err
+	}
+	w.enterEra(i.ID)
+	if err := w.greet(ctx); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -309,6 +313,15 @@ func (w *Witness) check(ctx context.Context) error {
 		w.checked = began
 	}
 	return nil
+}
+
+// enterEra notes the last incident. What was announced before it counts no more.
+func (w *Witness) enterEra(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.era != id {
+		w.era, w.highest, w.before, w.earlier = id, 0, 0, 0
+	}
 }
 
 func (w *Witness) doubtsNow() int {

@@ -40,10 +40,12 @@ func TestABucketThatMovedOnAfterItWentBackIsFoundByTheWitness(t *testing.T) {
 		b := w.start("b", t.TempDir()) // remembers nothing, and is alone
 		_ = b.take(1)
 		time.Sleep(time.Minute)
+		w.mu.Lock()
 		w.ids = nil // what b loaded alone repeats: nothing could show it
+		w.mu.Unlock()
 		a = w.start("a", dir)
 		time.Sleep(30 * time.Second)
-		for _, one := range w.workers {
+		for _, one := range w.all() {
 			if err := one.take(1); err == nil {
 				t.Errorf("%s serves, though what a loaded before it was killed is not known", one.name)
 			} else if !strings.Contains(err.Error(), "natsid tag raise --all --by N") {
@@ -160,7 +162,7 @@ func TestALostAcknowledgementIsRecognized(t *testing.T) {
 		w.js.set(false, false)
 		a = w.start("a", dir)
 		w.load(3, a)
-		if len(w.alarms) > 0 {
+		if w.alarmed() > 0 {
 			t.Errorf("alarms %q", w.alarms)
 		}
 	})
@@ -179,7 +181,7 @@ func TestJetStreamThatIsAwayIsNotOneThatWentBack(t *testing.T) {
 		a.witness.Reconnected()
 		b.witness.Reconnected()
 		w.served(10 * time.Second)
-		if len(w.alarms) > 0 {
+		if w.alarmed() > 0 {
 			t.Errorf("alarms %q", w.alarms)
 		}
 	})
@@ -194,7 +196,7 @@ func TestACopiedDataDirectoryGetsAWitnessOfItsOwn(t *testing.T) {
 		w.load(10, a)
 		b := w.start("b", other)
 		w.load(10, a, b)
-		if len(w.alarms) > 0 {
+		if w.alarmed() > 0 {
 			t.Errorf("alarms %q", w.alarms)
 		}
 		if a.witness.journal.Witness == b.witness.journal.Witness {

@@ -52,7 +52,7 @@ func play(t *testing.T, f func(w *world)) {
 		}
 		defer w.check()
 		defer func() {
-			for _, one := range slices.Clone(w.workers) {
+			for _, one := range w.all() {
 				one.end(true)
 			}
 		}()
@@ -94,7 +94,9 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 	one.stop = stop
 	one.done.Go(func() { one.witness.Run(ctx) })
 	one.done.Go(func() { one.ids.Follow(ctx) })
+	w.mu.Lock()
 	w.workers = append(w.workers, one)
+	w.mu.Unlock()
 	return one, nil
 }
 
@@ -108,7 +110,15 @@ func (one *worker) end(cleanly bool) {
 		defer cancel()
 		_ = one.witness.Stop(ctx)
 	}
+	one.w.mu.Lock()
+	defer one.w.mu.Unlock()
 	one.w.workers = slices.DeleteFunc(one.w.workers, func(o *worker) bool { return o == one })
+}
+
+func (w *world) all() []*worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.workers)
 }
 
 // tell delivers a message to all workers, a moment later.
@@ -116,7 +126,7 @@ func (w *world) tell(m []byte) {
 	if w.deaf {
 		return
 	}
-	for _, one := range w.workers {
+	for _, one := range w.all() {
 		time.AfterFunc(time.Millisecond, func() { one.witness.Hear(m) })
 	}
 }
@@ -126,6 +136,13 @@ func (w *world) alarm(message string) {
 	defer w.mu.Unlock()
 	w.t.Log(message)
 	w.alarms = append(w.alarms, message)
+}
+
+// alarmed returns how many alarms were raised.
+func (w *world) alarmed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.alarms)
 }
 
 // take requests IDs from a worker as a caller does: none from one that refuses.
@@ -178,7 +195,7 @@ func (w *world) served(within time.Duration) {
 	w.t.Helper()
 	for late := time.Now().Add(within); ; {
 		var faults error
-		for _, one := range w.workers {
+		for _, one := range w.all() {
 			if err := one.take(1); err != nil {
 				faults = errors.Join(faults, fmt.Errorf("%s: %w", one.name, err))
 			}
@@ -196,8 +213,8 @@ func (w *world) served(within time.Duration) {
 // repaired waits until the set-back was noticed and all workers serve.
 func (w *world) repaired(within time.Duration) {
 	w.t.Helper()
-	for late := time.Now().Add(within); len(w.alarms) == 0; time.Sleep(100 * time.Millisecond) {
-		for _, one := range w.workers {
+	for late := time.Now().Add(within); w.alarmed() == 0; time.Sleep(100 * time.Millisecond) {
+		for _, one := range w.all() {
 			_ = one.take(10)
 		}
 		if time.Now().After(late) {

@@ -1,0 +1,106 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/segment/witness"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+// wentBack is the source of refusals while the marks are being repaired.
+const wentBack = "marks that went back"
+
+// openWitness opens the journal of the witness, before the bucket of the marks is
+// opened.
+func (s *storage) openWitness(name func() string) (err error) {
+	s.witness, err = witness.Open(witness.Config{
+		Bucket: s.marks.Own(), Store: lateTags{s}, Dir: s.cfg.Data, Name: name, Poll: s.cfg.TagPoll,
+		Registry: s.identity,
+		Announce: func(m []byte) error { return s.links.control.Publish(s.cfg.Namespace.Witness(), m) },
+		Refuse:   func(why error) { s.refusals.refuse(wentBack, why, worker.Segment) },
+		Allow:    func() { s.refusals.allow(wentBack, worker.Segment) },
+		Alarm:    func(message string) { s.raise(subjects.AlarmStoreWentBack, message) },
+		JournalAlarm: func(message string) {
+			s.raise(subjects.AlarmStateFile, message)
+		},
+		Log: s.cfg.Log,
+	})
+	return err
+}
+
+// lateTags is the store of the tags, which is opened after the witness.
+type lateTags struct{ *storage }
+
+// Lift implements [segment.Lifter].
+func (l lateTags) Lift(ctx context.Context, tag string, f segment.Floor) error {
+	return l.tags.(segment.Lifter).Lift(ctx, tag, f) // both stores are
+}
+
+// List lists the tags.
+func (l lateTags) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
+	return l.tags.List(ctx, after, limit)
+}
+
+// identity returns the registry of the marks for the witness.
+func (s *storage) identity(ctx context.Context, now bool) (registry string, confirmed bool, err error) {
+	id := s.marks.Identity()
+	if now || id.Registry == "" {
+		id, err = s.marks.Check(ctx)
+	}
+	if errors.Is(err, kvstore.ErrNoIdentity) || errors.Is(err, kvstore.ErrRegistry) {
+		err = nil // the witness compares it with what it remembers
+	}
+	return id.Registry, !id.Confirmed.IsZero(), err
+}
+
+// mayFound is asked before a bucket of marks gets an identity.
+func (s *storage) mayFound(ctx context.Context) error { return s.witness.MayFound(ctx) }
+
+// marksWentBack is called when a write shows that the marks went back.
+func (s *storage) marksWentBack(why string) {
+	if s.witness != nil { // nil while the first write of the start is under way
+		s.witness.WentBack(why)
+	}
+}
+
+// gated returns the store from which ranges are loaded.
+func (s *storage) gated() segment.Store {
+	if s.witness == nil {
+		return s.tags
+	}
+	return s.witness.Gate(s.tags)
+}
+
+// watchMarks keeps the witness of the marks until ctx ends, and then says in it
+// that this worker stopped cleanly.
+func (p *program) watchMarks(ctx context.Context) error {
+	w, control := p.storage.witness, p.links.control
+	if w == nil {
+		return nil
+	}
+	heard, err := control.Subscribe(p.cfg.Namespace.Witness(), func(m *nats.Msg) { w.Hear(m.Data) })
+	if err != nil {
+		return err
+	}
+	defer func() { _ = heard.Unsubscribe() }() // the connection closes soon
+	logs := control.Opts.ReconnectedCB
+	control.SetReconnectHandler(func(nc *nats.Conn) {
+		w.Reconnected()
+		logs(nc)
+	})
+	w.Run(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if err := w.Stop(ctx); err != nil {
+		p.cfg.Log.Warn("stopped, but the marks do not say so: if they are restored from a backup while this worker is "+
+			"down, segments are refused until it has started again", "error", err)
+	}
+	return nil
+}
