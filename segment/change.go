@@ -14,7 +14,12 @@ type Change struct {
 	// RaiseBy raises the mark by this many IDs, at least 1, above its present value. MaxID and RaiseBy exclude each
 	// other.
 	RaiseBy int64
+	// Force allows a raise by more than [MaxRaise].
+	Force bool
 }
+
+// MaxRaise is the most by which a mark is raised without [Change.Force]: no typing error uses up a tag for good.
+const MaxRaise = 1 << 40
 
 // Raises reports whether the change raises the mark.
 func (c Change) Raises() bool { return c.MaxID != 0 || c.RaiseBy != 0 }
@@ -41,11 +46,25 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	if c.RaiseBy != 0 {
 		raised = t.MaxID + min(c.RaiseBy, math.MaxInt64-t.MaxID)
 	}
-	if raised < t.MaxID || raised > limit || c.RaiseBy > limit-t.MaxID {
+	if raised < t.MaxID || raised > limit || c.RaiseBy > limit-t.MaxID || !c.Force && raised-t.MaxID > MaxRaise {
 		return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit}
 	}
 	t.MaxID, t.Least = raised, raised
 	return t, nil
+}
+
+// Revive returns t, a deleted tag, as it is created again with the step, description and start of by.
+//
+// Law: the mark never goes down, and becomes the tag's Least: no ID loaded before the tag was deleted is issued any
+// more.
+func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
+	revived := Change{Step: by.Step, Description: &by.Description}
+	if by.MaxID > t.MaxID {
+		revived.MaxID = by.MaxID
+	}
+	again, err := revived.Apply(t, limit)
+	again.Least, again.Disabled = again.MaxID, false
+	return again, err
 }
 
 func (c Change) validate() error {

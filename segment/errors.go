@@ -56,20 +56,30 @@ func (e *NameError) Error() string {
 // Unwrap returns [ErrUnknownTag].
 func (e *NameError) Unwrap() error { return ErrUnknownTag }
 
-// A RaiseError says that a mark cannot be raised as requested, because it would go down, or above what the store can
-// hold. It is an [ErrInvalid].
+// A RaiseError says that a mark cannot be raised as requested, because it would go down, above what the store can hold,
+// or by more than [MaxRaise] without [Change.Force]. It is an [ErrInvalid].
 type RaiseError struct {
 	Change
 	Now   int64 // the present mark
 	Limit int64 // the highest mark that the store can hold
 }
 
+// Falls reports whether the mark would go down.
+func (e *RaiseError) Falls() bool { return e.MaxID != 0 && e.MaxID < e.Now }
+
+// TooHigh reports whether the mark would exceed what the store can hold.
+func (e *RaiseError) TooHigh() bool { return e.MaxID > e.Limit || e.RaiseBy > e.Limit-e.Now }
+
 func (e *RaiseError) Error() string {
-	if e.MaxID != 0 && e.MaxID < e.Now {
+	switch {
+	case e.Falls():
 		return fmt.Sprintf("segment: max_id %d is below the present %d, and max_id only rises", e.MaxID, e.Now)
+	case e.TooHigh():
+		return fmt.Sprintf("segment: max_id is %d; raised as requested it would exceed %d, the most that the store "+
+			"holds", e.Now, e.Limit)
 	}
-	return fmt.Sprintf("segment: max_id is %d; raised as requested it would exceed %d, the most that the store holds",
-		e.Now, e.Limit)
+	return fmt.Sprintf("segment: max_id is %d; raised as requested it would skip more than %d IDs",
+		e.Now, int64(MaxRaise))
 }
 
 // Unwrap returns [ErrInvalid].

@@ -112,11 +112,13 @@ type Store interface {
 	// enabled again with t's step and description, and continues above its own mark; otherwise Create returns
 	// [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an invalid one. Without
 	// revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of them.
+	//
+	// Of several calls at once that create or revive a tag one succeeds, and the tag is as that one says. After an
+	// error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].
 	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
 
-	// Update changes a tag and returns it as stored. After [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a
-	// [*RaiseError] nothing was changed. After any other error the change may have been made, in whole or in part.
-	// Repeating it does no harm, except that RaiseBy raises twice.
+	// Update changes a tag and returns it as stored. It returns [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a
+	// [*RaiseError]. Repeating it does no harm, except that RaiseBy raises twice.
 	Update(ctx context.Context, tag string, c Change) (Tag, error)
 
 	// Delete disables a tag and keeps its mark. It returns [ErrUnknownTag] if the tag does not exist, and nil if it was

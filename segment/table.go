@@ -14,11 +14,14 @@ type Table interface {
 	// Advance sets max_id to end if it is at most start, in one step, and reports whether it did. After
 	// [ErrNotApplied] it certainly did not; after any other error it may have, or may do so later.
 	Advance(ctx context.Context, tag string, start, end int64) (bool, error)
-	// Insert inserts a row. It returns [ErrExists] if there is one.
+	// Insert inserts a row. It returns [ErrExists] if there is one, [ErrInvalid] if the table cannot hold it, and
+	// [ErrNotApplied] if it changed nothing for another reason. After any other error it may have inserted the row.
 	Insert(ctx context.Context, t Tag) error
 	// Update changes what c names and nothing else, in one step: others may change the rest meanwhile. It raises max_id
-	// to c.MaxID if it is lower; c.RaiseBy is 0.
+	// to c.MaxID if it is lower; c.RaiseBy is 0. Its errors are those of Insert, but for ErrExists.
 	Update(ctx context.Context, tag string, c Change) error
+	// Try returns what Update would return now, and changes nothing.
+	Try(ctx context.Context, tag string, c Change) error
 	// Rows returns at most limit rows whose names are above after, in the byte order of names.
 	Rows(ctx context.Context, after string, limit int) ([]Row, error)
 	// AllRows returns all rows, in no order, with one query.

@@ -64,7 +64,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		count = "empty for one ID, or a count as decimal text"
 		ids   = "IDs as runs, one a line: `1001` or `1001-1100`"
 		tag   = "the tag, as the JSON of a TagInfo"
-		raise = "; `\"raise_by\":\"1000\"` instead of max_id"
+		raise = "; `\"raise_by\":\"1000\"` instead of max_id; `\"force\":true` to skip more than 2^40 IDs"
 	)
 	return []SubjectInfo{
 		{n.Segment("<tag>"), count, ids},

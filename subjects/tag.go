@@ -16,6 +16,11 @@ const MaxDescription = 256
 // MaxTags is the most tags that one reply lists.
 const MaxTags = 1000
 
+// MaxRaise is the most IDs that one update skips without TagUpdate.Force, and
+// that a deleted tag skips when it is created again. A max_id never goes down,
+// so a typing error could use up a tag for good. A new tag may start anywhere.
+const MaxRaise = 1 << 40
+
 // TagCreate is the request that creates a tag.
 type TagCreate struct {
 	Tag         string  `json:"tag"`
@@ -35,6 +40,9 @@ type TagUpdate struct {
 	MaxID *Decimal `json:"max_id,omitempty"`
 	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
 	RaiseBy *Decimal `json:"raise_by,omitempty"`
+	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and
+	// RaiseBy.
+	Force bool `json:"force,omitempty"`
 }
 
 // TagDelete is the request that deletes a tag. A deleted tag is not served, and
@@ -154,6 +162,8 @@ func (u TagUpdate) Check() error {
 	switch {
 	case u.Step == nil && u.Description == nil && u.MaxID == nil && u.RaiseBy == nil:
 		return Errorf(BadRequest, "nothing to change: give step, description, max_id or raise_by")
+	case u.Force && u.MaxID == nil && u.RaiseBy == nil:
+		return Errorf(BadRequest, "force is for max_id and raise_by: give one of them, or leave it out")
 	case u.MaxID != nil && u.RaiseBy != nil:
 		return Errorf(BadRequest, "max_id and raise_by exclude each other: give one")
 	case u.Step != nil && *u.Step < 1:

@@ -29,6 +29,9 @@ var codes = []struct {
 	code subjects.Code
 	text string
 }{
+	{segment.ErrUncertain, subjects.Unavailable,
+		"the change may have been made, in whole or in part: look at the tag with `natsid tag list`, " +
+			"then repeat or correct the change"},
 	{segment.ErrDisabled, subjects.NotFound,
 		"the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs"},
 	{segment.ErrUnknownTag, subjects.NotFound, "no such tag; create it with `natsid tag create`"},
@@ -75,7 +78,7 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 		if !errors.Is(err, row.err) {
 			continue
 		}
-		if row.err == errStore {
+		if row.err == errStore || row.err == segment.ErrUncertain {
 			log.Warn("the store failed; the request was answered 503", "error", err)
 		}
 		return subjects.Errorf(row.code, "%s", row.text)
@@ -86,10 +89,14 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 
 // raiseError says why a mark cannot be raised as requested.
 func raiseError(r *segment.RaiseError) *subjects.Error {
-	if r.MaxID != 0 && r.MaxID < r.Now {
+	switch {
+	case r.Falls():
 		return subjects.Errorf(subjects.BadRequest,
 			"max_id is %d and only rises: give at least that, or raise_by", r.Now)
+	case r.TooHigh():
+		return subjects.Errorf(subjects.BadRequest,
+			"max_id is %d, and the store holds at most %d: raise it by less", r.Now, r.Limit)
 	}
-	return subjects.Errorf(subjects.BadRequest,
-		"max_id is %d, and the store holds at most %d: raise it by less", r.Now, r.Limit)
+	return subjects.Errorf(subjects.BadRequest, "max_id is %d; this would skip more than %d IDs for good: "+
+		"raise it by less, or, if you mean it, update the tag with force", r.Now, int64(subjects.MaxRaise))
 }

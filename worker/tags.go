@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/nats-io/nats.go/micro"
@@ -94,7 +95,7 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := segment.Change{Description: u.Description}
+	c := segment.Change{Description: u.Description, Force: u.Force}
 	if u.Step != nil {
 		c.Step = *u.Step
 	}
@@ -118,7 +119,10 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	t, err := a.cfg.Store.Look(ctx, d.Tag)
-	return tagInfo(t), ofStore(err)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the tag was deleted, and cannot be read: %w", segment.ErrUncertain, err)
+	}
+	return tagInfo(t), nil
 }
 
 // changed makes the outcome of a change known: to this worker before the
@@ -140,7 +144,8 @@ func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 var refusals = []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded}
 
 func isRefusal(err error) bool {
-	return slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
+	return !errors.Is(err, segment.ErrUncertain) &&
+		slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
 // announce publishes to every worker, this one included, that a tag may have

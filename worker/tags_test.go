@@ -213,7 +213,7 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 	for _, tc := range []struct{ body, want string }{
 		{`{"tag":"order","step":20}`, `"step":20`},
 		{`{"tag":"order","description":"all orders"}`, `"description":"all orders"`},
-		{`{"tag":"order","max_id":"9007199254740993"}`, `"max_id":"9007199254740993"`},
+		{`{"tag":"order","max_id":"9007199254740993","force":true}`, `"max_id":"9007199254740993"`},
 		{`{"tag":"order","max_id":"9007199254740993"}`, `"max_id":"9007199254740993"`}, // the same once more
 		{`{"tag":"order","raise_by":"7"}`, `"max_id":"9007199254741000"`},
 		{`{"tag":"order","step":30,"description":"","raise_by":1000}`,
@@ -235,6 +235,10 @@ func TestATagIsChangedAndEachRefusalSaysWhy(t *testing.T) {
 			"400", "max_id is 90071992548000", "and only rises", "raise_by"},
 		`{"tag":"order","raise_by":"9223372036854775000"}`: {
 			"400", "max_id is 90071992548000", "at most 9223372036854775807"},
+		`{"tag":"order","max_id":9223372036854775807}`: {
+			"400", "max_id is 90071992548000", "more than 1099511627776", "force"},
+		`{"tag":"order","raise_by":1099511627777}`:                 {"400", "more than 1099511627776", "force"},
+		`{"tag":"order","step":9,"force":true}`:                    {"400", "force is for max_id and raise_by"},
 		`{"tag":"unknown","step":5}`:                               {"404", "no such tag", "natsid tag create"},
 		`{"tag":"order","step":0}`:                                 {"400", "step 0, want at least 1"},
 		`{"tag":"order","raise_by":-3}`:                            {"400", "raise_by -3", "only rises"},

@@ -15,6 +15,7 @@ type tagUpdateCmd struct {
 	Desc    *string `placeholder:"TEXT"`
 	MaxID   *int64  `placeholder:"ID" xor:"raise"`
 	RaiseBy *int64  `placeholder:"N" xor:"raise"`
+	Force   bool
 }
 
 func (*tagUpdateCmd) help() help {
@@ -34,6 +35,7 @@ Examples:
 			"desc":     "Description, for people; may be empty.",
 			"max-id":   "The next ID: no ID below it is issued any more. It only rises.",
 			"raise-by": "How many IDs to skip above those that workers have loaded.",
+			"force":    "Skip more than 1099511627776 (2^40) IDs at once; they are lost for good.",
 		},
 	}
 }
@@ -42,7 +44,7 @@ Examples:
 func (c *tagUpdateCmd) Run(s *session) error {
 	u := subjects.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
-		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy),
+		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy), Force: c.Force,
 	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
 		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))

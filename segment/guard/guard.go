@@ -51,6 +51,7 @@ type Guard struct {
 	marks    segment.Marks // nil: no guard
 	kept     attempt.Ranges
 	setbacks setbacks
+	behind   behind
 	pages    pageMarks
 }
 
@@ -97,6 +98,7 @@ func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (l segment
 }
 
 func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	began := g.setbacks.now()
 	m, row, err := g.read(ctx, tag)
 	if err == nil {
 		err = servable(row, m)
@@ -104,7 +106,7 @@ func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 	if err != nil {
 		return segment.Loaded{}, err
 	}
-	g.setbacks.check(row, m)
+	g.setbacks.check(row, m, began)
 	l, reserved, err := g.kept.Next(tag, attempt.View{
 		Revision: m.Revision, Tokens: attempt.Tokens(m.Tokens), Mark: m.High,
 		// The table may have been seen higher since a range was reserved: then others took from it what the range
@@ -161,8 +163,10 @@ func (g *Guard) advance(ctx context.Context, tag string, l attempt.Load) error {
 	}
 	if err != nil {
 		g.kept.Keep(tag, l)
+		return err
 	}
-	return err
+	g.setbacks.acknowledged(tag, l.End)
+	return nil
 }
 
 // read returns mark and row of a tag. The mark is read first: a max_id below what the mark had seen before then is one

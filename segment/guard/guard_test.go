@@ -232,12 +232,12 @@ func TestAKeptRangeIsDroppedIfTheMarkWasRaised(t *testing.T) {
 }
 
 func TestARaiseThatTheRowDidNotFollowHoldsAndThePollLiftsTheRow(t *testing.T) {
-	g, table, _ := guarded(t, nil)
-	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, errors.New("away") })
-	if _, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000}); err == nil {
-		t.Fatal("updated")
+	g, table, marks := guarded(t, nil)
+	away := guard.New(&stubborn{Table: table, update: errors.New("away")}, marks, nil)
+	_, err := away.Update(t.Context(), "a", segment.Change{MaxID: 5000})
+	if !errors.Is(err, segment.ErrUncertain) {
+		t.Fatalf("error %v, want ErrUncertain: the raise was made in the mark", err)
 	}
-	table.OnAdvance(nil)
 	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -250,9 +250,8 @@ func TestARaiseThatTheRowDidNotFollowHoldsAndThePollLiftsTheRow(t *testing.T) {
 }
 
 func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
-	table, marks := &stubborn{}, new(segmenttest.Marks)
-	g := guard.New(table, marks, nil)
-	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
+	_, table, marks := guarded(t, nil)
+	g := guard.New(&stubborn{Table: table, try: segment.ErrInvalid}, marks, nil)
 	_, err := g.Update(t.Context(), "a", segment.Change{Step: 1 << 32, MaxID: 5000})
 	if !errors.Is(err, segment.ErrInvalid) {
 		t.Fatal(err)
@@ -262,10 +261,20 @@ func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 	}
 }
 
-// stubborn is a table whose rows cannot be changed.
-type stubborn struct{ segmenttest.Table }
+// stubborn is a table in which a row is not changed if an error is set.
+type stubborn struct {
+	*segmenttest.Table
+	try, update error
+}
 
-func (*stubborn) Update(context.Context, string, segment.Change) error { return segment.ErrInvalid }
+func (s *stubborn) Try(context.Context, string, segment.Change) error { return s.try }
+
+func (s *stubborn) Update(ctx context.Context, tag string, c segment.Change) error {
+	if s.update != nil {
+		return s.update
+	}
+	return s.Table.Update(ctx, tag, c)
+}
 
 func TestWithoutAGuardALookDiscardsAllLoadedIDs(t *testing.T) {
 	g := guard.New(new(segmenttest.Table), nil, nil)
@@ -399,10 +408,19 @@ func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
 	}
 }
 
-// interrupted is a table in which something happens before the first update.
+// interrupted is a table in which something happens before the first update, or after the first listing.
 type interrupted struct {
 	*segmenttest.Table
-	before func()
+	before, read func()
+}
+
+func (i *interrupted) AllRows(ctx context.Context) ([]segment.Row, error) {
+	rows, err := i.Table.AllRows(ctx)
+	if f := i.read; f != nil {
+		i.read = nil
+		f()
+	}
+	return rows, err
 }
 
 func (i *interrupted) Update(ctx context.Context, tag string, c segment.Change) error {

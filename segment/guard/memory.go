@@ -7,34 +7,70 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// setbacks raises an alarm for rows that went back, once per event.
+// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below what its mark has
+// seen, or below what this worker itself has raised it to: the mark has not seen that before the next load.
 type setbacks struct {
 	alarm func(tag, message string)
 
-	mu   sync.Mutex
-	lost map[string]int64 // by tag: the max_id that was lost
+	mu     sync.Mutex
+	clock  uint64            // counts raises
+	raised map[string]raised // by tag
+	lost   map[string]int64  // by tag: the max_id that was lost, until the row is as high again
 }
 
-// check raises the alarm if a row is below what its mark has seen.
-func (s *setbacks) check(row segment.Row, m segment.Mark) {
-	if row.MaxID >= m.Seen || !s.note(row.Name, m.Seen) {
+// raised is an acknowledged raise of a row.
+type raised struct {
+	maxID int64
+	at    uint64
+}
+
+// now returns the time of this moment in raises. A row is checked with the time before it was read.
+func (s *setbacks) now() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clock
+}
+
+// acknowledged notes that this worker raised a row.
+func (s *setbacks) acknowledged(tag string, maxID int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.raised == nil {
+		s.raised = make(map[string]raised)
+	}
+	s.clock++
+	s.raised[tag] = raised{maxID, s.clock}
+}
+
+// check raises the alarm if a row, read after began, is below what it was.
+func (s *setbacks) check(row segment.Row, m segment.Mark, began uint64) {
+	was, isNew := s.note(row, m.Seen, began)
+	if !isNew {
 		return
 	}
 	s.alarm(row.Name, fmt.Sprintf("max_id is %d and was %d: the database has lost commits; natsid repeats none of its "+
 		"IDs and continues from %d, but Leaf nodes on the table may repeat some",
-		row.MaxID, m.Seen, max(m.High, m.Seen)))
+		row.MaxID, was, max(m.High, was)))
 }
 
-// note reports whether the loss of that max_id is new.
-func (s *setbacks) note(tag string, lost int64) bool {
+// note returns what the row was if it went back, and reports whether that is new: a loss is over once the row was read
+// at least as high again.
+func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lost[tag] == lost {
-		return false
+	if r := s.raised[row.Name]; r.at <= began {
+		seen = max(seen, r.maxID)
+	}
+	lost, known := s.lost[row.Name]
+	if row.MaxID >= seen {
+		if known && row.MaxID >= lost {
+			delete(s.lost, row.Name)
+		}
+		return 0, false
 	}
 	if s.lost == nil {
 		s.lost = make(map[string]int64)
 	}
-	s.lost[tag] = lost
-	return true
+	s.lost[row.Name] = max(lost, seen)
+	return seen, !known
 }

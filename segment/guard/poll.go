@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/natsid/natsid/segment"
 )
@@ -12,6 +11,7 @@ import (
 // others took from the table are covered too, and lifts rows that went back: call it every minute or so. A tag without
 // a row was removed: whatever the table lost, the marks keep its IDs.
 func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
+	began := g.setbacks.now()
 	var marks map[string]segment.Mark
 	if g.marks != nil {
 		var err error
@@ -31,18 +31,14 @@ func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 	if g.marks == nil {
 		return nil
 	}
-	var faults []error
-	for _, row := range rows {
-		if err := g.catchUp(ctx, row, marks[row.Name]); err != nil {
-			faults = append(faults, fmt.Errorf("tag %s: %w", row.Name, err))
-		}
-	}
-	return errors.Join(faults...)
+	return g.behind.catchUp(ctx, rows, func(ctx context.Context, row segment.Row) error {
+		return g.catchUp(ctx, row, marks[row.Name], began)
+	})
 }
 
 // catchUp raises the mark to the row, or the row to the mark.
-func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark) error {
-	g.setbacks.check(row, m)
+func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark, began uint64) error {
+	g.setbacks.check(row, m, began)
 	if row.MaxID < m.High {
 		// Commits were lost, or a load failed after step 2. The row is lifted for the sake of loaders that
 		// know the table alone. A load under way is overtaken and starts over.

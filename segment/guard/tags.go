@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/attempt"
 )
 
 // Create implements [segment.Store].
@@ -29,21 +30,90 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segm
 	if err != nil {
 		return segment.Tag{}, err
 	}
-	// The row first: what it cannot hold must not change the mark. It begins at the mark or above, and every load
-	// raises the mark before it uses an ID.
-	t.MaxID, t.Updated = max(t.MaxID, m.High, row.MaxID), time.Now().UTC()
-	if row.Name != "" {
-		err = g.table.Update(ctx, t.Name, segment.Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID})
-	} else {
-		err = g.table.Insert(ctx, t)
+	noRow := row.Name == ""
+	row.Name = t.Name
+	if old := merged(row, m); !m.Disabled {
+		t.MaxID, t.Least = max(t.MaxID, old.MaxID), old.Least
+	} else if t, err = old.Revive(t, g.table.Limit()); err != nil {
+		return segment.Tag{}, err
 	}
-	if err != nil || !m.Disabled {
-		return t, err
+	t.Updated = time.Now().UTC()
+	if noRow {
+		return t, g.insert(ctx, t, m)
 	}
-	// IDs loaded before the tag was deleted are not issued any more.
-	t.Least = t.MaxID
-	m.High, m.Least, m.Disabled, m.Step, m.Description = t.MaxID, t.MaxID, false, t.Step, t.Description
-	return t, g.setMark(ctx, t.Name, m)
+	return t, g.revive(ctx, t, m)
+}
+
+// insert creates the row of a tag, which begins at the mark m or above, and enables the mark if it is disabled. Of two
+// at once one inserts the row.
+func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark) error {
+	if err := uncertain(g.table.Insert(ctx, t)); err != nil || !m.Disabled {
+		return err
+	}
+	return g.change(ctx, t, m)
+}
+
+// revive enables the disabled mark m of a tag, and then gives the row what the tag has now. Of two at once one sets the
+// mark, and only that one changes the row. What the row cannot hold is refused before the mark is changed.
+func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error {
+	c := segment.Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID}
+	if err := g.table.Try(ctx, t.Name, c); err != nil {
+		return err
+	}
+	if err := g.change(ctx, t, m); err != nil {
+		return err
+	}
+	return half(g.table.Update(ctx, t.Name, c))
+}
+
+// change sets the mark m of a tag to what the tag has now. If it was replaced meanwhile, nothing is changed, and the
+// caller starts over.
+func (g *Guard) change(ctx context.Context, t segment.Tag, m segment.Mark) error {
+	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled
+	m.Step, m.Description = t.Step, t.Description
+	return g.replace(ctx, t.Name, m)
+}
+
+// replace sets a mark. If the outcome is not known, the mark is read again: it bears the write's token if the write has
+// landed.
+func (g *Guard) replace(ctx context.Context, tag string, m segment.Mark) error {
+	try := attempt.New(m.Revision, attempt.Tokens(m.Tokens))
+	m.Tokens = string(try.Tokens())
+	err := g.setMark(ctx, tag, m)
+	if err == nil || errors.Is(err, errOvertaken) || errors.Is(err, segment.ErrInvalid) {
+		return err
+	}
+	err = fmt.Errorf("%w: %w", segment.ErrUncertain, err)
+	now, again := g.mark(ctx, tag)
+	if again != nil {
+		return err
+	}
+	switch try.Outcome(now.Revision, attempt.Tokens(now.Tokens)) {
+	case attempt.Landed:
+		return nil
+	case attempt.Refused:
+		return errOvertaken
+	}
+	return err
+}
+
+// uncertain marks the error of a change of the table with [segment.ErrUncertain], unless it says that nothing was
+// changed.
+func uncertain(err error) error {
+	for _, certain := range []error{nil, segment.ErrExists, segment.ErrInvalid, segment.ErrNotApplied} {
+		if errors.Is(err, certain) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
+}
+
+// half marks the error of a change whose first half was made.
+func half(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: in the mark, but not in the table's row: %w", segment.ErrUncertain, err)
 }
 
 // readFree returns mark and row of a tag that may be created, a row without a name if there is none; or why it may not.
@@ -79,10 +149,9 @@ func (g *Guard) mayCreate(ctx context.Context, m segment.Mark, revive bool) erro
 
 // Update implements [segment.Store].
 //
-// Step and description go to the row first, since what the row refuses must not change the mark. A raise goes to the
-// mark first, as a load does: from then on no load of natsid begins below it. If the worker dies before it has raised
-// the row, the next poll lifts the row. The row is raised on the condition that it is lower, so loads that are above
-// already are not disturbed.
+// A raise is made in the mark first, as a load does: from then on no load of natsid begins below it, and if the mark
+// was changed meanwhile nothing is changed. If the row then does not follow, the next poll lifts it. Step and
+// description are the row's. What the row cannot hold is refused before the mark is changed.
 func (g *Guard) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
 	err = retry(ctx, func() error {
 		t, err = g.tryUpdate(ctx, tag, c)
@@ -93,33 +162,48 @@ func (g *Guard) Update(ctx context.Context, tag string, c segment.Change) (t seg
 
 func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (segment.Tag, error) {
 	m, row, err := g.read(ctx, tag)
+	if err == nil && m.Disabled {
+		err = segment.ErrDisabled
+	}
 	if err != nil {
 		return segment.Tag{}, err
-	}
-	if m.Disabled {
-		return segment.Tag{}, segment.ErrDisabled
 	}
 	t, err := c.Apply(merged(row, m), g.table.Limit())
 	if err != nil {
 		return segment.Tag{}, err
 	}
 	t.Updated = time.Now().UTC()
-	if c.Step != 0 || c.Description != nil {
-		if err := g.table.Update(ctx, tag, segment.Change{Step: c.Step, Description: c.Description}); err != nil {
-			return segment.Tag{}, err
-		}
-	}
-	if g.marks != nil {
-		m.High, m.Least, m.Seen = max(1, t.MaxID), t.Least, max(m.Seen, row.MaxID)
-		m.Step, m.Description = t.Step, t.Description
-		if err := g.setMark(ctx, tag, m); err != nil {
-			return segment.Tag{}, err
-		}
-	}
+	m.Seen = max(m.Seen, row.MaxID)
+	inRow := segment.Change{Step: c.Step, Description: c.Description}
 	if c.Raises() {
-		_, err = g.table.Advance(ctx, tag, t.MaxID-1, t.MaxID)
+		inRow.MaxID = t.MaxID
 	}
-	return t, err
+	if !c.Raises() || g.marks == nil {
+		return g.updateRow(ctx, t, inRow)
+	}
+	if c.Step != 0 || c.Description != nil {
+		if err := g.table.Try(ctx, tag, inRow); err != nil {
+			return segment.Tag{}, err
+		}
+	}
+	if err := g.change(ctx, t, m); err != nil {
+		return segment.Tag{}, err
+	}
+	return t, half(g.table.Update(ctx, tag, inRow))
+}
+
+// updateRow makes a change in the row alone, and returns the tag: t, or as others may have changed it meanwhile. The
+// copies of step and description in the mark follow at once or, if that fails, at the next load.
+func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) (segment.Tag, error) {
+	err := uncertain(g.table.Update(ctx, t.Name, c))
+	if err != nil || g.marks == nil {
+		return t, err
+	}
+	if m, row, err := g.read(ctx, t.Name); err == nil {
+		t = merged(row, m)
+		_ = g.change(ctx, t, m)
+	}
+	return t, nil
 }
 
 // merged returns a tag as its row and its mark together show it.
@@ -143,7 +227,7 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 			return err
 		}
 		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true
-		return g.setMark(ctx, tag, m)
+		return g.replace(ctx, tag, m)
 	})
 }
 

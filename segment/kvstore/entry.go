@@ -52,6 +52,11 @@ func (e entry) tag(name string, updated time.Time) segment.Tag {
 	}
 }
 
+// set makes the entry that of a tag, and keeps what a tag does not have.
+func (e *entry) set(t segment.Tag) {
+	e.Mark, e.Least, e.Step, e.Description, e.Disabled = t.MaxID, t.Least, t.Step, t.Description, t.Disabled
+}
+
 // mark returns the entry as a mark that guards a table.
 func (e entry) mark(kve buckets.Entry) segment.Mark {
 	return segment.Mark{

@@ -215,10 +215,12 @@ func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) e
 		if !revive {
 			return segment.ErrDisabled
 		}
-		// IDs loaded before the tag was deleted are not issued any more.
-		e.Mark, e.Seen = max(e.Mark, old.Mark), old.Seen
-		e.Least = e.Mark
-		*old = *e
+		t, err := old.tag(tag, time.Now()).Revive(e.tag(tag, time.Now()), math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		old.set(t)
+		*e = *old
 		return nil
 	})
 	if errors.Is(err, segment.ErrUnknownTag) && !errors.Is(err, segment.ErrDisabled) {
@@ -237,7 +239,7 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 		if t, err = c.Apply(e.tag(tag, time.Now()), math.MaxInt64); err != nil {
 			return err
 		}
-		e.Mark, e.Least, e.Step, e.Description = t.MaxID, t.Least, t.Step, t.Description
+		e.set(t)
 		return nil
 	})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -150,35 +149,6 @@ func TestAChangeWhoseAckIsLostWasMadeOrMayHaveBeen(t *testing.T) {
 	l.blind.Store(false)
 	if got, err := s.Look(t.Context(), "order"); err != nil || got.MaxID != 201 {
 		t.Errorf("in the end %+v, %v, want one raise since: 201", got, err)
-	}
-}
-
-func TestOfTwoWhoReviveATagAtOnceOneIsToldThatItExists(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	for range 20 {
-		s := open(t, js, bucket)
-		create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
-		if err := s.Delete(t.Context(), "order"); err != nil {
-			t.Fatal(err)
-		}
-		var steps [2]int64
-		var wg sync.WaitGroup
-		for i := range steps {
-			other := open(t, js, bucket)
-			wg.Go(func() {
-				got, err := other.Create(t.Context(), segment.Tag{Name: "order", Step: int64(i + 1), MaxID: 1}, true)
-				if steps[i] = got.Step; err != nil && !errors.Is(err, segment.ErrExists) {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if got, err := s.Look(t.Context(), "order"); err != nil || steps[0]+steps[1] != got.Step {
-			t.Errorf("%+v, %v: the winner was told step %v", got, err, steps)
-		}
-		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/natsid/natsid/segment"
 )
 
 // Error numbers of MySQL and MariaDB.
@@ -29,23 +31,51 @@ func doesNotFit(err error) bool { return isNumber(err, 1264, 1406, 1366) }
 // refusals are the numbers of errors with which a server refuses a statement that it has not executed, or has rolled
 // back.
 var refusals = []uint16{
-	1040, // too many connections
 	1142, // no privilege
 	1205, // lock wait timeout
 	1213, // deadlock
-	1264, // out of range
+}
+
+// noWrites are those of a server that refuses all writes.
+var noWrites = []uint16{
+	1040, // too many connections
 	1290, // --read-only
 	1792, // read-only transaction
 	1836, // read-only mode
 }
 
-// certainlyNotApplied reports whether a statement that failed has certainly changed nothing: no connection could be
-// made to send it, or the server said so.
-func certainlyNotApplied(err error) bool {
-	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
-		return isNumber(err, refusals...)
+// classified returns the error of a statement that writes as one of [segment.Table].
+func classified(err error) error {
+	kind := segment.ErrNotApplied
+	switch {
+	case err == nil:
+		return nil
+	case isNumber(err, duplicateKey):
+		kind = segment.ErrExists
+	case doesNotFit(err):
+		kind = segment.ErrInvalid
+	case isNumber(err, noWrites...) || neverSent(err):
+		kind = segment.ErrNoWrites
+	case !isNumber(err, refusals...):
+		return err // it may have been executed
 	}
-	if errors.Is(err, driver.ErrBadConn) { // nothing was sent, or a read-only server refused
+	return fmt.Errorf("%w: %w", kind, err)
+}
+
+// notApplied returns the error of a statement that was rolled back, whatever became of it.
+func notApplied(tag string, err error) error {
+	if err = classified(err); !errors.Is(err, segment.ErrInvalid) && !errors.Is(err, segment.ErrNotApplied) {
+		err = fmt.Errorf("%w: %w", segment.ErrNotApplied, err)
+	}
+	return wrap(tag, err)
+}
+
+// neverSent reports whether no connection could be made to send a statement, or a read-only server refused it.
+func neverSent(err error) bool {
+	if _, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return false
+	}
+	if errors.Is(err, driver.ErrBadConn) {
 		return true
 	}
 	op, ok := errors.AsType[*net.OpError](err)

@@ -40,7 +40,7 @@ func Open(ctx context.Context, dsn string) (*Table, error) {
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(4)
+	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxIdleTime(time.Minute)
 	schema, err := openSchema(ctx, db, cfg.DBName)
 	if err != nil {

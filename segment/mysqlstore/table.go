@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/natsid/natsid/segment"
 )
@@ -13,6 +14,7 @@ import (
 type Table struct {
 	db     *sql.DB
 	schema schema
+	gate   gate
 }
 
 var _ segment.Table = (*Table)(nil)
@@ -45,12 +47,9 @@ func scan(scan func(...any) error) (r segment.Row, err error) {
 // Advance implements [segment.Table].
 func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool, error) {
 	const update = "UPDATE leaf_alloc SET max_id = ? WHERE biz_tag = ? AND max_id <= ?"
-	result, err := t.db.ExecContext(ctx, update, end, tag, start)
-	if err != nil && certainlyNotApplied(err) {
-		err = fmt.Errorf("%w: %w", segment.ErrNotApplied, err)
-	}
+	result, err := t.write(ctx, tag, update, end, tag, start)
 	if err != nil {
-		return false, wrap(tag, err)
+		return false, err
 	}
 	n, err := result.RowsAffected()
 	return n == 1, wrap(tag, err)
@@ -62,18 +61,18 @@ func (t *Table) Insert(ctx context.Context, tag segment.Tag) error {
 	if t.schema.description != "" {
 		columns, values, args = columns+", "+t.schema.description, values+", ?", append(args, tag.Description)
 	}
-	_, err := t.db.ExecContext(ctx, "INSERT INTO leaf_alloc ("+columns+") VALUES ("+values+")", args...)
-	switch {
-	case isNumber(err, duplicateKey):
-		return segment.ErrExists
-	case doesNotFit(err):
-		return fmt.Errorf("%w: %w", segment.ErrInvalid, err)
-	}
-	return wrap(tag.Name, err)
+	_, err := t.write(ctx, tag.Name, "INSERT INTO leaf_alloc ("+columns+") VALUES ("+values+")", args...)
+	return err
 }
 
 // Update implements [segment.Table].
 func (t *Table) Update(ctx context.Context, tag string, c segment.Change) error {
+	statement, args := t.update(tag, c)
+	_, err := t.write(ctx, tag, statement, args...)
+	return err
+}
+
+func (t *Table) update(tag string, c segment.Change) (statement string, args []any) {
 	set, args := "max_id = GREATEST(max_id, ?)", []any{c.MaxID}
 	if c.Step != 0 {
 		set, args = set+", step = ?", append(args, c.Step)
@@ -81,11 +80,32 @@ func (t *Table) Update(ctx context.Context, tag string, c segment.Change) error 
 	if c.Description != nil && t.schema.description != "" {
 		set, args = set+", "+t.schema.description+" = ?", append(args, *c.Description)
 	}
-	_, err := t.db.ExecContext(ctx, "UPDATE leaf_alloc SET "+set+" WHERE biz_tag = ?", append(args, tag)...)
-	if doesNotFit(err) {
-		return fmt.Errorf("%w: %w", segment.ErrInvalid, err)
+	return "UPDATE leaf_alloc SET " + set + " WHERE biz_tag = ?", append(args, tag)
+}
+
+// Try implements [segment.Table]: it makes the change and rolls it back.
+func (t *Table) Try(ctx context.Context, tag string, c segment.Change) error {
+	tx, err := t.db.BeginTx(ctx, nil)
+	if err != nil {
+		return notApplied(tag, err)
 	}
-	return wrap(tag, err)
+	defer tx.Rollback()
+	statement, args := t.update(tag, c)
+	if _, err = tx.ExecContext(ctx, statement, args...); err != nil {
+		return notApplied(tag, err)
+	}
+	return nil
+}
+
+// write changes the table. Its errors are those of [segment.Table].
+func (t *Table) write(ctx context.Context, tag, statement string, args ...any) (sql.Result, error) {
+	if err := t.gate.enter(time.Now()); err != nil {
+		return nil, wrap(tag, err)
+	}
+	result, err := t.db.ExecContext(ctx, statement, args...)
+	err = classified(err)
+	t.gate.leave(time.Now(), err)
+	return result, wrap(tag, err)
 }
 
 // Rows implements [segment.Table].

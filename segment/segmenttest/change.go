@@ -66,6 +66,8 @@ func (s *suite) updateRefused() {
 	for _, c := range []segment.Change{
 		{Step: -1}, {Step: segment.MaxStep + 1}, {MaxID: -1}, {RaiseBy: -1}, {MaxID: 600, RaiseBy: 5},
 		{MaxID: 499}, {MaxID: 1}, {RaiseBy: math.MaxInt64}, {RaiseBy: math.MaxInt64 - 499},
+		{MaxID: 501 + segment.MaxRaise}, {RaiseBy: 1 + segment.MaxRaise},
+		{RaiseBy: math.MaxInt64, Force: true}, {MaxID: 499, Force: true},
 	} {
 		c.Description = &text
 		_, err := s.Update(s.ctx, "order", c)
@@ -80,6 +82,8 @@ func (s *suite) updateRefused() {
 	}
 	s.update("order", segment.Change{MaxID: 500}) // as high as it is
 	s.update("order", segment.Change{MaxID: 500}) // the same again
+	s.update("order", segment.Change{RaiseBy: segment.MaxRaise})
+	s.update("order", segment.Change{RaiseBy: 1 + segment.MaxRaise, Force: true})
 	_, err := s.Update(s.ctx, "unknown", segment.Change{Step: 5})
 	s.wantErr(err, segment.ErrUnknownTag)
 	_, err = s.Look(s.ctx, "unknown")

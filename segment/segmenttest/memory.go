@@ -56,8 +56,10 @@ func (m *Memory) Create(_ context.Context, t segment.Tag, revive bool) (segment.
 		if !revive {
 			return segment.Tag{}, segment.ErrDisabled
 		}
-		t.MaxID = max(t.MaxID, old.MaxID)
-		t.Least = t.MaxID
+		var err error
+		if t, err = old.Revive(t, math.MaxInt64); err != nil {
+			return segment.Tag{}, err
+		}
 	}
 	return m.putLocked(t), nil
 }

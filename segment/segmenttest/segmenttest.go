@@ -266,6 +266,39 @@ func (s *suite) concurrentCreates() {
 	}
 }
 
+// concurrentRevives lets many revive a tag at once: one is told that it did, and the tag is as that one said.
+func (s *suite) concurrentRevives() {
+	s.create("order", 10, 1)
+	for range 10 {
+		if err := s.Delete(s.ctx, "order"); err != nil {
+			s.Fatal(err)
+		}
+		revived := make([]segment.Tag, 8)
+		var wg sync.WaitGroup
+		for i := range revived {
+			store := s.next()
+			wg.Go(func() {
+				var err error
+				wish := segment.Tag{Name: "order", Step: int64(i + 1), MaxID: 1}
+				if revived[i], err = store.Create(s.ctx, wish, true); err != nil {
+					s.wantErr(err, segment.ErrExists)
+					revived[i] = segment.Tag{}
+				}
+			})
+		}
+		wg.Wait()
+		revived = slices.DeleteFunc(revived, func(t segment.Tag) bool { return t.Name == "" })
+		if got := s.look("order"); len(revived) != 1 || got.Step != revived[0].Step {
+			s.Errorf("the tag is %+v, and was revived as %+v", got, revived)
+		}
+	}
+	if err := s.Delete(s.ctx, "order"); err != nil {
+		s.Fatal(err)
+	}
+	_, err := s.Create(s.ctx, segment.Tag{Name: "order", Step: 10, MaxID: 2 + segment.MaxRaise}, true)
+	s.wantErr(err, segment.ErrInvalid)
+}
+
 func (s *suite) invalid() {
 	for _, t := range []segment.Tag{
 		{Name: "t", Step: 0, MaxID: 1}, {Name: "t", Step: -5, MaxID: 1},

@@ -117,6 +117,9 @@ func (t *Table) Update(_ context.Context, tag string, c segment.Change) error {
 	return nil
 }
 
+// Try implements [segment.Table].
+func (t *Table) Try(context.Context, string, segment.Change) error { return nil }
+
 // Rows implements [segment.Table].
 func (t *Table) Rows(_ context.Context, after string, limit int) ([]segment.Row, error) {
 	t.mu.Lock()

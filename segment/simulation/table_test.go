@@ -65,7 +65,7 @@ func (t *table) write(ctx context.Context, what, tag string, apply func() error)
 	c.waits = func() bool { return t.locked[tag] }
 	c.apply = func() error {
 		if t.readOnly {
-			return fmt.Errorf("%w: read-only", segment.ErrNotApplied)
+			return fmt.Errorf("%w: read-only", segment.ErrNoWrites)
 		}
 		return apply()
 	}
@@ -141,6 +141,20 @@ func (t *table) Update(ctx context.Context, tag string, c segment.Change) error 
 		t.set(row)
 		return nil
 	})
+}
+
+// Try implements [segment.Table].
+func (t *table) Try(ctx context.Context, tag string, c segment.Change) error {
+	err := t.write(ctx, fmt.Sprintf("try to update %s to %d, step %d", tag, c.MaxID, c.Step), tag, func() error {
+		if c.MaxID > t.limit {
+			return fmt.Errorf("%w: %w", segment.ErrInvalid, errLimit)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, segment.ErrInvalid) {
+		err = fmt.Errorf("%w: %w", segment.ErrNotApplied, err) // it is rolled back
+	}
+	return err
 }
 
 // Rows implements [segment.Table].

@@ -1,0 +1,141 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/guard"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+// crossed are marks that another worker changes before the next write of them.
+type crossed struct {
+	*segmenttest.Marks
+	before func()
+}
+
+func (c *crossed) SetMark(ctx context.Context, tag string, m segment.Mark) error {
+	if f := c.before; f != nil {
+		c.before = nil
+		f()
+	}
+	return c.Marks.SetMark(ctx, tag, m)
+}
+
+func TestAnUpdateThatARaiseOvertookChangesNothing(t *testing.T) {
+	other, table, marks := guarded(t, nil)
+	g := guard.New(table, &crossed{Marks: marks, before: func() {
+		if _, err := other.Update(t.Context(), "a", segment.Change{MaxID: 6000}); err != nil {
+			t.Error(err)
+		}
+	}}, nil)
+	text := "changed"
+	_, err := g.Update(t.Context(), "a", segment.Change{Step: 777, Description: &text, MaxID: 5000})
+	if r, is := errors.AsType[*segment.RaiseError](err); !is || r.Now != 6000 || errors.Is(err, segment.ErrUncertain) {
+		t.Errorf("error %v, want that max_id is 6000 already", err)
+	}
+	if row := table.Snapshot()["a"]; row.Step != 100 || row.Description != "" || row.MaxID != 6000 {
+		t.Errorf("the row is %+v, want it as the other left it", row)
+	}
+}
+
+func TestTheLoserOfTwoRevivesChangesNothing(t *testing.T) {
+	other, table, marks := guarded(t, nil)
+	if err := other.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	g := guard.New(table, &crossed{Marks: marks, before: func() {
+		if _, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 7, MaxID: 50}, true); err != nil {
+			t.Error(err)
+		}
+	}}, nil)
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 777, MaxID: 9000, Description: "loser"}, true)
+	if !errors.Is(err, segment.ErrExists) {
+		t.Errorf("error %v, want ErrExists", err)
+	}
+	if row := table.Snapshot()["a"]; row.Step != 7 || row.Description != "" || row.MaxID != 50 {
+		t.Errorf("the row is %+v, want the winner's", row)
+	}
+}
+
+func TestARowThatRefusesARevivedTagLeavesItDeleted(t *testing.T) {
+	other, table, marks := guarded(t, nil)
+	if err := other.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := marks.Mark(t.Context(), "a")
+	g := guard.New(&stubborn{Table: table, try: segment.ErrInvalid}, marks, nil)
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 1}, true)
+	if after, _ := marks.Mark(t.Context(), "a"); !errors.Is(err, segment.ErrInvalid) || after != before {
+		t.Errorf("%v, and the mark went from %+v to %+v", err, before, after)
+	}
+}
+
+func TestARevivedTagIssuesNothingThatWasLoadedBeforeItWasDeleted(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	last := load(t, g)
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, rowIs := range []string{"there", "gone"} {
+		got, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 5, MaxID: 1}, true)
+		if err != nil || got.Least < last.End || got.MaxID < last.End || got.Disabled {
+			t.Errorf("its row %s: %+v, %v, want Least at %d or above", rowIs, got, err, last.End)
+		}
+		l, err := g.Load(t.Context(), "a", 0, 0)
+		if err != nil || l.Start < last.End || l.Least < last.End || l.Step != 5 {
+			t.Errorf("its row %s: loaded %+v, %v, want it above %d", rowIs, l, err, last.End)
+		}
+		last = l.Range
+		if err := g.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		table.Restore(nil)
+	}
+}
+
+func TestATagWhoseRowWasRemovedContinuesAboveItsMark(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	last := load(t, g)
+	table.Restore(nil)
+	other := guard.New(table, marks, nil)
+	got, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false)
+	if err != nil || got.MaxID != last.End {
+		t.Errorf("created again: %+v, %v, want it from %d", got, err, last.End)
+	}
+	if n := repeats([]segment.Range{last, load(t, other)}); n > 0 {
+		t.Errorf("%d IDs twice", n)
+	}
+}
+
+func TestADeletedTagRemembersWhatLeafTook(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	load(t, g)
+	leaf := table.LoadAsLeaf("a")
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(nil) // and then the row is removed
+	got, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true)
+	if err != nil || got.MaxID < leaf.End {
+		t.Errorf("%+v, %v, but Leaf took %v", got, err, leaf)
+	}
+}
+
+func TestAChangeWhoseMarkWasNotAcknowledgedWasMadeOrMayHaveBeen(t *testing.T) {
+	g, _, marks := guarded(t, nil)
+	marks.OnSetMark(markAckLost)
+	if got, err := g.Update(t.Context(), "a", segment.Change{RaiseBy: 99}); err != nil || got.MaxID != 100 {
+		t.Errorf("a raise that the mark shows: %+v, %v", got, err)
+	}
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Errorf("a deletion that the mark shows: %v", err)
+	}
+	marks.OnSetMark(func(func() error) error { return errLost }) // it may still land
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 5, MaxID: 1}, true)
+	if !errors.Is(err, segment.ErrUncertain) {
+		t.Errorf("a revival that may still land: %v, want ErrUncertain", err)
+	}
+}

@@ -1,0 +1,43 @@
+package mysqlstore
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// probeEvery is how often a write is sent to a server that takes none.
+const probeEvery = 100 * time.Millisecond
+
+// A gate lets one write through every probeEvery while the server takes no writes. Each write that a read-only server
+// refuses costs connections, since the address may lead to another server by now. The zero value is open.
+type gate struct {
+	mu      sync.Mutex
+	refused error     // by the last write; nil while the server takes writes
+	next    time.Time // when the next one may try
+}
+
+// enter returns why a write is not sent now, or nil.
+func (g *gate) enter(now time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refused == nil {
+		return nil
+	}
+	if now.Before(g.next) {
+		return g.refused
+	}
+	g.next = now.Add(probeEvery)
+	return nil
+}
+
+// leave notes how a write ended.
+func (g *gate) leave(now time.Time, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refused = nil; errors.Is(err, segment.ErrNoWrites) {
+		g.refused, g.next = err, now.Add(probeEvery)
+	}
+}
