@@ -52,6 +52,9 @@ var arrows = map[string][]string{
 	"workerid/workeridtest": {"workerid", "snowflake"},
 	"kvregistry":            {"workerid", "internal/buckets", natsGo, backoff},
 
+	"oneregistry":         {},
+	"oneregistry/natsbus": {"oneregistry", "subjects", natsGo},
+
 	"worker": {"subjects", "segment", "snowflake", natsGo},
 	"client": {"subjects", natsGo},
 
@@ -73,9 +76,11 @@ var arrows = map[string][]string{
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
 		"segment/witness",
-		"workerid", "kvregistry", "worker", "internal/buckets", "internal/metrics", "internal/monitor",
+		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker", "internal/buckets",
+		"internal/metrics", "internal/monitor",
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
+		"oneregistry", "oneregistry/natsbus",
 		"internal/buckets", "segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},

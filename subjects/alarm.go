@@ -20,6 +20,7 @@ const (
 	AlarmNumberLost       Alarm = "number-lost"
 	AlarmNumbersExhausted Alarm = "numbers-exhausted"
 	AlarmRegistryConflict Alarm = "registry-conflict"
+	AlarmSecondRegistry   Alarm = "second-registry"
 	AlarmStateFile        Alarm = "state-file"
 	AlarmStoreWentBack    Alarm = "store-went-back"
 	AlarmTimeEnds         Alarm = "time-ends"
@@ -88,6 +89,13 @@ var alarms = []AlarmInfo{
 			"or leaves that number alone",
 		Do: "read the message: stop the workers of the other layout, or put the named entry back; " +
 			"to change a layout, see the operations guide",
+	},
+	{
+		Kind: AlarmSecondRegistry,
+		Happened: "workers behind the same subjects rest on two registries, as of a hub and of a leaf node; " +
+			"one of them yields: its workers serve nothing",
+		Do: "see `natsid registry`; connect the workers that yielded to the NATS of the other registry, " +
+			"or give them a namespace of their own; check what the alarm lists as given twice",
 	},
 	{
 		Kind: AlarmStateFile,

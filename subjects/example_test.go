@@ -92,6 +92,7 @@ func ExampleAlarms() {
 	// id.alarm.number-lost
 	// id.alarm.numbers-exhausted
 	// id.alarm.registry-conflict
+	// id.alarm.second-registry
 	// id.alarm.state-file
 	// id.alarm.store-went-back
 	// id.alarm.time-ends

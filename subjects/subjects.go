@@ -76,6 +76,9 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional", "a page of tags in order: an array of TagInfo"},
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
+		{n.RegistryAnnounce(), "published by workers every few seconds: their registry, as JSON", ""},
+		{n.RegistryAsk(), "of workers and `natsid registry`", "from one worker of each registry, as JSON"},
+		{n.RegistryOf("<registry>"), "of workers and `natsid registry`", "from one worker of the registry, as JSON"},
 		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
 		{n.Witness(), "published by workers, for workers: how far the marks have moved, and that they went back", ""},
 		{n.Alarm("<kind>"), "published when an operator must look: the JSON of an AlarmEvent", ""},
@@ -141,12 +144,24 @@ func (n Namespace) worker(w string) string { return string(n) + ".worker." + w }
 // Alarm returns the subject on which alarms of a kind are published.
 func (n Namespace) Alarm(kind Alarm) string { return string(n) + ".alarm." + string(kind) }
 
+// RegistryAnnounce returns the subject on which workers announce the registry on
+// which they rest. Only workers should be allowed to publish on it.
+func (n Namespace) RegistryAnnounce() string { return string(n) + ".registry.announce" }
+
+// RegistryAsk returns the subject of the question which registries there are. One
+// worker of each answers.
+func (n Namespace) RegistryAsk() string { return string(n) + ".registry.ask" }
+
+// RegistryOf returns the subject of calls to one worker of a registry.
+func (n Namespace) RegistryOf(id string) string { return string(n) + ".registry.of." + id }
+
 // Requests returns patterns that match all subjects of requests, but for those
 // of NATS services.
 func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
 		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.TagList(), n.worker("*"),
+		n.RegistryAsk(), n.RegistryOf("*"),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -71,6 +72,7 @@ type program struct {
 	front    *front
 	ready    readiness
 	refusals refusals
+	watch    *oneregistry.Watch
 }
 
 func newProgram(cfg Config, quit func()) *program {
@@ -96,6 +98,7 @@ func (p *program) steps() []step {
 		{name: "embedded NATS server", start: p.startServer, stop: p.stopServer, within: 10 * time.Second},
 		// Waits for NATS. The control connection closes after the last write.
 		{name: "NATS connections", start: p.connect, stop: p.disconnect, within: soon},
+		{name: "messages between registries", start: p.makeWatch},
 		// JetStream is not waited for: see storage.openLate.
 		{name: "buckets", start: p.storage.openBuckets},
 		// Waits for MySQL. It closes when no load is under way.
@@ -109,6 +112,9 @@ func (p *program) steps() []step {
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("announcement", soon, p.announce),
+		// Before anything is served: another registry may serve the same subjects.
+		{name: "question which registries there are", start: p.askRegistries},
+		during("watch for a second registry", soon, p.watchRegistries),
 		// Releases the worker number on the control connection, once no ID can be
 		// issued under it: all requests have been answered.
 		until("worker number", 5*time.Second, p.keepNumber),
@@ -201,7 +207,7 @@ func (p *program) assemble(context.Context) error {
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
-		Reclaim: cfg.ReclaimOnStep, Now: now, Use: p.issuer.Use, Log: cfg.Log,
+		Reclaim: cfg.ReclaimOnStep, MayFound: p.watch.MayMake, Now: now, Use: p.issuer.Use, Log: cfg.Log,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
@@ -216,7 +222,14 @@ func (p *program) assemble(context.Context) error {
 	return nil
 }
 
-func (p *program) instance() string { return p.keeper.Status().Instance }
+func (p *program) instance() string {
+	if p.keeper == nil {
+		return p.cfg.Name // not assembled yet
+	}
+	return p.keeper.Status().Instance
+}
+
+func (p *program) allocator() *segment.Allocator { return p.segments }
 
 func (p *program) workerConfig() worker.Config {
 	cfg := p.cfg

@@ -26,6 +26,7 @@ type Config struct {
 	HTTP      string             // --http
 	Name      string             // --name; "" takes the one kept in Data, or generates one
 	Replicas  int                // --replicas
+	Registry  string             // --registry; "" is any
 
 	MySQL             string        // --mysql
 	Guard             bool          // --guard=on

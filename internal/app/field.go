@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -88,6 +89,13 @@ func within[N int | int64 | time.Duration](n, low, high N, limits string) error 
 }
 
 func checkNamespace(c *Config) error { return c.Namespace.Check() }
+
+func checkRegistry(c *Config) error {
+	if c.Registry == "" || oneregistry.IsID(c.Registry) {
+		return nil
+	}
+	return fmt.Errorf("%q: want an ID as `natsid registry` lists it", c.Registry)
+}
 
 func checkListen(c *Config) error {
 	if c.NATS != "" {

@@ -116,11 +116,13 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		}
 	}
 	want := []string{
-		"lock of the data directory", "embedded NATS server", "NATS connections", "buckets", "store",
+		"lock of the data directory", "embedded NATS server", "NATS connections",
+		"messages between registries", "buckets", "store",
 		"allocator, issuer and keeper", "alarms", "HTTP", "health, readiness and metrics",
 		"comparison of tags with the store", "settings of the buckets",
 		"buckets that were not open at the start", "announcement",
-		"worker number", "witness of the marks", "allocator", "requests",
+		"question which registries there are", "watch for a second registry", "worker number", "witness of the marks",
+		"allocator", "requests",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)

@@ -78,6 +78,11 @@ var settings = declared([]Setting{
 			"0 means 3 if the NATS server is in a cluster, else 1.",
 		field: number(func(c *Config) *int { return &c.Replicas }, "replicas", 0, 0, 5),
 	}, {
+		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",
+		Help: "The registry on which this worker must rest, as `natsid registry` lists it: on any other it serves " +
+			"nothing, and where two registries serve the same subjects this one stays. Empty takes the one it finds.",
+		field: text(func(c *Config) *string { return &c.Registry }, "").checked("", checkRegistry),
+	}, {
 		Flag: "mysql", Env: "NATSID_MYSQL", Group: groupSegments, Placeholder: "DSN",
 		Help: "Keep the tags in Leaf's table leaf_alloc: user:password@tcp(host:port)/database. " +
 			"Without it they are in JetStream KV.",

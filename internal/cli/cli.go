@@ -18,14 +18,15 @@ import (
 
 // commandLine is the tree of commands. Struct tags hold no prose: see [help].
 type commandLine struct {
-	Serve   serveCmd   `cmd:"" default:"withargs"`
-	Get     getCmd     `cmd:""`
-	Tag     tagCmd     `cmd:""`
-	Store   storeCmd   `cmd:""`
-	Workers workersCmd `cmd:""`
-	Decode  decodeCmd  `cmd:""`
-	Layout  layoutCmd  `cmd:""`
-	Version versionCmd `cmd:""`
+	Serve    serveCmd    `cmd:"" default:"withargs"`
+	Get      getCmd      `cmd:""`
+	Tag      tagCmd      `cmd:""`
+	Store    storeCmd    `cmd:""`
+	Registry registryCmd `cmd:""`
+	Workers  workersCmd  `cmd:""`
+	Decode   decodeCmd   `cmd:""`
+	Layout   layoutCmd   `cmd:""`
+	Version  versionCmd  `cmd:""`
 }
 
 func (*commandLine) help() help {

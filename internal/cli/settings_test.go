@@ -18,6 +18,7 @@ data NATSID_DATA natsid-data
 http NATSID_HTTP 127.0.0.1:8080
 name NATSID_NAME
 replicas NATSID_REPLICAS 0
+registry NATSID_REGISTRY
 mysql NATSID_MYSQL
 guard NATSID_GUARD on
 auto-create-tags NATSID_AUTO_CREATE_TAGS

@@ -1,0 +1,296 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/internal/testkit/tcpproxy"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A twoSites is a hub and a leaf node, each with a JetStream of its own, and the link between them.
+type twoSites struct {
+	hub, leaf string // addresses for clients
+	link      *tcpproxy.Proxy
+}
+
+// startSites starts both. The link is up or down, and can be changed. What deny matches does not pass it.
+func startSites(t *testing.T, up bool, deny ...string) *twoSites {
+	t.Helper()
+	hub := runServer(t, &server.Options{
+		ServerName: "hub", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, JetStreamDomain: "hub",
+		StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
+		LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: server.RANDOM_PORT},
+	})
+	link, err := tcpproxy.Start(leafAddress(t, hub), pass)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Close)
+	link.Refuse(!up)
+	leaf := runServer(t, &server.Options{
+		ServerName: "leaf", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, JetStreamDomain: "leaf",
+		StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
+		LeafNode: server.LeafNodeOpts{
+			ReconnectInterval: 100 * time.Millisecond,
+			Remotes: []*server.RemoteLeafOpts{{
+				URLs: []*url.URL{{Scheme: "nats-leaf", Host: link.Addr()}}, DenyImports: deny, DenyExports: deny,
+			}},
+		},
+	})
+	s := &twoSites{hub: hub.ClientURL(), leaf: leaf.ClientURL(), link: link}
+	if up {
+		waitFor(t, "the link", func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
+	}
+	return s
+}
+
+func runServer(t *testing.T, opts *server.Options) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Start()
+	t.Cleanup(s.WaitForShutdown)
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(patience) {
+		t.Fatalf("server %s does not start", opts.ServerName)
+	}
+	return s
+}
+
+func leafAddress(t *testing.T, s *server.Server) string {
+	t.Helper()
+	v, err := s.Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", v.LeafNode.Port)
+}
+
+// pass copies both ways.
+func pass(_ context.Context, client, server *net.TCPConn) {
+	var both sync.WaitGroup
+	for _, p := range [][2]*net.TCPConn{{client, server}, {server, client}} {
+		both.Go(func() {
+			_, _ = io.Copy(p[0], p[1])
+			p[0].Close()
+		})
+	}
+	both.Wait()
+}
+
+// A siteWorker is a worker whose readiness is looked at.
+type siteWorker struct {
+	http string
+	log  natstest.Buffer
+	data string
+	stop func()
+}
+
+// startAt starts a worker that joins a NATS, with defaults but for what the test must know.
+func startAt(t *testing.T, natsURL string, edits ...func(*app.Config)) *siteWorker {
+	t.Helper()
+	w := &siteWorker{http: freePort(t), data: filepath.Join(t.TempDir(), "data")}
+	w.run(t, natsURL, edits...)
+	return w
+}
+
+func (w *siteWorker) run(t *testing.T, natsURL string, edits ...func(*app.Config)) {
+	cfg := app.Default()
+	cfg.NATS, cfg.HTTP, cfg.Data, cfg.Replicas = natsURL, w.http, w.data, 1
+	cfg.AutoCreateTags, cfg.AutoStep = true, 10
+	cfg.Log = slog.New(slog.NewTextHandler(&w.log, nil))
+	for _, edit := range edits {
+		edit(&cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- app.Run(ctx, cfg) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the worker at %s:\n%s", natsURL, w.log.String())
+		}
+	})
+	t.Cleanup(w.stop)
+}
+
+// readyz returns what /readyz says, and whether it is 200.
+func (w *siteWorker) readyz() (text string, ready bool) {
+	resp, err := http.Get("http://" + w.http + "/readyz")
+	if err != nil {
+		return err.Error(), false
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return string(body), resp.StatusCode == http.StatusOK
+}
+
+func (w *siteWorker) waitReady(t *testing.T) {
+	t.Helper()
+	waitFor(t, "a worker that is ready", func() bool { _, ok := w.readyz(); return ok })
+}
+
+// waitYielded waits until the worker serves nothing and says why.
+func (w *siteWorker) waitYielded(t *testing.T) {
+	t.Helper()
+	waitFor(t, "a worker that has yielded", func() bool {
+		text, ok := w.readyz()
+		return !ok && strings.Count(text, "has yielded to") == 2
+	})
+}
+
+// A givenIDs is which IDs were given, and when each was asked for.
+type givenIDs struct {
+	mu    sync.Mutex
+	asked map[string]map[int64]time.Time
+	twice []time.Time // when a repeated ID was asked for
+}
+
+func (g *givenIDs) add(kind string, asked time.Time, runs ...subjects.Run) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.asked == nil {
+		g.asked = map[string]map[int64]time.Time{"order": {}, "flake": {}}
+	}
+	for _, r := range runs {
+		for id := r.First; id <= r.Last; id++ {
+			if _, known := g.asked[kind][id]; known {
+				g.twice = append(g.twice, asked)
+			}
+			g.asked[kind][id] = asked
+		}
+	}
+}
+
+// repeats returns how many IDs were given again to requests made after a moment.
+func (g *givenIDs) repeats(after time.Time) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, t := range g.twice {
+		if t.After(after) {
+			n++
+		}
+	}
+	return n
+}
+
+func (g *givenIDs) since(after time.Time) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, all := range g.asked {
+		for _, t := range all {
+			if t.After(after) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// ask requests IDs of both modes at an address until ctx ends. Refusals are what the test expects for a while.
+func (g *givenIDs) ask(ctx context.Context, t *testing.T, at string) {
+	nc, err := nats.Connect(at)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer nc.Close()
+	c := client.New(nc, "id")
+	for ctx.Err() == nil {
+		began := time.Now()
+		if runs, err := c.SegmentN(ctx, "order", 3); err == nil {
+			g.add("order", began, runs...)
+		}
+		began = time.Now()
+		if runs, err := c.SnowflakeN(ctx, 3); err == nil {
+			g.add("flake", began, runs...)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func TestAHubAndALeafNodeWithJetStreamOfItsOwnEndAsOneRegistry(t *testing.T) {
+	t.Parallel()
+	s := startSites(t, false)
+	h1, h2, l1 := startAt(t, s.hub), startAt(t, s.hub), startAt(t, s.leaf)
+	for _, w := range []*siteWorker{h1, h2, l1} {
+		w.waitReady(t)
+	}
+	var given givenIDs
+	ctx, stop := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer stop()
+	callers.Go(func() { given.ask(ctx, t, s.hub) })
+	callers.Go(func() { given.ask(ctx, t, s.leaf) })
+	waitFor(t, "IDs of both", func() bool { return given.since(time.Time{}) > 2000 })
+
+	linked := time.Now()
+	s.link.Refuse(false)
+	l1.waitYielded(t)
+	t.Logf("the leaf's worker has yielded %v after the link may stand", time.Since(linked))
+	h1.waitReady(t)
+	h2.waitReady(t)
+	waitFor(t, "the alarm with what was given twice", func() bool {
+		return strings.Contains(l1.log.String(), "kind=second-registry") &&
+			strings.Contains(l1.log.String(), "of tags order [1, ")
+	})
+	settled := time.Now()
+	waitFor(t, "IDs from the registry that stays", func() bool { return given.since(settled) > 3000 })
+	if n := given.repeats(settled); n > 0 {
+		t.Errorf("%d IDs repeat after the marks were merged", n)
+	}
+	t.Logf("%d IDs were given twice before", given.repeats(time.Time{}))
+
+	// The link is lost, and the worker started again: it remembers.
+	s.link.Refuse(true)
+	s.link.Cut()
+	l1.stop()
+	l1.run(t, s.leaf)
+	l1.waitYielded(t)
+}
+
+func TestAWorkerBehindALeafNodeYieldsBeforeItServes(t *testing.T) {
+	t.Parallel()
+	s := startSites(t, true)
+	h1 := startAt(t, s.hub)
+	h1.waitReady(t)
+	var given givenIDs
+	ctx, stop := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer stop()
+	callers.Go(func() { given.ask(ctx, t, s.hub) })
+	callers.Go(func() { given.ask(ctx, t, s.leaf) })
+	waitFor(t, "IDs", func() bool { return given.since(time.Time{}) > 500 })
+	l1 := startAt(t, s.leaf)
+	l1.waitYielded(t)
+	h1.waitReady(t)
+	now := time.Now()
+	waitFor(t, "more IDs", func() bool { return given.since(now) > 500 })
+	if n := given.repeats(time.Time{}); n > 0 {
+		t.Errorf("%d IDs repeat", n)
+	}
+}

@@ -1,0 +1,351 @@
+package oneregistry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// play runs a story in virtual time, and stops all workers at its end.
+func play(t *testing.T, story func(*testing.T, *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		story(t, w)
+		for _, s := range w.workers {
+			if s.stop != nil {
+				s.stop()
+			}
+		}
+	})
+}
+
+func (w *world) start(all ...*workerSim) {
+	w.t.Helper()
+	for _, s := range all {
+		if err := s.start(); err != nil {
+			w.t.Fatalf("%s: %v", s.name, err)
+		}
+	}
+}
+
+func serves(s *workerSim) bool { return s.why() == Refused{} }
+
+// yields reports whether a worker serves nothing, and says why.
+func yields(s *workerSim) bool {
+	r := s.why()
+	return r.Segments != nil && r.Snowflakes != nil && r.Tags != nil &&
+		strings.Contains(r.Segments.Error(), "has yielded")
+}
+
+func hubAndLeaf(w *world) (hub, leaf *registrySim, h1, h2, l1 *workerSim) {
+	now := time.Now()
+	hub = newRegistry("HUB", now.Add(-time.Hour), map[string]int64{"order": 1000})
+	leaf = newRegistry("LEAF", now, map[string]int64{"order": 50_000, "leafonly": 7})
+	return hub, leaf, w.add("h1", "hub", hub), w.add("h2", "hub", hub), w.add("l1", "leaf", leaf)
+}
+
+func TestTwoRegistriesThatBecomeConnectedFindOutWithinTenSeconds(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		hub.marks["order"].high, leaf.marks["order"].high = 1, 1 // so that what is given twice is seen
+		w.link("hub", "leaf", false)
+		w.start(h1, h2, l1)
+		time.Sleep(time.Minute)
+		if !serves(h1) || !serves(h2) || !serves(l1) {
+			t.Fatal("separate deployments must not disturb each other")
+		}
+		w.link("hub", "leaf", true)
+		time.Sleep(10 * time.Second)
+		known := time.Now()
+		if !yields(l1) || !serves(h1) || !serves(h2) {
+			t.Fatalf("after 10 s: %v, %v, %v", h1.why(), h2.why(), l1.why())
+		}
+		time.Sleep(time.Minute)
+		if w.last.After(known) {
+			t.Errorf("an ID repeats %v later", w.last.Sub(known))
+		}
+		if o := hub.marks["order"]; o.high < leaf.marks["order"].high {
+			t.Errorf("hub %d, leaf %d: not merged", o.high, leaf.marks["order"].high)
+		}
+		if hub.marks["leafonly"] == nil {
+			t.Error("a tag of the registry that yielded is missing")
+		}
+	})
+}
+
+func TestMarksAreMergedBeforeTheRegistryThatStaysIssuesAgain(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		_ = leaf
+		w.link("hub", "leaf", false)
+		w.start(h1, h2, l1)
+		time.Sleep(30 * time.Second)
+		w.link("hub", "leaf", true)
+		time.Sleep(20 * time.Second)
+		if w.repeats > 0 {
+			t.Errorf("%d IDs repeat, though none did while they were apart", w.repeats)
+		}
+		if hub.marks["order"].high <= 50_000 || !serves(h1) {
+			t.Errorf("the hub is at %d: %v", hub.marks["order"].high, h1.why())
+		}
+	})
+}
+
+func TestAWorkerThatStartsBesideAnotherRegistryYieldsBeforeItServes(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, leaf, h1, h2, l1 := hubAndLeaf(w)
+		w.start(h1, h2)
+		time.Sleep(20 * time.Second)
+		before := leaf.marks["order"].high
+		w.start(l1)
+		if !yields(l1) {
+			t.Errorf("it serves: %v", l1.why())
+		}
+		time.Sleep(20 * time.Second)
+		if leaf.marks["order"].high != before {
+			t.Error("it has loaded")
+		}
+		if len(l1.alarmed()) == 0 || !strings.Contains(strings.Join(l1.alarmed(), "\n"), "order [1, ") {
+			t.Errorf("alarms: %q", l1.alarmed())
+		}
+	})
+}
+
+func TestWhoStays(t *testing.T) {
+	old, young := time.Unix(1, 0), time.Unix(2, 0)
+	for _, tc := range []struct {
+		law  string
+		a, b Notice // a stays
+	}{
+		{"pinned", Notice{ID: "b", Pinned: true, Workers: 1, Made: young}, Notice{ID: "a", Workers: 9, Made: old}},
+		{"more workers", Notice{ID: "b", Workers: 2, Made: young}, Notice{ID: "a", Workers: 1, Made: old}},
+		{"older", Notice{ID: "b", Workers: 2, Made: old}, Notice{ID: "a", Workers: 2, Made: young}},
+		{"one whose age is known", Notice{ID: "b", Made: young}, Notice{ID: "a"}},
+		{"else by name", Notice{ID: "a"}, Notice{ID: "b"}},
+	} {
+		if !tc.a.Outranks(tc.b) || tc.b.Outranks(tc.a) {
+			t.Errorf("%s: both, or none, stays", tc.law)
+		}
+	}
+}
+
+func TestYieldingOutlastsALostLinkAndRestartsWithoutJetStream(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, leaf, h1, h2, l1 := hubAndLeaf(w)
+		l1.dir = t.TempDir()
+		l2 := w.add("l2", "leaf", leaf)
+		w.start(h1, h2, l1)
+		time.Sleep(20 * time.Second)
+		w.link("hub", "leaf", false)
+		time.Sleep(time.Minute)
+		if !yields(l1) {
+			t.Fatalf("the link is lost: %v", l1.why())
+		}
+		w.start(l2)
+		if !yields(l2) {
+			t.Errorf("a new worker of the registry: %v", l2.why())
+		}
+		l1.stop()
+		leaf.mu.Lock()
+		leaf.away = true
+		leaf.mu.Unlock()
+		w.start(l1)
+		if r := l1.why(); r.Snowflakes == nil || r.Segments == nil {
+			t.Errorf("started again without JetStream: %v", r)
+		}
+		leaf.mu.Lock()
+		leaf.away = false
+		leaf.facts.Verdict = Verdict{} // wiped, with the same ID put back
+		leaf.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if !yields(l1) || leaf.facts.Verdict.Yields == "" {
+			t.Errorf("the registry forgot: %v", l1.why())
+		}
+	})
+}
+
+func TestAWipedRegistryIsNoSecondOne(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		r := newRegistry("OLD", time.Now(), map[string]int64{"order": 1})
+		a, b, c := w.add("a", "hub", r), w.add("b", "hub", r), w.add("c", "hub", r)
+		w.start(a, b, c)
+		time.Sleep(20 * time.Second)
+		r.mu.Lock()
+		r.facts.Segments, r.facts.Numbers = "SNEW", "NNEW"
+		r.mu.Unlock()
+		time.Sleep(time.Minute)
+		for _, s := range []*workerSim{a, b, c} {
+			if !serves(s) || len(s.alarmed()) > 0 || s.watch.Second() || s.watch.Status().Own.ID != "SNEW" {
+				t.Errorf("%s: %v, alarms %q, %+v", s.name, s.why(), s.alarmed(), s.watch.Status())
+			}
+		}
+	})
+}
+
+func TestAListenerWhoNeverAnswersDoesNotStopTheStart(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		r := newRegistry("R", time.Now(), map[string]int64{"order": 1})
+		deaf := w.add("deaf", "hub", r)
+		deaf.deaf, deaf.joined = true, "bystander"
+		a := w.add("a", "hub", r)
+		begin := time.Now()
+		w.start(a)
+		if took := time.Since(begin); took > askTimeout || !serves(a) {
+			t.Errorf("it serves after %v: %v", took, a.why())
+		}
+	})
+}
+
+func TestAWorkerDoesNotStartWhileOneOfAnotherLayoutAnswers(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		r := newRegistry("R", time.Now(), nil)
+		a, b := w.add("a", "hub", r), w.add("b", "hub", r)
+		b.layout = "41+6+6"
+		w.start(a)
+		if err := b.start(); !errors.Is(err, ErrOther) {
+			t.Errorf("it starts: %v", err)
+		}
+		if serves(b) {
+			t.Error("it serves")
+		}
+		if err := a.watch.MayMake(t.Context()); err != nil {
+			t.Errorf("alone, it may not: %v", err)
+		}
+	})
+}
+
+func TestTheCostDoesNotGrowWithTheSquareOfTheFleet(t *testing.T) {
+	const fleet, span = 50, 10 * time.Minute
+	play(t, func(t *testing.T, w *world) {
+		r := newRegistry("R", time.Now(), nil)
+		for i := range fleet {
+			w.start(w.add(fmt.Sprint(i), "hub", r))
+		}
+		time.Sleep(time.Minute)
+		w.sent = 0
+		time.Sleep(span)
+		if limit := int(span / announceAfter); w.sent > limit || w.sent < int(span/(announceAfter+announceSpread)) {
+			t.Errorf("%d workers announce %d times in %v, want at most %d", fleet, w.sent, span, limit)
+		}
+	})
+}
+
+func TestMalformedAnnouncementsAreIgnored(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		r := newRegistry("R", time.Now(), map[string]int64{"order": 1})
+		a := w.add("a", "hub", r)
+		w.start(a)
+		for _, text := range []string{
+			"", "{", "[]", `{"registry":"X"}`, `{"registry":"X","segments":"Y","process":"p"}`,
+			`{"registry":"a.b","segments":"a.b","process":"p"}`, `{"registry":"X","segments":"X"}`,
+			`{"registry":"X","segments":"X","process":"p","workers":-1}`, strings.Repeat(" ", maxNotice+1),
+		} {
+			a.watch.Hear([]byte(text))
+		}
+		// Well formed, and of a registry that has no worker.
+		a.watch.Hear([]byte(`{"registry":"X","segments":"X","process":"p","workers":9}`))
+		time.Sleep(30 * time.Second)
+		if !serves(a) || a.watch.malformed != 9 || a.watch.Second() {
+			t.Errorf("%v, %d malformed", a.why(), a.watch.malformed)
+		}
+	})
+}
+
+func TestAPinnedRegistryStaysAndAWorkerOnAnotherServesNothing(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, _, h1, h2, l1 := hubAndLeaf(w)
+		l1.pin = "SLEAF"
+		w.start(h1, h2)
+		time.Sleep(20 * time.Second)
+		w.start(l1)
+		time.Sleep(15 * time.Second)
+		if !serves(l1) || !yields(h1) || !yields(h2) {
+			t.Errorf("%v, %v, %v", h1.why(), h2.why(), l1.why())
+		}
+		l1.stop()
+		l1.pin = "SOTHER"
+		w.start(l1)
+		time.Sleep(15 * time.Second)
+		if r := l1.why(); r.Segments == nil || !strings.Contains(r.Segments.Error(), "--registry") {
+			t.Errorf("a worker on another registry than --registry: %v", r)
+		}
+	})
+}
+
+func TestAnOperatorAdoptsTheOtherRegistryAndReleasesOne(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		w.start(h1, h2, l1)
+		time.Sleep(20 * time.Second)
+		if !yields(l1) {
+			t.Fatal(l1.why())
+		}
+		operator := busSim{w.add("operator", "hub", hub)}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if _, err := Release(ctx, operator); err == nil {
+			t.Error("released beside the other one")
+		}
+		if err := Adopt(ctx, operator, "SLEAF", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if !serves(l1) || !yields(h1) || !yields(h2) || w.repeats > 0 {
+			t.Errorf("%v, %v, %v, %d repeats", h1.why(), h2.why(), l1.why(), w.repeats)
+		}
+		if leaf.marks["order"].high <= hub.marks["order"].high {
+			t.Error("not merged")
+		}
+		w.link("hub", "leaf", false)
+		time.Sleep(time.Minute)
+		if got, err := Release(ctx, operator); err != nil || len(got) != 1 {
+			t.Errorf("%v, %v", got, err)
+		}
+		time.Sleep(10 * time.Second)
+		if !serves(h1) || !serves(h2) {
+			t.Errorf("released: %v, %v", h1.why(), h2.why())
+		}
+	})
+}
+
+func TestARegistryThatIsGoneIsAdoptedOnlyByForce(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		_ = hub
+		w.start(h1, h2, l1)
+		time.Sleep(20 * time.Second)
+		h1.stop()
+		h2.stop()
+		operator := busSim{w.add("operator", "leaf", leaf)}
+		err := Adopt(t.Context(), operator, "SLEAF", false)
+		if err == nil || !strings.Contains(err.Error(), "tag raise --all") {
+			t.Errorf("adopted without what the other has issued: %v", err)
+		}
+		if err := Adopt(t.Context(), operator, "SLEAF", true); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+		if !serves(l1) {
+			t.Error(l1.why())
+		}
+	})
+}
+
+func TestTwoDecisionsAtOneMomentEndInOneRegistry(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		hub.facts.Verdict = Verdict{Yields: "SLEAF", Revision: 1}
+		leaf.facts.Verdict = Verdict{Yields: "SHUB", Revision: 1}
+		hub.writes, leaf.writes = 1, 1
+		w.start(h1, h2, l1)
+		time.Sleep(20 * time.Second)
+		if !serves(h1) || !serves(h2) || !yields(l1) || w.repeats > 0 {
+			t.Errorf("%v, %v, %v", h1.why(), h2.why(), l1.why())
+		}
+	})
+}
