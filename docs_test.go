@@ -350,7 +350,7 @@ func commandLineFlags(t *testing.T) set {
 	}
 	for _, command := range []string{
 		"serve", "get segment", "get snowflake", "tag create", "tag update", "tag delete", "tag list",
-		"workers", "decode", "layout", "version",
+		"store show", "store confirm", "store move", "workers", "decode", "layout", "version",
 	} {
 		var help, stderr bytes.Buffer
 		if code := cli.Main(t.Context(), append(strings.Fields(command), "--help"), &help, &stderr); code != 0 {

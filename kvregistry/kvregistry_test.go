@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
@@ -127,6 +128,62 @@ func TestHeartbeatsExpireAndRecordsStay(t *testing.T) {
 	}
 	if _, err := r.Record(t.Context(), 1); err != nil {
 		t.Errorf("the record: %v", err)
+	}
+}
+
+func TestRecordsOfBeforeAreProtectedFromPurges(t *testing.T) {
+	cfg, js := place(), jetStream(t)
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: cfg.History}); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, cfg)
+	revision, err := r.Write(t.Context(), 1, workerid.Record{Token: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket(t, cfg.History).Purge(t.Context(), "1"); err == nil {
+		t.Error("a record was purged")
+	}
+	next := workerid.Record{Token: "u", Revision: revision}
+	if _, err := r.Write(t.Context(), 1, next); err != nil {
+		t.Errorf("the next write: %v", err)
+	}
+	if err := r.Report(t.Context(), 1, workerid.Heartbeat{Instance: "a"}); err != nil {
+		t.Error(err)
+	}
+	if err := r.Leave(t.Context(), 1); err != nil {
+		t.Errorf("a heartbeat could not be purged: %v", err)
+	}
+}
+
+func TestRecordsThatExpireAreNoticedWhileInUse(t *testing.T) {
+	cfg, js := place(), jetStream(t)
+	r := open(t, cfg)
+	limit := func(age time.Duration) {
+		t.Helper()
+		stream, err := js.Stream(t.Context(), "KV_"+cfg.History)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := stream.CachedInfo().Config
+		settings.MaxAge, settings.Duplicates = age, time.Minute
+		if _, err := js.UpdateStream(t.Context(), settings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(time.Hour)
+	if err := r.Check(t.Context()); !errors.Is(err, buckets.ErrUnfit) {
+		t.Errorf("%v, want ErrUnfit", err)
+	}
+	if _, err := r.Write(t.Context(), 1, workerid.Record{Token: "t"}); !errors.Is(err, buckets.ErrUnfit) {
+		t.Errorf("a record was written: %v", err)
+	}
+	limit(0)
+	if err := r.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Write(t.Context(), 1, workerid.Record{Token: "t"}); err != nil {
+		t.Error(err)
 	}
 }
 

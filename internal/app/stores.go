@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -84,9 +85,24 @@ func (s *storage) marksLost() {
 		what += "Loaded IDs are still issued; then each tag is 404 until it is created again, " +
 			"with a start above all IDs that any worker has loaded"
 	} else {
-		what += "They are created again from MySQL"
+		what += "They are created again from MySQL" + servedAgain(s.marks.Deleted())
 	}
 	s.raise(subjects.AlarmStoreWentBack, what)
+}
+
+// servedAgain names the tags that were deleted in marks which are lost. MySQL
+// still has their rows, above all their IDs.
+func servedAgain(deleted []string) string {
+	if len(deleted) == 0 {
+		return ""
+	}
+	const most = 50
+	names, more := deleted, ""
+	if len(names) > most {
+		names, more = names[:most], fmt.Sprintf(" and %d more", len(deleted)-most)
+	}
+	return "; tags that were deleted are served again, above their old IDs: delete again " +
+		strings.Join(names, ", ") + more
 }
 
 // kind returns what the marks are to this worker.
@@ -166,6 +182,8 @@ func (s *storage) openAll(ctx context.Context) error {
 	var marksErr, registryErr error
 	if s.marks != nil {
 		mismatches[0], marksErr = s.marks.Open(ctx)
+	} else {
+		marksErr = s.checkKind(ctx)
 	}
 	mismatches[1], registryErr = s.registry.Open(ctx)
 	if err := errors.Join(marksErr, registryErr); err != nil {
@@ -177,6 +195,14 @@ func (s *storage) openAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkKind refuses to serve an unguarded table beside workers whose marks are the
+// store. A user without the right to look gets no answer, and is not refused.
+func (s *storage) checkKind(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return kvstore.CheckKind(ctx, buckets.OnJetStream(s.js), s.cfg.Namespace.SegmentBucket(), s.kind())
 }
 
 // openLate opens the buckets that could not be opened at the start, whether or

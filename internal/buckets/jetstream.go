@@ -18,7 +18,7 @@ type onJetStream struct {
 	js jetstream.JetStream
 }
 
-// OnJetStream returns the streams of a JetStream, which has the default prefix of subjects, $JS.API.
+// OnJetStream returns the streams of a JetStream.
 func OnJetStream(js jetstream.JetStream) Streams { return onJetStream{js} }
 
 func streamName(bucket string) string { return "KV_" + bucket }
@@ -118,13 +118,24 @@ func (o onJetStream) Defend(ctx context.Context, bucket, maker string) error {
 	return o.request(ctx, "STREAM.UPDATE."+streamName(bucket), info.Config, nil)
 }
 
+// prefix returns what subjects of JetStream's interface begin with.
+func (o onJetStream) prefix() string {
+	switch opts := o.js.Options(); {
+	case opts.Domain != "":
+		return "$JS." + opts.Domain + ".API."
+	case opts.APIPrefix != "":
+		return strings.TrimSuffix(opts.APIPrefix, ".") + "."
+	}
+	return jetstream.DefaultAPIPrefix
+}
+
 // request sends a request to JetStream's interface and decodes its answer into out, unless out is nil.
 func (o onJetStream) request(ctx context.Context, op string, in, out any) error {
 	body, err := json.Marshal(in)
 	if in == nil || err != nil {
 		body = nil
 	}
-	subject := jetstream.DefaultAPIPrefix + op
+	subject := o.prefix() + op
 	msg, err := o.js.Conn().RequestWithContext(ctx, subject, body)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err)

@@ -103,6 +103,18 @@ func TestNoBucketOfMarksCanBePurgedAndLoadsContinue(t *testing.T) {
 	}
 }
 
+func TestANewBucketRefusesPurgesWithoutAnUpdate(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	create(t, openOn(t, frozen{buckets.OnJetStream(js)}, bucket), segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err == nil {
+		t.Error("it was purged")
+	}
+}
+
 func TestAWorkerThatMayNotUpdateTheBucketContinuesAndSaysSoOnce(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	before(t, js, bucket)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
@@ -69,5 +70,27 @@ func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
 		}
 		marks[tag] = e.mark(kve)
 	}
+	s.deleted.Store(deleted(marks))
 	return marks, nil
+}
+
+// deleted returns the names of deleted tags, in order.
+func deleted(marks map[string]segment.Mark) *[]string {
+	var names []string
+	for tag, m := range marks {
+		if m.Disabled {
+			names = append(names, tag)
+		}
+	}
+	slices.Sort(names)
+	return &names
+}
+
+// Deleted returns the tags that were deleted when AllMarks was called last. Where the marks guard a table and are lost,
+// the table does not know that these tags were deleted, and serves them.
+func (s *Store) Deleted() []string {
+	if names := s.deleted.Load(); names != nil {
+		return *names
+	}
+	return nil
 }

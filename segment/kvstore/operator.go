@@ -64,6 +64,18 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	return nil
 }
 
+// CheckKind returns [ErrKind] if a bucket of marks is of another kind. It is for a worker that keeps no marks, and that
+// must not serve beside workers of the other kind. It makes no bucket; one that is missing, or has no identity, is of
+// no kind.
+func CheckKind(ctx context.Context, streams buckets.Streams, bucket string, kind Kind) error {
+	var r Report
+	if err := r.readIdentity(ctx, streams, bucket); err != nil || r.Trouble != nil {
+		return nil
+	}
+	s := Store{cfg: Config{Bucket: bucket, Kind: kind}}
+	return s.compare(r.Identity)
+}
+
 // Confirm writes an identity of a kind on an operator's word: every tag that any worker has loaded has a mark in the
 // bucket above all its IDs. A registry that can be read stays; workers take the identity without a restart.
 //

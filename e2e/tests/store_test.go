@@ -1,0 +1,122 @@
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// command runs a natsid command that must succeed, and returns what it prints.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if code := cli.Main(t.Context(), args, &out, &errs); code != 0 {
+		t.Fatalf("natsid %s: exit code %d: %s", strings.Join(args, " "), code, &errs)
+	}
+	return out.String()
+}
+
+// The steps are those of docs/operations.md, under load all the time.
+func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	var onMySQL atomic.Bool
+	c := e2e.Start(t, e2e.WithWorkers(2), setup.Config(func(_ int, cfg *app.Config) {
+		if cfg.TagPoll = time.Second; onMySQL.Load() {
+			cfg.MySQL = db.DSN()
+		}
+	}))
+	l := startLoadWithin(t, 2*time.Second, c.Conn, 4, map[string]string{"segment": "id.segment.order"})
+	more := func(what string) {
+		t.Helper()
+		before := l.got["segment"].len()
+		waitFor(t, what, func() bool { return l.got["segment"].len() > before+20_000 })
+	}
+	more("load in JetStream")
+	for _, to := range []string{"mysql", "kv", "mysql"} {
+		out := command(t, "store", "move", "--to", to, "--mysql", db.DSN(), "--nats", c.URL, "--yes")
+		if !strings.Contains(out, "of kind "+to) {
+			t.Errorf("moved to %s: %s", to, out)
+		}
+		onMySQL.Store(to == "mysql")
+		for i := range 2 {
+			c.StopWorker(i)
+			c.StartWorker(i)
+		}
+		more("load after the move to " + to)
+	}
+	for _, err := range l.stop() {
+		if _, refused := errors.AsType[*subjects.Error](err); refused && !strings.Contains(err.Error(), "503") {
+			t.Error(err)
+		}
+	}
+	l.check(t)
+	var max int64
+	if err := db.DB().QueryRow("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&max); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnAgeLimitOnTheMarksEndsServiceUntilItIsRemoved(t *testing.T) {
+	t.Parallel()
+	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.TagPoll = time.Second }))
+	alarms, err := c.Conn.SubscribeSync("id.alarm.bucket-changed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		_, err := c.Client.Segment(patient(t), "order")
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(age time.Duration) {
+		t.Helper()
+		stream, err := js.Stream(t.Context(), "KV_id_segments")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := stream.CachedInfo().Config
+		cfg.MaxAge, cfg.Duplicates = age, time.Minute
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(time.Hour)
+	msg, err := alarms.NextMsg(patience)
+	if err != nil || !strings.Contains(string(msg.Data), "remove the TTL") {
+		t.Fatalf("alarm %v, %v", msg, err)
+	}
+	waitFor(t, "a refusal", func() bool { return ask() != nil })
+	limit(0)
+	waitFor(t, "service again", func() bool { return ask() == nil })
+}
+
+func TestAWorkerOfAnotherKindDoesNotStart(t *testing.T) {
+	t.Parallel()
+	db := mysqltest.Start(t)
+	c := e2e.Start(t)
+	for _, guard := range []string{"--guard=on", "--guard=off"} {
+		out := fails(t, "--nats", c.URL, "--data", t.TempDir(), "--mysql", db.DSN(), guard)
+		if !strings.Contains(out, "another kind of store") || !strings.Contains(out, "natsid store move") {
+			t.Errorf("a worker with --mysql %s beside one without: %s", guard, out)
+		}
+	}
+}
