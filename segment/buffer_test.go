@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -73,6 +74,31 @@ func TestALoadHasTwoThirdsOfTheDeadlineUnlessConfigured(t *testing.T) {
 		if got := cfg.withDefaults().LoadTimeout; got != c.want {
 			t.Errorf("LoadTimeout %v configured: %v, want %v", c.configured, got, c.want)
 		}
+	}
+}
+
+func TestABufferThatIsGoneNeverOpensAgain(t *testing.T) {
+	b := holding(t, Range{1, 11})
+	p := b.plan()
+	b.stop(ErrDisabled, certain)
+	b.takeIn(p, Loaded{Range: Range{11, 21}, Step: 10}, nil) // of the load that was under way
+	b.look()
+	if r, err := b.next(1, nil); err == nil {
+		t.Errorf("a deleted tag issues %v", r)
+	}
+}
+
+func TestTagsFoundWhileNoListingSucceedsDoNotFillTheMemory(t *testing.T) {
+	n := newNames()
+	n.list(nil, 1)
+	for i := range 2 * maxFresh {
+		n.found(strconv.Itoa(i), 2)
+	}
+	if got := len(n.fresh); got != maxFresh {
+		t.Errorf("%d are remembered, want %d", got, maxFresh)
+	}
+	if unlisted, err := n.admit(strconv.Itoa(2*maxFresh-1), time.Second, time.Minute, false); !unlisted || err != nil {
+		t.Errorf("one that is not remembered: unlisted %v, %v, want a lookup", unlisted, err)
 	}
 }
 

@@ -136,6 +136,35 @@ func TestNoIDBelowARaisedMarkIsIssuedOnceItWasSeen(t *testing.T) {
 	})
 }
 
+func TestARaiseThatWasSeenOutlastsAStoreThatLosesIt(t *testing.T) {
+	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
+		take(t, a, "a", 1)
+		old := look(t, memory, "a")
+		raised, err := memory.Update(t.Context(), "a", segment.Change{MaxID: 50_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.See(raised)
+		memory.Remove("a")
+		create(t, memory, old)
+		if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
+			t.Errorf("ID %d after a raise to %d that the store has lost", got, raised.MaxID)
+		}
+		if got := look(t, memory, "a"); got.MaxID < raised.MaxID {
+			t.Errorf("the first load left the store's mark at %d", got.MaxID)
+		}
+	})
+}
+
+func look(t *testing.T, s segment.Store, tag string) segment.Tag {
+	t.Helper()
+	got, err := s.Look(t.Context(), tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
 func TestALoadAloneRevealsARaise(t *testing.T) {
 	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "a", 15)

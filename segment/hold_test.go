@@ -42,7 +42,7 @@ func TestWhatWasLoadedBeforeADiscardIsNotIssued(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 50) // [1,101) in memory
 		synctest.Wait()
-		store.OnLoad(slow(time.Second))
+		store.OnLoad(slow(time.Second / 2)) // it ends before its timeout
 		late := make(chan []segment.Range)
 		go func() { late <- take(t, a, "b", 1) }() // loads [1,101) of b
 		synctest.Wait()

@@ -18,6 +18,9 @@ const (
 	// how many lookups of them may be under way.
 	lookupRate  = 1000
 	maxUnlisted = 1024
+	// maxFresh is how many tags are remembered that were found since the last listing; others count as unlisted, and
+	// are looked up, until a listing has them.
+	maxFresh = 100_000
 )
 
 // Names is what an allocator knows of tags that it has no ranges of. A flood of requests for names that do not exist,
@@ -39,8 +42,8 @@ type names struct {
 	oldest   int
 	unlisted int // lookups of unlisted tags under way
 	lookups  tokenBucket
-	// floors are those of tags that were stopped, about 100 bytes each. Should the store lose its memory of them,
-	// nothing below is loaded again.
+	// floors are those of tags that were stopped, about 100 bytes each. They have no bound: only an operator deletes
+	// tags, and without its floor a tag that comes back from a store that went back would repeat IDs.
 	floors map[string]Floor
 }
 
@@ -123,7 +126,10 @@ func (n *names) found(tag string, at time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.refused, tag)
-	n.fresh[n.hash(tag)] = at
+	h := n.hash(tag)
+	if _, ok := n.fresh[h]; ok || len(n.fresh) < maxFresh {
+		n.fresh[h] = at
+	}
 }
 
 // list takes over a listing that began at that time. What was learnt since then remains.

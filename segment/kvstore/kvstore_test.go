@@ -95,6 +95,27 @@ func TestALoadWhoseAckIsLostIsUsedByTheNextOneOfThatWorkerAlone(t *testing.T) {
 	}
 }
 
+func TestAMarkIsReplacedOnlyAtTheRevisionThatWasRead(t *testing.T) {
+	s := open(t, connect(t), bucketName())
+	none, err := s.Mark(t.Context(), "order")
+	if err != nil || none.Revision != 0 {
+		t.Fatalf("%+v, %v", none, err)
+	}
+	none.High = 100
+	if err := s.SetMark(t.Context(), "order", none); err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range []uint64{0, 1} {
+		m := segment.Mark{High: 50, Revision: revision}
+		if err := s.SetMark(t.Context(), "order", m); !errors.Is(err, segment.ErrMarkMoved) {
+			t.Errorf("at revision %d: %v, want ErrMarkMoved", revision, err)
+		}
+	}
+	if m, err := s.Mark(t.Context(), "order"); err != nil || m.High != 100 {
+		t.Errorf("%+v, %v, want 100", m, err)
+	}
+}
+
 func TestLoadsWhoseAcksAreLostMoveTheMarkOnce(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	l := &lossy{Streams: buckets.OnJetStream(js)}

@@ -292,6 +292,23 @@ func TestAllIDsUpToTheEndOfTheColumnAreIssuedWhateverTheStepHasGrownTo(t *testin
 	}
 }
 
+func TestARowIsAdvancedOnlyFromTheStartOfTheRangeOrBelow(t *testing.T) {
+	srv := mysqltest.Start(t)
+	table := open(t, srv.DSN())
+	for _, tc := range []struct {
+		maxID, start, end int64
+		want              bool
+	}{{100, 100, 200, true}, {99, 100, 200, true}, {101, 100, 200, false}, {200, 100, 200, false}} {
+		exec(t, srv.DB(), "REPLACE INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', ?, 10)", tc.maxID)
+		done, err := table.Advance(t.Context(), "order", tc.start, tc.end)
+		row, _ := table.Row(t.Context(), "order")
+		if want := map[bool]int64{true: tc.end, false: tc.maxID}[tc.want]; err != nil || done != tc.want ||
+			row.MaxID != want {
+			t.Errorf("%+v: %v, %v, and max_id is %d", tc, done, err, row.MaxID)
+		}
+	}
+}
+
 func TestAStartBeyondTheColumnIsRefused(t *testing.T) {
 	srv := mysqltest.Start(t)
 	exec(t, srv.DB(), intTable)
