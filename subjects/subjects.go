@@ -72,6 +72,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SnowflakeOf("<business>"), count, ids},
 		{n.TagCreate(), "`" + exampleCreate + "`, each optional but tag", tag},
 		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
+		{n.TagRaise(), "`" + exampleRaise + "`, after optional", "tags that were raised, as the JSON of a TagRaised"},
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional", "a page of tags in order: an array of TagInfo"},
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
@@ -121,6 +122,9 @@ func (n Namespace) TagCreate() string { return string(n) + ".tag.create" }
 // TagUpdate returns the subject of requests that change a tag.
 func (n Namespace) TagUpdate() string { return string(n) + ".tag.update" }
 
+// TagRaise returns the subject of requests that raise all tags, a page each.
+func (n Namespace) TagRaise() string { return string(n) + ".tag.raise" }
+
 // TagDelete returns the subject of requests that delete a tag.
 func (n Namespace) TagDelete() string { return string(n) + ".tag.delete" }
 
@@ -160,7 +164,7 @@ func (n Namespace) RegistryOf(id string) string { return string(n) + ".registry.
 func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
-		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.TagList(), n.worker("*"),
+		n.TagCreate(), n.TagUpdate(), n.TagRaise(), n.TagDelete(), n.TagList(), n.worker("*"),
 		n.RegistryAsk(), n.RegistryOf("*"),
 	}
 }

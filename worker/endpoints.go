@@ -42,6 +42,7 @@ func (w *Worker) segmentService(may modes) service {
 		endpoints = append(endpoints,
 			endpoint{"tag-create", ns.TagCreate(), admin.handler(admin.create)},
 			endpoint{"tag-update", ns.TagUpdate(), admin.handler(admin.update)},
+			endpoint{"tag-raise", ns.TagRaise(), admin.handler(admin.raise)},
 			endpoint{"tag-delete", ns.TagDelete(), admin.handler(admin.remove)},
 			endpoint{"tag-list", ns.TagList(), admin.handler(admin.list)})
 	}

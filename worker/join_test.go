@@ -221,7 +221,9 @@ func TestAShortStepBackIsWaitedOut(t *testing.T) {
 func TestNATSMicroShowsTwoServicesInOneQueueGroup(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	want := map[string][]string{
-		"id-segment":   {"id.segment.>", "id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.update"},
+		"id-segment": {
+			"id.segment.>", "id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.raise", "id.tag.update",
+		},
 		"id-snowflake": {"id.snowflake", "id.snowflake.>"},
 	}
 	inbox, err := r.caller.SubscribeSync(r.caller.NewInbox())

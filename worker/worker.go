@@ -94,6 +94,8 @@ type Config struct {
 	// the process after Refused has returned an error. It is called with each
 	// request, so it must be fast, and safe for concurrent use.
 	Refused func(Mode) error
+	// Raised, if set, is called when all tags have been raised by that many IDs.
+	Raised func(ctx context.Context, by int64) error
 	// Observe, if set, is called with every answer, concurrently. It must not
 	// block.
 	Observe func(Answer)

@@ -241,7 +241,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Refused: p.refusals.why, Observe: p.metrics.Answered, Log: cfg.Log,
+		Refused: p.refusals.why, Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
 	}
 }
 

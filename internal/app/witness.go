@@ -70,6 +70,14 @@ func (s *storage) marksWentBack(why string) {
 	}
 }
 
+// raised is called when an operator has raised all tags.
+func (s *storage) raised(ctx context.Context, by int64) error {
+	if s.witness == nil {
+		return nil
+	}
+	return s.witness.Raised(ctx, by)
+}
+
 // gated returns the store from which ranges are loaded.
 func (s *storage) gated() segment.Store {
 	if s.witness == nil {

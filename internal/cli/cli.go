@@ -45,6 +45,7 @@ func (*getCmd) help() help { return help{summary: "Get IDs."} }
 type tagCmd struct {
 	Create tagCreateCmd `cmd:""`
 	Update tagUpdateCmd `cmd:""`
+	Raise  tagRaiseCmd  `cmd:""`
 	Delete tagDeleteCmd `cmd:""`
 	List   tagListCmd   `cmd:""`
 }

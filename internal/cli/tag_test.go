@@ -51,6 +51,32 @@ func TestTagsAreChangedAndDeleted(t *testing.T) {
 	natsid(t, "tag", "delete", "unknown", nats).want(t, 1, "404", "no such tag")
 }
 
+func TestAllTagsAreRaised(t *testing.T) {
+	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
+	for _, tag := range []string{"a", "b", "deleted"} {
+		natsid(t, "tag", "create", tag, nats).want(t, 0, "")
+	}
+	natsid(t, "tag", "delete", "deleted", nats).want(t, 0, "")
+	natsid(t, "get", "segment", "a", nats).want(t, 0, "")
+	natsid(t, "tag", "raise", "--all", "--by=0", nats).want(t, 2, "by 0, want 1..1099511627776")
+	natsid(t, "tag", "raise", "--by=5", nats).want(t, 2, "--all")
+	natsid(t, "tag", "raise", "--all", "--by=5000", nats).want(t, 2, "no terminal", "--yes")
+	got := natsid(t, "tag", "raise", "--all", "--by=50000", "--yes", nats)
+	if got.want(t, 0, "This raises 3 tags by 50000 each.", "3 of 3 tags"); !strings.HasPrefix(got.out, "3 tags were") {
+		t.Errorf("printed %q", got.out)
+	}
+	for _, tag := range []string{"a", "b"} {
+		if got := natsid(t, "get", "segment", tag, nats); !matchLines(got.out, `5\d{4}`) {
+			t.Errorf("%s: %+v, want an ID above 50000", tag, got)
+		}
+	}
+	natsid(t, "get", "segment", "deleted", nats).want(t, 1, "404", "deleted")
+	if got := natsid(t, "tag", "create", "deleted", nats); got.out != "deleted: next ID 50001, step 1000\n" {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "tag", "raise", "--all", "--by=5", "--yes", "--after=b", nats).want(t, 0, "1 of 1 tags, up to deleted")
+}
+
 func TestOnlyTagsOfThePatternAreCreatedOnFirstUse(t *testing.T) {
 	for name, args := range map[string][]string{"flag": {"--auto-create-tags=tmp.*"}, "environment": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,61 @@
+package worker
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+// raise raises a page of tags, and ends with what was done by half the deadline:
+// the next request continues. After the last tag it says so to [Config.Raised].
+//
+// Law: a tag that was raised by n issues no ID below its former mark + n, be it in
+// a memory or deleted and created again later.
+func (a *tagAdmin) raise(ctx context.Context, body []byte) (any, error) {
+	r, err := subjects.ParseTagRaise(body)
+	if err != nil {
+		return nil, err
+	}
+	page, err := a.cfg.Store.List(ctx, r.After, subjects.MaxRaised)
+	if err != nil {
+		return nil, ofStore(err)
+	}
+	raised := subjects.TagRaised{Tags: make([]subjects.TagInfo, 0, len(page))}
+	for began := time.Now(); len(raised.Tags) < len(page) && time.Since(began) < a.cfg.Deadline/2; {
+		info, err := a.raiseOne(ctx, page[len(raised.Tags)], int64(r.By))
+		if err != nil {
+			return nil, err
+		}
+		raised.Tags = append(raised.Tags, info)
+	}
+	if len(page) == 0 && a.cfg.Raised != nil {
+		err = a.cfg.Raised(ctx, int64(r.By))
+	}
+	return raised, ofStore(err)
+}
+
+// raiseOne raises a tag. One whose name no request can have is left as it is.
+func (a *tagAdmin) raiseOne(ctx context.Context, t segment.Tag, by int64) (subjects.TagInfo, error) {
+	if subjects.CheckTag(t.Name) != nil {
+		return tagInfo(t), nil
+	}
+	lifter, ok := a.cfg.Store.(segment.Lifter)
+	if !ok {
+		return subjects.TagInfo{}, subjects.Errorf(subjects.Internal, "the store cannot raise all tags")
+	}
+	err := lifter.Lift(ctx, t.Name, segment.Floor{End: t.MaxID + min(by, math.MaxInt64-t.MaxID)})
+	if err == nil {
+		t, err = a.cfg.Store.Look(ctx, t.Name)
+	}
+	if err != nil {
+		a.cfg.Log.Error("a tag could not be raised", "tag", t.Name, "error", err)
+		return subjects.TagInfo{}, subjects.Errorf(subjects.Unavailable,
+			"tag %s could not be raised, and those after it were not; see the log of the worker, and retry", t.Name)
+	}
+	a.cfg.Segments.See(t)
+	a.announce(t.Name)
+	return tagInfo(t), nil
+}
