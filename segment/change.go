@@ -46,6 +46,7 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	if c.RaiseBy != 0 {
 		raised = t.MaxID + min(c.RaiseBy, math.MaxInt64-t.MaxID)
 	}
+	//mutant:raise
 	if raised < t.MaxID || raised > limit || c.RaiseBy > limit-t.MaxID || !c.Force && raised-t.MaxID > MaxRaise {
 		return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit}
 	}
@@ -63,7 +64,7 @@ func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 		revived.MaxID = by.MaxID
 	}
 	again, err := revived.Apply(t, limit)
-	again.Least, again.Disabled = again.MaxID, false
+	again.Least, again.Disabled = again.MaxID, false //mutant:revived
 	return again, err
 }
 

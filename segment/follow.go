@@ -92,9 +92,9 @@ func (f *follower) apply(l Listing, began time.Duration) {
 		switch {
 		case b == nil:
 		case t.Disabled:
-			b.stop(ErrDisabled, began)
+			b.stop(ErrDisabled, began) //mutant:listed-deleted
 		default:
-			b.see(t, false)
+			b.see(t, false) //mutant:listed-least
 		}
 	}
 	for b := range f.tags.all {
@@ -126,9 +126,9 @@ func (f *follower) see(t Tag) {
 	switch {
 	case b == nil:
 	case t.Disabled:
-		b.stop(ErrDisabled, certain)
+		b.stop(ErrDisabled, certain) //mutant:news-deleted
 	default:
-		b.see(t, true)
+		b.see(t, true) //mutant:news-least
 	}
 }
 

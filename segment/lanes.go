@@ -102,7 +102,7 @@ func (l *lane) drive(ctx context.Context, timeout time.Duration, load func(conte
 	if !l.enter(ctx) {
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout) //mutant:load-timeout
 	defer cancel()
 	if l.usual == nil {
 		defer l.leave(false)

@@ -165,7 +165,7 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	floor.End = max(floor.End, n.floors[tag].End)
-	n.floors[tag] = floor
+	n.floors[tag] = floor //mutant:keep-floor
 }
 
 // allFloors returns what keepFloor remembered.

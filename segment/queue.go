@@ -102,7 +102,7 @@ func (w *waiters) expire(s *stock, now time.Time, err error) (answers []answer) 
 	}
 	answers = w.serve(s, answers)
 	if w.any() {
-		w.queue.expiry.Reset(time.Until(w.queue.waiters[0].expires))
+		w.queue.expiry.Reset(time.Until(w.queue.waiters[0].expires)) //mutant:expiry
 	}
 	return answers
 }

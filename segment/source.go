@@ -45,6 +45,7 @@ type plan struct {
 
 // check returns an error if a store breaks its contract: that must not repeat an ID.
 func (p plan) check(l Loaded) error {
+	//mutant:check
 	if l.Start < max(1, p.floor) || l.Len() < 1 || l.Step < 1 {
 		return fmt.Errorf("segment: the store returned [%d, %d) of step %d, want up to %d IDs from %d or above",
 			l.Start, l.End, l.Step, p.n, p.floor)

@@ -102,7 +102,8 @@ func (s *stock) usedUp(now time.Duration) (u usage) {
 
 // add adds a loaded range, less what is below least.
 func (s *stock) add(r Range, now time.Duration) {
-	s.floor = max(s.floor, r.End)
+	s.floor = max(s.floor, r.End) //mutant:floor
+	//mutant:least
 	if r.Start = max(r.Start, s.least); r.Len() <= 0 {
 		return
 	}
@@ -124,7 +125,7 @@ func (s *stock) drop(least int64, now time.Duration) {
 	if least <= s.least {
 		return
 	}
-	s.least, s.floor = least, max(s.floor, least)
+	s.least, s.floor = least, max(s.floor, least) //mutant:least-floor
 	s.shut()
 	before := s.restLen
 	for len(s.rest) > 0 && s.rest[0].Start < least {

@@ -47,9 +47,9 @@ type Ranges struct {
 // was refused, and by [Ranges.Keep] after any other error: what became of it is decided when the entry is read again.
 func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err error) {
 	old := r.take(tag)
-	outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest
+	outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest //mutant:fits
 	switch {
-	case outcome == Landed && fits && v.Mark >= old.End:
+	case outcome == Landed && fits && v.Mark >= old.End: //mutant:landed
 		return old, true, nil
 	case outcome == Open && fits && old.Start >= v.Mark:
 		old.again = true
@@ -61,7 +61,7 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 		n = min(n, old.most)
 	}
 	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most}
-	l.Range, err = segment.NextRange(v.Mark, v.Lowest, n, v.Limit)
+	l.Range, err = segment.NextRange(v.Mark, v.Lowest, n, v.Limit) //mutant:next-range
 	return l, false, err
 }
 
@@ -91,6 +91,6 @@ func (r *Ranges) take(tag string) Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.loads[tag]
-	delete(r.loads, tag)
+	delete(r.loads, tag) //mutant:kept-once
 	return l
 }

@@ -116,6 +116,7 @@ func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 	if err != nil {
 		return segment.Loaded{}, err
 	}
+	//mutant:reserve
 	if !reserved {
 		if err := g.reserve(ctx, row, m, l); err != nil {
 			return segment.Loaded{}, err
@@ -157,10 +158,12 @@ func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l 
 // another statement on that condition was acknowledged: of all statements that raise the row from there one succeeds. A
 // row at the range's end proves nothing, since a Leaf node may have raised it.
 func (g *Guard) advance(ctx context.Context, tag string, l attempt.Load) error {
-	done, err := g.table.Advance(ctx, tag, l.Start, l.End)
+	done, err := g.table.Advance(ctx, tag, l.Start, l.End) //mutant:advance
+	//mutant:advanced
 	if err == nil && !done {
 		err = errOvertaken
 	}
+	//mutant:confirmed
 	if err != nil {
 		g.kept.Keep(tag, l)
 		return err

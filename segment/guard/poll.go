@@ -49,6 +49,7 @@ func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark, be
 	if row.MaxID <= m.Seen || row.MaxID < 1 {
 		return nil
 	}
+	//mutant:caught-up
 	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
 	err := g.marks.SetMark(ctx, row.Name, m)
 	if errors.Is(err, segment.ErrMarkMoved) || errors.Is(err, segment.ErrInvalid) {

@@ -69,7 +69,7 @@ func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error
 // change sets the mark m of a tag to what the tag has now. If it was replaced meanwhile, nothing is changed, and the
 // caller starts over.
 func (g *Guard) change(ctx context.Context, t segment.Tag, m segment.Mark) error {
-	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled
+	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled //mutant:changed
 	m.Step, m.Description = t.Step, t.Description
 	return g.replace(ctx, t.Name, m)
 }
@@ -186,6 +186,7 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 			return segment.Tag{}, err
 		}
 	}
+	//mutant:raised
 	if err := g.change(ctx, t, m); err != nil {
 		return segment.Tag{}, err
 	}
@@ -208,7 +209,7 @@ func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) 
 
 // merged returns a tag as its row and its mark together show it.
 func merged(row segment.Row, m segment.Mark) segment.Tag {
-	row.MaxID, row.Least, row.Disabled = max(row.MaxID, m.High), m.Least, m.Disabled
+	row.MaxID, row.Least, row.Disabled = max(row.MaxID, m.High), m.Least, m.Disabled //mutant:merged
 	if m.Updated.After(row.Updated) {
 		row.Updated = m.Updated
 	}
@@ -226,7 +227,7 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 		if err != nil || m.Disabled {
 			return err
 		}
-		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true
+		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true //mutant:deleted
 		return g.replace(ctx, tag, m)
 	})
 }

@@ -129,12 +129,14 @@ func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment
 
 func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
 	kve, e, err := s.read(ctx, tag)
+	//mutant:disabled
 	if err == nil && e.Disabled {
 		err = segment.ErrDisabled
 	}
 	if err != nil {
 		return segment.Loaded{}, err
 	}
+	//mutant:marks-floor
 	l, reserved, err := s.kept.Next(tag, attempt.View{
 		Revision: kve.Revision, Tokens: e.Tokens, Mark: e.Mark, Lowest: max(floor, e.Least), Limit: math.MaxInt64,
 	}, max(n, e.Step))
@@ -144,7 +146,7 @@ func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 	}
 	mark := e.Mark
 	e.Mark, e.Tokens = l.End, l.Tokens()
-	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision) //mutant:load-write
 	switch {
 	case err == nil && mark < floor: // that mark was the present one, since the write that replaced it was acknowledged
 		s.cfg.WentBack(fmt.Sprintf("the mark of tag %s was %d, and this worker had loaded up to %d", tag, mark, floor))
@@ -153,7 +155,7 @@ func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 	case err != nil:
 		s.kept.Keep(tag, l)
 	}
-	return loaded, err
+	return loaded, err //mutant:loaded
 }
 
 // Create implements [segment.Store].
@@ -187,7 +189,7 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 		_, err := s.kv.Create(ctx, tag, e.encode())
 		return written(err)
 	}
-	id, err := s.Check(ctx)
+	id, err := s.Check(ctx) //mutant:original
 	if err != nil {
 		return unoriginal(err)
 	}

@@ -40,7 +40,7 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err er
 		Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled, Tokens: attempt.Tokens(m.Tokens),
 	}
 	if m.Revision == 0 {
-		_, err = s.kv.Create(ctx, tag, e.encode())
+		_, err = s.kv.Create(ctx, tag, e.encode()) //mutant:first-mark
 	} else {
 		_, err = s.kv.Update(ctx, tag, e.encode(), m.Revision)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -20,6 +19,7 @@ type change struct {
 	wanted  segment.Change // to update
 	began   time.Duration
 	ended   bool
+	revived bool // it enabled a tag that was deleted
 	refused bool // it was answered that nothing was changed
 	writes  int  // entries and rows that it has changed
 }
@@ -69,10 +69,11 @@ func (w *world) changeAt(m *machine, v verb, name string) {
 		return
 	}
 	words := fmt.Sprintf("change %d", c.number)
-	c.asked = segment.Tag{Name: name, Step: 1 + w.rnd.Int64N(30), MaxID: 1 + w.rnd.Int64N(50), Description: words}
+	c.asked = segment.Tag{Name: name, Step: 1 + w.rnd.Int64N(30), Description: words}
+	c.asked.MaxID = w.start(c.tag, 1+w.rnd.Int64N(50))
 	switch {
 	case v == raiseTag && w.one(2):
-		c.wanted.RaiseBy = 1 + w.rnd.Int64N(40)
+		c.wanted.RaiseBy = 1 + w.rnd.Int64N(pick[int64](w.agenda, 40, 40, 1_000_000))
 	case v == raiseTag:
 		c.wanted.MaxID = 1 + w.rnd.Int64N(500)
 	}
@@ -115,9 +116,6 @@ func (c *change) run() {
 	w.post(fmt.Sprintf("change %6d", c.number), func() { c.end(t, err) })
 }
 
-// refusals are the errors by which a store says that it changed nothing.
-var refusals = []error{segment.ErrInvalid, segment.ErrUnknownTag, segment.ErrExists, segment.ErrUnguarded}
-
 // end takes in the answer.
 func (c *change) end(t segment.Tag, err error) {
 	w := c.life.world
@@ -125,7 +123,7 @@ func (c *change) end(t segment.Tag, err error) {
 		return
 	}
 	c.ended = true
-	c.refused = slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) })
+	c.refused = err != nil && !errors.Is(err, segment.ErrUncertain)
 	w.log("%s change %d: %v %s: %+v, %s", c.life.name(), c.number, c.verb, c.tag.name, t, outcome(err))
 	c.check()
 	if !c.refused {
@@ -141,8 +139,12 @@ func (c *change) end(t segment.Tag, err error) {
 		}
 		return
 	}
-	d.least = max(d.least, t.Least)
-	c.tag.raised = append(c.tag.raised, raise{t.Least, w.now()})
+	least := t.Least
+	if c.revived {
+		least = t.MaxID // no ID that was loaded before the tag was deleted
+	}
+	d.least = max(d.least, least)
+	c.tag.raised = append(c.tag.raised, raise{least, w.now()})
 	c.compare(t)
 }
 
@@ -154,7 +156,7 @@ func (c *change) wrote(string) {
 
 // check fails if the change was refused and has changed something.
 func (c *change) check() {
-	if refusedIsUnchanged && c.refused && c.writes > 0 {
+	if c.refused && c.writes > 0 {
 		c.life.world.fail("change %d, %v of %s, was refused, and has changed the tag", c.number, c.verb, c.tag.name)
 	}
 }
@@ -175,5 +177,3 @@ func (w *world) announce(name string) {
 		})
 	}
 }
-
-const refusedIsUnchanged = false

@@ -16,9 +16,15 @@ func (w *world) disturb() {
 	m := pick(w.agenda, w.machines...)
 	switch w.rnd.IntN(12) {
 	case 0, 1:
-		m.crash()
+		if w.conf.loss != setBack {
+			m.crash()
+		}
 	case 2:
-		m.leave()
+		if w.conf.loss != setBack {
+			m.leave()
+		}
+	case 7:
+		w.lose()
 	case 3:
 		w.toggle("JetStream away", &w.js.away, 5*time.Second)
 	case 4:
@@ -68,12 +74,12 @@ func (w *world) disturbTable(m *machine) {
 	case 5:
 		w.edit()
 	case 6:
-		if w.conf.kind == guardedTable && !w.conf.leaf && len(d.backups) > 0 {
+		if w.goesBack() && len(d.backups) > 0 {
 			d.copies[0].byName = maps.Clone(d.backups[w.rnd.IntN(len(d.backups))])
 			w.log("MySQL went back: %v", d.copies[0].byName)
 		}
 	case 7:
-		if w.conf.kind == guardedTable && !w.conf.leaf {
+		if w.goesBack() {
 			w.split()
 		}
 	}
@@ -104,7 +110,7 @@ func (w *world) unite() {
 func (w *world) edit() {
 	name := pick(w.agenda, w.names...)
 	row, ok := w.db.copies[0].byName[name]
-	back := w.conf.kind == guardedTable && !w.conf.leaf
+	back := w.goesBack()
 	switch what := w.rnd.IntN(5); {
 	case !ok:
 		row = segment.Row{Name: name, Step: 1 + w.rnd.Int64N(20), MaxID: 1}

@@ -18,7 +18,9 @@ type machine struct {
 	name  string
 	life  *life
 	lives int
-	side  int // of a database that is split
+	knows atomic.Bool // in its data directory: the bucket that it used has an identity
+	down  atomic.Bool // no life runs
+	side  int         // of a database that is split
 }
 
 // A life is one process of a worker.
@@ -28,6 +30,7 @@ type life struct {
 	number  int
 	alloc   *segment.Allocator
 	store   segment.Store
+	marks   *kvstore.Store
 	stop    context.CancelFunc
 	dead    atomic.Bool // nothing that it does counts any more
 	ended   chan struct{}
@@ -59,6 +62,7 @@ func (m *machine) start() {
 	m.lives++
 	l := &life{world: w, machine: m, number: m.lives, ended: make(chan struct{}), duties: map[string]*duty{}}
 	m.life = l
+	m.down.Store(false)
 	w.story.lives++
 	w.log("%s starts", l.name())
 	l.open()
@@ -85,6 +89,7 @@ func (l *life) open() {
 		Lost: func() {
 			w.post("lost "+l.name(), func() { w.log("%s alarms: the marks are gone", l.name()) })
 		},
+		MayFound: l.mayFound,
 		Changed: func(err error) {
 			w.post("check "+l.name(), func() { w.log("%s finds the bucket: %s", l.name(), outcome(err)) })
 		},
@@ -92,6 +97,7 @@ func (l *life) open() {
 			w.post("back "+l.name(), func() { w.log("%s alarms: %s", l.name(), why) })
 		},
 	})
+	l.marks = marks
 	rows := &table{w.db, l, l.machine.side}
 	alarm := func(tag, message string) {
 		w.post("alarm "+l.name()+" "+tag, func() { w.log("%s alarms for %s: %s", l.name(), tag, message) })
@@ -109,6 +115,7 @@ func (l *life) open() {
 // kill ends a life: from now on it issues nothing and calls nothing.
 func (l *life) kill() {
 	l.dead.Store(true)
+	l.machine.down.Store(true)
 	l.stop()
 }
 
@@ -120,7 +127,15 @@ type probe struct {
 
 // Load implements [segment.Store].
 func (p probe) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return p.Store.Load(from(ctx, "load "+tag), tag, n, floor)
+	loaded, err := p.Store.Load(from(ctx, "load "+tag), tag, n, floor)
+	if p.life.marks.Identity().Registry != "" {
+		p.life.machine.knows.Store(true)
+	}
+	p.life.world.post("loaded "+p.life.name()+" "+tag, func() {
+		t := p.life.world.tags[tag]
+		t.top = max(t.top, loaded.End)
+	})
+	return loaded, err
 }
 
 // Create implements [segment.Store]: on first use.

@@ -147,6 +147,9 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 			return buckets.ErrRevision
 		}
 		e := buckets.Entry{Key: key, Value: m.Value, Removed: m.Operation != buckets.Put}
+		if op := s.world.acting.op; op != nil && strings.Contains(string(b.entries[key].Value), `"disabled":true`) {
+			op.revived = op.verb == createTag
+		}
 		s.put(b.with(e))
 		revision = s.bucket.last
 		s.world.wrote(key)

@@ -22,6 +22,7 @@ type world struct {
 	span    time.Duration // how long faults are injected
 	rare    int           // of how many calls about one fails in each way
 	pace    time.Duration // of faults
+	lost    time.Duration // when marks were lost
 	healthy bool          // no fault is injected
 	quiet   bool          // nothing is asked or changed any more, unless to see whether all is well
 	over    bool          // nothing begins any more
@@ -37,8 +38,9 @@ type conf struct {
 	config segment.Config // of each allocator
 	limit  int64          // of max_id
 	leaf   bool           // Leaf nodes load from the table
-	batch  int64          // requests ask for up to so many IDs
-	every  time.Duration  // time between requests to one worker
+	loss   loss
+	batch  int64         // requests ask for up to so many IDs
+	every  time.Duration // time between requests to one worker
 }
 
 // A kind is which stores there are.
@@ -52,6 +54,17 @@ const (
 
 func (k kind) String() string { return [...]string{"marks", "guarded table", "table without guard"}[k] }
 
+// A loss is what becomes of the marks that JetStream acknowledged.
+type loss int
+
+const (
+	kept    loss = iota
+	wiped        // the bucket is deleted while workers run; operators create its tags again above all IDs
+	setBack      // the bucket is restored from an earlier state, while one worker runs, which does not end
+)
+
+func (l loss) String() string { return [...]string{"kept", "wiped", "set back"}[l] }
+
 // ofMarks returns the kind as the bucket of marks has it.
 func (k kind) ofMarks() kvstore.Kind {
 	if k == marksAlone {
@@ -64,6 +77,7 @@ func (k kind) ofMarks() kvstore.Kind {
 type tag struct {
 	name   string
 	ledger ledger
+	top    int64   // the highest end that was ever loaded
 	raised []raise // acknowledged
 	// Deleted is when a deletion was last acknowledged; zero if the tag was created since, or may have been.
 	deleted time.Duration
@@ -82,7 +96,10 @@ func newWorld(seed uint64, s *story) *world {
 	w.span = time.Duration(10+w.rnd.IntN(25)) * time.Second
 	w.pace = pick(w.agenda, time.Second, 3*time.Second)
 	w.conf.kind = pick(w.agenda, marksAlone, marksAlone, guardedTable, guardedTable, guardedTable, bareTable)
-	w.conf.leaf = w.conf.kind != marksAlone && w.one(3)
+	if w.conf.kind != bareTable && w.one(4) {
+		w.conf.loss = pick(w.agenda, wiped, setBack)
+	}
+	w.conf.leaf = w.conf.loss == kept && w.conf.kind != marksAlone && w.one(3)
 	w.conf.limit = pick[int64](w.agenda, 1<<63-1, 1<<63-1, 1<<31-1, 4000)
 	w.conf.batch = pick[int64](w.agenda, 1, 12, 60)
 	w.conf.every = pick(w.agenda, 100*time.Millisecond, 400*time.Millisecond)
@@ -103,11 +120,15 @@ func newWorld(seed uint64, s *story) *world {
 		w.names = append(w.names, name)
 		w.tags[name] = &tag{name: name}
 	}
-	for i := range 1 + w.rnd.IntN(4) {
+	machines := 1 + w.rnd.IntN(4)
+	if w.conf.loss == setBack {
+		machines = 1
+	}
+	for i := range machines {
 		w.machines = append(w.machines, &machine{world: w, name: fmt.Sprintf("m%d", i)})
 	}
-	w.log("%v, Leaf %t, limit %d, batches of %d every %v, span %v, rare %d", w.conf.kind, w.conf.leaf, w.conf.limit,
-		w.conf.batch, w.conf.every, w.span, w.rare)
+	w.log("%v, marks %v, Leaf %t, limit %d, batches of %d every %v, span %v, rare %d", w.conf.kind, w.conf.loss,
+		w.conf.leaf, w.conf.limit, w.conf.batch, w.conf.every, w.span, w.rare)
 	return w
 }
 

@@ -1,0 +1,63 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// lose lets JetStream lose marks that it acknowledged, where the world does so.
+func (w *world) lose() {
+	if w.lost > 0 && w.now()-w.lost < 25*time.Second {
+		return // what is under way, such as the creation of a tag, belongs to one bucket
+	}
+	switch {
+	case w.conf.loss == wiped:
+		w.js.bucket, w.js.past = nil, nil
+		w.log("the bucket is deleted")
+	case w.conf.loss == setBack && len(w.js.past) > 0:
+		w.js.bucket = w.js.past[w.rnd.IntN(len(w.js.past))]
+		w.js.past = nil
+		w.log("the bucket is restored at revision %d", w.js.bucket.last)
+	default:
+		return
+	}
+	w.lost = w.now()
+	// A tag that was deleted may be there again, and a raise that nobody has seen yet is lost.
+	for _, t := range w.tags {
+		t.deleted, t.created, t.raised = 0, w.now(), nil
+	}
+	for _, m := range w.machines {
+		if m.life != nil {
+			for _, d := range m.life.duties {
+				d.gone = false
+			}
+		}
+	}
+}
+
+var errKnown = errors.New("a worker knows another bucket of this name")
+
+// mayFound is the question whether another bucket of the name is or was in use: to the workers that run, and to what
+// this machine remembers.
+func (l *life) mayFound(context.Context) error {
+	for _, m := range l.world.machines {
+		if m.knows.Load() && (m == l.machine || !m.down.Load()) {
+			return errKnown
+		}
+	}
+	return nil
+}
+
+// start is where an operator lets a tag begin that may have been lost: above all that was loaded.
+func (w *world) start(t *tag, at int64) int64 {
+	if w.conf.loss == wiped && w.conf.kind == marksAlone {
+		return t.top + 1_000_000 // far above: this may land late
+	}
+	return at
+}
+
+// goesBack reports whether the table may lose commits: where the marks guard it, and keep what it loses.
+func (w *world) goesBack() bool {
+	return w.conf.kind == guardedTable && !w.conf.leaf && w.conf.loss != wiped
+}

@@ -1,0 +1,108 @@
+//go:build !race
+
+package simulation_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/natsid/natsid/internal/testkit/mutant"
+)
+
+// mutants break the law, each in one way.
+var mutants = slices.Concat(mutantsOfMarks, mutantsOfTables, mutantsOfMemory)
+
+var mutantsOfMarks = []mutant.Mutant{
+	{Name: "a load is a put, whatever the revision", Edits: []mutant.Edit{
+		mutant.Replace("load-write", "_, err = s.kv.Put(ctx, tag, e.encode())")}},
+	{Name: "a range is used though its write was not acknowledged", Edits: []mutant.Edit{
+		mutant.Before("loaded", "if !isOvertaken(err) { return loaded, nil }")}},
+	{Name: "a range is used though its write was refused", Edits: []mutant.Edit{
+		mutant.Before("loaded", "if isOvertaken(err) { return loaded, nil }")}},
+	{Name: "a mark that equals the end of a range proves that the write landed", Edits: []mutant.Edit{
+		mutant.Replace("landed", `case old.End > 0 && fits && v.Mark == old.End:
+			return old, true, nil`)}},
+	{Name: "a kept range is used though the mark went back below it", Edits: []mutant.Edit{
+		mutant.Replace("landed", `case outcome == Landed && fits:
+			return old, true, nil`)}},
+	{Name: "a kept range is used below the lowest ID allowed", Edits: []mutant.Edit{
+		mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), true")}},
+	{Name: "a kept range is not forgotten when it is used", Edits: []mutant.Edit{
+		mutant.Delete("kept-once")}},
+	{Name: "the mark is ignored", Edits: []mutant.Edit{
+		mutant.Replace("next-range", "l.Range, err = segment.NextRange(max(v.Lowest, 1), 0, n, v.Limit)")}},
+	{Name: "the floor is ignored", Edits: []mutant.Edit{
+		mutant.Before("marks-floor", "floor = 0"),
+		mutant.Delete("check")}},
+	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
+		mutant.Delete("disabled")}},
+	{Name: "first use creates tags in a bucket that is not original", Edits: []mutant.Edit{
+		mutant.Replace("original", "id, err := s.Identity(), error(nil)")}},
+	{Name: "a revived tag has no least ID", Edits: []mutant.Edit{
+		mutant.Replace("revived", "again.Disabled = false")}},
+	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
+		mutant.Replace("raise", "if raised > limit { return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit} }"),
+		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
+	{Name: "revisions restart in a bucket that is made again", Edits: []mutant.Edit{
+		mutant.Replace("first-revision", "return 1")}},
+}
+
+var mutantsOfTables = []mutant.Mutant{
+	{Name: "the first mark is put, not created", Edits: []mutant.Edit{
+		mutant.Replace("first-mark", "_, err = s.kv.Put(ctx, tag, e.encode())")}},
+	{Name: "the mark is not raised", Edits: []mutant.Edit{
+		mutant.Delete("reserve")}},
+	{Name: "the row is not raised", Edits: []mutant.Edit{
+		mutant.Replace("advance", "done, err := true, error(nil)")}},
+	{Name: "a range is used though the row had passed its start", Edits: []mutant.Edit{
+		mutant.Delete("advanced")}},
+	{Name: "a range is used though the table did not confirm it", Edits: []mutant.Edit{
+		mutant.Before("confirmed", "if err != nil && !errors.Is(err, errOvertaken) { err = nil }")}},
+	{Name: "a row one above the start is raised", Edits: []mutant.Edit{
+		mutant.Replace("advance", "done, err := g.table.Advance(ctx, tag, l.Start+1, l.End)")}},
+	{Name: "a created, changed or revived tag ignores the mark", Edits: []mutant.Edit{
+		mutant.Replace("merged", "row.Least, row.Disabled = m.Least, m.Disabled"),
+		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
+	{Name: "a deletion forgets the row's max_id", Edits: []mutant.Edit{
+		mutant.Replace("deleted", "m.High, m.Disabled = max(1, m.High), true")}},
+	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
+		mutant.Delete("raised")}},
+	{Name: "a poll lowers a mark to its row", Edits: []mutant.Edit{
+		mutant.Replace("caught-up",
+			"m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description")}},
+}
+
+var mutantsOfMemory = []mutant.Mutant{
+	{Name: "a loaded range raises no floor", Edits: []mutant.Edit{
+		mutant.Delete("floor")}},
+	{Name: "the floor of a tag that was stopped is forgotten", Edits: []mutant.Edit{
+		mutant.Delete("keep-floor")}},
+	{Name: "a load under way brings IDs below the least", Edits: []mutant.Edit{
+		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
+	{Name: "a raise raises no floor", Edits: []mutant.Edit{
+		mutant.Replace("least-floor", "s.least = least")}},
+	{Name: "a deleted tag in a listing is not stopped", Edits: []mutant.Edit{
+		mutant.Delete("listed-deleted")}},
+	{Name: "a worker that deletes a tag does not stop it", Edits: []mutant.Edit{
+		mutant.Delete("news-deleted")}},
+	{Name: "a worker that raises a tag does not heed that at once", Edits: []mutant.Edit{
+		mutant.Delete("news-least")}},
+	{Name: "a poll brings no least ID", Edits: []mutant.Edit{
+		mutant.Delete("listed-least")}},
+	{Name: "a request behind one that expired does not expire", Edits: []mutant.Edit{
+		mutant.Delete("expiry")}},
+	{Name: "a load has no timeout", Edits: []mutant.Edit{
+		mutant.Replace("load-timeout", "ctx, cancel := context.WithCancel(ctx)")}},
+}
+
+// TestMutants checks that the simulation finds each way in which the law can be broken.
+func TestMutants(t *testing.T) {
+	mutant.Suite{
+		Mutants: mutants,
+		Folders: []string{"..", "../attempt", "../guard", "../kvstore", "../../internal/buckets"},
+		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
+		Finding: regexp.MustCompile(`(?m)^\s*sim_test.go:\d+: (seed \d+: .*)$`),
+	}.Run(t)
+}
