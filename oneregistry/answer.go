@@ -33,7 +33,9 @@ type reply struct {
 	Notice Notice `json:"notice"`
 	Live   []int  `json:"live,omitempty"`
 	Spans  []Span `json:"spans,omitempty"`
-	Error  string `json:"error,omitempty"`
+	// Failed says why tags were not raised.
+	Failed map[string]string `json:"failed,omitempty"`
+	Error  string            `json:"error,omitempty"`
 }
 
 // Answer answers a question, or a call to a worker of this registry, which anyone may have sent. It returns by the time
@@ -70,8 +72,8 @@ func (w *Watch) answer(ctx context.Context, c call) (r reply, err error) {
 	case opState, opKnown:
 		return reply{}, nil
 	case opLift:
-		r.Spans, err = w.cfg.Home.Lift(ctx, c.Marks)
-		return r, err
+		r.Spans, r.Failed = w.cfg.Home.Lift(ctx, c.Marks)
+		return r, nil
 	case opYield:
 		return reply{}, w.yieldTo(ctx, c.To)
 	case opStay:

@@ -54,8 +54,8 @@ type Home interface {
 	// this process ever loaded.
 	Marks(ctx context.Context, after string, limit int) ([]Mark, error)
 	// Lift raises the tags to the marks or above, and their least too, so that no worker of this registry issues an ID
-	// below, once it knows. It returns what both registries may have issued.
-	Lift(ctx context.Context, marks []Mark) ([]Span, error)
+	// below, once it knows. It returns what both registries may have issued, and why tags could not be raised.
+	Lift(ctx context.Context, marks []Mark) (spans []Span, failed map[string]string)
 	// Renew makes this worker know the present least of each tag: no ID below is issued from then on.
 	Renew(ctx context.Context) error
 }

@@ -3,6 +3,7 @@ package oneregistry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +30,10 @@ func (w *Watch) mergeDue() bool {
 // merge raises all tags of the registry that stays above the marks of this one, which has stopped. It is repeated until
 // it succeeds as a whole: to raise twice does no harm.
 func (w *Watch) merge(ctx context.Context, v Verdict) {
-	spans, err := w.liftAll(ctx, v.Yields)
+	spans, failed, err := w.liftAll(ctx, v.Yields)
+	if err == nil && len(failed) > 0 && !w.giveUp(len(failed)) {
+		err = fmt.Errorf("%d tags could not be raised: %s", len(failed), listFailed(failed))
+	}
 	if err != nil {
 		w.cfg.Log.Warn("the marks of this registry, which has yielded, are not merged yet; trying again",
 			"into", v.Yields, "error", err)
@@ -52,6 +56,32 @@ func (w *Watch) merge(ctx context.Context, v Verdict) {
 	w.decide(ctx, Verdict{Yields: v.Yields, Merged: true, Ordered: v.Ordered})
 	w.alarm("merged "+v.Yields, "registry %s has yielded to %s, and its marks are merged: no further ID repeats. "+
 		"Given twice, at most, while both served: %s; %s", w.id(), v.Yields, listSpans(spans), listNumbers(both))
+	if len(failed) > 0 {
+		w.alarm("not merged "+v.Yields, "tags of registry %s could not be raised in %s, so their IDs may repeat: "+
+			"raise them with `natsid tag update --max-id`: %s", w.id(), v.Yields, listFailed(failed))
+	}
+}
+
+// mostAttempts is how often a merge is repeated because of tags that cannot be raised, while others can.
+const mostAttempts = 5
+
+// giveUp reports whether a merge ends although tags could not be raised: so that an entry that is damaged does not stop
+// all others. Where all tags fail, the store is in trouble, and what is tried again may succeed.
+func (w *Watch) giveUp(failed int) bool {
+	w.attempts++
+	return w.attempts > mostAttempts && failed < w.lifted
+}
+
+func listFailed(failed map[string]string) string {
+	var b strings.Builder
+	tags := slices.Sorted(maps.Keys(failed))
+	for i, tag := range tags[:min(len(tags), listed)] {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s: %s", tag, failed[tag])
+	}
+	return b.String()
 }
 
 func (w *Watch) id() string {
@@ -59,18 +89,21 @@ func (w *Watch) id() string {
 	return own.ID
 }
 
-// liftAll passes all marks to the registry that stays, and returns what both may have issued.
-func (w *Watch) liftAll(ctx context.Context, to string) (spans []Span, err error) {
+// liftAll passes all marks to the registry that stays, and returns what both may have issued, and what failed.
+func (w *Watch) liftAll(ctx context.Context, to string) (spans []Span, failed map[string]string, err error) {
+	failed, w.lifted = map[string]string{}, 0
 	for after := ""; ; {
 		marks, err := w.marks(ctx, after)
 		if err != nil || len(marks) == 0 {
-			return spans, err
+			return spans, failed, err
 		}
 		r, err := w.call(ctx, to, call{Op: opLift, Marks: marks})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		spans = append(spans, r.Spans...)
+		maps.Copy(failed, r.Failed)
+		w.lifted += len(marks)
 		after = marks[len(marks)-1].Tag
 	}
 }

@@ -89,6 +89,8 @@ type Watch struct {
 	next  time.Time // of the next announcement
 	read  time.Time // of the next look for a registry that is not known
 	retry time.Time // of the next attempt at what failed
+	// attempts counts merges that failed because of single tags, and lifted the tags of the last one.
+	attempts, lifted int
 }
 
 // An other is another registry that was heard.

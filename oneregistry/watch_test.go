@@ -349,3 +349,62 @@ func TestTwoDecisionsAtOneMomentEndInOneRegistry(t *testing.T) {
 		}
 	})
 }
+
+func TestATagThatCannotBeRaisedStopsNoOther(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, _, h1, h2, l1 := hubAndLeaf(w)
+		hub.damaged = "leafonly"
+		w.start(h1, h2, l1)
+		time.Sleep(30 * time.Second)
+		if !serves(h1) || !yields(l1) || hub.marks["order"].high <= 50_000 {
+			t.Errorf("%v, %v, %d", h1.why(), l1.why(), hub.marks["order"].high)
+		}
+		if all := strings.Join(l1.alarmed(), "\n"); !strings.Contains(all, "leafonly: it cannot be raised") {
+			t.Errorf("alarms: %s", all)
+		}
+	})
+}
+
+func TestNothingIsMergedWhileTheOtherStoreIsAwayAndNothingIssuedAbove(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, _, h1, h2, l1 := hubAndLeaf(w)
+		w.link("hub", "leaf", false)
+		w.start(h1, h2, l1)
+		time.Sleep(20 * time.Second)
+		w.link("hub", "leaf", true)
+		for !strings.Contains(fmt.Sprint(l1.why().Segments), "has yielded") {
+			time.Sleep(time.Millisecond)
+		}
+		hub.mu.Lock()
+		hub.away = true
+		hub.mu.Unlock()
+		time.Sleep(8 * time.Second)
+		if serves(h1) {
+			t.Error("it issues segments before the marks are merged")
+		}
+		hub.mu.Lock()
+		hub.away = false
+		hub.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if !serves(h1) || !yields(l1) || w.repeats > 0 {
+			t.Errorf("%v, %v, %d repeats", h1.why(), l1.why(), w.repeats)
+		}
+	})
+}
+
+func TestARegistryThatCannotBeCalledIsReportedAndTheSmallerOneStops(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, leaf, h1, h2, l1 := hubAndLeaf(w)
+		_ = leaf
+		w.start(h1)
+		w.mute = true // calls do not pass
+		w.start(h2, l1)
+		time.Sleep(time.Minute)
+		if r := l1.why(); r.Segments == nil || r.Snowflakes == nil {
+			t.Errorf("the smaller one serves: %v", r)
+		}
+		if !serves(h1) || len(h1.alarmed()) == 0 || len(l1.alarmed()) == 0 {
+			t.Errorf("%v, alarms %q and %q", h1.why(), h1.alarmed(), l1.alarmed())
+		}
+	})
+}

@@ -18,8 +18,9 @@ type world struct {
 	mu      sync.Mutex
 	cut     map[[2]string]bool // sites that do not reach each other
 	workers []*workerSim
-	sent    int // announcements, each counted once
-	carried int // messages that reached someone
+	mute    bool // calls and questions pass no link
+	sent    int  // announcements, each counted once
+	carried int  // messages that reached someone
 	given   map[string]map[int64]time.Time
 	repeats int
 	last    time.Time // of the last repeat
@@ -47,6 +48,7 @@ type registrySim struct {
 	mu      sync.Mutex
 	facts   Facts
 	away    bool
+	damaged string // a tag that cannot be raised
 	marks   map[string]*tagSim
 	writes  uint64
 	decided []Verdict
@@ -236,13 +238,15 @@ func (s *workerSim) Marks(_ context.Context, after string, limit int) (all []Mar
 	return all, nil
 }
 
-func (s *workerSim) Lift(_ context.Context, marks []Mark) (spans []Span, err error) {
+func (s *workerSim) Lift(_ context.Context, marks []Mark) (spans []Span, failed map[string]string) {
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
-	if s.reg.away {
-		return nil, errAway
-	}
+	failed = map[string]string{}
 	for _, m := range marks {
+		if s.reg.away || m.Tag == s.reg.damaged {
+			failed[m.Tag] = "it cannot be raised"
+			continue
+		}
 		t := s.reg.marks[m.Tag]
 		if t == nil {
 			t = &tagSim{high: 1}
@@ -253,7 +257,7 @@ func (s *workerSim) Lift(_ context.Context, marks []Mark) (spans []Span, err err
 		}
 		t.high, t.least = max(t.high, m.High), max(t.least, m.High)
 	}
-	return spans, nil
+	return spans, failed
 }
 
 func (s *workerSim) Renew(context.Context) error {
@@ -301,7 +305,7 @@ func (b busSim) members() map[string][]*workerSim {
 	defer w.mu.Unlock()
 	groups := map[string][]*workerSim{}
 	for _, o := range w.workers {
-		if o.joined != "" && !w.cut[[2]string{b.self.site, o.site}] {
+		if o.joined != "" && !w.cut[[2]string{b.self.site, o.site}] && (!w.mute || b.self.site == o.site) {
 			groups[o.joined] = append(groups[o.joined], o)
 		}
 	}

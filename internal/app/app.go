@@ -217,7 +217,7 @@ func (p *program) assemble(context.Context) error {
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Ready: p.ready.modes, Version: cfg.Version,
+		Layout: cfg.Layout, Ready: p.ready.modes, Version: cfg.Version, Second: p.watch.Second,
 	})
 	return nil
 }

@@ -133,21 +133,20 @@ func (h *home) Marks(ctx context.Context, after string, limit int) (all []onereg
 const liftAtOnce = 16
 
 // Lift implements [oneregistry.Home].
-func (h *home) Lift(ctx context.Context, marks []oneregistry.Mark) (spans []oneregistry.Span, err error) {
-	lifter, ok := h.storage.tags.(segment.Lifter)
-	if !ok {
-		return nil, errors.New("the store of this worker cannot lift marks")
-	}
+func (h *home) Lift(ctx context.Context, marks []oneregistry.Mark) ([]oneregistry.Span, map[string]string) {
+	var spans []oneregistry.Span
+	failed := map[string]string{}
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	queue := make(chan oneregistry.Mark)
 	for range min(liftAtOnce, len(marks)) {
 		work.Go(func() {
 			for m := range queue {
-				end, failed := h.lift(ctx, lifter, m)
+				end, err := h.lift(ctx, m)
 				mu.Lock()
-				err = errors.Join(err, failed)
-				if end > 1 {
+				if err != nil {
+					failed[m.Tag] = err.Error()
+				} else if end > 1 {
 					spans = append(spans, oneregistry.Span{Tag: m.Tag, First: 1, End: end})
 				}
 				mu.Unlock()
@@ -160,11 +159,15 @@ func (h *home) Lift(ctx context.Context, marks []oneregistry.Mark) (spans []oner
 	close(queue)
 	work.Wait()
 	slices.SortFunc(spans, func(a, b oneregistry.Span) int { return cmp.Compare(a.Tag, b.Tag) })
-	return spans, err
+	return spans, failed
 }
 
 // lift lifts one tag, and returns the end of what both registries may have issued of it.
-func (h *home) lift(ctx context.Context, lifter segment.Lifter, m oneregistry.Mark) (end int64, err error) {
+func (h *home) lift(ctx context.Context, m oneregistry.Mark) (end int64, err error) {
+	lifter, ok := h.storage.tags.(segment.Lifter)
+	if !ok {
+		return 0, errors.New("the store cannot lift marks")
+	}
 	t, err := h.storage.tags.Look(ctx, m.Tag)
 	if err != nil && !errors.Is(err, segment.ErrUnknownTag) {
 		return 0, err

@@ -77,6 +77,11 @@ var (
 		Name: "natsid_worker_number", Type: gauge,
 		Help: "The worker number; -1 if none is held.",
 	}
+	secondRegistry = SeriesInfo{
+		Name: "natsid_second_registry", Type: gauge,
+		Help:  "1 while another registry is heard, or this worker's has yielded to one.",
+		Alert: "1: see `natsid registry`",
+	}
 	clockOffset = SeriesInfo{
 		Name: "natsid_clock_offset_seconds", Type: gauge,
 		Help:  "This worker's clock minus the registry's, as of the last heartbeat.",
@@ -99,7 +104,7 @@ func Series() []SeriesInfo {
 	return []SeriesInfo{
 		ready, alarmsTotal, requestsTotal, idsTotal, waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
-		windowSeconds, workerNumber, clockOffset, timeEnds, buildInfo,
+		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, buildInfo,
 	}
 }
 

@@ -19,6 +19,8 @@ type Sources struct {
 	Layout     snowflake.Layout
 	Ready      func() map[string]error // by mode; nil means ready
 	Version    string
+	// Second reports whether there is a second registry; nil if that is not watched for.
+	Second func() bool
 }
 
 // Watch adds the metrics of states. It may be called once.
@@ -31,9 +33,17 @@ func (m *Metrics) Watch(s Sources) {
 		waitingRequests.read(func() float64 { return float64(s.Snowflakes.Waiting()) }, string(worker.Snowflake)),
 		windowSeconds.read(s.window),
 		workerNumber.read(s.number),
+		secondRegistry.read(s.second),
 		clockOffset.read(func() float64 { return s.Keeper.Status().Offset.Seconds() }),
 		timeEnds.read(func() float64 { return float64(s.Layout.Ends().Unix()) }),
 		buildInfo.read(func() float64 { return 1 }, s.Version))
+}
+
+func (s Sources) second() float64 {
+	if s.Second != nil && s.Second() {
+		return 1
+	}
+	return 0
 }
 
 func (s Sources) isReady(mode string) float64 {
