@@ -202,7 +202,7 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*claim, error) {
 	from := max(r.Until, seen.now) //mutant:acquire-from
 	c := h.claimOn(w, from)
-	c.doubtful = !h.file.released(w, r.Token)
+	c.doubtful = !h.file.released(w, r.Token) //mutant:doubtful
 	return h.confirm(ctx, seen, c, r)
 }
 
@@ -227,6 +227,7 @@ func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record)
 		return c, nil
 	case errors.Is(err, errLost):
 		return nil, errTaken
+	//mutant:no-doubt
 	case errors.Is(err, errTaken), errors.Is(err, ErrStateFile): // a later life may believe the file
 		return nil, err
 	}
@@ -265,7 +266,7 @@ func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error
 	if err != nil {
 		return 0, err
 	}
-	if err := h.ask(ctx, c.number); err != nil {
+	if err := h.ask(ctx, c.number); err != nil { //mutant:second-question
 		return 0, err
 	}
 	c.from = max(c.from, seen.now+h.margin.Milliseconds())

@@ -181,11 +181,12 @@ func (c *claim) open(now int64) error {
 // number since, and a registry that was restored shows this claim's token again.
 // The error is errEnded then, also if the window passed during the write.
 func (c *claim) renew(ctx context.Context) error {
+	//mutant:renewed-at
 	now, horizon, acknowledged := c.compared.now, c.horizon.Milliseconds(), c.until.Load()
 	if acknowledged <= now { //mutant:ended
 		return c.ended(ctx)
 	}
-	if acknowledged-now > horizon*2/3 {
+	if acknowledged-now > horizon*2/3 { //mutant:reread
 		r, err := c.read(ctx)
 		if err != nil || r.Token == c.token {
 			return err

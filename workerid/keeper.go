@@ -205,7 +205,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		k.life.becomeHolding(c)
 		// What was tried before may lie before what this claim issues.
-		k.chooser.unconfirmed, k.chooser.ended, k.chooser.lost = nil, nil, nil
+		k.chooser.unconfirmed, k.chooser.ended, k.chooser.lost = nil, nil, nil //mutant:begin
 		why := k.holder(c).hold(ctx)
 		k.life.becomeClosed(c, why)
 		if stop, err := k.giveUp(ctx, c, why); stop {
@@ -310,7 +310,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 			"find out who wrote the record, or whether the bucket was lost or restored", why))
 		k.linger() //mutant:linger
 		k.chooser.lost = c
-		if err := c.file.forget(""); err != nil {
+		if err := c.file.forget(""); err != nil { //mutant:forget-lost
 			k.dropFile(err)
 		}
 	case ctx.Err() != nil:

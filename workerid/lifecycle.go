@@ -125,7 +125,7 @@ func (l *lifecycle) becomeIssuing(c *claim) {
 	if l.phase() == suspended {
 		l.log.Info("the clock is right: snowflakes are issued again", "number", c.number)
 	}
-	if !c.rechecked {
+	if !c.rechecked { //mutant:rechecked
 		l.at.Store(int32(holding))
 		return
 	}

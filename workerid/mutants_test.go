@@ -42,9 +42,29 @@ var mutants = []mutant.Mutant{
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},
 
+	{Name: "a window that has passed is extended", Edits: []mutant.Edit{
+		mutant.Delete("ended"), mutant.Delete("ended-meanwhile")}},
+	{Name: "a window that passes during a renewal is extended", Edits: []mutant.Edit{
+		mutant.Delete("ended-meanwhile")}},
+	{Name: "a renewal uses a later reading of the clock", Edits: []mutant.Edit{
+		mutant.Replace("renewed-at",
+			"now, horizon, acknowledged := c.now(), c.horizon.Milliseconds(), c.until.Load()")}},
+	{Name: "the own record is not read between renewals", Edits: []mutant.Edit{
+		mutant.Replace("reread", `if acknowledged-now > horizon*2/3 {
+			return nil
+		}`)}},
+	{Name: "the own record is not read before the first ID", Edits: []mutant.Edit{
+		mutant.Delete("rechecked")}},
+
 	// Stopping.
 	{Name: "the state file keeps its claim at release", Edits: []mutant.Edit{
 		mutant.Delete("forget")}},
+	{Name: "a release lowers until although forgetting failed", Edits: []mutant.Edit{
+		mutant.Replace("forget", "_ = c.file.forget(c.series.begin())")}},
+	{Name: "a lost claim stays in the state file", Edits: []mutant.Edit{
+		mutant.Delete("forget-lost")}},
+	{Name: "a generator stays open when its number ends", Edits: []mutant.Edit{
+		mutant.Delete("close")}},
 	{Name: "a release with nothing issued lowers until to nothing", Edits: []mutant.Edit{
 		mutant.Replace("free", `free := c.gen.Close()
 		if free <= c.from+c.layout.Unit {
@@ -58,6 +78,19 @@ var mutants = []mutant.Mutant{
 	// Choosing.
 	{Name: "an absent record is free", Edits: []mutant.Edit{
 		mutant.Delete("absent-record")}},
+	{Name: "no second question is asked", Edits: []mutant.Edit{
+		mutant.Delete("second-question")}},
+	{Name: "a record that looks free is believed", Edits: []mutant.Edit{
+		mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
+	{Name: "a doubt outlives a begin", Edits: []mutant.Edit{
+		mutant.Delete("begin")}},
+	{Name: "a failed state file leaves a doubt", Edits: []mutant.Edit{
+		mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
+			return nil, err`)}},
+	{Name: "the deployment is not compared at heartbeats", Edits: []mutant.Edit{
+		mutant.Replace("deployment-held", "var err error")}},
+	{Name: "the deployment is not compared after a win", Edits: []mutant.Edit{
+		mutant.Delete("deployment-won")}},
 	{Name: "a number lost a moment ago is free", Edits: []mutant.Edit{
 		mutant.Delete("linger")}},
 	{Name: "a number is taken though a worker answers for it", Edits: []mutant.Edit{

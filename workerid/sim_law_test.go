@@ -90,11 +90,14 @@ func (w *world) repair() {
 		m.slip, m.drift, m.cut, m.broken = w.skewed(), 0, false, 0
 		l := m.life
 		l.steps, l.pause, l.stoppedTo = 0, 0, time.Time{}
+	}
+	w.agree()
+	for _, m := range w.machines {
 		select {
-		case <-l.done:
+		case <-m.life.done:
 			m.start()
 		default:
-			if l.dead {
+			if m.life.dead {
 				m.start()
 			}
 		}
@@ -132,8 +135,9 @@ func (w *world) serves() {
 // served returns how many workers can serve at once: at each site as many as it
 // has numbers.
 func (w *world) served() (n int) {
-	_, numbers := w.conf.Layout.Numbers(0)
-	bySite := make([]int, w.conf.Layout.Sites())
+	l := w.layouts[w.machines[0].layout]
+	_, numbers := l.Numbers(0)
+	bySite := make([]int, l.Sites())
 	for _, m := range w.machines {
 		if bySite[m.site]++; bySite[m.site] <= numbers {
 			n++

@@ -33,7 +33,7 @@ func (w *world) lose() {
 	case what == 7:
 		w.replace()
 		return
-	case !playRestore && w.conf.Layout.Unit > 1000:
+	case !playCoarse && w.conf.Layout.Unit > 1000:
 		return
 	default:
 		w.restore()
@@ -72,10 +72,10 @@ func (w *world) replace() {
 		}
 		m.life.dead = true
 	}
-	w.wipe(true, true)
 	w.down, w.stale = [buckets]bool{}, false
 	tick := time.Duration(w.conf.Layout.Unit) * time.Millisecond
-	w.rest(15*time.Second + 3*tick)
+	w.rest(20*time.Second + 3*tick) // what is under way lands up to 20 s late
+	w.wipe(true, true)
 	for _, m := range w.machines {
 		m.start()
 		w.rest(0)
@@ -87,28 +87,11 @@ func (w *world) restore() {
 	revision := w.reg.revision
 	w.down = [buckets]bool{true, true}
 	w.log("registry down, to be restored")
-	if playRestore {
-		w.rest(chance(w.rnd, 10*time.Second))
-	} else {
-		w.quiet(2*w.conf.MaxClockSkew + 3*time.Second)
-	}
+	w.rest(chance(w.rnd, 10*time.Second))
 	w.reg = w.backups[w.rnd.IntN(len(w.backups))]
 	w.reg.heartbeats = map[int]workerid.Heartbeat{}
 	w.past, w.backups, w.down, w.stale = nil, nil, [buckets]bool{}, false
 	w.log("registry restored from revision %d, was at %d", w.reg.revision, revision)
-	if !playRestore {
-		w.quiet(2*w.conf.Heartbeat + 5*time.Second)
-		w.healthy = false
-	}
-}
-
-// quiet lets time pass without faults.
-func (w *world) quiet(d time.Duration) {
-	for _, m := range w.machines {
-		m.life.steps = 0
-	}
-	w.healthy = true
-	w.rest(d)
 }
 
 // rest lets time pass.
@@ -135,4 +118,36 @@ func (w *world) move() {
 		}
 	}
 	w.log("registry moved to revision %d", w.reg.revision)
+}
+
+// agree gives all workers the registry's layout. If it has none, or records of both, it is
+// replaced.
+func (w *world) agree() {
+	if len(w.layouts) == 1 {
+		return
+	}
+	right, mixed := w.layoutOf(w.reg.deployment), w.reg.deployment.ID == ""
+	for _, r := range w.reg.records {
+		mixed = mixed || w.layoutOf(r.Deployment) != right
+	}
+	for _, m := range w.machines {
+		if m.layout != right {
+			w.stop(m)
+			m.layout = right
+		}
+	}
+	if mixed {
+		w.replace()
+	}
+}
+
+// layoutOf returns the layout of a deployment; the first if it is empty.
+func (w *world) layoutOf(d workerid.Deployment) int {
+	for i, l := range w.layouts {
+		of := workerid.DeploymentOf(l)
+		if d.Layout == of.Layout && d.Epoch == of.Epoch && d.Unit == of.Unit {
+			return i
+		}
+	}
+	return 0
 }

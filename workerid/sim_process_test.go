@@ -54,6 +54,7 @@ type process struct {
 	stoppedTo time.Time          // it stands still until then
 	reached   [buckets]time.Time // when it last had a reply from a bucket
 	answers   time.Time          // when it begins to answer for its number
+	usable    time.Time          // when the first request can come
 	gen       *held
 }
 
@@ -70,6 +71,7 @@ func (m *machine) start() {
 	cfg := w.conf
 	cfg.Layout, cfg.Site = w.layouts[m.layout], m.site
 	cfg.Instance, cfg.Registry, cfg.Now, cfg.Use, cfg.Log = m.name, l, l.now, l.use, slog.New(acquisitions{l})
+	cfg.MayFound = l.mayFound
 	cfg.Alarm = func(kind workerid.Alarm, message string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -119,6 +121,34 @@ func (l *process) startAgain(d time.Duration) {
 	})
 }
 
+// mayFound asks all workers that have a number. Those that stand still do not
+// answer.
+func (l *process) mayFound(context.Context) error {
+	l.step(l.rnd)
+	w := l.world
+	w.mu.Lock()
+	wait := chance(l.rnd, min(w.slow, 5*time.Millisecond))
+	w.mu.Unlock()
+	time.Sleep(wait)
+	w.mu.Lock()
+	var err error
+	for _, m := range w.machines {
+		o := m.life
+		if o == nil || o.dead || time.Now().Before(o.stoppedTo) || time.Now().Before(o.answers) {
+			continue
+		}
+		if o.layout != l.layout && o.keeper.Status().Held {
+			err = fmt.Errorf("%s issues under another layout", m.name)
+		}
+	}
+	if w.lossy && l.alone() {
+		err = errAway
+	}
+	w.mu.Unlock()
+	l.step(l.rnd)
+	return err
+}
+
 // An acquisitions is the log of a keeper, of which one message matters: a worker
 // begins to answer for its number some time after it has acquired it, on another
 // connection.
@@ -133,6 +163,9 @@ func (a acquisitions) Handle(_ context.Context, r slog.Record) error {
 		l.world.mu.Lock()
 		defer l.world.mu.Unlock()
 		l.answers = time.Now().Add(chance(l.ofAnswer, 50*time.Millisecond))
+		if l.usable.IsZero() { // snowflakes are served once the worker answers for its first number
+			l.usable = l.answers
+		}
 	}
 	return nil
 }
@@ -213,6 +246,9 @@ func (l *process) work() {
 		time.Sleep(chance(l.ofWork, 900*time.Millisecond))
 		w.mu.Lock()
 		g, dead, healthy := l.gen, l.dead, w.healthy
+		if time.Now().Before(l.usable) {
+			g = nil
+		}
 		w.mu.Unlock()
 		if dead {
 			return

@@ -11,12 +11,8 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// What waits for its rule.
-const (
-	playFuture  = false
-	playLayouts = false
-	playRestore = false
-)
+// playCoarse: registries are restored also where ticks are longer than 1 s.
+const playCoarse = false
 
 // A world is a registry, the machines that workers run on, and the faults of
 // both.
@@ -189,23 +185,24 @@ func (w *world) settle(numbers int) {
 	if tick := time.Duration(l.Unit) * time.Millisecond; tick > time.Second {
 		w.span += 3 * tick
 		w.pace = max(w.pace, tick/3)
-		w.conf.Horizon = max(w.conf.Horizon, 2*tick)
+		w.conf.Horizon = max(w.conf.Horizon, 4*tick)
 	}
 	soon := r.Int64N(2 * w.span.Milliseconds())
 	switch {
 	case w.one(15): // the time field ends
 		l.Time = 22
 		l.Epoch = w.begin.UnixMilli() + soon - l.Unit<<l.Time
-	case playFuture && w.one(15): // it has not begun
+	case w.one(15): // it has not begun
 		l.Epoch = w.begin.UnixMilli() + soon
 	}
 	w.conf.Layout, w.layouts = l, []snowflake.Layout{l}
-	if playLayouts && w.one(8) {
+	if w.one(8) {
 		w.layouts = append(w.layouts, w.other(l))
 	}
 }
 
-// other returns a layout whose IDs are those of l, for other workers or ticks.
+// other returns a layout whose IDs are those of l at about the same time, but of
+// other workers, ticks or sequences.
 func (w *world) other(l snowflake.Layout) snowflake.Layout {
 	switch w.rnd.IntN(4) {
 	case 0:
@@ -213,11 +210,9 @@ func (w *world) other(l snowflake.Layout) snowflake.Layout {
 	case 1:
 		l.Business, l.Sequence = l.Business+1, l.Sequence-1
 	case 2:
-		l.Epoch += (1 + w.rnd.Int64N(5)) * l.Unit
+		l.Epoch += pick(w.rnd, -1, int64(1)) * l.Unit
 	case 3:
-		l.Unit = 2 * l.Unit
-		now := w.begin.UnixMilli()
-		l.Epoch = now - 2*(now-l.Epoch)
+		l.Site, l.Business, l.Sequence = l.Site+1, l.Business+1, l.Sequence-2
 	}
 	if l.Validate() != nil {
 		return w.other(w.layouts[0])
