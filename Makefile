@@ -2,7 +2,7 @@ FUZZTIME ?= 10s
 FROM ?= 1
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help deps quick test stress-test faults sim lint format vet staticcheck fuzz bench build run clean
+.PHONY: help deps quick test stress-test faults sim model lint format vet staticcheck fuzz bench build run clean
 # `make -j deps test` must not start the tests before their needs are there.
 .NOTPARALLEL:
 
@@ -32,6 +32,9 @@ faults: ## Inject faults into real processes, and write docs/faults.md (15 min; 
 
 sim: ## Simulate N schedules of clocks, crashes and lost replies (100000), from seed FROM (1)
 	go test -count=1 -timeout 0 -v -run '^TestSimulation$$' ./workerid -args -sim.n=$(or $(N),100000) -sim.from=$(FROM)
+
+model: ## Check the models of the laws in docs/models with spin: 2 min
+	scripts/model
 
 # The tests of the main folder are about the text: imports, package comments, width,
 # documents that are made from the code.

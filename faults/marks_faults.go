@@ -15,12 +15,14 @@ import (
 
 // What faults of the marks may cost, which an operator causes with one command.
 var (
-	// Workers that notice that marks went back load nothing until all have lifted
-	// their floors. What they have in memory is served meanwhile.
-	untilLifted = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 15 * time.Second}
+	// Workers that notice that marks went back refuse segments until all have lifted
+	// their floors: what is in memory may be in another's memory, too.
+	untilLifted = loss{
+		kinds: []kind{long, short}, outcomes: []string{"503", "429", noResponders}, afterEnd: 5 * time.Second,
+	}
 	// Tags that an operator must create again, or whose store has been repaired.
 	untilRepaired = loss{
-		kinds: []kind{long, short}, outcomes: []string{"503", "429", "404"}, afterEnd: 15 * time.Second,
+		kinds: []kind{long, short}, outcomes: []string{"503", "429", "404", noResponders}, afterEnd: 15 * time.Second,
 	}
 	// All workers are down, and refuse segments when they are up again.
 	untilRaised = loss{
@@ -45,10 +47,16 @@ func marksFaults() []fault {
 			losses: []loss{untilLifted}, recovery: 20 * time.Second, alarms: wentBack,
 		},
 		{
-			name: "marks-restored-down",
-			summary: "all workers are stopped, the marks restored from a copy of 5 s ago, and the workers started: " +
-				"they refuse segments until an operator raises all tags",
-			fleet: onOneServer, inject: restoreMarksOfTheDead,
+			name: "marks-restored-killed",
+			summary: "SIGKILL of all workers; the marks are restored from a copy of 5 s ago, and the workers " +
+				"started: they refuse segments until an operator raises all tags",
+			fleet: onOneServer, inject: restoreMarksOf(killAll, raiseAll),
+			losses: []loss{untilRaised}, recovery: 20 * time.Second, alarms: wentBack,
+		},
+		{
+			name:    "marks-restored-stopped",
+			summary: "the same with SIGTERM: they know what they loaded, and repair the marks themselves",
+			fleet:   onOneServer, inject: restoreMarksOf(stopAll, nil),
 			losses: []loss{untilRaised}, recovery: 20 * time.Second, alarms: wentBack,
 		},
 		{
@@ -128,28 +136,51 @@ func restoreMarks(t *trial) func() {
 	return nil
 }
 
-func restoreMarksOfTheDead(t *trial) func() {
-	t.useRare()
-	copied := t.backUp(namespace.SegmentBucket())
-	t.useMore()
-	t.sleep(lookback)
+// restoreMarksOf returns a fault that ends all workers, restores the marks, starts
+// the workers, and lets an operator repair what they refuse to.
+func restoreMarksOf(end func(*trial), repair func(*trial)) func(*trial) func() {
+	return func(t *trial) func() {
+		t.useRare()
+		copied := t.backUp(namespace.SegmentBucket())
+		t.useMore()
+		t.sleep(lookback)
+		end(t)
+		t.restore(namespace.SegmentBucket(), copied)
+		t.logf("the marks are those of 5 s ago, and all workers start")
+		for _, w := range t.workers {
+			w.start()
+		}
+		t.waitFor(startWithin, "the marks are refused, or all workers ready", func() bool {
+			return t.raised(subjects.AlarmStoreWentBack) || t.allReady()
+		})
+		t.useMore()
+		if repair != nil {
+			t.sleep(2 * time.Second)
+			for _, w := range t.workers {
+				t.logf("%s: %s", w.name, w.state())
+			}
+			repair(t)
+			t.useMore()
+		}
+		return nil
+	}
+}
+
+func killAll(t *trial) {
+	t.logf("SIGKILL of all workers")
+	for _, w := range t.workers {
+		w.kill()
+	}
+}
+
+func stopAll(t *trial) {
 	t.logf("SIGTERM of all workers")
 	for _, w := range t.workers {
 		t.must(w.stop(syscall.SIGTERM, stopWithin))
 	}
-	t.restore(namespace.SegmentBucket(), copied)
-	t.logf("the marks are those of 5 s ago, and all workers start")
-	for _, w := range t.workers {
-		w.start()
-	}
-	t.waitFor(startWithin, "the workers are refused, or ready", func() bool {
-		return t.raised(subjects.AlarmStoreWentBack) || t.allReady()
-	})
-	t.useMore()
-	t.raiseAll(1_000_000_000)
-	t.useMore()
-	return nil
 }
+
+func raiseAll(t *trial) { t.raiseAll(1_000_000_000) }
 
 func oldStore(t *trial) func() {
 	v := t.servers[0]

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -163,6 +164,9 @@ func (c *cluster) entries(bucket string) map[string][]byte {
 	c.must(err)
 	all := make(map[string][]byte)
 	for _, key := range keys {
+		if strings.HasPrefix(key, "$") { // natsid's own
+			continue
+		}
 		e, err := kv.Get(ctx, key)
 		c.must(err)
 		all[key] = e.Value()
