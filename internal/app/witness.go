@@ -24,6 +24,7 @@ func (s *storage) openWitness(name func() string) (err error) {
 		Bucket: s.marks.Own(), Store: lateTags{s}, Dir: s.cfg.Data, Name: name, Poll: s.cfg.TagPoll,
 		Registry: s.identity,
 		Announce: func(m []byte) error { return s.links.control.Publish(s.cfg.Namespace.Witness(), m) },
+		Ask:      s.askWitnesses,
 		Refuse:   func(why error) { s.refusals.refuse(wentBack, why, worker.Segment) },
 		Allow:    func() { s.refusals.allow(wentBack, worker.Segment) },
 		Alarm:    func(message string) { s.raise(subjects.AlarmStoreWentBack, message) },
@@ -33,6 +34,32 @@ func (s *storage) openWitness(name func() string) (err error) {
 		Log: s.cfg.Log,
 	})
 	return err
+}
+
+// askWitnesses asks the other workers, and passes their answers on until they are
+// enough or ctx ends.
+func (s *storage) askWitnesses(ctx context.Context, m []byte, hear func(reply []byte) (enough bool)) {
+	control := s.links.control
+	inbox := control.NewInbox()
+	answers, err := control.SubscribeSync(inbox)
+	if err != nil {
+		return
+	}
+	defer func() { _ = answers.Unsubscribe() }()
+	for ctx.Err() == nil {
+		_ = control.PublishRequest(s.cfg.Namespace.Witness(), inbox, m) // again for those that just connected
+		for {
+			soon, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			answer, err := answers.NextMsgWithContext(soon)
+			cancel()
+			if err != nil {
+				break
+			}
+			if hear(answer.Data) {
+				return
+			}
+		}
+	}
 }
 
 // lateTags is the store of the tags, which is opened after the witness.
@@ -93,7 +120,11 @@ func (p *program) watchMarks(ctx context.Context) error {
 	if w == nil {
 		return nil
 	}
-	heard, err := control.Subscribe(p.cfg.Namespace.Witness(), func(m *nats.Msg) { w.Hear(m.Data) })
+	heard, err := control.Subscribe(p.cfg.Namespace.Witness(), func(m *nats.Msg) {
+		if reply := w.Hear(m.Data); m.Reply != "" {
+			_ = m.Respond(reply) // a worker without an answer asks again
+		}
+	})
 	if err != nil {
 		return err
 	}

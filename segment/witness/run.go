@@ -121,21 +121,29 @@ func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
 type message struct {
 	Version  int    `json:"version"`
 	Registry string `json:"registry,omitempty"`
+	Witness  string `json:"witness"`            // of the sender
 	Revision uint64 `json:"revision,string"`    // the highest that the sender knows
 	Era      string `json:"era,omitempty"`      // the last incident that the sender knows of
 	Incident string `json:"incident,omitempty"` // that is open
 }
 
-// Hear takes a message that a worker announced, this one included. It does not block.
-func (w *Witness) Hear(body []byte) {
+// Hear takes a message that a worker announced, this one included, and returns what to reply if the worker asks. It
+// does not block.
+func (w *Witness) Hear(body []byte) (reply []byte) {
+	w.take(body)
+	return w.message("")
+}
+
+// take takes a message or a reply, and returns the witness of its sender; "" if it is not from a worker on this bucket.
+func (w *Witness) take(body []byte) (witness string) {
 	var m message
 	if json.Unmarshal(body, &m) != nil || m.Version != version {
-		return
+		return ""
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.Registry == "" || m.Registry != w.registry {
-		return
+		return ""
 	}
 	if m.Incident != "" && m.Incident != w.closed && m.Incident != w.incident {
 		w.incident = m.Incident
@@ -144,7 +152,7 @@ func (w *Witness) Hear(body []byte) {
 	}
 	if m.Era != w.era {
 		w.doubtLocked() // one of both does not know the last incident: the bucket shows which
-		return
+		return m.Witness
 	}
 	w.heard, w.highest = time.Now(), max(w.highest, m.Revision)
 	w.cfg.Bucket.Saw(m.Revision)
@@ -153,6 +161,7 @@ func (w *Witness) Hear(body []byte) {
 	if m.Revision < w.earlier {
 		w.doubtLocked()
 	}
+	return m.Witness
 }
 
 // doubtLocked has the bucket checked now.
@@ -176,19 +185,24 @@ func (w *Witness) announceIfNew() {
 }
 
 func (w *Witness) announce(incident string) {
-	w.mu.Lock()
-	m := message{
-		Version: version, Registry: w.registry, Revision: w.cfg.Bucket.Known(),
-		Era: w.era, Incident: incident,
-	}
-	w.mu.Unlock()
-	if err := w.cfg.Announce(encode(m)); err != nil {
+	known := w.cfg.Bucket.Known()
+	if err := w.cfg.Announce(w.message(incident)); err != nil {
 		w.cfg.Log.Debug("a revision was not announced to the other workers", "error", err)
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heard, w.highest = time.Now(), max(w.highest, m.Revision)
+	w.heard, w.highest = time.Now(), max(w.highest, known)
+}
+
+// message returns what this worker knows, for the others.
+func (w *Witness) message(incident string) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return encode(message{
+		Version: version, Registry: w.registry, Witness: w.id, Revision: w.cfg.Bucket.Known(),
+		Era: w.era, Incident: incident,
+	})
 }
 
 // Stop ends the life of this worker, once no load can begin any more: its floors go to the data directory, and its

@@ -77,8 +77,10 @@ type Config struct {
 	// Registry returns the identity of the bucket, "" if it has none, and whether an operator has confirmed that the
 	// bucket takes the place of another. It reads the identity now if that is asked for, or if it never was read.
 	Registry func(ctx context.Context, now bool) (id string, confirmed bool, err error)
-	// Announce publishes a message to the other workers, whose [Witness.Hear] takes it.
+	// Announce publishes a message to the other workers, whose [Witness.Hear] takes it. Ask does, too, and calls
+	// hear with what Hear returns to each of them, until that reports that it is enough or ctx ends.
 	Announce func(message []byte) error
+	Ask      func(ctx context.Context, message []byte, hear func(reply []byte) (enough bool))
 	// Refuse and Allow say that segments must not be served, and that they may again. They must not block.
 	Refuse func(why error)
 	Allow  func()
@@ -90,9 +92,9 @@ type Config struct {
 const (
 	// fresh is how long a check counts: a load checks again after that.
 	fresh = 3 * time.Second
-	// greeting is how long a new worker waits after its first announcement: other workers that remember a higher
-	// revision find out by it that the bucket went back, and say so.
-	greeting = 150 * time.Millisecond
+	// greeting is how long a process that begins waits for the others to answer. After a server's restart it takes
+	// them 0.35 s to connect again.
+	greeting = 2 * time.Second
 	// checkTimeout bounds a check that no load waits for.
 	checkTimeout = 3 * time.Second
 	// diskTimeout bounds a write of the journal.
@@ -109,24 +111,26 @@ type Witness struct {
 	wake   chan struct{}
 	busy   chan struct{} // has room for one: whoever put a value in may use the fields down to mu
 
-	journal   journal
-	damaged   error  // why the journal on disk was not read
-	remembers bool   // the journal is one of an earlier process
-	broken    bool   // the journal could not be written: it is left alone
-	me        record // as it was last written, or is about to be
-	open      bool   // the last write of me may or may not have landed
-	revision  uint64 // of the last write known to have landed; 0 if it must be read first
-	inherited bool   // the witness is taken over from another worker, and not written yet
-	greeted   bool
-	homeless  bool              // the bucket has no identity, and so no witnesses
-	strange   bool              // the bucket took the place of another: floors are to be lifted there
-	gap       string            // why an answer has a gap, "" if it has none
-	known     map[string]record // all other witnesses, as they were last seen
+	journal    journal
+	damaged    error  // why the journal on disk was not read
+	remembers  bool   // the journal is one of an earlier process
+	broken     bool   // the journal could not be written: it is left alone
+	me         record // as it was last written, or is about to be
+	open       bool   // the last write of me may or may not have landed
+	revision   uint64 // of the last write known to have landed; 0 if it must be read first
+	inherited  bool   // the witness is taken over from another worker, and not written yet
+	greeted    bool   // the other workers have answered, or had time to
+	greetUntil time.Time
+	homeless   bool              // the bucket has no identity, and so no witnesses
+	strange    bool              // the bucket took the place of another: floors are to be lifted there
+	gap        string            // why an answer has a gap, "" if it has none
+	known      map[string]record // all other witnesses, as they were last seen
 
 	mu       sync.Mutex
 	checked  time.Time // when the last check began; zero if one is due
 	doubts   int       // how often a check became due
 	registry string    // the identity of the bucket
+	id       string    // of the witness
 	other    bool      // it is not the one that the journal names
 	held     bool      // an incident is open
 	proof    string    // what shows that the bucket went back, until an incident is open for it
@@ -341,17 +345,42 @@ func (w *Witness) liftStrange(ctx context.Context) error {
 	return err
 }
 
-// greet announces this worker's revision once, and gives those who know a higher one time to say so.
+// greet asks the workers that have not stopped, as their witnesses say, for the highest revision that they know. One
+// that has just begun knows none: without an answer it could load first from a bucket that went back.
 func (w *Witness) greet(ctx context.Context) error {
 	if w.greeted {
 		return nil
 	}
-	w.announce("")
-	select {
-	case <-time.After(greeting):
-		w.greeted = true
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	absent, err := w.others(ctx)
+	if err != nil {
+		return err
 	}
+	if w.greetUntil.IsZero() {
+		w.greetUntil = time.Now().Add(greeting)
+	}
+	limited, cancel := context.WithDeadline(ctx, w.greetUntil)
+	defer cancel()
+	if len(absent) > 0 {
+		w.cfg.Ask(limited, w.message(""), func(reply []byte) (enough bool) {
+			delete(absent, w.take(reply))
+			return len(absent) == 0
+		})
+	}
+	w.greeted = len(absent) == 0 || ctx.Err() == nil
+	return ctx.Err()
+}
+
+// others returns the witnesses of other workers that have not stopped cleanly.
+func (w *Witness) others(ctx context.Context) (map[string]bool, error) {
+	all, err := w.witnesses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	others := make(map[string]bool)
+	for id, r := range all {
+		if id != w.journal.Witness && !r.Ended {
+			others[id] = true
+		}
+	}
+	return others, nil
 }

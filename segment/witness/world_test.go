@@ -79,6 +79,7 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 		Poll:     time.Minute,
 		Registry: func(context.Context, bool) (string, bool, error) { return "r", false, nil },
 		Announce: func(m []byte) error { w.tell(m); return nil },
+		Ask:      w.ask,
 		Refuse:   func(why error) { w.mu.Lock(); one.refused = why; w.mu.Unlock() },
 		Allow:    func() { w.mu.Lock(); one.refused = nil; w.mu.Unlock() },
 		Alarm:    w.alarm, JournalAlarm: w.alarm,
@@ -129,6 +130,21 @@ func (w *world) tell(m []byte) {
 	for _, one := range w.all() {
 		time.AfterFunc(time.Millisecond, func() { one.witness.Hear(m) })
 	}
+}
+
+// ask asks all workers, each of which answers a moment later.
+func (w *world) ask(ctx context.Context, m []byte, hear func([]byte) bool) {
+	if w.deaf {
+		<-ctx.Done()
+		return
+	}
+	for _, one := range w.all() {
+		time.Sleep(time.Millisecond)
+		if hear(one.witness.Hear(m)) {
+			return
+		}
+	}
+	<-ctx.Done()
 }
 
 func (w *world) alarm(message string) {

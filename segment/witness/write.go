@@ -168,6 +168,9 @@ func (w *Witness) inherit(ctx context.Context) error {
 func (w *Witness) land(revision uint64) {
 	w.revision, w.open, w.inherited = revision, false, false
 	w.journal.Token, w.journal.Pending = w.me.Token, nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.id = w.journal.Witness
 }
 
 // readBack finds out why a compare-and-set was refused. It reports whether the write has landed.
