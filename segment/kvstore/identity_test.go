@@ -329,6 +329,13 @@ func TestAPurgeBeforeTheBucketWasProtectedRepeatsNothing(t *testing.T) {
 			t.Errorf("%s created the tag at 1: %v", who, err)
 		}
 	}
+	// Its operator puts one tag back, and the bucket looks like one of before.
+	if _, err := p.Create(t.Context(), segment.Tag{Name: "invoice", Step: 10, MaxID: 1000}, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := firstUse(t, p, "order"); !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("the one that knew the identity created another tag at 1: %v", err)
+	}
 	if len(changes) != 1 || !errors.Is(changes[0], kvstore.ErrNoIdentity) {
 		t.Errorf("reported %v, want ErrNoIdentity once", changes)
 	}
@@ -422,6 +429,64 @@ func TestAnIdentityThatCannotBeReadIsRefused(t *testing.T) {
 	if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrRegistry) ||
 		!strings.Contains(err.Error(), good.Identity.Registry) {
 		t.Errorf("another registry: %v, want ErrRegistry", err)
+	}
+}
+
+func TestATagCreatedOnFirstUseInAnotherRegistryIsNotLoaded(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	left := `{"mark":1,"step":10,"first":"a registry that is lost"}`
+	if _, err := js.Publish(t.Context(), "$KV."+bucket+".order", []byte(left)); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("loaded %v, %v", l, err)
+	}
+}
+
+// replaced is a JetStream whose bucket is lost, and made again by another worker, right before a step of founding: the
+// second time that its settings are read, or its identity is written.
+type replaced struct {
+	buckets.Streams
+	step  string
+	lose  func()
+	infos int
+	once  sync.Once
+}
+
+func (r *replaced) Info(ctx context.Context, bucket string) (buckets.Info, error) {
+	if r.infos++; r.step == "look" && r.infos == 3 { // missing, made, and now
+		r.once.Do(r.lose)
+	}
+	return r.Streams.Info(ctx, bucket)
+}
+
+func (r *replaced) Publish(ctx context.Context, bucket, key string, w buckets.Write) (uint64, error) {
+	if r.step == "write" && key == buckets.Own {
+		r.once.Do(r.lose)
+	}
+	return r.Streams.Publish(ctx, bucket, key, w)
+}
+
+func TestNoIdentityIsWrittenIntoABucketMadeAgainMeanwhile(t *testing.T) {
+	js := connect(t)
+	for _, step := range []string{"look", "write"} {
+		bucket := bucketName()
+		other := open(t, js, bucket) // which sees the bucket lost twice
+		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+			t.Fatal(err)
+		}
+		s := kvstore.New(&replaced{Streams: buckets.OnJetStream(js), step: step, lose: func() {
+			if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+				t.Error(err)
+			}
+			if _, err := other.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
+				t.Errorf("%v, want ErrNoIdentity", err)
+			}
+		}}, kvstore.Config{Bucket: bucket})
+		if err := firstUse(t, s, "order"); !errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("lost before the %s: a tag was created beside its loads in a lost bucket: %v", step, err)
+		}
 	}
 }
 
