@@ -68,7 +68,7 @@ type Registry struct {
 	failures atomic.Int32 // consecutive heartbeats that failed
 }
 
-var _ workerid.Registry = (*Registry)(nil)
+var _ workerid.Changeable = (*Registry)(nil)
 
 // deploymentKey is the key of the deployment among the records.
 const deploymentKey = "deployment"
@@ -136,6 +136,23 @@ func (r *Registry) Deployment(ctx context.Context) (workerid.Deployment, error) 
 func (r *Registry) Found(ctx context.Context, d workerid.Deployment) error {
 	_, err := r.history.Create(ctx, deploymentKey, encode(d))
 	if errors.Is(err, buckets.ErrKeyExists) {
+		return workerid.ErrConflict
+	}
+	return err
+}
+
+// Replace implements [workerid.Changeable].
+func (r *Registry) Replace(ctx context.Context, old, d workerid.Deployment) error {
+	entry, err := r.history.Get(ctx, deploymentKey)
+	if err != nil {
+		return err
+	}
+	var have workerid.Deployment
+	if err := json.Unmarshal(entry.Value, &have); err != nil || have != old {
+		return workerid.ErrConflict
+	}
+	_, err = r.history.Update(ctx, deploymentKey, encode(d), entry.Revision)
+	if errors.Is(err, buckets.ErrRevision) {
 		return workerid.ErrConflict
 	}
 	return err

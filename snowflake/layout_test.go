@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -388,6 +389,32 @@ func TestTicksOfMilliseconds(t *testing.T) {
 	} {
 		if at, from := l.TickAt(c.ms), l.TickFrom(c.ms); at != c.at || from != c.from {
 			t.Errorf("ms %d: in tick %d, first from it %d; want %d, %d", c.ms, at, from, c.at, c.from)
+		}
+	}
+}
+
+func TestLowestDividesTheIDsOfEarlierTicksFromLaterOnes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 2000 {
+		l := Layout{
+			Time: 10 + r.IntN(32), Site: r.IntN(3), Worker: 1 + r.IntN(8), Business: r.IntN(3), Sequence: 1 + r.IntN(8),
+			Epoch: r.Int64N(2_000_000_000_000), Unit: 1 + r.Int64N(3000),
+		}
+		all := int64(1)<<(l.Bits()-l.Time) - 1 // machine, business and sequence
+		tick := r.Int64N(l.maxTick() + 1)
+		for _, ms := range []int64{l.FirstMs(tick), l.FirstMs(tick) - r.Int64N(l.Unit), l.Epoch - 1 - r.Int64N(1e9)} {
+			from := max(tick, 0)
+			if ms < l.Epoch-l.Unit {
+				from = 0
+			}
+			low := l.Lowest(ms)
+			shift := l.Bits() - l.Time
+			if first := from << shift; low != first || from > 0 && (from-1)<<shift|all >= low {
+				t.Fatalf("%+v: Lowest of tick %d is %d, the first ID is %d", l, from, low, first)
+			}
+		}
+		if end := l.Lowest(l.Ends().UnixMilli()); end != math.MaxInt64 {
+			t.Fatalf("%+v: after the end %d", l, end)
 		}
 	}
 }

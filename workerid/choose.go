@@ -143,7 +143,7 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	if v.records, err = h.registry.Records(ctx); err != nil {
 		return seen, v, err
 	}
-	if err := h.checkRecords(v.records); err != nil {
+	if err := checkRecords(have, v.records); err != nil {
 		return reading{}, view{}, err
 	}
 	h.warnOfDamage(v.records)
@@ -202,14 +202,18 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*claim, error) {
 	from := max(r.Until, seen.now) //mutant:acquire-from
 	c := h.claimOn(w, from)
-	c.doubtful = !h.file.released(w, r.Token) //mutant:doubtful
+	own := h.file.own(w)
+	if own != nil { // a restored record may be of an earlier write of the claim
+		c.from = max(c.from, own.Free)
+	}
+	c.doubtful = !own.wrote(r.Token) //mutant:doubtful
 	return h.confirm(ctx, seen, c, r)
 }
 
 // claimOn returns a claim on number w whose window begins at from, Unix ms. It is
 // not written yet.
 func (h *chooser) claimOn(w int, from int64) *claim {
-	return &claim{terms: h.terms, number: w, from: from, deployment: h.deployment}
+	return &claim{terms: h.terms, number: w, from: max(from, h.deployment.From), deployment: h.deployment}
 }
 
 // confirm replaces record r by that of claim c, unless another worker answers for

@@ -45,11 +45,13 @@ type claim struct {
 	doubtful   bool         // another worker may have had the number until a moment ago
 	begins     time.Time    // when the clock reaches from, unless it is set
 	compared   reading      // the clock, when it was last compared
+	away       bool         // it was resumed while the registry was out of reach
 	rechecked  bool         // the record was read again after it was acquired
 
-	revision uint64 // of the record
-	token    string // of the last acknowledged write
-	series   series // of the tokens of this claim
+	revision uint64    // of the record
+	token    string    // of the last acknowledged write
+	series   series    // of the tokens of this claim
+	released *released // set by the first attempt to release it
 	gen      *snowflake.Generator
 }
 
@@ -240,8 +242,11 @@ func (c *claim) sent(h Heartbeat) bool { return h.Instance == c.instance && h.Si
 // used, which only the owner may. It may be called again after an error.
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close() //mutant:free
+	if c.released == nil {
+		c.released = &released{Base: c.series.begin(), Writes: c.series.wrote, Free: free}
+	}
 	//mutant:forget
-	if err := c.file.forget(c.series.begin()); err != nil {
+	if err := c.file.forget(c.released); err != nil {
 		return err
 	}
 	if err := c.write(ctx, c.compared.now, free); err != nil {

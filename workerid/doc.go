@@ -44,20 +44,27 @@
 //     answers for it during the margin, and then searches again. Otherwise it
 //     would continue in ticks of the new owner; and where the record itself was
 //     lost, a neighbour whose clock is behind would begin before the last ID.
-//   - The first window begins at max(until of the record, now). Without a
-//     readable record it begins no earlier than now + margin, as read after the
-//     write was acknowledged: the bucket may have been lost with its owner
-//     alive, who has issued up to its own now and a little ahead.
+//   - A renewal whose acknowledged until has passed is a new claim. Otherwise A
+//     stands still, B acquires the number, the registry is restored to A's token,
+//     and A extends a window that begins before B's.
+//   - The first window begins at max(until of the record, now + margin), as read
+//     after the write was acknowledged, unless the worker resumes the rest of its
+//     own window, or released the number itself: a record that is absent or looks
+//     free may have been lost or set back with its owner alive, who has issued up to
+//     its own now and a little ahead.
 //   - A number that another process answers for is not acquired, nor is one
-//     for which the question times out. One without a record is asked for once more after its
+//     for which the question times out. It is asked for once more after the
 //     write was acknowledged, and written again: the owner may still run on its
 //     old window, or a write may have been under way when the record was lost.
+//     A damaged record's window is unknown, so its number is left alone.
 //   - Revisions of a bucket begin at its creation time in microseconds (package
 //     internal/buckets). Otherwise an owner's old revision could fit the record
 //     of another worker in a bucket that was created again.
-//   - Layout, epoch and unit must equal the registry's [Deployment]. Other ticks,
-//     shifted differently, give the same 64 bits. A worker that differs at its
-//     start is refused; one that already runs keeps trying.
+//   - Layout, epoch and unit must equal the registry's [Deployment], which is read
+//     before and after a number is won and at each heartbeat. Other ticks,
+//     shifted differently, give the same 64 bits. It is made only where there is no
+//     record, or as the records name it, and changed only if all new IDs are
+//     above all old ones ([ChangeLayout]).
 //   - A clean stop closes the generator, then removes the claim from the state
 //     file, then lowers until, never below from. In another order an ID could
 //     lie beyond until; below from, the next owner would enter ticks of an

@@ -123,10 +123,12 @@ func (h *holder) beat(ctx context.Context) error {
 }
 
 // beatUncompared is a heartbeat whose clock could not be compared, or was found
-// wrong, as why says: it writes nothing. It also drops the condition that the
-// record is read again before the first ID: the window is enough.
+// wrong, as why says: it writes nothing. A claim that was resumed while the
+// registry is away issues within the window that it had. One that was won
+// issues nothing before its record has been read again: the registry may have
+// lost it before this worker began to answer for the number.
 func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
-	h.claim.rechecked = true
+	h.claim.rechecked = h.claim.rechecked || h.claim.away
 	switch {
 	case errors.Is(why, errClock):
 		h.alarms.set(ClockSkew, why.Error())

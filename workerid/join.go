@@ -99,16 +99,24 @@ func deploymentIn(records map[int]Record) (d Deployment) {
 	return d
 }
 
-// checkRecords returns ErrDeployment if a record is of IDs that differ from this
-// worker's: the deployment was replaced by hand, and old IDs would repeat.
-func (h *chooser) checkRecords(records map[int]Record) error {
-	mine := DeploymentOf(h.layout)
+// checkRecords returns ErrDeployment if a record is of another layout than have,
+// this worker's, unless all IDs below its until are below all of this worker's:
+// then the layout was changed by [ChangeLayout], and not by hand.
+func checkRecords(have Deployment, records map[int]Record) error {
+	mine, err := have.layout()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	for w, r := range records {
-		if r.Deployment.ID == "" {
+		if r.Deployment.ID == "" || have.check(r.Deployment) == nil {
 			continue
 		}
-		if err := mine.check(r.Deployment); err != nil {
-			return fmt.Errorf("the record of number %d: %w", w, err)
+		old, err := r.Deployment.layout()
+		if err != nil || mine.Lowest(have.From) < old.Lowest(r.Until) { //mutant:above
+			return fmt.Errorf("%w: the record of number %d is of layout %s, epoch %d, and IDs of this worker may "+
+				"equal those; change layouts with `natsid change-layout`; if the registry was wiped, stop all workers "+
+				"and delete its buckets, as the operations guide says",
+				ErrDeployment, w, r.Deployment.Layout, r.Deployment.Epoch)
 		}
 	}
 	return nil

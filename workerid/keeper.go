@@ -310,7 +310,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 			"find out who wrote the record, or whether the bucket was lost or restored", why))
 		k.linger() //mutant:linger
 		k.chooser.lost = c
-		if err := c.file.forget(""); err != nil { //mutant:forget-lost
+		if err := c.file.forget(nil); err != nil { //mutant:forget-lost
 			k.dropFile(err)
 		}
 	case ctx.Err() != nil:

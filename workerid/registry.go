@@ -119,6 +119,9 @@ type Deployment struct {
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
+	// From is a time before which no window begins, Unix ms: the registry had
+	// another layout until then. 0 is none.
+	From int64 `json:"from,omitempty"`
 	// Version is 1 if 0; never above [Version].
 	Version int `json:"v,omitempty"`
 }
@@ -140,10 +143,20 @@ func DeploymentOf(l snowflake.Layout) Deployment {
 	return Deployment{Layout: l.String(), Epoch: l.Epoch, Unit: l.Unit}
 }
 
+// layout returns the layout of the deployment's IDs.
+func (d Deployment) layout() (snowflake.Layout, error) {
+	l, err := snowflake.ParseLayout(d.Layout)
+	if err != nil {
+		return snowflake.Layout{}, err
+	}
+	l.Epoch, l.Unit = d.Epoch, d.Unit
+	return l, l.Validate()
+}
+
 // check returns an error that wraps [ErrDeployment] and shows both if have, the
 // registry's, describes other IDs than want.
 func (want Deployment) check(have Deployment) error {
-	if want.ID, want.Version = have.ID, have.Version; want == have {
+	if want.ID, want.From, want.Version = have.ID, have.From, have.Version; want == have {
 		return nil
 	}
 	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with "+

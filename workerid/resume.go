@@ -102,7 +102,7 @@ func (h *chooser) resumeAway(ctx context.Context) (*claim, error) {
 		return nil, err
 	}
 	c := h.claimOn(w, from)
-	c.revision, c.token, c.deployment = last.Revision, last.Token, h.file.Deployment
+	c.revision, c.token, c.deployment, c.away = last.Revision, last.Token, h.file.Deployment, true
 	c.until.Store(until)
 	c.compared = reading{now: now, at: time.Now()} // as far as it can be known
 	return c, c.open(now)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // A state is what a worker remembers on its own disk, so that it can resume its
@@ -16,8 +17,8 @@ type state struct {
 	Instance string      `json:"instance"`
 	Number   *int        `json:"number,omitempty"` // the last one held
 	Claim    *stateClaim `json:"claim,omitempty"`  // nil after a clean stop
-	// Released is how the tokens of the last claim begin, after a clean stop.
-	Released   string     `json:"released,omitempty"`
+	// Released is the claim that a clean stop gave back; nil otherwise.
+	Released   *released  `json:"released,omitempty"`
 	Deployment Deployment `json:"deployment"`
 	Place      place      `json:"place"`
 	Version    int        `json:"v"`   // 0 in files of before, which have no sum
@@ -35,6 +36,21 @@ type stateClaim struct {
 	// Fence is a time that no issued tick reaches: it is on disk before
 	// anything beyond it is issued. Unix ms, not beyond Until.
 	Fence int64 `json:"fence"`
+	// Clock is the latest reading of the clock at which the fence was moved, but
+	// no later than the reach of a fence before Until, Unix ms; 0 in files of before.
+	Clock int64 `json:"clock,omitempty"`
+}
+
+// A released claim is the last one on Number.
+type released struct {
+	Base   string `json:"base"`   // how its tokens begin
+	Writes int    `json:"writes"` // before its release: later ones are of the release itself
+	Free   int64  `json:"free"`   // none of its ticks reaches it, Unix ms
+}
+
+// wrote reports whether token is of the release.
+func (r *released) wrote(token string) bool {
+	return r != nil && (&series{base: r.Base, acked: r.Writes, wrote: math.MaxInt}).open(token)
 }
 
 // A place is where a state file may be believed.

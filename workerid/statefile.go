@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
@@ -153,9 +152,9 @@ func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64,
 	return s.moveFence(c.Until, func(st *state) {
 		c.Fence = from
 		if st.Claim != nil && st.Number != nil && *st.Number == number {
-			c.Fence = max(c.Fence, st.Claim.Fence)
+			c.Fence, c.Clock = max(c.Fence, st.Claim.Fence), st.Claim.Clock
 		}
-		st.Number, st.Claim, st.Released = &number, &c, ""
+		st.Number, st.Claim, st.Released = &number, &c, nil
 	})
 }
 
@@ -166,22 +165,28 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	err = s.change(func(st *state) {
 		f(st)
 		// Within until, so that a wrong clock cannot carry it away for good.
-		st.Claim.Fence = max(st.Claim.Fence, min(s.now()+s.reach.Milliseconds(), until))
+		now := s.now()
+		ahead := min(now+s.reach.Milliseconds(), until)
+		st.Claim.Clock = max(st.Claim.Clock, ahead-s.reach.Milliseconds())
+		st.Claim.Fence = max(st.Claim.Fence, ahead)
 		limit = min(st.Claim.Fence, until) //mutant:fence-written
 	})
 	return limit, err
 }
 
-// forget removes the claim, so that no later life resumes it. released is how its
-// tokens begin if it was released at a clean stop, and "" if it was lost.
-func (s *stateFile) forget(released string) error {
-	return s.change(func(st *state) { st.Claim, st.Released = nil, released })
+// forget removes the claim, so that no later life resumes it. r says how it was
+// given back at a clean stop, and is nil if it was lost.
+func (s *stateFile) forget(r *released) error {
+	return s.change(func(st *state) { st.Claim, st.Released = nil, r })
 }
 
-// released reports whether token was written by the last claim of this worker,
-// on number w, which was released.
-func (s *stateFile) released(w int, token string) bool {
-	return !s.absent && s.Released != "" && s.Number != nil && *s.Number == w && strings.HasPrefix(token, s.Released)
+// own returns the released claim if it was on number w; nil if another, or none,
+// was.
+func (s *stateFile) own(w int) *released {
+	if s.absent || s.Number == nil || *s.Number != w {
+		return nil
+	}
+	return s.Released
 }
 
 // number returns the number that the file remembers, if it belongs to a site of
@@ -199,6 +204,9 @@ func (s *stateFile) number(l snowflake.Layout, site int) (w int, ok bool) {
 func (s *stateFile) reported() int64 {
 	if s.absent || s.Claim == nil {
 		return 0
+	}
+	if s.Claim.Clock > 0 {
+		return s.Claim.Clock
 	}
 	return s.Claim.Fence - s.reach.Milliseconds()
 }

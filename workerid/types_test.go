@@ -255,7 +255,7 @@ func TestAnAbsentStateFileRemembersNothingAndLimitsNothing(t *testing.T) {
 	if _, ok := f.number(small, 0); err != nil || limit != 77 || ok || f.reported() != 0 {
 		t.Errorf("limit %d, %v", limit, err)
 	}
-	if err := errors.Join(f.forget(""), f.settle(Deployment{ID: "a"}, "me")); err != nil {
+	if err := errors.Join(f.forget(nil), f.settle(Deployment{ID: "a"}, "me")); err != nil {
 		t.Error(err)
 	}
 }
@@ -413,4 +413,14 @@ func TestAChooserResumesTheWindowOfTheStateFileFromItsFence(t *testing.T) {
 			t.Errorf("%+v, %v, want number %d from %d", c, err, last.number, last.gen.Until())
 		}
 	})
+}
+
+// A restored record may be of an earlier write of the claim that was released.
+func TestOnlyTheReleaseItselfProvesThatANumberWasNotUsedSince(t *testing.T) {
+	r := &released{Base: "b-", Writes: 3}
+	for token, want := range map[string]bool{"b-3": false, "b-4": true, "b-5": true, "c-4": false, "b-": false} {
+		if r.wrote(token) != want || (*released)(nil).wrote(token) {
+			t.Errorf("token %q: %t, want %t", token, !want, want)
+		}
+	}
 }

@@ -26,7 +26,9 @@ type commandLine struct {
 	Workers  workersCmd  `cmd:""`
 	Decode   decodeCmd   `cmd:""`
 	Layout   layoutCmd   `cmd:""`
-	Version  versionCmd  `cmd:""`
+
+	ChangeLayout changeLayoutCmd `cmd:""`
+	Version      versionCmd      `cmd:""`
 }
 
 func (*commandLine) help() help {

@@ -14,7 +14,7 @@ import (
 // Settings that other commands have too. All others belong to serve alone.
 var (
 	common   = []string{"nats", "nats-creds", "namespace"} // of every command
-	ofLayout = []string{"layout", "epoch"}                 // of decode, layout and serve
+	ofLayout = []string{"layout", "epoch"}                 // of decode, layout, change-layout and serve
 )
 
 // addSettings gives each command the flags of its settings.
@@ -32,6 +32,7 @@ func addSettings(k *kong.Kong) error {
 		if slices.Contains(ofLayout, s.Flag) {
 			addFlag(find(k, "decode"), s)
 			addFlag(find(k, "layout"), s)
+			addFlag(find(k, "change-layout"), s)
 		}
 	}
 	return nil

@@ -218,6 +218,13 @@ func (m *Memory) Answer(w int, who workerid.Who) {
 	m.answers[w] = who
 }
 
+// Silence makes no worker answer for number w from now on.
+func (m *Memory) Silence(w int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.answers, w)
+}
+
 // Expire removes the heartbeat of number w.
 func (m *Memory) Expire(w int) {
 	m.mu.Lock()
@@ -252,7 +259,7 @@ type Fake struct {
 	hook atomic.Pointer[Hook]
 }
 
-var _ workerid.Registry = (*Fake)(nil)
+var _ workerid.Changeable = (*Fake)(nil)
 
 // A Hook replaces a call; call is the real one. It can fail before it, or make it
 // and then fail: a lost acknowledgement.
@@ -294,6 +301,20 @@ func (f *Fake) Found(ctx context.Context, d workerid.Deployment) error {
 	landed := false
 	err := f.do(ctx, "Found", func() {
 		if landed = f.deployment.ID == ""; landed {
+			f.deployment = d
+		}
+	})
+	if err == nil && !landed {
+		err = workerid.ErrConflict
+	}
+	return err
+}
+
+// Replace implements [workerid.Changeable].
+func (f *Fake) Replace(ctx context.Context, old, d workerid.Deployment) error {
+	landed := false
+	err := f.do(ctx, "Replace", func() {
+		if landed = f.deployment == old; landed {
 			f.deployment = d
 		}
 	})

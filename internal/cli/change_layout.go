@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
+)
+
+// changeLayoutCmd has the flags --layout and --epoch too.
+type changeLayoutCmd struct {
+	Yes bool
+}
+
+func (*changeLayoutCmd) help() help {
+	return help{
+		summary: "Change the layout or the epoch of snowflakes, if no ID can repeat.",
+		detail: `Two layouts give equal IDs, also at times far apart. So a layout is changed only
+if all new IDs are above all old ones: more bits below the time field, or an
+earlier epoch, make them larger. The command says which epoch is early enough.
+
+Stop all workers first, with SIGTERM. It refuses while one answers or has a
+heartbeat, and makes the old numbers useless to any that it cannot see. Then
+start the workers with the new --layout and --epoch. Without --yes it shows what
+it would do.
+
+Example:
+  natsid change-layout --layout 41+8+14 --yes`,
+		values: map[string]string{"yes": "Do it."},
+	}
+}
+
+// changeTimeout bounds the change: each number is asked for and written.
+const changeTimeout = 5 * time.Minute
+
+// Run implements the command.
+func (c *changeLayoutCmd) Run(s *session) error {
+	if !s.onCommandLine("layout") && !s.onCommandLine("epoch") {
+		return usage(errors.New("--layout and --epoch are missing: the new ones"))
+	}
+	to, err := s.layout()
+	if err != nil {
+		return err
+	}
+	nc, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
+	defer cancel()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	if err := s.checkBuckets(ctx, js); err != nil {
+		return err
+	}
+	ns := s.namespace()
+	registry := kvregistry.New(js, kvregistry.Config{
+		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
+		LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker,
+	})
+	change, err := workerid.ChangeLayout(ctx, registry, to, c.Yes)
+	if errors.Is(err, workerid.ErrNotAbove) {
+		return notAbove(change, to)
+	}
+	if err != nil {
+		return fmt.Errorf("the layout is not changed: %w", err)
+	}
+	return c.print(s.stdout, change)
+}
+
+// notAbove returns an error that says which epoch would do.
+func notAbove(c workerid.Change, to snowflake.Layout) error {
+	to.Epoch = c.Epoch
+	if c.Epoch < 0 || to.Ends().Before(time.UnixMilli(c.New.From).AddDate(1, 0, 0)) {
+		return fmt.Errorf("the layout is not changed: IDs of %s could repeat old ones, which are below %d, and no "+
+			"epoch avoids that; take more bits below the time field, or keep the new IDs apart from the old ones, "+
+			"in a namespace of their own", to, c.Above)
+	}
+	return fmt.Errorf("the layout is not changed: new IDs would begin at %d and could repeat old ones, which are "+
+		"below %d; with layout %s, --epoch %s or an earlier one avoids that, and lasts until %s", c.Lowest, c.Above, to,
+		time.UnixMilli(c.Epoch).UTC().Truncate(time.Second).Format(time.RFC3339), to.Ends().Format(time.DateOnly))
+}
+
+func (c *changeLayoutCmd) print(out io.Writer, change workerid.Change) error {
+	row := func(what string, d workerid.Deployment, bound string, id int64) {
+		fmt.Fprintf(out, "%s  layout %s, epoch %s, ticks of %d ms: all IDs are %s %d\n",
+			what, d.Layout, time.UnixMilli(d.Epoch).UTC().Format(time.RFC3339Nano), d.Unit, bound, id)
+	}
+	row("old", change.Old, "below", change.Above)
+	row("new", change.New, "from", change.Lowest)
+	from := time.UnixMilli(change.New.From).UTC().Format(time.RFC3339Nano)
+	if !c.Yes {
+		_, err := fmt.Fprintf(out, "New IDs would begin at %s. Nothing was changed. Run it again with --yes.\n", from)
+		return err
+	}
+	_, err := fmt.Fprintf(out, "Changed; %d worker numbers were taken from their last owners. New IDs begin at %s.\n"+
+		"Start all workers with --layout %s --epoch %d.\n",
+		change.Records, from, change.New.Layout, change.New.Epoch)
+	return err
+}
