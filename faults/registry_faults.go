@@ -37,7 +37,8 @@ func registryFaults() []fault {
 			summary: "a leaf node has a JetStream of its own, and a worker starts there, behind the subjects of the " +
 				"hub's workers: it is refused",
 			fleet: atHub, inject: startOnLeaf,
-			losses: []loss{untilYielded}, alarms: alarms{alarmSecondRegistry: {1, 9}},
+			losses: []loss{untilYielded},
+			alarms: alarms{alarmSecondRegistry: {1, 9}, subjects.AlarmBucketChanged: {0, 2}},
 		},
 		{
 			name: "leaf-joins",

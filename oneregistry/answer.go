@@ -65,7 +65,7 @@ func (w *Watch) answer(ctx context.Context, c call) (r reply, err error) {
 	if c.Op != opKnown {
 		w.reread(ctx)
 	}
-	if c.From.Process != "" {
+	if c.From.ID != "" {
 		w.Hear(encode(c.From)) // who asks is there, too
 	}
 	switch c.Op {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,7 +138,9 @@ func TestNoIDBelowARaisedMarkIsIssuedOnceItWasSeen(t *testing.T) {
 }
 
 func TestARaiseThatWasSeenOutlastsAStoreThatLosesIt(t *testing.T) {
-	followed(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
+	var loads atomic.Int64
+	cfg := segment.Config{OnLoad: func(string, time.Duration, error) { loads.Add(1) }}
+	followed(t, cfg, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
 		take(t, a, "a", 1)
 		old := look(t, memory, "a")
 		raised, err := memory.Update(t.Context(), "a", segment.Change{MaxID: 50_000})
@@ -150,8 +153,8 @@ func TestARaiseThatWasSeenOutlastsAStoreThatLosesIt(t *testing.T) {
 		if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
 			t.Errorf("ID %d after a raise to %d that the store has lost", got, raised.MaxID)
 		}
-		if got := look(t, memory, "a"); got.MaxID < raised.MaxID {
-			t.Errorf("the first load left the store's mark at %d", got.MaxID)
+		if n := loads.Load(); n > 10 { // without a floor the store is read up to the raise, step by step
+			t.Errorf("that took %d loads", n)
 		}
 	})
 }

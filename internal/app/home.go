@@ -14,6 +14,7 @@ import (
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -44,11 +45,30 @@ func (h *home) Read(ctx context.Context) (f oneregistry.Facts, err error) {
 		return f, err
 	}
 	f.Numbers, f.Made = d.ID, made
+	if err := h.readMarks(ctx, &f); err != nil {
+		return f, err
+	}
 	if f.Verdict, err = readVerdict(ctx, r); err != nil {
 		return f, err
 	}
 	f.Live = h.listLive(ctx, r)
 	return f, nil
+}
+
+// readMarks reads the identity of the bucket of the marks, if there is one. A bucket that must not be used may have
+// one, too.
+func (h *home) readMarks(ctx context.Context, f *oneregistry.Facts) error {
+	if h.storage.marks == nil {
+		return nil
+	}
+	id, err := h.storage.marks.Check(ctx)
+	if err != nil && !kvstore.Refuses(err) && !errors.Is(err, kvstore.ErrNoIdentity) {
+		return err
+	}
+	if f.Segments = id.Registry; !id.Made.IsZero() {
+		f.Made = id.Made
+	}
+	return nil
 }
 
 func readVerdict(ctx context.Context, r *kvregistry.Registry) (v oneregistry.Verdict, err error) {

@@ -28,6 +28,7 @@ func (p *program) makeWatch(context.Context) error {
 		Alarm:  func(message string) { p.alarms.raise(subjects.AlarmSecondRegistry, message) },
 		Jitter: func(d time.Duration) time.Duration { return mathrand.N(d) }, Log: p.cfg.Log,
 	})
+	p.storage.besideOthers = p.watch.MayFound
 	return bus.Listen(p.watch)
 }
 

@@ -30,6 +30,8 @@ type storage struct {
 	raise    func(kind subjects.Alarm, message string)
 	refusals *refusals
 	instance func() string
+	// besideOthers returns an error if a live worker has marks already.
+	besideOthers func(context.Context) error
 
 	js       jetstream.JetStream
 	registry *kvregistry.Registry

@@ -88,7 +88,12 @@ func (s *storage) identity(ctx context.Context, now bool) (registry string, conf
 }
 
 // mayFound is asked before a bucket of marks gets an identity.
-func (s *storage) mayFound(ctx context.Context) error { return s.witness.MayFound(ctx) }
+func (s *storage) mayFound(ctx context.Context) error {
+	if err := s.witness.MayFound(ctx); err != nil {
+		return err
+	}
+	return s.besideOthers(ctx)
+}
 
 // marksWentBack is called when a write shows that the marks went back.
 func (s *storage) marksWentBack(why string) {

@@ -48,7 +48,10 @@ type Config struct {
 	// of its name before. An error does not prevent the making; but the bucket is
 	// then not the process's own: see [State].
 	MayFound func(context.Context) error
-	Log      *slog.Logger // nil discards
+	// Found, if set, is called for a bucket that this process has just founded,
+	// before any other call can use it. It must use Bucket.Found alone.
+	Found func(context.Context, State)
+	Log   *slog.Logger // nil discards
 	// WentBack, if set, is called when an acknowledged write shows that the
 	// bucket went back: revisions only rise, and this one is not above all that
 	// were known before the write was sent. The call comes before the write
@@ -168,6 +171,7 @@ func (b *Bucket) try(a *attempt) {
 		a.err = b.failed(a.err)
 	} else {
 		b.defend(ctx, a.info.Settings)
+		b.found(ctx, a.info)
 	}
 	b.Saw(a.info.LastSeq)
 	b.settle(a)
@@ -205,6 +209,13 @@ func (b *Bucket) founder(ctx context.Context) string {
 		return notFounded
 	}
 	return b.maker
+}
+
+// found lets the owner of a bucket that this process has founded write what it is.
+func (b *Bucket) found(ctx context.Context, i Info) {
+	if s := b.state(i); s.Mine && b.cfg.Found != nil {
+		b.cfg.Found(ctx, s)
+	}
 }
 
 // isAgain reports whether this process has opened a bucket before.

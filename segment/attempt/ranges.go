@@ -55,7 +55,7 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 		old.again = true
 		return old, false, nil
 	case outcome != None && outcome != Refused: // a hole, or it may become one
-		old.most = max(1, old.Len()/2)
+		old.most = max(1, old.Len()/2) //mutant:halve
 	}
 	if old.most > 0 {
 		n = min(n, old.most)
@@ -72,7 +72,7 @@ func (r *Ranges) Keep(tag string, l Load) {
 	if r.loads == nil {
 		r.loads = make(map[string]Load)
 	}
-	r.loads[tag] = l
+	r.loads[tag] = l //mutant:keep
 }
 
 // Refused takes back a load whose write was refused since another came first. That may have been the same write, sent

@@ -129,18 +129,16 @@ func TestARowThatIsLoadedWhileAPollReadsItHasNotGoneBack(t *testing.T) {
 }
 
 func TestAPollLowersNoMark(t *testing.T) {
-	g, table, marks := guarded(t, nil)
-	old := table.Snapshot()
-	for range 5 {
-		load(t, g)
-	}
-	table.Restore(old)
-	leaf := table.LoadAsLeaf("a") // of what it sees: higher than seen, lower than the mark
-	other := guard.New(table, marks, nil)
-	if err := other.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+	_, table, marks := guarded(t, nil)
+	away := guard.New(&stubborn{Table: table, update: errLost}, marks, nil)
+	if _, err := away.Update(t.Context(), "a", segment.Change{MaxID: 5000}); !errors.Is(err, segment.ErrUncertain) {
 		t.Fatal(err)
 	}
-	if m, _ := marks.Mark(t.Context(), "a"); m.High != 501 {
-		t.Errorf("the mark is %d after Leaf took %v, want 501", m.High, leaf)
+	leaf := table.LoadAsLeaf("a") // above seen, below the mark
+	if err := guard.New(table, marks, nil).Poll(t.Context(), func(segment.Listing) {}); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := marks.Mark(t.Context(), "a"); m.High != 5000 || m.Seen != leaf.End {
+		t.Errorf("the mark is %+v after Leaf took %v", m, leaf)
 	}
 }

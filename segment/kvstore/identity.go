@@ -167,10 +167,8 @@ func (s *Store) found(ctx context.Context, state buckets.State) (Identity, error
 			return Identity{}, errors.Join(err, s.noIdentityUnless(err, why))
 		}
 	}
-	if s.cfg.MayFound != nil {
-		if err := s.cfg.MayFound(ctx); err != nil {
-			return Identity{}, s.noIdentity(err.Error())
-		}
+	if err := s.mayFound(ctx); err != nil {
+		return Identity{}, s.noIdentity(err.Error())
 	}
 	return s.write(ctx, state)
 }
@@ -178,9 +176,9 @@ func (s *Store) found(ctx context.Context, state buckets.State) (Identity, error
 // errFounding says that another worker has made the bucket just now, and has not written its identity yet.
 var errFounding = errors.New("kvstore: another worker is making the bucket of the marks; retry")
 
-// await returns the identity that another worker is about to write, or errFounding after a second.
+// await returns the identity that another worker is about to write, or errFounding if it does not within 10 s.
 func (s *Store) await(ctx context.Context) (Identity, error) {
-	for range 50 {
+	for range 500 {
 		id, err := s.readIdentity(ctx)
 		if !errors.Is(err, buckets.ErrNoKey) {
 			return id, err
@@ -192,6 +190,24 @@ func (s *Store) await(ctx context.Context) (Identity, error) {
 		}
 	}
 	return Identity{}, errFounding
+}
+
+// foundNow gives a bucket that this process has just made its identity. Where that fails, the next Check tries again.
+func (s *Store) foundNow(ctx context.Context, state buckets.State) {
+	if s.mayFound(ctx) == nil {
+		_ = s.kv.Found(ctx, state, identityKey, s.newIdentity().encode())
+	}
+}
+
+func (s *Store) mayFound(ctx context.Context) error {
+	if s.cfg.MayFound == nil {
+		return nil
+	}
+	return s.cfg.MayFound(ctx)
+}
+
+func (s *Store) newIdentity() Identity {
+	return Identity{Registry: rand.Text(), Made: time.Now().UTC().Truncate(time.Second), Kind: s.cfg.Kind}
 }
 
 func (s *Store) noIdentity(why string) error {
@@ -208,7 +224,7 @@ func (s *Store) noIdentityUnless(err error, why string) error {
 
 // write writes a new identity, unless another worker was faster.
 func (s *Store) write(ctx context.Context, state buckets.State) (Identity, error) {
-	id := Identity{Registry: rand.Text(), Made: time.Now().UTC().Truncate(time.Second), Kind: s.cfg.Kind}
+	id := s.newIdentity()
 	err := s.kv.Found(ctx, state, identityKey, id.encode())
 	switch {
 	case errors.Is(err, buckets.ErrKeyRemoved):

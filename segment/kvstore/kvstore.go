@@ -85,10 +85,12 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{cfg: cfg, log: cfg.Log, kv: buckets.New(streams, buckets.Config{
+	s := &Store{cfg: cfg, log: cfg.Log}
+	s.kv = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
-		Lost: cfg.Lost, MayFound: cfg.MayFound, Log: cfg.Log, WentBack: cfg.WentBack,
-	})}
+		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.foundNow, Log: cfg.Log, WentBack: cfg.WentBack,
+	})
+	return s
 }
 
 // Own returns the bucket, for the keys of natsid's own beside the marks.

@@ -35,6 +35,7 @@ type life struct {
 	dead    atomic.Bool // nothing that it does counts any more
 	ended   chan struct{}
 	duties  map[string]*duty
+	wastes  map[string]*waste
 }
 
 // A duty is what each request for a tag that begins now must heed.
@@ -60,7 +61,8 @@ func (l *life) duty(tag string) *duty {
 func (m *machine) start() {
 	w := m.world
 	m.lives++
-	l := &life{world: w, machine: m, number: m.lives, ended: make(chan struct{}), duties: map[string]*duty{}}
+	l := &life{world: w, machine: m, number: m.lives, ended: make(chan struct{}), duties: map[string]*duty{},
+		wastes: map[string]*waste{}}
 	m.life = l
 	m.down.Store(false)
 	w.story.lives++
@@ -127,14 +129,13 @@ type probe struct {
 
 // Load implements [segment.Store].
 func (p probe) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	key := "load " + p.life.name() + " " + tag
+	p.life.world.post(key, func() { p.life.asks(tag, n) })
 	loaded, err := p.Store.Load(from(ctx, "load "+tag), tag, n, floor)
 	if p.life.marks.Identity().Registry != "" {
 		p.life.machine.knows.Store(true)
 	}
-	p.life.world.post("loaded "+p.life.name()+" "+tag, func() {
-		t := p.life.world.tags[tag]
-		t.top = max(t.top, loaded.End)
-	})
+	p.life.world.post(key, func() { p.life.loaded(tag, loaded.Range, err) })
 	return loaded, err
 }
 

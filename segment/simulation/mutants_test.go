@@ -36,6 +36,10 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "the floor is ignored", Edits: []mutant.Edit{
 		mutant.Before("marks-floor", "floor = 0"),
 		mutant.Delete("check")}},
+	{Name: "the range of a load that failed is not kept", Edits: []mutant.Edit{
+		mutant.Delete("keep")}},
+	{Name: "the range after a lost one is as long as ever", Edits: []mutant.Edit{
+		mutant.Delete("halve")}},
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
 		mutant.Delete("disabled")}},
 	{Name: "first use creates tags in a bucket that is not original", Edits: []mutant.Edit{

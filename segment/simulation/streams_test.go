@@ -150,7 +150,11 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 		if op := s.world.acting.op; op != nil && strings.Contains(string(b.entries[key].Value), `"disabled":true`) {
 			op.revived = op.verb == createTag
 		}
+		before := b.entries[key]
 		s.put(b.with(e))
+		if strings.HasPrefix(s.world.acting.origin(), "load") && !strings.HasPrefix(key, buckets.Own) {
+			s.life.reserves(key, before, s.bucket.entries[key])
+		}
 		revision = s.bucket.last
 		s.world.wrote(key)
 		return nil

@@ -1,0 +1,68 @@
+package simulation_test
+
+import (
+	"encoding/json"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment"
+)
+
+// A waste is what one life has reserved of one tag since its last load that succeeded.
+type waste struct {
+	reserved int64
+	most     int64 // that one load asked for
+}
+
+// mark is what the world reads of an entry.
+type mark struct{ Mark, Seen, Least int64 }
+
+func markOf(e buckets.Entry) (m mark) {
+	_ = json.Unmarshal(e.Value, &m)
+	return m
+}
+
+func (l *life) wasteOf(tag string) *waste {
+	h := l.wastes[tag]
+	if h == nil {
+		h = new(waste)
+		l.wastes[tag] = h
+	}
+	return h
+}
+
+// reserves notes that a load has raised a mark. However long loads fail, they cost little more than what is asked for
+// at once: one range that is kept, or ranges that are lost, each at most half as long as the one before.
+func (l *life) reserves(tag string, before, after buckets.Entry) {
+	w, h := l.world, l.wasteOf(tag)
+	if w.conf.loss != kept {
+		return
+	}
+	old := markOf(before)
+	from := max(old.Mark, old.Seen, old.Least, w.db.highest(tag))
+	h.reserved += max(0, markOf(after).Mark-from)
+	if h.reserved > 3*h.most {
+		w.fail("%s reserves %d IDs of %s since its last load that succeeded, and asked for %d at most",
+			l.name(), h.reserved, tag, h.most)
+	}
+}
+
+// asks notes what a load asks for.
+func (l *life) asks(tag string, n int64) {
+	h := l.wasteOf(tag)
+	step := l.world.db.copies[0].byName[tag].Step
+	h.most = max(h.most, n, step, 30)
+}
+
+// loaded notes how a load ended.
+func (l *life) loaded(tag string, r segment.Range, err error) {
+	t := l.world.tags[tag]
+	t.top = max(t.top, r.End)
+	if err == nil {
+		*l.wasteOf(tag) = waste{}
+	}
+}
+
+// highest returns the highest max_id that a copy of the table has.
+func (d *database) highest(tag string) int64 {
+	return max(d.copies[0].byName[tag].MaxID, d.copies[1].byName[tag].MaxID)
+}
