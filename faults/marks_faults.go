@@ -121,7 +121,8 @@ func (t *trial) useMore() { t.askFor(rareTag, 60) }
 func (t *trial) useByNewcomer() {
 	w := t.addWorker(t.urls())
 	w.start()
-	_ = t.wait(lookback, "", w.ready)
+	w.asked.Store(true) // it may end, where the bucket is not to be used
+	_ = t.wait(lookback, "", func() bool { return w.ready() || !w.running() })
 	t.useMore()
 }
 
@@ -215,9 +216,8 @@ func ageMarks(t *trial) func() {
 	t.askFor(rareTag, 30)
 	return func() {
 		t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge = 0 }))
-		t.createTag(longTag, t.longStep(), 1_000_000_000)
-		t.createTag(shortTag, shortStep, 1_000_000_000)
-		t.logf("the maximum age is removed, and the tags are created again")
+		t.logf("the maximum age is removed")
+		t.createTagsAgain()
 	}
 }
 

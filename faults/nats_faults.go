@@ -125,7 +125,9 @@ func allServersFaults() []fault {
 				{kinds: []kind{short}, outcomes: []string{"404"}, afterEnd: 5 * time.Second},
 			},
 			gap: 15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}},
+			alarms: alarms{
+				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}, alarmBucketChanged: {0, 6},
+			},
 		},
 	}
 }
@@ -206,9 +208,17 @@ func wipe(t *trial) func() {
 	heal := wipeServers(t)
 	return func() {
 		heal()
-		// Above all that was loaded: what was issued, and what workers hold in memory.
-		t.createTag(longTag, t.longStep(), 1_000_000_000)
-		t.createTag(shortTag, shortStep, 1_000_000_000)
-		t.logf("the tags are created again")
+		t.createTagsAgain()
+	}
+}
+
+// createTagsAgain creates the tags above all that was loaded: what was issued, and
+// what workers hold in memory. Then the bucket of the marks is the original one.
+func (t *trial) createTagsAgain() {
+	t.createTag(longTag, t.longStep(), 1_000_000_000)
+	t.createTag(shortTag, shortStep, 1_000_000_000)
+	t.logf("the tags are created again")
+	if err := t.natsid("store", "confirm", "--yes"); err != nil {
+		t.violation("the bucket cannot be confirmed: %v", err)
 	}
 }

@@ -111,6 +111,9 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds())
 //go:embed about.md
 var about string
 
+//go:embed record.md
+var record string // no run changes it: a defect is added by hand
+
 func writeMarkdown(opt options, bins binaries, results []result) error {
 	page, err := template.New("about.md").Parse(about)
 	if err != nil {
@@ -127,6 +130,7 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"Versions": versions(bins, results),
 		"Totals":   totals(results), "Seed": opt.seed, "Rate": opt.rate, "Batch": opt.batch, "Parallel": opt.parallel,
 		"Table": table(results), "Faults": legend(results),
+		"Record": strings.TrimSpace(record),
 	})
 	if err != nil {
 		return err
