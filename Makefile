@@ -1,5 +1,7 @@
 FUZZTIME ?= 10s
 FROM ?= 1
+WHICH ?= both
+SIMULATED = $(if $(filter segment both,$(WHICH)),./segment/simulation) $(if $(filter workerid both,$(WHICH)),./workerid)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: help deps quick test stress-test faults sim model lint format vet staticcheck fuzz bench build run clean
@@ -20,7 +22,7 @@ quick: format vet staticcheck ## Check what is fast to check, in under a minute:
 # with it, 10,000 and the mutants without.
 test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go test -race -p 4 -parallel 6 -timeout 8m ./...
-	go test -timeout 8m -v -run '^(TestSimulation|TestMutants)$$' ./workerid
+	go test -p 1 -timeout 8m -v -run '^(TestSimulation|TestMutants)$$' ./segment/simulation ./workerid
 	CGO_ENABLED=1 go -C deploy test -race -timeout 4m ./...
 	[ "$$(uname)" != Linux ] || go run ./faults -short -for 20s
 
@@ -30,8 +32,9 @@ stress-test: ## Run all tests N times (10) while other processes keep the CPUs b
 faults: ## Inject faults into real processes, and write docs/faults.md (15 min; Linux)
 	go run ./faults -parallel 4 -on-clock-step both -for 2m -markdown docs/faults.md
 
-sim: ## Simulate N schedules of clocks, crashes and lost replies (100000), from seed FROM (1)
-	go test -count=1 -timeout 0 -v -run '^TestSimulation$$' ./workerid -args -sim.n=$(or $(N),100000) -sim.from=$(FROM)
+sim: ## Simulate N schedules (100000) from seed FROM (1) of WHICH (segment, workerid, both)
+	@case "$(WHICH)" in segment|workerid|both) ;; *) echo "WHICH must be segment, workerid or both, not $(WHICH)" >&2; exit 1;; esac
+	go test -p 1 -count=1 -timeout 0 -v -run '^TestSimulation$$' $(SIMULATED) -args -sim.n=$(or $(N),100000) -sim.from=$(FROM)
 
 model: ## Check the models of the laws in docs/models with spin: 2 min
 	scripts/model

@@ -137,6 +137,9 @@ func (c *change) end(t segment.Tag, err error) {
 		if w.now()-c.tag.created > 25*time.Second || c.tag.created == 0 {
 			c.tag.deleted, d.gone = w.now(), true
 		}
+		if w.conf.kind == guardedTable && w.one(2) { // the row is not needed any more
+			w.after(w.chance(time.Second), func() { w.removeRow(c.tag.name) })
+		}
 		return
 	}
 	least := t.Least

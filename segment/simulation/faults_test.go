@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -74,12 +75,12 @@ func (w *world) disturbTable(m *machine) {
 	case 5:
 		w.edit()
 	case 6:
-		if w.goesBack() && len(d.backups) > 0 {
+		if w.conf.back && len(d.backups) > 0 {
 			d.copies[0].byName = maps.Clone(d.backups[w.rnd.IntN(len(d.backups))])
 			w.log("MySQL went back: %v", d.copies[0].byName)
 		}
 	case 7:
-		if w.goesBack() {
+		if w.conf.back {
 			w.split()
 		}
 	}
@@ -110,7 +111,7 @@ func (w *world) unite() {
 func (w *world) edit() {
 	name := pick(w.agenda, w.names...)
 	row, ok := w.db.copies[0].byName[name]
-	back := w.goesBack()
+	back := w.conf.back
 	switch what := w.rnd.IntN(5); {
 	case !ok:
 		row = segment.Row{Name: name, Step: 1 + w.rnd.Int64N(20), MaxID: 1}
@@ -165,6 +166,9 @@ func (w *world) leafLoads() {
 	row.MaxID += row.Step
 	w.db.set(0, row)
 	w.log("Leaf loads %d-%d of %s", row.MaxID-row.Step, row.MaxID-1, name)
+	if w.conf.back {
+		return
+	}
 	w.issue(w.tags[name], span{segment.Range{Start: row.MaxID - row.Step, End: row.MaxID}, "Leaf", w.now()})
 }
 
@@ -221,5 +225,13 @@ func (w *world) repair() {
 		if m.life == nil || m.life.isDead() {
 			m.start()
 		}
+	}
+}
+
+// removeRow removes the row of a deleted tag by SQL.
+func (w *world) removeRow(name string) {
+	if b := w.js.bucket; b != nil && !w.db.away && strings.Contains(string(b.entries[name].Value), disabled) {
+		delete(w.db.copies[0].byName, name)
+		w.log("row %s removed by SQL", name)
 	}
 }

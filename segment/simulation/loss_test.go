@@ -56,8 +56,3 @@ func (w *world) start(t *tag, at int64) int64 {
 	}
 	return at
 }
-
-// goesBack reports whether the table may lose commits: where the marks guard it, and keep what it loses.
-func (w *world) goesBack() bool {
-	return w.conf.kind == guardedTable && !w.conf.leaf && w.conf.loss != wiped
-}

@@ -24,18 +24,16 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a mark that equals the end of a range proves that the write landed", Edits: []mutant.Edit{
 		mutant.Replace("landed", `case old.End > 0 && fits && v.Mark == old.End:
 			return old, true, nil`)}},
-	{Name: "a kept range is used though the mark went back below it", Edits: []mutant.Edit{
-		mutant.Replace("landed", `case outcome == Landed && fits:
-			return old, true, nil`)}},
 	{Name: "a kept range is used below the lowest ID allowed", Edits: []mutant.Edit{
 		mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), true")}},
-	{Name: "a kept range is not forgotten when it is used", Edits: []mutant.Edit{
-		mutant.Delete("kept-once")}},
+	{Name: "a kept range is not forgotten when it is used, and used below the floor", Edits: []mutant.Edit{
+		mutant.Delete("kept-once"),
+		mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), true")}},
 	{Name: "the mark is ignored", Edits: []mutant.Edit{
 		mutant.Replace("next-range", "l.Range, err = segment.NextRange(max(v.Lowest, 1), 0, n, v.Limit)")}},
 	{Name: "the floor is ignored", Edits: []mutant.Edit{
 		mutant.Before("marks-floor", "floor = 0"),
-		mutant.Delete("check")}},
+		mutant.Replace("check", `if l.Len() < 1 { return fmt.Errorf("no IDs") }`)}},
 	{Name: "the range of a load that failed is not kept", Edits: []mutant.Edit{
 		mutant.Delete("keep")}},
 	{Name: "the range after a lost one is as long as ever", Edits: []mutant.Edit{
@@ -57,11 +55,11 @@ var mutantsOfTables = []mutant.Mutant{
 	{Name: "the first mark is put, not created", Edits: []mutant.Edit{
 		mutant.Replace("first-mark", "_, err = s.kv.Put(ctx, tag, e.encode())")}},
 	{Name: "the mark is not raised", Edits: []mutant.Edit{
-		mutant.Delete("reserve")}},
+		mutant.Replace("reserve", "_ = reserved")}},
 	{Name: "the row is not raised", Edits: []mutant.Edit{
 		mutant.Replace("advance", "done, err := true, error(nil)")}},
 	{Name: "a range is used though the row had passed its start", Edits: []mutant.Edit{
-		mutant.Delete("advanced")}},
+		mutant.Replace("advanced", "_ = done")}},
 	{Name: "a range is used though the table did not confirm it", Edits: []mutant.Edit{
 		mutant.Before("confirmed", "if err != nil && !errors.Is(err, errOvertaken) { err = nil }")}},
 	{Name: "a row one above the start is raised", Edits: []mutant.Edit{
@@ -70,7 +68,7 @@ var mutantsOfTables = []mutant.Mutant{
 		mutant.Replace("merged", "row.Least, row.Disabled = m.Least, m.Disabled"),
 		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
 	{Name: "a deletion forgets the row's max_id", Edits: []mutant.Edit{
-		mutant.Replace("deleted", "m.High, m.Disabled = max(1, m.High), true")}},
+		mutant.Replace("deleted", "_ = row; m.High, m.Disabled = max(1, m.High), true")}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
 	{Name: "a poll lowers a mark to its row", Edits: []mutant.Edit{

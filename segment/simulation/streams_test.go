@@ -14,9 +14,10 @@ import (
 type jetStream struct {
 	world *world
 	links
-	bucket *bucket   // nil if there is none
-	past   []*bucket // for stale reads and backups, the newest last
-	stale  bool      // reads may be old
+	bucket   *bucket   // nil if there is none
+	past     []*bucket // for stale reads and backups, the newest last
+	stale    bool      // reads may be old
+	wasStale bool      // one was
 }
 
 // A bucket never changes: each write makes a new one.
@@ -50,6 +51,7 @@ func (b *bucket) with(e buckets.Entry) *bucket {
 func (j *jetStream) read() *bucket {
 	w := j.world
 	if n := len(j.past); j.stale && n > 0 && w.one(2) {
+		j.wasStale = true
 		return j.past[max(0, n-1-w.rnd.IntN(6))]
 	}
 	return j.bucket
@@ -147,7 +149,7 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 			return buckets.ErrRevision
 		}
 		e := buckets.Entry{Key: key, Value: m.Value, Removed: m.Operation != buckets.Put}
-		if op := s.world.acting.op; op != nil && strings.Contains(string(b.entries[key].Value), `"disabled":true`) {
+		if op := s.world.acting.op; op != nil && strings.Contains(string(b.entries[key].Value), disabled) {
 			op.revived = op.verb == createTag
 		}
 		before := b.entries[key]
@@ -183,3 +185,6 @@ func (s *streams) List(ctx context.Context, _, prefix string) (all []buckets.Ent
 	}
 	return all, nil
 }
+
+// disabled is part of the entry of a tag that is deleted.
+const disabled = `"disabled":true`

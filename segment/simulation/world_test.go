@@ -38,6 +38,7 @@ type conf struct {
 	config segment.Config // of each allocator
 	limit  int64          // of max_id
 	leaf   bool           // Leaf nodes load from the table
+	back   bool           // the table loses commits; then Leaf may repeat what it lost
 	loss   loss
 	batch  int64         // requests ask for up to so many IDs
 	every  time.Duration // time between requests to one worker
@@ -100,6 +101,7 @@ func newWorld(seed uint64, s *story) *world {
 		w.conf.loss = pick(w.agenda, wiped, setBack)
 	}
 	w.conf.leaf = w.conf.loss == kept && w.conf.kind != marksAlone && w.one(3)
+	w.conf.back = w.conf.kind == guardedTable && w.conf.loss != wiped && (!w.conf.leaf || w.one(2))
 	w.conf.limit = pick[int64](w.agenda, 1<<63-1, 1<<63-1, 1<<31-1, 4000)
 	w.conf.batch = pick[int64](w.agenda, 1, 12, 60)
 	w.conf.every = pick(w.agenda, 100*time.Millisecond, 400*time.Millisecond)
@@ -127,8 +129,8 @@ func newWorld(seed uint64, s *story) *world {
 	for i := range machines {
 		w.machines = append(w.machines, &machine{world: w, name: fmt.Sprintf("m%d", i)})
 	}
-	w.log("%v, marks %v, Leaf %t, limit %d, batches of %d every %v, span %v, rare %d", w.conf.kind, w.conf.loss,
-		w.conf.leaf, w.conf.limit, w.conf.batch, w.conf.every, w.span, w.rare)
+	w.log("%v, marks %v, Leaf %t, back %t, limit %d, batches of %d every %v, span %v, rare %d", w.conf.kind,
+		w.conf.loss, w.conf.leaf, w.conf.back, w.conf.limit, w.conf.batch, w.conf.every, w.span, w.rare)
 	return w
 }
 
