@@ -122,7 +122,8 @@ func (f *follower) changed(tag string) {
 // see takes over the state of a tag that the store has just returned.
 func (f *follower) see(t Tag) {
 	f.invalidate(t.Name)
-	b := f.tags.get(t.Name) // looked up after the cached refusal is gone: a request may just have created it
+	// After the cached refusal is gone: a request may just have created the buffer.
+	b := f.tags.getOrKeep(t.Name, t.Least)
 	switch {
 	case b == nil:
 	case t.Disabled:

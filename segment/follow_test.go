@@ -138,10 +138,18 @@ func TestNoIDBelowARaisedMarkIsIssuedOnceItWasSeen(t *testing.T) {
 }
 
 func TestARaiseThatWasSeenOutlastsAStoreThatLosesIt(t *testing.T) {
+	for _, inMemory := range []bool{true, false} {
+		raiseLost(t, inMemory)
+	}
+}
+
+func raiseLost(t *testing.T, inMemory bool) {
 	var loads atomic.Int64
 	cfg := segment.Config{OnLoad: func(string, time.Duration, error) { loads.Add(1) }}
 	followed(t, cfg, func(t *testing.T, a *allocator, store *faulty, memory *memory) {
-		take(t, a, "a", 1)
+		if inMemory {
+			take(t, a, "a", 1)
+		}
 		old := look(t, memory, "a")
 		raised, err := memory.Update(t.Context(), "a", segment.Change{MaxID: 50_000})
 		if err != nil {

@@ -33,6 +33,17 @@ func newTagSet(cfg Config, clock clock, source *source) *tagSet {
 // get returns the buffer of a tag, or nil. It takes no lock and allocates nothing.
 func (s *tagSet) get(tag string) *buffer { return s.index.get(tag) }
 
+// getOrKeep returns the buffer of a tag. If there is none it keeps least for the tag's next buffer, as its floor.
+func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.get(tag)
+	if b == nil {
+		s.names.keepFloor(tag, Floor{End: least})
+	}
+	return b
+}
+
 // all calls yield for every buffer, in no order, until it returns false. It takes no lock.
 func (s *tagSet) all(yield func(*buffer) bool) { s.index.all(yield) }
 
