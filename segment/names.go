@@ -43,7 +43,8 @@ type names struct {
 	unlisted int // lookups of unlisted tags under way
 	lookups  tokenBucket
 	// floors are those of tags that were stopped, or raised while they were not in memory, about 100 bytes each. They
-	// have no bound: only an operator deletes and raises tags, and without its floor a tag that comes back from a store that went back would repeat IDs.
+	// have no bound: only an operator deletes and raises tags, and without its floor a tag that comes back from a store
+	// that went back would repeat IDs.
 	floors map[string]Floor
 }
 

@@ -86,6 +86,10 @@ func (r *Ranges) Refused(tag string, l Load) {
 	}
 }
 
+// Drop forgets what is kept of a tag that was deleted: an old read, which shows the tag as it was before, must not
+// bring back a range without another write.
+func (r *Ranges) Drop(tag string) { r.take(tag) }
+
 // take removes and returns what is kept of a tag: no two loads get it.
 func (r *Ranges) take(tag string) Load {
 	r.mu.Lock()

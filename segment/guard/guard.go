@@ -179,6 +179,9 @@ func (g *Guard) read(ctx context.Context, tag string) (segment.Mark, segment.Row
 	if err != nil {
 		return segment.Mark{}, segment.Row{}, err
 	}
+	if m.Disabled {
+		g.kept.Drop(tag)
+	}
 	row, err := g.table.Row(ctx, tag)
 	return m, row, err
 }

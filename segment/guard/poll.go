@@ -25,6 +25,9 @@ func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 	}
 	tags := make([]segment.Tag, len(rows))
 	for i, row := range rows {
+		if marks[row.Name].Disabled {
+			g.kept.Drop(row.Name)
+		}
 		tags[i] = merged(row, marks[row.Name])
 	}
 	see(segment.Listing{Tags: tags, Removed: func(string) bool { return true }})

@@ -222,6 +222,7 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 	if g.marks == nil {
 		return segment.ErrUnguarded
 	}
+	defer g.kept.Drop(tag)
 	return retry(ctx, func() error {
 		m, row, err := g.read(ctx, tag)
 		if err != nil || m.Disabled {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/guard"
@@ -137,5 +138,51 @@ func TestAChangeWhoseMarkWasNotAcknowledgedWasMadeOrMayHaveBeen(t *testing.T) {
 	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 5, MaxID: 1}, true)
 	if !errors.Is(err, segment.ErrUncertain) {
 		t.Errorf("a revival that may still land: %v, want ErrUncertain", err)
+	}
+}
+
+// old are marks of which a read may show an entry as it was before.
+type old struct {
+	*segmenttest.Marks
+	shown *segment.Mark // nil: as it is
+}
+
+func (o *old) Mark(ctx context.Context, tag string) (segment.Mark, error) {
+	if o.shown != nil {
+		return *o.shown, nil
+	}
+	return o.Marks.Mark(ctx, tag)
+}
+
+func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
+	_, table, marks := guarded(t, nil)
+	for how, see := range map[string]func(g *guard.Guard) error{
+		"a look": func(g *guard.Guard) error { _, err := g.Look(t.Context(), "a"); return err },
+		"a poll": func(g *guard.Guard) error { return g.Poll(t.Context(), func(segment.Listing) {}) },
+	} {
+		shown := &old{Marks: marks}
+		g := guard.New(table, shown, nil)
+		table.OnAdvance(refused)
+		if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
+			t.Fatal("loaded")
+		}
+		table.OnAdvance(nil)
+		before, _ := marks.Mark(t.Context(), "a")
+		other := guard.New(table, marks, nil)
+		if err := other.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := see(g); err != nil {
+			t.Fatal(err)
+		}
+		shown.shown = &before
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if l, err := g.Load(ctx, "a", 0, 0); err == nil {
+			t.Errorf("%s showed that the tag is deleted, and %v was loaded", how, l)
+		}
+		cancel()
+		if _, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

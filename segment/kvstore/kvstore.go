@@ -255,6 +255,7 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 
 // Delete implements [segment.Store].
 func (s *Store) Delete(ctx context.Context, tag string) error {
+	defer s.kept.Drop(tag)
 	return s.change(ctx, tag, func(e *entry) error {
 		e.Disabled = true
 		return nil
@@ -266,6 +267,9 @@ func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
 	kve, e, err := s.read(ctx, tag)
 	if err != nil {
 		return segment.Tag{}, wrap(tag, err)
+	}
+	if e.Disabled {
+		s.kept.Drop(tag)
 	}
 	return e.tag(tag, kve.Created), nil
 }
@@ -285,6 +289,9 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 		e, err := s.decode(kve)
 		if err != nil {
 			continue
+		}
+		if e.Disabled {
+			s.kept.Drop(name)
 		}
 		tags = append(tags, e.tag(name, kve.Created))
 	}

@@ -95,6 +95,24 @@ func TestALoadWhoseAckIsLostIsUsedByTheNextOneOfThatWorkerAlone(t *testing.T) {
 	}
 }
 
+func TestARangeBelowARaiseIsNotUsedThoughItWasReserved(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	l := &lossy{Streams: buckets.OnJetStream(js)}
+	s := openOn(t, l, bucket)
+	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	l.lose.Store(true)
+	if r, err := s.Load(t.Context(), "order", 0, 0); err == nil {
+		t.Fatalf("loaded %v", r)
+	}
+	l.lose.Store(false)
+	if _, err := open(t, js, bucket).Update(t.Context(), "order", segment.Change{MaxID: 5000}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Load(t.Context(), "order", 0, 0); err != nil || r.Start < 5000 {
+		t.Errorf("%v, %v after a raise to 5000", r, err)
+	}
+}
+
 func TestAMarkIsReplacedOnlyAtTheRevisionThatWasRead(t *testing.T) {
 	s := open(t, connect(t), bucketName())
 	none, err := s.Mark(t.Context(), "order")
