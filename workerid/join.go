@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 )
 
 // refused reports whether err means that the registry is there, but this worker
@@ -74,9 +75,8 @@ func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment
 		if err := h.askOthers(ctx); err != nil {
 			return Deployment{}, err
 		}
-		d := DeploymentOf(h.layout)
-		d.ID, h.founding = newToken(), true
-		return d, nil
+		h.founding = true
+		return h.fresh(ctx)
 	}
 	d := deploymentIn(records)
 	if d.ID == "" {
@@ -85,6 +85,25 @@ func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment
 			"IDs so far", ErrNoDeployment, len(records))
 	}
 	return d, DeploymentOf(h.layout).check(d)
+}
+
+// settling is how long the windows of a new deployment wait for workers that rest
+// on a lost one and were not found by asking: each heartbeat of theirs that
+// reaches the registry closes their generators. It is more than two heartbeats.
+const settling = 10 * time.Second
+
+// fresh returns a new deployment. Heartbeats without a deployment are of workers
+// that may still issue under another layout.
+func (h *chooser) fresh(ctx context.Context) (Deployment, error) {
+	d := DeploymentOf(h.layout)
+	d.ID = newToken()
+	beats, err := h.registry.Heartbeats(ctx)
+	if err != nil || len(beats) == 0 {
+		return d, err
+	}
+	now, err := h.registry.Time(ctx)
+	d.From = now + settling.Milliseconds() //mutant:settling
+	return d, err
 }
 
 // deploymentIn returns the deployment that the newest record names; zero if none

@@ -325,3 +325,30 @@ func TestAClaimKnowsItsOwnTokensHoweverManyWritesFailed(t *testing.T) {
 		l.end()
 	})
 }
+
+// No question reaches the old worker, but its heartbeats show that it is there.
+func TestANewDeploymentWaitsUntilWorkersOfALostOneHaveLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		old := start(t, m)
+		time.Sleep(10*time.Second + 100*time.Millisecond) // just after a heartbeat
+		g := old.gen()
+		m.WipeHistory()
+		l := start(t, m, later)
+		last := int64(0)
+		for range 200 {
+			time.Sleep(100 * time.Millisecond)
+			if g.CheckAt(now()) == nil {
+				last = now()
+			}
+			if next := l.gen(); next != nil && next.CheckAt(now()) == nil && last > 0 && now()-last < 5000 {
+				t.Fatalf("the new layout issues %d ms after the old one", now()-last)
+			}
+		}
+		if l.number(); l.gen().CheckAt(now()) != nil {
+			t.Errorf("%+v, want IDs of the new layout in the end", l.keeper.Status())
+		}
+		l.end()
+		old.end()
+	})
+}
