@@ -19,9 +19,10 @@ type change struct {
 	wanted  segment.Change // to update
 	began   time.Duration
 	ended   bool
-	revived bool // it enabled a tag that was deleted
-	refused bool // it was answered that nothing was changed
-	writes  int  // entries and rows that it has changed
+	revived bool  // it enabled a tag that was deleted
+	refused bool  // it was answered that nothing was changed
+	row     int64 // max_id when the change began
+	writes  int   // entries and rows that it has changed
 }
 
 type verb int
@@ -64,6 +65,7 @@ func (w *world) changeAt(m *machine, v verb, name string) {
 		v = updateTag
 	}
 	c := &change{number: len(w.changes) + 1, life: m.life, verb: v, tag: w.tags[name], began: w.now()}
+	c.row = w.db.copies[0].byName[name].MaxID
 	w.changes = append(w.changes, c)
 	if m.life == nil || m.life.isDead() {
 		return
@@ -138,7 +140,7 @@ func (c *change) end(t segment.Tag, err error) {
 			c.tag.deleted, d.gone = w.now(), true
 		}
 		if w.conf.kind == guardedTable && w.one(2) { // the row is not needed any more
-			w.after(w.chance(time.Second), func() { w.removeRow(c.tag.name) })
+			w.after(w.chance(time.Second), func() { w.removeRow(c.tag.name, c.row) })
 		}
 		return
 	}

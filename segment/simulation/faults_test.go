@@ -75,10 +75,7 @@ func (w *world) disturbTable(m *machine) {
 	case 5:
 		w.edit()
 	case 6:
-		if w.conf.back && len(d.backups) > 0 {
-			d.copies[0].byName = maps.Clone(d.backups[w.rnd.IntN(len(d.backups))])
-			w.log("MySQL went back: %v", d.copies[0].byName)
-		}
+		w.goBack()
 	case 7:
 		if w.conf.back {
 			w.split()
@@ -228,10 +225,25 @@ func (w *world) repair() {
 	}
 }
 
-// removeRow removes the row of a deleted tag by SQL.
-func (w *world) removeRow(name string) {
-	if b := w.js.bucket; b != nil && !w.db.away && strings.Contains(string(b.entries[name].Value), disabled) {
-		delete(w.db.copies[0].byName, name)
-		w.log("row %s removed by SQL", name)
+// removeRow removes the row of a deleted tag by SQL, if no Leaf node has loaded from it since max_id was that.
+func (w *world) removeRow(name string, maxID int64) {
+	if b := w.js.bucket; b == nil || w.db.away || !strings.Contains(string(b.entries[name].Value), disabled) ||
+		w.db.copies[0].byName[name].MaxID != maxID {
+		return
+	}
+	delete(w.db.copies[0].byName, name)
+	w.log("row %s removed by SQL", name)
+}
+
+// goBack lets the database lose commits, often twice within a poll or two.
+func (w *world) goBack() {
+	d := w.db
+	if !w.conf.back || len(d.backups) == 0 || w.healthy {
+		return
+	}
+	d.copies[0].byName = maps.Clone(d.backups[w.rnd.IntN(len(d.backups))])
+	w.log("MySQL went back: %v", d.copies[0].byName)
+	if w.one(2) {
+		w.after(w.chance(2*w.conf.config.Poll), w.goBack)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,8 +79,11 @@ func (m *machine) start() {
 	l.stop = cancel
 	go func() {
 		defer close(l.ended)
-		l.alloc.Follow(ctx)
+		var follower sync.WaitGroup
+		follower.Go(func() { l.alloc.Follow(ctx) })
+		<-ctx.Done()
 		l.alloc.Close()
+		follower.Wait()
 	}()
 }
 

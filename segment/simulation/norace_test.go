@@ -3,4 +3,4 @@
 package simulation_test
 
 // schedules is the default number of simulated schedules.
-const schedules = 1000
+const schedules = 10_000
