@@ -22,6 +22,7 @@ const wentBack = "marks that went back"
 func (s *storage) openWitness(name func() string) (err error) {
 	s.witness, err = witness.Open(witness.Config{
 		Bucket: s.marks.Own(), Store: lateTags{s}, Dir: s.cfg.Data, Name: name, Poll: s.cfg.TagPoll,
+		Embedded: s.links.embedded != nil,
 		Registry: s.identity,
 		Announce: func(m []byte) error { return s.links.control.Publish(s.cfg.Namespace.Witness(), m) },
 		Ask:      s.askWitnesses,

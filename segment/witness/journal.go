@@ -13,12 +13,14 @@ import (
 // A journal is what a worker remembers of its witness in its data directory: witness.json. It is written whole or not
 // at all, and is on disk when a write returns.
 type journal struct {
-	dir string // "" keeps nothing
+	dir   string // "" keeps nothing
+	moved bool   // the file is not the one that was written: it was copied or restored
 	journalState
 }
 
 type journalState struct {
 	Version  int      `json:"version"`
+	Inode    uint64   `json:"inode,omitempty"` // of the file itself: a copy has another
 	Registry string   `json:"registry,omitempty"`
 	Witness  string   `json:"witness"`
 	Counter  uint64   `json:"counter"`
@@ -67,6 +69,9 @@ func openJournal(dir string) (j journal, damaged error, err error) {
 		return j, fmt.Errorf("witness: %s is damaged: witness, life and token must be set", j.path()), nil
 	}
 	j.journalState = st
+	if now, err := os.Stat(j.path()); err == nil {
+		j.moved = inode(now) != st.Inode
+	}
 	return j, nil, nil
 }
 
@@ -80,7 +85,10 @@ func (j *journal) write() error {
 		return nil
 	}
 	j.Version = version
-	return replaceFile(j.path(), append(encode(j.journalState), '\n'))
+	return replaceFile(j.path(), func(inode uint64) []byte {
+		j.Inode = inode
+		return append(encode(j.journalState), '\n')
+	})
 }
 
 // end puts the floors of a life that stopped cleanly on disk, and then the state, which names them by j.Floors.
@@ -88,7 +96,8 @@ func (j *journal) end(floors map[string]segment.Floor) error {
 	if j.dir == "" {
 		return nil
 	}
-	if err := replaceFile(j.floorsPath(), encode(floorsFile{Token: j.Floors, Floors: floors})); err != nil {
+	data := encode(floorsFile{Token: j.Floors, Floors: floors})
+	if err := replaceFile(j.floorsPath(), func(uint64) []byte { return data }); err != nil {
 		return err
 	}
 	return j.write()
@@ -110,23 +119,23 @@ func (j *journal) floors() map[string]segment.Floor {
 	return f.Floors
 }
 
-// replaceFile replaces a file: whole or not at all, and on disk when it returns.
-func replaceFile(path string, data []byte) error {
+// replaceFile replaces a file: whole or not at all, and on disk when it returns. data is given the inode of the new one.
+func replaceFile(path string, data func(inode uint64) []byte) error {
 	temp := path + ".new"
+	_ = os.Remove(temp) // what an interrupted write left
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	info, err := f.Stat()
+	if err == nil {
+		_, err = f.Write(data(inode(info)))
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return syncDir(filepath.Dir(path))
 }

@@ -36,6 +36,8 @@ type record struct {
 	// all that its witness loaded since the bucket went back, "" if it does.
 	Answer string `json:"answer,omitempty"`
 	Gap    string `json:"gap,omitempty"`
+	// Owes is what showed this worker that the bucket went back, until it has answered: so its next process knows.
+	Owes string `json:"owes,omitempty"`
 }
 
 // lost stands for a life that is not known.

@@ -235,6 +235,7 @@ func (w *Witness) answer(ctx context.Context, i incident) error {
 	if err := w.liftAll(ctx, true); err != nil {
 		return err
 	}
+	w.owes = ""
 	return w.write(ctx, i.ID, false)
 }
 

@@ -73,7 +73,10 @@ type Config struct {
 	Store  Store
 	Dir    string        // the data directory; "" remembers nothing across processes
 	Name   func() string // of the worker, for people
-	Poll   time.Duration // between looks at all witnesses
+	// Embedded says that the bucket lies in Dir, too: a restored copy brings both back, and only the journal's own file
+	// shows it.
+	Embedded bool
+	Poll     time.Duration // between looks at all witnesses
 	// Registry returns the identity of the bucket, "" if it has none, and whether an operator has confirmed that the
 	// bucket takes the place of another. It reads the identity now if that is asked for, or if it never was read.
 	Registry func(ctx context.Context, now bool) (id string, confirmed bool, err error)
@@ -114,6 +117,7 @@ type Witness struct {
 	journal    journal
 	damaged    error  // why the journal on disk was not read
 	remembers  bool   // the journal is one of an earlier process
+	moved      bool   // the marks are in the data directory, and its journal is a copy
 	broken     bool   // the journal could not be written: it is left alone
 	me         record // as it was last written, or is about to be
 	open       bool   // the last write of me may or may not have landed
@@ -124,6 +128,8 @@ type Witness struct {
 	homeless   bool              // the bucket has no identity, and so no witnesses
 	strange    bool              // the bucket took the place of another: floors are to be lifted there
 	gap        string            // why an answer has a gap, "" if it has none
+	owes       string            // what showed that the bucket went back, until this worker has answered
+	previous   *record           // of the process before this one, until the first check
 	known      map[string]record // all other witnesses, as they were last seen
 
 	mu       sync.Mutex
@@ -157,6 +163,7 @@ func Open(cfg Config) (*Witness, error) {
 		return nil, err
 	}
 	w.journal, w.damaged = j, damaged
+	w.moved = cfg.Embedded && (j.moved || damaged != nil)
 	w.remembers = damaged != nil || j.Token != "" || len(j.Pending) > 0
 	return w, nil
 }
@@ -300,6 +307,7 @@ func (w *Witness) check(ctx context.Context) error {
 		return err
 	}
 	w.enterEra(i.ID)
+	w.succeed(i)
 	if err := w.greet(ctx); err != nil {
 		return err
 	}
@@ -313,6 +321,7 @@ func (w *Witness) check(ctx context.Context) error {
 	if w.held {
 		return w.heldError()
 	}
+	w.gap = ""
 	if w.doubts == doubts {
 		w.checked = began
 	}

@@ -217,3 +217,54 @@ func TestOneLostLoadIsFound(t *testing.T) {
 		w.repaired(15 * time.Second)
 	})
 }
+
+func TestAGapOutlivesARestart(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		w.load(5, a)
+		old := w.js.backup()
+		time.Sleep(10 * time.Second)
+		w.load(20, a)
+		a.end(false)
+		w.js.restore(old)
+		for _, cleanly := range []bool{false, true, false} {
+			a = w.start("a", dir)
+			time.Sleep(20 * time.Second)
+			if err := a.take(1); err == nil {
+				t.Fatal("served, though what was loaded before the kill is not known")
+			}
+			a.end(cleanly)
+		}
+		a = w.start("a", dir)
+		time.Sleep(20 * time.Second)
+		raise(t, a, 1000)
+		w.served(5 * time.Second)
+	})
+}
+
+func TestAWorkerThatIsKilledBeforeItHasAnsweredLeavesAGap(t *testing.T) {
+	for _, within := range []time.Duration{0, 2 * time.Millisecond, 4 * time.Millisecond, 6 * time.Millisecond} {
+		play(t, func(w *world) {
+			dir := t.TempDir()
+			a := w.start("a", dir)
+			w.load(5, a)
+			old := w.js.backup()
+			time.Sleep(10 * time.Second)
+			w.load(20, a)
+			time.Sleep(4 * time.Second)
+			w.js.restore(old)
+			a.witness.Reconnected()
+			for w.alarmed() == 0 && a.why() == nil {
+				time.Sleep(time.Millisecond / 10)
+			}
+			time.Sleep(within)
+			a.end(false)
+			a = w.start("a", dir)
+			time.Sleep(20 * time.Second)
+			if err := a.take(1); err == nil {
+				t.Errorf("%v after the proof: served, though the floors are lost", within)
+			}
+		})
+	}
+}

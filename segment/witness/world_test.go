@@ -25,6 +25,10 @@ type world struct {
 	workers []*worker
 	deaf    bool // no worker hears another
 
+	registry  string // of the bucket
+	confirmed bool   // it takes the place of another
+	embedded  bool   // the bucket is in the data directory
+
 	mu     sync.Mutex
 	ids    []segment.Range // issued, of the tag order
 	alarms []string
@@ -45,7 +49,7 @@ type worker struct {
 // play runs f in virtual time with a bucket that has the tag order of step 10.
 func play(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, js: new(streams)}
+		w := &world{t: t, js: new(streams), registry: "r"}
 		s := kvstore.New(w.js, kvstore.Config{Bucket: "b"})
 		if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, true); err != nil {
 			t.Fatal(err)
@@ -77,7 +81,8 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 	one.witness, err = Open(Config{
 		Bucket: one.store.Own(), Store: one.store, Dir: dir, Name: func() string { return name },
 		Poll:     time.Minute,
-		Registry: func(context.Context, bool) (string, bool, error) { return "r", false, nil },
+		Registry: func(context.Context, bool) (string, bool, error) { return w.registry, w.confirmed, nil },
+		Embedded: w.embedded,
 		Announce: func(m []byte) error { w.tell(m); return nil },
 		Ask:      w.ask,
 		Refuse:   func(why error) { w.mu.Lock(); one.refused = why; w.mu.Unlock() },

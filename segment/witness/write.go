@@ -96,11 +96,13 @@ func (w *Witness) write(ctx context.Context, answer string, ended bool) error {
 // prepare makes the next write, and notes its token in the journal before it is sent. A write whose outcome is open is
 // sent again with its token.
 func (w *Witness) prepare(answer string, ended bool) {
-	if !w.open || w.me.Answer != answer || w.me.Gap != w.gap || w.me.Ended != ended {
+	if !w.open || w.me.Answer != answer || w.me.Gap != w.gap || w.me.Owes != w.owes ||
+		w.me.Ended != ended {
 		w.me.Counter++
 		w.me.Token = newToken()
 	}
-	w.me.Name, w.me.Time, w.me.Answer, w.me.Gap, w.me.Ended = w.cfg.Name(), time.Now().UTC(), answer, w.gap, ended
+	w.me.Name, w.me.Time, w.me.Answer, w.me.Ended = w.cfg.Name(), time.Now().UTC(), answer, ended
+	w.me.Gap, w.me.Owes = w.gap, w.owes
 	w.open = true
 	w.note()
 }
@@ -190,6 +192,9 @@ func (w *Witness) readBack(ctx context.Context) (done bool, err error) {
 		w.land(e.Revision)
 		return true, nil
 	case r.Token == j.Token || slices.Contains(j.Pending, r.Token):
+		if w.revision == 0 {
+			w.previous = &r
+		}
 		w.revision = e.Revision
 		return false, nil
 	case w.inherited: // another worker was faster
@@ -243,6 +248,12 @@ func (w *Witness) foundNone(ctx context.Context) (done bool, err error) {
 
 // replace writes the witness over what the bucket has. If that is acknowledged the bucket went back.
 func (w *Witness) replace(found *record, put func() (uint64, error)) (done bool, err error) {
+	why := "the witness of this worker is gone"
+	if found != nil {
+		why = fmt.Sprintf("the witness of this worker is that of %s, and was written since",
+			found.Time.Format(time.RFC3339))
+	}
+	w.me.Owes = why
 	revision, err := put()
 	if errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) {
 		return false, nil // what was read was old
@@ -250,15 +261,39 @@ func (w *Witness) replace(found *record, put func() (uint64, error)) (done bool,
 	if err != nil {
 		return false, fmt.Errorf("witness: the witness of this worker cannot be written: %w", err)
 	}
-	if gap := w.me.gap(found); gap != "" {
+	w.land(revision)
+	w.owe(why, w.me.gap(found))
+	return true, nil
+}
+
+// owe takes in a proof, and the gap in what this worker knows.
+func (w *Witness) owe(why, gap string) {
+	w.owes = why
+	if gap != "" {
 		w.gap = gap
 	}
-	why := "the witness of this worker is gone"
-	if found != nil {
-		why = fmt.Sprintf("the witness of this worker is that of %s, and was written since",
-			found.Time.Format(time.RFC3339))
-	}
-	w.land(revision)
 	w.WentBack(why)
-	return true, nil
+}
+
+// succeed takes over what the process before this one left undone. i is the last incident.
+//
+// Law: a process that ended before it had answered an incident took its floors with it, unless it left them on disk.
+func (w *Witness) succeed(i incident) {
+	p := w.previous
+	w.previous = nil
+	switch continued := p != nil && p.Life == w.me.Life; {
+	case p == nil:
+	case i.open() && p.Answer == i.ID, p.Owes != "" && continued:
+		w.gap = p.Gap
+	case p.Owes != "" || i.open() && !p.Ended && !continued:
+		w.gap = "its process ended before it had raised the marks above what it had loaded"
+	}
+	if p != nil && p.Owes != "" && !i.open() {
+		w.owe(p.Owes, w.gap)
+	}
+	if w.moved {
+		w.moved = false
+		w.owe("the data directory, in which the marks are too, was copied or restored from a backup",
+			"what was loaded after the copy was made is not known")
+	}
 }
