@@ -2,9 +2,12 @@ package kvstore_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
 )
 
 func TestALiftRaisesAMarkAndDiscardsWhatMayBeInTwoMemories(t *testing.T) {
@@ -48,5 +51,24 @@ func TestALiftOfAMissingTagLetsNothingBeIssuedBelow(t *testing.T) {
 	if got, err := s.Create(t.Context(), segment.Tag{Name: "dropped", Step: 1, MaxID: 1}, true); err != nil ||
 		got.MaxID != 700 {
 		t.Errorf("%+v, %v, want it to continue at 700", got, err)
+	}
+}
+
+func TestALoadFromAMarkBelowTheFloorShowsThatTheBucketWentBack(t *testing.T) {
+	var shown []string
+	s := kvstore.New(buckets.OnJetStream(connect(t)), kvstore.Config{
+		Bucket: bucketName(), WentBack: func(why string) { shown = append(shown, why) },
+	})
+	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, floor := range []int64{0, 11} {
+		if _, err := s.Load(t.Context(), "order", 1, floor); err != nil || len(shown) > 0 {
+			t.Fatalf("%v, shown %q: nothing went back", err, shown)
+		}
+	}
+	if _, err := s.Load(t.Context(), "order", 1, 500); err != nil || len(shown) != 1 ||
+		!strings.Contains(shown[0], "order was 21, and this worker had loaded up to 500") {
+		t.Errorf("%v, shown %q", err, shown)
 	}
 }

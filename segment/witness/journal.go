@@ -119,7 +119,7 @@ func (j *journal) floors() map[string]segment.Floor {
 	return f.Floors
 }
 
-// replaceFile replaces a file: whole or not at all, and on disk when it returns. data is given the inode of the new one.
+// replaceFile replaces a file: whole or not at all, and on disk when it returns. data is given the new file's inode.
 func replaceFile(path string, data func(inode uint64) []byte) error {
 	temp := path + ".new"
 	_ = os.Remove(temp) // what an interrupted write left

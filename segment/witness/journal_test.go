@@ -55,13 +55,13 @@ func TestAJournalOfAnotherRegistryRefusesUntilItIsConfirmed(t *testing.T) {
 		a := w.start("a", dir)
 		w.load(3, a)
 		a.end(true)
-		w.registry = "another"
+		w.identify("another", false)
 		a = w.start("a", dir)
 		time.Sleep(10 * time.Second)
 		if err := a.take(1); err == nil || !strings.Contains(err.Error(), "natsid store confirm") || w.alarmed() != 1 {
 			t.Errorf("%v, alarms %q, want a refusal that says what to do", err, w.alarms)
 		}
-		w.confirmed = true
+		w.identify("another", true)
 		w.served(10 * time.Second)
 	})
 }

@@ -268,3 +268,82 @@ func TestAWorkerThatIsKilledBeforeItHasAnsweredLeavesAGap(t *testing.T) {
 		})
 	}
 }
+
+func TestAWorkerAtRestKnowsHowFarOthersHaveLoaded(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		time.Sleep(time.Minute)
+		w.load(4, a)
+		old := w.js.backup()
+		a.mustTake(30)
+		time.Sleep(4 * time.Second)
+		w.js.restore(old)
+		for range 5 {
+			_ = b.take(10) // its own witness is as it was written
+		}
+		w.repaired(15 * time.Second)
+	})
+}
+
+func TestAProcessThatBeginsAsksTheOthersFirst(t *testing.T) {
+	play(t, func(w *world) {
+		a := w.start("a", t.TempDir())
+		w.load(4, a)
+		old := w.js.backup()
+		w.load(2, a)
+		w.js.restore(old)
+		b := w.start("b", "")
+		for range 5 {
+			_ = b.take(10)
+		}
+		w.repaired(15 * time.Second)
+	})
+}
+
+func TestAtRestAPollFindsWhatWentBack(t *testing.T) {
+	for name, load := range map[string]bool{"marks": true, "witnesses": false} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				w.deaf = true
+				dir := t.TempDir()
+				a := w.start("a", t.TempDir())
+				b := w.start("b", dir)
+				time.Sleep(3 * time.Second) // they wait for one another's answers
+				w.load(2, a, b)
+				old := w.js.backup()
+				if load {
+					a.mustTake(30) // its witness is not written again
+				} else {
+					b.end(true)
+					b = w.start("b", dir)
+				}
+				time.Sleep(2 * time.Minute)
+				w.js.restore(old)
+				time.Sleep(2 * time.Minute)
+				if w.alarmed() == 0 {
+					t.Error("no alarm")
+				}
+			})
+		})
+	}
+}
+
+func TestFloorsOfAStopAreNotThoseOfALaterKill(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		w.load(5, a)
+		a.end(true)
+		a = w.start("a", dir)
+		w.load(5, a)
+		old := w.js.backup()
+		w.load(10, a)
+		a.end(false)
+		w.js.restore(old)
+		a = w.start("a", dir)
+		time.Sleep(20 * time.Second)
+		if err := a.take(1); err == nil {
+			t.Error("served, though what was loaded after the last clean stop is not known")
+		}
+	})
+}

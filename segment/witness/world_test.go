@@ -81,7 +81,7 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 	one.witness, err = Open(Config{
 		Bucket: one.store.Own(), Store: one.store, Dir: dir, Name: func() string { return name },
 		Poll:     time.Minute,
-		Registry: func(context.Context, bool) (string, bool, error) { return w.registry, w.confirmed, nil },
+		Registry: w.identity,
 		Embedded: w.embedded,
 		Announce: func(m []byte) error { w.tell(m); return nil },
 		Ask:      w.ask,
@@ -119,6 +119,19 @@ func (one *worker) end(cleanly bool) {
 	one.w.mu.Lock()
 	defer one.w.mu.Unlock()
 	one.w.workers = slices.DeleteFunc(one.w.workers, func(o *worker) bool { return o == one })
+}
+
+// identify gives the bucket an identity.
+func (w *world) identify(registry string, confirmed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.registry, w.confirmed = registry, confirmed
+}
+
+func (w *world) identity(context.Context, bool) (string, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.registry, w.confirmed, nil
 }
 
 func (w *world) all() []*worker {
