@@ -56,13 +56,13 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 			defer nc.Close()
 			monitor, stop := startOn(t, worker, t.TempDir())
 			waitFor(t, "the worker serves HTTP", ok(monitor+"/healthz"))
-			code, body := get(monitor + "/readyz")
-			if code != 503 || !strings.Contains(body, "segment: not ready: bucket id_segments cannot be opened: ") ||
-				!strings.Contains(body, "snowflake: not ready: ") {
-				t.Errorf("/readyz: %d %s", code, body)
-			}
+			waitFor(t, "/readyz says what is missing", func() bool {
+				code, body := get(monitor + "/readyz")
+				return code == 503 && strings.Contains(body, "snowflake: not ready: ") &&
+					strings.Contains(body, "segment: not ready: bucket id_segments cannot be opened: ")
+			})
 			wants503(t, nc, "id.segment.order", "id.tag.list")
-			code, body = get(monitor + "/readyz")
+			code, body := get(monitor + "/readyz")
 			why, bucket := strings.Contains(body, "snowflake: not ready: "), strings.Contains(body, "bucket id_")
 			if code != 503 || !why || !bucket {
 				t.Errorf("/readyz: %d %s", code, body)
@@ -141,7 +141,10 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItIsOpenedLate(t *testing.T) {
 	restart(store)
 	waitFor(t, "the bucket is refused, the others are not",
 		readyz("segment: not ready: bucket id_segments", "remove the TTL", "snowflake: ready"))
-	wants503(t, nc, "id.segment.order")
+	waitFor(t, "no worker takes requests for segments", func() bool {
+		_, err := nc.Request("id.segment.order", nil, patience)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
 	waitFor(t, "the bucket keeps its entries", func() bool {
 		_, err := js.UpdateKeyValue(t.Context(), forever)
 		return err == nil
