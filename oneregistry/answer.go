@@ -110,8 +110,8 @@ func (w *Watch) stay(ctx context.Context, force bool) error {
 	}
 	r, err := w.call(ctx, v.Yields, call{Op: opState})
 	switch {
-	case errors.Is(err, ErrNoWorker) && force:
-	case errors.Is(err, ErrNoWorker):
+	case unreachable(err) && force:
+	case unreachable(err):
 		return fmt.Errorf("registry %s, which served instead, cannot be reached, so its marks cannot be merged: "+
 			"connect it; or, if it is gone for good, use --force, and at once `natsid tag raise --all --by N`, "+
 			"N above what it can have issued", v.Yields)
@@ -130,12 +130,21 @@ func (w *Watch) letGo(ctx context.Context) error {
 	if v.Yields == "" {
 		return nil
 	}
-	if _, err := w.call(ctx, v.Yields, call{Op: opState}); !errors.Is(err, ErrNoWorker) {
+	_, err := w.call(ctx, v.Yields, call{Op: opState})
+	if err == nil {
 		return fmt.Errorf("registry %s still answers on the same subjects: separate them first, "+
 			"by a namespace or by the permissions of the link", v.Yields)
 	}
+	if !unreachable(err) {
+		return err
+	}
 	w.decide(ctx, Verdict{})
 	return nil
+}
+
+// unreachable reports whether a call says that no worker is there. Silence is no answer: someone else may listen.
+func unreachable(err error) bool {
+	return errors.Is(err, ErrNoWorker) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // call asks a worker of another registry.

@@ -280,11 +280,16 @@ func TestAPinnedRegistryStaysAndAWorkerOnAnotherServesNothing(t *testing.T) {
 func TestAnOperatorAdoptsTheOtherRegistryAndReleasesOne(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		hub.marks["order"].high, leaf.marks["order"].high = 1, 1
+		w.link("hub", "leaf", false)
 		w.start(h1, h2, l1)
+		time.Sleep(20150 * time.Millisecond) // the leaf's worker is in the middle of a range
+		w.link("hub", "leaf", true)
 		time.Sleep(20 * time.Second)
 		if !yields(l1) {
 			t.Fatal(l1.why())
 		}
+		merged := time.Now()
 		operator := busSim{w.add("operator", "hub", hub)}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
@@ -295,7 +300,7 @@ func TestAnOperatorAdoptsTheOtherRegistryAndReleasesOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if !serves(l1) || !yields(h1) || !yields(h2) || w.repeats > 0 {
+		if !serves(l1) || !yields(h1) || !yields(h2) || w.last.After(merged) {
 			t.Errorf("%v, %v, %v, %d repeats", h1.why(), h2.why(), l1.why(), w.repeats)
 		}
 		if leaf.marks["order"].high <= hub.marks["order"].high {
@@ -405,6 +410,109 @@ func TestARegistryThatCannotBeCalledIsReportedAndTheSmallerOneStops(t *testing.T
 		}
 		if !serves(h1) || len(h1.alarmed()) == 0 || len(l1.alarmed()) == 0 {
 			t.Errorf("%v, alarms %q and %q", h1.why(), h1.alarmed(), l1.alarmed())
+		}
+	})
+}
+
+// The leaf is ahead, so what the hub would issue before the merge, or out of memory after it, the leaf has given.
+func TestBothStopAtOnceWhoeverIsAhead(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		hub.marks["order"].high, leaf.marks["order"].high = 1, 1
+		w.link("hub", "leaf", false)
+		w.start(l1)
+		time.Sleep(10 * time.Minute)
+		w.start(h1, h2)
+		time.Sleep(20050 * time.Millisecond)
+		w.link("hub", "leaf", true)
+		for !yields(l1) {
+			time.Sleep(time.Millisecond)
+		}
+		stopped := time.Now()
+		time.Sleep(20 * time.Second)
+		if !serves(h1) || !serves(h2) {
+			t.Fatalf("%v, %v", h1.why(), h2.why())
+		}
+		if late := w.last.Sub(stopped); late > 0 {
+			t.Errorf("an ID repeats %v after one of them has stopped", late)
+		}
+	})
+}
+
+func TestTheOneThatYieldsStopsThoughItsVerdictCannotBeWritten(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, leaf, h1, h2, l1 := hubAndLeaf(w)
+		leaf.mute = true
+		w.start(h1, h2, l1)
+		time.Sleep(20 * time.Second)
+		if r := l1.why(); r.Segments == nil || r.Snowflakes == nil {
+			t.Errorf("it serves: %v", r)
+		}
+		if r := h1.why(); r.Segments == nil || r.Snowflakes != nil {
+			t.Errorf("the one that stays issues segments before the marks are merged: %v", r)
+		}
+		leaf.mute = false
+		time.Sleep(20 * time.Second)
+		if !yields(l1) || !serves(h1) {
+			t.Errorf("%v, %v", h1.why(), l1.why())
+		}
+	})
+}
+
+func TestWhatWasNotReadAfreshIsNoProof(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, leaf, h1, h2, l1 := hubAndLeaf(w)
+		w.link("hub", "leaf", false)
+		w.start(h1, h2, l1)
+		time.Sleep(20 * time.Second)
+		leaf.mu.Lock()
+		leaf.away = true
+		leaf.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		w.link("hub", "leaf", true)
+		time.Sleep(20 * time.Second)
+		if !serves(h1) || len(h1.alarmed()) > 0 {
+			t.Errorf("%v, %q", h1.why(), h1.alarmed())
+		}
+	})
+}
+
+func TestATagThatFailsForAWhileIsMergedInTheEnd(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, _, h1, h2, l1 := hubAndLeaf(w)
+		hub.damaged = "leafonly"
+		w.start(h1, h2, l1)
+		time.Sleep(2 * time.Second)
+		hub.mu.Lock()
+		hub.damaged = ""
+		hub.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		if hub.marks["leafonly"] == nil || !serves(h1) {
+			t.Errorf("%v, %v", hub.marks, h1.why())
+		}
+	})
+}
+
+func TestEachWorkerOfARegistryThatYieldedMergesWhatItKnows(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
+		l2 := w.add("l2", "cut off", leaf)
+		w.link("hub", "cut off", false)
+		w.link("leaf", "cut off", false)
+		w.start(l2)
+		time.Sleep(10 * time.Second)
+		w.start(h1, h2, l1)
+		time.Sleep(10 * time.Second)
+		leaf.mu.Lock()
+		merged := leaf.facts.Verdict.Merged
+		leaf.marks["order"].high += 1_000_000 // by the worker that heard nothing
+		high := leaf.marks["order"].high
+		leaf.mu.Unlock()
+		w.link("hub", "cut off", true)
+		w.link("leaf", "cut off", true)
+		time.Sleep(20 * time.Second)
+		if !merged || !yields(l2) || hub.marks["order"].high < high {
+			t.Errorf("merged %v, %v, hub %d, leaf %d", merged, l2.why(), hub.marks["order"].high, high)
 		}
 	})
 }

@@ -49,6 +49,7 @@ type registrySim struct {
 	facts   Facts
 	away    bool
 	damaged string // a tag that cannot be raised
+	mute    bool   // takes no verdict
 	marks   map[string]*tagSim
 	writes  uint64
 	decided []Verdict
@@ -210,7 +211,7 @@ func (s *workerSim) Read(context.Context) (Facts, error) {
 func (s *workerSim) Decide(_ context.Context, v Verdict) error {
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
-	if s.reg.away {
+	if s.reg.away || s.reg.mute {
 		return errAway
 	}
 	if v.Revision != s.reg.facts.Verdict.Revision {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 	"github.com/natsid/natsid/subjects"
@@ -28,6 +29,7 @@ import (
 type twoSites struct {
 	hub, leaf string // addresses for clients
 	link      *tcpproxy.Proxy
+	nodes     func() int // leaf nodes at the hub
 }
 
 // startSites starts both. The link is up or down, and can be changed. What deny matches does not pass it.
@@ -51,10 +53,11 @@ func startSites(t *testing.T, up bool, deny ...string) *twoSites {
 			ReconnectInterval: 100 * time.Millisecond,
 			Remotes: []*server.RemoteLeafOpts{{
 				URLs: []*url.URL{{Scheme: "nats-leaf", Host: link.Addr()}}, DenyImports: deny, DenyExports: deny,
+				IgnoreDiscoveredServers: true, // it reconnects by the proxy alone
 			}},
 		},
 	})
-	s := &twoSites{hub: hub.ClientURL(), leaf: leaf.ClientURL(), link: link}
+	s := &twoSites{hub: hub.ClientURL(), leaf: leaf.ClientURL(), link: link, nodes: hub.NumLeafNodes}
 	if up {
 		waitFor(t, "the link", func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
 	}
@@ -264,12 +267,55 @@ func TestAHubAndALeafNodeWithJetStreamOfItsOwnEndAsOneRegistry(t *testing.T) {
 	}
 	t.Logf("%d IDs were given twice before", given.repeats(time.Time{}))
 
-	// The link is lost, and the worker started again: it remembers.
+	// An operator wants the other one.
+	rows := registries(t, s.hub)
+	if len(rows) != 2 || !strings.Contains(strings.Join(rows, "\n"), "yielded to") {
+		t.Fatalf("natsid registry: %q", rows)
+	}
+	for _, row := range rows {
+		if strings.Contains(row, "yielded to") {
+			natsid(t, "registry", "adopt", strings.Fields(row)[0], "--nats", s.hub)
+		}
+	}
+	l1.waitReady(t)
+	h1.waitYielded(t)
+	h2.waitYielded(t)
+	settled = time.Now()
+	waitFor(t, "IDs from the registry that was adopted", func() bool { return given.since(settled) > 1000 })
+	if n := given.repeats(settled); n > 0 {
+		t.Errorf("%d IDs repeat after the other registry was adopted", n)
+	}
+
+	// The link is lost, and a worker started again: it remembers, until an operator releases it.
 	s.link.Refuse(true)
 	s.link.Cut()
-	l1.stop()
-	l1.run(t, s.leaf)
-	l1.waitYielded(t)
+	h1.stop()
+	h1.run(t, s.hub)
+	h1.waitYielded(t)
+	waitFor(t, "the end of the link", func() bool { return s.nodes() == 0 })
+	waitFor(t, "a release", func() bool {
+		var out natstest.Buffer
+		return cli.Main(t.Context(), []string{"registry", "release", "--nats", s.hub}, &out, t.Output()) == 0
+	})
+	h1.waitReady(t)
+	h2.waitReady(t)
+}
+
+// natsid runs a command and returns what it prints.
+func natsid(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs natstest.Buffer
+	if code := cli.Main(t.Context(), args, &out, &errs); code != 0 {
+		t.Fatalf("natsid %q: exit code %d, %s", args, code, errs.String())
+	}
+	return out.String()
+}
+
+// registries returns the rows of `natsid registry`.
+func registries(t *testing.T, url string) []string {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(natsid(t, "registry", "--nats", url)), "\n")
+	return lines[1:]
 }
 
 func TestAWorkerBehindALeafNodeYieldsBeforeItServes(t *testing.T) {
@@ -292,5 +338,27 @@ func TestAWorkerBehindALeafNodeYieldsBeforeItServes(t *testing.T) {
 	waitFor(t, "more IDs", func() bool { return given.since(now) > 500 })
 	if n := given.repeats(time.Time{}); n > 0 {
 		t.Errorf("%d IDs repeat", n)
+	}
+}
+
+func TestALinkThatDropsTheCallsBetweenRegistriesIsReported(t *testing.T) {
+	t.Parallel()
+	s := startSites(t, false, "id.registry.of.>", "id.registry.ask")
+	h1, h2, l1 := startAt(t, s.hub), startAt(t, s.hub), startAt(t, s.leaf)
+	for _, w := range []*siteWorker{h1, h2, l1} {
+		w.waitReady(t)
+	}
+	s.link.Refuse(false)
+	waitFor(t, "the smaller one to stop", func() bool {
+		text, ready := l1.readyz()
+		return !ready && strings.Count(text, "cannot be called") == 2
+	})
+	for _, w := range []*siteWorker{h1, l1} {
+		waitFor(t, "the alarm", func() bool {
+			return strings.Contains(w.log.String(), "none of its workers can be called")
+		})
+	}
+	if text, ready := h1.readyz(); !ready {
+		t.Errorf("the larger one: %s", text)
 	}
 }
