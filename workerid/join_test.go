@@ -178,8 +178,13 @@ func TestTheDeploymentIsReadAgainAfterANumberIsWon(t *testing.T) {
 				return call()
 			})
 		})
-		if err := <-l.err; !errors.Is(err, workerid.ErrDeployment) || l.gen() != nil {
-			t.Errorf("%v, generator %v, want ErrDeployment and none", err, l.gen())
+		select {
+		case err := <-l.err:
+			if !errors.Is(err, workerid.ErrDeployment) || l.gen() != nil {
+				t.Errorf("%v, generator %v, want ErrDeployment and none", err, l.gen())
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("it has not ended, generator %v", l.gen())
 		}
 	})
 }

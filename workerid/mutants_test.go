@@ -18,6 +18,9 @@ var (
 	interleavings = []string{"-test.run=^TestEveryInterleaving$"}
 )
 
+// unit is a test that finds a mutant where no schedule does, or only a rare one.
+func unit(name string) []string { return []string{"-test.run=^Test" + name + "$"} }
+
 // mutants break the law, each in one way.
 var mutants = []mutant.Mutant{
 	// Writes.
@@ -61,8 +64,8 @@ var mutants = []mutant.Mutant{
 		mutant.Delete("forget")}},
 	{Name: "a release lowers until although forgetting failed", Edits: []mutant.Edit{
 		mutant.Replace("forget", "_ = c.file.forget(c.series.begin())")}},
-	{Name: "a lost claim stays in the state file", Edits: []mutant.Edit{
-		mutant.Delete("forget-lost")}},
+	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
+		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
 	{Name: "a generator stays open when its number ends", Edits: []mutant.Edit{
 		mutant.Delete("close")}},
 	{Name: "a release with nothing issued lowers until to nothing", Edits: []mutant.Edit{
@@ -84,13 +87,16 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
 	{Name: "a doubt outlives a begin", Edits: []mutant.Edit{
 		mutant.Delete("begin")}},
-	{Name: "a failed state file leaves a doubt", Edits: []mutant.Edit{
-		mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
+	{Name: "a failed state file leaves a doubt", Args: unit("AFailedStateFileLeavesNoUnconfirmedClaim"),
+		Edits: []mutant.Edit{mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
 			return nil, err`)}},
-	{Name: "the deployment is not compared at heartbeats", Edits: []mutant.Edit{
-		mutant.Replace("deployment-held", "var err error")}},
-	{Name: "the deployment is not compared after a win", Edits: []mutant.Edit{
-		mutant.Delete("deployment-won")}},
+	{Name: "the deployment is not compared at heartbeats", Args: unit("AnotherDeploymentClosesTheGenerator"),
+		Edits: []mutant.Edit{mutant.Replace("deployment-held", "var err error")}},
+	{Name: "the deployment is not compared after a win", Args: unit("TheDeploymentIsReadAgainAfterANumberIsWon"),
+		Edits: []mutant.Edit{mutant.Delete("deployment-won")}},
+	{Name: "another layout serves beside records of the old one",
+		Args:  unit("ADeploymentReplacedByHandDoesNotServeBesideOldRecords"),
+		Edits: []mutant.Edit{mutant.Replace("above", "_, _, _, _ = mine, old, err, w")}},
 	{Name: "a number lost a moment ago is free", Edits: []mutant.Edit{
 		mutant.Delete("linger")}},
 	{Name: "a number is taken though a worker answers for it", Edits: []mutant.Edit{

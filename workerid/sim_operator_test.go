@@ -33,8 +33,6 @@ func (w *world) lose() {
 	case what == 7:
 		w.replace()
 		return
-	case !playCoarse && w.conf.Layout.Unit > 1000:
-		return
 	default:
 		w.restore()
 		return

@@ -11,9 +11,6 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// playCoarse: registries are restored also where ticks are longer than 1 s.
-const playCoarse = false
-
 // A world is a registry, the machines that workers run on, and the faults of
 // both.
 type world struct {

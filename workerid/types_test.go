@@ -359,12 +359,15 @@ func TestTheMedianIsTheMiddleOrBothInTheMiddle(t *testing.T) {
 // choose returns what a chooser of s finds.
 func choose(t *testing.T, s *stub, of terms) (*claim, error) {
 	t.Helper()
-	h := &chooser{
+	return newChooser(s, of).find(t.Context())
+}
+
+func newChooser(s *stub, of terms) *chooser {
+	return &chooser{
 		terms: of, clock: newClock(s, wallClock), alarms: newAlarms(func(Alarm, string) {}),
 		rand: rand.New(rand.NewPCG(1, 1)), joined: func(string, time.Duration) {},
 		mayFound: func(context.Context) error { return nil }, log: Config{}.withDefaults().Log,
 	}
-	return h.find(t.Context())
 }
 
 func TestAChooserAcquiresTheOneNumberThatIsFree(t *testing.T) {

@@ -1,0 +1,51 @@
+package workerid
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/snowflake"
+)
+
+// A write of the file that failed may be on disk. A later life that finds it would
+// resume from its fence, which this process has long passed if it continues the
+// claim without a file.
+func TestAFailedStateFileLeavesNoUnconfirmedClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, of := newStub()
+		of.file = newFile(t, t.TempDir())
+		if err := of.file.settle(s.deployment, "me"); err != nil {
+			t.Fatal(err)
+		}
+		of.file.write = func(string, []byte) error { return errInjected }
+		h := newChooser(s, of)
+		if c, err := h.find(t.Context()); !errors.Is(err, ErrStateFile) || len(s.records) == 0 {
+			t.Fatalf("%+v, %v, %d records; want a number won, and the state file to fail", c, err, len(s.records))
+		}
+		if h.unconfirmed != nil {
+			t.Error("the claim can be continued")
+		}
+	})
+}
+
+// A later life that starts while the registry is out of reach would resume it.
+func TestALostClaimDoesNotStayInTheStateFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStub()
+		k := New(Config{
+			Registry: s, Layout: small, Deadline: time.Second, Now: wallClock, StateDir: t.TempDir(),
+			Use: func(*snowflake.Generator) {},
+		})
+		c := opened(t, k.terms)
+		if c.file.Claim == nil {
+			t.Fatal("the state file has no claim")
+		}
+		k.life.becomeHolding(c)
+		k.life.becomeClosed(c, errLost)
+		if stop, err := k.giveUp(t.Context(), c, errLost); stop || err != nil || c.file.Claim != nil {
+			t.Errorf("stop %t, %v, claim %+v; want none", stop, err, c.file.Claim)
+		}
+	})
+}
