@@ -42,17 +42,24 @@ var errKnown = errors.New("a worker knows another bucket of this name")
 // this machine remembers.
 func (l *life) mayFound(context.Context) error {
 	for _, m := range l.world.machines {
-		if m.knows.Load() && (m == l.machine || !m.down.Load()) {
+		if m != l.machine && m.down.Load() {
+			continue
+		}
+		if marks := m.marks.Load(); m.knows.Load() || marks != nil && marks.Identity().Registry != "" {
 			return errKnown
 		}
 	}
 	return nil
 }
 
-// start is where an operator lets a tag begin that may have been lost: above all that was loaded.
+// start is where an operator lets a tag begin that may have been lost: far above all that was loaded, since the command
+// may land late.
 func (w *world) start(t *tag, at int64) int64 {
-	if w.conf.loss == wiped && w.conf.kind == marksAlone {
-		return t.top + 1_000_000 // far above: this may land late
+	switch {
+	case w.conf.loss != wiped:
+		return at
+	case w.conf.kind == marksAlone:
+		return t.top + 1_000_000
 	}
-	return at
+	return t.top + 1000
 }

@@ -19,9 +19,10 @@ type machine struct {
 	name  string
 	life  *life
 	lives int
-	knows atomic.Bool // in its data directory: the bucket that it used has an identity
-	down  atomic.Bool // no life runs
-	side  int         // of a database that is split
+	marks atomic.Pointer[kvstore.Store] // of the present life
+	knows atomic.Bool                   // in its data directory: the bucket that it used has an identity
+	down  atomic.Bool                   // no life runs
+	side  int                           // of a database that is split
 }
 
 // A life is one process of a worker.
@@ -104,6 +105,7 @@ func (l *life) open() {
 		},
 	})
 	l.marks = marks
+	l.machine.marks.Store(marks)
 	rows := &table{w.db, l, l.machine.side}
 	alarm := func(tag, message string) {
 		w.post("alarm "+l.name()+" "+tag, func() { w.log("%s alarms for %s: %s", l.name(), tag, message) })

@@ -67,11 +67,11 @@ var mutantsOfTables = []mutant.Mutant{
 	{Name: "a created, changed or revived tag ignores the mark", Edits: []mutant.Edit{
 		mutant.Replace("merged", "row.Least, row.Disabled = m.Least, m.Disabled"),
 		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
-	{Name: "a deletion forgets the row's max_id", Edits: []mutant.Edit{
+	{Name: "a deletion forgets the row's max_id", Args: []string{"-sim.from=19901"}, Edits: []mutant.Edit{
 		mutant.Replace("deleted", "_ = row; m.High, m.Disabled = max(1, m.High), true")}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
-	{Name: "a poll lowers a mark to its row", Edits: []mutant.Edit{
+	{Name: "a poll lowers a mark to its row", Args: []string{"-sim.from=7001"}, Edits: []mutant.Edit{
 		mutant.Replace("caught-up",
 			"m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description")}},
 }
@@ -83,7 +83,7 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("keep-floor")}},
 	{Name: "a load under way brings IDs below the least", Edits: []mutant.Edit{
 		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
-	{Name: "a raise raises no floor", Edits: []mutant.Edit{
+	{Name: "a raise raises no floor", Args: []string{"-sim.from=701"}, Edits: []mutant.Edit{
 		mutant.Replace("least-floor", "s.least = least")}},
 	{Name: "a deleted tag in a listing is not stopped", Edits: []mutant.Edit{
 		mutant.Delete("listed-deleted")}},

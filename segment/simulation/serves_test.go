@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
 )
 
 // serves checks that, soon after all was repaired, each worker serves each tag that is there.
@@ -54,6 +55,8 @@ func (w *world) refusedRightly(r *request, name string) bool {
 		return table && w.conf.limit < 1<<62
 	case errors.Is(r.err, segment.ErrBadRow):
 		return table && ok && row.Step < 1
+	case errors.Is(r.err, kvstore.ErrRegistry): // an operator must confirm it
+		return w.conf.loss == wiped
 	case errors.Is(r.err, segment.ErrDisabled):
 		return true
 	case errors.Is(r.err, segment.ErrUnknownTag):
