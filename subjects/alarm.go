@@ -107,8 +107,9 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmStoreWentBack,
 		Happened: "MySQL lost commits: no ID repeats, but its other data may be lost; " +
-			"or JetStream lost the marks of the tags",
-		Do: "check MySQL's failover or backup; if JetStream lost the marks and there is no MySQL, " +
+			"or JetStream lost the marks of the tags, or went back to older ones",
+		Do: "check MySQL's failover or backup; if the marks went back and segments stay refused, run " +
+			"`natsid tag raise --all --by N`; if they are lost and there is no MySQL, " +
 			"create each tag again with a start far above every ID in use",
 	},
 	{
