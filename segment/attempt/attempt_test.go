@@ -194,3 +194,39 @@ func TestTheLastRangeIsShort(t *testing.T) {
 		t.Errorf("%v above the limit", l.Range)
 	}
 }
+
+func TestAKeptWriteThatProvesRefusedCostsNothing(t *testing.T) {
+	e, r := entry{mark: 1, revision: 7}, new(Ranges)
+	e.write(e.try())
+	l, _ := next(t, r, e, 100)
+	r.Keep("a", l) // its outcome is not known
+	other, _ := next(t, new(Ranges), e, 10)
+	e.load(other)
+	if got, reserved := next(t, r, e, 100); reserved || got.Len() != 100 {
+		t.Errorf("%v, %v, want 100", got.Range, reserved)
+	}
+}
+
+func TestARefusedWriteLiftsNoLimit(t *testing.T) {
+	e, r := entry{mark: 1}, new(Ranges)
+	l, _ := next(t, r, e, 100)
+	r.Keep("a", l)
+	e = entry{mark: 1000, revision: 99} // nobody knows what became of it
+	for range 3 {
+		l, _ = next(t, r, e, 100)
+		if l.Len() != 50 {
+			t.Errorf("%v, want 50", l.Range)
+		}
+		r.Refused("a", l)
+	}
+}
+
+// A restored stream may reach a revision that was seen before.
+func TestAnotherEntryOfTheSameRevisionIsNotTheOneThatWasRead(t *testing.T) {
+	e := entry{revision: 7}
+	e.write(e.try())
+	a := e.try()
+	if got := a.Outcome(e.revision, "x"); got != Unknown {
+		t.Errorf("%v, want Unknown", got)
+	}
+}
