@@ -408,3 +408,32 @@ func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) 
 		t.Errorf("%d heartbeats left, %v", len(left), err)
 	}
 }
+
+func TestADamagedDeploymentIsReadAsWrittenOrRefused(t *testing.T) {
+	cfg := place()
+	r := open(t, cfg)
+	whole := `{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"from":9}`
+	values := []string{`{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"v":2}`, `{"layout":"41+10+12","unit":1}`, "[]"}
+	for n := range whole {
+		values = append(values, whole[:n])
+	}
+	kv := bucket(t, cfg.History)
+	for _, value := range values {
+		if _, err := kv.PutString(t.Context(), "deployment", value); err != nil {
+			t.Fatal(err)
+		}
+		if have, err := r.Deployment(t.Context()); !errors.Is(err, workerid.ErrDamaged) {
+			t.Errorf("%q: %+v, %v, want ErrDamaged", value, have, err)
+		}
+		if err := r.Found(t.Context(), workerid.Deployment{ID: "other"}); !errors.Is(err, workerid.ErrConflict) {
+			t.Errorf("%q was replaced: %v", value, err)
+		}
+	}
+	if _, err := kv.PutString(t.Context(), "deployment", whole); err != nil {
+		t.Fatal(err)
+	}
+	want := workerid.Deployment{ID: "R", Layout: "41+10+12", Epoch: 7, Unit: 1, From: 9}
+	if have, err := r.Deployment(t.Context()); err != nil || have != want {
+		t.Errorf("%+v, %v, want %+v", have, err, want)
+	}
+}

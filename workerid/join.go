@@ -62,10 +62,21 @@ func (h *chooser) found(ctx context.Context) (Deployment, error) {
 			return Deployment{}, err
 		}
 	}
-	if err := h.registry.Found(ctx, d); err != nil && !errors.Is(err, ErrConflict) {
-		return Deployment{}, err
+	return put(ctx, h.registry, d)
+}
+
+// put makes d the deployment of a registry that has none, and returns the one
+// that it has then.
+func put(ctx context.Context, r Registry, d Deployment) (Deployment, error) {
+	err := r.Found(ctx, d)
+	if !errors.Is(err, ErrConflict) {
+		return d, err
 	}
-	return h.registry.Deployment(ctx)
+	have, err := r.Deployment(ctx)
+	if errors.Is(err, ErrNoDeployment) { // JetStream is losing its state at this moment
+		err = errors.New("workerid: a deployment was made and lost again; trying again")
+	}
+	return have, err
 }
 
 // first returns the deployment that this worker may make in a registry with these
@@ -181,9 +192,7 @@ func (c *claim) sameDeployment(ctx context.Context, log *slog.Logger) error {
 	if errors.Is(err, ErrNoDeployment) {
 		log.Error("the registry has lost its deployment, which fixes the layout of all IDs: it is put back; "+
 			"find out who deleted it, or whether JetStream was wiped", "registry", c.deployment.ID)
-		if err = c.registry.Found(ctx, c.deployment); err == nil || errors.Is(err, ErrConflict) {
-			have, err = c.registry.Deployment(ctx)
-		}
+		have, err = put(ctx, c.registry, c.deployment)
 	}
 	if err != nil {
 		return err

@@ -357,3 +357,35 @@ func TestANewDeploymentWaitsUntilWorkersOfALostOneHaveLearned(t *testing.T) {
 		old.end()
 	})
 }
+
+// What is damaged is not guessed, neither by who starts nor by who runs.
+func TestADamagedDeploymentIsRefusedAtTheStartAndNotRenewedUnder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), t.TempDir()
+		damage := func(c *workerid.Config) {
+			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
+				if method == "Deployment" {
+					return workerid.ErrDamaged
+				}
+				return call()
+			})
+		}
+		a := start(t, m, in(dir))
+		time.Sleep(time.Minute)
+		until := a.keeper.Status().Until
+		damage(&workerid.Config{Registry: a.reg})
+		time.Sleep(3 * time.Minute)
+		if got := a.keeper.Status().Until; got != until || a.issue().Tick == 0 {
+			t.Errorf("until moved by %d ms; want IDs to the end of the window", got-until)
+		}
+		a.raised(workerid.RegistryConflict)
+		a.crash(dir)
+		b := start(t, m, in(dir), damage)
+		time.Sleep(20 * time.Second)
+		if s := b.keeper.Status(); s.Held || !errors.Is(s.Trouble, workerid.ErrDamaged) {
+			t.Errorf("%+v, want a refusal, though the state file has a window", s)
+		}
+		b.raised(workerid.RegistryConflict)
+		b.end()
+	})
+}
