@@ -413,7 +413,9 @@ func TestADamagedDeploymentIsReadAsWrittenOrRefused(t *testing.T) {
 	cfg := place()
 	r := open(t, cfg)
 	whole := `{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"from":9}`
-	values := []string{`{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"v":2}`, `{"layout":"41+10+12","unit":1}`, "[]"}
+	values := []string{
+		`{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"v":2}`, `{"layout":"41+10+12","unit":1}`, "[]",
+	}
 	for n := range whole {
 		values = append(values, whole[:n])
 	}

@@ -3,6 +3,7 @@ package workerid_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -139,10 +140,11 @@ func TestADeploymentReplacedByHandDoesNotServeBesideOldRecords(t *testing.T) {
 func TestADeploymentIsNotMadeWhileAnotherLayoutAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(workeridtest.Memory)
-		asked, lives := 0, true
+		var asked atomic.Int32
+		var gone atomic.Bool
 		l := start(t, m, func(c *workerid.Config) {
 			c.MayFound = func(context.Context) error {
-				if asked++; lives {
+				if asked.Add(1); !gone.Load() {
 					return workeridtest.ErrInjected
 				}
 				return nil
@@ -156,10 +158,11 @@ func TestADeploymentIsNotMadeWhileAnotherLayoutAnswers(t *testing.T) {
 			t.Errorf("%v, want no deployment", err)
 		}
 		l.raised(workerid.RegistryConflict)
-		lives, asked = false, 0
+		gone.Store(true)
+		asked.Store(0)
 		time.Sleep(20 * time.Second)
-		if l.number(); asked != 2 {
-			t.Errorf("asked %d times, want once before the deployment is made and once after", asked)
+		if l.number(); asked.Load() != 2 {
+			t.Errorf("asked %d times, want once before the deployment is made and once after", asked.Load())
 		}
 		l.end()
 	})
@@ -306,12 +309,12 @@ func TestAnEpochInTheFutureBlocksNoNumberAfterACleanStop(t *testing.T) {
 // Each failed write makes a token.
 func TestAClaimKnowsItsOwnTokensHoweverManyWritesFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lost bool
+		var lost atomic.Bool
 		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
 			c.Horizon = 24 * time.Hour
 			c.Registry.(*workeridtest.Fake).OnCall(func(method string, call func() error) error {
 				err := call()
-				if method == "Write" && lost {
+				if method == "Write" && lost.Load() {
 					err = workeridtest.ErrInjected
 				}
 				return err
@@ -319,9 +322,9 @@ func TestAClaimKnowsItsOwnTokensHoweverManyWritesFailed(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		w := l.number()
-		lost = true
+		lost.Store(true)
 		time.Sleep(20 * time.Hour)
-		lost = false
+		lost.Store(false)
 		time.Sleep(time.Minute)
 		if l.number() != w || l.keeper.Status().Until < now()+23*3600_000 {
 			t.Errorf("%+v, want number %d renewed", l.keeper.Status(), w)
