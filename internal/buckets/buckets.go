@@ -244,8 +244,8 @@ func (b *Bucket) settle(a *attempt) {
 // that unless it was set back by more than the age of the bucket; a process that
 // has seen the bucket's revisions does not depend on its clock.
 func (b *Bucket) firstSeq() uint64 {
-	const margin = 1_000_000                                         // for writes of other workers since
-	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin) //mutant:first-revision
+	const margin = 1_000_000 // for writes of other workers since
+	return max(uint64(time.Now().UnixMicro()), b.seen.Load()+margin)
 }
 
 // Saw takes in a revision that the bucket has given, as this process or another has learnt.

@@ -47,8 +47,6 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{
 		mutant.Replace("raise", "if raised > limit { return t, &RaiseError{Change: c, Now: t.MaxID, Limit: limit} }"),
 		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
-	{Name: "revisions restart in a bucket that is made again", Edits: []mutant.Edit{
-		mutant.Replace("first-revision", "return 1")}},
 }
 
 var mutantsOfTables = []mutant.Mutant{
@@ -85,7 +83,7 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
 	{Name: "a raise raises no floor", Args: []string{"-sim.from=701"}, Edits: []mutant.Edit{
 		mutant.Replace("least-floor", "s.least = least")}},
-	{Name: "a deleted tag in a listing is not stopped", Edits: []mutant.Edit{
+	{Name: "a deleted tag in a listing is not stopped", Args: []string{"-sim.from=1801"}, Edits: []mutant.Edit{
 		mutant.Delete("listed-deleted")}},
 	{Name: "a worker that deletes a tag does not stop it", Edits: []mutant.Edit{
 		mutant.Delete("news-deleted")}},

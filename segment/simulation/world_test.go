@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -23,6 +24,7 @@ type world struct {
 	rare    int           // of how many calls about one fails in each way
 	pace    time.Duration // of faults
 	lost    time.Duration // when marks were lost
+	losses  atomic.Int64  // how often
 	healthy bool          // no fault is injected
 	quiet   bool          // nothing is asked or changed any more, unless to see whether all is well
 	over    bool          // nothing begins any more
