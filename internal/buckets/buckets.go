@@ -48,6 +48,8 @@ type Config struct {
 	// of its name before. An error does not prevent the making; but the bucket is
 	// then not the process's own: see [State].
 	MayFound func(context.Context) error
+	// Kind is noted in a bucket that this process makes again. See [State].
+	Kind string
 	// Found, if set, is called for a bucket that this process has just founded,
 	// before any other call can use it. It must use Bucket.Found alone.
 	Found func(context.Context, State)
@@ -198,7 +200,7 @@ func (b *Bucket) find(ctx context.Context) (Info, error) {
 // found one.
 func (b *Bucket) founder(ctx context.Context) string {
 	if b.isAgain() {
-		return madeAgain
+		return madeAgain + b.cfg.Kind
 	}
 	if b.cfg.MayFound == nil {
 		return b.maker

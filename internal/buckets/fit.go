@@ -15,11 +15,13 @@ type State struct {
 	Mine bool
 	// Founding reports whether another process made the bucket as the first of its name, just now.
 	Founding bool
+	// AgainAs is the Kind of the process that made the bucket again after it was lost; "" if none did.
+	AgainAs string
 }
 
 // Makers of buckets that are not the first of their name, and of one that was made before there were identities.
 const (
-	madeAgain  = "made again"
+	madeAgain  = "made again: " // and the kind
 	notFounded = "not founded"
 	adopted    = "adopted"
 	confirmed  = "confirmed"
@@ -30,8 +32,12 @@ const foundingTime = 10 * time.Second
 
 func (b *Bucket) state(i Info) State {
 	s := State{Info: i, Mine: i.Maker == b.maker}
+	if as, again := strings.CutPrefix(i.Maker, madeAgain); again {
+		s.AgainAs = as
+		return s
+	}
 	switch i.Maker {
-	case "", madeAgain, notFounded, adopted, confirmed, b.maker:
+	case "", notFounded, adopted, confirmed, b.maker:
 	default:
 		s.Founding = i.Now.Sub(i.Created) < foundingTime
 	}

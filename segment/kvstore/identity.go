@@ -156,6 +156,11 @@ func (s *Store) found(ctx context.Context, state buckets.State) (Identity, error
 	s.mu.Lock()
 	known := s.known
 	s.mu.Unlock()
+	if as := Kind(state.AgainAs); as != "" && as != s.cfg.Kind {
+		return Identity{}, fmt.Errorf("%w: bucket %s was lost, and made again by a worker of kind %s; "+
+			"start this worker %s, or run `natsid store confirm` and then `natsid store move`",
+			ErrKind, s.cfg.Bucket, as, as.how())
+	}
 	if known != "" {
 		return Identity{}, s.noIdentity("it was purged, or lost and made again")
 	}

@@ -383,6 +383,25 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 	}
 }
 
+func TestABucketMadeAgainKeepsItsKind(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
+		t.Fatal(err)
+	}
+	// Its table may be of a time before what the others have loaded.
+	guarded := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Kind: kvstore.Guarded})
+	if _, err := guarded.Open(t.Context()); !errors.Is(err, kvstore.ErrKind) {
+		t.Errorf("a worker of another kind: %v, want ErrKind", err)
+	}
+	if _, err := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket}).Open(t.Context()); err != nil {
+		t.Errorf("a worker of its kind: %v", err)
+	}
+}
+
 func TestMarksOfBeforeThatGuardATableAreNotAdoptedAlone(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	before(t, js, bucket)
