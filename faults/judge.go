@@ -30,7 +30,7 @@ func (t *trial) figures() (r result) {
 	r.recovered = t.recovered
 	for _, a := range l.alarms {
 		r.alarms[a.Kind]++
-		t.logf("alarm %s of %s: %s", a.Kind, a.Instance, a.Message)
+		t.logf("alarm %s of %s at %.3f: %s", a.Kind, a.Instance, a.Time.Sub(l.start).Seconds(), a.Message)
 	}
 	if t.db != nil {
 		t.must(t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database))

@@ -218,6 +218,10 @@ func ageMarks(t *trial) func() {
 		t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge = 0 }))
 		t.logf("the maximum age is removed")
 		t.createTagsAgain()
+		if t.wait(lookback, "", t.allReady) != nil { // the witnesses are gone as well
+			t.logf("%s: %s", t.workers[0].name, t.workers[0].state())
+			raiseAll(t)
+		}
 	}
 }
 
