@@ -94,6 +94,26 @@ func TestKilledWorkersRefuseUntilAnOperatorRaisesAllTags(t *testing.T) {
 	})
 }
 
+// The journal of a killed worker names its last witness as one that landed: the one before it is not in order.
+func TestOneWitnessSinceTheCopyIsEnoughForAKilledWorker(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		w.load(5, a)
+		old := w.js.backup()
+		w.load(4, a)
+		a.end(false)
+		w.js.restore(old)
+		a = w.start("a", dir)
+		time.Sleep(20 * time.Second)
+		if err := a.take(1); err == nil {
+			t.Fatal("served, though the marks went back")
+		}
+		raise(t, a, 1000)
+		w.served(5 * time.Second)
+	})
+}
+
 func TestAWorkerThatIsDownMustAnswerFirst(t *testing.T) {
 	play(t, func(w *world) {
 		dir := t.TempDir()

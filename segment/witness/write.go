@@ -166,10 +166,12 @@ func (w *Witness) inherit(ctx context.Context) error {
 	return nil
 }
 
-// land takes in that the last write has landed.
+// land takes in that the last write has landed, and notes it in the journal. Law: from then on the witness before it
+// is a proof that the bucket went back, also at the next start of a worker that was killed.
 func (w *Witness) land(revision uint64) {
 	w.revision, w.open, w.inherited = revision, false, false
 	w.journal.Token, w.journal.Pending = w.me.Token, nil
+	w.note()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.id = w.journal.Witness
