@@ -25,10 +25,10 @@ func (s *storage) openWitness(name func() string) (err error) {
 		Embedded: s.links.embedded != nil,
 		Registry: s.identity,
 		Announce: func(m []byte) error { return s.links.control.Publish(s.cfg.Namespace.Witness(), m) },
-		Ask:      s.askWitnesses,
-		Refuse:   func(why error) { s.refusals.refuse(wentBack, why, worker.Segment) },
-		Allow:    func() { s.refusals.allow(wentBack, worker.Segment) },
-		Alarm:    func(message string) { s.raise(subjects.AlarmStoreWentBack, message) },
+		Ask:      s.askWitnesses, Reconnects: func() uint64 { return s.links.control.Stats().Reconnects },
+		Refuse: func(why error) { s.refusals.refuse(wentBack, why, worker.Segment) },
+		Allow:  func() { s.refusals.allow(wentBack, worker.Segment) },
+		Alarm:  func(message string) { s.raise(subjects.AlarmStoreWentBack, message) },
 		JournalAlarm: func(message string) {
 			s.raise(subjects.AlarmStateFile, message)
 		},

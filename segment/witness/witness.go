@@ -84,6 +84,8 @@ type Config struct {
 	// hear with what Hear returns to each of them, until that reports that it is enough or ctx ends.
 	Announce func(message []byte) error
 	Ask      func(ctx context.Context, message []byte, hear func(reply []byte) (enough bool))
+	// Reconnects returns how often the connection to the bucket was made again. The bucket may be an older one since.
+	Reconnects func() uint64
 	// Refuse and Allow say that segments must not be served, and that they may again. They must not block.
 	Refuse func(why error)
 	Allow  func()
@@ -125,6 +127,7 @@ type Witness struct {
 	inherited  bool   // the witness is taken over from another worker, and not written yet
 	greeted    bool   // the other workers have answered, or had time to
 	greetUntil time.Time
+	asked      uint64            // the reconnects at the last question
 	homeless   bool              // the bucket has no identity, and so no witnesses
 	strange    bool              // the bucket took the place of another: floors are to be lifted there
 	gap        string            // why an answer has a gap, "" if it has none
@@ -132,21 +135,23 @@ type Witness struct {
 	previous   *record           // of the process before this one, until the first check
 	known      map[string]record // all other witnesses, as they were last seen
 
-	mu       sync.Mutex
-	checked  time.Time // when the last check began; zero if one is due
-	doubts   int       // how often a check became due
-	registry string    // the identity of the bucket
-	id       string    // of the witness
-	other    bool      // it is not the one that the journal names
-	held     bool      // an incident is open
-	proof    string    // what shows that the bucket went back, until an incident is open for it
-	incident string    // the ID of the incident being repaired, "" if it is not known yet
-	closed   string    // the ID of the last one closed
-	era      string    // the ID of the last incident that this worker knows of
-	heard    time.Time // when a revision was last announced, by any worker
-	highest  uint64    // the highest revision announced in this era
-	before   uint64    // the highest revision that was known at the last tick
-	earlier  uint64    // and at the one before it
+	mu      sync.Mutex
+	checked time.Time // when the last check began; zero if one is due
+	doubts  int       // how often a check became due
+	// reconnects is how often the connection had been made again before the last check.
+	reconnects uint64
+	registry   string    // the identity of the bucket
+	id         string    // of the witness
+	other      bool      // it is not the one that the journal names
+	held       bool      // an incident is open
+	proof      string    // what shows that the bucket went back, until an incident is open for it
+	incident   string    // the ID of the incident being repaired, "" if it is not known yet
+	closed     string    // the ID of the last one closed
+	era        string    // the ID of the last incident that this worker knows of
+	heard      time.Time // when a revision was last announced, by any worker
+	highest    uint64    // the highest revision announced in this era
+	before     uint64    // the highest revision that was known at the last tick
+	earlier    uint64    // and at the one before it
 }
 
 // Open reads the journal and returns a witness; [Witness.Use] must follow. It returns [ErrJournal] if the journal is of
@@ -231,7 +236,7 @@ func (w *Witness) isReady() (ok bool, err error) {
 	if w.held {
 		return false, w.heldError()
 	}
-	return !w.checked.IsZero() && time.Since(w.checked) < fresh, nil
+	return !w.checked.IsZero() && time.Since(w.checked) < fresh && w.cfg.Reconnects() == w.reconnects, nil
 }
 
 func (w *Witness) heldError() error {
@@ -296,6 +301,8 @@ func (w *Witness) holdLocked() {
 // check writes the witness and looks for an incident of other workers. The caller has entered.
 func (w *Witness) check(ctx context.Context) error {
 	began, doubts := time.Now(), w.doubtsNow()
+	reconnects := w.cfg.Reconnects()
+	w.greetAgain(reconnects)
 	if err := w.write(ctx, "", false); err != nil {
 		return err
 	}
@@ -323,7 +330,7 @@ func (w *Witness) check(ctx context.Context) error {
 	}
 	w.gap = ""
 	if w.doubts == doubts {
-		w.checked = began
+		w.checked, w.reconnects = began, reconnects
 	}
 	return nil
 }
@@ -334,6 +341,13 @@ func (w *Witness) enterEra(id string) {
 	defer w.mu.Unlock()
 	if w.era != id {
 		w.era, w.highest, w.before, w.earlier = id, 0, 0, 0
+	}
+}
+
+// greetAgain makes the worker ask the others after a reconnect: they may have loaded just before, and not have said so.
+func (w *Witness) greetAgain(reconnects uint64) {
+	if w.asked != reconnects {
+		w.greeted, w.greetUntil, w.asked = false, time.Time{}, reconnects
 	}
 }
 

@@ -367,3 +367,19 @@ func TestFloorsOfAStopAreNotThoseOfALaterKill(t *testing.T) {
 		}
 	})
 }
+
+func TestAfterAReconnectTheOthersAreAsked(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		time.Sleep(3 * time.Second)
+		w.load(4, a, b)
+		old := w.js.backup()
+		a.mustTake(30) // not announced yet
+		w.js.restore(old)
+		w.reconnects.Add(1)
+		for range 5 {
+			_ = b.take(10)
+		}
+		w.repaired(15 * time.Second)
+	})
+}

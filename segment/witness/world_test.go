@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,8 @@ type world struct {
 	js      *streams
 	workers []*worker
 	deaf    bool // no worker hears another
+
+	reconnects atomic.Uint64
 
 	registry  string // of the bucket
 	confirmed bool   // it takes the place of another
@@ -84,10 +87,10 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 		Registry: w.identity,
 		Embedded: w.embedded,
 		Announce: func(m []byte) error { w.tell(m); return nil },
-		Ask:      w.ask,
-		Refuse:   func(why error) { w.mu.Lock(); one.refused = why; w.mu.Unlock() },
-		Allow:    func() { w.mu.Lock(); one.refused = nil; w.mu.Unlock() },
-		Alarm:    w.alarm, JournalAlarm: w.alarm,
+		Ask:      w.ask, Reconnects: w.reconnects.Load,
+		Refuse: func(why error) { w.mu.Lock(); one.refused = why; w.mu.Unlock() },
+		Allow:  func() { w.mu.Lock(); one.refused = nil; w.mu.Unlock() },
+		Alarm:  w.alarm, JournalAlarm: w.alarm,
 	})
 	if err != nil {
 		return nil, err
