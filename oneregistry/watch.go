@@ -290,6 +290,9 @@ func (w *Watch) reread(ctx context.Context) bool {
 		return false
 	}
 	f, err := w.cfg.Home.Read(ctx)
+	if known, _ := w.mine(); err == nil && f.Segments == "" && f.Numbers == "" && known.ID != "" {
+		err = errors.New("it was wiped") // to others, this worker still rests on the one that it remembers
+	}
 	if err != nil {
 		w.cfg.Log.Debug("the registry was not read", "error", err)
 		w.mu.Lock()

@@ -24,6 +24,12 @@ func play(t *testing.T, story func(*testing.T, *world)) {
 	})
 }
 
+// rest lets time pass, and returns when all workers wait for more of it: so a story may look at what is theirs.
+func rest(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func (w *world) start(all ...*workerSim) {
 	w.t.Helper()
 	for _, s := range all {
@@ -55,17 +61,17 @@ func TestTwoRegistriesThatBecomeConnectedFindOutWithinTenSeconds(t *testing.T) {
 		hub.marks["order"].high, leaf.marks["order"].high = 1, 1 // so that what is given twice is seen
 		w.link("hub", "leaf", false)
 		w.start(h1, h2, l1)
-		time.Sleep(time.Minute)
+		rest(time.Minute)
 		if !serves(h1) || !serves(h2) || !serves(l1) {
 			t.Fatal("separate deployments must not disturb each other")
 		}
 		w.link("hub", "leaf", true)
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		known := time.Now()
 		if !yields(l1) || !serves(h1) || !serves(h2) {
 			t.Fatalf("after 10 s: %v, %v, %v", h1.why(), h2.why(), l1.why())
 		}
-		time.Sleep(time.Minute)
+		rest(time.Minute)
 		if w.last.After(known) {
 			t.Errorf("an ID repeats %v later", w.last.Sub(known))
 		}
@@ -84,9 +90,9 @@ func TestMarksAreMergedBeforeTheRegistryThatStaysIssuesAgain(t *testing.T) {
 		_ = leaf
 		w.link("hub", "leaf", false)
 		w.start(h1, h2, l1)
-		time.Sleep(30 * time.Second)
+		rest(30 * time.Second)
 		w.link("hub", "leaf", true)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if w.repeats > 0 {
 			t.Errorf("%d IDs repeat, though none did while they were apart", w.repeats)
 		}
@@ -100,13 +106,13 @@ func TestAWorkerThatStartsBesideAnotherRegistryYieldsBeforeItServes(t *testing.T
 	play(t, func(t *testing.T, w *world) {
 		_, leaf, h1, h2, l1 := hubAndLeaf(w)
 		w.start(h1, h2)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		before := leaf.marks["order"].high
 		w.start(l1)
 		if !yields(l1) {
 			t.Errorf("it serves: %v", l1.why())
 		}
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if leaf.marks["order"].high != before {
 			t.Error("it has loaded")
 		}
@@ -140,9 +146,9 @@ func TestYieldingOutlastsALostLinkAndRestartsWithoutJetStream(t *testing.T) {
 		l1.dir = t.TempDir()
 		l2 := w.add("l2", "leaf", leaf)
 		w.start(h1, h2, l1)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		w.link("hub", "leaf", false)
-		time.Sleep(time.Minute)
+		rest(time.Minute)
 		if !yields(l1) {
 			t.Fatalf("the link is lost: %v", l1.why())
 		}
@@ -162,7 +168,7 @@ func TestYieldingOutlastsALostLinkAndRestartsWithoutJetStream(t *testing.T) {
 		leaf.away = false
 		leaf.facts.Verdict = Verdict{} // wiped, with the same ID put back
 		leaf.mu.Unlock()
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		if !yields(l1) || leaf.facts.Verdict.Yields == "" {
 			t.Errorf("the registry forgot: %v", l1.why())
 		}
@@ -174,11 +180,11 @@ func TestAWipedRegistryIsNoSecondOne(t *testing.T) {
 		r := newRegistry("OLD", time.Now(), map[string]int64{"order": 1})
 		a, b, c := w.add("a", "hub", r), w.add("b", "hub", r), w.add("c", "hub", r)
 		w.start(a, b, c)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		r.mu.Lock()
 		r.facts.Segments, r.facts.Numbers = "SNEW", "NNEW"
 		r.mu.Unlock()
-		time.Sleep(time.Minute)
+		rest(time.Minute)
 		for _, s := range []*workerSim{a, b, c} {
 			if !serves(s) || len(s.alarmed()) > 0 || s.watch.Second() || s.watch.Status().Own.ID != "SNEW" {
 				t.Errorf("%s: %v, alarms %q, %+v", s.name, s.why(), s.alarmed(), s.watch.Status())
@@ -226,9 +232,9 @@ func TestTheCostDoesNotGrowWithTheSquareOfTheFleet(t *testing.T) {
 		for i := range fleet {
 			w.start(w.add(fmt.Sprint(i), "hub", r))
 		}
-		time.Sleep(time.Minute)
-		w.sent = 0
-		time.Sleep(span)
+		rest(time.Minute)
+		w.do(func() { w.sent = 0 })
+		rest(span)
 		if limit := int(span / announceAfter); w.sent > limit || w.sent < int(span/(announceAfter+announceSpread)) {
 			t.Errorf("%d workers announce %d times in %v, want at most %d", fleet, w.sent, span, limit)
 		}
@@ -249,7 +255,7 @@ func TestMalformedAnnouncementsAreIgnored(t *testing.T) {
 		}
 		// Well formed, and of a registry that has no worker.
 		a.watch.Hear([]byte(`{"registry":"X","segments":"X","process":"p","workers":9}`))
-		time.Sleep(30 * time.Second)
+		rest(30 * time.Second)
 		if !serves(a) || a.watch.malformed != 9 || a.watch.Second() {
 			t.Errorf("%v, %d malformed", a.why(), a.watch.malformed)
 		}
@@ -261,16 +267,16 @@ func TestAPinnedRegistryStaysAndAWorkerOnAnotherServesNothing(t *testing.T) {
 		_, _, h1, h2, l1 := hubAndLeaf(w)
 		l1.pin = "SLEAF"
 		w.start(h1, h2)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		w.start(l1)
-		time.Sleep(15 * time.Second)
+		rest(15 * time.Second)
 		if !serves(l1) || !yields(h1) || !yields(h2) {
 			t.Errorf("%v, %v, %v", h1.why(), h2.why(), l1.why())
 		}
 		l1.stop()
 		l1.pin = "SOTHER"
 		w.start(l1)
-		time.Sleep(15 * time.Second)
+		rest(15 * time.Second)
 		if r := l1.why(); r.Segments == nil || !strings.Contains(r.Segments.Error(), "--registry") {
 			t.Errorf("a worker on another registry than --registry: %v", r)
 		}
@@ -283,9 +289,9 @@ func TestAnOperatorAdoptsTheOtherRegistryAndReleasesOne(t *testing.T) {
 		hub.marks["order"].high, leaf.marks["order"].high = 1, 1
 		w.link("hub", "leaf", false)
 		w.start(h1, h2, l1)
-		time.Sleep(20150 * time.Millisecond) // the leaf's worker is in the middle of a range
+		rest(20150 * time.Millisecond) // the leaf's worker is in the middle of a range
 		w.link("hub", "leaf", true)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if !yields(l1) {
 			t.Fatal(l1.why())
 		}
@@ -299,19 +305,19 @@ func TestAnOperatorAdoptsTheOtherRegistryAndReleasesOne(t *testing.T) {
 		if err := Adopt(ctx, operator, "SLEAF", false); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		if !serves(l1) || !yields(h1) || !yields(h2) || w.last.After(merged) {
 			t.Errorf("%v, %v, %v, %d repeats", h1.why(), h2.why(), l1.why(), w.repeats)
 		}
-		if leaf.marks["order"].high <= hub.marks["order"].high {
+		if leaf.high("order") <= hub.high("order") {
 			t.Error("not merged")
 		}
 		w.link("hub", "leaf", false)
-		time.Sleep(time.Minute)
+		rest(time.Minute)
 		if got, err := Release(ctx, operator); err != nil || len(got) != 1 {
 			t.Errorf("%v, %v", got, err)
 		}
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		if !serves(h1) || !serves(h2) {
 			t.Errorf("released: %v, %v", h1.why(), h2.why())
 		}
@@ -323,7 +329,7 @@ func TestARegistryThatIsGoneIsAdoptedOnlyByForce(t *testing.T) {
 		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
 		_ = hub
 		w.start(h1, h2, l1)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		h1.stop()
 		h2.stop()
 		operator := busSim{w.add("operator", "leaf", leaf)}
@@ -334,7 +340,7 @@ func TestARegistryThatIsGoneIsAdoptedOnlyByForce(t *testing.T) {
 		if err := Adopt(t.Context(), operator, "SLEAF", true); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(5 * time.Second)
+		rest(5 * time.Second)
 		if !serves(l1) {
 			t.Error(l1.why())
 		}
@@ -348,7 +354,7 @@ func TestTwoDecisionsAtOneMomentEndInOneRegistry(t *testing.T) {
 		leaf.facts.Verdict = Verdict{Yields: "SHUB", Revision: 1}
 		hub.writes, leaf.writes = 1, 1
 		w.start(h1, h2, l1)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if !serves(h1) || !serves(h2) || !yields(l1) || w.repeats > 0 {
 			t.Errorf("%v, %v, %v", h1.why(), h2.why(), l1.why())
 		}
@@ -360,7 +366,7 @@ func TestATagThatCannotBeRaisedStopsNoOther(t *testing.T) {
 		hub, _, h1, h2, l1 := hubAndLeaf(w)
 		hub.damaged = "leafonly"
 		w.start(h1, h2, l1)
-		time.Sleep(30 * time.Second)
+		rest(30 * time.Second)
 		if !serves(h1) || !yields(l1) || hub.marks["order"].high <= 50_000 {
 			t.Errorf("%v, %v, %d", h1.why(), l1.why(), hub.marks["order"].high)
 		}
@@ -375,22 +381,22 @@ func TestNothingIsMergedWhileTheOtherStoreIsAwayAndNothingIssuedAbove(t *testing
 		hub, _, h1, h2, l1 := hubAndLeaf(w)
 		w.link("hub", "leaf", false)
 		w.start(h1, h2, l1)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		w.link("hub", "leaf", true)
 		for !strings.Contains(fmt.Sprint(l1.why().Segments), "has yielded") {
-			time.Sleep(time.Millisecond)
+			rest(time.Millisecond)
 		}
 		hub.mu.Lock()
 		hub.away = true
 		hub.mu.Unlock()
-		time.Sleep(8 * time.Second)
+		rest(8 * time.Second)
 		if serves(h1) {
 			t.Error("it issues segments before the marks are merged")
 		}
 		hub.mu.Lock()
 		hub.away = false
 		hub.mu.Unlock()
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		if !serves(h1) || !yields(l1) || w.repeats > 0 {
 			t.Errorf("%v, %v, %d repeats", h1.why(), l1.why(), w.repeats)
 		}
@@ -404,7 +410,7 @@ func TestARegistryThatCannotBeCalledIsReportedAndTheSmallerOneStops(t *testing.T
 		w.start(h1)
 		w.mute = true // calls do not pass
 		w.start(h2, l1)
-		time.Sleep(time.Minute)
+		rest(time.Minute)
 		if r := l1.why(); r.Segments == nil || r.Snowflakes == nil {
 			t.Errorf("the smaller one serves: %v", r)
 		}
@@ -421,15 +427,15 @@ func TestBothStopAtOnceWhoeverIsAhead(t *testing.T) {
 		hub.marks["order"].high, leaf.marks["order"].high = 1, 1
 		w.link("hub", "leaf", false)
 		w.start(l1)
-		time.Sleep(10 * time.Minute)
+		rest(10 * time.Minute)
 		w.start(h1, h2)
-		time.Sleep(20050 * time.Millisecond)
+		rest(20050 * time.Millisecond)
 		w.link("hub", "leaf", true)
 		for !yields(l1) {
-			time.Sleep(time.Millisecond)
+			rest(time.Millisecond)
 		}
 		stopped := time.Now()
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if !serves(h1) || !serves(h2) {
 			t.Fatalf("%v, %v", h1.why(), h2.why())
 		}
@@ -444,15 +450,15 @@ func TestTheOneThatYieldsStopsThoughItsVerdictCannotBeWritten(t *testing.T) {
 		_, leaf, h1, h2, l1 := hubAndLeaf(w)
 		leaf.mute = true
 		w.start(h1, h2, l1)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if r := l1.why(); r.Segments == nil || r.Snowflakes == nil {
 			t.Errorf("it serves: %v", r)
 		}
 		if r := h1.why(); r.Segments == nil || r.Snowflakes != nil {
 			t.Errorf("the one that stays issues segments before the marks are merged: %v", r)
 		}
-		leaf.mute = false
-		time.Sleep(20 * time.Second)
+		leaf.do(func() { leaf.mute = false })
+		rest(20 * time.Second)
 		if !yields(l1) || !serves(h1) {
 			t.Errorf("%v, %v", h1.why(), l1.why())
 		}
@@ -464,13 +470,13 @@ func TestWhatWasNotReadAfreshIsNoProof(t *testing.T) {
 		_, leaf, h1, h2, l1 := hubAndLeaf(w)
 		w.link("hub", "leaf", false)
 		w.start(h1, h2, l1)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		leaf.mu.Lock()
 		leaf.away = true
 		leaf.mu.Unlock()
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		w.link("hub", "leaf", true)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if !serves(h1) || len(h1.alarmed()) > 0 {
 			t.Errorf("%v, %q", h1.why(), h1.alarmed())
 		}
@@ -482,11 +488,11 @@ func TestATagThatFailsForAWhileIsMergedInTheEnd(t *testing.T) {
 		hub, _, h1, h2, l1 := hubAndLeaf(w)
 		hub.damaged = "leafonly"
 		w.start(h1, h2, l1)
-		time.Sleep(2 * time.Second)
+		rest(2 * time.Second)
 		hub.mu.Lock()
 		hub.damaged = ""
 		hub.mu.Unlock()
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if hub.marks["leafonly"] == nil || !serves(h1) {
 			t.Errorf("%v, %v", hub.marks, h1.why())
 		}
@@ -500,9 +506,9 @@ func TestEachWorkerOfARegistryThatYieldedMergesWhatItKnows(t *testing.T) {
 		w.link("hub", "cut off", false)
 		w.link("leaf", "cut off", false)
 		w.start(l2)
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		w.start(h1, h2, l1)
-		time.Sleep(10 * time.Second)
+		rest(10 * time.Second)
 		leaf.mu.Lock()
 		merged := leaf.facts.Verdict.Merged
 		leaf.marks["order"].high += 1_000_000 // by the worker that heard nothing
@@ -510,9 +516,28 @@ func TestEachWorkerOfARegistryThatYieldedMergesWhatItKnows(t *testing.T) {
 		leaf.mu.Unlock()
 		w.link("hub", "cut off", true)
 		w.link("leaf", "cut off", true)
-		time.Sleep(20 * time.Second)
+		rest(20 * time.Second)
 		if !merged || !yields(l2) || hub.marks["order"].high < high {
 			t.Errorf("merged %v, %v, hub %d, leaf %d", merged, l2.why(), hub.marks["order"].high, high)
+		}
+	})
+}
+
+func TestAWorkerWhoseRegistryWasWipedStillSaysWhatItRestedOn(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		r := newRegistry("OLD", time.Now(), nil)
+		a, b := w.add("a", "hub", r), w.add("b", "hub", r)
+		b.layout = "41+6+6"
+		w.start(a)
+		r.mu.Lock()
+		r.facts.Segments, r.facts.Numbers = "", ""
+		r.mu.Unlock()
+		rest(20 * time.Second)
+		if err := b.start(); !errors.Is(err, ErrOther) {
+			t.Errorf("one of another layout starts: %v", err)
+		}
+		if b.watch.MayFound(t.Context()) == nil || b.watch.MayMake(t.Context()) == nil {
+			t.Error("one of another layout may make a registry")
 		}
 	})
 }

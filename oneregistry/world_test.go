@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -53,6 +54,16 @@ type registrySim struct {
 	marks   map[string]*tagSim
 	writes  uint64
 	decided []Verdict
+}
+
+// do lets a story change what workers use.
+func (r *registrySim) do(f func()) { r.mu.Lock(); defer r.mu.Unlock(); f() }
+
+func (w *world) do(f func()) { w.mu.Lock(); defer w.mu.Unlock(); f() }
+
+func (r *registrySim) high(tag string) (n int64) {
+	r.do(func() { n = r.marks[tag].high })
+	return n
 }
 
 type tagSim struct {
@@ -102,6 +113,7 @@ func (w *world) add(name, site string, r *registrySim) *workerSim {
 
 // start begins a life. It returns what Start returned.
 func (s *workerSim) start() error {
+	synctest.Wait()
 	s.memory, s.floors, s.joined, s.alarms = map[string][2]int64{}, map[string]int64{}, "", nil
 	s.watch = New(Config{
 		Home: s, Bus: busSim{s}, Process: fmt.Sprintf("%s-%d", s.name, s.world.rand.Uint64()),
@@ -122,8 +134,8 @@ func (s *workerSim) start() error {
 		return err
 	}
 	var done sync.WaitGroup
-	number := len(s.reg.facts.Live) + 1
 	s.reg.mu.Lock()
+	number := len(s.reg.facts.Live) + 1
 	s.reg.facts.Live = append(slices.Clone(s.reg.facts.Live), number)
 	s.reg.mu.Unlock()
 	done.Go(func() { s.watch.Run(ctx) })

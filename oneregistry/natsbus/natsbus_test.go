@@ -39,7 +39,7 @@ func (l *listener) heard() int {
 }
 
 // join returns the bus of a worker that answers for a registry.
-func join(t *testing.T, url, name, registry string) (*natsbus.Bus, *listener) {
+func join(t *testing.T, url, name, registry string) (*member, *listener) {
 	t.Helper()
 	nc := natstest.Connect(t, url)
 	bus, l := natsbus.New(nc, "id"), &listener{name: name}
@@ -48,7 +48,13 @@ func join(t *testing.T, url, name, registry string) (*natsbus.Bus, *listener) {
 			t.Fatal(err)
 		}
 	}
-	return bus, l
+	return &member{bus, nc}, l
+}
+
+// A member is a bus and its connection.
+type member struct {
+	*natsbus.Bus
+	nc *nats.Conn
 }
 
 // soon returns a context for questions whose answers take as long as they may.
@@ -82,8 +88,10 @@ func TestOneWorkerOfEachRegistryAnswersAQuestion(t *testing.T) {
 	join(t, url, "a", "A")
 	_, other := join(t, url, "b", "B")
 	moved, _ := join(t, url, "c", "B")
-	if err := moved.Join("C"); err != nil {
-		t.Fatal(err)
+	for _, err := range []error{moved.Join("C"), moved.nc.Flush()} {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if got := answers(t, asker, 3); got["a"] != 1 || got["b"] != 1 || got["c"] != 1 {
 		t.Errorf("%v answer, want one of each registry", got)
