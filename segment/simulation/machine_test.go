@@ -124,6 +124,9 @@ func (l *life) open() {
 func (l *life) kill() {
 	l.dead.Store(true)
 	l.machine.down.Store(true)
+	if l.marks.Identity().Registry != "" {
+		l.machine.knows.Store(true)
+	}
 	l.stop()
 }
 

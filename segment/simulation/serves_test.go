@@ -60,7 +60,7 @@ func (w *world) refusedRightly(r *request, name string) bool {
 	case errors.Is(r.err, segment.ErrDisabled):
 		return true
 	case errors.Is(r.err, segment.ErrUnknownTag):
-		return w.conf.loss == wiped || table && !ok || !table && w.js.bucket.entries[name].Value == nil
+		return w.conf.loss != kept || table && !ok || !table && w.js.bucket.entries[name].Value == nil
 	}
 	return false
 }
