@@ -230,3 +230,15 @@ func TestAnotherEntryOfTheSameRevisionIsNotTheOneThatWasRead(t *testing.T) {
 		t.Errorf("%v, want Unknown", got)
 	}
 }
+
+func TestARangeOfADeletedTagIsLostAndHalvesTheNext(t *testing.T) {
+	e, r := entry{mark: 1}, new(Ranges)
+	l, _ := next(t, r, e, 100)
+	e.load(l)
+	r.Keep("a", l)
+	r.Drop("a")
+	r.Drop("a")
+	if got, reserved := next(t, r, e, 100); reserved || got.Start != 101 || got.Len() != 50 {
+		t.Errorf("%v, %v, want 50 from 101", got.Range, reserved)
+	}
+}

@@ -86,9 +86,17 @@ func (r *Ranges) Refused(tag string, l Load) {
 	}
 }
 
-// Drop forgets what is kept of a tag that was deleted: an old read, which shows the tag as it was before, must not
-// bring back a range without another write.
-func (r *Ranges) Drop(tag string) { r.take(tag) }
+// Drop forgets the range that is kept of a tag that was deleted: an old read, which shows the tag as it was before,
+// must not bring it back without another write. It is lost.
+func (r *Ranges) Drop(tag string) {
+	l := r.take(tag)
+	if l.Len() > 0 {
+		l.most = max(1, l.Len()/2)
+	}
+	if l.most > 0 {
+		r.Keep(tag, Load{most: l.most})
+	}
+}
 
 // take removes and returns what is kept of a tag: no two loads get it.
 func (r *Ranges) take(tag string) Load {
