@@ -113,7 +113,7 @@ func (h *chooser) fresh(ctx context.Context) (Deployment, error) {
 		return d, err
 	}
 	now, err := h.registry.Time(ctx)
-	d.From = now + settling.Milliseconds() //mutant:settling
+	d.From = now + settling.Milliseconds()
 	return d, err
 }
 

@@ -113,7 +113,7 @@ var mutants = []mutant.Mutant{
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{
 		mutant.Replace("resume", `case last != nil && last.Token == r.Token:
-			c, err = h.confirm(ctx, seen, h.claimOn(w, seen.now, r), r)`)}},
+			c, err = h.confirm(ctx, seen, h.claimOn(w, seen.now), r)`)}},
 	{Name: "the fence is forgotten without the registry", Edits: []mutant.Edit{
 		mutant.Replace("resume-away", "from, until := now, last.Until")}},
 	{Name: "the fence is written, but not waited for", Edits: []mutant.Edit{
@@ -122,7 +122,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+h.horizon.Milliseconds()")}},
 	{Name: "a claim in the state file is trusted whatever the record's token", Edits: []mutant.Edit{
 		mutant.Replace("resume", `case last != nil:
-			c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now), r), r)`)}},
+			c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now)), r)`)}},
 
 	// The generator.
 	{Name: "milliseconds for coarse ticks", Edits: []mutant.Edit{
