@@ -56,7 +56,7 @@ func (w *world) refusedRightly(r *request, name string) bool {
 	case errors.Is(r.err, segment.ErrBadRow):
 		return table && ok && row.Step < 1
 	case errors.Is(r.err, kvstore.ErrRegistry): // an operator must confirm it
-		return w.conf.loss == wiped
+		return w.conf.loss != kept
 	case errors.Is(r.err, segment.ErrDisabled):
 		return true
 	case errors.Is(r.err, segment.ErrUnknownTag):
