@@ -65,11 +65,12 @@ func marksFaults() []fault {
 			fleet:   onOneServer, inject: oldStore,
 			losses: []loss{natsAway, untilRaised}, recovery: 20 * time.Second,
 			alarms: alarms{subjects.AlarmStoreWentBack: {1, 9}, subjects.AlarmNumberLost: {0, 3}},
+			brief:  true,
 		},
 		{
 			name:    "marks-purged",
 			summary: "`nats stream purge` of the marks, which JetStream refuses; then a worker without ranges starts",
-			fleet:   onFirstUse, inject: purgeMarks,
+			fleet:   onFirstUse, inject: purgeMarks, brief: true,
 		},
 		{
 			name: "marks-aged",
@@ -77,14 +78,14 @@ func marksFaults() []fault {
 				"then the age is removed, and the tags are created again with a start above",
 			fleet: onFirstUse, inject: ageMarks,
 			losses: []loss{untilRepaired}, recovery: 20 * time.Second,
-			alarms: alarms{alarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
+			alarms: alarms{subjects.AlarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
 		},
 		{
 			name:    "marks-sourced",
 			summary: "the marks' stream gets a bucket as a source where old marks are written, and loses it 5 s later",
 			fleet:   onOneServer, inject: sourceMarks, lasts: 5 * time.Second,
 			losses: []loss{untilRepaired}, recovery: 20 * time.Second,
-			alarms: alarms{alarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
+			alarms: alarms{subjects.AlarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
 		},
 		{
 			name:    "marks-mirrored",
@@ -97,12 +98,10 @@ func marksFaults() []fault {
 				"then the others are stopped, the marks deleted, and the others started",
 			fleet: onOneMySQL, inject: mixStores,
 			losses: []loss{untilRaised, untilRepaired}, recovery: 20 * time.Second,
-			alarms: alarms{subjects.AlarmStoreWentBack: {0, 9}, alarmBucketChanged: {0, 9}},
+			alarms: alarms{subjects.AlarmStoreWentBack: {0, 9}, subjects.AlarmBucketChanged: {0, 9}},
 		},
 	}
 }
-
-const alarmBucketChanged subjects.Alarm = "bucket-changed"
 
 // lookback is how old a copy is when it comes back.
 const lookback = 5 * time.Second

@@ -126,7 +126,8 @@ func allServersFaults() []fault {
 			},
 			gap: 15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
 			alarms: alarms{
-				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}, alarmBucketChanged: {0, 6},
+				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3},
+				subjects.AlarmBucketChanged: {0, 6},
 			},
 		},
 	}

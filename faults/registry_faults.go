@@ -10,8 +10,6 @@ import (
 
 // Two registries, and registries that are wiped.
 var (
-	alarmSecondRegistry subjects.Alarm = "second-registry"
-
 	// The side that yields refuses segments, and callers there are answered over
 	// the link once its workers have left.
 	untilYielded = loss{
@@ -38,7 +36,8 @@ func registryFaults() []fault {
 				"hub's workers: it is refused",
 			fleet: atHub, inject: startOnLeaf,
 			losses: []loss{untilYielded},
-			alarms: alarms{alarmSecondRegistry: {1, 9}, subjects.AlarmBucketChanged: {0, 2}},
+			alarms: alarms{subjects.AlarmSecondRegistry: {1, 9}, subjects.AlarmBucketChanged: {0, 2}},
+			brief:  true,
 		},
 		{
 			name: "leaf-joins",
@@ -47,7 +46,7 @@ func registryFaults() []fault {
 			fleet: alone, inject: joinLeaf, lasts: 15 * time.Second,
 			settle: 10 * time.Second, losses: []loss{untilYielded}, gap: 15 * time.Second, watch: 8 * time.Second,
 			recovery: 20 * time.Second,
-			alarms:   alarms{alarmSecondRegistry: {1, 9}, subjects.AlarmNumberLost: {0, 3}},
+			alarms:   alarms{subjects.AlarmSecondRegistry: {1, 9}, subjects.AlarmNumberLost: {0, 3}},
 		},
 		{
 			name: "layout-changed",
@@ -55,7 +54,7 @@ func registryFaults() []fault {
 				"they are refused",
 			fleet: narrow, inject: changeLayout(deleteHistory),
 			losses: []loss{untilRenumberedAtOnce}, gap: 10 * time.Second, recovery: 15 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {0, 2}}, watch: 8 * time.Second,
+			alarms: alarms{subjects.AlarmNumberLost: {0, 2}}, watch: 8 * time.Second, brief: true,
 		},
 		{
 			name: "deployment-deleted", summary: "the same with only the key `deployment` deleted",
