@@ -43,7 +43,10 @@ func databaseFaults() []fault {
 			fleet:   onMySQL, inject: wipeServers, lasts: time.Second,
 			losses: []loss{natsAway, storeAwayLong, untilRenumbered},
 			gap:    15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3}},
+			alarms: alarms{
+				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3},
+				subjects.AlarmBucketChanged: {0, 6},
+			},
 		},
 	}
 }
