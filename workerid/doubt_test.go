@@ -49,3 +49,17 @@ func TestALostClaimDoesNotStayInTheStateFile(t *testing.T) {
 		}
 	})
 }
+
+// A later life would resume the claim of the file beyond what was lowered.
+func TestAReleaseThatIsNotInTheStateFileLowersNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, of := newStub()
+		of.file = newFile(t, t.TempDir())
+		c := opened(t, of)
+		of.file.write = func(string, []byte) error { return errInjected }
+		until := s.records[1].Until
+		if err := c.release(t.Context()); !errors.Is(err, ErrStateFile) || s.records[1].Until != until {
+			t.Errorf("%v, until lowered by %d ms; want ErrStateFile and nothing", err, until-s.records[1].Until)
+		}
+	})
+}

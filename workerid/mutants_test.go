@@ -45,10 +45,8 @@ var mutants = []mutant.Mutant{
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},
 
-	{Name: "a window that has passed is extended", Edits: []mutant.Edit{
-		mutant.Delete("ended"), mutant.Delete("ended-meanwhile")}},
-	{Name: "a window that passes during a renewal is extended", Edits: []mutant.Edit{
-		mutant.Delete("ended-meanwhile")}},
+	{Name: "a window that has passed is extended", Args: unit("AWindowThatHasPassedIsNotExtended"),
+		Edits: []mutant.Edit{mutant.Delete("ended"), mutant.Delete("ended-meanwhile")}},
 	{Name: "a renewal uses a later reading of the clock", Edits: []mutant.Edit{
 		mutant.Replace("renewed-at",
 			"now, horizon, acknowledged := c.now(), c.horizon.Milliseconds(), c.until.Load()")}},
@@ -62,8 +60,9 @@ var mutants = []mutant.Mutant{
 	// Stopping.
 	{Name: "the state file keeps its claim at release", Edits: []mutant.Edit{
 		mutant.Delete("forget")}},
-	{Name: "a release lowers until although forgetting failed", Edits: []mutant.Edit{
-		mutant.Replace("forget", "_ = c.file.forget(c.series.begin())")}},
+	{Name: "a release lowers until although forgetting failed",
+		Args:  unit("AReleaseThatIsNotInTheStateFileLowersNothing"),
+		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.file.forget(c.released)")}},
 	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
 		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
 	{Name: "a generator stays open when its number ends", Edits: []mutant.Edit{
@@ -94,6 +93,9 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Replace("deployment-held", "var err error")}},
 	{Name: "the deployment is not compared after a win", Args: unit("TheDeploymentIsReadAgainAfterANumberIsWon"),
 		Edits: []mutant.Edit{mutant.Delete("deployment-won")}},
+	{Name: "a new deployment does not wait for workers of a lost one",
+		Args:  unit("ANewDeploymentWaitsUntilWorkersOfALostOneHaveLearned"),
+		Edits: []mutant.Edit{mutant.Replace("settling", "_ = now")}},
 	{Name: "another layout serves beside records of the old one",
 		Args:  unit("ADeploymentReplacedByHandDoesNotServeBesideOldRecords"),
 		Edits: []mutant.Edit{mutant.Replace("above", "_, _, _, _ = mine, old, err, w")}},
