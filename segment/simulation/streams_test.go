@@ -76,8 +76,9 @@ func (s *streams) write(ctx context.Context, what string, apply func() error) er
 }
 
 // Info implements [buckets.Streams].
-func (s *streams) Info(ctx context.Context, _ string) (i buckets.Info, err error) {
-	err = s.call(ctx, "info", func() error {
+func (s *streams) Info(ctx context.Context, _ string) (buckets.Info, error) {
+	var i buckets.Info
+	err := s.call(ctx, "info", func() error {
 		b := s.bucket
 		if b == nil {
 			return buckets.ErrNoBucket
@@ -121,8 +122,9 @@ func (s *streams) Defend(ctx context.Context, _, maker string) error {
 }
 
 // Last implements [buckets.Streams].
-func (s *streams) Last(ctx context.Context, _, key string) (e buckets.Entry, err error) {
-	err = s.call(ctx, "read "+key, func() error {
+func (s *streams) Last(ctx context.Context, _, key string) (buckets.Entry, error) {
+	var e buckets.Entry
+	err := s.call(ctx, "read "+key, func() error {
 		b, ok := s.read(), false
 		if b == nil {
 			return buckets.ErrNoBucket
@@ -139,9 +141,10 @@ func (s *streams) Last(ctx context.Context, _, key string) (e buckets.Entry, err
 }
 
 // Publish implements [buckets.Streams].
-func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (revision uint64, err error) {
+func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (uint64, error) {
+	var revision uint64
 	lost := s.world.losses.Load()
-	err = s.write(ctx, "write "+key, func() error {
+	err := s.write(ctx, "write "+key, func() error {
 		b := s.bucket
 		// A creation that an operator began before a bucket was lost does not land in the next one.
 		if s.world.acting.op != nil && m.Last != nil && *m.Last == 0 && s.world.losses.Load() != lost {
@@ -173,8 +176,9 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 }
 
 // List implements [buckets.Streams].
-func (s *streams) List(ctx context.Context, _, prefix string) (all []buckets.Entry, err error) {
-	err = s.call(ctx, "list "+prefix, func() error {
+func (s *streams) List(ctx context.Context, _, prefix string) ([]buckets.Entry, error) {
+	var all []buckets.Entry
+	err := s.call(ctx, "list "+prefix, func() error {
 		if s.bucket == nil {
 			return buckets.ErrNoBucket
 		}

@@ -73,8 +73,9 @@ func (t *table) write(ctx context.Context, what, tag string, apply func() error)
 }
 
 // Row implements [segment.Table].
-func (t *table) Row(ctx context.Context, tag string) (row segment.Row, err error) {
-	err = t.read(ctx, "select "+tag, func() error {
+func (t *table) Row(ctx context.Context, tag string) (segment.Row, error) {
+	var row segment.Row
+	err := t.read(ctx, "select "+tag, func() error {
 		var ok bool
 		if row, ok = t.rows()[tag]; !ok {
 			return segment.ErrUnknownTag
@@ -88,8 +89,9 @@ func (t *table) Row(ctx context.Context, tag string) (row segment.Row, err error
 }
 
 // Advance implements [segment.Table].
-func (t *table) Advance(ctx context.Context, tag string, start, end int64) (done bool, err error) {
-	err = t.write(ctx, fmt.Sprintf("advance %s from %d to %d", tag, start, end), tag, func() error {
+func (t *table) Advance(ctx context.Context, tag string, start, end int64) (bool, error) {
+	var done bool
+	err := t.write(ctx, fmt.Sprintf("advance %s from %d to %d", tag, start, end), tag, func() error {
 		row, ok := t.rows()[tag]
 		if done = ok && row.MaxID <= start; !done {
 			return nil
@@ -158,8 +160,9 @@ func (t *table) Try(ctx context.Context, tag string, c segment.Change) error {
 }
 
 // Rows implements [segment.Table].
-func (t *table) Rows(ctx context.Context, after string, limit int) (page []segment.Row, err error) {
-	err = t.read(ctx, "select all", func() error {
+func (t *table) Rows(ctx context.Context, after string, limit int) ([]segment.Row, error) {
+	var page []segment.Row
+	err := t.read(ctx, "select all", func() error {
 		for _, row := range t.rows() {
 			if row.Name > after || after == "" {
 				page = append(page, row)
