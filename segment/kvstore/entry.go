@@ -21,7 +21,7 @@ type entry struct {
 	Least       int64  `json:"least,omitempty"` // no ID below it is issued, not even one already loaded
 	// Tokens are those of the latest writes. An entry that an older version wrote has none.
 	Tokens attempt.Tokens `json:"tokens,omitempty"`
-	First  string         `json:"first,omitempty"` // registry in which first use created the tag, until it is loaded
+	First  string         `json:"first,omitempty"` // registry in which the tag was created, until it is loaded
 }
 
 func (e entry) encode() []byte {

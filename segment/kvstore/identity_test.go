@@ -543,3 +543,39 @@ func TestATagCreatedOnFirstUseWhileTheBucketIsMadeAgainIsNotLoaded(t *testing.T)
 		}
 	}
 }
+
+func TestATagCreatedByAnOperatorWhileTheBucketIsMadeAgainIsNotLoaded(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	other := open(t, js, bucket)
+	s := openOn(t, &meanwhile{Streams: buckets.OnJetStream(js), lose: func() {
+		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+			t.Error(err)
+		}
+		if _, err := other.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
+			t.Errorf("%v, want ErrNoIdentity", err)
+		}
+	}}, bucket)
+	create := func(start int64) error {
+		_, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: start}, true)
+		return err
+	}
+	if err := create(500); err != nil {
+		t.Fatal(err) // the look at the identity came before
+	}
+	for who, s := range map[string]*kvstore.Store{"its creator": s, "another": other} {
+		if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("%s loaded %v, %v, which others may have issued", who, l, err)
+		}
+	}
+
+	// The operator who is told so creates it again, above all of its IDs.
+	if err := create(2000); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := other.Load(t.Context(), "order", 0, 0); err != nil || l.Start != 2000 {
+		t.Errorf("%v, %v, want a range from 2000", l, err)
+	}
+	if err := create(3000); !errors.Is(err, segment.ErrExists) {
+		t.Errorf("%v, want ErrExists for a tag that is there", err)
+	}
+}

@@ -183,21 +183,24 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 // the tag, and its operator must say where it continues.
 //
 // A bucket may be lost and made again between the look at its identity and the write. So the entry names the registry,
-// and the first load looks again: see tryChange.
+// and the first load looks again: see read.
 func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
 	if err := s.refused(); err != nil {
 		return err
 	}
-	if revive {
-		_, err := s.kv.Create(ctx, tag, e.encode())
-		return written(err)
-	}
 	id, err := s.Check(ctx) //mutant:original
+	create := s.kv.CreateFirst
+	if revive {
+		create = s.kv.Create
+		if errors.Is(err, ErrNoIdentity) {
+			err = nil
+		}
+	}
 	if err != nil {
 		return unoriginal(err)
 	}
 	e.First = id.Registry
-	_, err = s.kv.CreateFirst(ctx, tag, e.encode())
+	_, err = create(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {
 		err = segment.ErrUnknownTag
 	}
@@ -212,7 +215,8 @@ func unoriginal(err error) error {
 	return err
 }
 
-// revive enables a disabled tag with the step and description of e, above its old mark, which e gets too.
+// revive enables a disabled tag with the step and description of e, above its old mark, which e gets too. It does the
+// same with a tag that was created in a bucket that is lost.
 func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) error {
 	err := s.change(ctx, tag, func(old *entry) error {
 		if !old.Disabled {
@@ -229,10 +233,35 @@ func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) e
 		*e = *old
 		return nil
 	})
+	if revive && errors.Is(err, errOfLostBucket) {
+		return s.replaceLost(ctx, tag, e)
+	}
 	if errors.Is(err, segment.ErrUnknownTag) && !errors.Is(err, segment.ErrDisabled) {
 		return segment.ErrExists // another worker's write is under way, and cannot be read yet
 	}
 	return err
+}
+
+// replaceLost puts e in the place of an entry that names a lost registry. No ID of that entry was ever issued, since
+// no load of it succeeds; its mark is kept all the same if it is higher.
+func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
+	return s.retry(ctx, tag, func() error {
+		kve, err := s.kv.Get(ctx, tag)
+		if err != nil {
+			return err
+		}
+		old, err := s.decode(kve)
+		if err != nil {
+			return err
+		}
+		if err = s.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
+			return errors.Join(err, segment.ErrExists) // another operator was faster
+		}
+		try := attempt.New(kve.Revision, old.Tokens)
+		e.First, e.Mark, e.Least, e.Tokens = s.Identity().Registry, max(e.Mark, old.Mark), old.Least, try.Tokens()
+		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+		return s.outcome(ctx, tag, try, written(err))
+	})
 }
 
 // Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
@@ -314,18 +343,22 @@ func (s *Store) retry(ctx context.Context, tag string, f func() error) error {
 	return wrap(tag, backoff.Retry(try, backoff.WithContext(pauses, ctx)))
 }
 
-// confirmFirst makes an entry that was created on first use an ordinary one, if it lies in the bucket that was looked
+// errOfLostBucket says that an entry was written for a bucket that is lost, and landed in the one that replaced it.
+var errOfLostBucket = fmt.Errorf("%w: it was created in a bucket that is lost; create it with a start above all its IDs",
+	segment.ErrUnknownTag)
+
+// confirmFirst makes the entry of a tag that was just created an ordinary one, if it lies in the bucket that was looked
 // at then.
 func (s *Store) confirmFirst(ctx context.Context, e *entry) error {
 	if e.First == "" {
 		return nil
 	}
 	id, err := s.Check(ctx)
-	if err != nil {
-		return unoriginal(err)
+	if err != nil && !errors.Is(err, ErrNoIdentity) {
+		return err
 	}
 	if id.Registry != e.First {
-		return fmt.Errorf("%w: it was created on first use in a bucket that is lost", segment.ErrUnknownTag)
+		return errOfLostBucket
 	}
 	e.First = ""
 	return nil
@@ -333,8 +366,8 @@ func (s *Store) confirmFirst(ctx context.Context, e *entry) error {
 
 // read returns the entry of a tag, or [segment.ErrUnknownTag].
 //
-// If first use has created the tag and nobody has loaded it, read looks at the identity once more, after it has read
-// the entry. If it finds the registry that the entry names, a compare-and-set from the entry's revision succeeds only
+// If the tag was created and no worker has loaded it, read looks at the identity once more, after it has read the
+// entry. If it finds the registry that the entry names, a compare-and-set from the entry's revision succeeds only
 // in the bucket of that registry: revisions do not repeat.
 func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
 	if err := s.refused(); err != nil {
