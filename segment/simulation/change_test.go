@@ -150,11 +150,10 @@ func (c *change) end(t segment.Tag, err error) {
 	}
 	d.least = max(d.least, least)
 	c.tag.raised = append(c.tag.raised, raise{least, w.now()})
-	c.compare(t)
 }
 
 // wrote notes that a write of this change has changed the tag.
-func (c *change) wrote(string) {
+func (c *change) wrote() {
 	c.writes++
 	c.check()
 }
@@ -165,9 +164,6 @@ func (c *change) check() {
 		c.life.world.fail("change %d, %v of %s, was refused, and has changed the tag", c.number, c.verb, c.tag.name)
 	}
 }
-
-// compare fails if the tag is not what the answer says.
-func (c *change) compare(segment.Tag) {}
 
 // announce lets the other workers hear that a tag was changed, or not.
 func (w *world) announce(name string) {

@@ -23,7 +23,6 @@ func (w *world) lose() {
 		return
 	}
 	w.lost = w.now()
-	w.losses.Add(1)
 	// A tag that was deleted may be there again, and a raise that nobody has seen yet is lost.
 	for _, t := range w.tags {
 		t.deleted, t.created, t.raised = 0, w.now(), nil

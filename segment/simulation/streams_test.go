@@ -143,13 +143,8 @@ func (s *streams) Last(ctx context.Context, _, key string) (buckets.Entry, error
 // Publish implements [buckets.Streams].
 func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (uint64, error) {
 	var revision uint64
-	lost := s.world.losses.Load()
 	err := s.write(ctx, "write "+key, func() error {
 		b := s.bucket
-		// A creation that an operator began before a bucket was lost does not land in the next one.
-		if s.world.acting.op != nil && m.Last != nil && *m.Last == 0 && s.world.losses.Load() != lost {
-			return buckets.ErrNoAnswer
-		}
 		if b == nil {
 			return buckets.ErrNoAnswer
 		}

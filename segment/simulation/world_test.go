@@ -2,9 +2,10 @@ package simulation_test
 
 import (
 	"fmt"
-	"sync/atomic"
+	"strings"
 	"time"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 )
@@ -24,7 +25,6 @@ type world struct {
 	rare    int           // of how many calls about one fails in each way
 	pace    time.Duration // of faults
 	lost    time.Duration // when marks were lost
-	losses  atomic.Int64  // how often
 	healthy bool          // no fault is injected
 	quiet   bool          // nothing is asked or changed any more, unless to see whether all is well
 	over    bool          // nothing begins any more
@@ -204,7 +204,7 @@ func (w *world) end() {
 
 // wrote notes that an entry or row of a tag has just changed.
 func (w *world) wrote(key string) {
-	if c := w.acting; c != nil && c.op != nil {
-		c.op.wrote(key)
+	if c := w.acting; c != nil && c.op != nil && !strings.HasPrefix(key, buckets.Own) {
+		c.op.wrote()
 	}
 }
