@@ -344,8 +344,8 @@ func (s *Store) retry(ctx context.Context, tag string, f func() error) error {
 }
 
 // errOfLostBucket says that an entry was written for a bucket that is lost, and landed in the one that replaced it.
-var errOfLostBucket = fmt.Errorf("%w: it was created in a bucket that is lost; create it with a start above all its IDs",
-	segment.ErrUnknownTag)
+var errOfLostBucket = fmt.Errorf("%w: it was created in a bucket that is lost; "+
+	"create it again, with a start above all its IDs", segment.ErrUnknownTag)
 
 // confirmFirst makes the entry of a tag that was just created an ordinary one, if it lies in the bucket that was looked
 // at then.
