@@ -171,7 +171,10 @@ func (w *Witness) ended(ctx context.Context, i incident) (closed bool, err error
 			return false, err
 		}
 	}
-	return w.resume(i), nil
+	if closed = w.resume(i); closed {
+		w.forgetOthers()
+	}
+	return closed, nil
 }
 
 // raise raises the alarm for an incident, with what this worker knows of the tags.

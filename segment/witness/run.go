@@ -79,7 +79,8 @@ func (w *Witness) checkNow(ctx context.Context) {
 }
 
 // look reads all witnesses, to remember which there are. One that is older than it was when last seen shows that the
-// bucket went back, if it is still the older one after this worker has written.
+// bucket went back, if it is still the older one after this worker has read the bucket's identity, and written. A
+// bucket that lost its identity, as by a maximum age, lost the witnesses too.
 func (w *Witness) look(ctx context.Context) {
 	if w.enter(ctx) != nil {
 		return
@@ -88,15 +89,33 @@ func (w *Witness) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	older, err := w.lookAtAll(ctx)
-	if err == nil && len(older) > 0 && w.check(ctx) == nil {
-		if older, err = w.lookAtAll(ctx); err == nil && len(older) > 0 {
-			w.WentBack("the witness of worker " + w.known[older[0]].Name + " is older than it was a moment ago")
-		}
+	if err == nil && len(older) > 0 {
+		err = w.lookAgain(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
 		w.cfg.Log.Debug("the witnesses cannot be listed; the next poll lists them again", "error", err)
 	}
 }
+
+// lookAgain is the second look, at witnesses that were older at the first.
+func (w *Witness) lookAgain(ctx context.Context) error {
+	there, err := w.settle(ctx, true)
+	if err != nil || !there {
+		return err
+	}
+	if err := w.check(ctx); err != nil {
+		return err
+	}
+	older, err := w.lookAtAll(ctx)
+	if err == nil && len(older) > 0 {
+		w.WentBack("the witness of worker " + w.known[older[0]].Name + " is older than it was a moment ago")
+	}
+	return err
+}
+
+// forgetOthers forgets which witnesses there were: those of a bucket that is gone, or of before a repair, which covers
+// all that they had loaded.
+func (w *Witness) forgetOthers() { clear(w.known) }
 
 // lookAtAll notes all witnesses that are as new as they were when last seen, and returns those that are not.
 func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {

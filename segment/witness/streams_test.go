@@ -59,6 +59,13 @@ func (s *streams) restore(b stored) {
 	s.state.entries = maps.Clone(b.entries)
 }
 
+// forget removes all keys that begin with prefix, as a maximum age does.
+func (s *streams) forget(prefix string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.state.entries, func(key string, _ buckets.Entry) bool { return strings.HasPrefix(key, prefix) })
+}
+
 func (s *streams) set(away, lose bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -136,6 +136,48 @@ func TestAWorkerThatIsDownMustAnswerFirst(t *testing.T) {
 	})
 }
 
+// A worker that never comes back leaves a witness that no answer brings forward.
+func TestARaiseEndsTheIncidentOfAWorkerThatIsGone(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(5, a, b)
+		old := w.js.backup()
+		w.load(70, a, b) // a poll of a sees the witness of b
+		b.end(false)
+		w.js.restore(old)
+		time.Sleep(70 * time.Second)
+		if err := a.take(10); err == nil || !strings.Contains(err.Error(), "tag raise --all") {
+			t.Fatalf("%v, want a refusal that names the command", err)
+		}
+		raise(t, a, 100_000)
+		w.served(20 * time.Second)
+		for range 5 {
+			time.Sleep(time.Minute) // a poll
+			a.mustTake(10)
+		}
+	})
+}
+
+// A maximum age takes the identity and the witnesses along.
+func TestABucketThatExpiredServesOnceItIsConfirmed(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(70, a, b)
+		w.js.forget(prefix)
+		w.identify("", false)
+		time.Sleep(2 * time.Minute)
+		w.identify("r2", true)
+		time.Sleep(time.Minute)
+		for range 3 {
+			w.served(time.Minute)
+			time.Sleep(time.Minute)
+		}
+		if w.alarmed() > 0 {
+			t.Error("an alarm of an incident, though the bucket has another identity")
+		}
+	})
+}
+
 func TestAWorkerThatWasKilledBeforeTheRestoredStateIsCovered(t *testing.T) {
 	play(t, func(w *world) {
 		dir := t.TempDir()

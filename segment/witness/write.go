@@ -31,12 +31,14 @@ func (w *Witness) settle(ctx context.Context, now bool) (there bool, err error) 
 	case id == "":
 		w.strange = w.strange || j.Registry != "" && !w.homeless
 		w.homeless = true
+		w.forgetOthers()
 		return false, nil
 	case j.Registry != "" && j.Registry != id && !confirmed:
 		w.meetOther(true)
 		return false, errOtherRegistry
 	case j.Registry != "" && j.Registry != id:
 		w.newWitness("")
+		w.forgetOthers()
 		w.strange = true
 	}
 	w.meetOther(false)
