@@ -44,21 +44,22 @@ var arrows = map[string][]string{
 	"segment/kvstore":     {"segment", "segment/attempt", "internal/buckets", "internal/jitter", backoff},
 	"segment/move":        {"segment"},
 	"segment/mysqlstore":  {"segment", mysqlDriver},
-	"segment/witness":     {"segment", "internal/buckets", "internal/jitter"},
+	"segment/witness":     {"segment", "internal/buckets", "internal/durable", "internal/jitter"},
 	"segment/segmenttest": {"segment"},
 	"segment/simulation":  {}, // test files only
 
-	"workerid":              {"snowflake", backoff},
+	"workerid":              {"snowflake", "internal/durable", backoff},
 	"workerid/workeridtest": {"workerid", "snowflake"},
 	"kvregistry":            {"workerid", "internal/buckets", natsGo, backoff},
 
-	"oneregistry":         {},
+	"oneregistry":         {"internal/durable"},
 	"oneregistry/natsbus": {"oneregistry", "subjects", natsGo},
 
 	"worker": {"subjects", "segment", "snowflake", natsGo},
 	"client": {"subjects", natsGo},
 
 	"internal/buckets":   {natsGo},
+	"internal/durable":   {},
 	"internal/jitter":    {backoff},
 	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":   {},

@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/natsid/natsid/internal/durable"
 )
 
 // A memory is what a worker remembers in its data directory: that its registry yielded. While its JetStream is away it
@@ -87,16 +88,7 @@ func (w *Watch) save(m *memory) error {
 		return nil
 	}
 	if m == nil {
-		return os.Remove(w.path())
+		return durable.Remove(w.path())
 	}
-	temp := w.path() + ".new"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("oneregistry: %w", err)
-	}
-	_, err = f.Write(append(encode(m), '\n'))
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp, w.path())
+	return durable.Replace(w.path(), append(encode(m), '\n'))
 }

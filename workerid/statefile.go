@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/natsid/natsid/internal/durable"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -64,7 +65,7 @@ func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 		return &stateFile{absent: true}, nil
 	}
 	s := &stateFile{
-		path: filepath.Join(dir, "worker.json"), now: now, write: replaceFile,
+		path: filepath.Join(dir, "worker.json"), now: now, write: durable.Replace,
 		writing: make(chan struct{}, 1), reach: reachOf(unit),
 	}
 	if err := s.open(dir); err != nil {
@@ -211,27 +212,6 @@ func (s *stateFile) reported() int64 {
 	return s.Claim.Fence - s.reach.Milliseconds()
 }
 
-// replaceFile replaces the file at path.
-func replaceFile(path string, data []byte) error {
-	temp := path + ".new"
-	if err := writeSynced(temp, data); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
 func placeOf(dir string) (p place, err error) {
 	if p.Host, err = os.Hostname(); err != nil {
 		return place{}, err
@@ -240,6 +220,10 @@ func placeOf(dir string) (p place, err error) {
 	if id, err := os.ReadFile("/etc/machine-id"); err == nil {
 		p.Machine = string(id[:min(len(id), 32)])
 	}
-	p.Inode, err = inode(dir)
-	return p, err
+	info, err := os.Stat(dir)
+	if err != nil {
+		return place{}, err
+	}
+	p.Inode = durable.Inode(info)
+	return p, nil
 }

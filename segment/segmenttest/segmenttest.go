@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 		"RevivedTagContinuesAbove":         (*suite).revive,
 		"CreateOnceOnly":                   (*suite).createOnce,
 		"ConcurrentCreatesAgree":           (*suite).concurrentCreates,
+		"ConcurrentRevivesAgree":           (*suite).concurrentRevives,
 		"InvalidTagsAreRefused":            (*suite).invalid,
 		"ListPagesInOrder":                 (*suite).list,
 		"UpdateChangesWhatItNames":         (*suite).updateParts,
@@ -266,7 +267,7 @@ func (s *suite) concurrentCreates() {
 	}
 }
 
-// concurrentRevives lets many revive a tag at once: one is told that it did, and the tag is as that one said.
+// concurrentRevives lets many revive a tag at once: one of them succeeds, and the tag is as that one said.
 func (s *suite) concurrentRevives() {
 	s.create("order", 10, 1)
 	for range 10 {

@@ -37,7 +37,6 @@ type links struct {
 	name string
 	away bool              // no call gets through
 	cut  map[*machine]bool // no call of these machines gets through
-	slow bool              // replies take long
 }
 
 // do makes a call and waits for its end. After an error nothing that apply has set may be read.

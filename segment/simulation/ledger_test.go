@@ -37,11 +37,3 @@ func (l *ledger) add(s span) (clash span, repeats bool) {
 	l.spans = slices.Insert(l.spans, i, s)
 	return span{}, false
 }
-
-// used returns how many IDs were issued.
-func (l *ledger) used() (n int64) {
-	for _, s := range l.spans {
-		n += s.Len()
-	}
-	return n
-}

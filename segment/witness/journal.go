@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/natsid/natsid/internal/durable"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -70,7 +71,7 @@ func openJournal(dir string) (j journal, damaged error, err error) {
 	}
 	j.journalState = st
 	if now, err := os.Stat(j.path()); err == nil {
-		j.moved = inode(now) != st.Inode
+		j.moved = durable.Inode(now) != st.Inode
 	}
 	return j, nil, nil
 }
@@ -85,7 +86,7 @@ func (j *journal) write() error {
 		return nil
 	}
 	j.Version = version
-	return replaceFile(j.path(), func(inode uint64) []byte {
+	return durable.ReplaceWith(j.path(), func(inode uint64) []byte {
 		j.Inode = inode
 		return append(encode(j.journalState), '\n')
 	})
@@ -96,8 +97,7 @@ func (j *journal) end(floors map[string]segment.Floor) error {
 	if j.dir == "" {
 		return nil
 	}
-	data := encode(floorsFile{Token: j.Floors, Floors: floors})
-	if err := replaceFile(j.floorsPath(), func(uint64) []byte { return data }); err != nil {
+	if err := durable.Replace(j.floorsPath(), encode(floorsFile{Token: j.Floors, Floors: floors})); err != nil {
 		return err
 	}
 	return j.write()
@@ -117,25 +117,4 @@ func (j *journal) floors() map[string]segment.Floor {
 		f.Floors = map[string]segment.Floor{}
 	}
 	return f.Floors
-}
-
-// replaceFile replaces a file: whole or not at all, and on disk when it returns. data is given the new file's inode.
-func replaceFile(path string, data func(inode uint64) []byte) error {
-	temp := path + ".new"
-	_ = os.Remove(temp) // what an interrupted write left
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err == nil {
-		_, err = f.Write(data(inode(info)))
-	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
 }

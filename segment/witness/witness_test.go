@@ -43,7 +43,7 @@ func TestABucketThatMovedOnAfterItWentBackIsFoundByTheWitness(t *testing.T) {
 		w.mu.Lock()
 		w.ids = nil // what b loaded alone repeats: nothing could show it
 		w.mu.Unlock()
-		a = w.start("a", dir)
+		w.start("a", dir)
 		time.Sleep(30 * time.Second)
 		for _, one := range w.all() {
 			if err := one.take(1); err == nil {
@@ -377,7 +377,7 @@ func TestAtRestAPollFindsWhatWentBack(t *testing.T) {
 					a.mustTake(30) // its witness is not written again
 				} else {
 					b.end(true)
-					b = w.start("b", dir)
+					w.start("b", dir)
 				}
 				time.Sleep(2 * time.Minute)
 				w.js.restore(old)
