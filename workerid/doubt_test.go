@@ -63,3 +63,21 @@ func TestAReleaseThatIsNotInTheStateFileLowersNothing(t *testing.T) {
 		}
 	})
 }
+
+// The registry may have lost its state while the first write was under way: then
+// the owner answers, or another worker that was as fast.
+func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, of := newStub()
+		for w := range 3 {
+			s.records[w] = Record{Token: "t", Until: wallClock() + 60_000}
+		}
+		s.after = func() error {
+			s.answers[3] = Who{Instance: "other", Process: "q"}
+			return nil
+		}
+		if c, err := choose(t, s, of); !errors.Is(err, ErrExhausted) || s.records[3].Token == "" {
+			t.Errorf("%+v, %v, record %+v; want number 3 written and given up", c, err, s.records[3])
+		}
+	})
+}

@@ -47,15 +47,19 @@ var mutants = []mutant.Mutant{
 
 	{Name: "a window that has passed is extended", Args: unit("AWindowThatHasPassedIsNotExtended"),
 		Edits: []mutant.Edit{mutant.Delete("ended"), mutant.Delete("ended-meanwhile")}},
-	{Name: "a renewal uses a later reading of the clock", Edits: []mutant.Edit{
-		mutant.Replace("renewed-at",
-			"now, horizon, acknowledged := c.now(), c.horizon.Milliseconds(), c.until.Load()")}},
-	{Name: "the own record is not read between renewals", Edits: []mutant.Edit{
-		mutant.Replace("reread", `if acknowledged-now > horizon*2/3 {
+	{Name: "a renewal uses a later reading of the clock", Args: unit("ARenewalIsDueOnceAThirdOfTheHorizonIsUsed"),
+		Edits: []mutant.Edit{
+			mutant.Replace("renewed-at",
+				"now, horizon, acknowledged := c.now(), c.horizon.Milliseconds(), c.until.Load()")}},
+	{Name: "the own record is not read between renewals", Args: unit("ARecordOfAnotherTokenLosesTheNumber"),
+		Edits: []mutant.Edit{
+			mutant.Replace("reread", `if acknowledged-now > horizon*2/3 {
 			return nil
 		}`)}},
-	{Name: "the own record is not read before the first ID", Edits: []mutant.Edit{
-		mutant.Delete("rechecked")}},
+	{Name: "the own record is not read before the first ID",
+		Args:  unit("EachTransitionHandsOverTheGeneratorItPromises"),
+		Edits: []mutant.Edit{
+			mutant.Delete("rechecked")}},
 
 	// Stopping.
 	{Name: "the state file keeps its claim at release", Edits: []mutant.Edit{
@@ -80,10 +84,12 @@ var mutants = []mutant.Mutant{
 	// Choosing.
 	{Name: "an absent record is free", Edits: []mutant.Edit{
 		mutant.Delete("absent-record")}},
-	{Name: "no second question is asked", Edits: []mutant.Edit{
-		mutant.Delete("second-question")}},
-	{Name: "a record that looks free is believed", Edits: []mutant.Edit{
-		mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
+	{Name: "no second question is asked", Args: unit("ANumberIsAskedForAgainAfterItsFirstWrite"),
+		Edits: []mutant.Edit{
+			mutant.Delete("second-question")}},
+	{Name: "a record that looks free is believed", Args: unit("OnlyTheOwnReleasedNumberIsUsedWithoutTheMargin"),
+		Edits: []mutant.Edit{
+			mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
 	{Name: "a doubt outlives a begin", Edits: []mutant.Edit{
 		mutant.Delete("begin")}},
 	{Name: "a failed state file leaves a doubt", Args: unit("AFailedStateFileLeavesNoUnconfirmedClaim"),
