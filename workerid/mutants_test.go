@@ -57,7 +57,7 @@ var mutants = []mutant.Mutant{
 			return nil
 		}`)}},
 	{Name: "the own record is not read before the first ID",
-		Args:  unit("EachTransitionHandsOverTheGeneratorItPromises"),
+		Args: unit("EachTransitionHandsOverTheGeneratorItPromises"),
 		Edits: []mutant.Edit{
 			mutant.Delete("rechecked")}},
 
