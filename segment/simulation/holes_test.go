@@ -40,7 +40,7 @@ func (l *life) reserves(tag string, before, after buckets.Entry) {
 	old := markOf(before)
 	from := max(old.Mark, old.Seen, old.Least, w.db.highest(tag))
 	h.reserved += max(0, markOf(after).Mark-from)
-	if h.reserved > 4*h.most {
+	if h.reserved > 3*h.most {
 		w.fail("%s reserves %d IDs of %s since its last load that succeeded, and asked for %d at most",
 			l.name(), h.reserved, tag, h.most)
 	}
