@@ -12,8 +12,8 @@ import (
 // raise raises a page of tags, and ends with what was done by half the deadline:
 // the next request continues. After the last tag it says so to [Config.Raised].
 //
-// Law: a tag that was raised by n issues no ID below its former mark + n, be it in
-// a memory or deleted and created again later.
+// Law: no load of a tag that was raised by n begins below its former mark + n, be
+// it deleted and created again later.
 func (a *tagAdmin) raise(ctx context.Context, body []byte) (any, error) {
 	r, err := subjects.ParseTagRaise(body)
 	if err != nil {

@@ -37,6 +37,7 @@ type journalState struct {
 type floorsFile struct {
 	Token  string                   `json:"token"`
 	Floors map[string]segment.Floor `json:"floors"`
+	Known  map[string]record        `json:"known,omitempty"` // all witnesses, as they were last seen
 }
 
 // ErrJournal is returned by [Open] for a journal that this version cannot read.
@@ -92,29 +93,32 @@ func (j *journal) write() error {
 	})
 }
 
-// end puts the floors of a life that stopped cleanly on disk, and then the state, which names them by j.Floors.
-func (j *journal) end(floors map[string]segment.Floor) error {
+// end puts the floors of a life that stopped cleanly on disk, with the witnesses that it has seen, and then the state,
+// which names them by j.Floors.
+func (j *journal) end(floors map[string]segment.Floor, known map[string]record) error {
 	if j.dir == "" {
 		return nil
 	}
-	if err := durable.Replace(j.floorsPath(), encode(floorsFile{Token: j.Floors, Floors: floors})); err != nil {
+	data := encode(floorsFile{Token: j.Floors, Floors: floors, Known: known})
+	if err := durable.Replace(j.floorsPath(), data); err != nil {
 		return err
 	}
 	return j.write()
 }
 
-// floors returns the floors of the life, complete if it stopped cleanly; nil if they are not complete.
-func (j *journal) floors() map[string]segment.Floor {
+// floors returns the floors of the life, complete if it stopped cleanly, and the witnesses that it saw; nil if the
+// floors are not complete.
+func (j *journal) floors() (floors map[string]segment.Floor, known map[string]record) {
 	if j.dir == "" || j.Floors == "" {
-		return nil
+		return nil, nil
 	}
 	data, err := os.ReadFile(j.floorsPath())
 	var f floorsFile
 	if err != nil || json.Unmarshal(data, &f) != nil || f.Token != j.Floors {
-		return nil
+		return nil, nil
 	}
 	if f.Floors == nil {
 		f.Floors = map[string]segment.Floor{}
 	}
-	return f.Floors
+	return f.Floors, f.Known
 }

@@ -48,7 +48,8 @@ const lost = "?"
 //
 // Law: lives of one witness follow one another: each names the one before. All loads of the present life are known. So
 // loads are unknown only if another life may have loaded after the found state, which is when the life found there is
-// neither the present one, nor ended and the one before it.
+// neither the present one, nor ended and the one before it. A life in a data directory may continue after it has ended,
+// so a worker names it as the one before only if that is a witness without data directory.
 func (r record) gap(found *record) string {
 	switch {
 	case found == nil && r.After == "":

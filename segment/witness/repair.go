@@ -194,7 +194,8 @@ func (w *Witness) raise(ctx context.Context, i incident) {
 }
 
 // mustAnswer returns the witnesses that may have loaded after the state that the bucket is in: those that had not
-// stopped cleanly in it, and those that this worker has seen and the bucket does not have as they were seen.
+// stopped cleanly in it, and those that this worker has seen later than the bucket has them: a life that stopped may
+// have continued.
 func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	all, err := w.witnesses(ctx)
 	if err != nil {
@@ -202,7 +203,7 @@ func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	}
 	must := make(map[string]string, len(all))
 	for id, r := range all {
-		if known, seen := w.known[id]; !r.Ended || seen && known.Life != r.Life {
+		if !r.Ended || w.known[id].Counter > r.Counter {
 			must[id] = r.Name
 		}
 	}
@@ -371,8 +372,9 @@ func (w *Witness) refuse(why string, since time.Duration) {
 	if since < patience {
 		return
 	}
-	err := fmt.Errorf("%w, and what was loaded since is not known: %s. Start those workers if they are down; else run "+
-		"`natsid tag raise --all --by N`, N above all IDs issued of any tag since the backup", ErrWentBack, why)
+	err := fmt.Errorf("%w, and what was loaded since is not known: %s. Start those workers if they are down, and kill "+
+		"those that hang; or run `natsid tag raise --all --by N`, N above all IDs issued of any tag since the backup",
+		ErrWentBack, why)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cfg.Refuse(err)

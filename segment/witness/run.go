@@ -224,8 +224,18 @@ func (w *Witness) message(incident string) []byte {
 	})
 }
 
+// lookLast looks at all witnesses if that is quick: what is not seen now is as it was seen before.
+func (w *Witness) lookLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tick/2)
+	defer cancel()
+	if _, err := w.lookAtAll(ctx); err != nil {
+		w.cfg.Log.Debug("the witnesses could not be listed before the stop", "error", err)
+	}
+}
+
 // Stop ends the life of this worker, once no load can begin any more: its floors go to the data directory, and its
-// witness says that it stopped cleanly.
+// witness says that it stopped cleanly. The witnesses of the others go to disk, too: one that is restored as it was
+// before must answer, though it says that its worker had stopped.
 func (w *Witness) Stop(ctx context.Context) error {
 	if err := w.enter(ctx); err != nil {
 		return err
@@ -234,11 +244,12 @@ func (w *Witness) Stop(ctx context.Context) error {
 	if w.revision == 0 {
 		return nil
 	}
-	floors := w.memory.Floors()
+	w.lookLast(ctx)
+	floors, known := w.memory.Floors(), maps.Clone(w.known)
 	w.journal.Floors = newToken()
 	ended := w.journal
 	ended.Pending = slices.Clone(ended.Pending)
-	w.toDisk(func() error { return ended.end(floors) })
+	w.toDisk(func() error { return ended.end(floors, known) })
 	if w.isHeld() {
 		return nil // the incident must not take the next life for one that has answered
 	}

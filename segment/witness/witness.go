@@ -24,9 +24,9 @@
 //	answer: write the witness, with the incident, and the gap in the worker's memory, if there is one
 //	once all witnesses that may have loaded have answered without a gap: close the incident, and load again
 //
-// A witness may have loaded unless its record in the restored state says that it had stopped cleanly. A worker knows
-// all loads of its life (see [record]). Where loads may be unknown, as those of a worker that crashed, segments are
-// refused until an operator has raised all tags by more than what was loaded.
+// A witness may have loaded unless its record in the restored state says that it had stopped cleanly, and no worker has
+// seen a later one. A worker knows all loads of its life (see [record]). Where loads may be unknown, as those of a
+// worker that crashed, segments are refused until an operator has raised all tags by more than what was loaded.
 package witness
 
 import (
@@ -34,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -133,7 +134,7 @@ type Witness struct {
 	gap        string            // why an answer has a gap, "" if it has none
 	owes       string            // what showed that the bucket went back, until this worker has answered
 	previous   *record           // of the process before this one, until the first check
-	known      map[string]record // all other witnesses, as they were last seen
+	known      map[string]record // all witnesses of this registry, as they were last seen
 
 	mu      sync.Mutex
 	checked time.Time // when the last check began; zero if one is due
@@ -179,7 +180,8 @@ func (w *Witness) Use(memory Memory) {
 	w.memory = memory
 	j, damaged := &w.journal, w.damaged
 	w.me = record{Version: version, Counter: j.Counter, Life: j.Life, After: j.After, Volatile: j.dir == ""}
-	switch floors := j.floors(); {
+	floors, known := j.floors()
+	switch {
 	case damaged != nil:
 		w.cfg.JournalAlarm(damaged.Error() + "; this worker does not know any more what it loaded before, and begins " +
 			"a new witness: if the marks were restored from a backup meanwhile, run `natsid tag raise --all --by N`")
@@ -188,8 +190,9 @@ func (w *Witness) Use(memory Memory) {
 		w.newWitness("")
 	case floors != nil:
 		w.memory.Remember(floors)
-	default:
-		w.me.After, w.me.Life = j.Life, newToken()
+		maps.Copy(w.known, known)
+	default: // j.Life may have stopped and continued: that its witness says that it has ended proves nothing
+		w.me.After, w.me.Life = lost, newToken()
 	}
 }
 
