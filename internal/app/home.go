@@ -162,7 +162,8 @@ func (h *home) Lift(ctx context.Context, marks []oneregistry.Mark) ([]oneregistr
 	return spans, failed
 }
 
-// lift lifts one tag, and returns the end of what both registries may have issued of it.
+// lift lifts one tag, and returns the end of what both registries may have issued of it. Of a tag that was lifted
+// before, by an attempt whose reply was lost, it returns a higher one: how far this registry was is not known any more.
 func (h *home) lift(ctx context.Context, m oneregistry.Mark) (end int64, err error) {
 	lifter, ok := h.storage.tags.(segment.Lifter)
 	if !ok {
@@ -173,7 +174,7 @@ func (h *home) lift(ctx context.Context, m oneregistry.Mark) (end int64, err err
 		return 0, err
 	}
 	if t.Least >= m.High {
-		return 0, nil // merged before
+		return m.High, nil // merged before
 	}
 	if err := lifter.Lift(ctx, m.Tag, segment.Floor{End: m.High, Step: m.Step, Live: !m.Disabled}); err != nil {
 		return 0, err

@@ -188,14 +188,11 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 	if err := s.refused(); err != nil {
 		return err
 	}
-	id, err := s.Check(ctx) //mutant:original
-	create := s.kv.CreateFirst
+	look, create := s.Check, s.kv.CreateFirst //mutant:original
 	if revive {
-		create = s.kv.Create
-		if errors.Is(err, ErrNoIdentity) {
-			err = nil
-		}
+		look, create = s.ownIdentity, s.kv.Create
 	}
+	id, err := look(ctx)
 	if err != nil {
 		return unoriginal(err)
 	}
@@ -205,6 +202,15 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 		err = segment.ErrUnknownTag
 	}
 	return written(err)
+}
+
+// ownIdentity returns the identity of the bucket, a zero one if it has none: an operator may create tags there.
+func (s *Store) ownIdentity(ctx context.Context) (Identity, error) {
+	id, err := s.readIdentity(ctx)
+	if errors.Is(err, buckets.ErrNoKey) {
+		return Identity{}, nil
+	}
+	return id, err
 }
 
 // unoriginal returns what a caller is answered where no tag is made on first use.
