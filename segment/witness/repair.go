@@ -193,9 +193,12 @@ func (w *Witness) raise(ctx context.Context, i incident) {
 		i.Why, text, i.ID))
 }
 
-// mustAnswer returns the witnesses that may have loaded after the state that the bucket is in: those that had not
-// stopped cleanly in it, and those that this worker has seen later than the bucket has them: a life that stopped may
-// have continued.
+// mustAnswer returns the witnesses that may have loaded after the state that the bucket is in: all but those that had
+// stopped cleanly in it, and still had when this process last saw them in the bucket before it went back.
+//
+// Law: a witness that has ended says nothing about what its worker did after the restored state. A backup that is made
+// while all workers are stopped has only such witnesses. What an earlier process saw may be as old: a worker that was
+// started later has not been seen.
 func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	all, err := w.witnesses(ctx)
 	if err != nil {
@@ -203,7 +206,7 @@ func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	}
 	must := make(map[string]string, len(all))
 	for id, r := range all {
-		if !r.Ended || w.known[id].Counter > r.Counter {
+		if !r.Ended || !w.seen[id] || w.known[id].Counter > r.Counter {
 			must[id] = r.Name
 		}
 	}

@@ -86,6 +86,9 @@ func (w *Witness) look(ctx context.Context) {
 		return
 	}
 	defer w.leave()
+	if w.isHeld() || !w.sound {
+		return // the bucket may have gone back: its witnesses are not those to remember
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	older, err := w.lookAtAll(ctx)
@@ -115,7 +118,10 @@ func (w *Witness) lookAgain(ctx context.Context) error {
 
 // forgetOthers forgets which witnesses there were: those of a bucket that is gone, or of before a repair, which covers
 // all that they had loaded.
-func (w *Witness) forgetOthers() { clear(w.known) }
+func (w *Witness) forgetOthers() {
+	clear(w.known)
+	clear(w.seen)
+}
 
 // lookAtAll notes all witnesses that are as new as they were when last seen, and returns those that are not.
 func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
@@ -125,7 +131,7 @@ func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if r := all[id]; r.Counter >= w.known[id].Counter {
-			w.known[id] = r
+			w.known[id], w.seen[id] = r, true
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.known)) {

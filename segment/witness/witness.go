@@ -135,6 +135,8 @@ type Witness struct {
 	owes       string            // what showed that the bucket went back, until this worker has answered
 	previous   *record           // of the process before this one, until the first check
 	known      map[string]record // all witnesses of this registry, as they were last seen
+	seen       map[string]bool   // those that this process has seen while it had found the bucket in order
+	sound      bool              // a check has found the bucket in order: only then witnesses are looked at
 
 	mu      sync.Mutex
 	checked time.Time // when the last check began; zero if one is due
@@ -163,6 +165,7 @@ func Open(cfg Config) (*Witness, error) {
 	}
 	w := &Witness{
 		cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, 1), known: map[string]record{},
+		seen: map[string]bool{},
 	}
 	j, damaged, err := openJournal(cfg.Dir)
 	if err != nil {
@@ -331,7 +334,7 @@ func (w *Witness) check(ctx context.Context) error {
 	if w.held {
 		return w.heldError()
 	}
-	w.gap = ""
+	w.gap, w.sound = "", true
 	if w.doubts == doubts {
 		w.checked, w.reconnects = began, reconnects
 	}

@@ -74,6 +74,52 @@ func TestWorkersThatStoppedCleanlyRepairWhatWentBackMeanwhile(t *testing.T) {
 	})
 }
 
+// A backup that is made while all workers are stopped shows every witness as ended. What they loaded later is known to
+// those that were started, and to no other.
+func TestABackupOfStoppedWorkersSaysNothingOfWhatTheyLoadedLater(t *testing.T) {
+	play(t, func(w *world) {
+		dirs := []string{t.TempDir(), t.TempDir()}
+		a, b := w.start("a", dirs[0]), w.start("b", dirs[1])
+		w.load(5, a, b)
+		a.end(true)
+		b.end(true)
+		old := w.js.backup()
+		time.Sleep(time.Minute)
+		a = w.start("a", dirs[0])
+		time.Sleep(3 * time.Second)
+		w.load(5, a)
+		a.end(true)
+		b = w.start("b", dirs[1]) // after a, which has seen it stopped
+		time.Sleep(3 * time.Second)
+		w.load(20, b)
+		b.end(true)
+		w.js.restore(old)
+		a = w.start("a", dirs[0])
+		time.Sleep(30 * time.Second)
+		if err := a.take(1); err == nil || !strings.Contains(err.Error(), "worker b") {
+			t.Errorf("%v, want a refusal that names the worker whose loads are not known", err)
+		}
+		w.start("b", dirs[1])
+		w.served(20 * time.Second)
+		w.load(5, w.all()...)
+	})
+}
+
+// A worker that was removed long ago answers nothing: those that had seen it stop need no operator.
+func TestAWorkerThatWasSeenToStopNeedNotAnswer(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(5, a, b)
+		b.end(true)
+		w.load(65, a) // a poll
+		old := w.js.backup()
+		w.load(5, a)
+		w.js.restore(old)
+		w.repaired(15 * time.Second)
+		w.load(5, a)
+	})
+}
+
 func TestKilledWorkersRefuseUntilAnOperatorRaisesAllTags(t *testing.T) {
 	play(t, func(w *world) {
 		dir := t.TempDir()
