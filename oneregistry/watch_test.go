@@ -1,7 +1,6 @@
 package oneregistry
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -80,24 +79,6 @@ func TestTwoRegistriesThatBecomeConnectedFindOutWithinTenSeconds(t *testing.T) {
 		}
 		if hub.marks["leafonly"] == nil {
 			t.Error("a tag of the registry that yielded is missing")
-		}
-	})
-}
-
-func TestMarksAreMergedBeforeTheRegistryThatStaysIssuesAgain(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
-		_ = leaf
-		w.link("hub", "leaf", false)
-		w.start(h1, h2, l1)
-		rest(30 * time.Second)
-		w.link("hub", "leaf", true)
-		rest(20 * time.Second)
-		if w.repeats > 0 {
-			t.Errorf("%d IDs repeat, though none did while they were apart", w.repeats)
-		}
-		if hub.marks["order"].high <= 50_000 || !serves(h1) {
-			t.Errorf("the hub is at %d: %v", hub.marks["order"].high, h1.why())
 		}
 	})
 }
@@ -262,147 +243,6 @@ func TestMalformedAnnouncementsAreIgnored(t *testing.T) {
 	})
 }
 
-func TestAPinnedRegistryStaysAndAWorkerOnAnotherServesNothing(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		_, _, h1, h2, l1 := hubAndLeaf(w)
-		l1.pin = "SLEAF"
-		w.start(h1, h2)
-		rest(20 * time.Second)
-		w.start(l1)
-		rest(15 * time.Second)
-		if !serves(l1) || !yields(h1) || !yields(h2) {
-			t.Errorf("%v, %v, %v", h1.why(), h2.why(), l1.why())
-		}
-		l1.stop()
-		l1.pin = "SOTHER"
-		w.start(l1)
-		rest(15 * time.Second)
-		if r := l1.why(); r.Segments == nil || !strings.Contains(r.Segments.Error(), "--registry") {
-			t.Errorf("a worker on another registry than --registry: %v", r)
-		}
-	})
-}
-
-func TestAnOperatorAdoptsTheOtherRegistryAndReleasesOne(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
-		hub.marks["order"].high, leaf.marks["order"].high = 1, 1
-		w.link("hub", "leaf", false)
-		w.start(h1, h2, l1)
-		rest(20150 * time.Millisecond) // the leaf's worker is in the middle of a range
-		w.link("hub", "leaf", true)
-		rest(20 * time.Second)
-		if !yields(l1) {
-			t.Fatal(l1.why())
-		}
-		merged := time.Now()
-		operator := busSim{w.add("operator", "hub", hub)}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		if _, err := Release(ctx, operator); err == nil {
-			t.Error("released beside the other one")
-		}
-		if err := Adopt(ctx, operator, "SLEAF", false); err != nil {
-			t.Fatal(err)
-		}
-		rest(10 * time.Second)
-		if !serves(l1) || !yields(h1) || !yields(h2) || w.last.After(merged) {
-			t.Errorf("%v, %v, %v, %d repeats", h1.why(), h2.why(), l1.why(), w.repeats)
-		}
-		if leaf.high("order") <= hub.high("order") {
-			t.Error("not merged")
-		}
-		w.link("hub", "leaf", false)
-		rest(time.Minute)
-		if got, err := Release(ctx, operator); err != nil || len(got) != 1 {
-			t.Errorf("%v, %v", got, err)
-		}
-		rest(10 * time.Second)
-		if !serves(h1) || !serves(h2) {
-			t.Errorf("released: %v, %v", h1.why(), h2.why())
-		}
-	})
-}
-
-func TestARegistryThatIsGoneIsAdoptedOnlyByForce(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
-		_ = hub
-		w.start(h1, h2, l1)
-		rest(20 * time.Second)
-		h1.stop()
-		h2.stop()
-		operator := busSim{w.add("operator", "leaf", leaf)}
-		err := Adopt(t.Context(), operator, "SLEAF", false)
-		if err == nil || !strings.Contains(err.Error(), "tag raise --all") {
-			t.Errorf("adopted without what the other has issued: %v", err)
-		}
-		if err := Adopt(t.Context(), operator, "SLEAF", true); err != nil {
-			t.Error(err)
-		}
-		rest(5 * time.Second)
-		if !serves(l1) {
-			t.Error(l1.why())
-		}
-	})
-}
-
-func TestTwoDecisionsAtOneMomentEndInOneRegistry(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
-		hub.facts.Verdict = Verdict{Yields: "SLEAF", Revision: 1}
-		leaf.facts.Verdict = Verdict{Yields: "SHUB", Revision: 1}
-		hub.writes, leaf.writes = 1, 1
-		w.start(h1, h2, l1)
-		rest(20 * time.Second)
-		if !serves(h1) || !serves(h2) || !yields(l1) || w.repeats > 0 {
-			t.Errorf("%v, %v, %v", h1.why(), h2.why(), l1.why())
-		}
-	})
-}
-
-func TestATagThatCannotBeRaisedStopsNoOther(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, _, h1, h2, l1 := hubAndLeaf(w)
-		hub.damaged = "leafonly"
-		w.start(h1, h2, l1)
-		rest(30 * time.Second)
-		if !serves(h1) || !yields(l1) || hub.marks["order"].high <= 50_000 {
-			t.Errorf("%v, %v, %d", h1.why(), l1.why(), hub.marks["order"].high)
-		}
-		if all := strings.Join(l1.alarmed(), "\n"); !strings.Contains(all, "leafonly: it cannot be raised") {
-			t.Errorf("alarms: %s", all)
-		}
-	})
-}
-
-func TestNothingIsMergedWhileTheOtherStoreIsAwayAndNothingIssuedAbove(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, _, h1, h2, l1 := hubAndLeaf(w)
-		w.link("hub", "leaf", false)
-		w.start(h1, h2, l1)
-		rest(20 * time.Second)
-		w.link("hub", "leaf", true)
-		for !strings.Contains(fmt.Sprint(l1.why().Segments), "has yielded") {
-			rest(time.Millisecond)
-		}
-		hub.mu.Lock()
-		hub.away = true
-		hub.mu.Unlock()
-		rest(8 * time.Second)
-		if serves(h1) {
-			t.Error("it issues segments before the marks are merged")
-		}
-		hub.mu.Lock()
-		hub.away = false
-		hub.mu.Unlock()
-		rest(10 * time.Second)
-		if !serves(h1) || !yields(l1) || w.repeats > 0 {
-			t.Errorf("%v, %v, %d repeats", h1.why(), l1.why(), w.repeats)
-		}
-	})
-}
-
 func TestARegistryThatCannotBeCalledIsReportedAndTheSmallerOneStops(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		_, leaf, h1, h2, l1 := hubAndLeaf(w)
@@ -479,46 +319,6 @@ func TestWhatWasNotReadAfreshIsNoProof(t *testing.T) {
 		rest(20 * time.Second)
 		if !serves(h1) || len(h1.alarmed()) > 0 {
 			t.Errorf("%v, %q", h1.why(), h1.alarmed())
-		}
-	})
-}
-
-func TestATagThatFailsForAWhileIsMergedInTheEnd(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, _, h1, h2, l1 := hubAndLeaf(w)
-		hub.damaged = "leafonly"
-		w.start(h1, h2, l1)
-		rest(2 * time.Second)
-		hub.mu.Lock()
-		hub.damaged = ""
-		hub.mu.Unlock()
-		rest(20 * time.Second)
-		if hub.marks["leafonly"] == nil || !serves(h1) {
-			t.Errorf("%v, %v", hub.marks, h1.why())
-		}
-	})
-}
-
-func TestEachWorkerOfARegistryThatYieldedMergesWhatItKnows(t *testing.T) {
-	play(t, func(t *testing.T, w *world) {
-		hub, leaf, h1, h2, l1 := hubAndLeaf(w)
-		l2 := w.add("l2", "cut off", leaf)
-		w.link("hub", "cut off", false)
-		w.link("leaf", "cut off", false)
-		w.start(l2)
-		rest(10 * time.Second)
-		w.start(h1, h2, l1)
-		rest(10 * time.Second)
-		leaf.mu.Lock()
-		merged := leaf.facts.Verdict.Merged
-		leaf.marks["order"].high += 1_000_000 // by the worker that heard nothing
-		high := leaf.marks["order"].high
-		leaf.mu.Unlock()
-		w.link("hub", "cut off", true)
-		w.link("leaf", "cut off", true)
-		rest(20 * time.Second)
-		if !merged || !yields(l2) || hub.marks["order"].high < high {
-			t.Errorf("merged %v, %v, hub %d, leaf %d", merged, l2.why(), hub.marks["order"].high, high)
 		}
 	})
 }

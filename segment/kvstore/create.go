@@ -1,0 +1,134 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/attempt"
+)
+
+// Create implements [segment.Store].
+func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+	if err := t.Validate(); err != nil {
+		return segment.Tag{}, err
+	}
+	try := attempt.New(0, "")
+	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description, Tokens: try.Tokens()}
+	err := s.outcome(ctx, t.Name, try, s.createKey(ctx, t.Name, e, revive))
+	if errors.Is(err, buckets.ErrKeyExists) {
+		err = s.revive(ctx, t.Name, &e, revive)
+	}
+	if err != nil {
+		return segment.Tag{}, wrap(t.Name, err)
+	}
+	return e.tag(t.Name, time.Now()), nil
+}
+
+// createKey creates the key of a tag. Without revive, which is on first use, it creates none for a tag that was
+// removed, of which a delete marker is left, and none in a bucket that is not original: other workers may have loaded
+// the tag, and its operator must say where it continues.
+//
+// A bucket may be lost and made again between the look at its identity and the write. So the entry names the registry,
+// and the first load looks again: see read.
+func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
+	if err := s.refused(); err != nil {
+		return err
+	}
+	look, create := s.Check, s.kv.CreateFirst //mutant:original
+	if revive {
+		look, create = s.ownIdentity, s.kv.Create
+	}
+	id, err := look(ctx)
+	if err != nil {
+		return unoriginal(err)
+	}
+	e.First = id.Registry
+	_, err = create(ctx, tag, e.encode())
+	if errors.Is(err, buckets.ErrKeyRemoved) {
+		err = segment.ErrUnknownTag
+	}
+	return written(err)
+}
+
+// unoriginal returns what a caller is answered where no tag is made on first use.
+func unoriginal(err error) error {
+	if errors.Is(err, ErrNoIdentity) {
+		return fmt.Errorf("%w: %w", segment.ErrUnknownTag, err)
+	}
+	return err
+}
+
+// revive enables a disabled tag with the step and description of e, above its old mark, which e gets too. It does the
+// same with a tag that was created in a bucket that is lost.
+func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) error {
+	err := s.change(ctx, tag, func(old *entry) error {
+		if !old.Disabled {
+			return segment.ErrExists
+		}
+		if !revive {
+			return segment.ErrDisabled
+		}
+		t, err := old.tag(tag, time.Now()).Revive(e.tag(tag, time.Now()), math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		old.set(t)
+		*e = *old
+		return nil
+	})
+	if revive && errors.Is(err, errOfLostBucket) {
+		return s.replaceLost(ctx, tag, e)
+	}
+	if errors.Is(err, segment.ErrUnknownTag) && !errors.Is(err, segment.ErrDisabled) {
+		return segment.ErrExists // another worker's write is under way, and cannot be read yet
+	}
+	return err
+}
+
+// replaceLost puts e in the place of an entry that names a lost registry. No ID of that entry was ever issued, since
+// no load of it succeeds; its mark is kept all the same if it is higher.
+func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
+	return s.retry(ctx, tag, func() error {
+		kve, err := s.kv.Get(ctx, tag)
+		if err != nil {
+			return err
+		}
+		old, err := s.decode(kve)
+		if err != nil {
+			return err
+		}
+		if err = s.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
+			return errors.Join(err, segment.ErrExists) // another operator was faster
+		}
+		try := attempt.New(kve.Revision, old.Tokens)
+		e.First, e.Mark, e.Least, e.Tokens = s.Identity().Registry, max(e.Mark, old.Mark), old.Least, try.Tokens()
+		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+		return s.outcome(ctx, tag, try, written(err))
+	})
+}
+
+// errOfLostBucket says that an entry was written for a bucket that is lost, and landed in the one that replaced it.
+var errOfLostBucket = fmt.Errorf("%w: it was created in a bucket that is lost; "+
+	"create it again, with a start above all its IDs", segment.ErrUnknownTag)
+
+// confirmFirst makes the entry of a tag that was just created an ordinary one, if it lies in the bucket that was looked
+// at then.
+func (s *Store) confirmFirst(ctx context.Context, e *entry) error {
+	if e.First == "" {
+		return nil
+	}
+	id, err := s.Check(ctx)
+	if err != nil && !errors.Is(err, ErrNoIdentity) {
+		return err
+	}
+	if id.Registry != e.First {
+		return errOfLostBucket
+	}
+	e.First = ""
+	return nil
+}

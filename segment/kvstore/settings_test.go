@@ -1,0 +1,198 @@
+package kvstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/kvstore"
+)
+
+// edit changes the settings of a bucket, as an operator can.
+func edit(t *testing.T, js jetstream.JetStream, bucket string, change func(*jetstream.StreamConfig)) {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	change(&cfg)
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// frozen is a JetStream whose buckets the user may not update.
+type frozen struct{ buckets.Streams }
+
+func (frozen) Defend(context.Context, string, string) error { return context.DeadlineExceeded }
+
+func TestNoBucketOfMarksCanBePurgedAndLoadsContinue(t *testing.T) {
+	js := connect(t)
+	for _, made := range []string{"new", "of before"} {
+		bucket := bucketName()
+		if made == "of before" {
+			before(t, js, bucket)
+		}
+		s := open(t, js, bucket)
+		if made == "new" {
+			create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 101})
+		}
+		mustLoad(t, s, "order", 101)
+		stream, err := js.Stream(t.Context(), "KV_"+bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kv, err := js.KeyValue(t.Context(), bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, purge := range map[string]func() error{
+			"the stream": func() error { return stream.Purge(t.Context()) },
+			"the subject": func() error {
+				return stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+bucket+".order"))
+			},
+			"the key":   func() error { return kv.Purge(t.Context(), "order") },
+			"a message": func() error { return stream.DeleteMsg(t.Context(), stream.CachedInfo().State.LastSeq) },
+		} {
+			if err := purge(); err == nil {
+				t.Errorf("bucket %s: %s was purged", made, how)
+			}
+		}
+		mustLoad(t, s, "order", 111)
+	}
+}
+
+func TestANewBucketRefusesPurgesWithoutAnUpdate(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	create(t, openOn(t, frozen{buckets.OnJetStream(js)}, bucket), segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err == nil {
+		t.Error("it was purged")
+	}
+}
+
+func TestAWorkerThatMayNotUpdateTheBucketContinuesAndSaysSoOnce(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	before(t, js, bucket)
+	var log bytes.Buffer
+	s := kvstore.New(frozen{buckets.OnJetStream(js)}, kvstore.Config{
+		Bucket: bucket, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	for range 3 {
+		if _, err := s.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustLoad(t, s, "order", 101)
+	if n := strings.Count(log.String(), "STREAM.UPDATE.KV_"+bucket); n != 1 {
+		t.Errorf("%d lines name the missing permission, want one:\n%s", n, log.String())
+	}
+}
+
+func TestSettingsThatForgetAreNoticedWhileInUseAndWhenCorrected(t *testing.T) {
+	js := connect(t)
+	for setting, change := range map[string]struct{ spoil, correct func(*jetstream.StreamConfig) }{
+		"MaxAge": {
+			func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Hour, time.Minute },
+			func(c *jetstream.StreamConfig) { c.MaxAge = 0 },
+		},
+		"sources": {
+			func(c *jetstream.StreamConfig) { c.Sources = []*jetstream.StreamSource{{Name: "other"}} },
+			func(c *jetstream.StreamConfig) { c.Sources = nil },
+		},
+		"subjects": {
+			func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "elsewhere.>") },
+			func(c *jetstream.StreamConfig) { c.Subjects = c.Subjects[:1] },
+		},
+		"discard": {
+			func(c *jetstream.StreamConfig) { c.Discard, c.MaxMsgs = jetstream.DiscardOld, 1000 },
+			func(c *jetstream.StreamConfig) { c.Discard, c.MaxMsgs = jetstream.DiscardNew, -1 },
+		},
+	} {
+		t.Run(setting, func(t *testing.T) {
+			bucket := bucketName()
+			var changes []error
+			s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
+				Bucket: bucket, Changed: func(err error) { changes = append(changes, err) },
+			})
+			create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
+			edit(t, js, bucket, change.spoil)
+			poll := func() error { return s.Poll(t.Context(), func(segment.Listing) {}) }
+			if err := poll(); !errors.Is(err, buckets.ErrUnfit) || !errors.Is(s.Trouble(), buckets.ErrUnfit) {
+				t.Errorf("a poll returned %v, trouble %v, want ErrUnfit", err, s.Trouble())
+			}
+			if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrUnfit) {
+				t.Errorf("a load returned %v, %v, want ErrUnfit", l, err)
+			}
+			edit(t, js, bucket, change.correct)
+			if err := poll(); err != nil || s.Trouble() != nil {
+				t.Errorf("once it was corrected: %v, trouble %v", err, s.Trouble())
+			}
+			mustLoad(t, s, "order", 1)
+			if len(changes) != 2 || !errors.Is(changes[0], buckets.ErrUnfit) || changes[1] != nil {
+				t.Errorf("reported %v, want the change and its end", changes)
+			}
+		})
+	}
+}
+
+func TestABucketThatIsAMirrorIsRefused(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	origin := jetstream.StreamConfig{Name: "origin", Subjects: []string{"o.>"}}
+	if _, err := js.CreateStream(t.Context(), origin); err != nil {
+		t.Fatal(err)
+	}
+	mirror := jetstream.StreamConfig{Name: "KV_" + bucket, Mirror: &jetstream.StreamSource{Name: "origin"}}
+	if _, err := js.CreateStream(t.Context(), mirror); err != nil {
+		t.Fatal(err)
+	}
+	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
+	if _, err := s.Open(t.Context()); !errors.Is(err, buckets.ErrUnfit) || !strings.Contains(err.Error(), "origin") {
+		t.Errorf("%v, want ErrUnfit and the origin", err)
+	}
+	_, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 1}, true)
+	if !errors.Is(err, buckets.ErrUnfit) {
+		t.Errorf("a tag was created in it: %v", err)
+	}
+}
+
+func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+		t.Fatal(err)
+	}
+	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Replicas: 3})
+	mismatch, err := s.Open(t.Context())
+	if want := "bucket " + bucket + " has 1 replicas and a TTL of 0s, wanted 3 and 0s"; err != nil || mismatch != want {
+		t.Fatalf("mismatch %q, %v, want %q", mismatch, err, want)
+	}
+	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, false); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestABucketWithATTLIsRefused(t *testing.T) {
+	js, name := connect(t), bucketName()
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: name})
+	for range 2 {
+		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrUnfit) ||
+			!errors.Is(s.Trouble(), buckets.ErrUnfit) {
+			t.Errorf("marks that vanish after an hour: %v, want ErrUnfit; trouble: %v", err, s.Trouble())
+		}
+	}
+}
