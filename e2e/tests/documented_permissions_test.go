@@ -1,0 +1,203 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/oneregistry"
+	"github.com/natsid/natsid/oneregistry/natsbus"
+	"github.com/natsid/natsid/subjects"
+)
+
+// documented returns the permissions that docs/operations.md gives to users, as one line of its table or several.
+func documented(t *testing.T, users ...string) *server.Permissions {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
+	for _, user := range users {
+		row := regexp.MustCompile(`(?m)^\| ` + user + ` \| (.*) \|(.*)\|$`).FindStringSubmatch(string(page))
+		if row == nil {
+			t.Fatalf("docs/operations.md has no permissions of a %s", user)
+		}
+		allowed.Publish.Allow = append(allowed.Publish.Allow, subjectsIn(row[1])...)
+		allowed.Subscribe.Allow = append(allowed.Subscribe.Allow, subjectsIn(row[2])...)
+	}
+	return allowed
+}
+
+// subjectsIn returns the subjects in a cell; B stands for each bucket.
+func subjectsIn(cell string) (all []string) {
+	for _, m := range regexp.MustCompile("`([^`]*[.][^`]*)`").FindAllStringSubmatch(cell, -1) {
+		for _, bucket := range []string{"segments", "history", "workers"} {
+			all = append(all, strings.ReplaceAll(m[1], "id_B", "id_"+bucket))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// violations is a log of a server of which only violations of permissions are kept.
+type violations struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (v *violations) Errorf(format string, args ...any) {
+	if line := fmt.Sprintf(format, args...); strings.Contains(line, "Violation") {
+		v.mu.Lock()
+		v.all = append(v.all, line)
+		v.mu.Unlock()
+	}
+}
+
+func (v *violations) report(t *testing.T) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, line := range v.all {
+		t.Error(line)
+	}
+}
+
+func (*violations) Noticef(string, ...any) {}
+func (*violations) Warnf(string, ...any)   {}
+func (*violations) Fatalf(string, ...any)  {}
+func (*violations) Debugf(string, ...any)  {}
+func (*violations) Tracef(string, ...any)  {}
+
+// startWithUsers starts a server with users who have the documented permissions, and an admin who may do everything. It
+// returns where each of them connects.
+func startWithUsers(t *testing.T, log server.Logger) (urlOf func(user string) string) {
+	t.Helper()
+	users := map[string]*server.Permissions{
+		"worker":   documented(t, "worker", "worker that creates buckets"),
+		"upgraded": documented(t, "worker", "worker that creates buckets", "worker that protects older buckets"),
+		"caller":   documented(t, "caller"), "operator": documented(t, "operator"), "admin": nil,
+	}
+	opts := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
+	}
+	for name, allowed := range users {
+		opts.Users = append(opts.Users, &server.User{Username: name, Password: "p", Permissions: allowed})
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetLoggerV2(log, false, false, false)
+	s.Start()
+	t.Cleanup(s.WaitForShutdown)
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the server does not start")
+	}
+	return func(user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
+}
+
+func connectTo(t *testing.T, url string) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
+	t.Parallel()
+	seen := new(violations)
+	urlOf := startWithUsers(t, seen)
+	announced, err := connectTo(t, urlOf("admin")).SubscribeSync(subjects.DefaultNamespace.RegistryAnnounce())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stops []func() error
+	for range 2 {
+		monitor, stop := startOn(t, urlOf("worker"), t.TempDir())
+		waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
+		stops = append(stops, stop)
+	}
+	useAll(t, connectTo(t, urlOf("caller")), connectTo(t, urlOf("operator")))
+	if _, err := announced.NextMsg(patience); err != nil {
+		t.Errorf("no registry was announced: %v", err)
+	}
+	for _, stop := range stops {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	seen.report(t)
+}
+
+func TestTheDocumentedPermissionsAreEnoughToProtectOlderBuckets(t *testing.T) {
+	t.Parallel()
+	seen := new(violations)
+	urlOf := startWithUsers(t, seen)
+	js, err := jetstream.New(connectTo(t, urlOf("admin")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := []string{"id_segments", "id_history"}
+	for _, bucket := range older {
+		if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	monitor, stop := startOn(t, urlOf("upgraded"), t.TempDir())
+	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	for _, bucket := range older {
+		waitFor(t, bucket+" refuses purges", func() bool {
+			stream, err := js.Stream(t.Context(), "KV_"+bucket)
+			return err == nil && stream.CachedInfo().Config.DenyPurge
+		})
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	seen.report(t)
+}
+
+// useAll makes each kind of request once, as a caller and as an operator.
+func useAll(t *testing.T, caller, operator *nats.Conn) {
+	t.Helper()
+	ns, ctx := subjects.DefaultNamespace, patient(t)
+	ids, tags := client.New(caller, ns), client.New(operator, ns)
+	step := int64(20)
+	for what, do := range map[string]func() error{
+		"segment":   func() error { _, err := ids.Segment(ctx, "order"); return err },
+		"snowflake": func() error { _, err := ids.Snowflake(ctx); return err },
+		"tag": func() error {
+			if _, err := tags.CreateTag(ctx, subjects.TagCreate{Tag: "new"}); err != nil {
+				return err
+			}
+			if _, err := tags.UpdateTag(ctx, subjects.TagUpdate{Tag: "new", Step: &step}); err != nil {
+				return err
+			}
+			if _, err := tags.ListTags(ctx, subjects.TagList{}); err != nil {
+				return err
+			}
+			_, err := tags.DeleteTag(ctx, "new")
+			return err
+		},
+		"raise":    func() error { _, err := tags.RaiseTags(ctx, subjects.TagRaise{By: 10}); return err },
+		"registry": func() error { _, err := oneregistry.List(ctx, natsbus.New(operator, ns)); return err },
+	} {
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
