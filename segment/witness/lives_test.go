@@ -77,3 +77,56 @@ func TestALifeThatContinuedAndStoppedAgainMustAnswer(t *testing.T) {
 		w.served(20 * time.Second)
 	})
 }
+
+func TestDamagedWitnessesAreWrittenAgain(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", "")
+		w.load(70, a, b) // all are seen by a poll
+		w.js.damage(t, prefix)
+		w.repaired(2 * time.Minute)
+		w.load(5, a, b)
+	})
+}
+
+func TestADamagedWitnessOfAWorkerThatIsGoneEndsWithARaise(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(5, a, b)
+		a.end(false)
+		b.end(false)
+		w.js.damage(t, prefix)
+		c := w.start("c", t.TempDir())
+		time.Sleep(20 * time.Second)
+		c.mustTake(1) // what a and b loaded lies below the marks
+		a = w.start("a", t.TempDir())
+		c.witness.WentBack("as a test says")
+		time.Sleep(20 * time.Second)
+		if err := c.take(1); err == nil || !strings.Contains(err.Error(), "tag raise --all") {
+			t.Errorf("%v, want a refusal that names the command", err)
+		}
+		raise(t, a, 1000)
+		w.served(20 * time.Second)
+		time.Sleep(5 * time.Minute)
+		w.served(0)
+	})
+}
+
+func TestADamagedIncidentIsNotTakenForAClosedOne(t *testing.T) {
+	play(t, func(w *world) {
+		a, b := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(5, a, b)
+		a.witness.WentBack("as a test says")
+		time.Sleep(20 * time.Second)
+		w.load(5, a, b)
+		w.js.damage(t, incidentKey)
+		time.Sleep(20 * time.Second)
+		_ = a.take(10)
+		time.Sleep(20 * time.Second)
+		if err := a.take(1); err == nil || !strings.Contains(err.Error(), "tag raise --all") || w.alarmed() < 2 {
+			t.Errorf("%v, alarms %q, want an alarm, and a refusal that names the command", err, w.alarms)
+		}
+		raise(t, a, 1000)
+		w.served(20 * time.Second)
+		w.load(5, a, b)
+	})
+}

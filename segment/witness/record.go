@@ -3,6 +3,7 @@ package witness
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -65,17 +66,18 @@ func (r record) gap(found *record) string {
 		"stop cleanly since"
 }
 
+// errDamaged says that a record or an incident is none that any natsid wrote.
+var errDamaged = errors.New("witness: an entry is damaged")
+
 func decodeRecord(value []byte) (r record, err error) {
-	err = json.Unmarshal(value, &r)
-	switch {
+	switch err = json.Unmarshal(value, &r); {
 	case err != nil:
+		return record{}, fmt.Errorf("%w: a witness record: %w", errDamaged, err)
 	case r.Version > version:
-		err = fmt.Errorf("version %d is newer than this natsid knows: upgrade it", r.Version)
+		return record{}, fmt.Errorf("witness: a witness record is of version %d, which is newer: upgrade natsid",
+			r.Version)
 	case r.Version < 1 || r.Token == "" || r.Life == "":
-		err = fmt.Errorf("version, token and life must be set")
-	}
-	if err != nil {
-		return record{}, fmt.Errorf("witness: a witness record is damaged: %w", err)
+		return record{}, fmt.Errorf("%w: a witness record: version, token and life must be set", errDamaged)
 	}
 	return r, nil
 }
@@ -98,13 +100,14 @@ type incident struct {
 func (i incident) open() bool { return i.ID != "" && i.Closed.IsZero() }
 
 func decodeIncident(value []byte) (i incident, err error) {
-	err = json.Unmarshal(value, &i)
-	if err == nil && (i.Version < 1 || i.Version > version || i.ID == "") {
-		err = fmt.Errorf("version %d, want %d", i.Version, version)
-	}
-	if err != nil {
-		return incident{}, fmt.Errorf("witness: the entry %s cannot be read; if all workers are of one version, "+
-			"remove it with `nats kv del` and run `natsid tag raise --all`: %w", incidentKey, err)
+	switch err = json.Unmarshal(value, &i); {
+	case err != nil:
+		return incident{}, fmt.Errorf("%w: the incident %s: %w", errDamaged, incidentKey, err)
+	case i.Version > version:
+		return incident{}, fmt.Errorf("witness: the incident %s is of version %d, which is newer: upgrade natsid",
+			incidentKey, i.Version)
+	case i.Version < 1 || i.ID == "":
+		return incident{}, fmt.Errorf("%w: the incident %s: version and ID must be set", errDamaged, incidentKey)
 	}
 	return i, nil
 }

@@ -93,6 +93,9 @@ func (r *repair) try(ctx context.Context) (closed bool, err error) {
 	return false, w.closeIncident(ctx, i.ID, 0) // seen at the next try
 }
 
+// lostIncident is the gap of an answer to an incident that takes the place of a damaged one.
+const lostIncident = "the entry of the last repair was damaged, and whose answers it still missed is not known"
+
 // readIncident returns the last incident, and its revision.
 func (w *Witness) readIncident(ctx context.Context) (i incident, revision uint64, err error) {
 	e, err := w.cfg.Bucket.Get(ctx, incidentKey)
@@ -123,6 +126,10 @@ func (w *Witness) writeIncident(ctx context.Context, i incident, last uint64) (e
 // joins only one that it knows of by a worker's message or by an earlier reading.
 func (w *Witness) openIncident(ctx context.Context) (incident, error) {
 	i, revision, err := w.readIncident(ctx)
+	if errors.Is(err, errDamaged) {
+		w.owe(err.Error(), lostIncident)
+		err = nil
+	}
 	if err != nil {
 		return i, err
 	}
@@ -225,11 +232,15 @@ func (w *Witness) witnesses(ctx context.Context) (map[string]record, error) {
 	}
 	all := make(map[string]record, len(entries))
 	for key, e := range entries {
+		id := strings.TrimPrefix(key, prefix)
 		r, err := decodeRecord(e.Value)
+		if errors.Is(err, errDamaged) { // its worker may have loaded, and has answered nothing
+			r, err = record{Name: "of the damaged entry " + key}, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w (key %s)", err, key)
 		}
-		all[strings.TrimPrefix(key, prefix)] = r
+		all[id] = r
 	}
 	return all, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -64,6 +65,23 @@ func (s *streams) forget(prefix string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.state.entries, func(key string, _ buckets.Entry) bool { return strings.HasPrefix(key, prefix) })
+}
+
+// damage writes what no natsid writes under all keys that begin with prefix.
+func (s *streams) damage(t *testing.T, prefix string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	any := false
+	for key, e := range s.state.entries {
+		if strings.HasPrefix(key, prefix) {
+			s.state.last++
+			e.Value, e.Revision = e.Value[:len(e.Value)/2], s.state.last
+			s.state.entries[key], any = e, true
+		}
+	}
+	if !any {
+		t.Fatal("nothing to damage")
+	}
 }
 
 func (s *streams) set(away, lose bool) {

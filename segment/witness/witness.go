@@ -316,6 +316,9 @@ func (w *Witness) check(ctx context.Context) error {
 		return err
 	}
 	i, _, err := w.readIncident(ctx)
+	if errors.Is(err, errDamaged) {
+		w.owe(err.Error(), lostIncident)
+	}
 	if err != nil {
 		return err
 	}

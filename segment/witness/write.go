@@ -189,7 +189,10 @@ func (w *Witness) readBack(ctx context.Context) (done bool, err error) {
 		return false, fmt.Errorf("witness: the witness of this worker cannot be read: %w", err)
 	}
 	r, err := decodeRecord(e.Value)
+	update := func() (uint64, error) { return w.cfg.Bucket.Update(ctx, w.key(), encode(w.me), e.Revision) }
 	switch j := &w.journal; {
+	case errors.Is(err, errDamaged):
+		return w.replace(nil, update)
 	case err != nil:
 		return false, err
 	case r.Token == w.me.Token:
@@ -209,7 +212,7 @@ func (w *Witness) readBack(ctx context.Context) (done bool, err error) {
 		w.copied()
 		return false, nil
 	}
-	return w.replace(&r, func() (uint64, error) { return w.cfg.Bucket.Update(ctx, w.key(), encode(w.me), e.Revision) })
+	return w.replace(&r, update)
 }
 
 // renew gives the write under way to a new witness.
@@ -252,7 +255,7 @@ func (w *Witness) foundNone(ctx context.Context) (done bool, err error) {
 
 // replace writes the witness over what the bucket has. If that is acknowledged the bucket went back.
 func (w *Witness) replace(found *record, put func() (uint64, error)) (done bool, err error) {
-	why := "the witness of this worker is gone"
+	why := "the witness of this worker is gone, or damaged"
 	if found != nil {
 		why = fmt.Sprintf("the witness of this worker is that of %s, and was written since",
 			found.Time.Format(time.RFC3339))
