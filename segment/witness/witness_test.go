@@ -462,7 +462,8 @@ func TestAfterAReconnectTheOthersAreAsked(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		w.load(4, a, b)
 		old := w.js.backup()
-		a.mustTake(30) // not announced yet
+		a.mustTake(30)                    // not announced yet
+		time.Sleep(20 * time.Millisecond) // nor does a load again by itself
 		w.js.restore(old)
 		w.reconnects.Add(1)
 		for range 5 {
