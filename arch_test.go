@@ -78,7 +78,7 @@ var arrows = map[string][]string{
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
 		"segment/witness",
 		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker", "internal/buckets",
-		"internal/metrics", "internal/monitor",
+		"internal/jitter", "internal/metrics", "internal/monitor",
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
 		"oneregistry", "oneregistry/natsbus",

@@ -334,6 +334,6 @@ func TestNoSnowflakeIsIssuedBeforeTheWorkerAnswersForItsNumber(t *testing.T) {
 		}
 	})
 	if _, err := r.try("id.worker.1", ""); err != nil {
-		t.Errorf("snowflakes are served, and nobody answers for number 1: %v", err)
+		t.Errorf("snowflakes are served, and no worker answers for number 1: %v", err)
 	}
 }

@@ -3,9 +3,8 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	mathrand "math/rand/v2"
-	"time"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/oneregistry/natsbus"
 	"github.com/natsid/natsid/subjects"
@@ -26,7 +25,7 @@ func (p *program) makeWatch(context.Context) error {
 		Process: rand.Text(), Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit, Instance: p.instance,
 		Pin: p.cfg.Registry, StateDir: p.cfg.Data, Refuse: p.refuseRegistry,
 		Alarm:  func(message string) { p.alarms.raise(subjects.AlarmSecondRegistry, message) },
-		Jitter: func(d time.Duration) time.Duration { return mathrand.N(d) }, Log: p.cfg.Log,
+		Jitter: jitter.UpTo, Log: p.cfg.Log,
 	})
 	p.storage.besideOthers = p.watch.MayFound
 	return bus.Listen(p.watch)

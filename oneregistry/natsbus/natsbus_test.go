@@ -82,7 +82,7 @@ func TestOneWorkerOfEachRegistryAnswersAQuestion(t *testing.T) {
 	url := natstest.Start(t)
 	asker := natsbus.New(natstest.Connect(t, url), "id")
 	if got := answers(t, asker, 1); len(got) != 0 {
-		t.Fatalf("nobody is there: %v", got)
+		t.Fatalf("without a worker: %v", got)
 	}
 	join(t, url, "a", "A")
 	join(t, url, "a", "A")

@@ -211,7 +211,7 @@ func TestARefusedWriteLiftsNoLimit(t *testing.T) {
 	e, r := entry{mark: 1}, new(Ranges)
 	l, _ := next(t, r, e, 100)
 	r.Keep("a", l)
-	e = entry{mark: 1000, revision: 99} // nobody knows what became of it
+	e = entry{mark: 1000, revision: 99} // the fate of the write is unknown
 	for range 3 {
 		l, _ = next(t, r, e, 100)
 		if l.Len() != 50 {

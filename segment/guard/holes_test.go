@@ -43,7 +43,7 @@ func team(t *testing.T, n int, table *segmenttest.Table, marks *segmenttest.Mark
 	return workers
 }
 
-// These hooks let a write fail: for certain, or so that nobody knows whether it was made.
+// These hooks let a write fail: for certain, or with an unknown outcome.
 var errLost = errors.New("the answer was lost")
 
 func refused(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied }

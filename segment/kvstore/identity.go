@@ -277,7 +277,7 @@ type verdict struct {
 	err error
 }
 
-// text tells verdicts apart.
+// text is equal for equal verdicts.
 func (v verdict) text() string {
 	if v.err == nil {
 		return ""

@@ -366,7 +366,7 @@ func TestATagCreatedByAnOperatorWhileTheBucketIsMadeAgainIsNotLoaded(t *testing.
 		}
 	}
 
-	// The operator who is told so creates it again, above all of its IDs.
+	// Its operator, who gets that error, creates it again, above all of its IDs.
 	if err := create(2000); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func (w *world) lose() {
 		return
 	}
 	w.lost = w.now()
-	// A tag that was deleted may be there again, and a raise that nobody has seen yet is lost.
+	// A tag that was deleted may be there again, and a raise that no worker has seen yet is lost.
 	for _, t := range w.tags {
 		t.deleted, t.created, t.raised = 0, w.now(), nil
 	}
