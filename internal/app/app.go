@@ -203,6 +203,7 @@ func (p *program) assemble(context.Context) error {
 	if p.storage.witness != nil {
 		p.storage.witness.Use(p.segments)
 	}
+	p.storage.awaitMarks()
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
@@ -272,7 +273,11 @@ func (p *program) closeAllocator() error {
 
 // follow keeps the tags in memory like those in the store.
 func (p *program) follow(ctx context.Context) error {
-	p.segments.Follow(ctx)
+	select {
+	case <-p.storage.begun: // preloads would fail until then
+		p.segments.Follow(ctx)
+	case <-ctx.Done():
+	}
 	return nil
 }
 

@@ -38,6 +38,7 @@ type storage struct {
 	marks    *kvstore.Store    // nil if segments do without
 	witness  *witness.Witness  // nil likewise
 	late     bool              // the buckets could not be opened at the start
+	begun    chan struct{}     // closed when the first check of the marks is over
 	table    *mysqlstore.Table // nil without MySQL
 	tags     segment.Store
 }

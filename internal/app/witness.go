@@ -17,6 +17,31 @@ import (
 // wentBack is the source of refusals while the marks are being repaired.
 const wentBack = "marks that went back"
 
+// firstCheck is the source of refusals until the first check of the marks is over.
+const firstCheck = "first check of the marks"
+
+var errFirstCheck = errors.New("the other workers are asked whether the marks are in order")
+
+// awaitMarks refuses segments until the first check of the marks is over: a worker that must wait for others, 2 s at
+// most, cannot load meanwhile, and those that can load are to get the requests. Without JetStream, requests are
+// answered 503 at once.
+func (s *storage) awaitMarks() {
+	s.begun = make(chan struct{})
+	if s.witness == nil {
+		close(s.begun)
+		return
+	}
+	if !s.late {
+		s.refusals.refuse(firstCheck, errFirstCheck, worker.Segment)
+	}
+}
+
+// marksChecked ends what awaitMarks began.
+func (s *storage) marksChecked() {
+	s.refusals.allow(firstCheck, worker.Segment)
+	close(s.begun)
+}
+
 // openWitness opens the journal of the witness, before the bucket of the marks is
 // opened.
 func (s *storage) openWitness(name func() string) (err error) {
@@ -28,6 +53,7 @@ func (s *storage) openWitness(name func() string) (err error) {
 		Ask:      s.askWitnesses, Reconnects: func() uint64 { return s.links.control.Stats().Reconnects },
 		Refuse: func(why error) { s.refusals.refuse(wentBack, why, worker.Segment) },
 		Allow:  func() { s.refusals.allow(wentBack, worker.Segment) },
+		Begun:  s.marksChecked,
 		Alarm:  func(message string) { s.raise(subjects.AlarmStoreWentBack, message) },
 		JournalAlarm: func(message string) {
 			s.raise(subjects.AlarmStateFile, message)

@@ -24,6 +24,9 @@ func (w *Witness) Run(ctx context.Context) {
 	defer ticks.Stop()
 	looked := time.Now()
 	w.checkNow(ctx)
+	if w.cfg.Begun != nil {
+		w.cfg.Begun()
+	}
 	w.look(ctx)
 	for {
 		suspected := false

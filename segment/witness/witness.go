@@ -90,6 +90,8 @@ type Config struct {
 	// Refuse and Allow say that segments must not be served, and that they may again. They must not block.
 	Refuse func(why error)
 	Allow  func()
+	// Begun is called once the first check of [Witness.Run] is over, whatever it found; nil is allowed.
+	Begun func()
 	// Alarm reports that the marks went back, JournalAlarm that the journal is of no use. They must not block.
 	Alarm, JournalAlarm func(message string)
 	Log                 *slog.Logger // nil discards

@@ -120,6 +120,25 @@ func TestAWorkerThatWasSeenToStopNeedNotAnswer(t *testing.T) {
 	})
 }
 
+// A worker begins when it can load: where another one does not answer, after two seconds.
+func TestAWorkerBeginsWhenItCanLoad(t *testing.T) {
+	play(t, func(w *world) {
+		a, dead := w.start("a", t.TempDir()), w.start("b", t.TempDir())
+		w.load(5, a, dead)
+		dead.end(false)
+		c := w.start("c", t.TempDir())
+		time.Sleep(time.Second)
+		if c.begun.Load() {
+			t.Error("begun, though the worker waits for the others")
+		}
+		time.Sleep(2 * time.Second)
+		if !c.begun.Load() {
+			t.Error("not begun, though the wait is over")
+		}
+		c.mustTake(1)
+	})
+}
+
 func TestKilledWorkersRefuseUntilAnOperatorRaisesAllTags(t *testing.T) {
 	play(t, func(w *world) {
 		dir := t.TempDir()

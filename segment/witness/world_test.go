@@ -45,6 +45,7 @@ type worker struct {
 	store   *kvstore.Store
 	witness *Witness
 	refused error // guarded by w.mu
+	begun   atomic.Bool
 	stop    func()
 	done    sync.WaitGroup
 }
@@ -90,6 +91,7 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 		Ask:      w.ask, Reconnects: w.reconnects.Load,
 		Refuse: func(why error) { w.mu.Lock(); one.refused = why; w.mu.Unlock() },
 		Allow:  func() { w.mu.Lock(); one.refused = nil; w.mu.Unlock() },
+		Begun:  func() { one.begun.Store(true) },
 		Alarm:  w.alarm, JournalAlarm: w.alarm,
 	})
 	if err != nil {
