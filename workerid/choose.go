@@ -273,6 +273,9 @@ func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error
 	if err := h.ask(ctx, c.number); err != nil { //mutant:second-question
 		return 0, err
 	}
+	if _, err := c.recheck(ctx); err != nil {
+		return 0, err
+	}
 	c.from = max(c.from, seen.now+h.margin.Milliseconds())
 	return seen.now, c.write(ctx, seen.now, max(c.until.Load(), c.firstUntil(seen.now)))
 }

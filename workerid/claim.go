@@ -173,11 +173,10 @@ func (c *claim) open(now int64) error {
 	return err
 }
 
-// renew extends the window once a third of the horizon is used, and at once if
-// the record does not bear this claim's token: then the write finds out whether
-// the number is lost. So a worker learns within a heartbeat that its record was
-// taken, wiped or set back. While the registry is out of reach, snowflakes
-// continue for at least two thirds of the horizon.
+// renew reads the record, and extends the window once a third of the horizon is
+// used. So a worker learns within a heartbeat that its record was taken, wiped or
+// set back. While the registry is out of reach, snowflakes continue for at least
+// two thirds of the horizon.
 //
 // A window that has passed is not extended: another worker may have had the
 // number since, and a registry that was restored shows this claim's token again.
@@ -188,11 +187,9 @@ func (c *claim) renew(ctx context.Context) error {
 	if acknowledged <= now { //mutant:ended
 		return c.ended(ctx)
 	}
-	if acknowledged-now > horizon*2/3 { //mutant:reread
-		r, err := c.read(ctx)
-		if err != nil || r.Token == c.token {
-			return err
-		}
+	token, err := c.recheck(ctx) //mutant:reread
+	if err != nil || token == c.token && acknowledged-now > horizon*2/3 {
+		return err
 	}
 	until := max(acknowledged, now+horizon) //mutant:renewed-until
 	if err := c.write(ctx, now, until); err != nil {
@@ -207,6 +204,25 @@ func (c *claim) renew(ctx context.Context) error {
 	}
 	c.gen.Extend(limit)
 	return nil
+}
+
+// recheck reads the record and adopts its revision if it bears a token of this
+// claim, which it returns. Otherwise the number is lost, or the read was old: then
+// it is repeated, three times at most. A write that is not the first one needs it:
+// a registry that was restored gives its revisions again, and the one of this
+// claim's last write may by now be that of another worker's record.
+func (c *claim) recheck(ctx context.Context) (token string, err error) {
+	var r Record
+	for range 3 {
+		if r, err = c.read(ctx); err != nil {
+			return "", err
+		}
+		if c.wrote(r) {
+			c.revision = r.Revision
+			return r.Token, nil
+		}
+	}
+	return "", c.lostTo(r)
 }
 
 // ended returns why a claim is over whose window has passed: errEnded, or
@@ -247,6 +263,9 @@ func (c *claim) release(ctx context.Context) error {
 	}
 	//mutant:forget
 	if err := c.file.forget(c.released); err != nil {
+		return err
+	}
+	if _, err := c.recheck(ctx); err != nil { //mutant:release-read
 		return err
 	}
 	if err := c.write(ctx, c.compared.now, free); err != nil {

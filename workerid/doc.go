@@ -34,6 +34,10 @@
 //   - Every write is a compare-and-set with a fresh random token. Otherwise two
 //     workers of one name, or two lives of one worker, would mistake each
 //     other's record for their own.
+//   - Every write of a claim but the first reads the record before and goes on
+//     only if it bears the claim's token. A registry that was restored gives its
+//     revisions again: a write on a remembered one could hit the record of
+//     another worker.
 //   - Only an acknowledged write extends the window; a read never does. After
 //     an error the record is read: if it bears a token of this claim, its
 //     revision is adopted and the write repeated, three times at most; with any

@@ -1,6 +1,7 @@
 package workerid
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -80,4 +81,23 @@ func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
 			t.Errorf("%+v, %v, record %+v; want number 3 written and given up", c, err, s.records[3])
 		}
 	})
+}
+
+// A restored registry gives its revisions again: the one that this worker's last
+// write had may be that of another owner's record.
+func TestNoWriteHitsAForeignRecordOfTheSameRevision(t *testing.T) {
+	for name, write := range map[string]func(*claim, context.Context) error{
+		"renewal": (*claim).renew, "release": (*claim).release,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, of := newStub()
+			c := opened(t, of)
+			c.compared.now += 30_000 // a renewal is due
+			foreign := Record{Token: "other", Instance: "other", Until: c.from + 90_000, Revision: c.revision}
+			s.records[1] = foreign
+			if err := write(c, t.Context()); !errors.Is(err, errLost) || s.records[1] != foreign {
+				t.Errorf("%v, record %+v; want errLost, and the record as it was", err, s.records[1])
+			}
+		})
+	}
 }

@@ -53,9 +53,14 @@ var mutants = []mutant.Mutant{
 				"now, horizon, acknowledged := c.now(), c.horizon.Milliseconds(), c.until.Load()")}},
 	{Name: "the own record is not read between renewals", Args: unit("ARecordOfAnotherTokenLosesTheNumber"),
 		Edits: []mutant.Edit{
-			mutant.Replace("reread", `if acknowledged-now > horizon*2/3 {
-			return nil
-		}`)}},
+			mutant.Replace("reread", "token, err := c.token, error(nil)")}},
+	{Name: "a release writes without a read", Args: unit("NoWriteHitsAForeignRecordOfTheSameRevision"),
+		Edits: []mutant.Edit{mutant.Delete("release-read")}},
+	{Name: "a renewal writes without a read", Args: unit("NoWriteHitsAForeignRecordOfTheSameRevision"),
+		Edits: []mutant.Edit{mutant.Replace("reread", `token, err := c.token, error(nil)
+			if acknowledged-now > horizon*2/3 {
+				token, err = c.recheck(ctx)
+			}`)}},
 	{Name: "the own record is not read before the first ID",
 		Args: unit("EachTransitionHandsOverTheGeneratorItPromises"),
 		Edits: []mutant.Edit{
