@@ -52,8 +52,10 @@ func (w *Watch) check(ctx context.Context, o *other) {
 		o.checked = now
 	}
 	if !w.reread(ctx) {
-		return // without its registry this worker loads nothing
+		w.unread(o)
+		return
 	}
+	o.unread = 0
 	own, verdict := w.mine()
 	r, err := w.call(ctx, o.notice.ID, call{Op: opState})
 	switch {
@@ -90,6 +92,22 @@ func (w *Watch) unanswered(o *other, own Notice, why error) {
 	if !own.Outranks(n) {
 		w.hold(o, true, fmt.Errorf("registry %s serves the same subjects, and cannot be called", n.ID))
 	}
+}
+
+// unread deals with another registry while this worker's own cannot be read. This worker loads nothing then, but has
+// IDs in memory and a window of ticks, which the other one may give as well; and the other one does not wait for a
+// registry that cannot say what it is. So this worker stops, once it is clear that the own one was not made again just
+// now, as after a wipe.
+func (w *Watch) unread(o *other) {
+	if o.unread++; o.unread < unansweredMost || o.hold != nil {
+		return
+	}
+	own, _ := w.mine()
+	w.alarm("unread "+o.notice.ID, "registry %v serves the same subjects, and this worker rests on %v, which "+
+		"cannot be read: this worker serves nothing until it can, as both may give the same IDs; "+
+		"bring its JetStream back, or separate the two", o.notice, own)
+	w.hold(o, true, fmt.Errorf("registry %s serves the same subjects, and the registry of this worker cannot be read",
+		o.notice.ID))
 }
 
 // drop forgets a registry that is none any more.
@@ -164,7 +182,7 @@ func (w *Watch) decide(ctx context.Context, v Verdict) {
 
 // pending tries what is not done yet, and reports whether there was anything.
 func (w *Watch) pending(ctx context.Context) (any bool) {
-	for _, o := range w.held() {
+	for _, o := range w.undecided() {
 		w.check(ctx, o)
 		any = true
 	}
@@ -180,12 +198,12 @@ func (w *Watch) pending(ctx context.Context) (any bool) {
 	return any
 }
 
-// held returns the registries because of which something is held.
-func (w *Watch) held() (all []*other) {
+// undecided returns the registries because of which something is held, or may have to be.
+func (w *Watch) undecided() (all []*other) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.others {
-		if o.hold != nil {
+		if o.hold != nil || o.unread > 0 {
 			all = append(all, o)
 		}
 	}

@@ -102,6 +102,8 @@ type other struct {
 	flakes  bool      // nor snowflakes
 	// unanswered is how many checks in a row got no answer.
 	unanswered int
+	// unread is how many checks in a row could not read this worker's own registry.
+	unread int
 }
 
 // New returns a watch. It refuses everything until [Watch.Start] has asked who is there.

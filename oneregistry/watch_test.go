@@ -323,6 +323,30 @@ func TestWhatWasNotReadAfreshIsNoProof(t *testing.T) {
 	})
 }
 
+// What it has in memory, and its window of ticks, the other registry may give as well.
+func TestAWorkerWhoseRegistryCannotBeReadStopsBesideAnother(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, leaf, h1, h2, l1 := hubAndLeaf(w)
+		w.link("hub", "leaf", false)
+		w.start(h1, h2, l1)
+		rest(20 * time.Second)
+		leaf.do(func() { leaf.away = true })
+		w.link("hub", "leaf", true)
+		rest(14 * time.Second)
+		if r := l1.why(); r.Segments == nil || r.Snowflakes == nil || len(l1.alarmed()) != 1 {
+			t.Errorf("it serves: %v, alarms %q", r, l1.alarmed())
+		}
+		if !serves(h1) || !serves(h2) {
+			t.Errorf("the others wait for it: %v, %v", h1.why(), h2.why())
+		}
+		leaf.do(func() { leaf.away = false })
+		rest(20 * time.Second)
+		if !yields(l1) || !serves(h1) {
+			t.Errorf("%v, %v", h1.why(), l1.why())
+		}
+	})
+}
+
 func TestAWorkerWhoseRegistryWasWipedStillSaysWhatItRestedOn(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		r := newRegistry("OLD", time.Now(), nil)
