@@ -104,8 +104,8 @@ func (c *changeLayoutCmd) print(out io.Writer, change workerid.Change) error {
 		_, err := fmt.Fprintf(out, "New IDs would begin at %s. Nothing was changed. Run it again with --yes.\n", from)
 		return err
 	}
-	_, err := fmt.Fprintf(out, "Changed; %d worker numbers were taken from their last owners. New IDs begin at %s.\n"+
+	_, err := fmt.Fprintf(out, "Changed; %s taken from the last owners. New IDs begin at %s.\n"+
 		"Start all workers with --layout %s --epoch %d.\n",
-		change.Records, from, change.New.Layout, change.New.Epoch)
+		numberOf(change.Records, "worker number"), from, change.New.Layout, change.New.Epoch)
 	return err
 }

@@ -41,17 +41,17 @@ func (c *storeConfirmCmd) Run(s *session) error {
 		}
 		kind, bucket := c.kind(r), s.namespace().SegmentBucket()
 		if !c.Yes {
-			_, err := fmt.Fprintf(s.stdout, "Bucket %s has %d tags. It would be confirmed as of kind %s.\n"+
+			_, err := fmt.Fprintf(s.stdout, "Bucket %s has %s. It would be confirmed as of kind %s.\n"+
 				"Is each tag that was ever used among them, above all its IDs? See `natsid tag list`.\n"+
-				"Nothing was changed. Run it again with --yes.\n", bucket, r.Tags, kind)
+				"Nothing was changed. Run it again with --yes.\n", bucket, numberOf(r.Tags, "tag"), kind)
 			return err
 		}
 		id, err := kvstore.Confirm(ctx, streams, bucket, r, kind)
 		if err != nil {
 			return fmt.Errorf("confirm bucket %s: %w", bucket, err)
 		}
-		_, err = fmt.Fprintf(s.stdout, "%s: confirmed as registry %s of kind %s, with %d tags\n",
-			bucket, id.Registry, id.Kind, r.Tags)
+		_, err = fmt.Fprintf(s.stdout, "%s: confirmed as registry %s of kind %s, with %s\n",
+			bucket, id.Registry, id.Kind, numberOf(r.Tags, "tag"))
 		return err
 	})
 }

@@ -95,8 +95,8 @@ func (c *storeMoveCmd) move(
 			return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
 		}
 	}
-	_, err = fmt.Fprintf(s.stdout, "%s: of kind %s; %d tags written, %d were in order\n",
-		bucket, to, len(m.Tags), m.Kept)
+	_, err = fmt.Fprintf(s.stdout, "%s: of kind %s; %s written, %d in order before\n",
+		bucket, to, numberOf(len(m.Tags), "tag"), m.Kept)
 	return err
 }
 
@@ -113,7 +113,7 @@ func (c *storeMoveCmd) show(s *session, m *move.Move, kind kvstore.Kind) error {
 		}
 		fmt.Fprintf(s.stdout, "%s: %s %d\n", t.Name, from, t.To)
 	}
-	_, err := fmt.Fprintf(s.stdout, "%d tags would be written, %d are in order; the kind is %s and would be %s.\n"+
-		"Nothing was changed. Run it again with --yes.\n", len(m.Tags), m.Kept, kind, c.To)
+	_, err := fmt.Fprintf(s.stdout, "To write: %s; in order: %d. The kind is %s and would be %s.\n"+
+		"Nothing was changed. Run it again with --yes.\n", numberOf(len(m.Tags), "tag"), m.Kept, kind, c.To)
 	return err
 }

@@ -62,6 +62,14 @@ func storeState(r kvstore.Report) string {
 	return "in order"
 }
 
+// numberOf returns a number of things: "1 tag", "2 tags".
+func numberOf(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 func dash(text string) string {
 	if text == "" {
 		return "-"

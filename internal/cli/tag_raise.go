@@ -84,8 +84,8 @@ func (c *tagRaiseCmd) show(ctx context.Context, s *session, cl *client.Client) (
 		_, err = fmt.Fprintln(s.stderr, "There are no tags to raise.")
 		return 0, err
 	}
-	_, err = fmt.Fprintf(s.stderr, "This raises %d tags by %d each. The highest now is %s at %d. "+
-		"It cannot be undone.\n", count, c.By, highest.Tag, highest.MaxID)
+	_, err = fmt.Fprintf(s.stderr, "This raises %s by %d each. The highest now is %s at %d. "+
+		"It cannot be undone.\n", numberOf(count, "tag"), c.By, highest.Tag, highest.MaxID)
 	return count, err
 }
 
@@ -117,12 +117,12 @@ func (c *tagRaiseCmd) raise(ctx context.Context, s *session, cl *client.Client, 
 			return c.interrupted(r, done, err)
 		}
 		if len(raised.Tags) == 0 {
-			_, err = fmt.Fprintf(s.stdout, "%d tags were raised. "+
-				"Workers that waited for it serve segments again.\n", done)
+			_, err = fmt.Fprintf(s.stdout, "Raised: %s. "+
+				"Workers that waited for it serve segments again.\n", numberOf(done, "tag"))
 			return err
 		}
 		done, r.After = done+len(raised.Tags), raised.Tags[len(raised.Tags)-1].Tag
-		fmt.Fprintf(s.stderr, "%d of %d tags, up to %s\n", done, max(count, done), r.After)
+		fmt.Fprintf(s.stderr, "%d of %s, up to %s\n", done, numberOf(max(count, done), "tag"), r.After)
 	}
 }
 
@@ -132,6 +132,6 @@ func (c *tagRaiseCmd) interrupted(r subjects.TagRaise, done int, err error) erro
 	if r.After != "" {
 		command += " --after " + r.After
 	}
-	return fmt.Errorf("%w; %d tags were raised, continue with `%s`: at most the next %d are raised a second time",
-		err, done, command, subjects.MaxRaised)
+	return fmt.Errorf("%w; raised so far: %s, continue with `%s`: at most the next %d are raised a second time",
+		err, numberOf(done, "tag"), command, subjects.MaxRaised)
 }

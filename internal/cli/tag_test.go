@@ -62,7 +62,7 @@ func TestAllTagsAreRaised(t *testing.T) {
 	natsid(t, "tag", "raise", "--by=5", nats).want(t, 2, "--all")
 	natsid(t, "tag", "raise", "--all", "--by=5000", nats).want(t, 2, "no terminal", "--yes")
 	got := natsid(t, "tag", "raise", "--all", "--by=50000", "--yes", nats)
-	if got.want(t, 0, "This raises 3 tags by 50000 each.", "3 of 3 tags"); !strings.HasPrefix(got.out, "3 tags were") {
+	if got.want(t, 0, "This raises 3 tags by 50000", "3 of 3 tags"); !strings.HasPrefix(got.out, "Raised: 3 tags.") {
 		t.Errorf("printed %q", got.out)
 	}
 	for _, tag := range []string{"a", "b"} {
@@ -74,7 +74,7 @@ func TestAllTagsAreRaised(t *testing.T) {
 	if got := natsid(t, "tag", "create", "deleted", nats); got.out != "deleted: next ID 50001, step 1000\n" {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "tag", "raise", "--all", "--by=5", "--yes", "--after=b", nats).want(t, 0, "1 of 1 tags, up to deleted")
+	natsid(t, "tag", "raise", "--all", "--by=5", "--yes", "--after=b", nats).want(t, 0, "1 of 1 tag, up to deleted")
 }
 
 func TestOnlyTagsOfThePatternAreCreatedOnFirstUse(t *testing.T) {
