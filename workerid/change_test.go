@@ -145,6 +145,25 @@ func TestALayoutIsNotChangedIfIDsCouldRepeatOrAWorkerIsAlive(t *testing.T) {
 
 // A worker that no question reaches does not extend its window, and one that
 // acquires a number meanwhile makes the change fail.
+func TestAKilledWorkerRaisesNoAlarmWhenItsLayoutWasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, dir := new(workeridtest.Memory), t.TempDir()
+		l := start(t, m, in(dir))
+		time.Sleep(10 * time.Second)
+		w := l.number()
+		l.crash(dir)
+		m.Expire(w)
+		if _, err := workerid.ChangeLayout(t.Context(), &workeridtest.Fake{Memory: m}, wider, true); err != nil {
+			t.Fatal(err)
+		}
+		l = start(t, m, in(dir), of(wider))
+		time.Sleep(6 * time.Minute)
+		l.number()
+		l.raised()
+		l.end()
+	})
+}
+
 func TestAnOldWorkerGainsNothingWhileTheLayoutIsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := retired(t, true)
