@@ -130,8 +130,13 @@ func TestADeploymentReplacedByHandDoesNotServeBesideOldRecords(t *testing.T) {
 		a.end()
 		deploy(m, later)
 		b := start(t, m, later)
-		if err := <-b.err; !errors.Is(err, workerid.ErrDeployment) {
-			t.Errorf("%v, want ErrDeployment", err)
+		select {
+		case err := <-b.err:
+			if !errors.Is(err, workerid.ErrDeployment) {
+				t.Errorf("%v, want ErrDeployment", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it serves, want ErrDeployment")
 		}
 	})
 }

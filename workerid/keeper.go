@@ -308,7 +308,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 	case errors.Is(why, errLost), errors.Is(why, ErrDeployment):
 		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
 			"find out who wrote the record, or whether the bucket was lost or restored", why))
-		k.linger() //mutant:linger
+		k.linger()
 		k.chooser.lost = c
 		if err := c.file.forget(nil); err != nil { //mutant:forget-lost
 			k.dropFile(err)
@@ -338,7 +338,8 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 // linger makes this worker answer for a lost number, while it searches for
 // another, until no clock within the skew is behind its last ID: if the registry
 // lost its state the number looks free, and its next owner must not begin before
-// that.
+// that. The next owner asks twice and waits for a margin itself, which is enough
+// if it heard the first answer; this is for the case that it did not.
 func (k *Keeper) linger() { k.answers = time.Now().Add(k.terms.margin) }
 
 // dropFile makes this worker continue without a state file: better to issue without

@@ -30,8 +30,8 @@ var mutants = []mutant.Mutant{
 		}`)}},
 	{Name: "a token per life, not per write", Edits: []mutant.Edit{
 		mutant.Replace("token", "token := c.process")}},
-	{Name: "the window is adopted with the revision", Args: []string{"-sim.from=16001"}, Edits: []mutant.Edit{
-		mutant.Replace("write-again", `c.until.Store(r.Until)
+	{Name: "the window is adopted with the revision", Args: unit("AnUnacknowledgedWriteIsRepeatedAtItsOwnRevision"),
+		Edits: []mutant.Edit{mutant.Replace("write-again", `c.until.Store(r.Until)
 		err = nil`)}},
 	{Name: "the window grows though the write was not acknowledged", Edits: []mutant.Edit{
 		mutant.Replace("unacknowledged", `if err != nil {
@@ -107,8 +107,6 @@ var mutants = []mutant.Mutant{
 	{Name: "another layout serves beside records of the old one",
 		Args:  unit("ADeploymentReplacedByHandDoesNotServeBesideOldRecords"),
 		Edits: []mutant.Edit{mutant.Replace("above", "_, _, _, _ = mine, old, err, w")}},
-	{Name: "a number lost a moment ago is free", Edits: []mutant.Edit{
-		mutant.Delete("linger")}},
 	{Name: "a number is taken though a worker answers for it", Edits: []mutant.Edit{
 		mutant.Replace("answered", `case err == nil:
 			return nil`)}},
@@ -117,8 +115,6 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("acquire-from", "from := seen.now")}},
 	{Name: "a lost number's generator stays open", Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
-	{Name: "revisions restart in a registry that is created again", Args: []string{"-sim.from=2701"},
-		Edits: []mutant.Edit{mutant.Replace("first-revision", "return 0")}},
 
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{
