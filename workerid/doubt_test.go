@@ -83,6 +83,26 @@ func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
 	})
 }
 
+// A renewal whose acknowledgement was lost is written again at once, and the clock
+// may have been set back meanwhile. IDs up to the acknowledged end of the window may
+// have been issued.
+func TestARenewalNeverLowersUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, of := newStub()
+		c := opened(t, of)
+		s.after = func() error { return errInjected }
+		c.compared.now = c.from + 20_000
+		if err := c.renew(t.Context()); err == nil {
+			t.Fatal("the acknowledgement was not lost")
+		}
+		s.after = nil
+		c.compared.now = c.from - 1000
+		if err := c.renew(t.Context()); err != nil || s.records[1].Until < c.from+60_000 {
+			t.Errorf("%v, the window is %d ms long, want 60000", err, s.records[1].Until-c.from)
+		}
+	})
+}
+
 // A restored registry gives its revisions again: the one that this worker's last
 // write had may be that of another owner's record.
 func TestNoWriteHitsAForeignRecordOfTheSameRevision(t *testing.T) {

@@ -137,6 +137,7 @@ func TestADeploymentReplacedByHandDoesNotServeBesideOldRecords(t *testing.T) {
 			}
 		case <-time.After(time.Minute):
 			t.Error("it serves, want ErrDeployment")
+			b.end()
 		}
 	})
 }

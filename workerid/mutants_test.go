@@ -40,7 +40,7 @@ var mutants = []mutant.Mutant{
 			}
 			return err
 		}`)}},
-	{Name: "until is not clamped on renewal", Edits: []mutant.Edit{
+	{Name: "until is not clamped on renewal", Args: unit("ARenewalNeverLowersUntil"), Edits: []mutant.Edit{
 		mutant.Replace("renewed-until", "until := now + horizon")}},
 	{Name: "a record of a foreign token is adopted", Edits: []mutant.Edit{
 		mutant.Delete("foreign-token")}},

@@ -80,9 +80,9 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("floor")}},
 	{Name: "the floor of a tag that was stopped is forgotten", Edits: []mutant.Edit{
 		mutant.Delete("keep-floor")}},
-	{Name: "a load under way brings IDs below the least", Edits: []mutant.Edit{
+	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=1601"}, Edits: []mutant.Edit{
 		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
-	{Name: "a raise raises no floor", Args: []string{"-sim.from=701"}, Edits: []mutant.Edit{
+	{Name: "a raise raises no floor", Args: []string{"-sim.from=8301"}, Edits: []mutant.Edit{
 		mutant.Replace("least-floor", "s.least = least")}},
 	{Name: "a deleted tag in a listing is not stopped", Args: []string{"-sim.from=1801"}, Edits: []mutant.Edit{
 		mutant.Delete("listed-deleted")}},
