@@ -28,12 +28,8 @@ func (k *Keeper) Simulate(
 	}
 }
 
-// WhoAt is Who with the time on this worker's clock, Unix ms.
-func (k *Keeper) WhoAt(now int64) (who Who, held bool) {
-	asked := *k
-	asked.cfg.Now = func() int64 { return now }
-	return asked.Who()
-}
+// WhoAt is Who at a time on this worker's clock, Unix ms.
+func (k *Keeper) WhoAt(now int64) (who Who, held bool) { return k.whoAt(now) }
 
 // DecodeState returns what a state file says, as text.
 func DecodeState(data []byte) (string, error) {

@@ -173,12 +173,15 @@ func (k *Keeper) Status() Status { return k.life.current() }
 
 // Who returns what this worker answers when it is asked who it is, and whether
 // it holds a number at all. It is safe for concurrent use.
-func (k *Keeper) Who() (who Who, held bool) {
+func (k *Keeper) Who() (who Who, held bool) { return k.whoAt(k.cfg.Now()) }
+
+// whoAt is Who at a time on this worker's clock, Unix ms.
+func (k *Keeper) whoAt(now int64) (who Who, held bool) {
 	s := k.Status()
 	d := DeploymentOf(k.cfg.Layout)
 	return Who{
 		Instance: s.Instance, Process: k.terms.process, Registry: s.Registry, Layout: d.Layout, Epoch: d.Epoch,
-		Unit: d.Unit, Number: s.Number, Time: k.cfg.Now(), Until: s.Until,
+		Unit: d.Unit, Number: s.Number, Time: now, Until: s.Until,
 	}, s.Held
 }
 
