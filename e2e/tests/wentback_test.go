@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
@@ -84,6 +86,8 @@ func TestAServerThatComesBackWithAnOldStoreRepeatsNoID(t *testing.T) {
 			o.stop()
 			copyStore(t, o.store, backup)
 			o.start()
+			copied := markOf(t, nc, "order")
+			waitFor(t, "a load that the copy lacks", func() bool { return take() && markOf(t, nc, "order") > copied })
 			takeMany()
 			if !under {
 				for _, stop := range stops {
@@ -108,4 +112,27 @@ func TestAServerThatComesBackWithAnOldStoreRepeatsNoID(t *testing.T) {
 			got.check(t)
 		})
 	}
+}
+
+// markOf returns the revision of the entry of a tag in the bucket of marks. Each load raises it.
+func markOf(t *testing.T, nc *nats.Conn, tag string) (revision uint64) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the mark can be read", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		kv, err := js.KeyValue(ctx, subjects.DefaultNamespace.SegmentBucket())
+		if err != nil {
+			return false
+		}
+		entry, err := kv.Get(ctx, tag)
+		if err == nil {
+			revision = entry.Revision()
+		}
+		return err == nil
+	})
+	return revision
 }
