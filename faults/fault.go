@@ -122,6 +122,10 @@ var (
 	lostInFlight = loss{
 		kinds: all, outcomes: []string{timeout, disconnected}, afterStart: 500 * time.Millisecond, most: 20,
 	}
+	// The same of a process that is killed only later in the fault.
+	lostInFlightLater = loss{
+		kinds: all, outcomes: []string{timeout, disconnected}, afterEnd: 500 * time.Millisecond, most: 20,
+	}
 	// NATS routes to a worker that hangs until its server misses the second
 	// answer to a ping: 6 s with ping_interval 2s and ping_max 2.
 	untilDetected = loss{kinds: all, outcomes: []string{timeout}, afterStart: 8 * time.Second}

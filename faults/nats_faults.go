@@ -122,7 +122,8 @@ func allServersFaults() []fault {
 			fleet: threeWorkers, inject: wipe, lasts: time.Second,
 			losses: []loss{
 				natsAway, storeAwayLong, untilRenumbered,
-				{kinds: []kind{short}, outcomes: []string{"404"}, afterEnd: 5 * time.Second},
+				// Until the tags are created again.
+				{kinds: []kind{long, short}, outcomes: []string{"404"}, afterEnd: 5 * time.Second},
 			},
 			gap: 15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
 			alarms: alarms{

@@ -36,7 +36,7 @@ func workerFaults() []fault {
 			name:    "worker-old-data",
 			summary: "the same, and its state file is an old copy: it acquires another number",
 			fleet:   threeWorkers, inject: oldData,
-			losses: []loss{lostInFlight},
+			losses: []loss{lostInFlightLater},
 		},
 		{
 			name: "workers-roll", summary: "SIGTERM of each worker in turn, restarted: no request is lost",
