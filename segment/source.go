@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -17,7 +18,7 @@ type source struct {
 	lanes   *lanes
 	health  health
 	holdup  holdup
-	log     failureLog
+	log     *slog.Logger
 	onLoad  func(tag string, took time.Duration, err error)
 
 	autoStep  int64                 // of tags created on first use; 0 creates none
@@ -65,7 +66,7 @@ type consumer interface {
 
 func newSource(cfg Config, clock clock) *source {
 	s := &source{
-		store: cfg.Store, timeout: cfg.LoadTimeout, clock: clock, lanes: newLanes(), log: failureLog{log: cfg.Log},
+		store: cfg.Store, timeout: cfg.LoadTimeout, clock: clock, lanes: newLanes(), log: cfg.Log,
 		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep, mayCreate: cfg.AutoCreate, onCreate: cfg.OnCreate,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -153,7 +154,8 @@ func (s *source) load(p plan) (l Loaded, err error) {
 	s.health.note(err)
 	// Anyone may request a tag that does not exist: that is not worth a line.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && s.ctx.Err() == nil {
-		s.log.note(s.clock.now(), p, err)
+		s.log.Warn("a load failed: the tag has only the IDs in memory until a load succeeds; see the error",
+			"tag", p.tag, "ids", p.n, "error", err)
 	}
 	return l, err
 }

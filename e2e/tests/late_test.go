@@ -235,6 +235,11 @@ func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) 
 	cfg.NATS, cfg.Data, cfg.HTTP = url, dir, freePort(t)
 	cfg.AutoCreateTags, cfg.MaxClockSkew = true, time.Millisecond
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	return "http://" + cfg.HTTP, startWith(t, cfg)
+}
+
+// startWith starts a worker with those settings, and returns how to stop it.
+func startWith(t *testing.T, cfg app.Config) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- app.Run(ctx, cfg) }()
@@ -243,7 +248,7 @@ func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) 
 		return <-done
 	})
 	t.Cleanup(func() { _ = stop() })
-	return "http://" + cfg.HTTP, stop
+	return stop
 }
 
 // ok returns a condition: that a URL is answered with 200.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -106,13 +107,14 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// NewLog returns a log of the level and the format that are set.
+// NewLog returns a log of the level and the format that are set. It writes each
+// kind of line once a minute at most.
 func (c Config) NewLog(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: spellDurations}
 	if c.LogJSON {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		return slog.New(loglimit.New(slog.NewJSONHandler(w, opts)))
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.New(loglimit.New(slog.NewTextHandler(w, opts)))
 }
 
 // spellDurations writes durations as 1.5s in JSON too, where slog would write

@@ -30,8 +30,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // Config describes a bucket.
@@ -127,10 +125,7 @@ func (b *Bucket) Trouble() error {
 }
 
 func (b *Bucket) failed(why error) error {
-	switch {
-	case errors.Is(why, nats.ErrNoResponders):
-		why = fmt.Errorf("JetStream does not answer; enable it in the nats-server: %w", why)
-	case errors.Is(why, context.DeadlineExceeded):
+	if errors.Is(why, context.DeadlineExceeded) {
 		why = fmt.Errorf("no answer: JetStream has no leader, or this user has no permission for it: %w", why)
 	}
 	return fmt.Errorf("bucket %s cannot be opened: %w", b.cfg.Name, why)

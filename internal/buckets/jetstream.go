@@ -141,7 +141,7 @@ func (o onJetStream) request(ctx context.Context, op string, in, out any) error 
 		return fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err)
 	}
 	if err != nil {
-		return err
+		return translate(err)
 	}
 	var answer struct {
 		Error *jetstream.APIError `json:"error"`
@@ -253,9 +253,24 @@ func translate(err error) error {
 		return fmt.Errorf("%w: %w", ErrNoBucket, err)
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection without a buffer: it is not connected
+		return &named{"not connected to NATS", err}
+	case errors.Is(err, nats.ErrNoResponders):
+		return &named{"JetStream does not answer; enable it in the nats-server", err}
 	}
 	return err
 }
+
+// A named error is one of the NATS client in an operator's words.
+type named struct {
+	text  string
+	cause error
+}
+
+func (n *named) Error() string { return n.text }
+
+// Unwrap returns the client's error.
+func (n *named) Unwrap() error { return n.cause }
 
 // isKey reports whether a bucket can have the key: those of the KV interface, and natsid's own.
 func isKey(key string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ func (w *Witness) Run(ctx context.Context) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	looked := time.Now()
-	w.checkNow(ctx)
+	w.checkNow(ctx, slog.LevelWarn)
 	if w.cfg.Begun != nil {
 		w.cfg.Begun()
 	}
@@ -40,7 +41,7 @@ func (w *Witness) Run(ctx context.Context) {
 			w.announceIfNew()
 		}
 		if suspected {
-			w.checkNow(ctx)
+			w.checkNow(ctx, slog.LevelDebug) // a load or poll that fails for it is logged
 		}
 		if time.Since(looked) >= w.cfg.Poll && !w.isHeld() {
 			looked = time.Now()
@@ -72,12 +73,13 @@ func (w *Witness) isDue() bool {
 	return !w.held && w.checked.IsZero()
 }
 
-// checkNow checks the bucket. If that fails, the next load checks again.
-func (w *Witness) checkNow(ctx context.Context) {
+// checkNow checks the bucket. If that fails, which is logged, the next load checks again.
+func (w *Witness) checkNow(ctx context.Context, level slog.Level) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := w.Ready(ctx); err != nil && ctx.Err() == nil {
-		w.cfg.Log.Warn("the bucket of marks could not be checked; the next load checks it again", "error", err)
+		w.cfg.Log.Log(ctx, level, "the bucket of marks could not be checked; the next load checks it again",
+			"error", err)
 	}
 }
 
