@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -48,8 +50,9 @@ func New() *Metrics {
 	for _, a := range subjects.Alarms() {
 		m.alarms.WithLabelValues(string(a.Kind))
 	}
-	m.loads.WithLabelValues("ok")
-	m.loads.WithLabelValues("error")
+	for _, outcome := range []string{"ok", "error", "unknown"} {
+		m.loads.WithLabelValues(outcome)
+	}
 	m.registry.MustRegister(m.loads, m.alarms,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -85,13 +88,17 @@ func (m *Metrics) Answered(a worker.Answer) {
 // Alarmed counts an alarm.
 func (m *Metrics) Alarmed(kind subjects.Alarm) { m.alarms.WithLabelValues(string(kind)).Inc() }
 
-// Loaded counts a load of a range.
+// Loaded counts a load of a range. Anyone may request a tag that does not exist:
+// that is no error.
 func (m *Metrics) Loaded(_ string, took time.Duration, err error) {
-	result := "ok"
-	if err != nil {
-		result = "error"
+	outcome := "ok"
+	switch {
+	case errors.Is(err, segment.ErrUnknownTag):
+		outcome = "unknown"
+	case err != nil:
+		outcome = "error"
 	}
-	m.loads.WithLabelValues(result).Observe(took.Seconds())
+	m.loads.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
 // Handler serves the metrics.

@@ -168,13 +168,15 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 	want(t, got, map[string]float64{
 		`natsid_segment_load_seconds_count{outcome="ok"}`:    0,
 		`natsid_segment_load_seconds_count{outcome="error"}`: 0,
+
+		`natsid_segment_load_seconds_count{outcome="unknown"}`: 0,
 	})
 }
 
 // kinds are what operators have in their alerts: see [subjects.Alarm].
 var kinds = []subjects.Alarm{
 	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted", "registry-conflict",
-	"state-file", "store-went-back", "time-ends", "mark-unreachable", "tag-conflict",
+	"state-file", "store-went-back", "time-ends",
 }
 
 func TestAlarmsAreCountedByKindFromZero(t *testing.T) {
@@ -231,12 +233,17 @@ func TestLoadsAreTimedByOutcome(t *testing.T) {
 	m.Loaded("order", 2*time.Millisecond, nil)
 	m.Loaded("order", 3*time.Millisecond, nil)
 	m.Loaded("other", time.Second, errors.New("away"))
+	for _, err := range []error{segment.ErrUnknownTag, segment.ErrDisabled, &segment.NameError{}} { // 404
+		m.Loaded("none", time.Millisecond, fmt.Errorf("store: %w", err))
+	}
 	got := scrape(t, m)
 	want(t, got, map[string]float64{
 		`natsid_segment_load_seconds_count{outcome="ok"}`:    2,
 		`natsid_segment_load_seconds_sum{outcome="ok"}`:      0.005,
 		`natsid_segment_load_seconds_count{outcome="error"}`: 1,
 		`natsid_segment_load_seconds_sum{outcome="error"}`:   1,
+
+		`natsid_segment_load_seconds_count{outcome="unknown"}`: 3,
 	})
 	for series := range got {
 		if strings.Contains(series, "order") {

@@ -45,8 +45,8 @@ var (
 	}
 	loadSeconds = SeriesInfo{
 		Name: "natsid_segment_load_seconds", Type: histogram, Labels: "outcome",
-		Help:  "How long loads of a range took, by outcome: ok or error.",
-		Alert: "errors rise, or loads become slow",
+		Help:  "How long loads of a range took, by outcome: ok, error, or unknown if there is no such tag.",
+		Alert: "outcome error rises, or loads become slow",
 	}
 	segmentTags = SeriesInfo{
 		Name: "natsid_segment_tags", Type: gauge,
