@@ -130,13 +130,9 @@ func codesTable() string {
 }
 
 func alarmsTable() string {
-	rows := [][]string{{"kind", "status"}}
+	rows := [][]string{{"kind", "what happened"}}
 	for _, a := range subjects.Alarms() {
-		status := "raised"
-		if a.Reserved {
-			status = "reserved, never raised"
-		}
-		rows = append(rows, []string{fmt.Sprintf("[%s](operations.md#%[1]s)", a.Kind), status})
+		rows = append(rows, []string{fmt.Sprintf("[%s](operations.md#%[1]s)", a.Kind), a.Happened})
 	}
 	return table(rows...)
 }

@@ -10,8 +10,7 @@ import (
 // metric natsid_alarms_total. [Alarms] explains each kind.
 type Alarm string
 
-// The kinds of alarm. They are part of the wire contract: none is renamed, and
-// one that is no longer raised stays as reserved.
+// The kinds of alarm. They are part of the wire contract: none is renamed.
 const (
 	AlarmBucketChanged    Alarm = "bucket-changed"
 	AlarmClockBehind      Alarm = "clock-behind"
@@ -24,8 +23,6 @@ const (
 	AlarmStateFile        Alarm = "state-file"
 	AlarmStoreWentBack    Alarm = "store-went-back"
 	AlarmTimeEnds         Alarm = "time-ends"
-	AlarmMarkUnreachable  Alarm = "mark-unreachable" // reserved
-	AlarmTagConflict      Alarm = "tag-conflict"     // reserved
 )
 
 // An AlarmInfo explains one kind of alarm to an operator. Happened and Do are
@@ -34,9 +31,6 @@ type AlarmInfo struct {
 	Kind     Alarm
 	Happened string
 	Do       string
-	// Reserved says that no worker raises the kind: its name is taken, and its
-	// metric exists and stays 0.
-	Reserved bool
 }
 
 // Alarms returns every kind, and what an operator does about it. The slice is
@@ -116,19 +110,6 @@ var alarms = []AlarmInfo{
 		Kind:     AlarmTimeEnds,
 		Happened: "the time field of the layout is full within five years; no snowflakes can be issued after that",
 		Do:       "plan a new layout with `natsid layout`, in a namespace of its own",
-	},
-	{
-		Kind:     AlarmMarkUnreachable,
-		Happened: "reserved, not raised: while the marks are unreachable loads fail, and `/readyz` says why",
-		Do:       "nothing",
-		Reserved: true,
-	},
-	{
-		Kind: AlarmTagConflict,
-		Happened: "reserved, not raised: a tag whose row cannot be used is refused, " +
-			"and `natsid tag list` says why",
-		Do:       "nothing",
-		Reserved: true,
 	},
 }
 

@@ -80,9 +80,7 @@ func ExampleCodes() {
 // A program that forwards alarms subscribes to each kind, or to id.alarm.*.
 func ExampleAlarms() {
 	for _, a := range subjects.Alarms() {
-		if !a.Reserved {
-			fmt.Println(subjects.DefaultNamespace.Alarm(a.Kind))
-		}
+		fmt.Println(subjects.DefaultNamespace.Alarm(a.Kind))
 	}
 	// Output:
 	// id.alarm.bucket-changed
