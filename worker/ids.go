@@ -3,7 +3,7 @@ package worker
 import (
 	"errors"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -14,7 +14,6 @@ import (
 // It reuses its buffers: to answer from memory allocates nothing for the IDs.
 type segmentHandler struct {
 	cfg      *Config
-	gate     *gate
 	ids      *segment.Allocator
 	ns       subjects.Namespace
 	maxBatch int
@@ -22,17 +21,13 @@ type segmentHandler struct {
 	body     []byte
 }
 
-func newSegmentHandler(cfg *Config, g *gate) *segmentHandler {
-	return &segmentHandler{cfg: cfg, gate: g, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
+func newSegmentHandler(cfg *Config) *segmentHandler {
+	return &segmentHandler{cfg: cfg, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
 }
 
-func (h *segmentHandler) handle(req micro.Request) {
-	r, ok := h.gate.accept(Segment, req)
-	if !ok {
-		return
-	}
-	tag := h.ns.Tag(req.Subject())
-	n, err := h.parse(tag, req.Data())
+func (h *segmentHandler) handle(r request, m *nats.Msg) {
+	tag := h.ns.Tag(m.Subject)
+	n, err := h.parse(tag, m.Data)
 	if err == nil {
 		err = h.cfg.refused(Segment)
 	}
@@ -88,7 +83,6 @@ func appendRanges(body []byte, ranges []segment.Range) []byte {
 // another, as a segmentHandler does.
 type snowflakeHandler struct {
 	cfg         *Config
-	gate        *gate
 	ids         *snowflake.Issuer
 	ns          subjects.Namespace
 	maxBatch    int
@@ -96,21 +90,17 @@ type snowflakeHandler struct {
 	body        []byte
 }
 
-func newSnowflakeHandler(cfg *Config, g *gate) *snowflakeHandler {
+func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 	return &snowflakeHandler{
-		cfg: cfg, gate: g, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
+		cfg: cfg, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
 		// A batch that takes more than half the deadline to issue leaves the
 		// requests behind it too little time.
 		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
 	}
 }
 
-func (h *snowflakeHandler) handle(req micro.Request) {
-	r, ok := h.gate.accept(Snowflake, req)
-	if !ok {
-		return
-	}
-	business, n, err := h.parse(req)
+func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
+	business, n, err := h.parse(m)
 	if err == nil {
 		err = h.cfg.refused(Snowflake)
 	}
@@ -130,13 +120,13 @@ func (h *snowflakeHandler) handle(req micro.Request) {
 	}
 }
 
-func (h *snowflakeHandler) parse(req micro.Request) (business int64, n int, err error) {
-	if text := h.ns.Business(req.Subject()); text != "" {
+func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error) {
+	if text := h.ns.Business(m.Subject); text != "" {
 		if business, err = subjects.ParseBusiness(text, h.maxBusiness); err != nil {
 			return 0, 0, err
 		}
 	}
-	n, err = subjects.ParseCount(req.Data(), h.maxBatch)
+	n, err = subjects.ParseCount(m.Data, h.maxBatch)
 	return business, n, err
 }
 

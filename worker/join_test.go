@@ -58,7 +58,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 				t.Errorf("callers learn of it after %v, want at once", d)
 			}
 			r.eventually("say why", func() bool {
-				trouble := r.worker.SnowflakeTrouble()
+				trouble := r.worker.Trouble(worker.Snowflake)
 				_, behind := errors.AsType[*snowflake.BehindError](trouble)
 				return behind && tc.trouble == nil || tc.trouble != nil && errors.Is(trouble, tc.trouble)
 			})
@@ -67,7 +67,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 			for _, subject := range []string{"id.snowflake", "id.snowflake.1", "$SRV.INFO.id-snowflake"} {
 				r.eventually("come back to "+subject, func() bool { return served(r, subject) })
 			}
-			r.eventually("say that all is well", func() bool { return r.worker.SnowflakeTrouble() == nil })
+			r.eventually("say that all is well", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
 			r.one("id.snowflake")
 			r.one("id.snowflake.1")
 		})
@@ -111,7 +111,7 @@ func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *te
 				time.Sleep(5 * time.Millisecond)
 			}
 			r.issuer.Use(r.generator(time.Hour))
-			r.eventually("come back", func() bool { return r.worker.SnowflakeTrouble() == nil })
+			r.eventually("come back", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
 			r.one("id.snowflake")
 		})
 	}
@@ -140,9 +140,9 @@ func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
 	before := r.conn.NumSubscriptions()
 	for range 5 {
 		r.issuer.Use(nil)
-		r.eventually("leave the group", func() bool { return r.worker.SnowflakeTrouble() != nil })
+		r.eventually("leave the group", func() bool { return r.worker.Trouble(worker.Snowflake) != nil })
 		r.issuer.Use(r.generator(time.Hour))
-		r.eventually("come back", func() bool { return r.worker.SnowflakeTrouble() == nil })
+		r.eventually("come back", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
 	}
 	r.eventually("have as many subscriptions as before", func() bool { return r.conn.NumSubscriptions() == before })
 	r.one("id.snowflake")
@@ -154,7 +154,7 @@ func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	leaves := func() (refused reply) {
 		r.issuer.Use(r.generator(time.Second))
-		r.eventually("serve snowflakes", func() bool { return r.worker.SnowflakeTrouble() == nil })
+		r.eventually("serve snowflakes", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
 		for {
 			got, err := r.try("id.snowflake", "")
 			if errors.Is(err, nats.ErrNoResponders) {
@@ -171,7 +171,9 @@ func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
 	var refused reply
 	for range 5 {
 		refused = leaves()
-		r.eventually("say why", func() bool { return errors.Is(r.worker.SnowflakeTrouble(), snowflake.ErrWindow) })
+		r.eventually("say why", func() bool {
+			return errors.Is(r.worker.Trouble(worker.Snowflake), snowflake.ErrWindow)
+		})
 		if refused.code == "" {
 			return
 		}
@@ -213,7 +215,7 @@ func TestAShortStepBackIsWaitedOut(t *testing.T) {
 	if after := r.one("id.snowflake"); after <= before {
 		t.Errorf("%d after %d", after, before)
 	}
-	if a := <-r.answers; !a.Parked || a.Waited > deadline {
+	if a := <-r.answers; !a.Parked || a.Took > deadline {
 		t.Errorf("%+v, want it parked until the clock has caught up", a)
 	}
 }
@@ -318,7 +320,7 @@ func TestRunFailsOnAClosedConnection(t *testing.T) {
 	if err := w.Run(t.Context()); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("Run on a closed connection: %v", err)
 	}
-	if err := w.SnowflakeTrouble(); err == nil {
+	if err := w.Trouble(worker.Snowflake); err == nil {
 		t.Error("a worker that does not run reports that it serves")
 	}
 }

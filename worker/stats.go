@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/micro"
-
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -37,10 +35,9 @@ func newStatistics(cfg *Config) *statistics {
 	return s
 }
 
-// of is the [micro.StatsHandler]. The service calls it while it holds the lock
-// that each of its requests needs, so it only returns what is there.
-func (s *statistics) of(e *micro.Endpoint) any {
-	if e.Name != subjects.SegmentEndpoint {
+// of returns the statistics of an endpoint as they are.
+func (s *statistics) of(e *endpoint) json.RawMessage {
+	if e.name != subjects.SegmentEndpoint {
 		return noData
 	}
 	return *s.latest.Load()

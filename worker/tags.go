@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
@@ -25,12 +25,11 @@ const (
 // most adminLimit of them are under way at once. It is safe for concurrent use.
 type tagAdmin struct {
 	cfg   *Config
-	gate  *gate
 	slots chan struct{}
 }
 
-func newTagAdmin(cfg *Config, g *gate) *tagAdmin {
-	return &tagAdmin{cfg: cfg, gate: g, slots: make(chan struct{}, adminLimit)}
+func newTagAdmin(cfg *Config) *tagAdmin {
+	return &tagAdmin{cfg: cfg, slots: make(chan struct{}, adminLimit)}
 }
 
 // serve returns the JSON value that answers the request with the given body.
@@ -38,12 +37,8 @@ type serve func(ctx context.Context, body []byte) (any, error)
 
 // handler returns the handler of one kind of request. Each request gets a
 // goroutine, since it waits for the store.
-func (a *tagAdmin) handler(serve serve) micro.HandlerFunc {
-	return func(req micro.Request) {
-		r, ok := a.gate.accept(Tags, req)
-		if !ok {
-			return
-		}
+func (a *tagAdmin) handler(serve serve) handler {
+	return func(r request, m *nats.Msg) {
 		if err := a.cfg.refused(Tags); err != nil {
 			r.refuse(err)
 			return
@@ -55,10 +50,9 @@ func (a *tagAdmin) handler(serve serve) micro.HandlerFunc {
 				"%d requests about tags are under way already: retry later", adminLimit))
 			return
 		}
-		body, late := req.Data(), r.detach()
 		go func() {
 			defer func() { <-a.slots }()
-			a.answer(late, body, serve)
+			a.answer(r, m.Data, serve)
 		}()
 	}
 }

@@ -5,7 +5,7 @@
 //
 // # Handlers never block
 //
-// NATS micro runs one goroutine per subscription, so a handler that waits
+// NATS runs one goroutine per subscription, so a handler that waits
 // delays every request behind it. A handler takes IDs from memory, or parks the
 // request and returns; a load, or one timer per queue, wakes parked requests.
 // Only requests about tags, which wait for the store, get a goroutine each, and
@@ -13,17 +13,17 @@
 //
 // # Joining and leaving the queue group
 //
-// The segment service stands from start to stop, without the endpoints of what
-// [Config.Refused] refuses. The snowflake service is put
-// up when an ID can be issued at once. It is taken down when requests would
-// fail: shortly before the window ends, when the worker number is lost, and
-// while the clock is not trusted or is behind by the deadline or more. What was
-// delivered by then is still answered, with IDs or with 503. With no worker
-// left, NATS itself reports to callers at once that there are no responders.
+// Each mode is a group of queue subscriptions. They stand unless the mode is
+// refused ([Config.Refused]), this worker stands back ([Config.Away]), or, for
+// snowflakes, requests would fail: shortly before the window ends, when the worker
+// number is lost, and while the clock is not trusted or is behind by the deadline
+// or more. What was delivered before a group left is still answered, with IDs or
+// with 503. With no worker left, NATS itself reports to callers at once that there
+// are no responders.
 //
-// The server must answer a ping before the service goes up or down; without an
-// answer nothing changes until the next check. The reason: after a reconnect, the
-// NATS client subscribes again to what it was about to drain, and then drops what
+// The server must answer a ping before a group joins or leaves; without an answer
+// nothing changes until the next check. The reason: after a reconnect, the NATS
+// client subscribes again to what it was about to drain, and then drops what
 // arrives, so callers that are routed to this worker would get no answer.
 //
 // # Stopping
@@ -43,6 +43,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -64,8 +65,8 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but Refused, Observe
-// and Log must be set.
+// Config says what a worker serves, and where. All fields but Refused, Away,
+// Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -94,6 +95,10 @@ type Config struct {
 	// the process after Refused has returned an error. It is called with each
 	// request, so it must be fast, and safe for concurrent use.
 	Refused func(Mode) error
+	// Away, if set, returns why this worker had better leave a mode to others, or
+	// nil. The worker then leaves the queue group of the mode, and serves what is
+	// delivered all the same. It must be fast.
+	Away func(Mode) error
 	// Raised, if set, is called when all tags have been raised by that many IDs.
 	Raised func(ctx context.Context, by int64) error
 	// Observe, if set, is called with every answer, concurrently. It must not
@@ -109,19 +114,19 @@ type Answer struct {
 	Code   subjects.Code // OK if it was served
 	IDs    int
 	Parked bool          // memory could not serve it at once
-	Waited time.Duration // how long it was parked; 0 unless Parked
+	Took   time.Duration // from when a handler took it up until the answer
 }
 
 // A Worker serves the requests of one process. It never answers a request twice,
 // and stops only once it has answered each that was delivered to it.
 type Worker struct {
-	cfg  Config
-	gate *gate
+	cfg Config
+	out *outlet
 
 	stats    *statistics
 	identity *identity
-	flakes   *snowflakes
-	standing *standing
+	groups   []*group // of all modes
+	services []*service
 	changes  *changes // set by Run
 }
 
@@ -133,19 +138,52 @@ func New(cfg Config) *Worker {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	w := &Worker{cfg: cfg, gate: &gate{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}}
+	w := &Worker{cfg: cfg, out: &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}}
 	w.stats = newStatistics(&w.cfg)
 	w.identity = &identity{cfg: &w.cfg}
-	w.flakes = newSnowflakes(&w.cfg, w.identity, w.snowflakeService)
-	w.standing = &standing{cfg: &w.cfg, service: w.segmentService}
+	segments := w.group(Segment, nil, w.segmentEndpoints())
+	tags := w.group(Tags, nil, w.tagEndpoints())
+	flakes := w.group(Snowflake, w.cannotIssue, w.snowflakeEndpoints())
+	w.groups = []*group{segments, tags, flakes}
+	ns := cfg.Namespace
+	ranges := newService(&w.cfg, ns.SegmentService(), "IDs of tags, from ranges", segments, tags)
+	ranges.always, ranges.data = true, w.stats.of
+	clocks := newService(&w.cfg, ns.SnowflakeService(), "IDs from time, worker number and sequence", flakes)
+	w.services = []*service{ranges, clocks}
 	return w
 }
 
-// SnowflakeTrouble returns why snowflakes are not served, or nil while they
-// are. It is safe for concurrent use.
-func (w *Worker) SnowflakeTrouble() error { return w.flakes.why() }
+func (w *Worker) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
+	return &group{mode: mode, cfg: &w.cfg, cannot: cannot, endpoints: endpoints, trouble: errNotBegun}
+}
 
-// watchEvery is how often a worker checks whether it can issue snowflakes.
+// cannotIssue returns why requests for snowflakes would fail, or nil. No ID is
+// issued under a number that looks free: a group joins once the worker answers for
+// its number.
+func (w *Worker) cannotIssue(up bool) error {
+	// Join when the next request need not wait; stay while it need not fail.
+	if up {
+		return w.cfg.Snowflakes.Ready(w.cfg.Deadline, leaveAhead)
+	}
+	if err := w.cfg.Snowflakes.Ready(0, leaveAhead); err != nil {
+		return err
+	}
+	// The generator in use may be younger than the last look at the number.
+	return w.identity.follow()
+}
+
+// Trouble returns why a mode is not served, or nil while it is. It is safe for
+// concurrent use.
+func (w *Worker) Trouble(mode Mode) error {
+	for _, g := range w.groups {
+		if g.mode == mode {
+			return g.why()
+		}
+	}
+	return fmt.Errorf("worker: no mode %q", mode)
+}
+
+// watchEvery is how often a worker checks what it can serve.
 const watchEvery = 50 * time.Millisecond
 
 // Run serves until ctx ends, then answers what has been delivered and closes
@@ -162,10 +200,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		_ = w.identity.follow() // logged; snowflakes are not put up without it
-		w.flakes.follow()
-		w.standing.follow()
-		w.changes.follow()
+		w.follow()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -176,21 +211,71 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 func (w *Worker) start() (err error) {
-	if err := w.standing.up(); err != nil {
-		return err
-	}
 	w.changes, err = listen(&w.cfg)
 	return err
+}
+
+func (w *Worker) follow() {
+	_ = w.identity.follow() // logged; snowflakes are not served without it
+	troubles := make([]error, len(w.groups))
+	for i, g := range w.groups {
+		troubles[i] = g.follow()
+	}
+	for _, s := range w.services {
+		if err := s.follow(); err != nil {
+			w.cfg.Log.Error("`nats micro` does not show this worker; trying again", "error", err)
+		}
+	}
+	for i, g := range w.groups { // what serves is shown by then
+		g.say(troubles[i])
+	}
+	w.changes.follow()
 }
 
 // stop leaves the queue groups, waits until every request that has been
 // delivered is answered, and closes the connection: see the package comment.
 func (w *Worker) stop() {
 	w.changes.stop()
-	w.standing.down()
-	w.flakes.down()
-	w.gate.settle(w.identity.subscriptions(), w.cfg.Deadline+2*time.Second)
+	for _, s := range w.services {
+		s.leave()
+	}
+	for _, g := range w.groups {
+		g.leave()
+	}
+	w.settle(w.identity.subscriptions(), w.cfg.Deadline+2*time.Second)
 	w.drain()
+}
+
+// settle waits, for patience at most, until the connection has no subscription
+// but the given number of them, and every request is answered. A subscription
+// is gone when its last request has left its queue, which is a moment before
+// the handler counts that request: hence the counters must stand still for two
+// looks.
+func (w *Worker) settle(subscriptions int, patience time.Duration) {
+	const look = 10 * time.Millisecond
+	still, before := 0, int64(-1)
+	for end := time.Now().Add(patience); still < 2 && time.Now().Before(end); time.Sleep(look) {
+		arrived, open := w.requests()
+		subscribed := w.cfg.Conn.IsConnected() && w.cfg.Conn.NumSubscriptions() > subscriptions
+		if subscribed || open > 0 || arrived != before {
+			still = 0
+		} else {
+			still++
+		}
+		before = arrived
+	}
+}
+
+// requests returns how many requests have arrived, and how many of them are not
+// answered yet.
+func (w *Worker) requests() (arrived, open int64) {
+	for _, g := range w.groups {
+		for _, e := range g.endpoints {
+			open += e.counts.open()
+			arrived += e.counts.arrived.Load()
+		}
+	}
+	return arrived, open
 }
 
 // drainTimeout bounds the drain of the connection. All requests are answered by

@@ -139,7 +139,7 @@ func (r *rig) run(allocator *segment.Allocator) {
 			r.Error(err)
 		}
 	})
-	r.eventually("serve snowflakes", func() bool { return r.worker.SnowflakeTrouble() == nil })
+	r.eventually("serve snowflakes", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
 	if err := r.conn.Flush(); err != nil {
 		r.Fatal(err)
 	}

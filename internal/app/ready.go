@@ -56,7 +56,7 @@ func (r readiness) snowflakeTrouble() error {
 	if !connected {
 		return errDisconnected
 	}
-	err := s.worker.SnowflakeTrouble()
+	err := s.worker.Trouble(worker.Snowflake)
 	if trouble := r.keeper.Status().Trouble; err != nil && trouble != nil {
 		return fmt.Errorf("%w (%w)", err, trouble)
 	}

@@ -139,7 +139,7 @@ const spread = 300 * time.Millisecond
 
 // joined waits until a worker that was started serves, and its server knows.
 func (s *serving) joined() error {
-	for late := time.Now().Add(joinWithin); s.worker.SnowflakeTrouble() != nil && time.Now().Before(late); {
+	for late := time.Now().Add(joinWithin); s.worker.Trouble(worker.Snowflake) != nil && time.Now().Before(late); {
 		select {
 		case <-s.done:
 			return errors.Join(errors.New("the worker does not serve on it"), s.err)

@@ -81,7 +81,7 @@ func (m *Metrics) Answered(a worker.Answer) {
 		m.ids[a.Mode].Add(float64(a.IDs))
 	}
 	if a.Parked {
-		m.waits[a.Mode].Observe(a.Waited.Seconds())
+		m.waits[a.Mode].Observe(a.Took.Seconds())
 	}
 }
 

@@ -200,10 +200,10 @@ func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 	}
 	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, IDs: 100})
 	m.Answered(worker.Answer{
-		Mode: worker.Segment, Code: subjects.OK, IDs: 1, Parked: true, Waited: 250 * time.Millisecond,
+		Mode: worker.Segment, Code: subjects.OK, IDs: 1, Parked: true, Took: 250 * time.Millisecond,
 	})
 	m.Answered(worker.Answer{
-		Mode: worker.Snowflake, Code: subjects.Unavailable, Parked: true, Waited: 1500 * time.Millisecond,
+		Mode: worker.Snowflake, Code: subjects.Unavailable, Parked: true, Took: 1500 * time.Millisecond,
 	})
 	got := scrape(t, m)
 	for i, code := range codes {

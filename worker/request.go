@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A request was delivered to an endpoint. Exactly one call of respond or refuse
+// answers it.
+type request struct {
+	at     *endpoint
+	reply  string
+	came   time.Duration // by clock
+	parked bool
+}
+
+// began is when the process began, about.
+var began = time.Now()
+
+// clock returns the time since the process began. It costs half of [time.Now].
+func clock() time.Duration { return time.Since(began) }
+
+// park returns the request as one that memory could not serve at once.
+func (r request) park() request {
+	r.parked = true
+	return r
+}
+
+// respond answers with a body that holds n IDs.
+func (r request) respond(body []byte, n int) {
+	err := r.at.out.conn.Publish(r.reply, body)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		r.refuse(subjects.Errorf(subjects.BadRequest,
+			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body)))
+		return
+	}
+	r.at.out.sent(err)
+	r.close(subjects.OK, n)
+}
+
+// refuse answers with the code for err, and no ID.
+func (r request) refuse(err error) {
+	e := wireError(err, r.at.out.log)
+	r.at.out.sent(r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: nats.Header{
+		subjects.HeaderErrorCode: {e.Code.String()},
+		subjects.HeaderError:     {e.Text},
+	}}))
+	r.at.counts.refused(e)
+	r.close(e.Code, 0)
+}
+
+func (r request) close(code subjects.Code, ids int) {
+	took := clock() - r.came
+	r.at.out.observe(Answer{Mode: r.at.mode, Code: code, IDs: ids, Parked: r.parked, Took: took})
+	r.at.counts.took.Add(int64(took))
+	r.at.counts.answered.Add(1)
+}
+
+// An outlet is where the answers of a worker go.
+type outlet struct {
+	conn    *nats.Conn
+	observe func(Answer)
+	log     *slog.Logger
+}
+
+func (o *outlet) sent(err error) {
+	if err != nil {
+		o.log.Debug("a reply was not sent", "error", err)
+	}
+}
+
+// A tally counts the requests of one endpoint in, and their answers out. It is
+// safe for concurrent use.
+type tally struct {
+	arrived  atomic.Int64
+	answered atomic.Int64
+	took     atomic.Int64 // ns, of all that are answered together
+	errors   atomic.Int64
+	last     atomic.Pointer[subjects.Error] // nil if there was no error
+}
+
+func (t *tally) refused(e *subjects.Error) {
+	t.errors.Add(1)
+	t.last.Store(e)
+}
+
+// open returns how many requests have arrived that are not answered yet.
+func (t *tally) open() int64 {
+	answered := t.answered.Load() // first, so that open is never too small
+	return t.arrived.Load() - answered
+}

@@ -1,0 +1,149 @@
+package worker
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A service is what `nats micro` shows of groups: their endpoints while they
+// stand. It answers on the subjects $SRV.*, in the words of package micro, whose
+// own services cannot say how many requests wait. Only the goroutine of
+// [Worker.Run] puts it up and down.
+type service struct {
+	cfg         *Config
+	identity    micro.ServiceIdentity
+	description string
+	groups      []*group
+	always      bool                            // it is shown without endpoints, too
+	data        func(*endpoint) json.RawMessage // shown with the statistics of an endpoint; may be nil
+
+	shown atomic.Pointer[[]*endpoint]
+	began time.Time            // when it was first put up
+	subs  []*nats.Subscription // nil while down
+}
+
+func newService(cfg *Config, name, description string, groups ...*group) *service {
+	s := &service{cfg: cfg, description: description, groups: groups, identity: micro.ServiceIdentity{
+		Name: name, ID: rand.Text()[:22], Version: cfg.Version, Metadata: map[string]string{},
+	}}
+	s.shown.Store(new([]*endpoint))
+	return s
+}
+
+// follow shows the endpoints of the groups that stand.
+func (s *service) follow() error {
+	shown := []*endpoint{}
+	for _, g := range s.groups {
+		if g.isUp() {
+			shown = append(shown, g.endpoints...)
+		}
+	}
+	s.shown.Store(&shown)
+	if s.always || len(shown) > 0 {
+		return s.join()
+	}
+	s.leave()
+	return nil
+}
+
+// join subscribes to the subjects of the service, or to none and returns an
+// error.
+func (s *service) join() error {
+	if s.subs != nil {
+		return nil
+	}
+	if s.began.IsZero() {
+		s.began = time.Now().UTC()
+	}
+	for verb, answer := range map[micro.Verb]func() any{
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType} },
+		micro.InfoVerb:  func() any { return s.info() },
+		micro.StatsVerb: func() any { return s.stats() },
+	} {
+		for _, who := range [][2]string{{"", ""}, {s.identity.Name, ""}, {s.identity.Name, s.identity.ID}} {
+			subject, err := micro.ControlSubject(verb, who[0], who[1])
+			if err == nil {
+				err = s.listen(subject, answer)
+			}
+			if err != nil {
+				s.leave()
+				return fmt.Errorf("worker: service %s: %w", s.identity.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// listen answers on a subject.
+func (s *service) listen(subject string, answer func() any) error {
+	sub, err := s.cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
+		body, err := json.Marshal(answer())
+		if err == nil {
+			err = m.Respond(body)
+		}
+		if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
+			s.cfg.Log.Warn("`nats micro` gets no answer", "subject", subject, "error", err)
+		}
+	})
+	if err == nil {
+		s.subs = append(s.subs, sub)
+	}
+	return err
+}
+
+func (s *service) leave() {
+	drain(s.subs, s.cfg.Log)
+	s.subs = nil
+}
+
+func (s *service) info() micro.Info {
+	info := micro.Info{
+		ServiceIdentity: s.identity, Type: micro.InfoResponseType, Description: s.description,
+		Endpoints: []micro.EndpointInfo{},
+	}
+	for _, e := range *s.shown.Load() {
+		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
+			Name: e.name, Subject: e.subject, QueueGroup: subjects.QueueGroup,
+		})
+	}
+	return info
+}
+
+func (s *service) stats() micro.Stats {
+	stats := micro.Stats{
+		ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.began,
+		Endpoints: []*micro.EndpointStats{},
+	}
+	for _, e := range *s.shown.Load() {
+		one := e.counts.stats()
+		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, subjects.QueueGroup
+		if s.data != nil {
+			one.Data = s.data(e)
+		}
+		stats.Endpoints = append(stats.Endpoints, one)
+	}
+	return stats
+}
+
+// stats returns the counts in the words of package micro. The time of processing
+// is that until the answer, parked or not.
+func (t *tally) stats() *micro.EndpointStats {
+	s := &micro.EndpointStats{
+		NumRequests: int(t.answered.Load()), NumErrors: int(t.errors.Load()),
+		ProcessingTime: time.Duration(t.took.Load()),
+	}
+	s.AverageProcessingTime = s.ProcessingTime / time.Duration(max(1, s.NumRequests))
+	if e := t.last.Load(); e != nil {
+		s.LastError = e.Code.String() + ":" + e.Text
+	}
+	return s
+}
