@@ -29,7 +29,7 @@ test: ## Run all tests with the race detector; installs nothing
 stress-test: ## Run all tests N times (10) while other processes keep the CPUs busy
 	scripts/stress $(or $(N),10)
 
-faults: ## Inject faults into real processes, and write docs/faults.md (15 min; Linux)
+faults: ## Inject faults into real processes, and write docs/faults.md (17 min; Linux)
 	go run ./faults -parallel 4 -on-clock-step both -for 2m -markdown docs/faults.md
 
 sim: ## Simulate N schedules (100000) from seed FROM (1) of WHICH (segment, workerid, both)
@@ -71,11 +71,12 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 		esac; done; \
 	done
 
-bench: ## Measure, side by side with bare NATS, other generators, and trouble (10 min)
+bench: ## Measure, beside bare NATS, other generators, in trouble and overload (20 min)
 	go -C bench run .
 	go -C bench run . -for 1s tags
 	go -C bench run . -for 5s -repeats 5 trouble
 	go -C bench run . -for 300ms generators
+	go -C bench run . -for 20s overload
 
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .

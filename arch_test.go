@@ -73,6 +73,7 @@ var arrows = map[string][]string{
 	"internal/testkit/mysqltest": {"internal/testkit/freeport", "internal/testkit/tcpproxy", mysqlDriver},
 	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
 	"internal/testkit/natstest":  {"internal/natsembed", natsGo},
+	"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
 	"internal/testkit/steps":     {},
 	"internal/testkit/tcpproxy":  {},
 
@@ -90,7 +91,7 @@ var arrows = map[string][]string{
 	"e2e/tests":          {natsServer}, // test files only
 
 	"faults": {"subjects", "internal/testkit/freeport", "internal/testkit/ledger", "internal/testkit/mysqltest",
-		"internal/testkit/natsproxy", natsGo},
+		"internal/testkit/natsproxy", "internal/testkit/overload", natsGo},
 }
 
 // forTests is what test files may import on top of their package's row. A

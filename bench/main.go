@@ -14,13 +14,15 @@
 // With the argument "generators" it compares natsid's snowflake generator with
 // others, in this process and without NATS. With "tags" it uses many tags: see
 // benchTags. With "trouble" it measures requests while loads are slow or hang: see
-// benchTrouble.
+// benchTrouble. With "overload" it offers workers more than they can answer: see
+// benchOverload.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
 //	cd bench && go run . -for 300ms generators
 //	cd bench && go run . tags                   # 100,000 tags; with -mysql DSN in a database, too
 //	cd bench && go run . -for 5s -repeats 3 trouble
+//	cd bench && go run . -for 20s overload      # Linux, as root
 package main
 
 import (
@@ -45,6 +47,8 @@ type options struct {
 	natsid                  string
 	tags                    int
 	mysql                   string
+	workers, outstanding    int
+	quota                   time.Duration
 }
 
 func main() {
@@ -67,10 +71,14 @@ func command(ctx context.Context) error {
 	flag.IntVar(&opt.tags, "tags", 100_000, "for tags: how many")
 	flag.StringVar(&opt.mysql, "mysql", "",
 		"for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
+	flag.IntVar(&opt.workers, "workers", 0, "for overload: only with so many (default: 1, 2 and 5)")
+	flag.IntVar(&opt.outstanding, "outstanding", 0,
+		"for overload: only so many requests under way while the capacity is measured (default: 512 and 4096)")
+	flag.DurationVar(&opt.quota, "quota", time.Millisecond, "for overload: CPU time of a worker in 20 ms")
 	flag.Parse()
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
-		"": run, "tags": benchTags, "trouble": benchTrouble,
+		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {

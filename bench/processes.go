@@ -41,11 +41,11 @@ func runRole(role, argument string) error {
 }
 
 // runServer is a nats-server with the settings of natsid's embedded one. All that it
-// prints is its URL.
+// prints is its URL, and that of its monitoring.
 func runServer(dir string) error {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
-		JetStream: true, StoreDir: dir, SyncAlways: true,
+		JetStream: true, StoreDir: dir, SyncAlways: true, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT,
 	})
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func runServer(dir string) error {
 	if !s.ReadyForConnections(readyWithin) {
 		return errors.New("nats-server is not ready for connections")
 	}
-	fmt.Println(s.ClientURL())
+	fmt.Printf("%s\nhttp://%s\n", s.ClientURL(), s.MonitorAddr())
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
@@ -94,7 +94,7 @@ func startServer(ctx context.Context, dir string) (p *process, url string, err e
 	if p, err = startSelf(dir, "server", filepath.Join(dir, "jetstream")); err != nil {
 		return nil, "", err
 	}
-	if url, err = p.url(ctx); err != nil {
+	if url, err = p.printed(ctx, "nats://"); err != nil {
 		p.stop()
 	}
 	return p, url, err
@@ -169,21 +169,23 @@ func (p *process) stop() {
 	}
 }
 
-// url waits for the line that runServer prints.
-func (p *process) url(ctx context.Context) (url string, err error) {
+// printed waits until the process has printed a line that begins with start, and
+// returns it.
+func (p *process) printed(ctx context.Context, start string) (line string, err error) {
 	err = p.await(ctx, func() error {
-		printed, err := os.ReadFile(p.log)
+		all, err := os.ReadFile(p.log)
 		if err != nil {
 			return err
 		}
-		line, _, whole := strings.Cut(string(printed), "\n")
-		if !whole {
-			return errors.New("no URL yet")
+		for text := range strings.Lines(string(all)) {
+			if strings.HasPrefix(text, start) && strings.HasSuffix(text, "\n") {
+				line = strings.TrimSpace(text)
+				return nil
+			}
 		}
-		url = line
-		return nil
+		return fmt.Errorf("no line %q yet", start)
 	})
-	return url, err
+	return line, err
 }
 
 // awaitReply sends a request until the reply is not an error.

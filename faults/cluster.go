@@ -74,6 +74,7 @@ func (c *cluster) start() {
 		urls = []string{"nats://" + addr}
 	}
 	c.startWorkers()
+	c.limitWorkers()
 	load, err := newLoad(c.dir, urls)
 	c.must(err)
 	c.Cleanup(load.disconnect)
@@ -204,6 +205,7 @@ func (c *cluster) checkProcesses() {
 type server struct {
 	*process
 	name, addr, data, conf string
+	monitor                string // URL of its monitoring, without a path; "" for none
 }
 
 // natsConf is deploy/nats.conf on loopback: always synced; clients and servers
@@ -238,7 +240,7 @@ func (c *cluster) startServers() (urls []string) {
 		if len(c.servers) > 1 {
 			cluster = fmt.Sprintf(routing, routes[i], strings.Join(routes, `", "nats://`))
 		}
-		c.configure(v, cluster+c.leafListener(i))
+		c.configure(v, cluster+c.leafListener(i)+c.monitoring(v))
 		if c.fleet.disks && i == len(c.servers)-1 {
 			c.mount(v.data)
 		}

@@ -41,17 +41,19 @@ type fault struct {
 	area   area // of a fault that can be mixed with others; "" for the rest
 	brief  bool // part of the short run
 	random bool // a sequence of other faults; it has no inject
+	alone  bool // no other trial runs meanwhile, and it is run with one --on-clock-step only
 }
 
 // fleet is the processes that a fault needs.
 type fleet struct {
 	servers int // nats-servers; 0: the only worker has one inside
 	workers int
-	mysql   bool     // segments in MariaDB, guarded by marks in JetStream
-	proxied bool     // the first worker reaches NATS, and all reach MariaDB, through proxies
-	disks   bool     // the last server and the first worker have small disks of their own
-	leaf    leafNode // one more server, with one more worker if it is apart
-	flags   []string // of all workers
+	mysql   bool          // segments in MariaDB, guarded by marks in JetStream
+	proxied bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
+	disks   bool          // the last server and the first worker have small disks of their own
+	leaf    leafNode      // one more server, with one more worker if it is apart
+	flags   []string      // of all workers
+	quota   time.Duration // CPU time of each worker in overload.Period; 0: no limit
 }
 
 // leafNode is whether a fleet has a leaf node, with a JetStream of its own in a
@@ -148,7 +150,7 @@ var (
 // catalogue returns all faults, in the order of the report.
 func catalogue() []fault {
 	return slices.Concat(workerFaults(), clockFaults(), natsFaults(), networkFaults(), diskFaults(), databaseFaults(),
-		marksFaults(), registryFaults(), randomFaults())
+		marksFaults(), registryFaults(), overloadFaults(), randomFaults())
 }
 
 func (f fault) recoveryLimit() time.Duration {

@@ -324,12 +324,19 @@ func (l *load) failed() []failure {
 	return slices.Clone(l.failures)
 }
 
-// extend gives all callers more time: this process stood still meanwhile, and
-// answers may have arrived unread.
-func (l *load) extend(stalled time.Duration) {
+// stoodStill notes that this process, or what it needs besides workers, stood still.
+func (l *load) stoodStill(stalled time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stalled = max(l.stalled, stalled)
+}
+
+// extend gives all callers more time: this process stood still meanwhile, and
+// answers may have arrived unread.
+func (l *load) extend(stalled time.Duration) {
+	l.stoodStill(stalled)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for seq, r := range l.pending {
 		r.until = r.until.Add(stalled)
 		l.pending[seq] = r

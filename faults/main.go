@@ -134,13 +134,26 @@ func runAll(ctx context.Context, opt options, bins binaries, dir string, chosen 
 	slots := make(chan struct{}, opt.parallel)
 	var wg sync.WaitGroup
 	for i := range results {
-		slots <- struct{}{}
+		f, takes := chosen[i%len(chosen)], 1
+		if f.alone && i >= len(chosen) {
+			continue
+		}
+		if f.alone {
+			takes = opt.parallel
+		}
+		for range takes {
+			slots <- struct{}{}
+		}
 		if ctx.Err() != nil {
 			break
 		}
 		wg.Go(func() {
-			defer func() { <-slots }()
-			opt, f := opt, chosen[i%len(chosen)]
+			defer func() {
+				for range takes {
+					<-slots
+				}
+			}()
+			opt := opt
 			opt.onClockStep = settings[i/len(chosen)]
 			at := filepath.Join(dir, fmt.Sprint(i, "-", f.name))
 			if err := os.Mkdir(at, 0o700); err != nil {

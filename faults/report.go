@@ -13,6 +13,8 @@ import (
 	"text/tabwriter"
 	"text/template"
 	"time"
+
+	"github.com/natsid/natsid/internal/testkit/overload"
 )
 
 // printResult prints the result of one trial as it comes.
@@ -79,8 +81,27 @@ func printTable(results []result) {
 	for _, r := range results {
 		fmt.Fprintln(t, strings.Join(r.cells(), "\t"))
 	}
+	fmt.Fprintln(t)
+	for _, row := range overloadRows(results) {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
 	_ = t.Flush() // standard output
 	fmt.Println(totals(results))
+}
+
+// overloadRows returns what became of the requests of overloads, with a head; none if
+// there was no overload.
+func overloadRows(results []result) (rows [][]string) {
+	for _, r := range results {
+		if r.overload == nil {
+			continue
+		}
+		if rows == nil {
+			rows = append(rows, append([]string{"fault"}, overload.Columns...))
+		}
+		rows = append(rows, append([]string{r.name}, r.overload.Cells()...))
+	}
+	return rows
 }
 
 func totals(results []result) string {
@@ -129,7 +150,7 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"When":     time.Now().UTC().Format(time.DateOnly),
 		"Versions": versions(bins, results),
 		"Totals":   totals(results), "Seed": opt.seed, "Rate": opt.rate, "Batch": opt.batch, "Parallel": opt.parallel,
-		"Table": table(results), "Faults": legend(results),
+		"Table": table(results), "Overload": overloadTable(results), "Faults": legend(results),
 		"Record": strings.TrimSpace(record),
 	})
 	if err != nil {
@@ -159,6 +180,17 @@ func table(results []result) string {
 		fmt.Fprintf(&b, "\n| %s |", strings.Join(r.cells(), " | "))
 	}
 	return b.String()
+}
+
+func overloadTable(results []result) string {
+	var b strings.Builder
+	for i, row := range overloadRows(results) {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(row)))
+		}
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // legend describes each fault of the results and what it may cost.

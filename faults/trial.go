@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/natsid/natsid/internal/testkit/overload"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -22,6 +23,7 @@ type trial struct {
 
 	from, till time.Duration // of the fault, since the start of the load
 	recovered  time.Duration // since till, once every worker is ready and no request fails
+	overload   *overload.Figures
 }
 
 // A result is what a trial came to.
@@ -41,6 +43,7 @@ type result struct {
 	gaps      [kinds]time.Duration
 	recovered time.Duration
 	alarms    map[subjects.Alarm]int
+	overload  *overload.Figures // nil if there was none
 
 	violations []string
 	skipped    string // why the trial could not run
@@ -101,7 +104,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		t.logf("this process stood still for up to %v, and its writes took up to %v", r.stalled, r.disk)
 		r.logs = t.logs()
 	}
-	r.violations, r.skipped, r.events = t.violations, t.skipped, t.events
+	r.violations, r.skipped, r.events, r.overload = t.violations, t.skipped, t.events, t.overload
 	return r
 }
 

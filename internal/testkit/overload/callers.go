@@ -1,0 +1,276 @@
+package overload
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// An outcome is what became of a request: an error code, or one of these.
+type outcome int16
+
+const (
+	open         outcome = iota // no answer yet
+	issued                      // an ID
+	noResponders                // the server knew of no worker
+)
+
+// A request is one ID asked for.
+type request struct {
+	sent, took time.Duration // since the callers began; until the answer
+	outcome
+}
+
+// callers send requests and record what becomes of each. Their methods are safe for
+// concurrent use.
+type callers struct {
+	trial Trial
+	began time.Time
+	conns []*conn
+
+	mu       sync.Mutex
+	requests []request
+	waiting  int           // requests that are open
+	last     time.Duration // when the last answer came
+	lag      time.Duration // the longest that a message to the callers themselves took
+	places   chan struct{} // while the capacity is measured: a request takes one
+	fault    error         // of the callers themselves, or an answer that is not natsid's
+}
+
+// A conn is a connection of callers, with one subscription for all answers.
+type conn struct {
+	callers *callers
+	nc      *nats.Conn
+	inbox   string // the number of the request follows, or lagToken and a time
+}
+
+// conns is how many connections the callers share, so that the server reads and writes
+// several at a time, as it does for many callers.
+const conns = 4
+
+// lagToken begins the last token of messages that callers send to themselves.
+const lagToken = "lag"
+
+func connect(t Trial) (*callers, error) {
+	c := &callers{trial: t, began: time.Now()}
+	for range conns {
+		nc, err := nats.Connect(t.URL, nats.NoReconnect(), nats.ClosedHandler(func(nc *nats.Conn) {
+			if err := nc.LastError(); err != nil {
+				c.fail(err)
+			}
+		}))
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		k := &conn{c, nc, nc.NewInbox() + "."}
+		c.conns = append(c.conns, k)
+		sub, err := nc.Subscribe(k.inbox+"*", k.take)
+		if err == nil {
+			err = sub.SetPendingLimits(-1, -1)
+		}
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *callers) close() {
+	for _, k := range c.conns {
+		k.nc.Close()
+	}
+}
+
+func (c *callers) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault == nil {
+		c.fault = err
+	}
+}
+
+func (c *callers) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fault
+}
+
+// send sends n requests.
+func (c *callers) send(n int) {
+	c.mu.Lock()
+	number, now := len(c.requests), time.Since(c.began)
+	for range n {
+		c.requests = append(c.requests, request{sent: now})
+	}
+	c.waiting += n
+	c.mu.Unlock()
+	k := c.conns[number%conns]
+	for i := range n {
+		reply := string(strconv.AppendInt([]byte(k.inbox), int64(number+i), 10))
+		if err := k.nc.PublishRequest(c.trial.Subject, reply, nil); err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// take takes an answer.
+func (k *conn) take(m *nats.Msg) {
+	c, now := k.callers, time.Since(k.callers.began)
+	token := strings.TrimPrefix(m.Subject, k.inbox)
+	if text, ok := strings.CutPrefix(token, lagToken); ok {
+		sent, _ := strconv.ParseInt(text, 10, 64)
+		c.mu.Lock()
+		c.lag = max(c.lag, now-time.Duration(sent))
+		c.mu.Unlock()
+		return
+	}
+	number, err := strconv.Atoi(token)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	what := k.judge(m)
+	c.mu.Lock()
+	r := &c.requests[number]
+	if r.outcome == open {
+		r.outcome, r.took = what, now-r.sent
+		c.waiting--
+	}
+	c.last = now
+	places := c.places
+	c.mu.Unlock()
+	switch {
+	case places == nil:
+	case what == issued:
+		places <- struct{}{}
+	default: // whoever measures a capacity does not hammer
+		time.AfterFunc(pause, func() { places <- struct{}{} })
+	}
+}
+
+// pause is how long a place stays empty after a refusal while the capacity is measured.
+const pause = 10 * time.Millisecond
+
+// judge returns what an answer is, and records its ID.
+func (k *conn) judge(m *nats.Msg) outcome {
+	if len(m.Header) > 0 {
+		if m.Header.Get("Status") == "503" {
+			return noResponders
+		}
+		code, err := strconv.Atoi(m.Header.Get(subjects.HeaderErrorCode))
+		if err != nil {
+			k.callers.fail(err)
+		}
+		return outcome(code)
+	}
+	runs, err := subjects.ParseRuns(m.Data)
+	for _, run := range runs {
+		if err == nil {
+			err = k.callers.trial.Ledger.Add(run.First, run.Last)
+		}
+	}
+	if err != nil {
+		k.callers.fail(err)
+	}
+	return issued
+}
+
+// capacity returns how many IDs per second are issued while so many requests are
+// under way: it measures for a while, after another while.
+func (c *callers) capacity(ctx context.Context, outstanding int, after, lasts time.Duration) (float64, error) {
+	places := make(chan struct{}, outstanding)
+	for range outstanding {
+		places <- struct{}{}
+	}
+	c.mu.Lock()
+	c.places = places
+	c.mu.Unlock()
+	end := time.After(after + lasts)
+	for ended := false; !ended; {
+		select {
+		case <-places:
+			n := 1
+			for n < outstanding/conns && len(places) > 0 {
+				<-places
+				n++
+			}
+			c.send(n)
+		case <-end:
+			ended = true
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	c.wait(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.places = nil
+	ids := 0
+	for _, r := range c.requests {
+		if at := r.sent + r.took - c.requests[0].sent; r.outcome == issued && after <= at && at < after+lasts {
+			ids++
+		}
+	}
+	return float64(ids) / lasts.Seconds(), c.fault
+}
+
+// offer sends so many requests per second. What is due while this process stands still
+// is not sent in a burst then, but left out.
+func (c *callers) offer(ctx context.Context, perSecond float64, length time.Duration) {
+	const tick, most = time.Millisecond, 20 * time.Millisecond
+	c.mu.Lock()
+	c.requests = slices.Grow(c.requests, int(perSecond*length.Seconds())) // growing takes a while
+	c.mu.Unlock()
+	began, sent, skipped := time.Now(), 0, time.Duration(0)
+	last := began
+	for ctx.Err() == nil {
+		time.Sleep(tick)
+		now := time.Now()
+		if now.Sub(began) > length {
+			return
+		}
+		skipped += max(0, now.Sub(last)-most)
+		last = now
+		if due := int((now.Sub(began)-skipped).Seconds()*perSecond) - sent; due > 0 {
+			c.send(due)
+			sent += due
+		}
+	}
+}
+
+// watchLag sends a message to each connection's own inbox ten times per second, until
+// ctx ends or the connection does: what it takes is lost by the callers and the server,
+// not by workers.
+func (c *callers) watchLag(ctx context.Context) {
+	for _, k := range c.conns {
+		go func() {
+			for ctx.Err() == nil && !k.nc.IsClosed() {
+				now := int64(time.Since(c.began))
+				_ = k.nc.Publish(k.inbox+lagToken+strconv.FormatInt(now, 10), nil) // the connection says it, too
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+	}
+}
+
+// wait waits until every request is answered, or no answer has come for a while.
+func (c *callers) wait(ctx context.Context) {
+	for began := time.Since(c.began); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		c.mu.Lock()
+		waiting, quiet := c.waiting, time.Since(c.began)-max(c.last, began)
+		c.mu.Unlock()
+		if waiting == 0 || quiet > silence {
+			return
+		}
+	}
+}

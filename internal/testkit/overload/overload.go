@@ -1,0 +1,81 @@
+// Package overload offers workers more requests than they can answer, and counts what
+// becomes of each.
+package overload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/natsid/natsid/internal/testkit/ledger"
+)
+
+// A Trial is workers whose capacity is measured, who are then offered Factor times as
+// much, and then a little less than they can do. Its callers never back off: they send
+// each request when it is due, whatever became of those before.
+type Trial struct {
+	URL     string // of the nats-server, for the callers
+	Monitor string // URL of its monitoring, without a path
+	Subject string // of the requests, each for one ID
+	Server  int    // process ID of the nats-server
+	Workers []int  // process IDs
+
+	Outstanding int           // requests under way at any time while the capacity is measured
+	Length      time.Duration // of the overload
+	After       time.Duration // how long the load is below the capacity then
+
+	// Ledger gets every ID. It stays open: its owner judges it.
+	Ledger *ledger.Ledger
+}
+
+const (
+	// Factor times the capacity is the overload; Rest times the capacity follows.
+	Factor = 3.0
+	Rest   = 0.9
+	// Patience is how long a caller waits.
+	Patience = 2 * time.Second
+
+	warmUp    = time.Second     // before the capacity is measured
+	measuring = 3 * time.Second // the capacity
+
+	// An answer that comes when no other has come for so long is none.
+	silence = 5 * time.Second
+)
+
+// Run runs the trial.
+func (t Trial) Run(ctx context.Context) (f Figures, err error) {
+	c, err := connect(t)
+	if err != nil {
+		return f, err
+	}
+	defer c.close()
+	if f.Capacity, err = c.capacity(ctx, t.Outstanding, warmUp, measuring); err != nil {
+		return f, err
+	}
+	if f.Capacity == 0 {
+		return f, fmt.Errorf("no IDs on %s in %v", t.Subject, measuring)
+	}
+	before, err := slowConsumers(t.Monitor)
+	if err != nil {
+		return f, err
+	}
+	memory := watchMemory(t.Server, t.Workers)
+	c.watchLag(ctx)
+	from := time.Since(c.began)
+	c.offer(ctx, Factor*f.Capacity, t.Length)
+	till := time.Since(c.began)
+	c.offer(ctx, Rest*f.Capacity, t.After)
+	end := time.Since(c.began)
+	c.wait(ctx)
+	f.ServerMemory, f.WorkerMemory = memory()
+	after, err := slowConsumers(t.Monitor)
+	if err != nil {
+		return f, err
+	}
+	f.SlowConsumers = after - before
+	c.count(&f, from, till, end)
+	if err := ctx.Err(); err != nil {
+		return f, err
+	}
+	return f, c.failed()
+}
