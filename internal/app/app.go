@@ -96,6 +96,7 @@ func (p *program) steps() []step {
 		{name: "lock of the data directory", start: p.lockData, stop: p.unlockData, within: soon},
 		// Stops when its clients, the connections, are closed.
 		{name: "embedded NATS server", start: p.startServer, stop: p.stopServer, within: 10 * time.Second},
+		during("disk of the embedded server", 10*time.Second, p.tendServer),
 		// Waits for NATS. The control connection closes after the last write.
 		{name: "NATS connections", start: p.connect, stop: p.disconnect, within: soon},
 		{name: "messages between registries", start: p.makeWatch},
@@ -172,8 +173,8 @@ func (p *program) startServer(context.Context) (err error) {
 	return nil
 }
 
-func embed(cfg *Config) (*natsembed.Server, error) {
-	s, err := natsembed.Start(natsembed.Config{
+func embed(cfg *Config) (*natsembed.Host, error) {
+	h, err := natsembed.Run(natsembed.Config{
 		Listen: cfg.Listen, StoreDir: filepath.Join(cfg.Data, "nats"), Log: cfg.Log,
 	})
 	if errors.Is(err, natsembed.ErrTaken) {
@@ -181,13 +182,20 @@ func embed(cfg *Config) (*natsembed.Server, error) {
 			"join it with --nats nats://%s, or choose another address with --listen HOST:PORT",
 			ErrListenTaken, cfg.Listen, cfg.Listen)
 	}
-	return s, err
+	return h, err
 }
 
 func (p *program) stopServer() error {
 	if p.links.embedded != nil {
-		p.links.embedded.Shutdown()
-		p.links.embedded.WaitForShutdown()
+		p.links.embedded.Stop()
+	}
+	return nil
+}
+
+// tendServer keeps the embedded server able to write after its disk was full.
+func (p *program) tendServer(ctx context.Context) error {
+	if p.links.embedded != nil {
+		p.links.embedded.Tend(ctx)
 	}
 	return nil
 }

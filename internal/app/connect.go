@@ -26,7 +26,7 @@ import (
 // last answer. Both reconnect every 250 ms without limit, also while a server
 // refuses their credentials. More connections were not faster: no handler waits.
 type links struct {
-	embedded *natsembed.Server // nil where a NATS is joined
+	embedded *natsembed.Host // nil where a NATS is joined
 	serve    servingConn
 	control  *nats.Conn
 }
@@ -59,12 +59,12 @@ func (p *program) disconnect() error {
 	return nil
 }
 
-func controlOptions(cfg Config, embedded *natsembed.Server) []nats.Option {
+func controlOptions(cfg Config, embedded *natsembed.Host) []nats.Option {
 	opts := append(options(cfg, embedded), nats.Name("natsid control"))
 	return append(opts, kvregistry.Options()...)
 }
 
-func servingOptions(cfg Config, embedded *natsembed.Server, leaving chan<- struct{}) []nats.Option {
+func servingOptions(cfg Config, embedded *natsembed.Host, leaving chan<- struct{}) []nats.Option {
 	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(5*time.Second),
 		nats.LameDuckModeHandler(func(*nats.Conn) {
 			select {
@@ -74,7 +74,7 @@ func servingOptions(cfg Config, embedded *natsembed.Server, leaving chan<- struc
 		}))
 }
 
-func options(cfg Config, embedded *natsembed.Server) []nats.Option {
+func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	opts := []nats.Option{
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // credentials that are refused for a while must not end the connection

@@ -116,7 +116,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		}
 	}
 	want := []string{
-		"lock of the data directory", "embedded NATS server", "NATS connections",
+		"lock of the data directory", "embedded NATS server", "disk of the embedded server", "NATS connections",
 		"messages between registries", "buckets", "store",
 		"allocator, issuer and keeper", "alarms", "HTTP", "health, readiness and metrics",
 		"comparison of tags with the store", "settings of the buckets",

@@ -1,0 +1,152 @@
+package natsembed
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A Host runs a [Server], and another one in its place when that one can write no more. A nats-server whose disk was
+// full for one write refuses all later writes of that stream for its whole life, though space is free again.
+//
+// Law: a Host loses nothing that was acknowledged: each write was synced before, so the next server reads it from disk.
+// It starts a whole server, and not JetStream alone in the old one: that answers "stream not found" while it reads the
+// streams, and a worker must not take its bucket for lost. Clients see what they see at any restart of a server: they
+// reconnect when all streams are there.
+//
+// All methods are safe for concurrent use.
+type Host struct {
+	cfg Config
+	log *slog.Logger
+
+	mu     sync.Mutex
+	server *Server
+}
+
+// Run starts a server. [Host.Tend] keeps it able to write, [Host.Stop] ends it.
+func Run(cfg Config) (*Host, error) {
+	s, err := Start(cfg)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{cfg: cfg, log: cfg.Log, server: s}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	if a, ok := s.Addr().(*net.TCPAddr); ok { // clients find the next server on the same port
+		host, _, _ := net.SplitHostPort(cfg.Listen) // Start has parsed it
+		h.cfg.Listen = net.JoinHostPort(host, strconv.Itoa(a.Port))
+	}
+	return h, nil
+}
+
+func (h *Host) current() *Server {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.server
+}
+
+// ClientURL returns the URL at which clients reach the server.
+func (h *Host) ClientURL() string { return h.current().ClientURL() }
+
+// InProcessConn connects to the server that runs now. It implements [nats.InProcessConnProvider].
+func (h *Host) InProcessConn() (net.Conn, error) { return h.current().InProcessConn() }
+
+// Stop ends the server. Tend must have returned.
+func (h *Host) Stop() {
+	s := h.current()
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+const (
+	lookEvery = time.Second // at whether streams can be written
+	mostPause = time.Minute // between two restarts
+)
+
+// Tend restarts the server when a stream cannot be written though the disk can, until ctx ends. The pause between
+// restarts doubles up to a minute, since a stream may have another trouble than a full disk.
+func (h *Host) Tend(ctx context.Context) {
+	pause, restarted, reported := lookEvery, time.Time{}, false
+	for {
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return
+		}
+		trouble := h.trouble()
+		if trouble == "" {
+			reported = false
+			if time.Since(restarted) > 2*pause {
+				pause = lookEvery
+			}
+			continue
+		}
+		if !reported {
+			reported = true
+			h.log.Error("the embedded NATS server cannot write: no ranges are loaded and no worker number is renewed; "+
+				"free space on its disk, and it goes on by itself", "directory", h.cfg.StoreDir, "error", trouble)
+		}
+		if time.Since(restarted) < pause || probeDisk(h.cfg.StoreDir) != nil {
+			continue
+		}
+		pause = min(2*pause, mostPause)
+		h.restart(ctx)
+		restarted = time.Now()
+	}
+}
+
+// trouble returns why a stream cannot be written, "" if all can.
+func (h *Host) trouble() string {
+	health := h.current().Healthz(nil)
+	if health == nil {
+		return ""
+	}
+	return health.Error
+}
+
+// probeDisk returns an error if the disk has no room for a write that is as long as several marks and records.
+func probeDisk(dir string) error {
+	name := filepath.Join(dir, "probe")
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(name)
+	defer f.Close()
+	if _, err := f.Write(make([]byte, 256<<10)); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// restart starts another server in place of the present one, and tries until it runs or ctx ends.
+func (h *Host) restart(ctx context.Context) {
+	h.log.Warn("the disk of the embedded NATS server can be written again; the server is restarted")
+	old := h.current()
+	old.Shutdown()
+	old.WaitForShutdown()
+	for {
+		s, err := Start(h.cfg)
+		if err == nil {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.server = s
+			h.log.Info("the embedded NATS server runs again")
+			return
+		}
+		h.log.Error("the embedded NATS server does not start again; it is tried until it does", "error",
+			fmt.Errorf("natsembed: restart: %w", err))
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
