@@ -308,6 +308,33 @@ func TestALostLastCommitRaisesOneAlarmOnceItWasSeen(t *testing.T) {
 	}
 }
 
+// The worker that finds the loss was started after it, so it knows only what the mark has seen.
+func TestALossOfCommitsRaisesAnAlarmAlsoAfterARevival(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	poll := func(g *guard.Guard) {
+		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(g)
+	backup := table.Snapshot()
+	load(t, g)
+	poll(g)
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(backup)
+	var alarms int
+	poll(guard.New(table, marks, func(string, string) { alarms++ }))
+	if alarms != 1 {
+		t.Errorf("%d alarms, want one", alarms)
+	}
+}
+
 func TestACreateThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 	marks := new(segmenttest.Marks)
 	g := guard.New(&narrow{}, marks, nil)
