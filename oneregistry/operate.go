@@ -21,6 +21,9 @@ func List(ctx context.Context, bus Bus) (all []Notice, err error) {
 	return all, err
 }
 
+// ErrUnknown is returned when no worker of a registry answers, but workers of others do.
+var ErrUnknown = errors.New("no such registry")
+
 // Adopt makes the registry id the one that serves: all others that answer yield to it and merge their marks, and only
 // then does it serve. With force it serves although the one that it had yielded to does not answer.
 func Adopt(ctx context.Context, bus Bus, id string, force bool) error {
@@ -29,8 +32,11 @@ func Adopt(ctx context.Context, bus Bus, id string, force bool) error {
 		return err
 	}
 	at := slices.IndexFunc(all, func(n Notice) bool { return n.Is(id) })
+	if len(all) == 0 {
+		return errors.New("no worker answers: check --nats and --namespace")
+	}
 	if at < 0 {
-		return fmt.Errorf("no worker of registry %s answers: `natsid registry` lists those that do", id)
+		return fmt.Errorf("%w as %s answers: `natsid registry` lists those that do", ErrUnknown, id)
 	}
 	target := all[at]
 	for _, n := range slices.Delete(all, at, at+1) {

@@ -23,6 +23,9 @@ var ErrInUse = errors.New("workerid: a worker is alive")
 // ErrNotAbove is returned when IDs of a new layout may equal those of the old one.
 var ErrNotAbove = errors.New("workerid: the new IDs would not all be above the old ones")
 
+// ErrOvertaken is returned when another operator was faster.
+var ErrOvertaken = errors.New("workerid: the layout was changed meanwhile")
+
 // A Change is what [ChangeLayout] did or would do.
 type Change struct {
 	Old, New Deployment
@@ -44,7 +47,7 @@ type Change struct {
 // refused here, and by every worker that starts.
 //
 // Unless do is set it only looks. The error wraps [ErrInUse], [ErrNotAbove],
-// [ErrDamaged], or is that of a call.
+// [ErrDamaged], [ErrOvertaken], or is that of a call.
 func ChangeLayout(ctx context.Context, r Changeable, to snowflake.Layout, do bool) (Change, error) {
 	if err := to.Validate(); err != nil {
 		return Change{}, err
@@ -61,13 +64,31 @@ func ChangeLayout(ctx context.Context, r Changeable, to snowflake.Layout, do boo
 	if err != nil || !do {
 		return c, err
 	}
-	if err := retire(ctx, r, have, records); err != nil {
-		return c, err
+	if err = retire(ctx, r, have, records); err == nil {
+		err = r.Replace(ctx, have, c.New)
 	}
-	if err := r.Replace(ctx, have, c.New); err != nil {
-		return c, fmt.Errorf("replacing the deployment: %w", err)
+	if err != nil {
+		return c, c.unmade(ctx, r, err)
 	}
 	return c, c.confirm(ctx, r)
+}
+
+// unmade returns why the change that ended with err was not made: of two operators
+// at once, one finds what the other has made, or is making.
+func (c Change) unmade(ctx context.Context, r Registry, err error) error {
+	have, again := r.Deployment(ctx)
+	switch {
+	case again != nil:
+		return fmt.Errorf("%w; whether it was changed is not known: look with `natsid registry`, then repeat the "+
+			"command: %w", err, again)
+	case have != c.Old:
+		return fmt.Errorf("%w, by another operator or by a write whose answer was lost, to layout %s with epoch %d: "+
+			"if that is not what you want, repeat the command", ErrOvertaken, have.Layout, have.Epoch)
+	case errors.Is(err, ErrConflict):
+		return fmt.Errorf("%w: another operator changes the layout now, or a worker is alive; nothing is changed yet: "+
+			"make sure that all workers are stopped, then repeat the command", ErrInUse)
+	}
+	return fmt.Errorf("%w; nothing is changed yet: repeat the command", err)
 }
 
 // lookAround returns the records and the registry's time, if no worker is alive.
@@ -146,8 +167,7 @@ func retire(ctx context.Context, r Registry, have Deployment, records map[int]Re
 			rec.Deployment = have
 		}
 		if _, err := r.Write(ctx, w, rec); err != nil {
-			return fmt.Errorf("%w, or the registry fails: the record of number %d: %w; nothing is changed yet",
-				ErrInUse, w, err)
+			return fmt.Errorf("the record of number %d: %w", w, err)
 		}
 	}
 	return nil

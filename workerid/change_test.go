@@ -2,6 +2,7 @@ package workerid_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,6 +163,52 @@ func TestAKilledWorkerRaisesNoAlarmWhenItsLayoutWasChanged(t *testing.T) {
 		l.raised()
 		l.end()
 	})
+}
+
+// Another operator begins and ends while this one is about to write.
+func TestTheLoserOfTwoChangesOfALayoutIsToldOfTheOther(t *testing.T) {
+	other := wider
+	other.Epoch -= 3600_000
+	for _, c := range []struct {
+		at   string // the call before which the other one makes its change, or begins it
+		ends bool
+		want error
+		text string
+	}{
+		{"Write", true, workerid.ErrOvertaken, "to layout " + other.String()},
+		{"Replace", true, workerid.ErrOvertaken, "to layout " + other.String()},
+		{"Write", false, workerid.ErrInUse, "another operator"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, _ := retired(t, false)
+			f, second := &workeridtest.Fake{Memory: m}, &workeridtest.Fake{Memory: m}
+			if !c.ends {
+				second.OnCall(func(method string, call func() error) error {
+					if method == "Replace" {
+						return workeridtest.ErrInjected
+					}
+					return call()
+				})
+			}
+			f.OnCall(func(method string, call func() error) error {
+				if method == c.at {
+					f.OnCall(nil)
+					if _, err := workerid.ChangeLayout(t.Context(), second, other, true); (err == nil) != c.ends {
+						t.Errorf("the other one: %v", err)
+					}
+				}
+				return call()
+			})
+			_, err := workerid.ChangeLayout(t.Context(), f, wider, true)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("before %s: %v, want %v and %q", c.at, err, c.want, c.text)
+			}
+			have, err := f.Deployment(t.Context())
+			if changed := have.Epoch == other.Epoch; err != nil || changed != c.ends {
+				t.Errorf("before %s: the deployment is %+v, %v", c.at, have, err)
+			}
+		})
+	}
 }
 
 func TestAnOldWorkerGainsNothingWhileTheLayoutIsChanged(t *testing.T) {

@@ -74,7 +74,7 @@ func (c *changeLayoutCmd) Run(s *session) error {
 		return notAbove(change, to)
 	}
 	if err != nil {
-		return fmt.Errorf("the layout is not changed: %w", err)
+		return fmt.Errorf("this command did not change the layout: %w", err)
 	}
 	return c.print(s.stdout, change)
 }

@@ -157,6 +157,12 @@ func TestARequestThatAWorkerRefusesIsExitCode1WithTheReason(t *testing.T) {
 	natsid(t, "get", "snowflake", "--namespace=other", nats).want(t, 1, "namespace", "other.snowflake")
 }
 
+func TestARegistryThatDoesNotExistIsNotAdopted(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	natsid(t, "registry", "adopt", "NONE", nats).want(t, 2, "no such registry as NONE", "natsid registry")
+	natsid(t, "registry", "adopt", "NONE", "--namespace=other", nats).want(t, 1, "no worker answers", "--namespace")
+}
+
 func TestVersionNamesTheProgramAndItsBuild(t *testing.T) {
 	form := regexp.MustCompile(`^natsid \d+\.\d+\.\d+\S* \(go1\.\S+, \w+/\w+\)\n$`)
 	if got := natsid(t, "version"); got.code != 0 || !form.MatchString(got.out) {
@@ -263,6 +269,8 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"tag list", "natsid tag list --stats --all"},
 		{"tag update", "natsid tag update order --step 10000 --desc 'orders of Europe'"},
 		{"tag delete", "natsid tag delete order"},
+		{"store confirm", "natsid store confirm --yes"},
+		{"store move", "natsid store move --to mysql"},
 		{"workers", "natsid workers"},
 		{"serve", "natsid --nats nats://n1:4222 --layout article --site 2"},
 		{"decode", "natsid decode 2124263042718941184"},
@@ -272,6 +280,9 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 			got := natsid(t, append(strings.Fields(tc.command), "--help")...)
 			if got.want(t, 0, ""); !strings.Contains(got.out, tc.example) {
 				t.Errorf("no example %q in\n%s", tc.example, got.out)
+			}
+			if bare := regexp.MustCompile(`--[a-z-]+=(""|STRING)`).FindString(got.out); bare != "" {
+				t.Errorf("%s does not say what the flag takes", bare)
 			}
 			if at := strings.IndexFunc(got.out, func(r rune) bool { return r > '~' }); at >= 0 {
 				t.Errorf("a character outside ASCII: %.20q", got.out[at:])

@@ -105,10 +105,14 @@ func (c *registryAdoptCmd) Run(s *session) error {
 		return usage(fmt.Errorf("%q is not the ID of a registry: `natsid registry` lists them", c.ID))
 	}
 	return s.withBus(5*time.Minute, func(ctx context.Context, bus oneregistry.Bus) error {
-		if err := oneregistry.Adopt(ctx, bus, c.ID, c.Force); err != nil {
+		err := oneregistry.Adopt(ctx, bus, c.ID, c.Force)
+		if errors.Is(err, oneregistry.ErrUnknown) {
+			return usage(err)
+		}
+		if err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(s.stdout, "registry %s serves\n", c.ID)
+		_, err = fmt.Fprintf(s.stdout, "registry %s serves\n", c.ID)
 		return err
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 type storeConfirmCmd struct {
-	Kind string `enum:",kv,mysql" default:""`
+	Kind string `enum:",kv,mysql" default:"" placeholder:"KIND"`
 	Yes  bool
 }
 

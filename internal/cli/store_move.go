@@ -14,7 +14,7 @@ import (
 )
 
 type storeMoveCmd struct {
-	To  string `enum:"kv,mysql" required:""`
+	To  string `enum:"kv,mysql" required:"" placeholder:"KIND"`
 	Yes bool
 }
 

@@ -94,19 +94,25 @@ func (c *tagRaiseCmd) confirm(s *session) error {
 	if c.Yes {
 		return nil
 	}
-	unasked := usage(errors.New("there is no terminal to ask on; give --yes"))
-	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return unasked
+	if !isTerminal(os.Stdin) {
+		return usage(errors.New("there is no terminal to ask on; give --yes"))
 	}
 	fmt.Fprint(s.stderr, "Continue? [y/N] ")
-	answer, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if err != nil { // as at the end of /dev/null
-		return unasked
-	}
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // none is no
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 		return errors.New("nothing was changed")
 	}
 	return nil
+}
+
+// isTerminal reports whether someone can type into f.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
 // raise raises page after page, and shows how far it is.
