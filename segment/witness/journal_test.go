@@ -92,6 +92,24 @@ func TestARestoredDataDirectoryWithTheMarksInsideIsRefused(t *testing.T) {
 	})
 }
 
+func TestADiskThatFailedIsWrittenAgain(t *testing.T) {
+	play(t, func(w *world) {
+		dir := filepath.Join(t.TempDir(), "gone")
+		a := w.start("a", dir)
+		w.load(5, a)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w.load(15, a)
+		a.end(true)
+		a = w.start("a", dir)
+		a.mustTake(1)
+		if n := len(w.js.backup().witnesses()); n != 1 {
+			t.Errorf("%d witnesses, want one: the worker was not recognized", n)
+		}
+	})
+}
+
 func TestADiskThatFailsStopsNoLoad(t *testing.T) {
 	play(t, func(w *world) {
 		dir := filepath.Join(t.TempDir(), "gone")

@@ -53,6 +53,16 @@ func (s *streams) backup() stored {
 	return b
 }
 
+// witnesses returns the keys of the witnesses in it.
+func (s stored) witnesses() (keys []string) {
+	for key, e := range s.entries {
+		if strings.HasPrefix(key, prefix) && !e.Removed {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 func (s *streams) restore(b stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

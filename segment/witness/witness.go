@@ -105,8 +105,9 @@ const (
 	greeting = 2 * time.Second
 	// checkTimeout bounds a check that no load waits for.
 	checkTimeout = 3 * time.Second
-	// diskTimeout bounds a write of the journal.
+	// diskTimeout bounds a write of the journal, diskPause is that after one that failed.
 	diskTimeout = time.Second
+	diskPause   = 10 * time.Second
 )
 
 // ErrWentBack is why no range is loaded while an incident is open.
@@ -120,10 +121,10 @@ type Witness struct {
 	busy   chan struct{} // has room for one: whoever put a value in may use the fields down to mu
 
 	journal    journal
-	damaged    error  // why the journal on disk was not read
-	remembers  bool   // the journal is one of an earlier process
-	moved      bool   // the marks are in the data directory, and its journal is a copy
-	broken     bool   // the journal could not be written: it is left alone
+	damaged    error // why the journal on disk was not read
+	remembers  bool  // the journal is one of an earlier process
+	moved      bool  // the marks are in the data directory, and its journal is a copy
+	disk       disk
 	me         record // as it was last written, or is about to be
 	open       bool   // the last write of me may or may not have landed
 	revision   uint64 // of the last write known to have landed; 0 if it must be read first

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -112,8 +113,7 @@ func (w *Witness) prepare(answer string, ended bool) {
 // maxPending bounds the writes of open outcome that a journal names: one for each start without JetStream.
 const maxPending = 64
 
-// note puts the state into the journal, before a write is sent. It gives up on a disk that fails: the worker serves on,
-// and does not recognize its witness at its next start.
+// note puts the state into the journal, before a write is sent. Where the disk fails the worker serves on.
 func (w *Witness) note() {
 	j := &w.journal
 	j.Counter, j.Life, j.After = w.me.Counter, w.me.Life, w.me.After
@@ -128,22 +128,45 @@ func (w *Witness) note() {
 	w.toDisk(copied.write)
 }
 
-// toDisk calls a function that writes to the data directory, and waits for it no longer than diskTimeout.
+// A disk is what is known of the data directory.
+type disk struct {
+	failed time.Time // when a write failed; zero after one that succeeded
+	hangs  atomic.Bool
+}
+
+// toDisk calls a function that writes to the data directory, and waits for it no longer than diskTimeout. After a
+// failure the directory is left alone for diskPause, and while a write hangs: it could end after a later one.
+//
+// Law: a journal that misses some writes is an older one. A process that starts with it finds a witness that it does
+// not recognize, and begins a new one, whose earlier life is lost: see copied. Whole again, it is as if none had missed.
 func (w *Witness) toDisk(write func() error) {
-	if w.journal.dir == "" || w.broken {
+	d := &w.disk
+	if w.journal.dir == "" || d.hangs.Load() || !d.failed.IsZero() && time.Since(d.failed) < diskPause {
 		return
 	}
 	done := make(chan error, 1)
-	go func() { done <- write() }()
+	d.hangs.Store(true)
+	go func() {
+		err := write()
+		d.hangs.Store(false)
+		done <- err
+	}()
 	err := errors.New("the disk does not answer")
 	select {
 	case err = <-done:
 	case <-time.After(diskTimeout):
 	}
-	if err != nil {
-		w.broken = true
-		w.cfg.JournalAlarm(fmt.Sprintf("witness: %s cannot be written: %v; this worker will not notice at its next "+
-			"start if the marks went back: repair the data directory and restart it", w.journal.path(), err))
+	before := d.failed
+	if err == nil {
+		d.failed = time.Time{}
+		if !before.IsZero() {
+			w.cfg.Log.Info("the journal of the witness is written again", "file", w.journal.path())
+		}
+		return
+	}
+	if d.failed = time.Now(); before.IsZero() {
+		w.cfg.JournalAlarm(fmt.Sprintf("witness: %s cannot be written: %v; until it can, this worker would not notice "+
+			"at its next start if the marks went back: repair the data directory", w.journal.path(), err))
 	}
 }
 
