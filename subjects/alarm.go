@@ -121,4 +121,6 @@ type AlarmEvent struct {
 	Instance string    `json:"instance"` // name of the worker
 	Message  string    `json:"message"`  // text for an operator
 	Time     time.Time `json:"time"`     // when the event happened, by the worker's clock
+	// HeldBack is how many alarms about the same thing were not published in the minute before this one.
+	HeldBack int `json:"held_back,omitempty"`
 }

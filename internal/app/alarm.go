@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,30 +14,134 @@ import (
 // keptAlarms is how many alarms wait at most while NATS is away.
 const keptAlarms = 16
 
+// A kind of alarm is raised about one thing, such as a tag, once in alarmPause, and about so many things at most. What
+// comes beyond is held back: counted, and the last of it raised when the pause ends.
+const (
+	alarmPause = time.Minute
+	alarmedOf  = 10
+)
+
 // alarms reports events that an operator must look at: in the log, in the
 // metrics, and as messages on NATS.
 type alarms struct {
 	log   *slog.Logger
-	count func(subjects.Alarm)
+	count func(subjects.Alarm)     // that is raised
+	held  func(subjects.Alarm)     // that is held back
 	queue chan subjects.AlarmEvent // not published yet
 
 	// What publish needs, set before it runs.
 	conn      *nats.Conn
 	namespace subjects.Namespace
 	instance  func() string
+
+	mu     sync.Mutex
+	pauses map[alarmed]*alarmPaused
 }
 
-func newAlarms(log *slog.Logger, count func(subjects.Alarm)) *alarms {
-	return &alarms{log: log, count: count, queue: make(chan subjects.AlarmEvent, keptAlarms)}
+// alarmed is what alarms are limited by.
+type alarmed struct {
+	kind  subjects.Alarm
+	about string // "" if there is nothing to tell apart, or too much
+}
+
+// alarmPaused is what was held back since an alarm.
+type alarmPaused struct {
+	held int
+	last subjects.AlarmEvent
+}
+
+func newAlarms(log *slog.Logger, count, held func(subjects.Alarm)) *alarms {
+	return &alarms{
+		log: log, count: count, held: held, queue: make(chan subjects.AlarmEvent, keptAlarms),
+		pauses: make(map[alarmed]*alarmPaused),
+	}
 }
 
 // raise reports an event. It does not block, and may be called at any time, with
 // any lock held: the message is queued, and the oldest one dropped if too many
 // wait.
-func (a *alarms) raise(kind subjects.Alarm, message string) {
-	a.log.Error("alarm", "kind", kind, "message", message, "do", remedy(kind))
-	a.count(kind)
+func (a *alarms) raise(kind subjects.Alarm, message string) { a.raiseAbout(kind, "", message) }
+
+// raiseAbout is raise for a kind that may concern many things at once, such as tags: those about one of them do not
+// hold back those about another.
+func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
 	event := subjects.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
+	if a.holdBack(alarmed{kind, about}, event) {
+		a.held(kind)
+		return
+	}
+	a.report(event)
+}
+
+// holdBack keeps an event if one like it was raised within the pause; otherwise a pause begins.
+func (a *alarms) holdBack(of alarmed, e subjects.AlarmEvent) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, paused := a.pauses[of]; !paused && a.pausesOf(of.kind) >= alarmedOf {
+		of.about = ""
+	}
+	p, paused := a.pauses[of]
+	if !paused {
+		a.pauses[of] = new(alarmPaused)
+		time.AfterFunc(alarmPause, func() { a.endPause(of) })
+		return false
+	}
+	p.held++
+	p.last = e
+	return true
+}
+
+func (a *alarms) pausesOf(kind subjects.Alarm) (n int) {
+	for of := range a.pauses {
+		if of.kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// endPause ends a pause, and reports the last event that was held back in it: then another pause begins.
+func (a *alarms) endPause(of alarmed) {
+	a.mu.Lock()
+	p, paused := a.pauses[of] // none after releaseHeld
+	if paused && p.held > 0 {
+		a.pauses[of] = new(alarmPaused)
+		time.AfterFunc(alarmPause, func() { a.endPause(of) })
+	} else {
+		delete(a.pauses, of)
+	}
+	a.mu.Unlock()
+	if paused {
+		a.reportHeld(p)
+	}
+}
+
+// releaseHeld ends all pauses.
+func (a *alarms) releaseHeld() {
+	a.mu.Lock()
+	pauses := a.pauses
+	a.pauses = make(map[alarmed]*alarmPaused)
+	a.mu.Unlock()
+	for _, p := range pauses {
+		a.reportHeld(p)
+	}
+}
+
+func (a *alarms) reportHeld(p *alarmPaused) {
+	if p.held > 0 {
+		p.last.HeldBack = p.held - 1 // beside the last one
+		a.report(p.last)
+	}
+}
+
+// report logs and counts an event, and queues it.
+func (a *alarms) report(event subjects.AlarmEvent) {
+	attrs := []any{"kind", event.Kind, "message", event.Message, "do", remedy(event.Kind)}
+	if event.HeldBack > 0 {
+		attrs = append(attrs, "held_back", event.HeldBack)
+	}
+	a.log.Error("alarm", attrs...)
+	a.count(event.Kind)
 	for {
 		select {
 		case a.queue <- event:
@@ -66,18 +171,22 @@ func (a *alarms) unpublished(e subjects.AlarmEvent, why any) {
 		"kind", e.Kind, "message", e.Message, "reason", why)
 }
 
-// publish publishes alarms until ctx ends and the queue is empty, but no
-// longer than a second after that.
+// publish publishes alarms until ctx ends, and then those that wait or were held
+// back, but no longer than a second after that.
 func (a *alarms) publish(ctx context.Context) error {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })()
-	for ctx.Err() == nil || len(a.queue) > 0 {
+	for ctx.Err() == nil {
 		select {
 		case e := <-a.queue:
 			a.publishOne(late, e)
 		case <-ctx.Done():
 		}
+	}
+	a.releaseHeld()
+	for len(a.queue) > 0 {
+		a.publishOne(late, <-a.queue)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -63,7 +65,7 @@ func startAlarming(t *testing.T) *alarming {
 	control := natstest.Connect(t, url, opts...)
 	m := metrics.New()
 	a.metrics = m.Handler()
-	a.alarms = newAlarms(slog.New(slog.NewTextHandler(a.out, nil)), m.Alarmed)
+	a.alarms = newAlarms(slog.New(slog.NewTextHandler(a.out, nil)), m.Alarmed, m.AlarmHeldBack)
 	a.conn, a.namespace = control, subjects.DefaultNamespace
 	a.instance = func() string { return "me" }
 	other := natstest.Connect(t, url)
@@ -112,6 +114,12 @@ func (a *alarming) hears(t *testing.T, message string) subjects.AlarmEvent {
 	}
 }
 
+// raiseNo raises an alarm that no other one holds back.
+func (a *alarming) raiseNo(i int) {
+	kinds := subjects.Alarms()
+	a.raiseAbout(kinds[i%len(kinds)].Kind, fmt.Sprint(i), fmt.Sprint("no. ", i))
+}
+
 func TestAnAlarmIsLoggedCountedAndPublished(t *testing.T) {
 	a := startAlarming(t)
 	before := time.Now()
@@ -140,7 +148,7 @@ func TestTheLastAlarmsRaisedWhileDisconnectedArePublishedLater(t *testing.T) {
 	start := time.Now()
 	const n = 2 * keptAlarms
 	for i := range n {
-		a.raise(subjects.AlarmClockSkew, fmt.Sprint("no. ", i))
+		a.raiseNo(i)
 	}
 	if took := time.Since(start); took > 10*time.Second { // it waits for nothing
 		t.Errorf("raising them took %v", took)
@@ -172,12 +180,64 @@ func TestAlarmsOfTheStopArePublishedIfThatIsQuick(t *testing.T) {
 	b := startAlarming(t)
 	b.disconnect(t)
 	for i := range keptAlarms {
-		b.raise(subjects.AlarmStateFile, fmt.Sprint("no. ", i))
+		b.raiseNo(i)
 	}
 	start := time.Now()
 	b.stop()
 	took, unpublished := time.Since(start), strings.Count(b.out.String(), "an alarm was not published")
 	if took > 10*time.Second || unpublished != keptAlarms { // a second for all of them, not for each
 		t.Errorf("stopped after %v; log:\n%s", took, b.out)
+	}
+}
+
+func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		m := metrics.New()
+		a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)), m.Alarmed, m.AlarmHeldBack)
+		for i := range 400 { // for a minute
+			a.raise(subjects.AlarmClockStep, fmt.Sprint("no. ", i))
+			time.Sleep(150 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		a.raise(subjects.AlarmClockSkew, "another kind")
+		var events []subjects.AlarmEvent
+		for len(a.queue) > 0 {
+			events = append(events, <-a.queue)
+		}
+		if len(events) != 3 || events[0].Message != "no. 0" || events[1].Message != "no. 399" ||
+			events[1].HeldBack != 398 || strings.Count(log.String(), "\n") != 3 ||
+			!strings.Contains(log.String(), `message="no. 399"`) || !strings.Contains(log.String(), "held_back=398") {
+			t.Errorf("%+v, want the first, the last and the other one; log:\n%s", events, &log)
+		}
+		rec := httptest.NewRecorder()
+		m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+		if !strings.Contains(rec.Body.String(), `natsid_alarms_held_back_total{kind="clock-step"} 399`) {
+			t.Error("what was held back is not counted")
+		}
+		time.Sleep(10 * time.Minute)
+		a.raise(subjects.AlarmClockStep, "later")
+		if e := <-a.queue; e.Message != "later" || e.HeldBack != 0 {
+			t.Errorf("%+v, want one that is not held back", e)
+		}
+		if len(a.pauses) != 1 {
+			t.Errorf("%d pauses are kept", len(a.pauses))
+		}
+	})
+}
+
+func TestAlarmsAboutVeryManyThingsAreBounded(t *testing.T) {
+	var log bytes.Buffer
+	m := metrics.New()
+	a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)), m.Alarmed, m.AlarmHeldBack)
+	for i := range 10_000 {
+		a.raiseAbout(subjects.AlarmStoreWentBack, fmt.Sprint(i), "a tag")
+	}
+	if n := strings.Count(log.String(), "msg=alarm"); n != alarmedOf+1 || len(a.pauses) != n {
+		t.Errorf("%d alarms, and %d pauses", n, len(a.pauses))
+	}
+	a.releaseHeld()
+	if !strings.Contains(log.String(), fmt.Sprint("held_back=", 10_000-alarmedOf-2)) {
+		t.Error("the end does not say how many were held back")
 	}
 }

@@ -77,9 +77,10 @@ type program struct {
 
 func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
-	p := &program{cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed)}
+	p := &program{cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack)}
 	p.storage = storage{
-		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, instance: p.instance,
+		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
+		instance: p.instance,
 	}
 	return p
 }

@@ -25,11 +25,13 @@ import (
 // storage is where state is durable: the buckets in JetStream, and the store of
 // the tags. Its fields are set by the steps that open it.
 type storage struct {
-	cfg      *Config
-	links    *links
-	raise    func(kind subjects.Alarm, message string)
-	refusals *refusals
-	instance func() string
+	cfg   *Config
+	links *links
+	raise func(kind subjects.Alarm, message string)
+	// raiseAbout is raise for one of many things: see alarms.
+	raiseAbout func(kind subjects.Alarm, about, message string)
+	refusals   *refusals
+	instance   func() string
 	// besideOthers returns an error if a live worker has marks already.
 	besideOthers func(context.Context) error
 
@@ -146,7 +148,7 @@ func (s *storage) watch(ctx context.Context) error {
 		err := s.checkRegistry(ctx)
 		switch unfit := errors.Is(err, buckets.ErrUnfit); {
 		case unfit && !reported:
-			s.raise(subjects.AlarmBucketChanged, err.Error()+
+			s.raiseAbout(subjects.AlarmBucketChanged, "worker numbers", err.Error()+
 				"; the worker numbers are not renewed until then, and snowflakes end with the present window")
 			reported = true
 		case err == nil && reported:
@@ -246,7 +248,7 @@ func (s *storage) openStore(ctx context.Context) error {
 		return nil
 	}
 	s.tags = guard.New(table, s.marks, func(tag, message string) {
-		s.raise(subjects.AlarmStoreWentBack, "tag "+tag+": "+message)
+		s.raiseAbout(subjects.AlarmStoreWentBack, tag, "tag "+tag+": "+message)
 	})
 	return nil
 }

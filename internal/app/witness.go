@@ -54,9 +54,9 @@ func (s *storage) openWitness(name func() string) (err error) {
 		Refuse: func(why error) { s.refusals.refuse(wentBack, why, worker.Segment) },
 		Allow:  func() { s.refusals.allow(wentBack, worker.Segment) },
 		Begun:  s.marksChecked,
-		Alarm:  func(message string) { s.raise(subjects.AlarmStoreWentBack, message) },
+		Alarm:  func(message string) { s.raiseAbout(subjects.AlarmStoreWentBack, "marks", message) },
 		JournalAlarm: func(message string) {
-			s.raise(subjects.AlarmStateFile, message)
+			s.raiseAbout(subjects.AlarmStateFile, "witness", message)
 		},
 		Log: s.cfg.Log,
 	})

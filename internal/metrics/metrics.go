@@ -25,6 +25,7 @@ type Metrics struct {
 	waits    map[worker.Mode]prometheus.Observer
 	loads    *prometheus.HistogramVec
 	alarms   *prometheus.CounterVec
+	heldBack *prometheus.CounterVec
 }
 
 // An outcome is the labels of a request. All of them exist from the start: a
@@ -45,15 +46,17 @@ func New() *Metrics {
 		waits:    make(map[worker.Mode]prometheus.Observer),
 		loads:    loadSeconds.histograms(0.0005),
 		alarms:   alarmsTotal.counters(),
+		heldBack: alarmsHeldBack.counters(),
 	}
 	m.addModes()
 	for _, a := range subjects.Alarms() {
 		m.alarms.WithLabelValues(string(a.Kind))
+		m.heldBack.WithLabelValues(string(a.Kind))
 	}
 	for _, outcome := range []string{"ok", "error", "unknown"} {
 		m.loads.WithLabelValues(outcome)
 	}
-	m.registry.MustRegister(m.loads, m.alarms,
+	m.registry.MustRegister(m.loads, m.alarms, m.heldBack,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -87,6 +90,9 @@ func (m *Metrics) Answered(a worker.Answer) {
 
 // Alarmed counts an alarm.
 func (m *Metrics) Alarmed(kind subjects.Alarm) { m.alarms.WithLabelValues(string(kind)).Inc() }
+
+// AlarmHeldBack counts an alarm that was not raised, since one like it was raised just before.
+func (m *Metrics) AlarmHeldBack(kind subjects.Alarm) { m.heldBack.WithLabelValues(string(kind)).Inc() }
 
 // Loaded counts a load of a range. Anyone may request a tag that does not exist:
 // that is no error.

@@ -63,6 +63,11 @@ var (
 		Help:  "Alarms raised, by kind.",
 		Alert: "rises; the kind says what to do",
 	}
+	alarmsHeldBack = SeriesInfo{
+		Name: "natsid_alarms_held_back_total", Type: counter, Labels: "kind",
+		Help: "Alarms that were not raised at once, since one of the kind about the same thing had been raised in " +
+			"the minute before.",
+	}
 	ready = SeriesInfo{
 		Name: "natsid_ready", Type: gauge, Labels: "mode",
 		Help:  "1 while the mode can issue IDs.",
@@ -102,7 +107,7 @@ var (
 // the process.
 func Series() []SeriesInfo {
 	return []SeriesInfo{
-		ready, alarmsTotal, requestsTotal, idsTotal, waitingRequests, waitSeconds,
+		ready, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
 		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, buildInfo,
 	}

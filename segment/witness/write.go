@@ -138,7 +138,7 @@ type disk struct {
 // failure the directory is left alone for diskPause, and while a write hangs: it could end after a later one.
 //
 // Law: a journal that misses some writes is an older one. A process that starts with it finds a witness that it does
-// not recognize, and begins a new one, whose earlier life is lost: see copied. Whole again, it is as if none had missed.
+// not recognize, and begins a new one, whose earlier life is lost: see copied. Written again, it is whole.
 func (w *Witness) toDisk(write func() error) {
 	d := &w.disk
 	if w.journal.dir == "" || d.hangs.Load() || !d.failed.IsZero() && time.Since(d.failed) < diskPause {
