@@ -20,20 +20,21 @@ import (
 // Metrics is the metrics of one process. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
-	ids      map[worker.Mode]prometheus.Counter
-	requests map[outcome]prometheus.Counter
-	waits    map[worker.Mode]prometheus.Observer
+	modes    map[worker.Mode]*requests
 	loads    *prometheus.HistogramVec
 	alarms   *prometheus.CounterVec
 	heldBack *prometheus.CounterVec
 }
 
-// An outcome is the labels of a request. All of them exist from the start: a
-// request looks them up without a lock, and an alert on a code that was never
+// Requests are the metrics of the requests of one mode. All of them exist from the
+// start: an answer is counted without a lock, and an alert on a code that was never
 // sent sees 0.
-type outcome struct {
-	mode worker.Mode
-	code subjects.Code
+type requests struct {
+	ids   prometheus.Counter
+	codes map[subjects.Code]prometheus.Counter
+	ok    prometheus.Counter // of codes, that of nearly all
+	took  times
+	waits prometheus.Observer
 }
 
 // New returns the metrics of events, all at 0, and those of the Go runtime and
@@ -41,9 +42,7 @@ type outcome struct {
 func New() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		ids:      make(map[worker.Mode]prometheus.Counter),
-		requests: make(map[outcome]prometheus.Counter),
-		waits:    make(map[worker.Mode]prometheus.Observer),
+		modes:    make(map[worker.Mode]*requests),
 		loads:    loadSeconds.histograms(0.0005),
 		alarms:   alarmsTotal.counters(),
 		heldBack: alarmsHeldBack.counters(),
@@ -63,28 +62,39 @@ func New() *Metrics {
 
 // addModes adds the metrics of requests, at 0 for every mode and code.
 func (m *Metrics) addModes() {
-	ids, requests, waits := idsTotal.counters(), requestsTotal.counters(), waitSeconds.histograms(0.001)
-	codes := append(subjects.Codes(), subjects.CodeInfo{Code: subjects.OK})
+	ids, byCode, waits := idsTotal.counters(), requestsTotal.counters(), waitSeconds.histograms(0.001)
 	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
-		m.ids[mode] = ids.WithLabelValues(string(mode))
-		m.waits[mode] = waits.WithLabelValues(string(mode))
-		for _, c := range codes {
-			m.requests[outcome{mode, c.Code}] = requests.WithLabelValues(string(mode), c.Code.String())
+		label := string(mode)
+		r := &requests{
+			ids: ids.WithLabelValues(label), waits: waits.WithLabelValues(label),
+			codes: make(map[subjects.Code]prometheus.Counter),
+			ok:    byCode.WithLabelValues(label, subjects.OK.String()),
 		}
+		for _, c := range subjects.Codes() {
+			r.codes[c.Code] = byCode.WithLabelValues(label, c.Code.String())
+		}
+		r.took.desc = requestSeconds.desc(label)
+		m.modes[mode] = r
+		m.registry.MustRegister(&r.took)
 	}
-	m.registry.MustRegister(ids, requests, waits)
+	m.registry.MustRegister(ids, byCode, waits)
 }
 
-// Answered counts an answer.
+// Answered counts an answer. It is part of the warm path: it takes no lock and
+// allocates nothing.
 func (m *Metrics) Answered(a worker.Answer) {
-	if c, ok := m.requests[outcome{a.Mode, a.Code}]; ok {
+	r := m.modes[a.Mode]
+	if a.Code == subjects.OK {
+		r.ok.Inc()
+	} else if c := r.codes[a.Code]; c != nil {
 		c.Inc()
 	}
 	if a.IDs > 0 {
-		m.ids[a.Mode].Add(float64(a.IDs))
+		r.ids.Add(float64(a.IDs))
 	}
+	r.took.observe(a.Took)
 	if a.Parked {
-		m.waits[a.Mode].Observe(a.Took.Seconds())
+		r.waits.Observe(a.Took.Seconds())
 	}
 }
 

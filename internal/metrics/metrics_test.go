@@ -228,6 +228,36 @@ func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 	})
 }
 
+func TestEveryRequestIsTimedByMode(t *testing.T) {
+	m := metrics.New()
+	for _, took := range []time.Duration{-1, 0, 1023, 1024, 3 * time.Millisecond, 1500 * time.Millisecond, time.Minute} {
+		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, Took: took})
+		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.Unavailable, Took: took, Parked: true})
+	}
+	want(t, scrape(t, m), map[string]float64{
+		`natsid_request_seconds_bucket{mode="segment",le="1.024e-06"}`:   8,
+		`natsid_request_seconds_bucket{mode="segment",le="2.048e-06"}`:   8,
+		`natsid_request_seconds_bucket{mode="segment",le="0.002097152"}`: 8,
+		`natsid_request_seconds_bucket{mode="segment",le="0.004194304"}`: 10,
+		`natsid_request_seconds_bucket{mode="segment",le="1.073741824"}`: 10,
+		`natsid_request_seconds_bucket{mode="segment",le="2.147483648"}`: 12,
+		`natsid_request_seconds_bucket{mode="segment",le="4.294967296"}`: 12,
+		`natsid_request_seconds_bucket{mode="segment",le="+Inf"}`:        14,
+		`natsid_request_seconds_count{mode="segment"}`:                   14,
+		`natsid_request_seconds_sum{mode="segment"}`:                     2 * 61.503002047,
+		`natsid_request_seconds_count{mode="snowflake"}`:                 0,
+		`natsid_request_seconds_count{mode="tags"}`:                      0,
+	})
+}
+
+func TestCountingAnAnswerAllocatesNothing(t *testing.T) {
+	m := metrics.New()
+	a := worker.Answer{Mode: worker.Snowflake, Code: subjects.OK, IDs: 1, Took: time.Microsecond}
+	if n := testing.AllocsPerRun(100, func() { m.Answered(a) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestLoadsAreTimedByOutcome(t *testing.T) {
 	m := metrics.New()
 	m.Loaded("order", 2*time.Millisecond, nil)

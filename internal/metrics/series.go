@@ -33,6 +33,11 @@ var (
 		Help:  "Requests answered, by mode and code; 200 is success.",
 		Alert: "codes 500 and 503 rise",
 	}
+	requestSeconds = SeriesInfo{
+		Name: "natsid_request_seconds", Type: histogram, Labels: "mode",
+		Help:  "How long requests took from their delivery to this worker to its answer, by mode.",
+		Alert: "the 99th percentile comes near `--deadline`",
+	}
 	waitSeconds = SeriesInfo{
 		Name: "natsid_wait_seconds", Type: histogram, Labels: "mode",
 		Help:  "How long requests waited that could not be answered from memory.",
@@ -107,7 +112,7 @@ var (
 // the process.
 func Series() []SeriesInfo {
 	return []SeriesInfo{
-		ready, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, waitingRequests, waitSeconds,
+		ready, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
 		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, buildInfo,
 	}
