@@ -22,8 +22,8 @@ const most = 1000
 // New returns a handler that passes the first record of a kind to next at once. Of
 // those that follow within a minute it passes the last one, with its own time, when
 // the minute is over: so what the log said last is true a minute later. Records of
-// one level and message are of one kind; alarms, which have an attribute "kind", if
-// that is the same too. Debug records all pass.
+// one level and message are of one kind. Debug records all pass, and so do those with
+// the message "alarm", which are limited where they are raised.
 func New(next slog.Handler) slog.Handler {
 	return &handler{Handler: next, lines: &lines{open: make(map[kind]*line)}}
 }
@@ -36,7 +36,7 @@ type handler struct {
 
 // Handle implements [slog.Handler].
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelInfo && h.lines.hold(h.Handler, r) {
+	if r.Level >= slog.LevelInfo && r.Message != "alarm" && h.lines.hold(h.Handler, r) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
@@ -56,18 +56,6 @@ func (h *handler) WithGroup(name string) slog.Handler {
 type kind struct {
 	level   slog.Level
 	message string
-	alarm   string
-}
-
-func kindOf(r slog.Record) kind {
-	k := kind{level: r.Level, message: r.Message}
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "kind" {
-			k.alarm = a.Value.String()
-		}
-		return a.Key != "kind"
-	})
-	return k
 }
 
 // lines are the kinds of which a line was written in the last minute.
@@ -87,7 +75,7 @@ type line struct {
 func (ls *lines) hold(to slog.Handler, r slog.Record) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	k := kindOf(r)
+	k := kind{r.Level, r.Message}
 	l := ls.open[k]
 	if l == nil && len(ls.open) >= most {
 		k = kind{}

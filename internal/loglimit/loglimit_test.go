@@ -118,20 +118,6 @@ func TestALineHasTheTimeOfWhatItSays(t *testing.T) {
 	})
 }
 
-func TestAlarmsOfDifferentKindsDoNotHoldOneAnotherBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, w := limited()
-		for _, kind := range []string{"clock-step", "number-lost", "clock-step"} {
-			log.Error("alarm", "kind", kind)
-			time.Sleep(time.Millisecond)
-		}
-		w.want(t, "at once", `level=ERROR msg=alarm kind=clock-step`, `level=ERROR msg=alarm kind=number-lost`)
-		time.Sleep(loglimit.Every)
-		w.want(t, "a minute later", `level=ERROR msg=alarm kind=clock-step`)
-		time.Sleep(loglimit.Every)
-	})
-}
-
 func TestAnyNumberOfMessagesTakesLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, w := limited()
@@ -150,14 +136,15 @@ func TestAnyNumberOfMessagesTakesLittleMemory(t *testing.T) {
 	})
 }
 
-func TestDebugLinesAllPass(t *testing.T) {
+func TestAlarmsAndDebugLinesAllPass(t *testing.T) {
 	w := new(written)
 	log := slog.New(loglimit.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	for range 3 {
 		log.Debug("detail")
+		log.Error("alarm", "kind", "clock-step")
 	}
-	if n := len(w.lines()); n != 3 {
-		t.Errorf("%d lines, want all 3", n)
+	if n := len(w.lines()); n != 6 {
+		t.Errorf("%d lines, want all 6", n)
 	}
 }
 

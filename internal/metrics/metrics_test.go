@@ -230,7 +230,8 @@ func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 
 func TestEveryRequestIsTimedByMode(t *testing.T) {
 	m := metrics.New()
-	for _, took := range []time.Duration{-1, 0, 1023, 1024, 3 * time.Millisecond, 1500 * time.Millisecond, time.Minute} {
+	const ms = time.Millisecond
+	for _, took := range []time.Duration{-1, 0, 1023, 1024, 3 * ms, 1500 * ms, time.Minute} {
 		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, Took: took})
 		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.Unavailable, Took: took, Parked: true})
 	}
