@@ -36,7 +36,7 @@ type Config struct {
 	Workers string
 	// LeaseTTL is how long a heartbeat lasts without being renewed.
 	LeaseTTL time.Duration
-	// Replicas is how many servers keep a copy of each bucket that is created.
+	// Replicas is how many servers keep a copy of each bucket that is created; 0 chooses.
 	Replicas int
 	// WorkerSubject returns the subject on which the worker with number w answers
 	// who it is.
@@ -95,11 +95,8 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 // do not.
 func (r *Registry) Open(ctx context.Context) (mismatch string, err error) {
 	mismatch, err = r.history.Open(ctx)
-	if err != nil {
-		return "", err
-	}
-	other, err := r.workers.Open(ctx)
-	return strings.Trim(mismatch+"; "+other, "; "), err
+	other, otherErr := r.workers.Open(ctx)
+	return strings.Trim(mismatch+"; "+other, "; "), errors.Join(err, otherErr)
 }
 
 // Check looks at the settings of the records' bucket. It returns

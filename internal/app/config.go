@@ -21,6 +21,11 @@ import (
 type Config struct {
 	NATS      string             // --nats; "" runs an embedded NATS server
 	NATSCreds string             // --nats-creds
+	NATSCA    string             // --nats-ca
+	NATSCert  string             // --nats-cert
+	NATSKey   string             // --nats-key
+	JSDomain  string             // --js-domain
+	JSPrefix  string             // --js-prefix
 	Namespace subjects.Namespace // --namespace
 	Listen    string             // --listen
 	Data      string             // --data; locked while in use

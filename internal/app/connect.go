@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -84,9 +82,6 @@ func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	if embedded != nil {
 		opts = append(opts, nats.InProcessServer(embedded))
 	}
-	if cfg.NATSCreds != "" {
-		opts = append(opts, nats.UserCredentials(cfg.NATSCreds))
-	}
 	return opts
 }
 
@@ -109,35 +104,6 @@ func logged(log *slog.Logger) []nats.Option {
 			log.Error("NATS reports an error", attrs...)
 		}),
 	}
-}
-
-// dial connects, and tries again while NATS does not answer. An error that will
-// not go away, such as wrong credentials, is returned at once.
-func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, error) {
-	attempt := func() (*nats.Conn, error) {
-		nc, err := nats.Connect(cfg.NATS, opts...)
-		if hopeless(err) {
-			err = backoff.Permanent(fmt.Errorf("cannot join NATS at %s: %w", Redact(cfg.NATS), WithoutURL(err)))
-		}
-		return nc, err
-	}
-	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" does not answer yet", attempt)
-}
-
-// hopeless reports whether connecting failed for a reason that will not go away.
-func hopeless(err error) bool {
-	if err == nil {
-		return false
-	}
-	if _, malformed := errors.AsType[*url.Error](err); malformed {
-		return true
-	}
-	for _, reason := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, fs.ErrNotExist, fs.ErrPermission} {
-		if errors.Is(err, reason) {
-			return true
-		}
-	}
-	return false
 }
 
 // retry calls f until it succeeds, ctx ends, or the error is permanent. It logs
@@ -192,15 +158,15 @@ func redact(u string) string {
 	return u
 }
 
-// replicas returns how many replicas new buckets get.
-func replicas(cfg Config, nc *nats.Conn) int {
+// JetStream returns JetStream as it is reached over a connection: directly, or through a domain or a prefix.
+func JetStream(nc *nats.Conn, cfg Config) (jetstream.JetStream, error) {
 	switch {
-	case cfg.Replicas > 0:
-		return cfg.Replicas
-	case nc.ConnectedClusterName() != "":
-		return 3
+	case cfg.JSDomain != "":
+		return jetstream.NewWithDomain(nc, cfg.JSDomain)
+	case cfg.JSPrefix != "":
+		return jetstream.NewWithAPIPrefix(nc, cfg.JSPrefix)
 	}
-	return 1
+	return jetstream.New(nc)
 }
 
 // warnOfStreams logs each JetStream stream that listens on natsid's subjects: its

@@ -97,6 +97,32 @@ func checkRegistry(c *Config) error {
 	return fmt.Errorf("%q: want an ID as `natsid registry` lists it", c.Registry)
 }
 
+func checkCertificate(c *Config) error {
+	if (c.NATSCert == "") != (c.NATSKey == "") {
+		return errors.New("and --nats-key belong together: give both")
+	}
+	return nil
+}
+
+// checkDomain checks the domain of JetStream, which becomes a token of subjects.
+func checkDomain(c *Config) error {
+	if strings.ContainsAny(c.JSDomain, ".*> \t") {
+		return fmt.Errorf("%q: want the name of a domain, as `nats account info` shows it", c.JSDomain)
+	}
+	return nil
+}
+
+func checkPrefix(c *Config) error {
+	p := c.JSPrefix
+	switch {
+	case strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.Contains(p, ".."):
+		return fmt.Errorf("%q: want a subject without wildcards, such as JS.hub.API", p)
+	case p != "" && c.JSDomain != "":
+		return errors.New("and --js-domain exclude each other: give the one by which JetStream is reached")
+	}
+	return nil
+}
+
 func checkListen(c *Config) error {
 	if c.NATS != "" {
 		return nil

@@ -93,10 +93,12 @@ func (f *front) move(ctx context.Context, old *serving) *serving {
 // once it serves.
 func (f *front) startElsewhere(ctx context.Context, old *serving) (*serving, error) {
 	conn := servingConn{leaving: make(chan struct{}, 1)}
+	cfg := f.cfg
+	cfg.NATS = others(cfg.NATS, old.conn.DiscoveredServers())
 	// The timeout is for each server: the old one waits for the new one.
-	opts := append(servingOptions(f.cfg, nil, conn.leaving), nats.Timeout(time.Second))
+	opts := append(servingOptions(cfg, nil, conn.leaving), nats.Timeout(time.Second))
 	var err error
-	if conn.Conn, err = nats.Connect(others(f.cfg.NATS, old.conn.DiscoveredServers()), opts...); err != nil {
+	if conn.Conn, err = Join(cfg, opts); err != nil {
 		return nil, err
 	}
 	f.cfg.Log.Info("the NATS server is about to stop; moving to another one",

@@ -51,6 +51,29 @@ var settings = declared([]Setting{
 		Help:  "File with the user credentials for NATS.",
 		field: text(func(c *Config) *string { return &c.NATSCreds }, ""),
 	}, {
+		Flag: "nats-ca", Env: "NATS_CA", Group: groupWorker, Placeholder: "FILE",
+		Help:  "File with the certificates of authorities that vouch for the NATS servers, besides the system's.",
+		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
+	}, {
+		Flag: "nats-cert", Env: "NATS_CERT", Group: groupWorker, Placeholder: "FILE",
+		Help: "File with the client certificate for NATS servers that ask for one. " +
+			"It is read again for each connection.",
+		field: text(func(c *Config) *string { return &c.NATSCert }, "").
+			checked("with --nats-key", checkCertificate),
+	}, {
+		Flag: "nats-key", Env: "NATS_KEY", Group: groupWorker, Placeholder: "FILE",
+		Help:  "File with the key of --nats-cert.",
+		field: text(func(c *Config) *string { return &c.NATSKey }, ""),
+	}, {
+		Flag: "js-domain", Env: "NATSID_JS_DOMAIN", Group: groupWorker, Placeholder: "DOMAIN",
+		Help:  "JetStream domain of the buckets, where it is not that of the NATS server joined, as from a leaf node.",
+		field: text(func(c *Config) *string { return &c.JSDomain }, "").checked("one token", checkDomain),
+	}, {
+		Flag: "js-prefix", Env: "NATSID_JS_PREFIX", Group: groupWorker, Placeholder: "SUBJECT",
+		Help: "Subject under which the JetStream of another account is imported, in place of $JS.API. " +
+			"Its $KV subjects are imported under it, too.",
+		field: text(func(c *Config) *string { return &c.JSPrefix }, "").checked("a subject", checkPrefix),
+	}, {
 		Flag: "namespace", Env: "NATSID_NAMESPACE", Group: groupWorker,
 		Help: "First token of all subjects, and prefix of the names of services and buckets.",
 		field: text(func(c *Config) *subjects.Namespace { return &c.Namespace }, subjects.DefaultNamespace).
@@ -75,7 +98,7 @@ var settings = declared([]Setting{
 	}, {
 		Flag: "replicas", Env: "NATSID_REPLICAS", Group: groupWorker,
 		Help: "Replicas of each bucket that this worker creates. " +
-			"0 means 3 if the NATS server is in a cluster, else 1.",
+			"0 means 3, or 1 where JetStream has fewer servers.",
 		field: number(func(c *Config) *int { return &c.Replicas }, "replicas", 0, 0, 5),
 	}, {
 		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",

@@ -51,10 +51,13 @@ type storage struct {
 // snowflakes in the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
 	cfg, ns := *s.cfg, s.cfg.Namespace
-	if s.js, err = jetstream.New(s.links.control); err != nil {
+	if s.js, err = JetStream(s.links.control, cfg); err != nil {
 		return err
 	}
-	n := replicas(cfg, s.links.control)
+	n := cfg.Replicas
+	if s.links.embedded != nil {
+		n = max(1, n)
+	}
 	s.registry = kvregistry.New(s.js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker, Log: cfg.Log,

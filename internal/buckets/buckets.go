@@ -37,7 +37,7 @@ type Config struct {
 	Name        string
 	Description string
 	TTL         time.Duration // of each value since it was put; 0 keeps it forever
-	Replicas    int           // of a bucket that is created; 0 is 1
+	Replicas    int           // of a bucket that is created; 0 chooses, see [Bucket]
 	// Lost, if set, is called when a bucket that was open is gone with all that
 	// it held: JetStream was wiped, or the bucket was deleted. The call that
 	// finds out creates it again. Lost must not block.
@@ -65,6 +65,12 @@ type Config struct {
 // that finds the bucket gone, so that JetStream knows none by its name, creates
 // it again. An open bucket costs a call one atomic load. It is safe for
 // concurrent use.
+//
+// A bucket that is made without a choice of replicas gets three, or one where
+// JetStream is a single server, as on a leaf node. A cluster that has too few
+// servers may still be starting, and replicas are not added later: so it gets one
+// only after it had forming to show the others, and never while it knows of a
+// server that is away.
 type Bucket struct {
 	streams Streams
 	cfg     Config
@@ -75,10 +81,11 @@ type Bucket struct {
 	maker   string                // of a bucket that this process founds
 
 	mu       sync.Mutex
-	attempt  *attempt // under way, or the one that succeeded; nil if none
-	trouble  error    // of the last attempt
-	opens    int      // attempts that succeeded
-	helpless bool     // this process could not update the bucket
+	attempt  *attempt  // under way, or the one that succeeded; nil if none
+	trouble  error     // of the last attempt
+	opens    int       // attempts that succeeded
+	helpless bool      // this process could not update the bucket
+	few      time.Time // when JetStream first had too few servers for the replicas; zero if it never had
 
 	seen atomic.Uint64 // the highest revision
 }
@@ -161,7 +168,7 @@ func (b *Bucket) try(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if a.info, a.err = b.find(ctx); a.err == nil {
-		a.mismatch = b.cfg.mismatch(a.info.Settings)
+		a.mismatch = b.cfg.mismatch(a.info)
 		a.err = b.cfg.Judge(a.info.Settings)
 	}
 	if a.err != nil {
@@ -181,8 +188,8 @@ func (b *Bucket) find(ctx context.Context) (Info, error) {
 	if !errors.Is(err, ErrNoBucket) {
 		return info, err
 	}
-	err = b.streams.Make(ctx, b.cfg.Name, Settings{
-		Description: b.cfg.Description, FirstSeq: b.firstSeq(), MaxAge: b.cfg.TTL, Replicas: max(1, b.cfg.Replicas),
+	err = b.makeWith(ctx, Settings{
+		Description: b.cfg.Description, FirstSeq: b.firstSeq(), MaxAge: b.cfg.TTL, Replicas: b.cfg.Replicas,
 		History: 1, AllowRollup: b.cfg.TTL > 0, DenyPurge: b.cfg.TTL == 0, DiscardNew: true, Maker: b.founder(ctx),
 	})
 	if err != nil && !errors.Is(err, ErrBucketExists) {

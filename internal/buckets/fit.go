@@ -85,8 +85,14 @@ func (b *Bucket) unfit() error {
 }
 
 // mismatch says how a bucket differs from what is wanted in a way that harms nothing.
-func (c Config) mismatch(have Settings) string {
-	replicas := max(1, c.Replicas)
+func (c Config) mismatch(have Info) string {
+	replicas := c.Replicas
+	if replicas == 0 {
+		replicas = have.Replicas
+	}
+	if replicas == 1 && c.Replicas == 0 && have.Clustered {
+		replicas = chosen
+	}
 	if have.Replicas == replicas && have.MaxAge == c.TTL {
 		return ""
 	}

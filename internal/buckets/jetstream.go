@@ -35,6 +35,7 @@ func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	return Info{
 		Settings: settings(bucket, i.Config),
 		Created:  i.Created, Now: i.TimeStamp, LastSeq: i.State.LastSeq, Entries: int(i.State.Msgs),
+		Clustered: i.Cluster != nil && i.Cluster.RaftGroup != "",
 	}, nil
 }
 
@@ -129,6 +130,15 @@ func (o onJetStream) prefix() string {
 	return jetstream.DefaultAPIPrefix
 }
 
+// writePrefix returns what stands before the subjects of writes, "" unless a domain or a prefix leads to JetStream:
+// a server that has a JetStream of its own, too, would take them for that one.
+func (o onJetStream) writePrefix() string {
+	if p := o.prefix(); p != jetstream.DefaultAPIPrefix {
+		return p
+	}
+	return ""
+}
+
 // request sends a request to JetStream's interface and decodes its answer into out, unless out is nil.
 func (o onJetStream) request(ctx context.Context, op string, in, out any) error {
 	body, err := json.Marshal(in)
@@ -202,7 +212,7 @@ func isMarker(h nats.Header) bool {
 
 // Publish implements [Streams].
 func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error) {
-	m := nats.NewMsg(subjectPrefix(bucket) + key)
+	m := nats.NewMsg(o.writePrefix() + subjectPrefix(bucket) + key)
 	m.Data = w.Value
 	switch w.Operation {
 	case Delete:
@@ -227,10 +237,12 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 
 // JetStream's error codes that have a meaning here.
 const (
+	codeFewServers      = 10005 // and its text says whether one of them is away
 	codeNoMessage       = 10037
 	codeStreamExists    = 10058
 	codeNoStream        = 10059
 	codeWrongLast       = 10071
+	codeOneServer       = 10074
 	codeWrongLastOthers = 10164 // with replicas, while another write to the key is under way
 )
 
@@ -238,6 +250,10 @@ const (
 func translate(err error) error {
 	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil {
 		switch api.APIError().ErrorCode {
+		case codeFewServers:
+			return fmt.Errorf("%w: %w", ErrFewServers, err)
+		case codeOneServer:
+			return fmt.Errorf("%w: %w", ErrOneServer, err)
 		case codeNoMessage:
 			return fmt.Errorf("%w: %w", ErrNoKey, err)
 		case codeStreamExists:

@@ -39,21 +39,33 @@ func (o onJetStream) listOnce(
 		}
 		l.keys = info.Entries // without history there is one for each key
 	}
-	js, err := o.js.Conn().JetStream()
-	if err != nil {
-		return nil, err
+	begin := o.push
+	if o.js.Options().APIPrefix != "" {
+		begin = o.pull
 	}
-	l.sub, err = js.SubscribeSync(l.prefix+prefix+">", nats.BindStream(streamName(bucket)), nats.OrderedConsumer(),
-		nats.DeliverLastPerSubject(), nats.Context(ctx))
-	if err != nil {
-		return nil, translate(err)
+	err = begin(ctx, bucket, l.prefix+prefix+">", l)
+	if l.sub != nil { // it fails if the connection is closed; then the consumer ends by itself
+		defer func() { _ = l.sub.Unsubscribe() }()
 	}
-	// It fails if the connection is closed; then the consumer ends by itself.
-	defer func() { _ = l.sub.Unsubscribe() }()
-	if l.pending, err = l.sub.InitialConsumerPending(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return l.read(ctx)
+}
+
+// push begins a listing whose entries JetStream sends.
+func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing) error {
+	js, err := o.js.Conn().JetStream(nats.APIPrefix(o.prefix()))
+	if err != nil {
+		return err
+	}
+	l.sub, err = js.SubscribeSync(filter, nats.BindStream(streamName(bucket)), nats.OrderedConsumer(),
+		nats.DeliverLastPerSubject(), nats.Context(ctx))
+	if err != nil {
+		return translate(err)
+	}
+	l.pending, err = l.sub.InitialConsumerPending()
+	return err
 }
 
 // A listing is a bucket being read.
@@ -105,6 +117,9 @@ func (l *listing) next(ctx context.Context, ended bool) (e Entry, left uint64, e
 	m, err := l.sub.NextMsgWithContext(ctx)
 	if err != nil {
 		return Entry{}, 0, err
+	}
+	if isStatus(m) {
+		return Entry{}, 0, errQuiet
 	}
 	meta, err := m.Metadata()
 	if err != nil {

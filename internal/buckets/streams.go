@@ -12,7 +12,8 @@ import (
 type Streams interface {
 	// Info describes a bucket, or returns [ErrNoBucket] if JetStream itself says that it knows none by the name.
 	Info(ctx context.Context, bucket string) (Info, error)
-	// Make makes a bucket. It returns [ErrBucketExists] if there is one of the name.
+	// Make makes a bucket. It returns [ErrBucketExists] if there is one of the name, and [ErrOneServer] or
+	// [ErrFewServers] if JetStream cannot keep so many replicas.
 	Make(ctx context.Context, bucket string, s Settings) error
 	// Defend sets DenyPurge, removes AllowRollup, and sets Maker unless maker is "". It leaves all other settings of a
 	// bucket as they are.
@@ -35,6 +36,8 @@ type Info struct {
 	Now     time.Time // the clock of the server that leads the stream
 	LastSeq uint64    // the highest revision
 	Entries int       // values and markers
+	// Clustered says that the stream is in a JetStream of several servers.
+	Clustered bool
 }
 
 // Settings are those settings of a stream on which natsid relies, or which it chooses.
@@ -91,6 +94,10 @@ var (
 	ErrNoBucket = errors.New("buckets: no bucket of this name")
 	// ErrBucketExists is returned by Make when there is a bucket of the name.
 	ErrBucketExists = errors.New("buckets: the bucket exists already")
+	// ErrOneServer is returned by Make where JetStream is a single server and keeps one replica.
+	ErrOneServer = errors.New("buckets: JetStream is a single server here")
+	// ErrFewServers is returned by Make where JetStream finds too few servers for the replicas.
+	ErrFewServers = errors.New("buckets: JetStream has too few servers for the replicas")
 	// ErrNoKey is returned for a key that has no value.
 	ErrNoKey = errors.New("buckets: no such key")
 	// ErrKeyExists is returned when a key to be created has a value.

@@ -7,8 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
@@ -57,7 +55,7 @@ func (c *changeLayoutCmd) Run(s *session) error {
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(s.ctx, changeTimeout)
 	defer cancel()
-	js, err := jetstream.New(nc)
+	js, err := s.jetStream(nc)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
@@ -21,20 +22,27 @@ func (s *session) connect() (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	url := cfg.NATS
-	if url == "" {
-		url = defaultURL
+	if err := cfg.Validate(); err != nil {
+		return nil, usage(err)
 	}
-	opts := []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout)}
-	if cfg.NATSCreds != "" {
-		opts = append(opts, nats.UserCredentials(cfg.NATSCreds))
+	if cfg.NATS == "" {
+		cfg.NATS = defaultURL
 	}
-	nc, err := nats.Connect(url, opts...)
+	nc, err := app.Join(cfg, []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout)})
+	if _, refused := errors.AsType[*app.JoinError](err); err == nil || refused {
+		return nc, err
+	}
+	return nil, fmt.Errorf("cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL",
+		app.Redact(cfg.NATS), err)
+}
+
+// jetStream returns JetStream as the settings reach it.
+func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
+	cfg, err := s.config()
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL",
-			app.Redact(url), app.WithoutURL(err))
+		return nil, err
 	}
-	return nc, nil
+	return app.JetStream(nc, cfg)
 }
 
 // withClient calls f with a client that is connected.

@@ -13,8 +13,10 @@ import (
 
 // Settings that other commands have too. All others belong to serve alone.
 var (
-	common   = []string{"nats", "nats-creds", "namespace"} // of every command
-	ofLayout = []string{"layout", "epoch"}                 // of decode, layout, change-layout and serve
+	common = []string{ // of every command
+		"nats", "nats-creds", "nats-ca", "nats-cert", "nats-key", "js-domain", "js-prefix", "namespace",
+	}
+	ofLayout = []string{"layout", "epoch"} // of decode, layout, change-layout and serve
 )
 
 // addSettings gives each command the flags of its settings.

@@ -12,6 +12,11 @@ import (
 const promisedSettings = `
 nats NATS_URL
 nats-creds NATS_CREDS
+nats-ca NATS_CA
+nats-cert NATS_CERT
+nats-key NATS_KEY
+js-domain NATSID_JS_DOMAIN
+js-prefix NATSID_JS_PREFIX
 namespace NATSID_NAMESPACE id
 listen NATSID_LISTEN 127.0.0.1:4222
 data NATSID_DATA natsid-data

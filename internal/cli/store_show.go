@@ -7,8 +7,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment/kvstore"
 )
@@ -94,7 +92,7 @@ func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Rep
 		return err
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := s.jetStream(nc)
 	if err != nil {
 		return err
 	}

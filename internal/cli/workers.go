@@ -48,7 +48,7 @@ func (c *workersCmd) Run(s *session) error {
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
-	js, err := jetstream.New(nc)
+	js, err := s.jetStream(nc)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ var (
 // Config is what a store needs. Bucket must be set.
 type Config struct {
 	Bucket   string
-	Replicas int  // of a bucket that is created; 0 is 1
+	Replicas int  // of a bucket that is created; 0 chooses
 	Kind     Kind // "" is Alone
 	// Lost, if set, is called when an open bucket was gone with all marks; it is created again, empty. It must not
 	// block.

@@ -1,0 +1,194 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+)
+
+// An authority issues certificates for one test.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir()}
+	a.cert, a.key = a.issue("ca", &x509.Certificate{
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	return a
+}
+
+// issue writes a certificate and its key to files of the name.
+func (a *authority) issue(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	fail := func(err error) {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	fail(err)
+	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	fail(err)
+	secret, err := x509.MarshalECPrivateKey(key)
+	fail(err)
+	for suffix, block := range map[string]*pem.Block{
+		".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: secret},
+	} {
+		fail(os.WriteFile(a.file(name+suffix), pem.EncodeToMemory(block), 0o600))
+	}
+	cert, err := x509.ParseCertificate(der)
+	fail(err)
+	return cert, key
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// server starts a nats-server with TLS that asks for client certificates if verify
+// is set.
+func (a *authority) server(verify bool) *server.Server {
+	a.t.Helper()
+	a.issue("server", &x509.Certificate{
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	conf, err := server.GenTLSConfig(&server.TLSConfigOpts{
+		CertFile: a.file("server.pem"), KeyFile: a.file("server.key"), CaFile: a.file("ca.pem"), Verify: verify,
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return launch(a.t, &server.Options{
+		JetStream: true, TLSConfig: conf, TLS: true, TLSVerify: verify, TLSTimeout: 10,
+	})
+}
+
+// run runs natsid in this process until it ends, and returns its exit code and what it printed.
+func run(t *testing.T, ctx context.Context, args ...string) (code int, text string) {
+	t.Helper()
+	var out bytes.Buffer
+	code = cli.Main(ctx, args, &out, &out)
+	return code, out.String()
+}
+
+// started are the flags of a worker of its own.
+func started(t *testing.T, args ...string) []string {
+	return append([]string{"--http=", "--data=" + t.TempDir(), "--log-level=error"}, args...)
+}
+
+func TestAStartEndsForWhatWaitingCannotMend(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	a.issue("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err := os.WriteFile(a.file("damaged"), []byte("-----BEGIN NATS USER JWT-----\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := launch(t, &server.Options{JetStream: true, Username: "me", Password: "right"})
+	secure, strict := a.server(false), a.server(true)
+	url := func(s *server.Server, user string) string { return "--nats=nats://" + user + s.Addr().String() }
+	missing, damaged := "--nats-creds="+a.file("none"), "--nats-creds="+a.file("damaged")
+	ca, none := "--nats-ca="+a.file("ca.pem"), "--nats-ca="+a.file("damaged")
+	elsewhere := strings.Replace(url(secure, ""), "127.0.0.1", "localhost", 1)
+	for name, c := range map[string]struct {
+		args  []string
+		words []string
+	}{
+		"damaged credentials":   {[]string{url(plain, ""), damaged}, []string{"--nats-creds", "nsc"}},
+		"missing credentials":   {[]string{url(plain, ""), missing}, []string{a.file("none")}},
+		"a wrong password":      {[]string{url(plain, "me:wrong@")}, []string{"Authorization Violation", "--nats"}},
+		"an unknown authority":  {[]string{url(secure, "")}, []string{"--nats-ca"}},
+		"another host's":        {[]string{elsewhere, ca}, []string{"localhost", "--nats as"}},
+		"a missing certificate": {[]string{url(strict, ""), ca}, []string{"--nats-cert"}},
+		"no authority's file":   {[]string{url(secure, ""), none}, []string{"--nats-ca", "PEM"}},
+		"no TLS there":          {[]string{url(plain, "me:right@"), ca}, []string{"offers no TLS"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, args := range [][]string{started(t, c.args...), append([]string{"workers"}, c.args...)} {
+				code, text := run(t, patient(t), args...)
+				if code != 1 {
+					t.Errorf("natsid %s ended with %d", strings.Join(args, " "), code)
+				}
+				for _, word := range append(c.words, "cannot join NATS") {
+					if !strings.Contains(text, word) {
+						t.Errorf("natsid %s does not say %q: %s", strings.Join(args, " "), word, text)
+					}
+				}
+			}
+		})
+	}
+	t.Run("with the certificates", func(t *testing.T) {
+		t.Parallel()
+		given := []string{
+			url(strict, ""), ca, "--nats-cert=" + a.file("client.pem"), "--nats-key=" + a.file("client.key"),
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if code, text := run(t, ctx, started(t, append(given, "--auto-create-tags")...)...); code != 0 {
+				t.Errorf("natsid ended with %d: %s", code, text)
+			}
+		})
+		defer wg.Wait()
+		defer stop()
+		waitFor(t, "an ID", func() bool {
+			code, _ := run(t, t.Context(), append([]string{"get", "segment", "order"}, given...)...)
+			return code == 0
+		})
+	})
+}
+
+func TestAStartWaitsForAnAuthCallout(t *testing.T) {
+	t.Parallel()
+	const issuer = "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA" // whose key nobody has
+	s := launch(t, &server.Options{
+		JetStream: true, AuthTimeout: 2, Users: []*server.User{{Username: "auth", Password: "auth"}},
+		AuthCallout: &server.AuthCallout{Issuer: issuer, AuthUsers: []string{"auth"}},
+	})
+	began := time.Now()
+	cfg := app.Default()
+	cfg.NATS, cfg.Data, cfg.HTTP = "nats://me:right@"+s.Addr().String(), t.TempDir(), freePort(t)
+	var log natstest.Buffer
+	cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	startWith(t, cfg)
+	waitFor(t, "a refusal", func() bool { return strings.Contains(log.String(), "Authorization Violation") })
+	if took := time.Since(began); took < time.Second {
+		t.Fatalf("refused after %v: the callout was not waited for", took)
+	}
+	host, port := s.Addr().(*net.TCPAddr).IP.String(), s.Addr().(*net.TCPAddr).Port
+	s.Shutdown()
+	s.WaitForShutdown()
+	launchOn(t, host, port, &server.Options{JetStream: true, Username: "me", Password: "right"})
+	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+}

@@ -1,0 +1,196 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
+)
+
+// launch starts a nats-server with options, on free ports of loopback.
+func launch(t *testing.T, opts *server.Options) *server.Server {
+	t.Helper()
+	return launchOn(t, "127.0.0.1", server.RANDOM_PORT, opts)
+}
+
+func launchOn(t *testing.T, host string, port int, opts *server.Options) *server.Server {
+	t.Helper()
+	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = host, port, true, true
+	if opts.JetStream {
+		opts.StoreDir = t.TempDir()
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(s.WaitForShutdown)
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("a server does not start")
+	}
+	return s
+}
+
+// startHubAndLeaf starts a hub with JetStream in a domain, "" for none, and a leaf
+// node of it, and waits until they are linked.
+func startHubAndLeaf(t *testing.T, domain string, leaf server.Options) (hub, edge *server.Server) {
+	t.Helper()
+	port := freePort(t)
+	u, err := url.Parse("nats-leaf://" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var number int
+	if _, err := fmt.Sscan(u.Port(), &number); err != nil {
+		t.Fatal(err)
+	}
+	hub = launch(t, &server.Options{
+		ServerName: "hub", JetStream: true, JetStreamDomain: domain,
+		LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: number},
+	})
+	leaf.ServerName = "leaf"
+	leaf.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{u}}}
+	edge = launch(t, &leaf)
+	waitFor(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
+	return hub, edge
+}
+
+func TestAWorkerServesOnALeafNode(t *testing.T) {
+	t.Parallel()
+	own := server.Options{JetStream: true, JetStreamDomain: "leaf"}
+	for name, c := range map[string]struct {
+		leaf   server.Options
+		domain string // that the worker is given
+		onHub  bool   // where the buckets are
+	}{
+		"from its own JetStream":                  {leaf: own},
+		"from that of the hub beside its own":     {leaf: own, domain: "hub", onHub: true},
+		"from that of the hub, having none":       {domain: "hub", onHub: true},
+		"from its own, which the worker is given": {leaf: own, domain: "leaf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub, leaf := startHubAndLeaf(t, "hub", c.leaf)
+			workers := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+				cfg.NATS, cfg.JSDomain = leaf.ClientURL(), c.domain
+			}))
+			owner := leaf
+			if c.onHub {
+				owner = hub
+			}
+			checkOneReplica(t, owner)
+			caller := connectTo(t, leaf.ClientURL())
+			waitServed(t, caller)
+			useTags(t, client.New(caller, subjects.DefaultNamespace))
+			workers.StopWorker(0)
+			checkReleased(t, owner)
+		})
+	}
+}
+
+func checkOneReplica(t *testing.T, owner *server.Server) {
+	t.Helper()
+	js := jetStreamOf(t, owner)
+	for _, bucket := range []string{"id_segments", "id_history", "id_workers"} {
+		s, err := js.Stream(patient(t), "KV_"+bucket)
+		if err != nil {
+			t.Errorf("bucket %s: %v", bucket, err)
+		} else if n := s.CachedInfo().Config.Replicas; n != 1 {
+			t.Errorf("bucket %s has %d replicas, want 1", bucket, n)
+		}
+	}
+}
+
+// useTags changes tags, gets IDs, and lists the tags.
+func useTags(t *testing.T, c *client.Client) {
+	t.Helper()
+	ctx := patient(t)
+	if _, err := c.CreateTag(ctx, subjects.TagCreate{Tag: "seat", Step: 10, Start: 101}); err != nil {
+		t.Fatal(err)
+	}
+	for want := int64(101); want < 131; want++ { // three ranges
+		if id, err := c.Segment(ctx, "seat"); err != nil || id != want {
+			t.Fatalf("ID %d, %v, want %d", id, err, want)
+		}
+	}
+	if _, err := c.DeleteTag(ctx, "seat"); err != nil {
+		t.Error(err)
+	}
+	page, err := c.ListTags(ctx, subjects.TagList{})
+	isThere := func(i subjects.TagInfo) bool { return i.Tag == "seat" && i.Disabled }
+	if err != nil || !slices.ContainsFunc(page, isThere) {
+		t.Errorf("listed %v, %v", page, err)
+	}
+}
+
+// checkReleased checks that no heartbeat is left of a worker that has stopped.
+func checkReleased(t *testing.T, owner *server.Server) {
+	t.Helper()
+	kv, err := jetStreamOf(t, owner).KeyValue(patient(t), "id_workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := kv.Keys(patient(t)); !errors.Is(err, jetstream.ErrNoKeysFound) {
+		t.Errorf("heartbeats are left: %v, %v", keys, err)
+	}
+}
+
+func jetStreamOf(t *testing.T, s *server.Server) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(connectTo(t, s.ClientURL()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// accounts is the configuration of a server where account IDS imports the
+// JetStream of account STORE, as docs/operations.md has it.
+func accounts(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile("(?s)```\naccounts \\{.*?\n```").FindString(string(page))
+	if example == "" {
+		t.Fatal("docs/operations.md has no example of accounts")
+	}
+	return strings.Trim(example, "`")
+}
+
+func TestAWorkerServesFromTheJetStreamOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	text := "jetstream {}\nno_auth_user: ids\n" + accounts(t)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := launch(t, opts)
+	workers := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
+		cfg.NATS, cfg.JSPrefix = s.ClientURL(), "JS.store"
+	}))
+	caller := connectTo(t, s.ClientURL())
+	waitServed(t, caller)
+	useTags(t, client.New(caller, subjects.DefaultNamespace))
+	workers.StopWorker(0)
+}

@@ -1,0 +1,46 @@
+package buckets
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// idle is how long JetStream keeps a consumer that a listing left behind.
+const idle = 30 * time.Second
+
+// pull begins a listing whose entries are asked for. What a consumer delivers by itself does not cross accounts, but
+// answers do.
+func (o onJetStream) pull(ctx context.Context, bucket, filter string, l *listing) error {
+	consumer, err := o.js.CreateConsumer(ctx, streamName(bucket), jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
+		FilterSubject: filter, InactiveThreshold: idle, MemoryStorage: true, Replicas: 1,
+	})
+	if err != nil {
+		return translate(err)
+	}
+	info := consumer.CachedInfo()
+	l.pending = info.NumPending
+	nc := o.js.Conn()
+	if l.sub, err = nc.SubscribeSync(nc.NewInbox()); err != nil {
+		return err
+	}
+	if err := l.sub.SetPendingLimits(-1, -1); err != nil {
+		return err
+	}
+	if l.pending == 0 {
+		return nil
+	}
+	body, err := json.Marshal(map[string]int{"batch": math.MaxInt32, "expires": int(idle)})
+	if err != nil {
+		return err
+	}
+	return nc.PublishRequest(o.prefix()+"CONSUMER.MSG.NEXT."+streamName(bucket)+"."+info.Name, l.sub.Subject, body)
+}
+
+// isStatus reports whether a message is none of the stream's, but says how a request for them ended.
+func isStatus(m *nats.Msg) bool { return m.Header.Get("Status") != "" }
