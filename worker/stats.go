@@ -1,69 +1,58 @@
 package worker
 
 import (
-	"context"
 	"encoding/json"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
 
-// The statistics of all tags are taken every statsEvery, or less often where
-// there are many tags: one tag costs about 0.25 us, so statsEveryTag bounds the
-// cost to one part in 400 of a CPU. For 100,000 tags that is every 10 s.
+// The statistics of all tags are taken when they are asked for, but not again for
+// statsEvery, or longer where there are many tags: one tag costs about 0.25 us, so
+// statsEveryTag bounds the cost to one part in 400 of a CPU, however often they are
+// asked for. For 100,000 tags they are up to 10 s old.
 const (
-	statsEvery    = time.Second
+	statsEvery    = 10 * time.Millisecond
 	statsEveryTag = 100 * time.Microsecond
 )
 
 // noData is the data of endpoints that have none.
 var noData = json.RawMessage("{}")
 
-// A statistics is what a worker shows of its tags in $SRV.STATS. It is taken in
-// the background, so that a request for it never waits, however many tags there
-// are.
+// A statistics is what a worker shows of its tags in $SRV.STATS. It is safe for
+// concurrent use.
 type statistics struct {
-	cfg    *Config
-	latest atomic.Pointer[json.RawMessage]
+	cfg *Config
+
+	mu     sync.Mutex
+	latest json.RawMessage
+	until  time.Time // when latest is too old; zero before the first
 }
 
-func newStatistics(cfg *Config) *statistics {
-	s := &statistics{cfg: cfg}
-	s.latest.Store(&noData)
-	return s
-}
-
-// of returns the statistics of an endpoint as they are.
+// of returns the statistics of an endpoint.
 func (s *statistics) of(e *endpoint) json.RawMessage {
 	if e.name != subjects.SegmentEndpoint {
 		return noData
 	}
-	return *s.latest.Load()
-}
-
-// keep refreshes the statistics until ctx ends.
-func (s *statistics) keep(ctx context.Context) {
-	for ctx.Err() == nil {
-		tags := s.refresh()
-		select {
-		case <-time.After(max(statsEvery, time.Duration(tags)*statsEveryTag)):
-		case <-ctx.Done():
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().After(s.until) {
+		s.take()
 	}
+	return s.latest
 }
 
-// refresh takes the statistics and returns how many tags they cover.
-func (s *statistics) refresh() (tags int) {
+// take takes the statistics.
+func (s *statistics) take() {
 	w := s.worker()
 	body, err := json.Marshal(w)
 	if err != nil {
 		s.cfg.Log.Error("the statistics of the tags cannot be encoded; $SRV.STATS shows none", "error", err)
 		body = noData
 	}
-	s.latest.Store(new(json.RawMessage(body)))
-	return w.Tags
+	s.latest, s.until = body, time.Now().Add(max(statsEvery, time.Duration(w.Tags)*statsEveryTag))
 }
 
 func (s *statistics) worker() subjects.WorkerStats {

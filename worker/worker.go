@@ -45,7 +45,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -139,7 +138,7 @@ func New(cfg Config) *Worker {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &Worker{cfg: cfg, out: &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}}
-	w.stats = newStatistics(&w.cfg)
+	w.stats = &statistics{cfg: &w.cfg}
 	w.identity = &identity{cfg: &w.cfg}
 	segments := w.group(Segment, nil, w.segmentEndpoints())
 	tags := w.group(Tags, nil, w.tagEndpoints())
@@ -194,9 +193,6 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.cfg.Conn.Close()
 		return err
 	}
-	var side sync.WaitGroup
-	defer side.Wait()
-	side.Go(func() { w.stats.keep(ctx) })
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {

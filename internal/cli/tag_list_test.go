@@ -33,7 +33,7 @@ func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
 	for range 40 { // both workers get some
 		natsid(t, "get", "segment", "order", "-n30", "--nats="+s.url).want(t, 0, "")
 	}
-	line(t, `The 20 busiest tags of each of 2 workers: w1 \(1 tags, .* IDs/s\), w2 \(1 tags, .* IDs/s\)\.`,
+	line(t, `The 20 busiest tags of each of 2 workers: w1 \(1 tag, .* IDs/s\), w2 \(1 tag, .* IDs/s\)\.`,
 		"tag", "list", "--stats", "--nats="+s.url)
 	sum := line(t, `order +2/2 +100 .*`, "tag", "list", "--stats", "--nats="+s.url)
 	head := strings.Fields("TAG WORKERS STEP LOADS_BY RECOMMENDED IDS/S LEFT LASTS USED WAITS ERRORS")
@@ -44,8 +44,14 @@ func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
 		t.Errorf("%+v", err)
 	}
 	line(t, `order +1/1 +100 .*`, "tag", "list", "--stats", "--nats="+s.url)
+	natsid(t, "get", "segment", "unused", "--nats="+s.url).want(t, 0, "")
+	got := natsid(t, "tag", "list", "--stats", "--nats="+s.url)
+	if got.want(t, 0, ""); !strings.Contains(got.out, "tags of 1 worker: w1 (2 tags") {
+		t.Errorf("just after the first use: %s", got.out)
+	}
 	line(t, `order +\d+ +- +w1 +100 +[1-9].*`, "tag", "list", "--stats", "--all", "--nats="+s.url)
-	line(t, `unused +1 +- +- +1000`+strings.Repeat(" +-", 8), "tag", "list", "--stats", "--all", "--nats="+s.url)
+	natsid(t, "tag", "create", "idle", "--nats="+s.url).want(t, 0, "")
+	line(t, `idle +1 +- +- +1000`+strings.Repeat(" +-", 8), "tag", "list", "--stats", "--all", "--nats="+s.url)
 	natsid(t, "tag", "list", "--all", "--nats="+s.url).want(t, 2, "--stats")
 	s.stop()
 	natsid(t, "tag", "list", "--stats", "--nats="+s.url).want(t, 1, "cannot reach NATS")

@@ -40,7 +40,8 @@ func listBusiest(ctx context.Context, out io.Writer, cl *client.Client) error {
 	var names []string
 	uses := map[string]*tagUse{}
 	for _, w := range workers {
-		names = append(names, fmt.Sprintf("%s (%d tags, %s IDs/s)", w.Instance, w.Tags, rate(w.IDsPerSecond)))
+		names = append(names,
+			fmt.Sprintf("%s (%s, %s IDs/s)", w.Instance, numberOf(w.Tags, "tag"), rate(w.IDsPerSecond)))
 		for _, t := range w.Busiest {
 			if uses[t.Tag] == nil {
 				uses[t.Tag] = newUse(t.Tag)
@@ -48,14 +49,21 @@ func listBusiest(ctx context.Context, out io.Writer, cl *client.Client) error {
 			uses[t.Tag].add(t)
 		}
 	}
-	fmt.Fprintf(out, "The %d busiest tags of each of %d workers: %s.\n",
-		subjects.MaxBusiest, len(workers), strings.Join(names, ", "))
+	fmt.Fprintf(out, "The %d busiest tags of %s: %s.\n",
+		subjects.MaxBusiest, eachOf(len(workers)), strings.Join(names, ", "))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TAG\tWORKERS\t"+useHead)
 	for _, u := range inOrder(uses) {
 		fmt.Fprintf(table, "%s\t%d/%d\t%d\t%s\n", u.tag, u.workers, len(workers), u.step, u.rest())
 	}
 	return table.Flush()
+}
+
+func eachOf(workers int) string {
+	if workers == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("each of %d workers", workers)
 }
 
 // inOrder returns the uses, the busiest tag first.
