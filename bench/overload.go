@@ -71,13 +71,15 @@ func overloadOnce(ctx context.Context, w io.Writer, dir, mode string, opt option
 	}
 	defer server.stop()
 	trial := overload.Trial{
-		URL: url, Subject: "id.snowflake", Server: server.cmd.Process.Pid,
+		URLs: []string{url}, Subject: "id.snowflake", Servers: []int{server.cmd.Process.Pid},
 		Outstanding: opt.outstanding, Length: opt.length, After: opt.length / 2, Ledger: ledger.New(dir),
 	}
 	defer trial.Ledger.Close()
-	if trial.Monitor, err = server.printed(ctx, "http://"); err != nil {
+	monitor, err := server.printed(ctx, "http://")
+	if err != nil {
 		return err
 	}
+	trial.Monitors = []string{monitor}
 	nc, err := nats.Connect(url)
 	if err != nil {
 		return err

@@ -13,15 +13,19 @@ import (
 // that callers and servers are not what is overloaded.
 func overloadFaults() (faults []fault) {
 	for _, of := range []struct {
-		what    kind
-		name    string
-		workers int
-	}{{long, "segment", 1}, {snowflake, "snowflake", 2}} {
+		name             string
+		what             kind
+		servers, workers int
+	}{
+		{"overload-segment", long, 1, 1},
+		{"overload-snowflake", snowflake, 1, 2},
+		{"overload-cluster", long, 3, 3},
+	} {
 		faults = append(faults, fault{
-			name: "overload-" + of.name,
-			summary: fmt.Sprintf("%v times what %d workers can answer is asked of them for %v, then %v times; "+
-				"callers do not back off", overload.Factor, of.workers, overloadFor, overload.Rest),
-			fleet:  fleet{servers: 1, workers: of.workers, quota: time.Millisecond},
+			name: of.name,
+			summary: fmt.Sprintf("%v times what the workers, %d, can answer is asked of them for %v, then %v times",
+				overload.Factor, of.workers, overloadFor, overload.Rest),
+			fleet:  fleet{servers: of.servers, workers: of.workers, quota: time.Millisecond},
 			inject: overloadWorkers(of.what),
 			losses: []loss{{kinds: all, outcomes: []string{noResponders}}}, alone: true,
 		})
@@ -35,9 +39,11 @@ const overloadFor = 20 * time.Second
 func overloadWorkers(what kind) func(*trial) func() {
 	return func(t *trial) func() {
 		offer := overload.Trial{
-			URL: t.urls()[0], Monitor: t.servers[0].monitor, Subject: what.subject(),
-			Server: t.servers[0].cmd.Process.Pid, Outstanding: 512,
-			Length: overloadFor, After: overloadFor / 4, Ledger: t.load.ledgers[what],
+			URLs: t.urls(), Subject: what.subject(), Outstanding: 512, Length: overloadFor, After: overloadFor / 4,
+			Ledger: t.load.ledgers[what],
+		}
+		for _, v := range t.servers {
+			offer.Servers, offer.Monitors = append(offer.Servers, v.cmd.Process.Pid), append(offer.Monitors, v.monitor)
 		}
 		for _, w := range t.workers {
 			offer.Workers = append(offer.Workers, w.cmd.Process.Pid)
@@ -51,7 +57,7 @@ func overloadWorkers(what kind) func(*trial) func() {
 				"%d more", f.Asked, f.Late, overload.Patience, f.Never, f.Loose)
 		}
 		if f.SlowConsumers > 0 {
-			t.violation("the nats-server cut off %d connections that read too slowly", f.SlowConsumers)
+			t.violation("nats-servers cut off %d connections that read too slowly", f.SlowConsumers)
 		}
 		return nil
 	}

@@ -60,8 +60,8 @@ const lagToken = "lag"
 
 func connect(t Trial) (*callers, error) {
 	c := &callers{trial: t, began: time.Now()}
-	for range conns {
-		nc, err := nats.Connect(t.URL, nats.NoReconnect(), nats.ClosedHandler(func(nc *nats.Conn) {
+	for i := range conns {
+		nc, err := nats.Connect(t.URLs[i%len(t.URLs)], nats.NoReconnect(), nats.ClosedHandler(func(nc *nats.Conn) {
 			if err := nc.LastError(); err != nil {
 				c.fail(err)
 			}

@@ -28,9 +28,9 @@ type Figures struct {
 	After float64       // the share of requests below the capacity that got IDs in time
 	Loose int           // of them, those that were answered late or never
 
-	SlowConsumers int64         // connections that the server cut off
-	ServerMemory  [2]int        // bytes: at the start, and at most
-	WorkerMemory  [2]int        // of the largest worker
+	SlowConsumers int64  // connections that the server cut off
+	ServerMemory  [2]int // bytes: at the start, and at most; of the largest
+	WorkerMemory  [2]int
 	Lag           time.Duration // the longest that callers and server took for a message of their own
 }
 

@@ -14,11 +14,11 @@ import (
 // much, and then a little less than they can do. Its callers never back off: they send
 // each request when it is due, whatever became of those before.
 type Trial struct {
-	URL     string // of the nats-server, for the callers
-	Monitor string // URL of its monitoring, without a path
-	Subject string // of the requests, each for one ID
-	Server  int    // process ID of the nats-server
-	Workers []int  // process IDs
+	URLs     []string // of the nats-servers, for the callers
+	Monitors []string // URLs of their monitoring, without a path
+	Subject  string   // of the requests, each for one ID
+	Servers  []int    // process IDs of the nats-servers
+	Workers  []int    // process IDs
 
 	Outstanding int           // requests under way at any time while the capacity is measured
 	Length      time.Duration // of the overload
@@ -55,11 +55,11 @@ func (t Trial) Run(ctx context.Context) (f Figures, err error) {
 	if f.Capacity == 0 {
 		return f, fmt.Errorf("no IDs on %s in %v", t.Subject, measuring)
 	}
-	before, err := slowConsumers(t.Monitor)
+	before, err := slowConsumers(t.Monitors)
 	if err != nil {
 		return f, err
 	}
-	memory := watchMemory(t.Server, t.Workers)
+	memory := watchMemory(t.Servers, t.Workers)
 	c.watchLag(ctx)
 	from := time.Since(c.began)
 	c.offer(ctx, Factor*f.Capacity, t.Length)
@@ -68,7 +68,7 @@ func (t Trial) Run(ctx context.Context) (f Figures, err error) {
 	end := time.Since(c.began)
 	c.wait(ctx)
 	f.ServerMemory, f.WorkerMemory = memory()
-	after, err := slowConsumers(t.Monitor)
+	after, err := slowConsumers(t.Monitors)
 	if err != nil {
 		return f, err
 	}

@@ -37,7 +37,7 @@ func start(t *testing.T, answer func(i int, m *nats.Msg) *nats.Msg) *callers {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := connect(Trial{URL: url, Subject: "id.snowflake", Ledger: ledger.New(t.TempDir())})
+	c, err := connect(Trial{URLs: []string{url}, Subject: "id.snowflake", Ledger: ledger.New(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}

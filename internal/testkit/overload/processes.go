@@ -12,28 +12,36 @@ import (
 	"time"
 )
 
-// slowConsumers returns how many connections a nats-server has cut off because they
+// slowConsumers returns how many connections the nats-servers have cut off because they
 // read too slowly.
-func slowConsumers(monitor string) (int64, error) {
-	r, err := http.Get(monitor + "/varz")
-	if err != nil {
-		return 0, err
+func slowConsumers(monitors []string) (n int64, err error) {
+	for _, url := range monitors {
+		r, err := http.Get(url + "/varz")
+		if err != nil {
+			return 0, err
+		}
+		defer r.Body.Close()
+		var varz struct {
+			SlowConsumers int64 `json:"slow_consumers"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&varz); err != nil {
+			return 0, err
+		}
+		n += varz.SlowConsumers
 	}
-	defer r.Body.Close()
-	var varz struct {
-		SlowConsumers int64 `json:"slow_consumers"`
-	}
-	return varz.SlowConsumers, json.NewDecoder(r.Body).Decode(&varz)
+	return n, nil
 }
 
 // watchMemory begins to watch the memory of processes. The function that it returns
-// ends that, and returns what they had at the start and at most: the server, and the
-// largest of the workers.
-func watchMemory(server int, workers []int) (stop func() (ofServer, ofWorker [2]int)) {
+// ends that, and returns what they had at the start and at most: the largest server,
+// and the largest worker.
+func watchMemory(servers, workers []int) (stop func() (ofServer, ofWorker [2]int)) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	var ofServer, ofWorker [2]int
 	look := func(i int) {
-		ofServer[i] = max(ofServer[i], memory(server))
+		for _, pid := range servers {
+			ofServer[i] = max(ofServer[i], memory(pid))
+		}
 		for _, pid := range workers {
 			ofWorker[i] = max(ofWorker[i], memory(pid))
 		}
