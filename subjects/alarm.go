@@ -22,6 +22,7 @@ const (
 	AlarmSecondRegistry   Alarm = "second-registry"
 	AlarmStateFile        Alarm = "state-file"
 	AlarmStoreWentBack    Alarm = "store-went-back"
+	AlarmStreamOverlap    Alarm = "stream-overlap"
 	AlarmTimeEnds         Alarm = "time-ends"
 )
 
@@ -105,6 +106,13 @@ var alarms = []AlarmInfo{
 		Do: "check MySQL's failover or backup; if the marks went back and segments stay refused, run " +
 			"`natsid tag raise --all --by N`; if they are lost and there is no MySQL, " +
 			"create each tag again with a start far above every ID in use",
+	},
+	{
+		Kind: AlarmStreamOverlap,
+		Happened: "a JetStream stream takes natsid's requests; if it acknowledges them, callers get the " +
+			"acknowledgement instead of an answer",
+		Do: "delete the stream that the message names, or take natsid's subjects out of it, " +
+			"or choose another `--namespace`",
 	},
 	{
 		Kind:     AlarmTimeEnds,

@@ -93,5 +93,6 @@ func ExampleAlarms() {
 	// id.alarm.second-registry
 	// id.alarm.state-file
 	// id.alarm.store-went-back
+	// id.alarm.stream-overlap
 	// id.alarm.time-ends
 }

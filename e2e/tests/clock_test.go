@@ -54,6 +54,13 @@ func listen(t *testing.T, c *e2e.Cluster) *alarms {
 	return a
 }
 
+// have reports whether an alarm of the kind was published.
+func (a *alarms) have(kind string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.kinds, kind)
+}
+
 // are waits until as many alarms were published, and fails the test unless they
 // are exactly these, in this order.
 func (a *alarms) are(t *testing.T, want ...string) {

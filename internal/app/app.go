@@ -73,6 +73,7 @@ type program struct {
 	ready    readiness
 	refusals refusals
 	watch    *oneregistry.Watch
+	streams  streamWatch
 }
 
 func newProgram(cfg Config, quit func()) *program {
@@ -82,6 +83,7 @@ func newProgram(cfg Config, quit func()) *program {
 		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
 	}
+	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}
 	return p
 }
 
@@ -113,6 +115,7 @@ func (p *program) steps() []step {
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
+		during("watch for streams that take requests", soon, p.watchStreams),
 		during("announcement", soon, p.announce),
 		// Before anything is served: another registry may serve the same subjects.
 		{name: "question which registries there are", start: p.askRegistries},
@@ -223,6 +226,7 @@ func (p *program) assemble(context.Context) error {
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
 	p.ready = readiness{
 		front: p.front, refusals: &p.refusals, marks: p.storage.marks, segments: p.segments, keeper: p.keeper,
+		streams: &p.streams,
 	}
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
@@ -267,6 +271,11 @@ func (p *program) segmentConfig() segment.Config {
 		c.AutoStep = cfg.AutoStep
 	}
 	return c
+}
+
+func (p *program) watchStreams(ctx context.Context) error {
+	p.streams.run(ctx, p.storage.js)
+	return nil
 }
 
 // serve answers requests until ctx ends.

@@ -168,15 +168,3 @@ func JetStream(nc *nats.Conn, cfg Config) (jetstream.JetStream, error) {
 	}
 	return jetstream.New(nc)
 }
-
-// warnOfStreams logs each JetStream stream that listens on natsid's subjects: its
-// acknowledgement would reach callers before any ID.
-func warnOfStreams(ctx context.Context, js jetstream.JetStream, cfg Config) {
-	for _, subject := range cfg.Namespace.Requests() {
-		names := js.StreamNames(ctx, jetstream.WithStreamListSubject(subject))
-		for name := range names.Name() {
-			cfg.Log.Error("a JetStream stream listens on natsid's subject and answers requests before any worker: "+
-				"delete it, or choose another --namespace", "stream", name, "subject", subject)
-		}
-	}
-}

@@ -21,6 +21,7 @@ type readiness struct {
 	marks    *kvstore.Store // nil if segments do without
 	segments *segment.Allocator
 	keeper   *workerid.Keeper
+	streams  *streamWatch
 }
 
 // modes returns for each mode why it cannot issue, nil if it can.
@@ -48,6 +49,9 @@ func (r readiness) segmentTrouble() error {
 			return err
 		}
 	}
+	if err := r.streams.trouble(worker.Segment); err != nil {
+		return err
+	}
 	return r.segments.Trouble()
 }
 
@@ -55,6 +59,9 @@ func (r readiness) snowflakeTrouble() error {
 	s, connected := r.front.current()
 	if !connected {
 		return errDisconnected
+	}
+	if err := r.streams.trouble(worker.Snowflake); err != nil {
+		return err
 	}
 	err := s.worker.Trouble(worker.Snowflake)
 	if trouble := r.keeper.Status().Trouble; err != nil && trouble != nil {

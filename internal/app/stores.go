@@ -171,19 +171,8 @@ func (s *storage) checkRegistry(ctx context.Context) error {
 // leader leaves requests unanswered.
 const openTimeout = 3 * time.Second
 
-// open opens the buckets, and warns of what is wrong around them once all are
-// open.
+// open opens the buckets.
 func (s *storage) open(ctx context.Context) error {
-	if err := s.openAll(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	warnOfStreams(ctx, s.js, *s.cfg)
-	return nil
-}
-
-func (s *storage) openAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	var mismatches [2]string

@@ -176,7 +176,7 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 // kinds are what operators have in their alerts: see [subjects.Alarm].
 var kinds = []subjects.Alarm{
 	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted", "registry-conflict",
-	"state-file", "store-went-back", "time-ends",
+	"state-file", "store-went-back", "stream-overlap", "time-ends",
 }
 
 func TestAlarmsAreCountedByKindFromZero(t *testing.T) {
