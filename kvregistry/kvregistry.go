@@ -76,14 +76,15 @@ const deploymentKey = "deployment"
 // New returns a registry. The connection of js should have [Options], and must
 // not carry the requests of callers.
 func New(js jetstream.JetStream, cfg Config) *Registry {
+	streams := buckets.OnJetStream(js)
 	return &Registry{
 		cfg: cfg,
 		nc:  js.Conn(),
-		history: buckets.New(buckets.OnJetStream(js), buckets.Config{
+		history: buckets.New(streams, buckets.Config{
 			Name: cfg.History, Description: "natsid: worker numbers, for ever", Replicas: cfg.Replicas,
 			Log: cfg.Log,
 		}),
-		workers: buckets.New(buckets.OnJetStream(js), buckets.Config{
+		workers: buckets.New(streams, buckets.Config{
 			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
 			TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
 		}),

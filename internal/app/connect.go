@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/kvregistry"
 )
@@ -101,9 +102,26 @@ func logged(log *slog.Logger) []nats.Option {
 			if sub != nil {
 				attrs = append(attrs, "subject", sub.Subject)
 			}
-			log.Error("NATS reports an error", attrs...)
+			log.Error(kindOf(err), attrs...)
 		}),
 	}
+}
+
+// kindOf returns the message of the line about an error of NATS. Each is written once a minute at most, so missing
+// rights of different kinds need messages of their own.
+func kindOf(err error) string {
+	switch missing := buckets.MissingRight(err); {
+	case missing == nil:
+		return "NATS reports an error"
+	case missing.Subscribe:
+		return "NATS refuses a subscription"
+	case strings.HasPrefix(missing.Subject, "$JS.") || strings.HasPrefix(missing.Subject, "$KV."):
+		return "NATS refuses a request to JetStream"
+	case strings.HasPrefix(missing.Subject, nats.InboxPrefix):
+		return "NATS refuses a reply, so its caller waits in vain: allow this user to publish to _INBOX.>, or set " +
+			"allow_responses with a max above the number of requests that share a reply subject"
+	}
+	return "NATS refuses a message"
 }
 
 // retry calls f until it succeeds, ctx ends, or the error is permanent. It logs

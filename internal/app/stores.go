@@ -36,6 +36,7 @@ type storage struct {
 	besideOthers func(context.Context) error
 
 	js       jetstream.JetStream
+	streams  buckets.Streams
 	registry *kvregistry.Registry
 	marks    *kvstore.Store    // nil if segments do without
 	witness  *witness.Witness  // nil likewise
@@ -54,6 +55,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if s.js, err = JetStream(s.links.control, cfg); err != nil {
 		return err
 	}
+	s.streams = buckets.OnJetStream(s.js)
 	n := cfg.Replicas
 	if s.links.embedded != nil {
 		n = max(1, n)
@@ -63,7 +65,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
 	if cfg.MySQL == "" || cfg.Guard {
-		s.marks = kvstore.New(buckets.OnJetStream(s.js), kvstore.Config{
+		s.marks = kvstore.New(s.streams, kvstore.Config{
 			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(),
 			Lost: s.marksLost, Changed: s.marksChanged, MayFound: s.mayFound, WentBack: s.marksWentBack, Log: cfg.Log,
 		})
@@ -199,7 +201,7 @@ func (s *storage) open(ctx context.Context) error {
 func (s *storage) checkKind(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return kvstore.CheckKind(ctx, buckets.OnJetStream(s.js), s.cfg.Namespace.SegmentBucket(), s.kind())
+	return kvstore.CheckKind(ctx, s.streams, s.cfg.Namespace.SegmentBucket(), s.kind())
 }
 
 // openLate opens the buckets that could not be opened at the start, whether or

@@ -133,7 +133,7 @@ func (b *Bucket) Trouble() error {
 
 func (b *Bucket) failed(why error) error {
 	if errors.Is(why, context.DeadlineExceeded) {
-		why = fmt.Errorf("no answer: JetStream has no leader, or this user has no permission for it: %w", why)
+		why = fmt.Errorf("no answer: JetStream has no leader, or is too far away: %w", why)
 	}
 	return fmt.Errorf("bucket %s cannot be opened: %w", b.cfg.Name, why)
 }

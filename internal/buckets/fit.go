@@ -158,8 +158,8 @@ func (b *Bucket) update(ctx context.Context, maker string) {
 		b.helpless = true
 		b.mu.Unlock()
 		b.cfg.Log.Warn("the bucket cannot be protected from being purged; a purge would lose what it keeps, and "+
-			"would be noticed only afterwards; allow this user to publish to $JS.API.STREAM.UPDATE."+
-			streamName(b.cfg.Name)+", and restart natsid", "bucket", b.cfg.Name, "error", err)
+			"would be noticed only afterwards; allow this user to update the bucket's stream, and restart natsid",
+			"bucket", b.cfg.Name, "error", err)
 	}
 }
 

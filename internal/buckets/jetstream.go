@@ -15,11 +15,13 @@ import (
 // onJetStream is the [Streams] of a JetStream. What it writes and reads is what the KV interface of any NATS client
 // and `nats kv` write and read (ADR-8).
 type onJetStream struct {
-	js jetstream.JetStream
+	js     jetstream.JetStream
+	rights *rights
 }
 
-// OnJetStream returns the streams of a JetStream.
-func OnJetStream(js jetstream.JetStream) Streams { return onJetStream{js} }
+// OnJetStream returns the streams of a JetStream. Its connection should keep its error handler from then on: that one
+// is called after one of this package.
+func OnJetStream(js jetstream.JetStream) Streams { return onJetStream{js, rightsOn(js.Conn())} }
 
 func streamName(bucket string) string { return "KV_" + bucket }
 
@@ -27,8 +29,9 @@ func subjectPrefix(bucket string) string { return "$KV." + bucket + "." }
 
 // Info implements [Streams].
 func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
+	ctx, ended := o.rights.await(ctx, o.prefix()+"STREAM.INFO."+streamName(bucket))
 	s, err := o.js.Stream(ctx, streamName(bucket))
-	if err != nil {
+	if err = ended(err); err != nil {
 		return Info{}, translate(err)
 	}
 	i := s.CachedInfo()
@@ -75,6 +78,7 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 	if s.Maker != "" {
 		metadata = map[string]string{makerKey: s.Maker}
 	}
+	ctx, ended := o.rights.await(ctx, o.prefix()+"STREAM.CREATE."+streamName(bucket))
 	_, err := o.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name:              streamName(bucket),
 		Description:       s.Description,
@@ -94,7 +98,7 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 		DenyPurge:         s.DenyPurge,
 		Metadata:          metadata,
 	})
-	return translate(err)
+	return translate(ended(err))
 }
 
 // Defend implements [Streams]. It changes the settings in the JSON that the server returned, so that settings which
@@ -146,7 +150,9 @@ func (o onJetStream) request(ctx context.Context, op string, in, out any) error 
 		body = nil
 	}
 	subject := o.prefix() + op
+	ctx, ended := o.rights.await(ctx, subject)
 	msg, err := o.js.Conn().RequestWithContext(ctx, subject, body)
+	err = ended(err)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w: %w", jetstream.ErrJetStreamNotEnabled, err)
 	}
@@ -228,8 +234,9 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 	if w.LastOfAll != nil {
 		opts = append(opts, jetstream.WithExpectLastSequence(*w.LastOfAll))
 	}
+	ctx, ended := o.rights.await(ctx, m.Subject)
 	ack, err := o.js.PublishMsg(ctx, m, opts...)
-	if err != nil {
+	if err = ended(err); err != nil {
 		return 0, translate(err)
 	}
 	return ack.Sequence, nil

@@ -43,6 +43,8 @@ func (o onJetStream) listOnce(
 	if o.js.Options().APIPrefix != "" {
 		begin = o.pull
 	}
+	ctx, ended := o.rights.await(ctx, o.prefix()+"CONSUMER.CREATE."+streamName(bucket)+".")
+	defer func() { err = ended(err) }()
 	err = begin(ctx, bucket, l.prefix+prefix+">", l)
 	if l.sub != nil { // it fails if the connection is closed; then the consumer ends by itself
 		defer func() { _ = l.sub.Unsubscribe() }()

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -148,7 +149,11 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	if err := s.namespace().Check(); err != nil {
 		return usage(err)
 	}
-	return s.call.Run()
+	err = s.call.Run()
+	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(s.ctx)); ok && err != nil {
+		return missing // of which the error is a consequence
+	}
+	return err
 }
 
 // onCommandLine reports whether a flag stands on the command line, rather than

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -28,12 +30,25 @@ func (s *session) connect() (*nats.Conn, error) {
 	if cfg.NATS == "" {
 		cfg.NATS = defaultURL
 	}
-	nc, err := app.Join(cfg, []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout)})
+	var end context.CancelCauseFunc
+	s.ctx, end = context.WithCancelCause(s.ctx)
+	refused := nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if missing := buckets.MissingRight(err); missing != nil && !canDoWithout(missing.Subject) {
+			end(missing)
+		}
+	})
+	nc, err := app.Join(cfg, []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout), refused})
 	if _, refused := errors.AsType[*app.JoinError](err); err == nil || refused {
 		return nc, err
 	}
 	return nil, fmt.Errorf("cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL",
 		app.Redact(cfg.NATS), err)
+}
+
+// canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops consumers
+// by itself, and buckets are protected by workers.
+func canDoWithout(subject string) bool {
+	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.")
 }
 
 // jetStream returns JetStream as the settings reach it.

@@ -1,0 +1,121 @@
+package tests
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// withUsers starts a server where each user may publish and subscribe to what is allowed, or to all.
+func withUsers(t *testing.T, users map[string]*server.Permissions) (urlOf func(user string) string) {
+	t.Helper()
+	opts := &server.Options{JetStream: true}
+	for name, allowed := range users {
+		opts.Users = append(opts.Users, &server.User{Username: name, Password: "p", Permissions: allowed})
+	}
+	s := launch(t, opts)
+	return func(user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
+}
+
+func TestACommandNamesTheRightThatItMisses(t *testing.T) {
+	t.Parallel()
+	urlOf := withUsers(t, map[string]*server.Permissions{
+		"worker": nil,
+		"mute":   {Publish: &server.SubjectPermission{Allow: []string{"none"}}},
+		"deaf": {
+			Publish:   &server.SubjectPermission{Allow: []string{">"}},
+			Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}},
+		},
+	})
+	monitor, _ := startOn(t, urlOf("worker"), t.TempDir())
+	waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
+	for command, subject := range map[string]string{
+		"get segment order":            "id.segment.order",
+		"get snowflake":                "id.snowflake",
+		"tag create order":             "id.tag.create",
+		"tag update order --step 5":    "id.tag.update",
+		"tag delete order":             "id.tag.delete",
+		"tag list":                     "id.tag.list",
+		"tag list --stats":             "$SRV.STATS.id-segment",
+		"tag raise --all --by 5 --yes": "id.tag.list",
+		"store show":                   "$JS.API.STREAM.INFO.KV_id_segments",
+		"store confirm --yes":          "$JS.API.STREAM.INFO.KV_id_segments",
+		"workers":                      "$JS.API.STREAM.INFO.KV_id_",
+		"change-layout --layout js53":  "$JS.API.STREAM.INFO.KV_id_",
+		"registry list":                "id.registry.",
+		"registry release":             "id.registry.",
+	} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			for user, want := range map[string]string{
+				"mute": "may not publish to " + subject, "deaf": "may not subscribe to _INBOX.",
+			} {
+				args := append(strings.Fields(command), "--nats="+urlOf(user))
+				if code, text := run(t, patient(t), args...); code != 1 || !strings.Contains(text, want) {
+					t.Errorf("%s: it ended with %d, and does not say %q: %s", user, code, want, text)
+				}
+			}
+		})
+	}
+}
+
+func TestAWorkerNamesTheRightThatItMisses(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []string{
+		"$JS.API.STREAM.INFO.KV_id_segments", "$JS.API.STREAM.CREATE.KV_id_segments", "$KV.id_segments.$natsid",
+		"$JS.API.STREAM.MSG.GET.KV_id_segments",
+	} {
+		t.Run(missing, func(t *testing.T) {
+			t.Parallel()
+			urlOf := withUsers(t, map[string]*server.Permissions{
+				"worker": {Publish: &server.SubjectPermission{Deny: []string{missing}}},
+			})
+			cfg := app.Default()
+			cfg.NATS, cfg.Data, cfg.HTTP = urlOf("worker"), t.TempDir(), ""
+			var log natstest.Buffer
+			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			startWith(t, cfg)
+			waitFor(t, "a line about what failed", func() bool {
+				return strings.Contains(log.String(), "this user of NATS may not publish to "+missing)
+			})
+		})
+	}
+}
+
+func TestRefusedRepliesAreOneLine(t *testing.T) {
+	t.Parallel()
+	replies := documented(t, "worker", "worker that creates buckets")
+	replies.Publish.Allow = slices.DeleteFunc(replies.Publish.Allow, func(s string) bool { return s == "_INBOX.>" })
+	replies.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: time.Minute}
+	urlOf := withUsers(t, map[string]*server.Permissions{"worker": replies, "caller": nil})
+	cfg := app.Default()
+	cfg.NATS, cfg.Data, cfg.HTTP, cfg.MaxClockSkew = urlOf("worker"), t.TempDir(), freePort(t), time.Millisecond
+	var log natstest.Buffer
+	cfg.Log = cfg.NewLog(&log)
+	startWith(t, cfg)
+	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	nc := connectTo(t, urlOf("caller"))
+	waitServed(t, nc) // each request with a reply subject of its own
+	for range 1000 {
+		if err := nc.PublishRequest("id.snowflake", "_INBOX.shared", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const line = "NATS refuses a reply"
+	waitFor(t, "a line about refused replies", func() bool { return strings.Contains(log.String(), line) })
+	if _, err := client.New(nc, subjects.DefaultNamespace).Snowflake(patient(t)); err != nil {
+		t.Errorf("after the requests with one reply subject: %v", err)
+	}
+	if n := strings.Count(log.String(), line); n != 1 {
+		t.Errorf("%d lines, want one", n)
+	}
+}

@@ -1,0 +1,98 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A RightError says that a user of NATS lacks a right, and which.
+type RightError struct {
+	Subject   string
+	Subscribe bool // the right to subscribe, not to publish
+}
+
+func (e *RightError) Error() string {
+	do := "publish to "
+	if e.Subscribe {
+		do = "subscribe to "
+	}
+	return "this user of NATS may not " + do + e.Subject + ": allow it, see Permissions in docs/operations.md"
+}
+
+var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
+
+// MissingRight returns the right of which an error of a NATS connection says that it is missing, nil if it says none.
+func MissingRight(err error) *RightError {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return nil
+	}
+	parts := violation.FindStringSubmatch(err.Error())
+	if parts == nil {
+		return nil
+	}
+	return &RightError{Subject: parts[2], Subscribe: strings.EqualFold(parts[1], "subscription")}
+}
+
+// rights ends requests that NATS refused. It says so beside a request and answers nothing, so that each would wait for
+// its deadline.
+type rights struct {
+	mu      sync.Mutex
+	waiting map[*request]struct{}
+}
+
+type request struct {
+	subject string // or what it begins with, if it ends with a dot
+	end     context.CancelCauseFunc
+}
+
+// rightsOn watches a connection, beside the handler that it has.
+func rightsOn(nc *nats.Conn) *rights {
+	r := &rights{waiting: make(map[*request]struct{})}
+	before := nc.ErrorHandler()
+	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		if missing := MissingRight(err); missing != nil {
+			r.refused(missing)
+		}
+		if before != nil {
+			before(nc, sub, err)
+		}
+	})
+	return r
+}
+
+// refused ends the requests on a subject, or all that wait for an answer that cannot arrive.
+func (r *rights) refused(why *RightError) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for q := range r.waiting {
+		if q.subject == why.Subject || why.Subscribe ||
+			strings.HasSuffix(q.subject, ".") && strings.HasPrefix(why.Subject, q.subject) {
+			q.end(why)
+		}
+	}
+}
+
+// await returns a context for a request on a subject, which ends if NATS refuses it. ended must be called with the
+// outcome of the request, and returns it.
+func (r *rights) await(ctx context.Context, subject string) (_ context.Context, ended func(error) error) {
+	ctx, end := context.WithCancelCause(ctx)
+	q := &request{subject, end}
+	r.mu.Lock()
+	r.waiting[q] = struct{}{}
+	r.mu.Unlock()
+	return ctx, func(err error) error {
+		r.mu.Lock()
+		delete(r.waiting, q)
+		r.mu.Unlock()
+		if missing, ok := errors.AsType[*RightError](context.Cause(ctx)); err != nil && ok {
+			err = missing
+		}
+		end(nil)
+		return err
+	}
+}
