@@ -145,6 +145,7 @@ func requirePassword(t *testing.T, srv *natsembed.Server, user, password string)
 	js := srv.JetStreamConfig()
 	opts.ServerName, opts.Host, opts.Port, opts.NoSigs = srv.Name(), "127.0.0.1", -1, true
 	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, filepath.Dir(js.StoreDir), true
+	opts.JetStreamMaxStore = js.MaxStore
 	opts.Username, opts.Password = user, password
 	if err := srv.ReloadOptions(opts); err != nil {
 		t.Fatal(err)
