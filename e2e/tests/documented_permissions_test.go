@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -86,6 +87,9 @@ func startWithUsers(t *testing.T, log server.Logger) (urlOf func(user string) st
 		"worker":   documented(t, "worker", "worker that creates buckets"),
 		"upgraded": documented(t, "worker", "worker that creates buckets", "worker that protects older buckets"),
 		"caller":   documented(t, "caller"), "operator": documented(t, "operator"), "admin": nil,
+	}
+	for _, missing := range missingRights {
+		users[nameWithout(missing)] = without(missing, documented(t, "worker", "worker that creates buckets"))
 	}
 	opts := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
@@ -199,5 +203,112 @@ func useAll(t *testing.T, caller, operator *nats.Conn) {
 		if err := do(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// missingRights are the beginnings of subjects that a worker may not publish.
+var missingRights = []string{
+	"$JS.FC.", "$JS.API.CONSUMER.CREATE.", "$JS.API.STREAM.MSG.GET.", "$JS.API.STREAM.INFO.", "$KV.",
+}
+
+func nameWithout(right string) string { return "without-" + strings.Trim(right, "$.") }
+
+func without(missing string, p *server.Permissions) *server.Permissions {
+	p.Publish.Allow = slices.DeleteFunc(p.Publish.Allow, func(subject string) bool {
+		return strings.HasPrefix(subject, missing)
+	})
+	return p
+}
+
+// manyTags is more than JetStream delivers in one go.
+const manyTags = 10_000
+
+// fillMarks gives the bucket of the marks very many tags.
+func fillMarks(t *testing.T, admin *nats.Conn) {
+	t.Helper()
+	js, err := jetstream.New(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := fmt.Appendf(nil, `{"mark":1,"step":10,"description":"%s"}`, strings.Repeat("x", 200))
+	for i := range manyTags {
+		if _, err := js.PublishAsync(fmt.Sprintf("$KV.id_segments.tag%05d", i), mark); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-time.After(patience):
+		t.Fatal("the marks were not written")
+	}
+}
+
+// listAll returns how many tags there are.
+func listAll(t *testing.T, operator *nats.Conn) (n int) {
+	t.Helper()
+	tags := client.New(operator, subjects.DefaultNamespace)
+	for after := ""; ; {
+		page, err := tags.ListTags(patient(t), subjects.TagList{After: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			return n
+		}
+		n, after = n+len(page), page[len(page)-1].Tag
+	}
+}
+
+func TestVeryManyTagsAreListedWithoutTheRightToAnswerFlowControl(t *testing.T) {
+	t.Parallel()
+	for _, user := range []string{"worker", nameWithout("$JS.FC.")} {
+		seen := new(violations)
+		urlOf := startWithUsers(t, seen)
+		monitor, stop := startOn(t, urlOf(user), t.TempDir())
+		waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+		fillMarks(t, connectTo(t, urlOf("admin")))
+		if n := listAll(t, connectTo(t, urlOf("operator"))); n != manyTags {
+			t.Errorf("%s: %d tags, want %d", user, n, manyTags)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if user == "worker" {
+			seen.report(t)
+		}
+	}
+}
+
+// A worker without a right gets no answer to what it may not ask, and must not wait for one for long.
+func TestRequestsAndStopsAreBoundedWhateverRightIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, missing := range missingRights {
+		t.Run(nameWithout(missing), func(t *testing.T) {
+			t.Parallel()
+			urlOf := startWithUsers(t, new(violations))
+			first, stopFirst := startOn(t, urlOf("worker"), t.TempDir()) // makes the buckets
+			waitFor(t, "the worker is ready", ok(first+"/readyz"))
+			if err := stopFirst(); err != nil {
+				t.Fatal(err)
+			}
+			monitor, stop := startOn(t, urlOf(nameWithout(missing)), t.TempDir())
+			waitFor(t, "it says how it is", func() bool { code, _ := get(monitor + "/readyz"); return code != 0 })
+			operator := connectTo(t, urlOf("operator"))
+			waitFor(t, "tags are listed, or refused", func() bool {
+				began := time.Now()
+				_, err := operator.Request(subjects.DefaultNamespace.TagList(), nil, patience)
+				if took := time.Since(began); err == nil && took > 15*time.Second {
+					t.Errorf("a list took %v", took)
+				}
+				return err == nil
+			})
+			began := time.Now()
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took > 15*time.Second {
+				t.Errorf("the stop took %v", took)
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,11 +18,15 @@ import (
 type onJetStream struct {
 	js     jetstream.JetStream
 	rights *rights
+	// flowless says that listings go without flow control: this user may not answer it.
+	flowless *atomic.Bool
 }
 
 // OnJetStream returns the streams of a JetStream. Its connection should keep its error handler from then on: that one
 // is called after one of this package.
-func OnJetStream(js jetstream.JetStream) Streams { return onJetStream{js, rightsOn(js.Conn())} }
+func OnJetStream(js jetstream.JetStream) Streams {
+	return onJetStream{js, rightsOn(js.Conn()), new(atomic.Bool)}
+}
 
 func streamName(bucket string) string { return "KV_" + bucket }
 

@@ -2,36 +2,48 @@ package buckets
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // late is how long an entry that is missing may take to arrive.
 const late = 100 * time.Millisecond
 
-// quiet is how long nothing may arrive before a listing is begun again. It doubles each time.
-const quiet = 250 * time.Millisecond
+// quiet is how long nothing may arrive before a listing is begun again. It doubles each time, up to mostQuiet.
+const (
+	quiet     = 250 * time.Millisecond
+	mostQuiet = 16 * time.Second
+)
 
 // errQuiet says that a listing did not end, though nothing arrives any more.
 var errQuiet = errors.New("buckets: the listing stands still")
 
 // List implements [Streams]. JetStream says how many entries it will deliver, and then waits for ever for one that
-// expires before its turn. So a listing that stands still is begun again.
-func (o onJetStream) List(ctx context.Context, bucket, prefix string) ([]Entry, error) {
-	for patience := quiet; ; patience *= 2 {
-		entries, err := o.listOnce(ctx, bucket, prefix, patience)
-		if !errors.Is(err, errQuiet) {
-			return entries, err
+// expires before its turn. So a listing that stands still is begun again: without flow control, if it may be that this
+// user may not answer it.
+func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries []Entry, err error) {
+	flow, stalled := !o.flowless.Load(), false
+	for patience := quiet; patience <= mostQuiet; patience *= 2 {
+		l := &listing{conn: o.js.Conn(), prefix: subjectPrefix(bucket), patience: patience, flow: flow}
+		if entries, err = o.listOnce(ctx, bucket, prefix, l); !errors.Is(err, errQuiet) {
+			break
 		}
+		stalled = stalled || l.asked
+		flow = flow && !l.asked
 	}
+	if stalled && err == nil {
+		o.flowless.Store(true)
+	}
+	return entries, err
 }
 
-func (o onJetStream) listOnce(
-	ctx context.Context, bucket, prefix string, patience time.Duration,
-) (entries []Entry, err error) {
-	l := &listing{prefix: subjectPrefix(bucket), patience: patience}
+// listOnce reads a bucket through a consumer, which JetStream removes by itself once nobody listens: so neither the end
+// of a listing nor a missing right to delete consumers makes anyone wait.
+func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *listing) (entries []Entry, err error) {
 	if prefix == "" { // otherwise how many keys there are is not known
 		info, err := o.Info(ctx, bucket)
 		if err != nil {
@@ -46,7 +58,7 @@ func (o onJetStream) listOnce(
 	ctx, ended := o.rights.await(ctx, o.prefix()+"CONSUMER.CREATE."+streamName(bucket)+".")
 	defer func() { err = ended(err) }()
 	err = begin(ctx, bucket, l.prefix+prefix+">", l)
-	if l.sub != nil { // it fails if the connection is closed; then the consumer ends by itself
+	if l.sub != nil { // it fails if the connection is closed
 		defer func() { _ = l.sub.Unsubscribe() }()
 	}
 	if err != nil {
@@ -56,27 +68,43 @@ func (o onJetStream) listOnce(
 }
 
 // push begins a listing whose entries JetStream sends.
-func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing) error {
-	js, err := o.js.Conn().JetStream(nats.APIPrefix(o.prefix()))
-	if err != nil {
+func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing) (err error) {
+	inbox := l.conn.NewInbox()
+	if l.sub, err = l.conn.SubscribeSync(inbox); err != nil {
 		return err
 	}
-	l.sub, err = js.SubscribeSync(filter, nats.BindStream(streamName(bucket)), nats.OrderedConsumer(),
-		nats.DeliverLastPerSubject(), nats.Context(ctx))
+	if err = l.sub.SetPendingLimits(-1, -1); err != nil {
+		return err
+	}
+	cfg := jetstream.ConsumerConfig{
+		Name: rand.Text(), DeliverSubject: inbox, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
+		MemoryStorage: true, Replicas: 1, FlowControl: l.flow,
+	}
+	if l.flow {
+		cfg.IdleHeartbeat = heartbeat
+	}
+	c, err := o.js.CreatePushConsumer(ctx, streamName(bucket), cfg)
 	if err != nil {
 		return translate(err)
 	}
-	l.pending, err = l.sub.InitialConsumerPending()
-	return err
+	l.pending = c.CachedInfo().NumPending
+	return nil
 }
+
+// heartbeat is how often a consumer with flow control says that it lives. JetStream wants one.
+const heartbeat = 5 * time.Second
 
 // A listing is a bucket being read.
 type listing struct {
+	conn     *nats.Conn
 	prefix   string        // of all subjects
 	patience time.Duration // how long to wait for the next entry
 	keys     int           // when it began, markers included; 0 if unknown
 	pending  uint64        // what the server had to deliver when the listing began
 	received uint64
+	flow     bool // with flow control
+	asked    bool // JetStream has asked for an answer, before it sends more
 	sub      *nats.Subscription
 	all      map[string]Entry
 }
@@ -116,19 +144,53 @@ func (l *listing) next(ctx context.Context, ended bool) (e Entry, left uint64, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	m, err := l.sub.NextMsgWithContext(ctx)
+	m, err := l.message(ctx)
 	if err != nil {
 		return Entry{}, 0, err
-	}
-	if isStatus(m) {
-		return Entry{}, 0, errQuiet
 	}
 	meta, err := m.Metadata()
 	if err != nil {
 		return Entry{}, 0, err
 	}
+	if meta.Sequence.Consumer != l.received+1 {
+		return Entry{}, 0, errQuiet // messages were lost
+	}
 	return Entry{
 		Key: m.Subject[len(l.prefix):], Value: m.Data, Revision: meta.Sequence.Stream, Created: meta.Timestamp,
 		Removed: isMarker(m.Header),
 	}, meta.NumPending, nil
+}
+
+// message returns the next message that is an entry. With flow control, JetStream sends some megabytes, and goes on
+// when it is answered.
+func (l *listing) message(ctx context.Context) (*nats.Msg, error) {
+	for {
+		m, err := l.sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch m.Header.Get("Status") {
+		case "":
+			return m, nil
+		case "100":
+			if err := l.answer(m); err != nil {
+				return nil, err
+			}
+		default: // the end of a request for messages
+			return nil, errQuiet
+		}
+	}
+}
+
+// answer answers a message of flow control. A heartbeat may repeat one that was not answered.
+func (l *listing) answer(m *nats.Msg) error {
+	subject := m.Reply
+	if subject == "" {
+		subject = m.Header.Get("Nats-Consumer-Stalled")
+	}
+	if subject == "" {
+		return nil
+	}
+	l.asked = true
+	return l.conn.Publish(subject, nil)
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -41,6 +40,3 @@ func (o onJetStream) pull(ctx context.Context, bucket, filter string, l *listing
 	}
 	return nc.PublishRequest(o.prefix()+"CONSUMER.MSG.NEXT."+streamName(bucket)+"."+info.Name, l.sub.Subject, body)
 }
-
-// isStatus reports whether a message is none of the stream's, but says how a request for them ended.
-func isStatus(m *nats.Msg) bool { return m.Header.Get("Status") != "" }
