@@ -18,6 +18,7 @@ const (
 	AlarmClockStep        Alarm = "clock-step"
 	AlarmNumberLost       Alarm = "number-lost"
 	AlarmNumbersExhausted Alarm = "numbers-exhausted"
+	AlarmOverload         Alarm = "overload"
 	AlarmRegistryConflict Alarm = "registry-conflict"
 	AlarmSecondRegistry   Alarm = "second-registry"
 	AlarmStateFile        Alarm = "state-file"
@@ -76,6 +77,12 @@ var alarms = []AlarmInfo{
 		Kind:     AlarmNumbersExhausted,
 		Happened: "every worker number is in use or blocked; this worker issues no snowflakes",
 		Do:       "see `natsid workers` for who has each until when; stop workers, or plan a wider layout",
+	},
+	{
+		Kind: AlarmOverload,
+		Happened: "for a second or longer, requests have arrived faster than this worker answers them; " +
+			"it leaves the queue group while it is late",
+		Do: "start more workers or give them more CPU time; callers that get \"no responders\" should back off",
 	},
 	{
 		Kind: AlarmRegistryConflict,

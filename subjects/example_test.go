@@ -89,6 +89,7 @@ func ExampleAlarms() {
 	// id.alarm.clock-step
 	// id.alarm.number-lost
 	// id.alarm.numbers-exhausted
+	// id.alarm.overload
 	// id.alarm.registry-conflict
 	// id.alarm.second-registry
 	// id.alarm.state-file

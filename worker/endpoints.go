@@ -1,6 +1,9 @@
 package worker
 
 import (
+	"runtime"
+	"time"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/subjects"
@@ -24,17 +27,26 @@ type endpoint struct {
 // A handler answers a request, or parks it.
 type handler func(request, *nats.Msg)
 
+// yieldEvery is how long a subscription with a queue may keep others from their turn:
+// where CPU time is short, that of the goroutine that sees the queue would come late.
+const yieldEvery = 500 * time.Microsecond
+
 // receive returns what a new subscription calls with each message. A message
 // without a reply subject is dropped before it costs an ID.
 func (e *endpoint) receive() nats.MsgHandler {
-	handle := e.handler()
+	handle, yielded := e.handler(), clock()
 	return func(m *nats.Msg) {
+		came := clock()
+		if came-yielded > yieldEvery {
+			runtime.Gosched()
+			yielded = came
+		}
 		e.counts.arrived.Add(1)
 		if m.Reply == "" || m.Header != nil && e.isProbe(m) {
 			e.counts.answered.Add(1)
 			return
 		}
-		handle(request{at: e, reply: m.Reply, came: clock()}, m)
+		handle(request{at: e, reply: m.Reply, came: came}, m)
 	}
 }
 

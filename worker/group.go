@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,14 +13,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-const (
-	// leaveAhead is how long before the end of its window a worker leaves the
-	// queue group, so that it refuses hardly any request delivered to it.
-	leaveAhead = 200 * time.Millisecond
-	// pingTimeout is how long the server may take to answer before the
-	// connection counts as lost.
-	pingTimeout = time.Second
-)
+// leaveAhead is how long before the end of its window a worker leaves the queue
+// group, so that it refuses hardly any request delivered to it.
+const leaveAhead = 200 * time.Millisecond
 
 // refused returns why a mode must not be served at the moment, as it crosses the
 // wire, or nil. It allocates nothing unless the mode is refused.
@@ -33,26 +29,43 @@ func (cfg *Config) refused(mode Mode) error {
 	return nil
 }
 
-// errNotBegun is why a mode is not served before the server knows that it is.
-var errNotBegun = errors.New("worker: not serving yet")
+var (
+	// errNotBegun is why a mode is not served before the server knows that it is.
+	errNotBegun = errors.New("worker: not serving yet")
+	errNoAnswer = errors.New("worker: the NATS server does not answer")
+	errOverload = errors.New("worker: more requests arrive than it can answer in time; " +
+		"callers learn at once that nobody serves them, or reach other workers: start more workers")
+)
 
 // A group is the queue subscriptions of one mode. They stand while the mode can
 // be served, and only then: callers reach other workers, or learn from NATS at
 // once that there are none. What was delivered is still answered. Only the
-// goroutine of [Worker.Run] uses it, but for why.
+// goroutine of [Worker.Run] uses it, but for why and late.
 type group struct {
 	mode      Mode
 	cfg       *Config
+	ping      *pinger
 	endpoints []*endpoint
 	// cannot returns why requests would fail, or nil; up reports whether the group
 	// stands. nil: they never would.
 	cannot func(up bool) error
 
-	subs  []*nats.Subscription // of the endpoints; nil while down
-	known bool                 // the server knows that it is up
+	subs     []*nats.Subscription // of the endpoints; nil while down
+	left     []*nats.Subscription // drained ones, until they are gone
+	known    proof                // that the server knows them
+	goes     bool                 // it leaves once there is the proof
+	alive    proof                // that the connection is alive, as a leave needs
+	said     bool                 // the log says that it serves
+	lag      lag
+	overload overload
+	leaveAt  time.Duration
+	joinAt   time.Duration
+	seen     int64 // requests that had arrived or waited at the last look
+	isBusy   bool  // many came since the look before
 
 	mu      sync.Mutex
-	trouble error // why the mode is not served; nil while it is
+	trouble error         // why the mode is not served; nil while it is
+	lateBy  time.Duration // the lag
 }
 
 // why returns why the mode is not served, or nil while it is. It is safe for
@@ -63,7 +76,25 @@ func (g *group) why() error {
 	return g.trouble
 }
 
+// late returns how late requests are answered. It is safe for concurrent use.
+func (g *group) late() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lateBy
+}
+
+// say sets what why and late return.
+func (g *group) say(now time.Duration, trouble error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trouble, g.lateBy = trouble, g.lag.of(now)
+}
+
 func (g *group) isUp() bool { return g.subs != nil }
+
+// isShown reports whether `nats micro` shows the group. One that left since it is late
+// comes back soon.
+func (g *group) isShown() bool { return g.isUp() || g.overload.on }
 
 // reason returns why the group should be down, or nil.
 func (g *group) reason() error {
@@ -83,52 +114,48 @@ func (g *group) reason() error {
 
 // follow joins or leaves the queue group if it is time, and returns why the mode
 // is not served, or nil.
-func (g *group) follow() error {
+func (g *group) follow(now time.Duration) error {
 	trouble := g.reason()
-	if (trouble == nil) != g.isUp() || g.isUp() && !g.known {
-		trouble = g.change(trouble)
+	if g.goes = g.goes && trouble != nil; g.isUp() && trouble != nil && !g.goes {
+		g.goes, g.alive = true, g.ping.ask()
 	}
-	return trouble
-}
-
-// say sets what why returns.
-func (g *group) say(trouble error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.trouble = trouble
-}
-
-// change joins if there is no trouble, else leaves, and returns why the mode is
-// not served. It needs a server that answers, for the reason in the package
-// comment; until then nothing changes.
-func (g *group) change(trouble error) error {
-	lost := g.cfg.Conn.FlushTimeout(pingTimeout)
 	switch {
-	case lost != nil && trouble != nil:
-		return trouble
-	case lost != nil:
-		return fmt.Errorf("worker: the NATS server does not answer: %w", lost)
-	case trouble != nil:
+	case g.goes && g.ping.has(g.alive):
+		g.goes, g.said = false, false
 		g.cfg.Log.Warn("no longer serving", "mode", g.mode, "reason", trouble)
 		g.leave()
-		return trouble
-	case !g.isUp():
+	case g.isUp() && g.overload.on:
+		g.leave() // the messages that arrive show that the connection is alive
+	case !g.isUp() && trouble == nil && !g.overload.on:
 		if err := g.join(); err != nil {
 			g.cfg.Log.Error("cannot serve yet; trying again, while other workers answer", "mode", g.mode, "error", err)
 			return err
 		}
-		if err := g.cfg.Conn.FlushTimeout(pingTimeout); err != nil {
-			return err
-		}
 	}
-	g.known = true
-	g.cfg.Log.Info("serving", "mode", g.mode)
-	return nil
+	switch {
+	case trouble != nil:
+		return trouble
+	case g.overload.isTrouble(now):
+		return errOverload
+	case g.ping.has(g.known):
+		if !g.said {
+			g.said = true
+			g.cfg.Log.Info("serving", "mode", g.mode)
+		}
+		return nil
+	case g.ping.hangs(now):
+		return errNoAnswer
+	}
+	return errNotBegun
+}
+
+// needsPing reports whether the group waits for the server to answer.
+func (g *group) needsPing() bool {
+	return g.isUp() && !g.ping.has(g.known) || g.goes && !g.ping.has(g.alive)
 }
 
 // join subscribes to all endpoints, or to none and returns an error.
 func (g *group) join() error {
-	g.known = false
 	for _, e := range g.endpoints {
 		sub, err := g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
 		if err != nil {
@@ -137,13 +164,76 @@ func (g *group) join() error {
 		}
 		g.subs = append(g.subs, sub)
 	}
+	g.known = g.ping.ask()
+	g.leaveAt, g.joinAt = jittered(leaveAt), jittered(joinAt)
 	return nil
 }
 
 // leave leaves the queue group. What was delivered is still answered.
 func (g *group) leave() {
 	drain(g.subs, g.cfg.Log)
-	g.subs = nil
+	g.left, g.subs = append(g.left, g.subs...), nil
+}
+
+// measure follows the lag of the group, and decides whether it is late.
+func (g *group) measure(now time.Duration) {
+	arrived, waiting := g.arrived(), g.waiting()
+	reached := g.lag.see(now, g.ping.has(g.lag.ping), arrived, waiting)
+	switch o := &g.overload; {
+	case !o.on && g.isUp() && (reached || g.lag.open) && g.lag.of(now) >= g.leaveAt:
+		if waiting+arrived-g.lag.arrived < crowd {
+			break
+		}
+		if o.leave(now) {
+			g.cfg.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
+				"lag", g.lag.of(now).String())
+		}
+	case o.on && reached && g.lag.last < g.joinAt && g.lag.set > o.since:
+		o.on = false
+	}
+	alarm, over := g.overload.pass(now)
+	if alarm && g.cfg.Overloaded != nil {
+		g.cfg.Overloaded(g.mode)
+	}
+	if over {
+		g.cfg.Log.Info("requests are answered in time again", "mode", g.mode)
+	}
+}
+
+// look decides whether the lag is worth a ping.
+func (g *group) look() {
+	came := g.arrived() + g.waiting()
+	g.isBusy, g.seen = came-g.seen >= busy || g.waiting() >= busy, came
+	if !g.isBusy && !g.lag.open {
+		g.lag.last = 0
+	}
+}
+
+// forget forgets what waited in a server that is gone.
+func (g *group) forget() {
+	g.lag, g.overload.on = lag{}, false
+}
+
+// arrived returns how many requests have reached their handlers.
+func (g *group) arrived() (n int64) {
+	for _, e := range g.endpoints {
+		n += e.counts.arrived.Load()
+	}
+	return n
+}
+
+// waiting returns how many messages wait in this process for their handlers, of
+// subscriptions that were left, too.
+func (g *group) waiting() (n int64) {
+	g.left = slices.DeleteFunc(g.left, func(sub *nats.Subscription) bool { return !sub.IsValid() })
+	for _, subs := range [][]*nats.Subscription{g.subs, g.left} {
+		for _, sub := range subs {
+			if messages, _, err := sub.Pending(); err == nil {
+				n += int64(messages)
+			}
+		}
+	}
+	return n
 }
 
 // drain leaves the subscriptions; what was delivered to them is still handled.

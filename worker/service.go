@@ -43,7 +43,7 @@ func newService(cfg *Config, name, description string, groups ...*group) *servic
 func (s *service) follow() error {
 	shown := []*endpoint{}
 	for _, g := range s.groups {
-		if g.isUp() {
+		if g.isShown() {
 			shown = append(shown, g.endpoints...)
 		}
 	}

@@ -13,18 +13,24 @@
 //
 // # Joining and leaving the queue group
 //
-// Each mode is a group of queue subscriptions. They stand unless the mode is
-// refused ([Config.Refused]), this worker stands back ([Config.Away]), or, for
-// snowflakes, requests would fail: shortly before the window ends, when the worker
-// number is lost, and while the clock is not trusted or is behind by the deadline
-// or more. What was delivered before a group left is still answered, with IDs or
-// with 503. With no worker left, NATS itself reports to callers at once that there
-// are no responders.
+// Each mode is a group of queue subscriptions. They stand unless
 //
-// The server must answer a ping before a group joins or leaves; without an answer
-// nothing changes until the next check. The reason: after a reconnect, the NATS
-// client subscribes again to what it was about to drain, and then drops what
-// arrives, so callers that are routed to this worker would get no answer.
+//   - the mode is refused ([Config.Refused]),
+//   - this worker stands back for others ([Config.Away]),
+//   - requests are answered late, since more arrive than this worker can answer,
+//   - or, for snowflakes, requests would fail: shortly before the window ends, when
+//     the worker number is lost, and while the clock is not trusted or is behind by
+//     the deadline or more.
+//
+// What was delivered before a group left is still answered, with IDs or with 503.
+// With no worker left, NATS itself reports to callers at once that there are no
+// responders.
+//
+// The server must answer a ping before a group leaves, or be heard otherwise;
+// without an answer nothing changes. The reason: after a reconnect, the NATS client
+// subscribes again to what it was about to drain, and then drops what arrives, so
+// callers that are routed to this worker would get no answer. Where a connection is
+// lost nevertheless while a group leaves, the worker connects anew.
 //
 // # Stopping
 //
@@ -45,6 +51,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -65,7 +72,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but Refused, Away,
-// Raised, Observe and Log must be set.
+// Overloaded, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -98,6 +105,10 @@ type Config struct {
 	// nil. The worker then leaves the queue group of the mode, and serves what is
 	// delivered all the same. It must be fast.
 	Away func(Mode) error
+	// Overloaded, if set, is called once for each time in which the worker leaves the
+	// queue group of the mode again and again, since more requests arrive than it can
+	// answer in time. It must not block.
+	Overloaded func(Mode)
 	// Raised, if set, is called when all tags have been raised by that many IDs.
 	Raised func(ctx context.Context, by int64) error
 	// Observe, if set, is called with every answer, concurrently. It must not
@@ -119,14 +130,18 @@ type Answer struct {
 // A Worker serves the requests of one process. It never answers a request twice,
 // and stops only once it has answered each that was delivered to it.
 type Worker struct {
-	cfg Config
-	out *outlet
+	cfg  Config
+	out  *outlet
+	ping *pinger
 
 	stats    *statistics
 	identity *identity
 	groups   []*group // of all modes
 	services []*service
 	changes  *changes // set by Run
+
+	reconnects uint64 // of the connection, at the last look
+	stale      bool   // it came back while subscriptions were drained
 }
 
 // New returns a worker. It serves nothing until it runs.
@@ -137,7 +152,8 @@ func New(cfg Config) *Worker {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	w := &Worker{cfg: cfg, out: &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}}
+	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
+	w.out = &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}
 	w.stats = &statistics{cfg: &w.cfg}
 	w.identity = &identity{cfg: &w.cfg}
 	segments := w.group(Segment, nil, w.segmentEndpoints())
@@ -153,7 +169,7 @@ func New(cfg Config) *Worker {
 }
 
 func (w *Worker) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
-	return &group{mode: mode, cfg: &w.cfg, cannot: cannot, endpoints: endpoints, trouble: errNotBegun}
+	return &group{mode: mode, cfg: &w.cfg, ping: w.ping, cannot: cannot, endpoints: endpoints, trouble: errNotBegun}
 }
 
 // cannotIssue returns why requests for snowflakes would fail, or nil. No ID is
@@ -182,8 +198,22 @@ func (w *Worker) Trouble(mode Mode) error {
 	return fmt.Errorf("worker: no mode %q", mode)
 }
 
-// watchEvery is how often a worker checks what it can serve.
-const watchEvery = 50 * time.Millisecond
+// Lag returns how late requests of a mode are answered at the moment; 0 if few arrive.
+// It is safe for concurrent use.
+func (w *Worker) Lag(mode Mode) time.Duration {
+	for _, g := range w.groups {
+		if g.mode == mode {
+			return g.late()
+		}
+	}
+	return 0
+}
+
+// A worker looks at what it can serve lookSeldom, and lookOften while it is busy.
+const (
+	lookSeldom = 50 * time.Millisecond
+	lookOften  = 20 * time.Millisecond
+)
 
 // Run serves until ctx ends, then answers what has been delivered and closes
 // the connection. It returns an error if it could not begin to serve. It may be
@@ -193,39 +223,110 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.cfg.Conn.Close()
 		return err
 	}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for ctx.Err() == nil {
-		w.follow()
 		select {
-		case <-tick.C:
+		case <-next.C:
+			next.Reset(w.look())
+		case err := <-w.ping.back:
+			w.pinged(err)
 		case <-ctx.Done():
+			continue
 		}
+		w.follow()
 	}
 	w.stop()
 	return nil
 }
 
 func (w *Worker) start() (err error) {
+	w.reconnects = w.cfg.Conn.Stats().Reconnects
 	w.changes, err = listen(&w.cfg)
 	return err
 }
 
+// look looks how busy the worker is, and returns when to look again.
+func (w *Worker) look() time.Duration {
+	pause := lookSeldom
+	for _, g := range w.groups {
+		if g.look(); g.isBusy {
+			pause = lookOften
+		}
+	}
+	return pause
+}
+
+// pinged notes how a ping ended.
+func (w *Worker) pinged(err error) {
+	if w.ping.end(err); err == nil {
+		return
+	}
+	for _, g := range w.groups {
+		g.forget()
+	}
+}
+
+// follow makes the subscriptions follow what can be served.
 func (w *Worker) follow() {
+	now := clock()
 	_ = w.identity.follow() // logged; snowflakes are not served without it
+	w.heal()
 	troubles := make([]error, len(w.groups))
 	for i, g := range w.groups {
-		troubles[i] = g.follow()
+		g.measure(now)
+		troubles[i] = g.follow(now)
 	}
+	w.pingIfNeeded(now)
 	for _, s := range w.services {
 		if err := s.follow(); err != nil {
 			w.cfg.Log.Error("`nats micro` does not show this worker; trying again", "error", err)
 		}
 	}
 	for i, g := range w.groups { // what serves is shown by then
-		g.say(troubles[i])
+		g.say(now, troubles[i])
 	}
 	w.changes.follow()
+}
+
+// pingIfNeeded pings if a group waits for the server, or its lag is measured.
+func (w *Worker) pingIfNeeded(now time.Duration) {
+	if w.ping.out || !w.cfg.Conn.IsConnected() {
+		return
+	}
+	needed, q := false, w.ping.ask()
+	for _, g := range w.groups {
+		needed = needed || g.needsPing()
+		if g.isBusy || g.overload.on {
+			g.lag.mark(now, q, g.arrived())
+			needed = true
+		}
+		g.isBusy = false // until the next look
+	}
+	if needed {
+		w.ping.send(now)
+	}
+}
+
+// heal connects anew where the connection was lost while a subscription was drained.
+// The client subscribes to it again on the new connection, and drops what arrives once
+// it is drained, so callers that are routed to this worker would get no answer.
+func (w *Worker) heal() {
+	n := w.cfg.Conn.Stats().Reconnects
+	if n == w.reconnects && !w.stale {
+		return
+	}
+	draining := func(g *group) bool { return len(g.left) > 0 }
+	w.stale = w.stale || slices.ContainsFunc(w.groups, draining)
+	w.reconnects = n
+	for _, g := range w.groups {
+		g.waiting() // forgets those that are gone
+	}
+	if w.stale && !slices.ContainsFunc(w.groups, draining) {
+		w.stale = false
+		w.cfg.Log.Warn("the connection was lost while a queue group was left: connecting anew")
+		_ = w.cfg.Conn.ForceReconnect() // it fails only on a connection that is closed
+	}
 }
 
 // stop leaves the queue groups, waits until every request that has been
@@ -240,6 +341,7 @@ func (w *Worker) stop() {
 	}
 	w.settle(w.identity.subscriptions(), w.cfg.Deadline+2*time.Second)
 	w.drain()
+	w.ping.stop()
 }
 
 // settle waits, for patience at most, until the connection has no subscription

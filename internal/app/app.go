@@ -231,7 +231,7 @@ func (p *program) assemble(context.Context) error {
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Ready: p.ready.modes, Version: cfg.Version, Second: p.watch.Second,
+		Layout: cfg.Layout, Lag: p.front.lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.watch.Second,
 	})
 	return nil
 }
@@ -255,8 +255,15 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Refused: p.refusals.why, Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
+		Refused: p.refusals.why, Overloaded: p.overloaded,
+		Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
 	}
+}
+
+// overloaded raises the alarm for a mode of which more is asked than can be answered.
+func (p *program) overloaded(mode worker.Mode) {
+	p.alarms.raise(subjects.AlarmOverload, fmt.Sprintf(
+		"requests of the mode %s arrive faster than this worker answers them, for a second or longer", mode))
 }
 
 func (p *program) segmentConfig() segment.Config {

@@ -36,6 +36,14 @@ func (f *front) current() (s *serving, connected bool) {
 	return s, s != nil && s.conn.IsConnected()
 }
 
+// lag returns how late requests of a mode are answered.
+func (f *front) lag(mode worker.Mode) time.Duration {
+	if s := f.now.Load(); s != nil {
+		return s.worker.Lag(mode)
+	}
+	return 0
+}
+
 // serve answers requests on conn, or where it moves to, until ctx ends.
 func (f *front) serve(ctx context.Context, conn servingConn) error {
 	now := f.start(ctx, conn)

@@ -93,6 +93,9 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 			Now: now, Use: func(*snowflake.Generator) {},
 		}),
 		Layout: snowflake.Leaf,
+		Lag: func(mode worker.Mode) time.Duration {
+			return map[worker.Mode]time.Duration{worker.Snowflake: time.Second}[mode]
+		},
 		Ready: func() map[string]error {
 			return map[string]error{"segment": nil, "snowflake": errors.New("no number")}
 		},
@@ -175,8 +178,8 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 
 // kinds are what operators have in their alerts: see [subjects.Alarm].
 var kinds = []subjects.Alarm{
-	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted", "registry-conflict",
-	"state-file", "store-went-back", "stream-overlap", "time-ends",
+	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted", "overload",
+	"registry-conflict", "state-file", "store-went-back", "stream-overlap", "time-ends",
 }
 
 func TestAlarmsAreCountedByKindFromZero(t *testing.T) {
@@ -290,6 +293,8 @@ func TestAProcessThatHoldsNothingYet(t *testing.T) {
 	want(t, scrape(t, m), map[string]float64{
 		`natsid_ready{mode="segment"}`:                 1,
 		`natsid_ready{mode="snowflake"}`:               0,
+		`natsid_lag_seconds{mode="segment"}`:           0,
+		`natsid_lag_seconds{mode="snowflake"}`:         1,
 		`natsid_waiting_requests{mode="segment"}`:      0,
 		`natsid_waiting_requests{mode="snowflake"}`:    0,
 		`natsid_segment_tags`:                          0,

@@ -48,6 +48,12 @@ var (
 		Help:  "Requests that wait now, for a range or for the clock.",
 		Alert: "stays above 0",
 	}
+	lagSeconds = SeriesInfo{
+		Name: "natsid_lag_seconds", Type: gauge, Labels: "mode",
+		Help: "How long requests wait for their turn, in the NATS server and in this worker; 0 while few arrive. " +
+			"A worker that is late leaves the queue group.",
+		Alert: "stays above 0.1",
+	}
 	loadSeconds = SeriesInfo{
 		Name: "natsid_segment_load_seconds", Type: histogram, Labels: "outcome",
 		Help:  "How long loads of a range took, by outcome: ok, error, or unknown if there is no such tag.",
@@ -112,7 +118,8 @@ var (
 // the process.
 func Series() []SeriesInfo {
 	return []SeriesInfo{
-		ready, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, waitingRequests, waitSeconds,
+		ready, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, lagSeconds,
+		waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
 		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, buildInfo,
 	}

@@ -17,6 +17,7 @@ type Sources struct {
 	Snowflakes *snowflake.Issuer
 	Keeper     *workerid.Keeper
 	Layout     snowflake.Layout
+	Lag        func(worker.Mode) time.Duration
 	Ready      func() map[string]error // by mode; nil means ready
 	Version    string
 	// Second reports whether there is a second registry; nil if that is not watched for.
@@ -27,6 +28,9 @@ type Sources struct {
 func (m *Metrics) Watch(s Sources) {
 	for mode := range s.Ready() {
 		m.registry.MustRegister(ready.read(func() float64 { return s.isReady(mode) }, mode))
+	}
+	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
+		m.registry.MustRegister(lagSeconds.read(func() float64 { return s.Lag(mode).Seconds() }, string(mode)))
 	}
 	m.registry.MustRegister(
 		segments{s.Segments},

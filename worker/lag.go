@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// A worker that is offered more than it can answer would answer all of it late. It
+// leaves the queue group instead while what waits for it is worth more than leaveAt,
+// and joins below joinAt, so that it never stands idle. Both are jittered, by up to a
+// quarter: workers of a fleet neither leave nor join together.
+//
+// What waits may lie in the server and in this process. The answer to a ping comes
+// behind the former, and then the latter is counted: a mark is behind both.
+const (
+	leaveAt = 100 * time.Millisecond
+	joinAt  = 40 * time.Millisecond
+	// crowd is how many requests wait at least: a machine or a server that stood still
+	// for a moment is late too, with nothing to get rid of.
+	crowd = 256
+	// While at least busy requests arrive from look to look, the lag is measured.
+	busy = 64
+)
+
+// A lag is how late the requests of a group are answered. Only the goroutine of
+// [Worker.Run] uses it.
+type lag struct {
+	open    bool          // a mark is set that requests are still ahead of
+	ping    proof         // it comes behind what waits in the server
+	set     time.Duration // when the mark was set
+	arrived int64         // requests of the group by then
+	until   int64         // requests of the group before the mark; -1 until the ping is answered
+	last    time.Duration // what the last mark took
+}
+
+// mark sets a mark with a ping that is sent now, unless one is set.
+func (l *lag) mark(now time.Duration, ping proof, arrived int64) {
+	if !l.open {
+		*l = lag{open: true, ping: ping, set: now, arrived: arrived, until: -1, last: l.last}
+	}
+}
+
+// see reports whether the mark was reached, given whether its ping was answered, and how
+// many requests have arrived and wait in this process.
+func (l *lag) see(now time.Duration, answered bool, arrived, waiting int64) bool {
+	if !l.open || !answered {
+		return false
+	}
+	if l.until < 0 {
+		l.until = arrived + waiting
+	}
+	if waiting > 0 && arrived < l.until {
+		return false
+	}
+	l.open, l.last = false, now-l.set
+	return true
+}
+
+// of returns what the open mark has taken so far, or what the last one took.
+func (l *lag) of(now time.Duration) time.Duration {
+	if l.open {
+		return now - l.set
+	}
+	return l.last
+}
+
+// An overload is a time in which a group leaves again and again, or stays away, since
+// it is late.
+type overload struct {
+	on          bool // the group is away now
+	since       time.Duration
+	first, last time.Duration // when it left first, and when it was away last
+	times       int           // it left; 0 while there is no overload
+	raised      bool          // the alarm
+}
+
+const (
+	// calm ends an overload, after the last time the group was away.
+	calm = 10 * time.Second
+	// lasting is how long an overload lasts that is worth an alarm. It counts as
+	// trouble for as long after the last time the group was away.
+	lasting = time.Second
+)
+
+// leave notes that the group leaves, and reports whether an overload begins.
+func (o *overload) leave(now time.Duration) (begins bool) {
+	begins = o.times == 0
+	if begins {
+		o.first = now
+	}
+	o.on, o.since, o.last = true, now, now
+	o.times++
+	return begins
+}
+
+func (o *overload) isTrouble(now time.Duration) bool { return o.times > 0 && now-o.last < lasting }
+
+// pass notes that time has passed, and reports whether it is time for the alarm, and
+// whether the overload is over.
+func (o *overload) pass(now time.Duration) (alarm, over bool) {
+	if o.times == 0 {
+		return false, false
+	}
+	if o.on {
+		o.last = now
+	}
+	alarm = !o.raised && o.last-o.first >= lasting
+	o.raised = o.raised || alarm
+	if over = now-o.last >= calm; over {
+		*o = overload{}
+	}
+	return alarm, over
+}
+
+// jittered returns a time from d to a quarter above.
+func jittered(d time.Duration) time.Duration { return d + time.Duration(rand.Int64N(int64(d/4))) }

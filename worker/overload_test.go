@@ -1,0 +1,126 @@
+package worker_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/worker"
+)
+
+// A blocked worker answers no request for snowflakes, as one that has too little CPU
+// time, until it is released.
+type blocked struct {
+	*rig
+	release   func()
+	overloads atomic.Int64
+	answers   *nats.Subscription
+}
+
+func startBlocked(t *testing.T, url string, edits ...edit) *blocked {
+	b := &blocked{}
+	released := make(chan struct{})
+	b.release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(b.release)
+	block := func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Overloaded = func(worker.Mode) { b.overloads.Add(1) }
+		cfg.Observe = func(a worker.Answer) {
+			if a.Mode == worker.Snowflake {
+				<-released
+			}
+		}
+	}
+	b.rig = start(t, url, 0, newStore(t), append(edits, block)...)
+	t.Cleanup(b.release) // before the worker stops
+	var err error
+	if b.answers, err = b.caller.SubscribeSync(b.caller.NewInbox()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// offer sends n requests.
+func (b *blocked) offer(n int) {
+	b.Helper()
+	for range n {
+		if err := b.caller.PublishRequest("id.snowflake", b.answers.Subject, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := b.caller.Flush(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func TestAWorkerThatIsLateLeavesAnswersWhatItHoldsAndComesBack(t *testing.T) {
+	b := startBlocked(t, startServer(t))
+	const n = 1000
+	b.offer(n)
+	b.eventually("say that it is late", func() bool {
+		return b.worker.Trouble(worker.Snowflake) != nil && b.worker.Lag(worker.Snowflake) > 0
+	})
+	b.eventually("leave", func() bool {
+		_, err := b.caller.Request("id.snowflake", nil, 100*time.Millisecond)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
+	b.one("id.segment.order") // the other mode is not late
+	b.ask("$SRV.INFO.id-snowflake", "")
+	b.eventually("raise the alarm", func() bool { return b.overloads.Load() > 0 })
+	b.release()
+	for i := range n {
+		m, err := b.answers.NextMsg(30 * time.Second)
+		if err != nil {
+			t.Fatalf("%d of %d were answered: %v", i, n, err)
+		}
+		b.ids(read(m), 1)
+	}
+	b.eventually("come back", func() bool { return b.worker.Trouble(worker.Snowflake) == nil })
+	b.one("id.snowflake")
+	b.eventually("be in time", func() bool { return b.worker.Lag(worker.Snowflake) == 0 })
+	if n := b.overloads.Load(); n != 1 {
+		t.Errorf("%d alarms about one overload", n)
+	}
+}
+
+// A machine that stands still for a moment, and has little to do, leaves nobody.
+func TestAWorkerWithFewRequestsToAnswerStaysHoweverLateItIs(t *testing.T) {
+	b := startBlocked(t, startServer(t))
+	b.offer(100)
+	b.eventually("be late", func() bool { return b.worker.Lag(worker.Snowflake) > 300*time.Millisecond })
+	if err := b.worker.Trouble(worker.Snowflake); err != nil {
+		t.Error(err)
+	}
+}
+
+// The client subscribes again to what it drains, and then drops what arrives.
+func TestAWorkerThatLosesTheConnectionWhileItLeavesSwallowsNoRequestLater(t *testing.T) {
+	url := startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(0), nats.ReconnectJitter(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	b := startBlocked(t, url, func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
+	b.offer(1000)
+	b.eventually("leave", func() bool { return b.worker.Trouble(worker.Snowflake) != nil })
+	proxy.Cut()
+	b.eventually("connect again", func() bool { return conn.IsConnected() && conn.Stats().Reconnects > 0 })
+	b.release()
+	b.eventually("connect anew", func() bool { return conn.IsConnected() && conn.Stats().Reconnects > 1 })
+	b.eventually("come back", func() bool { return b.worker.Trouble(worker.Snowflake) == nil })
+	for range 20 {
+		b.one("id.snowflake")
+	}
+}
