@@ -120,7 +120,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"messages between registries", "buckets", "store",
 		"allocator, issuer and keeper", "alarms", "HTTP", "health, readiness and metrics",
 		"comparison of tags with the store", "settings of the buckets",
-		"buckets that were not open at the start", "announcement",
+		"buckets that were not open at the start", "watch for streams that take requests", "announcement",
 		"question which registries there are", "watch for a second registry", "worker number", "witness of the marks",
 		"allocator", "requests",
 	}
