@@ -58,21 +58,28 @@ func invalidCount(n int64) error {
 
 // Park queues a request that [Allocator.Next] answered with [ErrWait]. It calls done exactly once, within the deadline,
 // on any goroutine, with the IDs or with an error: [ErrUnknownTag], [ErrDisabled], [ErrExhausted], [ErrBadRow],
-// [ErrNotLoaded] or [ErrClosed]. done must not block. Requests of one tag are served in order of arrival; IDs are taken
-// only when all n are there, so a refused request has used none.
+// [ErrNotLoaded], [ErrElsewhere] or [ErrClosed]. done must not block. Requests of one tag are served in order of
+// arrival; IDs are taken only when all n are there, so a refused request has used none.
 //
-// If Park itself returns an error, done is never called: [ErrTooMany], [ErrUnknownTag], [ErrDisabled], [ErrBadRow],
-// [ErrClosed] or [ErrInvalid].
+// While loads of the tag fail, a request waits three fifths of the deadline: then its caller has time to ask again.
+//
+// If Park itself returns an error, done is never called: [ErrTooMany], [ErrElsewhere], [ErrUnknownTag], [ErrDisabled],
+// [ErrBadRow], [ErrClosed] or [ErrInvalid].
 func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
 	if n < 1 || n > MaxStep {
 		return invalidCount(n)
+	}
+	if a.source.elsewhere.Load() {
+		return ErrElsewhere
 	}
 	for {
 		b, err := a.tags.obtain(tag)
 		if err != nil {
 			return err
 		}
-		if err = b.park(waiter{n, time.Now().Add(a.deadline), done}); !errors.Is(err, errGone) {
+		now := time.Now()
+		w := waiter{n: n, expires: now.Add(a.deadline), soon: now.Add(a.deadline * 3 / 5), done: done}
+		if err = b.park(w); !errors.Is(err, errGone) {
 			return err
 		}
 	}

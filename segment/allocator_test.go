@@ -173,11 +173,11 @@ func TestRequestsBehindABatchAreServedWhenTheBatchIsRefused(t *testing.T) {
 		if err := a.Park("a", 5000, func([]segment.Range, error) {}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(500 * time.Millisecond)
 		start := time.Now()
 		take(t, a, "a", 1)
 		if d := time.Since(start); d != 500*time.Millisecond {
-			t.Errorf("it waited %v, want until the batch's deadline", d)
+			t.Errorf("it waited %v, want until the batch is refused, when the load fails", d)
 		}
 	})
 }
@@ -200,24 +200,51 @@ func TestNoRequestOvertakesOneThatWaits(t *testing.T) {
 	})
 }
 
-func TestAParkedRequestIsAnsweredByItsDeadlineAndWithTheCause(t *testing.T) {
+func TestAParkedRequestIsRefusedWithTheCauseInTimeForAnother(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
-		for name, hook := range map[string]segmenttest.LoadHook{
-			"hangs": slow(time.Hour),
-			"fails": func(context.Context, string, loadFunc) (segment.Range, error) {
-				return segment.Range{}, segmenttest.ErrInjected
-			},
+		failing := func(context.Context, string, loadFunc) (segment.Range, error) {
+			return segment.Range{}, segmenttest.ErrInjected
+		}
+		take(t, a, "a", 1)
+		take(t, a, "b", 1)
+		for _, tc := range []struct {
+			name, tag string
+			hook      segmenttest.LoadHook
+			after     time.Duration
+			cause     error
+		}{
+			{"fails", "a", failing, 900 * time.Millisecond, segmenttest.ErrInjected},
+			{"hangs", "b", slow(time.Hour), time.Second, context.DeadlineExceeded},
+			{"hangs after it failed", "a", slow(time.Hour), 900 * time.Millisecond, segmenttest.ErrInjected},
+			{"fails after it hung", "b", failing, 900 * time.Millisecond, segmenttest.ErrInjected},
 		} {
-			store.OnLoad(hook)
+			store.OnLoad(tc.hook)
 			start := time.Now()
-			_, err := a.Take(t.Context(), "a", 1)
-			if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != deadline {
-				t.Errorf("%s: %v after %v, want ErrNotLoaded after 1.5 s", name, err, d)
+			_, err := a.Take(t.Context(), tc.tag, 5000)
+			if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != tc.after {
+				t.Errorf("%s: %v after %v, want ErrNotLoaded after %v", tc.name, err, d, tc.after)
 			}
-			if name == "fails" && !errors.Is(err, segmenttest.ErrInjected) {
-				t.Errorf("%s: %v does not name the cause", name, err)
+			if !errors.Is(err, tc.cause) {
+				t.Errorf("%s: %v does not name the cause, %v", tc.name, err, tc.cause)
 			}
 			time.Sleep(time.Minute)
+		}
+	})
+}
+
+func TestARequestWaitsUntilItsDeadlineWhileLoadsSucceed(t *testing.T) {
+	inBubble(t, segment.Config{LoadTimeout: time.Hour}, func(t *testing.T, a *allocator, store *faulty) {
+		store.OnLoad(slow(deadline - time.Millisecond))
+		start := time.Now()
+		take(t, a, "a", 1)
+		if d := time.Since(start); d != deadline-time.Millisecond {
+			t.Errorf("served after %v", d)
+		}
+		store.OnLoad(slow(time.Hour))
+		start = time.Now()
+		_, err := a.Take(t.Context(), "b", 1)
+		if d := time.Since(start); !errors.Is(err, segment.ErrNotLoaded) || d != deadline {
+			t.Errorf("%v after %v, want ErrNotLoaded after the deadline", err, d)
 		}
 	})
 }
@@ -249,11 +276,11 @@ func TestAFailedLoadIsTriedAgainWithoutATightLoop(t *testing.T) {
 		}
 		// While requests wait it is retried by itself.
 		store.OnLoad(failing)
-		time.AfterFunc(time.Second, func() { store.OnLoad(nil) })
+		time.AfterFunc(time.Second/2, func() { store.OnLoad(nil) })
 		start = time.Now()
 		take(t, a, "b", 1)
-		if d := time.Since(start); d > 1400*time.Millisecond {
-			t.Errorf("a parked request got its ID %v after the store was back", d-time.Second)
+		if d := time.Since(start); d > 900*time.Millisecond {
+			t.Errorf("a parked request got its ID %v after the store was back", d-time.Second/2)
 		}
 	})
 }

@@ -110,15 +110,15 @@ var errGone = errors.New("segment: the buffer is gone")
 // park queues a request and makes sure that a load is under way.
 func (b *buffer) park(w waiter) error {
 	b.mu.Lock()
-	if b.supply.gone || b.supply.waiters.len() >= b.deps.maxWaiting {
+	if why := b.refusesLocked(); why != nil {
 		defer b.mu.Unlock()
-		if b.supply.gone {
-			return errGone
+		if !b.supply.loader.running && b.supply.loader.loads == 0 {
+			b.stopLocked(why) // it was made for this request
 		}
-		return ErrTooMany
+		return why
 	}
 	b.supply.stock.shut()
-	b.supply.waiters.push(w, b.expire)
+	b.supply.waiters.push(w, b.supply.loader.failing(), b.expire)
 	// A load may have ended since next returned ErrWait.
 	answers := b.supply.waiters.serve(&b.supply.stock, nil)
 	b.tendLocked()
@@ -127,10 +127,24 @@ func (b *buffer) park(w waiter) error {
 	return nil
 }
 
-// expire refuses the requests whose deadline has passed.
+// refusesLocked returns why no request may wait, or nil.
+func (b *buffer) refusesLocked() error {
+	switch {
+	case b.supply.gone:
+		return errGone
+	case b.deps.source.elsewhere.Load():
+		return ErrElsewhere
+	case b.supply.waiters.len() >= b.deps.maxWaiting:
+		return ErrTooMany
+	}
+	return nil
+}
+
+// expire refuses the requests that have waited for long enough.
 func (b *buffer) expire() {
 	b.mu.Lock()
-	answers := b.supply.waiters.expire(&b.supply.stock, time.Now(), b.supply.loader.notLoaded())
+	l := &b.supply.loader
+	answers := b.supply.waiters.expire(&b.supply.stock, time.Now(), l.failing(), l.notLoaded())
 	b.tendLocked()
 	b.mu.Unlock()
 	deliver(answers)
@@ -169,12 +183,13 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	case err == nil:
 		b.addLocked(p, l, now)
 		answers = b.supply.waiters.serve(&b.supply.stock, nil)
-	case isFinal(err) && p.changes != b.changes:
+	case IsFinal(err) && p.changes != b.changes:
 		b.supply.loader.outdated()
-	case isFinal(err):
+	case IsFinal(err):
 		answers = b.refusedLocked(err, now)
 	default:
 		pause = b.supply.loader.failed(err)
+		b.supply.waiters.setExpiry(true)
 	}
 	b.supply.settle(now)
 	b.mu.Unlock()

@@ -26,6 +26,8 @@ var (
 	ErrTooMany = errors.New("segment: too many requests wait for the tag")
 	// ErrNotLoaded is returned when no range could be loaded before the deadline.
 	ErrNotLoaded = errors.New("segment: no range could be loaded in time")
+	// ErrElsewhere is returned while another worker can load and this one cannot: see [Allocator.TurnAway].
+	ErrElsewhere = errors.New("segment: this worker cannot load, and another one can")
 	// ErrClosed is returned after [Allocator.Close].
 	ErrClosed = errors.New("segment: the allocator is closed")
 )
@@ -85,8 +87,8 @@ func (e *RaiseError) Error() string {
 // Unwrap returns [ErrInvalid].
 func (e *RaiseError) Unwrap() error { return ErrInvalid }
 
-// isFinal reports whether a load failed for a reason that waiting cannot fix.
-func isFinal(err error) bool {
+// IsFinal reports whether a load failed for a reason that waiting cannot fix: the store works.
+func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow)
 }
 

@@ -17,7 +17,7 @@ type health struct {
 func (h *health) note(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err == nil || isFinal(err) {
+	if err == nil || IsFinal(err) {
 		h.failures = 0
 		return
 	}

@@ -44,6 +44,18 @@ func (a *Allocator) Hold(why error) { a.source.holdup.why.Store(&why) }
 // Release ends [Allocator.Hold]. Waiting requests are loaded for within their retry pause.
 func (a *Allocator) Release() { a.source.holdup.why.Store(nil) }
 
+// TurnAway refuses each request that memory cannot serve with [ErrElsewhere], those that wait included, until
+// [Allocator.Admit]: another worker can load, and this one cannot. IDs in memory are issued as before.
+func (a *Allocator) TurnAway() {
+	a.source.elsewhere.Store(true)
+	for _, b := range a.tags.snapshot() {
+		b.turnAway()
+	}
+}
+
+// Admit ends [Allocator.TurnAway].
+func (a *Allocator) Admit() { a.source.elsewhere.Store(false) }
+
 // Discard turns all IDs in memory into holes.
 //
 // Law: no request that begins after Discard has returned gets an ID of a load that began before. Floors stay.
@@ -70,6 +82,17 @@ func (a *Allocator) Remember(floors map[string]Floor) {
 	for tag, f := range floors {
 		a.tags.names.keepFloor(tag, f)
 	}
+}
+
+// turnAway refuses the requests that wait. It starts no load.
+func (b *buffer) turnAway() {
+	b.mu.Lock()
+	answers := b.supply.waiters.refuse(&b.supply.stock, ErrElsewhere)
+	if len(answers) > 0 {
+		b.supply.settle(b.deps.clock.now())
+	}
+	b.mu.Unlock()
+	deliver(answers)
 }
 
 // discard is [Allocator.Discard] of one tag. A load under way does not know yet, and is discarded when it arrives.

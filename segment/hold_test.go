@@ -101,3 +101,34 @@ func TestEachDiscardedIDIsAHole(t *testing.T) {
 		}
 	})
 }
+
+func TestARequestIsTurnedAwayOnlyIfMemoryCannotServeIt(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
+		take(t, a, "a", 1)
+		synctest.Wait()
+		store.OnLoad(slow(time.Hour))
+		var waited error
+		if err := a.Park("a", 5000, func(_ []segment.Range, err error) { waited = err }); err != nil {
+			t.Fatal(err)
+		}
+		a.TurnAway()
+		if !errors.Is(waited, segment.ErrElsewhere) {
+			t.Errorf("a request that waited: %v", waited)
+		}
+		take(t, a, "a", 1)
+		for tag, n := range map[string]int64{"a": 5000, "b": 1} {
+			start := time.Now()
+			if _, err := a.Take(t.Context(), tag, n); !errors.Is(err, segment.ErrElsewhere) || time.Since(start) > 0 {
+				t.Errorf("%d of tag %s: %v after %v, want it turned away at once", n, tag, err, time.Since(start))
+			}
+		}
+		if s := a.Stats(); s.Tags != 1 {
+			t.Errorf("%d tags in memory; a tag that never had a range needs none", s.Tags)
+		}
+		store.OnLoad(nil)
+		a.Admit()
+		time.Sleep(2 * time.Second) // until the load under way has failed
+		take(t, a, "a", 5000)
+		take(t, a, "b", 1)
+	})
+}

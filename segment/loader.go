@@ -60,6 +60,9 @@ func (l *loader) wake() { l.quietUntil = 0 }
 // quiet reports whether no load begins unless a request waits.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
+// failing reports whether the last load failed, and another may succeed.
+func (l *loader) failing() bool { return l.fails > 0 }
+
 // notLoaded returns [ErrNotLoaded] with the cause, if there is one.
 func (l *loader) notLoaded() error {
 	if l.lastErr == nil {

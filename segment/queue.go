@@ -6,7 +6,16 @@ import "time"
 type waiter struct {
 	n       int64
 	expires time.Time
+	soon    time.Time // when it expires if loads of the tag fail
 	done    func([]Range, error)
+}
+
+// end returns when the request expires.
+func (x waiter) end(failing bool) time.Time {
+	if failing {
+		return x.soon
+	}
+	return x.expires
 }
 
 // An answer is the outcome of a parked request. It is delivered without the buffer's lock.
@@ -23,7 +32,8 @@ func deliver(answers []answer) {
 }
 
 // Waiters are the requests that wait for one tag, in order of arrival. All wait equally long, so the first to arrive is
-// the first to expire, and one timer serves all. The buffer's lock guards them.
+// the first to expire, and one timer serves all. They wait less long while loads of the tag fail: then the callers have
+// time to ask another worker. The buffer's lock guards them.
 type waiters struct {
 	queue *queue // nil if none wait: tags in use hardly ever have a queue, so it costs memory only while needed
 	ever  int64  // how many requests ever waited
@@ -52,11 +62,11 @@ func (w *waiters) demand() int64 {
 	return w.queue.ids
 }
 
-// push adds a request. expire is called when the first request's deadline has passed.
-func (w *waiters) push(x waiter, expire func()) {
+// push adds a request. expire is called when the first request has waited for long enough.
+func (w *waiters) push(x waiter, failing bool, expire func()) {
 	w.ever++
 	if w.queue == nil {
-		w.queue = &queue{expiry: time.AfterFunc(time.Until(x.expires), expire)}
+		w.queue = &queue{expiry: time.AfterFunc(time.Until(x.end(failing)), expire)}
 	}
 	w.queue.waiters = append(w.queue.waiters, x)
 	w.queue.ids += x.n
@@ -94,15 +104,20 @@ func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 	return answers
 }
 
-// expire refuses the requests whose deadline has passed with err. A refused request may have asked for more than there
-// was, and those after it for less: it serves them.
-func (w *waiters) expire(s *stock, now time.Time, err error) (answers []answer) {
-	for w.any() && !w.queue.waiters[0].expires.After(now) {
+// expire refuses the requests that have waited for long enough with err. A refused request may have asked for more than
+// there was, and those after it for less: it serves them.
+func (w *waiters) expire(s *stock, now time.Time, failing bool, err error) (answers []answer) {
+	for w.any() && !w.queue.waiters[0].end(failing).After(now) {
 		answers = append(answers, answer{done: w.pop().done, err: err})
 	}
 	answers = w.serve(s, answers)
-	if w.any() {
-		w.queue.expiry.Reset(time.Until(w.queue.waiters[0].expires)) //mutant:expiry
-	}
+	w.setExpiry(failing)
 	return answers
+}
+
+// setExpiry sets the timer of the first request. Call it when loads begin to fail.
+func (w *waiters) setExpiry(failing bool) {
+	if w.any() {
+		w.queue.expiry.Reset(time.Until(w.queue.waiters[0].end(failing))) //mutant:expiry
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,8 +19,10 @@ type source struct {
 	lanes   *lanes
 	health  health
 	holdup  holdup
-	log     *slog.Logger
-	onLoad  func(tag string, took time.Duration, err error)
+	// elsewhere says that requests that memory cannot serve are refused at once.
+	elsewhere atomic.Bool
+	log       *slog.Logger
+	onLoad    func(tag string, took time.Duration, err error)
 
 	autoStep  int64                 // of tags created on first use; 0 creates none
 	mayCreate func(tag string) bool // reports whether a tag may be created on first use

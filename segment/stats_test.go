@@ -83,7 +83,7 @@ func TestStatsOfATagShowItsTrouble(t *testing.T) {
 		if err := a.Park("a", 1, func([]segment.Range, error) {}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second / 2)
 		if s, _ := a.StatsOf("a"); s.Errors < 3 || !errors.Is(s.LastError, segmenttest.ErrInjected) ||
 			s.Waiting != 1 || s.Loads != 0 || !math.IsInf(s.SecondsLeft, 1) && s.SecondsLeft != 0 {
 			t.Errorf("%+v", s)

@@ -46,18 +46,18 @@ func TestARequestRefusedByItsDeadlineMakesRoomForSmallerOnes(t *testing.T) {
 	s := newTestSupply(Range{1, 11})
 	var got []string
 	push := func(name string, n int64, expires time.Time) {
-		s.waiters.push(waiter{n, expires, func(_ []Range, err error) {
+		s.waiters.push(waiter{n: n, expires: expires, done: func(_ []Range, err error) {
 			if err != nil {
 				name += " refused"
 			}
 			got = append(got, name)
-		}}, func() {})
+		}}, false, func() {})
 	}
 	now := time.Now()
 	push("large", 50, now)
 	push("small", 7, now.Add(time.Hour))
 	push("too large now", 4, now.Add(time.Hour))
-	deliver(s.waiters.expire(&s.stock, now, ErrNotLoaded))
+	deliver(s.waiters.expire(&s.stock, now, false, ErrNotLoaded))
 	if want := []string{"large refused", "small"}; !slices.Equal(got, want) || s.waiters.demand() != 4 {
 		t.Errorf("%q, %d IDs waited for; want %q and 4", got, s.waiters.demand(), want)
 	}
@@ -98,7 +98,7 @@ func TestALoadBringsWhatIsWaitedFor(t *testing.T) {
 	if s.due(0) {
 		t.Error("a load is due for a whole range, though nothing was used")
 	}
-	s.waiters.push(waiter{n: 5000, expires: time.Now().Add(time.Hour)}, func() {})
+	s.waiters.push(waiter{n: 5000, expires: time.Now().Add(time.Hour)}, false, func() {})
 	if got := s.plan(0); !s.due(0) || got < 4990 {
 		t.Errorf("due %v, a load of %d; want one of 4990 or more", s.due(0), got)
 	}

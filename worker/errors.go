@@ -47,6 +47,7 @@ var codes = []struct {
 	{segment.ErrExhausted, subjects.Unavailable,
 		"fewer IDs than requested are left below the highest that the store can hold"},
 	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time: retry, then back off"},
+	{segment.ErrElsewhere, subjects.Unavailable, "this worker cannot load IDs at the moment" + another},
 	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},
 	{snowflake.ErrTooMany, subjects.TooMany, "too many requests wait for the clock: back off"},
