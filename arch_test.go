@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 	"worker": {"subjects", "segment", "snowflake", natsGo},
 	"client": {"subjects", natsGo},
 
+	"internal/aside":     {"internal/jitter"},
 	"internal/buckets":   {natsGo},
 	"internal/durable":   {},
 	"internal/jitter":    {backoff},
@@ -79,8 +80,9 @@ var arrows = map[string][]string{
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
 		"segment/witness",
-		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker", "internal/buckets",
-		"internal/jitter", "internal/loglimit", "internal/metrics", "internal/monitor",
+		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker",
+		"internal/aside", "internal/buckets", "internal/jitter", "internal/loglimit",
+		"internal/metrics", "internal/monitor",
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
 		"oneregistry", "oneregistry/natsbus",

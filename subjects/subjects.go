@@ -80,6 +80,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.RegistryAnnounce(), "published by workers every few seconds: their registry, as JSON", ""},
 		{n.RegistryAsk(), "of workers and `natsid registry`", "from one worker of each registry, as JSON"},
 		{n.RegistryOf("<registry>"), "of workers and `natsid registry`", "from one worker of the registry, as JSON"},
+		{n.RegistryStore(), "published by workers, for workers: that one cannot load, and that another can", ""},
 		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
 		{n.Witness(), "published by workers, for workers: how far the marks have moved, and that they went back", ""},
 		{n.Alarm("<kind>"), "published when an operator must look: the JSON of an AlarmEvent", ""},
@@ -158,6 +159,10 @@ func (n Namespace) RegistryAsk() string { return string(n) + ".registry.ask" }
 
 // RegistryOf returns the subject of calls to one worker of a registry.
 func (n Namespace) RegistryOf(id string) string { return string(n) + ".registry.of." + id }
+
+// RegistryStore returns the subject on which a worker that cannot load asks which others can, and those that can report
+// it. Only workers should be allowed to publish on it.
+func (n Namespace) RegistryStore() string { return string(n) + ".registry.store" }
 
 // Requests returns patterns that match all subjects of requests, but for those
 // of NATS services.

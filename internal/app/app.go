@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/oneregistry"
@@ -72,6 +73,8 @@ type program struct {
 	front    *front
 	ready    readiness
 	refusals refusals
+	away     refusals // modes that other workers are to serve; what arrives is served from memory
+	aside    *aside.Watch
 	watch    *oneregistry.Watch
 	streams  streamWatch
 }
@@ -82,6 +85,7 @@ func newProgram(cfg Config, quit func()) *program {
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
+		suspect:  func() { p.aside.Suspect() },
 	}
 	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}
 	return p
@@ -132,6 +136,8 @@ func (p *program) steps() []step {
 		// Leaves the queue groups, answers all requests that were taken, and drains
 		// the serving connection, so that the last replies are on the wire.
 		during("requests", answers+5*time.Second, p.serve),
+		// Takes back what it promised to workers that cannot load, while requests are still answered.
+		during("who can load", soon, p.standAside),
 	}
 }
 
@@ -211,6 +217,7 @@ const parkedSnowflakes = 4096
 func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
+	p.aside = aside.New(p.asideConfig())
 	p.segments = segment.New(p.segmentConfig())
 	if p.storage.witness != nil {
 		p.storage.witness.Use(p.segments)
@@ -225,8 +232,8 @@ func (p *program) assemble(context.Context) error {
 	})
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
 	p.ready = readiness{
-		front: p.front, refusals: &p.refusals, marks: p.storage.marks, segments: p.segments, keeper: p.keeper,
-		streams: &p.streams,
+		front: p.front, refusals: &p.refusals, marks: p.storage.marks, segments: p.segments, aside: p.aside,
+		keeper: p.keeper, streams: &p.streams,
 	}
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
@@ -255,7 +262,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Refused: p.refusals.why, Overloaded: p.overloaded,
+		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded,
 		Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
 	}
 }
@@ -269,7 +276,8 @@ func (p *program) overloaded(mode worker.Mode) {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: p.storage.gated(), Deadline: cfg.Deadline, MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
+		Store: observed{p.storage.gated(), p.aside}, Deadline: cfg.Deadline,
+		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,

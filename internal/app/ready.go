@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -20,6 +21,7 @@ type readiness struct {
 	refusals *refusals
 	marks    *kvstore.Store // nil if segments do without
 	segments *segment.Allocator
+	aside    *aside.Watch
 	keeper   *workerid.Keeper
 	streams  *streamWatch
 }
@@ -51,6 +53,9 @@ func (r readiness) segmentTrouble() error {
 	}
 	if err := r.streams.trouble(worker.Segment); err != nil {
 		return err
+	}
+	if err := r.aside.Trouble(); err != nil {
+		return fmt.Errorf("nothing can be loaded: %w", err)
 	}
 	return r.segments.Trouble()
 }

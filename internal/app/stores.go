@@ -32,6 +32,7 @@ type storage struct {
 	raiseAbout func(kind subjects.Alarm, about, message string)
 	refusals   *refusals
 	instance   func() string
+	suspect    func() // has the store probed
 	// besideOthers returns an error if a live worker has marks already.
 	besideOthers func(context.Context) error
 

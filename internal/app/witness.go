@@ -36,10 +36,20 @@ func (s *storage) awaitMarks() {
 	}
 }
 
-// marksChecked ends what awaitMarks began.
-func (s *storage) marksChecked() {
-	s.refusals.allow(firstCheck, worker.Segment)
+// joinLater is how long it takes to find out which workers can load.
+const joinLater = 1500 * time.Millisecond
+
+// marksChecked ends what awaitMarks began. A worker whose check failed joins the others a moment later: by then it
+// knows whether they can load.
+func (s *storage) marksChecked(err error) {
 	close(s.begun)
+	allow := func() { s.refusals.allow(firstCheck, worker.Segment) }
+	if err == nil {
+		allow()
+		return
+	}
+	s.suspect()
+	time.AfterFunc(joinLater, allow)
 }
 
 // openWitness opens the journal of the witness, before the bucket of the marks is
@@ -164,6 +174,7 @@ func (p *program) watchMarks(ctx context.Context) error {
 	logs := control.Opts.ReconnectedCB
 	control.SetReconnectHandler(func(nc *nats.Conn) {
 		w.Reconnected()
+		p.aside.Suspect()
 		logs(nc)
 	})
 	w.Run(ctx)

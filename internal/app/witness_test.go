@@ -29,7 +29,7 @@ func TestSegmentsWaitForTheFirstCheckOfTheMarks(t *testing.T) {
 				t.Error("snowflakes and changes of tags do not wait")
 			}
 			if c.witness != nil {
-				s.marksChecked()
+				s.marksChecked(nil)
 			}
 			if err := r.why(worker.Segment); err != nil {
 				t.Errorf("%v, want no refusal after the check", err)

@@ -88,3 +88,47 @@ func TestLockedRowsDoNotHurtOtherTags(t *testing.T) {
 	}
 	t.Logf("all %d had IDs %v after the rows were free", rows, time.Since(free))
 }
+
+func TestAProbeFailsIfTheServerTakesNoWritesAndForNoLockedRow(t *testing.T) {
+	srv := mysqltest.Start(t)
+	table := open(t, srv.DSN())
+	g := guard.New(table, nil, nil)
+	create(t, g, "order", 50, 1)
+	create(t, g, "#first", 50, 1) // the rows before and after the one that a probe looks for
+	probe := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // less than a lock is waited for
+		defer cancel()
+		return table.Probe(ctx)
+	}
+	tx, err := srv.DB().Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("UPDATE leaf_alloc SET max_id = max_id + 1"); err != nil { // locks each row, and the gaps
+		t.Fatal(err)
+	}
+	if err := probe(); err != nil {
+		t.Errorf("while all rows are locked: %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	srv.SetReadOnly(true)
+	if err := probe(); !errors.Is(err, segment.ErrNoWrites) {
+		t.Errorf("while the server is read-only: %v", err)
+	}
+	srv.SetReadOnly(false)
+	for until := time.Now().Add(time.Minute); probe() != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the server takes writes again, and the probe fails")
+		}
+	}
+	rows, err := table.AllRows(t.Context())
+	if err != nil || len(rows) != 2 || rows[0].MaxID != 1 || rows[1].MaxID != 1 {
+		t.Errorf("a probe has changed the table: %v, %v", rows, err)
+	}
+	srv.Kill()
+	if err := probe(); err == nil {
+		t.Error("a probe of a server that is down succeeds")
+	}
+}

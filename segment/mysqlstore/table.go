@@ -55,6 +55,16 @@ func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool
 	return n == 1, wrap(tag, err)
 }
 
+// probeTag is no tag that can be requested, and has no row.
+const probeTag = "$natsid"
+
+// Probe returns nil if the server takes writes of this user at the moment. It has the server carry out an update that
+// no row matches: so nothing changes, and no locked row delays it.
+func (t *Table) Probe(ctx context.Context) error {
+	_, err := t.Advance(ctx, probeTag, 0, 0)
+	return err
+}
+
 // Insert implements [segment.Table].
 func (t *Table) Insert(ctx context.Context, tag segment.Tag) error {
 	columns, values, args := "biz_tag, max_id, step", "?, ?, ?", []any{tag.Name, tag.MaxID, tag.Step}

@@ -24,9 +24,9 @@ func (w *Witness) Run(ctx context.Context) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	looked := time.Now()
-	w.checkNow(ctx, slog.LevelWarn)
+	err := w.checkNow(ctx, slog.LevelWarn)
 	if w.cfg.Begun != nil {
-		w.cfg.Begun()
+		w.cfg.Begun(err)
 	}
 	w.look(ctx)
 	for {
@@ -41,7 +41,7 @@ func (w *Witness) Run(ctx context.Context) {
 			w.announceIfNew()
 		}
 		if suspected {
-			w.checkNow(ctx, slog.LevelDebug) // a load or poll that fails for it is logged
+			_ = w.checkNow(ctx, slog.LevelDebug) // a load or poll that fails for it is logged
 		}
 		if time.Since(looked) >= w.cfg.Poll && !w.isHeld() {
 			looked = time.Now()
@@ -74,13 +74,15 @@ func (w *Witness) isDue() bool {
 }
 
 // checkNow checks the bucket. If that fails, which is logged, the next load checks again.
-func (w *Witness) checkNow(ctx context.Context, level slog.Level) {
+func (w *Witness) checkNow(ctx context.Context, level slog.Level) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := w.Ready(ctx); err != nil && ctx.Err() == nil {
+	err := w.Ready(ctx)
+	if err != nil && ctx.Err() == nil {
 		w.cfg.Log.Log(ctx, level, "the bucket of marks could not be checked; the next load checks it again",
 			"error", err)
 	}
+	return err
 }
 
 // look reads all witnesses, to remember which there are. One that is older than it was when last seen shows that the

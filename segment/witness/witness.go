@@ -90,8 +90,8 @@ type Config struct {
 	// Refuse and Allow say that segments must not be served, and that they may again. They must not block.
 	Refuse func(why error)
 	Allow  func()
-	// Begun is called once the first check of [Witness.Run] is over, whatever it found; nil is allowed.
-	Begun func()
+	// Begun is called once the first check of [Witness.Run] is over, with what it found; nil is allowed.
+	Begun func(error)
 	// Alarm reports that the marks went back, JournalAlarm that the journal is of no use. They must not block.
 	Alarm, JournalAlarm func(message string)
 	Log                 *slog.Logger // nil discards
@@ -237,6 +237,28 @@ func (w *Witness) Ready(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// ErrHomeless is returned by [Witness.Prove] if the bucket has no identity, and so no witnesses.
+var ErrHomeless = errors.New("witness: the bucket of marks has no identity, and no witness is written to it")
+
+// Prove returns nil once the bucket has acknowledged a write that was sent after the call: it takes writes of this
+// worker. Like each check of the bucket, the write is one of the worker's own witness.
+func (w *Witness) Prove(ctx context.Context) error {
+	if err := w.enter(ctx); err != nil {
+		return fmt.Errorf("witness: the bucket of marks could not be checked in time: %w", err)
+	}
+	defer w.leave()
+	if w.isHeld() {
+		return w.heldError()
+	}
+	if err := w.check(ctx); err != nil {
+		return err
+	}
+	if w.homeless {
+		return ErrHomeless
+	}
+	return nil
 }
 
 func (w *Witness) isReady() (ok bool, err error) {

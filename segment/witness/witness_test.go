@@ -1,6 +1,8 @@
 package witness
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -489,5 +491,40 @@ func TestAfterAReconnectTheOthersAreAsked(t *testing.T) {
 			_ = b.take(10)
 		}
 		w.repaired(15 * time.Second)
+	})
+}
+
+func TestAProofIsAWriteOfItsOwn(t *testing.T) {
+	play(t, func(w *world) {
+		a := w.start("a", t.TempDir())
+		time.Sleep(3 * time.Second)
+		prove := func() error {
+			ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Second)
+			defer cancel()
+			return a.witness.Prove(ctx)
+		}
+		for range 3 { // however short the time since the last one
+			before := w.js.count(prefix)
+			if err := prove(); err != nil || w.js.count(prefix) != before+1 {
+				t.Errorf("%v, and %d writes, want one", err, w.js.count(prefix)-before)
+			}
+		}
+		w.js.set(true, false)
+		if prove() == nil {
+			t.Error("proven, though the bucket is away")
+		}
+		w.js.set(false, false)
+		if err := prove(); err != nil {
+			t.Error(err)
+		}
+		a.witness.WentBack("a test")
+		if err := prove(); !errors.Is(err, ErrWentBack) {
+			t.Errorf("while the marks are repaired: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		w.identify("", false)
+		if err := prove(); !errors.Is(err, ErrHomeless) {
+			t.Errorf("in a bucket without identity: %v", err)
+		}
 	})
 }

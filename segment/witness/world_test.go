@@ -91,7 +91,7 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 		Ask:      w.ask, Reconnects: w.reconnects.Load,
 		Refuse: func(why error) { w.mu.Lock(); one.refused = why; w.mu.Unlock() },
 		Allow:  func() { w.mu.Lock(); one.refused = nil; w.mu.Unlock() },
-		Begun:  func() { one.begun.Store(true) },
+		Begun:  func(error) { one.begun.Store(true) },
 		Alarm:  w.alarm, JournalAlarm: w.alarm,
 	})
 	if err != nil {

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/aside"
+	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/witness"
+	"github.com/natsid/natsid/worker"
+)
+
+// cannotLoad is the source of what another worker is to serve, since this one cannot load.
+const cannotLoad = "loads"
+
+func (p *program) asideConfig() aside.Config {
+	return aside.Config{
+		Process: rand.Text(), Name: p.instance, Kind: p.storage.kindOfLoads(), Registry: p.registryOfLoads,
+		Probe: p.storage.probe, Serves: p.servesSegments, Change: p.changeStanding,
+		Announce: func(m []byte) error { return p.links.control.Publish(p.cfg.Namespace.RegistryStore(), m) },
+		Jitter:   jitter.UpTo, Log: p.cfg.Log,
+	}
+}
+
+// kindOfLoads says what a worker writes to load.
+func (s *storage) kindOfLoads() string {
+	switch {
+	case s.cfg.MySQL == "":
+		return "marks"
+	case s.cfg.Guard:
+		return "table and marks"
+	}
+	return "table"
+}
+
+// registryOfLoads returns the registry on which loads rest, "" if it is not known yet.
+func (p *program) registryOfLoads() string {
+	if p.storage.marks != nil {
+		return p.storage.marks.Identity().Registry
+	}
+	return p.watch.Status().Own.Numbers
+}
+
+// probe returns nil once all that a load writes to has taken a write that was sent after the call.
+func (s *storage) probe(ctx context.Context) error {
+	if s.table != nil {
+		if err := s.table.Probe(ctx); err != nil {
+			return err
+		}
+	}
+	if s.witness == nil {
+		return nil
+	}
+	err := s.witness.Prove(ctx)
+	if errors.Is(err, witness.ErrHomeless) {
+		return aside.ErrNoProof
+	}
+	return err
+}
+
+// servesSegments reports whether requests for segments arrive at this worker.
+func (p *program) servesSegments() bool {
+	s, connected := p.front.current()
+	return connected && s.worker.Trouble(worker.Segment) == nil
+}
+
+// changeStanding leaves the queue groups of segments and tags, or joins them again.
+func (p *program) changeStanding(s aside.State, why error) {
+	switch modes := []worker.Mode{worker.Segment, worker.Tags}; s {
+	case aside.Leaving:
+		p.away.refuse(cannotLoad, fmt.Errorf("this worker cannot load, and another one can: %w", why), modes...)
+	case aside.Aside:
+		p.segments.TurnAway()
+	case aside.Serving:
+		p.segments.Admit()
+		p.away.allow(cannotLoad, modes...)
+	}
+}
+
+// standAside lets others serve segments while this worker cannot load and they can, until ctx ends.
+func (p *program) standAside(ctx context.Context) error {
+	heard, err := p.links.control.Subscribe(p.cfg.Namespace.RegistryStore(), func(m *nats.Msg) { p.aside.Hear(m.Data) })
+	if err != nil {
+		return err
+	}
+	p.aside.Run(ctx)
+	_ = heard.Unsubscribe() // the connection closes soon
+	return nil
+}
+
+// observed is the store from which ranges are loaded, with a watch that sees how loads end.
+type observed struct {
+	segment.Store
+	watch *aside.Watch
+}
+
+// Load implements [segment.Store].
+func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	ended := o.watch.Load()
+	l, err := o.Store.Load(ctx, tag, n, floor)
+	ended(err, segment.IsFinal(err))
+	return l, err
+}
+
+// Poll implements [segment.Store].
+func (o observed) Poll(ctx context.Context, see func(segment.Listing)) error {
+	err := o.Store.Poll(ctx, see)
+	if err != nil && ctx.Err() == nil {
+		o.watch.Suspect()
+	}
+	return err
+}

@@ -1,0 +1,249 @@
+package aside
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestAWorkerThatCannotLoadLeavesWhileAnotherCan(t *testing.T) {
+	for how, trouble := range map[string]func(*fake){"refused": refuse, "hangs": hang} {
+		t.Run(how, func(t *testing.T) {
+			play(t, func(w *world) {
+				f := w.add(3, "r", "kv")
+				time.Sleep(time.Hour)
+				if f[0].writes()+f[1].writes()+f[2].writes()+w.count(asks)+w.count(can) > 0 {
+					t.Error("at rest something was written or said")
+				}
+				f[0].set(trouble)
+				w.loads(f[0], 100*time.Millisecond)
+				time.Sleep(900 * time.Millisecond)
+				if f[0].is() != Aside || w.in() != 2 {
+					t.Fatalf("0.9 s later: %v, %d are in", f[0].is(), w.in())
+				}
+				time.Sleep(time.Minute)
+				if f[0].is() != Aside || f[0].left() != 1 || w.in() != 2 {
+					t.Errorf("a minute later: %v, it left %d times, %d are in", f[0].is(), f[0].left(), w.in())
+				}
+				if n := w.count(can); n > 80 {
+					t.Errorf("%d reports in a minute", n)
+				}
+				f[0].set(restore)
+				time.Sleep(5 * time.Second)
+				if f[0].is() != Serving || f[0].Trouble() != nil {
+					t.Errorf("its store is back: %v, %v", f[0].is(), f[0].Trouble())
+				}
+			})
+		})
+	}
+}
+
+func TestAllStayWhereNobodyCanLoad(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(3, "r", "kv")
+		for i, f := range f {
+			f.set([]func(*fake){refuse, hang, hang}[i])
+			w.loads(f, 100*time.Millisecond)
+		}
+		for range 600 {
+			if time.Sleep(100 * time.Millisecond); w.in() != 3 {
+				t.Fatalf("%d of 3 are in", w.in())
+			}
+		}
+		if n := w.count(asks); n > 60 {
+			t.Errorf("%d questions in a minute", n)
+		}
+		f[2].set(restore)
+		time.Sleep(6 * time.Second)
+		if f[0].is() != Aside || f[1].is() != Aside || f[2].is() != Serving {
+			t.Errorf("one can load again: %v, %v, %v", f[0].is(), f[1].is(), f[2].is())
+		}
+		f[2].set(refuse)
+		time.Sleep(relyFor + stayFor)
+		if w.in() != 3 {
+			t.Errorf("that one cannot either: %d are in", w.in())
+		}
+	})
+}
+
+// Whatever fails and comes back in whatever order: one that is in the queue group is left.
+func TestNeverDoAllLeave(t *testing.T) {
+	play(t, func(w *world) {
+		fakes := w.add(4, "r", "kv")
+		for _, f := range fakes {
+			w.loads(f, 50*time.Millisecond)
+		}
+		for n := range 8_000 {
+			if f := fakes[n%4]; w.t.Context().Err() == nil && n%7 == 0 {
+				f.set([]func(*fake){restore, refuse, hang}[(n/7*n/13)%3])
+			}
+			if time.Sleep(53 * time.Millisecond); w.in() == 0 {
+				t.Fatalf("after %d turns all have left", n)
+			}
+		}
+		left := 0
+		for _, f := range fakes {
+			left += f.left()
+		}
+		if left < 50 {
+			t.Errorf("they left %d times: this test shows nothing", left)
+		}
+	})
+}
+
+func TestATagInTroubleTakesNobodyOut(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(3, "r", "kv")
+		for range 100 { // of a row that is locked: the load hangs, or is refused after a while
+			ended := f[0].Load()
+			time.Sleep(time.Second)
+			ended(context.DeadlineExceeded, false)
+		}
+		if f[0].left() > 0 || w.count(asks) > 0 {
+			t.Errorf("it left %d times, and asked %d times", f[0].left(), w.count(asks))
+		}
+		if f[0].writes() > 110 {
+			t.Errorf("%d writes in 100 s", f[0].writes())
+		}
+		before := f[0].writes()
+		w.loads(f[0], 50*time.Millisecond) // of another tag: what is locked is no doubt then
+		for range 20 {
+			ended := f[0].Load()
+			time.Sleep(time.Second)
+			ended(context.DeadlineExceeded, false)
+		}
+		if n := f[0].writes() - before; n > 20*20 {
+			t.Errorf("%d writes in 20 s, want none but the loads", n)
+		}
+		ended := f[1].Load()
+		ended(errors.New("no such tag"), true)
+		time.Sleep(time.Second)
+		if f[1].writes() > 0 {
+			t.Error("a tag that does not exist had the store probed")
+		}
+	})
+}
+
+func TestOnlyReportsOfTheSameRegistryAndStoreCount(t *testing.T) {
+	for name, tc := range map[string]struct{ registry, kind string }{
+		"another registry":   {"other", "kv"},
+		"an unknown one":     {"", "kv"},
+		"another store":      {"r", "mysql"},
+		"another everything": {"other", "mysql"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				f := w.add(1, "r", "kv")[0]
+				w.add(2, tc.registry, tc.kind)
+				f.set(refuse)
+				w.loads(f, 100*time.Millisecond)
+				if time.Sleep(10 * time.Second); f.left() > 0 {
+					t.Error("it left")
+				}
+			})
+		})
+	}
+}
+
+// What others answer that know nothing of reports: streams, bystanders, older workers.
+func TestWhatIsNoReportChangesNothing(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(1, "r", "kv")[0]
+		f.set(refuse)
+		w.loads(f, 100*time.Millisecond)
+		for range 100 {
+			for _, body := range []string{
+				"", "ok", `{"stream":"all","seq":7}`, `{"version":1,"registry":"r","witness":"x","revision":"7"}`,
+				`{"version":2,"says":"I can load","registry":"r","store":"kv","process":"x"}`,
+				`{"version":1,"says":"I can load","registry":"r","store":"kv","process":"w1"}`, // its own
+			} {
+				f.Hear([]byte(body))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if f.left() > 0 {
+			t.Error("it left")
+		}
+	})
+}
+
+func TestManyWorkersDoNotAnswerAtOnce(t *testing.T) {
+	play(t, func(w *world) {
+		fakes := w.add(200, "r", "kv")
+		for _, f := range fakes[:60] {
+			f.set(refuse)
+			w.loads(f, time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		if w.in() != 140 {
+			t.Errorf("%d of 200 are in, and 140 can load", w.in())
+		}
+		t.Logf("at first %d questions and %d reports", w.count(asks), w.count(can))
+		if w.count(asks) > 20 || w.count(can) > 30 {
+			t.Errorf("%d questions, %d reports", w.count(asks), w.count(can))
+		}
+		begun := w.count(asks) + w.count(can)
+		time.Sleep(20 * time.Second)
+		said := w.count(asks) + w.count(can) - begun
+		t.Logf("then %d messages in 20 s", said)
+		if w.in() != 140 || said > 20*6 {
+			t.Errorf("%d are in, %d messages in 20 s", w.in(), said)
+		}
+	})
+}
+
+func TestWhoReliedOnAWorkerThatStopsComesBackAtOnce(t *testing.T) {
+	for name, end := range map[string]func(*fake){
+		"it stops":              func(f *fake) { f.stop() },
+		"it leaves, for itself": func(f *fake) { f.set(func(f *fake) { f.out = true }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				f := w.add(2, "r", "kv")
+				f[0].set(refuse)
+				w.loads(f[0], 100*time.Millisecond)
+				if time.Sleep(5 * time.Second); f[0].is() != Aside {
+					t.Fatal("it did not leave")
+				}
+				end(f[1])
+				if time.Sleep(goneAfter + 50*time.Millisecond); f[0].is() != Serving {
+					t.Error("it is not back")
+				}
+			})
+		})
+	}
+}
+
+func TestAWorkerWhoseReportsAreNotHeardIsNotReliedOnForLong(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(2, "r", "kv")
+		f[0].set(refuse)
+		w.loads(f[0], 100*time.Millisecond)
+		if time.Sleep(5 * time.Second); f[0].is() != Aside {
+			t.Fatal("it did not leave")
+		}
+		w.mu.Lock()
+		w.silent = true
+		w.mu.Unlock()
+		if time.Sleep(relyFor + 50*time.Millisecond); f[0].is() != Serving {
+			t.Error("it is not back 2 s later")
+		}
+	})
+}
+
+// Loads that have always been slow are no doubt.
+func TestASlowStoreIsNoTrouble(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(3, "r", "kv")
+		f[0].set(func(f *fake) { f.takes = 200 * time.Millisecond })
+		_ = f[0].load()
+		f[0].set(func(f *fake) { f.takes = 550 * time.Millisecond })
+		for range 100 {
+			_ = f[0].load()
+		}
+		if f[0].left() > 0 {
+			t.Errorf("it left %d times", f[0].left())
+		}
+	})
+}

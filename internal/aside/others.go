@@ -1,0 +1,134 @@
+package aside
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
+)
+
+// Others is what is known of the other workers, and what was promised to them.
+type others struct {
+	until time.Time // the last report counts until then
+	by    string    // the process that sent it; "" if it took it back
+	name  string    // of its worker
+
+	ask     time.Time // when to ask next; zero if there is nothing to ask
+	retries *jitter.Backoff
+
+	owes  time.Time // when a report is due; zero if none is
+	stays time.Time // this worker has promised to stay until then
+}
+
+// wonders reports whether it is time to ask the others: the store cannot be written, or half of that time has passed.
+func (w *Watch) wonders(now time.Time) bool {
+	return w.unable(now) != nil || w.hangs(now, w.store.patience()/2)
+}
+
+// ask asks the others while there is a reason to. Of workers in trouble, the first to ask spares the others.
+func (w *Watch) ask(now time.Time) {
+	o := &w.others
+	switch {
+	case !w.wonders(now):
+		o.ask, o.retries = time.Time{}, nil
+	case o.ask.IsZero():
+		o.ask = now.Add(w.cfg.Jitter(spread))
+	case !now.Before(o.ask):
+		w.say(asks, o.by)
+		if o.retries == nil {
+			o.retries = jitter.NewBackoff(askEvery, askSeldom)
+		}
+		o.ask = now.Add(o.retries.NextBackOff())
+	}
+}
+
+// take takes in what another worker said.
+func (w *Watch) take(m message, now time.Time) {
+	o := &w.others
+	switch m.Says {
+	case asks:
+		if !o.ask.IsZero() && o.ask.Before(now.Add(askEvery/2)) {
+			o.ask = now.Add(w.pause()) // this worker hears the answer, too
+		}
+		if o.owes.IsZero() {
+			o.owes = now.Add(w.delay(m))
+		}
+	case can:
+		o.until, o.by, o.name = now.Add(relyFor), m.Process, m.Instance
+		o.owes, o.retries = time.Time{}, nil // one report is enough
+		if !o.ask.IsZero() {
+			o.ask = now.Add(w.pause())
+		}
+	case goes:
+		if m.Process == o.by {
+			o.by = ""
+			if gone := now.Add(goneAfter); gone.Before(o.until) {
+				o.until = gone
+			}
+			o.ask = now
+		}
+	}
+}
+
+// pause returns the time between two questions.
+func (w *Watch) pause() time.Duration { return askEvery*3/4 + w.cfg.Jitter(askEvery/2) }
+
+// delay returns how long a worker waits before it answers a question, so that it may hear another answer. The worker
+// that reported last does not wait, and one that must write first waits longer.
+func (w *Watch) delay(m message) time.Duration {
+	d := w.cfg.Jitter(spread)
+	if m.To == w.cfg.Process {
+		return 0
+	}
+	if m.To != "" {
+		d += 3 * spread
+	}
+	if !w.store.wroteWithin(relyFor) {
+		d += spread
+	}
+	return d
+}
+
+// owesProof reports whether a report is due for which this worker must write first.
+func (w *Watch) owesProof(now time.Time) bool {
+	o := &w.others
+	return !o.owes.IsZero() && !now.Before(o.owes) && !w.store.wroteWithin(relyFor)
+}
+
+// report answers a question that is due, and takes the promise back if the worker leaves for another reason.
+func (w *Watch) report(now time.Time) {
+	o, serves := &w.others, w.state == Serving && w.cfg.Serves()
+	if !serves {
+		w.takeBack()
+	}
+	switch {
+	case o.owes.IsZero() || now.Before(o.owes):
+	case !serves || w.unable(now) != nil || now.Sub(o.owes) > relyFor:
+		o.owes = time.Time{}
+	case w.store.wroteWithin(relyFor):
+		o.owes = time.Time{}
+		o.stays = now.Add(stayFor)
+		w.say(can, "")
+	}
+}
+
+// takeBack takes the promise back.
+func (w *Watch) takeBack() {
+	if time.Now().Before(w.others.stays) {
+		w.others.stays = time.Time{}
+		w.say(goes, "")
+	}
+}
+
+func (w *Watch) say(what says, to string) {
+	body, err := json.Marshal(message{
+		Version: version, Says: what, Registry: w.cfg.Registry(), Kind: w.cfg.Kind, Process: w.cfg.Process,
+		Instance: w.cfg.Name(), To: to,
+	})
+	if err == nil {
+		err = w.cfg.Announce(body)
+	}
+	if err != nil {
+		w.cfg.Log.Debug("the other workers were not told", "what", what, "error", err)
+	}
+}
