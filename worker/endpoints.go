@@ -42,22 +42,12 @@ func (e *endpoint) receive() nats.MsgHandler {
 			yielded = came
 		}
 		e.counts.arrived.Add(1)
-		if m.Reply == "" || m.Header != nil && e.isProbe(m) {
+		if m.Reply == "" {
 			e.counts.answered.Add(1)
 			return
 		}
 		handle(request{at: e, reply: m.Reply, came: came}, m)
 	}
-}
-
-// isProbe reports whether a message asks who is there, and for no ID; it answers
-// such a message, with nothing.
-func (e *endpoint) isProbe(m *nats.Msg) bool {
-	if _, is := m.Header[subjects.HeaderProbe]; !is {
-		return false
-	}
-	e.out.sent(e.out.conn.Publish(m.Reply, nil))
-	return true
 }
 
 // The endpoints are those of three groups and two services. Beside them a worker

@@ -149,9 +149,12 @@ func (g *group) follow(now time.Duration) error {
 	return errNotBegun
 }
 
-// needsPing reports whether the group waits for the server to answer.
-func (g *group) needsPing() bool {
-	return g.isUp() && !g.ping.has(g.known) || g.goes && !g.ping.has(g.alive)
+// needs returns the proof that the group waits for; 0 if none.
+func (g *group) needs() proof {
+	if g.goes {
+		return g.alive
+	}
+	return g.known
 }
 
 // join subscribes to all endpoints, or to none and returns an error.
@@ -178,18 +181,20 @@ func (g *group) leave() {
 // measure follows the lag of the group, and decides whether it is late.
 func (g *group) measure(now time.Duration) {
 	arrived, waiting := g.arrived(), g.waiting()
-	reached := g.lag.see(now, g.ping.has(g.lag.ping), arrived, waiting)
+	oldest, reached := g.lag.see(now, g.ping.answered, arrived, waiting)
+	late := g.lag.last
+	if !reached && len(g.lag.marks) > 0 {
+		oldest = g.lag.marks[0]
+		late = now - oldest.set
+	}
 	switch o := &g.overload; {
-	case !o.on && g.isUp() && (reached || g.lag.open) && g.lag.of(now) >= g.leaveAt:
-		if waiting+arrived-g.lag.arrived < crowd {
-			break
-		}
+	case o.on && reached && late < g.joinAt && oldest.set > o.since:
+		o.on = false
+	case !o.on && g.isUp() && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
 		if o.leave(now) {
 			g.cfg.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
-				"lag", g.lag.of(now).String())
+				"lag", late.String())
 		}
-	case o.on && reached && g.lag.last < g.joinAt && g.lag.set > o.since:
-		o.on = false
 	}
 	alarm, over := g.overload.pass(now)
 	if alarm && g.cfg.Overloaded != nil {
@@ -200,14 +205,17 @@ func (g *group) measure(now time.Duration) {
 	}
 }
 
-// look decides whether the lag is worth a ping.
+// look decides whether the lag is worth a mark.
 func (g *group) look() {
 	came := g.arrived() + g.waiting()
 	g.isBusy, g.seen = came-g.seen >= busy || g.waiting() >= busy, came
-	if !g.isBusy && !g.lag.open {
+	if !g.isBusy && len(g.lag.marks) == 0 {
 		g.lag.last = 0
 	}
 }
+
+// needsMark reports whether the lag is measured.
+func (g *group) needsMark() bool { return (g.isBusy || g.overload.on) && len(g.lag.marks) < maxPings }
 
 // forget forgets what waited in a server that is gone.
 func (g *group) forget() {

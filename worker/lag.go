@@ -2,64 +2,82 @@ package worker
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
 // A worker that is offered more than it can answer would answer all of it late. It
-// leaves the queue group instead while what waits for it is worth more than leaveAt,
-// and joins below joinAt, so that it never stands idle. Both are jittered, by up to a
-// quarter: workers of a fleet neither leave nor join together.
+// leaves the queue group instead while requests wait for longer than leaveAt, and joins
+// below joinAt, so that it never stands idle. Both are jittered by up to a quarter:
+// workers of a fleet neither leave nor join together.
 //
 // What waits may lie in the server and in this process. The answer to a ping comes
 // behind the former, and then the latter is counted: a mark is behind both.
 const (
-	leaveAt = 100 * time.Millisecond
+	leaveAt = 120 * time.Millisecond
 	joinAt  = 40 * time.Millisecond
-	// crowd is how many requests wait at least: a machine or a server that stood still
-	// for a moment is late too, with nothing to get rid of.
-	crowd = 256
-	// While at least busy requests arrive from look to look, the lag is measured.
-	busy = 64
+	// A machine that stood still for a moment is late too, with nothing to get rid of:
+	// at least few requests wait, and so many that they are late together by crowd.
+	few   = 32
+	crowd = 256 * 100 * time.Millisecond
+	// The lag is measured while at least busy requests arrive within markEvery, or wait.
+	busy      = 16
+	markEvery = 20 * time.Millisecond
 )
 
 // A lag is how late the requests of a group are answered. Only the goroutine of
 // [Worker.Run] uses it.
 type lag struct {
-	open    bool          // a mark is set that requests are still ahead of
+	marks []mark        // that requests are still ahead of, the oldest first
+	last  time.Duration // what the last mark took
+}
+
+// A mark is behind all requests that had come when it was set.
+type mark struct {
 	ping    proof         // it comes behind what waits in the server
 	set     time.Duration // when the mark was set
 	arrived int64         // requests of the group by then
 	until   int64         // requests of the group before the mark; -1 until the ping is answered
-	last    time.Duration // what the last mark took
 }
 
-// mark sets a mark with a ping that is sent now, unless one is set.
+// mark sets a mark with a ping that is sent now.
 func (l *lag) mark(now time.Duration, ping proof, arrived int64) {
-	if !l.open {
-		*l = lag{open: true, ping: ping, set: now, arrived: arrived, until: -1, last: l.last}
-	}
+	l.marks = append(l.marks, mark{ping: ping, set: now, arrived: arrived, until: -1})
 }
 
-// see reports whether the mark was reached, given whether its ping was answered, and how
-// many requests have arrived and wait in this process.
-func (l *lag) see(now time.Duration, answered bool, arrived, waiting int64) bool {
-	if !l.open || !answered {
-		return false
+// see forgets the marks that were reached, and returns the last of them, given the last
+// ping that was answered, and how many requests have arrived and wait in this process.
+func (l *lag) see(now time.Duration, answered proof, arrived, waiting int64) (reached mark, any bool) {
+	n := 0
+	for i := range l.marks {
+		m := &l.marks[i]
+		if m.ping > answered {
+			break
+		}
+		if m.until < 0 {
+			m.until = arrived + waiting
+		}
+		if waiting == 0 || arrived >= m.until {
+			n = i + 1
+		}
 	}
-	if l.until < 0 {
-		l.until = arrived + waiting
+	if n == 0 {
+		return mark{}, false
 	}
-	if waiting > 0 && arrived < l.until {
-		return false
-	}
-	l.open, l.last = false, now-l.set
-	return true
+	reached = l.marks[n-1]
+	l.marks, l.last = slices.Delete(l.marks, 0, n), now-reached.set
+	return reached, true
 }
 
-// of returns what the open mark has taken so far, or what the last one took.
+// isCrowd reports whether so many requests wait, for so long, that it is no pause.
+func isCrowd(late time.Duration, waiting int64) bool {
+	return waiting >= few && late*time.Duration(waiting) >= crowd
+}
+
+// of returns for how long the oldest mark has been set, or what the last one took.
 func (l *lag) of(now time.Duration) time.Duration {
-	if l.open {
-		return now - l.set
+	if len(l.marks) > 0 {
+		return max(l.last, now-l.marks[0].set)
 	}
 	return l.last
 }

@@ -10,28 +10,32 @@ const ms = time.Millisecond
 func TestALagIsWhatWaitsInTheServerAndInThisProcess(t *testing.T) {
 	var l lag
 	l.mark(10*ms, 1, 100)
-	l.mark(20*ms, 2, 150) // one is set
+	l.mark(30*ms, 2, 150)
 	for _, step := range []struct {
 		now              time.Duration
-		answered         bool
+		answered         proof
 		arrived, waiting int64
-		reached          bool
+		reached          time.Duration // when the mark was set that was reached
 		lag              time.Duration
 	}{
-		{now: 30 * ms, arrived: 200, waiting: 5, lag: 20 * ms},                  // behind others in the server
-		{now: 40 * ms, answered: true, arrived: 300, waiting: 50, lag: 30 * ms}, // 50 are ahead of the mark here
-		{now: 60 * ms, answered: true, arrived: 349, waiting: 80, lag: 50 * ms}, // 80 came behind it
-		{now: 70 * ms, answered: true, arrived: 350, waiting: 90, reached: true, lag: 60 * ms},
-		{now: 90 * ms, answered: true, arrived: 500, waiting: 0, lag: 60 * ms}, // no mark
+		{now: 35 * ms, arrived: 200, waiting: 5, lag: 25 * ms},               // behind others in the server
+		{now: 40 * ms, answered: 1, arrived: 300, waiting: 50, lag: 30 * ms}, // 50 are ahead of the mark here
+		{now: 60 * ms, answered: 1, arrived: 349, waiting: 80, lag: 50 * ms}, // 80 came behind it
+		{now: 70 * ms, answered: 1, arrived: 350, waiting: 90, reached: 10 * ms, lag: 60 * ms},
+		{now: 80 * ms, answered: 1, arrived: 440, waiting: 0, lag: 60 * ms}, // the second mark is in the server
+		{now: 99 * ms, answered: 1, arrived: 440, waiting: 0, lag: 69 * ms},
+		{now: 99 * ms, answered: 2, arrived: 440, waiting: 0, reached: 30 * ms, lag: 69 * ms},
+		{now: 200 * ms, answered: 2, arrived: 500, waiting: 9, lag: 69 * ms}, // no mark
 	} {
-		reached := l.see(step.now, step.answered, step.arrived, step.waiting)
-		if reached != step.reached || l.of(step.now) != step.lag {
-			t.Errorf("%+v: reached %v, lag %v", step, reached, l.of(step.now))
+		m, reached := l.see(step.now, step.answered, step.arrived, step.waiting)
+		if reached != (step.reached > 0) || m.set != step.reached || l.of(step.now) != step.lag {
+			t.Errorf("%+v: reached %v %v, lag %v", step, reached, m, l.of(step.now))
 		}
 	}
-	l.mark(100*ms, 3, 500)
-	if !l.see(101*ms, true, 500, 0) || l.of(200*ms) != ms {
-		t.Errorf("with nothing ahead of it: %+v", l)
+	l.mark(300*ms, 3, 500)
+	l.mark(310*ms, 4, 500)
+	if m, _ := l.see(311*ms, 4, 500, 0); m.set != 310*ms || l.of(400*ms) != ms {
+		t.Errorf("with nothing ahead of both: %+v", l)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestAWorkerThatIsLateLeavesAnswersWhatItHoldsAndComesBack(t *testing.T) {
 // A machine that stands still for a moment, and has little to do, leaves nobody.
 func TestAWorkerWithFewRequestsToAnswerStaysHoweverLateItIs(t *testing.T) {
 	b := startBlocked(t, startServer(t))
-	b.offer(100)
+	b.offer(30)
 	b.eventually("be late", func() bool { return b.worker.Lag(worker.Snowflake) > 300*time.Millisecond })
 	if err := b.worker.Trouble(worker.Snowflake); err != nil {
 		t.Error(err)

@@ -6,64 +6,80 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A pinger pings the server of a connection, with one ping under way at most. The
-// server's answer comes behind all messages that it had queued for the connection.
-// Only the goroutine of [Worker.Run] uses it.
+// A pinger pings the server of a connection. The server answers behind all messages
+// that it has queued for the connection, and after it has read all that was sent
+// before. Only the goroutine of [Worker.Run] uses it.
 type pinger struct {
 	conn *nats.Conn
-	back chan error // the outcome of the ping that is out
+	back chan pong
 
-	sent     uint64 // pings so far
-	answered uint64 // the last one that was answered
-	out      bool   // one is under way
-	at       time.Duration
-	lost     error // why the last one that ended was not answered; nil if it was
+	sent     proof         // the last ping
+	answered proof         // the last one that was answered
+	out      int           // how many are under way
+	asked    time.Duration // when the first ping was sent since the last answer
+	lost     error         // why the last one that ended was not answered; nil if it was
 }
 
-func newPinger(conn *nats.Conn) *pinger { return &pinger{conn: conn, back: make(chan error, 1)} }
+// A proof is a ping by its number: when it was answered, the server had read what was
+// sent before it.
+type proof uint64
 
-// pingTimeout ends a ping on a connection that hangs. Under load an answer may take
-// long, so the connection counts as hanging after slowPing already, unless messages
-// arrive.
+// A pong is how a ping ended.
+type pong struct {
+	ping proof
+	err  error
+}
+
 const (
+	// pingTimeout ends a ping on a connection that hangs. Under load an answer may
+	// take long, so the connection counts as hanging after slowPing already, unless
+	// messages arrive.
 	pingTimeout = 10 * time.Second
 	slowPing    = time.Second
+	// maxPings is how many are under way at most.
+	maxPings = 16
 )
 
-// send sends a ping unless one is under way.
-func (p *pinger) send(now time.Duration) {
-	if p.out {
-		return
+func newPinger(conn *nats.Conn) *pinger { return &pinger{conn: conn, back: make(chan pong, maxPings)} }
+
+// send sends a ping, unless too many are under way.
+func (p *pinger) send(now time.Duration) bool {
+	if p.out == maxPings {
+		return false
 	}
-	p.out, p.at = true, now
+	if p.out == 0 {
+		p.asked = now
+	}
+	p.out++
 	p.sent++
-	go func() { p.back <- p.conn.FlushTimeout(pingTimeout) }()
+	ping := p.sent
+	go func() { p.back <- pong{ping, p.conn.FlushTimeout(pingTimeout)} }()
+	return true
 }
 
-// end notes how the ping ended.
-func (p *pinger) end(err error) {
-	p.out, p.lost = false, err
-	if err == nil {
-		p.answered = p.sent
+// end notes how a ping ended.
+func (p *pinger) end(now time.Duration, q pong) {
+	p.out--
+	p.asked, p.lost = now, q.err
+	if q.err == nil {
+		p.answered = max(p.answered, q.ping)
 	}
 }
 
-// stop waits for the ping that is under way, on a connection that is closed.
+// stop waits for the pings that are under way, on a connection that is closed.
 func (p *pinger) stop() {
-	if p.out {
-		p.end(<-p.back)
+	for ; p.out > 0; p.out-- {
+		<-p.back
 	}
 }
 
-// A proof is that the server has read what was sent on the connection before: it
-// answered a ping sent after.
-type proof uint64 // number of that ping
-
-// ask returns a proof of all that was sent so far.
-func (p *pinger) ask() proof { return proof(p.sent + 1) }
+// ask returns the proof that the server has read all that was sent so far.
+func (p *pinger) ask() proof { return p.sent + 1 }
 
 // has reports whether the proof is there.
-func (p *pinger) has(q proof) bool { return p.answered >= uint64(q) }
+func (p *pinger) has(q proof) bool { return p.answered >= q }
 
 // hangs reports whether the server does not answer.
-func (p *pinger) hangs(now time.Duration) bool { return p.lost != nil || p.out && now-p.at >= slowPing }
+func (p *pinger) hangs(now time.Duration) bool {
+	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing
+}

@@ -142,6 +142,8 @@ type Worker struct {
 
 	reconnects uint64 // of the connection, at the last look
 	stale      bool   // it came back while subscriptions were drained
+	looked     time.Duration
+	due        bool // it is time for marks
 }
 
 // New returns a worker. It serves nothing until it runs.
@@ -209,10 +211,10 @@ func (w *Worker) Lag(mode Mode) time.Duration {
 	return 0
 }
 
-// A worker looks at what it can serve lookSeldom, and lookOften while it is busy.
+// How often a worker looks at what it can serve.
 const (
-	lookSeldom = 50 * time.Millisecond
-	lookOften  = 20 * time.Millisecond
+	lookSeldom = 50 * time.Millisecond // unless it is busy
+	lookOften  = 5 * time.Millisecond  // while requests may be late
 )
 
 // Run serves until ctx ends, then answers what has been delivered and closes
@@ -229,8 +231,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		select {
 		case <-next.C:
 			next.Reset(w.look())
-		case err := <-w.ping.back:
-			w.pinged(err)
+		case pong := <-w.ping.back:
+			w.pinged(pong)
 		case <-ctx.Done():
 			continue
 		}
@@ -248,18 +250,28 @@ func (w *Worker) start() (err error) {
 
 // look looks how busy the worker is, and returns when to look again.
 func (w *Worker) look() time.Duration {
+	now := clock()
+	if w.due = now-w.looked >= markEvery; w.due {
+		w.looked = now
+	}
 	pause := lookSeldom
 	for _, g := range w.groups {
-		if g.look(); g.isBusy {
+		if w.due {
+			g.look()
+		}
+		switch {
+		case g.lag.of(now) > markEvery:
 			pause = lookOften
+		case g.isBusy || g.overload.on:
+			pause = min(pause, markEvery)
 		}
 	}
 	return pause
 }
 
 // pinged notes how a ping ended.
-func (w *Worker) pinged(err error) {
-	if w.ping.end(err); err == nil {
+func (w *Worker) pinged(p pong) {
+	if w.ping.end(clock(), p); p.err == nil {
 		return
 	}
 	for _, g := range w.groups {
@@ -291,20 +303,21 @@ func (w *Worker) follow() {
 
 // pingIfNeeded pings if a group waits for the server, or its lag is measured.
 func (w *Worker) pingIfNeeded(now time.Duration) {
-	if w.ping.out || !w.cfg.Conn.IsConnected() {
+	if !w.cfg.Conn.IsConnected() {
 		return
 	}
-	needed, q := false, w.ping.ask()
+	needed, marked := false, []*group{}
 	for _, g := range w.groups {
-		needed = needed || g.needsPing()
-		if g.isBusy || g.overload.on {
-			g.lag.mark(now, q, g.arrived())
-			needed = true
+		needed = needed || g.needs() > w.ping.sent
+		if w.due && g.needsMark() {
+			marked = append(marked, g)
 		}
-		g.isBusy = false // until the next look
 	}
-	if needed {
-		w.ping.send(now)
+	w.due = false
+	if (needed || len(marked) > 0) && w.ping.send(now) {
+		for _, g := range marked {
+			g.lag.mark(now, w.ping.sent, g.arrived())
+		}
 	}
 }
 
