@@ -8,25 +8,30 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A changes follows the messages about changed tags, so that a change made by
-// any worker reaches this one within milliseconds. A worker that misses a
-// message sees the change at its next load or poll. Only the goroutine of
+// A changes follows what workers tell all others. Messages about changed tags let
+// a change made by any worker reach this one within milliseconds; a worker that
+// misses one sees the change at its next load or poll. Only the goroutine of
 // [Worker.Run] uses it.
 type changes struct {
 	cfg        *Config
-	sub        *nats.Subscription
+	subs       []*nats.Subscription
 	reconnects uint64 // of the connection, as of the last call of follow
 }
 
 // listen subscribes to the messages.
 func listen(cfg *Config) (*changes, error) {
 	c := &changes{cfg: cfg, reconnects: cfg.Conn.Stats().Reconnects}
-	subject := cfg.Namespace.TagChanged()
-	sub, err := cfg.Conn.Subscribe(subject, c.hear)
-	if err != nil {
-		return nil, fmt.Errorf("worker: %s: %w", subject, err)
+	hears := map[string]nats.MsgHandler{cfg.Namespace.TagChanged(): c.hear}
+	if cfg.Hear != nil {
+		hears[cfg.Namespace.RegistryStore()] = func(m *nats.Msg) { cfg.Hear(m.Data) }
 	}
-	c.sub = sub
+	for subject, hear := range hears {
+		sub, err := cfg.Conn.Subscribe(subject, hear)
+		if err != nil {
+			return nil, fmt.Errorf("worker: %s: %w", subject, err)
+		}
+		c.subs = append(c.subs, sub)
+	}
 	return c, nil
 }
 
@@ -50,6 +55,8 @@ func (c *changes) follow() {
 }
 
 func (c *changes) stop() {
-	// It fails only on a connection that is gone, and the subscription with it.
-	_ = c.sub.Unsubscribe()
+	for _, sub := range c.subs {
+		// It fails only on a connection that is gone, and the subscription with it.
+		_ = sub.Unsubscribe()
+	}
 }

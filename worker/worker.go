@@ -109,6 +109,9 @@ type Config struct {
 	// queue group of the mode again and again, since more requests arrive than it can
 	// answer in time. It must not block.
 	Overloaded func(Mode)
+	// Hear, if set, takes what workers tell one another on
+	// [subjects.Namespace.RegistryStore]. It must not block.
+	Hear func(message []byte)
 	// Raised, if set, is called when all tags have been raised by that many IDs.
 	Raised func(ctx context.Context, by int64) error
 	// Observe, if set, is called with every answer, concurrently. It must not

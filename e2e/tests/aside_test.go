@@ -100,7 +100,7 @@ func (r *trio) waitLeft() {
 	})
 	waitFor(r.t, "worker 0 says why it is not ready", func() bool {
 		code, text := get(r.monitors[0] + "/readyz")
-		return code == 503 && strings.Contains(text, "segment: not ready: nothing can be loaded")
+		return code == 503 && strings.Contains(text, "segment: not ready")
 	})
 }
 
@@ -185,6 +185,23 @@ func TestAWorkerThatIsCutOffFromItsDatabaseLeavesUntilItIsBack(t *testing.T) {
 			r.waitAll()
 		})
 	}
+}
+
+// The connection over which a worker loads can be lost alone: the others have theirs to other servers.
+func TestAWorkerThatIsCutOffFromJetStreamLeavesUntilItIsBack(t *testing.T) {
+	t.Parallel()
+	srv := startNATS(t, freePort(t), t.TempDir())
+	control := startProxy(t, srv.ClientURL())
+	r := startTrio(t, srv.ClientURL(), func(i int, cfg *app.Config) {
+		if i == 0 {
+			cfg.NATS = control.URL()
+		}
+	})
+	r.waitAll()
+	control.Stall(true, "natsid control")
+	r.waitLeft()
+	control.Pass()
+	r.waitAll()
 }
 
 func TestAWorkerWithoutTheRightToWriteMarksLeavesAndReportsNothing(t *testing.T) {

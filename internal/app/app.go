@@ -262,7 +262,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded,
+		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Hear: p.aside.Hear,
 		Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
 	}
 }

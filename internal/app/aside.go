@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
@@ -22,8 +20,7 @@ func (p *program) asideConfig() aside.Config {
 	return aside.Config{
 		Process: rand.Text(), Name: p.instance, Kind: p.storage.kindOfLoads(), Registry: p.registryOfLoads,
 		Probe: p.storage.probe, Serves: p.servesSegments, Change: p.changeStanding,
-		Announce: func(m []byte) error { return p.links.control.Publish(p.cfg.Namespace.RegistryStore(), m) },
-		Jitter:   jitter.UpTo, Log: p.cfg.Log,
+		Announce: p.tellOthers, Jitter: jitter.UpTo, Log: p.cfg.Log,
 	}
 }
 
@@ -69,6 +66,16 @@ func (p *program) servesSegments() bool {
 	return connected && s.worker.Trouble(worker.Segment) == nil
 }
 
+// tellOthers tells the other workers what they should know of this one's loads. That goes where requests come from: the
+// control connection may be what this worker has lost.
+func (p *program) tellOthers(message []byte) error {
+	s, connected := p.front.current()
+	if !connected {
+		return errDisconnected
+	}
+	return s.conn.Publish(p.cfg.Namespace.RegistryStore(), message)
+}
+
 // changeStanding leaves the queue groups of segments and tags, or joins them again.
 func (p *program) changeStanding(s aside.State, why error) {
 	switch modes := []worker.Mode{worker.Segment, worker.Tags}; s {
@@ -84,12 +91,7 @@ func (p *program) changeStanding(s aside.State, why error) {
 
 // standAside lets others serve segments while this worker cannot load and they can, until ctx ends.
 func (p *program) standAside(ctx context.Context) error {
-	heard, err := p.links.control.Subscribe(p.cfg.Namespace.RegistryStore(), func(m *nats.Msg) { p.aside.Hear(m.Data) })
-	if err != nil {
-		return err
-	}
 	p.aside.Run(ctx)
-	_ = heard.Unsubscribe() // the connection closes soon
 	return nil
 }
 
