@@ -43,6 +43,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 		}
 		e.counts.arrived.Add(1)
 		if m.Reply == "" {
+			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
 			return
 		}

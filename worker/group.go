@@ -45,6 +45,8 @@ type group struct {
 	mode      Mode
 	cfg       *Config
 	ping      *pinger
+	rights    *rights
+	echo      *echo
 	endpoints []*endpoint
 	// cannot returns why requests would fail, or nil; up reports whether the group
 	// stands. nil: they never would.
@@ -56,6 +58,8 @@ type group struct {
 	goes     bool                 // it leaves once there is the proof
 	alive    proof                // that the connection is alive, as a leave needs
 	said     bool                 // the log says that it serves
+	denial   error                // why endpoints are not served, though it stands
+	again    again                // of those
 	lag      lag
 	overload overload
 	leaveAt  time.Duration
@@ -107,9 +111,11 @@ func (g *group) reason() error {
 		}
 	}
 	if g.cannot != nil {
-		return g.cannot(g.isUp())
+		if err := g.cannot(g.isUp()); err != nil {
+			return err
+		}
 	}
-	return nil
+	return g.echo.refusal()
 }
 
 // follow joins or leaves the queue group if it is time, and returns why the mode
@@ -137,7 +143,10 @@ func (g *group) follow(now time.Duration) error {
 		return trouble
 	case g.overload.isTrouble(now):
 		return errOverload
-	case g.ping.has(g.known):
+	case g.ping.has(g.known) && g.rights.areKnown():
+		if g.denied() != nil {
+			return g.denial
+		}
 		if !g.said {
 			g.said = true
 			g.cfg.Log.Info("serving", "mode", g.mode)
@@ -145,6 +154,8 @@ func (g *group) follow(now time.Duration) error {
 		return nil
 	case g.ping.hangs(now):
 		return errNoAnswer
+	case g.denial != nil:
+		return g.denial
 	}
 	return errNotBegun
 }
@@ -160,6 +171,7 @@ func (g *group) needs() proof {
 // join subscribes to all endpoints, or to none and returns an error.
 func (g *group) join() error {
 	for _, e := range g.endpoints {
+		g.rights.claim(e.subject)
 		sub, err := g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
 		if err != nil {
 			g.leave()
@@ -175,7 +187,7 @@ func (g *group) join() error {
 // leave leaves the queue group. What was delivered is still answered.
 func (g *group) leave() {
 	drain(g.subs, g.cfg.Log)
-	g.left, g.subs = append(g.left, g.subs...), nil
+	g.left, g.subs, g.denial, g.again = append(g.left, g.subs...), nil, nil, again{}
 }
 
 // measure follows the lag of the group, and decides whether it is late.
@@ -252,3 +264,80 @@ func drain(subs []*nats.Subscription, log *slog.Logger) {
 		}
 	}
 }
+
+// An again is when a subscription that was refused is tried again: soon, then more
+// rarely, since each attempt is an error in the server's log, and nothing says when
+// the rights of a user were changed. The zero value stands for none refused.
+type again struct {
+	at    time.Time
+	pause time.Duration
+}
+
+const againMin, againMax = 500 * time.Millisecond, 5 * time.Second
+
+// put puts the next attempt off.
+func (a *again) put() {
+	a.pause = min(max(againMin, 2*a.pause), againMax)
+	a.at = time.Now().Add(a.pause)
+}
+
+func (a *again) due() bool { return !time.Now().Before(a.at) }
+
+// denied returns why the server routes nothing of some endpoint to this worker, or
+// nil. It subscribes to such endpoints again from time to time; the others stand.
+func (g *group) denied() error {
+	why, first := g.refusal(), g.again == again{}
+	switch {
+	case why == nil && !first:
+		g.cfg.Log.Info("callers reach this worker again", "mode", g.mode)
+		g.again = again{}
+	case why != nil && first:
+		g.cfg.Log.Error("callers do not reach this worker", "mode", g.mode, "reason", why)
+		g.again.put()
+	case why != nil && g.again.due():
+		g.renew(func(e *endpoint) bool { return g.rights.subscription(e.subject) != "" })
+		g.again.put()
+		g.known = g.ping.ask()
+	}
+	g.denial = why
+	return why
+}
+
+// refusal returns the first refusal of a subscription, or nil.
+func (g *group) refusal() error {
+	for _, e := range g.endpoints {
+		if g.rights.subscription(e.subject) != "" {
+			return errSubscription(e.subject, subjects.QueueGroup)
+		}
+	}
+	return nil
+}
+
+// renew subscribes anew to endpoints, and then leaves the subscriptions of before.
+// What was delivered to them is still answered.
+func (g *group) renew(which func(*endpoint) bool) {
+	for i, e := range g.endpoints {
+		if !which(e) {
+			continue
+		}
+		g.rights.claim(e.subject)
+		sub, err := g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
+		if err != nil {
+			g.cfg.Log.Warn("cannot subscribe anew", "subject", e.subject, "error", err)
+			continue
+		}
+		drain(g.subs[i:i+1], g.cfg.Log)
+		g.left = append(g.left, g.subs[i])
+		g.subs[i] = sub
+	}
+}
+
+// anew subscribes to all endpoints anew.
+func (g *group) anew() {
+	if g.stands() {
+		g.renew(func(*endpoint) bool { return true })
+	}
+}
+
+// stands reports whether the server has taken all subscriptions.
+func (g *group) stands() bool { return g.isUp() && g.ping.has(g.known) && g.refusal() == nil }

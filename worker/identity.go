@@ -16,29 +16,75 @@ import (
 // last ID is issued.
 type identity struct {
 	cfg    *Config
+	ping   *pinger
+	rights *rights
 	sub    *nats.Subscription // nil while there is no number
 	number int                // whose subject sub is on
+	known  proof              // that the server knows sub
+	again  again              // when it subscribes again, if it was refused
 }
 
 // follow subscribes to the subject of the number that is held now. It returns an
-// error if it cannot.
+// error until the server has taken that, if a number is held.
 func (i *identity) follow() error {
 	number, held, _ := i.cfg.Number()
 	if i.sub != nil && (!held || number != i.number) {
 		// It fails only on a connection that is gone, and the subscription with it.
 		_ = i.sub.Unsubscribe()
-		i.sub = nil
+		i.sub, i.again = nil, again{}
 	}
-	if i.sub != nil || !held {
+	if !held {
 		return nil
 	}
-	sub, err := i.cfg.Conn.Subscribe(i.cfg.Namespace.Worker(number), i.answer)
-	if err != nil {
+	if i.sub == nil {
+		if err := i.subscribe(number); err != nil {
+			return err
+		}
+	}
+	if !i.ping.has(i.known) || !i.rights.areKnown() {
+		return errNotBegun
+	}
+	denied, first := i.denied(), i.again == again{}
+	switch {
+	case denied == nil:
+		i.again = again{}
+	case first:
+		i.again.put()
+		i.cfg.Log.Error("no snowflakes: other workers could not find the holder of the worker number", "reason", denied)
+	case i.again.due():
+		i.again.put()
+		_ = i.sub.Unsubscribe()
+		_ = i.subscribe(number) // logged
+	}
+	return denied
+}
+
+// subscribe subscribes to the subject of a number.
+func (i *identity) subscribe(number int) (err error) {
+	subject := i.cfg.Namespace.Worker(number)
+	i.rights.claim(subject)
+	if i.sub, err = i.cfg.Conn.Subscribe(subject, i.answer); err != nil {
 		i.cfg.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
 			"trying again", "number", number, "error", err)
 		return fmt.Errorf("worker: cannot answer for worker number %d: %w", number, err)
 	}
-	i.sub, i.number = sub, number
+	i.number, i.known = number, i.ping.ask()
+	return nil
+}
+
+// needs returns the proof that it waits for; 0 if none.
+func (i *identity) needs() proof {
+	if i.sub == nil {
+		return 0
+	}
+	return i.known
+}
+
+// denied returns that the server has refused the subscription, or nil.
+func (i *identity) denied() error {
+	if i.sub != nil && i.rights.subscription(i.sub.Subject) != "" {
+		return errSubscription(i.sub.Subject, "")
+	}
 	return nil
 }
 

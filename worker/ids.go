@@ -32,7 +32,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		err = h.cfg.refused(Segment)
 	}
 	if err != nil {
-		r.refuse(err)
+		r.refuseUnlessProbe(m, err)
 		return
 	}
 	h.ranges, err = h.ids.Next(tag, int64(n), h.ranges[:0])
@@ -105,7 +105,7 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 		err = h.cfg.refused(Snowflake)
 	}
 	if err != nil {
-		r.refuse(err)
+		r.refuseUnlessProbe(m, err)
 		return
 	}
 	runs, err := h.ids.Next(n)

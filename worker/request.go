@@ -55,6 +55,18 @@ func (r request) refuse(err error) {
 	r.close(e.Code, 0)
 }
 
+// refuseUnlessProbe refuses a request that is malformed, or answers a probe, which is no
+// request: with nothing. Neither draws an ID.
+func (r request) refuseUnlessProbe(m *nats.Msg, err error) {
+	if _, probe := m.Header[subjects.HeaderProbe]; !probe || string(m.Data) != subjects.ProbeBody {
+		r.refuse(err)
+		return
+	}
+	r.at.out.sent(r.at.out.conn.Publish(r.reply, nil))
+	r.at.counts.none.Add(1)
+	r.at.counts.answered.Add(1)
+}
+
 func (r request) close(code subjects.Code, ids int) {
 	took := clock() - r.came
 	r.at.out.observe(Answer{Mode: r.at.mode, Code: code, IDs: ids, Parked: r.parked, Took: took})
@@ -80,6 +92,7 @@ func (o *outlet) sent(err error) {
 type tally struct {
 	arrived  atomic.Int64
 	answered atomic.Int64
+	none     atomic.Int64 // of those, the ones that were no requests
 	took     atomic.Int64 // ns, of all that are answered together
 	errors   atomic.Int64
 	last     atomic.Pointer[subjects.Error] // nil if there was no error

@@ -138,7 +138,7 @@ func (s *service) stats() micro.Stats {
 // is that until the answer, parked or not.
 func (t *tally) stats() *micro.EndpointStats {
 	s := &micro.EndpointStats{
-		NumRequests: int(t.answered.Load()), NumErrors: int(t.errors.Load()),
+		NumRequests: int(t.answered.Load() - t.none.Load()), NumErrors: int(t.errors.Load()),
 		ProcessingTime: time.Duration(t.took.Load()),
 	}
 	s.AverageProcessingTime = s.ProcessingTime / time.Duration(max(1, s.NumRequests))

@@ -49,9 +49,11 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -72,7 +74,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but Refused, Away,
-// Overloaded, Raised, Observe and Log must be set.
+// Overloaded, Ask, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -80,6 +82,9 @@ type Config struct {
 	// Conn is the connection to serve on. The worker drains and closes it, so
 	// nothing else may use it.
 	Conn *nats.Conn
+	// Ask, if set, is another connection, on which the worker asks itself whether
+	// its replies arrive. A mode is ready only if they do.
+	Ask *nats.Conn
 	// Segments issues the IDs of tags, and Store holds the tags.
 	Segments *segment.Allocator
 	Store    segment.Store
@@ -139,6 +144,9 @@ type Worker struct {
 
 	stats    *statistics
 	identity *identity
+	rights   *rights
+	echo     *echo
+	evidence *evidence
 	groups   []*group // of all modes
 	services []*service
 	changes  *changes // set by Run
@@ -160,11 +168,14 @@ func New(cfg Config) *Worker {
 	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
 	w.out = &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}
 	w.stats = &statistics{cfg: &w.cfg}
-	w.identity = &identity{cfg: &w.cfg}
+	w.rights = watchRights(cfg.Conn)
+	w.echo = newEcho(&w.cfg, w.rights)
+	w.identity = &identity{cfg: &w.cfg, ping: w.ping, rights: w.rights}
 	segments := w.group(Segment, nil, w.segmentEndpoints())
 	tags := w.group(Tags, nil, w.tagEndpoints())
 	flakes := w.group(Snowflake, w.cannotIssue, w.snowflakeEndpoints())
 	w.groups = []*group{segments, tags, flakes}
+	w.evidence = newEvidence(&w.cfg, w.rights, segments, flakes)
 	ns := cfg.Namespace
 	ranges := newService(&w.cfg, ns.SegmentService(), "IDs of tags, from ranges", segments, tags)
 	ranges.always, ranges.data = true, w.stats.of
@@ -174,7 +185,10 @@ func New(cfg Config) *Worker {
 }
 
 func (w *Worker) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
-	return &group{mode: mode, cfg: &w.cfg, ping: w.ping, cannot: cannot, endpoints: endpoints, trouble: errNotBegun}
+	return &group{
+		mode: mode, cfg: &w.cfg, ping: w.ping, rights: w.rights, echo: w.echo, cannot: cannot, endpoints: endpoints,
+		trouble: errNotBegun,
+	}
 }
 
 // cannotIssue returns why requests for snowflakes would fail, or nil. No ID is
@@ -183,6 +197,9 @@ func (w *Worker) group(mode Mode, cannot func(up bool) error, endpoints []*endpo
 func (w *Worker) cannotIssue(up bool) error {
 	// Join when the next request need not wait; stay while it need not fail.
 	if up {
+		if err := w.identity.denied(); err != nil {
+			return err
+		}
 		return w.cfg.Snowflakes.Ready(w.cfg.Deadline, leaveAhead)
 	}
 	if err := w.cfg.Snowflakes.Ready(0, leaveAhead); err != nil {
@@ -192,13 +209,23 @@ func (w *Worker) cannotIssue(up bool) error {
 	return w.identity.follow()
 }
 
-// Trouble returns why a mode is not served, or nil while it is. It is safe for
-// concurrent use.
+// Trouble returns why callers of a mode are not served here, or why nothing shows
+// that they are; nil while they are. It is safe for concurrent use.
 func (w *Worker) Trouble(mode Mode) error {
 	for _, g := range w.groups {
-		if g.mode == mode {
-			return g.why()
+		if g.mode != mode {
+			continue
 		}
+		why, unheard := g.why(), w.echo.trouble()
+		switch {
+		case why == nil && unheard == nil:
+			return w.evidence.why(mode)
+		case why == nil:
+			return unheard
+		case unheard == nil || errors.Is(why, unheard):
+			return why
+		}
+		return fmt.Errorf("%w; %w", why, unheard)
 	}
 	return fmt.Errorf("worker: no mode %q", mode)
 }
@@ -228,6 +255,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.cfg.Conn.Close()
 		return err
 	}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { w.echo.run(ctx, w.cfg.Log) })
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for ctx.Err() == nil {
@@ -275,6 +305,7 @@ func (w *Worker) look() time.Duration {
 // pinged notes how a ping ended.
 func (w *Worker) pinged(p pong) {
 	if w.ping.end(clock(), p); p.err == nil {
+		w.rights.pinged()
 		return
 	}
 	for _, g := range w.groups {
@@ -292,6 +323,7 @@ func (w *Worker) follow() {
 		g.measure(now)
 		troubles[i] = g.follow(now)
 	}
+	w.evidence.follow()
 	w.pingIfNeeded(now)
 	for _, s := range w.services {
 		if err := s.follow(); err != nil {
@@ -309,7 +341,7 @@ func (w *Worker) pingIfNeeded(now time.Duration) {
 	if !w.cfg.Conn.IsConnected() {
 		return
 	}
-	needed, marked := false, []*group{}
+	needed, marked := w.identity.needs() > w.ping.sent, []*group{}
 	for _, g := range w.groups {
 		needed = needed || g.needs() > w.ping.sent
 		if w.due && g.needsMark() {
@@ -349,6 +381,7 @@ func (w *Worker) heal() {
 // delivered is answered, and closes the connection: see the package comment.
 func (w *Worker) stop() {
 	w.changes.stop()
+	w.evidence.leave()
 	for _, s := range w.services {
 		s.leave()
 	}

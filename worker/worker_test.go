@@ -19,7 +19,10 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	worker.Hasten(10)
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	maxBatch = 50_000
@@ -86,6 +89,17 @@ type edit = func(*segment.Config, *worker.Config)
 // start runs a worker with the number, which serves once start returns.
 func start(t *testing.T, url string, number int, store *segmenttest.Faulty, edits ...edit) *rig {
 	t.Helper()
+	r := launch(t, url, number, store, edits...)
+	r.eventually("serve snowflakes", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
+	if err := r.conn.Flush(); err != nil {
+		r.Fatal(err)
+	}
+	return r
+}
+
+// launch runs a worker with the number.
+func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edits ...edit) *rig {
+	t.Helper()
 	r := &rig{T: t, caller: connect(t, url), conn: connect(t, url), store: store}
 	r.answers = make(chan worker.Answer, 1000)
 	r.number.Store(int64(number))
@@ -113,6 +127,7 @@ func start(t *testing.T, url string, number int, store *segmenttest.Faulty, edit
 	for _, f := range edits {
 		f(&segments, &cfg)
 	}
+	r.conn = cfg.Conn
 	allocator := segment.New(segments)
 	cfg.Segments = allocator
 	r.parked = func() int { return allocator.Stats().Waiting }
@@ -139,10 +154,6 @@ func (r *rig) run(allocator *segment.Allocator) {
 			r.Error(err)
 		}
 	})
-	r.eventually("serve snowflakes", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
-	if err := r.conn.Flush(); err != nil {
-		r.Fatal(err)
-	}
 }
 
 // generator returns one whose window ends after d.

@@ -256,7 +256,7 @@ func (p *program) workerConfig() worker.Config {
 	cfg := p.cfg
 	return worker.Config{
 		Namespace: cfg.Namespace, Version: cfg.Version,
-		Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
+		Ask: p.links.control, Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
 			who, held := p.keeper.Who()
 			return who.Number, held, who

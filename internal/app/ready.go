@@ -11,6 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
@@ -40,7 +41,8 @@ func (r readiness) all() bool { return r.segmentTrouble() == nil && r.snowflakeT
 var errDisconnected = errors.New("not connected to NATS")
 
 func (r readiness) segmentTrouble() error {
-	if _, connected := r.front.current(); !connected {
+	s, connected := r.front.current()
+	if !connected {
 		return errDisconnected
 	}
 	if err := r.refusals.why(worker.Segment); err != nil {
@@ -57,7 +59,10 @@ func (r readiness) segmentTrouble() error {
 	if err := r.aside.Trouble(); err != nil {
 		return fmt.Errorf("nothing can be loaded: %w", err)
 	}
-	return r.segments.Trouble()
+	if err := r.segments.Trouble(); err != nil {
+		return err
+	}
+	return s.worker.Trouble(worker.Segment)
 }
 
 func (r readiness) snowflakeTrouble() error {
@@ -69,8 +74,12 @@ func (r readiness) snowflakeTrouble() error {
 		return err
 	}
 	err := s.worker.Trouble(worker.Snowflake)
-	if trouble := r.keeper.Status().Trouble; err != nil && trouble != nil {
-		return fmt.Errorf("%w (%w)", err, trouble)
+	k := r.keeper.Status()
+	if errors.Is(err, snowflake.ErrNoNumber) && k.Held { // as `natsid workers` and the log say
+		err = fmt.Errorf("nothing is issued under worker number %d yet", k.Number)
+	}
+	if err != nil && k.Trouble != nil {
+		return fmt.Errorf("%w (%w)", err, k.Trouble)
 	}
 	return err
 }

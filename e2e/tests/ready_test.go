@@ -1,0 +1,192 @@
+package tests
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A guarded is a server with a user for workers, whose rights can be changed while it runs, and one for callers.
+type guarded struct {
+	server *server.Server
+	opts   *server.Options
+}
+
+// startGuardedServer starts it. The worker has the documented rights, changed by edit.
+func startGuardedServer(t *testing.T, edit func(*server.Permissions)) *guarded {
+	t.Helper()
+	g := &guarded{opts: &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+	}}
+	g.opts.Users = usersWith(t, edit)
+	g.server = runServer(t, g.opts.Clone())
+	return g
+}
+
+func usersWith(t *testing.T, edit func(*server.Permissions)) []*server.User {
+	rights := documented(t, "worker", "worker that creates buckets")
+	edit(rights)
+	return []*server.User{
+		{Username: "worker", Password: "p", Permissions: rights},
+		{Username: "caller", Password: "p", Permissions: documented(t, "caller", "operator")},
+	}
+}
+
+// change gives the worker the documented rights, changed by edit, while it is connected.
+func (g *guarded) change(t *testing.T, edit func(*server.Permissions)) {
+	t.Helper()
+	g.opts.Users = usersWith(t, edit)
+	if err := g.server.ReloadOptions(g.opts.Clone()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *guarded) url(user string) string { return "nats://" + user + ":p@" + g.server.Addr().String() }
+
+func allRights(*server.Permissions) {}
+
+// without returns an edit that takes rights away.
+func without(publish, subscribe []string) func(*server.Permissions) {
+	return func(p *server.Permissions) {
+		for _, cut := range []struct {
+			from *server.SubjectPermission
+			what []string
+		}{{p.Publish, publish}, {p.Subscribe, subscribe}} {
+			cut.from.Allow = slices.DeleteFunc(cut.from.Allow, func(s string) bool { return slices.Contains(cut.what, s) })
+		}
+	}
+}
+
+// respondingOnly lets workers reply to whom asks, and publish to no inbox else.
+func respondingOnly(p *server.Permissions) {
+	without([]string{"_INBOX.>"}, nil)(p)
+	p.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: 5 * time.Second}
+}
+
+// answer is how a request ended: "ids", "nobody" if no worker is there, "silence", or the code of an error.
+func answer(caller *nats.Conn, subject string) string {
+	m, err := caller.Request(subject, nil, 3*time.Second)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return "nobody"
+	case err != nil:
+		return "silence"
+	case m.Header.Get(subjects.HeaderErrorCode) != "":
+		return m.Header.Get(subjects.HeaderErrorCode)
+	}
+	return "ids"
+}
+
+// refusedRights are rights that a worker needs to serve, and what must be said of a worker without them.
+var refusedRights = map[string]struct {
+	take      func(*server.Permissions)
+	segment   []string // parts of the line of the mode; nil if it is ready
+	snowflake []string
+	asked     map[string]string // how requests end
+	startOnly bool              // while it runs, the lack is seen only after a while
+}{
+	"segments": {
+		take:    without(nil, []string{"id.segment.> natsid"}),
+		segment: []string{"refuses the subscription to id.segment.>", "natsid"},
+		asked:   map[string]string{"id.segment.order": "nobody", "id.snowflake": "ids"},
+	},
+	"snowflakes": {
+		take:      without(nil, []string{"id.snowflake natsid"}),
+		snowflake: []string{"refuses the subscription to id.snowflake", "natsid"},
+		asked:     map[string]string{"id.segment.order": "ids", "id.snowflake": "nobody", "id.snowflake.0": "ids"},
+	},
+	"replies": {
+		take:      without([]string{"_INBOX.>"}, nil),
+		segment:   []string{"refuses this worker's replies", "_INBOX.>", "allow_responses"},
+		snowflake: []string{"refuses this worker's replies", "_INBOX.>", "allow_responses"},
+		asked:     map[string]string{"id.segment.order": "nobody", "id.snowflake": "nobody"},
+	},
+	"questions about worker numbers": {
+		take:      without(nil, []string{"id.worker.*"}),
+		segment:   []string{"refuses the subscription to id.worker."},
+		snowflake: []string{"refuses the subscription to id.worker."},
+		asked:     map[string]string{"id.segment.order": "ids"},
+	},
+	"asking itself": {
+		take:      without([]string{"id.worker.*"}, nil),
+		segment:   []string{"publish on `id.worker.*`"},
+		snowflake: []string{"publish on `id.worker.*`"},
+		asked:     map[string]string{"id.segment.order": "ids"},
+		startOnly: true,
+	},
+}
+
+// says reports whether /readyz says of a mode that it is ready, or not ready for a reason that holds all parts.
+func says(text, mode string, parts []string) bool {
+	for line := range strings.Lines(text) {
+		if why, ok := strings.CutPrefix(line, mode+": "); ok {
+			if len(parts) == 0 {
+				return why == "ready\n"
+			}
+			return strings.HasPrefix(why, "not ready: ") &&
+				!slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(why, part) })
+		}
+	}
+	return false
+}
+
+func TestAWorkerWithoutARightIsNotReadyAndSaysWhich(t *testing.T) {
+	t.Parallel()
+	for name, right := range refusedRights {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := startGuardedServer(t, right.take)
+			var announced atomic.Bool
+			w := startAt(t, g.url("worker"), func(cfg *app.Config) { cfg.Ready = func(app.Where) { announced.Store(true) } })
+			caller := connectTo(t, g.url("caller"))
+			expect := func(segment, snowflake []string, asked map[string]string) {
+				t.Helper()
+				for subject, want := range asked {
+					waitFor(t, "an answer on "+subject+" that is "+want,
+						func() bool { return answer(caller, subject) == want })
+				}
+				waitFor(t, "what /readyz must say", func() bool {
+					text, ready := w.readyz()
+					return says(text, "segment", segment) && says(text, "snowflake", snowflake) &&
+						ready == (segment == nil && snowflake == nil)
+				})
+			}
+			all := map[string]string{"id.segment.order": "ids", "id.snowflake": "ids", "id.snowflake.0": "ids"}
+			expect(right.segment, right.snowflake, right.asked)
+			if announced.Load() {
+				t.Error("the worker has said that it is ready")
+			}
+			g.change(t, allRights)
+			expect(nil, nil, all)
+			waitFor(t, "the ready line", announced.Load)
+			if right.startOnly {
+				return
+			}
+			g.change(t, right.take) // while the worker runs
+			expect(right.segment, right.snowflake, right.asked)
+			g.change(t, allRights)
+			expect(nil, nil, all)
+		})
+	}
+}
+
+func TestAWorkerThatMayOnlyRespondIsReady(t *testing.T) {
+	t.Parallel()
+	g := startGuardedServer(t, respondingOnly)
+	startAt(t, g.url("worker")).waitReady(t)
+	caller := connectTo(t, g.url("caller"))
+	for _, subject := range []string{"id.segment.order", "id.snowflake"} {
+		if got := answer(caller, subject); got != "ids" {
+			t.Errorf("%s: %s", subject, got)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+package subjects
+
+// HeaderProbe marks a message on a subject of requests whose body is [ProbeBody]: it
+// asks whether somebody serves the subject, and for no ID. The answer is empty.
+const HeaderProbe = "Natsid-Probe"
+
+// ProbeBody is the body of a probe. It is no count, so workers of before, which do
+// not know the header, refuse it without drawing an ID.
+const ProbeBody = "probe"
+
+// SegmentProbe returns the subject on which workers probe whether requests for IDs
+// of tags are delivered. No tag has its name.
+func (n Namespace) SegmentProbe() string { return n.Segment("~probe") }
+
+// Probe returns a subject on which one worker asks itself, with a name of its own,
+// and with "" the one on which workers ask the queue group what it hears.
+func (n Namespace) Probe(name string) string {
+	if name != "" {
+		name = "-" + name
+	}
+	return n.worker("probe" + name)
+}
