@@ -145,7 +145,8 @@ func newEvidence(cfg *Config, r *rights, segments, flakes *group) *evidence {
 	}
 	ns := cfg.Namespace
 	e := &evidence{
-		cfg: cfg, rights: r, pace: usualPace, ask: ns.Probe(""), inbox: cfg.Conn.NewInbox(), trouble: map[string]error{},
+		cfg: cfg, rights: r, pace: usualPace, ask: ns.Probe(""), inbox: cfg.Conn.NewInbox(),
+		trouble: map[string]error{},
 	}
 	e.channels = map[string]*channel{
 		"group": {

@@ -34,7 +34,8 @@ type rights struct {
 func watchRights(conn *nats.Conn) *rights {
 	r := &rights{
 		conn: conn, next: conn.ErrorHandler(), handled: conn.LastError(),
-		claimed: map[string]bool{}, subs: map[string]string{}, pubs: map[string]bool{}, refusals: make(chan struct{}, 1),
+		claimed: map[string]bool{}, subs: map[string]string{}, pubs: map[string]bool{},
+		refusals: make(chan struct{}, 1),
 	}
 	conn.SetErrorHandler(r.handle)
 	return r

@@ -61,7 +61,8 @@ func without(publish, subscribe []string) func(*server.Permissions) {
 			from *server.SubjectPermission
 			what []string
 		}{{p.Publish, publish}, {p.Subscribe, subscribe}} {
-			cut.from.Allow = slices.DeleteFunc(cut.from.Allow, func(s string) bool { return slices.Contains(cut.what, s) })
+			cut.from.Allow = slices.DeleteFunc(cut.from.Allow,
+				func(right string) bool { return slices.Contains(cut.what, right) })
 		}
 	}
 }
@@ -146,7 +147,9 @@ func TestAWorkerWithoutARightIsNotReadyAndSaysWhich(t *testing.T) {
 			t.Parallel()
 			g := startGuardedServer(t, right.take)
 			var announced atomic.Bool
-			w := startAt(t, g.url("worker"), func(cfg *app.Config) { cfg.Ready = func(app.Where) { announced.Store(true) } })
+			w := startAt(t, g.url("worker"), func(cfg *app.Config) {
+				cfg.Ready = func(app.Where) { announced.Store(true) }
+			})
 			caller := connectTo(t, g.url("caller"))
 			expect := func(segment, snowflake []string, asked map[string]string) {
 				t.Helper()
