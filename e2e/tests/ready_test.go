@@ -54,8 +54,8 @@ func (g *guarded) url(user string) string { return "nats://" + user + ":p@" + g.
 
 func allRights(*server.Permissions) {}
 
-// without returns an edit that takes rights away.
-func without(publish, subscribe []string) func(*server.Permissions) {
+// lacking returns an edit that takes rights away.
+func lacking(publish, subscribe []string) func(*server.Permissions) {
 	return func(p *server.Permissions) {
 		for _, cut := range []struct {
 			from *server.SubjectPermission
@@ -69,7 +69,7 @@ func without(publish, subscribe []string) func(*server.Permissions) {
 
 // respondingOnly lets workers reply to whom asks, and publish to no inbox else.
 func respondingOnly(p *server.Permissions) {
-	without([]string{"_INBOX.>"}, nil)(p)
+	lacking([]string{"_INBOX.>"}, nil)(p)
 	p.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: 5 * time.Second}
 }
 
@@ -96,29 +96,29 @@ var refusedRights = map[string]struct {
 	startOnly bool              // while it runs, the lack is seen only after a while
 }{
 	"segments": {
-		take:    without(nil, []string{"id.segment.> natsid"}),
+		take:    lacking(nil, []string{"id.segment.> natsid"}),
 		segment: []string{"refuses the subscription to id.segment.>", "natsid"},
 		asked:   map[string]string{"id.segment.order": "nobody", "id.snowflake": "ids"},
 	},
 	"snowflakes": {
-		take:      without(nil, []string{"id.snowflake natsid"}),
+		take:      lacking(nil, []string{"id.snowflake natsid"}),
 		snowflake: []string{"refuses the subscription to id.snowflake", "natsid"},
 		asked:     map[string]string{"id.segment.order": "ids", "id.snowflake": "nobody", "id.snowflake.0": "ids"},
 	},
 	"replies": {
-		take:      without([]string{"_INBOX.>"}, nil),
+		take:      lacking([]string{"_INBOX.>"}, nil),
 		segment:   []string{"refuses this worker's replies", "_INBOX.>", "allow_responses"},
 		snowflake: []string{"refuses this worker's replies", "_INBOX.>", "allow_responses"},
 		asked:     map[string]string{"id.segment.order": "nobody", "id.snowflake": "nobody"},
 	},
 	"questions about worker numbers": {
-		take:      without(nil, []string{"id.worker.*"}),
+		take:      lacking(nil, []string{"id.worker.*"}),
 		segment:   []string{"refuses the subscription to id.worker."},
 		snowflake: []string{"refuses the subscription to id.worker."},
 		asked:     map[string]string{"id.segment.order": "ids"},
 	},
 	"asking itself": {
-		take:      without([]string{"id.worker.*"}, nil),
+		take:      lacking([]string{"id.worker.*"}, nil),
 		segment:   []string{"publish on `id.worker.*`"},
 		snowflake: []string{"publish on `id.worker.*`"},
 		asked:     map[string]string{"id.segment.order": "ids"},
