@@ -116,7 +116,7 @@ var alarms = []AlarmInfo{
 	},
 	{
 		Kind: AlarmStreamOverlap,
-		Happened: "a JetStream stream takes natsid's requests; if it acknowledges them, callers get the " +
+		Happened: "a JetStream stream takes natsid's requests; if it acknowledges them, callers may get the " +
 			"acknowledgement instead of an answer",
 		Do: "delete the stream that the message names, or take natsid's subjects out of it, " +
 			"or choose another `--namespace`",

@@ -145,6 +145,6 @@ func (t *taker) what(name string) string {
 		return fmt.Sprintf("stream %s stores requests on %s: with no worker left, callers wait for an answer "+
 			"in vain instead of learning at once that there is none", name, on)
 	}
-	return fmt.Sprintf("stream %s acknowledges requests on %s: callers get the acknowledgement instead of an answer",
-		name, on)
+	return fmt.Sprintf("stream %s acknowledges requests on %s: callers may get the acknowledgement instead "+
+		"of an answer", name, on)
 }
