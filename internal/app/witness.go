@@ -68,6 +68,9 @@ func (s *storage) openWitness(name func() string) (err error) {
 		JournalAlarm: func(message string) {
 			s.raiseAbout(subjects.AlarmStateFile, "witness", message)
 		},
+		NewerAlarm: func(message string) {
+			s.raiseAbout(subjects.AlarmBucketChanged, "newer", message)
+		},
 		Log: s.cfg.Log,
 	})
 	return err

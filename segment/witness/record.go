@@ -37,6 +37,9 @@ type record struct {
 	// all that its witness loaded since the bucket went back, "" if it does.
 	Answer string `json:"answer,omitempty"`
 	Gap    string `json:"gap,omitempty"`
+	// Retired is why other workers count no more on the owner, which did not answer: it never writes this witness
+	// again. See [Witness.retire].
+	Retired string `json:"retired,omitempty"`
 	// Owes is what showed this worker that the bucket went back, until it has answered: so its next process knows.
 	Owes string `json:"owes,omitempty"`
 }
@@ -66,16 +69,19 @@ func (r record) gap(found *record) string {
 		"stop cleanly since"
 }
 
-// errDamaged says that a record or an incident is none that any natsid wrote.
-var errDamaged = errors.New("witness: an entry is damaged")
+var (
+	// errDamaged says that a record or an incident is none that any natsid wrote.
+	errDamaged = errors.New("witness: an entry is damaged")
+	// errNewer says that a record or an incident was written by a newer natsid.
+	errNewer = errors.New("witness: the bucket of marks has an entry of a newer natsid: upgrade this worker")
+)
 
 func decodeRecord(value []byte) (r record, err error) {
 	switch err = json.Unmarshal(value, &r); {
 	case err != nil:
 		return record{}, fmt.Errorf("%w: a witness record: %w", errDamaged, err)
 	case r.Version > version:
-		return record{}, fmt.Errorf("witness: a witness record is of version %d, which is newer: upgrade natsid",
-			r.Version)
+		return record{}, fmt.Errorf("%w: a witness record of version %d", errNewer, r.Version)
 	case r.Version < 1 || r.Token == "" || r.Life == "":
 		return record{}, fmt.Errorf("%w: a witness record: version, token and life must be set", errDamaged)
 	}
@@ -104,8 +110,7 @@ func decodeIncident(value []byte) (i incident, err error) {
 	case err != nil:
 		return incident{}, fmt.Errorf("%w: the incident %s: %w", errDamaged, incidentKey, err)
 	case i.Version > version:
-		return incident{}, fmt.Errorf("witness: the incident %s is of version %d, which is newer: upgrade natsid",
-			incidentKey, i.Version)
+		return incident{}, fmt.Errorf("%w: the incident %s of version %d", errNewer, incidentKey, i.Version)
 	case i.Version < 1 || i.ID == "":
 		return incident{}, fmt.Errorf("%w: the incident %s: version and ID must be set", errDamaged, incidentKey)
 	}

@@ -205,7 +205,7 @@ func (w *Witness) raise(ctx context.Context, i incident) {
 //
 // Law: a witness that has ended says nothing about what its worker did after the restored state. A backup that is made
 // while all workers are stopped has only such witnesses. What an earlier process saw may be as old: a worker that was
-// started later has not been seen.
+// started later has not been seen. A retired witness was last written before that state.
 func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	all, err := w.witnesses(ctx)
 	if err != nil {
@@ -213,7 +213,7 @@ func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	}
 	must := make(map[string]string, len(all))
 	for id, r := range all {
-		if !r.Ended || !w.seen[id] || w.known[id].Counter > r.Counter {
+		if r.Retired == "" && (!r.Ended || !w.seen[id] || w.known[id].Counter > r.Counter) {
 			must[id] = r.Name
 		}
 	}
@@ -409,17 +409,24 @@ func (w *Witness) closeIncident(ctx context.Context, id string, raisedBy int64) 
 	}
 }
 
-// Raised says that an operator has raised all tags by this many IDs: that closes the incident that is open.
+// Raised says that an operator has raised all tags by this many IDs: that closes the incident that is open, and retires
+// the witnesses that have not answered it. Called again, it does what was left undone.
 func (w *Witness) Raised(ctx context.Context, by int64) error {
 	i, _, err := w.readIncident(ctx)
-	if err != nil || !i.open() {
+	if err != nil {
 		return err
 	}
-	if err := w.closeIncident(ctx, i.ID, by); err != nil {
+	if i.open() {
+		if err := w.closeIncident(ctx, i.ID, by); err != nil {
+			return err
+		}
+		w.cfg.Log.Warn("an operator has raised all tags; segments are served again", "incident", i.ID, "by", by)
+	}
+	now, _, err := w.readIncident(ctx)
+	if err != nil || now.ID != i.ID || now.RaisedBy == 0 {
 		return err
 	}
-	w.cfg.Log.Warn("an operator has raised all tags; segments are served again", "incident", i.ID, "by", by)
-	return nil
+	return w.retireUnanswered(ctx, now)
 }
 
 // resume ends the holding of loads, since the incident is closed. It reports false if there is another proof.

@@ -123,8 +123,9 @@ func (w *Witness) lookAgain(ctx context.Context) error {
 	return err
 }
 
-// forgetOthers forgets which witnesses there were: those of a bucket that is gone, or of before a repair, which covers
-// all that they had loaded.
+// forgetOthers forgets which witnesses there were: those of a bucket that is gone, or of before a repair in which this
+// worker took part, which covers all that they had loaded. A worker that missed a repair must not forget them: it may
+// be the only one that knows of a load since the restored state.
 func (w *Witness) forgetOthers() {
 	clear(w.known)
 	clear(w.seen)

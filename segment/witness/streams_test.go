@@ -94,6 +94,14 @@ func (s *streams) damage(t *testing.T, prefix string) {
 	}
 }
 
+// put writes an entry as another program does.
+func (s *streams) put(key, value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.last++
+	s.state.entries[key] = buckets.Entry{Key: key, Value: []byte(value), Revision: s.state.last}
+}
+
 func (s *streams) set(away, lose bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,9 @@
 //	once all witnesses that may have loaded have answered without a gap: close the incident, and load again
 //
 // A witness may have loaded unless its record in the restored state says that it had stopped cleanly, and no worker has
-// seen a later one. A worker knows all loads of its life (see [record]). Where loads may be unknown, as those of a
-// worker that crashed, segments are refused until an operator has raised all tags by more than what was loaded.
+// seen a later one, or that it was retired. A worker knows all loads of its life (see [record]). Where loads may be
+// unknown, as those of a worker that crashed, segments are refused until an operator has raised all tags by more than
+// what was loaded.
 package witness
 
 import (
@@ -92,9 +93,10 @@ type Config struct {
 	Allow  func()
 	// Begun is called once the first check of [Witness.Run] is over, with what it found; nil is allowed.
 	Begun func(error)
-	// Alarm reports that the marks went back, JournalAlarm that the journal is of no use. They must not block.
-	Alarm, JournalAlarm func(message string)
-	Log                 *slog.Logger // nil discards
+	// Alarm reports that the marks went back, JournalAlarm that the journal is of no use, and NewerAlarm that no range
+	// is loaded, since a newer natsid uses the bucket. They must not block.
+	Alarm, JournalAlarm, NewerAlarm func(message string)
+	Log                             *slog.Logger // nil discards
 }
 
 const (
@@ -139,6 +141,7 @@ type Witness struct {
 	previous   *record           // of the process before this one, until the first check
 	known      map[string]record // all witnesses of this registry, as they were last seen
 	seen       map[string]bool   // those that this process has seen while it had found the bucket in order
+	newer      bool              // an entry of a newer natsid was found
 	sound      bool              // a check has found the bucket in order: only then witnesses are looked at
 
 	mu      sync.Mutex
@@ -331,6 +334,16 @@ func (w *Witness) holdLocked() {
 
 // check writes the witness and looks for an incident of other workers. The caller has entered.
 func (w *Witness) check(ctx context.Context) error {
+	err := w.checkOnce(ctx)
+	newer := errors.Is(err, errNewer)
+	if newer && !w.newer {
+		w.cfg.NewerAlarm(err.Error() + "; until then it loads no ranges")
+	}
+	w.newer = newer
+	return err
+}
+
+func (w *Witness) checkOnce(ctx context.Context) error {
 	began, doubts := time.Now(), w.doubtsNow()
 	reconnects := w.cfg.Reconnects()
 	w.greetAgain(reconnects)
@@ -424,19 +437,22 @@ func (w *Witness) greet(ctx context.Context) error {
 		})
 	}
 	w.greeted = len(absent) == 0 || ctx.Err() == nil
+	if w.greeted {
+		w.retireSilent(ctx, absent)
+	}
 	return ctx.Err()
 }
 
 // others returns the witnesses of other workers that have not stopped cleanly.
-func (w *Witness) others(ctx context.Context) (map[string]bool, error) {
+func (w *Witness) others(ctx context.Context) (map[string]record, error) {
 	all, err := w.witnesses(ctx)
 	if err != nil {
 		return nil, err
 	}
-	others := make(map[string]bool)
+	others := make(map[string]record)
 	for id, r := range all {
 		if id != w.journal.Witness && !r.Ended {
-			others[id] = true
+			others[id] = r
 		}
 	}
 	return others, nil

@@ -92,7 +92,7 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 		Refuse: func(why error) { w.mu.Lock(); one.refused = why; w.mu.Unlock() },
 		Allow:  func() { w.mu.Lock(); one.refused = nil; w.mu.Unlock() },
 		Begun:  func(error) { one.begun.Store(true) },
-		Alarm:  w.alarm, JournalAlarm: w.alarm,
+		Alarm:  w.alarm, JournalAlarm: w.alarm, NewerAlarm: w.alarm,
 	})
 	if err != nil {
 		return nil, err

@@ -231,6 +231,9 @@ func (w *Witness) readBack(ctx context.Context) (done bool, err error) {
 		w.newWitness("")
 		w.renew()
 		return false, nil
+	case r.Retired != "":
+		w.retired(r)
+		return false, nil
 	case r.Counter >= w.me.Counter:
 		w.copied()
 		return false, nil
