@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/natsid/natsid/internal/aside"
+	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/oneregistry"
@@ -43,6 +44,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	defer loglimit.Flush(cfg.Log)
 	living, quit := context.WithCancel(ctx)
 	defer quit()
 	p := newProgram(cfg, quit)

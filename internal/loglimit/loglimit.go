@@ -5,6 +5,8 @@ package loglimit
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,8 +24,9 @@ const most = 1000
 // New returns a handler that passes the first record of a kind to next at once. Of
 // those that follow within a minute it passes the last one, with its own time, when
 // the minute is over: so what the log said last is true a minute later. Records of
-// one level and message are of one kind. Debug records all pass, and so do those with
-// the message "alarm", which are limited where they are raised.
+// one level and message are of one kind, if they also have the same attribute "mode"
+// or both have none. Debug records all pass, and so do those with the message "alarm",
+// which are limited where they are raised.
 func New(next slog.Handler) slog.Handler {
 	return &handler{Handler: next, lines: &lines{open: make(map[kind]*line)}}
 }
@@ -56,6 +59,18 @@ func (h *handler) WithGroup(name string) slog.Handler {
 type kind struct {
 	level   slog.Level
 	message string
+	mode    string
+}
+
+func kindOf(r slog.Record) kind {
+	k := kind{level: r.Level, message: r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "mode" {
+			k.mode = a.Value.String()
+		}
+		return k.mode == ""
+	})
+	return k
 }
 
 // lines are the kinds of which a line was written in the last minute.
@@ -75,7 +90,7 @@ type line struct {
 func (ls *lines) hold(to slog.Handler, r slog.Record) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	k := kind{r.Level, r.Message}
+	k := kindOf(r)
 	l := ls.open[k]
 	if l == nil && len(ls.open) >= most {
 		k = kind{}
@@ -96,19 +111,44 @@ func (ls *lines) wake(k kind) { time.AfterFunc(Every, func() { ls.release(k) }) 
 // otherwise.
 func (ls *lines) release(k kind) {
 	ls.mu.Lock()
-	held := *ls.open[k]
-	if held.count == 0 {
+	l := ls.open[k]
+	switch {
+	case l == nil: // flushed
+	case l.count == 0:
 		delete(ls.open, k)
-	} else {
-		*ls.open[k] = line{}
+	default:
+		ls.open[k] = &line{}
 		ls.wake(k)
 	}
 	ls.mu.Unlock()
-	if held.count == 0 {
+	if l != nil {
+		l.write()
+	}
+}
+
+func (l *line) write() {
+	if l.count == 0 {
 		return
 	}
-	if held.count > 1 {
-		held.last.AddAttrs(slog.Int(HeldBack, held.count-1))
+	if l.count > 1 {
+		l.last.AddAttrs(slog.Int(HeldBack, l.count-1))
 	}
-	_ = held.to.Handle(context.Background(), held.last) // as slog, which drops it too
+	_ = l.to.Handle(context.Background(), l.last) // as slog, which drops it too
+}
+
+// Flush writes what the handler of a log holds back, if it is one of New: call it
+// before the process ends.
+func Flush(log *slog.Logger) {
+	h, ok := log.Handler().(*handler)
+	if !ok {
+		return
+	}
+	h.lines.mu.Lock()
+	open := h.lines.open
+	h.lines.open = make(map[kind]*line)
+	h.lines.mu.Unlock()
+	byTime := func(a, b *line) int { return a.last.Time.Compare(b.last.Time) }
+	for _, l := range slices.SortedFunc(maps.Values(open), byTime) {
+		l.write()
+	}
 }

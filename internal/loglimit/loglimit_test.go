@@ -148,6 +148,39 @@ func TestAlarmsAndDebugLinesAllPass(t *testing.T) {
 	}
 }
 
+func TestModesDoNotHoldOneAnotherBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, w := limited()
+		for _, mode := range []string{"segment", "snowflake", "segment"} {
+			log.Info("serving", "mode", mode)
+		}
+		w.want(t, "at once", `level=INFO msg=serving mode=segment`, `level=INFO msg=serving mode=snowflake`)
+		time.Sleep(loglimit.Every)
+		w.want(t, "a minute later", `level=INFO msg=serving mode=segment`)
+	})
+}
+
+func TestNothingIsHeldBackAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, w := limited()
+		for i := range 3 {
+			for _, text := range []string{"b", "a"} {
+				log.Warn(text, "i", i)
+				time.Sleep(time.Millisecond)
+			}
+		}
+		log.Warn("once")
+		w.lines()
+		loglimit.Flush(log.With("of", "all"))
+		w.want(t, "flushed", `level=WARN msg=b i=2 held_back=1`, `level=WARN msg=a i=2 held_back=1`)
+		log.Warn("a")
+		w.want(t, "after that", `level=WARN msg=a`)
+		time.Sleep(2 * loglimit.Every)
+		w.want(t, "no more is held back")
+	})
+	loglimit.Flush(slog.Default()) // any log will do
+}
+
 func TestLinesFromManyGoroutinesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, w := limited()
