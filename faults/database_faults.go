@@ -38,6 +38,12 @@ func databaseFaults() []fault {
 			losses: []loss{storeAway}, area: onDatabase,
 		},
 		{
+			name:    "store-away-one",
+			summary: "one worker's connections to MariaDB are cut, and refused for 15 s: it leaves, and others load",
+			fleet:   oneOnMySQL, inject: refuseOne, lasts: 15 * time.Second,
+			losses: []loss{untilOneLeft}, unnoticed: true,
+		},
+		{
 			name:    "mysql-jetstream-wiped",
 			summary: "all nats-servers lose their stores under the live workers; MariaDB keeps its data",
 			fleet:   onMySQL, inject: wipeServers, lasts: time.Second,
@@ -74,6 +80,18 @@ func restoreDatabase(t *trial) func() {
 func readOnly(t *trial) func() {
 	t.db.SetReadOnly(true)
 	return func() { t.db.SetReadOnly(false) }
+}
+
+// refuseOne is refuseDatabase where only the first worker has the link.
+func refuseOne(t *trial) func() {
+	heal := refuseDatabase(t)
+	return func() {
+		w := t.workers[0]
+		if t.logf("%s: %s", w.name, w.state()); w.ready() {
+			t.violation("%s is ready, and has lost its store", w.name)
+		}
+		heal()
+	}
 }
 
 func refuseDatabase(t *trial) func() {

@@ -32,6 +32,8 @@ type fault struct {
 	recovery time.Duration
 	// watch is how long the cluster is watched after its recovery; 4 s if 0.
 	watch time.Duration
+	// unnoticed says that no caller may wait longer than a second, but for a loss.
+	unnoticed bool
 	// settle is how long after the fault's start IDs may repeat that were issued by
 	// then; 0 if none may.
 	settle time.Duration
@@ -49,6 +51,7 @@ type fleet struct {
 	servers int // nats-servers; 0: the only worker has one inside
 	workers int
 	mysql   bool          // segments in MariaDB, guarded by marks in JetStream
+	oneLink bool          // only the first worker reaches MariaDB through its proxy
 	proxied bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
 	disks   bool          // the last server and the first worker have small disks of their own
 	leaf    leafNode      // one more server, with one more worker if it is apart
@@ -136,6 +139,10 @@ var (
 	afterResume = loss{kinds: []kind{snowflake}, outcomes: []string{"503"}, afterEnd: time.Second, most: 60}
 	// The short tag cannot do without its store for more than a second or two.
 	storeAway = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
+	// A worker that lost its store leaves soon. Meanwhile callers may be refused, or wait.
+	untilOneLeft = loss{
+		kinds: []kind{short}, outcomes: []string{"503", slowly, noResponders}, afterStart: 5 * time.Second,
+	}
 	// A worker whose clock is wrong leaves within 100 ms; what it had received by
 	// then is refused.
 	untilItLeft = loss{kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: time.Second, most: 60}
@@ -144,6 +151,7 @@ var (
 var (
 	threeWorkers = fleet{servers: 3, workers: 3}
 	proxied      = fleet{servers: 3, workers: 3, proxied: true}
+	oneOnMySQL   = fleet{servers: 3, workers: 3, mysql: true, proxied: true, oneLink: true}
 	onMySQL      = fleet{servers: 3, workers: 3, mysql: true, proxied: true}
 )
 

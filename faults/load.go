@@ -59,7 +59,11 @@ const (
 	timeout      = "timeout"       // no answer, though the caller's connection lived
 	disconnected = "disconnected"  // no answer, and the caller's own connection was lost meanwhile
 	noResponders = "no-responders" // NATS knew of no worker
+	slowly       = "slow"          // IDs after more than noticed; counted only where a fault is to go unnoticed
 )
+
+// noticed is how long callers wait before they notice.
+const noticed = time.Second
 
 // A load sends requests at a steady rate, whether or not answers come, and keeps
 // the outcome of each. Its methods are safe for concurrent use.
@@ -70,6 +74,7 @@ type load struct {
 	ledgers    [kinds]*ledger.Ledger
 	asked      map[int64]bool // IDs that askFor got; only the trial's goroutine uses it
 	askedTwice int64
+	unnoticed  bool                  // slow answers count as failures
 	early      [kinds]*ledger.Ledger // of what was issued before a fault settled
 	settled    atomic.Int64          // when it has, a time.Duration since start; 0 if nothing is early
 
@@ -272,6 +277,9 @@ func (l *load) record(body []byte, r request, waits bool) {
 		now := time.Now()
 		l.gaps[r.kind] = max(l.gaps[r.kind], now.Sub(l.lastOK[r.kind]))
 		l.lastOK[r.kind] = now
+		if l.unnoticed && now.Sub(r.at) > noticed {
+			l.failures = append(l.failures, failure{r.kind, slowly, r.at.Sub(l.start)})
+		}
 	}
 }
 

@@ -119,6 +119,7 @@ func (t *trial) startLoad() (stop func()) {
 	if t.fault.settle > 0 {
 		t.load.settled.Store(math.MaxInt64) // injectAll knows it
 	}
+	t.load.unnoticed = t.fault.unnoticed
 	t.load.begin()
 	t.countFrom(t.load.start)
 	go func() {

@@ -50,10 +50,10 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	return w
 }
 
-// dsn leads to the database, through the link if there is one.
+// dsn leads the next worker to the database, through the link if it has one.
 func (c *cluster) dsn() string {
 	dsn := c.db.DSN()
-	if c.link != nil {
+	if c.link != nil && (!c.fleet.oneLink || len(c.workers) == 0) {
 		dsn = strings.Replace(dsn, c.db.Addr(), c.link.Addr(), 1)
 	}
 	return dsn

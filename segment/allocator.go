@@ -69,9 +69,6 @@ func (a *Allocator) Park(tag string, n int64, done func([]Range, error)) error {
 	if n < 1 || n > MaxStep {
 		return invalidCount(n)
 	}
-	if a.source.elsewhere.Load() {
-		return ErrElsewhere
-	}
 	for {
 		b, err := a.tags.obtain(tag)
 		if err != nil {

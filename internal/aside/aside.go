@@ -52,7 +52,7 @@ const (
 	leastPatience = 300 * time.Millisecond
 	probeTimeout  = 3 * time.Second
 	probeEvery    = time.Second
-	probeSeldom   = 3 * time.Second
+	probeSeldom   = 2 * time.Second
 	maxMessage    = 1024
 )
 

@@ -52,7 +52,7 @@ func (w *Watch) takeProbe(err error, now time.Time) {
 	if w.probe.retries == nil {
 		w.probe.retries = jitter.NewBackoff(probeEvery, probeSeldom)
 	}
-	w.probe.failed, w.probe.next = now, now.Add(w.probe.retries.NextBackOff())
+	w.probe.failed, w.probe.next = now, began.Add(w.probe.retries.NextBackOff())
 	w.setTrouble(err)
 }
 

@@ -38,6 +38,7 @@ type fake struct {
 	state  State
 	leaves int // how often it left
 	wrote  int
+	probed int
 }
 
 var errRefused = errors.New("writes are refused")
@@ -58,7 +59,7 @@ func (w *world) add(n int, registry, kind string) (added []*fake) {
 		f := &fake{name: fmt.Sprint("w", len(w.workers)+1), takes: 5 * time.Millisecond}
 		f.Watch = New(Config{
 			Process: f.name, Name: func() string { return f.name }, Kind: kind,
-			Registry: func() string { return registry }, Probe: f.write, Serves: f.serves, Change: f.change,
+			Registry: func() string { return registry }, Probe: f.probeOf, Serves: f.serves, Change: f.change,
 			Announce: func(m []byte) error { w.publish(m); return nil },
 			Jitter:   func(d time.Duration) time.Duration { return rand.N(d) },
 		})
@@ -108,6 +109,17 @@ func (f *fake) write(ctx context.Context) error {
 	}
 	time.Sleep(takes)
 	return fails
+}
+
+func (f *fake) probeOf(ctx context.Context) error {
+	f.set(func(f *fake) { f.probed++ })
+	return f.write(ctx)
+}
+
+func (f *fake) probes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.probed
 }
 
 func (f *fake) serves() bool {
