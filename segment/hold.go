@@ -79,10 +79,12 @@ func (a *Allocator) Floors() map[string]Floor {
 // Remember takes over floors of an earlier life of this process. Loads begin at or above them. Call it before the first
 // request.
 func (a *Allocator) Remember(floors map[string]Floor) {
-	for tag, f := range floors {
-		a.tags.names.keepFloor(tag, f)
-	}
+	a.tags.names.remember(floors)
 }
+
+// Forgot reports whether Floors lacks a tag: more were deleted than this process remembers, or than an earlier life
+// did. Then its floors alone do not show how far it had loaded.
+func (a *Allocator) Forgot() bool { return a.tags.names.hasForgotten() }
 
 // turnAway refuses the requests that wait. It starts no load.
 func (b *buffer) turnAway() {

@@ -21,6 +21,8 @@ const (
 	// maxFresh is how many tags are remembered that were found since the last listing; others count as unlisted, and
 	// are looked up, until a listing has them.
 	maxFresh = 100_000
+	// maxFloors is how many floors are remembered beyond one for each tag in the store.
+	maxFloors = 100_000
 )
 
 // Names is what an allocator knows of tags that it has no ranges of. A flood of requests for names that do not exist,
@@ -42,10 +44,16 @@ type names struct {
 	oldest   int
 	unlisted int // lookups of unlisted tags under way
 	lookups  tokenBucket
-	// floors are those of tags that were stopped, or raised while they were not in memory, about 100 bytes each. They
-	// have no bound: only an operator deletes and raises tags, and without its floor a tag that comes back from a store
-	// that went back would repeat IDs.
+	// floors are those of tags that were stopped or that an earlier life loaded, raises those of tags that were raised
+	// while they were not in memory: about 100 bytes each.
+	//
+	// Law: uniqueness does not rest on those that are dropped where there are too many. A floor counts only where the
+	// store went back, and then the floors of all workers repair it. A worker that forgot one of its own loads says so
+	// there: see [Allocator.Forgot]. A raise is no load.
 	floors map[string]Floor
+	raises map[string]Floor
+	extra  int  // floors of an earlier life, whose tags no listing has confirmed yet
+	forgot bool // a floor was dropped
 }
 
 // A refusal is a cached answer of the store: it has no such tag, or cannot serve it.
@@ -58,7 +66,7 @@ type refusal struct {
 func newNames() *names {
 	return &names{
 		seed: maphash.MakeSeed(), fresh: make(map[uint64]time.Duration), refused: make(map[string]int),
-		floors: make(map[string]Floor), lookups: tokenBucket{tokens: lookupRate},
+		floors: make(map[string]Floor), raises: make(map[string]Floor), lookups: tokenBucket{tokens: lookupRate},
 	}
 }
 
@@ -141,7 +149,8 @@ func (n *names) list(tags []Tag, began time.Duration) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.listed, n.listedAt = listed, began
+	n.listed, n.listedAt, n.extra = listed, began, 0
+	n.boundFloors()
 	for tag, i := range n.refused {
 		if _, ok := listed[n.hash(tag)]; ok && n.refusals[i].until-refusedFor < began {
 			delete(n.refused, tag)
@@ -167,20 +176,79 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	defer n.mu.Unlock()
 	floor.End = max(floor.End, n.floors[tag].End)
 	n.floors[tag] = floor //mutant:keep-floor
+	n.boundFloors()
 }
 
-// allFloors returns what keepFloor remembered.
+// keepRaise remembers the least ID of a tag that is not in memory, unless it is 0.
+func (n *names) keepRaise(tag string, least int64) {
+	if least == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.raises[tag] = Floor{End: max(least, n.raises[tag].End)}
+	n.boundFloors()
+}
+
+// remember is keepFloor for the floors of an earlier life: none is dropped before the first listing.
+func (n *names) remember(floors map[string]Floor) {
+	n.mu.Lock()
+	n.extra = len(floors)
+	n.mu.Unlock()
+	for tag, f := range floors {
+		n.keepFloor(tag, f)
+	}
+}
+
+// boundFloors drops floors where there are too many, first those of tags that the store does not have.
+func (n *names) boundFloors() {
+	most := maxFloors + max(len(n.listed), n.extra)
+	n.forgot = n.drop(n.floors, most) || n.forgot
+	n.drop(n.raises, most)
+}
+
+func (n *names) drop(floors map[string]Floor, most int) (dropped bool) {
+	if len(floors) <= most {
+		return false
+	}
+	for _, all := range []bool{false, true} {
+		for tag := range floors {
+			if len(floors) <= most-most/10 { // rarely, since it takes long
+				return true
+			}
+			if _, listed := n.listed[n.hash(tag)]; all || !listed {
+				delete(floors, tag)
+			}
+		}
+	}
+	return true
+}
+
+// allFloors returns what keepFloor and keepRaise remembered.
 func (n *names) allFloors() map[string]Floor {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return maps.Clone(n.floors)
+	all := maps.Clone(n.floors)
+	for tag, raise := range n.raises {
+		if raise.End > all[tag].End {
+			all[tag] = raise
+		}
+	}
+	return all
 }
 
-// floor returns the floor that keepFloor remembered, or 0.
+// floor returns the floor that is remembered of a tag, or 0.
 func (n *names) floor(tag string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.floors[tag].End
+	return max(n.floors[tag].End, n.raises[tag].End)
+}
+
+// hasForgotten reports whether a floor was dropped.
+func (n *names) hasForgotten() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.forgot
 }
 
 // A tokenBucket holds lookupRate tokens at most, and gains as many per second.

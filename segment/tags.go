@@ -39,7 +39,7 @@ func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
 	defer s.mu.Unlock()
 	b := s.get(tag)
 	if b == nil {
-		s.names.keepFloor(tag, Floor{End: least})
+		s.names.keepRaise(tag, least)
 	}
 	return b
 }

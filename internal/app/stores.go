@@ -103,17 +103,16 @@ func (s *storage) marksLost() {
 
 // servedAgain names the tags that were deleted in marks which are lost. MySQL
 // still has their rows, above all their IDs.
-func servedAgain(deleted []string) string {
-	if len(deleted) == 0 {
+func servedAgain(deleted kvstore.Deleted) string {
+	if len(deleted.Names) == 0 {
 		return ""
 	}
-	const most = 50
-	names, more := deleted, ""
-	if len(names) > most {
-		names, more = names[:most], fmt.Sprintf(" and %d more", len(deleted)-most)
+	more := ""
+	if deleted.More > 0 {
+		more = fmt.Sprintf(" and %d more", deleted.More)
 	}
 	return "; tags that were deleted are served again, above their old IDs: delete again " +
-		strings.Join(names, ", ") + more
+		strings.Join(deleted.Names, ", ") + more
 }
 
 // kind returns what the marks are to this worker.

@@ -65,12 +65,21 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	return l, false, err
 }
 
+// maxKept bounds the tags of which something is kept; then any other one is forgotten, which costs a hole.
+const maxKept = 100_000
+
 // Keep keeps the range of a load that failed.
 func (r *Ranges) Keep(tag string, l Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.loads == nil {
 		r.loads = make(map[string]Load)
+	}
+	for other := range r.loads {
+		if len(r.loads) < maxKept {
+			break
+		}
+		delete(r.loads, other)
 	}
 	r.loads[tag] = l //mutant:keep
 }

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/natsid/natsid/segment"
@@ -73,4 +74,16 @@ func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, i
 	}
 	s.lost[row.Name] = max(lost, seen)
 	return seen, !known
+}
+
+// keepOnly forgets all tags but those that had a row when the rows were read, after began, and were not deleted.
+func (s *setbacks) keepOnly(tags []segment.Tag, began uint64) {
+	live := make(map[string]bool, len(tags))
+	for _, t := range tags {
+		live[t.Name] = !t.Disabled
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.raised, func(tag string, r raised) bool { return !live[tag] && r.at <= began })
+	maps.DeleteFunc(s.lost, func(tag string, _ int64) bool { return !live[tag] })
 }

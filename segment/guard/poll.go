@@ -30,6 +30,7 @@ func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 		}
 		tags[i] = merged(row, marks[row.Name])
 	}
+	g.setbacks.keepOnly(tags, began)
 	see(segment.Listing{Tags: tags, Removed: func(string) bool { return true }})
 	if g.marks == nil {
 		return nil

@@ -41,8 +41,8 @@ type Store struct {
 	kept  attempt.Ranges // of loads whose acknowledgement was lost
 	pages pages
 
-	verdict atomic.Pointer[verdict]  // nil before the first Check
-	deleted atomic.Pointer[[]string] // tags that AllMarks found deleted
+	verdict atomic.Pointer[verdict] // nil before the first Check
+	deleted atomic.Pointer[Deleted] // tags that AllMarks found deleted
 
 	mu    sync.Mutex
 	known string // the registry that this process has used; "" before it knows one

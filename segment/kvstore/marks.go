@@ -74,8 +74,16 @@ func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
 	return marks, nil
 }
 
-// deleted returns the names of deleted tags, in order.
-func deleted(marks map[string]segment.Mark) *[]string {
+// Deleted is the tags that were deleted.
+type Deleted struct {
+	Names []string // the first of them, in order
+	More  int      // how many there are beside
+}
+
+// namedDeleted is how many deleted tags are named.
+const namedDeleted = 50
+
+func deleted(marks map[string]segment.Mark) *Deleted {
 	var names []string
 	for tag, m := range marks {
 		if m.Disabled {
@@ -83,14 +91,15 @@ func deleted(marks map[string]segment.Mark) *[]string {
 		}
 	}
 	slices.Sort(names)
-	return &names
+	first := names[:min(len(names), namedDeleted)]
+	return &Deleted{Names: slices.Clone(first), More: len(names) - len(first)}
 }
 
 // Deleted returns the tags that were deleted when AllMarks was called last. Where the marks guard a table and are lost,
 // the table does not know that these tags were deleted, and serves them.
-func (s *Store) Deleted() []string {
-	if names := s.deleted.Load(); names != nil {
-		return *names
+func (s *Store) Deleted() Deleted {
+	if d := s.deleted.Load(); d != nil {
+		return *d
 	}
-	return nil
+	return Deleted{}
 }

@@ -130,3 +130,34 @@ func TestADamagedIncidentIsNotTakenForAClosedOne(t *testing.T) {
 		w.load(5, a, b)
 	})
 }
+
+// Of more deleted tags than a worker remembers it does not know how far it had loaded them.
+func TestAWorkerThatForgotFloorsHasAGap(t *testing.T) {
+	for name, stopped := range map[string]bool{"while it runs": false, "in an earlier life": true} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				dir := t.TempDir()
+				w.forgetful = true
+				a := w.start("a", dir)
+				w.load(5, a)
+				old := w.js.backup()
+				w.load(10, a)
+				if stopped {
+					a.end(true)
+				}
+				w.js.restore(old)
+				if stopped {
+					w.forgetful = false
+					a = w.start("a", dir)
+				}
+				for range 10 {
+					_ = a.take(10)
+					time.Sleep(time.Second)
+				}
+				a.refuses()
+				raise(t, a, 100_000)
+				w.served(20 * time.Second)
+			})
+		})
+	}
+}

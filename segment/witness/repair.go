@@ -253,7 +253,9 @@ func (w *Witness) answer(ctx context.Context, i incident) error {
 	if err := w.liftAll(ctx, true); err != nil {
 		return err
 	}
-	w.owes = ""
+	if w.owes = ""; w.memory.Forgot() {
+		w.gap = "more tags were deleted than it remembers, and it does not know any more how far it had loaded them"
+	}
 	return w.write(ctx, i.ID, false)
 }
 

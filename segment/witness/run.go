@@ -259,11 +259,9 @@ func (w *Witness) Stop(ctx context.Context) error {
 		return nil
 	}
 	w.lookLast(ctx)
-	floors, known := w.memory.Floors(), maps.Clone(w.known)
-	w.journal.Floors = newToken()
-	ended := w.journal
-	ended.Pending = slices.Clone(ended.Pending)
-	w.toDisk(func() error { return ended.end(floors, known) })
+	if !w.memory.Forgot() { // otherwise the life ends here, and what it loaded is not known
+		w.floorsToDisk()
+	}
 	if w.isHeld() {
 		return nil // the incident must not take the next life for one that has answered
 	}
@@ -271,4 +269,13 @@ func (w *Witness) Stop(ctx context.Context) error {
 		return fmt.Errorf("the witness does not say that this worker stopped cleanly: %w", err)
 	}
 	return nil
+}
+
+// floorsToDisk leaves what this life has loaded, so that it continues with the next process.
+func (w *Witness) floorsToDisk() {
+	floors, known := w.memory.Floors(), maps.Clone(w.known)
+	w.journal.Floors = newToken()
+	ended := w.journal
+	ended.Pending = slices.Clone(ended.Pending)
+	w.toDisk(func() error { return ended.end(floors, known) })
 }

@@ -60,6 +60,7 @@ type Memory interface {
 	Release()
 	Discard()
 	Floors() map[string]segment.Floor
+	Forgot() bool // Floors lacks some
 	Remember(floors map[string]segment.Floor)
 }
 

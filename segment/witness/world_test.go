@@ -26,6 +26,8 @@ type world struct {
 	workers []*worker
 	deaf    bool // no worker hears another
 
+	forgetful bool // a worker that starts does not remember all its floors
+
 	reconnects atomic.Uint64
 
 	registry  string // of the bucket
@@ -100,7 +102,7 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 	one.ids = segment.New(segment.Config{
 		Store: one.witness.Gate(one.store), Deadline: 1500 * time.Millisecond, MaxStep: 10,
 	})
-	one.witness.Use(one.ids)
+	one.witness.Use(memory{one.ids, w.forgetful})
 	ctx, stop := context.WithCancel(context.Background())
 	one.stop = stop
 	one.done.Go(func() { one.witness.Run(ctx) })
@@ -110,6 +112,14 @@ func (w *world) tryStart(name, dir string) (*worker, error) {
 	w.mu.Unlock()
 	return one, nil
 }
+
+type memory struct {
+	*segment.Allocator
+	forgot bool
+}
+
+// Forgot implements [Memory].
+func (m memory) Forgot() bool { return m.forgot }
 
 // end ends a worker: cleanly, or as kill -9 does.
 func (one *worker) end(cleanly bool) {

@@ -1,0 +1,67 @@
+package segment
+
+import (
+	"fmt"
+	"testing"
+)
+
+func tag(i int) string { return fmt.Sprint("tag", i) }
+
+func TestFloorsOfDeletedTagsAreBounded(t *testing.T) {
+	n := newNames()
+	var live []Tag
+	for i := range 1000 {
+		live = append(live, Tag{Name: tag(i)})
+	}
+	n.list(live, 0)
+	most := maxFloors + len(live)
+	for i := range most {
+		n.keepFloor(tag(i), Floor{End: 7})
+	}
+	if len(n.floors) != most || n.hasForgotten() {
+		t.Fatalf("%d floors, forgot %v, want all %d", len(n.floors), n.hasForgotten(), most)
+	}
+	for i := range 2 * most {
+		n.keepFloor(tag(i), Floor{End: 7})
+	}
+	if len(n.floors) > most || !n.hasForgotten() {
+		t.Errorf("%d floors, forgot %v, want no more than %d, and word of it", len(n.floors), n.hasForgotten(), most)
+	}
+	for i := range live {
+		if n.floor(tag(i)) != 7 {
+			t.Fatalf("the floor of %s is gone, which the store has", tag(i))
+		}
+	}
+}
+
+func TestFloorsOfAnEarlierLifeAreAllThereUntilTheFirstListing(t *testing.T) {
+	floors := make(map[string]Floor)
+	var live []Tag
+	for i := range 3 * maxFloors {
+		floors[tag(i)] = Floor{End: 7}
+		live = append(live, Tag{Name: tag(i)})
+	}
+	n := newNames()
+	n.remember(floors)
+	if n.list(live, 0); len(n.floors) != len(floors) || n.hasForgotten() {
+		t.Errorf("%d floors of tags that the store has, want all %d", len(n.floors), len(floors))
+	}
+	if n.list(live[:1000], 0); len(n.floors) > maxFloors+1000 || !n.hasForgotten() {
+		t.Errorf("%d floors, forgot %v, want no more than %d, and word of it", len(n.floors), n.hasForgotten(),
+			maxFloors+1000)
+	}
+}
+
+func TestRaisesOfTagsThatAreNotInMemoryAreBounded(t *testing.T) {
+	n := newNames()
+	for i := range 2 * maxFloors {
+		n.keepRaise(tag(i), 7)
+	}
+	if len(n.raises) > maxFloors || n.hasForgotten() {
+		t.Errorf("%d raises, forgot %v: no load is forgotten with a raise", len(n.raises), n.hasForgotten())
+	}
+	n.keepRaise("tag", 9)
+	if n.floor("tag") != 9 || n.allFloors()["tag"].End != 9 {
+		t.Errorf("floor %d, want that of the raise", n.floor("tag"))
+	}
+}
