@@ -137,6 +137,7 @@ func requirePassword(t *testing.T, srv *natsembed.Server, user, password string)
 	opts.ServerName, opts.Host, opts.Port, opts.NoSigs = srv.Name(), "127.0.0.1", -1, true
 	opts.JetStream, opts.StoreDir, opts.SyncAlways = true, filepath.Dir(srv.JetStreamConfig().StoreDir), true
 	opts.Username, opts.Password = user, password
+	opts.JetStreamMaxStore = srv.JetStreamConfig().MaxStore
 	if err := srv.ReloadOptions(opts); err != nil {
 		t.Fatal(err)
 	}
