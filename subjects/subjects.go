@@ -114,7 +114,7 @@ func (n Namespace) Snowflakes() string { return n.Snowflake() + ".>" }
 // Business returns the business in a subject that matches
 // [Namespace.Snowflakes], and "" for [Namespace.Snowflake].
 func (n Namespace) Business(subject string) string {
-	if bare := len(n.Snowflake()); len(subject) > bare {
+	if bare := len(n) + len(".snowflake"); len(subject) > bare {
 		return subject[bare+1:]
 	}
 	return ""

@@ -29,7 +29,7 @@ type handler func(request, *nats.Msg)
 
 // yieldEvery is how long a subscription with a queue may keep others from their turn:
 // where CPU time is short, that of the goroutine that sees the queue would come late.
-const yieldEvery = 500 * time.Microsecond
+const yieldEvery = 5 * time.Millisecond
 
 // receive returns what a new subscription calls with each message. A message
 // without a reply subject is dropped before it costs an ID.
