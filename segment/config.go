@@ -20,6 +20,9 @@ type Config struct {
 	// LoadTimeout bounds one load; two thirds of Deadline if 0. Keep it below Deadline, so that a load that hangs is
 	// retried before the requests behind it expire.
 	LoadTimeout time.Duration
+	// Enough, if set, returns the time that a load needs: least, or more where the store is far away. It may be longer
+	// than Deadline: such a load serves the requests that come later.
+	Enough func(least time.Duration) time.Duration
 	// MaxStep bounds the step while ranges last less than StepTime; 1,000,000 if 0. A tag configured with more keeps
 	// its own step.
 	MaxStep int64
@@ -45,6 +48,9 @@ type Config struct {
 	// Log receives failed loads and polls; nil discards.
 	Log *slog.Logger
 }
+
+// patience returns how long a load may take now.
+func (c Config) patience() time.Duration { return c.Enough(c.LoadTimeout) }
 
 // withDefaults returns the configuration with a value for every optional field.
 func (c Config) withDefaults() Config {
@@ -73,6 +79,9 @@ func (c Config) withFuncs() Config {
 	}
 	if c.Servable == nil {
 		c.Servable = all
+	}
+	if c.Enough == nil {
+		c.Enough = func(least time.Duration) time.Duration { return least }
 	}
 	if c.OnCreate == nil {
 		c.OnCreate = func(string) {}

@@ -18,8 +18,8 @@ type follower struct {
 	store       Store
 	tags        *tagSet
 	clock       clock
-	interval    time.Duration // between polls
-	lookTimeout time.Duration // of looking up one tag
+	interval    time.Duration        // between polls
+	lookTimeout func() time.Duration // of looking up one tag
 	preloader   preloader
 	log         *slog.Logger
 
@@ -29,7 +29,7 @@ type follower struct {
 
 func newFollower(cfg Config, clock clock, tags *tagSet) *follower {
 	return &follower{
-		store: cfg.Store, tags: tags, clock: clock, interval: cfg.Poll, lookTimeout: cfg.LoadTimeout, log: cfg.Log,
+		store: cfg.Store, tags: tags, clock: clock, interval: cfg.Poll, lookTimeout: cfg.patience, log: cfg.Log,
 		preloader: preloader{tags: tags, within: cfg.Preload, servable: cfg.Servable, log: cfg.Log},
 		pollNow:   make(chan struct{}, 1),
 		news:      news{wake: make(chan struct{}, 1)},
@@ -161,7 +161,7 @@ func (f *follower) lookUpNews(ctx context.Context) {
 }
 
 func (f *follower) lookUp(ctx context.Context, tag string) {
-	ctx, cancel := context.WithTimeout(ctx, f.lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.lookTimeout())
 	defer cancel()
 	t, err := f.store.Look(ctx, tag)
 	switch {

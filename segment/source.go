@@ -14,7 +14,7 @@ import (
 // and logs how loads end, and waits for their goroutines at the end.
 type source struct {
 	store   Store
-	timeout time.Duration // of one load
+	timeout func() time.Duration // of one load
 	clock   clock
 	lanes   *lanes
 	health  health
@@ -69,7 +69,7 @@ type consumer interface {
 
 func newSource(cfg Config, clock clock) *source {
 	s := &source{
-		store: cfg.Store, timeout: cfg.LoadTimeout, clock: clock, lanes: newLanes(), log: cfg.Log,
+		store: cfg.Store, timeout: cfg.patience, clock: clock, lanes: newLanes(), log: cfg.Log,
 		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep, mayCreate: cfg.AutoCreate, onCreate: cfg.OnCreate,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -143,7 +143,7 @@ func (s *source) pause(d time.Duration) bool {
 
 // load loads one range, once it has a place in its lane.
 func (s *source) load(p plan) (l Loaded, err error) {
-	err = s.lanes.of(p).drive(s.ctx, s.timeout, func(ctx context.Context) (err error) {
+	err = s.lanes.of(p).drive(s.ctx, s.timeout(), func(ctx context.Context) (err error) {
 		start := time.Now()
 		if err = s.holdup.err(); err != nil {
 			return err

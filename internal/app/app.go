@@ -282,6 +282,7 @@ func (p *program) segmentConfig() segment.Config {
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
+		Enough:   p.storage.enoughToLoad,
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
 	}
 	if cfg.AutoCreateTags {

@@ -139,14 +139,23 @@ func (s *storage) marksChanged(err error) {
 	s.cfg.Log.Info("the bucket of the marks is in order again")
 }
 
+// measureEvery is how often it is measured how far away JetStream is, while it leaves requests unanswered.
+const measureEvery = time.Second
+
 // watch looks at the settings of the records' bucket once a poll. Those of the
 // marks are looked at when the tags are compared with the store.
 func (s *storage) watch(ctx context.Context) error {
-	tick := time.NewTicker(s.cfg.TagPoll)
+	tick, measure := time.NewTicker(s.cfg.TagPoll), time.NewTicker(measureEvery)
 	defer tick.Stop()
+	defer measure.Stop()
 	for reported := false; ; {
 		select {
 		case <-tick.C:
+		case <-measure.C:
+			if s.marks != nil {
+				s.marks.Own().Measure(ctx)
+			}
+			continue
 		case <-ctx.Done():
 			return nil
 		}
@@ -167,6 +176,22 @@ func (s *storage) checkRegistry(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	return s.registry.Check(ctx)
+}
+
+// loadRequests is how many requests a load of a tag that exists needs at most: to check the marks, to read one, and to
+// raise it. maxLoad bounds a load all the same, as long as it takes if JetStream is a second away: an answer that was
+// lost is waited for so long.
+const (
+	loadRequests = 6
+	maxLoad      = 8 * time.Second
+)
+
+// enoughToLoad returns how long a load may take.
+func (s *storage) enoughToLoad(least time.Duration) time.Duration {
+	if s.marks == nil {
+		return least
+	}
+	return min(s.marks.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
 
 // openTimeout bounds each attempt to open the buckets: a cluster without a

@@ -58,7 +58,7 @@ func (s *storage) openWitness(name func() string) (err error) {
 	s.witness, err = witness.Open(witness.Config{
 		Bucket: s.marks.Own(), Store: lateTags{s}, Dir: s.cfg.Data, Name: name, Poll: s.cfg.TagPoll,
 		Embedded: s.links.embedded != nil,
-		Registry: s.identity,
+		Registry: s.identity, Enough: s.marks.Own().Enough,
 		Announce: func(m []byte) error { return s.links.control.Publish(s.cfg.Namespace.Witness(), m) },
 		Ask:      s.askWitnesses, Reconnects: func() uint64 { return s.links.control.Stats().Reconnects },
 		Refuse: func(why error) { s.refusals.refuse(wentBack, why, worker.Segment) },

@@ -87,7 +87,8 @@ type Bucket struct {
 	helpless bool      // this process could not update the bucket
 	few      time.Time // when JetStream first had too few servers for the replicas; zero if it never had
 
-	seen atomic.Uint64 // the highest revision
+	seen    atomic.Uint64 // the highest revision
+	latency latency
 }
 
 // An attempt to open a bucket. Its other fields are valid once done is closed.
@@ -160,12 +161,17 @@ func (b *Bucket) get(ctx context.Context) (*attempt, error) {
 	}
 }
 
-// openTimeout bounds an attempt. A cluster without a leader leaves requests
-// unanswered, even after it has elected one.
+// openTimeout bounds an attempt, unless JetStream is known to be far away. A
+// cluster without a leader leaves requests unanswered, even after it has elected
+// one.
 const openTimeout = 3 * time.Second
 
+// openRequests is how many requests an attempt needs at most: to make a bucket,
+// to protect it, and to write what it is.
+const openRequests = 8
+
 func (b *Bucket) try(a *attempt) {
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), b.Enough(openRequests, openTimeout))
 	defer cancel()
 	if a.info, a.err = b.find(ctx); a.err == nil {
 		a.mismatch = b.cfg.mismatch(a.info)
@@ -184,7 +190,7 @@ func (b *Bucket) try(a *attempt) {
 
 // find returns the state of the bucket, which it makes if there is none.
 func (b *Bucket) find(ctx context.Context) (Info, error) {
-	info, err := b.streams.Info(ctx, b.cfg.Name)
+	info, err := timed(b, func() (Info, error) { return b.streams.Info(ctx, b.cfg.Name) })()
 	if !errors.Is(err, ErrNoBucket) {
 		return info, err
 	}

@@ -26,7 +26,7 @@ func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	if !isKey(key) {
 		return Entry{}, ErrInvalidKey
 	}
-	entry, err := on(ctx, b, func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) })
+	entry, err := on(ctx, b, timed(b, func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) }))
 	if err != nil {
 		return Entry{}, err
 	}
@@ -116,7 +116,7 @@ func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)
 		return 0, ErrInvalidKey
 	}
 	known := b.Known() // before the write is sent
-	revision, err = on(ctx, b, f)
+	revision, err = on(ctx, b, timed(b, f))
 	if err == nil && revision <= known && b.cfg.WentBack != nil {
 		b.cfg.WentBack(fmt.Sprintf("a write to bucket %s was given revision %d, and %d was given before",
 			b.cfg.Name, revision, known))
@@ -140,7 +140,7 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 }
 
 func (b *Bucket) info(ctx context.Context) (Info, error) {
-	return on(ctx, b, func() (Info, error) { return b.streams.Info(ctx, b.cfg.Name) })
+	return on(ctx, b, timed(b, func() (Info, error) { return b.streams.Info(ctx, b.cfg.Name) }))
 }
 
 // All returns the present entries by key, without deleted keys. The snapshot may

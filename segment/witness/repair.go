@@ -24,7 +24,7 @@ func (w *Witness) repair(ctx context.Context) {
 	r := repair{w: w, began: time.Now()}
 	pauses := jitter.NewBackoff(tick/2, 5*tick)
 	for {
-		step, cancel := context.WithTimeout(ctx, max(checkTimeout, w.cfg.Poll))
+		step, cancel := context.WithTimeout(ctx, w.cfg.Enough(checkRequests, max(checkTimeout, w.cfg.Poll)))
 		closed, err := r.try(step)
 		cancel()
 		if closed || ctx.Err() != nil {
@@ -187,7 +187,7 @@ func (w *Witness) ended(ctx context.Context, i incident) (closed bool, err error
 // raise raises the alarm for an incident, with what this worker knows of the tags.
 func (w *Witness) raise(ctx context.Context, i incident) {
 	text := "none"
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Enough(checkRequests, checkTimeout))
 	defer cancel()
 	low, err := w.low(ctx)
 	if err != nil {

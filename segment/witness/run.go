@@ -75,7 +75,7 @@ func (w *Witness) isDue() bool {
 
 // checkNow checks the bucket. If that fails, which is logged, the next load checks again.
 func (w *Witness) checkNow(ctx context.Context, level slog.Level) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Enough(checkRequests, checkTimeout))
 	defer cancel()
 	err := w.Ready(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -96,7 +96,7 @@ func (w *Witness) look(ctx context.Context) {
 	if w.isHeld() || !w.sound {
 		return // the bucket may have gone back: its witnesses are not those to remember
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Enough(checkRequests, checkTimeout))
 	defer cancel()
 	older, err := w.lookAtAll(ctx)
 	if err == nil && len(older) > 0 {

@@ -89,6 +89,8 @@ type Config struct {
 	Ask      func(ctx context.Context, message []byte, hear func(reply []byte) (enough bool))
 	// Reconnects returns how often the connection to the bucket was made again. The bucket may be an older one since.
 	Reconnects func() uint64
+	// Enough, if set, returns the time within which so many requests to the bucket should be answered, least at least.
+	Enough func(requests int, least time.Duration) time.Duration
 	// Refuse and Allow say that segments must not be served, and that they may again. They must not block.
 	Refuse func(why error)
 	Allow  func()
@@ -103,11 +105,14 @@ type Config struct {
 const (
 	// fresh is how long a check counts: a load checks again after that.
 	fresh = 3 * time.Second
-	// greeting is how long a process that begins waits for the others to answer. After a server's restart it takes
+	// greeting is how long a process that begins waits for the others to answer, and longer where NATS is far away: a
+	// question and its answer take as long as two requests of both. After a server's restart it takes
 	// them 0.35 s to connect again.
 	greeting = 2 * time.Second
-	// checkTimeout bounds a check that no load waits for.
-	checkTimeout = 3 * time.Second
+	// checkTimeout bounds a check that no load waits for, unless the bucket is known to be far away: a check takes
+	// checkRequests requests at most.
+	checkTimeout  = 3 * time.Second
+	checkRequests = 8
 	// diskTimeout bounds a write of the journal, diskPause is that after one that failed.
 	diskTimeout = time.Second
 	diskPause   = 10 * time.Second
@@ -169,6 +174,9 @@ type Witness struct {
 func Open(cfg Config) (*Witness, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Enough == nil {
+		cfg.Enough = func(_ int, least time.Duration) time.Duration { return least }
 	}
 	w := &Witness{
 		cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, 1), known: map[string]record{},
@@ -427,7 +435,7 @@ func (w *Witness) greet(ctx context.Context) error {
 		return err
 	}
 	if w.greetUntil.IsZero() {
-		w.greetUntil = time.Now().Add(greeting)
+		w.greetUntil = time.Now().Add(w.cfg.Enough(2, greeting))
 	}
 	limited, cancel := context.WithDeadline(ctx, w.greetUntil)
 	defer cancel()
