@@ -44,29 +44,32 @@ func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
 // collect returns the answers that arrive until it is quiet.
 func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []subjects.WorkerStats, err error) {
 	subject := c.ns.SegmentStats()
-	for wait := ctx; ; {
+	for wait, heard := ctx, false; ; heard = true {
 		msg, err := sub.NextMsgWithContext(wait)
 		switch {
-		case errors.Is(err, nats.ErrNoResponders):
+		case errors.Is(err, nats.ErrNoResponders), err != nil && heard && len(all) == 0:
 			return nil, c.notServed(subject)
-		case err != nil && len(all) == 0:
+		case err != nil && !heard:
 			return nil, fmt.Errorf("client: request on %s: %w", subject, err)
 		case err != nil:
 			return all, nil
 		}
-		w, err := parseStats(msg.Data)
+		w, serves, err := parseStats(msg.Data)
 		if err != nil {
 			return nil, c.notNatsid(subject, err)
 		}
-		all = append(all, w)
+		if serves {
+			all = append(all, w)
+		}
 		var cancel context.CancelFunc
 		wait, cancel = context.WithTimeout(ctx, quietTime)
 		defer cancel() // as many as there are workers
 	}
 }
 
-// parseStats returns the statistics in the answer of a NATS service.
-func parseStats(body []byte) (w subjects.WorkerStats, err error) {
+// parseStats returns the statistics in the answer of a NATS service, and reports
+// whether it has any: a worker that does not serve segments at the moment has none.
+func parseStats(body []byte) (w subjects.WorkerStats, serves bool, err error) {
 	var answer struct {
 		Endpoints []struct {
 			Name string          `json:"name"`
@@ -74,13 +77,16 @@ func parseStats(body []byte) (w subjects.WorkerStats, err error) {
 		} `json:"endpoints"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return w, err
+		return w, false, err
 	}
 	for _, e := range answer.Endpoints {
 		if e.Name == subjects.SegmentEndpoint {
 			err := json.Unmarshal(e.Data, &w)
-			return w, err
+			return w, true, err
 		}
 	}
-	return w, errors.New("it holds no statistics of tags")
+	if answer.Endpoints == nil {
+		return w, false, errors.New("it holds no statistics of tags")
+	}
+	return w, false, nil
 }

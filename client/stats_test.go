@@ -37,6 +37,8 @@ func TestEveryWorkerThatAnswersInTimeIsListedByName(t *testing.T) {
 				]}]}}]}`, name, name))
 		})
 	}
+	// One that does not serve segments at the moment has no figures.
+	everyAnswer(t, nc, "$SRV.STATS.ns-segment", func(m *nats.Msg) { answer(t, m, `{"endpoints":[]}`) })
 	got, err := client.New(nc, "ns").Workers(t.Context())
 	if err != nil || len(got) != 3 || got[0].Instance != "w1" || got[1].Instance != "w2" || got[2].Instance != "w3" {
 		t.Fatalf("%+v, %v", got, err)

@@ -76,6 +76,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional", "a page of tags in order: an array of TagInfo"},
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
+		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, in the metadata of a NATS service"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
 		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
 		{n.Probe(""), "sent by idle workers to their queue group: what does another one hear?", ""},
@@ -183,6 +184,18 @@ func (n Namespace) SegmentService() string { return string(n) + "-segment" }
 // SegmentStats returns the subject on which every worker answers with the
 // statistics of its tags: see [WorkerStats].
 func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
+
+// SegmentPing returns the subject on which every worker answers with what it says of
+// itself in the metadata: its name, its worker number ("" if it has none), and for
+// each mode what /readyz says, under [MetaInstance], [MetaNumber] and the modes.
+func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
+
+// Keys of the metadata, and what stands there for a mode that can issue.
+const (
+	MetaInstance = "instance"
+	MetaNumber   = "number"
+	Ready        = "ready"
+)
 
 // SegmentEndpoint is the endpoint of [Namespace.SegmentService] whose data in
 // statistics is a [WorkerStats].

@@ -65,7 +65,7 @@ func (s *service) join() error {
 		s.began = time.Now().UTC()
 	}
 	for verb, answer := range map[micro.Verb]func() any{
-		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: s.identity, Type: micro.PingResponseType} },
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: s.who(), Type: micro.PingResponseType} },
 		micro.InfoVerb:  func() any { return s.info() },
 		micro.StatsVerb: func() any { return s.stats() },
 	} {
@@ -105,9 +105,18 @@ func (s *service) leave() {
 	s.subs = nil
 }
 
+// who returns the identity of the service, with what the worker says of itself.
+func (s *service) who() micro.ServiceIdentity {
+	who := s.identity
+	if s.always && s.cfg.State != nil {
+		who.Metadata = s.cfg.State()
+	}
+	return who
+}
+
 func (s *service) info() micro.Info {
 	info := micro.Info{
-		ServiceIdentity: s.identity, Type: micro.InfoResponseType, Description: s.description,
+		ServiceIdentity: s.who(), Type: micro.InfoResponseType, Description: s.description,
 		Endpoints: []micro.EndpointInfo{},
 	}
 	for _, e := range *s.shown.Load() {
@@ -120,7 +129,7 @@ func (s *service) info() micro.Info {
 
 func (s *service) stats() micro.Stats {
 	stats := micro.Stats{
-		ServiceIdentity: s.identity, Type: micro.StatsResponseType, Started: s.began,
+		ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began,
 		Endpoints: []*micro.EndpointStats{},
 	}
 	for _, e := range *s.shown.Load() {

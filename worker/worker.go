@@ -74,7 +74,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but Refused, Away,
-// Overloaded, Ask, Raised, Observe and Log must be set.
+// Overloaded, Ask, State, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -96,6 +96,9 @@ type Config struct {
 	Number func() (number int, held bool, who any)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
+	// State, if set, returns what the worker says of itself in `nats micro`: see
+	// [subjects.Namespace.SegmentPing]. It must be fast.
+	State func() map[string]string
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.

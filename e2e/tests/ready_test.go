@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -191,5 +194,62 @@ func TestAWorkerThatMayOnlyRespondIsReady(t *testing.T) {
 		if got := answer(caller, subject); got != "ids" {
 			t.Errorf("%s: %s", subject, got)
 		}
+	}
+}
+
+// listed returns what `natsid workers` prints, and whether it succeeds.
+func listed(t *testing.T, url string) (table string, ok bool) {
+	t.Helper()
+	var out, errs natstest.Buffer
+	code := cli.Main(t.Context(), []string{"workers", "--nats", url}, &out, &errs)
+	return out.String(), code == 0
+}
+
+// saysTheSame reports whether a listing has the same reasons as /readyz of a worker.
+func saysTheSame(table, name, readyz string) bool {
+	same := 0
+	for line := range strings.Lines(readyz) {
+		if strings.Contains(line, ": not ready: ") && !strings.Contains(table, "\n"+name+", "+line) {
+			return false
+		}
+		same++
+	}
+	return same == 2
+}
+
+func TestWorkersWithoutANumberAreListedWithTheReason(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		store   string // of JetStream
+		numbers int    // how many workers have one
+	}{
+		"no JetStream":   {},
+		"no number left": {store: t.TempDir(), numbers: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := startNATS(t, freePort(t), tc.store).ClientURL()
+			var workers []*siteWorker
+			for i := range 3 {
+				workers = append(workers, startAt(t, url, func(cfg *app.Config) {
+					cfg.Name = fmt.Sprintf("worker-%d", i)
+					cfg.Layout.Time, cfg.Layout.Worker, cfg.Layout.Sequence = 50, 1, 12
+				}))
+			}
+			waitFor(t, "a list that says what /readyz says", func() bool {
+				table, ok := listed(t, url)
+				if ok != (tc.store != "") || strings.Count(table, " no number ") != 3-tc.numbers ||
+					strings.Count(table, " live ") != tc.numbers {
+					return false
+				}
+				for i, w := range workers {
+					readyz, _ := w.readyz()
+					if !saysTheSame(table, fmt.Sprintf("worker-%d", i), readyz) {
+						return false
+					}
+				}
+				return true
+			})
+		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/internal/aside"
@@ -12,6 +14,7 @@ import (
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
@@ -33,6 +36,20 @@ func (r readiness) modes() map[string]error {
 		string(worker.Segment):   r.segmentTrouble(),
 		string(worker.Snowflake): r.snowflakeTrouble(),
 	}
+}
+
+// state returns what the worker says of itself to who asks over NATS: the same as
+// /readyz, since both are [readiness.modes].
+func (r readiness) state() map[string]string {
+	k := r.keeper.Status()
+	state := map[string]string{subjects.MetaInstance: k.Instance, subjects.MetaNumber: ""}
+	if k.Held {
+		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
+	}
+	for mode, why := range r.modes() {
+		state[mode] = monitor.State(why)
+	}
+	return state
 }
 
 // all reports whether every mode can issue.
@@ -75,8 +92,12 @@ func (r readiness) snowflakeTrouble() error {
 	}
 	err := s.worker.Trouble(worker.Snowflake)
 	k := r.keeper.Status()
-	if errors.Is(err, snowflake.ErrNoNumber) && k.Held { // as `natsid workers` and the log say
-		err = fmt.Errorf("nothing is issued under worker number %d yet", k.Number)
+	if errors.Is(err, snowflake.ErrNoNumber) { // in the words of `natsid workers` and of the log
+		words := "this worker has no number"
+		if k.Held {
+			words = fmt.Sprintf("nothing is issued under worker number %d yet", k.Number)
+		}
+		err = errors.New(strings.ReplaceAll(err.Error(), snowflake.ErrNoNumber.Error(), words))
 	}
 	if err != nil && k.Trouble != nil {
 		return fmt.Errorf("%w (%w)", err, k.Trouble)
@@ -84,13 +105,20 @@ func (r readiness) snowflakeTrouble() error {
 	return err
 }
 
-// announce calls cfg.Ready once all modes can issue.
+// missingAfter is how long a start may take before the log says what is missing.
+const missingAfter = 15 * time.Second
+
+// announce calls cfg.Ready once all modes can issue. Until then it says now and then
+// what is missing.
 func (p *program) announce(ctx context.Context) error {
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick, missing := time.NewTicker(20*time.Millisecond), time.NewTicker(missingAfter)
 	defer tick.Stop()
+	defer missing.Stop()
 	for !p.ready.all() {
 		select {
 		case <-tick.C:
+		case <-missing.C:
+			p.sayMissing()
 		case <-ctx.Done():
 			return nil
 		}
@@ -101,6 +129,15 @@ func (p *program) announce(ctx context.Context) error {
 		p.cfg.Ready(p.where)
 	}
 	return nil
+}
+
+// sayMissing logs what /readyz says.
+func (p *program) sayMissing() {
+	var what []any
+	for mode, why := range p.ready.modes() {
+		what = append(what, mode, monitor.State(why))
+	}
+	p.cfg.Log.Warn("not ready yet; still trying", what...)
 }
 
 // listenHTTP opens the address of the monitor. If it is taken, IDs are served

@@ -1,19 +1,25 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -24,8 +30,10 @@ type workersCmd struct {
 func (*workersCmd) help() help {
 	return help{
 		summary: "List the worker numbers, their owners, and the ends of their windows.",
-		detail: `States: live, a worker sends heartbeats under the number; blocked, none does,
-but the window has not ended; free, any worker may acquire it.
+		detail: `States: live, a worker holds the number; no number, a worker runs without
+one; blocked, no worker answers for the number, but its window has not ended;
+free, any worker may acquire it. Below the table stands what /readyz says of each
+worker that is not ready.
 
 A worker that was killed leaves its number blocked until UNTIL, at most a horizon
 away (5 min by default), and resumes it if it is started with the same data. A
@@ -48,6 +56,60 @@ func (c *workersCmd) Run(s *session) error {
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
+	list := &workerList{all: c.All, answers: askWorkers(ctx, nc, s.namespace().SegmentPing())}
+	err = list.read(ctx, s, nc)
+	if err != nil && len(list.answers) == 0 {
+		return err
+	}
+	if failed := list.print(s.stdout); failed != nil {
+		return failed
+	}
+	if err != nil {
+		return fmt.Errorf("only workers that answer are listed, since the registry cannot be read: %w", err)
+	}
+	return nil
+}
+
+// A workerList is what is known of workers: by their own answers, which need no
+// JetStream, and by the registry.
+type workerList struct {
+	all     bool                // free numbers, too
+	answers []map[string]string // metadata, by the names of the workers
+	records map[int]workerid.Record
+	beats   map[int]workerid.Heartbeat
+	now     int64 // of the registry: this machine's clock may be wrong
+}
+
+// askWorkers returns what workers say of themselves. Their number is not known, so
+// it waits until it is quiet. Workers of before say nothing.
+func askWorkers(ctx context.Context, nc *nats.Conn, subject string) (answers []map[string]string) {
+	const first, quiet = time.Second, 300 * time.Millisecond
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
+	if nc.PublishRequest(subject, sub.Subject, nil) != nil {
+		return nil
+	}
+	for wait := first; ctx.Err() == nil; wait = quiet {
+		msg, err := sub.NextMsg(wait)
+		if err != nil {
+			break
+		}
+		var answer micro.Ping
+		if json.Unmarshal(msg.Data, &answer) == nil && answer.Metadata[subjects.MetaInstance] != "" {
+			answers = append(answers, answer.Metadata)
+		}
+	}
+	slices.SortFunc(answers, func(a, b map[string]string) int {
+		return cmp.Compare(a[subjects.MetaInstance], b[subjects.MetaInstance])
+	})
+	return answers
+}
+
+// read reads the registry, as far as it can.
+func (l *workerList) read(ctx context.Context, s *session, nc *nats.Conn) error {
 	js, err := s.jetStream(nc)
 	if err != nil {
 		return err
@@ -55,28 +117,19 @@ func (c *workersCmd) Run(s *session) error {
 	if err := s.checkBuckets(ctx, js); err != nil {
 		return err
 	}
-	return c.list(ctx, s, js)
-}
-
-func (c *workersCmd) list(ctx context.Context, s *session, js jetstream.JetStream) error {
 	ns := s.namespace()
 	registry := kvregistry.New(js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker,
 	})
-	records, err := registry.Records(ctx)
-	if err != nil {
+	if l.now, err = registry.Time(ctx); err != nil {
 		return err
 	}
-	beats, err := registry.Heartbeats(ctx)
-	if err != nil {
+	if l.records, err = registry.Records(ctx); err != nil {
 		return err
 	}
-	now, err := registry.Time(ctx) // this machine's clock may be wrong
-	if err != nil {
-		return err
-	}
-	return c.print(s.stdout, records, beats, now)
+	l.beats, err = registry.Heartbeats(ctx)
+	return err
 }
 
 // checkBuckets returns an error if a bucket does not exist. The registry would
@@ -95,27 +148,72 @@ func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) erro
 	return nil
 }
 
-func (c *workersCmd) print(
-	out io.Writer, records map[int]workerid.Record, beats map[int]workerid.Heartbeat, now int64,
-) error {
+func (l *workerList) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
-	for _, w := range slices.Sorted(maps.Keys(records)) {
-		r := records[w]
-		beat, live := beats[w]
-		state, since, offset, reported := "free", "-", "-", r.Reported
-		switch {
-		case live:
-			state, since, offset, reported = "live", moment(beat.Since), signed(beat.Offset()), beat.Time
-		case r.Until > now:
-			state = "blocked"
-		case !c.All:
-			continue
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			w, r.Instance, state, since, offset, moment(reported), moment(r.Until))
+	holders := l.holders()
+	numbers := slices.Concat(slices.Collect(maps.Keys(l.records)), slices.Collect(maps.Keys(holders)))
+	slices.Sort(numbers)
+	for _, w := range slices.Compact(numbers) {
+		l.printNumber(table, w, holders[w])
 	}
-	return table.Flush()
+	for _, a := range l.answers {
+		if a[subjects.MetaNumber] == "" {
+			fmt.Fprintf(table, "-\t%s\tno number\t-\t-\t-\t-\n", a[subjects.MetaInstance])
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	l.printTrouble(out)
+	return nil
+}
+
+// holders returns the names of the workers that say that they hold a number.
+func (l *workerList) holders() map[int]string {
+	holders := map[int]string{}
+	for _, a := range l.answers {
+		if w, err := strconv.Atoi(a[subjects.MetaNumber]); err == nil {
+			holders[w] = a[subjects.MetaInstance]
+		}
+	}
+	return holders
+}
+
+// printNumber prints the row of a number, which holder says that it holds; "" if
+// nobody says so.
+func (l *workerList) printNumber(table io.Writer, w int, holder string) {
+	r, known := l.records[w]
+	beat, beats := l.beats[w]
+	state, since, offset, reported, until := "free", "-", "-", moment(r.Reported), moment(r.Until)
+	if !known {
+		reported, until = "-", "-"
+	}
+	switch {
+	case beats:
+		state, since, offset, reported = "live", moment(beat.Since), signed(beat.Offset()), moment(beat.Time)
+	case holder != "":
+		state = "live"
+	case r.Until > l.now:
+		state = "blocked"
+	case !l.all:
+		return
+	}
+	fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
+		w, cmp.Or(holder, r.Instance), state, since, offset, reported, until)
+}
+
+// printTrouble prints what /readyz says of each worker that is not ready.
+func (l *workerList) printTrouble(out io.Writer) {
+	head := "\n"
+	for _, a := range l.answers {
+		for _, mode := range []string{"segment", "snowflake"} {
+			if says := a[mode]; says != "" && says != subjects.Ready {
+				fmt.Fprintf(out, "%s%s, %s: %s\n", head, a[subjects.MetaInstance], mode, says)
+				head = ""
+			}
+		}
+	}
 }
 
 // signed returns a clock's offset with its sign.

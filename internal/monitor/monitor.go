@@ -36,12 +36,16 @@ func writeReadiness(w http.ResponseWriter, modes map[string]error) {
 		}
 	}
 	for _, mode := range slices.Sorted(maps.Keys(modes)) {
-		state := "ready"
-		if err := modes[mode]; err != nil {
-			state = "not ready: " + err.Error()
-		}
-		fmt.Fprintf(w, "%s: %s\n", mode, state)
+		fmt.Fprintf(w, "%s: %s\n", mode, State(modes[mode]))
 	}
+}
+
+// State returns in words whether a mode can issue IDs, given why it cannot.
+func State(why error) string {
+	if why == nil {
+		return "ready"
+	}
+	return "not ready: " + why.Error()
 }
 
 // Serve serves h on l until ctx ends, and closes l.
