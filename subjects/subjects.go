@@ -76,7 +76,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional", "a page of tags in order: an array of TagInfo"},
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
-		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, in the metadata of a NATS service"},
+		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, as metadata"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
 		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
 		{n.Probe(""), "sent by idle workers to their queue group: what does another one hear?", ""},

@@ -263,7 +263,8 @@ func (p *program) workerConfig() worker.Config {
 			who, held := p.keeper.Who()
 			return who.Number, held, who
 		},
-		Instance: p.instance, State: func() map[string]string { return p.ready.state() }, MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
+		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
+		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Hear: p.aside.Hear,
 		Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
 	}
