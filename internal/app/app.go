@@ -234,7 +234,8 @@ func (p *program) assemble(context.Context) error {
 	})
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
 	p.ready = readiness{
-		front: p.front, refusals: &p.refusals, marks: p.storage.marks, segments: p.segments, aside: p.aside,
+		embedded: p.links.embedded,
+		front:    p.front, refusals: &p.refusals, marks: p.storage.marks, segments: p.segments, aside: p.aside,
 		keeper: p.keeper, streams: &p.streams,
 	}
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance

@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/monitor"
+	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
@@ -28,6 +29,7 @@ type readiness struct {
 	aside    *aside.Watch
 	keeper   *workerid.Keeper
 	streams  *streamWatch
+	embedded *natsembed.Host // nil where a NATS is joined
 }
 
 // modes returns for each mode why it cannot issue, nil if it can.
@@ -64,6 +66,11 @@ func (r readiness) segmentTrouble() error {
 	}
 	if err := r.refusals.why(worker.Segment); err != nil {
 		return err
+	}
+	if r.embedded != nil {
+		if err := r.embedded.Trouble(); err != nil {
+			return err
+		}
 	}
 	if r.marks != nil {
 		if err := r.marks.Trouble(); err != nil {

@@ -105,10 +105,20 @@ func TestAServerWhoseDiskWasFullWritesAgain(t *testing.T) {
 	if put(kv, written) == nil {
 		t.Fatal("a server whose disk was full wrote again by itself: a Host is not needed any more")
 	}
+	for deadline := time.Now().Add(time.Minute); h.Trouble() == nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the host does not say that the server cannot write")
+		}
+	}
 	free()
 	for deadline := time.Now().Add(time.Minute); put(kv, written) != nil; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the server does not write, though its disk is free")
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); h.Trouble() != nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(h.Trouble())
 		}
 	}
 	again := open(t, connect(t, h)) // on the same port

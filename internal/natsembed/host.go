@@ -25,8 +25,9 @@ type Host struct {
 	cfg Config
 	log *slog.Logger
 
-	mu     sync.Mutex
-	server *Server
+	mu      sync.Mutex
+	server  *Server
+	trouble error // why a stream cannot be written, as Tend saw last; nil if all can
 }
 
 // Run starts a server. [Host.Tend] keeps it able to write, [Host.Stop] ends it.
@@ -80,8 +81,8 @@ func (h *Host) Tend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		trouble := h.trouble()
-		if trouble == "" {
+		trouble := h.look()
+		if trouble == nil {
 			reported = false
 			if time.Since(restarted) > 2*pause {
 				pause = lookEvery
@@ -90,8 +91,8 @@ func (h *Host) Tend(ctx context.Context) {
 		}
 		if !reported {
 			reported = true
-			h.log.Error("the embedded NATS server cannot write: no ranges are loaded and no worker number is renewed; "+
-				"free space on its disk, and it goes on by itself", "directory", h.cfg.StoreDir, "error", trouble)
+			h.log.Error("no ranges are loaded and no worker number is renewed until the disk has room; then the "+
+				"server is restarted by itself", "error", trouble)
 		}
 		if time.Since(restarted) < pause || probeDisk(h.cfg.StoreDir) != nil {
 			continue
@@ -102,13 +103,23 @@ func (h *Host) Tend(ctx context.Context) {
 	}
 }
 
-// trouble returns why a stream cannot be written, "" if all can.
-func (h *Host) trouble() string {
-	health := h.current().Healthz(nil)
-	if health == nil {
-		return ""
+// look returns why a stream cannot be written, nil if all can.
+func (h *Host) look() (trouble error) {
+	if health := h.current().Healthz(nil); health != nil && health.Error != "" {
+		trouble = fmt.Errorf("the embedded NATS server cannot write: %s; free space on the disk of %s",
+			health.Error, h.cfg.StoreDir)
 	}
-	return health.Error
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.trouble = trouble
+	return trouble
+}
+
+// Trouble returns why the server cannot write, or nil.
+func (h *Host) Trouble() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trouble
 }
 
 // probeDisk returns an error if the disk has no room for a write that is as long as several marks and records.
