@@ -50,10 +50,13 @@ const (
 	leaveTime = 150 * time.Millisecond
 	// leastPatience is how long a load, or a probe, may take before it is a doubt; more where the store is slow.
 	leastPatience = 300 * time.Millisecond
-	probeTimeout  = 3 * time.Second
-	probeEvery    = time.Second
-	probeSeldom   = 2 * time.Second
-	maxMessage    = 1024
+	// freshFor is how long what a probe has shown is enough to leave, hangsFor how old a probe may be that hangs.
+	freshFor     = 300 * time.Millisecond
+	hangsFor     = time.Second
+	probeTimeout = 3 * time.Second
+	probeEvery   = time.Second
+	probeSeldom  = 2 * time.Second
+	maxMessage   = 1024
 )
 
 // Config configures a [Watch]. All fields must be set but Log.
@@ -188,8 +191,9 @@ func (w *Watch) Run(ctx context.Context) {
 		}
 		now := time.Now()
 		if w.probeIsDue(now) {
+			probing, cancel := context.WithTimeout(ctx, probeTimeout)
 			w.probe.began = now
-			probes.Go(func() { w.probeOnce(ctx) })
+			probes.Go(func() { defer cancel(); w.probed <- w.cfg.Probe(probing) }) // there is room for one
 		}
 		w.report(now)
 		w.ask(now)
@@ -220,10 +224,17 @@ func (w *Watch) untilNext(now time.Time) time.Duration {
 // move changes the state if it is time.
 //
 // Law: a worker leaves, and stays away, only while a report counts, and not before its own promise ends.
+//
+// Before it leaves, it probes once more. Where the store comes back for all, the first worker to notice reports it: all
+// others would leave the whole load to that one.
 func (w *Watch) move(now time.Time) {
 	unable, relies := w.unable(now), now.Before(w.others.until)
 	switch {
 	case w.state == Serving && unable != nil && relies && !now.Before(w.others.stays):
+		if !w.isFresh(now) {
+			w.probe.next = now
+			return
+		}
 		w.cfg.Log.Warn("this worker cannot load, and another one can: it leaves the queue groups of segments and tags "+
 			"until its store answers, or no other worker can load; check its connection to the store and its rights",
 			"error", unable, "other", w.others.name)

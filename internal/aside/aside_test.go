@@ -3,6 +3,7 @@ package aside
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -104,6 +105,35 @@ func TestWithoutAProofNobodyReportsOrLeaves(t *testing.T) {
 	})
 }
 
+// The first worker to notice that the store is back must not get the load of all.
+func TestWhereTheStoreComesBackForAllMostStay(t *testing.T) {
+	for how, trouble := range map[string]func(*fake){"refused": refuse, "hangs": hang} {
+		t.Run(how, func(t *testing.T) {
+			play(t, func(w *world) {
+				fakes := w.add(30, "r", "kv")
+				for range 8 {
+					for _, f := range fakes {
+						f.set(trouble)
+						w.running.Go(func() { _ = f.load() })
+					}
+					time.Sleep(rand.N(20 * time.Second))
+					for _, f := range fakes {
+						f.set(restore)
+					}
+					for range 100 {
+						if time.Sleep(50 * time.Millisecond); w.in() < 15 {
+							t.Fatalf("%d of 30 are in", w.in())
+						}
+					}
+					if w.in() != 30 {
+						t.Errorf("%d of 30 are in 5 s later", w.in())
+					}
+				}
+			})
+		})
+	}
+}
+
 // Whatever fails and comes back in whatever order: one that is in the queue group is left.
 func TestNeverDoAllLeave(t *testing.T) {
 	play(t, func(w *world) {
@@ -111,7 +141,7 @@ func TestNeverDoAllLeave(t *testing.T) {
 		for _, f := range fakes {
 			w.loads(f, 50*time.Millisecond)
 		}
-		for n := range 8_000 {
+		for n := range 3_000 {
 			if f := fakes[n%4]; w.t.Context().Err() == nil && n%7 == 0 {
 				f.set([]func(*fake){restore, refuse, hang}[(n/7*n/13)%3])
 			}
@@ -123,7 +153,7 @@ func TestNeverDoAllLeave(t *testing.T) {
 		for _, f := range fakes {
 			left += f.left()
 		}
-		if left < 50 {
+		if left < 20 {
 			t.Errorf("they left %d times: this test shows nothing", left)
 		}
 	})
@@ -207,14 +237,14 @@ func TestWhatIsNoReportChangesNothing(t *testing.T) {
 
 func TestManyWorkersDoNotAnswerAtOnce(t *testing.T) {
 	play(t, func(w *world) {
-		fakes := w.add(200, "r", "kv")
-		for _, f := range fakes[:60] {
+		fakes := w.add(100, "r", "kv")
+		for _, f := range fakes[:30] {
 			f.set(refuse)
 			w.loads(f, time.Second)
 		}
 		time.Sleep(2 * time.Second)
-		if w.in() != 140 {
-			t.Errorf("%d of 200 are in, and 140 can load", w.in())
+		if w.in() != 70 {
+			t.Errorf("%d of 100 are in, and 70 can load", w.in())
 		}
 		t.Logf("at first %d questions and %d reports", w.count(asks), w.count(can))
 		if w.count(asks) > 20 || w.count(can) > 30 {
@@ -224,7 +254,7 @@ func TestManyWorkersDoNotAnswerAtOnce(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		said := w.count(asks) + w.count(can) - begun
 		t.Logf("then %d messages in 20 s", said)
-		if w.in() != 140 || said > 20*6 {
+		if w.in() != 70 || said > 20*6 {
 			t.Errorf("%d are in, %d messages in 20 s", w.in(), said)
 		}
 	})

@@ -1,7 +1,6 @@
 package aside
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -26,12 +25,6 @@ var errNoAnswer = errors.New("a write to the store has no answer yet")
 func (w *Watch) probeIsDue(now time.Time) bool {
 	return w.probe.began.IsZero() && !now.Before(w.probe.next) &&
 		(w.store.isDoubted() || w.Trouble() != nil || w.owesProof(now))
-}
-
-func (w *Watch) probeOnce(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	w.probed <- w.cfg.Probe(ctx) // there is room for the one that is under way
 }
 
 // takeProbe takes in how a probe ended.
@@ -74,6 +67,14 @@ func (w *Watch) unable(now time.Time) error {
 		err = nil
 	}
 	return err
+}
+
+// isFresh reports whether what is known of the store was found out just now.
+func (w *Watch) isFresh(now time.Time) bool {
+	if w.probe.began.IsZero() {
+		return now.Sub(w.probe.failed) <= freshFor
+	}
+	return w.hangs(now, w.store.patience()) && !w.hangs(now, w.store.patience()+hangsFor)
 }
 
 // hangs reports whether a probe has had no answer for d.
