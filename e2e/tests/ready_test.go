@@ -238,7 +238,7 @@ func TestWorkersWithoutANumberAreListedWithTheReason(t *testing.T) {
 			}
 			waitFor(t, "a list that says what /readyz says", func() bool {
 				table, ok := listed(t, url)
-				if ok != (tc.store != "") || strings.Count(table, " no number ") != 3-tc.numbers ||
+				if ok != (tc.store != "") || strings.Count(table, " no number  ") != 3-tc.numbers ||
 					strings.Count(table, " live ") != tc.numbers {
 					return false
 				}
