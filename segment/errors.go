@@ -58,6 +58,17 @@ func (e *NameError) Error() string {
 // Unwrap returns [ErrUnknownTag].
 func (e *NameError) Unwrap() error { return ErrUnknownTag }
 
+// A RightError says which right on leaf_alloc the user of the database lacks: SELECT, INSERT, UPDATE or CREATE. It is
+// an [ErrNotApplied].
+type RightError struct{ Right string }
+
+func (e *RightError) Error() string {
+	return fmt.Sprintf("segment: the database's user may not %s: grant it %s on leaf_alloc", e.Right, e.Right)
+}
+
+// Unwrap returns [ErrNotApplied].
+func (e *RightError) Unwrap() error { return ErrNotApplied }
+
 // A RaiseError says that a mark cannot be raised as requested, because it would go down, above what the store can hold,
 // or by more than [MaxRaise] without [Change.Force]. It is an [ErrInvalid].
 type RaiseError struct {

@@ -39,7 +39,7 @@ var codes = []struct {
 	{segment.ErrUnguarded, subjects.BadRequest,
 		"tags are deleted in the guard, which is off: delete the tag's row in the table, " +
 			"or start the workers with --guard on"},
-	{segment.ErrExists, subjects.BadRequest, "the tag exists already"},
+	{segment.ErrExists, subjects.BadRequest, "the tag exists already; change it with `natsid tag update`"},
 	{segment.ErrInvalid, subjects.BadRequest,
 		"step must be 1..1099511627776 and start at least 1; " +
 			"the store must be able to hold both, and the length and characters of the description"},
@@ -74,6 +74,11 @@ func wireError(err error, log *slog.Logger) *subjects.Error {
 	}
 	if r, ok := errors.AsType[*segment.RaiseError](err); ok {
 		return raiseError(r)
+	}
+	if r, ok := errors.AsType[*segment.RightError](err); ok && !errors.Is(err, segment.ErrUncertain) {
+		log.Error("the user of the database lacks a right; requests that need it are answered 503", "error", err)
+		return subjects.Errorf(subjects.Unavailable,
+			"the workers' user of the database may not %s: grant it %s on leaf_alloc", r.Right, r.Right)
 	}
 	for _, row := range codes {
 		if !errors.Is(err, row.err) {

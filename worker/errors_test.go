@@ -36,6 +36,7 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 		{segment.ErrExhausted, 503},
 		{segment.ErrNotLoaded, 503},
 		{segment.ErrClosed, 503},
+		{&segment.RightError{Right: "INSERT"}, 503},
 		{snowflake.ErrTooMany, 429},
 		{snowflake.ErrNoNumber, 503},
 		{snowflake.ErrClosed, 503},

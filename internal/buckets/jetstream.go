@@ -284,7 +284,8 @@ func translate(err error) error {
 	case errors.Is(err, nats.ErrReconnectBufExceeded): // of a connection without a buffer: it is not connected
 		return &named{"not connected to NATS", err}
 	case errors.Is(err, nats.ErrNoResponders):
-		return &named{"JetStream does not answer; enable it in the nats-server", err}
+		return &named{"JetStream does not answer; enable it in the nats-server, or name its domain with --js-domain",
+			err}
 	}
 	return err
 }

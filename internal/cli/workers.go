@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
@@ -135,9 +136,10 @@ func (l *workerList) read(ctx context.Context, s *session, nc *nats.Conn) error 
 // checkBuckets returns an error if a bucket does not exist. The registry would
 // create it, with settings that are not the workers'.
 func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) error {
+	streams := buckets.OnJetStream(js)
 	for _, bucket := range []string{s.namespace().HistoryBucket(), s.namespace().WorkerBucket()} {
-		_, err := js.KeyValue(ctx, bucket)
-		if errors.Is(err, jetstream.ErrBucketNotFound) {
+		_, err := streams.Info(ctx, bucket)
+		if errors.Is(err, buckets.ErrNoBucket) {
 			return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace",
 				s.namespace())
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -24,6 +25,16 @@ func isAccessDenied(err error) bool {
 	return isNumber(err, 1044, 1045, 1049, 1698)
 }
 
+// lacking returns the right that the user lacks, as the server names it, nil for other errors.
+func lacking(err error) error {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok || !slices.Contains([]uint16{1142, 1143}, e.Number) { // to a table, to a column
+		return nil
+	}
+	right, _, _ := strings.Cut(e.Message, " ")
+	return fmt.Errorf("%w: %w", &segment.RightError{Right: right}, err)
+}
+
 // doesNotFit reports whether a column cannot hold a value: out of range, too long, or of characters that its character
 // set does not have.
 func doesNotFit(err error) bool { return isNumber(err, 1264, 1406, 1366) }
@@ -31,7 +42,6 @@ func doesNotFit(err error) bool { return isNumber(err, 1264, 1406, 1366) }
 // refusals are the numbers of errors with which a server refuses a statement that it has not executed, or has rolled
 // back.
 var refusals = []uint16{
-	1142, // no privilege
 	1205, // lock wait timeout
 	1213, // deadlock
 }
@@ -47,9 +57,11 @@ var noWrites = []uint16{
 // classified returns the error of a statement that writes as one of [segment.Table].
 func classified(err error) error {
 	kind := segment.ErrNotApplied
-	switch {
+	switch denied := lacking(err); {
 	case err == nil:
 		return nil
+	case denied != nil:
+		return denied
 	case isNumber(err, duplicateKey):
 		kind = segment.ErrExists
 	case doesNotFit(err):
@@ -91,6 +103,9 @@ func isNumber(err error, numbers ...uint16) bool {
 func wrap(tag string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if denied := lacking(err); denied != nil && !errors.Is(err, segment.ErrNotApplied) {
+		err = denied // of a query
 	}
 	return fmt.Errorf("mysqlstore: tag %s: %w", tag, err)
 }

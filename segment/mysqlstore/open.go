@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/natsid/natsid/segment"
 )
 
 // ErrRefused is returned by Open when retrying cannot help: the DSN is malformed, or the server refuses its user or
@@ -43,14 +45,34 @@ func Open(ctx context.Context, dsn string) (*Table, error) {
 	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxIdleTime(time.Minute)
 	schema, err := openSchema(ctx, db, cfg.DBName)
+	if err == nil {
+		err = checkRights(ctx, db)
+	}
 	if err != nil {
 		db.Close()
-		if isAccessDenied(err) {
+		if denied := lacking(err); denied != nil {
+			err = denied
+		}
+		if _, denied := errors.AsType[*segment.RightError](err); denied || isAccessDenied(err) {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return nil, err
 	}
 	return &Table{db: db, schema: schema}, nil
+}
+
+// checkRights returns an error if the user lacks a right without which no range can be loaded. INSERT is needed for new
+// tags alone. A server that takes no writes at the moment is no reason not to open.
+func checkRights(ctx context.Context, db *sql.DB) error {
+	for _, statement := range []string{
+		"SELECT biz_tag, max_id, step, update_time FROM leaf_alloc WHERE 1 = 0",
+		"UPDATE leaf_alloc SET max_id = max_id WHERE 1 = 0",
+	} {
+		if _, err := db.ExecContext(ctx, statement); lacking(err) != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // session sets what every connection needs. A load that was given up must not live on in the server waiting for a lock,

@@ -206,6 +206,19 @@ func (s *Server) SetReadOnly(on bool) {
 	s.asRoot("SET GLOBAL read_only = " + map[bool]string{true: "ON", false: "OFF"}[on])
 }
 
+// Limited returns the DSN of a new user who has rights on one table, such as "SELECT, UPDATE", and no others.
+func (s *Server) Limited(table, rights string) (dsn string) {
+	s.tb.Helper()
+	s.needPrivate("Limited")
+	cfg := s.cfg.Clone()
+	cfg.User = "u" + rand.Text()
+	s.asRoot(
+		"CREATE USER "+cfg.User+"@'%' IDENTIFIED BY '"+cfg.Passwd+"'",
+		"GRANT "+rights+" ON "+database+"."+table+" TO "+cfg.User+"@'%'",
+	)
+	return cfg.FormatDSN()
+}
+
 // asRoot runs statements with all rights.
 func (s *Server) asRoot(statements ...string) {
 	s.tb.Helper()
