@@ -91,7 +91,7 @@ func (g *group) late() time.Duration {
 func (g *group) say(now time.Duration, trouble error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.trouble, g.lateBy = trouble, g.lag.of(now)
+	g.trouble, g.lateBy = trouble, g.ping.waited(g.lag.of(now))
 }
 
 func (g *group) isUp() bool { return g.subs != nil }
@@ -199,6 +199,7 @@ func (g *group) measure(now time.Duration) {
 		oldest = g.lag.marks[0]
 		late = now - oldest.set
 	}
+	late = g.ping.waited(late)
 	switch o := &g.overload; {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false

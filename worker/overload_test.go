@@ -124,3 +124,38 @@ func TestAWorkerThatLosesTheConnectionWhileItLeavesSwallowsNoRequestLater(t *tes
 		b.one("id.snowflake")
 	}
 }
+
+func TestADistantServerIsNoOverload(t *testing.T) {
+	url := startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	proxy.Delay(300 * time.Millisecond)
+	b := startBlocked(t, url, func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = connect(t, proxy.URL()) })
+	b.release()
+	// A machine that stands still for a moment makes the worker leave in some rounds,
+	// but not in all.
+	for range 10 {
+		if !b.leavesUnder(10) {
+			return
+		}
+		b.eventually("come back", func() bool { return b.worker.Trouble(worker.Snowflake) == nil })
+	}
+	t.Error("it leaves whenever there are requests, though it answers each at once")
+}
+
+// leavesUnder reports whether the worker leaves while it gets so many requests every
+// 10 ms, for a second and a half.
+func (b *blocked) leavesUnder(n int) bool {
+	b.Helper()
+	for range 150 {
+		b.offer(n)
+		if b.worker.Trouble(worker.Snowflake) != nil {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}

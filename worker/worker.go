@@ -307,7 +307,8 @@ func (w *Worker) look() time.Duration {
 
 // pinged notes how a ping ended.
 func (w *Worker) pinged(p pong) {
-	if w.ping.end(clock(), p); p.err == nil {
+	arrived, _ := w.requests()
+	if w.ping.end(clock(), p, arrived); p.err == nil {
 		w.rights.pinged()
 		return
 	}
@@ -352,7 +353,8 @@ func (w *Worker) pingIfNeeded(now time.Duration) {
 		}
 	}
 	w.due = false
-	if (needed || len(marked) > 0) && w.ping.send(now) {
+	arrived, _ := w.requests()
+	if (needed || len(marked) > 0) && w.ping.send(now, arrived) {
 		for _, g := range marked {
 			g.lag.mark(now, w.ping.sent, g.arrived())
 		}
