@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,7 +40,7 @@ type Config struct {
 	// Replicas is how many servers keep a copy of each bucket that is created; 0 chooses.
 	Replicas int
 	// WorkerSubject returns the subject on which the worker with number w answers
-	// who it is.
+	// who it is. Numbers below 0 are no worker's.
 	WorkerSubject func(w int) string
 	Log           *slog.Logger // nil discards
 }
@@ -66,6 +67,7 @@ type Registry struct {
 	history  *buckets.Bucket
 	workers  *buckets.Bucket
 	failures atomic.Int32 // consecutive heartbeats that failed
+	astray   atomic.Bool  // the bucket of the heartbeats failed last
 }
 
 var _ workerid.Changeable = (*Registry)(nil)
@@ -198,15 +200,37 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry]. A heartbeat begins with it, so a failure
-// counts as one of the heartbeat; see [Registry.Report].
+// Time implements [workerid.Registry]. It is the time of the server that dates the
+// heartbeats. If that does not answer, it is the records' server's: without
+// heartbeats windows are renewed all the same. A heartbeat begins with it, so a
+// failure counts as one of the heartbeat; see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
-	t, err := r.workers.Time(ctx)
-	if err != nil {
-		r.failed(err)
-		return 0, err
+	order := []*buckets.Bucket{r.workers, r.history}
+	if r.astray.Load() {
+		slices.Reverse(order)
 	}
-	return t.UnixMilli(), nil
+	for _, b := range order {
+		t, why := timeOf(ctx, b)
+		if why == nil {
+			if r.astray.Store(b == r.history); b == r.history {
+				r.failures.Store(0) // nothing is wrong with the connection
+			}
+			return t.UnixMilli(), nil
+		}
+		if err == nil {
+			err = why
+		}
+	}
+	r.failed(err)
+	return 0, err
+}
+
+// timeOf returns the time of the bucket's server, if it answers in half the time
+// that is left.
+func timeOf(ctx context.Context, b *buckets.Bucket) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, halfOf(ctx))
+	defer cancel()
+	return b.Time(ctx)
 }
 
 // Report implements [workerid.Registry]. After two consecutive heartbeats that
@@ -218,6 +242,7 @@ func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) erro
 		return err
 	}
 	r.failures.Store(0)
+	r.astray.Store(false)
 	return nil
 }
 
@@ -244,20 +269,6 @@ func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, 
 // Leave implements [workerid.Registry].
 func (r *Registry) Leave(ctx context.Context, w int) error {
 	return r.workers.Purge(ctx, strconv.Itoa(w))
-}
-
-// Ask implements [workerid.Registry]. If no worker subscribes to the subject, the
-// server reports that at once.
-func (r *Registry) Ask(ctx context.Context, w int) (who workerid.Who, err error) {
-	msg, err := r.nc.RequestWithContext(ctx, r.cfg.WorkerSubject(w), nil)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return workerid.Who{}, workerid.ErrNoWorker
-	}
-	if err != nil {
-		return workerid.Who{}, err
-	}
-	err = json.Unmarshal(msg.Data, &who)
-	return who, err
 }
 
 // all returns the entries whose keys are worker numbers.

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
@@ -241,10 +244,93 @@ func TestAskFindsTheWorkerThatAnswers(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := r.Ask(ctx, 4); err == nil || errors.Is(err, workerid.ErrNoWorker) {
-		t.Errorf("a worker that does not answer: %v, want an error other than ErrNoWorker", err)
+	if _, err := r.Ask(ctx, 4); err == nil || isAnswer(err) {
+		t.Errorf("a worker that does not answer: %v, want that it is not known", err)
 	}
 	_, _ = sub, mute
+}
+
+// isAnswer reports whether err says that a number may be used.
+func isAnswer(err error) bool {
+	return errors.Is(err, workerid.ErrNoWorker) || errors.Is(err, workerid.ErrBystander)
+}
+
+// Who listens for all numbers says nothing about any: a subscriber that is silent, a stream, and a service that
+// answers whatever it is asked. The worker that has a number is found all the same.
+func TestABystanderNeitherHoldsANumberNorHidesWhoDoes(t *testing.T) {
+	for name, listen := range map[string]func(nc *nats.Conn, all string) error{
+		"silent": func(nc *nats.Conn, all string) error { _, err := nc.SubscribeSync(all); return err },
+		"another service": func(nc *nats.Conn, all string) error {
+			_, err := nc.Subscribe(all, answer("pong"))
+			return err
+		},
+		"stream": func(nc *nats.Conn, all string) error {
+			js, err := jetstream.New(nc)
+			if err == nil {
+				_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "all", Subjects: []string{all}})
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := place()
+			r, nc := open(t, cfg), connect(t)
+			holder := func(m *nats.Msg) {
+				time.Sleep(50 * time.Millisecond) // others answer first
+				_ = m.Respond([]byte(`{"instance":"a","process":"p"}`))
+			}
+			_, err := nc.Subscribe(cfg.WorkerSubject(3), holder)
+			if err == nil {
+				err = listen(nc, strings.TrimSuffix(cfg.WorkerSubject(3), "3")+"*")
+			}
+			if err != nil || nc.Flush() != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if who, err := r.Ask(ctx, 3); err != nil || who.Process != "p" {
+				t.Errorf("the worker that has the number: %+v, %v", who, err)
+			}
+			for tries := 0; ; tries++ { // a slow machine may need longer
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond<<min(tries, 6))
+				_, err := r.Ask(ctx, 4)
+				cancel()
+				if errors.Is(err, workerid.ErrBystander) {
+					break
+				}
+				if tries > 8 || isAnswer(err) {
+					t.Fatalf("a number that nobody has: %v, want ErrBystander", err)
+				}
+			}
+		})
+	}
+}
+
+// To a worker whose questions the server drops, all numbers are silent.
+func TestAQuestionThatIsNotDeliveredIsNoSilence(t *testing.T) {
+	denied := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"w.*"}}}
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
+		Users: []*server.User{{Username: "a", Password: "a", Permissions: denied}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server is not ready")
+	}
+	nc := natstest.Connect(t, s.ClientURL(), nats.UserInfo("a", "a"))
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := place()
+	cfg.WorkerSubject = func(w int) string { return fmt.Sprintf("w.%d", w) }
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := kvregistry.New(js, cfg).Ask(ctx, 3); err == nil || isAnswer(err) {
+		t.Errorf("%v, want that it is not known", err)
+	}
 }
 
 func TestAskNeedsNoJetStreamAndNothingElseHangsWithoutIt(t *testing.T) {
@@ -254,7 +340,7 @@ func TestAskNeedsNoJetStreamAndNothingElseHangsWithoutIt(t *testing.T) {
 	}
 	cfg := place()
 	r := kvregistry.New(js, cfg)
-	sub, err := js.Conn().Subscribe(cfg.WorkerSubject(3), answer(`{"instance":"a"}`))
+	sub, err := js.Conn().Subscribe(cfg.WorkerSubject(3), answer(`{"instance":"a","process":"p"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

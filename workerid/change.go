@@ -112,7 +112,12 @@ func lookAround(ctx context.Context, r Registry) (records map[int]Record, now in
 		if rec.Damaged {
 			return nil, 0, fmt.Errorf("%w: the record of number %d", ErrDamaged, w)
 		}
-		if who, err := r.Ask(ctx, w); !errors.Is(err, ErrNoWorker) {
+		who, err := r.Ask(ctx, w)
+		if errors.Is(err, ErrBystander) {
+			return nil, 0, fmt.Errorf("%w, or may be: %w; end that subscription, or take the subjects of worker numbers "+
+				"out of that stream, until the layout is changed", ErrInUse, err)
+		}
+		if !errors.Is(err, ErrNoWorker) {
 			return nil, 0, fmt.Errorf("%w, or may be: number %d is answered for by %q (%v); stop all workers",
 				ErrInUse, w, who.Instance, err)
 		}

@@ -15,6 +15,21 @@ import (
 // holder is alive is not acquired, whatever the records say. Only the goroutine of
 // Keeper.Run uses it.
 //
+// # When silence says nothing
+//
+// A subscriber to id.worker.* hears the question and does not answer, so nobody
+// can be told apart from a worker that hangs ([ErrBystander]). A live holder
+// answers as ever. Without an answer the record decides alone:
+//
+//   - A window that has not ended is never acquired, as always. This is (2) of
+//     the law, and it is what covers a holder whose serving connection is cut
+//     while the subscriber hides that.
+//   - A window that has ended may be the work of a registry that lost its state.
+//     The new window then begins a margin and unheardFor after the write was
+//     acknowledged: a holder that reaches the registry reads the record at its
+//     next heartbeat and closes its generator before that.
+//   - The own window, as the state file remembers it, is resumed: (1) and (3).
+//
 // The loser of a compare-and-set goes on to the next number. A write that was
 // not acknowledged leaves an unconfirmed claim: the next attempt continues it if
 // the record bears its token, so that lost replies do not block one number after
@@ -39,13 +54,16 @@ type chooser struct {
 	unconfirmed *claim     // its write was not acknowledged and may have landed
 	lost        *claim     // its record was lost while this process held it
 	ended       *claim     // its window passed while this process held it
+	exhausted   int        // looks in a row that found no number free
+	warned      bool       // of a subscriber that hides who listens
 	awaySince   time.Time  // since when no attempt reached the registry; zero if the last one did
 }
 
-// A waitError carries how soon to try again.
+// A waitError carries when to try again.
 type waitError struct {
 	error
-	atMost time.Duration
+	atLeast time.Duration // 0 unless the next attempt would find the same
+	atMost  time.Duration // something changes then
 }
 
 func (e *waitError) Unwrap() error { return e.error }
@@ -55,12 +73,17 @@ const (
 	// resumes without it; one lost reply is not an outage. After a crash the fence
 	// takes as long anyway.
 	awayAfter = 2 * time.Second
-	// maxExhausted is the longest pause before the next look when no number was
-	// free.
-	maxExhausted = 2 * time.Second
+	// A worker that found no number free looks again after minExhausted, and ever
+	// more seldom up to maxExhausted: each look reads all records and heartbeats.
+	minExhausted = 2 * time.Second
+	maxExhausted = 10 * time.Second
 	// maxUnknown is how many numbers are skipped because asking for them failed.
 	// A few may belong to workers that hang; more mean that asking itself fails.
 	maxUnknown = 3
+	// unheardFor is how much later than a margin a window begins if another worker
+	// may have had the number a moment ago and could not be asked: two heartbeats,
+	// each of which closes the generator of a worker whose record is not its own.
+	unheardFor = 6 * time.Second
 )
 
 // find makes one attempt to get a claim. Nothing in it waits for a number: the
@@ -79,7 +102,7 @@ func (h *chooser) find(ctx context.Context) (*claim, error) {
 		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the last report of worker %q: %s",
 			behind, h.instance, h.policy.remedy(behind)))
 		if !h.policy.another(behind) {
-			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), behind}
+			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), 0, behind}
 		}
 		return h.acquireAny(ctx, seen, v)
 	}
@@ -120,9 +143,10 @@ func (v view) free(w int, now int64) bool {
 // look compares the clock, checks that this worker may join the registry, and
 // reads it.
 func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*listTimeout)
 	defer cancel()
-	if seen, err = h.clock.compare(ctx); err != nil {
+	seen, beats, err := h.clock.compareAnew(ctx)
+	if err != nil {
 		return reading{}, view{}, err
 	}
 	have, err := h.join(ctx)
@@ -148,9 +172,8 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 		return reading{}, view{}, err
 	}
 	h.warnOfDamage(v.records)
-	v.lost = h.lost
-	v.heartbeats, err = h.registry.Heartbeats(ctx)
-	return seen, v, err
+	v.heartbeats, v.lost = beats, h.lost
+	return seen, v, nil
 }
 
 // lastReported returns the latest time that this worker is known to have read
@@ -180,7 +203,8 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 	for i := range count {
 		w := first + (start+i*stride)&(count-1)
 		if !v.free(w, seen.now) {
-			if wait := time.Duration(v.records[w].Until-seen.now) * time.Millisecond; wait > 0 {
+			wait := time.Duration(v.records[w].Until-seen.now) * time.Millisecond
+			if _, live := v.heartbeats[w]; wait > 0 && !live { // a live worker extends its window
 				frees = min(frees, wait)
 			}
 			continue
@@ -196,7 +220,9 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 	}
 	err := fmt.Errorf("%w: all %d of this site have an owner, or a window that has not ended: "+
 		"this worker keeps trying; `natsid workers` shows whose and until when", ErrExhausted, count)
-	return nil, &waitError{err, frees}
+	seldom := min(minExhausted<<min(h.exhausted, 16), maxExhausted)
+	h.exhausted++
+	return nil, &waitError{err, seldom, frees}
 }
 
 // acquire acquires the free number w, whose record is r, from r.Until on.
@@ -222,7 +248,7 @@ func (h *chooser) claimOn(w int, from int64) *claim {
 // unconfirmed.
 func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record) (*claim, error) {
 	h.unconfirmed = nil
-	if err := h.ask(ctx, c.number); err != nil {
+	if err := h.ask(ctx, c); err != nil {
 		return nil, err
 	}
 	c.revision, c.compared, c.deployment = r.Revision, seen, h.deployment
@@ -271,28 +297,43 @@ func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error
 	if err != nil {
 		return 0, err
 	}
-	if err := h.ask(ctx, c.number); err != nil { //mutant:second-question
+	if err := h.ask(ctx, c); err != nil { //mutant:second-question
 		return 0, err
 	}
 	if _, err := c.recheck(ctx); err != nil {
 		return 0, err
 	}
-	c.from = max(c.from, seen.now+h.margin.Milliseconds())
+	c.from = max(c.from, seen.now+c.caution().Milliseconds())
 	return seen.now, c.write(ctx, seen.now, max(c.until.Load(), c.firstUntil(seen.now)))
 }
 
-// ask returns nil if no other process answers for number w, errTaken if one does,
-// and errUnknown if that could not be found out. The answer outweighs the records,
-// which may be newer than the process.
-func (h *chooser) ask(ctx context.Context, w int) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// ask returns nil if no other process answers for the number of c, errTaken if one
+// does, and errUnknown if that could not be found out. The answer outweighs the
+// records, which may be newer than the process. It sets c.unheard if the silence
+// says nothing.
+func (h *chooser) ask(ctx context.Context, c *claim) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	who, err := h.registry.Ask(ctx, w)
+	who, err := h.registry.Ask(ctx, c.number)
 	switch {
 	case errors.Is(err, ErrNoWorker) || err == nil && who.Process == h.process:
 		return nil
+	case errors.Is(err, ErrBystander):
+		h.bystander()
+		c.unheard = true //mutant:unheard
+		return nil
 	case err == nil: //mutant:answered
-		return fmt.Errorf("%w: worker %q answers for %d", errTaken, who.Instance, w)
+		return fmt.Errorf("%w: worker %q answers for %d", errTaken, who.Instance, c.number)
 	}
-	return fmt.Errorf("%w: number %d: %w", errUnknown, w, err)
+	return fmt.Errorf("%w: number %d: %w", errUnknown, c.number, err)
+}
+
+// bystander tells operators, once, that a subscriber hides who listens.
+func (h *chooser) bystander() {
+	if !h.warned {
+		h.warned = true
+		h.log.Warn("somebody else subscribes to the questions for worker numbers and does not answer them, so silence "+
+			"says nothing: a number that is new to this worker is used some seconds later; narrow that subscription "+
+			"or stream, so that it leaves out the subjects of worker numbers", "later", unheardFor)
+	}
 }

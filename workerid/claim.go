@@ -12,8 +12,16 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// callTimeout bounds one call to the registry.
-const callTimeout = time.Second
+const (
+	// callTimeout bounds one call to the registry: a round trip of a second, and
+	// as much again for a machine that is busy.
+	callTimeout = 2500 * time.Millisecond
+	// listTimeout bounds a call that lists all records or heartbeats.
+	listTimeout = 10 * time.Second
+	// askTimeout bounds the question who has a number. A number that hangs, and a
+	// subscriber that never answers, cost as much.
+	askTimeout = 2 * time.Second
+)
 
 // terms are what all claims of one worker have in common.
 type terms struct {
@@ -43,6 +51,7 @@ type claim struct {
 	since      int64        // when it was acquired, Unix ms
 	deployment Deployment   // that it is of
 	doubtful   bool         // another worker may have had the number until a moment ago
+	unheard    bool         // and that it does not answer says nothing
 	begins     time.Time    // when the clock reaches from, unless it is set
 	compared   reading      // the clock, when it was last compared
 	away       bool         // it was resumed while the registry was out of reach
@@ -151,14 +160,23 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 }
 
 // firstUntil returns the end of a first window written at now, Unix ms. That of
-// a doubtful claim reaches at least the margin: the next owner then sees that the
+// a doubtful claim is not before its first ID: the next owner then sees that the
 // number may have been in use a moment ago.
 func (c *claim) firstUntil(now int64) int64 {
 	ahead := c.horizon
 	if c.doubtful {
-		ahead = max(ahead, c.margin)
+		ahead = max(ahead, c.caution())
 	}
 	return now + ahead.Milliseconds()
+}
+
+// caution returns how long a doubtful claim issues nothing after its write was
+// acknowledged.
+func (c *claim) caution() time.Duration {
+	if c.unheard {
+		return c.margin + unheardFor //mutant:unheard-wait
+	}
+	return c.margin
 }
 
 // open puts the claim into the state file at the time now, Unix ms. Then, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -15,7 +16,7 @@ import (
 // uses it.
 //
 // It is compared before the first write of a search, at each heartbeat before
-// anything is written, and at once after a step. The offset is the wall clock
+// anything is written, and at once after a step beyond the tolerance. The offset is the wall clock
 // minus the registry's, whose clock also dates the heartbeats. The wall clock is
 // read before and after, and the offset lies between both differences.
 //
@@ -25,8 +26,12 @@ import (
 //   - Of an even number of voices either one in the middle will do. Their mean is
 //     not the time of any clock: that of 0 and 24 h would refuse both, and let a
 //     clock pass that is 12 h off.
-//   - The tolerance is MaxClockSkew, at least 1 s: a call may take 1 s, and
+//   - The tolerance is MaxClockSkew, at least 1 s: a call takes a while, and
 //     heartbeats are dated when they arrive. A slow network is not a wrong clock.
+//   - The others' offsets are a list of all heartbeats. It is read now and then,
+//     and before a clock is refused. While it cannot be read, a clock that was not
+//     set, and agrees with the last list or with the registry's clock alone, is
+//     right: heartbeats stop nobody.
 //   - A clock that was found right, and was not set since, may fail maxDoubts
 //     comparisons in a row: when the registry's clock is set, heartbeats put
 //     before that still vouch for its old time, and every worker would be refused.
@@ -57,7 +62,13 @@ type clock struct {
 	proven bool      // found right, and not set since
 	doubts int       // comparisons in a row that failed though it was not set
 	others []int64   // offsets of the other workers, ms
-	asked  time.Time // when others was read
+	unread error     // why others could not be read last; nil if it was
+	due    time.Time // when others is to be read again
+	again  time.Time // until then it is not, whatever happens
+	failed int       // readings of it that failed in a row
+	apart  int       // readings of it in a row with which the clock disagreed
+	far    int       // readings of it that a far step still asks for, 2 at first
+	rand   *rand.Rand
 }
 
 // A timeSource is what a clock asks of a [Registry].
@@ -78,9 +89,19 @@ type reading struct {
 func (r reading) elapsed() int64 { return r.now + time.Since(r.at).Milliseconds() }
 
 const (
-	// othersAge is how old the list of the others' offsets may be. It is read
-	// again before any clock is refused.
-	othersAge = 30 * time.Second
+	// othersAge is how old the list of the others' offsets becomes: each worker of a
+	// fleet reads the heartbeats of all. It is read sooner after a step of the clock
+	// beyond the tolerance, which may be that of the registry, too: at once, and
+	// againSoon later, when the others' heartbeats show it.
+	othersAge = 5 * time.Minute
+	againSoon = 10 * time.Second
+	// After a list that failed, or that a clock disagreed with, the next one waits
+	// for minPause, less than a heartbeat, and twice as long each time, up to
+	// maxPause.
+	minPause = 1500 * time.Millisecond
+	maxPause = time.Minute
+	// precision is how far apart two clocks may be that cannot be compared better.
+	precision = time.Second
 	// maxDoubts is how many comparisons in a row may fail for a clock that was
 	// not set.
 	maxDoubts = 3
@@ -109,51 +130,77 @@ func (c *clock) leads() (lead, inexact int64) {
 	return lead, inexact
 }
 
-// stepped reports whether the clock was set since the last call, and calls
-// onStep if so. The clock has to prove itself again then.
-func (c *clock) stepped() bool {
+// stepped returns by how many ms the clock was set since the last call, 0 if it
+// was not, and calls onStep if it was. The clock has to prove itself again then.
+func (c *clock) stepped() (step int64) {
 	lead, inexact := c.leads()
-	step := lead - c.lead
-	if max(step, -step) > c.slack+inexact {
-		c.lead, c.proven = lead, false
+	if step = lead - c.lead; max(step, -step) > c.slack+inexact {
+		if c.lead, c.proven = lead, false; max(step, -step) > c.tolerance {
+			c.far = 2
+		}
 		c.onStep(time.Duration(step) * time.Millisecond)
-		return true
+		return step
 	}
 	if inexact <= 1 {
 		c.lead = lead // drift is not a step
 	}
-	return false
+	return 0
+}
+
+// setFar reports whether the clock was set beyond the tolerance since the last
+// call of stepped.
+func (c *clock) setFar() bool {
+	step := c.stepped()
+	return max(step, -step) > c.tolerance
 }
 
 // compare compares the clock with the others'. The error wraps errClock, with
 // the offset in the reading, if the clock is wrong; any other error means that
 // it could not be compared.
 func (c *clock) compare(ctx context.Context) (reading, error) {
+	r, _, err := c.judge(ctx, false)
+	return r, err
+}
+
+// compareAnew is compare, with the others as they are now: it returns their
+// heartbeats.
+func (c *clock) compareAnew(ctx context.Context) (reading, map[int]Heartbeat, error) {
+	return c.judge(ctx, true)
+}
+
+func (c *clock) judge(ctx context.Context, anew bool) (r reading, beats map[int]Heartbeat, err error) {
 	c.stepped()
 	early, late, now, err := c.bounds(ctx)
 	if err != nil {
-		return reading{}, err
-	}
-	if time.Since(c.asked) > othersAge || !c.agree(early, late) {
-		if err := c.readOthers(ctx); err != nil {
-			return reading{}, err
-		}
+		return reading{}, nil, err
 	}
 	agreed := c.agree(early, late)
-	if c.stepped() {
-		return reading{}, errors.New("workerid: the clock was set while it was compared")
+	if anew || (!agreed || c.far == 2) && time.Now().After(c.again) {
+		if beats, err = c.readOthers(ctx); err != nil {
+			return reading{}, nil, err
+		}
+		agreed = c.agree(early, late)
 	}
-	r := reading{now: now, at: time.Now(), offset: time.Duration(early+late) / 2 * time.Millisecond}
+	if c.stepped() != 0 {
+		return reading{}, nil, errors.New("workerid: the clock was set while it was compared")
+	}
+	r = reading{now: now, at: time.Now(), offset: time.Duration(early+late) / 2 * time.Millisecond}
 	switch {
 	case agreed: //mutant:clock-agrees
-		c.proven, c.doubts = true, 0
-		return r, nil
-	case c.proven && c.doubts < maxDoubts:
+		c.proven, c.doubts, c.apart = true, 0, 0
+		return r, beats, nil
+	case c.unread != nil:
+		return reading{}, nil, c.unread
+	case beats != nil:
+		c.apart++
+		c.wait(c.apart)
+	}
+	if c.proven && c.doubts < maxDoubts {
 		c.doubts++
-		return r, nil
+		return r, beats, nil
 	}
 	low, high := c.median()
-	return reading{offset: r.offset}, fmt.Errorf("%w: its offset from the registry's clock is %v, "+
+	return reading{offset: r.offset}, nil, fmt.Errorf("%w: its offset from the registry's clock is %v, "+
 		"the median of all offsets is %v to %v, and they may differ by %v at most (--max-clock-skew, at least 1s): "+
 		"set this machine's clock",
 		errClock, r.offset, time.Duration(low)*time.Millisecond, time.Duration(high)*time.Millisecond,
@@ -171,10 +218,12 @@ func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) 
 		}
 		now = c.now()
 		early, late = before-at, now-at
-		// The registry read its clock in between. Bounds that are too far apart say
-		// nothing; bounds in the wrong order mean that the clock was set.
-		if width := late - early; 0 <= width && width <= c.tolerance {
-			return early, late, now, nil
+		// The registry read its clock in between. Bounds in the wrong order, or farther
+		// apart than a call may take, mean that the clock was set.
+		if width := late - early; 0 <= width && width <= callTimeout.Milliseconds() {
+			// Both ways of a slow call take about as long.
+			spare := max(0, width-precision.Milliseconds()) / 2
+			return early + spare, late - spare, now, nil
 		}
 	}
 	return 0, 0, 0, errors.New("workerid: the registry is too slow for its time to be compared")
@@ -186,22 +235,50 @@ func (c *clock) registryTime(ctx context.Context) (int64, error) {
 	return c.registry.Time(ctx)
 }
 
-// readOthers reads the offsets of the live workers.
-func (c *clock) readOthers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	heartbeats, err := c.registry.Heartbeats(ctx)
-	if err != nil {
-		return err
+// refresh reads the others' offsets if that is due. It is no part of a heartbeat:
+// if it fails, the last list will do for a while.
+func (c *clock) refresh(ctx context.Context) {
+	if time.Now().After(c.due) && time.Now().After(c.again) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout) // the next heartbeat waits
+		defer cancel()
+		_, _ = c.readOthers(ctx) // c.unread
 	}
-	c.others = c.others[:0]
-	for _, h := range heartbeats {
+}
+
+// readOthers reads the heartbeats of the live workers, and so their offsets.
+func (c *clock) readOthers(ctx context.Context) (map[int]Heartbeat, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	beats, err := c.registry.Heartbeats(ctx)
+	if c.unread = err; err != nil {
+		c.failed++
+		c.wait(c.failed)
+		return nil, err
+	}
+	c.others, c.failed = c.others[:0], 0
+	for _, h := range beats {
 		if h.Time != 0 && h.Instance != c.self {
 			c.others = append(c.others, h.Offset().Milliseconds())
 		}
 	}
-	c.asked = time.Now()
-	return nil
+	age := othersAge
+	if c.far = max(0, c.far-1); c.far > 0 {
+		age = againSoon
+	}
+	c.due = time.Now().Add(c.about(age))
+	return beats, nil
+}
+
+// wait holds the next reading of the others back, after so many in a row that
+// did not help.
+func (c *clock) wait(times int) {
+	c.again = time.Now().Add(c.about(min(minPause<<min(times-1, 16), maxPause)))
+}
+
+// about returns a random time of half to one and a half of d, so that the workers
+// of a fleet do not ask at once.
+func (c *clock) about(d time.Duration) time.Duration {
+	return d/2 + time.Duration(c.rand.Int64N(int64(d)))
 }
 
 // agree reports whether an offset between early and late is within the

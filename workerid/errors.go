@@ -9,6 +9,9 @@ var (
 	ErrNoRecord = errors.New("workerid: no record")
 	// ErrNoWorker is returned when no worker answers for a number.
 	ErrNoWorker = errors.New("workerid: no worker answers")
+	// ErrBystander is returned when no worker answers for a number, and nor does
+	// a subscriber that hears all such questions: the silence says nothing.
+	ErrBystander = errors.New("workerid: no worker answers, and a subscriber hides whether one listens")
 	// ErrDeployment is returned when the registry's IDs have another layout.
 	ErrDeployment = errors.New("workerid: another layout")
 	// ErrNoDeployment is returned when the registry has no deployment, and when

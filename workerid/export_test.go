@@ -11,7 +11,7 @@ import (
 func (k *Keeper) Simulate(
 	r *rand.Rand, watch time.Duration, in string, data []byte, write func(data []byte) error,
 ) {
-	k.rand, k.chooser.rand, k.watch = r, r, watch
+	k.rand, k.chooser.rand, k.clock.rand, k.watch = r, r, r, watch
 	if write == nil {
 		return
 	}
@@ -35,4 +35,13 @@ func (k *Keeper) WhoAt(now int64) (who Who, held bool) { return k.whoAt(now) }
 func DecodeState(data []byte) (string, error) {
 	st, err := decodeState(data)
 	return string(st.encode()), err
+}
+
+// ReadState returns the claim that a state file remembers.
+func ReadState(data []byte) (c stateClaim, ok bool) {
+	st, err := decodeState(data)
+	if err != nil || st.Claim == nil {
+		return c, false
+	}
+	return *st.Claim, true
 }

@@ -14,8 +14,10 @@ import (
 // A holder holds one claim: it sends heartbeats, moves the fence and watches
 // the clock, until the claim ends.
 //
-// A heartbeat comes every 3 s, or six times a horizon if that is more often, and
-// at once after a step of the clock. It does four things in this order, and
+// A heartbeat comes every 3 s, or six times a horizon if that is more often. It
+// comes at once after a step of the clock beyond the tolerance, but that is once in
+// earlyEach: a clock that jitters must not multiply the calls. It comes soon, too,
+// while the record was not read again yet. It does four things in this order, and
 // stops at the first that fails: it compares the clock and the deployment, it
 // renews the claim or reads its record, and it puts the worker's heartbeat into
 // the registry. Nothing
@@ -30,7 +32,17 @@ type holder struct {
 	watch    time.Duration // between looks at the clock
 	deadline time.Duration // how long requests may wait for the clock
 	log      *slog.Logger
+
+	unread int       // heartbeats so far that left the record unread
+	early  time.Time // of the last heartbeat that came at once
 }
+
+const (
+	// minRest is the pause after the first heartbeat that left the record unread.
+	minRest = 500 * time.Millisecond
+	// earlyEach is the shortest time between two heartbeats that come at once.
+	earlyEach = time.Second
+)
 
 // hold holds the claim until ctx ends, which is not an error, or until it must be
 // given up: errLost, errEnded, errBehind, [ErrDeployment] or [ErrStateFile].
@@ -77,13 +89,21 @@ func (h *holder) keepFence(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until the next heartbeat is due. It ends early if the clock was set,
-// so that it is compared at once.
+// rest waits until the next heartbeat is due. It ends early if the clock was set
+// far, so that it is compared at once.
 func (h *holder) rest(ctx context.Context) {
-	due := time.Now().Add(h.interval)
+	due, far := time.Now().Add(h.interval), false
+	if !h.claim.rechecked {
+		due = time.Now().Add(min(minRest<<min(h.unread, 16), h.interval))
+		h.unread++
+	}
 	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
-	for time.Now().Before(due) && wait(ctx, tick) && !h.clock.stepped() {
+	for time.Now().Before(due) && wait(ctx, tick) {
+		if far = h.clock.setFar() || far; far && time.Since(h.early) > earlyEach {
+			h.early = time.Now()
+			return
+		}
 		h.behind()
 	}
 }
@@ -119,6 +139,7 @@ func (h *holder) beat(ctx context.Context) error {
 	if d := h.behind(); h.policy.another(d) {
 		return fmt.Errorf("%w: by %v", errBehind, d)
 	}
+	h.clock.refresh(ctx)
 	return nil
 }
 
@@ -141,7 +162,8 @@ func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 }
 
 // renewAndReport renews the claim and puts the heartbeat. A trouble lets the
-// claim live on; a fatal error ends it.
+// claim live on; a fatal error ends it. A claim that was resumed while the registry
+// is away issues though its record cannot be read: see beatUncompared.
 func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
 	err := h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
 	if err == nil {
@@ -157,6 +179,7 @@ func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
 		h.alarms.set(RegistryConflict, err.Error())
 	}
 	if err != nil {
+		h.claim.rechecked = h.claim.rechecked || h.claim.away && away(err)
 		return err, nil
 	}
 	h.alarms.clear(RegistryConflict)

@@ -31,7 +31,7 @@ func refused(err error) bool {
 // reads the deployment after its own write, and so either it sees this one or
 // this worker is asked about.
 func (h *chooser) join(ctx context.Context) (Deployment, error) {
-	have, err := h.registry.Deployment(ctx)
+	have, err := h.readDeployment(ctx)
 	if errors.Is(err, ErrNoDeployment) {
 		have, err = h.found(ctx)
 	}
@@ -48,6 +48,12 @@ func (h *chooser) join(ctx context.Context) (Deployment, error) {
 		h.founding = false
 	}
 	return have, nil
+}
+
+func (h *chooser) readDeployment(ctx context.Context) (Deployment, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return h.registry.Deployment(ctx)
 }
 
 // found makes the deployment, and returns the one that the registry has then.

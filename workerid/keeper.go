@@ -95,12 +95,10 @@ func (cfg Config) margin() time.Duration {
 	return cfg.MaxClockSkew + max(cfg.MaxAhead, unit) + unit
 }
 
-// tolerance returns how far the clock may be from the others', in ms. A call may
-// take as long as callTimeout, and heartbeats are dated when they arrive: clocks
-// cannot be compared more precisely than that.
-func (cfg Config) tolerance() int64 {
-	return max(cfg.MaxClockSkew, callTimeout).Milliseconds()
-}
+// tolerance returns how far the clock may be from the others', in ms. A call takes
+// a while, and heartbeats are dated when they arrive: clocks cannot be compared
+// better than that.
+func (cfg Config) tolerance() int64 { return max(cfg.MaxClockSkew, precision).Milliseconds() }
 
 // A Keeper acquires a worker number, renews its window, sends heartbeats for it,
 // and releases it in the end. If the number is lost it acquires another.
@@ -138,7 +136,7 @@ func New(cfg Config) *Keeper {
 	k.clock = &clock{
 		now: cfg.Now, registry: cfg.Registry, self: k.terms.instance, tolerance: cfg.tolerance(),
 		slack:  min(max(cfg.MaxAhead.Milliseconds(), cfg.Layout.Unit), cfg.tolerance()),
-		onStep: k.stepped,
+		onStep: k.stepped, rand: k.rand,
 	}
 	k.chooser = &chooser{
 		terms: k.terms, site: cfg.Site, clock: k.clock, alarms: k.alarms, policy: k.policy(),
@@ -232,7 +230,7 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 		backoff.WithMaxInterval(5*time.Second),
 		backoff.WithRandomizationFactor(0), // the keeper has its own
 		backoff.WithMaxElapsedTime(0))
-	k.chooser.awaySince = time.Time{}
+	k.chooser.awaySince, k.chooser.exhausted = time.Time{}, 0
 	var logged time.Time
 	for {
 		if !time.Now().Before(k.answers) {
@@ -287,12 +285,14 @@ func (k *Keeper) notFound(err error) {
 }
 
 // pause returns how long to wait after an attempt that failed: a random time of
-// half to one and a half of d, or of what the error asks for.
+// half to one and a half of d, or what the error asks for.
 func (k *Keeper) pause(d time.Duration, err error) time.Duration {
-	if w, ok := errors.AsType[*waitError](err); ok {
-		d = min(d, w.atMost)
+	about := func(d time.Duration) time.Duration { return d/2 + time.Duration(k.rand.Int64N(int64(d))) }
+	w, ok := errors.AsType[*waitError](err)
+	if !ok {
+		return about(d)
 	}
-	return d/2 + time.Duration(k.rand.Int64N(int64(d)))
+	return min(about(max(d, w.atLeast)), w.atMost/2+about(min(w.atMost/2+1, time.Second)))
 }
 
 // holder returns what holds c.

@@ -45,7 +45,9 @@ type Registry interface {
 	Leave(ctx context.Context, w int) error
 
 	// Ask asks the worker with number w who it is. It returns [ErrNoWorker] if
-	// none answers for that number; any other error means that one may.
+	// nobody listens for that number. It returns [ErrBystander] if nobody answers,
+	// but somebody listens for all numbers and never answers: then silence does
+	// not say whether a worker has this one. Any other error means that one may.
 	Ask(ctx context.Context, w int) (Who, error)
 }
 

@@ -27,8 +27,8 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	// The window has passed: it is a new claim on the own number.
 	case last != nil && last.Token == r.Token:
 		c, err = h.own(ctx, seen, w, last.Fence, r)
-	// Its last ID may have run a little ahead of the clock.
-	case last == nil && v.free(w, seen.now+fenceReach.Milliseconds()):
+	// Its last ID may have run ahead of the clock: to the end of the next tick.
+	case last == nil && v.free(w, seen.now+fenceReach.Milliseconds()+2*h.layout.Unit):
 		c, err = h.acquire(ctx, seen, w, r)
 	}
 	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
@@ -67,7 +67,7 @@ func (h *chooser) findAway(ctx context.Context, why error) (*claim, error) {
 		h.awaySince = time.Now()
 	}
 	if time.Since(h.awaySince) < awayAfter {
-		return nil, &waitError{why, awayAfter / 4}
+		return nil, &waitError{why, 0, awayAfter / 4}
 	}
 	c, err := h.resumeAway(ctx)
 	if err != nil {
@@ -98,10 +98,10 @@ func (h *chooser) resumeAway(ctx context.Context) (*claim, error) {
 	if from >= until {
 		return nil, errors.New("workerid: the window in the state file has ended")
 	}
-	if err := h.ask(ctx, w); err != nil {
+	c := h.claimOn(w, from)
+	if err := h.ask(ctx, c); err != nil {
 		return nil, err
 	}
-	c := h.claimOn(w, from)
 	c.revision, c.token, c.deployment, c.away = last.Revision, last.Token, h.file.Deployment, true
 	c.until.Store(until)
 	c.compared = reading{now: now, at: time.Now()} // as far as it can be known

@@ -9,7 +9,7 @@ func (w *world) inject() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.machines[w.rnd.IntN(len(w.machines))]
-	switch what := w.rnd.IntN(15); {
+	switch what := w.rnd.IntN(16); {
 	case what <= 4:
 		w.strike(m, what)
 	case what == 5:
@@ -27,6 +27,8 @@ func (w *world) inject() {
 		w.log("stale reads: %t", w.stale)
 	case what == 10:
 		w.move()
+	case what == 15:
+		w.overhear()
 	case w.lossy && what <= 12:
 		w.lose()
 	case !w.lossy && what <= 13:
@@ -34,6 +36,23 @@ func (w *world) inject() {
 	case !w.lossy:
 		w.slip = time.Duration(w.rnd.IntN(20)-10) * time.Second
 		w.log("the registry's clock is %v off", w.slip)
+	}
+}
+
+// overhear lets somebody listen to all questions for holders, or ends that. Where
+// the registry loses its state, a worker that stands still could not be told apart
+// from none: it may issue, as docs/uniqueness.md says.
+func (w *world) overhear() {
+	if w.bystander = !w.bystander; w.bystander && w.lossy {
+		w.awake()
+	}
+	w.log("somebody listens to all questions: %t", w.bystander)
+}
+
+// awake ends that workers stand still, or will.
+func (w *world) awake() {
+	for _, m := range w.machines {
+		m.life.pause, m.life.stoppedTo = 0, time.Time{}
 	}
 }
 
@@ -51,6 +70,9 @@ func (w *world) strike(m *machine, what int) {
 		w.stop(m)
 		w.again(m)
 	default:
+		if w.lossy && w.bystander {
+			return
+		}
 		l.pause = 1 + w.rnd.IntN(12)
 		l.pauseFor = chance(w.rnd, pick(w.rnd, time.Second, 10*time.Second, 90*time.Second))
 		w.log("%s will stand still for %v in %d steps", m.name, l.pauseFor, l.pause)

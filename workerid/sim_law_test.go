@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
 )
 
 // check checks the law as it stands: of two generators of one number neither can
@@ -109,9 +110,12 @@ func (w *world) serves() {
 	need := w.served()
 	// What a wrong clock issued or blocked lasts for a horizon, and a heartbeat for
 	// its TTL; a lost number and one without a record cost the skew each; add a
-	// heartbeat, a pause of the search, and a disk that hung.
+	// heartbeat, two pauses of the search, and a disk that hung.
 	tick := time.Duration(w.conf.Layout.Unit) * time.Millisecond
-	bound := w.conf.Horizon + w.ttl + 2*w.conf.MaxClockSkew + 25*time.Second + 8*tick
+	bound := w.conf.Horizon + w.ttl + 2*w.conf.MaxClockSkew + 35*time.Second + 8*tick
+	if w.bystander { // each number that is free costs the silence, and what is new to its worker a wait
+		bound += 15 * time.Second
+	}
 	for end := time.Now().Add(bound); w.still(); time.Sleep(time.Second/2 + chance(w.rnd, time.Millisecond)) {
 		w.mu.Lock()
 		have := 0
@@ -130,6 +134,51 @@ func (w *world) serves() {
 		}
 		w.mu.Unlock()
 	}
+}
+
+// back kills a worker that serves, starts it again on its data, and checks how soon
+// its window begins: it issues a tick ahead of its clock, so within a tick and 3 s.
+func (w *world) back() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.machines[w.rnd.IntN(len(w.machines))]
+	st, ok := workerid.ReadState(m.disk)
+	killed, unit := m.clock(), w.conf.Layout.Unit
+	// A clock that was ahead or far off for a while has left its traces.
+	if !ok || m.bare || !m.serves() || st.Fence > killed+3000+unit || st.Until < killed+20_000+4*unit ||
+		m.reported() > killed {
+		return
+	}
+	w.log("%s is killed and started again", m.name)
+	w.crash(m.life)
+	m.start()
+	l := m.life
+	for end := time.Now().Add(10 * time.Second); l.gen == nil && time.Now().Before(end); {
+		w.mu.Unlock()
+		time.Sleep(100*time.Millisecond + chance(w.rnd, time.Millisecond))
+		w.mu.Lock()
+	}
+	if l.gen == nil {
+		w.fail("10 s after it was killed and started again %s has no number%s", m.name, w.whyNot())
+		return
+	}
+	layout := l.gen.Layout()
+	if begins := layout.FirstMs(layout.TickFrom(l.gen.From())) - unit; begins > killed+3000+unit {
+		w.fail("%s serves %d ms after it was killed, ticks have %d ms", m.name, begins-killed, unit)
+	}
+}
+
+// reported returns the latest time that the machine's workers wrote anywhere.
+func (m *machine) reported() (latest int64) {
+	for n, r := range m.world.reg.records {
+		if r.Instance == m.name {
+			latest = max(latest, r.Reported)
+		}
+		if h := m.world.reg.heartbeats[n]; h.Instance == m.name {
+			latest = max(latest, h.Time)
+		}
+	}
+	return latest
 }
 
 // served returns how many workers can serve at once: at each site as many as it

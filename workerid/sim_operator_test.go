@@ -13,9 +13,7 @@ import (
 // lose loses the registry's state, at any moment: as a whole or in part. Or it is
 // replaced or restored, as operators do it.
 func (w *world) lose() {
-	for _, m := range w.machines { // none stands still: one that cannot be asked may issue
-		m.life.pause, m.life.stoppedTo = 0, time.Time{}
-	}
+	w.awake() // one that cannot be asked may issue
 	switch what := w.rnd.IntN(12); {
 	case what <= 2 || len(w.backups) == 0:
 		w.wipe(true, true)
@@ -69,6 +67,12 @@ func (w *world) replace() {
 			m.disk = nil
 		}
 		m.life.dead = true
+	}
+	for _, all := range w.generators { // none is left that could issue, or resume
+		for _, h := range all {
+			h.Close()
+			h.crashed = false
+		}
 	}
 	w.down, w.stale = [buckets]bool{}, false
 	tick := time.Duration(w.conf.Layout.Unit) * time.Millisecond

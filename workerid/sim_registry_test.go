@@ -9,17 +9,19 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// callTimeout is that of the keeper.
-const callTimeout = time.Second
+// lately is how long ago a worker may have reached a bucket and still counts as
+// reaching it.
+const lately = time.Second
 
 var errAway = errors.New("no connection")
 
 // A trip is the way of one call to the registry and back, as its faults make it.
 type trip struct {
 	there, back, fail time.Duration
-	away, atOnce      bool // there is no way, and that is known at once
-	lost, unheard     bool // the call, or its reply
-	phantom           bool // what it writes is rolled back
+	patience          time.Duration // until the connection is given up; long before the call is, mostly
+	away, atOnce      bool          // there is no way, and that is known at once
+	lost, unheard     bool          // the call, or its reply
+	phantom           bool          // what it writes is rolled back
 }
 
 // plan chooses a trip to a bucket.
@@ -29,6 +31,7 @@ func (l *process) plan(b bucket) trip {
 	defer w.mu.Unlock()
 	short := func() time.Duration { return chance(l.rnd, w.slow) }
 	t := trip{there: short(), back: short(), fail: short(), away: w.down[b] || l.cut}
+	t.patience = time.Second + chance(l.rnd, pick(l.rnd, time.Millisecond, time.Millisecond, 10*time.Second))
 	t.atOnce = t.away && l.rnd.IntN(2) == 0
 	if w.healthy {
 		return t
@@ -75,6 +78,8 @@ func (l *process) call(ctx context.Context, b bucket, op func()) error {
 		l.reached[b] = time.Now()
 		l.world.mu.Unlock()
 		return nil
+	case <-time.After(t.patience):
+		return errAway
 	case <-ctx.Done():
 		time.Sleep(t.fail) // not in the very moment of another timer
 		return ctx.Err()
@@ -189,8 +194,15 @@ func (l *process) Write(ctx context.Context, n int, r workerid.Record) (uint64, 
 }
 
 // Time implements [workerid.Registry].
-func (l *process) Time(ctx context.Context) (int64, error) {
-	return ask(l, ctx, workers, l.world.time)
+func (l *process) Time(ctx context.Context) (ms int64, err error) {
+	for _, of := range []bucket{workers, history} {
+		limited, cancel := context.WithTimeout(ctx, 1200*time.Millisecond)
+		ms, err = ask(l, limited, of, l.world.time)
+		if cancel(); err == nil {
+			break
+		}
+	}
+	return ms, err
 }
 
 func (w *world) time() int64 { return time.Now().Add(w.slip).UnixMilli() }
@@ -231,19 +243,22 @@ func (l *process) Ask(ctx context.Context, n int) (who workerid.Who, err error) 
 	holder := w.holder(n)
 	lie := !w.lossy && !w.healthy && l.rnd.IntN(3) == 0
 	mute := holder != nil && time.Now().Before(holder.stoppedTo) && !lie
-	alone := w.lossy && l.alone()
+	alone, overheard := w.lossy && l.alone(), w.bystander
 	if holder != nil {
 		who, _ = holder.keeper.WhoAt(holder.clock())
 	}
 	w.mu.Unlock()
+	none := holder == nil || lie
 	switch {
 	case alone:
 		err = errAway
-	case mute:
+	case mute, none && overheard:
 		<-ctx.Done()
 		time.Sleep(wait)
-		err = ctx.Err()
-	case holder == nil || lie:
+		if err = ctx.Err(); overheard && errors.Is(err, context.DeadlineExceeded) {
+			err = workerid.ErrBystander
+		}
+	case none:
 		err = workerid.ErrNoWorker
 	}
 	l.step(l.rnd)
@@ -271,7 +286,7 @@ func (w *world) holder(n int) *process {
 // that may lose its state, such a worker may not start.
 func (l *process) alone() bool {
 	for _, at := range l.reached {
-		if time.Since(at) > callTimeout {
+		if time.Since(at) > lately {
 			return true
 		}
 	}

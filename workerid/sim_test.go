@@ -31,11 +31,13 @@ var (
 // number's holder gets a wrong answer or none, and a worker answers up to 50 ms
 // late for a number that it has just acquired; the registry is down, or one of its
 // buckets; it is wiped as a whole or in part, restored from an old state, or
-// created again with what it held; a worker is cut off; workers crash or stand
-// still at any call, reading of the clock or write of the disk, stop cleanly,
-// restart, lose their disk, or start with one that is torn or a copy; disks fail
+// created again with what it held; somebody else hears all questions, so that
+// silence says nothing; a worker is cut off; workers crash or stand still at any
+// call, reading of the clock or write of the disk, stop cleanly, restart, lose their disk, or start with one that is torn or a copy; disks fail
 // before or after the write, or hang; requests stand still between any two of
 // their steps; clocks are set by milliseconds to years, and drift.
+//
+// Then one of them is killed, and must be back within a tick and 3 s.
 //
 // In a third of the schedules the registry loses its state. There, clocks differ
 // by half the skew at most, questions are answered truly, and operators do what
@@ -152,6 +154,7 @@ func (w *world) run() {
 	time.Sleep(chance(w.rnd, time.Millisecond))
 	w.repair()
 	w.serves()
+	w.back()
 	w.end()
 }
 

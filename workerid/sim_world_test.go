@@ -38,6 +38,7 @@ type world struct {
 	backups    []registryState
 	down       [buckets]bool // the bucket is out of reach
 	stale      bool          // reads may be old
+	bystander  bool          // somebody hears all questions for holders, and is silent
 	slip       time.Duration // of the registry's own clock
 	healthy    bool          // no fault is injected
 	closing    bool          // no life is started any more

@@ -53,9 +53,10 @@ const (
 	fenceReach = 3 * time.Second
 )
 
-// reachOf returns the reach of a fence for ticks of unit ms: a burst gets at most
-// two ticks ahead of the clock.
-func reachOf(unit int64) time.Duration { return fenceReach + 2*time.Duration(unit)*time.Millisecond }
+// reachOf returns the reach of a fence for ticks of unit ms. A burst gets one tick
+// ahead of the clock, and so may the next life: it issues again a reach after a
+// crash, however the fence lies in its tick.
+func reachOf(unit int64) time.Duration { return fenceReach + time.Duration(unit)*time.Millisecond }
 
 // openState reads the state file in directory dir, for a layout whose ticks have
 // unit ms; "" is no directory. A missing file is a zero state. The error is why

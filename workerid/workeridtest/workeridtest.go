@@ -195,6 +195,7 @@ type Memory struct {
 	heartbeats map[int]workerid.Heartbeat
 	revision   uint64
 	answers    map[int]workerid.Who
+	bystander  bool
 	slip       time.Duration
 }
 
@@ -223,6 +224,13 @@ func (m *Memory) Silence(w int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.answers, w)
+}
+
+// Overhear makes somebody listen to all questions, and never answer, from now on.
+func (m *Memory) Overhear(on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bystander = on
 }
 
 // Expire removes the heartbeat of number w.
@@ -393,10 +401,16 @@ func (f *Fake) Leave(ctx context.Context, w int) error {
 
 // Ask implements [workerid.Registry].
 func (f *Fake) Ask(ctx context.Context, w int) (who workerid.Who, err error) {
-	found := false
-	err = f.do(ctx, "Ask", func() { who, found = f.answers[w] })
-	if err == nil && !found {
-		err = workerid.ErrNoWorker
+	found, overheard := false, false
+	err = f.do(ctx, "Ask", func() {
+		who, found = f.answers[w]
+		overheard = f.bystander
+	})
+	switch {
+	case err != nil || found:
+		return who, err
+	case overheard:
+		return who, workerid.ErrBystander
 	}
-	return who, err
+	return who, workerid.ErrNoWorker
 }

@@ -1,0 +1,115 @@
+package kvregistry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/workerid"
+)
+
+// A question asks who has a worker number. The same question goes to a subject
+// that no worker serves, a control, below the same wildcard:
+//
+//	number          control         the answer
+//	a worker's      -               that worker
+//	no responders   -               ErrNoWorker
+//	silence         no responders   one listens for this number, and may have it
+//	silence         silence         ErrBystander, if this worker's questions are delivered
+//
+// Whoever listens for all numbers hears both: a subscriber, or a stream, whose
+// acknowledgement is no answer. Questions that the server drops, for a missing
+// right, look the same; so they must reach a subscription of this worker too
+// before silence counts.
+type question struct {
+	nc      *nats.Conn
+	subject func(w int) string
+	inbox   string
+	answers chan *nats.Msg
+}
+
+// The last tokens of the reply subjects.
+const (
+	ofNumber  = ".number"
+	ofControl = ".control"
+)
+
+// Ask implements [workerid.Registry]. If nobody listens to the subject, the server
+// reports that at once.
+func (r *Registry) Ask(ctx context.Context, w int) (workerid.Who, error) {
+	q := &question{
+		nc: r.nc, subject: r.cfg.WorkerSubject, inbox: r.nc.NewInbox(), answers: make(chan *nats.Msg, 64),
+	}
+	sub, err := q.nc.ChanSubscribe(q.inbox+".*", q.answers)
+	if err != nil {
+		return workerid.Who{}, err
+	}
+	// It fails only if the connection is closed.
+	defer func() { _ = sub.Unsubscribe() }()
+	return q.ask(ctx, w)
+}
+
+// nobody returns a number that no worker has.
+func nobody() int { return -1 - rand.Int() }
+
+func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error) {
+	for subject, of := range map[string]string{q.subject(w): ofNumber, q.subject(nobody()): ofControl} {
+		if err := q.nc.PublishRequest(subject, q.inbox+of, nil); err != nil {
+			return who, err
+		}
+	}
+	own, delivered, alone := "", false, false // alone: who listens, if any, listens for this number
+	half := time.After(halfOf(ctx))
+	for {
+		select {
+		case m := <-q.answers:
+			switch none := m.Header.Get("Status") == "503"; {
+			case m.Subject == own:
+				delivered = true
+			case m.Subject == q.inbox+ofControl:
+				alone = alone || none
+			case none:
+				return who, workerid.ErrNoWorker
+			// What is no worker's answer, as the acknowledgement of a stream, hides none.
+			case json.Unmarshal(m.Data, &who) == nil && who.Process != "":
+				return who, nil
+			}
+		case <-half:
+			sub, err := q.toMyself(&own)
+			if err != nil {
+				return who, err
+			}
+			defer func() { _ = sub.Unsubscribe() }()
+		case <-ctx.Done():
+			if delivered && !alone && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return workerid.Who{}, workerid.ErrBystander
+			}
+			return workerid.Who{}, fmt.Errorf("a subscriber to %s does not answer, or this worker may not publish to it: %w",
+				q.subject(w), ctx.Err())
+		}
+	}
+}
+
+// toMyself asks a subject that only this question listens to, and sets it.
+func (q *question) toMyself(own *string) (*nats.Subscription, error) {
+	*own = q.subject(nobody())
+	sub, err := q.nc.ChanSubscribe(*own, q.answers)
+	if err != nil {
+		return nil, err
+	}
+	return sub, q.nc.Publish(*own, nil)
+}
+
+// halfOf returns half of the time that ctx has left.
+func halfOf(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return time.Second
+	}
+	return time.Until(end) / 2
+}
