@@ -210,7 +210,7 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 			continue
 		}
 		c, err := h.acquire(ctx, seen, w, v.records[w])
-		if errors.Is(err, errUnknown) && unknown < maxUnknown {
+		if errors.Is(err, errUnknown) && h.unconfirmed == nil && unknown < maxUnknown {
 			unknown++
 			continue
 		}
@@ -249,6 +249,10 @@ func (h *chooser) claimOn(w int, from int64) *claim {
 func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record) (*claim, error) {
 	h.unconfirmed = nil
 	if err := h.ask(ctx, c); err != nil {
+		// On a busy machine each number that was written, and then left, stays blocked.
+		if c.asked++; errors.Is(err, errUnknown) && c.token != "" && c.asked <= maxUnknown {
+			h.unconfirmed = c
+		}
 		return nil, err
 	}
 	c.revision, c.compared, c.deployment = r.Revision, seen, h.deployment

@@ -52,6 +52,7 @@ type claim struct {
 	deployment Deployment   // that it is of
 	doubtful   bool         // another worker may have had the number until a moment ago
 	unheard    bool         // and that it does not answer says nothing
+	asked      int          // how often it was asked for before it was written
 	begins     time.Time    // when the clock reaches from, unless it is set
 	compared   reading      // the clock, when it was last compared
 	away       bool         // it was resumed while the registry was out of reach
