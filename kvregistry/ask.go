@@ -89,8 +89,8 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 			if delivered && !alone && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return workerid.Who{}, workerid.ErrBystander
 			}
-			return workerid.Who{}, fmt.Errorf("a subscriber to %s does not answer, or this worker may not publish to it: %w",
-				q.subject(w), ctx.Err())
+			return workerid.Who{}, fmt.Errorf("a subscriber to %s does not answer, or this worker may not publish "+
+				"to it: %w", q.subject(w), ctx.Err())
 		}
 	}
 }

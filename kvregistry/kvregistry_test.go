@@ -11,13 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
@@ -303,33 +301,6 @@ func TestABystanderNeitherHoldsANumberNorHidesWhoDoes(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// To a worker whose questions the server drops, all numbers are silent.
-func TestAQuestionThatIsNotDeliveredIsNoSilence(t *testing.T) {
-	denied := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"w.*"}}}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
-		Users: []*server.User{{Username: "a", Password: "a", Permissions: denied}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	defer s.Shutdown()
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("the server is not ready")
-	}
-	nc := natstest.Connect(t, s.ClientURL(), nats.UserInfo("a", "a"))
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := place()
-	cfg.WorkerSubject = func(w int) string { return fmt.Sprintf("w.%d", w) }
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := kvregistry.New(js, cfg).Ask(ctx, 3); err == nil || isAnswer(err) {
-		t.Errorf("%v, want that it is not known", err)
 	}
 }
 

@@ -114,8 +114,8 @@ func lookAround(ctx context.Context, r Registry) (records map[int]Record, now in
 		}
 		who, err := r.Ask(ctx, w)
 		if errors.Is(err, ErrBystander) {
-			return nil, 0, fmt.Errorf("%w, or may be: %w; end that subscription, or take the subjects of worker numbers "+
-				"out of that stream, until the layout is changed", ErrInUse, err)
+			return nil, 0, fmt.Errorf("%w, or may be: %w; end that subscription, or take the subjects of worker "+
+				"numbers out of that stream, until the layout is changed", ErrInUse, err)
 		}
 		if !errors.Is(err, ErrNoWorker) {
 			return nil, 0, fmt.Errorf("%w, or may be: number %d is answered for by %q (%v); stop all workers",

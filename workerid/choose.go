@@ -199,7 +199,7 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 	// All numbers in a random order: the count is a power of 2, so an odd stride
 	// meets each once.
 	start, stride := h.rand.IntN(count), h.rand.IntN(count)|1
-	unknown, frees := 0, maxExhausted
+	unknown, frees := 0, maxWait
 	for i := range count {
 		w := first + (start+i*stride)&(count-1)
 		if !v.free(w, seen.now) {

@@ -292,7 +292,7 @@ func (k *Keeper) pause(d time.Duration, err error) time.Duration {
 	if !ok {
 		return about(d)
 	}
-	return min(about(max(d, w.atLeast)), w.atMost/2+about(min(w.atMost/2+1, time.Second)))
+	return min(about(max(d, w.atLeast)), w.atMost+about(min(w.atMost/4+1, 250*time.Millisecond)))
 }
 
 // holder returns what holds c.

@@ -92,8 +92,8 @@ var mutants = []mutant.Mutant{
 	{Name: "no second question is asked", Args: unit("ANumberIsAskedForAgainAfterItsFirstWrite"),
 		Edits: []mutant.Edit{
 			mutant.Delete("second-question")}},
-	{Name: "silence that says nothing is believed", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"), Edits: []mutant.Edit{
-		mutant.Delete("unheard")}},
+	{Name: "silence that says nothing is believed", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"),
+		Edits: []mutant.Edit{mutant.Delete("unheard")}},
 	{Name: "a number that was not heard of is used at once", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"),
 		Edits: []mutant.Edit{mutant.Replace("unheard-wait", "return c.margin")}},
 	{Name: "a record that looks free is believed", Args: unit("OnlyTheOwnReleasedNumberIsUsedWithoutTheMargin"),

@@ -144,9 +144,12 @@ func (w *world) back() {
 	m := w.machines[w.rnd.IntN(len(w.machines))]
 	st, ok := workerid.ReadState(m.disk)
 	killed, unit := m.clock(), w.conf.Layout.Unit
-	// A clock that was ahead or far off for a while has left its traces.
-	if !ok || m.bare || !m.serves() || st.Fence > killed+3000+unit || st.Until < killed+20_000+4*unit ||
-		m.reported() > killed {
+	// A restored registry has an older record; a disk that failed is not used any more;
+	// a clock that was far off has left traces.
+	held := m.life.keeper.Status()
+	same := ok && st.Until == held.Until && st.Token == w.reg.records[held.Number].Token
+	right := st.Fence <= killed+3000+unit && st.Until > killed+20_000+4*unit && m.reported() <= killed
+	if m.bare || !m.serves() || !same || !right {
 		return
 	}
 	w.log("%s is killed and started again", m.name)

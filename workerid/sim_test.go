@@ -33,16 +33,18 @@ var (
 // buckets; it is wiped as a whole or in part, restored from an old state, or
 // created again with what it held; somebody else hears all questions, so that
 // silence says nothing; a worker is cut off; workers crash or stand still at any
-// call, reading of the clock or write of the disk, stop cleanly, restart, lose their disk, or start with one that is torn or a copy; disks fail
-// before or after the write, or hang; requests stand still between any two of
-// their steps; clocks are set by milliseconds to years, and drift.
+// call, reading of the clock or write of the disk, stop cleanly, restart, lose
+// their disk, or start with one that is torn or a copy; disks fail before or after
+// the write, or hang; requests stand still between any two of their steps; clocks
+// are set by milliseconds to years, and drift.
 //
 // Then one of them is killed, and must be back within a tick and 3 s.
 //
 // In a third of the schedules the registry loses its state. There, clocks differ
-// by half the skew at most, questions are answered truly, and operators do what
-// docs/uniqueness.md asks of them. In all others the registry keeps what it
-// acknowledged, and clocks do as they like.
+// by half the skew at most, questions are answered truly, no worker stands still
+// while somebody else hears them, and operators do what docs/uniqueness.md asks.
+// In all others the registry keeps what it acknowledged, and clocks do as they
+// like.
 //
 // A seed makes the same schedule each time. A schedule that fails is run again
 // and prints its story.

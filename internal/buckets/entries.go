@@ -132,15 +132,7 @@ func (b *Bucket) Known() uint64 { return b.seen.Load() }
 // Time returns the clock of the server that leads the bucket's stream. Entries
 // are dated by it.
 func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
-	info, err := b.info(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.Now, nil
-}
-
-func (b *Bucket) info(ctx context.Context) (Info, error) {
-	return on(ctx, b, timed(b, func() (Info, error) { return b.streams.Info(ctx, b.cfg.Name) }))
+	return on(ctx, b, timed(b, func() (time.Time, error) { return b.streams.Now(ctx, b.cfg.Name) }))
 }
 
 // All returns the present entries by key, without deleted keys. The snapshot may

@@ -1,6 +1,7 @@
 package buckets
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,18 @@ func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 		Created:  i.Created, Now: i.TimeStamp, LastSeq: i.State.LastSeq, Entries: int(i.State.Msgs),
 		Clustered: i.Cluster != nil && i.Cluster.RaftGroup != "",
 	}, nil
+}
+
+// Now implements [Streams]. Of a description of the stream it reads nothing else, which is most of the work.
+func (o onJetStream) Now(ctx context.Context, bucket string) (time.Time, error) {
+	var answer struct {
+		Now time.Time `json:"ts"`
+	}
+	err := o.request(ctx, "STREAM.INFO."+streamName(bucket), nil, &answer)
+	if err == nil && answer.Now.IsZero() {
+		err = errors.New("buckets: nats-server does not tell its time; run 2.10 or later")
+	}
+	return answer.Now, err
 }
 
 // makerKey is where [Settings].Maker stands in the metadata of a stream.
@@ -167,8 +180,10 @@ func (o onJetStream) request(ctx context.Context, op string, in, out any) error 
 	var answer struct {
 		Error *jetstream.APIError `json:"error"`
 	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return fmt.Errorf("buckets: unreadable answer to %s: %w", subject, err)
+	if out == nil || bytes.Contains(msg.Data, []byte(`"error"`)) {
+		if err := json.Unmarshal(msg.Data, &answer); err != nil {
+			return fmt.Errorf("buckets: unreadable answer to %s: %w", subject, err)
+		}
 	}
 	if answer.Error != nil {
 		return translate(answer.Error)
@@ -176,7 +191,10 @@ func (o onJetStream) request(ctx context.Context, op string, in, out any) error 
 	if out == nil {
 		return nil
 	}
-	return json.Unmarshal(msg.Data, out)
+	if err := json.Unmarshal(msg.Data, out); err != nil {
+		return fmt.Errorf("buckets: unreadable answer to %s: %w", subject, err)
+	}
+	return nil
 }
 
 // Last implements [Streams]. The request goes to the leader whatever the stream allows.

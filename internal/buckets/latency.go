@@ -42,7 +42,7 @@ func (b *Bucket) Measure(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	_, _ = b.info(ctx) // the time that it took is noted
+	_, _ = b.Time(ctx) // the time that it took is noted
 }
 
 // timed returns f, which notes how long an answer took.

@@ -75,6 +75,9 @@ func (s *streams) write(ctx context.Context, what string, apply func() error) er
 	return c.do()
 }
 
+// Now implements [buckets.Streams]. Marks are not dated.
+func (*streams) Now(context.Context, string) (time.Time, error) { return time.Now(), nil }
+
 // Info implements [buckets.Streams].
 func (s *streams) Info(ctx context.Context, _ string) (buckets.Info, error) {
 	var i buckets.Info

@@ -120,6 +120,9 @@ func (s *streams) count(prefix string) (n int) {
 	return n
 }
 
+// Now implements [buckets.Streams]. Marks are not dated.
+func (*streams) Now(context.Context, string) (time.Time, error) { return time.Now(), nil }
+
 func (s *streams) Info(ctx context.Context, _ string) (buckets.Info, error) {
 	if err := s.begin(ctx); err != nil {
 		return buckets.Info{}, err

@@ -1,0 +1,123 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
+)
+
+// Somebody who listens to everything, and a stream that acknowledges all questions, keep no worker from its number: not
+// a new one, not one that was killed, not one that was stopped.
+func TestABystanderKeepsNoWorkerFromItsNumber(t *testing.T) {
+	t.Parallel()
+	url := natstest.Start(t)
+	nc := natstest.Connect(t, url)
+	if _, err := nc.SubscribeSync(">"); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err == nil {
+		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "audit", Subjects: []string{"id.worker.>"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--nats", url, "--data", t.TempDir()}
+	first := startProcess(t, args...)
+	first.signal(syscall.SIGKILL)
+	killed := startProcess(t, args...)
+	other := startProcess(t, "--nats", url, "--data", t.TempDir())
+	if first.number != killed.number || other.number == first.number {
+		t.Errorf("numbers %d, %d after a kill, and %d of another worker", first.number, killed.number, other.number)
+	}
+	killed.signal(syscall.SIGTERM)
+	stopped := startProcess(t, args...)
+	if stopped.number != first.number {
+		t.Errorf("number %d after a stop, was %d", stopped.number, first.number)
+	}
+	if strings.Contains(stopped.log.String()+other.log.String(), "exhausted") {
+		t.Error("numbers were taken for used up")
+	}
+}
+
+func registryOn(js jetstream.JetStream) *kvregistry.Registry {
+	ns := subjects.Namespace("id")
+	return kvregistry.New(js, kvregistry.Config{
+		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(), LeaseTTL: 30 * time.Second, WorkerSubject: ns.Worker,
+	})
+}
+
+// denied returns JetStream for a user who may not publish to a subject.
+func denied(t *testing.T, subject string) jetstream.JetStream {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
+		Users: []*server.User{{
+			Username: "a", Password: "a",
+			Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{subject}}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(s.WaitForShutdown)
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the server is not ready")
+	}
+	as := append(kvregistry.Options(), nats.UserInfo("a", "a"))
+	js, err := jetstream.New(natstest.Connect(t, s.ClientURL(), as...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// To a worker whose questions the server drops, all numbers are silent.
+func TestAQuestionThatIsNotDeliveredIsNoSilence(t *testing.T) {
+	t.Parallel()
+	r := registryOn(denied(t, "id.worker.*"))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := r.Ask(ctx, 3)
+	if err == nil || errors.Is(err, workerid.ErrNoWorker) || errors.Is(err, workerid.ErrBystander) {
+		t.Errorf("%v, want that it is not known", err)
+	}
+}
+
+// Clocks are compared, and windows renewed, while the bucket of the heartbeats does not answer; and nothing is wrong
+// with the connection then.
+func TestWithoutHeartbeatsTheRecordsTellTheTime(t *testing.T) {
+	t.Parallel()
+	js := denied(t, "$JS.API.STREAM.INFO.KV_id_workers")
+	r := registryOn(js)
+	for range 6 {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ms, err := r.Time(ctx)
+		if d := time.Since(time.UnixMilli(ms)).Abs(); err != nil || d > patience {
+			t.Errorf("%v off, %v", d, err)
+		}
+		late, end := context.WithTimeout(ctx, 10*time.Millisecond)
+		if err := r.Report(late, 1, workerid.Heartbeat{}); err == nil {
+			t.Error("a heartbeat was reported")
+		}
+		end()
+		cancel()
+	}
+	if n := js.Conn().Stats().Reconnects; n > 0 {
+		t.Errorf("it reconnected %d times", n)
+	}
+}

@@ -1,0 +1,249 @@
+package workerid_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+// The calls to each bucket of a registry.
+var (
+	toHistory = []string{"Deployment", "Found", "Records", "Record", "Write"}
+	toWorkers = []string{"Report", "Heartbeats", "Leave"} // the time has another source
+)
+
+// lose lets calls fail, at once or after a second, until the life has another hook.
+func (l *life) lose(methods []string, hangs bool) {
+	l.reg.OnCall(func(method string, call func() error) error {
+		if !slices.Contains(methods, method) {
+			return call()
+		}
+		if hangs {
+			time.Sleep(time.Second)
+		}
+		return workeridtest.ErrInjected
+	})
+}
+
+// calls counts the life's calls, by method, in the time d.
+func (l *life) calls(d time.Duration, fail ...string) map[string]int {
+	var mu sync.Mutex
+	n := make(map[string]int)
+	l.reg.OnCall(func(method string, call func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		n[method]++
+		if slices.Contains(fail, method) {
+			return workeridtest.ErrInjected
+		}
+		return call()
+	})
+	time.Sleep(d)
+	l.reg.OnCall(nil)
+	mu.Lock()
+	defer mu.Unlock()
+	return n
+}
+
+// Heartbeats stop nobody: without their bucket the window is renewed, also by a
+// worker that was killed meanwhile and never read a heartbeat.
+func TestWithoutHeartbeatsTheWindowIsRenewed(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m, dir := new(workeridtest.Memory), t.TempDir()
+			l := start(t, m, in(dir))
+			time.Sleep(time.Minute)
+			w := l.number()
+			l.lose(toWorkers, hangs)
+			for minute := range 40 {
+				time.Sleep(time.Minute)
+				if s := l.keeper.Status(); l.number() != w || l.issue().Tick == 0 || s.Trouble == nil {
+					t.Fatalf("minute %d: %+v, want IDs of number %d and a trouble", minute, s, w)
+				}
+				if minute == 20 {
+					l.crash(dir)
+					l = start(t, m, in(dir), func(c *workerid.Config) {
+						(&life{reg: c.Registry.(*workeridtest.Fake)}).lose(toWorkers, hangs)
+					})
+				}
+			}
+			l.raised()
+			l.reg.OnCall(nil)
+			l.end()
+		})
+	}
+}
+
+// A window that the state file grants is used while the records have no leader,
+// and renewed when they have one again.
+func TestWithoutRecordsAnInheritedWindowIsUsed(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m, dir := new(workeridtest.Memory), t.TempDir()
+			a := start(t, m, in(dir))
+			time.Sleep(time.Minute)
+			w, fence := a.number(), fenceIn(t, dir)
+			a.crash(dir)
+			b := start(t, m, in(dir), func(c *workerid.Config) {
+				(&life{reg: c.Registry.(*workeridtest.Fake)}).lose(toHistory, hangs)
+			})
+			if first := b.first(30 * time.Second); first < fence || first > fence+8000 || b.number() != w {
+				t.Errorf("number %d is used %d ms after the fence, want %d within seconds", b.number(), first-fence, w)
+			}
+			time.Sleep(2 * time.Minute)
+			if b.issue().Tick == 0 || b.keeper.Status().Trouble == nil {
+				t.Errorf("%+v, want IDs and a trouble", b.keeper.Status())
+			}
+			b.reg.OnCall(nil)
+			time.Sleep(10 * time.Minute)
+			if b.number() != w || b.issue().Tick == 0 {
+				t.Errorf("with the records back: %+v, want IDs of number %d", b.keeper.Status(), w)
+			}
+			b.end()
+		})
+	}
+}
+
+// A number that was just won is used as soon as its record can be read again.
+func TestANumberIsUsedAsSoonAsItsRecordCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		l := start(t, m, func(c *workerid.Config) {
+			r := c.Registry.(*workeridtest.Fake)
+			writes, back := 0, time.Now().Add(9*time.Second)
+			r.OnCall(func(method string, call func() error) error {
+				if slices.Contains(toHistory, method) && writes > 1 && time.Now().Before(back) {
+					return workeridtest.ErrInjected
+				}
+				if method == "Deployment" && writes == 2 {
+					writes++
+				}
+				if method == "Write" {
+					writes++
+				}
+				return call()
+			})
+		})
+		begin := now()
+		if first := l.first(time.Minute); first-begin > 13_000 {
+			t.Errorf("%d ms: %+v", first-begin, l.keeper.Status())
+		}
+		l.end()
+	})
+}
+
+// After kill -9 a worker with coarse ticks is back within a tick and 3 s.
+func TestAfterACrashAWorkerIsBackWithinATickAnd3s(t *testing.T) {
+	for _, unit := range []int64{1, 1000, 10_000, 60_000} {
+		t.Run(fmt.Sprint(unit), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				coarse := func(c *workerid.Config) { c.Layout.Unit, c.Layout.Sequence, c.Horizon = unit, 4, time.Hour }
+				m, dir := new(workeridtest.Memory), t.TempDir()
+				l := start(t, m, coarse, in(dir))
+				for phase := range int64(10) {
+					time.Sleep(5*time.Minute + time.Duration(phase*unit/10+17*phase)*time.Millisecond)
+					w, killed := l.number(), now()
+					l.crash(dir)
+					l = start(t, m, coarse, in(dir))
+					for g := l.gen(); g == nil || g.CheckAt(now()) != nil; g = l.gen() {
+						time.Sleep(time.Millisecond)
+					}
+					if took := now() - killed; took > 3000+unit || l.number() != w {
+						t.Errorf("phase %d: number %d is back after %d ms, want %d", phase, l.number(), took, w)
+					}
+				}
+				l.end()
+				stopped := now()
+				l = start(t, m, coarse, in(dir))
+				for g := l.gen(); g == nil || g.CheckAt(now()) != nil; g = l.gen() {
+					time.Sleep(time.Millisecond)
+				}
+				if took := now() - stopped; took > 100+unit {
+					t.Errorf("after a clean stop it is back after %d ms", took)
+				}
+				l.end()
+			})
+		})
+	}
+}
+
+// A clock that jitters within the tolerance costs no calls.
+func TestAClockThatJittersCostsNoMoreCalls(t *testing.T) {
+	for _, by := range []time.Duration{8 * time.Millisecond, 2 * time.Second} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := start(t, new(workeridtest.Memory))
+				time.Sleep(time.Minute)
+				stop, stopped := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(stopped)
+					for i := 0; ; i++ {
+						select {
+						case <-stop:
+							return
+						case <-time.After(150 * time.Millisecond):
+							l.set(time.Duration(i%2) * by)
+						}
+					}
+				}()
+				n, quiet := l.calls(time.Minute), 60/3
+				if by > time.Second {
+					quiet = 60 // once a second, to learn whether it is right
+				}
+				if n["Time"] > 2*quiet || n["Heartbeats"] > 2*quiet {
+					t.Errorf("calls in a minute: %v, at rest there are %d heartbeats", n, 60/3)
+				}
+				close(stop)
+				<-stopped
+				l.set(0)
+				time.Sleep(time.Minute)
+				if l.issue().Tick == 0 {
+					t.Errorf("%+v", l.keeper.Status())
+				}
+				l.end()
+			})
+		})
+	}
+}
+
+// Lists of all heartbeats are seldom, also when they fail, and their failure is no
+// trouble.
+func TestHeartbeatsOfOthersAreReadSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, new(workeridtest.Memory))
+		if n := l.calls(time.Hour)["Heartbeats"]; n < 5 || n > 30 {
+			t.Errorf("%d lists in an hour", n)
+		}
+		if n := l.calls(time.Hour, "Heartbeats")["Heartbeats"]; n < 30 || n > 130 {
+			t.Errorf("%d lists in an hour in which all fail", n)
+		}
+		if s := l.keeper.Status(); s.Trouble != nil {
+			t.Errorf("%+v", s)
+		}
+		l.end()
+	})
+}
+
+// A worker that finds no number asks seldom.
+func TestAWorkerWithoutANumberAsksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		two := func(c *workerid.Config) { c.Layout.Worker = 1 }
+		a, b := start(t, m, two), start(t, m, two)
+		time.Sleep(time.Minute)
+		c := start(t, m, two)
+		time.Sleep(time.Minute)
+		if n := c.calls(10 * time.Minute)["Records"]; n < 40 || n > 90 {
+			t.Errorf("%d looks in 10 min, want about 60", n)
+		}
+		a.end()
+		b.end()
+		c.end()
+	})
+}
