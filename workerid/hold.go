@@ -16,7 +16,7 @@ import (
 //
 // A heartbeat comes every 3 s, or six times a horizon if that is more often. It
 // comes at once after a step of the clock beyond the tolerance, but that is once in
-// earlyEach: a clock that jitters must not multiply the calls. It comes soon, too,
+// hastyEach: a clock that jitters must not multiply the calls. It comes soon, too,
 // while the record was not read again yet. It does four things in this order, and
 // stops at the first that fails: it compares the clock and the deployment, it
 // renews the claim or reads its record, and it puts the worker's heartbeat into
@@ -34,14 +34,15 @@ type holder struct {
 	log      *slog.Logger
 
 	unread int       // heartbeats so far that left the record unread
-	early  time.Time // of the last heartbeat that came at once
+	hasty  time.Time // when the last heartbeat came at once
+	waits  bool      // the number is not used yet
 }
 
 const (
 	// minRest is the pause after the first heartbeat that left the record unread.
 	minRest = 500 * time.Millisecond
-	// earlyEach is the shortest time between two heartbeats that come at once.
-	earlyEach = time.Second
+	// hastyEach is the shortest time between two heartbeats that come at once.
+	hastyEach = time.Second
 )
 
 // hold holds the claim until ctx ends, which is not an error, or until it must be
@@ -100,11 +101,24 @@ func (h *holder) rest(ctx context.Context) {
 	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
 	for time.Now().Before(due) && wait(ctx, tick) {
-		if far = h.clock.setFar() || far; far && time.Since(h.early) > earlyEach {
-			h.early = time.Now()
+		if far = h.clock.setFar() || far; far && time.Since(h.hasty) > hastyEach {
+			h.hasty = time.Now()
 			return
 		}
 		h.behind()
+		h.begun()
+	}
+}
+
+// begun ends the trouble that the number is not used yet.
+func (h *holder) begun() {
+	if h.waits && h.early() == nil {
+		h.waits = false
+		h.life.note(func(s *Status) {
+			if errors.Is(s.Trouble, errEarly) {
+				s.Trouble = nil
+			}
+		})
 	}
 }
 
@@ -157,6 +171,9 @@ func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 		h.life.note(func(s *Status) { s.Offset = r.offset })
 	case h.life.phase() != suspended:
 		h.life.becomeIssuing(h.claim)
+		why = fmt.Errorf("%w: the clock was not compared: %w", errAway, why)
+	default:
+		why = fmt.Errorf("workerid: the clock was set, and not compared since: %w", why)
 	}
 	h.trouble(ctx, why)
 }
@@ -180,26 +197,42 @@ func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
 	}
 	if err != nil {
 		h.claim.rechecked = h.claim.rechecked || h.claim.away && away(err)
-		return err, nil
+		return fmt.Errorf("workerid: the window of number %d was not renewed: %w", h.claim.number, err), nil
 	}
 	h.alarms.clear(RegistryConflict)
 	h.claim.rechecked = true
-	return h.claim.heartbeat(ctx), nil
+	if err := h.claim.heartbeat(ctx); err != nil {
+		return fmt.Errorf("workerid: the heartbeat of number %d was not put, and its window goes on: %w",
+			h.claim.number, err), nil
+	}
+	return nil, nil
 }
 
-// trouble notes why the heartbeat failed; nil if it did not. The first failure
-// in a row is logged.
+// trouble notes why the heartbeat failed, or why the number is not used yet; nil if
+// all is well. The first failure in a row is logged.
 func (h *holder) trouble(ctx context.Context, err error) {
-	known := false
+	known, early := false, h.early()
 	h.life.note(func(s *Status) {
-		known = s.Trouble != nil
-		s.Trouble = err
+		known = s.Trouble != nil && !errors.Is(s.Trouble, errEarly)
+		if s.Trouble = err; err == nil {
+			s.Trouble = early
+		}
 	})
+	h.waits = early != nil
 	if err != nil && !known && ctx.Err() == nil {
 		h.log.Warn("a heartbeat failed: snowflakes are issued until the window of the worker number ends, "+
 			"if the clock is right; check NATS and the clock",
 			"number", h.claim.number, "until", time.UnixMilli(h.claim.until.Load()).UTC(), "error", err)
 	}
+}
+
+// early returns errEarly, and from when on the number is used, before that.
+func (h *holder) early() error {
+	if !time.Now().Before(h.claim.begins) {
+		return nil
+	}
+	return fmt.Errorf("%w: number %d is used from %s on, when no worker that had it before can issue", errEarly,
+		h.claim.number, time.UnixMilli(h.claim.from).UTC().Format(time.TimeOnly))
 }
 
 // behind returns by how much the clock must advance before the generator issues

@@ -356,7 +356,7 @@ func (k *Keeper) dropFile(why error) {
 }
 
 // releaseTimeout bounds releasing a number.
-const releaseTimeout = 3 * time.Second
+const releaseTimeout = 6 * time.Second
 
 func (k *Keeper) release(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)

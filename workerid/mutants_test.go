@@ -181,7 +181,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a clock is not compared before a window is written", Edits: []mutant.Edit{
 		mutant.Before("clock-agrees", `case true:
 			c.proven, c.doubts = true, 0
-			return r, nil`)}},
+			return r, beats, nil`)}},
 }
 
 // TestMutants checks that tests find each way in which the law can be broken: the

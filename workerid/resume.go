@@ -66,6 +66,7 @@ func (h *chooser) findAway(ctx context.Context, why error) (*claim, error) {
 	if h.awaySince.IsZero() {
 		h.awaySince = time.Now()
 	}
+	why = fmt.Errorf("%w: %w", errAway, why)
 	if time.Since(h.awaySince) < awayAfter {
 		return nil, &waitError{why, 0, awayAfter / 4}
 	}
