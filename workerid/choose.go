@@ -250,7 +250,7 @@ func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record)
 	h.unconfirmed = nil
 	if err := h.ask(ctx, c); err != nil {
 		// On a busy machine each number that was written, and then left, stays blocked.
-		if c.asked++; errors.Is(err, errUnknown) && c.token != "" && c.asked <= maxUnknown {
+		if c.asked++; errors.Is(err, errUnknown) && c.series.wrote > 0 && c.asked <= maxUnknown {
 			h.unconfirmed = c
 		}
 		return nil, err

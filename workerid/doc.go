@@ -60,7 +60,10 @@
 //     for which the question times out. It is asked for once more after the
 //     write was acknowledged, and written again: the owner may still run on its
 //     old window, or a write may have been under way when the record was lost.
-//     A damaged record's window is unknown, so its number is left alone.
+//     Where silence says nothing ([ErrBystander]), the record decides, and a first
+//     window begins two heartbeats later: each of them closes the generator of a
+//     worker whose record is gone. A damaged record's window is unknown, so its
+//     number is left alone.
 //   - Revisions of a bucket begin at its creation time in microseconds (package
 //     internal/buckets). Otherwise an owner's old revision could fit the record
 //     of another worker in a bucket that was created again.

@@ -27,8 +27,10 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	// The window has passed: it is a new claim on the own number.
 	case last != nil && last.Token == r.Token:
 		c, err = h.own(ctx, seen, w, last.Fence, r)
-	// Its last ID may have run ahead of the clock: to the end of the next tick.
-	case last == nil && v.free(w, seen.now+fenceReach.Milliseconds()+2*h.layout.Unit):
+	// Its last ID may have run a little ahead of the clock.
+	case last == nil && v.free(w, seen.now+fenceReach.Milliseconds()),
+		// To the end of the next tick, if that was this worker's.
+		last == nil && h.file.own(w).wrote(r.Token) && v.free(w, seen.now+2*h.layout.Unit):
 		c, err = h.acquire(ctx, seen, w, r)
 	}
 	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
