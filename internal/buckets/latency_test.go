@@ -23,6 +23,11 @@ func (f *far) Info(ctx context.Context, _ string) (Info, error) {
 	}
 }
 
+func (f *far) Now(ctx context.Context, _ string) (time.Time, error) {
+	_, err := f.Info(ctx, "")
+	return time.Now(), err
+}
+
 func (f *far) Last(ctx context.Context, _, _ string) (Entry, error) {
 	_, err := f.Info(ctx, "")
 	return Entry{Revision: 1}, err
