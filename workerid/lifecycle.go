@@ -76,7 +76,7 @@ type lifecycle struct {
 }
 
 func newLifecycle(instance string, use func(*snowflake.Generator), log *slog.Logger) *lifecycle {
-	status := Status{Instance: instance, Trouble: errors.New("workerid: the first search for a worker number has not ended")}
+	status := Status{Instance: instance, Trouble: errors.New("workerid: the first search for a number has not ended")}
 	return &lifecycle{use: use, log: log, status: status}
 }
 
