@@ -194,12 +194,14 @@ func (g *group) leave() {
 func (g *group) measure(now time.Duration) {
 	arrived, waiting := g.arrived(), g.waiting()
 	oldest, reached := g.lag.see(now, g.ping.answered, arrived, waiting)
-	late := g.lag.last
-	if !reached && len(g.lag.marks) > 0 {
+	var late time.Duration
+	switch {
+	case reached:
+		late = g.ping.waited(g.lag.last)
+	case len(g.lag.marks) > 0:
 		oldest = g.lag.marks[0]
-		late = now - oldest.set
+		late = g.ping.waited(now - oldest.set)
 	}
-	late = g.ping.waited(late)
 	switch o := &g.overload; {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false

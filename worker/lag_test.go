@@ -1,8 +1,11 @@
 package worker
 
 import (
+	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 const ms = time.Millisecond
@@ -79,4 +82,22 @@ func TestAnOverloadIsOneAlarmHoweverOftenTheGroupLeaves(t *testing.T) {
 	}
 	pass(40*time.Second, 60*time.Second)
 	want("quiet", 2, 1, 2)
+}
+
+func TestAPauseThatIsOverMakesNobodyLeaveHoweverMuchIsAnsweredLater(t *testing.T) {
+	e := &endpoint{}
+	g := &group{
+		cfg: &Config{Log: slog.New(slog.DiscardHandler)}, ping: &pinger{shortest: ms},
+		endpoints: []*endpoint{e}, subs: []*nats.Subscription{}, leaveAt: leaveAt, joinAt: joinAt,
+	}
+	g.lag.mark(0, 1, 0)
+	e.counts.arrived.Add(few)
+	g.ping.answered = 1
+	for now := 2 * leaveAt; now < time.Second; now += 5 * ms {
+		g.measure(now)
+		e.counts.arrived.Add(100)
+	}
+	if g.overload.on {
+		t.Error("it left")
+	}
 }

@@ -267,6 +267,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		select {
 		case <-next.C:
 			next.Reset(w.look())
+			for len(w.ping.back) > 0 { // first, or what they answer looks late
+				w.pinged(<-w.ping.back)
+			}
 		case pong := <-w.ping.back:
 			w.pinged(pong)
 		case <-ctx.Done():
