@@ -19,22 +19,30 @@ func (a *tagAdmin) raise(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := a.cfg.Store.List(ctx, r.After, subjects.MaxRaised)
+	tags, err := a.cfg.Store.List(ctx, r.After, subjects.MaxRaised)
 	if err != nil {
 		return nil, ofStore(err)
 	}
-	raised := subjects.TagRaised{Tags: make([]subjects.TagInfo, 0, len(page))}
-	for began := time.Now(); len(raised.Tags) < len(page) && time.Since(began) < a.cfg.Deadline/2; {
-		info, err := a.raiseOne(ctx, page[len(raised.Tags)], int64(r.By))
+	page, began := newPage(a.cfg.Conn), time.Now()
+	for _, t := range tags {
+		longest := t // of what is said of it once it is raised
+		longest.MaxID, longest.Description = math.MaxInt64, ""
+		if time.Since(began) >= a.cfg.Deadline/2 || sizeOf(tagInfo(longest)) > page.room && len(page.infos) > 0 {
+			break
+		}
+		info, err := a.raiseOne(ctx, t, int64(r.By))
 		if err != nil {
 			return nil, err
 		}
-		raised.Tags = append(raised.Tags, info)
+		if !page.add(info) {
+			info.Description = ""
+			page.add(info)
+		}
 	}
-	if len(page) == 0 && a.cfg.Raised != nil {
+	if len(tags) == 0 && a.cfg.Raised != nil {
 		err = a.cfg.Raised(ctx, int64(r.By))
 	}
-	return raised, ofStore(err)
+	return subjects.TagRaised{Tags: page.infos}, ofStore(err)
 }
 
 // raiseOne raises a tag. One whose name no request can have is left as it is.

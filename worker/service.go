@@ -23,8 +23,8 @@ type service struct {
 	identity    micro.ServiceIdentity
 	description string
 	groups      []*group
-	always      bool                            // it is shown without endpoints, too
-	data        func(*endpoint) json.RawMessage // shown with the statistics of an endpoint; may be nil
+	always      bool                                        // it is shown without endpoints, too
+	data        func(e *endpoint, tags int) json.RawMessage // shown with the statistics of an endpoint; may be nil
 
 	shown atomic.Pointer[[]*endpoint]
 	began time.Time            // when it was first put up
@@ -64,10 +64,12 @@ func (s *service) join() error {
 	if s.began.IsZero() {
 		s.began = time.Now().UTC()
 	}
-	for verb, answer := range map[micro.Verb]func() any{
-		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: s.who(), Type: micro.PingResponseType} },
-		micro.InfoVerb:  func() any { return s.info() },
-		micro.StatsVerb: func() any { return s.stats() },
+	for verb, answer := range map[micro.Verb]func() ([]byte, error){
+		micro.PingVerb: func() ([]byte, error) {
+			return json.Marshal(micro.Ping{ServiceIdentity: s.who(), Type: micro.PingResponseType})
+		},
+		micro.InfoVerb:  func() ([]byte, error) { return json.Marshal(s.info()) },
+		micro.StatsVerb: s.statsThatFit,
 	} {
 		for _, who := range [][2]string{{"", ""}, {s.identity.Name, ""}, {s.identity.Name, s.identity.ID}} {
 			subject, err := micro.ControlSubject(verb, who[0], who[1])
@@ -84,9 +86,9 @@ func (s *service) join() error {
 }
 
 // listen answers on a subject.
-func (s *service) listen(subject string, answer func() any) error {
+func (s *service) listen(subject string, answer func() ([]byte, error)) error {
 	sub, err := s.cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
-		body, err := json.Marshal(answer())
+		body, err := answer()
 		if err == nil {
 			err = m.Respond(body)
 		}
@@ -127,7 +129,29 @@ func (s *service) info() micro.Info {
 	return info
 }
 
-func (s *service) stats() micro.Stats {
+// statsThatFit returns the statistics in JSON: with fewer tags, and then with fewer
+// endpoints, where the NATS server does not accept so much.
+func (s *service) statsThatFit() (body []byte, err error) {
+	for tags := subjects.MaxBusiest; ; tags /= 2 {
+		stats := s.stats(tags)
+		for {
+			body, err = json.Marshal(stats)
+			if err != nil || len(body) <= int(s.cfg.Conn.MaxPayload()) {
+				return body, err
+			}
+			if tags > 0 || len(stats.Endpoints) < 2 {
+				break
+			}
+			stats.Endpoints = stats.Endpoints[:len(stats.Endpoints)-1]
+		}
+		if tags == 0 {
+			return body, nil // which the connection refuses
+		}
+	}
+}
+
+// stats returns the statistics, with those of so many tags.
+func (s *service) stats(tags int) micro.Stats {
 	stats := micro.Stats{
 		ServiceIdentity: s.who(), Type: micro.StatsResponseType, Started: s.began,
 		Endpoints: []*micro.EndpointStats{},
@@ -136,7 +160,7 @@ func (s *service) stats() micro.Stats {
 		one := e.counts.stats()
 		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, subjects.QueueGroup
 		if s.data != nil {
-			one.Data = s.data(e)
+			one.Data = s.data(e, tags)
 		}
 		stats.Endpoints = append(stats.Endpoints, one)
 	}

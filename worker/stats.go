@@ -27,32 +27,29 @@ type statistics struct {
 	cfg *Config
 
 	mu     sync.Mutex
-	latest json.RawMessage
+	latest subjects.WorkerStats
 	until  time.Time // when latest is too old; zero before the first
 }
 
-// of returns the statistics of an endpoint.
-func (s *statistics) of(e *endpoint) json.RawMessage {
+// of returns the statistics of an endpoint, with those of so many tags.
+func (s *statistics) of(e *endpoint, tags int) json.RawMessage {
 	if e.name != subjects.SegmentEndpoint {
 		return noData
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Now().After(s.until) {
-		s.take()
+		s.latest = s.worker()
+		s.until = time.Now().Add(max(statsEvery, time.Duration(s.latest.Tags)*statsEveryTag))
 	}
-	return s.latest
-}
-
-// take takes the statistics.
-func (s *statistics) take() {
-	w := s.worker()
+	w := s.latest
+	w.Busiest = w.Busiest[:min(len(w.Busiest), tags)]
 	body, err := json.Marshal(w)
 	if err != nil {
 		s.cfg.Log.Error("the statistics of the tags cannot be encoded; $SRV.STATS shows none", "error", err)
-		body = noData
+		return noData
 	}
-	s.latest, s.until = body, time.Now().Add(max(statsEvery, time.Duration(w.Tags)*statsEveryTag))
+	return body
 }
 
 func (s *statistics) worker() subjects.WorkerStats {

@@ -13,13 +13,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-const (
-	// adminLimit bounds the requests about tags that are under way at once.
-	adminLimit = 16
-	// maxPage bounds a page of tags, in bytes, well below the megabyte that NATS
-	// carries by default. What does not fit is on the next page.
-	maxPage = 512 << 10
-)
+// adminLimit bounds the requests about tags that are under way at once.
+const adminLimit = 16
 
 // A tagAdmin serves the requests that create, change, delete and list tags. At
 // most adminLimit of them are under way at once. It is safe for concurrent use.
@@ -156,24 +151,21 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := a.cfg.Store.List(ctx, l.After, l.Limit)
+	tags, err := a.cfg.Store.List(ctx, l.After, l.Limit)
 	if err != nil {
 		return nil, ofStore(err)
 	}
-	infos := make([]json.RawMessage, 0, len(page))
-	for size, i := 0, 0; i < len(page) && size < maxPage; i++ {
-		info := tagInfo(page[i])
+	page := newPage(a.cfg.Conn)
+	for _, t := range tags {
+		info := tagInfo(t)
 		if l.Stats {
-			a.addStats(&info, page[i])
+			a.addStats(&info, t)
 		}
-		one, err := json.Marshal(info)
-		if err != nil {
-			return nil, err
+		if !page.add(info) {
+			break
 		}
-		infos = append(infos, one)
-		size += len(one)
 	}
-	return infos, nil
+	return page.infos, nil
 }
 
 // addStats adds what this worker and the store know about a tag beyond its

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/worker"
 )
 
 // links is how this process reaches NATS: two connections, so that neither waits
@@ -46,8 +48,15 @@ func (p *program) connect(ctx context.Context) (err error) {
 	}
 	if l.control, err = dial(ctx, p.cfg, controlOptions(p.cfg, p.links.embedded)); err != nil {
 		l.serve.Close()
+		return err
 	}
-	return err
+	if most := l.serve.MaxPayload(); most < worker.MinPayload {
+		l.serve.Close()
+		l.control.Close()
+		return fmt.Errorf("NATS at %s accepts messages of %d bytes, and natsid needs %d: raise its max_payload",
+			Redact(p.cfg.NATS), most, worker.MinPayload)
+	}
+	return nil
 }
 
 // disconnect closes both. The serving connection is drained by then, unless a

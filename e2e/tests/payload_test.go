@@ -1,0 +1,84 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
+	t.Parallel()
+	s := launch(t, &server.Options{JetStream: true, MaxPayload: worker.MinPayload})
+	cfg := app.Default()
+	cfg.NATS, cfg.Data, cfg.HTTP = s.ClientURL(), t.TempDir(), freePort(t)
+	cfg.Log = cfg.NewLog(t.Output())
+	startWith(t, cfg)
+	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	nc := connectTo(t, s.ClientURL())
+	waitFor(t, "a snowflake", func() bool { _, err := nc.Request("id.snowflake", nil, patience); return err == nil })
+	c, tags := client.New(nc, subjects.DefaultNamespace), map[string]bool{}
+	for i := range 30 {
+		tag := fmt.Sprintf("tag-%02d-%s", i, strings.Repeat("x", subjects.MaxTag-7))
+		desc := strings.Repeat("\x01", subjects.MaxDescription/10) // each is six bytes in JSON
+		if i == 7 {
+			desc = strings.Repeat("\x01", subjects.MaxDescription)[:100]
+		}
+		tags[tag] = true
+		if _, err := c.CreateTag(patient(t), subjects.TagCreate{Tag: tag, Step: 10, Description: desc}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Segment(patient(t), tag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, stats := range []bool{false, true} {
+		seen := 0
+		for after := ""; ; {
+			page, err := c.ListTags(patient(t), subjects.TagList{After: after, Stats: stats})
+			if err != nil {
+				t.Fatalf("after %d tags: %v", seen, err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			seen, after = seen+len(page), page[len(page)-1].Tag
+		}
+		if seen != len(tags) {
+			t.Errorf("%d tags are listed, want %d", seen, len(tags))
+		}
+	}
+	workers, err := c.Workers(patient(t))
+	if err != nil || len(workers) != 1 || workers[0].Tags != len(tags) {
+		t.Errorf("statistics of %v, %v", workers, err)
+	}
+	raised := 0
+	for r := (subjects.TagRaise{By: 5}); ; {
+		page, err := c.RaiseTags(patient(t), r)
+		if err != nil {
+			t.Fatalf("after %d tags: %v", raised, err)
+		}
+		if len(page.Tags) == 0 {
+			break
+		}
+		raised, r.After = raised+len(page.Tags), page.Tags[len(page.Tags)-1].Tag
+	}
+	if raised != len(tags) {
+		t.Errorf("%d tags are raised, want %d", raised, len(tags))
+	}
+}
+
+func TestAStartEndsBelowTheLeastMaxPayload(t *testing.T) {
+	t.Parallel()
+	s := launch(t, &server.Options{JetStream: true, MaxPayload: worker.MinPayload - 1})
+	code, text := run(t, patient(t), started(t, "--nats="+s.ClientURL())...)
+	if code != 1 || !strings.Contains(text, "max_payload") || !strings.Contains(text, fmt.Sprint(worker.MinPayload)) {
+		t.Errorf("ended with %d: %s", code, text)
+	}
+}
