@@ -1,10 +1,13 @@
 package overload
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +36,9 @@ type request struct {
 type callers struct {
 	trial Trial
 	began time.Time
-	conns []*conn
+	conns []*wire
+
+	reading sync.WaitGroup
 
 	mu       sync.Mutex
 	requests []request
@@ -42,13 +47,6 @@ type callers struct {
 	lag      time.Duration // the longest that a message to the callers themselves took
 	places   chan struct{} // while the capacity is measured: a request takes one
 	fault    error         // of the callers themselves, or an answer that is not natsid's
-}
-
-// A conn is a connection of callers, with one subscription for all answers.
-type conn struct {
-	callers *callers
-	nc      *nats.Conn
-	inbox   string // the number of the request follows, or lagToken and a time
 }
 
 // conns is how many connections the callers share, so that the server reads and writes
@@ -61,33 +59,26 @@ const lagToken = "lag"
 func connect(t Trial) (*callers, error) {
 	c := &callers{trial: t, began: time.Now()}
 	for i := range conns {
-		nc, err := nats.Connect(t.URLs[i%len(t.URLs)], nats.NoReconnect(), nats.ClosedHandler(func(nc *nats.Conn) {
-			if err := nc.LastError(); err != nil {
-				c.fail(err)
+		w, err := dial(t.URLs[i%len(t.URLs)], nats.NewInbox())
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		c.conns = append(c.conns, w)
+		c.reading.Go(func() {
+			if err := w.read(c.take); !errors.Is(err, net.ErrClosed) {
+				c.fail(fmt.Errorf("a connection of the callers: %w", err))
 			}
-		}))
-		if err != nil {
-			c.close()
-			return nil, err
-		}
-		k := &conn{c, nc, nc.NewInbox() + "."}
-		c.conns = append(c.conns, k)
-		sub, err := nc.Subscribe(k.inbox+"*", k.take)
-		if err == nil {
-			err = sub.SetPendingLimits(-1, -1)
-		}
-		if err != nil {
-			c.close()
-			return nil, err
-		}
+		})
 	}
 	return c, nil
 }
 
 func (c *callers) close() {
-	for _, k := range c.conns {
-		k.nc.Close()
+	for _, w := range c.conns {
+		w.Close()
 	}
+	c.reading.Wait()
 }
 
 func (c *callers) fail(err error) {
@@ -113,33 +104,31 @@ func (c *callers) send(n int) {
 	}
 	c.waiting += n
 	c.mu.Unlock()
-	k := c.conns[number%conns]
+	w := c.conns[number%conns]
 	for i := range n {
-		reply := string(strconv.AppendInt([]byte(k.inbox), int64(number+i), 10))
-		if err := k.nc.PublishRequest(c.trial.Subject, reply, nil); err != nil {
-			c.fail(err)
-			return
-		}
+		w.publish(c.trial.Subject, number+i)
+	}
+	if err := w.flush(); err != nil {
+		c.fail(err)
 	}
 }
 
 // take takes an answer.
-func (k *conn) take(m *nats.Msg) {
-	c, now := k.callers, time.Since(k.callers.began)
-	token := strings.TrimPrefix(m.Subject, k.inbox)
-	if text, ok := strings.CutPrefix(token, lagToken); ok {
-		sent, _ := strconv.ParseInt(text, 10, 64)
+func (c *callers) take(a answer) {
+	now := time.Since(c.began)
+	if text, ok := bytes.CutPrefix(a.token, []byte(lagToken)); ok {
+		sent, _ := strconv.ParseInt(string(text), 10, 64)
 		c.mu.Lock()
 		c.lag = max(c.lag, now-time.Duration(sent))
 		c.mu.Unlock()
 		return
 	}
-	number, err := strconv.Atoi(token)
+	number, err := strconv.Atoi(string(a.token))
 	if err != nil {
 		c.fail(err)
 		return
 	}
-	what := k.judge(m)
+	what := c.judge(a)
 	c.mu.Lock()
 	r := &c.requests[number]
 	if r.outcome == open {
@@ -162,25 +151,29 @@ func (k *conn) take(m *nats.Msg) {
 const pause = 10 * time.Millisecond
 
 // judge returns what an answer is, and records its ID.
-func (k *conn) judge(m *nats.Msg) outcome {
-	if len(m.Header) > 0 {
-		if m.Header.Get("Status") == "503" {
-			return noResponders
+func (c *callers) judge(a answer) outcome {
+	switch {
+	case bytes.HasPrefix(a.header, []byte("NATS/1.0 503")):
+		return noResponders
+	case len(a.header) > 0:
+		header, err := nats.DecodeHeadersMsg(a.header)
+		code := 0
+		if err == nil {
+			code, err = strconv.Atoi(header.Get(subjects.HeaderErrorCode))
 		}
-		code, err := strconv.Atoi(m.Header.Get(subjects.HeaderErrorCode))
 		if err != nil {
-			k.callers.fail(err)
+			c.fail(err)
 		}
 		return outcome(code)
 	}
-	runs, err := subjects.ParseRuns(m.Data)
+	runs, err := subjects.ParseRuns(a.body)
 	for _, run := range runs {
 		if err == nil {
-			err = k.callers.trial.Ledger.Add(run.First, run.Last)
+			err = c.trial.Ledger.Add(run.First, run.Last)
 		}
 	}
 	if err != nil {
-		k.callers.fail(err)
+		c.fail(err)
 	}
 	return issued
 }
@@ -249,17 +242,20 @@ func (c *callers) offer(ctx context.Context, perSecond float64, length time.Dura
 }
 
 // watchLag sends a message to each connection's own inbox ten times per second, until
-// ctx ends or the connection does: what it takes is lost by the callers and the server,
-// not by workers.
+// ctx or the connection ends: what it takes is lost by the callers and the server, not by
+// workers.
 func (c *callers) watchLag(ctx context.Context) {
-	for _, k := range c.conns {
-		go func() {
-			for ctx.Err() == nil && !k.nc.IsClosed() {
+	for _, w := range c.conns {
+		c.reading.Go(func() {
+			for ctx.Err() == nil {
 				now := int64(time.Since(c.began))
-				_ = k.nc.Publish(k.inbox+lagToken+strconv.FormatInt(now, 10), nil) // the connection says it, too
+				w.publish(w.inbox+lagToken+strconv.FormatInt(now, 10), -1)
+				if w.flush() != nil {
+					return // who reads from the connection knows more
+				}
 				time.Sleep(100 * time.Millisecond)
 			}
-		}()
+		})
 	}
 }
 
