@@ -20,8 +20,9 @@ type endpoint struct {
 	// subscription.
 	handler func() handler
 
-	out    *outlet
-	counts tally
+	out     *outlet
+	counts  tally
+	granted int // credit of the subscription; 0: any number of requests
 }
 
 // A handler answers a request, or parks it.

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -62,6 +61,8 @@ type group struct {
 	again    again                // of those
 	lag      lag
 	overload overload
+	rate     rate
+	granted  int // credit of new subscriptions; 0: none is needed
 	leaveAt  time.Duration
 	joinAt   time.Duration
 	seen     int64 // requests that had arrived or waited at the last look
@@ -133,10 +134,12 @@ func (g *group) follow(now time.Duration) error {
 	case g.isUp() && g.overload.on:
 		g.leave() // the messages that arrive show that the connection is alive
 	case !g.isUp() && trouble == nil && !g.overload.on:
-		if err := g.join(); err != nil {
+		if err := g.join(now); err != nil {
 			g.cfg.Log.Error("cannot serve yet; trying again, while other workers answer", "mode", g.mode, "error", err)
 			return err
 		}
+	case g.isUp() && g.granted > 0:
+		g.refill(now)
 	}
 	switch {
 	case trouble != nil:
@@ -169,13 +172,13 @@ func (g *group) needs() proof {
 }
 
 // join subscribes to all endpoints, or to none and returns an error.
-func (g *group) join() error {
+func (g *group) join(now time.Duration) error {
+	g.granted = g.credit(now)
 	for _, e := range g.endpoints {
-		g.rights.claim(e.subject)
-		sub, err := g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
+		sub, err := g.subscribe(e)
 		if err != nil {
 			g.leave()
-			return fmt.Errorf("worker: %s: %w", e.subject, err)
+			return err
 		}
 		g.subs = append(g.subs, sub)
 	}
@@ -202,10 +205,18 @@ func (g *group) measure(now time.Duration) {
 		oldest = g.lag.marks[0]
 		late = g.ping.waited(now - oldest.set)
 	}
-	switch o := &g.overload; {
+	o := &g.overload
+	switch stillLate := g.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; {
+	case o.on || stillLate:
+		o.last = now
+		g.rate.note(now, arrived)
+	default:
+		g.rate.since, g.rate.arrived = now, arrived
+	}
+	switch {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false
-	case !o.on && g.isUp() && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
+	case !o.on && g.isUp() && g.granted == 0 && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
 		if o.leave(now) {
 			g.cfg.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
 				"lag", late.String())
@@ -262,7 +273,8 @@ func (g *group) waiting() (n int64) {
 // drain leaves the subscriptions; what was delivered to them is still handled.
 func drain(subs []*nats.Subscription, log *slog.Logger) {
 	for _, sub := range subs {
-		if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		err := sub.Drain()
+		if gone := !sub.IsValid(); err != nil && !gone && !errors.Is(err, nats.ErrConnectionClosed) {
 			log.Warn("a subscription was not left cleanly", "subject", sub.Subject, "error", err)
 		}
 	}
@@ -323,8 +335,7 @@ func (g *group) renew(which func(*endpoint) bool) {
 		if !which(e) {
 			continue
 		}
-		g.rights.claim(e.subject)
-		sub, err := g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
+		sub, err := g.subscribe(e)
 		if err != nil {
 			g.cfg.Log.Warn("cannot subscribe anew", "subject", e.subject, "error", err)
 			continue

@@ -80,7 +80,8 @@ type Config struct {
 	// Version is shown by `nats micro ls`; a semantic version.
 	Version string
 	// Conn is the connection to serve on. The worker drains and closes it, so
-	// nothing else may use it.
+	// nothing else may use it. Dialed by a [Cork], it does not get many more requests
+	// than it can answer in time when it comes back during an overload.
 	Conn *nats.Conn
 	// Ask, if set, is another connection, on which the worker asks itself whether
 	// its replies arrive. A mode is ready only if they do.
@@ -301,7 +302,7 @@ func (w *Worker) look() time.Duration {
 		switch {
 		case g.lag.of(now) > markEvery:
 			pause = lookOften
-		case g.isBusy || g.overload.on:
+		case g.isBusy || g.overload.on || g.granted > 0:
 			pause = min(pause, markEvery)
 		}
 	}
@@ -374,9 +375,13 @@ func (w *Worker) heal() {
 	}
 	draining := func(g *group) bool { return len(g.left) > 0 }
 	w.stale = w.stale || slices.ContainsFunc(w.groups, draining)
+	reconnects := w.reconnects
 	w.reconnects = n
 	for _, g := range w.groups {
 		g.waiting() // forgets those that are gone
+		if n != reconnects {
+			g.lift()
+		}
 	}
 	if w.stale && !slices.ContainsFunc(w.groups, draining) {
 		w.stale = false

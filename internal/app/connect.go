@@ -73,7 +73,12 @@ func controlOptions(cfg Config, embedded *natsembed.Host) []nats.Option {
 }
 
 func servingOptions(cfg Config, embedded *natsembed.Host, leaving chan<- struct{}) []nats.Option {
-	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(5*time.Second),
+	cork := &worker.Cork{Inside: embedded}
+	dialed := nats.SetCustomDialer(cork)
+	if embedded != nil {
+		dialed = nats.InProcessServer(cork)
+	}
+	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(5*time.Second), dialed,
 		nats.LameDuckModeHandler(func(*nats.Conn) {
 			select {
 			case leaving <- struct{}{}:

@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A worker that comes back to its queue group while the others are away gets what all
+// would get, many times what it can answer, and leaves too late. So during an overload
+// it joins with a credit: the server itself ends a subscription after so many messages,
+// as many as are answered within creditFor. A new one follows when a quarter is left.
+const creditFor = 300 * time.Millisecond
+
+// limitless is more than ever arrives, and the most that the protocol knows.
+const limitless = 999_999_999
+
+// A rate is how many requests a group answers per second while it is late.
+type rate struct {
+	perSecond float64
+	since     time.Duration
+	arrived   int64
+}
+
+// note notes how many requests have arrived, all while the group was late.
+func (r *rate) note(now time.Duration, arrived int64) {
+	if now-r.since < markEvery {
+		return
+	}
+	answered := float64(arrived-r.arrived) / (now - r.since).Seconds()
+	if r.perSecond > 0 {
+		answered = (r.perSecond*3 + answered) / 4
+	}
+	*r = rate{answered, now, arrived}
+}
+
+// credit returns how many requests a new subscription may get; 0 for any number.
+func (g *group) credit(now time.Duration) int {
+	if corkOf(g.cfg.Conn) == nil || !g.overload.isTrouble(now) {
+		return 0
+	}
+	return max(few, int(g.rate.perSecond*creditFor.Seconds()))
+}
+
+// subscribe subscribes to an endpoint. No message is sent beyond its credit: the client
+// would drop it.
+func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
+	g.rights.claim(e.subject)
+	open := func() {
+		sub, err = g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
+		if err == nil && g.granted > 0 {
+			err = sub.AutoUnsubscribe(g.granted)
+		}
+	}
+	if e.granted = g.granted; g.granted > 0 {
+		corkOf(g.cfg.Conn).together(g.cfg.Conn, open)
+	} else {
+		open()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("worker: %s: %w", e.subject, err)
+	}
+	return sub, nil
+}
+
+// refill subscribes anew to the endpoints whose credit is nearly used up; to all,
+// without credit, once the overload is over.
+func (g *group) refill(now time.Duration) {
+	g.granted = g.credit(now)
+	g.renew(func(e *endpoint) bool {
+		if e.granted == 0 || g.granted == 0 {
+			return e.granted != g.granted
+		}
+		delivered, err := g.subs[slices.Index(g.endpoints, e)].Delivered()
+		return err != nil || int64(e.granted)-delivered <= int64(e.granted)/4
+	})
+}
+
+// lift makes a new connection forget what the client has subscribed to again: what was
+// left, and what had credit, as if the requests that wait here were still to come.
+func (g *group) lift() {
+	drain(g.left, g.cfg.Log)
+	for i, e := range g.endpoints {
+		if g.isUp() && e.granted > 0 {
+			_ = g.subs[i].AutoUnsubscribe(limitless) // one that is used up is gone
+		}
+	}
+	if g.isUp() && g.granted > 0 {
+		g.renew(func(*endpoint) bool { return true })
+	}
+}

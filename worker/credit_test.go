@@ -1,0 +1,106 @@
+package worker_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/worker"
+)
+
+// A flooded worker takes 200 us for each answer, or more.
+type flooded struct {
+	*rig
+	inbox            string
+	ids, none, other atomic.Int64 // answers; other: with an error code
+	sent             int64
+}
+
+func startFlooded(t *testing.T, url, at string) *flooded {
+	conn, err := nats.Connect(at, nats.SetCustomDialer(&worker.Cork{}), nats.IgnoreDiscoveredServers(),
+		nats.MaxReconnects(-1), nats.ReconnectWait(0), nats.ReconnectJitter(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	f := &flooded{}
+	f.rig = start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Conn = conn
+		cfg.Observe = func(worker.Answer) { time.Sleep(200 * time.Microsecond) }
+	})
+	f.inbox = f.caller.NewInbox()
+	answers, err := f.caller.Subscribe(f.inbox, func(m *nats.Msg) {
+		switch {
+		case m.Header.Get("Status") == "503":
+			f.none.Add(1)
+		case len(m.Header) > 0:
+			f.other.Add(1)
+		default:
+			f.ids.Add(1)
+		}
+	})
+	if err == nil {
+		err = answers.SetPendingLimits(-1, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *flooded) answered() int64 { return f.ids.Load() + f.none.Load() + f.other.Load() }
+
+// flood sends many more requests than the worker can answer, until it was late; then
+// many more than that.
+func (f *flooded) flood() {
+	f.Helper()
+	for burst, n := 100, 0; n < 200; {
+		if f.none.Load() > 0 {
+			burst, n = 1000, n+1
+		}
+		for range burst {
+			if err := f.caller.PublishRequest("id.snowflake", f.inbox, nil); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.sent += int64(burst)
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := f.caller.Flush(); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// The worker leaves and comes back again and again.
+func TestEveryRequestIsAnsweredDuringAnOverload(t *testing.T) {
+	url := startServer(t)
+	f := startFlooded(t, url, url)
+	f.flood()
+	f.eventually("answer all", func() bool { return f.answered() == f.sent })
+	if f.ids.Load() == 0 || f.none.Load() == 0 || f.other.Load() > 0 {
+		t.Errorf("%d IDs, %d were told that nobody serves, %d others", f.ids.Load(), f.none.Load(), f.other.Load())
+	}
+}
+
+func TestAnOverloadedWorkerThatLosesTheConnectionSwallowsNoRequestLater(t *testing.T) {
+	url := startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	f := startFlooded(t, url, proxy.URL())
+	f.flood()
+	proxy.Cut()
+	f.flood()
+	f.eventually("be in time", func() bool {
+		return f.conn.IsConnected() && f.worker.Trouble(worker.Snowflake) == nil && f.worker.Lag(worker.Snowflake) == 0
+	})
+	for range 200 {
+		f.one("id.snowflake")
+	}
+}
