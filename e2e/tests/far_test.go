@@ -1,0 +1,57 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
+	t.Parallel()
+	s := launch(t, &server.Options{JetStream: true})
+	link := startProxy(t, s.ClientURL())
+	cfg := app.Default()
+	cfg.NATS, cfg.Data, cfg.HTTP = link.URL(), t.TempDir(), freePort(t)
+	cfg.AutoCreateTags, cfg.MaxClockSkew, cfg.Horizon = true, time.Millisecond, 20*time.Second
+	cfg.Log = cfg.NewLog(t.Output())
+	startWith(t, cfg)
+	t.Cleanup(link.Pass) // so that the stop is quick
+	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	c := client.New(connectTo(t, s.ClientURL()), subjects.DefaultNamespace)
+	if _, err := c.Segment(patient(t), "order"); err != nil {
+		t.Fatal(err)
+	}
+	link.Delay(500 * time.Millisecond) // each way
+	history := func() uint64 {
+		s, err := jetStreamOf(t, s).Stream(t.Context(), "KV_id_history")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().State.LastSeq
+	}
+	before := history()
+	asked := time.Now()
+	for next := int64(2); next < 5000; { // more than what is in memory
+		ctx, cancel := context.WithTimeout(t.Context(), cfg.Deadline+slack)
+		runs, err := c.SegmentN(ctx, "order", 500)
+		cancel()
+		switch e, refused := errors.AsType[*subjects.Error](err); {
+		case refused && e.Code == subjects.Unavailable && time.Since(asked) < patience:
+		case err != nil:
+			t.Fatalf("a request was not answered: %v", err)
+		default:
+			next = runs[len(runs)-1].Last + 1
+		}
+	}
+	if _, err := c.Snowflake(patient(t)); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "the window is renewed", func() bool { return history() > before })
+}
