@@ -118,6 +118,6 @@ func (w *waiters) expire(s *stock, now time.Time, failing bool, err error) (answ
 // setExpiry sets the timer of the first request. Call it when loads begin to fail.
 func (w *waiters) setExpiry(failing bool) {
 	if w.any() {
-		_ = failing //
+		w.queue.expiry.Reset(time.Until(w.queue.waiters[0].end(failing))) //mutant:expiry
 	}
 }
