@@ -3,7 +3,7 @@
 //
 // A load that fails, or takes unusually long, is a doubt and no more: one locked row can be the cause. A probe
 // decides, a write that depends on no tag. While a probe fails, or has no answer, the worker asks the others. Those
-// that serve, and have written successfully within 2 s, report it: the first few do, each after a moment of its own,
+// that serve, and have written successfully since then, report it: the first few do, each after a moment of its own,
 // and the rest hear them and are silent. Who reports promises to stay for 5 s.
 //
 // Law: of all workers that hear one another, one stays. A worker stands aside only for 2 s after a report, whose sender
@@ -56,6 +56,7 @@ const (
 	probeTimeout = 3 * time.Second
 	probeEvery   = time.Second
 	probeSeldom  = 2 * time.Second
+	proofEvery   = 200 * time.Millisecond // at most, whoever asks
 	maxMessage   = 1024
 )
 

@@ -68,6 +68,75 @@ func TestAllStayWhereNobodyCanLoad(t *testing.T) {
 	})
 }
 
+// What was written before the store went away is no proof.
+func TestAllStayWhereTheStoreGoesAwayForAllAtOnce(t *testing.T) {
+	for how, trouble := range map[string]func(*fake){"refused": refuse, "hangs": hang} {
+		t.Run(how, func(t *testing.T) {
+			play(t, func(w *world) {
+				fakes := w.add(3, "r", "kv")
+				for _, f := range fakes {
+					w.loads(f, 30*time.Millisecond)
+				}
+				for range 20 {
+					time.Sleep(time.Second)
+					for _, f := range fakes {
+						f.set(trouble)
+					}
+					for range 60 {
+						if time.Sleep(50 * time.Millisecond); w.in() != 3 {
+							t.Fatalf("%d of 3 are in", w.in())
+						}
+					}
+					for _, f := range fakes {
+						f.set(restore)
+					}
+					time.Sleep(10 * time.Second)
+				}
+			})
+		})
+	}
+}
+
+// Nor is what was reported before, to another worker.
+func TestAReportOfBeforeTheTroubleDoesNotCount(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(3, "r", "kv")
+		for _, f := range f {
+			w.loads(f, 30*time.Millisecond)
+		}
+		for range 10 {
+			f[2].set(refuse)
+			if time.Sleep(5 * time.Second); f[2].is() != Aside {
+				t.Fatal("it did not leave")
+			}
+			f[0].set(refuse)
+			f[1].set(refuse)
+			for range 60 {
+				if time.Sleep(50 * time.Millisecond); f[0].is() != Serving || f[1].is() != Serving {
+					t.Fatalf("%v, %v", f[0].is(), f[1].is())
+				}
+			}
+			for _, f := range f {
+				f.set(restore)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+func TestManyQuestionsCostFewWrites(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(1, "r", "kv")[0]
+		for range 1000 {
+			f.Hear([]byte(`{"version":1,"says":"who can load","registry":"r","store":"kv","process":"x"}`))
+			time.Sleep(time.Millisecond)
+		}
+		if n := f.writes(); n < 1 || n > 6 {
+			t.Errorf("%d writes in a second", n)
+		}
+	})
+}
+
 // A worker at rest does not know that its store is gone, until it is asked.
 func TestAWorkerAtRestReportsOnlyWhatItHasWritten(t *testing.T) {
 	play(t, func(w *world) {

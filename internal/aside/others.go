@@ -16,6 +16,7 @@ type others struct {
 	ask     time.Time // when to ask next; zero if there is nothing to ask
 	retries *jitter.Backoff
 
+	asked time.Time // when another worker asked
 	owes  time.Time // when a report is due; zero if none is
 	stays time.Time // this worker has promised to stay until then
 }
@@ -33,6 +34,7 @@ func (w *Watch) ask(now time.Time) {
 		o.ask, o.retries = time.Time{}, nil
 	case o.ask.IsZero():
 		o.ask = now.Add(w.cfg.Jitter(spread))
+		o.until = time.Time{} // what was reported before may hold no more, for anyone
 	case !now.Before(o.ask):
 		w.say(asks, o.by)
 		if o.retries == nil {
@@ -51,7 +53,7 @@ func (w *Watch) take(m message, now time.Time) {
 			o.ask = now.Add(w.pause()) // this worker hears the answer, too
 		}
 		if o.owes.IsZero() {
-			o.owes = now.Add(w.delay(m))
+			o.asked, o.owes = now, now.Add(w.delay(m))
 		}
 	case can:
 		o.until, o.by, o.name = now.Add(relyFor), m.Process, m.Instance
@@ -74,25 +76,21 @@ func (w *Watch) take(m message, now time.Time) {
 func (w *Watch) pause() time.Duration { return askEvery*3/4 + w.cfg.Jitter(askEvery/2) }
 
 // delay returns how long a worker waits before it answers a question, so that it may hear another answer. The worker
-// that reported last does not wait, and one that must write first waits longer.
+// that reported last does not wait.
 func (w *Watch) delay(m message) time.Duration {
-	d := w.cfg.Jitter(spread)
-	if m.To == w.cfg.Process {
+	switch m.To {
+	case w.cfg.Process:
 		return 0
+	case "":
+		return w.cfg.Jitter(2 * spread)
 	}
-	if m.To != "" {
-		d += 3 * spread
-	}
-	if !w.store.wroteWithin(relyFor) {
-		d += spread
-	}
-	return d
+	return 3*spread + w.cfg.Jitter(2*spread)
 }
 
 // owesProof reports whether a report is due for which this worker must write first.
 func (w *Watch) owesProof(now time.Time) bool {
 	o := &w.others
-	return !o.owes.IsZero() && !now.Before(o.owes) && !w.store.wroteWithin(relyFor)
+	return !o.owes.IsZero() && !now.Before(o.owes) && !w.store.provedSince(o.asked)
 }
 
 // report answers a question that is due, and takes the promise back if the worker leaves for another reason.
@@ -105,7 +103,7 @@ func (w *Watch) report(now time.Time) {
 	case o.owes.IsZero() || now.Before(o.owes):
 	case !serves || w.unable(now) != nil || now.Sub(o.owes) > relyFor:
 		o.owes = time.Time{}
-	case w.store.wroteWithin(relyFor):
+	case w.store.provedSince(o.asked):
 		o.owes = time.Time{}
 		o.stays = now.Add(stayFor)
 		w.say(can, "")

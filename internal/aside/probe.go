@@ -11,6 +11,7 @@ import (
 type probe struct {
 	began   time.Time // of the one under way; zero if none is
 	next    time.Time // none begins before
+	ended   time.Time // when the last one ended
 	failed  time.Time // when the last one failed
 	retries *jitter.Backoff
 }
@@ -23,14 +24,19 @@ var errNoAnswer = errors.New("a write to the store has no answer yet")
 
 // probeIsDue reports whether a probe begins now: loads are in doubt, the last probe failed, or a report is owed.
 func (w *Watch) probeIsDue(now time.Time) bool {
-	return w.probe.began.IsZero() && !now.Before(w.probe.next) &&
-		(w.store.isDoubted() || w.Trouble() != nil || w.owesProof(now))
+	if !w.probe.began.IsZero() {
+		return false
+	}
+	if !now.Before(w.probe.next) && (w.store.isDoubted() || w.Trouble() != nil) {
+		return true
+	}
+	return w.owesProof(now) && now.Sub(w.probe.ended) >= proofEvery
 }
 
 // takeProbe takes in how a probe ended.
 func (w *Watch) takeProbe(err error, now time.Time) {
 	began := w.probe.began
-	w.probe.began = time.Time{}
+	w.probe.began, w.probe.ended = time.Time{}, now
 	if errors.Is(err, ErrNoProof) {
 		w.store.reassured()
 	}

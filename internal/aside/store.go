@@ -11,6 +11,7 @@ type store struct {
 
 	mu    sync.Mutex
 	wrote time.Time     // when the last write ended that is known to have succeeded
+	began time.Time     // the latest begin of one that succeeded
 	usual time.Duration // how long the slowest of recent writes took
 	doubt bool          // a load failed or hangs, and no write has succeeded since
 }
@@ -51,6 +52,9 @@ func (s *store) succeeded(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrote, s.doubt = time.Now(), false
+	if began := s.wrote.Add(-took); began.After(s.began) {
+		s.began = began
+	}
 	s.usual = max(took, s.usual-s.usual/8)
 }
 
@@ -119,9 +123,9 @@ func (s *store) wroteSince(t time.Time) bool {
 	return s.wrote.After(t)
 }
 
-// wroteWithin reports whether a write ended well within d.
-func (s *store) wroteWithin(d time.Duration) bool {
+// provedSince reports whether a write began after t and ended well.
+func (s *store) provedSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.wrote) < d
+	return s.began.After(t)
 }
