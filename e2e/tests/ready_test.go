@@ -120,6 +120,11 @@ var refusedRights = map[string]struct {
 		snowflake: []string{"refuses the subscription to id.worker."},
 		asked:     map[string]string{"id.segment.order": "ids"},
 	},
+	"marks": {
+		take:      lacking([]string{"$KV.id_segments.>"}, nil),
+		segment:   []string{"$KV.id_segments."},
+		startOnly: true,
+	},
 	"asking itself": {
 		take:      lacking([]string{"id.worker.*"}, nil),
 		segment:   []string{"publish on `id.worker.*`"},
