@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,7 +119,7 @@ var refusedRights = map[string]struct {
 		take:      lacking(nil, []string{"id.worker.*"}),
 		segment:   []string{"refuses the subscription to id.worker."},
 		snowflake: []string{"refuses the subscription to id.worker."},
-		asked:     map[string]string{"id.segment.order": "ids"},
+		asked:     map[string]string{"id.segment.order": "ids", "id.snowflake": "nobody"},
 	},
 	"marks": {
 		take:      lacking([]string{"$KV.id_segments.>"}, nil),
@@ -198,6 +199,41 @@ func TestAWorkerThatMayOnlyRespondIsReady(t *testing.T) {
 	for _, subject := range []string{"id.segment.order", "id.snowflake"} {
 		if got := answer(caller, subject); got != "ids" {
 			t.Errorf("%s: %s", subject, got)
+		}
+	}
+}
+
+func TestAWorkerThatMayNotProbeIsReadyAndTriesOnce(t *testing.T) {
+	t.Parallel()
+	probes := []string{"id.segment.~probe", "id.snowflake"}
+	g := startGuardedServer(t, lacking(probes, nil))
+	seen := new(violations)
+	g.server.SetLoggerV2(seen, false, false, false)
+	w := startAt(t, g.url("worker"))
+	w.waitReady(t)
+	tries := func(subject string) (n int) {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		for _, line := range seen.all {
+			if strings.Contains(line, strconv.Quote(subject)) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, subject := range probes {
+		waitFor(t, "a probe on "+subject, func() bool { return tries(subject) > 0 })
+	}
+	if text, ready := w.readyz(); !ready {
+		t.Error(text)
+	}
+	if log := w.log.String(); strings.Contains(log, "~probe") {
+		t.Errorf("the worker's log speaks of it:\n%s", log)
+	}
+	w.stop()
+	for _, subject := range probes {
+		if n := tries(subject); n != 1 {
+			t.Errorf("%d tries on %s", n, subject)
 		}
 	}
 }
