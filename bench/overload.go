@@ -18,7 +18,8 @@ import (
 
 // benchOverload offers workers three times their capacity, and then a little less than
 // it. Each has so little CPU time that callers and server have enough. Every ID is
-// checked for repeats.
+// checked for repeats. Where the callers' own messages are late, too, the machine is
+// overloaded, and the row says nothing about workers.
 func benchOverload(ctx context.Context, dir string, opt options) error {
 	if opt.natsid == "" {
 		opt.natsid = filepath.Join(dir, "natsid.exe")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/overload"
+	"github.com/natsid/natsid/subjects"
 )
 
 // overloadFaults offer workers more than they can answer. They have so little CPU time
@@ -32,7 +33,7 @@ func overloadFaults() (faults []fault) {
 				overload.Factor, of.workers, overloadFor, overload.Rest),
 			fleet:  fleet{servers: of.servers, workers: of.workers, quota: time.Millisecond},
 			inject: overloadWorkers(of.what, of.never),
-			losses: of.losses, alone: true,
+			losses: of.losses, alarms: alarms{subjects.AlarmOverload: {1, 2 * of.workers}}, alone: true,
 		})
 	}
 	return faults

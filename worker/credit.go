@@ -14,7 +14,7 @@ import (
 // would get, many times what it can answer, and leaves too late. So during an overload
 // it joins with a credit: the server itself ends a subscription after so many messages,
 // as many as are answered within creditFor. A new one follows when a quarter is left.
-const creditFor = 300 * time.Millisecond
+const creditFor = 200 * time.Millisecond
 
 // limitless is more than ever arrives, and the most that the protocol knows.
 const limitless = 999_999_999
@@ -46,8 +46,8 @@ func (g *group) credit(now time.Duration) int {
 	return max(few, int(g.rate.perSecond*creditFor.Seconds()))
 }
 
-// subscribe subscribes to an endpoint. No message is sent beyond its credit: the client
-// would drop it.
+// subscribe subscribes to an endpoint. Beyond its credit hardly a message is sent: the
+// client would drop it, unless refill sees it before.
 func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	g.rights.claim(e.subject)
 	open := func() {
@@ -75,8 +75,14 @@ func (g *group) refill(now time.Duration) {
 		if e.granted == 0 || g.granted == 0 {
 			return e.granted != g.granted
 		}
-		delivered, err := g.subs[slices.Index(g.endpoints, e)].Delivered()
-		return err != nil || int64(e.granted)-delivered <= int64(e.granted)/4
+		sub := g.subs[slices.Index(g.endpoints, e)]
+		delivered, gone := sub.Delivered()
+		waiting, _, _ := sub.Pending()
+		if delivered+int64(waiting) >= int64(e.granted) {
+			// The server has ended it. It sent more if it read the credit late.
+			_ = sub.AutoUnsubscribe(limitless)
+		}
+		return gone != nil || int64(e.granted)-delivered <= int64(e.granted)/4
 	})
 }
 

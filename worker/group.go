@@ -217,6 +217,7 @@ func (g *group) measure(now time.Duration) {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false
 	case !o.on && g.isUp() && g.granted == 0 && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
+		g.rate.perSecond = float64(arrived-oldest.arrived) / (now - oldest.set).Seconds()
 		if o.leave(now) {
 			g.cfg.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
 				"lag", late.String())
