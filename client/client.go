@@ -227,6 +227,9 @@ func (c *Client) try(ctx context.Context, subject string, body []byte) ([]byte, 
 	if errors.Is(err, nats.ErrNoResponders) {
 		return nil, c.notServed(subject)
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("client: no answer on %s: ask again, as the worker that was asked may hang: %w", subject, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("client: request on %s: %w", subject, err)
 	}

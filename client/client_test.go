@@ -291,6 +291,9 @@ func TestACallEndsByItsContextOrElseByTheDefault(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) || took < want/2 || took > want+slack {
 					t.Errorf("%s: %v after %v, want the deadline of %v", name, err, took, want)
 				}
+				if err != nil && !strings.Contains(err.Error(), "ask again") {
+					t.Errorf("%s: %q does not say what to do", name, err)
+				}
 			})
 		}
 	}
