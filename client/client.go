@@ -228,7 +228,7 @@ func (c *Client) try(ctx context.Context, subject string, body []byte) ([]byte, 
 		return nil, c.notServed(subject)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, fmt.Errorf("client: no answer on %s: ask again, as the worker that was asked may hang: %w", subject, err)
+		return nil, fmt.Errorf("client: no answer on %s: ask again, since the worker asked may hang: %w", subject, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("client: request on %s: %w", subject, err)
