@@ -126,6 +126,9 @@ func TestAWorkerThatLosesTheConnectionWhileItLeavesSwallowsNoRequestLater(t *tes
 }
 
 func TestADistantServerIsNoOverload(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds, for its distance")
+	}
 	url := startServer(t)
 	proxy, err := natsproxy.Start(url)
 	if err != nil {
