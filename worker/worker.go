@@ -32,6 +32,15 @@
 // callers that are routed to this worker would get no answer. Where a connection is
 // lost nevertheless while a group leaves, the worker connects anew.
 //
+// # Proof that callers are served
+//
+// A mode has no trouble once NATS has taken its subscriptions, which it refuses, at
+// once or later, in errors beside the messages (rights.go); once the worker has heard
+// a reply of its own over another connection (echo.go); and while requests or probes
+// arrive, if others receive theirs (evidence.go). Where replies are refused no group
+// stands. What is not known makes no group leave: callers may be served all the same.
+// No proof draws an ID.
+//
 // # Stopping
 //
 // Each step rests on the one before:
