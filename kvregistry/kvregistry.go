@@ -249,8 +249,12 @@ func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) erro
 // failed counts a heartbeat that failed.
 func (r *Registry) failed(err error) {
 	// A caller that gave up says nothing about the connection.
-	if !errors.Is(err, context.Canceled) && r.failures.Add(1) == 2 {
-		r.failures.Store(0)
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	// After two failures, four, eight and so on: a busy server does not answer sooner
+	// if hundreds of workers connect anew all the time.
+	if n := r.failures.Add(1); n > 1 && n&(n-1) == 0 {
 		// It fails only if the connection is closed or reconnecting already.
 		_ = r.nc.ForceReconnect()
 	}

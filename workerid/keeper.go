@@ -232,6 +232,7 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 		backoff.WithMaxElapsedTime(0))
 	k.chooser.awaySince, k.chooser.exhausted = time.Time{}, 0
 	var logged time.Time
+	late := 0 // attempts in a row that had no answer in time
 	for {
 		if !time.Now().Before(k.answers) {
 			k.life.becomeSearching()
@@ -250,7 +251,14 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 			logged = time.Now()
 			k.cfg.Log.Warn("no snowflakes: there is no worker number yet; this worker keeps trying", "error", err)
 		}
-		pause := k.pause(pauses.NextBackOff(), err)
+		next := pauses.NextBackOff()
+		if late++; !errors.Is(err, context.DeadlineExceeded) {
+			late = 0
+		}
+		if late > 0 { // hundreds of workers that ask again at once keep a busy registry from answering any
+			next = max(next, min(time.Second<<min(late-1, 16), maxExhausted))
+		}
+		pause := k.pause(next, err)
 		if left := time.Until(k.answers); left > 0 {
 			pause = min(pause, left)
 		}

@@ -69,6 +69,9 @@ func (h *chooser) findAway(ctx context.Context, why error) (*claim, error) {
 		h.awaySince = time.Now()
 	}
 	why = fmt.Errorf("%w: %w", errAway, why)
+	if h.file.absent || h.file.Claim == nil {
+		return nil, fmt.Errorf("%w; the state file has no window to resume", why)
+	}
 	if time.Since(h.awaySince) < awayAfter {
 		return nil, &waitError{why, 0, awayAfter / 4}
 	}
