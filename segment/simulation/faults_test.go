@@ -225,8 +225,12 @@ func (w *world) repair() {
 	}
 }
 
-// removeRow removes the row of a deleted tag by SQL, if no Leaf node has loaded from it since max_id was that.
+// removeRow removes the row of a deleted tag by SQL, if no Leaf node has loaded from it since max_id was that. An
+// insert that is still under way would make the row again as it was at first, for Leaf nodes to load from.
 func (w *world) removeRow(name string, maxID int64) {
+	if w.db.inserts[name] > 0 {
+		return
+	}
 	if b := w.js.bucket; b == nil || w.db.away || !strings.Contains(string(b.entries[name].Value), disabled) ||
 		w.db.copies[0].byName[name].MaxID != maxID {
 		return

@@ -21,6 +21,7 @@ type database struct {
 	readOnly bool
 	locked   map[string]bool // rows that another session holds
 	backups  []map[string]segment.Row
+	inserts  map[string]int // statements that insert a row and may still be carried out
 }
 
 type rows struct{ byName map[string]segment.Row }
@@ -111,7 +112,12 @@ func (t *table) Advance(ctx context.Context, tag string, start, end int64) (bool
 
 // Insert implements [segment.Table].
 func (t *table) Insert(ctx context.Context, tag segment.Tag) error {
+	if t.inserts == nil {
+		t.inserts = make(map[string]int)
+	}
+	t.inserts[tag.Name]++
 	return t.write(ctx, "insert "+tag.Name, tag.Name, func() error {
+		t.inserts[tag.Name]--
 		if _, ok := t.rows()[tag.Name]; ok {
 			return segment.ErrExists
 		}
