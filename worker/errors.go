@@ -29,6 +29,8 @@ var codes = []struct {
 	code subjects.Code
 	text string
 }{
+	// Before what ended the load: whether a tag was made on first use is no caller's affair.
+	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time: retry, then back off"},
 	{segment.ErrUncertain, subjects.Unavailable,
 		"the change may have been made, in whole or in part: look at the tag with `natsid tag list`, " +
 			"then repeat or correct the change"},
@@ -46,7 +48,6 @@ var codes = []struct {
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
 	{segment.ErrExhausted, subjects.Unavailable,
 		"fewer IDs than requested are left below the highest that the store can hold"},
-	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time: retry, then back off"},
 	{segment.ErrElsewhere, subjects.Unavailable, "this worker cannot load IDs at the moment" + another},
 	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},

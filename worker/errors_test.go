@@ -62,6 +62,13 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 	}
 }
 
+func TestARangeThatIsMissingIsNoChange(t *testing.T) {
+	err := fmt.Errorf("%w: %w", segment.ErrNotLoaded, segment.ErrUncertain)
+	if e := wireError(err, slog.New(slog.DiscardHandler)); strings.Contains(e.Text, "change") {
+		t.Errorf("a request for IDs is answered %q", e.Text)
+	}
+}
+
 func TestADeletedTagDiffersFromOneThatNeverWas(t *testing.T) {
 	deleted, never := wireError(segment.ErrDisabled, nil).Text, wireError(segment.ErrUnknownTag, nil).Text
 	if deleted == never || !strings.Contains(deleted, "deleted") {
