@@ -14,7 +14,13 @@ import (
 // would get, many times what it can answer, and leaves too late. So during an overload
 // it joins with a credit: the server itself ends a subscription after so many messages,
 // as many as are answered within creditFor. A new one follows when a quarter is left.
-const creditFor = 200 * time.Millisecond
+//
+// In a cluster, what is on its way from another server when the last credit is used up
+// is lost: that server has routed it, and this one discards it. So credits last longer.
+const (
+	creditFor       = 200 * time.Millisecond
+	creditInCluster = 600 * time.Millisecond
+)
 
 // limitless is more than ever arrives, and the most that the protocol knows.
 const limitless = 999_999_999
@@ -43,7 +49,11 @@ func (g *group) credit(now time.Duration) int {
 	if corkOf(g.cfg.Conn) == nil || !g.overload.isTrouble(now) {
 		return 0
 	}
-	return max(few, int(g.rate.perSecond*creditFor.Seconds()))
+	lasts := creditFor
+	if g.cfg.Conn.ConnectedClusterName() != "" {
+		lasts = creditInCluster
+	}
+	return max(few, int(g.rate.perSecond*lasts.Seconds()))
 }
 
 // subscribe subscribes to an endpoint. Beyond its credit hardly a message is sent: the
