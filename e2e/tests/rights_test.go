@@ -51,7 +51,7 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 		"tag raise --all --by 5 --yes": "id.tag.list",
 		"store show":                   "$JS.API.STREAM.INFO.KV_id_segments",
 		"store confirm --yes":          "$JS.API.STREAM.INFO.KV_id_segments",
-		"workers":                      "$JS.API.STREAM.INFO.KV_id_",
+		"workers":                      "$SRV.PING.id-segment",
 		"change-layout --layout js53":  "$JS.API.STREAM.INFO.KV_id_",
 		"registry list":                "id.registry.",
 		"registry release":             "id.registry.",
