@@ -226,7 +226,7 @@ const manyTags = 10_000
 // fillMarks gives the bucket of the marks very many tags.
 func fillMarks(t *testing.T, admin *nats.Conn) {
 	t.Helper()
-	js, err := jetstream.New(admin)
+	js, err := jetstream.New(admin, jetstream.WithPublishAsyncMaxPending(manyTags))
 	if err != nil {
 		t.Fatal(err)
 	}
