@@ -51,10 +51,10 @@ func (c *Cork) wrap(conn net.Conn, err error) (net.Conn, error) {
 // dialed. f must not block.
 func (c *Cork) together(nc *nats.Conn, f func()) {
 	k := c.latest.Load()
-	k.hold(true)
+	k.hold(1)
 	f()
 	_ = nc.FlushTimeout(1) // writes all before it waits for an answer
-	k.hold(false)
+	k.hold(-1)
 	_ = nc.FlushTimeout(1)
 }
 
@@ -62,22 +62,22 @@ func (c *Cork) together(nc *nats.Conn, f func()) {
 type corked struct {
 	net.Conn
 
-	mu      sync.Mutex
-	holding bool
-	held    []byte
+	mu    sync.Mutex
+	holds int // how many hold back at the moment
+	held  []byte
 }
 
-func (k *corked) hold(holding bool) {
+func (k *corked) hold(more int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.holding = holding
+	k.holds += more
 }
 
 // Write implements [net.Conn].
 func (k *corked) Write(b []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.holding {
+	if k.holds > 0 {
 		k.held = append(k.held, b...)
 		return len(b), nil
 	}

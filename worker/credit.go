@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -56,25 +57,48 @@ func (g *group) credit(now time.Duration) int {
 	return max(few, int(g.rate.perSecond*lasts.Seconds()))
 }
 
-// subscribe subscribes to an endpoint. Beyond its credit hardly a message is sent: the
-// client would drop it, unless refill sees it before.
+// subscribe subscribes to an endpoint.
 func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	g.rights.claim(e.subject)
-	open := func() {
+	if e.granted = g.granted; g.granted == 0 {
 		sub, err = g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
-		if err == nil && g.granted > 0 {
-			err = sub.AutoUnsubscribe(g.granted)
-		}
-	}
-	if e.granted = g.granted; g.granted > 0 {
-		corkOf(g.cfg.Conn).together(g.cfg.Conn, open)
 	} else {
-		open()
+		sub, err = g.subscribeFor(e, g.granted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("worker: %s: %w", e.subject, err)
 	}
 	return sub, nil
+}
+
+// subscribeFor subscribes to an endpoint for so many requests, or some more: the server
+// may read the number late. The client would drop those, so the subscription is drained
+// one request before.
+func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, err error) {
+	cork, handle, came := corkOf(g.cfg.Conn), e.receive(), 0
+	var opened atomic.Pointer[nats.Subscription]
+	cork.together(g.cfg.Conn, func() {
+		sub, err = g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, func(m *nats.Msg) {
+			if came++; came >= granted-1 {
+				if s := opened.Swap(nil); s != nil {
+					cork.together(g.cfg.Conn, func() { end(s) })
+				}
+			}
+			handle(m)
+		})
+		if err == nil {
+			opened.Store(sub)
+			err = sub.AutoUnsubscribe(granted)
+		}
+	})
+	return sub, err
+}
+
+// end leaves a subscription that had a credit, and keeps all that it got. The server
+// must read both at once.
+func end(sub *nats.Subscription) {
+	_ = sub.AutoUnsubscribe(limitless) // fails if it is gone
+	_ = sub.Drain()
 }
 
 // refill subscribes anew to the endpoints whose credit is nearly used up; to all,
@@ -85,13 +109,7 @@ func (g *group) refill(now time.Duration) {
 		if e.granted == 0 || g.granted == 0 {
 			return e.granted != g.granted
 		}
-		sub := g.subs[slices.Index(g.endpoints, e)]
-		delivered, gone := sub.Delivered()
-		waiting, _, _ := sub.Pending()
-		if delivered+int64(waiting) >= int64(e.granted) {
-			// The server has ended it. It sent more if it read the credit late.
-			_ = sub.AutoUnsubscribe(limitless)
-		}
+		delivered, gone := g.subs[slices.Index(g.endpoints, e)].Delivered()
 		return gone != nil || int64(e.granted)-delivered <= int64(e.granted)/4
 	})
 }
