@@ -232,8 +232,7 @@ func TestAWorkerWithoutTheRightToWriteMarksLeavesAndReportsNothing(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.waitLeft()
-	for reports := 0; reports < 3; {
+	for reports := 0; reports < 3; { // one a second: worker 0 would serve by then
 		m, err := heard.NextMsg(patience)
 		if err != nil {
 			t.Fatalf("after %d reports: %v", reports, err)
@@ -249,6 +248,7 @@ func TestAWorkerWithoutTheRightToWriteMarksLeavesAndReportsNothing(t *testing.T)
 			}
 		}
 	}
+	r.waitLeft()
 }
 
 func TestWhereNobodyCanLoadAllServeFromMemoryToTheLastID(t *testing.T) {
