@@ -80,6 +80,8 @@ func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing
 		Name: rand.Text(), DeliverSubject: inbox, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
 		MemoryStorage: true, Replicas: 1, FlowControl: l.flow,
+		// A thousand workers that start at once would meet JetStream's limit of consumers, were they kept for longer.
+		InactiveThreshold: time.Second,
 	}
 	if l.flow {
 		cfg.IdleHeartbeat = heartbeat
