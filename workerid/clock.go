@@ -16,9 +16,10 @@ import (
 // uses it.
 //
 // It is compared before the first write of a search, at each heartbeat before
-// anything is written, and at once after a step beyond the tolerance. The offset is the wall clock
-// minus the registry's, whose clock also dates the heartbeats. The wall clock is
-// read before and after, and the offset lies between both differences.
+// anything is written, and at once after a step beyond the tolerance, or back by the
+// deadline. The offset is the wall clock minus the registry's, whose clock also dates
+// the heartbeats. The wall clock is read before and after, and the offset lies between
+// both differences.
 //
 //   - The offset must be within the tolerance of the median of all offsets, where
 //     the registry is one voice, with 0: two workers alone cannot know which of
@@ -147,11 +148,11 @@ func (c *clock) stepped() (step int64) {
 	return 0
 }
 
-// setFar reports whether the clock was set beyond the tolerance since the last
-// call of stepped.
-func (c *clock) setFar() bool {
+// setFar reports whether the clock was set beyond the tolerance since the last call
+// of stepped, or back by the deadline or more: then callers wait for it in vain.
+func (c *clock) setFar(deadline time.Duration) bool {
 	step := c.stepped()
-	return max(step, -step) > c.tolerance
+	return max(step, -step) > c.tolerance || step < 0 && -step >= deadline.Milliseconds()
 }
 
 // compare compares the clock with the others'. The error wraps errClock, with

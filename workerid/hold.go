@@ -101,7 +101,7 @@ func (h *holder) rest(ctx context.Context) {
 	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
 	for time.Now().Before(due) && wait(ctx, tick) {
-		if far = h.clock.setFar() || far; far && time.Since(h.hasty) > hastyEach {
+		if far = h.clock.setFar(h.deadline) || far; far && time.Since(h.hasty) > hastyEach {
 			h.hasty = time.Now()
 			return
 		}
