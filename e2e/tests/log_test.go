@@ -42,7 +42,7 @@ func TestAnOutageCostsAFewLinesInTheLog(t *testing.T) {
 			s.Shutdown()
 			s.WaitForShutdown()
 			waitFor(t, "a heartbeat failed", func() bool { return strings.Contains(away(), "a heartbeat failed") })
-			s = startNATS(t, addr, "")
+			startNATS(t, addr, "")
 			waitFor(t, "a poll and loads fail", func() bool {
 				code := ask(nc, "a") + ask(nc, "b")
 				return strings.Contains(away(), "a poll of the tags failed") &&
