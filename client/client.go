@@ -233,8 +233,7 @@ func (c *Client) try(ctx context.Context, subject string, body []byte) ([]byte, 
 	if err != nil {
 		return nil, fmt.Errorf("client: request on %s: %w", subject, err)
 	}
-	code, text := msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)
-	if e := subjects.ParseError(code, text); e != nil {
+	if e := subjects.ParseError(msg.Header); e != nil {
 		return nil, e
 	}
 	return msg.Data, nil

@@ -2,15 +2,19 @@ package subjects
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"time"
 )
 
-// Headers of an error reply, as in the NATS services protocol. A reply that has
-// them has an empty body and holds no ID.
+// Headers of an error reply: two as in the NATS services protocol, and what an [Error]
+// says beyond them. A reply that has them has an empty body and holds no ID.
 const (
-	HeaderError     = "Nats-Service-Error"
-	HeaderErrorCode = "Nats-Service-Error-Code"
+	HeaderError      = "Nats-Service-Error"
+	HeaderErrorCode  = "Nats-Service-Error-Code"
+	HeaderMaxBatch   = "Natsid-Max-Batch"
+	HeaderRetryAfter = "Natsid-Retry-After-Ms"
 )
 
 // A Code says why a request got no ID. [Codes] explains each. Codes are part of
@@ -60,6 +64,12 @@ func (c Code) Retry() bool { return c == TooMany || c == Unavailable }
 type Error struct {
 	Code Code
 	Text string
+	// MaxBatch is 0, or, where fewer IDs would not have been refused, how many may be
+	// requested at once. It comes with [BadRequest].
+	MaxBatch int
+	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms.
+	// It comes with [TooMany].
+	RetryAfter time.Duration
 }
 
 // Errorf returns an [*Error] with a formatted text.
@@ -70,10 +80,23 @@ func Errorf(code Code, format string, args ...any) *Error {
 // Error returns the code and the text: "404: no such tag".
 func (e *Error) Error() string { return e.Code.String() + ": " + e.Text }
 
-// ParseError returns the error in the two headers of a reply, or nil if code is
-// empty: then the reply is not an error. A code that is not a number becomes
-// [Internal].
-func ParseError(code, text string) *Error {
+// Headers returns the headers of the reply.
+func (e *Error) Headers() map[string][]string {
+	headers := map[string][]string{HeaderErrorCode: {e.Code.String()}, HeaderError: {e.Text}}
+	if e.MaxBatch > 0 {
+		headers[HeaderMaxBatch] = []string{strconv.Itoa(e.MaxBatch)}
+	}
+	if ms := e.RetryAfter.Milliseconds(); ms > 0 {
+		headers[HeaderRetryAfter] = []string{strconv.FormatInt(ms, 10)}
+	}
+	return headers
+}
+
+// ParseError returns the error in the headers of a reply, or nil if they have no code:
+// then the reply is not an error. A code that is not a number becomes [Internal]; a
+// MaxBatch or RetryAfter that is no decimal counts as absent.
+func ParseError(headers map[string][]string) *Error {
+	code, text := first(headers[HeaderErrorCode]), first(headers[HeaderError])
 	if code == "" {
 		return nil
 	}
@@ -81,5 +104,14 @@ func ParseError(code, text string) *Error {
 	if err != nil {
 		return Errorf(Internal, "code %q: %s", code, text)
 	}
-	return &Error{Code: Code(c), Text: text}
+	batch, _ := parseDecimal([]byte(first(headers[HeaderMaxBatch])), math.MaxInt32)
+	ms, _ := parseDecimal([]byte(first(headers[HeaderRetryAfter])), math.MaxInt32)
+	return &Error{Code: Code(c), Text: text, MaxBatch: int(batch), RetryAfter: time.Duration(ms) * time.Millisecond}
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }

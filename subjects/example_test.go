@@ -43,18 +43,18 @@ func ExampleParseRuns() {
 	// 2001 2001 1
 }
 
-// An error is a reply with an empty body and two headers, here given as text.
+// An error is a reply with an empty body and headers.
 func ExampleParseError() {
-	headers := map[string]string{
-		subjects.HeaderErrorCode: "429",
-		subjects.HeaderError:     "too many requests wait for this tag: back off",
-	}
-	err := subjects.ParseError(headers[subjects.HeaderErrorCode], headers[subjects.HeaderError])
+	err := subjects.ParseError(map[string][]string{
+		subjects.HeaderErrorCode:  {"429"},
+		subjects.HeaderError:      {"too many requests wait for this tag: back off"},
+		subjects.HeaderRetryAfter: {"150"},
+	})
 	fmt.Println(err)
-	fmt.Println("retry:", err.Code.Retry())
+	fmt.Println("retry:", err.Code.Retry(), "after", err.RetryAfter)
 	// Output:
 	// 429: too many requests wait for this tag: back off
-	// retry: true
+	// retry: true after 150ms
 }
 
 func ExampleCheckTag() {

@@ -1,6 +1,7 @@
 package subjects
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 )
@@ -36,7 +37,8 @@ func CheckTag(tag string) error {
 // ParseCount reads from the body of a request how many IDs it asks for. An
 // empty body asks for one. Any other is a decimal 1..limit without sign,
 // leading zero or space; one newline at the end is ignored, for
-// `echo 5 | nats request …`. The error is an [*Error] of code [BadRequest].
+// `echo 5 | nats request …`. The error is an [*Error] of code [BadRequest]; if the
+// count is above the limit, it has the limit as its MaxBatch.
 func ParseCount(body []byte, limit int) (int, error) {
 	if len(body) == 0 {
 		return 1, nil
@@ -46,11 +48,28 @@ func ParseCount(body []byte, limit int) (int, error) {
 		digits = digits[:last]
 	}
 	n, ok := parseDecimal(digits, int64(limit))
-	if !ok || n == 0 {
-		return 0, Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero",
-			excerpt(body, 24), limit)
+	if ok && n > 0 {
+		return int(n), nil
 	}
-	return int(n), nil
+	e := Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero",
+		excerpt(body, 24), limit)
+	if isCount(digits) {
+		e.MaxBatch = limit
+	}
+	return 0, e
+}
+
+// isCount reports whether digits are a count of at least 1, however large.
+func isCount(digits []byte) bool {
+	other := func(r rune) bool { return r < '0' || r > '9' }
+	return len(digits) > 0 && digits[0] != '0' && !bytes.ContainsFunc(digits, other)
+}
+
+// BatchThatFits returns how many IDs a reply of so many bytes always has room for,
+// whatever their runs are.
+func BatchThatFits(size int) int {
+	const most = len("\n9223372036854775807") // for one ID; a run of two takes no more than both
+	return size / most
 }
 
 // ParseBusiness reads the business from a snowflake subject: a decimal 0..limit

@@ -10,8 +10,9 @@
 //   - A request for IDs is a count, [ParseCount]. Its reply holds exactly that
 //     many IDs, as lines of runs, [ParseRuns]: as text, because JavaScript rounds
 //     integers beyond 2^53.
-//   - An error is a reply with an empty body and two headers, [ParseError]. It
-//     never holds an ID.
+//   - An error is a reply with an empty body and two headers or more, [ParseError].
+//     It never holds an ID.
+//   - A request whose IDs are held for later says so in [HeaderPrefetch].
 //   - A request without a reply subject is dropped before it costs an ID.
 //   - A worker answers within its deadline, 1.5 s by default, of taking the
 //     request up; a caller should wait at least 2 s. To repeat a request for IDs is

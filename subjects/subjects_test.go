@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSubjectsOfANamespace(t *testing.T) {
@@ -159,17 +160,71 @@ func TestRunsTravelUnchanged(t *testing.T) {
 	}
 }
 
-func TestErrorsTravelInTwoHeaders(t *testing.T) {
-	sent := Errorf(TooMany, "1024 requests wait for tag %q", "order")
-	got := ParseError(sent.Code.String(), sent.Text)
-	if got == nil || *got != *sent || !got.Code.Retry() {
-		t.Errorf("got %v, want %v, to be retried", got, sent)
+func TestErrorsTravelInHeaders(t *testing.T) {
+	tooLarge := Error{Code: BadRequest, Text: "too large", MaxBatch: 100_000}
+	full := Error{Code: TooMany, Text: "1024 requests wait", RetryAfter: 150 * time.Millisecond}
+	for _, sent := range []Error{tooLarge, full, {Code: NotFound, Text: "no such tag"}} {
+		got := ParseError(sent.Headers())
+		if got == nil || *got != sent || got.Code.Retry() != (got.Code == TooMany) {
+			t.Errorf("got %+v, want %+v; only %d is retried", got, sent, TooMany)
+		}
 	}
-	if ParseError("", "") != nil {
+	if ParseError(nil) != nil || ParseError(map[string][]string{HeaderMaxBatch: {"1"}}) != nil {
 		t.Error("a reply without a code is no error")
 	}
-	if got := ParseError("x", "y"); got.Code != Internal || got.Code.Retry() {
+	if got := ParseError(map[string][]string{HeaderErrorCode: {"x"}}); got.Code != Internal || got.Code.Retry() {
 		t.Errorf("a code that is not a number = %v, want 500, not to be retried", got)
+	}
+	for _, odd := range []string{"", "-1", "+1", "01", "1.5", "x", "0", "99999999999999999999"} {
+		headers := full.Headers()
+		headers[HeaderMaxBatch], headers[HeaderRetryAfter] = []string{odd}, []string{odd}
+		if got := ParseError(headers); got.MaxBatch != 0 || got.RetryAfter != 0 {
+			t.Errorf("%q: %+v, want neither batch nor wait", odd, got)
+		}
+	}
+}
+
+func TestACountAboveTheLimitIsRefusedWithTheLimit(t *testing.T) {
+	for body, want := range map[string]int{
+		"100001": 100_000, "100001\n": 100_000, "99999999999999999999": 100_000,
+		"0": 0, "-1": 0, "0100001": 0, "100001x": 0, "x100001": 0, "\n": 0, "1e9": 0,
+	} {
+		_, err := ParseCount([]byte(body), 100_000)
+		if e, ok := errors.AsType[*Error](err); !ok || e.MaxBatch != want {
+			t.Errorf("%q: %+v, want MaxBatch %d", body, e, want)
+		}
+	}
+}
+
+func TestABatchThatFitsDoesSoWhateverItsRuns(t *testing.T) {
+	for _, size := range []int{1024, 1 << 20} {
+		for _, run := range []int64{1, 2, 3} {
+			n, body := int64(BatchThatFits(size)), []byte(nil)
+			for left := n; left > 0; left -= run {
+				body = AppendRun(body, math.MaxInt64-min(run, left)+1, math.MaxInt64)
+			}
+			if len(body) > size || n < int64(size)/20 {
+				t.Errorf("%d IDs in runs of %d take %d bytes of %d", n, run, len(body), size)
+			}
+		}
+	}
+}
+
+func TestAnAgeOfPrefetchedIDsIsBounded(t *testing.T) {
+	for _, good := range []string{"1ns", "2s", "1m0s", MaxPrefetchAge.String()} {
+		if err := CheckPrefetch(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "0", "0s", "-1s", "2", "s", "0.1ns", (MaxPrefetchAge + 1).String(), "99999999999h", "2s ", "\x00",
+		strings.Repeat("1", 1<<20),
+	} {
+		err := CheckPrefetch(bad)
+		wantBadRequest(t, err)
+		if err == nil || !strings.Contains(err.Error(), MaxPrefetchAge.String()) || len(err.Error()) > 300 {
+			t.Errorf("%.40q: %v, want the bound, shortly", bad, err)
+		}
 	}
 }
 

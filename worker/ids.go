@@ -27,7 +27,7 @@ func newSegmentHandler(cfg *Config) *segmentHandler {
 
 func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	tag := h.ns.Tag(m.Subject)
-	n, err := h.parse(tag, m.Data)
+	n, err := h.parse(tag, m)
 	if err == nil {
 		err = h.cfg.refused(Segment)
 	}
@@ -47,11 +47,21 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	}
 }
 
-func (h *segmentHandler) parse(tag string, body []byte) (int, error) {
+func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
 	if err := subjects.CheckTag(tag); err != nil {
 		return 0, err
 	}
-	return subjects.ParseCount(body, h.maxBatch)
+	return parseCount(m, h.maxBatch)
+}
+
+// parseCount returns how many IDs a request asks for.
+func parseCount(m *nats.Msg, limit int) (int, error) {
+	for _, age := range m.Header[subjects.HeaderPrefetch] {
+		if err := subjects.CheckPrefetch(age); err != nil {
+			return 0, err
+		}
+	}
+	return subjects.ParseCount(m.Data, limit)
 }
 
 // park leaves the request to the allocator, which answers it by the deadline.
@@ -126,7 +136,7 @@ func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error)
 			return 0, 0, err
 		}
 	}
-	n, err = subjects.ParseCount(m.Data, h.maxBatch)
+	n, err = parseCount(m, h.maxBatch)
 	return business, n, err
 }
 

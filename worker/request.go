@@ -36,8 +36,12 @@ func (r request) park() request {
 func (r request) respond(body []byte, n int) {
 	err := r.at.out.conn.Publish(r.reply, body)
 	if errors.Is(err, nats.ErrMaxPayload) {
-		r.refuse(subjects.Errorf(subjects.BadRequest,
-			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body)))
+		e := subjects.Errorf(subjects.BadRequest,
+			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body))
+		if n > 0 {
+			e.MaxBatch = subjects.BatchThatFits(int(r.at.out.conn.MaxPayload()))
+		}
+		r.refuse(e)
 		return
 	}
 	r.at.out.sent(err)
@@ -47,10 +51,10 @@ func (r request) respond(body []byte, n int) {
 // refuse answers with the code for err, and no ID.
 func (r request) refuse(err error) {
 	e := wireError(err, r.at.out.log)
-	r.at.out.sent(r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: nats.Header{
-		subjects.HeaderErrorCode: {e.Code.String()},
-		subjects.HeaderError:     {e.Text},
-	}}))
+	if e.Code == subjects.TooMany {
+		e.RetryAfter = r.at.out.retryAfter
+	}
+	r.at.out.sent(r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
 	r.at.counts.refused(e)
 	r.close(e.Code, 0)
 }
@@ -79,6 +83,9 @@ type outlet struct {
 	conn    *nats.Conn
 	observe func(Answer)
 	log     *slog.Logger
+	// retryAfter is what a caller waits where a queue is full: a part of the deadline,
+	// by which all that is in the queue is answered.
+	retryAfter time.Duration
 }
 
 func (o *outlet) sent(err error) {

@@ -128,14 +128,6 @@ func TestBadInputIsRefusedWithAReasonAndCostsNoID(t *testing.T) {
 	}
 }
 
-func TestASnowflakeBatchFitsIntoHalfTheDeadline(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
-		cfg.Deadline = 10 * time.Millisecond // yields 5 * 4096
-	})
-	r.ids(r.ask("id.snowflake", "20480"), 20480)
-	r.wantRefusal(r.ask("id.snowflake", "20481"), "400")
-}
-
 func TestUnknownAndDeletedTagsAreNotFound(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	r.wantRefusal(r.ask("id.segment.unknown", ""), "404")
@@ -196,6 +188,9 @@ func TestOneTooManyWaitingGets429(t *testing.T) {
 	}
 	i, got := next()
 	r.wantRefusal(got, "429")
+	if want := deadline / 10; got.retryAfter != want {
+		t.Errorf("the caller is asked to wait for %v, want %v", got.retryAfter, want)
+	}
 	if i != 2 {
 		t.Errorf("request %d was refused, want the last to come", i)
 	}

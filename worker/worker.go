@@ -179,7 +179,7 @@ func New(cfg Config) *Worker {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
-	w.out = &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log}
+	w.out = &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, retryAfter: cfg.Deadline / 10}
 	w.stats = &statistics{cfg: &w.cfg}
 	w.rights = watchRights(cfg.Conn)
 	w.echo = newEcho(&w.cfg, w.rights)

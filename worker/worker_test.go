@@ -180,12 +180,16 @@ func (r *rig) eventually(what string, cond func() bool) {
 // A reply is what crossed the wire.
 type reply struct {
 	body, code, text string
+	retryAfter       time.Duration
 	took             time.Duration
 }
 
 func read(m *nats.Msg) reply {
-	code, text := m.Header.Get(subjects.HeaderErrorCode), m.Header.Get(subjects.HeaderError)
-	return reply{body: string(m.Data), code: code, text: text}
+	got := reply{body: string(m.Data)}
+	if e := subjects.ParseError(m.Header); e != nil {
+		got.code, got.text, got.retryAfter = e.Code.String(), e.Text, e.RetryAfter
+	}
+	return got
 }
 
 func (r *rig) try(subject, body string) (reply, error) {

@@ -18,8 +18,7 @@ func request(nc *nats.Conn, subject string, n int, within time.Duration) ([]subj
 	if err != nil {
 		return nil, err
 	}
-	code, text := msg.Header.Get(subjects.HeaderErrorCode), msg.Header.Get(subjects.HeaderError)
-	if e := subjects.ParseError(code, text); e != nil {
+	if e := subjects.ParseError(msg.Header); e != nil {
 		return nil, e
 	}
 	return subjects.ParseRuns(msg.Data)

@@ -1,14 +1,17 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -18,11 +21,13 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	s := launch(t, &server.Options{JetStream: true, MaxPayload: worker.MinPayload})
 	cfg := app.Default()
 	cfg.NATS, cfg.Data, cfg.HTTP = s.ClientURL(), t.TempDir(), freePort(t)
+	cfg.Layout = snowflake.JS53 // of short runs
 	cfg.Log = cfg.NewLog(t.Output())
 	startWith(t, cfg)
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 	nc := connectTo(t, s.ClientURL())
 	waitFor(t, "a snowflake", func() bool { _, err := nc.Request("id.snowflake", nil, patience); return err == nil })
+	wantABatchThatFits(t, nc)
 	c, tags := client.New(nc, subjects.DefaultNamespace), map[string]bool{}
 	for i := range 30 {
 		tag := fmt.Sprintf("tag-%02d-%s", i, strings.Repeat("x", subjects.MaxTag-7))
@@ -71,6 +76,25 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	}
 	if raised != len(tags) {
 		t.Errorf("%d tags are raised, want %d", raised, len(tags))
+	}
+}
+
+// wantABatchThatFits checks that a batch whose reply is too large is refused with one
+// whose reply is not.
+func wantABatchThatFits(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	_, err := request(nc, "id.snowflake", 40_000, patience)
+	e, ok := errors.AsType[*subjects.Error](err)
+	if !ok || e.Code != subjects.BadRequest || e.MaxBatch == 0 {
+		t.Fatalf("%+v, want 400 and a batch that fits", err)
+	}
+	runs, err := request(nc, "id.snowflake", e.MaxBatch, patience)
+	n := int64(0)
+	for _, r := range runs {
+		n += r.Len()
+	}
+	if err != nil || n != int64(e.MaxBatch) {
+		t.Errorf("%d IDs, %v; want %d", n, err, e.MaxBatch)
 	}
 }
 
