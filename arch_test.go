@@ -63,6 +63,7 @@ var arrows = map[string][]string{
 	"internal/durable":   {},
 	"internal/jitter":    {backoff},
 	"internal/loglimit":  {},
+	"internal/measure":   {},
 	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":   {},
 	"internal/natsembed": {natsServer},
@@ -86,7 +87,8 @@ var arrows = map[string][]string{
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
 		"oneregistry", "oneregistry/natsbus",
-		"internal/buckets", "segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
+		"internal/buckets", "internal/measure",
+		"segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},
 	"e2e/internal/setup": {"internal/app", "subjects"},

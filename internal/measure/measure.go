@@ -1,0 +1,166 @@
+// Package measure makes calls from many goroutines for a while, and shows how
+// many succeeded, how long they took, and what became of the others.
+package measure
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Load says how calls are made.
+type Load struct {
+	// Callers is how many goroutines call. Each waits for the end of its call
+	// before it makes another.
+	Callers int
+	// Rate is how many calls fall due per second, of all callers together. A call
+	// is timed from when it was due, however late a caller was free to make it: so
+	// a service that stalls is not spared the calls that it held up. 0 lets each
+	// caller call again at once; a call is timed from its beginning.
+	Rate float64
+	// Sample times one call in so many, where calls take no longer than reading
+	// the clock does. 0 times all, and so does a Rate.
+	Sample int
+	// Limit is the most calls of a Run; 0: any number.
+	Limit int64
+	// Name returns what an error is counted as.
+	Name func(error) string
+}
+
+// afterError is how long a caller waits after a call that failed, unless calls
+// fall due at a rate: refusals are fast, and are not what is to be measured.
+const afterError = 10 * time.Millisecond
+
+// Run makes calls for so long, until the limit is reached, or until ctx ends, and
+// waits for those under way. A call that fails once ctx has ended is not counted.
+func (l *Load) Run(ctx context.Context, length time.Duration, call func(context.Context) error) *Figures {
+	turn, end := context.WithTimeout(ctx, length)
+	defer end()
+	r := &run{Load: l, call: call, began: time.Now(), until: turn.Done()}
+	defer context.AfterFunc(turn, func() { r.over.Store(true) })()
+	all := make([]caller, l.Callers)
+	var callers sync.WaitGroup
+	for i := range all {
+		all[i] = caller{run: r, number: i}
+		callers.Go(func() { all[i].loop(ctx) })
+	}
+	callers.Wait()
+	f := &Figures{Took: time.Since(r.began)}
+	f.latency = *r.latency.sum()
+	for i := range all {
+		f.Made += all[i].made
+		f.Calls += all[i].succeeded
+		f.addErrors(all[i].errors)
+	}
+	if ctx.Err() == nil && (l.Limit == 0 || f.Made < l.Limit) {
+		f.NotMade = max(0, int64(math.Ceil(l.Rate*length.Seconds()))-f.Made)
+	}
+	return f
+}
+
+// A run is one Run.
+type run struct {
+	*Load
+	call    func(context.Context) error
+	began   time.Time
+	until   <-chan struct{}
+	over    atomic.Bool
+	due     atomic.Int64 // calls that callers have taken on, with a Rate
+	taken   atomic.Int64 // calls of the limit
+	latency shards
+}
+
+// A caller is one goroutine of a run.
+type caller struct {
+	*run
+	number          int
+	allowed         int64 // calls taken of the limit, and not made yet
+	made, succeeded int64
+	errors          map[string]*Failure
+	_               [64]byte // no two callers write to one line of the cache
+}
+
+func (c *caller) loop(ctx context.Context) {
+	for n := 0; !c.over.Load() && c.take(); n++ {
+		from, ok := c.begin(n)
+		if !ok {
+			return
+		}
+		c.made++
+		if err := c.call(ctx); err != nil {
+			if !c.failed(ctx, err) {
+				return
+			}
+			continue
+		}
+		c.succeeded++
+		if !from.IsZero() {
+			c.latency.note(c.number, time.Since(from))
+		}
+	}
+}
+
+// begin waits until the caller's call n may be made, and returns from when it is
+// timed, zero if it is not. It reports false if the run ends before.
+func (c *caller) begin(n int) (time.Time, bool) {
+	switch {
+	case c.Rate > 0:
+		return c.awaitDue()
+	case c.Sample < 2 || n%c.Sample == 0:
+		return time.Now(), true
+	}
+	return time.Time{}, true
+}
+
+// take takes a call of the limit, and reports whether there was one.
+func (c *caller) take() bool {
+	if c.Limit == 0 {
+		return true
+	}
+	if c.allowed == 0 {
+		// Several at a time, since all callers would wait for this one word.
+		want := min(1000, max(1, (c.Limit-c.taken.Load())/int64(8*c.Callers)))
+		c.allowed = min(want, c.Limit-(c.taken.Add(want)-want))
+	}
+	c.allowed--
+	return c.allowed >= 0
+}
+
+// awaitDue waits until the next call is due, and returns when that is. It reports
+// false if the run ends before.
+func (c *caller) awaitDue() (time.Time, bool) {
+	n := c.due.Add(1) - 1
+	due := c.began.Add(time.Duration(float64(n) / c.Rate * 1e9))
+	if d := time.Until(due); d > 0 {
+		return due, c.wait(d)
+	}
+	return due, true
+}
+
+// failed counts an error, and reports whether the caller goes on.
+func (c *caller) failed(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if c.errors == nil {
+		c.errors = make(map[string]*Failure)
+	}
+	name := c.Name(err)
+	if c.errors[name] == nil {
+		c.errors[name] = &Failure{First: err}
+	}
+	c.errors[name].Count++
+	return c.Rate > 0 || c.wait(afterError)
+}
+
+// wait waits, and reports false if the run ends before.
+func (c *caller) wait(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return !c.over.Load()
+	case <-c.until:
+		return false
+	}
+}
