@@ -37,12 +37,12 @@ type apiError struct {
 }
 
 // api sends a request to JetStream and reads its answer into reply.
-func (c *cluster) api(subject string, request, reply any) {
+func (c *cluster) api(subject string, request, reply any) error {
 	body, err := json.Marshal(request)
 	c.must(err)
 	m, err := c.conn().Request(subject, body, apiWaits)
 	c.must(err)
-	c.must(answerOf(m, reply))
+	return answerOf(m, reply)
 }
 
 func answerOf(m *nats.Msg, reply any) error {
@@ -63,8 +63,8 @@ func (c *cluster) backUp(bucket string) *backup {
 	c.must(err)
 	defer sub.Unsubscribe()
 	b := &backup{}
-	c.api("$JS.API.STREAM.SNAPSHOT.KV_"+bucket,
-		map[string]any{"deliver_subject": sub.Subject, "no_consumers": true}, b)
+	c.must(c.api("$JS.API.STREAM.SNAPSHOT.KV_"+bucket,
+		map[string]any{"deliver_subject": sub.Subject, "no_consumers": true}, b))
 	for {
 		m, err := sub.NextMsg(apiWaits)
 		c.must(err)
@@ -78,13 +78,20 @@ func (c *cluster) backUp(bucket string) *backup {
 	}
 }
 
-// restore deletes the stream of a bucket and restores it from the copy.
+// restore deletes the stream of a bucket and restores it from the copy. Workers may
+// create the bucket in between.
 func (c *cluster) restore(bucket string, b *backup) {
-	c.deleteBucket(bucket)
 	var to struct {
 		Subject string `json:"deliver_subject"`
 	}
-	c.api("$JS.API.STREAM.RESTORE.KV_"+bucket, b, &to)
+	var last error
+	if c.wait(apiWaits, "", func() bool {
+		c.deleteBucket(bucket)
+		last = c.api("$JS.API.STREAM.RESTORE.KV_"+bucket, b, &to)
+		return last == nil
+	}) != nil {
+		c.Fatalf("%s cannot be restored: %v", bucket, last)
+	}
 	for _, chunk := range append(b.chunks, nil) { // an empty one ends the copy
 		m, err := c.conn().Request(to.Subject, chunk, apiWaits)
 		c.must(err)
