@@ -68,10 +68,10 @@ type call func(context.Context, *client.Client) (any, error)
 
 // calls is every method.
 var calls = map[string]call{
-	"Segment":    func(ctx context.Context, c *client.Client) (any, error) { return c.Segment(ctx, "order") },
-	"SegmentN":   func(ctx context.Context, c *client.Client) (any, error) { return c.SegmentN(ctx, "order", 5) },
-	"Snowflake":  func(ctx context.Context, c *client.Client) (any, error) { return c.Snowflake(ctx) },
-	"SnowflakeN": func(ctx context.Context, c *client.Client) (any, error) { return c.SnowflakeN(ctx, 5) },
+	"Segment":    func(ctx context.Context, c *client.Client) (any, error) { return c.Segment("order").Next(ctx) },
+	"SegmentN":   func(ctx context.Context, c *client.Client) (any, error) { return c.Segment("order").NextN(ctx, 5) },
+	"Snowflake":  func(ctx context.Context, c *client.Client) (any, error) { return c.Snowflake().Next(ctx) },
+	"SnowflakeN": func(ctx context.Context, c *client.Client) (any, error) { return c.Snowflake().NextN(ctx, 5) },
 	"CreateTag": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.CreateTag(ctx, subjects.TagCreate{Tag: "order", Step: 10, Start: 7})
 	},
@@ -110,7 +110,7 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 					refuse(t, m, "400", fmt.Sprintf("the body is %q, want %q", m.Data, tc.body))
 				}
 			})
-			got, err := calls[name](t.Context(), client.New(nc, "ns"))
+			got, err := calls[name](t.Context(), client.New(nc, client.Namespace("ns")))
 			if err != nil || fmt.Sprint(got) != tc.want {
 				t.Errorf("%v, %v, want %s", got, err, tc.want)
 			}
@@ -118,19 +118,43 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 	}
 }
 
-func TestWithoutAWorkerACallFailsAtOnce(t *testing.T) {
-	c := client.New(connect(t), "id")
-	ctx, cancel := context.WithTimeout(t.Context(), long)
-	defer cancel()
+func TestWithoutAWorkerTagsFailAtOnceAndIDsAreWaitedFor(t *testing.T) {
+	c := client.New(connect(t))
 	for name, call := range calls {
+		patience := long
+		if isForIDs(name) {
+			patience = 300 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
 		begin := time.Now()
 		_, err := call(ctx, c)
 		if !errors.Is(err, client.ErrNotServed) || !strings.Contains(err.Error(), "id.") {
 			t.Errorf("%s: %v, want ErrNotServed with the subject", name, err)
 		}
+		if isForIDs(name) != errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
 		if took := time.Since(begin); took > slack {
 			t.Errorf("%s: failed after %v", name, took)
 		}
+	}
+}
+
+// isForIDs reports whether a call is for IDs, so that it may be repeated.
+func isForIDs(name string) bool { return strings.HasPrefix(name, "S") }
+
+func TestACallIsServedByAWorkerThatStartsMeanwhile(t *testing.T) {
+	nc := connect(t)
+	got := make(chan error, 1)
+	go func() {
+		_, err := client.New(nc).Segment("order").Next(t.Context())
+		got <- err
+	}()
+	time.Sleep(300 * time.Millisecond)
+	respond(t, nc, "id.segment.order", func(m *nats.Msg) { answer(t, m, "1") })
+	if err := <-got; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -142,47 +166,52 @@ func TestARefusalHasTheWorkersCodeAndTextAndIsNotRepeated(t *testing.T) {
 		asked.Add(1)
 		refuse(t, m, code.Load().(string), "because")
 	})
-	for sent, want := range map[string]subjects.Code{"400": 400, "404": 404, "429": 429, "500": 500, "4o4": 500} {
-		code.Store(sent)
+	for _, tc := range []struct {
+		sent string
+		want subjects.Code
+		is   error
+	}{
+		{"400", 400, client.ErrBadRequest}, {"404", 404, client.ErrUnknownTag}, {"500", 500, nil}, {"4o4", 500, nil},
+	} {
+		code.Store(tc.sent)
 		for name, call := range calls {
 			asked.Store(0)
-			_, err := call(t.Context(), client.New(nc, "id"))
+			_, err := call(t.Context(), client.New(nc))
 			e, ok := errors.AsType[*subjects.Error](err)
-			if !ok || e.Code != want || !strings.Contains(e.Text, "because") {
-				t.Errorf("%s: %v, want %d because", name, err, want)
+			said := ok && e.Code == tc.want && strings.Contains(e.Text, "because")
+			if !said || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("%s: %v, want %d because", name, err, tc.want)
 			}
 			if n := asked.Load(); n != 1 {
-				t.Errorf("%s, code %s: asked %d times", name, sent, n)
+				t.Errorf("%s, code %s: asked %d times", name, tc.sent, n)
 			}
 		}
 	}
 }
 
-// The first requests reach workers that cannot issue.
-func TestARequestThatGot503IsRepeatedOnce(t *testing.T) {
+// The first requests reach workers that cannot issue, or that hang.
+func TestACallGoesOnUntilAWorkerCanIssue(t *testing.T) {
 	nc := connect(t)
 	var asked, bad atomic.Int64
+	var trouble atomic.Value
 	for range 2 {
-		respond(t, nc, "id.snowflake", func(m *nats.Msg) {
-			if asked.Add(1) <= bad.Load() {
-				refuse(t, m, "503", "not now")
-			} else {
+		respond(t, nc, "id.>", func(m *nats.Msg) {
+			if asked.Add(1) > bad.Load() {
 				answer(t, m, "42")
+			} else if code := trouble.Load().(string); code != "" {
+				refuse(t, m, code, "not now")
 			}
 		})
 	}
-	for _, tc := range []struct {
-		bad, asked int64
-		served     bool
-	}{{0, 1, true}, {1, 2, true}, {2, 2, false}, {9, 2, false}} {
-		bad.Store(tc.bad)
-		asked.Store(0)
-		id, err := client.New(nc, "id").Snowflake(t.Context())
-		if served := err == nil && id == 42; served != tc.served || asked.Load() != tc.asked {
-			t.Errorf("%d that cannot: %d, %v, asked %d times, want %d", tc.bad, id, err, asked.Load(), tc.asked)
-		}
-		if e, ok := errors.AsType[*subjects.Error](err); err != nil && (!ok || e.Code != subjects.Unavailable) {
-			t.Errorf("%d that cannot: %v", tc.bad, err)
+	for _, code := range []string{"503", "429", ""} {
+		trouble.Store(code)
+		for _, n := range []int64{0, 1, 2, 5} {
+			bad.Store(n)
+			asked.Store(0)
+			id, err := client.New(nc, client.Timeout(long)).Snowflake().Next(t.Context())
+			if err != nil || id != 42 || asked.Load() < n+1 {
+				t.Errorf("code %q, %d that cannot: %d, %v, asked %d times", code, n, id, err, asked.Load())
+			}
 		}
 	}
 }
@@ -191,7 +220,7 @@ func TestAReplyWithoutTheRequestedNumberOfIDsIsNotNatsids(t *testing.T) {
 	nc := connect(t)
 	var body atomic.Value
 	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, body.Load().(string)) })
-	c := client.New(nc, "id")
+	c := client.New(nc)
 	for n, replies := range map[int][]string{
 		1: {"", "x", "1-2", "1\n2", "1\n", "-1", "01", " 1", "2-1", "9223372036854775808", "+OK",
 			`{"stream":"S","seq":1}`},
@@ -199,7 +228,7 @@ func TestAReplyWithoutTheRequestedNumberOfIDsIsNotNatsids(t *testing.T) {
 	} {
 		for _, reply := range replies {
 			body.Store(reply)
-			runs, err := c.SegmentN(t.Context(), "order", n)
+			runs, err := c.Segment("order").NextN(t.Context(), n)
 			if !errors.Is(err, client.ErrNotNatsid) || !strings.Contains(err.Error(), "id.segment.order") {
 				t.Errorf("%q to a request for %d: %v, %v", reply, n, runs, err)
 			}
@@ -216,7 +245,7 @@ func TestAReplyWithoutTheRequestedNumberOfIDsIsNotNatsids(t *testing.T) {
 func TestRunsWhoseLengthsOverflowAreNotNatsids(t *testing.T) {
 	nc := connect(t)
 	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, "0-9223372036854775807\n0-9223372036854775807\n7") })
-	if id, err := client.New(nc, "id").Snowflake(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
+	if id, err := client.New(nc).Snowflake().Next(t.Context()); !errors.Is(err, client.ErrNotNatsid) {
 		t.Errorf("2^64+1 IDs where one was requested: %d, %v", id, err)
 	}
 }
@@ -233,7 +262,7 @@ func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
 	}
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
-			got, err := call(t.Context(), client.New(nc, "id"))
+			got, err := call(t.Context(), client.New(nc))
 			if !errors.Is(err, client.ErrNotNatsid) || !strings.Contains(err.Error(), "JetStream stream") {
 				t.Errorf("%+v, %v, want an error that speaks of a stream", got, err)
 			}
@@ -247,13 +276,13 @@ func TestABadTagIsRefusedBeforeItIsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := client.New(nc, "id")
+	c := client.New(nc)
 	for _, tag := range []string{
 		"", " ", "a b", "a\tb", "a\r\nPUB x 0", "*", ">", "a.*", "a..b", ".a", "a.", "a\x00", "ä",
 		strings.Repeat("a", 129),
 	} {
-		_, one := c.Segment(t.Context(), tag)
-		_, many := c.SegmentN(t.Context(), tag, 9)
+		_, one := c.Segment(tag).Next(t.Context())
+		_, many := c.Segment(tag).NextN(t.Context(), 9)
 		_, made := c.CreateTag(t.Context(), subjects.TagCreate{Tag: tag})
 		_, changed := c.UpdateTag(t.Context(), subjects.TagUpdate{Tag: tag, Step: new(int64(1))})
 		_, deleted := c.DeleteTag(t.Context(), tag)
@@ -286,7 +315,7 @@ func TestACallEndsByItsContextOrElseByTheDefault(t *testing.T) {
 					ctx = short
 				}
 				begin := time.Now()
-				_, err := call(ctx, client.New(nc, "id"))
+				_, err := call(ctx, client.New(nc))
 				took := time.Since(begin)
 				if !errors.Is(err, context.DeadlineExceeded) || took < want/2 || took > want+slack {
 					t.Errorf("%s: %v after %v, want the deadline of %v", name, err, took, want)
@@ -299,22 +328,6 @@ func TestACallEndsByItsContextOrElseByTheDefault(t *testing.T) {
 	}
 }
 
-func TestA503FollowedBySilenceIsTheAnswer(t *testing.T) {
-	nc := connect(t)
-	var asked atomic.Int64
-	respond(t, nc, "id.snowflake", func(m *nats.Msg) {
-		if asked.Add(1) == 1 {
-			refuse(t, m, "503", "not now")
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	_, err := client.New(nc, "id").Snowflake(ctx)
-	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || asked.Load() != 2 {
-		t.Errorf("%v after %d requests, want the 503 of the first of 2", err, asked.Load())
-	}
-}
-
 // Repeated after a failure it could find the tag that it created itself.
 func TestARequestToCreateATagIsNotRepeated(t *testing.T) {
 	nc := connect(t)
@@ -323,7 +336,7 @@ func TestARequestToCreateATagIsNotRepeated(t *testing.T) {
 		asked.Add(1)
 		refuse(t, m, "503", "not now")
 	})
-	_, err := calls["CreateTag"](t.Context(), client.New(nc, "id"))
+	_, err := calls["CreateTag"](t.Context(), client.New(nc))
 	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.Unavailable || asked.Load() != 1 {
 		t.Errorf("%v after %d requests, want a 503 after 1", err, asked.Load())
 	}
@@ -334,7 +347,7 @@ func TestACancelledCallReturnsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	respond(t, nc, "id.>", func(*nats.Msg) { cancel() })
 	begin := time.Now()
-	_, err := client.New(nc, "id").Segment(ctx, "order")
+	_, err := client.New(nc).Segment("order").Next(ctx)
 	if took := time.Since(begin); !errors.Is(err, context.Canceled) || took > slack {
 		t.Errorf("%v after %v", err, took)
 	}

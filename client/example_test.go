@@ -29,11 +29,11 @@ func Example() {
 		return
 	}
 	defer nc.Close()
-	ids := client.New(nc, subjects.DefaultNamespace)
+	ids := client.New(nc)
 
 	ctx := context.Background()
 	for range 2 {
-		id, err := ids.Segment(ctx, "order")
+		id, err := ids.Segment("order").Next(ctx)
 		fmt.Println(id, err)
 	}
 	// Output:
@@ -42,9 +42,9 @@ func Example() {
 }
 
 // A batch arrives as runs of consecutive IDs.
-func ExampleClient_SegmentN() {
-	ids := client.New(natsid().Conn, subjects.DefaultNamespace)
-	runs, err := ids.SegmentN(context.Background(), "invoice", 3)
+func ExampleHandle_NextN() {
+	ids := client.New(natsid().Conn)
+	runs, err := ids.Segment("invoice").NextN(context.Background(), 3)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -62,20 +62,20 @@ func ExampleClient_SegmentN() {
 
 // A snowflake carries the time and the worker number that issued it.
 func ExampleClient_Snowflake() {
-	ids := client.New(natsid().Conn, subjects.DefaultNamespace)
-	id, err := ids.Snowflake(context.Background())
+	ids := client.New(natsid().Conn)
+	id, err := ids.Snowflake().Next(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	p, err := snowflake.Leaf.Decode(id)
+	p, err := snowflake.Leaf.Decode(int64(id))
 	fmt.Println(p.Worker == natsid().WorkerNumber(0), err)
 	// Output: true <nil>
 }
 
 // Unless workers create tags on first use, a tag is created before it is used.
 func ExampleClient_CreateTag() {
-	ids := client.New(natsid().Conn, subjects.DefaultNamespace)
+	ids := client.New(natsid().Conn)
 	ctx := context.Background()
 	tag, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "user", Step: 5000, Start: 1_000_001})
 	if err != nil {
@@ -83,7 +83,7 @@ func ExampleClient_CreateTag() {
 		return
 	}
 	fmt.Println(tag.Tag, tag.Step)
-	fmt.Println(ids.Segment(ctx, tag.Tag))
+	fmt.Println(ids.Segment(tag.Tag).Next(ctx))
 	// Output:
 	// user 5000
 	// 1000001 <nil>
@@ -91,7 +91,7 @@ func ExampleClient_CreateTag() {
 
 // What is nil stays as it is. max_id only rises: here 1000 IDs are skipped.
 func ExampleClient_UpdateTag() {
-	ids := client.New(natsid().Conn, subjects.DefaultNamespace)
+	ids := client.New(natsid().Conn)
 	ctx := context.Background()
 	before, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "ticket"})
 	if err != nil {
@@ -104,9 +104,9 @@ func ExampleClient_UpdateTag() {
 }
 
 // The code of a refusal says what to do, its text what was wrong.
-func ExampleClient_SegmentN_refused() {
-	ids := client.New(natsid().Conn, subjects.DefaultNamespace)
-	_, err := ids.SegmentN(context.Background(), "order", 1_000_000)
+func ExampleHandle_NextN_refused() {
+	ids := client.New(natsid().Conn)
+	_, err := ids.Segment("order").NextN(context.Background(), 1_000_000)
 	if e, ok := errors.AsType[*subjects.Error](err); ok {
 		fmt.Println(e.Code, e.Code.Retry())
 		fmt.Println(e.Text)
@@ -118,8 +118,8 @@ func ExampleClient_SegmentN_refused() {
 
 // Without a worker NATS answers at once.
 func ExampleErrNotServed() {
-	ids := client.New(natsid().Conn, "elsewhere")
-	_, err := ids.Snowflake(context.Background())
+	ids := client.New(natsid().Conn, client.Namespace("elsewhere"))
+	_, err := ids.Snowflake().Next(context.Background())
 	fmt.Println(errors.Is(err, client.ErrNotServed))
 	// Output: true
 }

@@ -1,92 +1,57 @@
 package client
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
+	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go"
-
-	"github.com/natsid/natsid/subjects"
 )
 
-// quietTime is how long after one worker's answer another's may arrive.
-const quietTime = 300 * time.Millisecond
-
-// Workers returns the statistics of all workers that answer, in the order of
-// their names. Their number is not known, so it waits until none has answered
-// for 0.3 s, or until ctx ends: a call takes at least 0.3 s. Errors are
-// [ErrNotServed], [ErrNotNatsid], or that of ctx if no worker answered.
-func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	inbox := c.nc.NewInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
-	if err != nil {
-		return nil, fmt.Errorf("client: subscribe to replies: %w", err)
-	}
-	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
-	if err := c.nc.PublishRequest(c.ns.SegmentStats(), inbox, nil); err != nil {
-		return nil, fmt.Errorf("client: request on %s: %w", c.ns.SegmentStats(), err)
-	}
-	all, err := c.collect(ctx, sub)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(all, func(x, y subjects.WorkerStats) int { return cmp.Compare(x.Instance, y.Instance) })
-	return all, nil
+// A Request tells an observer of a request that has ended; see [Observe].
+type Request struct {
+	Subject string
+	IDs     int           // that were asked for: calls that share a request ask for one each
+	Copies  int           // that were sent: 1 unless it was hedged or retried
+	Took    time.Duration // from the first copy to the answer
+	Err     error         // as calls return it; nil if they got IDs
 }
 
-// collect returns the answers that arrive until it is quiet.
-func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []subjects.WorkerStats, err error) {
-	subject := c.ns.SegmentStats()
-	for wait, heard := ctx, false; ; heard = true {
-		msg, err := sub.NextMsgWithContext(wait)
-		switch {
-		case errors.Is(err, nats.ErrNoResponders), err != nil && heard && len(all) == 0:
-			return nil, c.notServed(subject)
-		case err != nil && !heard:
-			return nil, fmt.Errorf("client: request on %s: %w", subject, err)
-		case err != nil:
-			return all, nil
-		}
-		w, serves, err := parseStats(msg.Data)
-		if err != nil {
-			return nil, c.notNatsid(subject, err)
-		}
-		if serves {
-			all = append(all, w)
-		}
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeout(ctx, quietTime)
-		defer cancel() // as many as there are workers
-	}
+// Stats counts what a handle has done since it was made.
+type Stats struct {
+	IDs      int64         // that were received; those of a prefetched range, too
+	Requests int64         // that were sent, without copies
+	Hedges   int64         // copies sent since no answer came
+	Retries  int64         // copies sent after a refusal
+	Failures int64         // requests that ended without IDs
+	Held     int64         // prefetched IDs that wait for a call
+	Usual    time.Duration // the smoothed time of an answer; 0 before the first
 }
 
-// parseStats returns the statistics in the answer of a NATS service, and reports
-// whether it has any: a worker that does not serve segments at the moment has none.
-func parseStats(body []byte) (w subjects.WorkerStats, serves bool, err error) {
-	var answer struct {
-		Endpoints []struct {
-			Name string          `json:"name"`
-			Data json.RawMessage `json:"data"`
-		} `json:"endpoints"`
+// counts is what a source counts of [Stats].
+type counts struct {
+	ids, requests, hedges, retries, failures atomic.Int64
+}
+
+// ended counts a flight, and tells the observer.
+func (s *source) ended(f *flight, took time.Duration, err error) {
+	if err == nil {
+		s.counts.ids.Add(int64(f.n))
+	} else {
+		s.counts.failures.Add(1)
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return w, false, err
+	s.client.observe(Request{Subject: s.subject, IDs: f.n, Copies: f.copies, Took: took, Err: err})
+}
+
+// Stats returns what the handle has done. It is safe for concurrent use.
+func (h *Handle) Stats() Stats {
+	c := &h.src.counts
+	s := Stats{
+		IDs: c.ids.Load(), Requests: c.requests.Load(), Hedges: c.hedges.Load(), Retries: c.retries.Load(),
+		Failures: c.failures.Load(),
 	}
-	for _, e := range answer.Endpoints {
-		if e.Name == subjects.SegmentEndpoint {
-			err := json.Unmarshal(e.Data, &w)
-			return w, true, err
-		}
+	if h.stock != nil {
+		s.Held = h.stock.held()
 	}
-	if answer.Endpoints == nil {
-		return w, false, errors.New("it holds no statistics of tags")
-	}
-	return w, false, nil
+	h.src.mu.Lock()
+	defer h.src.mu.Unlock()
+	s.Usual = h.src.usual
+	return s
 }

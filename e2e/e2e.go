@@ -5,7 +5,7 @@
 //
 //	func TestInvoice(t *testing.T) {
 //		ids := e2e.Start(t)
-//		id, err := ids.Client.Segment(t.Context(), "invoice")
+//		id, err := ids.Client.Segment("invoice").Next(t.Context())
 //		…
 //	}
 //
@@ -78,7 +78,7 @@ func Start(tb testing.TB, opts ...Option) *Cluster {
 	}
 	tb.Cleanup(conn.Close)
 	c := &Cluster{
-		URL: srv.ClientURL(), Conn: conn, Client: client.New(conn, s.Namespace),
+		URL: srv.ClientURL(), Conn: conn, Client: client.New(conn, client.Namespace(s.Namespace)),
 		tb: tb, setup: s, dir: dir, workers: make([]*worker, s.Workers),
 	}
 	tb.Cleanup(c.stopAll)

@@ -17,10 +17,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(t.Around(m)) }
 func TestOneLineIsEnough(t *testing.T) {
 	t.Parallel()
 	ids := e2e.Start(t)
-	if id, err := ids.Client.Segment(t.Context(), "invoice"); err != nil || id != 1 {
+	if id, err := ids.Client.Segment("invoice").Next(t.Context()); err != nil || id != 1 {
 		t.Errorf("the first ID of a tag is %d, %v", id, err)
 	}
-	if id, err := ids.Client.Snowflake(t.Context()); err != nil || id < 1<<60 {
+	if id, err := ids.Client.Snowflake().Next(t.Context()); err != nil || id < 1<<60 {
 		t.Errorf("a snowflake is %d, %v", id, err)
 	}
 }

@@ -11,7 +11,7 @@ func Example() {
 	// func TestInvoice(t *testing.T) {
 	ids := e2e.Start(t)
 	for range 2 {
-		id, err := ids.Client.Segment(t.Context(), "invoice")
+		id, err := ids.Client.Segment("invoice").Next(t.Context())
 		fmt.Println(id, err)
 	}
 	// Output:
@@ -23,12 +23,12 @@ func Example() {
 func ExampleWithWorkers() {
 	// func TestARestartLosesNothing(t *testing.T) {
 	ids := e2e.Start(t, e2e.WithWorkers(2))
-	before, err := ids.Client.Snowflake(t.Context())
+	before, err := ids.Client.Snowflake().Next(t.Context())
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	ids.StopWorker(0)
-	after, err := ids.Client.Snowflake(t.Context())
+	after, err := ids.Client.Snowflake().Next(t.Context())
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

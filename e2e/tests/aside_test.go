@@ -38,7 +38,7 @@ type trio struct {
 func startTrio(t *testing.T, url string, configure func(i int, cfg *app.Config)) *trio {
 	t.Helper()
 	r := &trio{t: t, nc: connectTo(t, url)}
-	r.ids = client.New(r.nc, subjects.DefaultNamespace)
+	r.ids = client.New(r.nc)
 	for i := range r.monitors {
 		cfg := app.Default()
 		cfg.NATS, cfg.Data, cfg.HTTP = url, t.TempDir(), freePort(t)
@@ -78,7 +78,7 @@ func (r *trio) share(n int) (shares [3]int) {
 		r.tags++
 		tag := fmt.Sprint(path.Base(r.t.Name()), r.tags) // of the test: tests may share a database
 		waitFor(r.t, "an ID of "+tag, func() bool {
-			_, err := r.ids.Segment(r.t.Context(), tag)
+			_, err := r.ids.Segment(tag).Next(r.t.Context())
 			return err == nil
 		})
 	}
@@ -261,7 +261,7 @@ func TestWhereNobodyCanLoadAllServeFromMemoryToTheLastID(t *testing.T) {
 	r.waitAll()
 	var served atomic.Int64
 	ask := func() {
-		if _, err := r.ids.Segment(r.t.Context(), "order"); err == nil {
+		if _, err := r.ids.Segment("order").Next(r.t.Context()); err == nil {
 			served.Add(1)
 		}
 	}

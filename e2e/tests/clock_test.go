@@ -132,12 +132,14 @@ func TestWithTheOnlyClockWrongSegmentsContinueAndSnowflakesAreRefusedAtOnce(t *t
 		if err := refused(); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("a snowflake: %v", err)
 		}
-		if _, err := c.Client.Segment(patient(t), "order"); err != nil {
+		if _, err := c.Client.Segment("order").Next(patient(t)); err != nil {
 			t.Errorf("a segment ID: %v", err)
 		}
 	}
 	clock.set(0)
-	waitFor(t, "the worker is back", func() bool { _, err := c.Client.Snowflake(t.Context()); return err == nil })
+	if _, err := c.Client.Snowflake().Next(patient(t)); err != nil {
+		t.Errorf("after the clock is right again: %v", err)
+	}
 }
 
 func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
@@ -148,19 +150,19 @@ func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
 		cfg.Now = clock.now
 	}))
 	number, ctx, began := c.WorkerNumber(0), patient(t), time.Now()
-	before, err := c.Client.Snowflake(ctx)
+	before, err := c.Client.Snowflake().Next(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock.set(-800 * time.Millisecond)
-	after, err := c.Client.Snowflake(ctx)
+	after, err := c.Client.Snowflake().Next(ctx)
 	if err != nil || after <= before {
 		t.Errorf("%d after %d, %v", after, before, err)
 	}
 	if waited := time.Since(began); waited < 700*time.Millisecond {
 		t.Errorf("it waited %v for 800 ms", waited)
 	}
-	if p, err := snowflake.Leaf.Decode(after); err != nil || p.Worker != number {
+	if p, err := snowflake.Leaf.Decode(int64(after)); err != nil || p.Worker != number {
 		t.Errorf("%+v, %v, want number %d still", p, err, number)
 	}
 }
@@ -194,15 +196,15 @@ func stepBack(t *testing.T, reclaim bool) (stall time.Duration) {
 	}))
 	raised := listen(t, c)
 	number, stalled := c.WorkerNumber(0), watchStalls(t)
-	if _, err := c.Client.Snowflake(patient(t)); err != nil {
+	if _, err := c.Client.Snowflake().Next(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	clock.set(0)
 	var id int64
 	waitFor(t, "snowflakes come again", func() bool {
 		time.Sleep(120 * time.Millisecond) // the worker leaves first
-		got, err := c.Client.Snowflake(t.Context())
-		id = got
+		got, err := c.Client.Snowflake().Next(t.Context())
+		id = int64(got)
 		return err == nil
 	})
 	if stall = stalled(); stall > stallMax {

@@ -26,8 +26,8 @@ func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
 	pipe := filepath.Join(dir, "worker.json.new")
 	waitFor(t, "the next write of the state file hangs", func() bool { return syscall.Mkfifo(pipe, 0o600) == nil })
 	waitFor(t, "another number serves", func() bool {
-		id, err := c.Client.Snowflake(t.Context())
-		p, derr := snowflake.Leaf.Decode(id)
+		id, err := c.Client.Snowflake().Next(t.Context())
+		p, derr := snowflake.Leaf.Decode(int64(id))
 		return err == nil && derr == nil && p.Worker != c.WorkerNumber(0)
 	})
 	raised.are(t, "state-file")

@@ -180,11 +180,11 @@ func TestTheDocumentedPermissionsAreEnoughToProtectOlderBuckets(t *testing.T) {
 func useAll(t *testing.T, caller, operator *nats.Conn) {
 	t.Helper()
 	ns, ctx := subjects.DefaultNamespace, patient(t)
-	ids, tags := client.New(caller, ns), client.New(operator, ns)
+	ids, tags := client.New(caller, client.Namespace(ns)), client.New(operator, client.Namespace(ns))
 	step := int64(20)
 	for what, do := range map[string]func() error{
-		"segment":   func() error { _, err := ids.Segment(ctx, "order"); return err },
-		"snowflake": func() error { _, err := ids.Snowflake(ctx); return err },
+		"segment":   func() error { _, err := ids.Segment("order").Next(ctx); return err },
+		"snowflake": func() error { _, err := ids.Snowflake().Next(ctx); return err },
 		"tag": func() error {
 			if _, err := tags.CreateTag(ctx, subjects.TagCreate{Tag: "new"}); err != nil {
 				return err
@@ -248,7 +248,7 @@ func fillMarks(t *testing.T, admin *nats.Conn) {
 // is too busy to list it in time.
 func listAll(t *testing.T, operator *nats.Conn) (n int) {
 	t.Helper()
-	tags := client.New(operator, subjects.DefaultNamespace)
+	tags := client.New(operator)
 	for after := ""; ; {
 		var page []subjects.TagInfo
 		waitFor(t, "a page of tags", func() (listed bool) {

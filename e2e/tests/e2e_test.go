@@ -47,10 +47,10 @@ func TestMain(m *testing.M) {
 // modes are the two kinds of IDs, as requests for n of them.
 var modes = map[string]func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error){
 	"segment": func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error) {
-		return c.Client.SegmentN(ctx, "order", n)
+		return c.Client.Segment("order").NextN(ctx, n)
 	},
 	"snowflake": func(ctx context.Context, c *e2e.Cluster, n int) ([]subjects.Run, error) {
-		return c.Client.SnowflakeN(ctx, n)
+		return c.Client.Snowflake().NextN(ctx, n)
 	},
 }
 

@@ -24,8 +24,8 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 	startWith(t, cfg)
 	t.Cleanup(link.Pass) // so that the stop is quick
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
-	c := client.New(connectTo(t, s.ClientURL()), subjects.DefaultNamespace)
-	if _, err := c.Segment(patient(t), "order"); err != nil {
+	c := client.New(connectTo(t, s.ClientURL()))
+	if _, err := c.Segment("order").Next(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	link.Delay(500 * time.Millisecond) // each way
@@ -40,7 +40,7 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 	asked := time.Now()
 	for next := int64(2); next < 5000; { // more than what is in memory
 		ctx, cancel := context.WithTimeout(t.Context(), cfg.Deadline+slack)
-		runs, err := c.SegmentN(ctx, "order", 500)
+		runs, err := c.Segment("order").NextN(ctx, 500)
 		cancel()
 		switch e, refused := errors.AsType[*subjects.Error](err); {
 		case refused && e.Code == subjects.Unavailable && time.Since(asked) < patience:
@@ -50,7 +50,7 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 			next = runs[len(runs)-1].Last + 1
 		}
 	}
-	if _, err := c.Snowflake(patient(t)); err != nil {
+	if _, err := c.Snowflake().Next(patient(t)); err != nil {
 		t.Error(err)
 	}
 	waitFor(t, "the window is renewed", func() bool { return history() > before })

@@ -71,16 +71,16 @@ func TestAWorkerStartsWithoutJetStreamAndServesWhenItComes(t *testing.T) {
 			come()
 			// The worker finds out by itself, without a request.
 			waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
-			ids := client.New(nc, subjects.DefaultNamespace)
-			var id int64
+			ids := client.New(nc)
+			var id client.ID
 			waitFor(t, "the caller is connected too", func() bool {
-				id, err = ids.Segment(t.Context(), "order")
+				id, err = ids.Segment("order").Next(t.Context())
 				return err == nil
 			})
 			if id < 1 || id > app.DefaultStep {
 				t.Errorf("the first segment ID is %d", id)
 			}
-			waitFor(t, "snowflakes", func() bool { _, err := ids.Snowflake(t.Context()); return err == nil })
+			waitFor(t, "snowflakes", func() bool { _, err := ids.Snowflake().Next(t.Context()); return err == nil })
 			if err := stop(); err != nil { // before its server goes
 				t.Error(err)
 			}
@@ -172,7 +172,7 @@ func TestAKilledWorkerResumesItsNumberWhileJetStreamIsAway(t *testing.T) {
 	p := startProcess(t, "--nats", s.ClientURL(), "--data", dir)
 	var got ledger
 	ask := func() (worker int, err error) {
-		runs, err := client.New(nc, subjects.DefaultNamespace).SnowflakeN(t.Context(), 1000)
+		runs, err := client.New(nc).Snowflake().NextN(t.Context(), 1000)
 		if err != nil {
 			return 0, err
 		}

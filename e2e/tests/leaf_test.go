@@ -96,7 +96,7 @@ func TestAWorkerServesOnALeafNode(t *testing.T) {
 			checkOneReplica(t, owner)
 			caller := connectTo(t, leaf.ClientURL())
 			waitServed(t, caller)
-			useTags(t, client.New(caller, subjects.DefaultNamespace))
+			useTags(t, client.New(caller))
 			workers.StopWorker(0)
 			checkReleased(t, owner)
 		})
@@ -123,8 +123,8 @@ func useTags(t *testing.T, c *client.Client) {
 	if _, err := c.CreateTag(ctx, subjects.TagCreate{Tag: "seat", Step: 10, Start: 101}); err != nil {
 		t.Fatal(err)
 	}
-	for want := int64(101); want < 131; want++ { // three ranges
-		if id, err := c.Segment(ctx, "seat"); err != nil || id != want {
+	for want := client.ID(101); want < 131; want++ { // three ranges
+		if id, err := c.Segment("seat").Next(ctx); err != nil || id != want {
 			t.Fatalf("ID %d, %v, want %d", id, err, want)
 		}
 	}
@@ -191,6 +191,6 @@ func TestAWorkerServesFromTheJetStreamOfAnotherAccount(t *testing.T) {
 	}))
 	caller := connectTo(t, s.ClientURL())
 	waitServed(t, caller)
-	useTags(t, client.New(caller, subjects.DefaultNamespace))
+	useTags(t, client.New(caller))
 	workers.StopWorker(0)
 }

@@ -54,7 +54,7 @@ func TestWithoutMarksMemoryIsServedThen503UntilTheyAreBack(t *testing.T) {
 	var got ledger
 	ctx := patient(t)
 	ask := func() error {
-		runs, err := c.Client.SegmentN(ctx, "order", 100)
+		runs, err := c.Client.Segment("order").NextN(ctx, 100)
 		got.add(runs...)
 		return err
 	}

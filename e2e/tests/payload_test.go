@@ -28,7 +28,7 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	nc := connectTo(t, s.ClientURL())
 	waitFor(t, "a snowflake", func() bool { _, err := nc.Request("id.snowflake", nil, patience); return err == nil })
 	wantABatchThatFits(t, nc)
-	c, tags := client.New(nc, subjects.DefaultNamespace), map[string]bool{}
+	c, tags := client.New(nc), map[string]bool{}
 	for i := range 30 {
 		tag := fmt.Sprintf("tag-%02d-%s", i, strings.Repeat("x", subjects.MaxTag-7))
 		desc := strings.Repeat("\x01", subjects.MaxDescription/10) // each is six bytes in JSON
@@ -39,7 +39,7 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 		if _, err := c.CreateTag(patient(t), subjects.TagCreate{Tag: tag, Step: 10, Description: desc}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Segment(patient(t), tag); err != nil {
+		if _, err := c.Segment(tag).Next(patient(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -220,14 +220,14 @@ func (g *givenIDs) ask(ctx context.Context, t *testing.T, at string) {
 		return
 	}
 	defer nc.Close()
-	c := client.New(nc, "id")
+	c := client.New(nc)
 	for ctx.Err() == nil {
 		began := time.Now()
-		if runs, err := c.SegmentN(ctx, "order", 3); err == nil {
+		if runs, err := c.Segment("order").NextN(ctx, 3); err == nil {
 			g.add("order", began, runs...)
 		}
 		began = time.Now()
-		if runs, err := c.SnowflakeN(ctx, 3); err == nil {
+		if runs, err := c.Snowflake().NextN(ctx, 3); err == nil {
 			g.add("flake", began, runs...)
 		}
 		time.Sleep(2 * time.Millisecond)

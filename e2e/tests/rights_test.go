@@ -14,7 +14,6 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment/mysqlstore"
-	"github.com/natsid/natsid/subjects"
 )
 
 // withUsers starts a server where each user may publish and subscribe to what is allowed, or to all.
@@ -114,7 +113,7 @@ func TestRefusedRepliesAreOneLine(t *testing.T) {
 	}
 	const line = "NATS refuses a reply"
 	waitFor(t, "a line about refused replies", func() bool { return strings.Contains(log.String(), line) })
-	if _, err := client.New(nc, subjects.DefaultNamespace).Snowflake(patient(t)); err != nil {
+	if _, err := client.New(nc).Snowflake().Next(patient(t)); err != nil {
 		t.Errorf("after the requests with one reply subject: %v", err)
 	}
 	if n := strings.Count(log.String(), line); n != 1 {

@@ -81,7 +81,7 @@ func TestAnAgeLimitOnTheMarksEndsServiceUntilItIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func() error {
-		_, err := c.Client.Segment(patient(t), "order")
+		_, err := c.Client.Segment("order").Next(patient(t))
 		return err
 	}
 	if err := ask(); err != nil {

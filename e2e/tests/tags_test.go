@@ -51,7 +51,7 @@ func TestAChangedTagIsChangedOnAllWorkersAtOnce(t *testing.T) {
 		all := func(ok func(id int64, err error) bool) func() bool { // all workers, most likely
 			return func() bool {
 				for range 60 {
-					if id, err := c.Client.Segment(ctx, "order"); !ok(id, err) {
+					if id, err := c.Client.Segment("order").Next(ctx); !ok(int64(id), err) {
 						return false
 					}
 				}
@@ -96,12 +96,12 @@ func TestRowsThatOtherProgramsAddAndRemoveAreFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := c.Client.Segment(patient(t), "order")
+	_, err := c.Client.Segment("order").Next(patient(t))
 	wantCode(t, err, subjects.NotFound)
 	exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000), ('last', 1, 10)")
-	var id int64
+	var id client.ID
 	waitFor(t, "the added row", func() bool {
-		id, err = c.Client.Segment(t.Context(), "order")
+		id, err = c.Client.Segment("order").Next(t.Context())
 		return err == nil
 	})
 	if id != 1 {
@@ -109,13 +109,13 @@ func TestRowsThatOtherProgramsAddAndRemoveAreFollowed(t *testing.T) {
 	}
 	exec("DELETE FROM leaf_alloc WHERE biz_tag = 'order'")
 	waitFor(t, "the removed row", func() bool {
-		_, err = c.Client.Segment(t.Context(), "order")
+		_, err = c.Client.Segment("order").Next(t.Context())
 		e, refused := errors.AsType[*subjects.Error](err)
 		return refused && e.Code == subjects.NotFound
 	})
 	exec("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 10)")
 	waitFor(t, "the row added again", func() bool {
-		id, err = c.Client.Segment(t.Context(), "order")
+		id, err = c.Client.Segment("order").Next(t.Context())
 		return err == nil
 	})
 	if id < 1001 {
@@ -138,7 +138,7 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeleted(t *testing.T) {
 		for range 6 {
 			callers.Go(func() {
 				for !stop.Load() {
-					runs, err := c.Client.SegmentN(ctx, "order", 50)
+					runs, err := c.Client.Segment("order").NextN(ctx, 50)
 					e, refused := errors.AsType[*subjects.Error](err)
 					if err != nil && (!refused || e.Code == subjects.Internal) {
 						t.Error(err)
@@ -148,7 +148,7 @@ func TestIDsAreUniqueWhileMarksAreRaisedAndTagsDeleted(t *testing.T) {
 			})
 		}
 		waitFor(t, "the tag", func() bool { return got.len() > 1000 })
-		admin := client.New(c.Conn, subjects.DefaultNamespace)
+		admin := client.New(c.Conn)
 		for i := range 60 {
 			var err error
 			switch i % 3 {
@@ -184,7 +184,7 @@ func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 		}
 	}))
 	ctx := patient(t)
-	if _, err := c.Client.Segment(ctx, "order"); err != nil {
+	if _, err := c.Client.Segment("order").Next(ctx); err != nil {
 		t.Fatal(err)
 	}
 	mark := func() subjects.Decimal {
@@ -206,8 +206,8 @@ func TestAStartPreloadsRecentlyUsedTagsUnlessDisabled(t *testing.T) {
 	preload.Store(true)
 	c.StartWorker(0)
 	waitFor(t, "the preload", func() bool { return mark() == before+app.DefaultStep })
-	id, err := c.Client.Segment(ctx, "order")
-	if err != nil || id != int64(before) || mark() != before+app.DefaultStep {
+	id, err := c.Client.Segment("order").Next(ctx)
+	if err != nil || id != client.ID(before) || mark() != before+app.DefaultStep {
 		t.Errorf("its first ID is %d, %v, want %d, from the range that was loaded", id, err, before)
 	}
 }

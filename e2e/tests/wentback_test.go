@@ -70,9 +70,9 @@ func TestAServerThatComesBackWithAnOldStoreRepeatsNoID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ids, got := client.New(nc, subjects.DefaultNamespace), new(ledger)
+			ids, got := client.New(nc), new(ledger)
 			take := func() bool {
-				runs, err := ids.SegmentN(t.Context(), "order", 700) // most need a load
+				runs, err := ids.Segment("order").NextN(t.Context(), 700) // most need a load
 				got.add(runs...)
 				return err == nil
 			}

@@ -156,13 +156,13 @@ func freeAddress(t *testing.T) string {
 }
 
 // ids asks for one ID of each mode.
-func ids(t *testing.T, c *client.Client) (segment, flake int64) {
+func ids(t *testing.T, c *client.Client) (segment, flake client.ID) {
 	t.Helper()
-	segment, err := c.Segment(t.Context(), "order")
+	segment, err := c.Segment("order").Next(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flake, err = c.Snowflake(t.Context()); err != nil {
+	if flake, err = c.Snowflake().Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return segment, flake

@@ -21,7 +21,7 @@ func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
 	if !w.Embedded || w.HTTP != "" || w.Instance == "" {
 		t.Errorf("it reports %+v", w)
 	}
-	ids(t, client.New(connect(t, w.URL), "id"))
+	ids(t, client.New(connect(t, w.URL)))
 	i.stop()
 	if err := i.end(); err != nil {
 		t.Errorf("a clean stop: %v", err)
@@ -30,7 +30,7 @@ func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
 
 func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 	cfg := settings(t)
-	var segment, flake int64
+	var segment, flake client.ID
 	number := -1
 	for life := range 4 {
 		i := launch(t, cfg)
@@ -39,7 +39,7 @@ func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 			t.Errorf("life %d has number %d, before it was %d", life, w.Number, number)
 		}
 		number = w.Number
-		c := client.New(connect(t, w.URL), "id")
+		c := client.New(connect(t, w.URL))
 		for range 50 {
 			s, f := ids(t, c)
 			if s <= segment || f <= flake {
@@ -66,7 +66,7 @@ func TestASecondInstanceOnOneDataDirectoryIsRefused(t *testing.T) {
 			t.Errorf("%v, want ErrDataInUse that names %s and --data", err, cfg.Data)
 		}
 	}
-	ids(t, client.New(connect(t, w.URL), "id")) // the first is unaffected
+	ids(t, client.New(connect(t, w.URL))) // the first is unaffected
 }
 
 func TestAPortInUseNamesTheTwoRemedies(t *testing.T) {
@@ -91,7 +91,7 @@ func TestTheStartWaitsForNATS(t *testing.T) {
 	if w.Embedded || !strings.Contains(w.URL, addr) {
 		t.Errorf("%+v", w)
 	}
-	ids(t, client.New(connect(t, "nats://"+addr), "id"))
+	ids(t, client.New(connect(t, "nats://"+addr)))
 	i.stop() // before its server
 	if err := i.end(); err != nil {
 		t.Error(err)

@@ -21,7 +21,7 @@ func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 		cfg := joined(t, url)
 		cfg.Namespace, cfg.AutoCreateTags = ns, auto
 		launch(t, cfg).where()
-		_, err := client.New(connect(t, url), ns).Segment(t.Context(), "order")
+		_, err := client.New(connect(t, url), client.Namespace(ns)).Segment("order").Next(t.Context())
 		e, refused := errors.AsType[*subjects.Error](err)
 		if auto != (err == nil) || !auto && (!refused || e.Code != subjects.NotFound) {
 			t.Errorf("auto-create %v: %v", auto, err)
@@ -34,9 +34,9 @@ func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 func unused(t *testing.T, cfg app.Config) int64 {
 	t.Helper()
 	launch(t, cfg).where()
-	c := client.New(connect(t, cfg.NATS), cfg.Namespace)
+	c := client.New(connect(t, cfg.NATS), client.Namespace(cfg.Namespace))
 	for range 150 {
-		if _, err := c.SegmentN(t.Context(), "order", 900); err != nil {
+		if _, err := c.Segment("order").NextN(t.Context(), 900); err != nil {
 			t.Fatal(err)
 		}
 	}

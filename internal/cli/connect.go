@@ -67,7 +67,7 @@ func (s *session) withClient(f func(ctx context.Context, c *client.Client) error
 		return err
 	}
 	defer nc.Close()
-	return f(s.ctx, client.New(nc, s.namespace()))
+	return f(s.ctx, client.New(nc, client.Namespace(s.namespace())))
 }
 
 // tagForm is the help of an argument that names a tag.

@@ -30,7 +30,7 @@ func (c *getSegmentCmd) Run(s *session) error {
 		return err
 	}
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
-		return s.printRuns(cl.SegmentN(ctx, c.Tag, c.N))
+		return s.printRuns(cl.Segment(c.Tag).NextN(ctx, c.N))
 	})
 }
 

@@ -23,6 +23,6 @@ func (c *getSnowflakeCmd) Run(s *session) error {
 		return err
 	}
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
-		return s.printRuns(cl.SnowflakeN(ctx, c.N))
+		return s.printRuns(cl.Snowflake().NextN(ctx, c.N))
 	})
 }

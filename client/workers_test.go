@@ -39,7 +39,7 @@ func TestEveryWorkerThatAnswersInTimeIsListedByName(t *testing.T) {
 	}
 	// One that does not serve segments at the moment has no figures.
 	everyAnswer(t, nc, "$SRV.STATS.ns-segment", func(m *nats.Msg) { answer(t, m, `{"endpoints":[]}`) })
-	got, err := client.New(nc, "ns").Workers(t.Context())
+	got, err := client.New(nc, client.Namespace("ns")).Workers(t.Context())
 	if err != nil || len(got) != 3 || got[0].Instance != "w1" || got[1].Instance != "w2" || got[2].Instance != "w3" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -51,7 +51,7 @@ func TestEveryWorkerThatAnswersInTimeIsListedByName(t *testing.T) {
 
 func TestNoWorkerAndAForeignReplyAreDifferentErrors(t *testing.T) {
 	nc := connect(t)
-	c := client.New(nc, "id")
+	c := client.New(nc)
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	begin := time.Now()

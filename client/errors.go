@@ -1,0 +1,80 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// What a call can fail with, beside the error of its context. Where a worker
+// refused, errors.As finds its [*subjects.Error] too: the text says what was wrong.
+var (
+	// ErrNotServed: no worker serves the subject. Start natsid on this NATS, in
+	// this namespace.
+	ErrNotServed = errors.New("client: no worker serves this")
+	// ErrUnavailable: workers cannot issue now. Ask again later; the log of the
+	// workers says why.
+	ErrUnavailable = errors.New("client: workers cannot issue now")
+	// ErrThrottled: too many requests. Back off.
+	ErrThrottled = errors.New("client: too many requests")
+	// ErrBadRequest: the request is malformed. Fix it; to ask again cannot help.
+	ErrBadRequest = errors.New("client: malformed request")
+	// ErrUnknownTag: there is no such tag. Create it.
+	ErrUnknownTag = errors.New("client: no such tag")
+	// ErrNotNatsid: the reply is not one of natsid's, as from another program or a
+	// JetStream stream on the same subject. Stop that from answering.
+	ErrNotNatsid = errors.New("client: the reply is not natsid's")
+	// ErrBusy: too many calls of this handle wait already. Nothing was sent. Slow
+	// down, or find out why natsid does not answer.
+	ErrBusy = errors.New("client: too many calls wait already")
+	// ErrClosed: the client or its connection is closed.
+	ErrClosed = errors.New("client: closed")
+)
+
+// errUnwanted is how a request ends that nobody waits for any longer. No call returns it.
+var errUnwanted = errors.New("client: nobody waits for the answer any longer")
+
+// A refusedError is the answer of a worker, with the sentinel of its code.
+type refusedError struct{ sentinel, refusal error }
+
+func (e *refusedError) Error() string   { return "client: refused: " + e.refusal.Error() }
+func (e *refusedError) Unwrap() []error { return []error{e.sentinel, e.refusal} }
+
+// refusal returns an error that may be a worker's as one of this package.
+func refusal(err error) error {
+	e, ok := errors.AsType[*subjects.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code {
+	case subjects.BadRequest:
+		return &refusedError{ErrBadRequest, e}
+	case subjects.NotFound:
+		return &refusedError{ErrUnknownTag, e}
+	case subjects.TooMany:
+		return &refusedError{ErrThrottled, e}
+	case subjects.Unavailable:
+		return &refusedError{ErrUnavailable, e}
+	}
+	return e
+}
+
+// refused returns the refusal that a message is, or nil.
+func refused(m *nats.Msg) error {
+	if e := subjects.ParseError(m.Header); e != nil {
+		return refusal(e)
+	}
+	return nil
+}
+
+func notServed(subject string) error {
+	return fmt.Errorf("%w: no worker on %s; does natsid run on this NATS, in this namespace?", ErrNotServed, subject)
+}
+
+// notNatsid explains a reply that no worker sends.
+func notNatsid(subject string, err error) error {
+	return fmt.Errorf("%w: %w; does a JetStream stream or another program listen on %s?", ErrNotNatsid, err, subject)
+}

@@ -1,0 +1,303 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A flight is one request for IDs, with the copies of it that are sent while no
+// answer comes or none is good. The first good answer counts. IDs of another are
+// never used: a hole, which no law forbids.
+type flight struct {
+	src *source
+	n   int
+	// header is that of each copy; nil if there is none.
+	header nats.Header
+	// wanted reports whether somebody waits for the answer. It is nil if somebody does.
+	wanted func() bool
+	// slow is called once if the answer takes long; nil: never.
+	slow func()
+	done func(answer)
+
+	mu     sync.Mutex
+	began  time.Time
+	timer  *time.Timer
+	step   step
+	copies int // that were sent
+	open   []trip
+	pause  time.Duration // before the next copy, after a refusal; 0: none was refused yet
+	again  time.Duration // before the next copy, after silence; 0: none was silent yet
+	last   error         // why there is no answer yet
+	ended  bool
+}
+
+// An answer is how a flight ended.
+type answer struct {
+	runs Runs
+	sent time.Time // the request that was answered
+	err  error
+	most int // the largest batch that the worker accepts, if that is why; else 0
+}
+
+// A trip is one copy of a request, under way.
+type trip struct {
+	token      uint64
+	sent       time.Time
+	reconnects uint64 // of the connection then
+}
+
+// A step is what the timer of a flight is set for.
+type step int
+
+const (
+	turnSlow step = iota // callers may want to give up
+	askAgain             // no answer came
+	sendNow              // a pause is over
+)
+
+const (
+	// slowAfter is how late a call may notice that its context has ended: waiting for
+	// both costs every call more than for one.
+	slowAfter = 5 * time.Millisecond
+	// hedgedMost is the largest request of which a copy is sent while no answer has come.
+	hedgedMost = 10_000
+	// lostAfter is when an answer to a larger one is lost: workers refuse by 1.5 s.
+	lostAfter = 2 * time.Second
+	// The pauses between refused copies double from the first to the longest; the
+	// first copy is sent at once.
+	pauseFirst   = 20 * time.Millisecond
+	pauseLongest = 500 * time.Millisecond
+)
+
+// launch sends a flight on its way.
+func (f *flight) launch() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.began = time.Now()
+	f.src.earn()
+	f.src.counts.requests.Add(1)
+	f.timer = time.AfterFunc(slowAfter, f.tick)
+	if wait := f.src.held(); wait > 0 {
+		f.turnSlow()
+		f.after(sendNow, wait)
+		return
+	}
+	f.send()
+}
+
+// after sets the timer. f.mu is held.
+func (f *flight) after(s step, d time.Duration) {
+	f.step = s
+	f.timer.Reset(d)
+}
+
+// send sends a copy, and reports whether it is under way. f.mu is held.
+func (f *flight) send() bool {
+	reply, token, err := f.src.client.inbox.expect(f.receive)
+	if err != nil {
+		f.end(answer{err: err})
+		return false
+	}
+	nc := f.src.client.nc
+	msg := &nats.Msg{Subject: f.src.subject, Reply: reply, Header: f.header}
+	if f.n != 1 { // empty requests one
+		msg.Data = strconv.AppendInt(nil, int64(f.n), 10)
+	}
+	f.copies++
+	f.open = append(f.open, trip{token, time.Now(), nc.Stats().Reconnects})
+	err = nc.PublishMsg(msg)
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
+		f.end(answer{err: fmt.Errorf("%w: %w", ErrClosed, err)})
+	default:
+		f.drop(token)
+		f.retry(fmt.Errorf("client: request on %s: %w", f.src.subject, err), 0)
+	}
+	return false
+}
+
+// drop forgets a copy. f.mu is held.
+func (f *flight) drop(token uint64) {
+	f.open = slices.DeleteFunc(f.open, func(t trip) bool { return t.token == token })
+	f.src.client.inbox.forget(token)
+}
+
+// end ends the flight. f.mu is held, and given up while the answer is handed on.
+func (f *flight) end(a answer) {
+	f.ended = true
+	f.timer.Stop()
+	for _, t := range f.open {
+		f.src.client.inbox.forget(t.token)
+	}
+	took := time.Since(f.began)
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	f.src.ended(f, took, a.err)
+	f.done(a)
+}
+
+// receive takes the reply to a copy.
+func (f *flight) receive(token uint64, m *nats.Msg, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.open, func(t trip) bool { return t.token == token })
+	if f.ended || i < 0 {
+		return
+	}
+	t := f.open[i]
+	f.open = slices.Delete(f.open, i, i+1)
+	if err != nil {
+		f.end(answer{err: err})
+		return
+	}
+	if err := f.src.refusalIn(m); err != nil {
+		f.refused(err)
+		return
+	}
+	runs, err := parseRuns(m.Data, f.n)
+	if err != nil {
+		f.src.client.log.Warn("a reply is not natsid's", "subject", f.src.subject, "error", err)
+		f.end(answer{err: notNatsid(f.src.subject, err)})
+		return
+	}
+	f.src.learn(time.Since(t.sent))
+	f.src.note(nil)
+	f.end(answer{runs: runs, sent: t.sent})
+}
+
+// refusalIn returns why a message holds no IDs, or nil.
+func (s *source) refusalIn(m *nats.Msg) error {
+	if m.Header == nil {
+		return nil
+	}
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return notServed(s.subject)
+	}
+	return refused(m)
+}
+
+// refused decides what follows a refusal. f.mu is held.
+func (f *flight) refused(err error) {
+	var e subjects.Error // what no worker has said, if none has
+	if said, ok := errors.AsType[*subjects.Error](err); ok {
+		e = *said
+	}
+	switch {
+	case errors.Is(err, ErrNotServed), errors.Is(err, ErrUnavailable):
+		f.retry(err, 0)
+	case errors.Is(err, ErrThrottled):
+		f.src.holdFor(e.RetryAfter)
+		f.retry(err, max(e.RetryAfter, pauseFirst))
+	default:
+		f.end(answer{err: err, most: e.MaxBatch})
+	}
+}
+
+// retry sends a copy after a refusal: at once the first time, and not before least. f.mu
+// is held.
+func (f *flight) retry(why error, least time.Duration) {
+	f.last = why
+	f.src.note(why)
+	if len(f.open) > 0 {
+		return // another copy may be answered, or asked again
+	}
+	pause := f.pause
+	f.pause = min(max(2*pause, pauseFirst), pauseLongest)
+	if pause > 0 {
+		pause = pause/2 + rand.N(pause/2) // callers must not come back together
+	}
+	f.after(sendNow, max(pause, least))
+}
+
+// tick is called by the timer.
+func (f *flight) tick() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return
+	}
+	if f.wanted != nil && !f.wanted() {
+		f.end(answer{err: errUnwanted})
+		return
+	}
+	switch f.step {
+	case turnSlow:
+		f.turnSlow()
+		f.after(askAgain, f.silence())
+	case askAgain:
+		f.askAgain()
+	case sendNow:
+		f.turnSlow()
+		f.sendNow()
+	}
+}
+
+func (f *flight) turnSlow() {
+	if f.slow != nil {
+		f.slow()
+		f.slow = nil
+	}
+}
+
+// silence returns how long to wait for an answer before a copy is sent. f.mu is held.
+func (f *flight) silence() time.Duration {
+	if f.n > hedgedMost {
+		return lostAfter
+	}
+	f.again = max(2*f.again, f.src.patience())
+	return min(f.again, lostAfter)
+}
+
+// busyPause is the pause before it is tried again to send what may not be sent now.
+const busyPause = 50 * time.Millisecond
+
+// askAgain sends a copy since no answer came.
+func (f *flight) askAgain() {
+	nc := f.src.client.nc
+	if !nc.IsConnected() {
+		f.after(askAgain, busyPause)
+		return
+	}
+	// What was under way on a connection that was lost is lost.
+	for _, t := range slices.Clone(f.open) {
+		if t.reconnects != nc.Stats().Reconnects {
+			f.drop(t.token)
+		}
+	}
+	if len(f.open) == 0 || f.src.spend() {
+		f.src.counts.hedges.Add(1)
+		if f.send() {
+			f.after(askAgain, f.silence())
+		}
+		return
+	}
+	f.after(askAgain, busyPause)
+}
+
+// sendNow sends a copy after a pause.
+func (f *flight) sendNow() {
+	switch wait := f.src.held(); {
+	case wait > 0:
+		f.after(sendNow, wait)
+	case f.copies > 0 && !f.src.spend():
+		f.after(sendNow, busyPause)
+	default:
+		if f.copies > 0 {
+			f.src.counts.retries.Add(1)
+		}
+		if f.send() {
+			f.after(askAgain, f.silence())
+		}
+	}
+}

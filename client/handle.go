@@ -1,0 +1,132 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// DefaultMaxBatch is how many calls share a request at most, unless the handle has
+// the option [MaxBatch].
+const DefaultMaxBatch = 10_000
+
+// A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
+type Handle struct {
+	src    *source
+	fault  error // of how it was asked for
+	merger *merger
+	stock  *stock // nil without Prefetch
+}
+
+// A HandleOption changes a [Handle].
+type HandleOption func(*Handle)
+
+// MaxBatch bounds how many calls share a request; others wait for the next. The
+// default, and what less than 1 means, is [DefaultMaxBatch]. Beyond five batches of
+// calls that wait, more fail with [ErrBusy]. A worker with a lower limit is obeyed.
+func MaxBatch(n int) HandleOption {
+	return func(h *Handle) {
+		if n >= 1 {
+			h.src.limit.Store(int64(n))
+		}
+	}
+}
+
+// Business is the business of snowflakes, for a layout that has a field for it. A
+// handle of a tag has none.
+func Business(b int64) HandleOption {
+	return func(h *Handle) {
+		c := h.src.client
+		if h.src.subject != c.ns.Snowflake() {
+			h.fault = subjects.Errorf(subjects.BadRequest, "business %d: only snowflakes have one", b)
+			return
+		}
+		h.src.subject = c.ns.SnowflakeOf(strconv.FormatInt(b, 10))
+	}
+}
+
+// Prefetch holds a range of n IDs, and requests the next in the background before it is
+// used up. IDs older than maxAge, counted from before they were requested, are thrown
+// away: so the time in a snowflake is no older than that, and a raised max_id counts
+// after it. Age is watched by a timer, so a process that was paused may give some of
+// them before the timer fires. While natsid is away, calls get what is held.
+//
+// n is at least 1, and at most what the workers allow. maxAge is at most
+// [subjects.MaxPrefetchAge]. Each range that is thrown away is a hole.
+func Prefetch(n int, maxAge time.Duration) HandleOption {
+	return func(h *Handle) {
+		if n < 1 || maxAge <= 0 || maxAge > subjects.MaxPrefetchAge {
+			h.fault = subjects.Errorf(subjects.BadRequest, "prefetch %d, %v: want at least 1, and an age up to %v",
+				n, maxAge, subjects.MaxPrefetchAge)
+			return
+		}
+		h.stock = newStock(h.src, n, maxAge, nats.Header{subjects.HeaderPrefetch: {maxAge.String()}})
+	}
+}
+
+func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Handle {
+	h := &Handle{src: &source{client: c, subject: subject}}
+	h.src.limit.Store(DefaultMaxBatch)
+	for _, opt := range opts {
+		opt(h)
+	}
+	if fault != nil {
+		h.fault = fault
+	}
+	if h.fault != nil {
+		h.stock = nil
+	}
+	h.merger = newMerger(h.src)
+	return h
+}
+
+// Next returns one ID. Concurrent calls share requests: the ID is from a request that
+// was sent after the call began, unless the handle has the option [Prefetch].
+//
+// It asks again after refusals that another worker may not repeat, after silence, and
+// after a lost connection, until ctx ends. A ctx without a deadline ends after the
+// client's [Timeout]. A call may return up to 5 ms after ctx has ended. IDs that nobody
+// waits for any longer are holes.
+//
+// The error is [ErrBadRequest], [ErrUnknownTag], [ErrNotNatsid], [ErrBusy],
+// [ErrClosed], or that of ctx, which then wraps why there was no ID until then, such as
+// [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
+func (h *Handle) Next(ctx context.Context) (ID, error) {
+	if h.stock != nil {
+		return h.stock.next(ctx)
+	}
+	if h.fault != nil {
+		return 0, refusal(h.fault)
+	}
+	return h.merger.next(ctx)
+}
+
+// NextN returns n IDs, which are requested for this call alone. n is at least 1, and at
+// most what the workers allow: 100,000 by default. Errors are those of [Handle.Next].
+func (h *Handle) NextN(ctx context.Context, n int) (Runs, error) {
+	if h.fault != nil {
+		return nil, refusal(h.fault)
+	}
+	if n < 1 {
+		return nil, refusal(subjects.Errorf(subjects.BadRequest, "%d IDs: want at least 1", n))
+	}
+	ctx, cancel := h.src.client.bounded(ctx)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("client: %s: %w", h.src.subject, err)
+	}
+	done := make(chan answer, 1)
+	f := &flight{src: h.src, n: n, wanted: func() bool { return ctx.Err() == nil }, done: func(a answer) { done <- a }}
+	f.launch()
+	select {
+	case a := <-done:
+		return a.runs, a.err
+	case <-ctx.Done():
+		return nil, h.src.gaveUp(ctx.Err())
+	}
+}

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A receiver takes the reply to one request, or ErrClosed.
+type receiver func(token uint64, m *nats.Msg, err error)
+
+// An inbox receives the replies of a client on one subscription, which it opens
+// with the first request.
+type inbox struct {
+	nc *nats.Conn
+
+	mu     sync.Mutex
+	sub    *nats.Subscription
+	prefix string // of reply subjects, with the final dot
+	last   uint64 // token
+	wait   map[uint64]receiver
+	closed bool
+}
+
+// expect returns a reply subject, and calls f once, with the reply to it, unless
+// it is forgotten before. f must not block. After close, f gets [ErrClosed].
+func (b *inbox) expect(f receiver) (reply string, token uint64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return "", 0, ErrClosed
+	}
+	if b.sub == nil {
+		if err := b.open(); err != nil {
+			return "", 0, err
+		}
+	}
+	b.last++
+	b.wait[b.last] = f
+	return b.prefix + strconv.FormatUint(b.last, 36), b.last, nil
+}
+
+func (b *inbox) open() (err error) {
+	b.wait, b.prefix = make(map[uint64]receiver), b.nc.NewInbox()+"."
+	if b.sub, err = b.nc.Subscribe(b.prefix+"*", b.receive); err != nil {
+		return fmt.Errorf("client: subscribe to replies: %w", err)
+	}
+	return nil
+}
+
+// forget makes a later reply a stranger's.
+func (b *inbox) forget(token uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.wait, token)
+}
+
+func (b *inbox) receive(m *nats.Msg) {
+	token, err := strconv.ParseUint(m.Subject[len(b.prefix):], 36, 64)
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	f := b.wait[token]
+	delete(b.wait, token)
+	b.mu.Unlock()
+	if f != nil {
+		f(token, m, nil)
+	}
+}
+
+func (b *inbox) close() {
+	b.mu.Lock()
+	waiting, sub := b.wait, b.sub
+	b.closed, b.wait, b.sub = true, nil, nil
+	b.mu.Unlock()
+	if sub != nil {
+		_ = sub.Unsubscribe() // it fails only on a connection that is gone
+	}
+	for token, f := range waiting {
+		f(token, nil, ErrClosed)
+	}
+}

@@ -1,0 +1,247 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// mostUnderWay is how many batches of a handle are under way at most, so that one
+// that hangs does not stall the others.
+const mostUnderWay = 4
+
+// A merger lets concurrent calls share requests. Those that arrive while a batch is
+// under way gather in the next, which leaves when that is answered, when that takes
+// longer than usual, or when it is full. A call joins only a batch that has not left, so its ID is
+// from a request that was sent after it began.
+type merger struct {
+	src       *source
+	gathering atomic.Pointer[batch]
+
+	mu       sync.Mutex
+	underWay int
+	left     time.Time // the last batch
+	crowd    bool      // it held more than one call
+	timer    *time.Timer
+}
+
+func newMerger(s *source) *merger {
+	m := &merger{src: s}
+	m.gathering.Store(m.newBatch())
+	m.timer = time.AfterFunc(time.Hour, m.tick)
+	m.timer.Stop()
+	return m
+}
+
+// next returns an ID of a request that is sent after the call began.
+func (m *merger) next(ctx context.Context) (ID, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	for {
+		b := m.gathering.Load()
+		i := b.joined.Add(1) - 1
+		switch {
+		case i >= sealed: // the next is there already
+			continue
+		case i >= b.most:
+			if m.depart(b) {
+				continue
+			}
+			return 0, fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
+		case i == 0:
+			m.first(b)
+		}
+		return b.wait(ctx, i)
+	}
+}
+
+// first sends a batch that has its first call, if none is under way.
+func (m *merger) first(b *batch) {
+	m.mu.Lock()
+	crowd, underWay := m.crowd, m.underWay
+	m.mu.Unlock()
+	if crowd && underWay == 0 {
+		runtime.Gosched() // let those who come with it join
+	}
+	m.depart(b)
+}
+
+// depart sends a batch if it may leave, and reports whether it has left.
+func (m *merger) depart(b *batch) bool {
+	m.mu.Lock()
+	if m.gathering.Load() != b {
+		m.mu.Unlock()
+		return true
+	}
+	if wait := m.mustWait(b); wait > 0 {
+		m.timer.Reset(wait)
+		m.mu.Unlock()
+		return false
+	}
+	m.gathering.Store(m.newBatch())
+	b.n = min(b.joined.Swap(sealed), b.most)
+	m.underWay++
+	m.left, m.crowd = time.Now(), b.n > 1
+	m.mu.Unlock()
+	f := &flight{src: m.src, n: int(b.n), wanted: b.isWanted, slow: b.turnSlow, done: func(a answer) { m.land(b, a) }}
+	f.launch()
+	return true
+}
+
+// mustWait returns how long the gathering batch must wait, at least; 0: it may leave.
+// m.mu is held.
+func (m *merger) mustWait(b *batch) time.Duration {
+	switch wait := m.src.gap() - time.Since(m.left); {
+	case m.underWay == 0:
+		return 0
+	case m.underWay == mostUnderWay:
+		return max(wait, slowAfter)
+	case b.joined.Load() >= b.most:
+		return 0
+	default:
+		return wait
+	}
+}
+
+// tick is called when the batch under way takes longer than usual.
+func (m *merger) tick() {
+	b := m.gathering.Load()
+	if b.joined.Load() > 0 && !m.depart(b) {
+		b.turnSlow()
+	}
+}
+
+// land hands the answer to the calls, and sends the next batch.
+func (m *merger) land(b *batch, a answer) {
+	if a.most > 0 && int64(a.most) < b.n {
+		m.split(b, a.most)
+		return
+	}
+	b.answer(a.runs, a.err)
+	if b.n > 1 {
+		runtime.Gosched() // let those who call again join
+	}
+	m.mu.Lock()
+	m.underWay--
+	m.mu.Unlock()
+	if next := m.gathering.Load(); next.joined.Load() > 0 {
+		m.depart(next)
+	}
+}
+
+// split sends a batch that is larger than the worker accepts in parts, and remembers
+// the limit.
+func (m *merger) split(b *batch, most int) {
+	m.src.limit.Store(int64(most))
+	parts := (int(b.n) + most - 1) / most
+	var mu sync.Mutex
+	var all Runs
+	var failed error
+	for i := range parts {
+		n := min(most, int(b.n)-i*most)
+		f := &flight{src: m.src, n: n, wanted: b.isWanted, done: func(a answer) {
+			mu.Lock()
+			all, failed = append(all, a.runs...), errors.Join(failed, a.err)
+			parts--
+			last := parts == 0
+			mu.Unlock()
+			if last {
+				m.land(b, answer{runs: all, err: failed})
+			}
+		}}
+		f.launch()
+	}
+}
+
+// sealed is more calls than ever join a batch; one that has left has been joined by more.
+const sealed = 1 << 62
+
+// A batch is calls that share a request. The call that joined as number i gets the
+// i-th ID of the answer.
+type batch struct {
+	src    *source
+	most   int64        // calls that may join
+	joined atomic.Int64 // sealed once it has left
+	n      int64        // calls that have joined; set when it leaves
+	gone   atomic.Int64 // calls that have given up
+
+	woken chan struct{} // closed when it is answered, or when that takes long
+
+	mu    sync.Mutex
+	state waiting
+	done  chan struct{} // closed when it is answered; made when it is slow
+	runs  Runs
+	err   error
+}
+
+// A waiting is how the calls of a batch wait.
+type waiting int
+
+const (
+	quick    waiting = iota // for the answer alone, which is soon there
+	slow                    // for the answer or the end of their context
+	answered                // no longer
+)
+
+func (m *merger) newBatch() *batch {
+	return &batch{src: m.src, most: m.src.limit.Load(), woken: make(chan struct{})}
+}
+
+func (b *batch) isWanted() bool { return b.gone.Load() < b.n }
+
+// turnSlow lets the calls look after their contexts, since the answer takes long.
+func (b *batch) turnSlow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == quick {
+		b.state, b.done = slow, make(chan struct{})
+		close(b.woken)
+	}
+}
+
+func (b *batch) answer(runs Runs, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.state
+	b.state, b.runs, b.err = answered, runs, err
+	if was == slow {
+		close(b.done)
+	} else {
+		close(b.woken)
+	}
+}
+
+// wait returns the ID of call number i.
+func (b *batch) wait(ctx context.Context, i int64) (ID, error) {
+	<-b.woken
+	b.mu.Lock()
+	state, done := b.state, b.done
+	b.mu.Unlock()
+	if state == slow {
+		if err := b.waitSlow(ctx, done); err != nil {
+			return 0, err
+		}
+	}
+	if b.err != nil { // it is set before what was closed
+		return 0, b.err
+	}
+	return b.runs.at(i), nil
+}
+
+// waitSlow returns nil when the batch is answered, or why the call gives up.
+func (b *batch) waitSlow(ctx context.Context, done chan struct{}) error {
+	ctx, cancel := b.src.client.bounded(ctx)
+	defer cancel()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		b.gone.Add(1)
+		return b.src.gaveUp(ctx.Err())
+	}
+}

@@ -1,0 +1,147 @@
+package client
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A source is what the requests of one handle go to, and what is known of it. It
+// is safe for concurrent use.
+type source struct {
+	client  *Client
+	subject string
+	limit   atomic.Int64
+	counts  counts
+
+	mu     sync.Mutex
+	usual  time.Duration // a smoothed time of an answer; 0: none has come yet
+	spread time.Duration // a smoothed deviation from it
+	hold   time.Time     // nothing is sent before, as a worker demanded
+	spare  spare
+	// trouble is why the latest copy got no IDs; nil: it got some, or no answer yet.
+	trouble error
+}
+
+// learn takes the time that an answer took. The weights are those of TCP's
+// smoothed round trip (RFC 6298).
+func (s *source) learn(took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.usual == 0 {
+		s.usual, s.spread = took, took/2
+		return
+	}
+	s.spread += (max(took-s.usual, s.usual-took) - s.spread) / 4
+	s.usual += (took - s.usual) / 8
+}
+
+// The bounds of how long an answer may take before another worker is asked: within
+// them it is [RFC 6298]'s time-out, a smoothed time and four deviations.
+const (
+	hedgeSoonest = 100 * time.Millisecond
+	hedgeLatest  = 500 * time.Millisecond
+)
+
+// patience returns how long an answer may take before another worker is asked.
+func (s *source) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(max(s.usual+4*s.spread, hedgeSoonest), hedgeLatest)
+}
+
+// The bounds of how long a batch waits for the answer to the one before, unless that
+// comes earlier: within them it is a quarter of the usual time, so that four batches under
+// way, [mostUnderWay], cover it, and a call waits for a quarter of it at most.
+const (
+	gapLeast = time.Millisecond
+	gapMost  = 100 * time.Millisecond
+)
+
+func (s *source) gap() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(max(s.usual/mostUnderWay, gapLeast), gapMost)
+}
+
+// earn counts a request that is no copy of another.
+func (s *source) earn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare.earn()
+}
+
+// spend reports whether one more copy of a request may be sent, and takes it.
+func (s *source) spend() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spare.spend(time.Now())
+}
+
+// held returns how long nothing may be sent.
+func (s *source) held() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hold.IsZero() {
+		return 0
+	}
+	return max(0, time.Until(s.hold))
+}
+
+// holdMost bounds how long a reply can keep a handle from asking.
+const holdMost = 30 * time.Second
+
+// holdFor sends nothing for a while.
+func (s *source) holdFor(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := time.Now().Add(min(d, holdMost)); until.After(s.hold) {
+		s.hold = until
+	}
+}
+
+// A spare is how many copies of requests may be sent: a tenth of the requests, so
+// that an overloaded service is not asked twice as much, but no less than four a
+// second, since a handle that is seldom used must be able to retry. The zero value
+// stands for a full one.
+type spare struct {
+	used float64 // of spareMost
+	at   time.Time
+}
+
+const (
+	sparePerRequest = 0.1
+	sparePerSecond  = 4
+	spareMost       = 10
+)
+
+func (s *spare) earn() { s.used = max(0, s.used-sparePerRequest) }
+
+func (s *spare) spend(now time.Time) bool {
+	s.used = max(0, s.used-now.Sub(s.at).Seconds()*sparePerSecond)
+	s.at = now
+	if s.used > spareMost-1 {
+		return false
+	}
+	s.used++
+	return true
+}
+
+// gaveUp returns the error of a call whose context has ended without an answer.
+func (s *source) gaveUp(err error) error {
+	s.mu.Lock()
+	trouble := s.trouble
+	s.mu.Unlock()
+	if trouble == nil {
+		return fmt.Errorf("client: no answer on %s yet; ask again: %w", s.subject, err)
+	}
+	return fmt.Errorf("client: no ID from %s in time: %w: %w", s.subject, err, trouble)
+}
+
+// note keeps why the latest copy got no IDs; nil: it got some.
+func (s *source) note(trouble error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = trouble
+}
