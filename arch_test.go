@@ -94,8 +94,8 @@ var arrows = map[string][]string{
 	"e2e/internal/setup": {"internal/app", "subjects"},
 	"e2e/tests":          {natsServer}, // test files only
 
-	"faults": {"subjects", "internal/testkit/freeport", "internal/testkit/ledger", "internal/testkit/mysqltest",
-		"internal/testkit/natsproxy", "internal/testkit/overload", natsGo},
+	"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger",
+		"internal/testkit/mysqltest", "internal/testkit/natsproxy", "internal/testkit/overload", natsGo},
 }
 
 // forTests is what test files may import on top of their package's row. A

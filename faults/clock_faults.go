@@ -20,7 +20,7 @@ func clockFaults() (list []fault) {
 		summary: "a worker's clock is set by +2s, and corrected after 0.2 s: " +
 			"it is right, and behind the IDs issued meanwhile",
 		fleet: threeWorkers, inject: setClock(2 * time.Second), lasts: 200 * time.Millisecond,
-		losses: []loss{untilItLeft},
+		losses: []loss{untilItLeft}, single: true,
 		alarms: alarms{
 			subjects.AlarmClockStep: {1, 2}, subjects.AlarmClockSkew: {0, 1}, subjects.AlarmClockBehind: {0, 1},
 		},
@@ -35,7 +35,7 @@ func clockFault(d time.Duration) fault {
 		name:    "clock" + signed(d),
 		summary: "a worker's clock is set by " + signed(d) + " while it runs, and corrected after 5 s",
 		fleet:   threeWorkers, inject: setClock(d), lasts: 5 * time.Second,
-		area: onClock, brief: d == -2*time.Second || d == time.Hour,
+		single: true, area: onClock, brief: d == -2*time.Second || d == time.Hour,
 	}
 	if !tolerated(d) {
 		f.losses = []loss{untilItLeft}
@@ -50,7 +50,7 @@ func clockRestartFault(d time.Duration) fault {
 		name:    "clock" + signed(d) + "-restart",
 		summary: "SIGKILL, and a restart with the clock at " + signed(d) + ", corrected after 5 s",
 		fleet:   threeWorkers, inject: setClockOverRestart(d), lasts: 5 * time.Second,
-		losses: []loss{lostInFlight}, area: onWorker,
+		losses: []loss{lostInFlight}, single: true, area: onWorker,
 	}
 	if !tolerated(d) {
 		f.alarms = alarms{subjects.AlarmClockStep: {0, 1}, subjects.AlarmClockSkew: {1, 1}}

@@ -41,6 +41,7 @@ type cluster struct {
 	db      *mysqltest.Server
 	link    *mysqltest.Link // between the workers and db
 	load    *load           // the callers
+	callers *callers        // those through package client
 	crashed []*process      // those that ended by themselves and were reported
 
 	leafLink *mysqltest.Link // between the leaf node and the first server
@@ -79,6 +80,9 @@ func (c *cluster) start() {
 	c.must(err)
 	c.Cleanup(load.disconnect)
 	c.load = load
+	c.callers, err = newCallers(load, urls)
+	c.must(err)
+	c.Cleanup(c.callers.close)
 	c.createTag(longTag, c.longStep(), 1)
 	c.createTag(shortTag, shortStep, 1)
 	if c.fleet.leaf == apart {

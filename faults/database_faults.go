@@ -41,7 +41,7 @@ func databaseFaults() []fault {
 			name:    "store-away-one",
 			summary: "one worker's connections to MariaDB are cut, and refused for 15 s: it leaves, and others load",
 			fleet:   oneOnMySQL, inject: refuseOne, lasts: 15 * time.Second,
-			losses: []loss{untilOneLeft}, unnoticed: true,
+			losses: []loss{untilOneLeft}, unnoticed: true, single: true,
 		},
 		{
 			name:    "mysql-jetstream-wiped",

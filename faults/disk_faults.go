@@ -19,7 +19,7 @@ func diskFaults() []fault {
 				kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: 5 * time.Second, most: 60,
 			}},
 			// One of worker.json, and one of witness.json if it is written meanwhile.
-			alarms: alarms{subjects.AlarmStateFile: {1, 2}},
+			alarms: alarms{subjects.AlarmStateFile: {1, 2}}, single: true,
 		},
 		{
 			name: "disk-full-nats",
@@ -30,6 +30,7 @@ func diskFaults() []fault {
 				storeAway, lostOnRoute,
 				{kinds: all, outcomes: []string{timeout, disconnected}, afterEnd: time.Second, most: 30},
 			},
+			single: true,
 		},
 	}
 }

@@ -23,6 +23,9 @@ type fault struct {
 
 	// losses are the only requests that may stay without IDs.
 	losses []loss
+	// single says that the fault strikes one worker of several, or one server of
+	// three, at a time: callers through package client do not see it.
+	single bool
 	// gap is the longest that callers may go without IDs of a kind that no loss
 	// names; 1 s if 0. shortGap is that of the short tag where a loss names
 	// it; 0: no bound.
@@ -106,12 +109,16 @@ type loss struct {
 // allows reports whether the loss names a failure of a fault that lasted from
 // one time till another.
 func (l loss) allows(f failure, from, till time.Duration) bool {
+	return slices.Contains(l.outcomes, f.outcome) && l.covers(f, from-callerWaits, from, till)
+}
+
+// covers reports whether the loss is about what was requested, at least at begin.
+func (l loss) covers(f failure, begin, from, till time.Duration) bool {
 	last := till + l.afterEnd
 	if l.afterStart > 0 {
 		last = from + l.afterStart
 	}
-	return slices.Contains(l.kinds, f.kind) && slices.Contains(l.outcomes, f.outcome) &&
-		from-callerWaits <= f.at && f.at <= last
+	return slices.Contains(l.kinds, f.kind) && begin <= f.at && f.at <= last
 }
 
 // lasting reports whether the loss allows callers to be refused for as long as
@@ -191,4 +198,14 @@ func (f fault) gapLimitOf(k kind) (most time.Duration, bounded bool) {
 	return f.gapLimit(), !slices.ContainsFunc(f.losses, func(l loss) bool {
 		return l.lasting() && slices.Contains(l.kinds, k)
 	})
+}
+
+// mayFail reports whether a call through package client may stay without IDs: never
+// where one worker or server is struck, unless the store of its tag may be away for
+// longer than a caller has patience; else where a bare request may.
+func (f fault) mayFail(call failure, from, till time.Duration) bool {
+	if f.single {
+		return call.kind == short && f.shortGap > patience
+	}
+	return slices.ContainsFunc(f.losses, func(l loss) bool { return l.covers(call, from-patience, from, till) })
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -17,14 +16,20 @@ func (t *trial) figures() (r result) {
 	l.mu.Lock() // answers may still come, and are too late
 	defer l.mu.Unlock()
 	r = result{
-		took: l.quit, stalled: l.stalled, ids: l.ids, gaps: l.gaps, repeats: l.askedTwice,
+		took: l.quit, stalled: l.stalled, ids: l.ids.Load(), gaps: l.gaps, repeats: l.askedTwice,
 		failures: make(map[string]int64), alarms: make(map[subjects.Alarm]int),
+		calls: t.callers.begun, failedCalls: make(map[string]int64), longest: t.callers.longest.took,
 	}
 	for _, n := range l.sent {
 		r.requests += n
 	}
 	for _, f := range l.failures {
 		r.failures[f.outcome]++
+		t.recovered = max(t.recovered, f.at-t.till)
+	}
+	t.logf("the longest call: %v", t.callers.longest)
+	for _, f := range t.callers.failures {
+		r.failedCalls[f.outcome]++
 		t.recovered = max(t.recovered, f.at-t.till)
 	}
 	r.recovered = t.recovered
@@ -36,6 +41,8 @@ func (t *trial) figures() (r result) {
 		t.must(t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database))
 	}
 	for k, of := range l.ledgers {
+		sent := t.callers.copies(kind(k))
+		t.logf("clients, %v: %d requests, %d hedges, %d retries", kind(k), sent.Requests, sent.Hedges, sent.Retries)
 		rep, err := of.Close()
 		t.must(err)
 		excused, err := l.early[k].Close()
@@ -65,6 +72,7 @@ func (t *trial) judge(r result) {
 		return
 	}
 	t.judgeFailures()
+	t.judgeCalls()
 	t.judgeGaps(r)
 	if limit := t.fault.recoveryLimit(); r.recovered > limit {
 		t.violation("the cluster recovered %v after the fault's end, later than %v",
@@ -102,7 +110,7 @@ func (t *trial) judgeGaps(r result) {
 func (t *trial) judgeLastSecond() {
 	last := t.load.quit - time.Second
 	var n int
-	for _, x := range t.load.failed() {
+	for _, x := range slices.Concat(t.load.failed(), t.callers.failed()) {
 		if x.at > last {
 			n++
 		}
@@ -131,20 +139,35 @@ func (t *trial) judgeFailures() {
 	for _, x := range t.load.failed() {
 		i := slices.IndexFunc(t.fault.losses, func(l loss) bool { return l.allows(x, t.from, t.till) })
 		if i < 0 {
-			what := fmt.Sprintf("%v %s", x.kind, x.outcome)
-			over[what] = append(over[what], x.at)
+			over[x.String()] = append(over[x.String()], x.at)
 			continue
 		}
 		used[i]++
 	}
-	for _, what := range slices.Sorted(maps.Keys(over)) {
-		at := over[what]
-		t.violation("%d requests ended with %s, sent %.2f s to %.2f s (the fault lasted from %.2f s to %.2f s)",
-			len(at), what, slices.Min(at).Seconds(), slices.Max(at).Seconds(), t.from.Seconds(), t.till.Seconds())
-	}
+	t.notServed("requests", over)
 	for i, l := range t.fault.losses {
 		if l.most > 0 && used[i] > l.most {
 			t.violation("%d requests of %v ended with %v, more than %d", used[i], l.kinds, l.outcomes, l.most)
 		}
+	}
+}
+
+// judgeCalls notes the calls through package client that had to get IDs.
+func (t *trial) judgeCalls() {
+	over := make(map[string][]time.Duration)
+	for _, x := range t.callers.failed() {
+		if !t.fault.mayFail(x, t.from, t.till) {
+			over[x.String()] = append(over[x.String()], x.at)
+		}
+	}
+	t.notServed("calls through the client", over)
+}
+
+// notServed notes when requests were sent, or calls began, that had to get IDs.
+func (t *trial) notServed(what string, over map[string][]time.Duration) {
+	for _, x := range slices.Sorted(maps.Keys(over)) {
+		at := over[x]
+		t.violation("%d %s ended with %s, begun %.2f s to %.2f s (the fault lasted from %.2f s to %.2f s)",
+			len(at), what, x, slices.Min(at).Seconds(), slices.Max(at).Seconds(), t.from.Seconds(), t.till.Seconds())
 	}
 }

@@ -62,6 +62,9 @@ const (
 	slowly       = "slow"          // IDs after more than noticed; counted only where a fault is to go unnoticed
 )
 
+// tick is how often callers look whether something is due.
+const tick = 5 * time.Millisecond
+
 // noticed is how long callers wait before they notice.
 const noticed = time.Second
 
@@ -77,13 +80,13 @@ type load struct {
 	unnoticed  bool                  // slow answers count as failures
 	early      [kinds]*ledger.Ledger // of what was issued before a fault settled
 	settled    atomic.Int64          // when it has, a time.Duration since start; 0 if nothing is early
+	ids        atomic.Int64
 
 	mu       sync.Mutex
 	seq      uint64
 	pending  map[uint64]request
 	order    []uint64 // of pending, the oldest first; answered ones stay until they are due
 	sent     [kinds]int64
-	ids      int64
 	failures []failure
 	lastOK   [kinds]time.Time
 	gaps     [kinds]time.Duration
@@ -109,6 +112,8 @@ type failure struct {
 	at      time.Duration // when it was sent, since the start of the load
 }
 
+func (f failure) String() string { return fmt.Sprintf("%v %s", f.kind, f.outcome) }
+
 // newLoad connects to each of the servers.
 func newLoad(dir string, urls []string) (*load, error) {
 	l := &load{
@@ -117,15 +122,19 @@ func newLoad(dir string, urls []string) (*load, error) {
 	for k := range l.ledgers {
 		l.ledgers[k], l.early[k] = ledger.New(dir), ledger.New(dir)
 	}
-	for i, url := range urls {
-		// Callers on a server that is down go to another, each to one of its own.
-		pool := slices.Concat([]string{url}, urls[:i], urls[i+1:])
-		if err := l.connect(strings.Join(pool, ",")); err != nil {
+	for i := range urls {
+		if err := l.connect(strings.Join(nearest(urls, i), ",")); err != nil {
 			l.disconnect()
 			return nil, err
 		}
 	}
 	return l, nil
+}
+
+// nearest returns the servers of callers at the i-th: when it is down they go to
+// another, each to one of its own.
+func nearest(urls []string, i int) []string {
+	return slices.Concat(urls[i:i+1], urls[:i], urls[i+1:])
 }
 
 func (l *load) disconnect() {
@@ -137,7 +146,6 @@ func (l *load) disconnect() {
 // run sends rate requests per second until ctx ends, then waits for the last
 // answers.
 func (l *load) run(ctx context.Context, rate, batch int) {
-	const tick = 5 * time.Millisecond
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	var sent int64
@@ -272,7 +280,6 @@ func (l *load) record(body []byte, r request, waits bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ids += n
 	if waits {
 		now := time.Now()
 		l.gaps[r.kind] = max(l.gaps[r.kind], now.Sub(l.lastOK[r.kind]))
@@ -291,15 +298,24 @@ func (l *load) add(body []byte, k kind) (n int64, err error) {
 		return 0, err
 	}
 	for _, run := range runs {
-		if err := l.ledgers[k].Add(run.First, run.Last); err != nil {
+		if err := l.keep(k, run.First, run.Last); err != nil {
 			return n, err
-		}
-		if int64(l.now()) < l.settled.Load() {
-			_ = l.early[k].Add(run.First, run.Last) // as the other
 		}
 		n += run.Len()
 	}
 	return n, nil
+}
+
+// keep records IDs that were issued, from first to last.
+func (l *load) keep(k kind, first, last int64) error {
+	if err := l.ledgers[k].Add(first, last); err != nil {
+		return err
+	}
+	if int64(l.now()) < l.settled.Load() {
+		_ = l.early[k].Add(first, last) // as the other
+	}
+	l.ids.Add(last - first + 1)
+	return nil
 }
 
 func (l *load) fail(r request, outcome string) {

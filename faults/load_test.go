@@ -14,16 +14,35 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// play runs a load of 400 requests per second on a worker that answers the i-th
-// request with what answer returns, nil for none, and judges it.
+// play runs a load of 400 bare requests per second on a worker that answers with what
+// answer returns, and judges it.
 func play(t *testing.T, f fault, answer func(i int64, m *nats.Msg) *nats.Msg) (*trial, result) {
+	t.Helper()
+	s := answered(t, f, answer)
+	s.load.begin()
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { // the rate holds for as long as the machine keeps up: so many are enough
+		defer stop()
+		for sentBy(s.load) < 200 && t.Context().Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	s.load.run(ctx, 400, 100)
+	r := s.figures()
+	s.judge(r)
+	return s, r
+}
+
+// answered returns a trial whose callers are connected to a worker that answers the
+// i-th request with what answer returns, nil for none.
+func answered(t *testing.T, f fault, answer func(i int64, m *nats.Msg) *nats.Msg) *trial {
 	t.Helper()
 	url := natstest.Start(t)
 	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
+	t.Cleanup(nc.Close)
 	var i int64
 	if _, err := nc.Subscribe(string(namespace)+".>", func(m *nats.Msg) {
 		if a := answer(i, m); a != nil {
@@ -41,24 +60,18 @@ func play(t *testing.T, f fault, answer func(i int64, m *nats.Msg) *nats.Msg) (*
 	if s.load, err = newLoad(t.TempDir(), []string{url}); err != nil {
 		t.Fatal(err)
 	}
-	defer s.load.disconnect()
-	s.load.begin()
-	ctx, stop := context.WithCancel(t.Context())
-	go func() { // the rate holds for as long as the machine keeps up: so many are enough
-		defer stop()
-		for sentBy(s.load) < 200 && t.Context().Err() == nil {
-			time.Sleep(5 * time.Millisecond)
-		}
-	}()
-	s.load.run(ctx, 400, 100)
-	r := s.figures()
-	s.judge(r)
-	return s, r
+	t.Cleanup(s.load.disconnect)
+	if s.callers, err = newCallers(s.load, []string{url}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.callers.close)
+	return s
 }
 
 // newTrial returns a trial that runs nothing.
 func newTrial(t *testing.T, f fault) *trial {
-	return &trial{cluster: &cluster{harness: newHarness(t.Context(), f.name, t.TempDir())}, fault: f}
+	c := &cluster{harness: newHarness(t.Context(), f.name, t.TempDir()), load: &load{}, callers: &callers{}}
+	return &trial{cluster: c, fault: f}
 }
 
 func sentBy(l *load) (n int64) {

@@ -55,23 +55,24 @@ func singleServerFaults() []fault {
 			summary: "SIGKILL of the nats-server that leads the marks' stream, restarted after 12 s",
 			fleet:   threeWorkers, inject: killServer(theLeader), lasts: 12 * time.Second,
 			losses: []loss{lostOnRoute, untilElected}, shortGap: 11 * time.Second, area: onNATS, brief: true,
+			single: true,
 		},
 		{
 			name: "nats-kill-follower", summary: "SIGKILL of one that does not lead it",
 			fleet: threeWorkers, inject: killServer(aFollower), lasts: 12 * time.Second,
-			losses: []loss{lostOnRoute, untilElected}, shortGap: 11 * time.Second, area: onNATS,
+			losses: []loss{lostOnRoute, untilElected}, shortGap: 11 * time.Second, area: onNATS, single: true,
 		},
 		{
 			name: "nats-pause-leader", summary: "SIGSTOP of the leader for 15 s",
 			fleet: threeWorkers, inject: pauseServer(theLeader), lasts: 15 * time.Second,
 			losses: []loss{behindHungServer, untilElected, afterReturn}, shortGap: 11 * time.Second,
-			watch: 12 * time.Second, recovery: 12 * time.Second, area: onNATS,
+			watch: 12 * time.Second, recovery: 12 * time.Second, area: onNATS, single: true,
 		},
 		{
 			name: "nats-pause-follower", summary: "SIGSTOP of one that does not lead",
 			fleet: threeWorkers, inject: pauseServer(aFollower), lasts: 15 * time.Second,
 			losses: []loss{behindHungServer, untilElected, afterReturn}, shortGap: 11 * time.Second,
-			watch: 12 * time.Second, recovery: 12 * time.Second, area: onNATS,
+			watch: 12 * time.Second, recovery: 12 * time.Second, area: onNATS, single: true,
 		},
 	}
 }
@@ -93,13 +94,13 @@ func allServersFaults() []fault {
 		},
 		{
 			name: "nats-lame-duck", summary: "SIGUSR2 (lame duck mode) of each in turn, restarted: no request is lost",
-			fleet: threeWorkers, inject: lameDucks, area: onNATS,
+			fleet: threeWorkers, inject: lameDucks, area: onNATS, single: true,
 		},
 		{
 			name: "nats-roll", summary: "SIGTERM of each in turn, restarted",
 			fleet: threeWorkers, inject: rollServers,
 			losses: []loss{{kinds: all, outcomes: []string{timeout, disconnected, noResponders}, most: 90}, storeAway},
-			area:   onNATS,
+			area:   onNATS, single: true,
 		},
 		{
 			name: "nats-single-kill", summary: "SIGKILL of the only nats-server, restarted after 2 s",

@@ -15,28 +15,28 @@ func networkFaults() []fault {
 			name:    "acks-dropped",
 			summary: "for 10 s no acknowledgement of a write reaches one worker, though the writes land",
 			fleet:   proxied, inject: dropAcks, lasts: 10 * time.Second,
-			losses: []loss{untilOneLeft}, unnoticed: true, area: onNetwork, brief: true,
+			losses: []loss{untilOneLeft}, unnoticed: true, area: onNetwork, brief: true, single: true,
 		},
 		{
 			name: "network-slow", summary: "for 10 s everything between one worker and NATS takes 150 ms more each way",
 			fleet: proxied, inject: slow, lasts: 10 * time.Second,
-			losses: []loss{storeAway}, area: onNetwork,
+			losses: []loss{storeAway}, area: onNetwork, single: true,
 		},
 		{
 			name: "network-cut", summary: "one worker's connections are cut, and refused for 5 s",
 			fleet: proxied, inject: cut, lasts: 5 * time.Second,
-			losses: []loss{lostInFlight}, area: onNetwork,
+			losses: []loss{lostInFlight}, area: onNetwork, single: true,
 		},
 		{
 			name:    "network-partition",
 			summary: "for 15 s nothing passes between one worker and NATS, and no connection is closed",
 			fleet:   proxied, inject: partition, lasts: 15 * time.Second,
-			losses: []loss{untilDetected, afterResume}, area: onNetwork,
+			losses: []loss{untilDetected, afterResume}, area: onNetwork, single: true,
 		},
 		{
 			name: "network-partition-40s", summary: "the same for 40 s, longer than the lease TTL",
 			fleet: proxied, inject: partition, lasts: 40 * time.Second,
-			losses: []loss{untilDetected, afterResume},
+			losses: []loss{untilDetected, afterResume}, single: true,
 		},
 	}
 }

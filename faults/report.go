@@ -53,8 +53,8 @@ func report(opt options, bins binaries, results []result) error {
 }
 
 var columns = []string{
-	"fault", "", "load", "requests", "IDs", "repeats", "without IDs",
-	"gap: snowflake", "long", "short", "recovery", "alarms",
+	"fault", "", "load", "requests", "IDs", "repeats", "without IDs", "gap: snowflake", "long", "short",
+	"client: failed calls", "longest wait", "recovery", "alarms",
 }
 
 func (r result) cells() []string {
@@ -71,7 +71,7 @@ func (r result) cells() []string {
 		name, r.onClockStep, fmt.Sprintf("%.0f s", r.took.Seconds()),
 		fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
 		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]),
-		seconds(r.recovered), counts(r.alarms),
+		counts(r.failedCalls), seconds(r.longest), seconds(r.recovered), counts(r.alarms),
 	}
 }
 
@@ -105,14 +105,16 @@ func overloadRows(results []result) (rows [][]string) {
 }
 
 func totals(results []result) string {
-	var trials, requests, ids, repeats int64
+	var trials, requests, calls, ids, repeats int64
 	for _, r := range results {
 		if r.skipped == "" {
 			trials++
-			requests, ids, repeats = requests+r.requests, ids+r.ids, repeats+r.repeats
+			requests, calls = requests+r.requests, calls+r.calls
+			ids, repeats = ids+r.ids, repeats+r.repeats
 		}
 	}
-	return fmt.Sprintf("%d trials, %d requests, %d IDs, %d repeats.", trials, requests, ids, repeats)
+	return fmt.Sprintf("%d trials, %d requests, %d calls through the client, %d IDs, %d repeats.",
+		trials, requests, calls, ids, repeats)
 }
 
 // counts returns "3 503, 1 timeout", by name.
@@ -149,7 +151,8 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"Command":  strings.Join(append([]string{"go run ./faults"}, os.Args[1:]...), " "),
 		"When":     time.Now().UTC().Format(time.DateOnly),
 		"Versions": versions(bins, results),
-		"Totals":   totals(results), "Seed": opt.seed, "Rate": opt.rate, "Batch": opt.batch, "Parallel": opt.parallel,
+		"Totals":   totals(results), "Seed": opt.seed, "Rate": opt.rate, "Calls": opt.rate / callsPer,
+		"Patience": patience, "Batch": opt.batch, "Parallel": opt.parallel,
 		"Table": table(results), "Overload": overloadTable(results), "Faults": legend(results),
 		"Record": strings.TrimSpace(record),
 	})
@@ -217,6 +220,12 @@ func (f fault) cost() string {
 		parts = append(parts, t.String())
 	}
 	text := "May cost " + strings.Join(parts, "; ")
+	switch {
+	case f.single && f.shortGap > patience:
+		text += "; no call through the client but of short"
+	case f.single || len(f.losses) == 0:
+		text += "; no call through the client"
+	}
 	if f.gapLimit() != time.Second {
 		text += fmt.Sprintf("; gaps up to %v", f.gapLimit())
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/overload"
@@ -32,15 +33,20 @@ type result struct {
 	onClockStep string
 	database    string // its version; "" if there was none
 
-	tries     int           // how often the trial was run, because the machine stalled
-	took      time.Duration // of the load
-	requests  int64
-	ids       int64
-	repeats   int64
-	stalled   time.Duration // the longest that the load itself stood still
-	disk      time.Duration // the longest that a small write of this process took
-	failures  map[string]int64
-	gaps      [kinds]time.Duration
+	tries    int           // how often the trial was run, because the machine stalled
+	took     time.Duration // of the load
+	requests int64
+	ids      int64
+	repeats  int64
+	stalled  time.Duration // the longest that the load itself stood still
+	disk     time.Duration // the longest that a small write of this process took
+	failures map[string]int64
+	gaps     [kinds]time.Duration
+
+	calls       int64 // through package client
+	failedCalls map[string]int64
+	longest     time.Duration // that one took, IDs or not
+
 	recovered time.Duration
 	alarms    map[subjects.Alarm]int
 	overload  *overload.Figures // nil if there was none
@@ -124,7 +130,10 @@ func (t *trial) startLoad() (stop func()) {
 	t.countFrom(t.load.start)
 	go func() {
 		defer close(done)
+		var both sync.WaitGroup
+		both.Go(func() { t.callers.run(ctx, t.opt.rate/callsPer, t.opt.batch) })
 		t.load.run(ctx, t.opt.rate, t.opt.batch)
+		both.Wait()
 	}()
 	return func() { cancel(); <-done }
 }

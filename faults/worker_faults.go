@@ -19,43 +19,43 @@ func workerFaults() []fault {
 		{
 			name: "worker-kill", summary: "SIGKILL of a worker, restarted after 3 s: it resumes its number",
 			fleet: threeWorkers, inject: killWorker, lasts: 3 * time.Second,
-			losses: []loss{lostInFlight}, area: onWorker, brief: true,
+			losses: []loss{lostInFlight}, area: onWorker, brief: true, single: true,
 		},
 		{
 			name:    "worker-kill-data-lost",
 			summary: "the same, and its data directory is deleted: it acquires another number",
 			fleet:   threeWorkers, inject: killWorkerAndData, lasts: time.Second,
-			losses: []loss{lostInFlight}, area: onWorker,
+			losses: []loss{lostInFlight}, area: onWorker, single: true,
 		},
 		{
 			name: "worker-kill-no-data", summary: "the same, restarted without a data directory",
 			fleet: threeWorkers, inject: killWorkerNoData, lasts: time.Second,
-			losses: []loss{lostInFlight},
+			losses: []loss{lostInFlight}, single: true,
 		},
 		{
 			name:    "worker-old-data",
 			summary: "the same, and its state file is an old copy: it acquires another number",
 			fleet:   threeWorkers, inject: oldData,
-			losses: []loss{lostInFlightLater},
+			losses: []loss{lostInFlightLater}, single: true,
 		},
 		{
 			name: "workers-roll", summary: "SIGTERM of each worker in turn, restarted: no request is lost",
-			fleet: threeWorkers, inject: rollWorkers, area: onWorker, brief: true,
+			fleet: threeWorkers, inject: rollWorkers, area: onWorker, brief: true, single: true,
 		},
 		{
 			name: "worker-pause-1s", summary: "SIGSTOP of a worker for 1 s, shorter than the deadline",
 			fleet: threeWorkers, inject: pauseWorker, lasts: time.Second,
-			gap: 1500 * time.Millisecond, area: onWorker, brief: true,
+			gap: 1500 * time.Millisecond, area: onWorker, brief: true, single: true,
 		},
 		{
 			name: "worker-pause-10s", summary: "SIGSTOP for 10 s, longer than the deadline",
 			fleet: threeWorkers, inject: pauseWorker, lasts: 10 * time.Second,
-			losses: []loss{untilDetected, afterResume}, area: onWorker,
+			losses: []loss{untilDetected, afterResume}, area: onWorker, single: true,
 		},
 		{
 			name: "worker-pause-40s", summary: "SIGSTOP for 40 s, longer than the lease TTL",
 			fleet: threeWorkers, inject: pauseWorker, lasts: 40 * time.Second,
-			losses: []loss{untilDetected, afterResume},
+			losses: []loss{untilDetected, afterResume}, single: true,
 		},
 		{
 			name: "worker-pause-horizon",
@@ -64,19 +64,19 @@ func workerFaults() []fault {
 			fleet:  fleet{servers: 3, workers: 3, flags: []string{"--horizon", "20s", "--layout", "41+0+2+0+12"}},
 			inject: pauseBeyondHorizon,
 			losses: []loss{untilDetected, afterResume}, recovery: 15 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {1, 1}, subjects.AlarmNumbersExhausted: {0, 3}},
+			alarms: alarms{subjects.AlarmNumberLost: {1, 1}, subjects.AlarmNumbersExhausted: {0, 3}}, single: true,
 		},
 		{
 			name:    "worker-copied",
 			summary: "the data directory of a live worker is copied, and a second worker starts on the copy",
 			fleet:   threeWorkers, inject: copyLive, lasts: 5 * time.Second,
-			alarms: stateFile,
+			alarms: stateFile, single: true,
 		},
 		{
 			name:    "worker-copied-dead",
 			summary: "SIGKILL, then two workers start, one on the data directory, one on a copy of it",
 			fleet:   threeWorkers, inject: copyDead, lasts: time.Second,
-			losses: []loss{lostInFlight}, alarms: stateFile,
+			losses: []loss{lostInFlight}, alarms: stateFile, single: true,
 		},
 	}
 }
