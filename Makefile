@@ -71,8 +71,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 		esac; done; \
 	done
 
-bench: ## Measure, beside bare NATS, other generators, in trouble and overload (20 min)
+bench: ## Measure, beside bare NATS, other generators, in trouble and overload (22 min)
 	go -C bench run .
+	go -C bench run . -for 1s client
 	go -C bench run . -for 1s tags
 	go -C bench run . -for 5s -repeats 5 trouble
 	go -C bench run . -for 300ms generators

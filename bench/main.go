@@ -15,7 +15,8 @@
 // others, in this process and without NATS. With "tags" it uses many tags: see
 // benchTags. With "trouble" it measures requests while loads are slow or hang: see
 // benchTrouble. With "overload" it offers workers more than they can answer: see
-// benchOverload.
+// benchOverload. With "client" it compares ways to get IDs in a program: see
+// benchClient.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -23,6 +24,7 @@
 //	cd bench && go run . tags                   # 100,000 tags; with -mysql DSN in a database, too
 //	cd bench && go run . -for 5s -repeats 3 trouble
 //	cd bench && go run . -for 20s overload      # Linux, as root
+//	cd bench && go run . -for 1s client
 package main
 
 import (
@@ -79,6 +81,7 @@ func command(ctx context.Context) error {
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
 		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
+		"client": benchClient,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {

@@ -65,9 +65,10 @@ const (
 )
 
 const (
-	// slowAfter is how late a call may notice that its context has ended: waiting for
-	// both costs every call more than for one.
-	slowAfter = 5 * time.Millisecond
+	// A call notices so late at most that its context has ended, since to wait for both
+	// that and the answer costs more: for less, if answers usually come sooner.
+	slowAfter   = 20 * time.Millisecond
+	slowSoonest = 5 * time.Millisecond
 	// hedgedMost is the largest request of which a copy is sent while no answer has come.
 	hedgedMost = 10_000
 	// lostAfter is when an answer to a larger one is lost: workers refuse by 1.5 s.
@@ -85,7 +86,7 @@ func (f *flight) launch() {
 	f.began = time.Now()
 	f.src.earn()
 	f.src.counts.requests.Add(1)
-	f.timer = time.AfterFunc(slowAfter, f.tick)
+	f.timer = time.AfterFunc(f.src.slowAfter(), f.tick)
 	if wait := f.src.held(); wait > 0 {
 		f.turnSlow()
 		f.after(sendNow, wait)

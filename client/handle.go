@@ -90,7 +90,7 @@ func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Han
 //
 // It asks again after refusals that another worker may not repeat, after silence, and
 // after a lost connection, until ctx ends. A ctx without a deadline ends after the
-// client's [Timeout]. A call may return up to 5 ms after ctx has ended. IDs that nobody
+// client's [Timeout]. A call may return up to 20 ms after ctx has ended. IDs that nobody
 // waits for any longer are holes.
 //
 // The error is [ErrBadRequest], [ErrUnknownTag], [ErrNotNatsid], [ErrBusy],

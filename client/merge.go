@@ -175,6 +175,8 @@ type batch struct {
 	mu    sync.Mutex
 	state waiting
 	done  chan struct{} // closed when it is answered; made when it is slow
+	late  chan struct{} // closed when calls without a deadline have waited enough; made so, too
+	timer *time.Timer   // closes late
 	runs  Runs
 	err   error
 }
@@ -199,7 +201,8 @@ func (b *batch) turnSlow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.state == quick {
-		b.state, b.done = slow, make(chan struct{})
+		b.state, b.done, b.late = slow, make(chan struct{}), make(chan struct{})
+		b.timer = time.AfterFunc(b.src.client.timeout, func() { close(b.late) })
 		close(b.woken)
 	}
 }
@@ -210,6 +213,7 @@ func (b *batch) answer(runs Runs, err error) {
 	was := b.state
 	b.state, b.runs, b.err = answered, runs, err
 	if was == slow {
+		b.timer.Stop()
 		close(b.done)
 	} else {
 		close(b.woken)
@@ -220,10 +224,10 @@ func (b *batch) answer(runs Runs, err error) {
 func (b *batch) wait(ctx context.Context, i int64) (ID, error) {
 	<-b.woken
 	b.mu.Lock()
-	state, done := b.state, b.done
+	state := b.state
 	b.mu.Unlock()
 	if state == slow {
-		if err := b.waitSlow(ctx, done); err != nil {
+		if err := b.waitSlow(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -234,14 +238,19 @@ func (b *batch) wait(ctx context.Context, i int64) (ID, error) {
 }
 
 // waitSlow returns nil when the batch is answered, or why the call gives up.
-func (b *batch) waitSlow(ctx context.Context, done chan struct{}) error {
-	ctx, cancel := b.src.client.bounded(ctx)
-	defer cancel()
+func (b *batch) waitSlow(ctx context.Context) error {
+	late := b.late
+	if _, ok := ctx.Deadline(); ok {
+		late = nil
+	}
 	select {
-	case <-done:
+	case <-b.done:
 		return nil
 	case <-ctx.Done():
 		b.gone.Add(1)
 		return b.src.gaveUp(ctx.Err())
+	case <-late:
+		b.gone.Add(1)
+		return b.src.gaveUp(context.DeadlineExceeded)
 	}
 }

@@ -51,6 +51,13 @@ func (s *source) patience() time.Duration {
 	return min(max(s.usual+4*s.spread, hedgeSoonest), hedgeLatest)
 }
 
+// slowAfter returns how long the calls of a batch wait for the answer alone.
+func (s *source) slowAfter() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(max(4*s.usual, slowSoonest), slowAfter)
+}
+
 // The bounds of how long a batch waits for the answer to the one before, unless that
 // comes earlier: within them it is a quarter of the usual time, so that four batches under
 // way, [mostUnderWay], cover it, and a call waits for a quarter of it at most.

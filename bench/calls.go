@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
+)
+
+// benchClient compares ways to get single IDs in a program: bare requests, the
+// client's shared ones and its prefetched ranges, beside what they cannot be faster
+// than: to wake as many goroutines without a network, and to add to a counter.
+func benchClient(ctx context.Context, dir string, opt options) error {
+	server, url, err := startServer(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	natsid, err := startNatsid(ctx, dir, opt, url, "--auto-create-tags")
+	if err != nil {
+		return err
+	}
+	defer natsid.stop()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if err := prepare(ctx, nc, &row{subjects: []string{"id.segment.bench"}, worker: natsid}, opt.step); err != nil {
+		return err
+	}
+	if err := compareCalls(ctx, opt, nc); err != nil {
+		return err
+	}
+	if err := compareFar(ctx, opt, url); err != nil {
+		return err
+	}
+	return comparePrefetch(ctx, opt, nc)
+}
+
+// A way is one way to get an ID.
+type way struct {
+	name   string
+	cancel bool // callers have contexts that can be cancelled
+	call   func(ctx context.Context) error
+
+	rate, p50, p99 []float64 // per repeat; microseconds
+}
+
+// waysOf returns the ways over one connection. The first is the one that others are
+// compared with.
+func waysOf(nc *nats.Conn) (ways []*way, end func()) {
+	ids := client.New(nc)
+	shared := ids.Segment("bench").Next
+	merged := func(ctx context.Context) error { _, err := shared(ctx); return err }
+	bare := func(context.Context) error {
+		m, err := request(nc, "id.segment.bench", nil, replyWithin)
+		if err == nil {
+			_, err = countIDs(m.Data)
+		}
+		return err
+	}
+	return []*way{
+		{name: "bare request", call: bare},
+		{name: "shared", call: merged},
+		{name: "shared, cancellable", cancel: true, call: merged},
+		{name: "waking alone", call: newAlarmClock().wait},
+	}, ids.Close
+}
+
+func compareCalls(ctx context.Context, opt options, nc *nats.Conn) error {
+	fmt.Printf("One connection, %d repeats of %v, step %d; %s. The nats-server and one worker use the same CPUs. Medians.\n\n",
+		opt.repeats, opt.length, opt.step, machine())
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer t.Flush()
+	fmt.Fprintln(t, "goroutines\tway\tIDs/s\t/bare\tp50 us\tp99 us\t/bare\t")
+	for _, n := range []int{1, 8, 64, 1000, 10_000} {
+		fmt.Fprintln(os.Stderr, "measuring", n, "goroutines")
+		ways, end := waysOf(nc)
+		if err := measureWays(ctx, opt, n, ways); err != nil {
+			return err
+		}
+		end()
+		printWays(t, n, ways)
+	}
+	return nil
+}
+
+// compareFar does so at a round trip of 20 ms.
+func compareFar(ctx context.Context, opt options, url string) error {
+	link, err := natsproxy.Start(strings.TrimPrefix(url, "nats://"))
+	if err != nil {
+		return err
+	}
+	defer link.Close()
+	nc, err := nats.Connect(link.URL())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	link.Delay(10 * time.Millisecond) // each way
+	fmt.Print("\nAt a round trip of 20 ms:\n\n")
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer t.Flush()
+	fmt.Fprintln(t, "goroutines\tway\tIDs/s\t/bare\tp50 us\tp99 us\t/bare\t")
+	ways, end := waysOf(nc)
+	defer end()
+	ways = ways[:2]
+	if err := measureWays(ctx, opt, 64, ways); err != nil {
+		return err
+	}
+	printWays(t, 64, ways)
+	return nil
+}
+
+func printWays(t *tabwriter.Writer, n int, ways []*way) {
+	for _, w := range ways {
+		fmt.Fprintf(t, "%d\t%s\t%.0f\t%s\t%.0f\t%.0f\t%s\t\n", n, w.name, median(w.rate), ratios(w.rate, ways[0].rate),
+			median(w.p50), median(w.p99), ratios(w.p99, ways[0].p99))
+	}
+}
+
+// measureWays measures all ways with n goroutines, in turns.
+func measureWays(ctx context.Context, opt options, n int, ways []*way) error {
+	for round := range opt.repeats + 1 {
+		for _, w := range ways {
+			runtime.GC()
+			rate, took, err := callAll(ctx, opt.length, n, w)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			if round == 0 { // for connections and heaps to settle
+				continue
+			}
+			w.rate = append(w.rate, rate)
+			w.p50 = append(w.p50, microseconds(took, 0.50))
+			w.p99 = append(w.p99, microseconds(took, 0.99))
+		}
+	}
+	return nil
+}
+
+func microseconds(sorted []time.Duration, quantile float64) float64 {
+	return float64(sorted[int(float64(len(sorted)-1)*quantile)].Nanoseconds()) / 1000
+}
+
+// callAll has n goroutines call again and again, and returns the calls per second and
+// how long some of them took, sorted.
+func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate float64, took []time.Duration, err error) {
+	const timed = 8 // one call in so many: a look at the clock costs as much as a wake-up
+	var stop atomic.Bool
+	var calls atomic.Int64
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	began := time.Now()
+	for range n {
+		callers.Go(func() {
+			ctx := context.Context(context.WithoutCancel(ctx))
+			if w.cancel {
+				cancellable, cancel := context.WithCancel(ctx)
+				defer cancel()
+				ctx = cancellable
+			}
+			var mine []time.Duration
+			var failed error
+			var i int64
+			for ; !stop.Load() && failed == nil; i++ {
+				if i%timed != 0 {
+					failed = w.call(ctx)
+					continue
+				}
+				asked := time.Now()
+				failed = w.call(ctx)
+				mine = append(mine, time.Since(asked))
+			}
+			calls.Add(i)
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, mine...)
+			if failed != nil {
+				err = failed
+			}
+		})
+	}
+	time.Sleep(length)
+	stop.Store(true)
+	callers.Wait()
+	lasted := time.Since(began)
+	if err == nil {
+		err = ctx.Err()
+	}
+	slices.Sort(took)
+	return float64(calls.Load()) / lasted.Seconds(), took, err
+}
+
+// An alarmClock wakes those who wait together, again and again, as the client does when
+// an answer has come, but without asking anybody.
+type alarmClock struct {
+	mu      sync.Mutex
+	waiting int
+	ring    chan struct{}
+	rings   chan chan struct{}
+}
+
+func newAlarmClock() *alarmClock {
+	c := &alarmClock{ring: make(chan struct{}), rings: make(chan chan struct{}, 1)}
+	go func() { // until the process ends
+		for range c.rings {
+			runtime.Gosched() // let others join
+			c.mu.Lock()
+			ring := c.ring
+			c.ring, c.waiting = make(chan struct{}), 0
+			c.mu.Unlock()
+			close(ring)
+		}
+	}()
+	return c
+}
+
+func (c *alarmClock) wait(context.Context) error {
+	c.mu.Lock()
+	c.waiting++
+	first, ring := c.waiting == 1, c.ring
+	c.mu.Unlock()
+	if first {
+		c.rings <- ring
+	}
+	<-ring
+	return nil
+}
+
+// comparePrefetch compares prefetched IDs with an addition, on one CPU and on two.
+func comparePrefetch(ctx context.Context, opt options, nc *nats.Conn) error {
+	fmt.Print("\nFrom a range of 100,000 that is held, medians of ns per ID and goroutine:\n\n")
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	defer t.Flush()
+	fmt.Fprintln(t, "CPUs\tway\tns\trate /addition\t")
+	ids := client.New(nc)
+	defer ids.Close()
+	handle := ids.Segment("bench", client.Prefetch(100_000, time.Minute))
+	for _, cpus := range []int{1, 2} {
+		before := runtime.GOMAXPROCS(cpus)
+		err := func() error {
+			defer runtime.GOMAXPROCS(before)
+			return compareHeld(ctx, opt, t, cpus, handle)
+		}()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compareHeld(ctx context.Context, opt options, t *tabwriter.Writer, cpus int, handle *client.Handle) error {
+	var counter atomic.Int64
+	type held struct {
+		name string
+		make func() func() error
+		ns   []float64
+	}
+	all := []*held{
+		{name: "atomic.Int64.Add", make: func() func() error { return func() error { counter.Add(1); return nil } }},
+		{name: "handle", make: func() func() error { return func() error { _, err := handle.Next(ctx); return err } }},
+		{name: "local", make: func() func() error {
+			l := handle.Local()
+			return func() error { _, err := l.Next(ctx); return err }
+		}},
+	}
+	for round := range opt.repeats + 1 {
+		for _, h := range all {
+			ns, err := spin(opt.length/4, cpus, h.make)
+			if err != nil {
+				return fmt.Errorf("%s: %w", h.name, err)
+			}
+			if round > 0 {
+				h.ns = append(h.ns, ns)
+			}
+		}
+	}
+	for _, h := range all {
+		fmt.Fprintf(t, "%d\t%s\t%.1f\t%s\t\n", cpus, h.name, median(h.ns), ratios(all[0].ns, h.ns))
+	}
+	return nil
+}
+
+// spin has n goroutines call for a while, and returns how long a call takes.
+func spin(length time.Duration, n int, newCall func() func() error) (ns float64, err error) {
+	const chunk = 1000
+	var stop atomic.Bool
+	var calls atomic.Int64
+	var failed atomic.Pointer[error]
+	var callers sync.WaitGroup
+	began := time.Now()
+	for range n {
+		call := newCall()
+		callers.Go(func() {
+			var i int64
+			for !stop.Load() {
+				for range chunk {
+					if err := call(); err != nil {
+						failed.Store(&err)
+						return
+					}
+				}
+				i += chunk
+			}
+			calls.Add(i)
+		})
+	}
+	time.Sleep(length)
+	stop.Store(true)
+	callers.Wait()
+	if e := failed.Load(); e != nil {
+		return 0, *e
+	}
+	return float64(time.Since(began).Nanoseconds()) * float64(n) / float64(calls.Load()), nil
+}
