@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/subjects"
 )
 
 type getSegmentCmd struct {
@@ -30,9 +30,14 @@ func (c *getSegmentCmd) Run(s *session) error {
 		return err
 	}
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, getWithin)
+		defer cancel()
 		return s.printRuns(cl.Segment(c.Tag).NextN(ctx, c.N))
 	})
 }
+
+// getWithin is how long somebody at a terminal waits for a worker that can issue.
+const getWithin = 2 * time.Second
 
 // count is the flag of commands that get IDs.
 type count struct {
@@ -49,7 +54,7 @@ func (c count) check() error {
 }
 
 // printRuns prints IDs exactly as they are on the wire.
-func (s *session) printRuns(runs []subjects.Run, err error) error {
+func (s *session) printRuns(runs client.Runs, err error) error {
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ func (c *getSnowflakeCmd) Run(s *session) error {
 		return err
 	}
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, getWithin)
+		defer cancel()
 		return s.printRuns(cl.Snowflake().NextN(ctx, c.N))
 	})
 }
