@@ -351,7 +351,8 @@ func commandLineFlags(t *testing.T) set {
 		flags[name] = true
 	}
 	for _, command := range []string{
-		"serve", "get segment", "get snowflake", "tag create", "tag update", "tag raise", "tag delete", "tag list",
+		"serve", "get segment", "get snowflake", "bench segment", "bench snowflake",
+		"tag create", "tag update", "tag raise", "tag delete", "tag list",
 		"store show", "store confirm", "store move", "workers", "decode", "layout", "version",
 	} {
 		var help, stderr bytes.Buffer

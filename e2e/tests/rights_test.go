@@ -42,6 +42,7 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 	for command, subject := range map[string]string{
 		"get segment order":            "id.segment.order",
 		"get snowflake":                "id.snowflake",
+		"bench snowflake":              "id.snowflake",
 		"tag create order":             "id.tag.create",
 		"tag update order --step 5":    "id.tag.update",
 		"tag delete order":             "id.tag.delete",
@@ -66,6 +67,29 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestBenchWithoutTheRightToEchoMeasuresNatsidAlone(t *testing.T) {
+	t.Parallel()
+	urlOf := withUsers(t, map[string]*server.Permissions{
+		"worker": nil, "caller": documented(t, "caller"),
+		"bench": documented(t, "caller", "caller who runs `natsid bench`"),
+	})
+	monitor, _ := startOn(t, urlOf("worker"), t.TempDir())
+	waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
+	for user, words := range map[string][]string{
+		"caller": {"no bare echo", "may not publish to _INBOX."}, "bench": {"\nbare echo ", "natsid / bare echo"},
+	} {
+		code, text := run(t, patient(t), "bench", "snowflake", "-c4", "-d50ms", "--nats="+urlOf(user))
+		if code != 0 || !strings.Contains(text, "\nnatsid ") {
+			t.Errorf("%s: it ended with %d: %s", user, code, text)
+		}
+		for _, w := range words {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s: no %q in %s", user, w, text)
+			}
+		}
 	}
 }
 

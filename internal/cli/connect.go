@@ -18,8 +18,19 @@ import (
 // defaultURL is where commands other than serve look for NATS without --nats.
 const defaultURL = "nats://127.0.0.1:4222"
 
-// connect connects to NATS, for one command.
+// connect connects to NATS, for one command. A right that is missing ends the command.
 func (s *session) connect() (*nats.Conn, error) {
+	var end context.CancelCauseFunc
+	s.ctx, end = context.WithCancelCause(s.ctx)
+	return s.dial(func(missing *buckets.RightError) {
+		if !canDoWithout(missing.Subject) {
+			end(missing)
+		}
+	})
+}
+
+// dial connects to NATS, and has refused called with each right that is missing.
+func (s *session) dial(refused func(*buckets.RightError)) (*nats.Conn, error) {
 	cfg, err := s.config()
 	if err != nil {
 		return nil, err
@@ -30,14 +41,12 @@ func (s *session) connect() (*nats.Conn, error) {
 	if cfg.NATS == "" {
 		cfg.NATS = defaultURL
 	}
-	var end context.CancelCauseFunc
-	s.ctx, end = context.WithCancelCause(s.ctx)
-	refused := nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if missing := buckets.MissingRight(err); missing != nil && !canDoWithout(missing.Subject) {
-			end(missing)
+	onError := nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if missing := buckets.MissingRight(err); missing != nil {
+			refused(missing)
 		}
 	})
-	nc, err := app.Join(cfg, []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout), refused})
+	nc, err := app.Join(cfg, []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout), onError})
 	if _, refused := errors.AsType[*app.JoinError](err); err == nil || refused {
 		return nc, err
 	}

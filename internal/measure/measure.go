@@ -38,7 +38,7 @@ const afterError = 10 * time.Millisecond
 func (l *Load) Run(ctx context.Context, length time.Duration, call func(context.Context) error) *Figures {
 	turn, end := context.WithTimeout(ctx, length)
 	defer end()
-	r := &run{Load: l, call: call, began: time.Now(), until: turn.Done()}
+	r := &run{Load: l, call: call, began: time.Now(), length: length, until: turn.Done()}
 	defer context.AfterFunc(turn, func() { r.over.Store(true) })()
 	all := make([]caller, l.Callers)
 	var callers sync.WaitGroup
@@ -65,6 +65,7 @@ type run struct {
 	*Load
 	call    func(context.Context) error
 	began   time.Time
+	length  time.Duration
 	until   <-chan struct{}
 	over    atomic.Bool
 	due     atomic.Int64 // calls that callers have taken on, with a Rate
@@ -131,8 +132,12 @@ func (c *caller) take() bool {
 // awaitDue waits until the next call is due, and returns when that is. It reports
 // false if the run ends before.
 func (c *caller) awaitDue() (time.Time, bool) {
-	n := c.due.Add(1) - 1
-	due := c.began.Add(time.Duration(float64(n) / c.Rate * 1e9))
+	after := time.Duration(float64(c.due.Add(1)-1) / c.Rate * 1e9)
+	if after >= c.length {
+		<-c.until
+		return time.Time{}, false
+	}
+	due := c.began.Add(after)
 	if d := time.Until(due); d > 0 {
 		return due, c.wait(d)
 	}

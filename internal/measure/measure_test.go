@@ -51,7 +51,7 @@ func TestAStallDelaysTheCallsThatFellDueMeanwhile(t *testing.T) {
 			return nil
 		}
 		load := &Load{Callers: 1, Rate: 100}
-		f := load.Run(t.Context(), 995*time.Millisecond, call)
+		f := load.Run(t.Context(), time.Second, call)
 		if f.Calls != 100 || f.NotMade != 0 {
 			t.Errorf("%d calls, %d not made", f.Calls, f.NotMade)
 		}
@@ -60,6 +60,24 @@ func TestAStallDelaysTheCallsThatFellDueMeanwhile(t *testing.T) {
 		}
 		if got := f.Latency(0.4); got > time.Millisecond {
 			t.Errorf("calls after the stall took %v", got)
+		}
+	})
+}
+
+func TestNoMoreCallsFallDueThanTheRateSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			rate   float64
+			length time.Duration
+			want   int64
+		}{
+			{100, time.Second, 100}, {100, 1001 * time.Millisecond, 101},
+			{0.1, time.Minute, 6}, {1, time.Millisecond, 1},
+		} {
+			f := (&Load{Callers: 9, Rate: tc.rate}).Run(t.Context(), tc.length, sleeps(0))
+			if f.Calls != tc.want || f.NotMade != 0 || f.Took != tc.length {
+				t.Errorf("%v/s in %v: %d calls in %v, %d not made", tc.rate, tc.length, f.Calls, f.Took, f.NotMade)
+			}
 		}
 	})
 }

@@ -1,0 +1,163 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+)
+
+// figures is the JSON of natsid bench.
+type figures struct {
+	echoed
+	Interrupted  bool    `json:"interrupted"`
+	IDsPerSecond float64 `json:"ids_per_second"`
+	IDsUsed      int64   `json:"ids_used"`
+	Echo         *echoed `json:"echo"`
+	EchoRatio    float64 `json:"echo_ratio"`
+}
+
+type echoed struct {
+	Seconds           float64            `json:"seconds"`
+	Calls             int64              `json:"calls"`
+	CallsPerSecond    float64            `json:"calls_per_second"`
+	RequestsPerSecond float64            `json:"requests_per_second"`
+	Latency           map[string]float64 `json:"latency"`
+	Errors            map[string]int64   `json:"errors"`
+}
+
+func figuresIn(t *testing.T, got result) (f figures) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(got.out), &f); err != nil || got.code != 0 {
+		t.Fatalf("exit code %d, %v: %s\n%s", got.code, err, got.out, got.err)
+	}
+	return f
+}
+
+var atMost = regexp.MustCompile(`(?i)at most (\d+)( IDs of tag \S+ are used up)?\.`)
+
+func TestBenchUsesUpNoMoreIDsThanItSays(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	for i, flags := range []string{
+		"", "--batch=7", "--merge", "--merge --batch=7", "--prefetch=100", "--rate=300", "--rate=300 --merge",
+		"--max-ids=2000", "--max-ids=2000 --batch=9", "--max-ids=2000 --merge", "--max-ids=2000 --prefetch=100",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			tag := "tag" + strconv.Itoa(i)
+			args := []string{"bench", "segment", tag, "-c4", "-d100ms", "--json", nats}
+			got := natsid(t, append(args, strings.Fields(flags)...)...)
+			f := figuresIn(t, got)
+			next, err := strconv.ParseInt(strings.TrimSpace(natsid(t, "get", "segment", tag, nats).out), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used := next - 1; used > f.IDsUsed || used < f.Calls {
+				t.Errorf("%d calls used up %d IDs, and it says %d", f.Calls, used, f.IDsUsed)
+			}
+			said := atMost.FindStringSubmatch(got.err)
+			if said == nil {
+				t.Fatalf("it does not say how many IDs it will use up: %s", got.err)
+			}
+			if most, err := strconv.ParseInt(said[1], 10, 64); err != nil || f.IDsUsed > most {
+				t.Errorf("it said at most %d, and used up %d", most, f.IDsUsed)
+			}
+		})
+	}
+}
+
+func TestBenchFiguresFitTogether(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	near := func(x, y float64) bool { return x > 0.999*y && x < 1.001*y }
+	for _, command := range []string{"segment a", "segment b --batch=7", "snowflake --merge", "snowflake --rate=300"} {
+		t.Run(command, func(t *testing.T) {
+			args := append([]string{"bench"}, strings.Fields(command)...)
+			f := figuresIn(t, natsid(t, append(args, "-c4", "-d100ms", "--json", nats)...))
+			batch := 1.0
+			if strings.Contains(command, "7") {
+				batch = 7
+			}
+			if f.Calls == 0 || !near(f.CallsPerSecond, float64(f.Calls)/f.Seconds) ||
+				!near(f.IDsPerSecond, batch*f.CallsPerSecond) || f.Interrupted {
+				t.Errorf("%+v", f)
+			}
+			if f.Echo == nil || f.Echo.Calls == 0 || f.EchoRatio <= 0 {
+				t.Fatalf("echo %+v, ratio %v", f.Echo, f.EchoRatio)
+			}
+			for _, of := range []echoed{f.echoed, *f.Echo} {
+				l := of.Latency
+				if l["p50"] <= 0 || l["p50"] > l["p90"] || l["p90"] > l["p99"] || l["p99"] > l["p99_9"] ||
+					l["p99_9"] > l["max"] {
+					t.Errorf("latencies %v", l)
+				}
+			}
+			bare := !strings.Contains(command, "merge")
+			if bare && len(f.Errors) == 0 && !near(f.RequestsPerSecond, f.CallsPerSecond) {
+				t.Errorf("%v requests/s for %v calls/s", f.RequestsPerSecond, f.CallsPerSecond)
+			}
+		})
+	}
+	shared := figuresIn(t, natsid(t, "bench", "snowflake", "--merge", "-c", "100", "-d100ms", "--json", nats))
+	if shared.RequestsPerSecond > shared.CallsPerSecond/2 {
+		t.Errorf("%v requests/s for %v calls/s of 100 callers", shared.RequestsPerSecond, shared.CallsPerSecond)
+	}
+}
+
+func TestBenchPrintsATable(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	got := natsid(t, "bench", "segment", "order", "-c4", "-d100ms", nats)
+	form := regexp.MustCompile(`^ +CALLS/S +REQUESTS/S +IDS/S +P50 +P90 +P99 +P99.9 +LONGEST +ERRORS
+natsid +\d\S* +\d\S* +\d+( +\d\S*s){5} +0
+bare echo +\d\S* +\d\S* +-( +\d\S*s){5} +0
+natsid / bare echo, calls/s: \d+\.\d\d \(\d+\.\d\d to \d+\.\d\d in 5 turns\)
+\d+ IDs of tag order were used up
+$`)
+	if got.code != 0 || !form.MatchString(got.out) {
+		t.Errorf("%+v", got)
+	}
+	if !strings.Contains(got.err, " calls/s, p50 ") {
+		t.Errorf("no progress: %s", got.err)
+	}
+}
+
+func TestBenchCountsErrorsByCodeAndEndsByCtrlCWithTheFiguresSoFar(t *testing.T) {
+	nats := "--nats=" + serve(t).url
+	for _, mode := range []string{"--rate=0", "--merge"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			tag := "tag" + strings.Trim(mode, "-")
+			ctx, ctrlC := context.WithTimeout(t.Context(), time.Minute)
+			defer ctrlC()
+			var out, errs natstest.Buffer
+			code := make(chan int)
+			go func() {
+				args := []string{"bench", "segment", tag, "-c2", "-d10s", "--json", mode, nats}
+				code <- cli.Main(ctx, args, &out, &errs)
+			}()
+			await := func(text string) {
+				for !strings.Contains(errs.String(), text) && ctx.Err() == nil {
+					time.Sleep(5 * time.Millisecond)
+				}
+			}
+			await(" calls/s")
+			natsid(t, "tag", "delete", tag, nats).want(t, 0)
+			await(" error")
+			ctrlC()
+			got := result{<-code, out.String(), errs.String()}
+			f := figuresIn(t, got)
+			if !f.Interrupted || f.Calls == 0 || f.Errors["404"] == 0 || len(f.Errors) > 1 {
+				t.Errorf("%+v\n%s", f, got.err)
+			}
+		})
+	}
+}
+
+func TestBenchOfAnUnknownTagSaysHowToCreateIt(t *testing.T) {
+	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
+	natsid(t, "bench", "segment", "order", nats).want(t, 1, "404", "natsid tag create")
+}
