@@ -59,7 +59,7 @@ type benchSegmentCmd struct {
 func (*benchSegmentCmd) help() help {
 	values := maps.Clone(benchValues)
 	values["tag"] = "The tag. Its IDs are used up, so give one that nobody needs."
-	values["max-ids"] = "How many IDs are used up at most. The measurement ends before."
+	values["max-ids"] = "How many IDs the calls use up at most. The measurement ends before."
 	return help{
 		summary: "Measure how fast IDs of a tag come.",
 		detail: benchDetail + `
@@ -120,6 +120,7 @@ func (f *benchFlags) run(s *session, of target) error {
 		return err
 	}
 	b.measure(s.ctx)
+	b.client.Close() // ends what is under way, so that its IDs count as used up
 	return b.print()
 }
 
@@ -144,6 +145,9 @@ func (f *benchFlags) check(of target) error {
 	}
 	return nil
 }
+
+// bare reports whether each call is a request, without the client.
+func (f *benchFlags) bare() bool { return !f.Merge && f.Prefetch == 0 }
 
 // ahead returns how many IDs the client holds, or requests, that no call has asked for.
 func (f *benchFlags) ahead() int64 { return 2 * int64(f.Prefetch) }

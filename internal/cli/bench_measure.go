@@ -61,8 +61,14 @@ func newBench(f benchFlags, of target, s *session, nc *nats.Conn) *bench {
 	return b
 }
 
-// first makes a call through the client, whose errors say what to do.
+// first makes the first call, through the client, whose errors say what to do.
 func (b *bench) first(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, client.DefaultTimeout)
+	defer cancel()
+	return b.callClient(ctx)
+}
+
+func (b *bench) callClient(ctx context.Context) error {
 	if b.Batch > 1 {
 		_, err := b.handle.NextN(ctx, b.Batch)
 		return err
@@ -73,10 +79,16 @@ func (b *bench) first(ctx context.Context) error {
 
 // call returns how IDs are got.
 func (b *bench) call() func(context.Context) error {
-	if b.Merge || b.Prefetch > 0 {
-		return b.first
+	if b.bare() {
+		return bareCall(b.nc, b.subject, b.Batch)
 	}
-	return bareCall(b.nc, b.subject, b.Batch)
+	return b.callClient
+}
+
+// repeated returns how many requests the client has repeated.
+func (b *bench) repeated() int64 {
+	s := b.handle.Stats()
+	return s.Hedges + s.Retries
 }
 
 // bareCall returns a request for n IDs, without the client.
@@ -136,7 +148,7 @@ func nameOfError(err error) string {
 // used returns how many IDs may have been used up.
 func (b *bench) used() int64 {
 	n := b.copiesIDs.Load()
-	if !b.Merge && b.Prefetch == 0 {
+	if b.bare() {
 		n += b.natsid.Made * int64(b.Batch)
 	}
 	return n
@@ -173,7 +185,7 @@ func (b *bench) measure(ctx context.Context) {
 		n := load.Run(ctx, each, call)
 		b.natsid.Add(n)
 		b.requests += b.copies.Load() - before
-		if !b.Merge && b.Prefetch == 0 {
+		if b.bare() {
 			b.requests += n.Made
 		}
 		e := echo.turn(ctx, b.load(0), each)
@@ -207,7 +219,7 @@ func (b *bench) bound(perSecond float64) (most, about int64) {
 		if ids := calls*float64(b.Batch) + float64(b.ahead()); ids < float64(most) {
 			most = int64(ids)
 		}
-	} else if !b.Merge && b.Prefetch == 0 {
+	} else if b.bare() {
 		about = int64(perSecond * b.Duration.Seconds() * float64(b.Batch))
 	}
 	return most, about

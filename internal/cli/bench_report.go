@@ -28,6 +28,10 @@ func (b *bench) announce(perSecond float64) {
 		fmt.Fprintf(b.s.stderr, "There is no bare echo to compare with: %v.\n", b.noEcho)
 	}
 	most, about := b.bound(perSecond)
+	more := ""
+	if !b.bare() {
+		more = ", and those of requests that the client repeats"
+	}
 	switch {
 	case b.tag == "" && about > 0:
 		fmt.Fprintf(b.s.stderr, "About %d snowflakes are taken; each tick of the clock brings more.\n", about)
@@ -36,7 +40,7 @@ func (b *bench) announce(perSecond float64) {
 	case about > 0 && about < most:
 		fmt.Fprintf(b.s.stderr, "About %d IDs of tag %s are used up, at most %d.\n", about, b.tag, most)
 	default:
-		fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up.\n", most, b.tag)
+		fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up%s.\n", most, b.tag, more)
 	}
 }
 
@@ -52,8 +56,8 @@ func (b *bench) progress(natsid, echo *measure.Figures) {
 func inShort(f *measure.Figures) string {
 	text := fmt.Sprintf("%s calls/s, p50 %s, p99 %s",
 		rate(subjects.Fraction(f.PerSecond())), short(f.Latency(0.5)), short(f.Latency(0.99)))
-	if n := f.Failed(); n > 0 {
-		text += ", " + numberOf(int(n), "error")
+	for _, name := range slices.Sorted(maps.Keys(f.Errors)) {
+		text += fmt.Sprintf(", error %s: %d", name, f.Errors[name].Count)
 	}
 	return text
 }
@@ -135,6 +139,9 @@ func (b *bench) remarks() (lines []string) {
 	if e := b.echo.Failed(); e > 0 {
 		say("the bare echo had %s: NATS itself is in trouble, or this machine", numberOf(int(e), "error"))
 	}
+	if n := b.repeated(); n > 0 {
+		say("the client repeated %s, without an answer or refused", numberOf(int(n), "request"))
+	}
 	if b.natsid.NotMade > 0 {
 		say("%d calls fell due and were not made, since all callers waited: natsid or NATS is slower than --rate, "+
 			"or --callers too few", b.natsid.NotMade)
@@ -168,6 +175,7 @@ type benchReport struct {
 	benchFigures
 	IDsPerSecond float64       `json:"ids_per_second"`
 	IDsUsed      int64         `json:"ids_used"`             // at most
+	Repeated     int64         `json:"repeated"`             // requests, by the client
 	Echo         *benchFigures `json:"echo,omitempty"`       // of a bare echo
 	EchoRatio    float64       `json:"echo_ratio,omitempty"` // calls/s beside the echo's, the median of the turns
 }
@@ -202,7 +210,7 @@ func (b *bench) printJSON() error {
 	r := benchReport{
 		Tag: b.tag, Callers: b.Callers, Batch: b.Batch, Merge: b.Merge, Prefetch: b.Prefetch, Rate: b.Rate,
 		Interrupted: b.s.ctx.Err() != nil, benchFigures: figuresOf(&b.natsid, b.requests),
-		IDsPerSecond: b.natsid.PerSecond() * float64(b.Batch), IDsUsed: b.used(),
+		IDsPerSecond: b.natsid.PerSecond() * float64(b.Batch), IDsUsed: b.used(), Repeated: b.repeated(),
 	}
 	if b.noEcho == nil {
 		echo := figuresOf(&b.echo, b.echo.Made)
