@@ -78,7 +78,7 @@ func (r *trio) share(n int) (shares [3]int) {
 		r.tags++
 		tag := fmt.Sprint(path.Base(r.t.Name()), r.tags) // of the test: tests may share a database
 		waitFor(r.t, "an ID of "+tag, func() bool {
-			_, err := r.ids.Segment(tag).Next(r.t.Context())
+			_, err := request(r.nc, "id.segment."+tag, 1, 2*time.Second) // once: a client would ask again
 			return err == nil
 		})
 	}
@@ -261,7 +261,7 @@ func TestWhereNobodyCanLoadAllServeFromMemoryToTheLastID(t *testing.T) {
 	r.waitAll()
 	var served atomic.Int64
 	ask := func() {
-		if _, err := r.ids.Segment("order").Next(r.t.Context()); err == nil {
+		if _, err := request(r.nc, "id.segment.order", 1, patience); err == nil {
 			served.Add(1)
 		}
 	}

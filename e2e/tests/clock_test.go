@@ -149,20 +149,20 @@ func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
 		inNoHurry(i, cfg)
 		cfg.Now = clock.now
 	}))
-	number, ctx, began := c.WorkerNumber(0), patient(t), time.Now()
-	before, err := c.Client.Snowflake().Next(ctx)
+	number, began := c.WorkerNumber(0), time.Now()
+	before, err := request(c.Conn, "id.snowflake", 1, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	clock.set(-800 * time.Millisecond)
-	after, err := c.Client.Snowflake().Next(ctx)
-	if err != nil || after <= before {
-		t.Errorf("%d after %d, %v", after, before, err)
+	after, err := request(c.Conn, "id.snowflake", 1, patience) // once: a client would ask again
+	if err != nil || after[0].First <= before[0].First {
+		t.Fatalf("%v after %v, %v", after, before, err)
 	}
 	if waited := time.Since(began); waited < 700*time.Millisecond {
 		t.Errorf("it waited %v for 800 ms", waited)
 	}
-	if p, err := snowflake.Leaf.Decode(int64(after)); err != nil || p.Worker != number {
+	if p, err := snowflake.Leaf.Decode(after[0].First); err != nil || p.Worker != number {
 		t.Errorf("%+v, %v, want number %d still", p, err, number)
 	}
 }

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -24,8 +23,8 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 	startWith(t, cfg)
 	t.Cleanup(link.Pass) // so that the stop is quick
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
-	c := client.New(connectTo(t, s.ClientURL()))
-	if _, err := c.Segment("order").Next(patient(t)); err != nil {
+	nc := connectTo(t, s.ClientURL())
+	if _, err := client.New(nc).Segment("order").Next(patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	link.Delay(500 * time.Millisecond) // each way
@@ -39,9 +38,7 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 	before := history()
 	asked := time.Now()
 	for next := int64(2); next < 5000; { // more than what is in memory
-		ctx, cancel := context.WithTimeout(t.Context(), cfg.Deadline+slack)
-		runs, err := c.Segment("order").NextN(ctx, 500)
-		cancel()
+		runs, err := request(nc, "id.segment.order", 500, cfg.Deadline+slack)
 		switch e, refused := errors.AsType[*subjects.Error](err); {
 		case refused && e.Code == subjects.Unavailable && time.Since(asked) < patience:
 		case err != nil:
@@ -50,7 +47,7 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 			next = runs[len(runs)-1].Last + 1
 		}
 	}
-	if _, err := c.Snowflake().Next(patient(t)); err != nil {
+	if _, err := client.New(nc).Snowflake().Next(patient(t)); err != nil {
 		t.Error(err)
 	}
 	waitFor(t, "the window is renewed", func() bool { return history() > before })

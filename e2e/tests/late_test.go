@@ -170,9 +170,9 @@ func TestAKilledWorkerResumesItsNumberWhileJetStreamIsAway(t *testing.T) {
 	}
 	defer nc.Close()
 	p := startProcess(t, "--nats", s.ClientURL(), "--data", dir)
-	var got ledger
+	flakes, got := client.New(nc).Snowflake(), new(ledger)
 	ask := func() (worker int, err error) {
-		runs, err := client.New(nc).Snowflake().NextN(t.Context(), 1000)
+		runs, err := flakes.NextN(t.Context(), 1000)
 		if err != nil {
 			return 0, err
 		}

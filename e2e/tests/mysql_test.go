@@ -52,9 +52,8 @@ func TestWithoutMarksMemoryIsServedThen503UntilTheyAreBack(t *testing.T) {
 		cfg.Deadline = 5 * time.Second // on a busy machine a load may take long
 	}))
 	var got ledger
-	ctx := patient(t)
 	ask := func() error {
-		runs, err := c.Client.Segment("order").NextN(ctx, 100)
+		runs, err := request(c.Conn, "id.segment.order", 100, patience) // once: a client would ask again
 		got.add(runs...)
 		return err
 	}

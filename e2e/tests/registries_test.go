@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -220,14 +219,13 @@ func (g *givenIDs) ask(ctx context.Context, t *testing.T, at string) {
 		return
 	}
 	defer nc.Close()
-	c := client.New(nc)
 	for ctx.Err() == nil {
 		began := time.Now()
-		if runs, err := c.Segment("order").NextN(ctx, 3); err == nil {
+		if runs, err := request(nc, "id.segment.order", 3, 2*time.Second); err == nil {
 			g.add("order", began, runs...)
 		}
 		began = time.Now()
-		if runs, err := c.Snowflake().NextN(ctx, 3); err == nil {
+		if runs, err := request(nc, "id.snowflake", 3, 2*time.Second); err == nil {
 			g.add("flake", began, runs...)
 		}
 		time.Sleep(2 * time.Millisecond)

@@ -81,7 +81,7 @@ func TestAnAgeLimitOnTheMarksEndsServiceUntilItIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func() error {
-		_, err := c.Client.Segment("order").Next(patient(t))
+		_, err := request(c.Conn, "id.segment.order", 1, patience) // once: a client would ask again
 		return err
 	}
 	if err := ask(); err != nil {
