@@ -46,7 +46,7 @@ func benchClient(ctx context.Context, dir string, opt options) error {
 	if err := compareFar(ctx, opt, url); err != nil {
 		return err
 	}
-	return comparePrefetch(ctx, opt, nc)
+	return compareHeld(ctx, opt, nc)
 }
 
 // A way is one way to get an ID.
@@ -240,9 +240,9 @@ func (c *alarmClock) wait(context.Context) error {
 	return nil
 }
 
-// comparePrefetch compares prefetched IDs with an addition, on one CPU and on two.
-func comparePrefetch(ctx context.Context, opt options, nc *nats.Conn) error {
-	fmt.Print("\nFrom a range of 100,000 that is held, medians of ns per ID and goroutine:\n\n")
+// compareHeld compares prefetched IDs with an addition, on one CPU and on two.
+func compareHeld(ctx context.Context, opt options, nc *nats.Conn) error {
+	fmt.Print("\nFrom a range of 100,000 that is held, medians of ns per ID:\n\n")
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer t.Flush()
 	fmt.Fprintln(t, "CPUs\tway\tns\trate /addition\t")
@@ -253,7 +253,7 @@ func comparePrefetch(ctx context.Context, opt options, nc *nats.Conn) error {
 		before := runtime.GOMAXPROCS(cpus)
 		err := func() error {
 			defer runtime.GOMAXPROCS(before)
-			return compareHeld(ctx, opt, t, cpus, handle)
+			return compareOn(ctx, opt, t, cpus, handle)
 		}()
 		if err != nil {
 			return err
@@ -262,19 +262,40 @@ func comparePrefetch(ctx context.Context, opt options, nc *nats.Conn) error {
 	return nil
 }
 
-func compareHeld(ctx context.Context, opt options, t *tabwriter.Writer, cpus int, handle *client.Handle) error {
+func compareOn(ctx context.Context, opt options, t *tabwriter.Writer, cpus int, handle *client.Handle) error {
 	var counter atomic.Int64
+	// each draws some IDs in a row, so that the loop costs nothing beside them.
+	type each = func(n int) error
 	type held struct {
 		name string
-		make func() func() error
+		make func() each
 		ns   []float64
 	}
 	all := []*held{
-		{name: "atomic.Int64.Add", make: func() func() error { return func() error { counter.Add(1); return nil } }},
-		{name: "handle", make: func() func() error { return func() error { _, err := handle.Next(ctx); return err } }},
-		{name: "local", make: func() func() error {
+		{name: "atomic.Int64.Add", make: func() each {
+			return func(n int) error {
+				for range n {
+					counter.Add(1)
+				}
+				return nil
+			}
+		}},
+		{name: "handle", make: func() each {
+			return func(n int) (err error) {
+				for i := 0; i < n && err == nil; i++ {
+					_, err = handle.Next(ctx)
+				}
+				return err
+			}
+		}},
+		{name: "local", make: func() each {
 			l := handle.Local()
-			return func() error { _, err := l.Next(ctx); return err }
+			return func(n int) (err error) {
+				for i := 0; i < n && err == nil; i++ {
+					_, err = l.Next(ctx)
+				}
+				return err
+			}
 		}},
 	}
 	for round := range opt.repeats + 1 {
@@ -295,7 +316,7 @@ func compareHeld(ctx context.Context, opt options, t *tabwriter.Writer, cpus int
 }
 
 // spin has n goroutines call for a while, and returns how long a call takes.
-func spin(length time.Duration, n int, newCall func() func() error) (ns float64, err error) {
+func spin(length time.Duration, n int, newCalls func() func(n int) error) (ns float64, err error) {
 	const chunk = 1000
 	var stop atomic.Bool
 	var calls atomic.Int64
@@ -303,19 +324,15 @@ func spin(length time.Duration, n int, newCall func() func() error) (ns float64,
 	var callers sync.WaitGroup
 	began := time.Now()
 	for range n {
-		call := newCall()
+		call := newCalls()
 		callers.Go(func() {
-			var i int64
 			for !stop.Load() {
-				for range chunk {
-					if err := call(); err != nil {
-						failed.Store(&err)
-						return
-					}
+				if err := call(chunk); err != nil {
+					failed.Store(&err)
+					return
 				}
-				i += chunk
+				calls.Add(chunk)
 			}
-			calls.Add(i)
 		})
 	}
 	time.Sleep(length)
@@ -324,5 +341,5 @@ func spin(length time.Duration, n int, newCall func() func() error) (ns float64,
 	if e := failed.Load(); e != nil {
 		return 0, *e
 	}
-	return float64(time.Since(began).Nanoseconds()) * float64(n) / float64(calls.Load()), nil
+	return float64(time.Since(began).Nanoseconds()) / float64(calls.Load()), nil
 }

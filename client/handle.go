@@ -97,8 +97,12 @@ func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Han
 // [ErrClosed], or that of ctx, which then wraps why there was no ID until then, such as
 // [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
 func (h *Handle) Next(ctx context.Context) (ID, error) {
-	if h.stock != nil {
-		return h.stock.next(ctx)
+	if k := h.stock; k != nil {
+		s, i := k.place()
+		if s.isPlain(i) {
+			return ID(s.first + i), nil
+		}
+		return k.next(ctx, s, i)
 	}
 	if h.fault != nil {
 		return 0, refusal(h.fault)

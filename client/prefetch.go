@@ -62,17 +62,24 @@ func newStock(s *source, n int, maxAge time.Duration, header nats.Header) *stock
 	return k
 }
 
-// next returns an ID that is held, or waits for one.
-func (k *stock) next(ctx context.Context) (ID, error) {
-	for {
-		s := k.now.Load()
-		if i := s.taken.Add(1) - 1; i < s.size && (i%lookEvery != 0 || k.look(s, i, 1)) {
-			return ID(s.first + i), nil
-		}
+// place takes a place in the span that is drawn from. It is small, to be inlined.
+func (k *stock) place() (*span, int64) {
+	s := k.now.Load()
+	return s, s.taken.Add(1) - 1
+}
+
+// isPlain reports whether the ID at a place of a span may be used without a look.
+func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookEvery-1) != 0 }
+
+// next returns the ID at a place that a call has taken, or waits for one if it is not there.
+func (k *stock) next(ctx context.Context, s *span, i int64) (ID, error) {
+	for i >= s.size || !k.look(s, i, 1) {
 		if err := k.wait(ctx, s); err != nil {
 			return 0, err
 		}
+		s, i = k.place()
 	}
+	return ID(s.first + i), nil
 }
 
 // take returns some IDs that are held, from first to before end, or waits for them.
@@ -256,7 +263,7 @@ func (h *Handle) Local() *Local { return &Local{handle: h} }
 
 // Next returns one ID. Errors are those of [Handle.Next].
 func (l *Local) Next(ctx context.Context) (ID, error) {
-	if l.next < l.end && !l.block.stale.Load() && (l.next%lookEvery != 0 || l.block.isFresh()) {
+	if l.next < l.end && !l.block.stale.Load() && (l.next&(lookEvery-1) != 0 || l.block.isFresh()) {
 		l.next++
 		return ID(l.next - 1), nil
 	}
