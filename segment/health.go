@@ -11,18 +11,29 @@ type health struct {
 	last     error // of the last load that failed
 	failures int   // in a row
 	failed   time.Time
+	released time.Time // of loads that were held: what failed before says nothing about the store
 }
 
-// note notes the outcome of a load. A store that refuses a tag works.
-func (h *health) note(err error) {
+// note notes the outcome of a load that began at that time. A store that refuses a tag works.
+func (h *health) note(began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil || IsFinal(err) {
 		h.failures = 0
 		return
 	}
+	if began.Before(h.released) {
+		return
+	}
 	h.last, h.failed = err, time.Now()
 	h.failures++
+}
+
+// release forgets the failures so far, and those of loads under way: they may have failed because loads were held.
+func (h *health) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures, h.released = 0, time.Now()
 }
 
 // trouble returns the error of the last load, if two in a row failed, and recently.

@@ -42,7 +42,10 @@ func (h *holdup) err() error {
 func (a *Allocator) Hold(why error) { a.source.holdup.why.Store(&why) }
 
 // Release ends [Allocator.Hold]. Waiting requests are loaded for within their retry pause.
-func (a *Allocator) Release() { a.source.holdup.why.Store(nil) }
+func (a *Allocator) Release() {
+	a.source.holdup.why.Store(nil)
+	a.source.health.release()
+}
 
 // TurnAway refuses each request that memory cannot serve with [ErrElsewhere], those that wait included, until
 // [Allocator.Admit]: another worker can load, and this one cannot. IDs in memory are issued as before.

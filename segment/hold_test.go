@@ -38,6 +38,32 @@ func TestHeldLoadsFailWithTheReasonAndMemoryGoesOn(t *testing.T) {
 	})
 }
 
+func TestTheReasonIsNoTroubleOnceLoadsAreReleased(t *testing.T) {
+	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
+			time.Sleep(time.Second / 2) // within the time of a load
+			return segment.Range{}, errHeld
+		})
+		a.Hold(errHeld)
+		_, _ = a.Take(t.Context(), "a", 1) // fails more than twice
+		a.Release()
+		go func() { _, _ = a.Take(t.Context(), "b", 1) }() // two loads under way while loads are held again
+		go func() { _, _ = a.Take(t.Context(), "huge", 1) }()
+		synctest.Wait()
+		a.Hold(errHeld)
+		time.Sleep(time.Second / 4)
+		a.Release()
+		if err := a.Trouble(); err != nil {
+			t.Errorf("when loads are released, a load is in trouble: %v", err)
+		}
+		store.OnLoad(slow(time.Hour))
+		time.Sleep(time.Second / 3)
+		if err := a.Trouble(); err != nil {
+			t.Errorf("after loads that began before: %v", err)
+		}
+	})
+}
+
 func TestWhatWasLoadedBeforeADiscardIsNotIssued(t *testing.T) {
 	inBubble(t, segment.Config{}, func(t *testing.T, a *allocator, store *faulty) {
 		take(t, a, "a", 50) // [1,101) in memory

@@ -143,6 +143,7 @@ func (s *source) pause(d time.Duration) bool {
 
 // load loads one range, once it has a place in its lane.
 func (s *source) load(p plan) (l Loaded, err error) {
+	began := time.Now()
 	err = s.lanes.of(p).drive(s.ctx, s.timeout(), func(ctx context.Context) (err error) {
 		start := time.Now()
 		if err = s.holdup.err(); err != nil {
@@ -154,7 +155,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		s.onLoad(p.tag, time.Since(start), err)
 		return err
 	})
-	s.health.note(err)
+	s.health.note(began, err)
 	// Anyone may request a tag that does not exist: that is not worth a line.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && s.ctx.Err() == nil {
 		s.log.Warn("a load failed: the tag has only the IDs in memory until a load succeeds; see the error",
