@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -318,7 +320,10 @@ func unknownNames(t *testing.T, docs []document) (faults []string) {
 }
 
 func namings(t *testing.T) []naming {
-	flags := commandLineFlags(t)
+	flags, err := commandLineFlags()
+	if err != nil {
+		t.Fatal(err)
+	}
 	variables, kinds, codes, series := set{}, set{}, set{}, set{}
 	for _, s := range app.Settings() {
 		variables[s.Env] = true
@@ -344,8 +349,8 @@ func namings(t *testing.T) []naming {
 	}
 }
 
-// commandLineFlags returns the flags in the help of all commands.
-func commandLineFlags(t *testing.T) set {
+// commandLineFlags returns the flags in the help of all commands. Each help takes a parser of its own.
+var commandLineFlags = sync.OnceValues(func() (set, error) {
 	flags := set{}
 	for _, name := range flagsOfOthers {
 		flags[name] = true
@@ -356,16 +361,17 @@ func commandLineFlags(t *testing.T) set {
 		"store show", "store confirm", "store move", "workers", "decode", "layout", "version",
 	} {
 		var help, stderr bytes.Buffer
-		if code := cli.Main(t.Context(), append(strings.Fields(command), "--help"), &help, &stderr); code != 0 {
-			t.Fatalf("natsid %s --help: exit code %d: %s", command, code, &stderr)
+		ctx, args := context.Background(), append(strings.Fields(command), "--help")
+		if code := cli.Main(ctx, args, &help, &stderr); code != 0 {
+			return nil, fmt.Errorf("natsid %s --help: exit code %d: %s", command, code, &stderr)
 		}
 		for _, m := range regexp.MustCompile(`--(\[no-\])?([a-z][a-z-]+)`).FindAllStringSubmatch(help.String(), -1) {
 			flags[m[2]] = true
 			flags["no-"+m[2]] = flags["no-"+m[2]] || m[1] != ""
 		}
 	}
-	return flags
-}
+	return flags, nil
+})
 
 // repeatedTerms returns a fault for each term that the glossary explains twice.
 func repeatedTerms(docs []document) (faults []string) {
