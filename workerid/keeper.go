@@ -54,6 +54,9 @@ type Config struct {
 	// registry that has none; an error refuses. It finds workers that issue under
 	// another layout, which that registry has lost. nil allows.
 	MayFound func(ctx context.Context) error
+	// AtStop returns how long releasing the number may take, given how long it may usually; nil
+	// is as long. A number that is not released stays blocked until its window ends.
+	AtStop func(usual time.Duration) time.Duration
 	// Now reads the wall clock, in Unix ms.
 	Now func() int64
 	// Use is called with the generator to issue from; nil while there is none.
@@ -78,6 +81,9 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Alarm == nil {
 		cfg.Alarm = func(Alarm, string) {}
+	}
+	if cfg.AtStop == nil {
+		cfg.AtStop = func(usual time.Duration) time.Duration { return usual }
 	}
 	if cfg.MayFound == nil {
 		cfg.MayFound = func(context.Context) error { return nil }
@@ -367,7 +373,7 @@ func (k *Keeper) dropFile(why error) {
 const releaseTimeout = 6 * time.Second
 
 func (k *Keeper) release(ctx context.Context, c *claim) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.AtStop(releaseTimeout))
 	defer cancel()
 	pauses := backoff.WithContext(backoff.NewConstantBackOff(100*time.Millisecond), ctx)
 	err := backoff.Retry(func() error {

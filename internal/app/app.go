@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -79,6 +80,7 @@ type program struct {
 	aside    *aside.Watch
 	watch    *oneregistry.Watch
 	streams  streamWatch
+	silent   atomic.Bool // at the stop: NATS does not answer
 }
 
 func newProgram(cfg Config, quit func()) *program {
@@ -98,8 +100,7 @@ func newProgram(cfg Config, quit func()) *program {
 // the promise that a restart loses no request; each comment says what the stop
 // of a step rests on.
 func (p *program) steps() []step {
-	const soon = time.Second                  // for what ends with ctx
-	answers := p.cfg.Deadline + 2*time.Second // until the last request taken is answered, see worker.Worker
+	const soon = time.Second // for what ends with ctx
 	return []step{
 		// Released when nothing writes into the directory any more.
 		{name: "lock of the data directory", start: p.lockData, stop: p.unlockData, within: soon},
@@ -132,12 +133,14 @@ func (p *program) steps() []step {
 		// Says in the marks, over the control connection, that this worker has loaded
 		// all that it ever will.
 		until("witness of the marks", 5*time.Second, p.watchMarks),
+		// Found out while requests are answered: the two steps above hurry if it is so.
+		during("question whether NATS still answers", p.answers()+3*time.Second, p.askNATS),
 		// Refuses requests that still wait, and waits for the loads under way.
 		// Loaded IDs that were not issued are holes.
 		{name: "allocator", stop: p.closeAllocator, within: p.cfg.Deadline},
 		// Leaves the queue groups, answers all requests that were taken, and drains
 		// the serving connection, so that the last replies are on the wire.
-		during("requests", answers+5*time.Second, p.serve),
+		during("requests", p.answers()+5*time.Second, p.serve),
 		// Takes back what it promised to workers that cannot load, while requests are still answered.
 		during("who can load", soon, p.standAside),
 	}
@@ -230,7 +233,8 @@ func (p *program) assemble(context.Context) error {
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
 		Reclaim: cfg.ReclaimOnStep, MayFound: p.watch.MayMake, Now: now, Use: p.issuer.Use, Log: cfg.Log,
-		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
+		AtStop: p.atStop,
+		Alarm:  func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
 	p.ready = readiness{
@@ -291,6 +295,33 @@ func (p *program) segmentConfig() segment.Config {
 		c.AutoStep = cfg.AutoStep
 	}
 	return c
+}
+
+// askNATS finds out, once the stop begins, whether NATS answers on the control connection. One that does not
+// for as long as requests may wait is closed: a call on a connection that is being made again can hang for
+// longer than its context allows.
+func (p *program) askNATS(ctx context.Context) error {
+	<-ctx.Done()
+	for end := time.Now().Add(p.answers()); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if p.links.control.FlushTimeout(time.Until(end)) == nil {
+			return nil
+		}
+	}
+	p.silent.Store(true)
+	p.cfg.Log.Warn("NATS does not answer: the stop does not wait for it any longer")
+	p.links.control.Close()
+	return nil
+}
+
+// answers is how long it takes at most until the last request taken is answered, see worker.Worker.
+func (p *program) answers() time.Duration { return p.cfg.Deadline + 2*time.Second }
+
+// atStop returns how long the stop may try what only NATS can do: usual, unless NATS is silent.
+func (p *program) atStop(usual time.Duration) time.Duration {
+	if p.silent.Load() {
+		return 100 * time.Millisecond
+	}
+	return usual
 }
 
 func (p *program) watchStreams(ctx context.Context) error {

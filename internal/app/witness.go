@@ -181,7 +181,7 @@ func (p *program) watchMarks(ctx context.Context) error {
 		logs(nc)
 	})
 	w.Run(ctx)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.atStop(3*time.Second))
 	defer cancel()
 	if err := w.Stop(ctx); err != nil {
 		p.cfg.Log.Warn("stopped, but the marks do not say so: if they are restored from a backup while this worker is "+

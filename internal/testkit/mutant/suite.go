@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A Suite is the mutants of the package whose test runs it, and how that
@@ -69,7 +70,7 @@ func (s Suite) run(t *testing.T, seams map[string][]seam, m Mutant) {
 	if err == nil || found == nil {
 		t.Fatalf("the tests do not find this mutant: %v\n%s", err, out)
 	}
-	t.Logf("%s", found[len(found)-1])
+	t.Logf("found in %v of CPU: %s", cmd.ProcessState.UserTime().Round(10*time.Millisecond), found[len(found)-1])
 }
 
 // Build builds the tests of the package in a folder with the edits, none of which
