@@ -15,6 +15,10 @@ import (
 // within 1.5 s unless configured otherwise, so it leaves time to ask another.
 const DefaultTimeout = 5 * time.Second
 
+// handlesMost is how many handles a client remembers, so that calls share requests: some
+// 1 KB each. A program that draws from more tags loses some sharing, and no memory.
+const handlesMost = 10_000
+
 // A Client requests IDs from the workers of one namespace. It is safe for
 // concurrent use.
 type Client struct {
@@ -90,6 +94,9 @@ func (c *Client) handle(subject string, fault error, opts []HandleOption) *Handl
 	defer c.mu.Unlock()
 	h := c.handles[subject]
 	if h == nil {
+		if len(c.handles) == handlesMost {
+			clear(c.handles) // who holds one goes on with it
+		}
 		h = newHandle(c, subject, nil, nil)
 		c.handles[subject] = h
 	}
