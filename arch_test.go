@@ -102,6 +102,9 @@ var arrows = map[string][]string{
 // server for a test comes from internal/natsembed, e2e or internal/testkit/mysqltest.
 var forTests = []string{"...", goleak, natsGo, mysqlDriver}
 
+// forTestsOf is what the test files of one package may import on top of that.
+var forTestsOf = map[string][]string{"client": {prometheus}} // an example for users
+
 func TestArrowsOfImport(t *testing.T) {
 	for _, fault := range wrongArrows(readModule(t, os.DirFS("."))) {
 		t.Error(fault)
@@ -129,6 +132,7 @@ func TestAWrongArrowIsSeen(t *testing.T) {
 		{"a file for one system counts", "segment/a_windows.go", natsGo, "may not import"},
 		{"prometheus stays in metrics", "internal/app/a.go", prometheus + "/client_golang", "may not import"},
 		{"in tests, too", "worker/a_test.go", prometheus + "/client_golang/prometheus", "may not import"},
+		{"but in an example of the client", "client/a_test.go", prometheus + "/client_golang/prometheus", ""},
 		{"nats-server stays in natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
 		{"the MySQL driver stays in segment/mysqlstore", "internal/app/a.go", mysqlDriver, "may not import"},
 		{"its tests may use it", "internal/app/a_test.go", mysqlDriver, ""},
@@ -209,7 +213,7 @@ func wrongArrows(files []goFile) (faults []string) {
 			continue
 		}
 		if f.test {
-			row = slices.Concat(row, forTests)
+			row = slices.Concat(row, forTests, forTestsOf[f.dir])
 		}
 		for _, imp := range f.imports {
 			if !allowed(row, imp) {

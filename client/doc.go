@@ -1,6 +1,58 @@
-// Package client requests IDs from natsid over NATS.
+// Package client draws IDs from natsid over NATS.
 //
-// A call asks again while that can help: after a refusal that another worker may
-// not repeat, after silence, after a lost connection. It ends with its context. A
-// retry is safe: at worst some IDs are never used.
+//	ids := client.New(nc) // a *nats.Conn
+//	defer ids.Close()
+//	order := ids.Segment("order")
+//	id, err := order.Next(ctx)
+//
+// A [Handle] draws the IDs of one tag, or snowflakes. Keep it and share it: calls that
+// overlap share requests. A call asks again while that can help: after a refusal that
+// another worker may not repeat, after silence, after a lost connection. It ends with
+// its context, or after [DefaultTimeout] if that has no deadline. Asking again is safe:
+// no two calls return the same ID, and what nobody uses is a hole.
+//
+// # Which mode for which need
+//
+//	need                                      use
+//	an ID for a row                           Next
+//	IDs for n rows                            NextN(n)
+//	an ID faster than a round trip, or        the option Prefetch(n, maxAge)
+//	while natsid is away for a moment
+//	the same on many cores                    that, and a Local per goroutine
+//
+//	mode            a call costs              order        holes             age of an ID
+//	Next            a round trip, shared      as issued    few               younger than its call
+//	NextN           a round trip              as issued    few               younger than its call
+//	Prefetch        an addition in memory     as issued    2n at a time      up to maxAge
+//	Local           an increment              per Local    as for Prefetch   up to maxAge
+//
+// As issued means: of two calls, one of which began after the other had ended, the
+// later one gets the ID that was issued later. Segment IDs of one worker rise; those of
+// several interleave, as each has a range of its own. Snowflakes rise with the clocks of
+// the workers.
+//
+// A hole is an ID that no call gets. Each mode leaves some: the answer to a copy of a
+// request, and one that comes after the call gave up. What is held in advance, at most
+// 2n, becomes a hole when it is too old or the process ends.
+//
+// A segment ID that is held in advance may be below a max_id that was raised meanwhile,
+// and the time in a snowflake is as old as the ID: maxAge bounds both.
+//
+// # Errors
+//
+// errors.Is finds the sentinels of this package, and errors.As a [*subjects.Error] where
+// a worker refused: its text says what was wrong. When ctx ends first, the error is that
+// of ctx, and wraps the reason for the wait if there is one, such as [ErrNotServed].
+//
+// # The connection
+//
+// It stays the caller's. By default nats.go gives up after 60 attempts to connect again,
+// and notices only after minutes that a NATS server hangs. A service should connect so
+// that it notices within three seconds, and never gives up:
+//
+//	nats.Connect(urls, nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
+//
+// # Metrics
+//
+// [Handle.Stats] has the counts of a handle, and [Observe] is called after each request.
 package client

@@ -2,11 +2,17 @@ package client_test
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
@@ -30,52 +36,160 @@ func Example() {
 	}
 	defer nc.Close()
 	ids := client.New(nc)
+	defer ids.Close()
 
+	order := ids.Segment("order")
+	id, err := order.Next(context.Background()) // 5 s at most
+	fmt.Println(id, err)
+	// Output: 1 <nil>
+}
+
+// A client of another namespace, which says what it meets, and gives up earlier
+// where a context has no deadline.
+func ExampleNew() {
+	ids := client.New(natsid().Conn,
+		client.Namespace("shop"), client.Log(slog.Default()), client.Timeout(2*time.Second))
+	defer ids.Close()
+
+	_, err := ids.ListTags(context.Background(), subjects.TagList{}) // not repeated, so it fails at once
+	fmt.Println(errors.Is(err, client.ErrNotServed))
+	// Output: true
+}
+
+// Calls that overlap share requests, so a handle is kept and shared.
+func ExampleHandle_Next() {
+	ids := client.New(natsid().Conn)
+	defer ids.Close()
+	guest := ids.Segment("guest")
+
+	var wg sync.WaitGroup
+	var seen sync.Map
+	for range 1000 {
+		wg.Go(func() {
+			id, err := guest.Next(context.Background())
+			if err != nil {
+				fmt.Println(err)
+			}
+			if _, twice := seen.LoadOrStore(id, true); twice {
+				fmt.Println(id, "twice")
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Println("fewer requests than calls:", guest.Stats().Requests < 1000)
+	// Output: fewer requests than calls: true
+}
+
+// A sentinel says what to do.
+func ExampleHandle_Next_errors() {
+	ids := client.New(natsid().Conn)
+	defer ids.Close()
 	ctx := context.Background()
-	for range 2 {
-		id, err := ids.Segment("order").Next(ctx)
-		fmt.Println(id, err)
+	if _, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "voucher"}); err != nil {
+		fmt.Println(err)
+	}
+	if _, err := ids.DeleteTag(ctx, "voucher"); err != nil {
+		fmt.Println(err)
+	}
+
+	_, err := ids.Segment("voucher").Next(ctx)
+	switch {
+	case errors.Is(err, client.ErrUnknownTag):
+		fmt.Println("create the tag")
+	case errors.Is(err, client.ErrBadRequest):
+		fmt.Println("correct the program")
+	case errors.Is(err, client.ErrNotServed):
+		fmt.Println("start natsid")
+	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrThrottled), errors.Is(err, client.ErrBusy):
+		fmt.Println("ask again later")
+	}
+	if e, ok := errors.AsType[*subjects.Error](err); ok { // a worker refused
+		fmt.Println(e.Code, e.Text)
 	}
 	// Output:
-	// 1 <nil>
-	// 2 <nil>
+	// create the tag
+	// 404 the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs
 }
 
 // A batch arrives as runs of consecutive IDs.
 func ExampleHandle_NextN() {
 	ids := client.New(natsid().Conn)
+	defer ids.Close()
+
 	runs, err := ids.Segment("invoice").NextN(context.Background(), 3)
 	if err != nil {
 		fmt.Println(err)
-		return
 	}
-	for _, r := range runs {
-		for id := r.First; id <= r.Last; id++ {
-			fmt.Println(id)
-		}
+	fmt.Println(runs.Len())
+	for id := range runs.All() {
+		fmt.Println(id)
 	}
 	// Output:
+	// 3
 	// 1
 	// 2
 	// 3
 }
 
-// A snowflake carries the time and the worker number that issued it.
-func ExampleClient_Snowflake() {
+// The text of a refusal says what was wrong.
+func ExampleHandle_NextN_refused() {
 	ids := client.New(natsid().Conn)
-	id, err := ids.Snowflake().Next(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
+	defer ids.Close()
+
+	_, err := ids.Segment("order").NextN(context.Background(), 1_000_000)
+	fmt.Println(errors.Is(err, client.ErrBadRequest))
+	if e, ok := errors.AsType[*subjects.Error](err); ok {
+		fmt.Println(e.MaxBatch)
 	}
-	p, err := snowflake.Leaf.Decode(int64(id))
-	fmt.Println(p.Worker == natsid().WorkerNumber(0), err)
-	// Output: true <nil>
+	// Output:
+	// true
+	// 100000
+}
+
+// A thousand IDs are held, and thrown away after a minute.
+func ExamplePrefetch() {
+	ids := client.New(natsid().Conn)
+	defer ids.Close()
+	event := ids.Segment("event", client.Prefetch(1000, time.Minute))
+
+	ctx := context.Background()
+	for range 3 {
+		id, err := event.Next(ctx) // only the first waits for a request
+		fmt.Println(id, err)
+	}
+	fmt.Println(event.Stats().Requests)
+	// Output:
+	// 1 <nil>
+	// 2 <nil>
+	// 3 <nil>
+	// 1
+}
+
+// Each goroutine draws from a range of its own.
+func ExampleHandle_Local() {
+	ids := client.New(natsid().Conn)
+	defer ids.Close()
+	span := ids.Snowflake(client.Prefetch(1000, time.Second))
+
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			local := span.Local()
+			for range 100 {
+				if _, err := local.Next(context.Background()); err != nil {
+					fmt.Println(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// Output:
 }
 
 // Unless workers create tags on first use, a tag is created before it is used.
 func ExampleClient_CreateTag() {
 	ids := client.New(natsid().Conn)
+	defer ids.Close()
 	ctx := context.Background()
 	tag, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "user", Step: 5000, Start: 1_000_001})
 	if err != nil {
@@ -92,6 +206,7 @@ func ExampleClient_CreateTag() {
 // What is nil stays as it is. max_id only rises: here 1000 IDs are skipped.
 func ExampleClient_UpdateTag() {
 	ids := client.New(natsid().Conn)
+	defer ids.Close()
 	ctx := context.Background()
 	before, err := ids.CreateTag(ctx, subjects.TagCreate{Tag: "ticket"})
 	if err != nil {
@@ -103,23 +218,95 @@ func ExampleClient_UpdateTag() {
 	// Output: 1 1001 <nil>
 }
 
-// The code of a refusal says what to do, its text what was wrong.
-func ExampleHandle_NextN_refused() {
+// A snowflake carries the time and the number of the worker that issued it.
+func ExampleClient_Snowflake() {
 	ids := client.New(natsid().Conn)
-	_, err := ids.Segment("order").NextN(context.Background(), 1_000_000)
-	if e, ok := errors.AsType[*subjects.Error](err); ok {
-		fmt.Println(e.Code, e.Code.Retry())
-		fmt.Println(e.Text)
+	defer ids.Close()
+
+	id, err := ids.Snowflake().Next(context.Background())
+	if err != nil {
+		fmt.Println(err)
 	}
-	// Output:
-	// 400 false
-	// the body is "1000000", want empty for one ID or a decimal 1..100000 without leading zero
+	p, err := snowflake.Leaf.Decode(int64(id))
+	fmt.Println(p.Worker == natsid().WorkerNumber(0), err)
+	// Output: true <nil>
 }
 
-// Without a worker NATS answers at once.
-func ExampleErrNotServed() {
-	ids := client.New(natsid().Conn, client.Namespace("elsewhere"))
-	_, err := ids.Snowflake().Next(context.Background())
-	fmt.Println(errors.Is(err, client.ErrNotServed))
-	// Output: true
+// Snowflakes of business 3, where the layout has a field for it.
+func ExampleBusiness() {
+	ids := client.New(natsid().Conn)
+	defer ids.Close()
+	fmt.Println(ids.Snowflake(client.Business(3)).Next(context.Background()))
+}
+
+// An ID is a string in JSON, since JavaScript rounds large numbers.
+func ExampleID_MarshalJSON() {
+	type order struct {
+		ID    client.ID `json:"id"`
+		Total int       `json:"total"`
+	}
+	body, err := json.Marshal(order{ID: 2124263042718941185, Total: 100})
+	fmt.Println(string(body), err)
+
+	var o order
+	err = json.Unmarshal([]byte(`{"id": 2124263042718941185}`), &o) // a number will do
+	fmt.Println(o.ID, err)
+	// Output:
+	// {"id":"2124263042718941185","total":100} <nil>
+	// 2124263042718941185 <nil>
+}
+
+// A column of type BIGINT holds IDs.
+func ExampleID_Value() {
+	var id client.ID = 2124263042718941185
+	column, err := id.Value() // as db.Exec("INSERT INTO orders (id) VALUES (?)", id) calls it
+	fmt.Printf("%T %v %v\n", column, column, err)
+
+	var back client.ID
+	err = back.Scan(column) // as row.Scan(&back) calls it
+	fmt.Println(back, err)
+
+	var parent sql.Null[client.ID] // of a column that may be NULL
+	err = parent.Scan(nil)
+	fmt.Println(parent.Valid, err)
+	// Output:
+	// int64 2124263042718941185 <nil>
+	// 2124263042718941185 <nil>
+	// false <nil>
+}
+
+// Requests by subject and outcome, with their times, for Prometheus.
+func ExampleObserve() {
+	requests := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "id_request_seconds",
+		Help: "How long requests for IDs took, by subject, and whether they got IDs.",
+	}, []string{"subject", "ok"})
+	registry := prometheus.NewRegistry() // or prometheus.DefaultRegisterer
+	registry.MustRegister(requests)
+	ids := client.New(natsid().Conn, client.Observe(func(r client.Request) {
+		requests.WithLabelValues(r.Subject, strconv.FormatBool(r.Err == nil)).Observe(r.Took.Seconds())
+	}))
+	defer ids.Close()
+
+	if _, err := ids.Segment("parcel").Next(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	families, err := registry.Gather()
+	for _, m := range families[0].GetMetric() {
+		fmt.Println(m.GetLabel()[1].GetValue(), m.GetHistogram().GetSampleCount(), err)
+	}
+	// Output: id.segment.parcel 1 <nil>
+}
+
+// What a handle has done so far.
+func ExampleHandle_Stats() {
+	ids := client.New(natsid().Conn)
+	defer ids.Close()
+	seat := ids.Segment("seat", client.Prefetch(100, time.Minute))
+	if _, err := seat.Next(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	s := seat.Stats()
+	fmt.Println(s.Requests, "request for", s.IDs, "IDs, of which", s.Held, "are held")
+	// Output: 1 request for 100 IDs, of which 99 are held
 }
