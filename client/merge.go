@@ -16,8 +16,8 @@ const mostUnderWay = 4
 
 // A merger lets concurrent calls share requests. Those that arrive while a batch is
 // under way gather in the next, which leaves when that is answered, when that takes
-// longer than usual, or when it is full. A call joins only a batch that has not left, so its ID is
-// from a request that was sent after it began.
+// longer than usual, or when it is full. A call joins only a batch that has not left,
+// so its ID is from a request that was sent after it began.
 type merger struct {
 	src       *source
 	gathering atomic.Pointer[batch]
@@ -79,7 +79,7 @@ func (m *merger) depart(b *batch) bool {
 		return true
 	}
 	if wait := m.mustWait(b); wait > 0 {
-		m.timer.Reset(wait)
+		m.timer.Reset(min(wait, slowAfter)) // those who wait must learn by then that it takes long
 		m.mu.Unlock()
 		return false
 	}
@@ -100,7 +100,7 @@ func (m *merger) mustWait(b *batch) time.Duration {
 	case m.underWay == 0:
 		return 0
 	case m.underWay == mostUnderWay:
-		return max(wait, slowAfter)
+		return slowAfter
 	case b.joined.Load() >= b.most:
 		return 0
 	default:
