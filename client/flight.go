@@ -53,6 +53,7 @@ type trip struct {
 	token      uint64
 	sent       time.Time
 	reconnects uint64 // of the connection then
+	spent      bool   // it is a copy that [source.spend] allowed
 }
 
 // A step is what the timer of a flight is set for.
@@ -92,7 +93,7 @@ func (f *flight) launch() {
 		f.after(sendNow, wait)
 		return
 	}
-	f.send()
+	f.send(false)
 }
 
 // after sets the timer. f.mu is held.
@@ -102,7 +103,7 @@ func (f *flight) after(s step, d time.Duration) {
 }
 
 // send sends a copy, and reports whether it is under way. f.mu is held.
-func (f *flight) send() bool {
+func (f *flight) send(spent bool) bool {
 	reply, token, err := f.src.client.inbox.expect(f.receive)
 	if err != nil {
 		f.end(answer{err: err})
@@ -114,7 +115,7 @@ func (f *flight) send() bool {
 		msg.Data = strconv.AppendInt(nil, int64(f.n), 10)
 	}
 	f.copies++
-	f.open = append(f.open, trip{token, time.Now(), nc.Stats().Reconnects})
+	f.open = append(f.open, trip{token, time.Now(), nc.Stats().Reconnects, spent})
 	err = nc.PublishMsg(msg)
 	switch {
 	case err == nil:
@@ -257,7 +258,7 @@ func (f *flight) silence() time.Duration {
 		return lostAfter
 	}
 	f.again = max(2*f.again, f.src.patience())
-	return min(f.again, lostAfter)
+	return min(f.again, hedgeLatest)
 }
 
 // busyPause is the pause before it is tried again to send what may not be sent now.
@@ -274,11 +275,14 @@ func (f *flight) askAgain() {
 	for _, t := range slices.Clone(f.open) {
 		if t.reconnects != nc.Stats().Reconnects {
 			f.drop(t.token)
+			if t.spent {
+				f.src.refund()
+			}
 		}
 	}
-	if len(f.open) == 0 || f.src.spend() {
+	if spent := len(f.open) > 0; !spent || f.src.spend() {
 		f.src.counts.hedges.Add(1)
-		if f.send() {
+		if f.send(spent) {
 			f.after(askAgain, f.silence())
 		}
 		return
@@ -297,7 +301,7 @@ func (f *flight) sendNow() {
 		if f.copies > 0 {
 			f.src.counts.retries.Add(1)
 		}
-		if f.send() {
+		if f.send(f.copies > 0) {
 			f.after(askAgain, f.silence())
 		}
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,7 @@ func (s *source) gap() time.Duration {
 func (s *source) earn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spare.earn()
+	s.spare.earn(time.Now())
 }
 
 // spend reports whether one more copy of a request may be sent, and takes it.
@@ -84,6 +85,13 @@ func (s *source) spend() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spare.spend(time.Now())
+}
+
+// refund gives back a copy that reached no worker.
+func (s *source) refund() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare.used = max(0, s.spare.used-1)
 }
 
 // held returns how long nothing may be sent.
@@ -109,26 +117,41 @@ func (s *source) holdFor(d time.Duration) {
 }
 
 // A spare is how many copies of requests may be sent: a tenth of the requests, so
-// that an overloaded service is not asked twice as much, but no less than four a
-// second, since a handle that is seldom used must be able to retry. The zero value
-// stands for a full one.
+// that an overloaded service is not asked twice as much. Those of the last minute or so
+// count, too: while one of three workers hangs, half as many copies as requests are
+// needed for the 6 s until NATS notices that. And it is no less than four a second,
+// since a handle that is seldom used must be able to retry.
 type spare struct {
-	used float64 // of spareMost
-	at   time.Time
+	used   float64
+	recent float64 // requests, each of which counts less the older it is
+	at     time.Time
 }
 
 const (
 	sparePerRequest = 0.1
 	sparePerSecond  = 4
-	spareMost       = 10
+	spareLeast      = 20
+	// recentFor is when a request counts by a factor of e less.
+	recentFor = time.Minute
 )
 
-func (s *spare) earn() { s.used = max(0, s.used-sparePerRequest) }
+// pass lets time pass.
+func (s *spare) pass(now time.Time) {
+	passed := now.Sub(s.at).Seconds()
+	s.used = max(0, s.used-passed*sparePerSecond)
+	s.recent *= math.Exp(-passed / recentFor.Seconds())
+	s.at = now
+}
+
+func (s *spare) earn(now time.Time) {
+	s.pass(now)
+	s.used = max(0, s.used-sparePerRequest)
+	s.recent++
+}
 
 func (s *spare) spend(now time.Time) bool {
-	s.used = max(0, s.used-now.Sub(s.at).Seconds()*sparePerSecond)
-	s.at = now
-	if s.used > spareMost-1 {
+	s.pass(now)
+	if s.used+1 > spareLeast+s.recent*sparePerRequest {
 		return false
 	}
 	s.used++

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// While one of three workers hangs, half as many copies as requests are needed: a third
+// of the requests, and of their copies, reach it. NATS notices within 6 s.
+func TestThereAreCopiesEnoughUntilNATSNoticesAWorkerThatHangs(t *testing.T) {
+	for _, perSecond := range []int{1, 13, 100, 1000} {
+		var s spare
+		now := time.Now()
+		each := time.Second / time.Duration(perSecond)
+		for range 60 * perSecond {
+			now = now.Add(each)
+			s.earn(now)
+		}
+		for i := range 6 * perSecond {
+			now = now.Add(each)
+			s.earn(now)
+			if i%2 == 0 && !s.spend(now) {
+				t.Errorf("%d requests a second: none is left after %d", perSecond, i)
+				break
+			}
+		}
+	}
+}
+
+func TestCopiesAreATenthOfTheRequestsWhenNothingIsAnswered(t *testing.T) {
+	var s spare
+	now := time.Now()
+	const minutes = 10
+	const tenth = 60_000/10 + 60*sparePerSecond
+	all := 0
+	for minute := range minutes {
+		copies := 0
+		for range 60_000 { // a thousand a second
+			now = now.Add(time.Millisecond)
+			s.earn(now)
+			for s.spend(now) {
+				copies++
+			}
+		}
+		if copies > 2*tenth {
+			t.Errorf("minute %d: %d copies of 60000 requests, more than a fifth", minute, copies)
+		}
+		all += copies
+	}
+	if all > (minutes+1)*tenth { // the first requests count twice, since they are recent then
+		t.Errorf("%d copies of %d requests, more than a tenth", all, minutes*60_000)
+	}
+}
+
+// What was sent to a server that hangs reached nobody, and may be sent again.
+func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
+	nc := natstest.Connect(t, natstest.Start(t))
+	if _, err := nc.QueueSubscribe("id.snowflake", subjects.QueueGroup, func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	c := New(nc)
+	t.Cleanup(c.Close)
+	s := c.Snowflake().src
+	const before = 7 // reconnects: there are fewer by now, so the connection is another
+	lost := []trip{{reconnects: before}, {reconnects: before, spent: true}}
+	f := &flight{src: s, n: 1, done: func(answer) {}, open: lost}
+	f.timer = time.AfterFunc(time.Hour, f.tick)
+	defer f.timer.Stop()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.spare.used, s.spare.at = 15, time.Now()
+	f.askAgain()
+	if s.spare.used > 14 || len(f.open) != 1 || f.open[0].spent {
+		t.Errorf("%v copies are counted, %+v is under way, want 14 and a request that is not counted",
+			s.spare.used, f.open)
+	}
+}
+
+// A call has 5 s: whoever waits for longer than half a second cannot ask often enough.
+func TestACallThatIsNotAnsweredAsksEveryHalfSecond(t *testing.T) {
+	f := &flight{src: &source{}, n: 1}
+	var total time.Duration
+	for range 10 {
+		total += f.silence()
+	}
+	if total > 10*hedgeLatest {
+		t.Errorf("ten copies take %v, more than %v", total, 10*hedgeLatest)
+	}
+}
