@@ -68,9 +68,9 @@ func New(nc *nats.Conn, opts ...Option) *Client {
 	return c
 }
 
-// Close ends the client's subscription to replies. Calls under way, and later
-// ones, fail with [ErrClosed]; the connection stays open. Who closes the
-// connection need not close the client.
+// Close ends the client's subscription to replies. Calls for IDs, under way or
+// later, fail with [ErrClosed], but prefetched IDs are given until they are used up
+// or too old. The connection stays open. Who closes it need not close the client.
 func (c *Client) Close() { c.inbox.close() }
 
 // Segment returns the handle of a tag. Without options it is the same for all
@@ -87,6 +87,9 @@ func (c *Client) Snowflake(opts ...HandleOption) *Handle {
 }
 
 func (c *Client) handle(subject string, fault error, opts []HandleOption) *Handle {
+	if err := c.ns.Check(); err != nil {
+		fault = subjects.Errorf(subjects.BadRequest, "%v", err)
+	}
 	if len(opts) > 0 || fault != nil {
 		return newHandle(c, subject, fault, opts)
 	}

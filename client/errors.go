@@ -70,6 +70,11 @@ func refused(m *nats.Msg) error {
 	return nil
 }
 
+// isClosed reports whether an error is that of a connection that its owner has closed.
+func isClosed(err error) bool {
+	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionDraining)
+}
+
 func notServed(subject string) error {
 	return fmt.Errorf("%w: no worker on %s; does natsid run on this NATS, in this namespace?", ErrNotServed, subject)
 }

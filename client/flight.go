@@ -36,7 +36,7 @@ type flight struct {
 	open   []trip
 	pause  time.Duration // before the next copy, after a refusal; 0: none was refused yet
 	again  time.Duration // before the next copy, after silence; 0: none was silent yet
-	last   error         // why there is no answer yet
+	last   error         // why it fails, for the step of that name
 	ended  bool
 }
 
@@ -63,6 +63,7 @@ const (
 	turnSlow step = iota // callers may want to give up
 	askAgain             // no answer came
 	sendNow              // a pause is over
+	fail                 // it ends; not at once, since who launched it may be told of the end
 )
 
 const (
@@ -90,7 +91,7 @@ func (f *flight) launch() {
 	f.timer = time.AfterFunc(f.src.slowAfter(), f.tick)
 	if wait := f.src.held(); wait > 0 {
 		f.turnSlow()
-		f.after(sendNow, wait)
+		f.after(sendNow, min(wait, pauseLongest))
 		return
 	}
 	f.send(false)
@@ -106,7 +107,7 @@ func (f *flight) after(s step, d time.Duration) {
 func (f *flight) send(spent bool) bool {
 	reply, token, err := f.src.client.inbox.expect(f.receive)
 	if err != nil {
-		f.end(answer{err: err})
+		f.failSoon(err)
 		return false
 	}
 	nc := f.src.client.nc
@@ -120,13 +121,20 @@ func (f *flight) send(spent bool) bool {
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining):
-		f.end(answer{err: fmt.Errorf("%w: %w", ErrClosed, err)})
+	case isClosed(err):
+		f.failSoon(fmt.Errorf("%w: %w", ErrClosed, err))
 	default:
 		f.drop(token)
+		f.after(askAgain, busyPause)
 		f.retry(fmt.Errorf("client: request on %s: %w", f.src.subject, err), 0)
 	}
 	return false
+}
+
+// failSoon ends the flight with an error, from a goroutine of its own. f.mu is held.
+func (f *flight) failSoon(err error) {
+	f.last = err
+	f.after(fail, 0)
 }
 
 // drop forgets a copy. f.mu is held.
@@ -200,7 +208,7 @@ func (f *flight) refused(err error) {
 		f.retry(err, 0)
 	case errors.Is(err, ErrThrottled):
 		f.src.holdFor(e.RetryAfter)
-		f.retry(err, max(e.RetryAfter, pauseFirst))
+		f.retry(err, pauseFirst)
 	default:
 		f.end(answer{err: err, most: e.MaxBatch})
 	}
@@ -209,7 +217,6 @@ func (f *flight) refused(err error) {
 // retry sends a copy after a refusal: at once the first time, and not before least. f.mu
 // is held.
 func (f *flight) retry(why error, least time.Duration) {
-	f.last = why
 	f.src.note(why)
 	if len(f.open) > 0 {
 		return // another copy may be answered, or asked again
@@ -233,7 +240,13 @@ func (f *flight) tick() {
 		f.end(answer{err: errUnwanted})
 		return
 	}
+	if err := f.src.client.inbox.check(); err != nil {
+		f.end(answer{err: err})
+		return
+	}
 	switch f.step {
+	case fail:
+		f.end(answer{err: f.last})
 	case turnSlow:
 		f.turnSlow()
 		f.after(askAgain, f.silence())
@@ -267,7 +280,7 @@ const busyPause = 50 * time.Millisecond
 // askAgain sends a copy since no answer came.
 func (f *flight) askAgain() {
 	nc := f.src.client.nc
-	if !nc.IsConnected() {
+	if !nc.IsConnected() || f.src.held() > 0 {
 		f.after(askAgain, busyPause)
 		return
 	}
@@ -294,7 +307,7 @@ func (f *flight) askAgain() {
 func (f *flight) sendNow() {
 	switch wait := f.src.held(); {
 	case wait > 0:
-		f.after(sendNow, wait)
+		f.after(sendNow, min(wait, pauseLongest)) // nobody may want it any longer by then
 	case f.copies > 0 && !f.src.spend():
 		f.after(sendNow, busyPause)
 	default:

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -129,6 +130,9 @@ func (h *Handle) NextN(ctx context.Context, n int) (Runs, error) {
 	f.launch()
 	select {
 	case a := <-done:
+		if errors.Is(a.err, errUnwanted) { // it noticed the end of ctx before this call did
+			return nil, h.src.gaveUp(ctx.Err())
+		}
 		return a.runs, a.err
 	case <-ctx.Done():
 		return nil, h.src.gaveUp(ctx.Err())

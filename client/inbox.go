@@ -45,7 +45,26 @@ func (b *inbox) expect(f receiver) (reply string, token uint64, err error) {
 func (b *inbox) open() (err error) {
 	b.wait, b.prefix = make(map[uint64]receiver), b.nc.NewInbox()+"."
 	if b.sub, err = b.nc.Subscribe(b.prefix+"*", b.receive); err != nil {
+		if isClosed(err) {
+			return fmt.Errorf("%w: %w", ErrClosed, err)
+		}
 		return fmt.Errorf("client: subscribe to replies: %w", err)
+	}
+	return nil
+}
+
+// check returns [ErrClosed] once no reply can come any more.
+func (b *inbox) check() error {
+	b.mu.Lock()
+	closed := b.closed
+	b.mu.Unlock()
+	switch {
+	case closed:
+		return ErrClosed
+	case b.nc.IsClosed():
+		return fmt.Errorf("%w: %w", ErrClosed, nats.ErrConnectionClosed)
+	case b.nc.IsDraining():
+		return fmt.Errorf("%w: %w", ErrClosed, nats.ErrConnectionDraining)
 	}
 	return nil
 }

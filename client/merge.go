@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -88,9 +88,14 @@ func (m *merger) depart(b *batch) bool {
 	m.underWay++
 	m.left, m.crowd = time.Now(), b.n > 1
 	m.mu.Unlock()
-	f := &flight{src: m.src, n: int(b.n), wanted: b.isWanted, slow: b.turnSlow, done: func(a answer) { m.land(b, a) }}
-	f.launch()
+	m.launch(b, int(b.n), func(a answer) { m.land(b, a) })
 	return true
+}
+
+// launch sends a request for n calls of a batch.
+func (m *merger) launch(b *batch, n int, done func(answer)) {
+	f := &flight{src: m.src, n: n, wanted: b.isWanted, slow: b.turnSlow, done: done}
+	f.launch()
 }
 
 // mustWait returns how long the gathering batch must wait, at least; 0: it may leave.
@@ -119,7 +124,7 @@ func (m *merger) tick() {
 // land hands the answer to the calls, and sends the next batch.
 func (m *merger) land(b *batch, a answer) {
 	if a.most > 0 && int64(a.most) < b.n {
-		m.split(b, a.most)
+		m.split(b, int(b.n), a.most, func(a answer) { m.land(b, answer{runs: a.runs, err: a.err}) })
 		return
 	}
 	b.answer(a.runs, a.err)
@@ -134,27 +139,31 @@ func (m *merger) land(b *batch, a answer) {
 	}
 }
 
-// split sends a batch that is larger than the worker accepts in parts, and remembers
-// the limit.
-func (m *merger) split(b *batch, most int) {
-	m.src.limit.Store(int64(most))
-	parts := (int(b.n) + most - 1) / most
+// split sends n calls of a batch, more than the worker accepts, in parts, and remembers
+// the limit. A worker with a lower one may have a part split again.
+func (m *merger) split(b *batch, n, most int, done func(answer)) {
+	m.src.limit.Store(min(m.src.limit.Load(), int64(most)))
+	parts := (n + most - 1) / most
 	var mu sync.Mutex
-	var all Runs
-	var failed error
-	for i := range parts {
-		n := min(most, int(b.n)-i*most)
-		f := &flight{src: m.src, n: n, wanted: b.isWanted, done: func(a answer) {
-			mu.Lock()
-			all, failed = append(all, a.runs...), errors.Join(failed, a.err)
-			parts--
-			last := parts == 0
-			mu.Unlock()
-			if last {
-				m.land(b, answer{runs: all, err: failed})
-			}
-		}}
-		f.launch()
+	var all answer
+	var join func(part int, a answer)
+	join = func(part int, a answer) {
+		if 0 < a.most && a.most < part {
+			m.split(b, part, a.most, func(a answer) { join(part, answer{runs: a.runs, err: a.err}) })
+			return
+		}
+		mu.Lock()
+		all.runs, all.err = append(all.runs, a.runs...), cmp.Or(all.err, a.err)
+		parts--
+		last := parts == 0
+		mu.Unlock()
+		if last {
+			done(all)
+		}
+	}
+	for ; n > 0; n -= most {
+		part := min(n, most)
+		m.launch(b, part, func(a answer) { join(part, a) })
 	}
 }
 
@@ -177,6 +186,7 @@ type batch struct {
 	done  chan struct{} // closed when it is answered; made when it is slow
 	late  chan struct{} // closed when calls without a deadline have waited enough; made so, too
 	timer *time.Timer   // closes late
+	since time.Time     // it is slow
 	runs  Runs
 	err   error
 }
@@ -202,6 +212,7 @@ func (b *batch) turnSlow() {
 	defer b.mu.Unlock()
 	if b.state == quick {
 		b.state, b.done, b.late = slow, make(chan struct{}), make(chan struct{})
+		b.since = time.Now()
 		b.timer = time.AfterFunc(b.src.client.timeout, func() { close(b.late) })
 		close(b.woken)
 	}
@@ -241,6 +252,11 @@ func (b *batch) wait(ctx context.Context, i int64) (ID, error) {
 func (b *batch) waitSlow(ctx context.Context) error {
 	late := b.late
 	if _, ok := ctx.Deadline(); ok {
+		late = nil
+	} else if time.Since(b.since) > slowAfter { // it may have joined long after that timer began
+		var cancel context.CancelFunc
+		ctx, cancel = b.src.client.bounded(ctx)
+		defer cancel()
 		late = nil
 	}
 	select {

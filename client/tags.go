@@ -90,6 +90,8 @@ func (c *Client) json(ctx context.Context, subject string, req, answer any) erro
 		return notServed(subject)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("client: no answer on %s; look whether it was done before you ask again: %w", subject, err)
+	case isClosed(err):
+		return fmt.Errorf("%w: request on %s: %w", ErrClosed, subject, err)
 	case err != nil:
 		return fmt.Errorf("client: request on %s: %w", subject, err)
 	}
