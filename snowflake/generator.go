@@ -161,7 +161,7 @@ func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 			if fresh > 0 {
 				g.fresh.Store(fresh)
 			}
-			return Runs{layout: g.layout, worker: g.worker, start: start, n: int64(n)}, nil
+			return Runs{layout: &g.layout, worker: g.worker, start: start, n: int64(n)}, nil
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 // Runs are the IDs of one batch. They are a small value that can be copied; the
 // zero value is empty. All methods are safe for concurrent use.
 type Runs struct {
-	layout   Layout
+	layout   *Layout // nil if there are no IDs
 	worker   int64
 	business int64
 	start    int64 // position of the first
@@ -234,10 +234,10 @@ func (r Runs) Of(business int64) Runs {
 // included. A run lies within one tick.
 func (r Runs) All() iter.Seq2[int64, int64] {
 	return func(yield func(first, last int64) bool) {
-		per := r.layout.PerTick()
 		for at, end := r.start, r.start+r.n; at < end; {
-			stop := min(end, at-at%per+per)
-			first := r.layout.id(at/per, r.worker, r.business, at%per)
+			tick := at >> r.layout.Sequence
+			stop := min(end, (tick+1)<<r.layout.Sequence)
+			first := r.layout.id(tick, r.worker, r.business, at-tick<<r.layout.Sequence)
 			if !yield(first, first+stop-at-1) {
 				return
 			}

@@ -109,6 +109,12 @@ func TestCloseIsFinalAndTellsWhatIsFree(t *testing.T) {
 	}
 }
 
+func TestRunsOfNothingAreEmpty(t *testing.T) {
+	for first, last := range (Runs{}).Of(3).All() {
+		t.Errorf("%d to %d", first, last)
+	}
+}
+
 func TestABurstRunsAheadWithinMaxAheadOnly(t *testing.T) {
 	for random := range int64(4) {
 		g := newGenerator(t, small, t0-10, t0+1000)

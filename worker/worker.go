@@ -311,7 +311,7 @@ func (w *Worker) look() time.Duration {
 		switch {
 		case g.lag.of(now) > markEvery:
 			pause = lookOften
-		case g.isBusy || g.overload.on || g.granted > 0:
+		case g.overload.on || g.granted > 0:
 			pause = min(pause, markEvery)
 		}
 	}

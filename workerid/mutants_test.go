@@ -157,7 +157,7 @@ var mutants = []mutant.Mutant{
 				return Runs{}, err
 			}
 			if word.CompareAndSwap(state, uint64(start+int64(n))) {
-				return Runs{layout: g.layout, worker: g.worker, start: start, n: int64(n)}, nil
+				return Runs{layout: &g.layout, worker: g.worker, start: start, n: int64(n)}, nil
 			}
 		}`)}},
 
@@ -175,7 +175,7 @@ var mutants = []mutant.Mutant{
 			return Runs{}, err
 		}
 		g.state.Store(uint64(start + int64(n)))
-		return Runs{layout: g.layout, worker: g.worker, start: start, n: int64(n)}, nil`)}},
+		return Runs{layout: &g.layout, worker: g.worker, start: start, n: int64(n)}, nil`)}},
 
 	// Clocks.
 	{Name: "a clock is not compared before a window is written", Edits: []mutant.Edit{
