@@ -1,0 +1,48 @@
+// Package shop stands for a program outside natsid's module: it gets natsid
+// through a go.mod of its own, and tests itself with the package e2e.
+package shop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+)
+
+// A Shop numbers its orders densely, and the lines on them by snowflakes.
+type Shop struct {
+	ids    *client.Client
+	orders *client.Handle
+	lines  *client.Handle
+}
+
+// An Order is what a shop sells in one go.
+type Order struct {
+	ID    client.ID   `json:"id"`
+	Lines []client.ID `json:"lines"`
+}
+
+// New returns a shop that requests its numbers over a connection.
+func New(nc *nats.Conn) *Shop {
+	ids := client.New(nc)
+	return &Shop{ids, ids.Segment("order"), ids.Snowflake()}
+}
+
+// Close ends the use of the connection, which stays the caller's.
+func (s *Shop) Close() { s.ids.Close() }
+
+// Order numbers a new order of n lines.
+func (s *Shop) Order(ctx context.Context, n int) (Order, error) {
+	id, err := s.orders.Next(ctx)
+	if err != nil {
+		return Order{}, fmt.Errorf("shop: number an order: %w", err)
+	}
+	runs, err := s.lines.NextN(ctx, n)
+	if err != nil {
+		return Order{}, fmt.Errorf("shop: number the lines of order %d: %w", id, err)
+	}
+	return Order{id, slices.Collect(runs.All())}, nil
+}
