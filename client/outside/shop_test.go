@@ -39,7 +39,7 @@ func TestNoOrderFailsAndNoNumberRepeats(t *testing.T) {
 			}
 		})
 	}
-	<-sold
+	sold <- <-sold // one is there
 	natsid.StopWorker(0)
 	wg.Wait()
 	close(sold)
