@@ -74,7 +74,7 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Replace("forget", "_ = c.file.forget(c.released)")}},
 	{Name: "a lost claim stays in the state file", Args: unit("ALostClaimDoesNotStayInTheStateFile"),
 		Edits: []mutant.Edit{mutant.Delete("forget-lost")}},
-	{Name: "a generator stays open when its number ends", Edits: []mutant.Edit{
+	{Name: "a generator stays open when its number ends", Args: []string{"-sim.from=701"}, Edits: []mutant.Edit{
 		mutant.Delete("close")}},
 	{Name: "a release with nothing issued lowers until to nothing", Edits: []mutant.Edit{
 		mutant.Replace("free", `free := c.gen.Close()
@@ -99,7 +99,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a record that looks free is believed", Args: unit("OnlyTheOwnReleasedNumberIsUsedWithoutTheMargin"),
 		Edits: []mutant.Edit{
 			mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
-	{Name: "a doubt outlives a begin", Edits: []mutant.Edit{
+	{Name: "a doubt outlives a begin", Args: []string{"-sim.from=2101"}, Edits: []mutant.Edit{
 		mutant.Delete("begin")}},
 	{Name: "a failed state file leaves a doubt", Args: unit("AFailedStateFileLeavesNoUnconfirmedClaim"),
 		Edits: []mutant.Edit{mutant.Replace("no-doubt", `case errors.Is(err, errTaken):

@@ -139,6 +139,6 @@ func TestAPollLowersNoMark(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, _ := marks.Mark(t.Context(), "a"); m.High != 5000 || m.Seen != leaf.End {
-		t.Errorf("the mark is %+v after Leaf took %v", m, leaf)
+		t.Errorf("the mark is %+v, but Leaf took %v", m, leaf)
 	}
 }

@@ -61,7 +61,7 @@ var mutantsOfTables = []mutant.Mutant{
 		mutant.Replace("advanced", "_ = done")}},
 	{Name: "a range is used though the table did not confirm it", Edits: []mutant.Edit{
 		mutant.Before("confirmed", "if err != nil && !errors.Is(err, errOvertaken) { err = nil }")}},
-	{Name: "a row one above the start is raised", Edits: []mutant.Edit{
+	{Name: "a row one above the start is raised", Args: []string{"-sim.from=601"}, Edits: []mutant.Edit{
 		mutant.Replace("advance", "done, err := g.table.Advance(ctx, tag, l.Start+1, l.End)")}},
 	{Name: "a created, changed or revived tag ignores the mark", Edits: []mutant.Edit{
 		mutant.Replace("merged", "row.Least, row.Disabled = m.Least, m.Disabled"),
@@ -71,8 +71,8 @@ var mutantsOfTables = []mutant.Mutant{
 			mutant.Replace("deleted", "_ = row; m.High, m.Disabled = max(1, m.High), true")}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
-	{Name: "a poll lowers a mark to its row", Args: []string{"-sim.from=7001"}, Edits: []mutant.Edit{
-		mutant.Replace("caught-up",
+	{Name: "a poll lowers a mark to its row", In: "../guard", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
+		Edits: []mutant.Edit{mutant.Replace("caught-up",
 			"m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description")}},
 }
 
@@ -83,9 +83,9 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("keep-floor")}},
 	{Name: "a load under way brings IDs below the least", Args: []string{"-sim.from=1601"}, Edits: []mutant.Edit{
 		mutant.Replace("least", "if r.Len() <= 0 { return }")}},
-	{Name: "a raise raises no floor", Args: []string{"-sim.from=8301"}, Edits: []mutant.Edit{
+	{Name: "a raise raises no floor", Args: []string{"-sim.from=9351"}, Edits: []mutant.Edit{
 		mutant.Replace("least-floor", "s.least = least")}},
-	{Name: "a deleted tag in a listing is not stopped", Args: []string{"-sim.from=1801"}, Edits: []mutant.Edit{
+	{Name: "a deleted tag in a listing is not stopped", Args: []string{"-sim.from=2451"}, Edits: []mutant.Edit{
 		mutant.Delete("listed-deleted")}},
 	{Name: "a worker that deletes a tag does not stop it", Edits: []mutant.Edit{
 		mutant.Delete("news-deleted")}},

@@ -16,11 +16,14 @@
 // else: no branch and no variable serves it.
 //
 // A [Mutant] replaces, deletes or precedes what its seams name. [Suite.Run]
-// builds the package's tests with each mutant, using the -overlay flag of the
-// go command, so that no source file changes, and fails unless the tests find
-// it. Names are unique within a suite, so that code can move between files
-// without a change to its mutants. A mutant that names a missing or ambiguous
-// seam fails the test, and so does a seam that no mutant names.
+// builds the package's tests with the mutants, using the -overlay flag of the
+// go command, so that no source file changes, runs them with each, and fails
+// unless they find it. Mutants that edit nothing but bodies of functions are
+// built together: a build takes longer than most tests.
+//
+// Names are unique within a suite, so that code can move between files without a
+// change to its mutants. A mutant that names a missing or ambiguous seam fails the
+// test, and so does a seam that no mutant names.
 package mutant
 
 import (
@@ -137,11 +140,13 @@ func apply(seams map[string][]seam, m Mutant) (map[string][]byte, error) {
 	}
 	out := make(map[string][]byte)
 	for path, all := range places {
-		changed, err := edit(path, all)
+		src, err := os.ReadFile(path)
 		if err != nil {
+			return nil, err
+		}
+		if out[path], err = change(src, 0, all); err != nil {
 			return nil, fmt.Errorf("mutant %q: %w", m.Name, err)
 		}
-		out[path] = changed
 	}
 	return out, nil
 }

@@ -155,12 +155,41 @@ func TestDouble(t *testing.T) {
 	if got := double(2); got != 4 {
 		t.Errorf("finding: double(2) = %d", got)
 	}
+	if last != 2 {
+		t.Errorf("finding: the last was %d", last)
+	}
+	if got, err := half(3); got != 1 || err == nil {
+		t.Errorf("finding: half(3) = %d, %v", got, err)
+	}
 }
 
 func double(n int) int {
 	n += n //mutant:double
+	note(n / 2)
 	return n
 }
+
+var last int
+
+func note(n int) {
+	last = n + zero //mutant:note
+}
+
+var errOdd = errors.New("odd")
+
+// The names of its results are used after they were declared again, and by what is deferred.
+func half(n int) (got int, err error) {
+	defer func() {
+		if n != 2*got {
+			err = errOdd //mutant:odd
+		}
+	}()
+	got, rest := n/2, n%2 //mutant:half
+	_ = rest
+	return got, err
+}
+
+var zero = 0 //mutant:declaration
 
 func TestASuiteFindsItsMutants(t *testing.T) {
 	// The seams of source, above, are in a string and do not count.
@@ -169,6 +198,10 @@ func TestASuiteFindsItsMutants(t *testing.T) {
 			{Name: "nothing is added", Edits: []Edit{Delete("double")}},
 			{Name: "one is added besides", Edits: []Edit{Before("double", "n++")}},
 			{Name: "it is squared and more", Edits: []Edit{Replace("double", "n *= n * n")}},
+			{Name: "nothing is noted", Edits: []Edit{Delete("note")}},
+			{Name: "nothing odd is found", Edits: []Edit{Delete("odd")}},
+			{Name: "a half is a third", Edits: []Edit{Replace("half", "got, rest := n/3, 0"), Delete("odd")}},
+			{Name: "more than bodies is edited", Edits: []Edit{Replace("declaration", "var zero = 1")}},
 		},
 		Args:    []string{"-test.run=^TestDouble$"},
 		Finding: regexp.MustCompile(`(?m)finding: (.*)$`),

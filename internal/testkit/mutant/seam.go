@@ -128,25 +128,23 @@ type edited struct {
 	Edit
 }
 
-// edit returns the file at path with the edits, none of which may overlap.
-func edit(path string, all []edited) ([]byte, error) {
-	src, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
+// change returns source code that begins at an offset of its file, with the edits, none of which
+// may overlap.
+func change(src []byte, offset int, all []edited) ([]byte, error) {
 	// From the end on, so that offsets stay true.
 	slices.SortFunc(all, func(a, b edited) int { return b.from - a.from })
 	end := len(src)
 	for _, e := range all {
-		if e.to > end {
+		from, to := e.from-offset, e.to-offset
+		if to > end {
 			return nil, fmt.Errorf("its edit of seam %q overlaps another of its edits", e.name)
 		}
-		end = e.from
+		end = from
 		code := e.code
 		if e.before {
-			code += "\n" + string(src[e.from:e.to])
+			code += "\n" + string(src[from:to])
 		}
-		src = slices.Concat(src[:e.from], []byte(code), src[e.to:])
+		src = slices.Concat(src[:from], []byte(code), src[to:])
 	}
 	return src, nil
 }

@@ -1,6 +1,7 @@
 package mutant
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -46,25 +47,56 @@ func (s Suite) Run(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the seams are checked; mutants are built and run without -short only")
 	}
+	if t.Failed() {
+		return
+	}
+	crowd, err := gather(seams, s.Mutants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := crowd.sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := ""
+	if len(crowd.has) > 0 {
+		if binary, err = build(t, ".", sources); err != nil {
+			t.Logf("the mutants do not build together, so each is built by itself: %v", err)
+			crowd.has = nil
+		}
+	}
 	for _, m := range s.Mutants {
 		t.Run(strings.ReplaceAll(m.Name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			s.run(t, seams, m)
+			if crowd.has[m.Name] {
+				s.run(t, binary, m)
+			} else {
+				s.run(t, buildAlone(t, seams, m), m)
+			}
 		})
 	}
 }
 
-func (s Suite) run(t *testing.T, seams map[string][]seam, m Mutant) {
+// buildAlone builds the tests that find a mutant with that one.
+func buildAlone(t *testing.T, seams map[string][]seam, m Mutant) (binary string) {
+	t.Helper()
 	files, err := apply(seams, m)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if binary, err = build(t, cmp.Or(m.In, "."), files); err != nil {
+		t.Fatalf("this mutant does not build: adapt its code to what surrounds the seam: %v", err)
+	}
+	return binary
+}
+
+func (s Suite) run(t *testing.T, binary string, m Mutant) {
 	args := m.Args
 	if m.In == "" {
 		m.In, args = ".", slices.Concat(s.Args, m.Args)
 	}
-	cmd := exec.CommandContext(t.Context(), build(t, m.In, files), args...)
-	cmd.Dir = m.In
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Dir, cmd.Env = m.In, append(os.Environ(), chosen+"="+m.Name)
 	out, err := cmd.CombinedOutput()
 	found := s.Finding.FindSubmatch(out)
 	if err == nil || found == nil {
@@ -81,25 +113,28 @@ func Build(t *testing.T, folder string, edits ...Edit) (binary string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return build(t, folder, files)
+	if binary, err = build(t, folder, files); err != nil {
+		t.Fatal(err)
+	}
+	return binary
 }
 
 // build builds the tests of the package in a folder with files in the place of
 // those at their paths, and returns the path of the binary.
-func build(t *testing.T, folder string, files map[string][]byte) (binary string) {
+func build(t *testing.T, folder string, files map[string][]byte) (binary string, err error) {
 	t.Helper()
 	dir := t.TempDir()
 	overlay, err := overlay(dir, files)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	binary = filepath.Join(dir, "mutant.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".")
 	cmd.Dir = folder
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("this mutant does not build: adapt its code to what surrounds the seam: %v\n%s", err, out)
+		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return binary
+	return binary, nil
 }
 
 // overlay writes an overlay of files to dir, for the go command, and returns its
