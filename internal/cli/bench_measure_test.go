@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestErrorsOfBenchHaveNames(t *testing.T) {
+	refused := subjects.Errorf(subjects.Unavailable, "no")
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{refused, "503"},
+		{fmt.Errorf("in time: %w: %w", context.DeadlineExceeded, refused), "503"}, // the cause, not its consequence
+		{fmt.Errorf("in time: %w: %w", context.DeadlineExceeded, client.ErrNotServed), "no responders"},
+		{nats.ErrNoResponders, "no responders"},
+		{nats.ErrTimeout, "timeout"},
+		{fmt.Errorf("no answer: %w", context.DeadlineExceeded), "timeout"},
+		{holds([]byte(`{"stream":"ALL"}`), 1), "not natsid"},
+		{client.ErrBusy, "busy"},
+		{nats.ErrConnectionClosed, "closed"},
+		{errors.New("a surprise"), "other"},
+	} {
+		if got := nameOfError(tc.err); got != tc.want {
+			t.Errorf("%v is %q, want %q", tc.err, got, tc.want)
+		}
+	}
+}
+
+func TestBenchCountsOnlyRepliesWithTheIDsRequested(t *testing.T) {
+	for _, tc := range []struct {
+		reply string
+		n     int64
+		good  bool
+	}{
+		{"5", 1, true}, {"5-7\n9", 4, true}, {"5-7", 4, false}, {"5-7", 2, false}, {"", 1, false}, {"+OK", 1, false},
+	} {
+		if err := holds([]byte(tc.reply), tc.n); (err == nil) != tc.good {
+			t.Errorf("%q for %d IDs: %v", tc.reply, tc.n, err)
+		}
+	}
+}
+
+func TestDurationsAreShort(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 999: "999ns", 1234: "1.23us", 78_849: "78.8us", 3_569_999: "3.57ms", 20 * time.Second: "20s",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("%d ns: %s, want %s", d, got, want)
+		}
+	}
+}
