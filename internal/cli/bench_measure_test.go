@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -46,6 +47,23 @@ func TestBenchCountsOnlyRepliesWithTheIDsRequested(t *testing.T) {
 	} {
 		if err := holds([]byte(tc.reply), tc.n); (err == nil) != tc.good {
 			t.Errorf("%q for %d IDs: %v", tc.reply, tc.n, err)
+		}
+	}
+}
+
+func TestBenchTakesNoForeignReplyForIDs(t *testing.T) {
+	nc := natstest.Connect(t, natstest.Start(t))
+	for subject, answer := range map[string]*nats.Msg{
+		"foreign": {Data: []byte(`{"stream":"ALL","seq":1}`)},
+		"refuses": {Header: nats.Header{subjects.HeaderErrorCode: {"503"}, subjects.HeaderError: {"no"}}},
+	} {
+		if _, err := nc.Subscribe(subject, func(m *nats.Msg) { _ = m.RespondMsg(answer) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for subject, want := range map[string]string{"foreign": "not natsid", "refuses": "503", "nobody": "no responders"} {
+		if err := bareCall(nc, subject, 1)(t.Context()); err == nil || nameOfError(err) != want {
+			t.Errorf("%s: %v, want %s", subject, err, want)
 		}
 	}
 }
