@@ -102,6 +102,24 @@ func TestWhatIsNoIDIsAnError(t *testing.T) {
 	}
 }
 
+// Whatever is read as an ID is written as it was read.
+func FuzzAnIDHasOneSpelling(f *testing.F) {
+	for _, text := range []string{"0", "7", "007", "-7", "+7", "7.0", "9223372036854775807", "9223372036854775808"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := client.ParseID(text)
+		if err == nil && (id < 0 || id.String() != text) {
+			t.Errorf("%q is read as %d", text, id)
+		}
+		var out client.ID
+		jsonErr := out.UnmarshalJSON([]byte(`"` + text + `"`))
+		if out != id || (jsonErr == nil) != (err == nil) {
+			t.Errorf("%q is %d, %v in JSON, want %d, %v", text, out, jsonErr, id, err)
+		}
+	})
+}
+
 func TestAnIDIsABigintInSQLAndComesBackFromIt(t *testing.T) {
 	db := mysqltest.Start(t).DB()
 	exec := func(statement string, args ...any) {
