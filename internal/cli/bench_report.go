@@ -139,7 +139,7 @@ func (b *bench) remarks() (lines []string) {
 	if e := b.echo.Failed(); e > 0 {
 		say("the bare echo had %s: NATS itself is in trouble, or this machine", numberOf(int(e), "error"))
 	}
-	if n := b.repeated(); n > 0 {
+	if n := b.repeated(); n > 0 && !b.bare() {
 		say("the client repeated %s, without an answer or refused", numberOf(int(n), "request"))
 	}
 	if b.natsid.NotMade > 0 {

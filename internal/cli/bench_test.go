@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -41,6 +42,18 @@ func figuresIn(t *testing.T, got result) (f figures) {
 	return f
 }
 
+// withoutErrors runs a command, and again if calls failed: a worker on a busy machine may
+// be late, and leave for a moment.
+func withoutErrors(t *testing.T, args func(try int) []string) (got result) {
+	t.Helper()
+	for try := range 50 {
+		if got = natsid(t, args(try)...); got.code == 0 && !strings.Contains(got.err, ", error ") {
+			break
+		}
+	}
+	return got
+}
+
 var atMost = regexp.MustCompile(`(?i)at most (\d+)( IDs of tag \S+ are used up.*)?\.\n`)
 
 func TestBenchUsesUpNoMoreIDsThanItSays(t *testing.T) {
@@ -50,9 +63,11 @@ func TestBenchUsesUpNoMoreIDsThanItSays(t *testing.T) {
 		"--max-ids=2000", "--max-ids=2000 --batch=9", "--max-ids=2000 --merge", "--max-ids=2000 --prefetch=150",
 	} {
 		t.Run(flags, func(t *testing.T) {
-			tag := "tag" + strconv.Itoa(i)
-			args := []string{"bench", "segment", tag, "-c4", "-d100ms", "--json", nats}
-			got := natsid(t, append(args, strings.Fields(flags)...)...)
+			var tag string
+			got := withoutErrors(t, func(try int) []string {
+				tag = fmt.Sprintf("tag%d.%d", i, try)
+				return append(strings.Fields("bench segment "+tag+" -c4 -d100ms --json "+flags), nats)
+			})
 			f := figuresIn(t, got)
 			next, err := strconv.ParseInt(strings.TrimSpace(natsid(t, "get", "segment", tag, nats).out), 10, 64)
 			if err != nil {
@@ -77,8 +92,9 @@ func TestBenchFiguresFitTogether(t *testing.T) {
 	near := func(x, y float64) bool { return x > 0.999*y && x < 1.001*y }
 	for _, command := range []string{"segment a", "segment b --batch=7", "snowflake --merge", "snowflake --rate=300"} {
 		t.Run(command, func(t *testing.T) {
-			args := append([]string{"bench"}, strings.Fields(command)...)
-			f := figuresIn(t, natsid(t, append(args, "-c4", "-d100ms", "--json", nats)...))
+			f := figuresIn(t, withoutErrors(t, func(int) []string {
+				return append(strings.Fields("bench "+command+" -c4 -d100ms --json"), nats)
+			}))
 			batch := 1.0
 			if strings.Contains(command, "7") {
 				batch = 7
@@ -97,13 +113,14 @@ func TestBenchFiguresFitTogether(t *testing.T) {
 					t.Errorf("latencies %v", l)
 				}
 			}
-			bare := !strings.Contains(command, "merge")
-			if bare && len(f.Errors) == 0 && !near(f.RequestsPerSecond, f.CallsPerSecond) {
+			if !strings.Contains(command, "merge") && !near(f.RequestsPerSecond, f.CallsPerSecond) {
 				t.Errorf("%v requests/s for %v calls/s", f.RequestsPerSecond, f.CallsPerSecond)
 			}
 		})
 	}
-	shared := figuresIn(t, natsid(t, "bench", "snowflake", "--merge", "-c", "100", "-d100ms", "--json", nats))
+	shared := figuresIn(t, withoutErrors(t, func(int) []string {
+		return append(strings.Fields("bench snowflake --merge -c 100 -d100ms --json"), nats)
+	}))
 	if r := shared.RequestsPerSecond; r == 0 || r > shared.CallsPerSecond/2 {
 		t.Errorf("%v requests/s for %v calls/s of 100 callers", shared.RequestsPerSecond, shared.CallsPerSecond)
 	}
@@ -111,7 +128,9 @@ func TestBenchFiguresFitTogether(t *testing.T) {
 
 func TestBenchPrintsATable(t *testing.T) {
 	nats := "--nats=" + serve(t).url
-	got := natsid(t, "bench", "segment", "order", "-c4", "-d100ms", nats)
+	got := withoutErrors(t, func(int) []string {
+		return append(strings.Fields("bench segment order -c4 -d100ms"), nats)
+	})
 	form := regexp.MustCompile(`^ +CALLS/S +REQUESTS/S +IDS/S +P50 +P90 +P99 +P99.9 +LONGEST +ERRORS
 natsid +\d\S* +\d\S* +\d+( +\d\S*s){5} +0
 bare echo +\d\S* +\d\S* +-( +\d\S*s){5} +0

@@ -84,7 +84,7 @@ type caller struct {
 }
 
 func (c *caller) loop(ctx context.Context) {
-	for n := 0; !c.over.Load() && c.take(); n++ {
+	for n := 0; (n == 0 || !c.over.Load()) && c.take(); n++ { // a run that is short has a call of each, too
 		from, ok := c.begin(n)
 		if !ok {
 			return

@@ -156,6 +156,14 @@ func TestAnInterruptedRunCountsWhatWasAnswered(t *testing.T) {
 	})
 }
 
+func TestEachCallerCallsInAShortRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if f := (&Load{Callers: 50}).Run(t.Context(), 0, sleeps(time.Second)); f.Calls != 50 || f.Took != time.Second {
+			t.Errorf("%d calls in %v", f.Calls, f.Took)
+		}
+	})
+}
+
 func TestASampleIsTimedAndEveryCallCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := (&Load{Callers: 1, Sample: 7}).Run(t.Context(), 999500*time.Microsecond, sleeps(time.Millisecond))
