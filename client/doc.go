@@ -48,9 +48,9 @@
 //
 // It stays the caller's. By default nats.go gives up after 60 attempts to connect again,
 // and notices only after minutes that a NATS server hangs. A service should connect so
-// that it notices within three seconds, and never gives up:
+// that it notices within two seconds, and never gives up:
 //
-//	nats.Connect(urls, nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
+//	nats.Connect(urls, nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1))
 //
 // # Metrics
 //

@@ -35,7 +35,6 @@ type flight struct {
 	copies int // that were sent
 	open   []trip
 	pause  time.Duration // before the next copy, after a refusal; 0: none was refused yet
-	again  time.Duration // before the next copy, after silence; 0: none was silent yet
 	last   error         // why it fails, for the step of that name
 	ended  bool
 }
@@ -270,8 +269,7 @@ func (f *flight) silence() time.Duration {
 	if f.n > hedgedMost {
 		return lostAfter
 	}
-	f.again = max(2*f.again, f.src.patience())
-	return min(f.again, hedgeLatest)
+	return f.src.patience()
 }
 
 // busyPause is the pause before it is tried again to send what may not be sent now.

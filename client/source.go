@@ -119,8 +119,8 @@ func (s *source) holdFor(d time.Duration) {
 // A spare is how many copies of requests may be sent: a tenth of the requests, so
 // that an overloaded service is not asked twice as much. Those of the last minute or so
 // count, too: while one of three workers hangs, half as many copies as requests are
-// needed for the 6 s until NATS notices that. And it is no less than four a second,
-// since a handle that is seldom used must be able to retry.
+// needed for the 6 s until NATS notices that. And it is no less than four a second, and
+// 200 at once, since a handle that is new or seldom used must be able to retry.
 type spare struct {
 	used   float64
 	recent float64 // requests, each of which counts less the older it is
@@ -130,7 +130,7 @@ type spare struct {
 const (
 	sparePerRequest = 0.1
 	sparePerSecond  = 4
-	spareLeast      = 20
+	spareLeast      = 200
 	// recentFor is when a request counts by a factor of e less.
 	recentFor = time.Minute
 )

@@ -57,9 +57,9 @@ func (w wait) String() string {
 func newCallers(l *load, urls []string) (*callers, error) {
 	c := &callers{load: l}
 	for i := range urls {
-		// What a service sets: a server that hangs is left within 3 s.
+		// What a service sets: a server that hangs is left within 2 s.
 		nc, err := nats.Connect(strings.Join(nearest(urls, i), ","), nats.Name("faults client"), nats.DontRandomize(),
-			nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
+			nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1),
 			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 				if errors.Is(err, nats.ErrSlowConsumer) {
 					l.invalidate(err)
