@@ -57,6 +57,7 @@ func withoutErrors(t *testing.T, args func(try int) []string) (got result) {
 var atMost = regexp.MustCompile(`(?i)at most (\d+)( IDs of tag \S+ are used up.*)?\.\n`)
 
 func TestBenchUsesUpNoMoreIDsThanItSays(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t).url
 	for i, flags := range []string{
 		"", "--batch=7", "--merge", "--merge --batch=7", "--prefetch=100", "--rate=300", "--rate=300 --merge",
@@ -88,6 +89,7 @@ func TestBenchUsesUpNoMoreIDsThanItSays(t *testing.T) {
 }
 
 func TestBenchFiguresFitTogether(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t).url
 	near := func(x, y float64) bool { return x > 0.999*y && x < 1.001*y }
 	for _, command := range []string{"segment a", "segment b --batch=7", "snowflake --merge", "snowflake --rate=300"} {
@@ -127,6 +129,7 @@ func TestBenchFiguresFitTogether(t *testing.T) {
 }
 
 func TestBenchPrintsATable(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t).url
 	got := withoutErrors(t, func(int) []string {
 		return append(strings.Fields("bench segment order -c4 -d100ms"), nats)
@@ -146,6 +149,7 @@ $`)
 }
 
 func TestBenchCountsErrorsByCodeAndEndsByCtrlCWithTheFiguresSoFar(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t).url
 	for _, mode := range []string{"--rate=0", "--merge"} {
 		t.Run(mode, func(t *testing.T) {
@@ -178,6 +182,7 @@ func TestBenchCountsErrorsByCodeAndEndsByCtrlCWithTheFiguresSoFar(t *testing.T) 
 }
 
 func TestBenchOfAnUnknownTagSaysHowToCreateIt(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
 	natsid(t, "bench", "segment", "order", nats).want(t, 1, "404", "natsid tag create")
 }
