@@ -129,8 +129,8 @@ func perSecond(n int64, f *measure.Figures) float64 { return float64(n) / max(f.
 func (b *bench) remarks() (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if r := b.ratios; len(r) > 0 && b.Rate == 0 {
-		say("natsid / bare echo, calls/s: %.2f (%.2f to %.2f in %d turns)",
-			median(r), slices.Min(r), slices.Max(r), len(r))
+		say("natsid / bare echo, calls/s: %.2f (%.2f to %.2f in %s)",
+			median(r), slices.Min(r), slices.Max(r), numberOf(len(r), "turn"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.natsid.Errors)) {
 		e := b.natsid.Errors[name]
