@@ -14,7 +14,9 @@ func TestReadingARequestAllocatesNothing(t *testing.T) {
 	flakes := &snowflakeHandler{ns: subjects.DefaultNamespace, maxBatch: 100, maxBusiness: snowflake.Leaf.MaxBusiness()}
 	for _, body := range []string{"", "7\n"} {
 		one := &nats.Msg{Subject: "id.segment.order", Data: []byte(body)}
-		flake := &nats.Msg{Subject: "id.snowflake.0", Data: []byte(body)}
+		flake := &nats.Msg{Subject: "id.snowflake.0", Data: []byte(body), Header: nats.Header{
+			subjects.HeaderPrefetch: {"2s"},
+		}}
 		got := testing.AllocsPerRun(1000, func() {
 			_, err := segments.parse(segments.ns.Tag(one.Subject), one)
 			_, _, err2 := flakes.parse(flake)
