@@ -157,10 +157,12 @@ func (b *bench) used() int64 {
 // turns returns how many turns natsid has, and how long each is.
 func (f *benchFlags) turns() (n int, each time.Duration) {
 	n = max(5, int(f.Duration/longestTurn))
-	if f.Rate > 0 { // each has 50 calls, or to round their number would change the rate
-		n = max(1, min(n, int(f.Rate*f.Duration.Seconds()/50)))
+	each = f.Duration / time.Duration(n)
+	if f.Rate > 0 { // a whole number of calls falls due in each, or the rate would be another
+		each = time.Duration(min(float64(f.Duration), math.Ceil(f.Rate*each.Seconds())/f.Rate*1e9))
+		n = max(1, int(f.Duration/each))
 	}
-	return n, f.Duration / time.Duration(n)
+	return n, each
 }
 
 // measure measures natsid and the echo in turns, until the time is over, no more IDs
@@ -215,7 +217,8 @@ func (b *bench) bound(perSecond float64) (most, about int64) {
 	most = b.maxIDs
 	if b.Rate > 0 {
 		turns, each := b.turns()
-		calls := 1 + float64(turns)*math.Ceil(b.Rate*each.Seconds())
+		load := b.load(0)
+		calls := 1 + float64(turns)*float64(load.Due(each))
 		if ids := calls*float64(b.Batch) + float64(b.ahead()); ids < float64(most) {
 			most = int64(ids)
 		}

@@ -55,10 +55,22 @@ func (l *Load) Run(ctx context.Context, length time.Duration, call func(context.
 		f.addErrors(all[i].errors)
 	}
 	if ctx.Err() == nil && (l.Limit == 0 || f.Made < l.Limit) {
-		f.NotMade = max(0, int64(math.Ceil(l.Rate*length.Seconds()))-f.Made)
+		f.NotMade = max(0, l.Due(length)-f.Made)
 	}
 	return f
 }
+
+// Due returns how many calls fall due within so long.
+func (l *Load) Due(length time.Duration) int64 {
+	n := int64(math.Ceil(l.Rate * length.Seconds()))
+	for n > 0 && l.due(n-1) >= length { // as numbers are rounded
+		n--
+	}
+	return n
+}
+
+// due returns after how long a call falls due, counted from 0.
+func (l *Load) due(n int64) time.Duration { return time.Duration(min(float64(n)/l.Rate*1e9, 1<<62)) }
 
 // A run is one Run.
 type run struct {
@@ -68,7 +80,7 @@ type run struct {
 	length  time.Duration
 	until   <-chan struct{}
 	over    atomic.Bool
-	due     atomic.Int64 // calls that callers have taken on, with a Rate
+	next    atomic.Int64 // the call that falls due next, with a Rate
 	taken   atomic.Int64 // calls of the limit
 	latency shards
 }
@@ -132,7 +144,7 @@ func (c *caller) take() bool {
 // awaitDue waits until the next call is due, and returns when that is. It reports
 // false if the run ends before.
 func (c *caller) awaitDue() (time.Time, bool) {
-	after := time.Duration(float64(c.due.Add(1)-1) / c.Rate * 1e9)
+	after := c.due(c.next.Add(1) - 1)
 	if after >= c.length {
 		<-c.until
 		return time.Time{}, false

@@ -72,7 +72,7 @@ func TestNoMoreCallsFallDueThanTheRateSays(t *testing.T) {
 			want   int64
 		}{
 			{100, time.Second, 100}, {100, 1001 * time.Millisecond, 101},
-			{0.1, time.Minute, 6}, {1, time.Millisecond, 1},
+			{0.1, time.Minute, 6}, {1, time.Millisecond, 1}, {1e-300, time.Minute, 1},
 		} {
 			f := (&Load{Callers: 9, Rate: tc.rate}).Run(t.Context(), tc.length, sleeps(0))
 			if f.Calls != tc.want || f.NotMade != 0 || f.Took != tc.length {
