@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -59,6 +60,8 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		*simN = min(*simN, 300)
 	}
+	// Heaps are small, and would be collected all the time.
+	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	began := time.Now()
 	var next, ids, lives atomic.Uint64
 	next.Store(*simFrom)
@@ -87,11 +90,11 @@ func TestSimulation(t *testing.T) {
 }
 
 // A schedule must be the same each time, or a failure could not be replayed.
-// Given -sim.n or -sim.from it compares those schedules instead of the first 200.
+// Given -sim.n or -sim.from it compares those schedules instead of the first ones.
 func TestASeedMakesTheSameScheduleEachTime(t *testing.T) {
 	n := *simN
 	if n == schedules {
-		n = 200
+		n = repeated
 	}
 	for seed := *simFrom; seed < *simFrom+uint64(n); seed++ {
 		var a, b strings.Builder

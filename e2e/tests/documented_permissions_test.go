@@ -271,8 +271,10 @@ func TestVeryManyTagsAreListedWithoutTheRightToAnswerFlowControl(t *testing.T) {
 	for _, user := range []string{"worker", nameWithout("$JS.FC.")} {
 		seen := new(violations)
 		urlOf := startWithUsers(t, seen)
-		monitor, stop := startOn(t, urlOf(user), t.TempDir())
-		waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+		cfg := configOn(t, urlOf(user), t.TempDir())
+		inNoHurry(0, &cfg)
+		stop := startWith(t, cfg)
+		waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 		fillMarks(t, connectTo(t, urlOf("admin")))
 		if n := listAll(t, connectTo(t, urlOf("operator"))); n != manyTags {
 			t.Errorf("%s: %d tags, want %d", user, n, manyTags)

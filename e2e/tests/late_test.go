@@ -231,11 +231,18 @@ func startNATS(t *testing.T, addr, store string) *server.Server {
 // the latest when the test ends.
 func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) {
 	t.Helper()
+	cfg := configOn(t, url, dir)
+	return "http://" + cfg.HTTP, startWith(t, cfg)
+}
+
+// configOn returns the settings of [startOn].
+func configOn(t *testing.T, url, dir string) app.Config {
+	t.Helper()
 	cfg := app.Default()
 	cfg.NATS, cfg.Data, cfg.HTTP = url, dir, freePort(t)
 	cfg.AutoCreateTags, cfg.MaxClockSkew = true, time.Millisecond
 	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	return "http://" + cfg.HTTP, startWith(t, cfg)
+	return cfg
 }
 
 // startWith starts a worker with those settings, and returns how to stop it.

@@ -166,46 +166,40 @@ func (w *siteWorker) waitYielded(t *testing.T) {
 // A givenIDs is which IDs were given, and when each was asked for.
 type givenIDs struct {
 	mu    sync.Mutex
-	asked map[string]map[int64]time.Time
+	known map[string]map[int64]bool
+	asked []time.Time // when each ID was asked for
 	twice []time.Time // when a repeated ID was asked for
 }
 
 func (g *givenIDs) add(kind string, asked time.Time, runs ...subjects.Run) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.asked == nil {
-		g.asked = map[string]map[int64]time.Time{"order": {}, "flake": {}}
+	if g.known == nil {
+		g.known = map[string]map[int64]bool{"order": {}, "flake": {}}
 	}
 	for _, r := range runs {
 		for id := r.First; id <= r.Last; id++ {
-			if _, known := g.asked[kind][id]; known {
+			if g.known[kind][id] {
 				g.twice = append(g.twice, asked)
 			}
-			g.asked[kind][id] = asked
+			g.known[kind][id] = true
+			g.asked = append(g.asked, asked)
 		}
 	}
 }
 
 // repeats returns how many IDs were given again to requests made after a moment.
-func (g *givenIDs) repeats(after time.Time) (n int) {
+func (g *givenIDs) repeats(after time.Time) int { return g.count(&g.twice, after) }
+
+// since returns how many IDs were given to requests made after a moment.
+func (g *givenIDs) since(after time.Time) int { return g.count(&g.asked, after) }
+
+func (g *givenIDs) count(all *[]time.Time, after time.Time) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, t := range g.twice {
+	for _, t := range *all {
 		if t.After(after) {
 			n++
-		}
-	}
-	return n
-}
-
-func (g *givenIDs) since(after time.Time) (n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, all := range g.asked {
-		for _, t := range all {
-			if t.After(after) {
-				n++
-			}
 		}
 	}
 	return n

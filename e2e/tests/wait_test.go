@@ -9,7 +9,7 @@ import (
 )
 
 // Tests must pass on a machine that is busy with other work, where anything may
-// take seconds: they wait for conditions, each for up to patience, and a bound on
+// take seconds: they wait for conditions, each for up to twice patience, and a bound on
 // a duration leaves room for such a machine.
 const (
 	patience = time.Minute
@@ -22,9 +22,9 @@ const (
 // waitFor waits until a condition holds.
 func waitFor(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !cond(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * patience); !cond(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", 2*patience, what)
 		}
 	}
 }

@@ -3,4 +3,7 @@
 package simulation_test
 
 // schedules is the default number of simulated schedules.
-const schedules = 500
+const schedules = 200
+
+// repeated is how many schedules are compared with a second run of theirs.
+const repeated = 20
