@@ -82,6 +82,17 @@ func TestNoMoreCallsFallDueThanTheRateSays(t *testing.T) {
 	})
 }
 
+func TestACallThatFallsDueAtTheEndIsNotMade(t *testing.T) {
+	for tenths := range 1000 {
+		load := &Load{Rate: float64(tenths+1) / 10}
+		for n := range int64(50) {
+			if got := load.Due(load.due(n)); got != n {
+				t.Fatalf("%v/s: %d calls fall due before call %d", load.Rate, got, n)
+			}
+		}
+	}
+}
+
 func TestCallsThatNoCallerWasFreeToMakeAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		load := &Load{Callers: 2, Rate: 1000}
