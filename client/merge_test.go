@@ -1,0 +1,248 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// patient is a client whose calls wait longer than a busy machine takes.
+func patient(nc *nats.Conn) *client.Client { return client.New(nc, client.Timeout(long)) }
+
+func TestFourRequestsThatHangStallNobodyAndTheRestShareTheFifth(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	first, gathered := gather(t.Context(), t, d, h, 1000)
+	if got := h.Stats(); got.Requests != 4 || got.IDs != 0 {
+		t.Errorf("%+v, want four requests under way", got)
+	}
+	d.issueHeld()
+	once(t, collect(t, first, 4), collect(t, gathered, 1000))
+	if got := h.Stats(); got.Requests != 5 || got.IDs != 1004 {
+		t.Errorf("%+v, want 1000 calls to share the fifth request", got)
+	}
+}
+
+// In a bubble whose clock stands still, since it waits for the network, no timer fires.
+func TestNoCallWaitsForATimer(t *testing.T) {
+	srv, err := natsembed.Start(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.WaitForShutdown()
+	defer srv.Shutdown()
+	openDesk(t, natstest.Connect(t, srv.ClientURL()))
+	watch := time.AfterFunc(long, func() {
+		t.Error("a call waits for a timer")
+		srv.Shutdown() // the bubble waits no longer for the network
+	})
+	defer watch.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		nc, err := nats.Connect(srv.ClientURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		h := client.New(nc).Segment("order")
+		for range 100 { // alone
+			if _, err := h.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		for range 100 { // together
+			wg.Go(func() {
+				for range 100 {
+					if _, err := h.Next(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestACallGetsNoIDOfARequestThatWasSentBefore(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	var clock atomic.Int64
+	received := make(map[int64]int64) // when the request for an ID came
+	d.say(func(_, n int, m *nats.Msg) bool {
+		now := clock.Add(1)
+		for i := range int64(n) {
+			received[d.last+1+i] = now
+		}
+		time.Sleep(rand.N(200 * time.Microsecond)) // calls begin while it is under way
+		d.issue(m)
+		return true
+	})
+	type call struct {
+		began int64
+		id    client.ID
+	}
+	calls := make(chan call, 16*100)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range 100 {
+				began := clock.Add(1)
+				id, err := h.Next(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				calls <- call{began, id}
+				time.Sleep(rand.N(200 * time.Microsecond))
+			}
+		})
+	}
+	wg.Wait()
+	close(calls)
+	for c := range calls {
+		if received[int64(c.id)] < c.began {
+			t.Fatalf("a call that began at %d got ID %d, requested by %d", c.began, c.id, received[int64(c.id)])
+		}
+	}
+}
+
+func TestACallThatGivesUpLeavesAHole(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	first, gathered := gather(t.Context(), t, d, h, 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := start(ctx, h, 3)
+	until(t, "all calls wait", func() bool { return h.Gathered() == 8 })
+	cancel()
+	for range 3 {
+		if r := <-gone; !errors.Is(r.err, context.Canceled) {
+			t.Errorf("%+v, want the end of its context", r)
+		}
+	}
+	d.issueHeld()
+	once(t, collect(t, first, 4), collect(t, gathered, 5))
+	if got := h.Stats().IDs; got != 4+8 {
+		t.Errorf("%d IDs were issued, want 8 of them for the calls that shared a request", got)
+	}
+}
+
+func TestOneCallTooManyIsRefusedAtOnce(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.MaxBatch(3))
+	first, gathered := gather(t.Context(), t, d, h, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	if id, err := h.Next(ctx); !errors.Is(err, client.ErrBusy) || ctx.Err() != nil {
+		t.Errorf("%d, %v, want ErrBusy at once", id, err)
+	}
+	d.issueHeld()
+	once(t, collect(t, first, 4), collect(t, gathered, 3))
+}
+
+// limit refuses batches above a limit, as workers do.
+func (d *desk) limit(most string, n int) func(int, int, *nats.Msg) bool {
+	return func(_, asked int, m *nats.Msg) bool {
+		if asked > n {
+			refuseWith(d.t, m, subjects.BadRequest, subjects.HeaderMaxBatch, most)
+		} else {
+			d.issue(m)
+		}
+		return true
+	}
+}
+
+func TestABatchAboveTheWorkersLimitIsSplitAndTheLimitRemembered(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	first, gathered := gather(t.Context(), t, d, h, 100)
+	// A second worker has a lower limit than the first.
+	strict, lax := d.limit("7", 7), d.limit("20", 20)
+	d.say(func(number, n int, m *nats.Msg) bool {
+		if number%2 == 0 {
+			return strict(number, n, m)
+		}
+		return lax(number, n, m)
+	})
+	d.mu.Lock()
+	for _, m := range d.held {
+		d.issue(m)
+	}
+	d.mu.Unlock()
+	once(t, collect(t, first, 4), collect(t, gathered, 100))
+	before := len(d.requests())
+	d.say(d.limit("7", 7))
+	collect(t, start(t.Context(), h, 30), 30)   // five batches of 7 may wait
+	for _, n := range d.requests()[before+1:] { // but for the batch that was begun before
+		if n > 7 {
+			t.Errorf("a request for %d IDs after a limit of 7 was learnt: %v", n, d.requests())
+		}
+	}
+}
+
+func TestACallOfASplitBatchEndsWithItsContext(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	first, gathered := gather(t.Context(), t, d, h, 10)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	mine := start(ctx, h, 1)
+	until(t, "all calls wait", func() bool { return h.Gathered() == 11 })
+	var parts atomic.Int64
+	refuseLarge := d.limit("3", 3)
+	d.mu.Lock()
+	d.reply = func(number, n int, m *nats.Msg) bool { // the parts meet a worker that hangs
+		if n > 3 {
+			return refuseLarge(number, n, m)
+		}
+		parts.Add(1)
+		return false
+	}
+	for _, m := range d.held {
+		d.issue(m)
+	}
+	d.held = nil
+	d.mu.Unlock()
+	collect(t, first, 4)
+	until(t, "the batch is split", func() bool { return parts.Load() > 0 })
+	cancel()
+	select {
+	case r := <-mine:
+		if !errors.Is(r.err, context.Canceled) {
+			t.Errorf("%+v", r)
+		}
+	case <-time.After(long):
+		t.Error("the call still waits")
+	}
+	d.issueHeld()
+	once(t, collect(t, gathered, 10))
+}
+
+// The batch that it joins has waited long.
+func TestACallWithoutADeadlineHasItsWholeTime(t *testing.T) {
+	nc := connect(t)
+	const patience = time.Second
+	d, h := openDesk(t, nc), client.New(nc, client.Timeout(patience)).Segment("order")
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	first, gathered := gather(ctx, t, d, h, 1)
+	time.Sleep(patience / 2)
+	begin := time.Now()
+	_, err := h.Next(context.Background())
+	if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took < patience {
+		t.Errorf("%v after %v, want the deadline of %v", err, took, patience)
+	}
+	d.issueHeld()
+	once(t, collect(t, first, 4), collect(t, gathered, 1))
+}
