@@ -23,6 +23,7 @@ type stock struct {
 
 	mu      sync.Mutex
 	later   []*span       // for when that is used up
+	newest  *block        // of those
 	asks    bool          // a request is under way
 	waiting int           // calls, for its answer
 	arrived chan struct{} // closed when it has ended
@@ -40,9 +41,11 @@ type span struct {
 
 // A block is the IDs of one request.
 type block struct {
-	until time.Time // when they are too old
-	stale atomic.Bool
-	spans []*span
+	until  time.Time // when they are too old
+	stale  atomic.Bool
+	spans  []*span
+	timer  *time.Timer  // makes it stale
+	locals atomic.Int64 // that hold some of it
 }
 
 const (
@@ -73,26 +76,66 @@ func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookE
 
 // next returns the ID at a place that a call has taken, or waits for one if it is not there.
 func (k *stock) next(ctx context.Context, s *span, i int64) (ID, error) {
-	for i >= s.size || !k.look(s, i, 1) {
+	if i < s.size && k.look(s, i, 1) {
+		return ID(s.first + i), nil
+	}
+	ctx, cancel := k.src.client.bounded(ctx)
+	defer cancel()
+	for {
 		if err := k.wait(ctx, s); err != nil {
 			return 0, err
 		}
-		s, i = k.place()
+		if s, i = k.place(); i < s.size && k.look(s, i, 1) {
+			return ID(s.first + i), nil
+		}
 	}
-	return ID(s.first + i), nil
 }
 
-// take returns some IDs that are held, from first to before end, or waits for them.
-func (k *stock) take(ctx context.Context) (first, end int64, b *block, err error) {
-	most := int64(min(max(k.n/8, 1), chunkMost))
+// fill gives a Local some IDs that are held, or waits for them.
+func (k *stock) fill(ctx context.Context, l *Local) error {
+	s, ok := k.chunk(l)
+	if ok {
+		return nil
+	}
+	ctx, cancel := k.src.client.bounded(ctx)
+	defer cancel()
 	for {
-		s := k.now.Load()
-		if i := s.taken.Add(most) - most; i < s.size && k.look(s, i, most) {
-			return s.first + i, s.first + min(i+most, s.size), s.block, nil
-		}
 		if err := k.wait(ctx, s); err != nil {
-			return 0, 0, nil, err
+			return err
 		}
+		if s, ok = k.chunk(l); ok {
+			return nil
+		}
+	}
+}
+
+// chunk gives a Local some IDs of the span that is drawn from, if it has any.
+func (k *stock) chunk(l *Local) (s *span, ok bool) {
+	s = k.now.Load()
+	most := int64(min(max(k.n/8, 1), chunkMost))
+	s.block.locals.Add(1) // before it takes any; see [block.drop]
+	i := s.taken.Add(most) - most
+	if ok = i < s.size && k.look(s, i, most); !ok {
+		s.block.leave()
+		return s, false
+	}
+	l.next, l.end, l.block = s.first+i, s.first+min(i+most, s.size), s.block
+	return s, true
+}
+
+// leave is called when a Local holds none any longer.
+func (b *block) leave() {
+	if b.locals.Add(-1) == 0 {
+		b.drop()
+	}
+}
+
+// drop stops the timer of a block that nobody holds any of, or it would be kept until it
+// is too old.
+func (b *block) drop() {
+	isUsedUp := !slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() < s.size })
+	if isUsedUp && b.locals.Load() == 0 && b.timer != nil {
+		b.timer.Stop()
 	}
 }
 
@@ -100,7 +143,9 @@ func (k *stock) take(ctx context.Context) (first, end int64, b *block, err error
 func (k *stock) look(s *span, place, n int64) bool {
 	if place <= s.refill && s.refill < place+n {
 		k.mu.Lock()
-		k.ask()
+		if k.newest == s.block { // what follows it is not there yet
+			k.ask()
+		}
 		k.mu.Unlock()
 	}
 	return s.block.isFresh()
@@ -139,8 +184,6 @@ func (k *stock) wait(ctx context.Context, s *span) error {
 	arrived := k.arrived
 	k.waiting++
 	k.mu.Unlock()
-	ctx, cancel := k.src.client.bounded(ctx)
-	defer cancel()
 	var ended error
 	select {
 	case <-arrived:
@@ -169,6 +212,7 @@ func (k *stock) advance(s *span) bool {
 	next := k.later[0]
 	k.later = k.later[1:]
 	k.now.Store(next)
+	s.block.drop()
 	return true
 }
 
@@ -176,8 +220,7 @@ func (k *stock) dropStale() {
 	k.later = slices.DeleteFunc(k.later, func(s *span) bool { return !s.block.isFresh() })
 }
 
-// ask sends a request unless one is under way, or its answer is there already. k.mu is
-// held.
+// ask sends a request unless one is under way. k.mu is held.
 func (k *stock) ask() {
 	if k.asks {
 		return
@@ -221,21 +264,29 @@ func (k *stock) put(a answer) {
 		half -= s.size
 		b.spans = append(b.spans, s)
 	}
-	k.later = append(k.later, b.spans...)
-	// Before a range that is in use becomes too old, the next is there.
-	time.AfterFunc(max(0, time.Until(b.until)-k.maxAge/4), func() {
-		if b.isUsed() && !b.stale.Load() {
-			k.mu.Lock()
-			k.ask()
-			k.mu.Unlock()
-		}
-		time.AfterFunc(time.Until(b.until), b.expire)
-	})
+	k.later, k.newest = append(k.later, b.spans...), b
+	b.timer = time.AfterFunc(time.Until(b.until)-k.maxAge/4, func() { k.tick(b) })
 }
 
-// isUsed reports whether a call has got an ID of the block.
+// tick is called when a block will soon be too old, and when it is. In between, what
+// follows it is there if calls came.
+func (k *stock) tick(b *block) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	left := time.Until(b.until)
+	if left <= 0 {
+		b.expire()
+		return
+	}
+	if k.newest == b && k.now.Load().block.isUsed() {
+		k.ask()
+	}
+	b.timer.Reset(left)
+}
+
+// isUsed reports whether a call has got an ID of the block, and it is not too old.
 func (b *block) isUsed() bool {
-	return slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() > 0 })
+	return !b.stale.Load() && slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() > 0 })
 }
 
 // held returns how many IDs wait for a call.
@@ -275,7 +326,11 @@ func (l *Local) nextSlow(ctx context.Context) (id ID, err error) {
 	if k == nil {
 		return l.handle.Next(ctx)
 	}
-	if l.next, l.end, l.block, err = k.take(ctx); err != nil {
+	if l.block != nil {
+		l.block.leave()
+		l.next, l.end, l.block = 0, 0, nil
+	}
+	if err := k.fill(ctx, l); err != nil {
 		return 0, err
 	}
 	l.next++

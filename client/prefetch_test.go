@@ -1,0 +1,264 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
+)
+
+// draw returns IDs of a handle, none of which may fail.
+func draw(t *testing.T, next func(context.Context) (client.ID, error), calls int) []client.ID {
+	t.Helper()
+	var ids []client.ID
+	for range calls {
+		id, err := next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func TestTheNextRangeIsThereBeforeTheOneInUseIsUsedUp(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(1000, time.Minute))
+	ids := draw(t, h.Next, 400)
+	if n := len(d.requests()); n != 1 {
+		t.Errorf("%d requests for 400 IDs of 1000", n)
+	}
+	ids = append(ids, draw(t, h.Next, 200)...)
+	until(t, "the next range is there", func() bool { return h.Stats().Held == 400+1000 })
+	d.say(hold) // while natsid is away, calls get what is held
+	ids = append(ids, draw(t, h.Next, 1400)...)
+	once(t, ids)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if id, err := h.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%d, %v, and nothing is held", id, err)
+	}
+}
+
+func TestRequestsForARangeSayHowOldItsIDsBecome(t *testing.T) {
+	nc := connect(t)
+	d := openDesk(t, nc)
+	h := patient(nc).Segment("order", client.Prefetch(5, 1500*time.Millisecond))
+	want := "1.5s"
+	d.say(func(_, _ int, m *nats.Msg) bool {
+		if got := m.Header.Get(subjects.HeaderPrefetch); got != want {
+			t.Errorf("the header is %q, want %q", got, want)
+		}
+		d.issue(m)
+		return true
+	})
+	draw(t, h.Next, 1)
+	until(t, "the range in use is followed", func() bool { return len(d.requests()) == 2 })
+	want = "" // of a request for one call
+	if _, err := h.NextN(t.Context(), 3); err != nil {
+		t.Error(err)
+	}
+}
+
+// The worker takes most of the age to answer, and a call looks at the clock for each ID
+// of a range of one.
+func TestNoIDIsOlderThanItMayBeCountedFromBeforeItWasRequested(t *testing.T) {
+	nc := connect(t)
+	const maxAge = 300 * time.Millisecond
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(1, maxAge))
+	var mu sync.Mutex
+	received := make(map[client.ID]time.Time)
+	d.say(func(_, n int, m *nats.Msg) bool {
+		mu.Lock()
+		received[client.ID(d.last+1)] = time.Now()
+		mu.Unlock()
+		time.Sleep(200 * time.Millisecond)
+		d.issue(m)
+		return true
+	})
+	for range 2 {
+		draw(t, h.Next, 1)
+		time.Sleep(maxAge)
+		begin := time.Now()
+		id := draw(t, h.Next, 1)[0]
+		mu.Lock()
+		if age := begin.Sub(received[id]); age > maxAge {
+			t.Errorf("ID %d was requested %v before the call, want %v at most", id, age, maxAge)
+		}
+		mu.Unlock()
+	}
+}
+
+func TestIDsThatAreTooOldAreThrownAwayByALocalToo(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(1000, 50*time.Millisecond))
+	l := h.Local()
+	draw(t, l.Next, 1)
+	until(t, "all is too old", func() bool { return h.Stats().Held == 0 })
+	d.mu.Lock()
+	last := client.ID(d.last)
+	d.mu.Unlock()
+	if id := draw(t, l.Next, 1)[0]; id <= last {
+		t.Errorf("ID %d was issued before the others, up to %d, were too old", id, last)
+	}
+}
+
+func TestARangeThatNobodyUsesIsNotFollowed(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(10, 50*time.Millisecond))
+	draw(t, h.Next, 1)
+	time.Sleep(500 * time.Millisecond)
+	if n := len(d.requests()); n > 4 {
+		t.Errorf("%d requests for one call", n)
+	}
+}
+
+func TestEachRangeIsRequestedOnce(t *testing.T) {
+	nc := connect(t)
+	const maxAge = 400 * time.Millisecond
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(64, maxAge))
+	begin := time.Now()
+	ranges := 0
+	for time.Since(begin) < 3*maxAge {
+		draw(t, h.Next, 64)
+		ranges++
+		time.Sleep(5 * time.Millisecond)
+	}
+	// What is too old is thrown away, and requested again.
+	most := ranges + 3 + 2*int(time.Since(begin)/(maxAge/2))
+	if n := len(d.requests()); n > most {
+		t.Errorf("%d requests for %d ranges in %v", n, ranges, time.Since(begin))
+	}
+}
+
+func TestRangesThatAreUsedUpAreNotKept(t *testing.T) {
+	nc := connect(t)
+	openDesk(t, nc)
+	h := patient(nc).Segment("order", client.Prefetch(8, time.Hour))
+	l := h.Local()
+	objects := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapObjects)
+	}
+	draw(t, h.Next, 100)
+	before := objects()
+	const ranges = 1500
+	draw(t, h.Next, ranges*8/2)
+	draw(t, l.Next, ranges*8/2)
+	until(t, "what ranges were made of is collected", func() bool { return objects()-before < 3*ranges })
+}
+
+func TestNoIDIsGivenTwice(t *testing.T) {
+	nc := connect(t)
+	openDesk(t, nc)
+	h := patient(nc).Segment("order", client.Prefetch(50, 5*time.Millisecond))
+	var mu sync.Mutex
+	var all [][]client.ID
+	var wg sync.WaitGroup
+	for i := range 16 {
+		next := h.Next
+		if i%2 == 0 {
+			next = h.Local().Next
+		}
+		wg.Go(func() {
+			var ids []client.ID
+			for range 2000 {
+				id, err := next(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ids = append(ids, id)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, ids)
+		})
+	}
+	wg.Wait()
+	once(t, all...)
+}
+
+func TestAHeldIDAllocatesNothing(t *testing.T) {
+	nc := connect(t)
+	openDesk(t, nc)
+	h := patient(nc).Segment("order", client.Prefetch(100_000, time.Hour))
+	l := h.Local()
+	ctx := t.Context()
+	for name, next := range map[string]func(context.Context) (client.ID, error){"Handle": h.Next, "Local": l.Next} {
+		draw(t, next, 1)
+		if n := testing.AllocsPerRun(10_000, func() { _, _ = next(ctx) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestACallThatNoRangeReachesInTimeEnds(t *testing.T) {
+	nc := connect(t)
+	d := openDesk(t, nc)
+	d.say(func(_, _ int, m *nats.Msg) bool { // what comes is too old already
+		time.Sleep(10 * time.Millisecond)
+		d.issue(m)
+		return true
+	})
+	h := client.New(nc, client.Timeout(300*time.Millisecond)).Segment("order", client.Prefetch(10, 5*time.Millisecond))
+	ended := make(chan error, 2)
+	for _, next := range []func(context.Context) (client.ID, error){h.Next, h.Local().Next} {
+		go func() { _, err := next(context.Background()); ended <- err }()
+	}
+	for range 2 {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		case <-time.After(long):
+			t.Fatal("a call without a deadline still waits")
+		}
+	}
+}
+
+func TestARefusalOfARangeIsWhatItsCallsReturn(t *testing.T) {
+	nc := connect(t)
+	d := openDesk(t, nc)
+	var code string
+	var asked int
+	d.say(func(_, _ int, m *nats.Msg) bool {
+		asked++
+		refuse(t, m, code, "because")
+		return true
+	})
+	for c, want := range map[string]error{"404": client.ErrUnknownTag, "400": client.ErrBadRequest} {
+		d.mu.Lock()
+		code, asked = c, 0
+		d.mu.Unlock()
+		_, err := patient(nc).Segment("order", client.Prefetch(10, time.Minute)).Next(t.Context())
+		if !errors.Is(err, want) || asked != 1 {
+			t.Errorf("%s: %v after %d requests", c, err, asked)
+		}
+	}
+	asked = 0
+	for _, bad := range []client.HandleOption{
+		client.Prefetch(0, time.Second), client.Prefetch(1, 0), client.Prefetch(1, -1),
+		client.Prefetch(1, subjects.MaxPrefetchAge+1),
+	} {
+		h := patient(nc).Segment("order", bad)
+		for _, next := range []func(context.Context) (client.ID, error){h.Next, h.Local().Next} {
+			if _, err := next(t.Context()); !errors.Is(err, client.ErrBadRequest) {
+				t.Error(err)
+			}
+		}
+	}
+	if asked != 0 {
+		t.Errorf("%d requests", asked)
+	}
+}
