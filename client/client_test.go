@@ -41,9 +41,9 @@ func respond(t *testing.T, nc *nats.Conn, subject string, f func(*nats.Msg)) {
 	}
 }
 
-// answer replies with a body.
+// answer replies with a body. A request may come when its test has ended.
 func answer(t *testing.T, m *nats.Msg, body string) {
-	if err := m.Respond([]byte(body)); err != nil {
+	if err := m.Respond([]byte(body)); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Error(err)
 	}
 }
@@ -53,7 +53,7 @@ func refuse(t *testing.T, m *nats.Msg, code, text string) {
 	reply := nats.NewMsg(m.Reply)
 	reply.Header.Set(subjects.HeaderErrorCode, code)
 	reply.Header.Set(subjects.HeaderError, text)
-	if err := m.RespondMsg(reply); err != nil {
+	if err := m.RespondMsg(reply); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Error(err)
 	}
 }
