@@ -33,7 +33,7 @@ type HandleOption func(*Handle)
 func MaxBatch(n int) HandleOption {
 	return func(h *Handle) {
 		if n >= 1 {
-			h.src.limit.Store(int64(n))
+			h.src.most = int64(n)
 		}
 	}
 }
@@ -72,10 +72,11 @@ func Prefetch(n int, maxAge time.Duration) HandleOption {
 
 func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Handle {
 	h := &Handle{src: &source{client: c, subject: subject}}
-	h.src.limit.Store(DefaultMaxBatch)
+	h.src.most = DefaultMaxBatch
 	for _, opt := range opts {
 		opt(h)
 	}
+	h.src.limit.Store(h.src.most)
 	if fault != nil {
 		h.fault = fault
 	}

@@ -88,7 +88,11 @@ func (m *merger) depart(b *batch) bool {
 	m.underWay++
 	m.left, m.crowd = time.Now(), b.n > 1
 	m.mu.Unlock()
-	m.launch(b, int(b.n), func(a answer) { m.land(b, a) })
+	if most := m.src.limit.Load(); most < b.n {
+		m.split(b, int(b.n), int(most), func(a answer) { m.land(b, a) })
+	} else {
+		m.launch(b, int(b.n), func(a answer) { m.land(b, a) })
+	}
 	return true
 }
 
@@ -124,7 +128,7 @@ func (m *merger) tick() {
 // land hands the answer to the calls, and sends the next batch.
 func (m *merger) land(b *batch, a answer) {
 	if a.most > 0 && int64(a.most) < b.n {
-		m.split(b, int(b.n), a.most, func(a answer) { m.land(b, answer{runs: a.runs, err: a.err}) })
+		m.split(b, int(b.n), a.most, func(a answer) { m.land(b, a) })
 		return
 	}
 	b.answer(a.runs, a.err)
@@ -139,7 +143,7 @@ func (m *merger) land(b *batch, a answer) {
 	}
 }
 
-// split sends n calls of a batch, more than the worker accepts, in parts, and remembers
+// split sends n calls of a batch, more than a worker accepts, in parts, and remembers
 // the limit. A worker with a lower one may have a part split again.
 func (m *merger) split(b *batch, n, most int, done func(answer)) {
 	m.src.limit.Store(min(m.src.limit.Load(), int64(most)))
@@ -149,7 +153,7 @@ func (m *merger) split(b *batch, n, most int, done func(answer)) {
 	var join func(part int, a answer)
 	join = func(part int, a answer) {
 		if 0 < a.most && a.most < part {
-			m.split(b, part, a.most, func(a answer) { join(part, answer{runs: a.runs, err: a.err}) })
+			m.split(b, part, a.most, func(a answer) { join(part, a) })
 			return
 		}
 		mu.Lock()
@@ -201,7 +205,7 @@ const (
 )
 
 func (m *merger) newBatch() *batch {
-	return &batch{src: m.src, most: m.src.limit.Load(), woken: make(chan struct{})}
+	return &batch{src: m.src, most: m.src.most, woken: make(chan struct{})}
 }
 
 func (b *batch) isWanted() bool { return b.gone.Load() < b.n }

@@ -13,7 +13,8 @@ import (
 type source struct {
 	client  *Client
 	subject string
-	limit   atomic.Int64
+	most    int64        // calls that share a request
+	limit   atomic.Int64 // of a worker, if that is less
 	counts  counts
 
 	mu     sync.Mutex
