@@ -40,9 +40,8 @@ func startTrio(t *testing.T, url string, configure func(i int, cfg *app.Config))
 	r := &trio{t: t, nc: connectTo(t, url)}
 	r.ids = client.New(r.nc)
 	for i := range r.monitors {
-		cfg := app.Default()
-		cfg.NATS, cfg.Data, cfg.HTTP = url, t.TempDir(), freePort(t)
-		cfg.Name, cfg.AutoCreateTags, cfg.MaxClockSkew = fmt.Sprint("worker-", i), true, time.Millisecond
+		cfg := configOn(t, url, t.TempDir())
+		cfg.Name = fmt.Sprint("worker-", i)
 		log := slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
 		cfg.Log = slog.New(log).With("worker", i)
 		configure(i, &cfg)
@@ -207,21 +206,9 @@ func TestAWorkerThatIsCutOffFromJetStreamLeavesUntilItIsBack(t *testing.T) {
 func TestAWorkerWithoutTheRightToWriteMarksLeavesAndReportsNothing(t *testing.T) {
 	t.Parallel()
 	denied := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$KV.id_segments.>"}}}
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
-		Users: []*server.User{
-			{Username: "worker", Password: "p"}, {Username: "denied", Password: "p", Permissions: denied},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
+	s := launch(t, &server.Options{JetStream: true, Users: []*server.User{
+		{Username: "worker", Password: "p"}, {Username: "denied", Password: "p", Permissions: denied},
+	}})
 	url := func(user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
 	r := startTrio(t, url("worker"), func(i int, cfg *app.Config) {
 		if i == 0 {

@@ -92,23 +92,12 @@ func startWithUsers(t *testing.T, log server.Logger) (urlOf func(user string) st
 	for _, missing := range missingRights {
 		users[nameWithout(missing)] = without(missing, documented(t, "worker", "worker that creates buckets"))
 	}
-	opts := &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
-	}
+	opts := &server.Options{JetStream: true}
 	for name, allowed := range users {
 		opts.Users = append(opts.Users, &server.User{Username: name, Password: "p", Permissions: allowed})
 	}
-	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := launch(t, opts)
 	s.SetLoggerV2(log, false, false, false)
-	s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
 	return func(user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -16,10 +15,8 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 	t.Parallel()
 	s := launch(t, &server.Options{JetStream: true})
 	link := startProxy(t, s.ClientURL())
-	cfg := app.Default()
-	cfg.NATS, cfg.Data, cfg.HTTP = link.URL(), t.TempDir(), freePort(t)
-	cfg.AutoCreateTags, cfg.MaxClockSkew, cfg.Horizon = true, time.Millisecond, 20*time.Second
-	cfg.Log = cfg.NewLog(t.Output())
+	cfg := configOn(t, link.URL(), t.TempDir())
+	cfg.Horizon = 20 * time.Second
 	startWith(t, cfg)
 	t.Cleanup(link.Pass) // so that the stop is quick
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))

@@ -186,9 +186,9 @@ func TestAStartWaitsForAnAuthCallout(t *testing.T) {
 	if took := time.Since(began); took < time.Second {
 		t.Fatalf("refused after %v: the callout was not waited for", took)
 	}
-	host, port := s.Addr().(*net.TCPAddr).IP.String(), s.Addr().(*net.TCPAddr).Port
+	addr := s.Addr().String()
 	s.Shutdown()
 	s.WaitForShutdown()
-	launchOn(t, host, port, &server.Options{JetStream: true, Username: "me", Password: "right"})
+	launchOn(t, addr, &server.Options{JetStream: true, Username: "me", Password: "right"})
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
 }

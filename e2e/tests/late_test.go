@@ -1,22 +1,16 @@
 package tests
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -197,65 +191,6 @@ func TestAKilledWorkerResumesItsNumberWhileJetStreamIsAway(t *testing.T) {
 	if err := stop(); err != nil { // before its server goes
 		t.Error(err)
 	}
-}
-
-// startNATS starts a nats-server on an address, with JetStream in a directory,
-// or without if that is "".
-func startNATS(t *testing.T, addr, store string) *server.Server {
-	t.Helper()
-	host, text, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := server.NewServer(&server.Options{
-		Host: host, Port: port, JetStream: store != "", StoreDir: store, NoSigs: true, NoLog: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
-	return s
-}
-
-// startOn starts a worker on a NATS, with data in dir. It returns the URL of its
-// monitor, which may not be served yet, and a function that stops the worker, at
-// the latest when the test ends.
-func startOn(t *testing.T, url, dir string) (monitor string, stop func() error) {
-	t.Helper()
-	cfg := configOn(t, url, dir)
-	return "http://" + cfg.HTTP, startWith(t, cfg)
-}
-
-// configOn returns the settings of [startOn].
-func configOn(t *testing.T, url, dir string) app.Config {
-	t.Helper()
-	cfg := app.Default()
-	cfg.NATS, cfg.Data, cfg.HTTP = url, dir, freePort(t)
-	cfg.AutoCreateTags, cfg.MaxClockSkew = true, time.Millisecond
-	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	return cfg
-}
-
-// startWith starts a worker with those settings, and returns how to stop it.
-func startWith(t *testing.T, cfg app.Config) (stop func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- app.Run(ctx, cfg) }()
-	stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	t.Cleanup(func() { _ = stop() })
-	return stop
 }
 
 // ok returns a condition: that a URL is answered with 200.

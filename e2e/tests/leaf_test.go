@@ -22,31 +22,6 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// launch starts a nats-server with options, on free ports of loopback.
-func launch(t *testing.T, opts *server.Options) *server.Server {
-	t.Helper()
-	return launchOn(t, "127.0.0.1", server.RANDOM_PORT, opts)
-}
-
-func launchOn(t *testing.T, host string, port int, opts *server.Options) *server.Server {
-	t.Helper()
-	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = host, port, true, true
-	if opts.JetStream {
-		opts.StoreDir = t.TempDir()
-	}
-	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("a server does not start")
-	}
-	return s
-}
-
 // startHubAndLeaf starts a hub with JetStream in a domain, "" for none, and a leaf
 // node of it, and waits until they are linked.
 func startHubAndLeaf(t *testing.T, domain string, leaf server.Options) (hub, edge *server.Server) {

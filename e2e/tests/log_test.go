@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
@@ -28,9 +27,8 @@ func TestAnOutageCostsAFewLinesInTheLog(t *testing.T) {
 			}
 			defer nc.Close()
 			var log natstest.Buffer
-			cfg := app.Default()
-			cfg.NATS, cfg.Data, cfg.HTTP, cfg.LogJSON = s.ClientURL(), t.TempDir(), freePort(t), inJSON
-			cfg.AutoCreateTags, cfg.MaxClockSkew, cfg.TagPoll = true, time.Millisecond, time.Second
+			cfg := configOn(t, s.ClientURL(), t.TempDir())
+			cfg.LogJSON, cfg.TagPoll = inJSON, time.Second
 			cfg.Log = cfg.NewLog(&log)
 			stop := startWith(t, cfg)
 			waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))

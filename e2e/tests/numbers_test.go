@@ -62,22 +62,10 @@ func registryOn(js jetstream.JetStream) *kvregistry.Registry {
 // denied returns JetStream for a user who may not publish to a subject.
 func denied(t *testing.T, subject string) jetstream.JetStream {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
-		Users: []*server.User{{
-			Username: "a", Password: "a",
-			Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{subject}}},
-		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server is not ready")
-	}
+	s := launch(t, &server.Options{JetStream: true, Users: []*server.User{{
+		Username: "a", Password: "a",
+		Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{subject}}},
+	}}})
 	as := append(kvregistry.Options(), nats.UserInfo("a", "a"))
 	js, err := jetstream.New(natstest.Connect(t, s.ClientURL(), as...))
 	if err != nil {

@@ -32,7 +32,7 @@ func startGuardedServer(t *testing.T, edit func(*server.Permissions)) *guarded {
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 	}}
 	g.opts.Users = usersWith(t, edit)
-	g.server = runServer(t, g.opts.Clone())
+	g.server = launch(t, g.opts.Clone())
 	return g
 }
 

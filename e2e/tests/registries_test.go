@@ -34,9 +34,8 @@ type twoSites struct {
 // startSites starts both. The link is up or down, and can be changed. What deny matches does not pass it.
 func startSites(t *testing.T, up bool, deny ...string) *twoSites {
 	t.Helper()
-	hub := runServer(t, &server.Options{
-		ServerName: "hub", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, JetStreamDomain: "hub",
-		StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
+	hub := launch(t, &server.Options{
+		ServerName: "hub", JetStream: true, JetStreamDomain: "hub", SyncAlways: true,
 		LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: server.RANDOM_PORT},
 	})
 	link, err := tcpproxy.Start(leafAddress(t, hub), pass)
@@ -45,9 +44,8 @@ func startSites(t *testing.T, up bool, deny ...string) *twoSites {
 	}
 	t.Cleanup(link.Close)
 	link.Refuse(!up)
-	leaf := runServer(t, &server.Options{
-		ServerName: "leaf", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, JetStreamDomain: "leaf",
-		StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
+	leaf := launch(t, &server.Options{
+		ServerName: "leaf", JetStream: true, JetStreamDomain: "leaf", SyncAlways: true,
 		LeafNode: server.LeafNodeOpts{
 			ReconnectInterval: 100 * time.Millisecond,
 			Remotes: []*server.RemoteLeafOpts{{
@@ -59,21 +57,6 @@ func startSites(t *testing.T, up bool, deny ...string) *twoSites {
 	s := &twoSites{hub: hub.ClientURL(), leaf: leaf.ClientURL(), link: link, nodes: hub.NumLeafNodes}
 	if up {
 		waitFor(t, "the link", func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
-	}
-	return s
-}
-
-func runServer(t *testing.T, opts *server.Options) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(patience) {
-		t.Fatalf("server %s does not start", opts.ServerName)
 	}
 	return s
 }
