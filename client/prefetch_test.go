@@ -160,32 +160,41 @@ func TestRangesThatAreUsedUpAreNotKept(t *testing.T) {
 func TestNoIDIsGivenTwice(t *testing.T) {
 	nc := connect(t)
 	openDesk(t, nc)
-	h := patient(nc).Segment("order", client.Prefetch(50, 5*time.Millisecond))
-	var mu sync.Mutex
-	var all [][]client.ID
-	var wg sync.WaitGroup
-	for i := range 16 {
-		next := h.Next
-		if i%2 == 0 {
-			next = h.Local().Next
-		}
-		wg.Go(func() {
-			var ids []client.ID
-			for range 2000 {
-				id, err := next(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				ids = append(ids, id)
+	c := patient(nc)
+	for name, tc := range map[string]struct {
+		opt   client.HandleOption
+		calls int
+	}{
+		"ranges that are soon too old": {client.Prefetch(50, 5*time.Millisecond), 2000},
+		"calls that meet in one range": {client.Prefetch(100_000, time.Minute), 100_000},
+	} {
+		h := c.Segment("order", tc.opt)
+		var mu sync.Mutex
+		var all [][]client.ID
+		var wg sync.WaitGroup
+		for i := range 16 {
+			next := h.Next
+			if i%4 == 0 {
+				next = h.Local().Next
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, ids)
-		})
+			wg.Go(func() {
+				ids := make([]client.ID, 0, tc.calls)
+				for range tc.calls {
+					id, err := next(t.Context())
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+						return
+					}
+					ids = append(ids, id)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, ids)
+			})
+		}
+		wg.Wait()
+		once(t, all...)
 	}
-	wg.Wait()
-	once(t, all...)
 }
 
 func TestAHeldIDAllocatesNothing(t *testing.T) {
