@@ -210,6 +210,12 @@ func TestAWorkerWithoutTheRightToWriteMarksLeavesAndReportsNothing(t *testing.T)
 		{Username: "worker", Password: "p"}, {Username: "denied", Password: "p", Permissions: denied},
 	}})
 	url := func(user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
+	// A bucket that a worker makes without this right has no identity, and no other worker takes it.
+	monitor, stop := startOn(t, url("worker"), t.TempDir())
+	waitFor(t, "the buckets are made", ok(monitor+"/readyz"))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
 	r := startTrio(t, url("worker"), func(i int, cfg *app.Config) {
 		if i == 0 {
 			cfg.NATS = url("denied")
@@ -219,8 +225,9 @@ func TestAWorkerWithoutTheRightToWriteMarksLeavesAndReportsNothing(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
+	until := time.Now().Add(patience)
 	for reports := 0; reports < 3; { // one a second: worker 0 would serve by then
-		m, err := heard.NextMsg(patience)
+		m, err := heard.NextMsg(time.Until(until))
 		if err != nil {
 			t.Fatalf("after %d reports: %v", reports, err)
 		}

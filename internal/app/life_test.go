@@ -122,7 +122,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"comparison of tags with the store", "settings of the buckets",
 		"buckets that were not open at the start", "watch for streams that take requests", "announcement",
 		"question which registries there are", "watch for a second registry", "worker number", "witness of the marks",
-		"allocator", "requests", "who can load",
+		"question whether NATS still answers", "allocator", "requests", "who can load",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
