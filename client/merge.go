@@ -14,6 +14,10 @@ import (
 // that hangs does not stall the others.
 const mostUnderWay = 4
 
+// largeCrowd is how many calls take longer to wake than a request takes nearby. Two
+// batches of more take turns: the calls of one are woken while the other is under way.
+const largeCrowd = 256
+
 // A merger lets concurrent calls share requests. Those that arrive while a batch is
 // under way gather in the next, which leaves when that is answered, when that takes
 // longer than usual, or when it is full. A call joins only a batch that has not left,
@@ -25,7 +29,7 @@ type merger struct {
 	mu       sync.Mutex
 	underWay int
 	left     time.Time // the last batch
-	crowd    bool      // it held more than one call
+	size     int64     // of that: calls
 	timer    *time.Timer
 }
 
@@ -55,6 +59,8 @@ func (m *merger) next(ctx context.Context) (ID, error) {
 			return 0, fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
 		case i == 0:
 			m.first(b)
+		case i == b.turn && i >= largeCrowd:
+			m.depart(b)
 		}
 		return b.wait(ctx, i)
 	}
@@ -63,9 +69,9 @@ func (m *merger) next(ctx context.Context) (ID, error) {
 // first sends a batch that has its first call, if none is under way.
 func (m *merger) first(b *batch) {
 	m.mu.Lock()
-	crowd, underWay := m.crowd, m.underWay
+	crowd := m.size > 1 && m.underWay == 0
 	m.mu.Unlock()
-	if crowd && underWay == 0 {
+	if crowd {
 		runtime.Gosched() // let those who come with it join
 	}
 	m.depart(b)
@@ -83,10 +89,12 @@ func (m *merger) depart(b *batch) bool {
 		m.mu.Unlock()
 		return false
 	}
-	m.gathering.Store(m.newBatch())
+	next := m.newBatch()
+	next.turn = (m.size + b.joined.Load()) / 2
+	m.gathering.Store(next)
 	b.n = min(b.joined.Swap(sealed), b.most)
 	m.underWay++
-	m.left, m.crowd = time.Now(), b.n > 1
+	m.left, m.size = time.Now(), b.n
 	m.mu.Unlock()
 	if most := m.src.limit.Load(); most < b.n {
 		m.split(b, int(b.n), int(most), func(a answer) { m.land(b, a) })
@@ -107,6 +115,8 @@ func (m *merger) launch(b *batch, n int, done func(answer)) {
 func (m *merger) mustWait(b *batch) time.Duration {
 	switch wait := m.src.gap() - time.Since(m.left); {
 	case m.underWay == 0:
+		return 0
+	case m.underWay == 1 && b.turn >= largeCrowd && b.joined.Load() > b.turn:
 		return 0
 	case m.underWay == mostUnderWay:
 		return slowAfter
@@ -179,6 +189,7 @@ const sealed = 1 << 62
 type batch struct {
 	src    *source
 	most   int64        // calls that may join
+	turn   int64        // with more, a large one leaves while one is under way
 	joined atomic.Int64 // sealed once it has left
 	n      int64        // calls that have joined; set when it leaves
 	gone   atomic.Int64 // calls that have given up
@@ -186,7 +197,7 @@ type batch struct {
 	woken chan struct{} // closed when it is answered, or when that takes long
 
 	mu    sync.Mutex
-	state waiting
+	state atomic.Int32  // quick, slow or answered
 	done  chan struct{} // closed when it is answered; made when it is slow
 	late  chan struct{} // closed when calls without a deadline have waited enough; made so, too
 	timer *time.Timer   // closes late
@@ -195,13 +206,11 @@ type batch struct {
 	err   error
 }
 
-// A waiting is how the calls of a batch wait.
-type waiting int
-
+// How the calls of a batch wait.
 const (
-	quick    waiting = iota // for the answer alone, which is soon there
-	slow                    // for the answer or the end of their context
-	answered                // no longer
+	quick    = iota // for the answer alone, which is soon there
+	slow            // for the answer or the end of their context
+	answered        // no longer
 )
 
 func (m *merger) newBatch() *batch {
@@ -214,10 +223,11 @@ func (b *batch) isWanted() bool { return b.gone.Load() < b.n }
 func (b *batch) turnSlow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == quick {
-		b.state, b.done, b.late = slow, make(chan struct{}), make(chan struct{})
+	if b.state.Load() == quick {
+		b.done, b.late = make(chan struct{}), make(chan struct{})
 		b.since = time.Now()
 		b.timer = time.AfterFunc(b.src.client.timeout, func() { close(b.late) })
+		b.state.Store(slow) // after what it says is there
 		close(b.woken)
 	}
 }
@@ -225,9 +235,8 @@ func (b *batch) turnSlow() {
 func (b *batch) answer(runs Runs, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	was := b.state
-	b.state, b.runs, b.err = answered, runs, err
-	if was == slow {
+	b.runs, b.err = runs, err
+	if b.state.Swap(answered) == slow {
 		b.timer.Stop()
 		close(b.done)
 	} else {
@@ -238,10 +247,7 @@ func (b *batch) answer(runs Runs, err error) {
 // wait returns the ID of call number i.
 func (b *batch) wait(ctx context.Context, i int64) (ID, error) {
 	<-b.woken
-	b.mu.Lock()
-	state := b.state
-	b.mu.Unlock()
-	if state == slow {
+	if b.state.Load() == slow {
 		if err := b.waitSlow(ctx); err != nil {
 			return 0, err
 		}

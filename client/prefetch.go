@@ -304,9 +304,12 @@ func (k *stock) held() (n int64) {
 // them. What it holds when it is dropped is a hole. Without [Prefetch] it calls
 // [Handle.Next].
 type Local struct {
-	handle    *Handle
-	next, end int64
-	block     *block
+	handle *Handle
+	block  *block
+	next   int64
+	look   int64 // IDs below it are given without a look at the clock
+	end    int64
+	_      [88]byte // so that two Locals, which two CPUs write to, share no line of a cache
 }
 
 // Local returns a new Local.
@@ -314,7 +317,7 @@ func (h *Handle) Local() *Local { return &Local{handle: h} }
 
 // Next returns one ID. Errors are those of [Handle.Next].
 func (l *Local) Next(ctx context.Context) (ID, error) {
-	if l.next < l.end && !l.block.stale.Load() && (l.next&(lookEvery-1) != 0 || l.block.isFresh()) {
+	if l.next < l.look && !l.block.stale.Load() {
 		l.next++
 		return ID(l.next - 1), nil
 	}
@@ -326,13 +329,21 @@ func (l *Local) nextSlow(ctx context.Context) (id ID, err error) {
 	if k == nil {
 		return l.handle.Next(ctx)
 	}
-	if l.block != nil {
-		l.block.leave()
-		l.next, l.end, l.block = 0, 0, nil
+	if l.next == l.end || !l.block.isFresh() {
+		if err := l.refill(ctx, k); err != nil {
+			return 0, err
+		}
 	}
-	if err := k.fill(ctx, l); err != nil {
-		return 0, err
-	}
+	l.look = min(l.next+lookEvery, l.end)
 	l.next++
 	return ID(l.next - 1), nil
+}
+
+// refill takes IDs in place of what is used up or too old.
+func (l *Local) refill(ctx context.Context, k *stock) error {
+	if l.block != nil {
+		l.block.leave()
+	}
+	l.next, l.look, l.end, l.block = 0, 0, 0, nil
+	return k.fill(ctx, l)
 }
