@@ -24,7 +24,7 @@ func databaseFaults() []fault {
 		{
 			name:    "mysql-restored",
 			summary: "MariaDB is stopped and comes back with a copy of its data from 5 s ago: it lost commits",
-			fleet:   onMySQL, inject: restoreDatabase,
+			fleet:   loadingOnMySQL, inject: restoreDatabase,
 			losses: []loss{storeAway}, alarms: alarms{subjects.AlarmStoreWentBack: {1, 6}},
 		},
 		{

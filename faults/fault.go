@@ -160,6 +160,8 @@ var (
 	proxied      = fleet{servers: 3, workers: 3, proxied: true}
 	oneOnMySQL   = fleet{servers: 3, workers: 3, mysql: true, proxied: true, oneLink: true}
 	onMySQL      = fleet{servers: 3, workers: 3, mysql: true, proxied: true}
+	// loadingOnMySQL loads the short tag to the end of the trial: steps do not grow.
+	loadingOnMySQL = fleet{servers: 3, workers: 3, mysql: true, proxied: true, flags: pollOften}
 )
 
 // catalogue returns all faults, in the order of the report.
