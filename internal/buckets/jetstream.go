@@ -96,8 +96,7 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 	if s.Maker != "" {
 		metadata = map[string]string{makerKey: s.Maker}
 	}
-	ctx, ended := o.rights.await(ctx, o.prefix()+"STREAM.CREATE."+streamName(bucket))
-	_, err := o.js.CreateStream(ctx, jetstream.StreamConfig{
+	return o.create(ctx, jetstream.StreamConfig{
 		Name:              streamName(bucket),
 		Description:       s.Description,
 		Subjects:          []string{subjectPrefix(bucket) + ">"},
@@ -116,7 +115,24 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 		DenyPurge:         s.DenyPurge,
 		Metadata:          metadata,
 	})
-	return translate(ended(err))
+}
+
+// create makes a stream. A server that is still removing the files of one that was deleted a moment ago may refuse to
+// make another of its name, so create tries again for up to half a second.
+func (o onJetStream) create(ctx context.Context, c jetstream.StreamConfig) error {
+	ctx, ended := o.rights.await(ctx, o.prefix()+"STREAM.CREATE."+c.Name)
+	for tries := 0; ; tries++ {
+		_, err := o.js.CreateStream(ctx, c)
+		api, ok := errors.AsType[jetstream.JetStreamError](err)
+		if !ok || api.APIError() == nil || api.APIError().ErrorCode != codeNoStore || tries == 5 {
+			return translate(ended(err))
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return translate(ended(ctx.Err()))
+		}
+	}
 }
 
 // Defend implements [Streams]. It changes the settings in the JSON that the server returned, so that settings which
@@ -269,6 +285,7 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 const (
 	codeFewServers      = 10005 // and its text says whether one of them is away
 	codeNoMessage       = 10037
+	codeNoStore         = 10049
 	codeStreamExists    = 10058
 	codeNoStream        = 10059
 	codeWrongLast       = 10071

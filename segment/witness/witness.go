@@ -257,6 +257,9 @@ var ErrHomeless = errors.New("witness: the bucket of marks has no identity, and 
 // Prove returns nil once the bucket has acknowledged a write that was sent after the call: it takes writes of this
 // worker. Like each check of the bucket, the write is one of the worker's own witness.
 func (w *Witness) Prove(ctx context.Context) error {
+	if w.isHeld() { // and may be until ctx ends
+		return w.heldError()
+	}
 	if err := w.enter(ctx); err != nil {
 		return fmt.Errorf("witness: the bucket of marks could not be checked in time: %w", err)
 	}

@@ -302,10 +302,12 @@ func TestAProofIsAWriteOfItsOwn(t *testing.T) {
 		if err := prove(); err != nil {
 			t.Error(err)
 		}
+		w.js.set(true, false) // so that the repair takes its time
 		a.witness.WentBack("a test")
 		if err := prove(); !errors.Is(err, ErrWentBack) {
 			t.Errorf("while the marks are repaired: %v", err)
 		}
+		w.js.set(false, false)
 		time.Sleep(10 * time.Second)
 		w.identify("", false)
 		if err := prove(); !errors.Is(err, ErrHomeless) {
