@@ -16,7 +16,6 @@ import (
 	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
-	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -172,45 +171,6 @@ func (p *program) lockData(context.Context) error {
 func (p *program) unlockData() error {
 	if p.lock != nil {
 		_ = p.lock.Unlock() // fails only for a lock that is not held
-	}
-	return nil
-}
-
-func (p *program) startServer(context.Context) (err error) {
-	cfg := &p.cfg
-	if cfg.NATS == "" {
-		if p.links.embedded, err = embed(cfg); err != nil {
-			return err
-		}
-		cfg.NATS = p.links.embedded.ClientURL()
-	}
-	p.where = Where{URL: Redact(cfg.NATS), Embedded: p.links.embedded != nil}
-	return nil
-}
-
-func embed(cfg *Config) (*natsembed.Host, error) {
-	h, err := natsembed.Run(natsembed.Config{
-		Listen: cfg.Listen, StoreDir: filepath.Join(cfg.Data, "nats"), Log: cfg.Log,
-	})
-	if errors.Is(err, natsembed.ErrTaken) {
-		return nil, fmt.Errorf("%w: another program, most likely a NATS server, listens on %s; "+
-			"join it with --nats nats://%s, or choose another address with --listen HOST:PORT",
-			ErrListenTaken, cfg.Listen, cfg.Listen)
-	}
-	return h, err
-}
-
-func (p *program) stopServer() error {
-	if p.links.embedded != nil {
-		p.links.embedded.Stop()
-	}
-	return nil
-}
-
-// tendServer keeps the embedded server able to write after its disk was full.
-func (p *program) tendServer(ctx context.Context) error {
-	if p.links.embedded != nil {
-		p.links.embedded.Tend(ctx)
 	}
 	return nil
 }

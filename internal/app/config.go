@@ -28,6 +28,7 @@ type Config struct {
 	JSPrefix  string             // --js-prefix
 	Namespace subjects.Namespace // --namespace
 	Listen    string             // --listen
+	Insecure  bool               // --insecure
 	Data      string             // --data; locked while in use
 	HTTP      string             // --http
 	Name      string             // --name; "" takes the one kept in Data, or generates one

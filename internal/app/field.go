@@ -52,6 +52,16 @@ func either(of func(*Config) *bool, standard bool, yes, no string) field {
 	return f
 }
 
+// yes is a field that is false unless its flag is given.
+func yes(of func(*Config) *bool) field {
+	return field{set: func(c *Config, text string) (err error) {
+		if *of(c), err = strconv.ParseBool(text); err != nil {
+			return errors.New("want true or false")
+		}
+		return nil
+	}}
+}
+
 // span is a field that takes a duration from low to high.
 func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
 	f := field{standard: shorten(standard), limits: shorten(low) + " to " + shorten(high)}
@@ -129,6 +139,18 @@ func checkListen(c *Config) error {
 	}
 	if _, _, err := natsembed.ParseListen(c.Listen); err != nil {
 		return fmt.Errorf("%q: want host:port", c.Listen)
+	}
+	if c.Insecure || natsembed.Loopback(c.Listen) {
+		return nil
+	}
+	return fmt.Errorf("%q: other machines reach this address, and the embedded NATS server has no authentication: "+
+		"join a NATS server that has users with --nats URL, or open this one to whoever reaches it with --insecure",
+		c.Listen)
+}
+
+func checkInsecure(c *Config) error {
+	if c.Insecure && c.NATS != "" {
+		return errors.New("and --nats exclude each other: --insecure opens the embedded NATS server")
 	}
 	return nil
 }

@@ -83,6 +83,11 @@ var settings = declared([]Setting{
 		Help:  "Address of the embedded NATS server. Port 0 picks a free port.",
 		field: text(func(c *Config) *string { return &c.Listen }, "127.0.0.1:4222").checked("host:port", checkListen),
 	}, {
+		Flag: "insecure", Env: "NATSID_INSECURE", Group: groupWorker, Bare: true,
+		Help: "Let --listen go beyond loopback without authentication and TLS. Whoever reaches that address can then " +
+			"take IDs, delete tags, and write to the buckets, which can make IDs repeat.",
+		field: yes(func(c *Config) *bool { return &c.Insecure }).checked("", checkInsecure),
+	}, {
 		Flag: "data", Env: "NATSID_DATA", Group: groupWorker,
 		Help: "Directory of the embedded server's store and of the state file. " +
 			"Empty keeps no local state, which needs --nats.",

@@ -255,6 +255,8 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"serve", data, "--log-format", "xml"},
 		{"serve", data, "--listen", "nonsense"},
 		{"serve", data, "--listen", "127.0.0.1:65536"},
+		{"serve", data, "--listen", ":4222"},
+		{"serve", data, "--insecure=maybe"},
 		{"serve", "--data", ""},
 		{"--data", ""},
 	} {

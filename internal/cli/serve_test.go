@@ -56,6 +56,13 @@ func (s served) says(t *testing.T, words ...string) {
 	}
 }
 
+func TestAServerThatIsOpenSaysSo(t *testing.T) {
+	s := serve(t, "--listen=0.0.0.0:0", "--insecure")
+	if got := s.stop(); got.code != 0 || !strings.Contains(got.err, "can make IDs repeat") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestServePrintsOneLineAndStopsCleanly(t *testing.T) {
 	s := serve(t, "--log-level=debug", "--log-format=json")
 	natsid(t, "get", "snowflake", "--nats", s.url).want(t, 0)

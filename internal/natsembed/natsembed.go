@@ -119,6 +119,12 @@ func ParseListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
+// Loopback reports whether only this machine reaches an address to listen on.
+func Loopback(listen string) bool {
+	host, _, err := ParseListen(listen)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
+
 // probe returns an error if the address cannot be listened on: nats-server itself
 // only logs that, and continues without.
 func probe(listen string) error {
