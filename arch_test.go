@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"oneregistry":         {"internal/durable"},
 	"oneregistry/natsbus": {"oneregistry", "subjects", natsGo},
 
-	"worker": {"subjects", "segment", "snowflake", natsGo},
+	"worker": {"subjects", "segment", "snowflake", "internal/ration", natsGo},
 	"client": {"subjects", natsGo},
 
 	"internal/aside":     {"internal/jitter"},
@@ -67,6 +67,7 @@ var arrows = map[string][]string{
 	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":   {},
 	"internal/natsembed": {natsServer},
+	"internal/ration":    {},
 
 	"internal/testkit/exampletb": {},
 	"internal/testkit/freeport":  {},
