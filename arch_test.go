@@ -68,6 +68,7 @@ var arrows = map[string][]string{
 	"internal/monitor":   {},
 	"internal/natsembed": {natsServer},
 	"internal/ration":    {},
+	"internal/rights":    {"subjects", "internal/buckets", natsGo},
 
 	"internal/testkit/exampletb": {},
 	"internal/testkit/freeport":  {},
@@ -88,7 +89,7 @@ var arrows = map[string][]string{
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
 		"oneregistry", "oneregistry/natsbus",
-		"internal/buckets", "internal/measure",
+		"internal/buckets", "internal/measure", "internal/rights",
 		"segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},

@@ -151,6 +151,12 @@ func (n Namespace) Worker(w int) string { return n.worker(strconv.Itoa(w)) }
 
 func (n Namespace) worker(w string) string { return string(n) + ".worker." + w }
 
+// Workers returns the pattern that matches the subjects of all worker numbers, and those of probes.
+func (n Namespace) Workers() string { return n.worker("*") }
+
+// Alarms returns the pattern that matches the subjects of all alarms.
+func (n Namespace) Alarms() string { return n.Alarm("*") }
+
 // Alarm returns the subject on which alarms of a kind are published.
 func (n Namespace) Alarm(kind Alarm) string { return string(n) + ".alarm." + string(kind) }
 
@@ -165,6 +171,9 @@ func (n Namespace) RegistryAsk() string { return string(n) + ".registry.ask" }
 // RegistryOf returns the subject of calls to one worker of a registry.
 func (n Namespace) RegistryOf(id string) string { return string(n) + ".registry.of." + id }
 
+// Registries returns the pattern that matches all subjects on which workers speak of registries.
+func (n Namespace) Registries() string { return string(n) + ".registry.>" }
+
 // RegistryStore returns the subject on which a worker that cannot load asks which others can, and those that can report
 // it. Only workers should be allowed to publish on it.
 func (n Namespace) RegistryStore() string { return string(n) + ".registry.store" }
@@ -174,7 +183,7 @@ func (n Namespace) RegistryStore() string { return string(n) + ".registry.store"
 func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
-		n.TagCreate(), n.TagUpdate(), n.TagRaise(), n.TagDelete(), n.TagList(), n.worker("*"),
+		n.TagCreate(), n.TagUpdate(), n.TagRaise(), n.TagDelete(), n.TagList(), n.Workers(),
 		n.RegistryAsk(), n.RegistryOf("*"),
 	}
 }

@@ -18,6 +18,7 @@ import (
 // and `nats kv` write and read (ADR-8).
 type onJetStream struct {
 	js     jetstream.JetStream
+	api    API
 	rights *rights
 	// flowless says that listings go without flow control: this user may not answer it.
 	flowless *atomic.Bool
@@ -26,16 +27,13 @@ type onJetStream struct {
 // OnJetStream returns the streams of a JetStream. Its connection should keep its error handler from then on: that one
 // is called after one of this package.
 func OnJetStream(js jetstream.JetStream) Streams {
-	return onJetStream{js, rightsOn(js.Conn()), new(atomic.Bool)}
+	opts := js.Options()
+	return onJetStream{js, APIOf(opts.Domain, opts.APIPrefix), rightsOn(js.Conn()), new(atomic.Bool)}
 }
-
-func streamName(bucket string) string { return "KV_" + bucket }
-
-func subjectPrefix(bucket string) string { return "$KV." + bucket + "." }
 
 // Info implements [Streams].
 func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
-	ctx, ended := o.rights.await(ctx, o.prefix()+"STREAM.INFO."+streamName(bucket))
+	ctx, ended := o.rights.await(ctx, o.api.Info(bucket))
 	s, err := o.js.Stream(ctx, streamName(bucket))
 	if err = ended(err); err != nil {
 		return Info{}, translate(err)
@@ -53,7 +51,7 @@ func (o onJetStream) Now(ctx context.Context, bucket string) (time.Time, error) 
 	var answer struct {
 		Now time.Time `json:"ts"`
 	}
-	err := o.request(ctx, "STREAM.INFO."+streamName(bucket), nil, &answer)
+	err := o.request(ctx, o.api.Info(bucket), nil, &answer)
 	if err == nil && answer.Now.IsZero() {
 		err = errors.New("buckets: nats-server does not tell its time; run 2.10 or later")
 	}
@@ -96,7 +94,7 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 	if s.Maker != "" {
 		metadata = map[string]string{makerKey: s.Maker}
 	}
-	return o.create(ctx, jetstream.StreamConfig{
+	return o.create(ctx, bucket, jetstream.StreamConfig{
 		Name:              streamName(bucket),
 		Description:       s.Description,
 		Subjects:          []string{subjectPrefix(bucket) + ">"},
@@ -119,8 +117,8 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 
 // create makes a stream. A server that is still removing the files of one that was deleted a moment ago may refuse to
 // make another of its name, so create tries again for up to half a second.
-func (o onJetStream) create(ctx context.Context, c jetstream.StreamConfig) error {
-	ctx, ended := o.rights.await(ctx, o.prefix()+"STREAM.CREATE."+c.Name)
+func (o onJetStream) create(ctx context.Context, bucket string, c jetstream.StreamConfig) error {
+	ctx, ended := o.rights.await(ctx, o.api.Create(bucket))
 	for tries := 0; ; tries++ {
 		_, err := o.js.CreateStream(ctx, c)
 		api, ok := errors.AsType[jetstream.JetStreamError](err)
@@ -141,7 +139,7 @@ func (o onJetStream) Defend(ctx context.Context, bucket, maker string) error {
 	var info struct {
 		Config map[string]any `json:"config"`
 	}
-	if err := o.request(ctx, "STREAM.INFO."+streamName(bucket), nil, &info); err != nil {
+	if err := o.request(ctx, o.api.Info(bucket), nil, &info); err != nil {
 		return err
 	}
 	info.Config["deny_purge"] = true
@@ -154,36 +152,15 @@ func (o onJetStream) Defend(ctx context.Context, bucket, maker string) error {
 		metadata[makerKey] = maker
 		info.Config["metadata"] = metadata
 	}
-	return o.request(ctx, "STREAM.UPDATE."+streamName(bucket), info.Config, nil)
-}
-
-// prefix returns what subjects of JetStream's interface begin with.
-func (o onJetStream) prefix() string {
-	switch opts := o.js.Options(); {
-	case opts.Domain != "":
-		return "$JS." + opts.Domain + ".API."
-	case opts.APIPrefix != "":
-		return strings.TrimSuffix(opts.APIPrefix, ".") + "."
-	}
-	return jetstream.DefaultAPIPrefix
-}
-
-// writePrefix returns what stands before the subjects of writes, "" unless a domain or a prefix leads to JetStream:
-// a server that has a JetStream of its own, too, would take them for that one.
-func (o onJetStream) writePrefix() string {
-	if p := o.prefix(); p != jetstream.DefaultAPIPrefix {
-		return p
-	}
-	return ""
+	return o.request(ctx, o.api.Update(bucket), info.Config, nil)
 }
 
 // request sends a request to JetStream's interface and decodes its answer into out, unless out is nil.
-func (o onJetStream) request(ctx context.Context, op string, in, out any) error {
+func (o onJetStream) request(ctx context.Context, subject string, in, out any) error {
 	body, err := json.Marshal(in)
 	if in == nil || err != nil {
 		body = nil
 	}
-	subject := o.prefix() + op
 	ctx, ended := o.rights.await(ctx, subject)
 	msg, err := o.js.Conn().RequestWithContext(ctx, subject, body)
 	err = ended(err)
@@ -224,7 +201,7 @@ func (o onJetStream) Last(ctx context.Context, bucket, key string) (Entry, error
 		} `json:"message"`
 	}
 	last := map[string]string{"last_by_subj": subjectPrefix(bucket) + key}
-	if err := o.request(ctx, "STREAM.MSG.GET."+streamName(bucket), last, &answer); err != nil {
+	if err := o.request(ctx, o.api.Get(bucket), last, &answer); err != nil {
 		return Entry{}, err
 	}
 	m := answer.Message
@@ -257,7 +234,7 @@ func isMarker(h nats.Header) bool {
 
 // Publish implements [Streams].
 func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error) {
-	m := nats.NewMsg(o.writePrefix() + subjectPrefix(bucket) + key)
+	m := nats.NewMsg(o.api.Write(bucket, key))
 	m.Data = w.Value
 	switch w.Operation {
 	case Delete:

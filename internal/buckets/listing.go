@@ -55,7 +55,7 @@ func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *lis
 	if o.js.Options().APIPrefix != "" {
 		begin = o.pull
 	}
-	ctx, ended := o.rights.await(ctx, o.prefix()+"CONSUMER.CREATE."+streamName(bucket)+".")
+	ctx, ended := o.rights.await(ctx, o.api.listing(bucket))
 	defer func() { err = ended(err) }()
 	err = begin(ctx, bucket, l.prefix+prefix+">", l)
 	if l.sub != nil { // it fails if the connection is closed

@@ -38,5 +38,5 @@ func (o onJetStream) pull(ctx context.Context, bucket, filter string, l *listing
 	if err != nil {
 		return err
 	}
-	return nc.PublishRequest(o.prefix()+"CONSUMER.MSG.NEXT."+streamName(bucket)+"."+info.Name, l.sub.Subject, body)
+	return nc.PublishRequest(o.api.Next(bucket, info.Name), l.sub.Subject, body)
 }

@@ -1,0 +1,244 @@
+// Package rights says what the users of natsid may publish and subscribe to; it is internal to natsid and may change.
+//
+// It takes each subject from where the code takes it: from [subjects.Namespace] and [buckets.API]. End-to-end tests run
+// natsid under exactly these rights, and take each of them away once.
+package rights
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Role is what a user of NATS is to natsid.
+type Role string
+
+// The roles.
+const (
+	Worker   Role = "worker"   // runs natsid serve
+	Caller   Role = "caller"   // requests IDs
+	Operator Role = "operator" // runs the other commands, and hears alarms
+)
+
+// Roles returns all roles.
+func Roles() []Role { return []Role{Worker, Caller, Operator} }
+
+// A Right is the right to publish or to subscribe to the subjects that match a pattern.
+type Right struct {
+	Subject string
+	Queue   string // of a right to subscribe; "" permits all of them, and none
+	Why     string // a clause without a capital at the start or a period at the end
+}
+
+// String returns the right as permissions of nats-server have it.
+func (r Right) String() string {
+	if r.Queue == "" {
+		return r.Subject
+	}
+	return r.Subject + " " + r.Queue
+}
+
+// Rights are all rights of a user. What is not in them is denied.
+type Rights struct{ Publish, Subscribe []Right }
+
+// A Deployment is what the rights depend on. The zero value of a field is its default, but for Namespace.
+type Deployment struct {
+	Namespace   subjects.Namespace
+	InboxPrefix string // of the user's own inboxes, without the last dot; "" is _INBOX
+	// ReplyTo has, for a worker, the inbox prefixes of others that ask it, unless they are below _INBOX.
+	ReplyTo  []string
+	JSDomain string // as in the settings of the user; likewise JSPrefix
+	JSPrefix string
+	MySQL    bool // tags are in MySQL
+	Guard    bool // with MySQL: marks are in JetStream, too
+	// MakesBuckets gives workers the rights to make the buckets, and to protect those that an older natsid made.
+	MakesBuckets bool
+	// Repairs gives operators what `natsid store confirm`, `natsid store move` and `natsid change-layout` need beyond
+	// the other commands: to write the marks and the records, on which uniqueness rests.
+	Repairs bool
+}
+
+// Of returns the rights that a role needs, and no others.
+func Of(role Role, d Deployment) Rights {
+	t := table{d: d, ns: d.Namespace, api: buckets.APIOf(d.JSDomain, d.JSPrefix)}
+	switch role {
+	case Worker:
+		t.worker()
+	case Caller:
+		t.caller()
+	case Operator:
+		t.operator()
+	}
+	return t.Rights
+}
+
+// defaultInbox is where NATS clients await replies, unless they are told otherwise. Its name ends with a dot.
+var defaultInbox = strings.TrimSuffix(nats.InboxPrefix, ".")
+
+// A table is the rights of one role in the making.
+type table struct {
+	Rights
+	d   Deployment
+	ns  subjects.Namespace
+	api buckets.API
+}
+
+func (t *table) publish(why string, on ...string) {
+	for _, s := range on {
+		t.Publish = append(t.Publish, Right{Subject: s, Why: why})
+	}
+}
+
+func (t *table) subscribe(queue, why string, on ...string) {
+	for _, s := range on {
+		t.Subscribe = append(t.Subscribe, Right{Subject: s, Queue: queue, Why: why})
+	}
+}
+
+// replies gives a user who asks the right to hear the answers.
+func (t *table) replies() {
+	t.subscribe("", "hear answers", inbox(t.d.InboxPrefix))
+}
+
+// inbox returns the pattern that matches the inboxes of a prefix.
+func inbox(prefix string) string {
+	if prefix == "" {
+		prefix = defaultInbox
+	}
+	return strings.TrimSuffix(prefix, ".") + ".>"
+}
+
+// worker: what runs natsid serve.
+func (t *table) worker() {
+	ns := t.ns
+	const serve = "serve requests"
+	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Snowflake(), ns.Snowflakes(),
+		ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList())
+	inboxes := []string{defaultInbox + ".>"}
+	for _, prefix := range append([]string{t.d.InboxPrefix}, t.d.ReplyTo...) {
+		if p := inbox(prefix); !strings.HasPrefix(p, nats.InboxPrefix) && !slices.Contains(inboxes, p) {
+			inboxes = append(inboxes, p)
+		}
+	}
+	t.publish("answer requests", inboxes...)
+	t.replies()
+	const number = "say who holds a worker number, and ask for it"
+	t.publish(number, ns.Workers())
+	t.subscribe("", number, ns.Workers())
+	const probe = "probe whether requests are delivered"
+	t.publish(probe, ns.SegmentProbe(), ns.Snowflake())
+	t.publish("announce a changed tag", ns.TagChanged())
+	t.subscribe("", "hear of a changed tag", ns.TagChanged())
+	const registry = "find a second registry"
+	t.publish(registry, ns.Registries())
+	t.subscribe("", registry, ns.Registries())
+	if t.marks() {
+		const witness = "compare the marks with the other workers"
+		t.publish(witness, ns.Witness())
+		t.subscribe("", witness, ns.Witness())
+	}
+	t.publish("raise alarms", ns.Alarms())
+	t.subscribe("", "answer `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
+	t.publish("find streams that take requests", t.api.Names())
+	for _, b := range t.buckets() {
+		t.look(b.name, b.holds)
+		t.publish("write "+b.holds, t.api.Write(b.name, ">"))
+		if b.lasts {
+			t.publish("read "+b.holds, t.api.Get(b.name))
+		}
+		if t.d.MakesBuckets {
+			t.publish("make the bucket of "+b.holds, t.api.Create(b.name))
+			if b.lasts {
+				t.publish("protect an older bucket of "+b.holds, t.api.Update(b.name))
+			}
+		}
+	}
+}
+
+// caller: who requests IDs.
+func (t *table) caller() {
+	t.publish("request IDs of tags", t.ns.Segments())
+	t.publish("request snowflakes", t.ns.Snowflake(), t.ns.Snowflakes())
+	t.replies()
+}
+
+// operator: who runs the commands.
+func (t *table) operator() {
+	ns := t.ns
+	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList())
+	t.publish("ask workers for statistics", ns.SegmentStats())
+	t.publish("ask workers how they are", ns.SegmentPing())
+	t.publish("list registries", ns.RegistryAsk())
+	t.publish("choose a registry", ns.RegistryOf("*"))
+	t.replies()
+	t.subscribe("", "hear alarms", ns.Alarms())
+	for _, b := range t.buckets() {
+		t.look(b.name, b.holds)
+		if b.marks {
+			t.publish("read "+b.holds, t.api.Get(b.name))
+		}
+	}
+	if !t.d.Repairs {
+		return
+	}
+	for _, b := range t.buckets() {
+		if !b.lasts {
+			continue
+		}
+		const repair = "repair "
+		t.publish(repair+b.holds, t.api.Write(b.name, ">"))
+		if b.marks {
+			t.publish(repair+b.holds, t.api.Update(b.name))
+		} else {
+			t.publish(repair+b.holds, t.api.Get(b.name))
+		}
+	}
+	const asks = "see that no worker runs while the layout changes"
+	t.publish(asks, ns.Workers())
+	t.subscribe("", asks, ns.Workers())
+}
+
+// A bucket is one in which natsid keeps what it must not lose, or heartbeats.
+type bucket struct {
+	name  string
+	holds string
+	lasts bool // it keeps its entries for ever
+	marks bool
+}
+
+func (t *table) buckets() (all []bucket) {
+	if t.marks() {
+		all = append(all, bucket{t.ns.SegmentBucket(), "marks of tags", true, true})
+	}
+	return append(all,
+		bucket{t.ns.HistoryBucket(), "records of worker numbers", true, false},
+		bucket{t.ns.WorkerBucket(), "heartbeats", false, false})
+}
+
+// marks reports whether the marks of the tags are in JetStream.
+func (t *table) marks() bool { return !t.d.MySQL || t.d.Guard }
+
+// look gives a user the right to list a bucket.
+func (t *table) look(bucket, holds string) {
+	list := "list " + holds
+	t.publish("see the bucket of "+holds, t.api.Info(bucket))
+	t.publish(list, t.api.List(bucket))
+	if t.d.JSPrefix != "" && t.d.JSDomain == "" {
+		t.publish(list, t.api.Next(bucket, "*"))
+		return
+	}
+	t.publish(list+", if they are very many", t.api.FlowControl(bucket))
+}
+
+// Texts returns rights as permissions of nats-server have them.
+func Texts(rights []Right) []string {
+	all := make([]string, 0, len(rights))
+	for _, r := range rights {
+		all = append(all, r.String())
+	}
+	return slices.Compact(all)
+}
