@@ -264,12 +264,14 @@ func (f *flight) turnSlow() {
 	}
 }
 
-// silence returns how long to wait for an answer before a copy is sent. f.mu is held.
+// silence returns how long to wait for an answer before a copy is sent: twice as long for
+// each copy, so that a service that is away for seconds does not use up the copies that
+// calls need when it is back. f.mu is held.
 func (f *flight) silence() time.Duration {
 	if f.n > hedgedMost {
 		return lostAfter
 	}
-	return f.src.patience()
+	return min(f.src.patience()<<min(f.copies-1, 3), hedgeLatest)
 }
 
 // busyPause is the pause before it is tried again to send what may not be sent now.

@@ -53,13 +53,19 @@ func (c *cluster) start() {
 	urls := c.startServers()
 	c.startDatabase()
 	near := urls // where the first worker connects to
-	if c.fleet.proxied {
+	switch {
+	case c.fleet.proxied:
 		near = c.startProxies()
+	case c.fleet.together:
+		near = urls[:1]
 	}
 	for i := range c.fleet.workers {
-		if i == 0 {
+		switch {
+		case i == 0:
 			c.addWorker(near)
-		} else {
+		case c.fleet.together:
+			c.addWorker(urls[:1])
+		default:
 			c.addWorker(urls)
 		}
 	}
@@ -226,8 +232,9 @@ lame_duck_duration: "30s"
 %[4]s
 `
 
-// routing is what natsConf has besides where there are several servers.
-const routing = `cluster { name: faults, listen: %q, routes: ["nats://%s"], no_advertise: true }`
+// routing is what natsConf has besides where there are several servers. They tell their
+// clients of one another only where workers must learn that: not past a proxy.
+const routing = `cluster { name: faults, listen: %q, routes: ["nats://%s"], no_advertise: %t }`
 
 // startServers starts the nats-servers and returns the URLs of all.
 func (c *cluster) startServers() (urls []string) {
@@ -242,7 +249,7 @@ func (c *cluster) startServers() (urls []string) {
 	for i, v := range c.servers {
 		var cluster string
 		if len(c.servers) > 1 {
-			cluster = fmt.Sprintf(routing, routes[i], strings.Join(routes, `", "nats://`))
+			cluster = fmt.Sprintf(routing, routes[i], strings.Join(routes, `", "nats://`), !c.fleet.together)
 		}
 		c.configure(v, cluster+c.leafListener(i)+c.monitoring(v))
 		if c.fleet.disks && i == len(c.servers)-1 {

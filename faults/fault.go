@@ -51,15 +51,16 @@ type fault struct {
 
 // fleet is the processes that a fault needs.
 type fleet struct {
-	servers int // nats-servers; 0: the only worker has one inside
-	workers int
-	mysql   bool          // segments in MariaDB, guarded by marks in JetStream
-	oneLink bool          // only the first worker reaches MariaDB through its proxy
-	proxied bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
-	disks   bool          // the last server and the first worker have small disks of their own
-	leaf    leafNode      // one more server, with one more worker if it is apart
-	flags   []string      // of all workers
-	quota   time.Duration // CPU time of each worker in overload.Period; 0: no limit
+	servers  int // nats-servers; 0: the only worker has one inside
+	workers  int
+	mysql    bool          // segments in MariaDB, guarded by marks in JetStream
+	oneLink  bool          // only the first worker reaches MariaDB through its proxy
+	together bool          // all workers join the first server, and learn of the others there
+	proxied  bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
+	disks    bool          // the last server and the first worker have small disks of their own
+	leaf     leafNode      // one more server, with one more worker if it is apart
+	flags    []string      // of all workers
+	quota    time.Duration // CPU time of each worker in overload.Period; 0: no limit
 }
 
 // leafNode is whether a fleet has a leaf node, with a JetStream of its own in a

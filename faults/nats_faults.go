@@ -29,6 +29,10 @@ var (
 	untilElected = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterStart: 11 * time.Second}
 	// A server that resumes takes part in elections again, and may cause one.
 	afterReturn = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 11 * time.Second}
+	// A server that resumes routes to workers that have left it, until it has read so.
+	strayOnReturn = loss{
+		kinds: all, outcomes: []string{timeout, noResponders}, afterEnd: 500 * time.Millisecond, most: 10,
+	}
 	// Without any NATS nothing can be requested or answered.
 	natsAway = loss{
 		kinds: all, outcomes: []string{timeout, disconnected, noResponders, "503"}, afterEnd: 3 * time.Second,
@@ -65,14 +69,22 @@ func singleServerFaults() []fault {
 		{
 			name: "nats-pause-leader", summary: "SIGSTOP of the leader for 15 s",
 			fleet: threeWorkers, inject: pauseServer(theLeader), lasts: 15 * time.Second,
-			losses: []loss{behindHungServer, untilElected, afterReturn}, shortGap: 11 * time.Second,
+			losses: []loss{behindHungServer, untilElected, afterReturn, strayOnReturn}, shortGap: 11 * time.Second,
 			watch: 12 * time.Second, recovery: 12 * time.Second, area: onNATS, single: true,
 		},
 		{
 			name: "nats-pause-follower", summary: "SIGSTOP of one that does not lead",
 			fleet: threeWorkers, inject: pauseServer(aFollower), lasts: 15 * time.Second,
-			losses: []loss{behindHungServer, untilElected, afterReturn}, shortGap: 11 * time.Second,
+			losses: []loss{behindHungServer, untilElected, afterReturn, strayOnReturn}, shortGap: 11 * time.Second,
 			watch: 12 * time.Second, recovery: 12 * time.Second, area: onNATS, single: true,
+		},
+		{
+			name: "nats-pause-joined", summary: "SIGSTOP of the one that all workers are connected to",
+			fleet:  fleet{servers: 3, workers: 3, together: true},
+			inject: pauseServer(theFirst), lasts: 15 * time.Second,
+			losses: []loss{behindHungServer, untilElected, afterReturn, strayOnReturn}, gap: 5 * time.Second,
+			shortGap: 11 * time.Second,
+			watch:    12 * time.Second, recovery: 12 * time.Second, single: true,
 		},
 	}
 }
@@ -139,6 +151,8 @@ func theLeader(t *trial) *server {
 	leader, _ := t.leader(namespace.SegmentBucket())
 	return leader
 }
+
+func theFirst(t *trial) *server { return t.servers[0] }
 
 func aFollower(t *trial) *server {
 	_, followers := t.leader(namespace.SegmentBucket())

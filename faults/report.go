@@ -37,19 +37,26 @@ func printResult(opt options, r result) {
 // an error if a promise was not kept.
 func report(opt options, bins binaries, results []result) error {
 	printTable(results)
-	failed := 0
-	for _, r := range results {
-		if len(r.violations) > 0 {
-			failed++
+	if opt.markdown != "" {
+		if err := writeMarkdown(opt, bins, results); err != nil {
+			return err
 		}
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d trials broke a promise: see VIOLATION above", failed, len(results))
+	if n := len(broken(results)); n > 0 {
+		return fmt.Errorf("%d of %d trials broke a promise: see VIOLATION above", n, len(results))
 	}
-	if opt.markdown == "" {
-		return nil
+	return nil
+}
+
+// broken returns a line for each trial that broke a promise.
+func broken(results []result) (lines []string) {
+	for _, r := range results {
+		if len(r.violations) > 0 {
+			lines = append(lines, fmt.Sprintf("- **%s (%s) broke a promise**: %s.",
+				r.name, r.onClockStep, strings.Join(r.violations, "; ")))
+		}
 	}
-	return writeMarkdown(opt, bins, results)
+	return lines
 }
 
 var columns = []string{
@@ -151,7 +158,8 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"Command":  strings.Join(append([]string{"go run ./faults"}, os.Args[1:]...), " "),
 		"When":     time.Now().UTC().Format(time.DateOnly),
 		"Versions": versions(bins, results),
-		"Totals":   totals(results), "Seed": opt.seed, "Rate": opt.rate, "Calls": opt.rate / callsPer,
+		"Totals":   totals(results), "Broken": broken(results),
+		"Seed": opt.seed, "Rate": opt.rate, "Calls": opt.rate / callsPer,
 		"Patience": patience, "Batch": opt.batch, "Parallel": opt.parallel,
 		"Table": table(results), "Overload": overloadTable(results), "Faults": legend(results),
 		"Record": strings.TrimSpace(record),

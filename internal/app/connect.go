@@ -32,7 +32,7 @@ type links struct {
 	control  *nats.Conn
 }
 
-// A servingConn is a connection that requests arrive on. A server that hangs is left after 2 to 4 s, so that callers
+// A servingConn is a connection that requests arrive on. A server that hangs is left after 2 to 3 s, so that callers
 // whose patience is 5 s see no more of it than a pause, even where all workers serve on it.
 type servingConn struct {
 	*nats.Conn
@@ -79,8 +79,8 @@ func servingOptions(cfg Config, embedded *natsembed.Host, leaving chan<- struct{
 	if embedded != nil {
 		dialed = nats.InProcessServer(cork)
 	}
-	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(2*time.Second),
-		nats.MaxPingsOutstanding(1), dialed,
+	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(time.Second),
+		nats.MaxPingsOutstanding(2), dialed,
 		nats.LameDuckModeHandler(func(*nats.Conn) {
 			select {
 			case leaving <- struct{}{}:
