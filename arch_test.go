@@ -26,6 +26,7 @@ const (
 	natsGo      = "github.com/nats-io/nats.go"
 	natsServer  = "github.com/nats-io/nats-server/v2"
 	prometheus  = "github.com/prometheus"
+	yaml        = "go.yaml.in/yaml"
 )
 
 // arrows says what each package may import besides the standard library.
@@ -58,17 +59,18 @@ var arrows = map[string][]string{
 	"worker": {"subjects", "segment", "snowflake", "internal/ration", natsGo},
 	"client": {"subjects", natsGo},
 
-	"internal/aside":     {"internal/jitter"},
-	"internal/buckets":   {natsGo},
-	"internal/durable":   {},
-	"internal/jitter":    {backoff},
-	"internal/loglimit":  {},
-	"internal/measure":   {},
-	"internal/metrics":   {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
-	"internal/monitor":   {},
-	"internal/natsembed": {natsServer},
-	"internal/ration":    {},
-	"internal/rights":    {"subjects", "internal/buckets", natsGo},
+	"internal/aside":      {"internal/jitter"},
+	"internal/buckets":    {natsGo},
+	"internal/durable":    {},
+	"internal/jitter":     {backoff},
+	"internal/loglimit":   {},
+	"internal/measure":    {},
+	"internal/metrics":    {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
+	"internal/monitor":    {},
+	"internal/natsembed":  {natsServer},
+	"internal/ration":     {},
+	"internal/rights":     {"subjects", "internal/buckets", natsGo},
+	"internal/configfile": {yaml},
 
 	"internal/testkit/exampletb": {},
 	"internal/testkit/freeport":  {},
@@ -84,7 +86,7 @@ var arrows = map[string][]string{
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
 		"segment/witness",
 		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker",
-		"internal/aside", "internal/buckets", "internal/jitter", "internal/loglimit",
+		"internal/aside", "internal/buckets", "internal/configfile", "internal/jitter", "internal/loglimit",
 		"internal/metrics", "internal/monitor",
 		"internal/natsembed", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",

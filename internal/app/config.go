@@ -19,6 +19,7 @@ import (
 // Config is everything that can be set. Begin with [Default]. A field whose
 // comment is a flag is described by the [Setting] of that name, and set by it.
 type Config struct {
+	File      string             // --config; whoever calls [Parse] has read it
 	NATS      string             // --nats; "" runs an embedded NATS server
 	NATSCreds string             // --nats-creds
 	NATSCA    string             // --nats-ca
@@ -68,6 +69,8 @@ type Config struct {
 	Log *slog.Logger
 	// Ready, if set, is called once, when all modes can issue for the first time.
 	Ready func(Where)
+
+	given map[string]Given // by flag; what [Parse] has read
 }
 
 // Where describes a program that is ready.
@@ -100,11 +103,11 @@ func Default() Config {
 func (c Config) Validate() error {
 	var faults []error
 	for _, s := range settings {
-		if s.field.check == nil {
+		if s.field.check == nil || c.given[s.Flag].unread {
 			continue
 		}
 		if err := s.field.check(&c); err != nil {
-			faults = append(faults, fmt.Errorf("--%s %w", s.Flag, err))
+			faults = append(faults, fmt.Errorf("%s %w", s.place(c.given), err))
 		}
 	}
 	if err := within(c.AutoStep, 1, segment.MaxStep, fmt.Sprintf("1 to %d", int64(segment.MaxStep))); err != nil {

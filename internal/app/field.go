@@ -20,6 +20,7 @@ type field struct {
 	limits   string // the valid values, with their unit
 	set      func(c *Config, text string) error
 	check    func(c *Config) error // nil if every value is valid
+	beside   string                // another setting of which the check speaks, "" for none
 }
 
 // checked replaces the check of a field.
@@ -98,7 +99,12 @@ func within[N int | int64 | time.Duration](n, low, high N, limits string) error 
 	return nil
 }
 
-func checkNamespace(c *Config) error { return c.Namespace.Check() }
+func checkNamespace(c *Config) error {
+	if err := c.Namespace.Check(); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "namespace "))
+	}
+	return nil
+}
 
 func checkRegistry(c *Config) error {
 	if c.Registry == "" || oneregistry.IsID(c.Registry) {

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,6 +41,11 @@ func Settings() []Setting { return slices.Clone(settings) }
 
 var settings = declared([]Setting{
 	{
+		Flag: "config", Env: "NATSID_CONFIG", Group: groupWorker, Placeholder: "FILE",
+		Help: "YAML file with settings, by the names of their flags. " +
+			"Flags and the environment take precedence over it. `natsid config` checks it.",
+		field: text(func(c *Config) *string { return &c.File }, ""),
+	}, {
 		Flag: "nats", Env: "NATS_URL", Group: groupWorker, Placeholder: "URL[,URL]",
 		Help: "URLs of the NATS servers to join. Without it serve runs an embedded NATS server, " +
 			"and other commands connect to nats://127.0.0.1:4222.",
@@ -152,7 +156,7 @@ var settings = declared([]Setting{
 		Help: "How the bits of a snowflake are split: leaf (41+10+12), js53 (41+6+6), article (39+2+7+4+7), " +
 			"or widths of time+machine+sequence or time+site+machine+business+sequence, " +
 			"followed by @10ms or @1s for longer ticks. All workers of a namespace must share it.",
-		field: field{standard: "leaf", set: setLayout, check: checkLayout},
+		field: field{standard: "leaf", set: setLayout, check: checkLayout, beside: "epoch"},
 	}, {
 		Flag: "epoch", Env: "NATSID_EPOCH", Group: groupSnowflakes, Placeholder: "TIME",
 		Help: "Instant at which the time of snowflakes begins: a date, an RFC 3339 time, or Unix milliseconds. " +
@@ -220,38 +224,6 @@ func declared(rows []Setting) []Setting {
 		rows[i].Default, rows[i].Range = s.field.standard, s.field.limits
 	}
 	return rows
-}
-
-// A Given is what was written for a setting.
-type Given struct {
-	Text string
-	Env  bool // in the environment, not on the command line
-}
-
-// Parse returns the Config of "natsid serve": the defaults, and for each flag
-// in given what is written there. It names every text that cannot be read by the
-// place where it was written, and leaves ranges to [Config.Validate].
-func Parse(given map[string]Given) (Config, error) {
-	c := Default()
-	c.AutoCreateTags = given["nats"].Text == ""
-	var faults []error
-	for _, s := range settings {
-		g, ok := given[s.Flag]
-		if !ok {
-			continue
-		}
-		if err := s.field.set(&c, g.Text); err != nil {
-			faults = append(faults, fmt.Errorf("%s %q: %w", s.writtenAs(g), g.Text, err))
-		}
-	}
-	return c, errors.Join(faults...)
-}
-
-func (s Setting) writtenAs(g Given) string {
-	if g.Env {
-		return s.Env
-	}
-	return "--" + s.Flag
 }
 
 // shorten writes a duration without units that are zero: 1m, not 1m0s.

@@ -70,13 +70,20 @@ type session struct {
 	stdout, stderr io.Writer
 	call           *kong.Context
 	given          map[string]app.Given // the settings that were given, by flag
+	fileFault      error                // in the configuration file
 }
 
 // config returns the settings that were given to the command, on top of the
 // defaults. They are not validated.
 func (s *session) config() (app.Config, error) {
 	cfg, err := app.Parse(s.given)
-	return cfg, usage(err)
+	return cfg, usage(errors.Join(s.fileFault, err))
+}
+
+// validConfig returns the settings, or an error that names all that is wrong with them.
+func (s *session) validConfig() (app.Config, error) {
+	cfg, err := app.Parse(s.given)
+	return cfg, usage(errors.Join(s.fileFault, err, cfg.Validate()))
 }
 
 // namespace returns what --namespace says.
@@ -147,9 +154,7 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 		return usage(err)
 	}
 	s.given = s.settingsGiven(s.call.Selected())
-	if err := s.namespace().Check(); err != nil {
-		return usage(err)
-	}
+	s.addFile()
 	err = s.call.Run()
 	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(s.ctx)); ok && err != nil {
 		return missing // of which the error is a consequence

@@ -31,12 +31,9 @@ func (s *session) connect() (*nats.Conn, error) {
 
 // dial connects to NATS, and has refused called with each right that is missing.
 func (s *session) dial(refused func(*buckets.RightError)) (*nats.Conn, error) {
-	cfg, err := s.config()
+	cfg, err := s.validConfig()
 	if err != nil {
 		return nil, err
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, usage(err)
 	}
 	if cfg.NATS == "" {
 		cfg.NATS = defaultURL

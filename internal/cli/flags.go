@@ -14,7 +14,7 @@ import (
 // Settings that other commands have too. All others belong to serve alone.
 var (
 	common = []string{ // of every command
-		"nats", "nats-creds", "nats-ca", "nats-cert", "nats-key", "js-domain", "js-prefix", "namespace",
+		"config", "nats", "nats-creds", "nats-ca", "nats-cert", "nats-key", "js-domain", "js-prefix", "namespace",
 	}
 	ofLayout = []string{"layout", "epoch"} // of decode, layout, change-layout and serve
 )
@@ -106,12 +106,35 @@ func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 // IsBool implements [kong.BoolMapper].
 func (r reader) IsBool() bool { return r.bare }
 
+// addFile adds what the configuration file says of the settings of a command, where neither a flag nor the environment
+// does. Those of other commands are left out.
+func (s *session) addFile() {
+	file, ok := s.given["config"]
+	if !ok || file.Text == "" {
+		return
+	}
+	var written map[string]app.Given
+	written, s.fileFault = app.ReadFile(file)
+	for n := s.call.Selected(); n != nil; n = n.Parent {
+		for _, f := range n.Flags {
+			g, ok := written[f.Name]
+			if _, above := s.given[f.Name]; ok && !above {
+				s.given[f.Name] = g
+			}
+		}
+	}
+}
+
 // settingsGiven returns the settings that were given to a command, by flag.
 func (s *session) settingsGiven(n *kong.Node) map[string]app.Given {
 	given := make(map[string]app.Given)
 	for _, f := range n.Flags {
 		if w, ok := f.Target.Interface().(written); ok && w.given {
-			given[f.Name] = app.Given{Text: w.text, Env: !s.onCommandLine(f.Name)}
+			g := app.Given{Text: w.text, From: app.FromFlag, Place: "--" + f.Name}
+			if !s.onCommandLine(f.Name) {
+				g.From, g.Place = app.FromEnv, f.Envs[0]
+			}
+			given[f.Name] = g
 		}
 	}
 	if n.Parent != nil {

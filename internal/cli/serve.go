@@ -28,16 +28,12 @@ Examples:
 
 // Run implements the command.
 func (c *serveCmd) Run(s *session) error {
-	cfg, err := s.config()
+	cfg, err := s.validConfig()
 	if err != nil {
 		return err
 	}
-	if err := cfg.Validate(); err != nil {
-		return usage(err)
-	}
-	fromEnv := cfg.NATS != "" && s.given["nats"].Env
 	cfg.Version, cfg.Log = version(), cfg.NewLog(s.stderr)
-	cfg.Ready = func(w app.Where) { fmt.Fprintln(s.stdout, readyLine(cfg, w, fromEnv)) }
+	cfg.Ready = func(w app.Where) { fmt.Fprintln(s.stdout, readyLine(cfg, w, s.given["nats"])) }
 	spare := make([]byte, spareHeap)
 	defer runtime.KeepAlive(spare)
 	return app.Run(s.ctx, cfg)
@@ -49,13 +45,15 @@ func (c *serveCmd) Run(s *session) error {
 const spareHeap = 16 << 20
 
 // readyLine says where the service is, and how to try it.
-func readyLine(cfg app.Config, w app.Where, natsFromEnv bool) string {
+func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	how := "joined"
 	switch {
 	case w.Embedded:
 		how = "embedded server, data in " + cfg.Data
-	case natsFromEnv:
-		how = "joined, from NATS_URL in the environment"
+	case nats.From == app.FromEnv:
+		how = "joined, from " + nats.Place + " in the environment"
+	case nats.From == app.FromFile:
+		how = "joined, from " + nats.Place
 	}
 	line := fmt.Sprintf("natsid is ready on %s (%s), worker number %d", w.URL, how, w.Number)
 	if w.HTTP != "" {

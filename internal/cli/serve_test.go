@@ -83,7 +83,7 @@ func TestServeIsTheDefaultAndReadsItsEnvironment(t *testing.T) {
 	t.Setenv("NATSID_NAMESPACE", "env")
 	t.Setenv("NATSID_DATA", filepath.Join(t.TempDir(), "data"))
 	t.Setenv("NATSID_DEADLINE", "1ms")
-	natsid(t).want(t, 2, "deadline")
+	natsid(t).want(t, 2, "NATSID_DEADLINE 1ms: want")
 	t.Setenv("NATSID_DEADLINE", "2s")
 	t.Setenv("NATSID_MAX_CLOCK_SKEW", "1ms")
 	ctx, cancel := context.WithCancel(t.Context())

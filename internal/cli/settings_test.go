@@ -10,6 +10,7 @@ import (
 // Operators have these in their scripts. A new setting gets a line here; a line
 // that changes is a breaking change.
 const promisedSettings = `
+config NATSID_CONFIG
 nats NATS_URL
 nats-creds NATS_CREDS
 nats-ca NATS_CA

@@ -1,0 +1,146 @@
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/natsid/natsid/internal/configfile"
+)
+
+// A Given is what was written for a setting, and where.
+type Given struct {
+	Text  string
+	From  Source
+	Place string // the setting as it was written, for messages; "" is the flag
+
+	unread bool // the text cannot be read, which [Parse] has said
+}
+
+// A Source is where a setting was given. A later one takes precedence.
+type Source int
+
+// The sources of settings.
+const (
+	FromDefault Source = iota
+	FromContext        // of the nats CLI
+	FromFile           // --config
+	FromEnv
+	FromFlag
+)
+
+// Parse returns the Config of "natsid serve": the defaults, and for each flag
+// in given what is written there. It names every text that cannot be read by the
+// place where it was written, and leaves ranges to [Config.Validate].
+func Parse(given map[string]Given) (Config, error) {
+	c := Default()
+	c.AutoCreateTags = given["nats"].Text == ""
+	c.given = make(map[string]Given)
+	var faults []error
+	for _, s := range settings {
+		g, ok := given[s.Flag]
+		if !ok {
+			continue
+		}
+		if err := s.field.set(&c, g.Text); err != nil {
+			g.unread = true
+			faults = append(faults, fmt.Errorf("%s %q: %w", s.place(given), g.Text, err))
+		}
+		c.given[s.Flag] = g
+	}
+	return c, errors.Join(faults...)
+}
+
+// place returns the setting as it was written. A fault of a setting that was not given lies in the one beside it.
+func (s Setting) place(given map[string]Given) string {
+	if beside := given[s.field.beside]; given[s.Flag].From == FromDefault && beside.From == FromFile {
+		return strings.TrimSuffix(beside.Place, s.field.beside) + "--" + s.Flag
+	}
+	return cmp.Or(given[s.Flag].Place, "--"+s.Flag)
+}
+
+// maxFile is far more than all settings need.
+const maxFile = 1 << 20
+
+// ReadFile returns what the configuration file sets that was given, by flag, and an error that names every fault of its
+// form and of its names by the line. Values are left to [Parse] and [Config.Validate].
+func ReadFile(config Given) (map[string]Given, error) {
+	name := config.Text
+	text, err := readText(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", config.Place, err)
+	}
+	entries, found := configfile.Parse(text)
+	given := make(map[string]Given)
+	for _, e := range entries {
+		if fault := checkName(e.Name); fault != "" {
+			found = append(found, configfile.Fault{Line: e.Line, Text: e.Name + fault})
+			continue
+		}
+		given[e.Name] = Given{Text: e.Text, From: FromFile, Place: fmt.Sprintf("%s:%d: %s", name, e.Line, e.Name)}
+	}
+	slices.SortStableFunc(found, func(x, y configfile.Fault) int { return cmp.Compare(x.Line, y.Line) })
+	var faults []error
+	for _, f := range found {
+		faults = append(faults, fmt.Errorf("%s:%d: %s", name, f.Line, f.Text))
+	}
+	return given, errors.Join(faults...)
+}
+
+func readText(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s is larger than %d bytes: is it the right file?", name, maxFile)
+	}
+	return string(text), err
+}
+
+// checkName returns what is wrong with the name of a setting in a file.
+func checkName(name string) string {
+	best, distance := "", 1+max(2, len(name)/3)
+	for _, s := range settings {
+		if s.Flag == name && name == "config" {
+			return " cannot stand in the file: a file names no other"
+		}
+		if s.Flag == name {
+			return ""
+		}
+		if d := edits(name, s.Flag); d < distance {
+			best, distance = s.Flag, d
+		}
+	}
+	if best == "" {
+		return " is no setting: `natsid serve --help` lists them, without the leading dashes here"
+	}
+	return " is no setting: did you mean " + best + "?"
+}
+
+// edits returns how many characters must be inserted, removed or replaced to make b of a.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0] // of the row above, at the left
+		row[0] = i + 1
+		for j := range len(b) {
+			change := last
+			if a[i] != b[j] {
+				change++
+			}
+			last = row[j+1]
+			row[j+1] = min(change, row[j]+1, last+1)
+		}
+	}
+	return row[len(b)]
+}

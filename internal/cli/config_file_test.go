@@ -1,0 +1,86 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// configFile writes a configuration file and returns its name.
+func configFile(t *testing.T, lines ...string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "natsid.yaml")
+	if err := os.WriteFile(name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
+	file := configFile(t,
+		"deadline: soon", "maxbatch: 5", "namespace: a.b", "# a comment", "horizon: 1h", "replicas: 9", "",
+		"horizon: 2h", "guard:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}")
+	got := natsid(t, "serve", "--config", file)
+	for _, want := range []string{
+		`:1: deadline "soon": want a duration`,
+		`:2: maxbatch is no setting: did you mean max-batch?`,
+		`:3: namespace "a.b": byte 1 is '.'`,
+		`:6: replicas 9: want 0 to 5`,
+		`:8: horizon is given on line 5 too`,
+		`:9: guard has no value`,
+		`:10: zzzz is no setting: `,
+		`:11: config cannot stand in the file`,
+		`:12: --layout or --epoch: `,
+		`:13: http: want a value`,
+	} {
+		got.want(t, 2, file+want)
+	}
+	if strings.Count(got.err, file) != 10 {
+		t.Errorf("%s", got.err)
+	}
+	natsid(t, "get", "snowflake", "--config", file).want(t, 2, file+":3: ", file+":10: ")
+	natsid(t, "decode", "5", "--config", file).want(t, 2, file+":10: ")
+	natsid(t, "serve", "--config", file+"x").want(t, 2, "--config: open "+file+"x: no such file")
+	t.Setenv("NATSID_CONFIG", file+"x")
+	natsid(t, "serve").want(t, 2, "NATSID_CONFIG: open "+file+"x: no such file")
+	natsid(t, "version").want(t, 0, "")
+}
+
+func TestFlagsAreAboveTheEnvironmentAboveTheFileAboveDefaults(t *testing.T) {
+	for _, tc := range []struct{ flag, env, want string }{
+		{"", "", `natsid.yaml:1: deadline 1ms: want`},
+		{"", "2ms", `NATSID_DEADLINE 2ms: want`},
+		{"3ms", "2ms", `--deadline 3ms: want`},
+		{"3ms", "", `--deadline 3ms: want`},
+	} {
+		file := configFile(t, "deadline: 1ms")
+		args := []string{"serve", "--config=" + file}
+		if tc.flag != "" {
+			args = append(args, "--deadline="+tc.flag)
+		}
+		t.Run(tc.want, func(t *testing.T) {
+			if tc.env != "" {
+				t.Setenv("NATSID_DEADLINE", tc.env)
+			}
+			got := natsid(t, args...)
+			if got.want(t, 2, tc.want); strings.Count(got.err, "want") != 1 {
+				t.Errorf("%s", got.err)
+			}
+		})
+	}
+}
+
+func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
+	url := startServer(t).ClientURL()
+	file := configFile(t, "nats:", "  - "+url, "namespace: filed", "auto-create-tags: order*", "guard: on",
+		"max-batch: 10")
+	s := serve(t, "--config", file)
+	s.says(t, "(joined, from "+file+":1: nats), ", "filed.segment.order")
+	if got := natsid(t, "get", "segment", "order", "--config", file); got.out != "1\n" {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "get", "segment", "other", "--config", file).want(t, 1, "404")
+	natsid(t, "get", "segment", "order", "-n", "11", "--config", file).want(t, 1, "400")
+	natsid(t, "get", "segment", "order", "--config", file, "--nats", nowhere(t)).want(t, 1, "cannot reach")
+}

@@ -1,0 +1,123 @@
+// Package configfile reads a configuration file: a YAML mapping of names to
+// values, each with its line. It does not know which names are valid.
+package configfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// An Entry is one name and its value, as text.
+type Entry struct {
+	Name, Text string
+	Line       int
+}
+
+// A Fault says what is wrong on a line. It shows no value, which may be a secret.
+type Fault struct {
+	Line int
+	Text string
+}
+
+// Parse returns the entries of a file, in order, and every fault. Names may come with
+// values only once. A list is one text: its items, separated by commas.
+func Parse(text string) ([]Entry, []Fault) {
+	in := yaml.NewDecoder(strings.NewReader(text))
+	var doc, next yaml.Node
+	err := in.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return nil, nil // an empty file sets nothing
+	}
+	if err != nil {
+		return nil, []Fault{syntax(text, err)}
+	}
+	if err := in.Decode(&next); err == nil {
+		return nil, []Fault{{next.Line, "a second document begins: want one"}}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, []Fault{syntax(text, err)}
+	}
+	root := doc.Content[0]
+	switch {
+	case root.Tag == "!!null": // comments only
+		return nil, nil
+	case root.Kind != yaml.MappingNode:
+		return nil, []Fault{{root.Line, "want lines of the form name: value"}}
+	}
+	return entries(root.Content)
+}
+
+// entries reads the names and values of a mapping, which alternate.
+func entries(nodes []*yaml.Node) (all []Entry, faults []Fault) {
+	lines := map[string]int{}
+	for i := 0; i+1 < len(nodes); i += 2 {
+		name, line := nodes[i].Value, nodes[i].Line
+		if nodes[i].Kind != yaml.ScalarNode {
+			faults = append(faults, Fault{line, "want the name of a setting before the colon"})
+			continue
+		}
+		if first, twice := lines[name]; twice {
+			faults = append(faults, Fault{line, fmt.Sprintf("%s is given on line %d too: keep one", name, first)})
+			continue
+		}
+		lines[name] = line
+		text, fault := value(nodes[i+1])
+		if fault != "" {
+			faults = append(faults, Fault{line, name + fault})
+			continue
+		}
+		all = append(all, Entry{name, text, line})
+	}
+	return all, faults
+}
+
+// value returns a value as it is written, or what is wrong with it.
+func value(n *yaml.Node) (text, fault string) {
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0:
+		return "", ": " + unquoted
+	case n.Kind == yaml.SequenceNode:
+		var items []string
+		for _, item := range n.Content {
+			text, fault := value(item)
+			if fault != "" || item.Kind != yaml.ScalarNode {
+				return "", ": want one text for each item of the list"
+			}
+			items = append(items, text)
+		}
+		return strings.Join(items, ","), ""
+	case n.Kind != yaml.ScalarNode:
+		return "", ": want a value, not names and values below it"
+	case n.Tag == "!!null":
+		return "", ` has no value: write "" if it is to be empty, or leave the line out`
+	}
+	return n.Value, ""
+}
+
+// unquoted is what is wrong with a value that YAML takes for an anchor, its alias, or a tag.
+const unquoted = "a value that begins with *, & or ! needs quotes"
+
+var (
+	atLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
+	anchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+)
+
+// syntax returns the fault that the YAML parser reports. It hides the name of an anchor: an
+// unquoted password that begins with * looks like one.
+func syntax(text string, err error) Fault {
+	if m := anchor.FindStringSubmatch(err.Error()); m != nil {
+		before, _, _ := strings.Cut(text, "*"+m[1])
+		return Fault{1 + strings.Count(before, "\n"), unquoted}
+	}
+	m := atLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return Fault{1, strings.TrimPrefix(err.Error(), "yaml: ")}
+	}
+	line, _ := strconv.Atoi(m[1]) // of digits; too many give the largest number
+	return Fault{line, m[2]}
+}
