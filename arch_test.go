@@ -37,6 +37,7 @@ var arrows = map[string][]string{
 	".": {"internal/cli"},
 
 	"subjects":  {},
+	"policy":    {"internal/ration"},
 	"snowflake": {},
 
 	"segment":             {"internal/jitter"},
@@ -56,7 +57,7 @@ var arrows = map[string][]string{
 	"oneregistry":         {"internal/durable"},
 	"oneregistry/natsbus": {"oneregistry", "subjects", natsGo},
 
-	"worker": {"subjects", "segment", "snowflake", "internal/ration", natsGo},
+	"worker": {"subjects", "policy", "segment", "snowflake", "internal/ration", natsGo},
 	"client": {"subjects", natsGo},
 
 	"internal/aside":      {"internal/jitter"},

@@ -65,7 +65,8 @@ func (n Namespace) Subjects() []SubjectInfo {
 		count = "empty for one ID, or a count as decimal text"
 		ids   = "IDs as runs, one a line: `1001` or `1001-1100`"
 		tag   = "the tag, as the JSON of a TagInfo"
-		raise = "; `\"raise_by\":\"1000\"` instead of max_id; `\"force\":true` to skip more than 2^40 IDs"
+		raise = "; `\"raise_by\":\"1000\"` instead of max_id; `\"force\":true` to skip more than 2^40 IDs; " +
+			"or the limits alone: `{\"tag\":\"order\",\"max_batch\":100,\"rate\":1000}`"
 	)
 	return []SubjectInfo{
 		{n.Segment("<tag>"), count, ids},
@@ -75,6 +76,8 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
 		{n.TagRaise(), "`" + exampleRaise + "`, after optional", "tags that were raised, as the JSON of a TagRaised"},
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
+		{n.Throttle(), "empty, or `" + exampleThrottle + "`; `\"all\":true` instead of tag, `\"off\":true` of rate",
+			"what is throttled now, as the JSON of Throttles"},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional", "a page of tags in order: an array of TagInfo"},
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, as metadata"},
@@ -86,6 +89,8 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.RegistryAsk(), "of workers and `natsid registry`", "from one worker of each registry, as JSON"},
 		{n.RegistryOf("<registry>"), "of workers and `natsid registry`", "from one worker of the registry, as JSON"},
 		{n.RegistryStore(), "published by workers, for workers: that one cannot load, and that another can", ""},
+		{n.SettingsChanged(), "published by workers, for workers: a key of the bucket of settings that changed", ""},
+		{n.SettingsWorkers(), "published by workers, for workers, while a rate is in force: how many serve tags", ""},
 		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
 		{n.Witness(), "published by workers, for workers: how far the marks have moved, and that they went back", ""},
 		{n.Alarm("<kind>"), "published when an operator must look: the JSON of an AlarmEvent", ""},
@@ -141,6 +146,18 @@ func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 // that was created, changed or deleted through natsid.
 func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
 
+// Throttle returns the subject of requests that throttle tags, or show what is throttled. Only operators should be
+// allowed to publish on it.
+func (n Namespace) Throttle() string { return string(n) + ".control.throttle" }
+
+// SettingsChanged returns the subject on which workers publish the key of each setting that was changed. Only workers
+// should be allowed to publish on it.
+func (n Namespace) SettingsChanged() string { return string(n) + ".settings.changed" }
+
+// SettingsWorkers returns the subject on which workers publish how many of them serve tags, in decimal, while a rate
+// is in force. Only workers should be allowed to publish on it.
+func (n Namespace) SettingsWorkers() string { return string(n) + ".settings.workers" }
+
 // Witness returns the subject on which workers publish to one another how far the
 // bucket of marks has moved, and that it went back. Only workers may publish it.
 func (n Namespace) Witness() string { return string(n) + ".witness" }
@@ -183,7 +200,7 @@ func (n Namespace) RegistryStore() string { return string(n) + ".registry.store"
 func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
-		n.TagCreate(), n.TagUpdate(), n.TagRaise(), n.TagDelete(), n.TagList(), n.Workers(),
+		n.TagCreate(), n.TagUpdate(), n.TagRaise(), n.TagDelete(), n.Throttle(), n.TagList(), n.Workers(),
 		n.RegistryAsk(), n.RegistryOf("*"),
 	}
 }
@@ -196,14 +213,16 @@ func (n Namespace) SegmentService() string { return string(n) + "-segment" }
 func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
 
 // SegmentPing returns the subject on which every worker answers with what it says of
-// itself in the metadata: its name, its worker number ("" if it has none), and for
-// each mode what /readyz says, under [MetaInstance], [MetaNumber] and the modes.
+// itself in the metadata: its name, its worker number ("" if it has none), its level, and
+// for each mode what /readyz says, under [MetaInstance], [MetaNumber], [MetaLevel] and the
+// modes.
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
 // Keys of the metadata, and what stands there for a mode that can issue.
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
+	MetaLevel    = "level" // which settings it honours, a number; workers of before have none
 	Ready        = "ready"
 )
 
@@ -223,6 +242,9 @@ func (n Namespace) HistoryBucket() string { return string(n) + "_history" }
 
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func (n Namespace) WorkerBucket() string { return string(n) + "_workers" }
+
+// SettingsBucket returns the name of the KV bucket of limits and throttles.
+func (n Namespace) SettingsBucket() string { return string(n) + "_settings" }
 
 func isAlnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'

@@ -21,6 +21,12 @@ const MaxTags = 1000
 // so a typing error could use up a tag for good. A new tag may start anywhere.
 const MaxRaise = 1 << 40
 
+// Bounds of a tag's limits.
+const (
+	MaxBatchLimit = 1_000_000         // IDs a request
+	MaxRate       = 1_000_000_000_000 // IDs per second
+)
+
 // TagCreate is the request that creates a tag.
 type TagCreate struct {
 	Tag         string  `json:"tag"`
@@ -40,6 +46,10 @@ type TagUpdate struct {
 	MaxID *Decimal `json:"max_id,omitempty"`
 	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
 	RaiseBy *Decimal `json:"raise_by,omitempty"`
+	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most
+	// IDs per second, of all workers together, 0 to 10^12. 0 is no limit. They exclude all else.
+	MaxBatch *int   `json:"max_batch,omitempty"`
+	Rate     *int64 `json:"rate,omitempty"`
 	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and
 	// RaiseBy.
 	Force bool `json:"force,omitempty"`
@@ -73,6 +83,9 @@ type TagInfo struct {
 	Updated     time.Time `json:"updated"`              // of the last load or change
 	Disabled    bool      `json:"disabled"`             // the tag was deleted
 	Unservable  string    `json:"unservable,omitempty"` // why the tag's IDs cannot be requested; "" if they can
+	MaxBatch    int       `json:"max_batch,omitempty"`  // most IDs a request; 0 is no limit
+	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
+	Throttle    int64     `json:"throttle,omitempty"`   // the same, by an operator and for a time
 
 	// The fields below are set only where TagList.Stats was.
 
@@ -144,7 +157,8 @@ func checkDescription(text string) error {
 // ParseTagUpdate reads the body of a request that changes a tag. The error is
 // an [*Error] of code [BadRequest].
 func ParseTagUpdate(body []byte) (u TagUpdate, err error) {
-	if err := parseJSON(body, &u, exampleUpdate+`, or "raise_by":"1000" for max_id`); err != nil {
+	if err := parseJSON(body, &u,
+		exampleUpdate+`, or "raise_by":"1000" for max_id, or "max_batch":100,"rate":1000`); err != nil {
 		return TagUpdate{}, err
 	}
 	if err := u.Check(); err != nil {
@@ -160,8 +174,10 @@ func (u TagUpdate) Check() error {
 		return err
 	}
 	switch {
-	case u.Step == nil && u.Description == nil && u.MaxID == nil && u.RaiseBy == nil:
-		return Errorf(BadRequest, "nothing to change: give step, description, max_id or raise_by")
+	case !u.ChangesTag() && !u.ChangesLimit():
+		return Errorf(BadRequest, "nothing to change: give step, description, max_id, raise_by, max_batch or rate")
+	case u.ChangesTag() && u.ChangesLimit():
+		return Errorf(BadRequest, "the limits max_batch and rate, and all else, are changed in two requests")
 	case u.Force && u.MaxID == nil && u.RaiseBy == nil:
 		return Errorf(BadRequest, "force is for max_id and raise_by: give one of them, or leave it out")
 	case u.MaxID != nil && u.RaiseBy != nil:
@@ -172,11 +188,23 @@ func (u TagUpdate) Check() error {
 		return Errorf(BadRequest, "max_id %d, want at least 1", *u.MaxID)
 	case u.RaiseBy != nil && *u.RaiseBy < 1:
 		return Errorf(BadRequest, "raise_by %d, want at least 1: max_id only rises", *u.RaiseBy)
+	case u.MaxBatch != nil && (*u.MaxBatch < 0 || *u.MaxBatch > MaxBatchLimit):
+		return Errorf(BadRequest, "max_batch %d, want 1..%d, or 0 for no limit", *u.MaxBatch, MaxBatchLimit)
+	case u.Rate != nil && (*u.Rate < 0 || *u.Rate > MaxRate):
+		return Errorf(BadRequest, "rate %d, want 1..%d, or 0 for no limit", *u.Rate, int64(MaxRate))
 	case u.Description != nil:
 		return checkDescription(*u.Description)
 	}
 	return nil
 }
+
+// ChangesTag reports whether the request changes the tag itself.
+func (u TagUpdate) ChangesTag() bool {
+	return u.Step != nil || u.Description != nil || u.MaxID != nil || u.RaiseBy != nil
+}
+
+// ChangesLimit reports whether the request changes what callers may have of the tag.
+func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != nil }
 
 // ParseTagDelete reads the body of a request that deletes a tag. The error is
 // an [*Error] of code [BadRequest].

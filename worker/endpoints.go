@@ -74,6 +74,7 @@ func (w *Worker) tagEndpoints() []*endpoint {
 		tags("tag-raise", ns.TagRaise(), admin.raise),
 		tags("tag-delete", ns.TagDelete(), admin.remove),
 		tags("tag-list", ns.TagList(), admin.list),
+		tags("throttle", ns.Throttle(), admin.throttle),
 	}
 }
 

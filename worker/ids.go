@@ -31,6 +31,9 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	if err == nil {
 		err = h.cfg.refused(Segment)
 	}
+	if err == nil {
+		err = h.cfg.Gate.Admit(tag, n, r.came) // the last: it counts them
+	}
 	if err != nil {
 		r.refuseUnlessProbe(m, err)
 		return

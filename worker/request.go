@@ -51,7 +51,7 @@ func (r request) respond(body []byte, n int) {
 // refuse answers with the code for err, and no ID.
 func (r request) refuse(err error) {
 	e := wireError(err, r.at.out.log)
-	if e.Code == subjects.TooMany {
+	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
 		e.RetryAfter = r.at.out.retryAfter
 	}
 	r.at.out.sent(r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))

@@ -84,6 +84,9 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if u.ChangesLimit() {
+		return a.limit(ctx, u)
+	}
 	c := segment.Change{Description: u.Description, Force: u.Force}
 	if u.Step != nil {
 		c.Step = *u.Step
@@ -111,7 +114,7 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the tag was deleted, and cannot be read: %w", segment.ErrUncertain, err)
 	}
-	return tagInfo(t), nil
+	return a.info(t), nil
 }
 
 // changed makes the outcome of a change known: to this worker before the
@@ -126,7 +129,7 @@ func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 	}
 	a.cfg.Segments.See(t)
 	a.announce(t.Name)
-	return tagInfo(t), nil
+	return a.info(t), nil
 }
 
 // refusals are the errors by which a store says that it changed nothing.
@@ -157,7 +160,7 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	}
 	page := newPage(a.cfg.Conn)
 	for _, t := range tags {
-		info := tagInfo(t)
+		info := a.info(t)
 		if l.Stats {
 			a.addStats(&info, t)
 		}

@@ -67,6 +67,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -83,7 +84,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but Refused, Away,
-// Overloaded, Ask, State, Raised, Observe and Log must be set.
+// Overloaded, Ask, State, Gate, Settings, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -109,6 +110,9 @@ type Config struct {
 	// State, if set, returns what the worker says of itself in `nats micro`: see
 	// [subjects.Namespace.SegmentPing]. It must be fast.
 	State func() map[string]string
+	// Gate, if set, admits requests for IDs of tags, and Settings, if set, changes what it admits.
+	Gate     *policy.Gate
+	Settings Settings
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.

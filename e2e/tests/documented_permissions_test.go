@@ -43,7 +43,7 @@ func documented(t *testing.T, users ...string) *server.Permissions {
 // subjectsIn returns the subjects in a cell; B stands for each bucket.
 func subjectsIn(cell string) (all []string) {
 	for _, m := range regexp.MustCompile("`([^`]*[.][^`]*)`").FindAllStringSubmatch(cell, -1) {
-		for _, bucket := range []string{"segments", "history", "workers"} {
+		for _, bucket := range []string{"segments", "history", "workers", "settings"} {
 			all = append(all, strings.ReplaceAll(m[1], "id_B", "id_"+bucket))
 		}
 	}

@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Settings changes limits and throttles for all workers. Its methods return once the change is durable; the Gate of
+// each worker follows. An [*subjects.Error] says why nothing was changed; after any other the change may have been
+// made. They are safe for concurrent use.
+type Settings interface {
+	// SetLimit changes the limit of a tag, which need not exist.
+	SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error
+	// SetThrottle changes what is throttled, and returns it.
+	SetThrottle(ctx context.Context, change func(*policy.Throttle)) (policy.Throttle, error)
+}
+
+// limit changes what callers may have of a tag.
+func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error) {
+	t, err := a.cfg.Store.Look(ctx, u.Tag)
+	if err == nil && t.Disabled {
+		err = segment.ErrDisabled
+	}
+	if err != nil {
+		return nil, ofStore(err)
+	}
+	if a.cfg.Settings == nil {
+		return nil, errNoSettings
+	}
+	err = a.cfg.Settings.SetLimit(ctx, u.Tag, func(l *policy.Limit) {
+		if u.MaxBatch != nil {
+			l.MaxBatch = *u.MaxBatch
+		}
+		if u.Rate != nil {
+			l.Rate = *u.Rate
+		}
+	})
+	if err != nil {
+		return nil, ofSettings(err)
+	}
+	return a.info(t), nil
+}
+
+// throttle throttles tags, or ends that. The answer says what is throttled.
+func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
+	c, err := subjects.ParseThrottle(body)
+	if err != nil {
+		return nil, err
+	}
+	now := a.cfg.Gate.Rules().Throttle
+	if !c.Asks() {
+		if a.cfg.Settings == nil {
+			return nil, errNoSettings
+		}
+		now, err = a.cfg.Settings.SetThrottle(ctx, func(t *policy.Throttle) { change(t, c) })
+		if err != nil {
+			return nil, ofSettings(err)
+		}
+		a.cfg.Log.Warn("an operator changed what is throttled", "throttled", now.String())
+	}
+	answer := subjects.Throttles{All: now.All, Tags: map[string]int64{}}
+	maps.Copy(answer.Tags, now.Tags)
+	return answer, nil
+}
+
+// change does to a throttle what a request asks for.
+func change(t *policy.Throttle, c subjects.Throttle) {
+	switch {
+	case c.Tag != "" && c.Off:
+		delete(t.Tags, c.Tag)
+	case c.Tag != "":
+		if t.Tags == nil {
+			t.Tags = make(map[string]int64)
+		}
+		t.Tags[c.Tag] = c.Rate
+	case c.All:
+		t.All = c.Rate
+	default:
+		*t = policy.Throttle{}
+	}
+}
+
+var errNoSettings = subjects.Errorf(subjects.Unavailable, "this worker keeps no limits")
+
+// ofSettings marks an error after which a change may have been made.
+func ofSettings(err error) error {
+	if _, ok := err.(*subjects.Error); ok {
+		return err
+	}
+	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
+}
+
+// info returns a tag as replies show it, with its limits.
+func (a *tagAdmin) info(t segment.Tag) subjects.TagInfo {
+	info, rules := tagInfo(t), a.cfg.Gate.Rules()
+	limit := rules.Limits[t.Name]
+	info.MaxBatch, info.Rate, info.Throttle = limit.MaxBatch, limit.Rate, rules.Throttle.Of(t.Name)
+	return info
+}
+
+// limitError returns how a limit refuses a request; nil if err is no limit's.
+func limitError(err error) *subjects.Error {
+	switch e := err.(type) {
+	case *policy.BatchError:
+		return &subjects.Error{Code: subjects.BadRequest, Text: e.Error(), MaxBatch: e.Max}
+	case *policy.RateError:
+		return &subjects.Error{
+			Code: subjects.TooMany, Text: e.Error(), RetryAfter: e.Wait.Truncate(time.Millisecond) + time.Millisecond,
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+// settings are those of one worker, in memory.
+type settings struct {
+	gate policy.Gate
+	mu   sync.Mutex
+	now  policy.Rules
+}
+
+func (s *settings) SetLimit(_ context.Context, tag string, change func(*policy.Limit)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limits := maps.Clone(s.now.Limits)
+	if limits == nil {
+		limits = make(map[string]policy.Limit)
+	}
+	l := limits[tag]
+	change(&l)
+	limits[tag] = l
+	s.now.Limits = limits
+	s.gate.Set(s.now)
+	return nil
+}
+
+func (s *settings) SetThrottle(_ context.Context, change func(*policy.Throttle)) (policy.Throttle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := policy.Throttle{All: s.now.Throttle.All, Tags: maps.Clone(s.now.Throttle.Tags)}
+	change(&t)
+	s.now.Throttle = t
+	s.gate.Set(s.now)
+	return t, nil
+}
+
+func startLimited(t *testing.T) *rig {
+	s := new(settings)
+	return start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Gate, cfg.Settings = &s.gate, s
+	})
+}
+
+func TestWhatALimitRefusesDrawsNoID(t *testing.T) {
+	r := startLimited(t)
+	first := r.one("id.segment.order")
+	var info subjects.TagInfo
+	got := r.ask("id.tag.update", `{"tag":"order","max_batch":20,"rate":1}`)
+	if err := json.Unmarshal([]byte(got.body), &info); err != nil || info.MaxBatch != 20 || info.Rate != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	m, err := r.caller.Request("id.segment.order", []byte("21"), slack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantRefusal(read(m), "400")
+	if e := subjects.ParseError(m.Header); e.MaxBatch != 20 {
+		t.Errorf("%+v does not say how many are allowed", e)
+	}
+	drawn := int64(0)
+	for refused := 0; refused < 5; {
+		got := r.ask("id.segment.order", "20")
+		if got.code == "" {
+			drawn += 20
+			continue
+		}
+		r.wantRefusal(got, "429")
+		if refused++; got.retryAfter <= 0 || got.retryAfter > 20*time.Second {
+			t.Errorf("retry after %v, want what the 20 IDs cost at most", got.retryAfter)
+		}
+	}
+	r.ask("id.tag.update", `{"tag":"order","max_batch":0,"rate":0}`)
+	if next := r.one("id.segment.order"); next != first+drawn+1 {
+		t.Errorf("the next ID is %d after %d and %d IDs", next, first, drawn)
+	}
+}
+
+func TestThrottlesAreSetAskedForAndEnded(t *testing.T) {
+	r := startLimited(t)
+	r.ask("id.tag.create", `{"tag":"other"}`)
+	ask := func(body string, want subjects.Throttles) {
+		t.Helper()
+		var now subjects.Throttles
+		if got := r.ask("id.control.throttle", body); json.Unmarshal([]byte(got.body), &now) != nil ||
+			!reflect.DeepEqual(now, want) {
+			t.Errorf("%s: %+v, want %+v", body, got, want)
+		}
+	}
+	refused := func(subject string, want bool) {
+		t.Helper()
+		codes := map[string]bool{}
+		for range 3 {
+			codes[r.ask(subject, "50").code] = true
+		}
+		if codes["429"] != want {
+			t.Errorf("%s: %v", subject, codes)
+		}
+	}
+	ask("", subjects.Throttles{Tags: map[string]int64{}})
+	ask(`{"tag":"order","rate":1}`, subjects.Throttles{Tags: map[string]int64{"order": 1}})
+	refused("id.segment.order", true)
+	refused("id.segment.other", false)
+	ask(`{"all":true,"rate":1}`, subjects.Throttles{All: 1, Tags: map[string]int64{"order": 1}})
+	refused("id.segment.other", true)
+	ask(`{"tag":"order","off":true}`, subjects.Throttles{All: 1, Tags: map[string]int64{}})
+	if list := r.ask("id.tag.list", ""); !strings.Contains(list.body, `"throttle":1`) {
+		t.Errorf("the list does not show it: %s", list.body)
+	}
+	ask(`{"all":true,"off":true}`, subjects.Throttles{Tags: map[string]int64{}})
+	refused("id.segment.order", false)
+	ask(`{"tag":"order","rate":1}`, subjects.Throttles{Tags: map[string]int64{"order": 1}})
+	ask(`{"off":true}`, subjects.Throttles{Tags: map[string]int64{}})
+	refused("id.segment.order", false)
+	for _, body := range []string{
+		`{"tag":"order"}`, `{"rate":5}`, `{"tag":"order","all":true,"rate":5}`, `{"off":true,"rate":5}`,
+		`{"tag":"or der","rate":5}`, `{"all":true,"rate":-1}`, `{"all":true,"rate":1000000000001}`, `[]`, `{"speed":1}`,
+	} {
+		r.wantRefusal(r.ask("id.control.throttle", body), "400")
+	}
+}
+
+func TestLimitsOfATagThatIsNotThereAreRefused(t *testing.T) {
+	r := startLimited(t)
+	r.wantRefusal(r.ask("id.tag.update", `{"tag":"none","rate":1}`), "404")
+	r.ask("id.tag.delete", `{"tag":"order"}`)
+	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","rate":1}`), "404")
+	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","rate":1,"step":5}`), "400")
+	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","max_batch":1000001}`), "400")
+}
