@@ -54,8 +54,9 @@ func Business(b int64) HandleOption {
 // Prefetch holds a range of n IDs, and requests the next in the background before it is
 // used up. IDs older than maxAge, counted from before they were requested, are thrown
 // away: so the time in a snowflake is no older than that, and a raised max_id counts
-// after it. Age is watched by a timer, so a process that was paused may give some of
-// them before the timer fires. While natsid is away, calls get what is held.
+// after it. Age is watched by a timer and at one call in 64, so a process that was paused
+// may give fewer than 64 of them before it notices. While natsid is away, calls get what
+// is held.
 //
 // n is at least 1, and at most what the workers allow. maxAge is at most
 // [subjects.MaxPrefetchAge]. Each range that is thrown away is a hole.
