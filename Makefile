@@ -1,4 +1,4 @@
-FUZZTIME ?= 10s
+FUZZTIME ?= 1m
 FROM ?= 1
 WHICH ?= both
 SIMULATED = $(if $(filter segment both,$(WHICH)),./segment/simulation) $(if $(filter workerid both,$(WHICH)),./workerid)
@@ -64,7 +64,7 @@ vet:
 staticcheck:
 	go run $(STATICCHECK) ./...
 
-fuzz: ## Run each fuzz target for FUZZTIME (10s)
+fuzz: ## Run each fuzz target for FUZZTIME (1m)
 	@set -e; pkgs=$$(go list ./...); \
 	for pkg in $$pkgs; do \
 		names=$$(go test -list '^Fuzz' $$pkg); \

@@ -119,17 +119,20 @@ func (r *Registry) Deployment(ctx context.Context) (workerid.Deployment, error) 
 	if err != nil {
 		return workerid.Deployment{}, err
 	}
-	var have workerid.Deployment
-	err = json.Unmarshal(entry.Value, &have)
-	if err == nil {
-		err = have.Valid()
-	}
+	have, err := deployment(entry.Value)
 	if err != nil {
 		return workerid.Deployment{}, fmt.Errorf("%w: key %s of bucket %s; if it is damaged, put back its id, layout, "+
 			"epoch and unit with `nats kv put`; if it is of a newer version, start that version: %w",
 			workerid.ErrDamaged, deploymentKey, r.cfg.History, err)
 	}
 	return have, nil
+}
+
+func deployment(value []byte) (d workerid.Deployment, err error) {
+	if err := json.Unmarshal(value, &d); err != nil {
+		return workerid.Deployment{}, err
+	}
+	return d, d.Valid()
 }
 
 // Found implements [workerid.Registry].
@@ -262,12 +265,16 @@ func (r *Registry) failed(err error) {
 
 // Heartbeats implements [workerid.Registry].
 func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, error) {
-	return all(ctx, r.workers, func(kve buckets.Entry) (h workerid.Heartbeat) {
-		// An unreadable heartbeat is a heartbeat: a worker is alive.
-		_ = json.Unmarshal(kve.Value, &h)
-		h.At = kve.Created.UnixMilli()
-		return h
-	})
+	return all(ctx, r.workers, heartbeat)
+}
+
+// heartbeat decodes an entry. One that is unreadable is a heartbeat all the same: a worker is alive.
+func heartbeat(e buckets.Entry) (h workerid.Heartbeat) {
+	if json.Unmarshal(e.Value, &h) != nil {
+		h = workerid.Heartbeat{}
+	}
+	h.At = e.Created.UnixMilli()
+	return h
 }
 
 // Leave implements [workerid.Registry].
@@ -283,11 +290,18 @@ func all[T any](ctx context.Context, b *buckets.Bucket, read func(buckets.Entry)
 	}
 	out := make(map[int]T, len(entries))
 	for key, kve := range entries {
-		if w, err := strconv.Atoi(key); err == nil {
+		if w, ok := number(key); ok {
 			out[w] = read(kve)
 		}
 	}
 	return out, nil
+}
+
+// number returns the worker number that a key names. Each has one key: an entry 07 that someone put must not hide that
+// of number 7.
+func number(key string) (w int, ok bool) {
+	w, err := strconv.Atoi(key)
+	return w, err == nil && w >= 0 && strconv.Itoa(w) == key
 }
 
 func encode(v any) []byte {

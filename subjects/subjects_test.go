@@ -297,6 +297,39 @@ func FuzzParseTagList(f *testing.F) {
 	})
 }
 
+// FuzzParseTagChange guards what changes and raises tags: what is accepted passes its own check, and is read again as
+// it is written.
+func FuzzParseTagChange(f *testing.F) {
+	for _, body := range []string{
+		`{"tag":"order","step":2000}`, `{"tag":"order","max_id":"5000001","force":true}`,
+		`{"tag":"order","raise_by":7}`,
+		`{"tag":"order","max_id":9223372036854775807}`, `{"tag":"order","description":""}`, `{"tag":"order"}`,
+		`{"by":"1000"}`, `{"by":1,"after":"order","limit":10}`, `{"by":-1}`, "", "null", "[]", `{"tag":"a b"}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		u, err := ParseTagUpdate(body)
+		wantBadRequest(t, err)
+		if err == nil {
+			again, _ := json.Marshal(u)
+			if back, err := ParseTagUpdate(again); err != nil || back.Tag != u.Tag {
+				t.Fatalf("%q: %s reads as %+v, %v", body, again, back, err)
+			}
+		}
+		r, err := ParseTagRaise(body)
+		wantBadRequest(t, err)
+		if err == nil && r.Check() != nil {
+			t.Fatalf("ParseTagRaise(%q) = %+v", body, r)
+		}
+		d, err := ParseTagDelete(body)
+		wantBadRequest(t, err)
+		if err == nil && CheckTag(d.Tag) != nil {
+			t.Fatalf("ParseTagDelete(%q) = %+v", body, d)
+		}
+	})
+}
+
 func TestLargeNumbersTravelAsStrings(t *testing.T) {
 	b, err := json.Marshal(TagInfo{MaxID: 9007199254740993})
 	if err != nil || !bytes.Contains(b, []byte(`"max_id":"9007199254740993"`)) {

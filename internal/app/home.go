@@ -76,11 +76,21 @@ func readVerdict(ctx context.Context, r *kvregistry.Registry) (v oneregistry.Ver
 	if err != nil || revision == 0 {
 		return v, err
 	}
-	if err := json.Unmarshal(value, &v); err != nil {
+	if v, err = decodeVerdict(value); err != nil {
 		return v, fmt.Errorf("key %s of bucket id_history is damaged; put back {\"yields\":\"<registry>\"} "+
 			"if this registry had yielded, else {}: %w", verdictKey, err)
 	}
 	v.Revision = revision
+	return v, nil
+}
+
+func decodeVerdict(value []byte) (v oneregistry.Verdict, err error) {
+	if err := json.Unmarshal(value, &v); err != nil {
+		return oneregistry.Verdict{}, err
+	}
+	if v.Yields != "" && !oneregistry.IsID(v.Yields) {
+		return oneregistry.Verdict{}, fmt.Errorf("yields is %.40q, which is not the ID of a registry", v.Yields)
+	}
 	return v, nil
 }
 

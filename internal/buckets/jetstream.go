@@ -170,41 +170,57 @@ func (o onJetStream) request(ctx context.Context, subject string, in, out any) e
 	if err != nil {
 		return translate(err)
 	}
-	var answer struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if out == nil || bytes.Contains(msg.Data, []byte(`"error"`)) {
-		if err := json.Unmarshal(msg.Data, &answer); err != nil {
-			return fmt.Errorf("buckets: unreadable answer to %s: %w", subject, err)
+	if err := decode(msg.Data, out); err != nil {
+		if refusal, ok := errors.AsType[*jetstream.APIError](err); ok {
+			return translate(refusal)
 		}
-	}
-	if answer.Error != nil {
-		return translate(answer.Error)
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(msg.Data, out); err != nil {
 		return fmt.Errorf("buckets: unreadable answer to %s: %w", subject, err)
 	}
 	return nil
 }
 
+// decode decodes an answer of JetStream's interface into out, unless out is nil. An answer that refuses is a
+// [*jetstream.APIError].
+func decode(data []byte, out any) error {
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if out == nil || bytes.Contains(data, []byte(`"error"`)) {
+		if err := json.Unmarshal(data, &answer); err != nil {
+			return err
+		}
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(data, out)
+}
+
 // Last implements [Streams]. The request goes to the leader whatever the stream allows.
 func (o onJetStream) Last(ctx context.Context, bucket, key string) (Entry, error) {
-	var answer struct {
-		Message struct {
-			Sequence uint64    `json:"seq"`
-			Header   []byte    `json:"hdrs"`
-			Data     []byte    `json:"data"`
-			Time     time.Time `json:"time"`
-		} `json:"message"`
-	}
+	var answer lastAnswer
 	last := map[string]string{"last_by_subj": subjectPrefix(bucket) + key}
 	if err := o.request(ctx, o.api.Get(bucket), last, &answer); err != nil {
 		return Entry{}, err
 	}
-	m := answer.Message
+	return answer.entry(bucket, key)
+}
+
+// A lastAnswer is JetStream's answer to a request for a message of a stream.
+type lastAnswer struct {
+	Message struct {
+		Sequence uint64    `json:"seq"`
+		Header   []byte    `json:"hdrs"`
+		Data     []byte    `json:"data"`
+		Time     time.Time `json:"time"`
+	} `json:"message"`
+}
+
+func (a lastAnswer) entry(bucket, key string) (Entry, error) {
+	m := a.Message
 	if m.Sequence == 0 {
 		return Entry{}, fmt.Errorf("buckets: the answer of bucket %s for key %s holds no message", bucket, key)
 	}

@@ -1,0 +1,48 @@
+package kvregistry
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+)
+
+// FuzzEntry guards what others wrote about a number: a record that is not whole is damaged, so the number is not free,
+// and a heartbeat that is not whole is one all the same.
+func FuzzEntry(f *testing.F) {
+	for _, text := range []string{
+		"", "{}", "null", `{"token":"T","until":1700000000000}`, `{"v":99,"token":"T","until":1}`,
+		`{"token":"T","until":-1}`, `{"token":"T","until":9223372036854775807}`, `{"token":"","until":1}`,
+		`{"id":"D","layout":"41/10/12","epoch":1,"unit":1}`, `{"id":"D","layout":"x","unit":0}`,
+		`{"instance":"a","time":-9223372036854775808,"since":9223372036854775807}`, `{"time":"x","instance":"a"}`,
+	} {
+		f.Add([]byte(text))
+	}
+	at := time.UnixMilli(1_700_000_000_000)
+	f.Fuzz(func(t *testing.T, value []byte) {
+		e := buckets.Entry{Value: value, Revision: 3, Created: at}
+		if rec := record(e); rec.Revision != 3 || !rec.Damaged && rec.Valid() != nil {
+			t.Fatalf("%q reads as %+v", value, rec)
+		} else if back := record(buckets.Entry{Value: encode(rec), Revision: 3}); !rec.Damaged && back != rec {
+			t.Fatalf("%q reads as %+v, and again as %+v", value, rec, back)
+		}
+		if h := heartbeat(e); h.At != at.UnixMilli() {
+			t.Fatalf("%q is a heartbeat of %d", value, h.At)
+		}
+		if d, err := deployment(value); err == nil && (d.ID == "" || d.Layout == "" || d.Unit < 1) {
+			t.Fatalf("%q reads as %+v", value, d)
+		}
+	})
+}
+
+func FuzzNumber(f *testing.F) {
+	for _, key := range []string{"0", "7", "07", "+7", "-7", "", "deployment", "9223372036854775808", "1.0", "٣"} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		if w, ok := number(key); ok && (w < 0 || strconv.Itoa(w) != key) {
+			t.Fatalf("key %q is taken for that of number %d", key, w)
+		}
+	})
+}
