@@ -12,6 +12,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -31,10 +32,9 @@ const maxConns = 40
 // none. An existing one is used as it is, whether its fourth column is called description or desc. The error wraps
 // [ErrRefused] if retrying cannot help. No error shows the password.
 func Open(ctx context.Context, dsn string) (*Table, error) {
-	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil || cfg.DBName == "" {
-		// The parser's own error may quote a password.
-		return nil, fmt.Errorf("%w: the DSN must be user:password@tcp(host:port)/database", ErrRefused)
+	cfg, err := parse(dsn)
+	if err != nil {
+		return nil, err
 	}
 	connector, err := mysql.NewConnector(session(cfg))
 	if err != nil {
@@ -103,9 +103,20 @@ func session(cfg *mysql.Config) *mysql.Config {
 	return cfg
 }
 
+// parse reads a DSN. Its error shows nothing of it.
+func parse(dsn string) (*mysql.Config, error) {
+	cfg, err := mysql.ParseDSN(dsn)
+	// The parser's own error may quote a password. What follows the last slash is the database for it, though it be the
+	// rest of a password that has a slash.
+	if err != nil || cfg.DBName == "" || strings.Contains(dsn[strings.LastIndexByte(dsn, '/'):], "@") {
+		return nil, fmt.Errorf("%w: the DSN must be user:password@tcp(host:port)/database", ErrRefused)
+	}
+	return cfg, nil
+}
+
 // Redact returns a DSN without its password, for logs.
 func Redact(dsn string) string {
-	cfg, err := mysql.ParseDSN(dsn)
+	cfg, err := parse(dsn)
 	if err != nil {
 		return "a malformed DSN"
 	}
