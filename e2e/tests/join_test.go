@@ -117,20 +117,20 @@ func TestAStartEndsForWhatWaitingCannotMend(t *testing.T) {
 	plain := launch(t, &server.Options{JetStream: true, Username: "me", Password: "right"})
 	secure, strict := a.server(false), a.server(true)
 	url := func(s *server.Server, user string) string { return "--nats=nats://" + user + s.Addr().String() }
-	missing, damaged := "--nats-creds="+a.file("none"), "--nats-creds="+a.file("damaged")
-	ca, none := "--nats-ca="+a.file("ca.pem"), "--nats-ca="+a.file("damaged")
+	missing, damaged := "--creds="+a.file("none"), "--creds="+a.file("damaged")
+	ca, none := "--tlsca="+a.file("ca.pem"), "--tlsca="+a.file("damaged")
 	elsewhere := strings.Replace(url(secure, ""), "127.0.0.1", "localhost", 1)
 	for name, c := range map[string]struct {
 		args  []string
 		words []string
 	}{
-		"damaged credentials":   {[]string{url(plain, ""), damaged}, []string{"--nats-creds", "nsc"}},
+		"damaged credentials":   {[]string{url(plain, ""), damaged}, []string{"--creds", "nsc"}},
 		"missing credentials":   {[]string{url(plain, ""), missing}, []string{a.file("none")}},
 		"a wrong password":      {[]string{url(plain, "me:wrong@")}, []string{"Authorization Violation", "--nats"}},
-		"an unknown authority":  {[]string{url(secure, "")}, []string{"--nats-ca"}},
+		"an unknown authority":  {[]string{url(secure, "")}, []string{"--tlsca"}},
 		"another host's":        {[]string{elsewhere, ca}, []string{"localhost", "--nats as"}},
-		"a missing certificate": {[]string{url(strict, ""), ca}, []string{"--nats-cert"}},
-		"no authority's file":   {[]string{url(secure, ""), none}, []string{"--nats-ca", "PEM"}},
+		"a missing certificate": {[]string{url(strict, ""), ca}, []string{"--tlscert"}},
+		"no authority's file":   {[]string{url(secure, ""), none}, []string{"--tlsca", "PEM"}},
 		"no TLS there":          {[]string{url(plain, "me:right@"), ca}, []string{"offers no TLS"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestAStartEndsForWhatWaitingCannotMend(t *testing.T) {
 	t.Run("with the certificates", func(t *testing.T) {
 		t.Parallel()
 		given := []string{
-			url(strict, ""), ca, "--nats-cert=" + a.file("client.pem"), "--nats-key=" + a.file("client.key"),
+			url(strict, ""), ca, "--tlscert=" + a.file("client.pem"), "--tlskey=" + a.file("client.key"),
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

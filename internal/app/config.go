@@ -19,14 +19,8 @@ import (
 // Config is everything that can be set. Begin with [Default]. A field whose
 // comment is a flag is described by the [Setting] of that name, and set by it.
 type Config struct {
+	Access                       // of NATS
 	File      string             // --config; whoever calls [Parse] has read it
-	NATS      string             // --nats; "" runs an embedded NATS server
-	NATSCreds string             // --nats-creds
-	NATSCA    string             // --nats-ca
-	NATSCert  string             // --nats-cert
-	NATSKey   string             // --nats-key
-	JSDomain  string             // --js-domain
-	JSPrefix  string             // --js-prefix
 	Namespace subjects.Namespace // --namespace
 	Listen    string             // --listen
 	Insecure  bool               // --insecure

@@ -16,7 +16,7 @@ func (p *program) startServer(context.Context) (err error) {
 		if p.links.embedded, err = embed(cfg); err != nil {
 			return err
 		}
-		cfg.NATS = p.links.embedded.ClientURL()
+		cfg.Access = Access{NATS: p.links.embedded.ClientURL()} // without credentials for others
 	}
 	p.where = Where{URL: Redact(cfg.NATS), Embedded: p.links.embedded != nil}
 	return nil

@@ -63,6 +63,16 @@ func yes(of func(*Config) *bool) field {
 	}}
 }
 
+// flag is a field that is on or off.
+func flag(of func(*Config) *bool) field {
+	return field{set: func(c *Config, text string) (err error) {
+		if *of(c), err = strconv.ParseBool(text); err != nil {
+			return errors.New("want true or false")
+		}
+		return nil
+	}}
+}
+
 // span is a field that takes a duration from low to high.
 func span(of func(*Config) *time.Duration, standard, low, high time.Duration) field {
 	f := field{standard: shorten(standard), limits: shorten(low) + " to " + shorten(high)}
@@ -111,32 +121,6 @@ func checkRegistry(c *Config) error {
 		return nil
 	}
 	return fmt.Errorf("%q: want an ID as `natsid registry` lists it", c.Registry)
-}
-
-func checkCertificate(c *Config) error {
-	if (c.NATSCert == "") != (c.NATSKey == "") {
-		return errors.New("and --nats-key belong together: give both")
-	}
-	return nil
-}
-
-// checkDomain checks the domain of JetStream, which becomes a token of subjects.
-func checkDomain(c *Config) error {
-	if strings.ContainsAny(c.JSDomain, ".*> \t") {
-		return fmt.Errorf("%q: want the name of a domain, as `nats account info` shows it", c.JSDomain)
-	}
-	return nil
-}
-
-func checkPrefix(c *Config) error {
-	p := c.JSPrefix
-	switch {
-	case strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.Contains(p, ".."):
-		return fmt.Errorf("%q: want a subject without wildcards, such as JS.hub.API", p)
-	case p != "" && c.JSDomain != "":
-		return errors.New("and --js-domain exclude each other: give the one by which JetStream is reached")
-	}
-	return nil
 }
 
 func checkListen(c *Config) error {

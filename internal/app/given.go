@@ -77,6 +77,7 @@ func ReadFile(config Given) (map[string]Given, error) {
 	entries, found := configfile.Parse(text)
 	given := make(map[string]Given)
 	for _, e := range entries {
+		e.Name = flagOf(e.Name)
 		if fault := checkName(e.Name); fault != "" {
 			found = append(found, configfile.Fault{Line: e.Line, Text: e.Name + fault})
 			continue
@@ -102,6 +103,16 @@ func readText(name string) (string, error) {
 		err = fmt.Errorf("%s is larger than %d bytes: is it the right file?", name, maxFile)
 	}
 	return string(text), err
+}
+
+// flagOf returns the flag of a name, which may be an alias.
+func flagOf(name string) string {
+	for _, s := range settings {
+		if slices.Contains(s.Aliases, name) {
+			return s.Flag
+		}
+	}
+	return name
 }
 
 // checkName returns what is wrong with the name of a setting in a file.

@@ -46,60 +46,21 @@ func (e *JoinError) Unwrap() error { return e.cause }
 // Join connects to NATS once, with the credentials and certificates of the settings. The error is a [JoinError] unless
 // NATS did not answer.
 func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
-	mine, err := credentials(cfg)
+	mine, err := credentialsOf(cfg)
 	if err != nil {
 		return nil, &JoinError{URL: Redact(cfg.NATS), why: err.Error(), cause: err}
 	}
 	began := time.Now()
-	nc, err := nats.Connect(cfg.NATS, append(opts, mine...)...)
+	nc, err := nats.Connect(cfg.NATS, append(opts, mine.options...)...)
 	if err == nil {
+		mine.conn.Store(nc)
 		return nc, nil
 	}
-	why, passing := whyRefused(err, time.Since(began))
+	why, passing := whyRefused(cfg, err, time.Since(began))
 	if why == "" {
 		return nil, err
 	}
 	return nil, &JoinError{URL: Redact(cfg.NATS), Passing: passing, why: why, cause: err}
-}
-
-// credentials returns the options by which servers know this program, and it knows them. Files that cannot be used
-// are an error: they are read now, and again for each connection.
-func credentials(cfg Config) (opts []nats.Option, err error) {
-	files := []struct {
-		given        bool
-		option       nats.Option
-		what, remedy string
-	}{
-		{cfg.NATSCreds != "", nats.UserCredentials(cfg.NATSCreds), "the credentials of --nats-creds",
-			"write the file again, as with `nsc generate creds`"},
-		{cfg.NATSCA != "", nats.RootCAs(cfg.NATSCA), "the authorities of --nats-ca",
-			"give a file of certificates in PEM"},
-		{cfg.NATSCert != "", nats.ClientCert(cfg.NATSCert, cfg.NATSKey), "the certificate of --nats-cert",
-			"give --nats-cert and --nats-key files in PEM that belong together"},
-	}
-	for _, f := range files {
-		if !f.given {
-			continue
-		}
-		if err := try(f.option); err != nil {
-			return nil, fmt.Errorf("%s cannot be used: %w; %s", f.what, err, f.remedy)
-		}
-		opts = append(opts, f.option)
-	}
-	return opts, nil
-}
-
-// try reads the files of an option, as a connection would.
-func try(option nats.Option) error {
-	o := nats.GetDefaultOptions()
-	if err := option(&o); err != nil || o.UserJWT == nil {
-		return err
-	}
-	if _, err := o.UserJWT(); err != nil {
-		return err
-	}
-	_, err := o.SignatureCB([]byte("nonce"))
-	return err
 }
 
 // decided is how long a server takes at most to refuse a user by itself. One that asks an auth callout which does not
@@ -108,22 +69,21 @@ const decided = 500 * time.Millisecond
 
 // whyRefused returns why NATS could not be joined and what to do, "" if it did not answer; passing says that waiting
 // may help. Errors are told apart by kind, so an error that is not known is waited for.
-func whyRefused(err error, took time.Duration) (why string, passing bool) {
+func whyRefused(cfg Config, err error, took time.Duration) (why string, passing bool) {
 	var clock x509.CertificateInvalidError
 	switch {
 	case isA[*url.Error](err):
 		return WithoutURL(err).Error(), false
 	case errors.Is(err, nats.ErrAuthorization):
-		return "it refuses this user: check the user and password in --nats, or the file of --nats-creds " +
-			"(" + err.Error() + ")", took >= decided
+		return "it refuses this user: check " + cfg.shown() + " (" + err.Error() + ")", took >= decided
 	case errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked),
 		errors.Is(err, nats.ErrAccountAuthExpired):
-		return "the credentials of this user are not valid any more: give new ones with --nats-creds " +
-			"(" + err.Error() + ")", false
+		return "the credentials of this user are not valid any more: give new ones with " + cfg.shown() +
+			" (" + err.Error() + ")", false
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return err.Error() + "; name a file that can be read", false
 	case isA[x509.UnknownAuthorityError](err):
-		return "nobody known vouches for its certificate: give the certificate of its authority with --nats-ca " +
+		return "nobody known vouches for its certificate: give the certificate of its authority with --tlsca " +
 			"(" + err.Error() + ")", false
 	case isA[x509.HostnameError](err):
 		return "its certificate is another host's: name the server in --nats as its certificate does " +
@@ -134,8 +94,8 @@ func whyRefused(err error, took time.Duration) (why string, passing bool) {
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "it offers no TLS: remove tls:// and the certificates, or configure TLS there", false
 	case isRemote(err):
-		return "it refuses the client certificate, or misses one: give one that it accepts with --nats-cert and " +
-			"--nats-key (" + err.Error() + ")", false
+		return "it refuses the client certificate, or misses one: give one that it accepts with --tlscert and " +
+			"--tlskey (" + err.Error() + ")", false
 	}
 	return "", true
 }

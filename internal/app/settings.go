@@ -15,17 +15,19 @@ import (
 // command line and its help, the defaults and the validation of [Config], and
 // docs/reference.md follow from the table.
 type Setting struct {
-	Flag        string // on the command line, without the leading dashes
-	Env         string // environment variable; the flag takes precedence
-	Placeholder string // stands for the value in the help if there is no default
-	Group       string // settings of one purpose
-	Help        string // sentences for the reader of a terminal
+	Flag        string   // on the command line, without the leading dashes
+	Aliases     []string // other names of the flag
+	Env         string   // environment variable; the flag takes precedence
+	Placeholder string   // stands for the value in the help if there is no default
+	Group       string   // settings of one purpose
+	Help        string   // sentences for the reader of a terminal
 
 	Default string // as it would be written; "" for none
 	Range   string // the values that are valid, with their unit; "" if all are
 	Bare    bool   // the flag may stand without a value, and be negated with --no-
 
 	field field
+	file  func(*Config) *string // of what is secret: the name of a file that holds it, set by --FLAG-file
 }
 
 // Groups of settings.
@@ -39,44 +41,12 @@ const (
 // Settings returns all settings, those of one group together.
 func Settings() []Setting { return slices.Clone(settings) }
 
-var settings = declared([]Setting{
+var settings = declared(slices.Concat(ofAccess, []Setting{
 	{
 		Flag: "config", Env: "NATSID_CONFIG", Group: groupWorker, Placeholder: "FILE",
 		Help: "YAML file with settings, by the names of their flags. " +
 			"Flags and the environment take precedence over it. `natsid config` checks it.",
 		field: text(func(c *Config) *string { return &c.File }, ""),
-	}, {
-		Flag: "nats", Env: "NATS_URL", Group: groupWorker, Placeholder: "URL[,URL]",
-		Help: "URLs of the NATS servers to join. Without it serve runs an embedded NATS server, " +
-			"and other commands connect to nats://127.0.0.1:4222.",
-		field: text(func(c *Config) *string { return &c.NATS }, ""),
-	}, {
-		Flag: "nats-creds", Env: "NATS_CREDS", Group: groupWorker, Placeholder: "FILE",
-		Help:  "File with the user credentials for NATS.",
-		field: text(func(c *Config) *string { return &c.NATSCreds }, ""),
-	}, {
-		Flag: "nats-ca", Env: "NATS_CA", Group: groupWorker, Placeholder: "FILE",
-		Help:  "File with the certificates of authorities that vouch for the NATS servers, besides the system's.",
-		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
-	}, {
-		Flag: "nats-cert", Env: "NATS_CERT", Group: groupWorker, Placeholder: "FILE",
-		Help: "File with the client certificate for NATS servers that ask for one. " +
-			"It is read again for each connection.",
-		field: text(func(c *Config) *string { return &c.NATSCert }, "").
-			checked("with --nats-key", checkCertificate),
-	}, {
-		Flag: "nats-key", Env: "NATS_KEY", Group: groupWorker, Placeholder: "FILE",
-		Help:  "File with the key of --nats-cert.",
-		field: text(func(c *Config) *string { return &c.NATSKey }, ""),
-	}, {
-		Flag: "js-domain", Env: "NATSID_JS_DOMAIN", Group: groupWorker, Placeholder: "DOMAIN",
-		Help:  "JetStream domain of the buckets, where it is not that of the NATS server joined, as from a leaf node.",
-		field: text(func(c *Config) *string { return &c.JSDomain }, "").checked("one token", checkDomain),
-	}, {
-		Flag: "js-prefix", Env: "NATSID_JS_PREFIX", Group: groupWorker, Placeholder: "SUBJECT",
-		Help: "Subject under which the JetStream of another account is imported, in place of $JS.API. " +
-			"Its $KV subjects are imported under it, too.",
-		field: text(func(c *Config) *string { return &c.JSPrefix }, "").checked("a subject", checkPrefix),
 	}, {
 		Flag: "namespace", Env: "NATSID_NAMESPACE", Group: groupWorker,
 		Help: "First token of all subjects, and prefix of the names of services and buckets.",
@@ -216,14 +186,31 @@ var settings = declared([]Setting{
 		Help:  "Form of a log line.",
 		field: either(func(c *Config) *bool { return &c.LogJSON }, false, "json", "text"),
 	},
-})
+}))
 
 // declared fills in what each row says by its field.
 func declared(rows []Setting) []Setting {
-	for i, s := range rows {
-		rows[i].Default, rows[i].Range = s.field.standard, s.field.limits
+	for i := 0; i < len(rows); i++ {
+		s := &rows[i]
+		s.Default, s.Range = s.field.standard, s.field.limits
+		for _, alias := range s.Aliases {
+			s.Help += " Also --" + alias + "."
+		}
+		if s.file != nil {
+			rows = slices.Insert(rows, i+1, inFile(*s))
+		}
 	}
 	return rows
+}
+
+// inFile returns the setting that names a file with the value of another.
+func inFile(s Setting) Setting {
+	flag, file := s.Flag, s.file
+	return Setting{
+		Flag: flag + "-file", Env: s.Env + "_FILE", Group: s.Group, Placeholder: "FILE",
+		Help:  "File with what --" + flag + " says, as secrets of containers are mounted.",
+		field: text(file, ""),
+	}
 }
 
 // shorten writes a duration without units that are zero: 1m, not 1m0s.

@@ -71,6 +71,8 @@ type session struct {
 	call           *kong.Context
 	given          map[string]app.Given // the settings that were given, by flag
 	fileFault      error                // in the configuration file
+	resolved       bool                 // given has what the context of the nats command says
+	said           []string             // which settings gave way
 }
 
 // config returns the settings that were given to the command, on top of the
@@ -82,6 +84,13 @@ func (s *session) config() (app.Config, error) {
 
 // validConfig returns the settings, or an error that names all that is wrong with them.
 func (s *session) validConfig() (app.Config, error) {
+	if !s.resolved {
+		all, said, err := app.Resolve(s.given)
+		if err != nil {
+			return app.Config{}, usage(errors.Join(s.fileFault, err))
+		}
+		s.given, s.said, s.resolved = all, said, true
+	}
 	cfg, err := app.Parse(s.given)
 	return cfg, usage(errors.Join(s.fileFault, err, cfg.Validate()))
 }

@@ -35,6 +35,9 @@ func (s *session) dial(refused func(*buckets.RightError)) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, sentence := range s.said {
+		fmt.Fprintf(s.stderr, "natsid: %s\n", sentence)
+	}
 	if cfg.NATS == "" {
 		cfg.NATS = defaultURL
 	}

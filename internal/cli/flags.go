@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -13,17 +14,15 @@ import (
 
 // Settings that other commands have too. All others belong to serve alone.
 var (
-	common = []string{ // of every command
-		"config", "nats", "nats-creds", "nats-ca", "nats-cert", "nats-key", "js-domain", "js-prefix", "namespace",
-	}
-	ofLayout = []string{"layout", "epoch"} // of decode, layout, change-layout and serve
+	common   = []string{"config", "namespace"} // of every command, as is all of NATS
+	ofLayout = []string{"layout", "epoch"}     // of decode, layout, change-layout and serve
 )
 
 // addSettings gives each command the flags of its settings.
 func addSettings(k *kong.Kong) error {
 	for _, s := range app.Settings() {
 		switch {
-		case slices.Contains(common, s.Flag):
+		case slices.Contains(common, s.Flag) || s.Group == app.GroupNATS:
 			addFlag(k.Model.Node, s)
 		default:
 			addFlag(find(k, "serve"), s)
@@ -60,7 +59,7 @@ func addFlag(n *kong.Node, s app.Setting) {
 			Name: s.Flag, Help: helpOf(s), OrigHelp: helpOf(s), Mapper: reader{s.Bare},
 			Tag: tag, Target: reflect.ValueOf(&target).Elem(), DefaultValue: reflect.ValueOf(written{}),
 		},
-		Envs: tag.Envs, PlaceHolder: s.Placeholder,
+		Aliases: s.Aliases, Envs: tag.Envs, PlaceHolder: s.Placeholder,
 	}
 	if s.Default != "" {
 		f.PlaceHolder = s.Default
@@ -125,12 +124,24 @@ func (s *session) addFile() {
 	}
 }
 
+// writtenName returns the name by which a flag was given.
+func (s *session) writtenName(f *kong.Flag) string {
+	for _, name := range f.Aliases {
+		for _, arg := range s.call.Args {
+			if arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=") {
+				return name
+			}
+		}
+	}
+	return f.Name
+}
+
 // settingsGiven returns the settings that were given to a command, by flag.
 func (s *session) settingsGiven(n *kong.Node) map[string]app.Given {
 	given := make(map[string]app.Given)
 	for _, f := range n.Flags {
 		if w, ok := f.Target.Interface().(written); ok && w.given {
-			g := app.Given{Text: w.text, From: app.FromFlag, Place: "--" + f.Name}
+			g := app.Given{Text: w.text, From: app.FromFlag, Place: "--" + s.writtenName(f)}
 			if !s.onCommandLine(f.Name) {
 				g.From, g.Place = app.FromEnv, f.Envs[0]
 			}

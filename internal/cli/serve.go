@@ -33,6 +33,9 @@ func (c *serveCmd) Run(s *session) error {
 		return err
 	}
 	cfg.Version, cfg.Log = version(), cfg.NewLog(s.stderr)
+	for _, sentence := range s.said {
+		cfg.Log.Info(sentence)
+	}
 	cfg.Ready = func(w app.Where) { fmt.Fprintln(s.stdout, readyLine(cfg, w, s.given["nats"])) }
 	spare := make([]byte, spareHeap)
 	defer runtime.KeepAlive(spare)
@@ -52,7 +55,7 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 		how = "embedded server, data in " + cfg.Data
 	case nats.From == app.FromEnv:
 		how = "joined, from " + nats.Place + " in the environment"
-	case nats.From == app.FromFile:
+	case nats.From == app.FromFile, nats.From == app.FromContext:
 		how = "joined, from " + nats.Place
 	}
 	line := fmt.Sprintf("natsid is ready on %s (%s), worker number %d", w.URL, how, w.Number)

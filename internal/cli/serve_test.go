@@ -160,5 +160,5 @@ func TestServeThatCannotStartIsExitCode1(t *testing.T) {
 	data := "--data=" + filepath.Join(t.TempDir(), "data")
 	natsid(t, "--http=", "--data="+s.data, "--listen=127.0.0.1:0").want(t, 1, "in use", s.data, "--data")
 	natsid(t, "--http=", data, "--listen="+addr).want(t, 1, "--nats nats://"+addr, "--listen")
-	natsid(t, "--http=", data, "--nats="+s.url, "--nats-creds=nowhere.creds").want(t, 1, "nowhere.creds")
+	natsid(t, "--http=", data, "--nats="+s.url, "--creds=nowhere.creds").want(t, 1, "nowhere.creds")
 }

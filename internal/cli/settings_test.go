@@ -10,14 +10,27 @@ import (
 // Operators have these in their scripts. A new setting gets a line here; a line
 // that changes is a breaking change.
 const promisedSettings = `
-config NATSID_CONFIG
 nats NATS_URL
-nats-creds NATS_CREDS
-nats-ca NATS_CA
-nats-cert NATS_CERT
-nats-key NATS_KEY
+context NATS_CONTEXT
+user NATS_USER
+password NATS_PASSWORD
+password-file NATS_PASSWORD_FILE
+token NATS_TOKEN
+token-file NATS_TOKEN_FILE
+creds NATS_CREDS
+nkey NATS_NKEY
+jwt NATS_JWT
+jwt-file NATS_JWT_FILE
+seed NATS_SEED
+seed-file NATS_SEED_FILE
+tlsca NATS_CA
+tlscert NATS_CERT
+tlskey NATS_KEY
+tlsfirst NATSID_TLSFIRST
+inbox-prefix NATSID_INBOX_PREFIX
 js-domain NATSID_JS_DOMAIN
 js-prefix NATSID_JS_PREFIX
+config NATSID_CONFIG
 namespace NATSID_NAMESPACE id
 listen NATSID_LISTEN 127.0.0.1:4222
 insecure NATSID_INSECURE

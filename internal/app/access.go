@@ -1,0 +1,195 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Access is how this program reaches NATS, and by what servers know it: the settings of the nats command, by its
+// names. What can stand in a file is read again for each connection.
+type Access struct {
+	NATS    string // --nats; "" runs an embedded NATS server
+	Context string // --context; [Resolve] has filled in what it says
+
+	NATSUser, NATSPassword, NATSPasswordFile string // --user, --password; a user alone is a token
+	NATSToken, NATSTokenFile                 string // --token
+	NATSCreds                                string // --creds
+	NATSNKey                                 string // --nkey
+	NATSJWT, NATSJWTFile                     string // --jwt
+	NATSSeed, NATSSeedFile                   string // --seed
+
+	NATSCA, NATSCert, NATSKey string // --tlsca, --tlscert, --tlskey
+	TLSFirst                  bool   // --tlsfirst
+	InboxPrefix               string // --inbox-prefix
+	JSDomain, JSPrefix        string // --js-domain, --js-prefix
+}
+
+// GroupNATS has the settings that every command has.
+const GroupNATS = "NATS"
+
+var ofAccess = []Setting{
+	{
+		Flag: "nats", Aliases: []string{"server"}, Env: "NATS_URL", Group: GroupNATS, Placeholder: "URL[,URL]",
+		Help: "URLs of the NATS servers to join: nats, tls, ws or wss. Without it serve runs an embedded NATS " +
+			"server, and other commands connect to nats://127.0.0.1:4222.",
+		field: text(func(c *Config) *string { return &c.NATS }, ""),
+	}, {
+		Flag: "context", Env: "NATS_CONTEXT", Group: GroupNATS, Placeholder: "NAME",
+		Help: "Context of the nats command with the settings of this group: a name, or a file in .json. " +
+			"Flags, environment and configuration file take precedence over it. " +
+			"The one that `nats context select` chose is not taken by itself.",
+		field: text(func(c *Config) *string { return &c.Context }, ""),
+	}, {
+		Flag: "user", Env: "NATS_USER", Group: GroupNATS, Placeholder: "USER",
+		Help:  "User for NATS. Without a password it is a token.",
+		field: text(func(c *Config) *string { return &c.NATSUser }, ""),
+	}, {
+		Flag: "password", Env: "NATS_PASSWORD", Group: GroupNATS, Placeholder: "PASSWORD",
+		Help:  "Password of --user.",
+		field: text(func(c *Config) *string { return &c.NATSPassword }, "").checked("", checkPassword),
+		file:  func(c *Config) *string { return &c.NATSPasswordFile },
+	}, {
+		Flag: "token", Env: "NATS_TOKEN", Group: GroupNATS, Placeholder: "TOKEN",
+		Help:  "Token for NATS.",
+		field: text(func(c *Config) *string { return &c.NATSToken }, "").checked("", checkToken),
+		file:  func(c *Config) *string { return &c.NATSTokenFile },
+	}, {
+		Flag: "creds", Aliases: []string{"nats-creds"}, Env: "NATS_CREDS", Group: GroupNATS, Placeholder: "FILE",
+		Help: "File with the credentials of the user, a JWT and its seed. " +
+			"It is read again for each connection, as are all files of this group.",
+		field: text(func(c *Config) *string { return &c.NATSCreds }, "").checked("", checkSigner),
+	}, {
+		Flag: "nkey", Env: "NATS_NKEY", Group: GroupNATS, Placeholder: "FILE",
+		Help:  "File with the seed of the user's nkey.",
+		field: text(func(c *Config) *string { return &c.NATSNKey }, ""),
+	}, {
+		Flag: "jwt", Env: "NATS_JWT", Group: GroupNATS, Placeholder: "JWT",
+		Help:  "JWT of the user. One of a bearer needs no --seed.",
+		field: text(func(c *Config) *string { return &c.NATSJWT }, ""),
+		file:  func(c *Config) *string { return &c.NATSJWTFile },
+	}, {
+		Flag: "seed", Env: "NATS_SEED", Group: GroupNATS, Placeholder: "SEED",
+		Help:  "Seed of --jwt.",
+		field: text(func(c *Config) *string { return &c.NATSSeed }, "").checked("", checkSeed),
+		file:  func(c *Config) *string { return &c.NATSSeedFile },
+	}, {
+		Flag: "tlsca", Aliases: []string{"nats-ca"}, Env: "NATS_CA", Group: GroupNATS, Placeholder: "FILE",
+		Help:  "File with the certificates of the authorities that vouch for the NATS servers, not the system's.",
+		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
+	}, {
+		Flag: "tlscert", Aliases: []string{"nats-cert"}, Env: "NATS_CERT", Group: GroupNATS, Placeholder: "FILE",
+		Help:  "File with the client certificate for NATS servers that ask for one.",
+		field: text(func(c *Config) *string { return &c.NATSCert }, "").checked("with --tlskey", checkCertificate),
+	}, {
+		Flag: "tlskey", Aliases: []string{"nats-key"}, Env: "NATS_KEY", Group: GroupNATS, Placeholder: "FILE",
+		Help:  "File with the key of --tlscert.",
+		field: text(func(c *Config) *string { return &c.NATSKey }, ""),
+	}, {
+		Flag: "tlsfirst", Env: "NATSID_TLSFIRST", Group: GroupNATS, Bare: true,
+		Help:  "Begin with TLS, before the server has said that it wants it.",
+		field: flag(func(c *Config) *bool { return &c.TLSFirst }),
+	}, {
+		Flag: "inbox-prefix", Env: "NATSID_INBOX_PREFIX", Group: GroupNATS, Placeholder: "SUBJECT",
+		Help: "First tokens of the subjects on which replies arrive, in place of _INBOX. " +
+			"Users with prefixes of their own cannot read each other's replies.",
+		field: text(func(c *Config) *string { return &c.InboxPrefix }, "").checked("a subject", checkInbox),
+	}, {
+		Flag: "js-domain", Env: "NATSID_JS_DOMAIN", Group: GroupNATS, Placeholder: "DOMAIN",
+		Help:  "JetStream domain of the buckets, where it is not that of the NATS server joined, as from a leaf node.",
+		field: text(func(c *Config) *string { return &c.JSDomain }, "").checked("one token", checkDomain),
+	}, {
+		Flag: "js-prefix", Aliases: []string{"js-api-prefix"}, Env: "NATSID_JS_PREFIX", Group: GroupNATS,
+		Placeholder: "SUBJECT",
+		Help: "Subject under which the JetStream of another account is imported, in place of $JS.API. " +
+			"Its $KV subjects are imported under it, too.",
+		field: text(func(c *Config) *string { return &c.JSPrefix }, "").checked("a subject", checkPrefix),
+	},
+}
+
+// The checks name what a setting misses or excludes. Of settings from different sources [Resolve] has left one.
+
+func checkPassword(c *Config) error {
+	if c.NATSUser == "" && (c.NATSPassword != "" || c.NATSPasswordFile != "") {
+		return errors.New("belongs to --user, which is missing")
+	}
+	return nil
+}
+
+func checkToken(c *Config) error {
+	if c.NATSUser != "" && (c.NATSToken != "" || c.NATSTokenFile != "") {
+		return errors.New("and --user exclude each other: give one")
+	}
+	return nil
+}
+
+func checkSigner(c *Config) error {
+	jwt := c.NATSJWT + c.NATSJWTFile
+	if c.NATSCreds != "" && c.NATSNKey != "" || c.NATSCreds != "" && jwt != "" || c.NATSNKey != "" && jwt != "" {
+		return errors.New("and --nkey and --jwt exclude each other: give one")
+	}
+	return nil
+}
+
+func checkSeed(c *Config) error {
+	if c.NATSJWT+c.NATSJWTFile == "" && c.NATSSeed+c.NATSSeedFile != "" {
+		return errors.New("belongs to --jwt, which is missing")
+	}
+	return nil
+}
+
+func checkCertificate(c *Config) error {
+	if (c.NATSCert == "") != (c.NATSKey == "") {
+		return errors.New("and --tlskey belong together: give both")
+	}
+	return nil
+}
+
+func checkInbox(c *Config) error {
+	p := c.InboxPrefix
+	if p != "" && (strings.ContainsAny(p, "*> \t\r\n") || slices.Contains(strings.Split(p, "."), "")) {
+		return fmt.Errorf("%q: want tokens without wildcards, such as _INBOX_worker", p)
+	}
+	return nil
+}
+
+// checkDomain checks the domain of JetStream, which becomes a token of subjects.
+func checkDomain(c *Config) error {
+	if strings.ContainsAny(c.JSDomain, ".*> \t") {
+		return fmt.Errorf("%q: want the name of a domain, as `nats account info` shows it", c.JSDomain)
+	}
+	return nil
+}
+
+func checkPrefix(c *Config) error {
+	p := c.JSPrefix
+	switch {
+	case strings.ContainsAny(p, "*> \t") || strings.HasPrefix(p, ".") || strings.Contains(p, ".."):
+		return fmt.Errorf("%q: want a subject without wildcards, such as JS.hub.API", p)
+	case p != "" && c.JSDomain != "":
+		return errors.New("and --js-domain exclude each other: give the one by which JetStream is reached")
+	}
+	return nil
+}
+
+// shown names the settings by which servers know this program, as they were written.
+func (c *Config) shown() string {
+	var names []string
+	if strings.Contains(c.NATS, "@") {
+		names = append(names, "the user in "+place("nats", c.given))
+	}
+	for _, way := range []struct{ flag, value string }{
+		{"user", c.NATSUser}, {"token", c.NATSToken}, {"token-file", c.NATSTokenFile},
+		{"creds", c.NATSCreds}, {"nkey", c.NATSNKey}, {"jwt", c.NATSJWT}, {"jwt-file", c.NATSJWTFile},
+		{"tlscert", c.NATSCert},
+	} {
+		if way.value != "" {
+			names = append(names, place(way.flag, c.given))
+		}
+	}
+	if names == nil {
+		return "whether it wants one of --user, --token, --creds, --nkey and --tlscert, of which none is given"
+	}
+	return strings.Join(names, " and ")
+}

@@ -1,0 +1,167 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+)
+
+// credentials are the options by which servers know this program, and it knows them. What is in files is read for each
+// connection that is made, so one that was renewed is taken up when the connection is made again.
+type credentials struct {
+	options []nats.Option
+	conn    atomic.Pointer[nats.Conn] // once it is made
+}
+
+// try reads the files of an option, as a connection would.
+func try(option nats.Option) error {
+	o := nats.GetDefaultOptions()
+	if err := option(&o); err != nil || o.SignatureCB == nil {
+		return err
+	}
+	if o.UserJWT != nil {
+		if _, err := o.UserJWT(); err != nil {
+			return err
+		}
+	}
+	_, err := o.SignatureCB([]byte("nonce"))
+	return err
+}
+
+// credentialsOf returns the credentials of the settings. The error names each that cannot be used.
+func credentialsOf(cfg Config) (*credentials, error) {
+	c := new(credentials)
+	user, password := cfg.NATSUser, secret{cfg.NATSPassword, cfg.NATSPasswordFile}
+	token := secret{cfg.NATSToken, cfg.NATSTokenFile}
+	if user != "" && !password.given() { // as the nats command has it
+		user, token = "", secret{text: user}
+	}
+	jwt, seed := secret{cfg.NATSJWT, cfg.NATSJWTFile}, secret{cfg.NATSSeed, cfg.NATSSeedFile}
+	var faults []error
+	for _, o := range []struct {
+		given  bool
+		option nats.Option
+		flag   string
+		remedy string
+	}{
+		{user != "", withPassword(user, password), "password-file", "write the password there"},
+		{token.given(), withToken(token), "token-file", "write the token there"},
+		{cfg.NATSCreds != "", nats.UserCredentials(cfg.NATSCreds), "creds",
+			"write the file again, as with `nsc generate creds`"},
+		{cfg.NATSNKey != "", c.withNKey(cfg.NATSNKey), "nkey",
+			"name a file with the seed of a user, which begins with SU"},
+		{jwt.given(), withJWT(jwt, seed), "jwt", "give the JWT of a user and its --seed, or files of theirs"},
+		{cfg.NATSCA != "", nats.RootCAs(cfg.NATSCA), "tlsca", "name a file of certificates in PEM"},
+		{cfg.NATSCert != "", nats.ClientCert(cfg.NATSCert, cfg.NATSKey), "tlscert",
+			"give --tlscert and --tlskey files in PEM that belong together"},
+		{cfg.TLSFirst, nats.TLSHandshakeFirst(), "tlsfirst", ""},
+		{cfg.InboxPrefix != "", nats.CustomInboxPrefix(cfg.InboxPrefix), "inbox-prefix", ""},
+	} {
+		if !o.given {
+			continue
+		}
+		if err := try(o.option); err != nil {
+			faults = append(faults, fmt.Errorf("%s cannot be used: %w; %s", place(o.flag, cfg.given), err, o.remedy))
+		}
+		c.options = append(c.options, o.option)
+	}
+	return c, errors.Join(faults...)
+}
+
+// withNKey signs with the seed in a file. A server is shown the key of the connection's options, so a seed of another
+// key changes that one: it does so where the client itself reads it, with the connection locked. The attempt that found
+// the new seed is refused, and the next one succeeds.
+func (c *credentials) withNKey(file string) nats.Option {
+	read := func() (o nats.Options, err error) {
+		option, err := nats.NkeyOptionFromSeed(file)
+		if err == nil {
+			err = option(&o)
+		}
+		return o, err
+	}
+	return func(o *nats.Options) error {
+		now, err := read()
+		o.Nkey, o.SignatureCB = now.Nkey, func(nonce []byte) ([]byte, error) {
+			now, err := read()
+			if err != nil {
+				return nil, err
+			}
+			if nc := c.conn.Load(); nc != nil {
+				nc.Opts.Nkey = now.Nkey
+			}
+			return now.SignatureCB(nonce)
+		}
+		return err
+	}
+}
+
+// withJWT shows a JWT, and signs with its seed. A bearer has none.
+func withJWT(jwt, seed secret) nats.Option {
+	return nats.UserJWT(jwt.read, func(nonce []byte) ([]byte, error) {
+		if !seed.given() {
+			return nil, nil
+		}
+		s, err := seed.read()
+		if err != nil {
+			return nil, err
+		}
+		var o nats.Options
+		if err := nats.UserJWTAndSeed("", s)(&o); err != nil {
+			return nil, err
+		}
+		return o.SignatureCB(nonce)
+	})
+}
+
+func withPassword(user string, password secret) nats.Option {
+	return func(o *nats.Options) error {
+		latest, err := password.latest()
+		if err != nil {
+			return err
+		}
+		return nats.UserInfoHandler(func() (string, string) { return user, latest() })(o)
+	}
+}
+
+func withToken(token secret) nats.Option {
+	return func(o *nats.Options) error {
+		latest, err := token.latest()
+		if err != nil {
+			return err
+		}
+		return nats.TokenHandler(latest)(o)
+	}
+}
+
+// A secret is a text that must not be shown: as it was given, or in a file. Its errors show the file alone.
+type secret struct{ text, file string }
+
+func (s secret) given() bool { return s.text != "" || s.file != "" }
+
+// read returns the text. A line's end is no part of it.
+func (s secret) read() (string, error) {
+	if s.file == "" {
+		return s.text, nil
+	}
+	text, err := os.ReadFile(s.file)
+	if err == nil && len(strings.TrimRight(string(text), "\r\n")) == 0 {
+		err = fmt.Errorf("%s is empty", s.file)
+	}
+	return strings.TrimRight(string(text), "\r\n"), err
+}
+
+// latest returns a function that reads the text again, for those who cannot take an error: while the file cannot be
+// read, it returns what it read last.
+func (s secret) latest() (func() string, error) {
+	text, err := s.read()
+	return func() string {
+		if now, err := s.read(); err == nil {
+			text = now
+		}
+		return text
+	}, err
+}

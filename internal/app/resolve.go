@@ -1,0 +1,151 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/natscontext"
+)
+
+// Resolve returns what was given, and below it what the context says that it names. Of settings that exclude each
+// other, those of the source that takes precedence are left. said has a sentence, without values, for each that gave
+// way.
+func Resolve(given map[string]Given) (all map[string]Given, said []string, err error) {
+	all = maps.Clone(given)
+	if name := given["context"].Text; name != "" {
+		c, err := natscontext.Read(name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", place("context", given), err)
+		}
+		said = addContext(all, name, c)
+	}
+	for _, ways := range exclusive() {
+		more, err := choose(all, ways)
+		if err != nil {
+			return nil, nil, err
+		}
+		said = append(said, more...)
+	}
+	return all, append(said, chooseUser(all)...), nil
+}
+
+// addContext adds what a context says, where nothing else was given.
+func addContext(all map[string]Given, name string, c natscontext.Context) (said []string) {
+	if c.URL == "" {
+		c.URL = nats.DefaultURL
+	}
+	for _, f := range []struct{ flag, field, text string }{
+		{"nats", "url", c.URL}, {"user", "user", c.User}, {"password", "password", c.Password},
+		{"token", "token", c.Token}, {"creds", "creds", c.Creds}, {"nkey", "nkey", c.NKey},
+		{"jwt", "user_jwt", c.JWT}, {"seed", "user_seed", c.Seed},
+		{"tlscert", "cert", c.Cert}, {"tlskey", "key", c.Key}, {"tlsca", "ca", c.CA},
+		{"tlsfirst", "tls_first", map[bool]string{true: "true"}[c.TLSFirst]},
+		{"inbox-prefix", "inbox_prefix", c.InboxPrefix},
+		{"js-domain", "jetstream_domain", c.JSDomain}, {"js-prefix", "jetstream_api_prefix", c.JSPrefix},
+	} {
+		theirs := Given{Text: f.text, From: FromContext, Place: f.field + " of context " + name}
+		switch mine, ok := all[f.flag]; {
+		case f.text == "":
+		case !ok || mine.Text == "" && mine.From < FromFlag:
+			all[f.flag] = theirs
+		case mine.Text != f.text:
+			said = append(said, gaveWay(theirs.Place, place(f.flag, all)))
+		}
+	}
+	return said
+}
+
+// A way is the flags that say one thing together.
+type way []string
+
+// exclusive returns sets of ways of which only one can be gone.
+func exclusive() [][]way {
+	sets := [][]way{
+		{{"creds"}, {"nkey"}, {"jwt", "jwt-file", "seed", "seed-file"}}, // who signs
+		{{"user", "password", "password-file"}, {"token", "token-file"}},
+		{{"js-domain"}, {"js-prefix"}},
+	}
+	for _, s := range settings {
+		if s.file != nil {
+			sets = append(sets, []way{{s.Flag}, {s.Flag + "-file"}})
+		}
+	}
+	return sets
+}
+
+// first returns the flag of a way that was given by the highest source, "" if none was.
+func (w way) first(all map[string]Given) (flag string) {
+	for _, f := range w {
+		if g := all[f]; g.Text != "" && (flag == "" || g.From > all[flag].From) {
+			flag = f
+		}
+	}
+	return flag
+}
+
+// choose leaves one of some ways.
+func choose(all map[string]Given, ways []way) (said []string, err error) {
+	best := ""
+	for _, w := range ways {
+		f := w.first(all)
+		switch {
+		case f == "":
+		case best == "" || all[f].From > all[best].From:
+			best = f
+		case all[f].From == all[best].From && all[f].From != FromContext: // there the first counts, as it does for nats
+			return nil, fmt.Errorf("%s and %s exclude each other: give one",
+				place(best, all), place(f, all))
+		}
+	}
+	for _, w := range ways {
+		if f := w.first(all); f != "" && !slices.Contains(w, best) {
+			said = append(said, gaveWay(place(f, all), place(best, all)))
+			for _, f := range w {
+				delete(all, f)
+			}
+		}
+	}
+	return said, nil
+}
+
+// chooseUser leaves the user in the URLs of NATS, or that of a setting which takes precedence.
+func chooseUser(all map[string]Given) (said []string) {
+	f := way{"user", "token", "token-file"}.first(all)
+	urls := all["nats"]
+	if f == "" || !strings.Contains(urls.Text, "@") {
+		return nil
+	}
+	inURL := "the user in " + place("nats", all)
+	if all[f].From <= urls.From {
+		said = append(said, gaveWay(place(f, all), inURL))
+		for _, f := range []string{"user", "password", "password-file", "token", "token-file"} {
+			delete(all, f)
+		}
+		return said
+	}
+	list := strings.Split(urls.Text, ",")
+	for i, u := range list {
+		if at := strings.LastIndexByte(u, '@'); at >= 0 {
+			scheme, _, ok := strings.Cut(u[:at], "://")
+			list[i] = u[at+1:]
+			if ok {
+				list[i] = scheme + "://" + list[i]
+			}
+		}
+	}
+	said = append(said, gaveWay(inURL, place(f, all)))
+	urls.Text = strings.Join(list, ",")
+	all["nats"] = urls
+	return said
+}
+
+// gaveWay says that one setting took precedence over another, by their places.
+func gaveWay(weaker, stronger string) string { return stronger + " takes precedence over " + weaker }
+
+// place returns a setting as it was written.
+func place(flag string, all map[string]Given) string { return cmp.Or(all[flag].Place, "--"+flag) }

@@ -1,0 +1,148 @@
+// Package natscontext reads the contexts of the nats command: named sets of settings in JSON files (ADR-21).
+package natscontext
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Context is what a file says about reaching NATS. Names of files have no ~ and no variables any more.
+type Context struct {
+	URL         string `json:"url"` // of one server or several
+	User        string `json:"user"`
+	Password    string `json:"password"`
+	Token       string `json:"token"`
+	Creds       string `json:"creds"` // file
+	NKey        string `json:"nkey"`  // file of a seed
+	JWT         string `json:"user_jwt"`
+	Seed        string `json:"user_seed"`
+	Cert        string `json:"cert"`      // file
+	Key         string `json:"key"`       // file
+	CA          string `json:"ca"`        // file
+	TLSFirst    bool   `json:"tls_first"` // before the server's greeting
+	InboxPrefix string `json:"inbox_prefix"`
+	JSDomain    string `json:"jetstream_domain"`
+	JSPrefix    string `json:"jetstream_api_prefix"`
+
+	NSC        string `json:"nsc"` // where nsc keeps the user; Read asks it
+	SocksProxy string `json:"socks_proxy"`
+	CertStore  string `json:"windows_cert_store"`
+}
+
+// Read returns a context: that of a name, or of a file whose name ends in .json. Its errors say nothing secret.
+func Read(name string) (Context, error) {
+	var c Context
+	text, err := load(name)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("context %q is not what the nats command writes: %w", name, describe(err, text))
+	}
+	if err := c.complete(); err != nil {
+		return c, fmt.Errorf("context %q: %w", name, err)
+	}
+	return c, nil
+}
+
+// describe returns an error of JSON with the line, without what is written there.
+func describe(err error, text []byte) error {
+	at := int64(0)
+	why := "it is not JSON"
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		at = e.Offset
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		at, why = e.Offset, fmt.Sprintf("%q wants a %s", e.Field, e.Type)
+	}
+	at = min(max(at, 0), int64(len(text)))
+	return fmt.Errorf("line %d: %s", 1+strings.Count(string(text[:at]), "\n"), why)
+}
+
+// load returns the file of a context.
+func load(name string) ([]byte, error) {
+	if strings.HasSuffix(name, ".json") {
+		if text, err := os.ReadFile(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return text, err
+		}
+	}
+	dir, err := directory()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" || strings.Contains(name, "..") || strings.ContainsAny(name, `/\`) {
+		return nil, fmt.Errorf("%q is not the name of a context; %s", name, known(dir))
+	}
+	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no context %q; %s", name, known(dir))
+	}
+	return text, err
+}
+
+// directory is where the nats command keeps contexts.
+func directory() (string, error) {
+	root := os.Getenv("XDG_CONFIG_HOME")
+	if root == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("contexts are not found: %w", err)
+		}
+		root = filepath.Join(home, ".config")
+	}
+	return filepath.Join(root, "nats", "context"), nil
+}
+
+// known says which contexts there are.
+func known(dir string) string {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+	if len(files) == 0 {
+		return "there is none in " + dir
+	}
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(f), ".json")
+	}
+	return "in " + dir + " are: " + strings.Join(files, ", ")
+}
+
+// complete fills in what stands elsewhere, and refuses what natsid cannot do.
+func (c *Context) complete() error {
+	for field, text := range map[string]string{"socks_proxy": c.SocksProxy, "windows_cert_store": c.CertStore} {
+		if text != "" {
+			return fmt.Errorf("natsid cannot do what its %q says; remove it there, "+
+				"or give the settings as flags", field)
+		}
+	}
+	if c.NSC != "" {
+		if err := c.askNSC(); err != nil {
+			return err
+		}
+	}
+	files := map[string]*string{"creds": &c.Creds, "nkey": &c.NKey, "cert": &c.Cert, "key": &c.Key, "ca": &c.CA}
+	for _, field := range slices.Sorted(maps.Keys(files)) {
+		file := files[field]
+		if strings.Contains(*file, "://") {
+			return fmt.Errorf("natsid cannot read its %q, which is not a file; write it into one and give that",
+				field)
+		}
+		*file = expand(*file)
+	}
+	return nil
+}
+
+// expand replaces variables, and ~ by the home directory, as the nats command does.
+func expand(file string) string {
+	file = os.ExpandEnv(file)
+	rest, ok := strings.CutPrefix(file, "~")
+	if home, err := os.UserHomeDir(); ok && err == nil {
+		return home + rest
+	}
+	return file
+}

@@ -1,0 +1,130 @@
+package natscontext_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/natsid/natsid/internal/natscontext"
+)
+
+// home makes a directory of contexts.
+func home(t *testing.T) (dir string) {
+	t.Helper()
+	root := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", root)
+	dir = filepath.Join(root, "nats", "context")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// All fields that `nats context save` writes, version 0.4.0, with what is read of each.
+func TestEachFieldIsRead(t *testing.T) {
+	dir := home(t)
+	type context = natscontext.Context
+	read := map[string]context{
+		`"url": "nats://a,nats://b"`:    {URL: "nats://a,nats://b"},
+		`"token": "x"`:                  {Token: "x"},
+		`"user": "x"`:                   {User: "x"},
+		`"password": "x"`:               {Password: "x"},
+		`"creds": "x"`:                  {Creds: "x"},
+		`"nkey": "x"`:                   {NKey: "x"},
+		`"cert": "x"`:                   {Cert: "x"},
+		`"key": "x"`:                    {Key: "x"},
+		`"ca": "x"`:                     {CA: "x"},
+		`"jetstream_domain": "x"`:       {JSDomain: "x"},
+		`"jetstream_api_prefix": "x"`:   {JSPrefix: "x"},
+		`"inbox_prefix": "x"`:           {InboxPrefix: "x"},
+		`"user_jwt": "x"`:               {JWT: "x"},
+		`"user_seed": "x"`:              {Seed: "x"},
+		`"tls_first": true`:             {TLSFirst: true},
+		`"name": "x"`:                   {}, // for people, or of other commands
+		`"description": "x"`:            {},
+		`"jetstream_event_prefix": "x"`: {},
+		`"color_scheme": "x"`:           {},
+		`"windows_ca_certs_match": []`:  {},
+	}
+	for line, want := range read {
+		write(t, filepath.Join(dir, "one.json"), "{\n"+line+"}")
+		if got, err := natscontext.Read("one"); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", line, got, err)
+		}
+	}
+	for line, word := range map[string]string{
+		`"socks_proxy": "x"`:        "socks_proxy",
+		`"windows_cert_store": "x"`: "windows_cert_store",
+		`"creds": "op://x/secret"`:  `"creds", which is not a file`,
+		`"nsc": "nsc://none"`:       "nsc generate profile nsc://none",
+		`"url": 5`:                  `line 2: "url" wants a string`,
+		`"password": "secret`:       "line 2: it is not JSON",
+		`"password": "secret", 5`:   "line 2: it is not JSON",
+	} {
+		t.Setenv("PATH", dir) // without nsc
+		write(t, filepath.Join(dir, "one.json"), "{\n"+line+"}")
+		got, err := natscontext.Read("one")
+		if err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %+v, %v, want %s named", line, got, err, word)
+		}
+	}
+	if n := reflect.TypeFor[context]().NumField(); n != 18 {
+		t.Errorf("a context has %d fields: give each a line here", n)
+	}
+}
+
+func TestFilesAreFoundAsTheNATSCommandFindsThem(t *testing.T) {
+	dir := home(t)
+	t.Setenv("HOME", "/home/me")
+	t.Setenv("TEAM", "red")
+	write(t, filepath.Join(dir, "files.json"),
+		`{"creds":"~/a.creds","nkey":"$TEAM.nk","cert":"~/c","key":"/k","ca":"b~"}`)
+	want := natscontext.Context{Creds: "/home/me/a.creds", NKey: "red.nk", Cert: "/home/me/c", Key: "/k", CA: "b~"}
+	for _, name := range []string{"files", filepath.Join(dir, "files.json")} {
+		if got, err := natscontext.Read(name); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"other", "", "../files", "a/b", "other.json"} {
+		_, err := natscontext.Read(name)
+		text := fmt.Sprint(err)
+		if !strings.Contains(text, fmt.Sprintf("%q", name)) || !strings.Contains(text, "files") {
+			t.Errorf("%q: %v, want the contexts that there are", name, err)
+		}
+	}
+	t.Setenv("XDG_CONFIG_HOME", "")
+	if _, err := natscontext.Read("files"); !strings.Contains(fmt.Sprint(err), "/home/me/.config/nats/context") {
+		t.Errorf("without XDG_CONFIG_HOME: %v", err)
+	}
+}
+
+func TestAUserOfNSCIsAskedFor(t *testing.T) {
+	dir := home(t)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	write(t, filepath.Join(dir, "nsc"), `#!/bin/sh
+[ "$*" = "generate profile nsc://o/a/u" ] &&
+echo '{"user_creds":"/u.creds","operator":{"service":["nats://a","nats://b"]}}'`)
+	write(t, filepath.Join(dir, "x.json"), `{"nsc":"nsc://o/a/u"}`)
+	got, err := natscontext.Read("x")
+	if err != nil || got.Creds != "/u.creds" || got.URL != "nats://a,nats://b" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	write(t, filepath.Join(dir, "x.json"), `{"nsc":"nsc://o/a/u","url":"nats://mine"}`)
+	if got, err := natscontext.Read("x"); err != nil || got.URL != "nats://mine" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	write(t, filepath.Join(dir, "x.json"), `{"nsc":"nsc://o/a/other"}`)
+	if got, err := natscontext.Read("x"); err == nil {
+		t.Errorf("%+v for a user that nsc does not know", got)
+	}
+}
