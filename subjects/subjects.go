@@ -82,6 +82,8 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, as metadata"},
 		{n.worker("<number>"), "empty", "which worker holds the worker number, as JSON"},
+		{n.Drain("<id>"), "of `natsid drain`: empty, or `" + exampleDrain + "`",
+			"from the worker of that service ID, as the JSON of a WorkerDrained"},
 		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
 		{n.Probe(""), "sent by idle workers to their queue group: what does another one hear?", ""},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
@@ -201,7 +203,7 @@ func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
 		n.TagCreate(), n.TagUpdate(), n.TagRaise(), n.TagDelete(), n.Throttle(), n.TagList(), n.Workers(),
-		n.RegistryAsk(), n.RegistryOf("*"),
+		n.Drain("*"), n.RegistryAsk(), n.RegistryOf("*"),
 	}
 }
 
@@ -215,14 +217,15 @@ func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentServi
 // SegmentPing returns the subject on which every worker answers with what it says of
 // itself in the metadata: its name, its worker number ("" if it has none), its level, and
 // for each mode what /readyz says, under [MetaInstance], [MetaNumber], [MetaLevel] and the
-// modes.
+// modes; and under [MetaDrained] that an operator has drained it.
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
 // Keys of the metadata, and what stands there for a mode that can issue.
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
-	MetaLevel    = "level" // which settings it honours, a number; workers of before have none
+	MetaLevel    = "level"   // which settings it honours, a number; workers of before have none
+	MetaDrained  = "drained" // not empty: by an operator
 	Ready        = "ready"
 )
 

@@ -49,7 +49,7 @@ func TestEveryCodeIsExplained(t *testing.T) {
 
 func TestRequestsAreTheSubjectsOfTheTableThatHaveAReply(t *testing.T) {
 	ns := subjects.Namespace("ns")
-	wild := strings.NewReplacer("<tag>", ">", "<business>", ">", "<number>", "*", "<registry>", "*")
+	wild := strings.NewReplacer("<tag>", ">", "<business>", ">", "<number>", "*", "<registry>", "*", "<id>", "*")
 	var want []string
 	for _, s := range ns.Subjects() {
 		wantClause(t, s.Subject, s.Body)

@@ -53,8 +53,8 @@ func (e *endpoint) receive() nats.MsgHandler {
 }
 
 // The endpoints are those of three groups and two services. Beside them a worker
-// has two subscriptions in no queue group: changes for as long as it runs, and
-// identity while it holds a worker number.
+// has three subscriptions in no queue group: changes and drains for as long as it runs,
+// and identity while it holds a worker number.
 
 func (w *Worker) segmentEndpoints() []*endpoint {
 	return []*endpoint{

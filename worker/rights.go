@@ -168,8 +168,10 @@ func errSubscription(subject, group string) error {
 
 // anyToken returns the right that covers the subject of one worker.
 func anyToken(subject string) string {
-	if at := strings.LastIndex(subject, ".worker."); at >= 0 {
-		return subject[:at] + ".worker.*"
+	for _, of := range []string{".worker.", ".control.drain."} {
+		if at := strings.LastIndex(subject, of); at >= 0 {
+			return subject[:at] + of + "*"
+		}
 	}
 	return subject
 }

@@ -10,6 +10,7 @@ import (
 // delivered is answered, and closes the connection: see the package comment.
 func (w *Worker) stop() {
 	w.changes.stop()
+	w.drains.stop()
 	w.evidence.leave()
 	for _, s := range w.services {
 		s.leave()

@@ -16,7 +16,7 @@
 // Each mode is a group of queue subscriptions. They stand unless
 //
 //   - the mode is refused ([Config.Refused]),
-//   - this worker stands back for others ([Config.Away]),
+//   - this worker stands back for others, or an operator has drained it ([Config.Away]),
 //   - requests are answered late, since more arrive than this worker can answer,
 //   - or, for snowflakes, requests would fail: shortly before the window ends, when
 //     the worker number is lost, and while the clock is not trusted or is behind by
@@ -84,7 +84,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but Refused, Away,
-// Overloaded, Ask, State, Gate, Settings, Raised, Observe and Log must be set.
+// Overloaded, Drain, Ask, State, Gate, Settings, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -131,6 +131,10 @@ type Config struct {
 	// queue group of the mode again and again, since more requests arrive than it can
 	// answer in time. It must not block.
 	Overloaded func(Mode)
+	// Drain, if set, is called when an operator orders the worker to leave all its queue
+	// groups, or with false to join them again. From then on Away must say so. It is
+	// called again with each repeated order, and must not block.
+	Drain func(drain bool)
 	// Hear, if set, takes what workers tell one another on
 	// [subjects.Namespace.RegistryStore]. It must not block.
 	Hear func(message []byte)
@@ -166,6 +170,7 @@ type Worker struct {
 	evidence *evidence
 	groups   []*group // of all modes
 	services []*service
+	drains   *drains
 	changes  *changes // set by Run
 
 	reconnects uint64 // of the connection, at the last look
@@ -198,6 +203,7 @@ func New(cfg Config) *Worker {
 	ranges.always, ranges.data = true, w.stats.of
 	clocks := newService(&w.cfg, ns.SnowflakeService(), "IDs from time, worker number and sequence", flakes)
 	w.services = []*service{ranges, clocks}
+	w.drains = newDrains(&w.cfg, w.out, w.rights, ranges.identity.ID)
 	return w
 }
 
@@ -297,8 +303,10 @@ func (w *Worker) Run(ctx context.Context) error {
 
 func (w *Worker) start() (err error) {
 	w.reconnects = w.cfg.Conn.Stats().Reconnects
-	w.changes, err = listen(&w.cfg)
-	return err
+	if w.changes, err = listen(&w.cfg); err != nil {
+		return err
+	}
+	return w.drains.listen()
 }
 
 // look looks how busy the worker is, and returns when to look again.
@@ -339,6 +347,7 @@ func (w *Worker) follow() {
 	now := clock()
 	_ = w.identity.follow() // logged; snowflakes are not served without it
 	w.heal()
+	w.drains.take()
 	troubles := make([]error, len(w.groups))
 	for i, g := range w.groups {
 		g.measure(now)
@@ -354,6 +363,8 @@ func (w *Worker) follow() {
 	for i, g := range w.groups { // what serves is shown by then
 		g.say(now, troubles[i])
 	}
+	_, open := w.requests()
+	w.drains.answer(w.groups, open)
 	w.changes.follow()
 }
 

@@ -199,8 +199,8 @@ func (p *program) assemble(context.Context) error {
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
 	p.ready = readiness{
 		embedded: p.links.embedded,
-		front:    p.front, refusals: &p.refusals, marks: p.storage.marks, segments: p.segments, aside: p.aside,
-		keeper: p.keeper, streams: &p.streams,
+		front:    p.front, refusals: &p.refusals, away: &p.away, marks: p.storage.marks,
+		segments: p.segments, aside: p.aside, keeper: p.keeper, streams: &p.streams,
 	}
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
@@ -230,7 +230,8 @@ func (p *program) workerConfig() worker.Config {
 		},
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Hear: p.aside.Hear,
+		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Drain: p.drain,
+		Hear:   p.aside.Hear,
 		Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
 	}
 }

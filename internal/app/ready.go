@@ -24,6 +24,7 @@ import (
 type readiness struct {
 	front    *front
 	refusals *refusals
+	away     *refusals
 	marks    *kvstore.Store // nil if segments do without
 	segments *segment.Allocator
 	aside    *aside.Watch
@@ -47,6 +48,9 @@ func (r readiness) state() map[string]string {
 	state := map[string]string{subjects.MetaInstance: k.Instance, subjects.MetaNumber: ""}
 	if k.Held {
 		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
+	}
+	if r.away.has(drained) {
+		state[subjects.MetaDrained] = "yes"
 	}
 	for mode, why := range r.modes() {
 		state[mode] = monitor.State(why)

@@ -50,6 +50,18 @@ func (r *refusals) allow(source string, modes ...worker.Mode) {
 	})
 }
 
+// has reports whether a source refuses any mode.
+func (r *refusals) has(source string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.reasons {
+		if key.source == source {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *refusals) change(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

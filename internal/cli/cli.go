@@ -25,6 +25,7 @@ type commandLine struct {
 	Store    storeCmd    `cmd:""`
 	Registry registryCmd `cmd:""`
 	Workers  workersCmd  `cmd:""`
+	Drain    drainCmd    `cmd:""`
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`
 	Layout   layoutCmd   `cmd:""`

@@ -31,9 +31,10 @@ type workersCmd struct {
 func (*workersCmd) help() help {
 	return help{
 		summary: "List the worker numbers, their owners, and the ends of their windows.",
-		detail: `States: live, a worker holds the number; no number, a worker runs without
-one; blocked, no worker answers for the number, but its window has not ended;
-free, any worker may acquire it. Below the table stands what /readyz says of each
+		detail: `States: live, a worker holds the number; drained, it holds the number, and takes
+no requests until "natsid drain --undo"; no number, a worker runs without one;
+blocked, no worker answers for the number, but its window has not ended; free,
+any worker may acquire it. Below the table stands what /readyz says of each
 worker that is not ready.
 
 A worker that was killed leaves its number blocked until UNTIL, at most a horizon
@@ -74,8 +75,8 @@ func (c *workersCmd) Run(s *session) error {
 // A workerList is what is known of workers: by their own answers, which need no
 // JetStream, and by the registry.
 type workerList struct {
-	all     bool                // free numbers, too
-	answers []map[string]string // metadata, by the names of the workers
+	all     bool         // free numbers, too
+	answers []micro.Ping // with metadata, by the names of the workers
 	records map[int]workerid.Record
 	beats   map[int]workerid.Heartbeat
 	now     int64 // of the registry: this machine's clock may be wrong
@@ -83,7 +84,7 @@ type workerList struct {
 
 // askWorkers returns what workers say of themselves. Their number is not known, so
 // it waits until it is quiet. Workers of before say nothing.
-func askWorkers(ctx context.Context, nc *nats.Conn, subject string) (answers []map[string]string) {
+func askWorkers(ctx context.Context, nc *nats.Conn, subject string) (answers []micro.Ping) {
 	const first, quiet = time.Second, 300 * time.Millisecond
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
@@ -100,11 +101,11 @@ func askWorkers(ctx context.Context, nc *nats.Conn, subject string) (answers []m
 		}
 		var answer micro.Ping
 		if json.Unmarshal(msg.Data, &answer) == nil && answer.Metadata[subjects.MetaInstance] != "" {
-			answers = append(answers, answer.Metadata)
+			answers = append(answers, answer)
 		}
 	}
-	slices.SortFunc(answers, func(a, b map[string]string) int {
-		return cmp.Compare(a[subjects.MetaInstance], b[subjects.MetaInstance])
+	slices.SortFunc(answers, func(a, b micro.Ping) int {
+		return cmp.Compare(a.Metadata[subjects.MetaInstance], b.Metadata[subjects.MetaInstance])
 	})
 	return answers
 }
@@ -160,8 +161,8 @@ func (l *workerList) print(out io.Writer) error {
 		l.printNumber(table, w, holders[w])
 	}
 	for _, a := range l.answers {
-		if a[subjects.MetaNumber] == "" {
-			fmt.Fprintf(table, "-\t%s\tno number\t-\t-\t-\t-\n", a[subjects.MetaInstance])
+		if a.Metadata[subjects.MetaNumber] == "" {
+			fmt.Fprintf(table, "-\t%s\t%s\t-\t-\t-\t-\n", a.Metadata[subjects.MetaInstance], stateOf(a, "no number"))
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -171,38 +172,48 @@ func (l *workerList) print(out io.Writer) error {
 	return nil
 }
 
-// holders returns the names of the workers that say that they hold a number.
-func (l *workerList) holders() map[int]string {
-	holders := map[int]string{}
+// stateOf returns the state of a worker that answers: usual, unless it is drained.
+func stateOf(a micro.Ping, usual string) string {
+	if a.Metadata[subjects.MetaDrained] != "" {
+		return "drained"
+	}
+	return usual
+}
+
+// holders returns the workers that say that they hold a number.
+func (l *workerList) holders() map[int]micro.Ping {
+	holders := map[int]micro.Ping{}
 	for _, a := range l.answers {
-		if w, err := strconv.Atoi(a[subjects.MetaNumber]); err == nil {
-			holders[w] = a[subjects.MetaInstance]
+		if w, err := strconv.Atoi(a.Metadata[subjects.MetaNumber]); err == nil {
+			holders[w] = a
 		}
 	}
 	return holders
 }
 
-// printNumber prints the row of a number, which holder says that it holds; "" if
-// nobody says so.
-func (l *workerList) printNumber(table io.Writer, w int, holder string) {
+// printNumber prints the row of a number, which holder says that it holds; the zero
+// value if nobody says so.
+func (l *workerList) printNumber(table io.Writer, w int, holder micro.Ping) {
 	r, known := l.records[w]
 	beat, beats := l.beats[w]
 	state, since, offset, reported, until := "free", "-", "-", moment(r.Reported), moment(r.Until)
 	if !known {
 		reported, until = "-", "-"
 	}
+	name := holder.Metadata[subjects.MetaInstance]
 	switch {
 	case beats:
-		state, since, offset, reported = "live", moment(beat.Since), signed(beat.Offset()), moment(beat.Time)
-	case holder != "":
-		state = "live"
+		state, since = stateOf(holder, "live"), moment(beat.Since)
+		offset, reported = signed(beat.Offset()), moment(beat.Time)
+	case name != "":
+		state = stateOf(holder, "live")
 	case r.Until > l.now:
 		state = "blocked"
 	case !l.all:
 		return
 	}
 	fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-		w, cmp.Or(holder, r.Instance), state, since, offset, reported, until)
+		w, cmp.Or(name, r.Instance), state, since, offset, reported, until)
 }
 
 // printTrouble prints what /readyz says of each worker that is not ready.
@@ -210,8 +221,8 @@ func (l *workerList) printTrouble(out io.Writer) {
 	head := "\n"
 	for _, a := range l.answers {
 		for _, mode := range []string{"segment", "snowflake"} {
-			if says := a[mode]; says != "" && says != subjects.Ready {
-				fmt.Fprintf(out, "%s%s, %s: %s\n", head, a[subjects.MetaInstance], mode, says)
+			if says := a.Metadata[mode]; says != "" && says != subjects.Ready {
+				fmt.Fprintf(out, "%s%s, %s: %s\n", head, a.Metadata[subjects.MetaInstance], mode, says)
 				head = ""
 			}
 		}

@@ -142,6 +142,7 @@ func (t *table) worker() {
 		t.subscribe("", witness, ns.Witness())
 	}
 	t.publish("raise alarms", ns.Alarms())
+	t.subscribe("", "take orders of `natsid drain`", ns.Drain("*"))
 	t.subscribe("", "answer `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
 	t.publish("find streams that take requests", t.api.Names())
 	for _, b := range t.buckets() {
@@ -172,6 +173,7 @@ func (t *table) operator() {
 	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())
+	t.publish("drain workers", ns.Drain("*"))
 	t.publish("list registries", ns.RegistryAsk())
 	t.publish("choose a registry", ns.RegistryOf("*"))
 	t.replies()

@@ -1,0 +1,115 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// drainLimit bounds the orders that wait for an answer at once.
+const drainLimit = 16
+
+// A drains takes the orders of operators to leave the queue groups, or to join them again.
+// An answer says what stands after the order was followed. Only the goroutine of
+// [Worker.Run] uses it, but for hear.
+type drains struct {
+	cfg     *Config
+	out     *outlet
+	rights  *rights
+	subject string
+	said    bool // that the subscription was refused
+	sub     *nats.Subscription
+	heard   chan *nats.Msg
+	owed    []order // that are followed, and not answered yet
+}
+
+// An order is followed before it is answered.
+type order struct {
+	subjects.WorkerDrain
+	message *nats.Msg
+}
+
+func newDrains(cfg *Config, out *outlet, r *rights, id string) *drains {
+	return &drains{
+		cfg: cfg, out: out, rights: r, subject: cfg.Namespace.Drain(id), heard: make(chan *nats.Msg, drainLimit),
+	}
+}
+
+// listen begins to take orders.
+func (d *drains) listen() (err error) {
+	if d.cfg.Drain != nil {
+		d.rights.claim(d.subject)
+		d.sub, err = d.cfg.Conn.Subscribe(d.subject, d.hear)
+	}
+	return err
+}
+
+func (d *drains) stop() {
+	if d.sub != nil {
+		// It fails only on a connection that is gone, and the subscription with it.
+		_ = d.sub.Unsubscribe()
+	}
+}
+
+func (d *drains) hear(m *nats.Msg) {
+	select {
+	case d.heard <- m:
+	default:
+		d.refuse(m, subjects.Errorf(subjects.TooMany, "%d orders wait already: retry later", drainLimit))
+	}
+}
+
+// take takes the orders that have arrived.
+func (d *drains) take() {
+	if !d.said && d.rights.subscription(d.subject) != "" {
+		d.said = true
+		d.cfg.Log.Error("`natsid drain` does not reach this worker; give the right, and restart it",
+			"reason", errSubscription(d.subject, ""))
+	}
+	for range len(d.heard) {
+		m := <-d.heard
+		o, err := subjects.ParseWorkerDrain(m.Data)
+		if err != nil {
+			d.refuse(m, err)
+			continue
+		}
+		d.cfg.Drain(!o.Undo)
+		d.owed = append(d.owed, order{o, m})
+	}
+}
+
+// answer answers the orders that were taken before the groups followed them.
+func (d *drains) answer(groups []*group, open int64) {
+	for _, o := range d.owed {
+		state := subjects.WorkerDrained{
+			Instance: d.cfg.Instance(), Drained: !o.Undo, Serves: []string{}, Open: open,
+		}
+		if number, held, _ := d.cfg.Number(); held {
+			state.Number = &number
+		}
+		for _, g := range groups {
+			if g.isUp() || len(g.left) > 0 {
+				state.Serves = append(state.Serves, string(g.mode))
+			}
+		}
+		if body, err := json.Marshal(state); err != nil {
+			d.refuse(o.message, err)
+		} else {
+			d.sent(o.message.Respond(body))
+		}
+	}
+	d.owed = nil
+}
+
+func (d *drains) refuse(m *nats.Msg, err error) {
+	d.sent(m.RespondMsg(&nats.Msg{Header: wireError(err, d.cfg.Log).Headers()}))
+}
+
+func (d *drains) sent(err error) {
+	if !errors.Is(err, nats.ErrMsgNoReply) {
+		d.out.sent(err)
+	}
+}
