@@ -59,6 +59,7 @@ var arrows = map[string][]string{
 
 	"worker": {"subjects", "policy", "segment", "snowflake", "internal/ration", natsGo},
 	"client": {"subjects", natsGo},
+	"stamp":  {"client", natsGo},
 
 	"internal/aside":       {"internal/jitter"},
 	"internal/buckets":     {natsGo},

@@ -1,0 +1,158 @@
+// Package stamp gives each message of a pipeline an ID, in the header [Header].
+//
+//	s := stamp.New(ids.Segment("order")) // of package client
+//	id, err := s.Msg(ctx, msg)           // then publish msg
+//
+// A message that has an ID keeps it, so stamping twice is safe. No other header is
+// touched. Nats-Msg-Id in particular must stay as it is when a message is published
+// again, and an ID that is drawn anew each time would not.
+//
+// No two messages get the same ID: that is the law of the IDs, not of this package. A
+// message that is stamped and then not published is a hole. A message that is received
+// again, since its acknowledgement was lost, is stamped anew, unless what was stored
+// had its ID already: stamp before the first publish where every reader must see one ID.
+package stamp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/client"
+)
+
+// Header holds the ID of a message, as a decimal.
+const Header = "Natsid-Id"
+
+var (
+	// ErrNone is returned where a message has no ID: stamp it.
+	ErrNone = errors.New("stamp: the message has no ID in its header " + Header)
+	// ErrMalformed is returned where the header holds no ID, or several: whoever
+	// published the message wrote them, and it is not changed.
+	ErrMalformed = errors.New("stamp: the message has something else than one ID in its header " + Header)
+)
+
+// ID returns the ID of a message, 1 to 2^63-1. The error is [ErrNone] or [ErrMalformed].
+func ID(m *nats.Msg) (client.ID, error) { return IDIn(m.Header) }
+
+// IDIn returns the ID of a message with these headers, such as those of a
+// [jetstream.Msg]. It does what [ID] does.
+func IDIn(h nats.Header) (client.ID, error) {
+	values := h[Header]
+	switch len(values) {
+	case 0:
+		return 0, ErrNone
+	case 1:
+		id, err := client.ParseID(values[0])
+		if err != nil || id == 0 {
+			return 0, fmt.Errorf("%w: %.40q", ErrMalformed, values[0])
+		}
+		return id, nil
+	default:
+		return 0, fmt.Errorf("%w: %d values", ErrMalformed, len(values))
+	}
+}
+
+// A Stamper stamps messages with the IDs of one handle. It is safe for concurrent use,
+// of different messages.
+type Stamper struct {
+	ids *client.Handle
+}
+
+// New returns a Stamper. With a handle that has the option [client.Prefetch], a message
+// costs no round trip, and its ID may be as old as that allows.
+func New(ids *client.Handle) *Stamper { return &Stamper{ids} }
+
+// Msg gives a message an ID, unless it has one, and returns it. The error is
+// [ErrMalformed], or one of [client.Handle.Next]; the message is as it was then.
+func (s *Stamper) Msg(ctx context.Context, m *nats.Msg) (client.ID, error) {
+	id, err := ID(m)
+	if !errors.Is(err, ErrNone) {
+		return id, err
+	}
+	if id, err = s.ids.Next(ctx); err != nil {
+		return 0, err
+	}
+	set(m, id)
+	return id, nil
+}
+
+func set(m *nats.Msg, id client.ID) {
+	if m.Header == nil {
+		m.Header = make(nats.Header, 1)
+	}
+	m.Header[Header] = []string{id.String()}
+}
+
+// most is how many IDs are requested at a time: of a larger request the client sends no
+// copy to another worker while no answer has come.
+const most = 10_000
+
+// Msgs gives all of the messages that have none an ID, in their order, with one request
+// for each 10,000. The error is that of [Stamper.Msg]. Where one has a malformed ID no
+// message is stamped; after another error some may be, and are not stamped again by the
+// next call.
+func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
+	var bare []*nats.Msg
+	for i, m := range msgs {
+		switch _, err := ID(m); {
+		case errors.Is(err, ErrNone):
+			bare = append(bare, m)
+		case err != nil:
+			return fmt.Errorf("message %d of %d, on %s: %w", i+1, len(msgs), m.Subject, err)
+		}
+	}
+	for len(bare) > 0 {
+		part := bare[:min(len(bare), most)]
+		runs, err := s.ids.NextN(ctx, len(part))
+		if err != nil {
+			return err
+		}
+		i := 0
+		for id := range runs.All() {
+			set(part[i], id)
+			i++
+		}
+		bare = bare[len(part):]
+	}
+	return nil
+}
+
+// Handler returns a handler that passes on each message with an ID. Where there is none
+// it calls failed in place of next, since core NATS does not deliver a message again. It
+// waits for the ID for the time-out of the client, at most.
+func (s *Stamper) Handler(next nats.MsgHandler, failed func(*nats.Msg, error)) nats.MsgHandler {
+	return func(m *nats.Msg) {
+		if _, err := s.Msg(context.Background(), m); err != nil {
+			failed(m, err)
+			return
+		}
+		next(m)
+	}
+}
+
+// Consumer returns a handler for [jetstream.Consumer.Consume] that passes on each
+// message with an ID. It calls failed where there is none, which decides whether the
+// message is delivered again, as by NakWithDelay. It waits for the ID for the time-out of
+// the client, at most.
+func (s *Stamper) Consumer(next jetstream.MessageHandler, failed func(jetstream.Msg, error)) jetstream.MessageHandler {
+	return func(m jetstream.Msg) {
+		own := nats.Msg{Header: m.Headers()}
+		if _, err := s.Msg(context.Background(), &own); err != nil {
+			failed(m, err)
+			return
+		}
+		next(&stamped{m, own.Header})
+	}
+}
+
+// A stamped message has other headers than the one that was received.
+type stamped struct {
+	jetstream.Msg
+	headers nats.Header
+}
+
+func (m *stamped) Headers() nats.Header { return m.headers }
