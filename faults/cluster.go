@@ -35,6 +35,7 @@ type cluster struct {
 	opt   options
 	bins  binaries
 
+	secrets secrets
 	servers []*server
 	workers []*worker
 	proxies []*natsproxy.Proxy // of the first worker, one per server

@@ -71,8 +71,8 @@ func (c *cluster) raised(kind subjects.Alarm) bool {
 
 // natsid runs a command of an operator.
 func (c *cluster) natsid(args ...string) error {
-	args = append(slices.Clone(args), "--nats", c.urls()[0])
-	out, err := exec.CommandContext(c.ctx, c.bins.natsid, args...).CombinedOutput()
+	out, err := exec.CommandContext(c.ctx, c.bins.natsid,
+		append(slices.Clone(args), "--nats", c.secrets.in(c.urls()))...).CombinedOutput()
 	c.logf("natsid %s: %v %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	return err
 }

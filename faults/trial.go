@@ -88,7 +88,7 @@ func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (
 }
 
 func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
-	c := &cluster{harness: newHarness(ctx, f.name, dir), fleet: f.fleet, opt: opt, bins: bins}
+	c := &cluster{harness: newHarness(ctx, f.name, dir), fleet: f.fleet, opt: opt, bins: bins, secrets: newSecrets()}
 	t := &trial{cluster: c, fault: f}
 	slowest := watchDisk(c.harness)
 	t.run(func() {
@@ -105,6 +105,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		t.waitReady()
 		t.sleep(f.watchTime())
 	})
+	t.judgeSecrets() // that the stop wrote, too
 	r.name, r.onClockStep, r.disk = f.name, opt.onClockStep, slowest()
 	if len(t.violations) > 0 {
 		t.logf("this process stood still for up to %v, and its writes took up to %v", r.stalled, r.disk)

@@ -34,9 +34,9 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	c.must(err)
 	addr := c.port()
 	w := &worker{c: c, name: name, data: c.path(name), clock: clock, http: "http://" + addr}
-	w.args = []string{"--name", name, "--http", addr, "--on-clock-step", c.opt.onClockStep}
+	w.args = []string{"--name", name, "--http", addr, "--on-clock-step", c.opt.onClockStep, "--log-level", "debug"}
 	if len(urls) > 0 {
-		w.args = append(w.args, "--nats", strings.Join(urls, ","))
+		w.args = append(w.args, "--nats", c.secrets.in(urls))
 	}
 	if c.db != nil {
 		w.args = append(w.args, "--mysql", c.dsn())
@@ -53,6 +53,7 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 // dsn leads the next worker to the database, through the link if it has one.
 func (c *cluster) dsn() string {
 	dsn := c.db.DSN()
+	c.secrets.keepMySQL(dsn)
 	if c.link != nil && (!c.fleet.oneLink || len(c.workers) == 0) {
 		dsn = strings.Replace(dsn, c.db.Addr(), c.link.Addr(), 1)
 	}

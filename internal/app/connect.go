@@ -111,7 +111,7 @@ func logged(log *slog.Logger) []nats.Option {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.Info("reconnected to NATS", "connection", nc.Opts.Name, "server", nc.ConnectedUrlRedacted())
+			log.Info("reconnected to NATS", "connection", nc.Opts.Name, "server", Redact(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 			attrs := []any{"connection", nc.Opts.Name, "error", err}

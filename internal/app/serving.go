@@ -110,7 +110,7 @@ func (f *front) startElsewhere(ctx context.Context, old *serving) (*serving, err
 		return nil, err
 	}
 	f.cfg.Log.Info("the NATS server is about to stop; moving to another one",
-		"from", old.conn.ConnectedUrlRedacted(), "to", conn.ConnectedUrlRedacted())
+		"from", Redact(old.conn.ConnectedUrl()), "to", Redact(conn.ConnectedUrl()))
 	next := f.start(ctx, conn)
 	if err := next.joined(); err != nil {
 		next.leave()

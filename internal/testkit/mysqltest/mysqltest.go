@@ -20,7 +20,7 @@ import (
 // none outside. Without SUPER, read_only binds this user.
 const (
 	user     = "natsid"
-	password = "secret"
+	password = "mysqltest-password"
 	database = "natsid"
 )
 
