@@ -25,6 +25,7 @@ const (
 	mysqlDriver = "github.com/go-sql-driver/mysql"
 	natsGo      = "github.com/nats-io/nats.go"
 	natsServer  = "github.com/nats-io/nats-server/v2"
+	nkeys       = "github.com/nats-io/nkeys"
 	prometheus  = "github.com/prometheus"
 	yaml        = "go.yaml.in/yaml"
 )
@@ -69,7 +70,7 @@ var arrows = map[string][]string{
 	"internal/measure":     {},
 	"internal/metrics":     {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
 	"internal/monitor":     {},
-	"internal/natsembed":   {natsServer},
+	"internal/natsembed":   {"internal/durable", natsServer, nkeys},
 	"internal/ration":      {},
 	"internal/rights":      {"subjects", "internal/buckets", natsGo},
 	"internal/configfile":  {yaml},
@@ -91,7 +92,7 @@ var arrows = map[string][]string{
 		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker",
 		"internal/aside", "internal/buckets", "internal/configfile", "internal/jitter", "internal/loglimit",
 		"internal/metrics", "internal/monitor",
-		"internal/natscontext", "internal/natsembed", natsGo, backoff, flock},
+		"internal/natscontext", "internal/natsembed", "internal/rights", natsGo, backoff, flock},
 	"internal/cli": {"internal/app", "client", "subjects", "snowflake", "workerid", "kvregistry",
 		"oneregistry", "oneregistry/natsbus",
 		"internal/buckets", "internal/measure", "internal/rights",

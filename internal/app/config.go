@@ -24,11 +24,15 @@ type Config struct {
 	Namespace subjects.Namespace // --namespace
 	Listen    string             // --listen
 	Insecure  bool               // --insecure
-	Data      string             // --data; locked while in use
-	HTTP      string             // --http
-	Name      string             // --name; "" takes the one kept in Data, or generates one
-	Replicas  int                // --replicas
-	Registry  string             // --registry; "" is any
+
+	ListenCert string // --listen-cert; "" for an embedded server without users
+	ListenKey  string // --listen-key
+
+	Data     string // --data; locked while in use
+	HTTP     string // --http
+	Name     string // --name; "" takes the one kept in Data, or generates one
+	Replicas int    // --replicas
+	Registry string // --registry; "" is any
 
 	MySQL             string        // --mysql
 	Guard             bool          // --guard=on
@@ -71,6 +75,7 @@ type Config struct {
 type Where struct {
 	URL      string // of NATS, without password
 	Embedded bool
+	Key      string // file with the key by which callers connect; "" if they need none
 	HTTP     string // address of the monitor; "" if off
 	Instance string
 	Number   int // the worker number

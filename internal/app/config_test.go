@@ -37,7 +37,13 @@ func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 		{"host:port", func(c *app.Config) { c.Listen = "127.0.0.1:nats" }},
 		{"host:port", func(c *app.Config) { c.Listen = "127.0.0.1:65536" }},
 		{"--listen \":0\": other machines", func(c *app.Config) { c.Listen = ":0" }},
-		{"--nats URL", func(c *app.Config) { c.Listen = "0.0.0.0:4222" }},
+		{"--listen-cert FILE", func(c *app.Config) { c.Listen = "0.0.0.0:4222" }},
+		{"", func(c *app.Config) { c.Listen, c.ListenCert, c.ListenKey = ":4222", "a", "b" }},
+		{"--listen-key belong together", func(c *app.Config) { c.ListenCert = "a" }},
+		{"--listen-key belong together", func(c *app.Config) { c.ListenKey = "b" }},
+		{"--insecure and --listen-cert exclude each other", func(c *app.Config) {
+			c.Insecure, c.ListenCert, c.ListenKey = true, "a", "b"
+		}},
 		{"--insecure", func(c *app.Config) { c.Listen = "[::]:4222" }},
 		{"--insecure", func(c *app.Config) { c.Listen = "192.0.2.1:4222" }},
 		{"--insecure", func(c *app.Config) { c.Listen = "ids.example.com:4222" }},

@@ -97,7 +97,7 @@ func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	}
 	opts = append(opts, logged(cfg.Log)...)
 	if embedded != nil {
-		opts = append(opts, nats.InProcessServer(embedded))
+		opts = append(opts, inside(embedded)...)
 	}
 	return opts
 }

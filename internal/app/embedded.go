@@ -4,32 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/rights"
 )
 
 // startServer starts the embedded NATS server, unless a NATS is joined.
 func (p *program) startServer(context.Context) (err error) {
 	cfg := &p.cfg
-	if cfg.NATS == "" {
-		if p.links.embedded, err = embed(cfg); err != nil {
-			return err
-		}
-		cfg.Access = Access{NATS: p.links.embedded.ClientURL()} // without credentials for others
+	p.where = Where{URL: Redact(cfg.NATS)}
+	if cfg.NATS != "" {
+		return nil
 	}
-	p.where = Where{URL: Redact(cfg.NATS), Embedded: p.links.embedded != nil}
+	lock, err := lockOf(cfg)
+	if err != nil {
+		return err
+	}
+	if p.links.embedded, err = embed(cfg, lock); err != nil {
+		return err
+	}
+	p.where = Where{URL: p.links.embedded.CallersURL(), Embedded: true}
+	if lock != nil {
+		p.where.Key = keyFile(cfg, rights.Caller)
+	}
+	// This program's own connections are made in the process: without TLS, and without credentials for other servers.
+	_, address, _ := strings.Cut(p.where.URL, "://")
+	cfg.Access = Access{NATS: "nats://" + address}
 	return nil
 }
 
-func embed(cfg *Config) (*natsembed.Host, error) {
-	if !natsembed.Loopback(cfg.Listen) {
+func embed(cfg *Config, lock *natsembed.Lock) (*natsembed.Host, error) {
+	if lock == nil && !natsembed.Loopback(cfg.Listen) {
 		cfg.Log.Warn("the embedded NATS server is open, by --insecure: whoever reaches its address can take IDs, "+
 			"delete tags, and write to the buckets, which can make IDs repeat; let nobody else reach it",
 			"listen", cfg.Listen)
 	}
 	h, err := natsembed.Run(natsembed.Config{
-		Listen: cfg.Listen, StoreDir: filepath.Join(cfg.Data, "nats"), Log: cfg.Log,
+		Listen: cfg.Listen, StoreDir: filepath.Join(cfg.Data, "nats"), Lock: lock, Log: cfg.Log,
 	})
 	if errors.Is(err, natsembed.ErrTaken) {
 		return nil, fmt.Errorf("%w: another program, most likely a NATS server, listens on %s; "+
@@ -37,6 +53,58 @@ func embed(cfg *Config) (*natsembed.Host, error) {
 			ErrListenTaken, cfg.Listen, cfg.Listen)
 	}
 	return h, err
+}
+
+// Each role has an inbox prefix of its own, since who hears the replies to another reads what that one reads. Callers
+// have that of all NATS clients, which worker and operator must be given.
+var inboxPrefixes = map[rights.Role]string{
+	rights.Caller: "_INBOX", rights.Operator: "_INBOX_operator", rights.Worker: "_INBOX_worker",
+}
+
+func keyFile(cfg *Config, role rights.Role) string {
+	return filepath.Join(cfg.Data, "users", string(role)+".nk")
+}
+
+// lockOf returns the lock of the embedded server, with a user for each role, or nil if no certificate is given. At the
+// first start it makes the keys of the users, in the data directory.
+func lockOf(cfg *Config) (*natsembed.Lock, error) {
+	if cfg.ListenCert == "" {
+		return nil, nil
+	}
+	certificate, err := natsembed.OpenCertificate(cfg.ListenCert, cfg.ListenKey)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate of --listen-cert and --listen-key cannot be used: %w; "+
+			"give files in PEM that belong together", err)
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.Data, "users"), 0o700); err != nil {
+		return nil, fmt.Errorf("cannot create the directory of the users: %w", err)
+	}
+	lock := &natsembed.Lock{Certificate: certificate}
+	for _, role := range []rights.Role{rights.Caller, rights.Operator, rights.Worker} {
+		key, err := natsembed.OpenKey(keyFile(cfg, role))
+		if err != nil {
+			return nil, err
+		}
+		r := rights.Of(role, rights.Deployment{
+			Namespace: cfg.Namespace, InboxPrefix: inboxPrefixes[role],
+			ReplyTo: []string{inboxPrefixes[rights.Operator]},
+			MySQL:   cfg.MySQL != "", Guard: cfg.Guard, MakesBuckets: true, Repairs: true,
+		})
+		lock.Users = append(lock.Users, natsembed.User{
+			Key: key, Publish: rights.Texts(r.Publish), Subscribe: rights.Texts(r.Subscribe),
+		})
+		lock.Self = key // of the last one, the worker
+	}
+	return lock, nil
+}
+
+// inside returns the options of a connection of this program to the embedded server.
+func inside(embedded *natsembed.Host) []nats.Option {
+	opts := []nats.Option{nats.InProcessServer(embedded)}
+	if key := embedded.Self(); key != nil {
+		opts = append(opts, nats.Nkey(key.Public, key.Sign), nats.CustomInboxPrefix(inboxPrefixes[rights.Worker]))
+	}
+	return opts
 }
 
 func (p *program) stopServer() error {

@@ -130,17 +130,27 @@ func checkListen(c *Config) error {
 	if _, _, err := natsembed.ParseListen(c.Listen); err != nil {
 		return fmt.Errorf("%q: want host:port", c.Listen)
 	}
-	if c.Insecure || natsembed.Loopback(c.Listen) {
+	if c.Insecure || c.ListenCert != "" || natsembed.Loopback(c.Listen) {
 		return nil
 	}
-	return fmt.Errorf("%q: other machines reach this address, and the embedded NATS server has no authentication: "+
-		"join a NATS server that has users with --nats URL, or open this one to whoever reaches it with --insecure",
-		c.Listen)
+	return fmt.Errorf("%q: other machines reach this address: demand TLS and users with --listen-cert FILE and "+
+		"--listen-key FILE, or let whoever reaches it do everything with --insecure", c.Listen)
+}
+
+func checkListenCert(c *Config) error {
+	if (c.ListenCert == "") != (c.ListenKey == "") {
+		return errors.New("and --listen-key belong together: give both")
+	}
+	return nil
 }
 
 func checkInsecure(c *Config) error {
-	if c.Insecure && c.NATS != "" {
+	switch {
+	case !c.Insecure:
+	case c.NATS != "":
 		return errors.New("and --nats exclude each other: --insecure opens the embedded NATS server")
+	case c.ListenCert != "":
+		return errors.New("and --listen-cert exclude each other: with a certificate, users are demanded")
 	}
 	return nil
 }

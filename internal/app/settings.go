@@ -57,6 +57,16 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help:  "Address of the embedded NATS server. Port 0 picks a free port.",
 		field: text(func(c *Config) *string { return &c.Listen }, "127.0.0.1:4222").checked("host:port", checkListen),
 	}, {
+		Flag: "listen-cert", Env: "NATSID_LISTEN_CERT", Group: groupWorker, Placeholder: "FILE",
+		Help: "File with the certificate of the embedded NATS server. It then demands TLS and a user: the keys of " +
+			"caller, operator and worker are made in users in --data. A certificate that is renewed is read again.",
+		field: text(func(c *Config) *string { return &c.ListenCert }, "").
+			checked("with --listen-key", checkListenCert),
+	}, {
+		Flag: "listen-key", Env: "NATSID_LISTEN_KEY", Group: groupWorker, Placeholder: "FILE",
+		Help:  "File with the key of --listen-cert.",
+		field: text(func(c *Config) *string { return &c.ListenKey }, ""),
+	}, {
 		Flag: "insecure", Env: "NATSID_INSECURE", Group: groupWorker, Bare: true,
 		Help: "Let --listen go beyond loopback without authentication and TLS. Whoever reaches that address can then " +
 			"take IDs, delete tags, and write to the buckets, which can make IDs repeat.",

@@ -62,5 +62,16 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	if w.HTTP != "" {
 		line += ", http://" + w.HTTP + "/readyz"
 	}
-	return line + fmt.Sprintf("; try: nats request %s ''", cfg.Namespace.Segment("order"))
+	return line + "; try: nats" + reachedBy(w) + fmt.Sprintf(" request %s ''", cfg.Namespace.Segment("order"))
+}
+
+// reachedBy returns the flags by which `nats` reaches an embedded server, where it needs any.
+func reachedBy(w app.Where) (flags string) {
+	if w.Embedded && w.URL != defaultURL {
+		flags += " --server " + w.URL
+	}
+	if w.Key != "" {
+		flags += " --nkey " + w.Key
+	}
+	return flags
 }

@@ -31,7 +31,7 @@ func TestTheFlagOverridesTheEnvironment(t *testing.T) {
 func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
 	own := serve(t)
 	own.says(t, fmt.Sprintf("(embedded server, data in %s), worker number ", own.data),
-		"try: nats request id.segment.order ''\n")
+		"try: nats --server "+own.url+" request id.segment.order ''\n")
 	url := startServer(t).ClientURL()
 	flag := serve(t, "--nats="+url, "--namespace=flag")
 	flag.says(t, url+" (joined), worker number ", "nats request flag.segment.order ''")

@@ -56,6 +56,31 @@ func (h *Host) current() *Server {
 // ClientURL returns the URL at which clients reach the server.
 func (h *Host) ClientURL() string { return h.current().ClientURL() }
 
+// CallersURL returns a URL at which callers reach the server, also from other machines if they do, and under a name
+// for which its certificate vouches.
+func (h *Host) CallersURL() string {
+	host, port, _ := net.SplitHostPort(h.cfg.Listen) // Start has parsed it
+	scheme, everywhere := "nats", host == "" || net.ParseIP(host).IsUnspecified()
+	if l := h.cfg.Lock; l != nil {
+		scheme = "tls"
+		if name := l.Certificate.hostFor(host); name != "" {
+			host, everywhere = name, false
+		}
+	}
+	if everywhere {
+		host, _ = os.Hostname()
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// Self returns the key of this program's own user, or nil if the server has no lock.
+func (h *Host) Self() *Key {
+	if h.cfg.Lock == nil {
+		return nil
+	}
+	return h.cfg.Lock.Self
+}
+
 // InProcessConn connects to the server that runs now. It implements [nats.InProcessConnProvider].
 func (h *Host) InProcessConn() (net.Conn, error) { return h.current().InProcessConn() }
 
@@ -71,8 +96,9 @@ const (
 	mostPause = time.Minute // between two restarts
 )
 
-// Tend restarts the server when a stream cannot be written though the disk can, until ctx ends. The pause between
-// restarts doubles up to a minute, since a stream may have another trouble than a full disk.
+// Tend takes up renewed certificates, and restarts the server when a stream cannot be written though the disk can,
+// until ctx ends. The pause between restarts doubles up to a minute, since a stream may have another trouble than a
+// full disk.
 func (h *Host) Tend(ctx context.Context) {
 	pause, restarted, reported := lookEvery, time.Time{}, false
 	for {
@@ -80,6 +106,9 @@ func (h *Host) Tend(ctx context.Context) {
 		case <-time.After(lookEvery):
 		case <-ctx.Done():
 			return
+		}
+		if l := h.cfg.Lock; l != nil {
+			l.Certificate.tend(h.log)
 		}
 		trouble := h.look()
 		if trouble == nil {

@@ -29,6 +29,8 @@ type Config struct {
 	Listen string
 	// StoreDir is the directory of JetStream's streams.
 	StoreDir string
+	// Lock is who may connect; nil lets everybody do everything.
+	Lock *Lock
 	// Log receives the server's notices, warnings and errors; nil discards.
 	Log *slog.Logger
 }
@@ -67,7 +69,7 @@ func options(cfg Config) (*server.Options, error) {
 	if err := probe(cfg.Listen); err != nil {
 		return nil, err
 	}
-	return &server.Options{
+	opts := &server.Options{
 		ServerName: "natsid",
 		Host:       host,
 		Port:       port,
@@ -81,7 +83,11 @@ func options(cfg Config) (*server.Options, error) {
 		// unanswered: for 6 s with these, for 6 min by default.
 		PingInterval: 2 * time.Second,
 		MaxPingsOut:  2,
-	}, nil
+	}
+	if cfg.Lock != nil {
+		cfg.Lock.apply(opts)
+	}
+	return opts, nil
 }
 
 // await waits until the server accepts connections. A server that cannot open its

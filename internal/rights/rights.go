@@ -117,7 +117,7 @@ func (t *table) worker() {
 	ns := t.ns
 	const serve = "serve requests"
 	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Snowflake(), ns.Snowflakes(),
-		ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList())
+		ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList(), ns.Throttle())
 	inboxes := []string{defaultInbox + ".>"}
 	for _, prefix := range append([]string{t.d.InboxPrefix}, t.d.ReplyTo...) {
 		if p := inbox(prefix); !strings.HasPrefix(p, nats.InboxPrefix) && !slices.Contains(inboxes, p) {
@@ -171,6 +171,7 @@ func (t *table) caller() {
 func (t *table) operator() {
 	ns := t.ns
 	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList())
+	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())
 	t.publish("drain workers", ns.Drain("*"))

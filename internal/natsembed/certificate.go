@@ -1,0 +1,85 @@
+package natsembed
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+)
+
+// A Certificate is the one by which clients know the server. [Host.Tend] takes up what is renewed in its files. All
+// methods are safe for concurrent use.
+type Certificate struct {
+	files [2]string // the chain and the key, in PEM
+	now   atomic.Pointer[loaded]
+}
+
+// loaded is what the files held when they could be used last.
+type loaded struct {
+	texts       [2][]byte
+	certificate tls.Certificate
+}
+
+// OpenCertificate reads a chain of certificates and the key of the first one, both in PEM.
+func OpenCertificate(certFile, keyFile string) (*Certificate, error) {
+	c := &Certificate{files: [2]string{certFile, keyFile}}
+	_, err := c.renew()
+	return c, err
+}
+
+// renew reads the files again, and reports whether they were renewed. After an error the server shows what it showed.
+func (c *Certificate) renew() (renewed bool, err error) {
+	var next loaded
+	for i, file := range c.files {
+		if next.texts[i], err = os.ReadFile(file); err != nil {
+			return false, err
+		}
+	}
+	if old := c.now.Load(); old != nil && bytes.Equal(old.texts[0], next.texts[0]) &&
+		bytes.Equal(old.texts[1], next.texts[1]) {
+		return false, nil
+	}
+	next.certificate, err = tls.X509KeyPair(next.texts[0], next.texts[1])
+	if err != nil { // also while one of the files is renewed and the other is not yet
+		return false, fmt.Errorf("%s and %s: %w", c.files[0], c.files[1], err)
+	}
+	c.now.Store(&next)
+	return true, nil
+}
+
+// tend is renew, with its outcome logged.
+func (c *Certificate) tend(log *slog.Logger) {
+	renewed, err := c.renew()
+	switch {
+	case err != nil:
+		log.Warn("the renewed certificate of the embedded NATS server cannot be used; the last one stays until it can",
+			"error", err)
+	case renewed:
+		log.Info("the certificate of the embedded NATS server was renewed", "valid_until",
+			c.now.Load().certificate.Leaf.NotAfter)
+	}
+}
+
+func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &c.now.Load().certificate, nil
+}
+
+// hostFor returns the host, if the certificate vouches for it, or else one for which it does; "" if there is none.
+func (c *Certificate) hostFor(host string) string {
+	leaf := c.now.Load().certificate.Leaf
+	if leaf.VerifyHostname(host) == nil {
+		return host
+	}
+	for _, name := range leaf.DNSNames {
+		if !strings.HasPrefix(name, "*") {
+			return name
+		}
+	}
+	for _, ip := range leaf.IPAddresses {
+		return ip.String()
+	}
+	return ""
+}
