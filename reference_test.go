@@ -6,12 +6,16 @@ import (
 	"maps"
 	"os"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/subjects"
 )
@@ -25,7 +29,8 @@ var made = regexp.MustCompile(`(?ms)^<!-- made: ([a-z -]+) -->\n(.*?)^<!-- end -
 // parts returns what documents take from the code, by name.
 func parts() map[string]string {
 	all := map[string]string{
-		"settings": settingsTable(), "subjects": subjectsTable(), "codes": codesTable(), "metrics": metricsTable(),
+		"settings": settingsTable(), "outputs": outputsTable(),
+		"subjects": subjectsTable(), "codes": codesTable(), "metrics": metricsTable(),
 		"alarms": alarmsTable(), "alerts": alertsTable(), "imports": importsTable(),
 	}
 	for _, a := range subjects.Alarms() {
@@ -111,6 +116,57 @@ func settingsTable() string {
 	}
 	flush()
 	return b.String()
+}
+
+// outputsTable shows what commands print with --json, those that print the same in one row.
+func outputsTable() string {
+	rows := [][]string{{"command", "prints"}}
+	for _, o := range cli.Outputs() {
+		command, prints := literal("natsid "+o.Command), shape(reflect.TypeOf(o.Value))
+		if last := rows[len(rows)-1]; last[1] == prints {
+			last[0] += ", " + command
+			continue
+		}
+		rows = append(rows, []string{command, prints})
+	}
+	return table(rows...)
+}
+
+// shape returns the names of the fields of a type's JSON. What stands elsewhere in the reference is named.
+func shape(t reflect.Type) string {
+	for name, known := range map[string]any{
+		"Tag": subjects.TagInfo{}, "statistics": subjects.WorkerStats{},
+	} {
+		switch t {
+		case reflect.TypeOf(known):
+			return "a [" + name + "](#json)"
+		case reflect.SliceOf(reflect.TypeOf(known)):
+			return "an array of [" + name + "](#json)"
+		}
+	}
+	return literal(names(t))
+}
+
+func names(t reflect.Type) string {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return names(t.Elem())
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return "[" + names(t.Elem()) + "]"
+	case t.Kind() != reflect.Struct || t == reflect.TypeFor[time.Time]():
+		return ""
+	}
+	var all []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			below := names(f.Type)
+			if below != "" {
+				below = ":" + below
+			}
+			all = append(all, strconv.Quote(name)+below)
+		}
+	}
+	return "{" + strings.Join(all, ",") + "}"
 }
 
 func subjectsTable() string {

@@ -21,6 +21,9 @@ func List(ctx context.Context, bus Bus) (all []Notice, err error) {
 	return all, err
 }
 
+// ErrNobody is returned when no worker answers at all.
+var ErrNobody = errors.New("no worker answers")
+
 // ErrUnknown is returned when no worker of a registry answers, but workers of others do.
 var ErrUnknown = errors.New("no such registry")
 
@@ -33,7 +36,7 @@ func Adopt(ctx context.Context, bus Bus, id string, force bool) error {
 	}
 	at := slices.IndexFunc(all, func(n Notice) bool { return n.Is(id) })
 	if len(all) == 0 {
-		return errors.New("no worker answers: check --nats and --namespace")
+		return fmt.Errorf("%w: check --nats and --namespace", ErrNobody)
 	}
 	if at < 0 {
 		return fmt.Errorf("%w as %s answers: `natsid registry` lists those that do", ErrUnknown, id)

@@ -23,7 +23,6 @@ type benchFlags struct {
 	Merge    bool          `xor:"mode"`
 	Prefetch int           `xor:"mode" placeholder:"N"`
 	Rate     float64       `placeholder:"R"`
-	JSON     bool
 }
 
 const benchDetail = `A caller waits for its answer before it calls again, so --callers is how many calls
@@ -47,7 +46,6 @@ var benchValues = map[string]string{
 	"merge":    "Call through the Go client: calls for one ID share requests, and faults are retried.",
 	"prefetch": "Call through the Go client, which holds N IDs ahead of need.",
 	"rate":     "How many calls fall due per second, of all callers together.",
-	"json":     "Print JSON: seconds, and numbers per second.",
 }
 
 type benchSegmentCmd struct {

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -84,18 +84,14 @@ func (b *bench) print() error {
 	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(b.s.ctx)); ok {
 		return missing
 	}
-	printed := b.printTable
-	if b.JSON {
-		printed = b.printJSON
-	}
-	if err := printed(); err != nil || b.natsid.Calls > 0 || b.natsid.Failed() == 0 {
+	if err := b.s.print(b.report(), b.printTable); err != nil || b.natsid.Calls > 0 || b.natsid.Failed() == 0 {
 		return err
 	}
 	return errors.New("no call got IDs")
 }
 
-func (b *bench) printTable() error {
-	table := tabwriter.NewWriter(b.s.stdout, 0, 0, 2, ' ', 0)
+func (b *bench) printTable(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "\tCALLS/S\tREQUESTS/S\tIDS/S")
 	for _, p := range percentiles {
 		fmt.Fprint(table, "\t"+p.head)
@@ -109,7 +105,7 @@ func (b *bench) printTable() error {
 		return err
 	}
 	for _, line := range b.remarks() {
-		fmt.Fprintln(b.s.stdout, line)
+		fmt.Fprintln(out, line)
 	}
 	return nil
 }
@@ -206,7 +202,7 @@ func figuresOf(f *measure.Figures, requests int64) benchFigures {
 	return out
 }
 
-func (b *bench) printJSON() error {
+func (b *bench) report() benchReport {
 	r := benchReport{
 		Tag: b.tag, Callers: b.Callers, Batch: b.Batch, Merge: b.Merge, Prefetch: b.Prefetch, Rate: b.Rate,
 		Interrupted: b.s.ctx.Err() != nil, benchFigures: figuresOf(&b.natsid, b.requests),
@@ -219,7 +215,5 @@ func (b *bench) printJSON() error {
 	if len(b.ratios) > 0 {
 		r.EchoRatio = median(b.ratios)
 	}
-	out := json.NewEncoder(b.s.stdout)
-	out.SetIndent("", "  ")
-	return out.Encode(r)
+	return r
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
 
@@ -74,7 +75,9 @@ func (c *changeLayoutCmd) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("this command did not change the layout: %w", err)
 	}
-	return c.print(s.stdout, change)
+	outcome := layoutChange{Changed: c.Yes, Old: sideOf(change.Old), New: sideOf(change.New), Records: change.Records}
+	outcome.Old.Below, outcome.New.From = (*subjects.Decimal)(&change.Above), (*subjects.Decimal)(&change.Lowest)
+	return s.print(outcome, func(out io.Writer) error { return c.print(out, change) })
 }
 
 // notAbove returns an error that says which epoch would do.
@@ -88,6 +91,31 @@ func notAbove(c workerid.Change, to snowflake.Layout) error {
 	return fmt.Errorf("the layout is not changed: new IDs would begin at %d and could repeat old ones, which are "+
 		"below %d; with layout %s, --epoch %s or an earlier one avoids that, and lasts until %s", c.Lowest, c.Above, to,
 		time.UnixMilli(c.Epoch).UTC().Truncate(time.Second).Format(time.RFC3339), to.Ends().Format(time.DateOnly))
+}
+
+// layoutChange is what was changed, or would be with --yes.
+type layoutChange struct {
+	Changed bool       `json:"changed"` // false without --yes
+	Old     layoutSide `json:"old"`
+	New     layoutSide `json:"new"`
+	Records int        `json:"records"` // of worker numbers
+}
+
+// layoutSide is a layout and a bound of its IDs.
+type layoutSide struct {
+	Layout string            `json:"layout"`
+	Epoch  time.Time         `json:"epoch"`
+	Below  *subjects.Decimal `json:"below,omitempty"` // all old IDs are below it
+	From   *subjects.Decimal `json:"from,omitempty"`  // no new ID is below it
+	Begins time.Time         `json:"begins,omitzero"` // no window of the new layout begins before
+}
+
+func sideOf(d workerid.Deployment) layoutSide {
+	side := layoutSide{Layout: d.Layout, Epoch: time.UnixMilli(d.Epoch).UTC()}
+	if d.From != 0 {
+		side.Begins = time.UnixMilli(d.From).UTC()
+	}
+	return side
 }
 
 func (c *changeLayoutCmd) print(out io.Writer, change workerid.Change) error {

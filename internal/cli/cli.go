@@ -19,6 +19,8 @@ import (
 
 // commandLine is the tree of commands. Struct tags hold no prose: see [help].
 type commandLine struct {
+	JSON bool
+
 	Serve    serveCmd    `cmd:"" default:"withargs"`
 	Get      getCmd      `cmd:""`
 	Tag      tagCmd      `cmd:""`
@@ -35,9 +37,12 @@ type commandLine struct {
 }
 
 func (*commandLine) help() help {
-	return help{summary: "Unique 64-bit IDs over NATS: dense numbers per tag, or snowflakes.\n\n" +
-		"`natsid` alone is a whole service on this machine. Any NATS client can request IDs: " +
-		"`nats request id.segment.order \"\"`."}
+	return help{
+		summary: "Unique 64-bit IDs over NATS: dense numbers per tag, or snowflakes.\n\n" +
+			"`natsid` alone is a whole service on this machine. Any NATS client can request IDs: " +
+			"`nats request id.segment.order \"\"`.",
+		values: map[string]string{"json": "Print JSON, for programs."},
+	}
 }
 
 type getCmd struct {
@@ -69,6 +74,7 @@ func (*storeCmd) help() help { return help{summary: "Look after the store of the
 type session struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
+	line           commandLine
 	call           *kong.Context
 	given          map[string]app.Given // the settings that were given, by flag
 	fileFault      error                // in the configuration file
@@ -104,20 +110,7 @@ func (s *session) namespace() subjects.Namespace {
 	return app.Default().Namespace
 }
 
-// usageError marks an error in how a command was called.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return usageError{err}
-}
-
-// Main runs one command line and returns the exit code: 0 if all went well, 1
-// if the command failed, 2 if it was called incorrectly. It returns when ctx ends.
+// Main runs one command line and returns the exit code, as [exitCode] has it. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	// --help leaves through kong's exit hook, during parsing.
 	type exit int
@@ -132,19 +125,18 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	}()
 	s := &session{ctx: ctx, stdout: stdout, stderr: stderr}
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
-	if err == nil {
-		return 0
+	code = exitCode(err)
+	if err != nil {
+		fmt.Fprintf(stderr, "natsid: %v\n", err)
 	}
-	fmt.Fprintf(stderr, "natsid: %v\n", err)
-	if _, ok := errors.AsType[usageError](err); ok {
+	if code == exitUsage {
 		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")
-		return 2
 	}
-	return 1
+	return code
 }
 
 func newParser(s *session, exit func(int)) *kong.Kong {
-	k, err := kong.New(new(commandLine),
+	k, err := kong.New(&s.line,
 		kong.Name("natsid"),
 		kong.Writers(s.stdout, s.stderr),
 		kong.Exit(exit),

@@ -82,5 +82,5 @@ func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 	}
 	natsid(t, "get", "segment", "other", "--config", file).want(t, 1, "404")
 	natsid(t, "get", "segment", "order", "-n", "11", "--config", file).want(t, 1, "400")
-	natsid(t, "get", "segment", "order", "--config", file, "--nats", nowhere(t)).want(t, 1, "cannot reach")
+	natsid(t, "get", "segment", "order", "--config", file, "--nats", nowhere(t)).want(t, 3, "cannot reach")
 }

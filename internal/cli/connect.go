@@ -50,8 +50,8 @@ func (s *session) dial(refused func(*buckets.RightError)) (*nats.Conn, error) {
 	if _, refused := errors.AsType[*app.JoinError](err); err == nil || refused {
 		return nc, err
 	}
-	return nil, fmt.Errorf("cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL",
-		app.Redact(cfg.NATS), err)
+	return nil, nobodyError{fmt.Errorf(
+		"cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL", app.Redact(cfg.NATS), err)}
 }
 
 // canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops consumers

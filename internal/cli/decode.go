@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/natsid/natsid/snowflake"
 )
@@ -32,7 +33,7 @@ func (c *decodeCmd) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("%w; give the layout of the workers with --layout", err)
 	}
-	return printParts(s.stdout, l, p)
+	return s.print(partsOf(l, p), func(out io.Writer) error { return printParts(out, l, p) })
 }
 
 // layout returns what --layout and --epoch say.
@@ -42,6 +43,27 @@ func (s *session) layout() (snowflake.Layout, error) {
 		return snowflake.Layout{}, err
 	}
 	return cfg.Layout, usage(cfg.Layout.Validate())
+}
+
+// partsJSON is a snowflake in its parts. Those for which the layout has no bits are absent.
+type partsJSON struct {
+	Time     time.Time `json:"time"`
+	Site     *int      `json:"site,omitempty"`
+	Machine  *int      `json:"machine,omitempty"` // within the site
+	Worker   int       `json:"worker"`
+	Business *int64    `json:"business,omitempty"`
+	Sequence int64     `json:"sequence"`
+}
+
+func partsOf(l snowflake.Layout, p snowflake.Parts) partsJSON {
+	out := partsJSON{Time: p.Time, Worker: p.Worker, Sequence: p.Sequence}
+	if l.Site > 0 {
+		out.Site, out.Machine = &p.Site, &p.Machine
+	}
+	if l.Business > 0 {
+		out.Business = &p.Business
+	}
+	return out
 }
 
 func printParts(out io.Writer, l snowflake.Layout, p snowflake.Parts) error {

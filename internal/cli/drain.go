@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -93,7 +94,7 @@ func (c *drainCmd) find(all []micro.Ping) (these []micro.Ping, err error) {
 	slices.Sort(numbers)
 	switch {
 	case len(all) == 0:
-		return nil, errors.New("no worker answers: check --nats and --namespace")
+		return nil, nobodyError{errors.New("no worker answers: check --nats and --namespace")}
 	case len(these) == 0:
 		return nil, fmt.Errorf("no worker %q answers: `natsid workers` lists those that do", c.Worker)
 	case len(slices.Compact(numbers)) > 1:
@@ -154,12 +155,14 @@ func (c *drainCmd) report(s *session, state subjects.WorkerDrained) error {
 	if state.Number != nil {
 		who = fmt.Sprintf("%s, worker number %d", who, *state.Number)
 	}
+	says := "drained; every request that it had taken is answered"
 	if c.Undo {
-		_, err := fmt.Fprintf(s.stdout, "%s: takes requests again, as far as `natsid workers` shows it ready\n", who)
-		return err
+		says = "takes requests again, as far as `natsid workers` shows it ready"
 	}
-	_, err := fmt.Fprintf(s.stdout, "%s: drained; every request that it had taken is answered\n", who)
-	return err
+	return s.print(state, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "%s: %s\n", who, says)
+		return err
+	})
 }
 
 // warn says for which modes no other worker is ready.

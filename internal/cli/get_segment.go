@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
 )
 
 type getSegmentCmd struct {
@@ -58,8 +60,24 @@ func (s *session) printRuns(runs client.Runs, err error) error {
 	if err != nil {
 		return err
 	}
+	got := idsJSON{}
 	for _, r := range runs {
-		fmt.Fprintln(s.stdout, r)
+		got.Runs = append(got.Runs, runJSON{subjects.Decimal(r.First), subjects.Decimal(r.Last)})
 	}
-	return nil
+	return s.print(got, func(out io.Writer) error {
+		for _, r := range runs {
+			fmt.Fprintln(out, r)
+		}
+		return nil
+	})
+}
+
+// idsJSON is what commands print that get IDs.
+type idsJSON struct {
+	Runs []runJSON `json:"runs"`
+}
+
+type runJSON struct {
+	First subjects.Decimal `json:"first"`
+	Last  subjects.Decimal `json:"last"`
 }

@@ -54,7 +54,7 @@ func (c *layoutCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return describeLayout(s.stdout, l, snowflake.Needs{})
+	return s.describe(l, snowflake.Needs{})
 }
 
 // plan prints the narrowest layout for the needs, as of now.
@@ -78,7 +78,7 @@ func (c *layoutCmd) plan(s *session, now time.Time) error {
 		return fmt.Errorf("the time field of %s would have ended on %s: years count from the epoch; "+
 			"give more years, or a later --epoch", l, l.Ends().Format(time.DateOnly))
 	}
-	return describeLayout(s.stdout, l, needs)
+	return s.describe(l, needs)
 }
 
 // epoch returns what --epoch says, in Unix milliseconds, and the start of today

@@ -10,7 +10,42 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
 )
+
+// layoutJSON is a layout. A field without bits is absent.
+type layoutJSON struct {
+	Layout  string           `json:"layout"`
+	UnitMs  int64            `json:"unit_ms"` // the length of a tick
+	Epoch   time.Time        `json:"epoch"`
+	Ends    time.Time        `json:"ends"`
+	Largest subjects.Decimal `json:"largest"` // ID
+	Fields  []layoutField    `json:"fields"`
+}
+
+// layoutField has room for so much of a unit, such as years, beside what is needed.
+type layoutField struct {
+	Field    string  `json:"field"`
+	Bits     int     `json:"bits"`
+	Capacity float64 `json:"capacity"`
+	Unit     string  `json:"unit"`
+	Need     int64   `json:"need,omitempty"`
+}
+
+// describe prints a layout, beside the needs that it was planned for unless they are zero.
+func (s *session) describe(l snowflake.Layout, needs snowflake.Needs) error {
+	d := layoutJSON{
+		Layout: l.String(), UnitMs: l.Unit, Epoch: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(), Largest: largestOf(l),
+	}
+	for _, c := range capacitiesOf(l, needs) {
+		if c.bits > 0 {
+			d.Fields = append(d.Fields, layoutField{c.field, c.bits, c.room, c.what, c.need})
+		}
+	}
+	return s.print(d, func(out io.Writer) error { return describeLayout(out, l, needs) })
+}
+
+func largestOf(l snowflake.Layout) subjects.Decimal { return subjects.Decimal(int64(1)<<l.Bits() - 1) }
 
 // describeLayout prints a layout, beside the needs that it was planned for
 // unless they are zero.
@@ -20,7 +55,7 @@ func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) er
 		return err
 	}
 	begins, warns := time.UnixMilli(l.Epoch).UTC(), l.Ends().AddDate(-snowflake.LastYears, 0, 0)
-	largest := int64(1)<<l.Bits() - 1
+	largest := int64(largestOf(l))
 	fmt.Fprintf(out, "\nbegins   %s\n", begins.Format(millis))
 	fmt.Fprintf(out, "ends     %s; workers warn from %s on\n", l.Ends().Format(millis), warns.Format(time.DateOnly))
 	fmt.Fprintf(out, "largest  %d, %d digits; %s\n", largest, len(strconv.FormatInt(largest, 10)), inJavaScript(l))

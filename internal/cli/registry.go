@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -48,19 +49,37 @@ func (*registryListCmd) Run(s *session) error {
 			return err
 		}
 		if len(all) == 0 {
-			return fmt.Errorf("no worker answers in namespace %s: check --nats and --namespace", s.namespace())
+			return fmt.Errorf("%w in namespace %s: check --nats and --namespace", oneregistry.ErrNobody, s.namespace())
 		}
-		table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "REGISTRY\tMADE\tWORKERS\tSTATE\tLAYOUT")
+		list := []registryJSON{}
 		for _, n := range all {
-			made := "-"
-			if !n.Made.IsZero() {
-				made = n.Made.UTC().Format(time.DateTime)
-			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", n.ID, made, n.Workers, registryState(n), n.Layout)
+			list = append(list, registryJSON{n.ID, n.Made.UTC(), n.Workers, n.Pinned, n.Yields, n.Merged, n.Layout,
+				time.UnixMilli(n.Epoch).UTC(), n.Unit})
 		}
-		return table.Flush()
+		return s.print(list, func(out io.Writer) error { return printRegistries(out, all) })
 	})
+}
+
+// registryJSON is a registry whose workers answer.
+type registryJSON struct {
+	Registry string    `json:"registry"`
+	Made     time.Time `json:"made,omitzero"`
+	Workers  int       `json:"workers"` // that have a heartbeat
+	Pinned   bool      `json:"pinned"`
+	YieldsTo string    `json:"yields_to,omitempty"` // the registry that serves instead
+	Merged   bool      `json:"merged"`              // its marks are merged into that one
+	Layout   string    `json:"layout"`
+	Epoch    time.Time `json:"epoch"`
+	UnitMs   int64     `json:"unit_ms"` // the length of a tick
+}
+
+func printRegistries(out io.Writer, all []oneregistry.Notice) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "REGISTRY\tMADE\tWORKERS\tSTATE\tLAYOUT")
+	for _, n := range all {
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", n.ID, instant(n.Made), n.Workers, registryState(n), n.Layout)
+	}
+	return table.Flush()
 }
 
 func registryState(n oneregistry.Notice) string {
@@ -112,8 +131,10 @@ func (c *registryAdoptCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(s.stdout, "registry %s serves\n", c.ID)
-		return err
+		return s.print(servesJSON{[]string{c.ID}}, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "registry %s serves\n", c.ID)
+			return err
+		})
 	})
 }
 
@@ -136,14 +157,24 @@ Example:
 func (*registryReleaseCmd) Run(s *session) error {
 	return s.withBus(time.Minute, func(ctx context.Context, bus oneregistry.Bus) error {
 		released, err := oneregistry.Release(ctx, bus)
-		for _, id := range released {
-			fmt.Fprintf(s.stdout, "registry %s serves again\n", id)
-		}
 		if err == nil && len(released) == 0 {
 			err = errors.New("no registry that answers has yielded: nothing is released")
 		}
-		return err
+		if len(released) == 0 {
+			return err
+		}
+		return errors.Join(err, s.print(servesJSON{released}, func(out io.Writer) error {
+			for _, id := range released {
+				fmt.Fprintf(out, "registry %s serves again\n", id)
+			}
+			return nil
+		}))
 	})
+}
+
+// servesJSON lists the registries that serve now and did not before.
+type servesJSON struct {
+	Registries []string `json:"registries"`
 }
 
 // withBus calls f with what carries the messages of registries.

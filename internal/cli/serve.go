@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/natsid/natsid/internal/app"
@@ -36,10 +37,25 @@ func (c *serveCmd) Run(s *session) error {
 	for _, sentence := range s.said {
 		cfg.Log.Info(sentence)
 	}
-	cfg.Ready = func(w app.Where) { fmt.Fprintln(s.stdout, readyLine(cfg, w, s.given["nats"])) }
+	cfg.Ready = func(w app.Where) {
+		ready := readyJSON{w.URL, w.Embedded, w.HTTP, w.Instance, w.Number}
+		_ = s.print(ready, func(out io.Writer) error { // nobody reads it, which stops no service
+			_, err := fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
+			return err
+		})
+	}
 	spare := make([]byte, spareHeap)
 	defer runtime.KeepAlive(spare)
 	return app.Run(s.ctx, cfg)
+}
+
+// readyJSON says where the service is.
+type readyJSON struct {
+	URL      string `json:"url"` // of NATS, without password
+	Embedded bool   `json:"embedded"`
+	HTTP     string `json:"http,omitempty"` // host:port
+	Instance string `json:"instance"`
+	Number   int    `json:"number"`
 }
 
 // spareHeap is memory that is allocated and never touched, so that it takes no room

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -40,20 +41,34 @@ func (c *storeConfirmCmd) Run(s *session) error {
 			return fmt.Errorf("correct the settings first: %w", r.Unfit)
 		}
 		kind, bucket := c.kind(r), s.namespace().SegmentBucket()
+		outcome := confirmedJSON{Bucket: bucket, Kind: string(kind), Tags: r.Tags}
 		if !c.Yes {
-			_, err := fmt.Fprintf(s.stdout, "Bucket %s has %s. It would be confirmed as of kind %s.\n"+
-				"Is each tag that was ever used among them, above all its IDs? See `natsid tag list`.\n"+
-				"Nothing was changed. Run it again with --yes.\n", bucket, numberOf(r.Tags, "tag"), kind)
-			return err
+			return s.print(outcome, func(out io.Writer) error {
+				_, err := fmt.Fprintf(out, "Bucket %s has %s. It would be confirmed as of kind %s.\n"+
+					"Is each tag that was ever used among them, above all its IDs? See `natsid tag list`.\n"+
+					"Nothing was changed. Run it again with --yes.\n", bucket, numberOf(r.Tags, "tag"), kind)
+				return err
+			})
 		}
 		id, err := kvstore.Confirm(ctx, streams, bucket, r, kind)
 		if err != nil {
 			return fmt.Errorf("confirm bucket %s: %w", bucket, err)
 		}
-		_, err = fmt.Fprintf(s.stdout, "%s: confirmed as registry %s of kind %s, with %s\n",
-			bucket, id.Registry, id.Kind, numberOf(r.Tags, "tag"))
-		return err
+		outcome.Changed, outcome.Registry = true, id.Registry
+		return s.print(outcome, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s: confirmed as registry %s of kind %s, with %s\n",
+				bucket, id.Registry, id.Kind, numberOf(r.Tags, "tag"))
+			return err
+		})
 	})
+}
+
+type confirmedJSON struct {
+	Changed  bool   `json:"changed"` // false without --yes
+	Bucket   string `json:"bucket"`
+	Kind     string `json:"kind"`
+	Tags     int    `json:"tags"`
+	Registry string `json:"registry,omitempty"`
 }
 
 // kind returns the kind that was given, or that of the identity, or what the marks look like.

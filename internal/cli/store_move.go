@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -11,6 +12,7 @@ import (
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/move"
 	"github.com/natsid/natsid/segment/mysqlstore"
+	"github.com/natsid/natsid/subjects"
 )
 
 type storeMoveCmd struct {
@@ -82,8 +84,12 @@ func (c *storeMoveCmd) move(
 	if err != nil {
 		return err
 	}
+	outcome := movedJSON{Bucket: bucket, From: string(r.Identity.Kind), To: c.To, Kept: m.Kept, Tags: []movedTag{}}
+	for _, t := range m.Tags {
+		outcome.Tags = append(outcome.Tags, movedTag{t.Name, subjects.Decimal(t.From), subjects.Decimal(t.To)})
+	}
 	if !c.Yes {
-		return c.show(s, m, r.Identity.Kind)
+		return s.print(outcome, outcome.print)
 	}
 	for _, t := range m.Tags {
 		if err := write(m, ctx, t); err != nil && !errors.Is(err, segment.ErrInvalid) {
@@ -95,25 +101,44 @@ func (c *storeMoveCmd) move(
 			return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
 		}
 	}
-	_, err = fmt.Fprintf(s.stdout, "%s: of kind %s; %s written, %d in order before\n",
-		bucket, to, numberOf(len(m.Tags), "tag"), m.Kept)
-	return err
+	outcome.Changed = true
+	return s.print(outcome, outcome.print)
 }
 
-// show prints what would be done.
-func (c *storeMoveCmd) show(s *session, m *move.Move, kind kvstore.Kind) error {
-	for i, t := range m.Tags {
+// movedJSON is what was moved, or would be with --yes.
+type movedJSON struct {
+	Changed bool       `json:"changed"` // false without --yes
+	Bucket  string     `json:"bucket"`
+	From    string     `json:"from"` // the kind before
+	To      string     `json:"to"`
+	Kept    int        `json:"kept"` // tags that were in order before
+	Tags    []movedTag `json:"tags"`
+}
+
+type movedTag struct {
+	Tag  string           `json:"tag"`
+	From subjects.Decimal `json:"from"` // 0 if there was none
+	To   subjects.Decimal `json:"to"`
+}
+
+func (j movedJSON) print(out io.Writer) (err error) {
+	if j.Changed {
+		_, err = fmt.Fprintf(out, "%s: of kind %s; %s written, %d in order before\n",
+			j.Bucket, j.To, numberOf(len(j.Tags), "tag"), j.Kept)
+		return err
+	}
+	for i, t := range j.Tags {
 		if i == 20 {
-			fmt.Fprintf(s.stdout, "... and %d more\n", len(m.Tags)-i)
+			fmt.Fprintf(out, "... and %d more\n", len(j.Tags)-i)
 			break
 		}
 		from := fmt.Sprintf("%d ->", t.From)
 		if t.From == 0 {
 			from = "new, from"
 		}
-		fmt.Fprintf(s.stdout, "%s: %s %d\n", t.Name, from, t.To)
+		fmt.Fprintf(out, "%s: %s %d\n", t.Tag, from, t.To)
 	}
-	_, err := fmt.Fprintf(s.stdout, "To write: %s; in order: %d. The kind is %s and would be %s.\n"+
-		"Nothing was changed. Run it again with --yes.\n", numberOf(len(m.Tags), "tag"), m.Kept, kind, c.To)
+	_, err = fmt.Fprintf(out, "To write: %s; in order: %d. The kind is %s and would be %s.\n"+
+		"Nothing was changed. Run it again with --yes.\n", numberOf(len(j.Tags), "tag"), j.Kept, j.From, j.To)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -28,19 +29,39 @@ Example:
 // Run implements the command.
 func (*storeShowCmd) Run(s *session) error {
 	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
-		table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 		id := r.Identity
-		row := func(name string, value any) { fmt.Fprintf(table, "%s\t%v\n", name, value) }
-		row("BUCKET", s.namespace().SegmentBucket())
-		row("KIND", dash(string(id.Kind)))
-		row("REGISTRY", dash(id.Registry))
-		row("MADE", instant(id.Made))
-		row("CONFIRMED", instant(id.Confirmed))
-		row("TAGS", r.Tags)
-		row("PURGES", map[bool]string{true: "refused", false: "possible"}[r.Info.DenyPurge])
-		row("STATE", storeState(r))
-		return table.Flush()
+		store := storeJSON{
+			Bucket: s.namespace().SegmentBucket(), Kind: string(id.Kind), Registry: id.Registry, Made: id.Made,
+			Confirmed: id.Confirmed, Tags: r.Tags, DenyPurge: r.Info.DenyPurge, State: storeState(r),
+		}
+		return s.print(store, store.print)
 	})
+}
+
+// storeJSON is the store of the tags. Absent are what the bucket does not say of itself.
+type storeJSON struct {
+	Bucket    string    `json:"bucket"`
+	Kind      string    `json:"kind,omitempty"`
+	Registry  string    `json:"registry,omitempty"`
+	Made      time.Time `json:"made,omitzero"`
+	Confirmed time.Time `json:"confirmed,omitzero"`
+	Tags      int       `json:"tags"`
+	DenyPurge bool      `json:"deny_purge"`
+	State     string    `json:"state"` // "in order", or what has to be done
+}
+
+func (j storeJSON) print(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name string, value any) { fmt.Fprintf(table, "%s\t%v\n", name, value) }
+	row("BUCKET", j.Bucket)
+	row("KIND", dash(j.Kind))
+	row("REGISTRY", dash(j.Registry))
+	row("MADE", instant(j.Made))
+	row("CONFIRMED", instant(j.Confirmed))
+	row("TAGS", j.Tags)
+	row("PURGES", map[bool]string{true: "refused", false: "possible"}[j.DenyPurge])
+	row("STATE", j.State)
+	return table.Flush()
 }
 
 // storeState returns in one line what an operator has to do.
@@ -101,8 +122,8 @@ func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Rep
 	streams := buckets.OnJetStream(js)
 	r, err := kvstore.Inspect(ctx, streams, s.namespace().SegmentBucket())
 	if errors.Is(err, buckets.ErrNoBucket) {
-		return fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
-			"check --nats and --namespace", s.namespace().SegmentBucket(), s.namespace())
+		return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
+			"check --nats and --namespace", s.namespace().SegmentBucket(), s.namespace())}
 	}
 	if err != nil {
 		return fmt.Errorf("read bucket %s: %w", s.namespace().SegmentBucket(), err)

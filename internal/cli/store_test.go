@@ -12,7 +12,7 @@ import (
 func TestAStoreWithoutIdentityIsShownAndConfirmed(t *testing.T) {
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
-	natsid(t, "store", "show", nats).want(t, 1, "no bucket id_segments")
+	natsid(t, "store", "show", nats).want(t, 3, "no bucket id_segments")
 	streams := buckets.OnJetStream(jetStream(t, srv.ClientURL()))
 	// Made by a worker, and made again after it was lost.
 	lost := buckets.New(streams, buckets.Config{Name: "id_segments"})

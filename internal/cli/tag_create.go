@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
@@ -45,7 +46,9 @@ func (c *tagCreateCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(s.stdout, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
-		return err
+		return s.print(created, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
+			return err
+		})
 	})
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/natsid/natsid/client"
 )
@@ -34,7 +35,9 @@ func (c *tagDeleteCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(s.stdout, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
-		return err
+		return s.print(t, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
+			return err
+		})
 	})
 }

@@ -56,11 +56,11 @@ func (c *tagListCmd) Run(s *session) error {
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
 		switch {
 		case c.All:
-			return listTags(ctx, s.stdout, cl, columns{"TAG\tMAX_ID\tAHEAD\tWORKER\t" + useHead, useRow, true})
+			return s.listTags(ctx, cl, columns{"TAG\tMAX_ID\tAHEAD\tWORKER\t" + useHead, useRow, true})
 		case c.Stats:
-			return listBusiest(ctx, s.stdout, cl)
+			return s.listBusiest(ctx, cl)
 		}
-		return listTags(ctx, s.stdout, cl, columns{"TAG\tMAX_ID\tSTEP\tUPDATED\tDESCRIPTION", tagRow, false})
+		return s.listTags(ctx, cl, columns{"TAG\tMAX_ID\tSTEP\tUPDATED\tDESCRIPTION", tagRow, false})
 	})
 }
 
@@ -71,23 +71,27 @@ type columns struct {
 	stats bool // rows show how tags are used
 }
 
-// listTags prints all tags, page by page.
-func listTags(ctx context.Context, out io.Writer, cl *client.Client, form columns) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, form.head)
-	for after := ""; ; {
+// listTags prints all tags.
+func (s *session) listTags(ctx context.Context, cl *client.Client, form columns) error {
+	all := []subjects.TagInfo{}
+	for after := ""; ; after = all[len(all)-1].Tag {
 		page, err := cl.ListTags(ctx, subjects.TagList{After: after, Stats: form.stats})
 		if err != nil {
 			return err
 		}
 		if len(page) == 0 {
-			return table.Flush()
+			break
 		}
-		for _, t := range page {
+		all = append(all, page...)
+	}
+	return s.print(all, func(out io.Writer) error {
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, form.head)
+		for _, t := range all {
 			fmt.Fprintln(table, form.row(t))
 		}
-		after = page[len(page)-1].Tag
-	}
+		return table.Flush()
+	})
 }
 
 func tagRow(t subjects.TagInfo) string {

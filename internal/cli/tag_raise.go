@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -123,13 +124,20 @@ func (c *tagRaiseCmd) raise(ctx context.Context, s *session, cl *client.Client, 
 			return c.interrupted(r, done, err)
 		}
 		if len(raised.Tags) == 0 {
-			_, err = fmt.Fprintf(s.stdout, "Raised: %s. "+
-				"Workers that waited for it serve segments again.\n", numberOf(done, "tag"))
-			return err
+			return s.print(raisedJSON{done, subjects.Decimal(c.By)}, func(out io.Writer) error {
+				_, err := fmt.Fprintf(out, "Raised: %s. "+
+					"Workers that waited for it serve segments again.\n", numberOf(done, "tag"))
+				return err
+			})
 		}
 		done, r.After = done+len(raised.Tags), raised.Tags[len(raised.Tags)-1].Tag
 		fmt.Fprintf(s.stderr, "%d of %s, up to %s\n", done, numberOf(max(count, done), "tag"), r.After)
 	}
+}
+
+type raisedJSON struct {
+	Tags int              `json:"tags"` // that were raised
+	By   subjects.Decimal `json:"by"`
 }
 
 // interrupted says how to continue. The page under way may have been raised in part; raised again it costs holes.

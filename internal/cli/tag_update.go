@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
@@ -54,7 +55,9 @@ func (c *tagUpdateCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(s.stdout, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
-		return err
+		return s.print(t, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
+			return err
+		})
 	})
 }

@@ -32,11 +32,15 @@ func useRow(t subjects.TagInfo) string {
 }
 
 // listBusiest prints which workers answered, and the sums of their figures.
-func listBusiest(ctx context.Context, out io.Writer, cl *client.Client) error {
+func (s *session) listBusiest(ctx context.Context, cl *client.Client) error {
 	workers, err := cl.Workers(ctx)
 	if err != nil {
 		return err
 	}
+	return s.print(workers, func(out io.Writer) error { return printBusiest(out, workers) })
+}
+
+func printBusiest(out io.Writer, workers []subjects.WorkerStats) error {
 	var names []string
 	uses := map[string]*tagUse{}
 	for _, w := range workers {

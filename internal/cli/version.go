@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 )
@@ -18,9 +19,18 @@ func (*versionCmd) help() help {
 
 // Run implements the command.
 func (*versionCmd) Run(s *session) error {
-	_, err := fmt.Fprintf(s.stdout, "natsid %s (%s, %s/%s)\n",
-		version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+	v := versionJSON{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	return s.print(v, func(out io.Writer) error {
+		_, err := fmt.Fprintf(out, "natsid %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+		return err
+	})
+}
+
+type versionJSON struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
 }
 
 // version returns the version of the module if the build recorded it.

@@ -63,7 +63,8 @@ func (c *workersCmd) Run(s *session) error {
 	if err != nil && len(list.answers) == 0 {
 		return err
 	}
-	if failed := list.print(s.stdout); failed != nil {
+	rows := list.rows()
+	if failed := s.print(rows, func(out io.Writer) error { return printWorkers(out, rows) }); failed != nil {
 		return failed
 	}
 	if err != nil {
@@ -141,8 +142,8 @@ func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) erro
 	for _, bucket := range []string{s.namespace().HistoryBucket(), s.namespace().WorkerBucket()} {
 		_, err := streams.Info(ctx, bucket)
 		if errors.Is(err, buckets.ErrNoBucket) {
-			return fmt.Errorf("no natsid has run on this NATS in namespace %s; check --nats and --namespace",
-				s.namespace())
+			return nobodyError{fmt.Errorf(
+				"no natsid has run on this NATS in namespace %s; check --nats and --namespace", s.namespace())}
 		}
 		if err != nil {
 			return err
@@ -151,25 +152,37 @@ func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) erro
 	return nil
 }
 
-func (l *workerList) print(out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
+// A workerRow is a worker number, or a worker without one.
+type workerRow struct {
+	Number   *int      `json:"number"` // null if the worker has none
+	Instance string    `json:"instance"`
+	State    string    `json:"state"`               // live, drained, no number, blocked or free
+	Since    time.Time `json:"since,omitzero"`      // when it acquired the number
+	OffsetMs *int64    `json:"offset_ms,omitempty"` // its clock minus that of JetStream
+	Reported time.Time `json:"reported,omitzero"`   // what its clock said
+	Until    time.Time `json:"until,omitzero"`      // the end of the window
+	// What /readyz says of each mode, of workers that answer.
+	Segment   string `json:"segment,omitempty"`
+	Snowflake string `json:"snowflake,omitempty"`
+}
+
+// rows returns the worker numbers in order, and then the workers without one.
+func (l *workerList) rows() []workerRow {
+	rows := []workerRow{}
 	holders := l.holders()
 	numbers := slices.Concat(slices.Collect(maps.Keys(l.records)), slices.Collect(maps.Keys(holders)))
 	slices.Sort(numbers)
 	for _, w := range slices.Compact(numbers) {
-		l.printNumber(table, w, holders[w])
+		if row := l.row(w, holders[w]); row.State != "free" || l.all {
+			rows = append(rows, row)
+		}
 	}
 	for _, a := range l.answers {
 		if a.Metadata[subjects.MetaNumber] == "" {
-			fmt.Fprintf(table, "-\t%s\t%s\t-\t-\t-\t-\n", a.Metadata[subjects.MetaInstance], stateOf(a, "no number"))
+			rows = append(rows, workerRow{State: "no number"}.says(a))
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	l.printTrouble(out)
-	return nil
+	return rows
 }
 
 // stateOf returns the state of a worker that answers: usual, unless it is drained.
@@ -181,48 +194,74 @@ func stateOf(a micro.Ping, usual string) string {
 }
 
 // holders returns the workers that say that they hold a number.
-func (l *workerList) holders() map[int]micro.Ping {
-	holders := map[int]micro.Ping{}
+func (l *workerList) holders() map[int]*micro.Ping {
+	holders := map[int]*micro.Ping{}
 	for _, a := range l.answers {
 		if w, err := strconv.Atoi(a.Metadata[subjects.MetaNumber]); err == nil {
-			holders[w] = a
+			holders[w] = &a
 		}
 	}
 	return holders
 }
 
-// printNumber prints the row of a number, which holder says that it holds; the zero
-// value if nobody says so.
-func (l *workerList) printNumber(table io.Writer, w int, holder micro.Ping) {
+// row returns the row of a number, and what its holder says; nil if nobody says that he holds it.
+func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 	r, known := l.records[w]
-	beat, beats := l.beats[w]
-	state, since, offset, reported, until := "free", "-", "-", moment(r.Reported), moment(r.Until)
-	if !known {
-		reported, until = "-", "-"
+	row := workerRow{Number: &w, Instance: r.Instance, State: "free"}
+	if known {
+		row.Reported, row.Until = moment(r.Reported), moment(r.Until)
 	}
-	name := holder.Metadata[subjects.MetaInstance]
+	beat, beats := l.beats[w]
 	switch {
 	case beats:
-		state, since = stateOf(holder, "live"), moment(beat.Since)
-		offset, reported = signed(beat.Offset()), moment(beat.Time)
-	case name != "":
-		state = stateOf(holder, "live")
+		offset := beat.Offset().Milliseconds()
+		row.State, row.Since, row.OffsetMs, row.Reported = "live", moment(beat.Since), &offset, moment(beat.Time)
+	case holder != nil:
+		row.State = "live"
 	case r.Until > l.now:
-		state = "blocked"
-	case !l.all:
-		return
+		row.State = "blocked"
 	}
-	fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
-		w, cmp.Or(name, r.Instance), state, since, offset, reported, until)
+	if holder != nil {
+		row = row.says(*holder)
+	}
+	return row
+}
+
+// says adds to a row what the worker says of itself.
+func (row workerRow) says(a micro.Ping) workerRow {
+	row.Instance, row.State = a.Metadata[subjects.MetaInstance], stateOf(a, row.State)
+	row.Segment, row.Snowflake = a.Metadata["segment"], a.Metadata["snowflake"]
+	return row
+}
+
+func printWorkers(out io.Writer, rows []workerRow) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
+	for _, r := range rows {
+		number, offset := "-", "-"
+		if r.Number != nil {
+			number = strconv.Itoa(*r.Number)
+		}
+		if r.OffsetMs != nil {
+			offset = signed(time.Duration(*r.OffsetMs) * time.Millisecond)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			number, r.Instance, r.State, instant(r.Since), offset, instant(r.Reported), instant(r.Until))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	printTrouble(out, rows)
+	return nil
 }
 
 // printTrouble prints what /readyz says of each worker that is not ready.
-func (l *workerList) printTrouble(out io.Writer) {
+func printTrouble(out io.Writer, rows []workerRow) {
 	head := "\n"
-	for _, a := range l.answers {
-		for _, mode := range []string{"segment", "snowflake"} {
-			if says := a.Metadata[mode]; says != "" && says != subjects.Ready {
-				fmt.Fprintf(out, "%s%s, %s: %s\n", head, a.Metadata[subjects.MetaInstance], mode, says)
+	for _, r := range rows {
+		for _, mode := range []struct{ name, says string }{{"segment", r.Segment}, {"snowflake", r.Snowflake}} {
+			if mode.says != "" && mode.says != subjects.Ready {
+				fmt.Fprintf(out, "%s%s, %s: %s\n", head, r.Instance, mode.name, mode.says)
 				head = ""
 			}
 		}
@@ -237,4 +276,10 @@ func signed(d time.Duration) string {
 	return fmt.Sprintf("%+.1fs", d.Seconds())
 }
 
-func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.DateTime) }
+// moment returns the time that is ms after 1970, and the zero time for 0: there was none.
+func moment(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

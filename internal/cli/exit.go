@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/oneregistry"
+	"github.com/natsid/natsid/subjects"
+)
+
+// Exit codes.
+const (
+	exitDone    = 0 // what was asked for is done
+	exitRefused = 1 // it was refused, or failed
+	exitUsage   = 2 // the command was called incorrectly
+	exitNobody  = 3 // nobody serves: NATS is not reached, or nobody answers there
+)
+
+// exitCode returns the exit code of a command that ended with err.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitDone
+	case isA[usageError](err):
+		return exitUsage
+	case isA[*subjects.Error](err), isA[*app.JoinError](err), isA[*buckets.RightError](err):
+		return exitRefused // somebody answered, whatever came of it then
+	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, oneregistry.ErrNobody),
+		errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout),
+		errors.Is(err, context.DeadlineExceeded):
+		return exitNobody
+	}
+	return exitRefused
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// usageError marks an error in how a command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
+// nobodyError marks an error that means that nobody serves.
+type nobodyError struct{ error }
+
+func (e nobodyError) Unwrap() error { return e.error }

@@ -1,0 +1,77 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/natsid/natsid/internal/cli"
+)
+
+// wantJSON runs a command with --json. It checks that one value of the type that is documented for the command is
+// printed, on one line, and that it has what is wanted, a regular expression. It returns the line.
+func wantJSON(t *testing.T, want string, args ...string) string {
+	t.Helper()
+	got := natsid(t, append(args, "--json")...)
+	got.want(t, 0)
+	line := strings.Join(args, " ")
+	// The one that says most: "tag list --stats" is not "tag list".
+	others := func(o cli.Output) bool { return !strings.HasPrefix(line, o.Command) }
+	outputs := slices.DeleteFunc(cli.Outputs(), others)
+	if len(outputs) == 0 {
+		t.Fatalf("%q: no output is documented", args)
+	}
+	in := json.NewDecoder(strings.NewReader(got.out))
+	in.DisallowUnknownFields()
+	value := reflect.New(reflect.TypeOf(outputs[len(outputs)-1].Value))
+	if err := in.Decode(value.Interface()); err != nil {
+		t.Errorf("%q: %s: %v", args, got.out, err)
+	}
+	right := regexp.MustCompile(want).MatchString(strings.TrimSpace(got.out))
+	if strings.Count(got.out, "\n") != 1 || in.More() || !right {
+		t.Errorf("%q: %s, want %s", args, got.out, want)
+	}
+	return got.out
+}
+
+func TestEachCommandPrintsItsJSON(t *testing.T) {
+	url := startServer(t).ClientURL()
+	nats := "--nats=" + url
+	worker := serve(t, nats, "--name=oslo", "--json")
+	number := regexp.MustCompile(`"number":(\d+)`).FindStringSubmatch(worker.line)[1]
+
+	wantJSON(t, `{"tag":"order","step":5,"max_id":"1",.*"description":"of Oslo"`,
+		"tag", "create", "order", "--step=5", "--desc=of Oslo", nats)
+	wantJSON(t, `^{"runs":\[{"first":"1","last":"3"}\]}$`, "get", "segment", "order", "-n3", nats)
+	wantJSON(t, `^{"runs":\[{"first":"\d{15,}","last":"\d+"}\]}$`, "get", "snowflake", nats)
+	wantJSON(t, `"max_id":"1000001",.*"disabled":false`, "tag", "update", "order", "--max-id=1000001", nats)
+	wantJSON(t, `^\[{"tag":"order",.*}\]$`, "tag", "list", nats)
+	wantJSON(t, `^\[{"instance":"oslo",.*"busiest":\[{"tag":"order"`, "tag", "list", "--stats", nats)
+	wantJSON(t, `^\[{"tag":"order",.*"stats":{"tag":"order"`, "tag", "list", "--all", "--stats", nats)
+	wantJSON(t, `^{"tags":1,"by":"10"}$`, "tag", "raise", "--all", "--by=10", "--yes", nats)
+	wantJSON(t, `"disabled":true`, "tag", "delete", "order", nats)
+	wantJSON(t, `"bucket":"id_segments","kind":"kv",.*"tags":1,"deny_purge":true,"state":"in order"`,
+		"store", "show", nats)
+	wantJSON(t, `^{"changed":false,"bucket":"id_segments","kind":"kv","tags":1}$`, "store", "confirm", nats)
+	wantJSON(t, `^{"changed":true,.*"registry":"\w+"}$`, "store", "confirm", "--yes", nats)
+	wantJSON(t, `^\[{"number":`+number+`,"instance":"oslo","state":"live",.*"segment":"ready"`, "workers", nats)
+	registries := wantJSON(t, `^\[{"registry":"\w+",.*"workers":1,.*"layout":"41\+10\+12"`, "registry", "list", nats)
+	id := regexp.MustCompile(`"registry":"(\w+)"`).FindStringSubmatch(registries)[1]
+	wantJSON(t, `^{"registries":\["`+id+`"\]}$`, "registry", "adopt", id, nats)
+	wantJSON(t, `"calls":\d+,`, "bench", "snowflake", "-c1", "-d50ms", nats)
+	wantJSON(t, `"version":"0`, "version")
+	wantJSON(t, `^{"time":"2018.*Z","worker":577,"sequence":0}$`, "decode", "1000000000000004096")
+	wantJSON(t, `{"time":".*Z","site":\d,"machine":\d+,"worker":\d+,"business":\d+,"sequence":\d+}`,
+		"decode", "--layout=article", "270162187289683973")
+	wantJSON(t, `"layout":"41\+6\+6",.*{"field":"machine","bits":6,"capacity":64,`, "layout", "--layout=js53")
+
+	if got := worker.stop(); strings.Count(got.out, "\n") != 1 {
+		t.Errorf("serve printed %s", got.out)
+	}
+	wantJSON(t, `^{"changed":false,"old":{"layout":"41\+10\+12",.*"below":"\d+"},"new":{.*"from":"\d+"`,
+		"change-layout", "--layout=41+8+14", nats)
+	natsid(t, "get", "segment", "order", "--json", nats).want(t, 3, "no worker")
+}
