@@ -18,7 +18,7 @@ func TestADrainedWorkerLeavesCallersToOthersUntilItIsUndoneOrRestarted(t *testin
 	serve(t, at, "--name=second", "--auto-create-tags")
 
 	natsid(t, "drain", "third", at).want(t, 1, `no worker "third"`, "natsid workers")
-	natsid(t, "drain", "second", at, "--namespace=other").want(t, 1, "no worker answers", "--namespace")
+	natsid(t, "drain", "second", at, "--namespace=other").want(t, 3, "no worker answers", "--namespace")
 	got := natsid(t, "drain", "first of two", at)
 	got.want(t, 0, "")
 	number := regexp.MustCompile(`^first of two, worker number (\d+): drained`).FindStringSubmatch(got.out)
