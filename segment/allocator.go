@@ -111,12 +111,7 @@ func (a *Allocator) Close() {
 
 // Trouble returns why ranges cannot be loaded, or nil: the error of the last load if the last two, of any tags, failed
 // within 10 s, or why loads are held. IDs in memory are issued regardless.
-func (a *Allocator) Trouble() error {
-	if why := a.source.holdup.err(); why != nil {
-		return why
-	}
-	return a.source.health.trouble()
-}
+func (a *Allocator) Trouble() error { return a.source.trouble() }
 
 // Follow keeps the allocator's memory in line with the store until ctx ends or the allocator is closed: it polls all
 // tags, at once and then every [Config.Poll], looks up tags named by [Allocator.Changed], and preloads after the first

@@ -44,8 +44,8 @@ type owner interface {
 	found(tag string, now time.Duration)
 	// refuse says that the store does not serve the tag.
 	refuse(tag string, err error, now time.Duration)
-	// forget removes a buffer that is gone.
-	forget(b *buffer, floor int64, unlisted bool)
+	// forget removes a buffer that is gone, and keeps what its loads say of the tag.
+	forget(b *buffer, floor Floor, unlisted bool)
 }
 
 var _ consumer = (*buffer)(nil)
@@ -260,12 +260,12 @@ func (b *buffer) preload() {
 }
 
 // see takes over the state of the tag as the store returned it. news says that the tag was changed just now: a refusal
-// by a load or listing that began before does not count.
-func (b *buffer) see(t Tag, news bool) {
+// by a load or listing that began before does not count. It reports false if the buffer is gone.
+func (b *buffer) see(t Tag, news bool) (seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.supply.gone {
-		return
+		return false
 	}
 	now := b.deps.clock.now()
 	if news {
@@ -275,12 +275,13 @@ func (b *buffer) see(t Tag, news bool) {
 	}
 	b.supply.pace.configure(t.Step, b.deps.rule)
 	if !news && t.Least <= b.supply.stock.least {
-		return
+		return true
 	}
 	b.supply.stock.drop(t.Least, now)
 	if b.supply.loader.loads > 0 { // a tag that never had a range needs none now
 		b.tendLocked()
 	}
+	return true
 }
 
 // changed notes that the tag was changed: a refusal by a load that began before does not count.
@@ -305,17 +306,35 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	deliver(answers)
 }
 
-// stopLocked is stop for a caller that holds the lock. The loaded IDs are discarded; only the tag's floor remains.
+// stopLocked is stop for a caller that holds the lock.
 func (b *buffer) stopLocked(why error) (answers []answer) {
 	if b.supply.gone {
 		return nil
 	}
+	b.leaveLocked(Floor{End: b.supply.stock.floor})
+	return b.supply.waiters.refuse(&b.supply.stock, why)
+}
+
+// leaveLocked removes the buffer. The loaded IDs are discarded; only the tag's floor remains.
+func (b *buffer) leaveLocked(floor Floor) {
 	b.supply.gone = true
 	b.supply.stock.clear()
-	answers = b.supply.waiters.refuse(&b.supply.stock, why)
-	b.deps.owner.forget(b, b.supply.stock.floor, b.unlisted)
+	b.deps.owner.forget(b, floor, b.unlisted)
 	b.unlisted = false
-	return answers
+}
+
+// rest removes the buffer if its tag was not requested for as long as idle. What is loaded becomes a hole.
+//
+// Law: the floor stays, with all that a repair of the marks takes from the buffer, and is at least the tag's least ID.
+// So the next buffer of the tag loads above both, and the tag is not created on first use.
+func (b *buffer) rest(idle time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.supply
+	if s.gone || s.loader.running || s.waiters.any() || s.pace.speed.idle(b.deps.clock.now(), s.asked()) < idle {
+		return
+	}
+	b.leaveLocked(b.floorLocked()) //mutant:rest-floor
 }
 
 // stats returns the figures of the tag.

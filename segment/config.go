@@ -39,6 +39,10 @@ type Config struct {
 	OnCreate func(tag string)
 	// Poll is the interval at which [Allocator.Follow] reads all tags; 1 min if 0.
 	Poll time.Duration
+	// Of the tags that were not requested for Idle, 1 h if 0, a poll drops some from memory while there are more than
+	// MaxIdle, 10,000 if 0, none if below 0: what is loaded of them becomes a hole.
+	Idle    time.Duration
+	MaxIdle int
 	// Preload makes Follow load one range of every tag that was changed or loaded within this time; 0 loads none.
 	Preload time.Duration
 	// Servable, if set, reports whether a tag can be requested at all; others are not preloaded.
@@ -68,6 +72,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Poll == 0 {
 		c.Poll = time.Minute
+	}
+	if c.Idle == 0 {
+		c.Idle = time.Hour
+	}
+	if c.MaxIdle == 0 {
+		c.MaxIdle = 10_000
 	}
 	return c.withFuncs()
 }

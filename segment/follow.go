@@ -96,12 +96,16 @@ func (f *follower) apply(l Listing, began time.Duration) {
 		default:
 			b.see(t, false) //mutant:listed-least
 		}
+		if t.Disabled {
+			f.tags.names.deleted(t.Name)
+		}
 	}
 	for b := range f.tags.all {
 		if !f.tags.names.inListing(b.tag) && l.Removed(b.tag) {
 			b.stop(ErrUnknownTag, began)
 		}
 	}
+	f.tags.rest()
 }
 
 // refresh makes run poll now. It does not block.
@@ -122,14 +126,20 @@ func (f *follower) changed(tag string) {
 // see takes over the state of a tag that the store has just returned.
 func (f *follower) see(t Tag) {
 	f.invalidate(t.Name)
-	// After the cached refusal is gone: a request may just have created the buffer.
-	b := f.tags.getOrKeep(t.Name, t.Least)
-	switch {
-	case b == nil:
-	case t.Disabled:
-		b.stop(ErrDisabled, certain) //mutant:news-deleted
-	default:
-		b.see(t, true) //mutant:news-least
+	if t.Disabled {
+		defer f.tags.names.deleted(t.Name)
+	}
+	for seen := false; !seen; {
+		// After the cached refusal is gone: a request may just have created the buffer.
+		b := f.tags.getOrKeep(t.Name, t.Least)
+		seen = true
+		switch {
+		case b == nil:
+		case t.Disabled:
+			b.stop(ErrDisabled, certain) //mutant:news-deleted
+		default:
+			seen = b.see(t, true) //mutant:news-least
+		}
 	}
 }
 

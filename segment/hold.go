@@ -24,7 +24,7 @@ type Lifter interface {
 type Floor struct {
 	End  int64 // no ID at or above it was ever loaded by this process
 	Step int64 // the configured step, 0 if it is not known
-	Live bool  // the tag is in memory: when last seen it was not deleted
+	Live bool  // the tag was not deleted when it was last seen
 }
 
 // A holdup is why no range is loaded; empty if ranges are loaded.
@@ -70,8 +70,9 @@ func (a *Allocator) Discard() {
 
 // Floors returns the floor of each tag that this process ever loaded or remembers, those of dropped tags included.
 func (a *Allocator) Floors() map[string]Floor {
+	buffers := a.tags.snapshot() // first: a buffer that is removed meanwhile leaves its floor to the names
 	floors := a.tags.names.allFloors()
-	for _, b := range a.tags.snapshot() {
+	for _, b := range buffers {
 		if f := b.floor(); f.End > floors[b.tag].End {
 			floors[b.tag] = f
 		}
@@ -114,5 +115,9 @@ func (b *buffer) discard() {
 func (b *buffer) floor() Floor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.floorLocked()
+}
+
+func (b *buffer) floorLocked() Floor {
 	return Floor{End: b.supply.stock.floor, Step: b.supply.pace.configured, Live: true}
 }

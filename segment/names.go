@@ -44,8 +44,8 @@ type names struct {
 	oldest   int
 	unlisted int // lookups of unlisted tags under way
 	lookups  tokenBucket
-	// floors are those of tags that were stopped or that an earlier life loaded, raises those of tags that were raised
-	// while they were not in memory: about 100 bytes each.
+	// floors are those of tags that were stopped or idle, or that an earlier life loaded, raises those of tags that
+	// were raised while they were not in memory: about 100 bytes each.
 	//
 	// Law: uniqueness does not rest on those that are dropped where there are too many. A floor counts only where the
 	// store went back, and then the floors of all workers repair it. A worker that forgot one of its own loads says so
@@ -167,7 +167,7 @@ func (n *names) inListing(tag string) bool {
 	return ok
 }
 
-// keepFloor remembers the floor of a stopped tag, unless it is 0.
+// keepFloor remembers the floor of a tag that is not in memory any more, unless it is 0.
 func (n *names) keepFloor(tag string, floor Floor) {
 	if floor.End == 0 {
 		return
@@ -177,6 +177,15 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	floor.End = max(floor.End, n.floors[tag].End)
 	n.floors[tag] = floor //mutant:keep-floor
 	n.boundFloors()
+}
+
+// deleted notes that a tag is deleted, so that nothing that is remembered of it brings it back to life.
+func (n *names) deleted(tag string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if f, ok := n.floors[tag]; ok {
+		n.floors[tag] = Floor{End: f.End}
+	}
 }
 
 // keepRaise remembers the least ID of a tag that is not in memory, unless it is 0.
@@ -213,7 +222,7 @@ func (n *names) drop(floors map[string]Floor, most int) (dropped bool) {
 	}
 	for _, all := range []bool{false, true} {
 		for tag := range floors {
-			if len(floors) <= most-most/10 { // rarely, since it takes long
+			if len(floors) <= most-maxFloors/10 { // rarely, since it takes long
 				return true
 			}
 			if _, listed := n.listed[n.hash(tag)]; all || !listed {

@@ -80,6 +80,15 @@ func (s *speedometer) note(now time.Duration, ids int64) {
 	}
 }
 
+// idle returns for how long nothing was asked for, less the time to the first reading after that.
+func (s *speedometer) idle(now time.Duration, ids int64) time.Duration {
+	if ids != s.last.ids {
+		s.note(now, ids)
+		return 0
+	}
+	return now - s.last.at
+}
+
 // at returns the present speed in IDs per second, measured from the reading before the last. It fades while there are
 // no requests.
 func (s *speedometer) at(now time.Duration, ids int64) float64 {

@@ -164,6 +164,14 @@ func (s *source) load(p plan) (l Loaded, err error) {
 	return l, err
 }
 
+// trouble returns why ranges cannot be loaded, or nil: see [Allocator.Trouble].
+func (s *source) trouble() error {
+	if why := s.holdup.err(); why != nil {
+		return why
+	}
+	return s.health.trouble()
+}
+
 // errNotYet is the outcome of a load if the tag is being created by another worker at this moment: a store of several
 // servers may refuse to create it twice before it shows it. Another load will find it.
 var errNotYet = errors.New("segment: the tag was created just now, and cannot be read yet")

@@ -15,13 +15,16 @@ type tagSet struct {
 	names  *names
 	deps   deps
 	recent time.Duration // the maximum age of a listing that replaces a lookup
+	// Of the tags that were not requested for as long as idle, some are dropped while more than maxIdle are in memory.
+	idle    time.Duration
+	maxIdle int
 
 	mu     sync.Mutex
 	closed bool
 }
 
 func newTagSet(cfg Config, clock clock, source *source) *tagSet {
-	s := &tagSet{names: newNames(), recent: 2 * cfg.Poll}
+	s := &tagSet{names: newNames(), recent: 2 * cfg.Poll, idle: cfg.Idle, maxIdle: cfg.MaxIdle}
 	s.index.init()
 	s.deps = deps{
 		clock: clock, rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
@@ -33,13 +36,15 @@ func newTagSet(cfg Config, clock clock, source *source) *tagSet {
 // get returns the buffer of a tag, or nil. It takes no lock and allocates nothing.
 func (s *tagSet) get(tag string) *buffer { return s.index.get(tag) }
 
-// getOrKeep returns the buffer of a tag. If there is none it keeps least for the tag's next buffer, as its floor.
+// getOrKeep returns the buffer of a tag. If there is none it keeps least for the tag's next buffer, as its floor. Once
+// the set is closed there is none.
 func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.get(tag)
-	if b == nil {
+	if b == nil || s.closed {
 		s.names.keepRaise(tag, least)
+		return nil
 	}
 	return b
 }
@@ -85,6 +90,25 @@ func (s *tagSet) close() {
 	}
 }
 
+// rest removes idle tags from memory while there are too many. A tag that no listing has stays: its store may have lost
+// it, and the IDs loaded from it remain valid.
+func (s *tagSet) rest() {
+	for b := range s.all {
+		if s.size() <= s.maxIdle || s.deps.source.trouble() != nil {
+			return // in trouble, what is in memory is all that there is
+		}
+		if s.names.inListing(b.tag) {
+			b.rest(s.idle)
+		}
+	}
+}
+
+func (s *tagSet) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.index.size
+}
+
 // found implements [owner].
 func (s *tagSet) found(tag string, now time.Duration) {
 	s.names.release()
@@ -95,8 +119,8 @@ func (s *tagSet) found(tag string, now time.Duration) {
 func (s *tagSet) refuse(tag string, err error, now time.Duration) { s.names.refuse(tag, err, now) }
 
 // forget implements [owner]: the next request for the tag gets a new buffer, which continues at the old one's floor.
-func (s *tagSet) forget(b *buffer, floor int64, unlisted bool) {
-	s.names.keepFloor(b.tag, Floor{End: floor})
+func (s *tagSet) forget(b *buffer, floor Floor, unlisted bool) {
+	s.names.keepFloor(b.tag, floor)
 	if unlisted {
 		s.names.release()
 	}

@@ -91,6 +91,8 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("news-deleted")}},
 	{Name: "a worker that raises a tag does not heed that at once", Edits: []mutant.Edit{
 		mutant.Delete("news-least")}},
+	{Name: "the floor of a tag that was idle is forgotten", Edits: []mutant.Edit{
+		mutant.Replace("rest-floor", "b.leaveLocked(Floor{})")}},
 	{Name: "a poll brings no least ID", Edits: []mutant.Edit{
 		mutant.Delete("listed-least")}},
 	{Name: "a request behind one that expired does not expire", Edits: []mutant.Edit{

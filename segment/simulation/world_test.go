@@ -115,6 +115,7 @@ func newWorld(seed uint64, s *story) *world {
 		MaxStep: pick[int64](w.agenda, 20, 1000), StepTime: pick(w.agenda, time.Second, time.Minute),
 		MaxWaiting: pick(w.agenda, 3, 100), Preload: pick(w.agenda, 0, time.Minute),
 		AutoStep: pick[int64](w.agenda, 0, 1, 5),
+		Idle:     500 * time.Millisecond, MaxIdle: -1,
 	}
 	w.js = &jetStream{world: w, links: newLinks("JetStream")}
 	w.db = &database{world: w, links: newLinks("MySQL"), limit: w.conf.limit, locked: map[string]bool{}}
