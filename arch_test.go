@@ -37,9 +37,11 @@ const (
 var arrows = map[string][]string{
 	".": {"internal/cli"},
 
-	"subjects":  {},
-	"policy":    {"internal/ration"},
-	"snowflake": {},
+	"subjects": {},
+	"policy":   {"internal/ration"},
+
+	"policy/fleet": {"policy", "subjects", "internal/buckets", "internal/jitter", natsGo},
+	"snowflake":    {},
 
 	"segment":             {"internal/jitter"},
 	"segment/attempt":     {"segment"},
@@ -88,7 +90,7 @@ var arrows = map[string][]string{
 	"internal/testkit/tcpproxy":  {},
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
-		"segment/witness",
+		"segment/witness", "policy", "policy/fleet",
 		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker",
 		"internal/aside", "internal/buckets", "internal/configfile", "internal/jitter", "internal/loglimit",
 		"internal/metrics", "internal/monitor",

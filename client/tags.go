@@ -56,6 +56,17 @@ func (c *Client) DeleteTag(ctx context.Context, tag string) (subjects.TagInfo, e
 	return c.tag(ctx, c.ns.TagDelete(), tag, subjects.TagDelete{Tag: tag})
 }
 
+// Throttle throttles a tag, or each tag, or ends that, and returns what is throttled then; the zero request changes
+// nothing. It is for operators. The worker that answers follows at once, the others a moment later. Errors are those of
+// [Client.CreateTag]. The request is sent once.
+func (c *Client) Throttle(ctx context.Context, t subjects.Throttle) (now subjects.Throttles, err error) {
+	if err := t.Check(); err != nil {
+		return now, refusal(err)
+	}
+	err = c.json(ctx, c.ns.Throttle(), t, &now)
+	return now, err
+}
+
 // tag sends a request that is answered with the tag that it names.
 func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info subjects.TagInfo, err error) {
 	if err := c.json(ctx, subject, req, &info); err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/oneregistry"
+	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -77,6 +79,8 @@ type program struct {
 	refusals refusals
 	away     refusals // modes that other workers are to serve; what arrives is served from memory
 	aside    *aside.Watch
+	gate     policy.Gate
+	settings *fleet.Settings
 	watch    *oneregistry.Watch
 	streams  streamWatch
 	silent   atomic.Bool // at the stop: NATS does not answer
@@ -114,11 +118,14 @@ func (p *program) steps() []step {
 		// Waits for MySQL. It closes when no load is under way.
 		{name: "store", start: p.storage.openStore, stop: p.storage.closeStore, within: soon},
 		{name: "allocator, issuer and keeper", start: p.assemble},
+		// Read before anything is served.
+		{name: "limits known by now", start: p.readSettings},
 		// Ends when no step can raise an alarm any more.
 		until("alarms", 2*time.Second, p.alarms.publish),
 		{name: "HTTP", start: p.listenHTTP},
 		during("health, readiness and metrics", soon, p.monitor),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
+		during("limits of tags", soon, p.followSettings),
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("watch for streams that take requests", soon, p.watchStreams),
@@ -182,6 +189,7 @@ const parkedSnowflakes = 4096
 func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
+	p.settings = fleet.New(p.settingsConfig())
 	p.aside = aside.New(p.asideConfig())
 	p.segments = segment.New(p.segmentConfig())
 	if p.storage.witness != nil {
@@ -229,6 +237,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
+		Gate: &p.gate, Settings: p.settings,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Drain: p.drain,
 		Hear:   p.aside.Hear,
@@ -245,7 +254,7 @@ func (p *program) overloaded(mode worker.Mode) {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: observed{p.storage.gated(), p.aside}, Deadline: cfg.Deadline,
+		Store: observed{p.storage.gated(), p.aside, p.settings.Demanded}, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },

@@ -95,14 +95,19 @@ func (p *program) standAside(ctx context.Context) error {
 	return nil
 }
 
-// observed is the store from which ranges are loaded, with a watch that sees how loads end.
+// observed is the store from which ranges are loaded, with a watch that sees how loads end. None begins while demanded
+// returns why not.
 type observed struct {
 	segment.Store
-	watch *aside.Watch
+	watch    *aside.Watch
+	demanded func() error
 }
 
 // Load implements [segment.Store].
 func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	if err := o.demanded(); err != nil {
+		return segment.Loaded{}, err
+	}
 	ended := o.watch.Load()
 	l, err := o.Store.Load(ctx, tag, n, floor)
 	ended(err, segment.IsFinal(err))

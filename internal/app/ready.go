@@ -12,6 +12,7 @@ import (
 	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
@@ -45,7 +46,9 @@ func (r readiness) modes() map[string]error {
 // /readyz, since both are [readiness.modes].
 func (r readiness) state() map[string]string {
 	k := r.keeper.Status()
-	state := map[string]string{subjects.MetaInstance: k.Instance, subjects.MetaNumber: ""}
+	state := map[string]string{
+		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "", subjects.MetaLevel: strconv.Itoa(policy.Level),
+	}
 	if k.Held {
 		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
 	}
@@ -172,7 +175,7 @@ func (p *program) monitor(ctx context.Context) error {
 	if p.http == nil {
 		return nil
 	}
-	if err := monitor.Serve(ctx, p.http, monitor.Handler(p.ready.modes, p.metrics.Handler())); err != nil {
+	if err := monitor.Serve(ctx, p.http, monitor.Handler(p.ready.modes, p.notes, p.metrics.Handler())); err != nil {
 		p.cfg.Log.Error("HTTP failed: health, readiness and metrics are no longer served; restart natsid", "error", err)
 	}
 	return nil

@@ -57,10 +57,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		return err
 	}
 	s.streams = buckets.OnJetStream(s.js)
-	n := cfg.Replicas
-	if s.links.embedded != nil {
-		n = max(1, n)
-	}
+	n := s.replicas()
 	s.registry = kvregistry.New(s.js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker, Log: cfg.Log,
@@ -86,6 +83,14 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		"trying again until JetStream is ready", "error", err)
 	s.late = true
 	return nil
+}
+
+// replicas returns how many replicas a bucket gets that this worker makes, 0 to choose.
+func (s *storage) replicas() int {
+	if s.links.embedded != nil {
+		return max(1, s.cfg.Replicas)
+	}
+	return s.cfg.Replicas
 }
 
 // marksLost raises the alarm that JetStream lost the marks.

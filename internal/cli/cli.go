@@ -24,6 +24,7 @@ type commandLine struct {
 	Serve    serveCmd    `cmd:"" default:"withargs"`
 	Get      getCmd      `cmd:""`
 	Tag      tagCmd      `cmd:""`
+	Throttle throttleCmd `cmd:""`
 	Store    storeCmd    `cmd:""`
 	Registry registryCmd `cmd:""`
 	Workers  workersCmd  `cmd:""`

@@ -18,6 +18,7 @@ func Outputs() []Output {
 	return []Output{
 		{"serve", readyJSON{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
+		{"throttle", subjects.Throttles{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
 		{"tag raise", raisedJSON{}},

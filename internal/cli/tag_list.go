@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,9 @@ With --stats --all, every tag is listed as the worker in column WORKER sees it; 
 stands for what that worker does not have in memory. AHEAD is how far the mark
 that guards the table is ahead of the row's max_id: 0 at rest.
 
+LIMITS are those of "natsid tag update", in IDs a request and IDs per second of all
+workers together, and what "natsid throttle" sets.
+
 Examples:
   natsid tag list
   natsid tag list --stats
@@ -60,7 +64,7 @@ func (c *tagListCmd) Run(s *session) error {
 		case c.Stats:
 			return s.listBusiest(ctx, cl)
 		}
-		return s.listTags(ctx, cl, columns{"TAG\tMAX_ID\tSTEP\tUPDATED\tDESCRIPTION", tagRow, false})
+		return s.listTags(ctx, cl, columns{"TAG\tMAX_ID\tSTEP\tUPDATED\tLIMITS\tDESCRIPTION", tagRow, false})
 	})
 }
 
@@ -95,7 +99,23 @@ func (s *session) listTags(ctx context.Context, cl *client.Client, form columns)
 }
 
 func tagRow(t subjects.TagInfo) string {
-	return fmt.Sprintf("%s\t%d\t%d\t%s\t%s", t.Tag, t.MaxID, t.Step, t.Updated.Format(time.DateTime), describe(t))
+	return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%s",
+		t.Tag, t.MaxID, t.Step, t.Updated.Format(time.DateTime), cmp.Or(limits(t), "-"), describe(t))
+}
+
+// limits returns what callers may have of a tag, "" if they may have all.
+func limits(t subjects.TagInfo) string {
+	var all []string
+	if t.MaxBatch > 0 {
+		all = append(all, fmt.Sprintf("%d a request", t.MaxBatch))
+	}
+	if t.Rate > 0 {
+		all = append(all, fmt.Sprintf("%d/s", t.Rate))
+	}
+	if t.Throttle > 0 {
+		all = append(all, fmt.Sprintf("throttled to %d/s", t.Throttle))
+	}
+	return strings.Join(all, ", ")
 }
 
 // describe returns a tag's description on one line, safe for a terminal.

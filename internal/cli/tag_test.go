@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTagsAreCreatedAndListed(t *testing.T) {
@@ -17,8 +18,8 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 	}
 	natsid(t, "tag", "create", "order", nats).want(t, 1, "exists")
 	list := natsid(t, "tag", "list", nats)
-	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +UPDATED +DESCRIPTION`,
-		`order +1 +1000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d *`, `order\.eu +9007199254740993 +50 .* of Europe`) {
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +UPDATED +LIMITS +DESCRIPTION`,
+		`order +1 +1000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  - *`, `order\.eu +9007199254740993 +50 .* of Europe`) {
 		t.Errorf("listed\n%s", list.out)
 	}
 	if got := natsid(t, "get", "segment", "order.eu", nats); got.out != "9007199254740993\n" {
@@ -39,7 +40,7 @@ func TestTagsAreChangedAndDeleted(t *testing.T) {
 	natsid(t, "tag", "update", "order", "--max-id=5000", nats).want(t, 1, "400", "only rises")
 	natsid(t, "tag", "update", "order", "--raise-by=1000000000000", "--desc=", nats).want(t, 0, "")
 	list := natsid(t, "tag", "list", nats)
-	if list.want(t, 0, ""); !matchLines(list.out, `TAG .*`, `order +1000000005\d\d\d +50 .*\d *`) {
+	if list.want(t, 0, ""); !matchLines(list.out, `TAG .*`, `order +1000000005\d\d\d +50 .*\d  - *`) {
 		t.Errorf("listed\n%s", list.out)
 	}
 	got = natsid(t, "tag", "delete", "order", nats)
@@ -49,6 +50,46 @@ func TestTagsAreChangedAndDeleted(t *testing.T) {
 	natsid(t, "get", "segment", "order", nats).want(t, 1, "404", "deleted", "natsid tag create")
 	natsid(t, "tag", "update", "order", "--step=5", nats).want(t, 1, "404", "deleted")
 	natsid(t, "tag", "delete", "unknown", nats).want(t, 1, "404", "no such tag")
+}
+
+func TestTagsAreLimitedAndThrottled(t *testing.T) {
+	s := serve(t, "--no-auto-create-tags")
+	nats := "--nats=" + s.url
+	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
+	says := func(got result, words string) {
+		t.Helper()
+		if got.code != 0 || !strings.Contains(got.out, words) {
+			t.Errorf("%+v, want %q", got, words)
+		}
+	}
+	says(natsid(t, "throttle", nats), "Nothing is throttled.")
+	limited := func() result { return natsid(t, "tag", "update", "order", "--rate=100", "--max-batch=50", nats) }
+	got := limited()
+	for end := time.Now().Add(30 * time.Second); got.code == 1 && time.Now().Before(end); got = limited() {
+		time.Sleep(100 * time.Millisecond) // a busy machine answers late
+	}
+	if got != (result{0, "order: 50 a request, 100/s\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "get", "segment", "order", "-n", "51", nats).want(t, 1, "400", "limited to 50 IDs a request")
+	if got := natsid(t, "throttle", "order", "5", nats); got != (result{0, "TAG    IDS/S\norder  5\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	says(natsid(t, "throttle", "--all", "1000", nats), "(each)  1000")
+	says(natsid(t, "tag", "list", nats), "50 a request, 100/s, throttled to 5/s")
+	says(natsid(t, "throttle", "order", "--off", nats), "(each)  1000")
+	says(natsid(t, "throttle", "--off", nats), "Nothing is throttled.")
+	if got := natsid(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats); got.out != "order: no limits\n" {
+		t.Errorf("%+v", got)
+	}
+	natsid(t, "get", "segment", "order", "-n", "5000", nats).want(t, 0, "")
+	for _, args := range []string{
+		"order", "5", "order 5 6", "order five", "order -1", "order 5 --off", "or*der 5",
+		"--all", "--all order 5", "--all 0",
+	} {
+		natsid(t, append(append([]string{"throttle"}, strings.Fields(args)...), nats)...).want(t, 2)
+	}
+	natsid(t, "tag", "update", "order", "--rate=5", "--step=5", nats).want(t, 2, "two requests")
 }
 
 func TestAllTagsAreRaised(t *testing.T) {

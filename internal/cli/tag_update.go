@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,26 +18,38 @@ type tagUpdateCmd struct {
 	MaxID   *int64  `placeholder:"ID" xor:"raise"`
 	RaiseBy *int64  `placeholder:"N" xor:"raise"`
 	Force   bool
+
+	MaxBatch *int   `placeholder:"N"`
+	Rate     *int64 `placeholder:"N"`
 }
 
 func (*tagUpdateCmd) help() help {
 	return help{
-		summary: "Change a tag's step or description, or raise its next ID.",
+		summary: "Change a tag's step, description or limits, or raise its next ID.",
 		detail: `What is not given stays as it is. After --max-id or --raise-by every worker
 discards what it has loaded below the new ID: within milliseconds, or, if it is
 cut off from NATS at that moment, at its next load or poll.
 
+--max-batch and --rate limit what callers get of the tag; 0 ends a limit. They are
+changed by themselves. All workers heed them within a second. A request beyond
+--rate is answered 429, and says when to try again. The first limit of all is
+refused while a worker runs that is too old to heed it; from then on such workers
+do not start. To slow callers down for a time, use "natsid throttle".
+
 Examples:
   natsid tag update order --step 10000 --desc 'orders of Europe'
   natsid tag update order --max-id 5000001     # start above IDs that are in use
-  natsid tag update order --raise-by 1000000   # after a restore, if in doubt`,
+  natsid tag update order --raise-by 1000000   # after a restore, if in doubt
+  natsid tag update order --max-batch 1000 --rate 50000`,
 		values: map[string]string{
-			"tag":      "The tag.",
-			"step":     "How many IDs a worker loads at once, from the next load on.",
-			"desc":     "Description, for people; may be empty.",
-			"max-id":   "The next ID: no ID below it is issued any more. It only rises.",
-			"raise-by": "How many IDs to skip above those that workers have loaded.",
-			"force":    "Skip more than 1099511627776 (2^40) IDs at once; they are lost for good.",
+			"tag":       "The tag.",
+			"step":      "How many IDs a worker loads at once, from the next load on.",
+			"desc":      "Description, for people; may be empty.",
+			"max-id":    "The next ID: no ID below it is issued any more. It only rises.",
+			"raise-by":  "How many IDs to skip above those that workers have loaded.",
+			"max-batch": "The most IDs that one request gets, up to 1000000.",
+			"rate":      "The most IDs per second, of all workers together, up to 1000000000000.",
+			"force":     "Skip more than 1099511627776 (2^40) IDs at once; they are lost for good.",
 		},
 	}
 }
@@ -46,6 +59,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	u := subjects.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
 		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy), Force: c.Force,
+		MaxBatch: c.MaxBatch, Rate: c.Rate,
 	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
 		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))
@@ -55,8 +69,12 @@ func (c *tagUpdateCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.print(t, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
+		return s.print(t, func(out io.Writer) (err error) {
+			if u.ChangesLimit() {
+				_, err = fmt.Fprintf(out, "%s: %s\n", t.Tag, cmp.Or(limits(t), "no limits"))
+				return err
+			}
+			_, err = fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
 			return err
 		})
 	})

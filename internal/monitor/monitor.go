@@ -14,14 +14,17 @@ import (
 
 // Handler serves /healthz, which is 200 while the process lives, /readyz, which is
 // 200 if all modes can issue IDs, and /metrics. ready returns for each mode why it
-// cannot issue, nil if it can.
-func Handler(ready func() map[string]error, metrics http.Handler) http.Handler {
+// cannot issue, nil if it can. notes returns lines for operators that /readyz ends with.
+func Handler(ready func() map[string]error, notes func() []string, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		writeReadiness(w, ready())
+		for _, note := range notes() {
+			fmt.Fprintln(w, note)
+		}
 	})
 	mux.Handle("GET /metrics", metrics)
 	return mux

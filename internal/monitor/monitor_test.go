@@ -10,7 +10,9 @@ import (
 
 func TestReadinessNamesEachModeAndWhy(t *testing.T) {
 	modes := map[string]error{"segment": nil, "snowflake": nil}
-	srv := httptest.NewServer(Handler(func() map[string]error { return modes }, http.NotFoundHandler()))
+	var notes []string
+	srv := httptest.NewServer(Handler(func() map[string]error { return modes }, func() []string { return notes },
+		http.NotFoundHandler()))
 	defer srv.Close()
 	get := func(path string) (int, string) {
 		t.Helper()
@@ -28,6 +30,12 @@ func TestReadinessNamesEachModeAndWhy(t *testing.T) {
 	if code, body := get("/readyz"); code != 200 || body != "segment: ready\nsnowflake: ready\n" {
 		t.Errorf("%d %q", code, body)
 	}
+	notes = []string{"throttled: order to 5 IDs/s"}
+	if code, body := get("/readyz"); code != 200 ||
+		body != "segment: ready\nsnowflake: ready\nthrottled: order to 5 IDs/s\n" {
+		t.Errorf("%d %q", code, body)
+	}
+	notes = nil
 	modes["snowflake"] = errors.New("no worker number")
 	if code, body := get("/readyz"); code != 503 || body != "segment: ready\nsnowflake: not ready: no worker number\n" {
 		t.Errorf("%d %q", code, body)

@@ -131,6 +131,9 @@ func (t *table) worker() {
 	t.subscribe("", number, ns.Workers())
 	const probe = "probe whether requests are delivered"
 	t.publish(probe, ns.SegmentProbe(), ns.Snowflake())
+	const policy = "heed limits and throttles, and share rates"
+	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing())
+	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
 	t.publish("announce a changed tag", ns.TagChanged())
 	t.subscribe("", "hear of a changed tag", ns.TagChanged())
 	const registry = "find a second registry"
@@ -145,7 +148,7 @@ func (t *table) worker() {
 	t.subscribe("", "take orders of `natsid drain`", ns.Drain("*"))
 	t.subscribe("", "answer `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
 	t.publish("find streams that take requests", t.api.Names())
-	for _, b := range t.buckets() {
+	for _, b := range append(t.buckets(), bucket{ns.SettingsBucket(), "limits and throttles", true, false}) {
 		t.look(b.name, b.holds)
 		t.publish("write "+b.holds, t.api.Write(b.name, ">"))
 		if b.lasts {

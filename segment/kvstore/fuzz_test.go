@@ -39,7 +39,7 @@ func FuzzEntry(f *testing.F) {
 func FuzzIdentity(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", "null", `{"registry":"R","kind":"kv","made":"2026-01-02T03:04:05Z","version":1}`,
-		`{"registry":"R","kind":"mysql","version":2}`, `{"registry":"","kind":"kv"}`, `{"registry":"R","kind":"x"}`,
+		`{"registry":"R","kind":"mysql","version":3}`, `{"registry":"","kind":"kv"}`, `{"registry":"R","kind":"x"}`,
 	} {
 		f.Add([]byte(text))
 	}

@@ -31,8 +31,13 @@ type Identity struct {
 	Kind     Kind      `json:"kind"`
 	// Confirmed is when an operator said that all tags of an earlier registry are back, above their IDs.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	Version   int       `json:"version,omitempty"` // of this record: 0 or 1
+	// Version is the level of natsid that workers must have, see package policy; 0 is 1.
+	Version int `json:"version,omitempty"`
 }
+
+// levelOfThis is the highest level that this natsid has. A natsid of before has 1, and refuses the bucket, at its start
+// and from its next Check on, once the level is raised.
+const levelOfThis = 2
 
 // identityKey is the key of the identity.
 const identityKey = buckets.Own
@@ -67,7 +72,7 @@ func decodeIdentity(value []byte) (id Identity, err error) {
 	switch err := json.Unmarshal(value, &id); {
 	case err != nil:
 		return Identity{}, fmt.Errorf("%w: it is damaged; %s: %w", ErrIdentity, remedy, err)
-	case id.Version > 1:
+	case id.Version > levelOfThis:
 		return Identity{}, fmt.Errorf("%w: it is of version %d, written by a newer natsid; use that one",
 			ErrIdentity, id.Version)
 	case id.Registry == "" || id.Kind != Alone && id.Kind != Guarded:
@@ -83,6 +88,38 @@ func (s *Store) Identity() Identity {
 		return v.id
 	}
 	return Identity{}
+}
+
+// Level returns the level of the identity that the last Check read, 0 if it could not be read.
+func (s *Store) Level() int {
+	if id := s.Identity(); id.Registry != "" {
+		return max(1, id.Version)
+	}
+	return 0
+}
+
+// RaiseLevel raises the level of the bucket's identity, by a compare-and-set that changes nothing else.
+func (s *Store) RaiseLevel(ctx context.Context, level int) error {
+	for {
+		kve, err := s.kv.Get(ctx, identityKey)
+		if err != nil {
+			return err
+		}
+		id, err := decodeIdentity(kve.Value)
+		if err != nil {
+			return err
+		}
+		if id.Version < level {
+			id.Version = level
+			_, err = s.kv.Update(ctx, identityKey, id.encode(), kve.Revision)
+		}
+		if !errors.Is(err, buckets.ErrRevision) {
+			if err == nil {
+				_, err = s.Check(ctx)
+			}
+			return err
+		}
+	}
 }
 
 // Check reads the settings and the identity of the bucket. It returns [buckets.ErrUnfit], [ErrIdentity], [ErrKind] or

@@ -238,7 +238,7 @@ func TestAnIdentityThatCannotBeReadIsRefused(t *testing.T) {
 	for _, value := range []string{
 		"", "{", `{"registry":"R"`, `{"registry":"","made":"2026-01-01T00:00:00Z","kind":"kv"}`,
 		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"redis"}`,
-		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"kv","version":2}`,
+		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"kv","version":3}`,
 	} {
 		if _, err := js.Publish(t.Context(), "$KV."+bucket+".$natsid", []byte(value)); err != nil {
 			t.Fatal(err)
@@ -262,4 +262,39 @@ func TestAnIdentityThatCannotBeReadIsRefused(t *testing.T) {
 		!strings.Contains(err.Error(), good.Identity.Registry) {
 		t.Errorf("another registry: %v, want ErrRegistry", err)
 	}
+}
+
+func TestALevelIsRaisedOnceAndStays(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	stores := []*kvstore.Store{open(t, js, bucket), open(t, js, bucket)}
+	create(t, stores[0], segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	if l := stores[0].Level(); l != 1 {
+		t.Errorf("level %d at first", l)
+	}
+	was := stores[0].Identity()
+	var raising sync.WaitGroup
+	for _, s := range stores {
+		raising.Go(func() {
+			if err := s.RaiseLevel(t.Context(), 2); err != nil || s.Level() != 2 {
+				t.Errorf("level %d, %v", s.Level(), err)
+			}
+		})
+	}
+	raising.Wait()
+	if err := stores[0].RaiseLevel(t.Context(), 1); err != nil || stores[0].Level() != 2 {
+		t.Errorf("level %d, %v: it never falls", stores[0].Level(), err)
+	}
+	was.Version = 2
+	if is := stores[1].Identity(); is != was {
+		t.Errorf("%+v, want only the level changed of %+v", is, was)
+	}
+	streams := buckets.OnJetStream(js)
+	report, err := kvstore.Inspect(t.Context(), streams, bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := kvstore.Confirm(t.Context(), streams, bucket, report, kvstore.Alone); err != nil || id.Version != 2 {
+		t.Errorf("%+v, %v: an operator's word about tags changed the level", id, err)
+	}
+	mustLoad(t, stores[1], "order", 1)
 }

@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/natsid/natsid/policy/fleet"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+// unreadLimits is the source of refusals while limits are demanded that are not known.
+const unreadLimits = "limits of tags"
+
+func (p *program) settingsConfig() fleet.Config {
+	s := &p.storage
+	c := fleet.Config{
+		Namespace: p.cfg.Namespace, Streams: s.streams, Replicas: s.replicas(), Conn: p.links.control,
+		Gate: &p.gate, Poll: p.cfg.TagPoll, Live: p.liveWorkers, Log: p.cfg.Log,
+		Refuse: func(why error) {
+			if why == nil {
+				p.refusals.allow(unreadLimits, worker.Segment)
+				return
+			}
+			p.refusals.refuse(unreadLimits, why, worker.Segment)
+		},
+		Lost: func(what string) { p.alarms.raiseAbout(subjects.AlarmBucketChanged, "limits", what) },
+	}
+	if s.marks != nil {
+		c.Marks = s.marks
+	}
+	return c
+}
+
+// liveWorkers returns the names of the workers that have a heartbeat.
+func (p *program) liveWorkers(ctx context.Context) (names []string, err error) {
+	if p.storage.registry == nil {
+		return nil, errors.New("the registry is not open")
+	}
+	beats, err := p.storage.registry.Heartbeats(ctx)
+	for _, h := range beats {
+		names = append(names, h.Instance)
+	}
+	return names, err
+}
+
+// readSettings reads the limits before anything is served. Without JetStream it does not wait for them: nothing can be
+// loaded then.
+func (p *program) readSettings(ctx context.Context) error {
+	if !p.storage.late {
+		p.settings.Begin(ctx)
+	}
+	return nil
+}
+
+func (p *program) followSettings(ctx context.Context) error { return p.settings.Run(ctx) }
+
+// notes returns what operators should see in /readyz beside what can be issued.
+func (p *program) notes() (all []string) {
+	if throttled := p.gate.Rules().Throttle.String(); throttled != "" {
+		all = append(all, "throttled: "+throttled)
+	}
+	if p.settings.Unread() {
+		all = append(all, "limits: not read yet")
+	}
+	return all
+}

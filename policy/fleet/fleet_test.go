@@ -1,0 +1,382 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/policy/fleet"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is what a busy machine may take.
+const patience = 30 * time.Second
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// A site is one namespace: its workers, and what they share.
+type site struct {
+	*testing.T
+	url   string
+	ns    subjects.Namespace
+	level atomic.Int64 // of the registry
+
+	mu   sync.Mutex
+	live map[string]bool // by their heartbeats
+}
+
+// Level and RaiseLevel implement [fleet.Marks].
+func (s *site) Level() int { return int(s.level.Load()) }
+
+func (s *site) RaiseLevel(_ context.Context, level int) error {
+	s.level.Store(int64(level))
+	return nil
+}
+
+func (s *site) beat(name string, live bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live[name] = true; !live {
+		delete(s.live, name)
+	}
+}
+
+func (s *site) beats(context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.live)), nil
+}
+
+var sites = sync.OnceValue(func() *atomic.Int64 { return new(atomic.Int64) })
+
+func newSite(t *testing.T, url string) *site {
+	s := &site{T: t, url: url, live: map[string]bool{}}
+	s.ns = subjects.Namespace("f" + strconv.FormatInt(sites().Add(1), 10))
+	s.level.Store(policy.LevelNone)
+	return s
+}
+
+// A member is one worker, as far as its policy goes.
+type member struct {
+	*fleet.Settings
+	gate    policy.Gate
+	conn    *nats.Conn
+	refused atomic.Pointer[error]
+	lost    atomic.Int64
+	stop    func()
+}
+
+func (m *member) refusal() error {
+	if err := m.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// answer lets a connection answer as a worker of a level does; "" is one of before.
+func (s *site) answer(nc *nats.Conn, name, level string) {
+	s.Helper()
+	_, err := nc.Subscribe(s.ns.SegmentPing(), func(m *nats.Msg) {
+		about := map[string]string{subjects.MetaInstance: name, "segment": subjects.Ready}
+		if level != "" {
+			about[subjects.MetaLevel] = level
+		}
+		body, _ := json.Marshal(micro.Ping{ServiceIdentity: micro.ServiceIdentity{Metadata: about}})
+		_ = m.Respond(body)
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.beat(name, true)
+}
+
+// start starts a worker.
+func (s *site) start(name string) *member {
+	s.Helper()
+	m := &member{conn: natstest.Connect(s, s.url)}
+	js, err := jetstream.New(m.conn)
+	if err != nil {
+		s.Fatal(err)
+	}
+	m.Settings = fleet.New(fleet.Config{
+		Namespace: s.ns, Streams: buckets.OnJetStream(js), Replicas: 1, Conn: m.conn, Gate: &m.gate,
+		Poll: time.Second, Marks: s, Live: s.beats,
+		Refuse: func(err error) { m.refused.Store(&err) }, Lost: func(string) { m.lost.Add(1) },
+	})
+	s.answer(m.conn, name, strconv.Itoa(policy.Level))
+	m.Begin(s.Context())
+	ctx, cancel := context.WithCancel(s.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	m.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.Error(err)
+		}
+		s.beat(name, false)
+		m.conn.Close()
+	})
+	s.Cleanup(m.stop)
+	return m
+}
+
+func rate(n int64) func(*policy.Limit) { return func(l *policy.Limit) { l.Rate = n } }
+
+func throttle(tag string, n int64) func(*policy.Throttle) {
+	return func(t *policy.Throttle) {
+		if t.Tags == nil {
+			t.Tags = map[string]int64{}
+		}
+		t.Tags[tag] = n
+	}
+}
+
+// must retries what may be refused on a busy machine, where a worker answers late.
+func (s *site) must(change func() error) {
+	s.Helper()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if err = change(); err == nil {
+			return
+		}
+	}
+	s.Fatal(err)
+}
+
+func (s *site) limit(m *member, tag string, n int64) {
+	s.Helper()
+	s.must(func() error { return m.SetLimit(s.Context(), tag, rate(n)) })
+}
+
+func (m *member) rateOf(tag string) int64 { return m.gate.Rules().Limits[tag].Rate }
+
+// The cases share a server; each has a namespace of its own.
+func TestFleet(t *testing.T) {
+	url := natstest.Start(t)
+	for _, tc := range []struct {
+		law  string
+		test func(*site)
+	}{
+		{"a change is heeded by all, and after a restart", everywhere},
+		{"what is written while a worker hears nothing is found", missed},
+		{"a rate is shared by those who serve", shared},
+		{"no limit while a worker of before is live", before},
+		{"limits that must be heeded are read before segments are served", demanded},
+		{"what cannot be read stays as it was", damaged},
+		{"fields of a newer natsid are kept", newer},
+		{"settings outlive their bucket", lost},
+		{"changes at once are all made", together},
+	} {
+		t.Run(tc.law, func(t *testing.T) {
+			if testing.Short() && tc.law == "a rate is shared by those who serve" {
+				t.Skip("counts are seconds apart")
+			}
+			t.Parallel()
+			tc.test(newSite(t, url))
+		})
+	}
+}
+
+func everywhere(s *site) {
+	a, b := s.start("a"), s.start("b")
+	s.limit(a, "order", 100)
+	if a.rateOf("order") != 100 {
+		s.Error("the worker that changed it does not know it")
+	}
+	s.must(func() error {
+		now, err := b.SetThrottle(s.Context(), throttle("x/y.z", 7))
+		if err == nil && now.Tags["x/y.z"] != 7 {
+			s.Errorf("%+v", now)
+		}
+		return err
+	})
+	c := s.start("c")
+	for name, m := range map[string]*member{"a": a, "b": b, "c": c} {
+		eventually(s.T, name+" follows", func() bool {
+			return m.rateOf("order") == 100 && m.gate.Rules().Throttle.Of("x/y.z") == 7
+		})
+	}
+	s.limit(c, "order", 0)
+	eventually(s.T, "a follows", func() bool { return len(a.gate.Rules().Limits) == 0 })
+}
+
+// put writes an entry as `nats kv put` does: without a message to the workers.
+func (s *site) put(key, value string) {
+	s.Helper()
+	js := natstest.JetStream(s, s.url)
+	_, err := js.Publish(s.Context(), "$KV."+s.ns.SettingsBucket()+"."+key, []byte(value))
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func missed(s *site) {
+	a := s.start("a")
+	s.put("tag.order", `{"rate":5}`)
+	eventually(s.T, "the poll finds it", func() bool { return a.rateOf("order") == 5 })
+}
+
+func shared(s *site) {
+	a, b := s.start("a"), s.start("b")
+	s.limit(a, "order", 10)
+	eventually(s.T, "both count both", func() bool { return a.gate.Workers() == 2 && b.gate.Workers() == 2 })
+	c := s.start("c")
+	eventually(s.T, "all count three", func() bool {
+		return a.gate.Workers() == 3 && b.gate.Workers() == 3 && c.gate.Workers() == 3
+	})
+	a.stop()
+	eventually(s.T, "the rest is counted", func() bool { return b.gate.Workers() == 2 && c.gate.Workers() == 2 })
+}
+
+func before(s *site) {
+	a := s.start("a")
+	old := natstest.Connect(s, s.url)
+	s.answer(old, "old", "")
+	refused := func(why string) {
+		s.Helper()
+		err := a.SetLimit(s.Context(), "order", rate(5))
+		e, ok := errors.AsType[*subjects.Error](err)
+		if !ok || e.Code != subjects.Unavailable || !strings.Contains(e.Text, why) {
+			s.Fatalf("%v, want a refusal that has %q", err, why)
+		}
+		if a.rateOf("order") != 0 || s.Level() != policy.LevelNone {
+			s.Error("it was refused and made")
+		}
+	}
+	refused(`worker "old" is of a version without limits`)
+	old.Close() // its heartbeat lasts
+	refused(`worker "old" does not answer`)
+	s.beat("old", false)
+	s.limit(a, "order", 5)
+	if s.Level() != policy.LevelLimits {
+		s.Error("the level was not raised")
+	}
+}
+
+func demanded(s *site) {
+	js := natstest.JetStream(s, s.url)
+	spoilt := jetstream.StreamConfig{
+		Name: "KV_" + s.ns.SettingsBucket(), Subjects: []string{"$KV." + s.ns.SettingsBucket() + ".>"},
+		MaxMsgsPerSubject: 1, MaxAge: time.Hour, DenyDelete: true, AllowDirect: true,
+	}
+	if _, err := js.CreateStream(s.Context(), spoilt); err != nil {
+		s.Fatal(err)
+	}
+	free := s.start("free")
+	if err := errors.Join(free.Demanded(), free.refusal()); err != nil || !free.Unread() {
+		s.Error("no limit was ever set, and segments are refused:", err)
+	}
+	free.stop()
+	s.put("tag.order", `{"rate":5}`)
+	s.level.Store(policy.LevelLimits)
+	a := s.start("a")
+	if a.Demanded() == nil || a.refusal() == nil {
+		s.Error("segments are served without the limits that must be heeded")
+	}
+	spoilt.MaxAge = 0
+	if _, err := js.UpdateStream(s.Context(), spoilt); err != nil {
+		s.Fatal(err)
+	}
+	eventually(s.T, "segments are served", func() bool { return a.Demanded() == nil && a.refusal() == nil })
+	if a.rateOf("order") != 5 {
+		s.Error("segments are served without their limit")
+	}
+}
+
+func damaged(s *site) {
+	a := s.start("a")
+	s.limit(a, "order", 5)
+	s.must(func() error { _, err := a.SetThrottle(s.Context(), throttle("order", 3)); return err })
+	s.put("tag.order", `{"rate":`)
+	s.put("throttle", `[1]`)
+	s.put("tag.mark", `{"rate":1}`)
+	eventually(s.T, "all is read", func() bool { return a.rateOf("mark") == 1 })
+	if a.rateOf("order") != 5 || a.gate.Rules().Throttle.Of("order") != 3 {
+		s.Errorf("%+v", a.gate.Rules())
+	}
+	s.limit(a, "order", 6) // which repairs it
+	s.must(func() error { _, err := a.SetThrottle(s.Context(), throttle("order", 4)); return err })
+	if b := s.start("b"); b.rateOf("order") != 6 || b.gate.Rules().Throttle.Of("order") != 4 {
+		s.Errorf("%+v", b.gate.Rules())
+	}
+}
+
+func newer(s *site) {
+	a := s.start("a")
+	s.put("tag.order", `{"rate":5,"max_batch":9,"colour":"red"}`)
+	eventually(s.T, "it is read", func() bool { return a.rateOf("order") == 5 })
+	s.limit(a, "order", 0)
+	kv, err := natstest.JetStream(s, s.url).KeyValue(s.Context(), s.ns.SettingsBucket())
+	if err != nil {
+		s.Fatal(err)
+	}
+	e, err := kv.Get(s.Context(), "tag.order")
+	if err != nil || string(e.Value()) != `{"colour":"red","max_batch":9}` {
+		s.Errorf("%s, %v", e.Value(), err)
+	}
+}
+
+func lost(s *site) {
+	a, b := s.start("a"), s.start("b")
+	s.limit(a, "order", 5)
+	eventually(s.T, "b follows", func() bool { return b.rateOf("order") == 5 })
+	if err := natstest.JetStream(s, s.url).DeleteKeyValue(s.Context(), s.ns.SettingsBucket()); err != nil {
+		s.Fatal(err)
+	}
+	eventually(s.T, "it is noticed", func() bool { return a.lost.Load()+b.lost.Load() > 0 })
+	eventually(s.T, "it is written again", func() bool {
+		c := s.start("c" + fmt.Sprint(time.Now().UnixNano()))
+		defer c.stop()
+		return c.rateOf("order") == 5
+	})
+	if a.rateOf("order") != 5 || b.rateOf("order") != 5 {
+		s.Error("a limit ended with its bucket")
+	}
+}
+
+func together(s *site) {
+	a, b := s.start("a"), s.start("b")
+	var all sync.WaitGroup
+	for i := range 20 {
+		m := []*member{a, b}[i%2]
+		all.Go(func() {
+			s.must(func() error {
+				_, err := m.SetThrottle(s.Context(), throttle(fmt.Sprint("t", i), int64(i+1)))
+				return err
+			})
+		})
+	}
+	all.Wait()
+	for _, m := range []*member{a, b} {
+		eventually(s.T, "all are heeded", func() bool { return len(m.gate.Rules().Throttle.Tags) == 20 })
+	}
+}

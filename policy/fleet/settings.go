@@ -1,0 +1,338 @@
+// Package fleet lets all workers follow one policy, in a bucket; it is internal to natsid and may change.
+//
+//	id_settings  key tag.<tag>  the limit of a tag, as the JSON of a [policy.Limit]
+//	             key throttle   what is throttled, as the JSON of a [policy.Throttle]
+//
+// A change is a compare-and-set, then a message to all workers, which read the key again. Who misses the message finds
+// the change at its next look: after a reconnect, and once a poll. What cannot be read stays as it was.
+//
+// # The level of the registry
+//
+// A worker of before knows no limit, and would issue what is forbidden. So the identity of the marks has a level, the
+// least that workers must honour, and a worker of a lower one does not start. The first limit raises it, and is
+// refused while a worker of before is live. With --guard off there is no identity: then only live workers are asked.
+//
+// A worker that may not serve without limits, since the level says so, serves no segments until it has read them.
+//
+// Nothing here bears on uniqueness: settings decide who gets IDs, and not which.
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/subjects"
+)
+
+// Config says where settings are kept and who must honour them. All fields but Marks, Refuse, Lost and Log must be set.
+type Config struct {
+	Namespace subjects.Namespace
+	Streams   buckets.Streams
+	Replicas  int        // of the bucket, if it is created; 0 chooses
+	Conn      *nats.Conn // must not be the one that requests arrive on
+	Gate      *policy.Gate
+	Poll      time.Duration // how often to look for what was missed
+	// Marks is where the level is kept; nil if there is no such place.
+	Marks Marks
+	// Live returns the names of the workers that have a heartbeat.
+	Live func(context.Context) ([]string, error)
+	// Refuse is called with why segments must not be served, and with nil when they may be.
+	Refuse func(error)
+	// Lost is called when settings that were in force are gone from the bucket. It must not block.
+	Lost func(what string)
+	Log  *slog.Logger // nil discards
+}
+
+// Marks keep the level of the registry: which settings its workers must honour.
+type Marks interface {
+	// Level returns the level as it was last read, 0 if it was not.
+	Level() int
+	// RaiseLevel raises the level durably. Workers below it refuse the marks from then on.
+	RaiseLevel(ctx context.Context, level int) error
+}
+
+// Settings are the limits and throttles as one worker sees them. It is safe for concurrent use.
+type Settings struct {
+	cfg   Config
+	kv    *buckets.Bucket
+	read  atomic.Bool   // at least once
+	again atomic.Bool   // all must be read again
+	seq   atomic.Uint64 // the last revision of the bucket when all was read
+
+	mu      sync.Mutex
+	entries map[string]buckets.Entry
+	lost    bool // the bucket was, so what it holds is not all
+
+	count   count
+	refused bool // only Begin and Run use it
+}
+
+// The keys.
+const (
+	throttleKey = "throttle"
+	limitPrefix = "tag."
+)
+
+// New returns settings that are not read yet.
+func New(cfg Config) *Settings {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Refuse == nil {
+		cfg.Refuse = func(error) {}
+	}
+	if cfg.Lost == nil {
+		cfg.Lost = func(string) {}
+	}
+	s := &Settings{cfg: cfg, entries: make(map[string]buckets.Entry)}
+	s.kv = buckets.New(cfg.Streams, buckets.Config{
+		Name: cfg.Namespace.SettingsBucket(), Description: "natsid: limits and throttles, for ever",
+		Replicas: cfg.Replicas, Lost: s.bucketLost, Log: cfg.Log,
+	})
+	return s
+}
+
+// readTimeout bounds each attempt to read all settings.
+const readTimeout = 3 * time.Second
+
+// Begin reads the settings once. If it cannot, and the registry's level demands them, segments are refused until Run
+// has read them.
+func (s *Settings) Begin(ctx context.Context) { s.refresh(ctx) }
+
+// Run follows the settings until ctx ends.
+func (s *Settings) Run(ctx context.Context) error {
+	keys := make(chan string, 256)
+	sub, err := s.cfg.Conn.Subscribe(s.cfg.Namespace.SettingsChanged(), func(m *nats.Msg) {
+		select {
+		case keys <- string(m.Data):
+		default:
+			s.again.Store(true)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("fleet: %w", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails only on a connection that is gone
+	var counting sync.WaitGroup
+	defer counting.Wait()
+	counting.Go(func() { s.keepCount(ctx) })
+	return s.follow(ctx, keys)
+}
+
+// lookEvery is how often it is found out whether something was missed, without asking anyone.
+const lookEvery = time.Second
+
+func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	failures := jitter.NewBackoff(lookEvery, 10*time.Second)
+	reconnects, due := s.cfg.Conn.Stats().Reconnects, time.Now()
+	if s.read.Load() {
+		due = s.nextPoll()
+	}
+	for {
+		select {
+		case key := <-keys:
+			s.refreshKey(ctx, key)
+			continue
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if n := s.cfg.Conn.Stats().Reconnects; n != reconnects {
+			reconnects = n
+			s.again.Store(true)
+		}
+		if time.Now().Before(due) && !s.again.Load() {
+			continue
+		}
+		if s.again.Store(false); s.refresh(ctx) {
+			failures.Reset()
+			due = s.nextPoll()
+		} else {
+			due = time.Now().Add(failures.NextBackOff())
+		}
+	}
+}
+
+func (s *Settings) nextPoll() time.Time {
+	return time.Now().Add(s.cfg.Poll/2 + jitter.UpTo(s.cfg.Poll))
+}
+
+// refresh reads all settings, and reports whether it could.
+func (s *Settings) refresh(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := s.readAll(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return false
+	}
+	if err == nil {
+		s.read.Store(true)
+		if s.refused {
+			s.refused = false
+			s.cfg.Refuse(nil)
+		}
+		return true
+	}
+	why := s.Demanded()
+	switch {
+	case why != nil:
+		s.refused = true
+		s.cfg.Refuse(fmt.Errorf("%w: %w", why, err))
+	case s.read.Load():
+		s.cfg.Log.Warn("limits and throttles cannot be read; those known are kept", "error", err)
+	default:
+		s.cfg.Log.Warn("limits and throttles cannot be read; requests are served without, since no worker must honour "+
+			"any as far as this one knows", "error", err)
+	}
+	return false
+}
+
+var errDemanded = errors.New("the limits of tags are not known yet, and must be honoured")
+
+// Demanded returns an error if no range may be loaded yet: the registry has limits, and they were never read.
+func (s *Settings) Demanded() error {
+	if s.read.Load() || s.cfg.Marks == nil || s.cfg.Marks.Level() < policy.LevelLimits {
+		return nil
+	}
+	return errDemanded
+}
+
+// Unread reports whether settings were never read.
+func (s *Settings) Unread() bool { return !s.read.Load() }
+
+// readAll reads what has changed since the last call; mostly nothing, which one request shows.
+func (s *Settings) readAll(ctx context.Context) error {
+	state, err := s.kv.Look(ctx)
+	if err != nil || s.read.Load() && state.LastSeq == s.seq.Load() {
+		return err
+	}
+	all, err := s.kv.All(ctx)
+	if err != nil {
+		return err
+	}
+	if s.restore(ctx, all) {
+		return nil // what was known goes on to hold
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state.Mine && !s.read.Load() && s.cfg.Marks != nil && s.cfg.Marks.Level() >= policy.LevelLimits {
+		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " was gone with all limits and throttles: " +
+			"set them again with `natsid tag update` and `natsid throttle`")
+	}
+	for key, e := range s.entries {
+		if _, there := all[key]; there || e.Revision > state.LastSeq {
+			all[key] = later(e, all[key]) // a change that this worker made meanwhile
+		}
+	}
+	s.entries = all
+	s.seq.Store(state.LastSeq)
+	s.apply()
+	return nil
+}
+
+func later(a, b buckets.Entry) buckets.Entry {
+	if a.Revision > b.Revision {
+		return a
+	}
+	return b
+}
+
+// refreshKey reads one setting that has changed.
+func (s *Settings) refreshKey(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	e, err := s.kv.Get(ctx, key)
+	if err != nil {
+		s.again.Store(true) // removed, or not to be read at the moment
+		return
+	}
+	s.learn(e)
+}
+
+// learn takes in an entry.
+func (s *Settings) learn(e buckets.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries[e.Key] = later(e, s.entries[e.Key])
+	s.apply()
+}
+
+// apply makes the gate follow the entries. One that cannot be read changes nothing.
+func (s *Settings) apply() {
+	old := s.cfg.Gate.Rules()
+	rules := policy.Rules{Limits: make(map[string]policy.Limit), Throttle: policy.Throttle{}}
+	for key, e := range s.entries {
+		tag, ofTag := strings.CutPrefix(key, limitPrefix)
+		var err error
+		switch {
+		case key == throttleKey:
+			if err = json.Unmarshal(e.Value, &rules.Throttle); err != nil {
+				rules.Throttle = old.Throttle
+			}
+		case ofTag:
+			l := policy.Limit{}
+			if err = json.Unmarshal(e.Value, &l); err != nil {
+				l = old.Limits[tag]
+			}
+			if l != (policy.Limit{}) {
+				rules.Limits[tag] = l
+			}
+		}
+		if err != nil {
+			s.cfg.Log.Error("a setting cannot be read, and what it was before is kept; set it again",
+				"bucket", s.cfg.Namespace.SettingsBucket(), "key", key, "error", err)
+		}
+	}
+	s.cfg.Gate.Set(rules)
+}
+
+// bucketLost notes that the bucket is gone with all settings. They go on to hold here.
+func (s *Settings) bucketLost() {
+	s.mu.Lock()
+	known := len(s.entries) > 0
+	s.lost = s.lost || known
+	s.mu.Unlock()
+	s.again.Store(true)
+	if known {
+		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " is gone; workers go on with the limits and " +
+			"throttles that they know, and write them again: check them with `natsid tag list`")
+	}
+}
+
+// restore writes settings that were lost into the new bucket, which holds all, unless they were set anew. It reports
+// whether any were lost.
+func (s *Settings) restore(ctx context.Context, all map[string]buckets.Entry) bool {
+	s.mu.Lock()
+	lost, known := s.lost, maps.Clone(s.entries)
+	s.lost = false
+	s.mu.Unlock()
+	if !lost {
+		return false
+	}
+	for key, e := range known {
+		if _, there := all[key]; there {
+			continue
+		}
+		if _, err := s.kv.Create(ctx, key, e.Value); err != nil && !errors.Is(err, buckets.ErrKeyExists) {
+			s.cfg.Log.Error("a setting was lost with its bucket and could not be written again; set it again",
+				"key", key, "error", err)
+		}
+	}
+	s.again.Store(true)
+	return true
+}
