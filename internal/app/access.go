@@ -34,7 +34,8 @@ var ofAccess = []Setting{
 		Flag: "nats", Aliases: []string{"server"}, Env: "NATS_URL", Group: GroupNATS, Placeholder: "URL[,URL]",
 		Help: "URLs of the NATS servers to join: nats, tls, ws or wss. Without it serve runs an embedded NATS " +
 			"server, and other commands connect to nats://127.0.0.1:4222.",
-		field: text(func(c *Config) *string { return &c.NATS }, ""),
+		field: text(func(c *Config) *string { return &c.NATS }, "").
+			shownAs(func(c *Config) string { return Redact(c.NATS) }),
 	}, {
 		Flag: "context", Env: "NATS_CONTEXT", Group: GroupNATS, Placeholder: "NAME",
 		Help: "Context of the nats command with the settings of this group: a name, or a file in .json. " +
@@ -44,7 +45,7 @@ var ofAccess = []Setting{
 	}, {
 		Flag: "user", Env: "NATS_USER", Group: GroupNATS, Placeholder: "USER",
 		Help:  "User for NATS. Without a password it is a token.",
-		field: text(func(c *Config) *string { return &c.NATSUser }, ""),
+		field: text(func(c *Config) *string { return &c.NATSUser }, "").shownAs(showUser),
 	}, {
 		Flag: "password", Env: "NATS_PASSWORD", Group: GroupNATS, Placeholder: "PASSWORD",
 		Help:  "Password of --user.",
@@ -106,6 +107,14 @@ var ofAccess = []Setting{
 			"Its $KV subjects are imported under it, too.",
 		field: text(func(c *Config) *string { return &c.JSPrefix }, "").checked("a subject", checkPrefix),
 	},
+}
+
+// showUser hides a user that is a token.
+func showUser(c *Config) string {
+	if c.NATSUser != "" && c.NATSPassword == "" && c.NATSPasswordFile == "" {
+		return hidden
+	}
+	return c.NATSUser
 }
 
 // The checks name what a setting misses or excludes. Of settings from different sources [Resolve] has left one.

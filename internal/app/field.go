@@ -21,11 +21,19 @@ type field struct {
 	set      func(c *Config, text string) error
 	check    func(c *Config) error // nil if every value is valid
 	beside   string                // another setting of which the check speaks, "" for none
+	// show returns the value in force without what is secret, or what the default depends on; nil if the text does.
+	show func(c *Config) string
 }
 
 // checked replaces the check of a field.
 func (f field) checked(limits string, check func(*Config) error) field {
 	f.limits, f.check = limits, check
+	return f
+}
+
+// shownAs sets how a field is shown to people.
+func (f field) shownAs(show func(*Config) string) field {
+	f.show = show
 	return f
 }
 

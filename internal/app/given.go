@@ -77,12 +77,16 @@ func ReadFile(config Given) (map[string]Given, error) {
 	entries, found := configfile.Parse(text)
 	given := make(map[string]Given)
 	for _, e := range entries {
-		e.Name = flagOf(e.Name)
-		if fault := checkName(e.Name); fault != "" {
+		flag := flagOf(e.Name)
+		fault := checkName(flag)
+		if other, twice := given[flag]; twice {
+			fault = " is the same setting as " + other.Place + ": keep one"
+		}
+		if fault != "" {
 			found = append(found, configfile.Fault{Line: e.Line, Text: e.Name + fault})
 			continue
 		}
-		given[e.Name] = Given{Text: e.Text, From: FromFile, Place: fmt.Sprintf("%s:%d: %s", name, e.Line, e.Name)}
+		given[flag] = Given{Text: e.Text, From: FromFile, Place: fmt.Sprintf("%s:%d: %s", name, e.Line, e.Name)}
 	}
 	slices.SortStableFunc(found, func(x, y configfile.Fault) int { return cmp.Compare(x.Line, y.Line) })
 	var faults []error

@@ -98,7 +98,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "mysql", Env: "NATSID_MYSQL", Group: groupSegments, Placeholder: "DSN",
 		Help: "Keep the tags in Leaf's table leaf_alloc: user:password@tcp(host:port)/database. " +
 			"Without it they are in JetStream KV.",
-		field: text(func(c *Config) *string { return &c.MySQL }, ""),
+		field: text(func(c *Config) *string { return &c.MySQL }, "").shownAs(showMySQL),
 	}, {
 		Flag: "guard", Env: "NATSID_GUARD", Group: groupSegments,
 		Help: "With --mysql: on keeps the marks in JetStream KV as well, so that a database that lost commits " +
@@ -109,7 +109,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "Create tags on first use: all tags, or with =PATTERN those that match. order.* matches order.eu; " +
 			"* does not match a slash. The default is on with the embedded NATS server and off with --nats.",
 		Bare:  true,
-		field: field{set: setAutoCreate, check: checkAutoCreate},
+		field: field{set: setAutoCreate, check: checkAutoCreate, show: showAutoCreate},
 	}, {
 		Flag: "tag-poll", Env: "NATSID_TAG_POLL", Group: groupSegments,
 		Help: "Interval at which the tags are compared with the store, to find rows that were added, changed or " +
@@ -142,7 +142,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "Instant at which the time of snowflakes begins: a date, an RFC 3339 time, or Unix milliseconds. " +
 			"The default belongs to the layout: article has its own, all others have Leaf's. " +
 			"All workers of a namespace must share it.",
-		field: field{set: setEpoch},
+		field: field{set: setEpoch, show: showEpoch},
 	}, {
 		Flag: "site", Env: "NATSID_SITE", Group: groupSnowflakes,
 		Help: "Site of this worker, where the layout has site bits. Each site numbers its own machines, " +

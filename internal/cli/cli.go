@@ -32,6 +32,7 @@ type commandLine struct {
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`
 	Layout   layoutCmd   `cmd:""`
+	Config   configCmd   `cmd:""`
 
 	ChangeLayout changeLayoutCmd `cmd:""`
 	Version      versionCmd      `cmd:""`
@@ -95,7 +96,8 @@ func (s *session) validConfig() (app.Config, error) {
 	if !s.resolved {
 		all, said, err := app.Resolve(s.given)
 		if err != nil {
-			return app.Config{}, usage(errors.Join(s.fileFault, err))
+			_, unread := app.Parse(s.given)
+			return app.Config{}, usage(errors.Join(s.fileFault, err, unread))
 		}
 		s.given, s.said, s.resolved = all, said, true
 	}

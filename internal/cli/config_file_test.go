@@ -20,7 +20,7 @@ func configFile(t *testing.T, lines ...string) string {
 func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 	file := configFile(t,
 		"deadline: soon", "maxbatch: 5", "namespace: a.b", "# a comment", "horizon: 1h", "replicas: 9", "",
-		"horizon: 2h", "guard:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}")
+		"horizon: 2h", "guard:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}", "tlsca: a", "nats-ca: b")
 	got := natsid(t, "serve", "--config", file)
 	for _, want := range []string{
 		`:1: deadline "soon": want a duration`,
@@ -33,10 +33,11 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 		`:11: config cannot stand in the file`,
 		`:12: --layout or --epoch: `,
 		`:13: http: want a value`,
+		`:15: nats-ca is the same setting as `,
 	} {
 		got.want(t, 2, file+want)
 	}
-	if strings.Count(got.err, file) != 10 {
+	if strings.Count(got.err, file) != 12 {
 		t.Errorf("%s", got.err)
 	}
 	natsid(t, "get", "snowflake", "--config", file).want(t, 2, file+":3: ", file+":10: ")

@@ -26,6 +26,7 @@ func addSettings(k *kong.Kong) error {
 			addFlag(k.Model.Node, s)
 		default:
 			addFlag(find(k, "serve"), s)
+			addFlag(find(k, "config"), s)
 		}
 		if s.Flag == "mysql" {
 			addFlag(find(k, "store move"), s)
@@ -64,7 +65,7 @@ func addFlag(n *kong.Node, s app.Setting) {
 	if s.Default != "" {
 		f.PlaceHolder = s.Default
 	}
-	if n.Type == kong.CommandNode && n.Name == "serve" {
+	if n.Type == kong.CommandNode && (n.Name == "serve" || n.Name == "config") {
 		f.Group = &kong.Group{Key: s.Group, Title: s.Group + ":"}
 	}
 	f.Value.Flag = f

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/natsid/natsid/internal/app"
+)
+
+// configCmd has the flags of serve.
+type configCmd struct{}
+
+func (*configCmd) help() help {
+	return help{
+		summary: "Show the settings in force, and where each comes from.",
+		detail: `It takes the flags of "natsid serve", and says what a worker with the same flags,
+environment and configuration file would take: a flag before the environment, that
+before the file, that before the context of the nats command, and that before the
+default. Secrets are shown as xxxxx. If anything is wrong it names all of it, and
+the exit code is 2: use it to check a file. It connects to nothing.
+
+Examples:
+  natsid config
+  natsid config --config natsid.yaml --deadline 2s
+  natsid config --config natsid.yaml --json`,
+	}
+}
+
+// Run implements the command.
+func (*configCmd) Run(s *session) error {
+	cfg, err := s.validConfig()
+	if err != nil {
+		return err
+	}
+	for _, sentence := range s.said {
+		fmt.Fprintln(s.stderr, sentence)
+	}
+	values := []valueJSON{}
+	for _, v := range cfg.Values() {
+		values = append(values, valueJSON{v.Flag, v.Text, v.From.String(), v.Place})
+	}
+	return s.print(values, func(out io.Writer) error { return printValues(out, values) })
+}
+
+// valueJSON is a setting in force.
+type valueJSON struct {
+	Setting string `json:"setting"` // the flag, without dashes
+	Value   string `json:"value"`   // as it would be written, secrets hidden
+	From    string `json:"from"`    // flag, environment, file, context or default
+	Place   string `json:"place,omitempty"`
+}
+
+func printValues(out io.Writer, values []valueJSON) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
+	for _, v := range values {
+		value := v.Value
+		if value == "" {
+			value = "-"
+			if v.From != app.FromDefault.String() {
+				value = strconv.Quote("")
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Setting, value, cmp.Or(v.Place, v.From))
+	}
+	return table.Flush()
+}
