@@ -82,6 +82,9 @@ var calls = map[string]call{
 	"ListTags": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.ListTags(ctx, subjects.TagList{After: "a", Limit: 3})
 	},
+	"Throttle": func(ctx context.Context, c *client.Client) (any, error) {
+		return c.Throttle(ctx, subjects.Throttle{Tag: "order", Rate: 5})
+	},
 }
 
 func TestEachCallIsWhatTheWireSays(t *testing.T) {
@@ -89,7 +92,7 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 	const (
 		tag = `{"tag":"order","step":10,"max_id":"7","description":"",` +
 			`"updated":"2026-01-02T03:04:05Z","disabled":false}`
-		want  = "{order 10 7  2026-01-02 03:04:05 +0000 UTC false  <nil> <nil>}"
+		want  = "{order 10 7  2026-01-02 03:04:05 +0000 UTC false  0 0 0 <nil> <nil>}"
 		large = "9223372036854775803-9223372036854775807"
 	)
 	for name, tc := range map[string]struct{ subject, body, reply, want string }{
@@ -101,6 +104,9 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 		"UpdateTag":  {"ns.tag.update", `{"tag":"order","step":10,"max_id":"7"}`, tag, want},
 		"DeleteTag":  {"ns.tag.delete", `{"tag":"order"}`, tag, want},
 		"ListTags":   {"ns.tag.list", `{"after":"a","limit":3}`, "[" + tag + "]", "[" + want + "]"},
+		"Throttle": {
+			"ns.control.throttle", `{"tag":"order","rate":5}`, `{"all":0,"tags":{"order":5}}`, "{0 map[order:5]}",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			respond(t, nc, tc.subject, func(m *nats.Msg) {
@@ -235,7 +241,7 @@ func TestAReplyWithoutTheRequestedNumberOfIDsIsNotNatsids(t *testing.T) {
 		}
 	}
 	body.Store("not JSON")
-	for _, name := range []string{"CreateTag", "UpdateTag", "DeleteTag", "ListTags"} {
+	for _, name := range []string{"CreateTag", "UpdateTag", "DeleteTag", "ListTags", "Throttle"} {
 		if got, err := calls[name](t.Context(), c); !errors.Is(err, client.ErrNotNatsid) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

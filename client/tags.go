@@ -64,6 +64,9 @@ func (c *Client) Throttle(ctx context.Context, t subjects.Throttle) (now subject
 		return now, refusal(err)
 	}
 	err = c.json(ctx, c.ns.Throttle(), t, &now)
+	if err == nil && now.Tags == nil {
+		err = notNatsid(c.ns.Throttle(), errors.New("it does not say what is throttled"))
+	}
 	return now, err
 }
 

@@ -224,7 +224,8 @@ func TestNATSMicroShowsTwoServicesInOneQueueGroup(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	want := map[string][]string{
 		"id-segment": {
-			"id.segment.>", "id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.raise", "id.tag.update",
+			"id.control.throttle", "id.segment.>",
+			"id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.raise", "id.tag.update",
 		},
 		"id-snowflake": {"id.snowflake", "id.snowflake.>"},
 	}
