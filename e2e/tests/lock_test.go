@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,6 +74,14 @@ func (l *locked) start() (w app.Where) {
 // key returns the file with the key of a user.
 func (l *locked) key(user string) string { return filepath.Join(l.cfg.Data, "users", user+".nk") }
 
+// context returns the file with the context of a user.
+func (l *locked) context(user string) string { return filepath.Join(l.cfg.Data, "users", user+".json") }
+
+// as returns the arguments of a command that a user runs.
+func (l *locked) as(user string, args ...string) []string {
+	return append(args, "--context="+l.context(user), "--tlsca="+l.a.file("ca.pem"))
+}
+
 // connect connects with the key of a file, "" for none.
 func (l *locked) connect(key string, opts ...nats.Option) (*nats.Conn, error) {
 	l.t.Helper()
@@ -106,12 +116,13 @@ func TestALockedServerServesItsUsersAlone(t *testing.T) {
 	t.Parallel()
 	l := newLocked(t)
 	w := l.start()
-	if w.Key != l.key("caller") || !strings.HasPrefix(w.URL, "tls://127.0.0.1:") {
+	if w.Context != l.context("caller") || !strings.HasPrefix(w.URL, "tls://127.0.0.1:") {
 		t.Errorf("callers are sent to %+v", w)
 	}
 	t.Run("its users do their work", func(t *testing.T) {
 		operator := l.mustConnect(l.key("operator"), nats.CustomInboxPrefix("_INBOX_operator"))
 		useAll(t, l.mustConnect(l.key("caller")), operator)
+		l.join(t)
 		if log := l.log.String(); strings.Contains(log, "Violation") {
 			t.Errorf("rights are missing: %s", log)
 		}
@@ -134,7 +145,7 @@ func TestALockedServerServesItsUsersAlone(t *testing.T) {
 	t.Run("a caller gets IDs and nothing else", func(t *testing.T) { l.confine(t) })
 	t.Run("the keys are their owner's", func(t *testing.T) {
 		for name, want := range map[string]fs.FileMode{
-			l.key("caller"): 0o600, l.key("operator"): 0o600, l.key("worker"): 0o600,
+			l.key("caller"): 0o600, l.key("operator"): 0o600, l.key("worker"): 0o600, l.context("caller"): 0o600,
 			filepath.Dir(l.key("caller")): fs.ModeDir | 0o700,
 		} {
 			if info, err := os.Stat(name); err != nil || info.Mode() != want {
@@ -143,6 +154,33 @@ func TestALockedServerServesItsUsersAlone(t *testing.T) {
 		}
 	})
 	t.Run("a renewed certificate is taken up", l.renew)
+}
+
+// join starts another worker, and runs commands, each by the context of its user.
+func (l *locked) join(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		if code, text := run(t, ctx, l.as("worker", started(t, "--name=second")...)...); code != 0 {
+			t.Errorf("the second worker ended with %d: %s", code, text)
+		}
+	})
+	waitFor(t, "two workers serve", func() bool {
+		code, text := run(t, ctx, l.as("operator", "workers")...)
+		return code == 0 && strings.Count(text, "live") == 2 && !strings.Contains(text, "not ready")
+	})
+	for _, args := range [][]string{
+		l.as("caller", "get", "segment", "order", "-n", "100"), l.as("caller", "get", "snowflake"),
+		l.as("operator", "tag", "create", "by-operator"), l.as("operator", "tag", "list", "--stats"),
+		l.as("operator", "tag", "update", "by-operator", "--step=20"), l.as("operator", "tag", "delete", "by-operator"),
+		l.as("operator", "registry"), l.as("operator", "store", "show"), l.as("operator", "store", "confirm"),
+	} {
+		if code, text := run(t, patient(t), args...); code != 0 {
+			t.Errorf("natsid %s ended with %d: %s", strings.Join(args, " "), code, text)
+		}
+	}
 }
 
 // confine tries what a caller must not do.
@@ -180,6 +218,10 @@ func (l *locked) confine(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(subject)
+	}
+	code, text := run(t, patient(t), l.as("caller", "tag", "list")...)
+	if code != 1 || !strings.Contains(text, "id.tag.list") {
+		t.Errorf("a caller who lists tags: %d, %s", code, text)
 	}
 }
 
@@ -231,14 +273,16 @@ func TestALockChangesNoMarkAndNoKey(t *testing.T) {
 			t.Errorf("%s: worker number %d, before it was %d", name, w.Number, number)
 		}
 		number = w.Number
-		if w.Key != "" {
-			text, err := os.ReadFile(w.Key)
+		key := ""
+		if w.Context != "" {
+			key = l.key("caller")
+			text, err := os.ReadFile(key)
 			if err != nil || public != "" && public != string(text) {
 				t.Errorf("%s: another key was made, %v", name, err)
 			}
 			public = string(text)
 		}
-		runs, err := request(l.mustConnect(w.Key), "id.segment.order", 5, patience)
+		runs, err := request(l.mustConnect(key), "id.segment.order", 5, patience)
 		if err != nil || runs[0].First <= last {
 			t.Fatalf("%s: %v after %d, %v", name, runs, last, err)
 		}

@@ -75,7 +75,7 @@ type Config struct {
 type Where struct {
 	URL      string // of NATS, without password
 	Embedded bool
-	Key      string // file with the key by which callers connect; "" if they need none
+	Context  string // file with the context by which callers connect; "" if they need none
 	HTTP     string // address of the monitor; "" if off
 	Instance string
 	Number   int // the worker number

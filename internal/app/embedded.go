@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/durable"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/internal/rights"
 )
@@ -30,7 +32,9 @@ func (p *program) startServer(context.Context) (err error) {
 	}
 	p.where = Where{URL: p.links.embedded.CallersURL(), Embedded: true}
 	if lock != nil {
-		p.where.Key = keyFile(cfg, rights.Caller)
+		if p.where.Context, err = writeContexts(cfg, p.where.URL); err != nil {
+			return err
+		}
 	}
 	// This program's own connections are made in the process: without TLS, and without credentials for other servers.
 	_, address, _ := strings.Cut(p.where.URL, "://")
@@ -61,8 +65,30 @@ var inboxPrefixes = map[rights.Role]string{
 	rights.Caller: "_INBOX", rights.Operator: "_INBOX_operator", rights.Worker: "_INBOX_worker",
 }
 
-func keyFile(cfg *Config, role rights.Role) string {
-	return filepath.Join(cfg.Data, "users", string(role)+".nk")
+// userFile returns the file of a user, with its key in .nk or its context in .json.
+func userFile(cfg *Config, role rights.Role, suffix string) string {
+	return filepath.Join(cfg.Data, "users", string(role)+suffix)
+}
+
+// writeContexts writes a context for each user, by which the nats command and natsid reach the server. It returns the
+// file for callers.
+func writeContexts(cfg *Config, url string) (caller string, err error) {
+	for role, prefix := range inboxPrefixes {
+		key, err := filepath.Abs(userFile(cfg, role, ".nk"))
+		if err != nil {
+			return "", fmt.Errorf("where is the key of the %s: %w", role, err)
+		}
+		text, err := json.MarshalIndent(map[string]string{
+			"description": "natsid, as " + string(role), "url": url, "nkey": key, "inbox_prefix": prefix,
+		}, "", "  ")
+		if err != nil {
+			panic(err) // cannot be: strings
+		}
+		if err := durable.Replace(userFile(cfg, role, ".json"), append(text, '\n')); err != nil {
+			return "", fmt.Errorf("cannot write the context of the %s: %w", role, err)
+		}
+	}
+	return userFile(cfg, rights.Caller, ".json"), nil
 }
 
 // lockOf returns the lock of the embedded server, with a user for each role, or nil if no certificate is given. At the
@@ -81,7 +107,7 @@ func lockOf(cfg *Config) (*natsembed.Lock, error) {
 	}
 	lock := &natsembed.Lock{Certificate: certificate}
 	for _, role := range []rights.Role{rights.Caller, rights.Operator, rights.Worker} {
-		key, err := natsembed.OpenKey(keyFile(cfg, role))
+		key, err := natsembed.OpenKey(userFile(cfg, role, ".nk"))
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func (c *serveCmd) Run(s *session) error {
 		cfg.Log.Info(sentence)
 	}
 	cfg.Ready = func(w app.Where) {
-		ready := readyJSON{w.URL, w.Embedded, w.HTTP, w.Instance, w.Number}
+		ready := readyJSON{w.URL, w.Embedded, w.Context, w.HTTP, w.Instance, w.Number}
 		_ = s.print(ready, func(out io.Writer) error { // nobody reads it, which stops no service
 			_, err := fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
 			return err
@@ -53,7 +53,8 @@ func (c *serveCmd) Run(s *session) error {
 type readyJSON struct {
 	URL      string `json:"url"` // of NATS, without password
 	Embedded bool   `json:"embedded"`
-	HTTP     string `json:"http,omitempty"` // host:port
+	Context  string `json:"context,omitempty"` // file, of callers
+	HTTP     string `json:"http,omitempty"`    // host:port
 	Instance string `json:"instance"`
 	Number   int    `json:"number"`
 }
@@ -81,13 +82,13 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	return line + "; try: nats" + reachedBy(w) + fmt.Sprintf(" request %s ''", cfg.Namespace.Segment("order"))
 }
 
-// reachedBy returns the flags by which `nats` reaches an embedded server, where it needs any.
-func reachedBy(w app.Where) (flags string) {
-	if w.Embedded && w.URL != defaultURL {
-		flags += " --server " + w.URL
+// reachedBy returns the flag by which `nats` reaches an embedded server, where it needs one.
+func reachedBy(w app.Where) string {
+	switch {
+	case w.Context != "":
+		return " --context " + w.Context
+	case w.Embedded && w.URL != defaultURL:
+		return " --server " + w.URL
 	}
-	if w.Key != "" {
-		flags += " --nkey " + w.Key
-	}
-	return flags
+	return ""
 }
