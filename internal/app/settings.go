@@ -22,9 +22,10 @@ type Setting struct {
 	Group       string   // settings of one purpose
 	Help        string   // sentences for the reader of a terminal
 
-	Default string // as it would be written; "" for none
-	Range   string // the values that are valid, with their unit; "" if all are
-	Bare    bool   // the flag may stand without a value, and be negated with --no-
+	Default string   // as it would be written; "" for none
+	Range   string   // the values that are valid, with their unit; "" if all are
+	Words   []string // the values that are valid, where they are few
+	Bare    bool     // the flag may stand without a value, and be negated with --no-
 
 	field field
 	file  func(*Config) *string // of what is secret: the name of a file that holds it, set by --FLAG-file
@@ -190,7 +191,8 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Flag: "log-level", Env: "NATSID_LOG_LEVEL", Group: groupRequests,
 		Help: "Lowest level that is logged.",
 		field: field{standard: "info", limits: "debug, info, warn or error",
-			set: func(c *Config, text string) error { return c.LogLevel.UnmarshalText([]byte(text)) }},
+			words: []string{"debug", "info", "warn", "error"},
+			set:   func(c *Config, text string) error { return c.LogLevel.UnmarshalText([]byte(text)) }},
 	}, {
 		Flag: "log-format", Env: "NATSID_LOG_FORMAT", Group: groupRequests,
 		Help:  "Form of a log line.",
@@ -202,7 +204,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 func declared(rows []Setting) []Setting {
 	for i := 0; i < len(rows); i++ {
 		s := &rows[i]
-		s.Default, s.Range = s.field.standard, s.field.limits
+		s.Default, s.Range, s.Words = s.field.standard, s.field.limits, s.field.words
 		for _, alias := range s.Aliases {
 			s.Help += " Also --" + alias + "."
 		}

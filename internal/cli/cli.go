@@ -35,6 +35,7 @@ type commandLine struct {
 	Config   configCmd   `cmd:""`
 
 	ChangeLayout changeLayoutCmd `cmd:""`
+	Completion   completionCmd   `cmd:""`
 	Version      versionCmd      `cmd:""`
 }
 
