@@ -16,6 +16,9 @@ import (
 // after each. It builds this package with package steps in the place of
 // sync/atomic and runs itself there.
 func TestEveryInterleaving(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the generator anew")
+	}
 	if !stepped() {
 		binary := mutant.Build(t, ".", mutant.Text("generator.go", `"sync/atomic"`,
 			`atomic "github.com/natsid/natsid/internal/testkit/steps"`))

@@ -20,6 +20,9 @@ var (
 	simFrom = flag.Uint64("sim.from", 1, "seed of the first of many schedules")
 )
 
+// few is how many schedules -short simulates.
+const few = 150
+
 // TestSimulation runs fleets of workers, with the real keeper and generator,
 // through random schedules of faults in virtual time. It checks the law after
 // each fault and at each generator and ID: no tick of a worker number is ever
@@ -58,7 +61,7 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		*simN = min(*simN, 300)
+		*simN = min(*simN, few)
 	}
 	// Heaps are small, and would be collected all the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
@@ -93,7 +96,10 @@ func TestSimulation(t *testing.T) {
 // Given -sim.n or -sim.from it compares those schedules instead of the first ones.
 func TestASeedMakesTheSameScheduleEachTime(t *testing.T) {
 	n := *simN
-	if n == schedules {
+	switch {
+	case testing.Short():
+		n = few / 10
+	case n == schedules:
 		n = repeated
 	}
 	for seed := *simFrom; seed < *simFrom+uint64(n); seed++ {

@@ -64,6 +64,9 @@ func TestFailingLoadsMoveTheMarkNoFurtherHoweverLongTheyFail(t *testing.T) {
 		"and neither do the marks, to eight": {8, lost, markAckLost},
 		"marks that are not written":         {3, nil, func(func() error) error { return errLost }},
 	} {
+		if testing.Short() && tc.workers > 3 {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, table, marks := guarded(t, nil)

@@ -50,7 +50,7 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	if testing.Short() {
-		*simN = min(*simN, 300)
+		*simN = min(*simN, 100)
 	}
 	// Heaps are small, and would be collected all the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
