@@ -89,7 +89,7 @@ func (b *tagsBench) run(ctx context.Context, store, namespace string, flags ...s
 
 // create creates the tags with a natsid that is stopped afterwards.
 func (b *tagsBench) create(ctx context.Context, namespace string, names, flags []string) error {
-	natsid, err := startNatsid(ctx, b.dir, b.opt, b.url, flags...)
+	natsid, err := startNatsid(ctx, b.dir, b.opt, b.url, append(flags, "--max-new-tags", "0")...)
 	if err != nil {
 		return err
 	}

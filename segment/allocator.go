@@ -58,8 +58,8 @@ func invalidCount(n int64) error {
 
 // Park queues a request that [Allocator.Next] answered with [ErrWait]. It calls done exactly once, within the deadline,
 // on any goroutine, with the IDs or with an error: [ErrUnknownTag], [ErrDisabled], [ErrExhausted], [ErrBadRow],
-// [ErrNotLoaded], [ErrElsewhere] or [ErrClosed]. done must not block. Requests of one tag are served in order of
-// arrival; IDs are taken only when all n are there, so a refused request has used none.
+// [ErrNotLoaded], [ErrRationed], [ErrElsewhere] or [ErrClosed]. done must not block. Requests of one tag are served in
+// order of arrival; IDs are taken only when all n are there, so a refused request has used none.
 //
 // While loads of the tag fail, a request waits three fifths of the deadline: then its caller has time to ask again.
 //

@@ -35,6 +35,9 @@ type Config struct {
 	AutoStep int64
 	// AutoCreate, if set, reports whether a tag may be created on first use; nil allows all.
 	AutoCreate func(tag string) bool
+	// Ration, if set, is asked before a tag is created on first use. It returns why no tag must be made now, for the
+	// requests that wait, or nil, and counts the tag.
+	Ration func() error
 	// OnCreate, if set, is called after each tag created on first use. It must not block.
 	OnCreate func(tag string)
 	// Poll is the interval at which [Allocator.Follow] reads all tags; 1 min if 0.
@@ -86,6 +89,9 @@ func (c Config) withFuncs() Config {
 	all := func(string) bool { return true }
 	if c.AutoCreate == nil {
 		c.AutoCreate = all
+	}
+	if c.Ration == nil {
+		c.Ration = func() error { return nil }
 	}
 	if c.Servable == nil {
 		c.Servable = all

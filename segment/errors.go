@@ -28,6 +28,8 @@ var (
 	ErrNotLoaded = errors.New("segment: no range could be loaded in time")
 	// ErrElsewhere is returned while another worker can load and this one cannot: see [Allocator.TurnAway].
 	ErrElsewhere = errors.New("segment: this worker cannot load, and another one can")
+	// ErrRationed is returned when a tag is not made on first use now, since others were: see [Config.Ration].
+	ErrRationed = errors.New("segment: no tag is made on first use now")
 	// ErrClosed is returned after [Allocator.Close].
 	ErrClosed = errors.New("segment: the allocator is closed")
 )
@@ -100,7 +102,8 @@ func (e *RaiseError) Unwrap() error { return ErrInvalid }
 
 // IsFinal reports whether a load failed for a reason that waiting cannot fix: the store works.
 func IsFinal(err error) bool {
-	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow)
+	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
+		errors.Is(err, ErrRationed)
 }
 
 // isMissing reports whether a tag was never created, and may be.

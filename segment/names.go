@@ -84,7 +84,7 @@ func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unli
 	if n.existsLocked(tag) {
 		return false, nil
 	}
-	if n.unlisted < maxUnlisted && (creates || n.lookups.take(now)) {
+	if n.unlisted < maxUnlisted && n.lookups.take(now) {
 		n.unlisted++
 		return true, nil
 	}

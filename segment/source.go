@@ -26,6 +26,7 @@ type source struct {
 
 	autoStep  int64                 // of tags created on first use; 0 creates none
 	mayCreate func(tag string) bool // reports whether a tag may be created on first use
+	ration    func() error          // reports why no tag may be created on first use now, or counts one
 	onCreate  func(tag string)
 
 	ctx    context.Context // ends with stop
@@ -70,7 +71,8 @@ type consumer interface {
 func newSource(cfg Config, clock clock) *source {
 	s := &source{
 		store: cfg.Store, timeout: cfg.patience, clock: clock, lanes: newLanes(), log: cfg.Log,
-		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep, mayCreate: cfg.AutoCreate, onCreate: cfg.OnCreate,
+		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep,
+		mayCreate: cfg.AutoCreate, ration: cfg.Ration, onCreate: cfg.OnCreate,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -157,7 +159,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 	})
 	s.health.note(began, err)
 	// Anyone may request a tag that does not exist: that is not worth a line.
-	if err != nil && !errors.Is(err, ErrUnknownTag) && s.ctx.Err() == nil {
+	if err != nil && !errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrRationed) && s.ctx.Err() == nil {
 		s.log.Warn("a load failed: the tag has only the IDs in memory until a load succeeds; see the error",
 			"tag", p.tag, "ids", p.n, "error", err)
 	}
@@ -198,6 +200,9 @@ func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 
 // create creates a tag on first use, unless another worker was faster.
 func (s *source) create(ctx context.Context, tag string) error {
+	if err := s.ration(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRationed, err)
+	}
 	_, err := s.store.Create(ctx, Tag{Name: tag, Step: s.autoStep, MaxID: 1}, false)
 	if errors.Is(err, ErrExists) {
 		return nil

@@ -48,7 +48,8 @@ func Codes() []CodeInfo { return slices.Clone(codes) }
 var codes = []CodeInfo{
 	{BadRequest, "the request is malformed; the text says how", "fix the request; a retry cannot help"},
 	{NotFound, "there is no such tag, or it was deleted", "create it, as with `natsid tag create order`"},
-	{TooMany, "too many requests wait already, for this tag or in this worker", "back off, then retry"},
+	{TooMany, "too many requests wait already, or more is asked for than a limit allows",
+		"retry after the time in Natsid-Retry-After-Ms"},
 	{Internal, "a bug in natsid", "report it, with the log of the worker"},
 	{Unavailable, "this worker cannot issue now", "retry once at once, since another worker may; then back off"},
 }

@@ -72,7 +72,7 @@ func ExampleCodes() {
 	// Output:
 	// 400 the request is malformed; the text says how
 	// 404 there is no such tag, or it was deleted
-	// 429 too many requests wait already, for this tag or in this worker
+	// 429 too many requests wait already, or more is asked for than a limit allows
 	// 500 a bug in natsid
 	// 503 this worker cannot issue now
 }

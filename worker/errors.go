@@ -45,6 +45,7 @@ var codes = []struct {
 	{segment.ErrInvalid, subjects.BadRequest,
 		"step must be 1..1099511627776 and start at least 1; " +
 			"the store must be able to hold both, and the length and characters of the description"},
+	{segment.ErrRationed, subjects.TooMany, "this worker made too many tags just now: retry later"},
 	{segment.ErrTooMany, subjects.TooMany, "too many requests wait for this tag: back off"},
 	{segment.ErrExhausted, subjects.Unavailable,
 		"fewer IDs than requested are left below the highest that the store can hold"},

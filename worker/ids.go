@@ -22,7 +22,7 @@ type segmentHandler struct {
 }
 
 func newSegmentHandler(cfg *Config) *segmentHandler {
-	return &segmentHandler{cfg: cfg, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.MaxBatch}
+	return &segmentHandler{cfg: cfg, ids: cfg.Segments, ns: cfg.Namespace, maxBatch: cfg.Rations.most(cfg.MaxBatch)}
 }
 
 func (h *segmentHandler) handle(r request, m *nats.Msg) {
@@ -32,7 +32,10 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		err = h.cfg.refused(Segment)
 	}
 	if err == nil {
-		err = h.cfg.Gate.Admit(tag, n, r.came) // the last: it counts them
+		err = r.admit(h.cfg.Rations, n) // counts them
+	}
+	if err == nil {
+		err = h.cfg.Gate.Admit(tag, n, r.came) // the last: it counts them too
 	}
 	if err != nil {
 		r.refuseUnlessProbe(m, err)
@@ -108,7 +111,7 @@ func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 		cfg: cfg, ids: cfg.Snowflakes, ns: cfg.Namespace, maxBusiness: cfg.Layout.MaxBusiness(),
 		// A batch that takes more than half the deadline to issue leaves the
 		// requests behind it too little time.
-		maxBatch: int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2))),
+		maxBatch: cfg.Rations.most(int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2)))),
 	}
 }
 
@@ -116,6 +119,9 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 	business, n, err := h.parse(m)
 	if err == nil {
 		err = h.cfg.refused(Snowflake)
+	}
+	if err == nil {
+		err = r.admit(h.cfg.Rations, n) // the last: it counts them
 	}
 	if err != nil {
 		r.refuseUnlessProbe(m, err)

@@ -14,10 +14,11 @@ import (
 // A request was delivered to an endpoint. Exactly one call of respond or refuse
 // answers it.
 type request struct {
-	at     *endpoint
-	reply  string
-	came   time.Duration // by clock
-	parked bool
+	at       *endpoint
+	reply    string
+	came     time.Duration // by clock
+	parked   bool
+	admitted int // IDs that the rations of this worker count, and that were not drawn yet
 }
 
 // began is when the process began, about.
@@ -32,6 +33,15 @@ func (r request) park() request {
 	return r
 }
 
+// admit counts n IDs that are about to be drawn, or returns why they must not be.
+func (r *request) admit(by *Rations, n int) error {
+	err := by.admit(n, r.came)
+	if err == nil {
+		r.admitted = n
+	}
+	return err
+}
+
 // respond answers with a body that holds n IDs.
 func (r request) respond(body []byte, n int) {
 	err := r.at.out.conn.Publish(r.reply, body)
@@ -41,6 +51,7 @@ func (r request) respond(body []byte, n int) {
 		if n > 0 {
 			e.MaxBatch = subjects.BatchThatFits(int(r.at.out.conn.MaxPayload()))
 		}
+		r.admitted = 0 // they are drawn, and stay counted
 		r.refuse(e)
 		return
 	}
@@ -50,6 +61,7 @@ func (r request) respond(body []byte, n int) {
 
 // refuse answers with the code for err, and no ID.
 func (r request) refuse(err error) {
+	r.at.out.rations.giveBack(r.admitted)
 	e := wireError(err, r.at.out.log)
 	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
 		e.RetryAfter = r.at.out.retryAfter
@@ -83,6 +95,7 @@ type outlet struct {
 	conn    *nats.Conn
 	observe func(Answer)
 	log     *slog.Logger
+	rations *Rations
 	// retryAfter is what a caller waits where a queue is full: a part of the deadline,
 	// by which all that is in the queue is answered.
 	retryAfter time.Duration

@@ -73,9 +73,11 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.cfg.Store.Create(ctx, segment.Tag{
-		Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
-	}, true)
+	t, err := a.cfg.Rations.make(func() (segment.Tag, error) {
+		return a.cfg.Store.Create(ctx, segment.Tag{
+			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
+		}, true)
+	})
 	return a.changed(c.Tag, t, err)
 }
 

@@ -84,7 +84,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but Refused, Away,
-// Overloaded, Drain, Ask, State, Gate, Settings, Raised, Observe and Log must be set.
+// Overloaded, Drain, Ask, State, Gate, Rations, Settings, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// Version is shown by `nats micro ls`; a semantic version.
@@ -113,6 +113,8 @@ type Config struct {
 	// Gate, if set, admits requests for IDs of tags, and Settings, if set, changes what it admits.
 	Gate     *policy.Gate
 	Settings Settings
+	// Rations, if set, bound what this process gives, on this connection and others.
+	Rations *Rations
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.
@@ -188,7 +190,9 @@ func New(cfg Config) *Worker {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
-	w.out = &outlet{conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, retryAfter: cfg.Deadline / 10}
+	w.out = &outlet{
+		conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, rations: cfg.Rations, retryAfter: cfg.Deadline / 10,
+	}
 	w.stats = &statistics{cfg: &w.cfg}
 	w.rights = watchRights(cfg.Conn)
 	w.echo = newEcho(&w.cfg, w.rights)

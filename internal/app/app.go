@@ -71,6 +71,7 @@ type program struct {
 	storage storage
 	http    net.Listener // nil if HTTP is not served
 
+	rations  *worker.Rations
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
 	keeper   *workerid.Keeper
@@ -88,7 +89,10 @@ type program struct {
 
 func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
-	p := &program{cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack)}
+	p := &program{
+		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
+		rations: worker.NewRations(cfg.MaxRate, cfg.MaxRequests, cfg.MaxNewTags),
+	}
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
@@ -237,7 +241,7 @@ func (p *program) workerConfig() worker.Config {
 			return who.Number, held, who
 		},
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
-		Gate: &p.gate, Settings: p.settings,
+		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Drain: p.drain,
 		Hear:   p.aside.Hear,
@@ -256,7 +260,7 @@ func (p *program) segmentConfig() segment.Config {
 	c := segment.Config{
 		Store: observed{p.storage.gated(), p.aside, p.settings.Demanded}, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
-		AutoCreate: p.creates, OnCreate: p.created,
+		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,

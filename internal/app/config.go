@@ -51,8 +51,11 @@ type Config struct {
 	MaxClockSkew  time.Duration    // --max-clock-skew
 	ReclaimOnStep bool             // --on-clock-step=reclaim
 
-	MaxBatch int           // --max-batch
-	Deadline time.Duration // --deadline
+	MaxBatch    int           // --max-batch
+	MaxRate     int64         // --max-rate; 0 is any
+	MaxRequests int64         // --max-requests; 0 is any
+	MaxNewTags  int64         // --max-new-tags; 0 is any
+	Deadline    time.Duration // --deadline
 
 	LogLevel slog.Level // --log-level, of [Config.NewLog]
 	LogJSON  bool       // --log-format=json, of [Config.NewLog]
