@@ -356,7 +356,7 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 		flags[name] = true
 	}
 	for _, command := range []string{
-		"serve", "get segment", "get snowflake", "bench segment", "bench snowflake",
+		"serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
 		"tag create", "tag update", "tag raise", "tag delete", "tag list",
 		"store show", "store confirm", "store move", "workers", "decode", "layout", "version",
 	} {

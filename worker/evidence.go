@@ -56,6 +56,7 @@ type channel struct {
 	answers int          // of others since then
 	nobody  int          // probes since then that found nobody
 	strikes int          // times that it was found lost since something arrived
+	refused bool         // it may not be probed, and that was said
 }
 
 // hear notes what has arrived until now.
@@ -233,6 +234,7 @@ func (e *evidence) follow() {
 	if now.Before(e.due) || !e.cfg.Conn.IsConnected() {
 		return
 	}
+	e.sayRefused()
 	probes, every := e.silent(now)
 	e.due = now.Add(time.Duration(float64(every) * (0.75 + rand.Float64()/2)))
 	for _, subject := range probes {
@@ -240,6 +242,20 @@ func (e *evidence) follow() {
 		m.Reply, m.Data = e.inbox+"."+subject[0], []byte(subjects.ProbeBody)
 		m.Header.Set(subjects.HeaderProbe, "1")
 		_ = e.cfg.Conn.PublishMsg(m) // the next one may be sent
+	}
+}
+
+// sayRefused says once of each channel that it cannot be probed.
+func (e *evidence) sayRefused() {
+	for _, c := range e.channels {
+		if c.refused == e.rights.mayPublish(c.probe) {
+			c.refused = !c.refused
+			if c.refused {
+				e.cfg.Log.Warn("the NATS server does not let this worker probe whether messages reach it, so that "+
+					"only requests show it: give its user the right to publish on `"+anyToken(c.probe)+"`",
+					"group", c.name)
+			}
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/rights"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/subjects"
 )
@@ -25,30 +26,30 @@ type guarded struct {
 	opts   *server.Options
 }
 
-// startGuardedServer starts it. The worker has the documented rights, changed by edit.
+// startGuardedServer starts it. The worker has the rights of a worker, changed by edit.
 func startGuardedServer(t *testing.T, edit func(*server.Permissions)) *guarded {
 	t.Helper()
 	g := &guarded{opts: &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
 	}}
-	g.opts.Users = usersWith(t, edit)
+	g.opts.Users = usersWith(edit)
 	g.server = launch(t, g.opts.Clone())
 	return g
 }
 
-func usersWith(t *testing.T, edit func(*server.Permissions)) []*server.User {
-	rights := documented(t, "worker", "worker that creates buckets")
-	edit(rights)
+func usersWith(edit func(*server.Permissions)) []*server.User {
+	worker := permitted(rights.Worker)
+	edit(worker)
 	return []*server.User{
-		{Username: "worker", Password: "p", Permissions: rights},
-		{Username: "caller", Password: "p", Permissions: documented(t, "caller", "operator")},
+		{Username: "worker", Password: "p", Permissions: worker},
+		{Username: "caller", Password: "p", Permissions: permitted(rights.Caller, rights.Operator)},
 	}
 }
 
-// change gives the worker the documented rights, changed by edit, while it is connected.
+// change gives the worker the rights of a worker, changed by edit, while it is connected.
 func (g *guarded) change(t *testing.T, edit func(*server.Permissions)) {
 	t.Helper()
-	g.opts.Users = usersWith(t, edit)
+	g.opts.Users = usersWith(edit)
 	if err := g.server.ReloadOptions(g.opts.Clone()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,25 +9,15 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/rights"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
-// withUsers starts a server where each user may publish and subscribe to what is allowed, or to all.
-func withUsers(t *testing.T, users map[string]*server.Permissions) (urlOf func(user string) string) {
-	t.Helper()
-	opts := &server.Options{JetStream: true}
-	for name, allowed := range users {
-		opts.Users = append(opts.Users, &server.User{Username: name, Password: "p", Permissions: allowed})
-	}
-	s := launch(t, opts)
-	return func(user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
-}
-
 func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 	t.Parallel()
-	urlOf := withUsers(t, map[string]*server.Permissions{
+	s := serverOf(t, map[string]*server.Permissions{
 		"worker": nil,
 		"mute":   {Publish: &server.SubjectPermission{Allow: []string{"none"}}},
 		"deaf": {
@@ -37,7 +25,7 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 			Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}},
 		},
 	})
-	monitor, _ := startOn(t, urlOf("worker"), t.TempDir())
+	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
 	waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
 	for command, subject := range map[string]string{
 		"get segment order":            "id.segment.order",
@@ -61,7 +49,7 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 			for user, want := range map[string]string{
 				"mute": "may not publish to " + subject, "deaf": "may not subscribe to _INBOX.",
 			} {
-				args := append(strings.Fields(command), "--nats="+urlOf(user))
+				args := append(strings.Fields(command), "--nats="+urlOf(s, user))
 				if code, text := run(t, patient(t), args...); code != 1 || !strings.Contains(text, want) {
 					t.Errorf("%s: it ended with %d, and does not say %q: %s", user, code, want, text)
 				}
@@ -72,16 +60,16 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 
 func TestBenchWithoutTheRightToEchoMeasuresNatsidAlone(t *testing.T) {
 	t.Parallel()
-	urlOf := withUsers(t, map[string]*server.Permissions{
-		"worker": nil, "caller": documented(t, "caller"),
-		"bench": documented(t, "caller", "caller who runs `natsid bench`"),
+	s := serverOf(t, map[string]*server.Permissions{
+		"worker": nil, "caller": permitted(rights.Caller),
+		"bench": allow(rightsOf(rights.Caller), rights.Rights{Publish: []rights.Right{{Subject: "_INBOX.>"}}}),
 	})
-	monitor, _ := startOn(t, urlOf("worker"), t.TempDir())
+	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
 	waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
 	for user, words := range map[string][]string{
 		"caller": {"no bare echo", "may not publish to _INBOX."}, "bench": {"\nbare echo ", "natsid / bare echo"},
 	} {
-		code, text := run(t, patient(t), "bench", "snowflake", "-c4", "-d50ms", "--nats="+urlOf(user))
+		code, text := run(t, patient(t), "bench", "snowflake", "-c4", "-d50ms", "--nats="+urlOf(s, user))
 		if code != 0 || !strings.Contains(text, "\nnatsid ") {
 			t.Errorf("%s: it ended with %d: %s", user, code, text)
 		}
@@ -93,42 +81,19 @@ func TestBenchWithoutTheRightToEchoMeasuresNatsidAlone(t *testing.T) {
 	}
 }
 
-func TestAWorkerNamesTheRightThatItMisses(t *testing.T) {
-	t.Parallel()
-	for _, missing := range []string{
-		"$JS.API.STREAM.INFO.KV_id_segments", "$JS.API.STREAM.CREATE.KV_id_segments", "$KV.id_segments.$natsid",
-		"$JS.API.STREAM.MSG.GET.KV_id_segments",
-	} {
-		t.Run(missing, func(t *testing.T) {
-			t.Parallel()
-			urlOf := withUsers(t, map[string]*server.Permissions{
-				"worker": {Publish: &server.SubjectPermission{Deny: []string{missing}}},
-			})
-			cfg := app.Default()
-			cfg.NATS, cfg.Data, cfg.HTTP = urlOf("worker"), t.TempDir(), ""
-			var log natstest.Buffer
-			cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-			startWith(t, cfg)
-			waitFor(t, "a line about what failed", func() bool {
-				return strings.Contains(log.String(), "this user of NATS may not publish to "+missing)
-			})
-		})
-	}
-}
-
 func TestRefusedRepliesAreOneLine(t *testing.T) {
 	t.Parallel()
-	replies := documented(t, "worker", "worker that creates buckets")
-	replies.Publish.Allow = slices.DeleteFunc(replies.Publish.Allow, func(s string) bool { return s == "_INBOX.>" })
+	replies := permitted(rights.Worker)
+	lacking([]string{"_INBOX.>"}, nil)(replies)
 	replies.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: time.Minute}
-	urlOf := withUsers(t, map[string]*server.Permissions{"worker": replies, "caller": nil})
+	s := serverOf(t, map[string]*server.Permissions{"worker": replies, "caller": nil})
 	cfg := app.Default()
-	cfg.NATS, cfg.Data, cfg.HTTP, cfg.MaxClockSkew = urlOf("worker"), t.TempDir(), freePort(t), time.Millisecond
+	cfg.NATS, cfg.Data, cfg.HTTP, cfg.MaxClockSkew = urlOf(s, "worker"), t.TempDir(), freePort(t), time.Millisecond
 	var log natstest.Buffer
 	cfg.Log = cfg.NewLog(&log)
 	startWith(t, cfg)
 	waitFor(t, "a worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
-	nc := connectTo(t, urlOf("caller"))
+	nc := connectTo(t, urlOf(s, "caller"))
 	waitServed(t, nc) // each request with a reply subject of its own
 	for range 1000 {
 		if err := nc.PublishRequest("id.snowflake", "_INBOX.shared", nil); err != nil {

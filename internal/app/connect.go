@@ -133,9 +133,10 @@ func kindOf(err error) string {
 		return "NATS refuses a subscription"
 	case strings.HasPrefix(missing.Subject, "$JS.") || strings.HasPrefix(missing.Subject, "$KV."):
 		return "NATS refuses a request to JetStream"
-	case strings.HasPrefix(missing.Subject, nats.InboxPrefix):
-		return "NATS refuses a reply, so its caller waits in vain: allow this user to publish to _INBOX.>, or set " +
-			"allow_responses with a max above the number of requests that share a reply subject"
+	case strings.HasPrefix(missing.Subject, "_"):
+		return "NATS refuses a reply, so its caller waits in vain: allow this user to publish to the inboxes of " +
+			"callers, as `natsid permissions worker --inbox` prints, or set allow_responses with a max above the " +
+			"number of requests that share a reply subject"
 	}
 	return "NATS refuses a message"
 }

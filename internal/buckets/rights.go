@@ -21,7 +21,8 @@ func (e *RightError) Error() string {
 	if e.Subscribe {
 		do = "subscribe to "
 	}
-	return "this user of NATS may not " + do + e.Subject + ": allow it, see Permissions in docs/operations.md"
+	return "this user of NATS may not " + do + e.Subject + ": allow it; " +
+		"`natsid permissions` prints what each user needs"
 }
 
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)

@@ -34,6 +34,8 @@ type commandLine struct {
 	Layout   layoutCmd   `cmd:""`
 	Config   configCmd   `cmd:""`
 
+	Permissions permissionsCmd `cmd:""`
+
 	ChangeLayout changeLayoutCmd `cmd:""`
 	Completion   completionCmd   `cmd:""`
 	Version      versionCmd      `cmd:""`

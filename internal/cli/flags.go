@@ -31,6 +31,9 @@ func addSettings(k *kong.Kong) error {
 		if s.Flag == "mysql" {
 			addFlag(find(k, "store move"), s)
 		}
+		if s.Flag == "mysql" || s.Flag == "guard" {
+			addFlag(find(k, "permissions"), s)
+		}
 		if slices.Contains(ofLayout, s.Flag) {
 			addFlag(find(k, "decode"), s)
 			addFlag(find(k, "layout"), s)

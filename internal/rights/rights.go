@@ -146,7 +146,7 @@ func (t *table) worker() {
 	}
 	t.publish("raise alarms", ns.Alarms())
 	t.subscribe("", "take orders of `natsid drain`", ns.Drain("*"))
-	t.subscribe("", "answer `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
+	t.subscribe("", "say how it is, to `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
 	t.publish("find streams that take requests", t.api.Names())
 	for _, b := range append(t.buckets(), bucket{ns.SettingsBucket(), "limits and throttles", true, false}) {
 		t.look(b.name, b.holds)
@@ -155,9 +155,9 @@ func (t *table) worker() {
 			t.publish("read "+b.holds, t.api.Get(b.name))
 		}
 		if t.d.MakesBuckets {
-			t.publish("make the bucket of "+b.holds, t.api.Create(b.name))
+			t.publish("make the bucket with "+b.holds, t.api.Create(b.name))
 			if b.lasts {
-				t.publish("protect an older bucket of "+b.holds, t.api.Update(b.name))
+				t.publish("protect an older bucket with "+b.holds, t.api.Update(b.name))
 			}
 		}
 	}
@@ -177,6 +177,7 @@ func (t *table) operator() {
 	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())
+	t.publish("throttle tags", ns.Throttle())
 	t.publish("drain workers", ns.Drain("*"))
 	t.publish("list registries", ns.RegistryAsk())
 	t.publish("choose a registry", ns.RegistryOf("*"))
@@ -218,11 +219,11 @@ type bucket struct {
 
 func (t *table) buckets() (all []bucket) {
 	if t.marks() {
-		all = append(all, bucket{t.ns.SegmentBucket(), "marks of tags", true, true})
+		all = append(all, bucket{t.ns.SegmentBucket(), "the marks", true, true})
 	}
 	return append(all,
-		bucket{t.ns.HistoryBucket(), "records of worker numbers", true, false},
-		bucket{t.ns.WorkerBucket(), "heartbeats", false, false})
+		bucket{t.ns.HistoryBucket(), "the records of worker numbers", true, false},
+		bucket{t.ns.WorkerBucket(), "the heartbeats", false, false})
 }
 
 // marks reports whether the marks of the tags are in JetStream.
@@ -231,7 +232,7 @@ func (t *table) marks() bool { return !t.d.MySQL || t.d.Guard }
 // look gives a user the right to list a bucket.
 func (t *table) look(bucket, holds string) {
 	list := "list " + holds
-	t.publish("see the bucket of "+holds, t.api.Info(bucket))
+	t.publish("describe the bucket with "+holds, t.api.Info(bucket))
 	t.publish(list, t.api.List(bucket))
 	if t.d.JSPrefix != "" && t.d.JSDomain == "" {
 		t.publish(list, t.api.Next(bucket, "*"))

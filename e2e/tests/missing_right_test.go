@@ -1,0 +1,162 @@
+package tests
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/rights"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A lack is a worker, alone in an account, that has all rights but one.
+type lack struct {
+	right rights.Right // the zero value: it has all
+	admin *nats.Conn
+	log   natstest.Buffer
+	stop  func() error
+}
+
+// names reports whether the log names the right.
+func (l *lack) names() bool {
+	literal, _, _ := strings.Cut(strings.TrimSuffix(l.right.Subject, ">"), "*")
+	return strings.Contains(l.log.String(), literal)
+}
+
+// lacksOfAWorker returns one for each right of a worker, and one with all of them. What only a listing of very many
+// entries needs is tested with such a listing.
+func lacksOfAWorker() (all []*lack, users []*server.User) {
+	add := func(r rights.Right, p *server.Permissions) {
+		account := server.NewAccount(strings.NewReplacer(" ", "_", ">", "all", "*", "any").Replace("A " + r.String()))
+		all = append(all, &lack{right: r})
+		users = append(users,
+			&server.User{Username: "worker" + account.Name, Password: "p", Permissions: p, Account: account},
+			&server.User{Username: "admin" + account.Name, Password: "p", Account: account})
+	}
+	of := rightsOf(rights.Worker)
+	for i, r := range of.Publish {
+		if !strings.HasPrefix(r.Subject, "$JS.FC.") {
+			add(r, allow(rights.Rights{
+				Publish: slices.Delete(slices.Clone(of.Publish), i, i+1), Subscribe: of.Subscribe,
+			}))
+		}
+	}
+	for i, r := range of.Subscribe {
+		add(r, allow(rights.Rights{
+			Publish: of.Publish, Subscribe: slices.Delete(slices.Clone(of.Subscribe), i, i+1),
+		}))
+	}
+	add(rights.Right{}, allow(of))
+	return all, users
+}
+
+func TestAWorkerNamesEachRightThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	seen := new(violations)
+	lacks, users := lacksOfAWorker()
+	opts := &server.Options{JetStream: true, Users: users}
+	for _, u := range users {
+		if !slices.Contains(opts.Accounts, u.Account) {
+			opts.Accounts = append(opts.Accounts, u.Account)
+		}
+	}
+	s := launch(t, opts)
+	s.SetLoggerV2(seen, false, false, false)
+	for i, l := range lacks {
+		worker, admin := users[2*i], users[2*i+1]
+		account, err := s.LookupAccount(worker.Account.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := account.EnableJetStream(nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		as := func(user string) nats.Option { return nats.UserInfo(user, "p") }
+		l.admin = connectTo(t, s.ClientURL(), as(admin.Username))
+		l.prepare(t)
+		cfg := configOn(t, "nats://"+worker.Username+":p@"+s.Addr().String(), t.TempDir())
+		cfg.HTTP, cfg.TagPoll = "", time.Second
+		cfg.Log = slog.New(slog.NewTextHandler(&l.log, nil))
+		l.stop = startWith(t, cfg)
+	}
+	waitForNames(t, lacks)
+	var stops sync.WaitGroup
+	for _, l := range lacks {
+		stops.Go(func() {
+			if err := l.stop(); err != nil {
+				t.Errorf("without %s: %v", l.right, err)
+			}
+		})
+	}
+	stops.Wait()
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, line := range seen.all {
+		if strings.Contains(line, "workerA_\"") {
+			t.Errorf("under all rights: %s", line)
+		}
+	}
+}
+
+// waitForNames waits until each log names the right that is missing.
+func waitForNames(t *testing.T, lacks []*lack) {
+	t.Helper()
+	silent := slices.DeleteFunc(slices.Clone(lacks), func(l *lack) bool { return l.right == rights.Right{} })
+	for deadline := time.Now().Add(2 * patience); len(silent) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			for _, l := range silent {
+				t.Errorf("the log does not name %s", l.right)
+			}
+			return
+		}
+		for _, l := range silent {
+			l.use(t)
+		}
+		silent = slices.DeleteFunc(silent, (*lack).names)
+	}
+}
+
+// prepare makes what a worker with the right would change at its start.
+func (l *lack) prepare(t *testing.T) {
+	t.Helper()
+	bucket, old := strings.CutPrefix(l.right.Subject, "$JS.API.STREAM.UPDATE.KV_")
+	if !old {
+		return
+	}
+	js, err := jetstream.New(l.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateKeyValue(patient(t), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// use makes a running worker use the right.
+func (l *lack) use(t *testing.T) {
+	t.Helper()
+	ns := subjects.DefaultNamespace
+	switch l.right.Subject {
+	case ns.TagChanged():
+		_ = l.admin.PublishRequest(ns.TagCreate(), l.admin.NewInbox(), []byte(`{"tag":"seat"}`)) // again
+	case ns.Alarms():
+		js, err := jetstream.New(l.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Such a stream takes requests, which is a reason for an alarm.
+		if _, err := js.CreateOrUpdateStream(patient(t), jetstream.StreamConfig{
+			Name: "requests", Subjects: []string{ns.Segment("x")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

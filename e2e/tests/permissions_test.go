@@ -1,0 +1,271 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/rights"
+	"github.com/natsid/natsid/subjects"
+)
+
+// rightsOf returns the rights of a role, in a deployment that change changes.
+func rightsOf(role rights.Role, change ...func(*rights.Deployment)) rights.Rights {
+	d := rights.Deployment{Namespace: subjects.DefaultNamespace, MakesBuckets: true}
+	for _, c := range change {
+		c(&d)
+	}
+	return rights.Of(role, d)
+}
+
+// allow returns permissions that are those rights.
+func allow(all ...rights.Rights) *server.Permissions {
+	p := &server.Permissions{Publish: new(server.SubjectPermission), Subscribe: new(server.SubjectPermission)}
+	for _, r := range all {
+		p.Publish.Allow = append(p.Publish.Allow, rights.Texts(r.Publish)...)
+		p.Subscribe.Allow = append(p.Subscribe.Allow, rights.Texts(r.Subscribe)...)
+	}
+	return p
+}
+
+// permitted returns the permissions of a user in those roles.
+func permitted(roles ...rights.Role) *server.Permissions {
+	var all []rights.Rights
+	for _, role := range roles {
+		all = append(all, rightsOf(role))
+	}
+	return allow(all...)
+}
+
+// violations is a log of a server of which only violations of permissions are kept.
+type violations struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (v *violations) Errorf(format string, args ...any) {
+	if line := fmt.Sprintf(format, args...); strings.Contains(line, "Violation") {
+		v.mu.Lock()
+		v.all = append(v.all, line)
+		v.mu.Unlock()
+	}
+}
+
+func (v *violations) report(t *testing.T) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, line := range v.all {
+		t.Error(line)
+	}
+}
+
+func (*violations) Noticef(string, ...any) {}
+func (*violations) Warnf(string, ...any)   {}
+func (*violations) Fatalf(string, ...any)  {}
+func (*violations) Debugf(string, ...any)  {}
+func (*violations) Tracef(string, ...any)  {}
+
+func connectTo(t *testing.T, url string, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// printed returns what `natsid permissions` prints.
+func printed(t *testing.T, args ...string) string {
+	t.Helper()
+	code, text := run(t, patient(t), append([]string{"permissions"}, args...)...)
+	if code != 0 {
+		t.Fatalf("natsid permissions %v ended with %d: %s", args, code, text)
+	}
+	return text
+}
+
+// fromConf starts a server with a configuration, beside what it needs for a test.
+func fromConf(t *testing.T, text string) *server.Server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	opts.StoreDir = t.TempDir()
+	return launch(t, opts)
+}
+
+// urlOf returns where a user connects to a server; the password is p.
+func urlOf(s *server.Server, user string) string { return "nats://" + user + ":p@" + s.Addr().String() }
+
+const shopInbox = "_INBOX_shop"
+
+func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T) {
+	t.Parallel()
+	const user = "{ user: %s, password: p\n%s}\n"
+	s := fromConf(t, "jetstream {}\nauthorization { users: [\n"+
+		fmt.Sprintf(user, "worker", printed(t, "worker", "--inbox", shopInbox))+
+		fmt.Sprintf(user, "shop", printed(t, "caller", "--inbox-prefix", shopInbox))+
+		fmt.Sprintf(user, "operator", printed(t, "operator"))+
+		"{ user: admin, password: p }\n] }\n")
+	seen := new(violations)
+	s.SetLoggerV2(seen, false, false, false)
+	heard, err := connectTo(t, urlOf(s, "admin")).SubscribeSync(subjects.DefaultNamespace.RegistryAnnounce())
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var dirs [2]string
+	var stops [2]func() error
+	start := func(i int) {
+		monitor, stop := startOn(t, urlOf(s, "worker"), dirs[i])
+		waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
+		stops[i] = stop
+	}
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+		start(i)
+	}
+	third := []string{"--nats", urlOf(s, "worker"), "--data", t.TempDir(), "--auto-create-tags"}
+	killed := startProcess(t, third...)
+	shop := connectTo(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox))
+	load := startLoadWithin(t, client.DefaultTimeout, shop, 4, bothModes)
+	operate(t, urlOf(s, "operator"))
+	killed.signal(syscall.SIGKILL)
+	again := startProcess(t, third...)
+	if err := stops[0](); err != nil {
+		t.Error(err)
+	}
+	start(0)
+	operate(t, urlOf(s, "operator"))
+	load.stop() // what the killed worker had taken is lost
+	load.check(t)
+	again.signal(syscall.SIGTERM)
+	for _, stop := range stops {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := heard.NextMsg(patience); err != nil {
+		t.Errorf("no registry was announced: %v", err)
+	}
+	for mode, l := range load.got {
+		if l.len() == 0 {
+			t.Errorf("no IDs of mode %s", mode)
+		}
+	}
+	seen.report(t)
+}
+
+// operate runs each command of an operator, as often as is needed on a busy machine.
+func operate(t *testing.T, url string) {
+	t.Helper()
+	for _, command := range []string{
+		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats", "tag list --stats --all",
+		"tag raise --all --by 10 --yes", "tag delete seat", "workers", "registry list", "store show",
+	} {
+		waitFor(t, command, func() bool {
+			code, text := run(t, patient(t), append(strings.Fields(command), "--nats="+url)...)
+			if strings.Contains(text, "may not") {
+				t.Fatalf("%s: %s", command, text)
+			}
+			return code == 0 || strings.Contains(text, "exists")
+		})
+	}
+	nc := connectTo(t, url)
+	if _, err := nc.SubscribeSync(subjects.DefaultNamespace.Alarms()); err != nil {
+		t.Error(err)
+	}
+	if err := nc.FlushTimeout(patience); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnOlderBucketIsProtectedUnderTheRightsOfAWorker(t *testing.T) {
+	t.Parallel()
+	seen := new(violations)
+	s := serverOf(t, map[string]*server.Permissions{"worker": permitted(rights.Worker), "admin": nil})
+	s.SetLoggerV2(seen, false, false, false)
+	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := []string{"id_segments", "id_history"}
+	for _, bucket := range older {
+		if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	monitor, stop := startOn(t, urlOf(s, "worker"), t.TempDir())
+	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	for _, bucket := range older {
+		waitFor(t, bucket+" refuses purges", func() bool {
+			stream, err := js.Stream(t.Context(), "KV_"+bucket)
+			return err == nil && stream.CachedInfo().Config.DenyPurge
+		})
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	seen.report(t)
+}
+
+// serverOf starts a server whose users have those permissions, nil for all, and the password p.
+func serverOf(t *testing.T, users map[string]*server.Permissions) *server.Server {
+	t.Helper()
+	opts := &server.Options{JetStream: true}
+	for name, allowed := range users {
+		opts.Users = append(opts.Users, &server.User{Username: name, Password: "p", Permissions: allowed})
+	}
+	return launch(t, opts)
+}
+
+func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
+	t.Parallel()
+	seen := new(violations)
+	s := serverOf(t, map[string]*server.Permissions{
+		"worker": permitted(rights.Worker), "admin": nil,
+		"operator": allow(rightsOf(rights.Operator, func(d *rights.Deployment) { d.Repairs = true })),
+	})
+	s.SetLoggerV2(seen, false, false, false)
+	monitor, stop := startOn(t, urlOf(s, "worker"), t.TempDir())
+	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	// A bucket that was made again has no identity, which is what is to be confirmed.
+	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), "id_segments"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "id_segments"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{
+		"store confirm --yes", "change-layout --layout 41+8+14 --yes",
+	} {
+		code, text := run(t, patient(t), append(strings.Fields(command), "--nats="+urlOf(s, "operator"))...)
+		if code != 0 {
+			t.Errorf("%s ended with %d: %s", command, code, text)
+		}
+	}
+	seen.report(t)
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/natsid/natsid/internal/rights"
+)
+
+type permissionsCmd struct {
+	Role   string   `arg:"" enum:"worker,caller,operator"`
+	Format string   `enum:"nats,nsc,json" default:"nats" placeholder:"FORMAT"`
+	Inbox  []string `placeholder:"PREFIX"`
+
+	Repairs     bool
+	MakeBuckets bool `negatable:"" default:"true"`
+}
+
+func (*permissionsCmd) help() help {
+	return help{
+		summary: "Print what a user of NATS must be allowed to publish and subscribe to.",
+		detail: `A worker runs natsid serve, a caller requests IDs, an operator runs the other
+commands. Nobody needs more; all else should be denied. The rights depend on
+--namespace, --js-domain, --js-prefix and --inbox-prefix of that user, and those
+of a worker on --mysql and --guard: give them as you give them there.
+
+Who may subscribe to _INBOX.> hears all answers that others get there, so give
+each user an --inbox-prefix that does not begin with _INBOX and a dot, and tell
+the workers all of them with --inbox.
+
+Formats: nats for the configuration of nats-server, nsc for the command that adds
+the user to an account, json for programs.
+
+Examples:
+  natsid permissions worker
+  natsid permissions caller --inbox-prefix _INBOX_shop
+  natsid permissions worker --inbox _INBOX_shop,_INBOX_operator --format nsc`,
+		values: map[string]string{
+			"role":   "worker, caller or operator.",
+			"format": "nats, nsc or json.",
+			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
+			"repairs": "For an operator: also what `store confirm`, `store move` and `change-layout` need, " +
+				"which write what uniqueness rests on.",
+			"make-buckets": "For a worker: it may make the buckets, and protect those of an older natsid.",
+		},
+	}
+}
+
+// Run implements the command.
+func (c *permissionsCmd) Run(s *session) error {
+	cfg, err := s.validConfig()
+	if err != nil {
+		return err
+	}
+	for _, prefix := range c.Inbox {
+		if prefix == "" || strings.ContainsAny(prefix, "*> \t'\"") {
+			return usage(fmt.Errorf("--inbox %q: want a prefix without wildcards, such as _INBOX_shop", prefix))
+		}
+	}
+	role := rights.Role(c.Role)
+	all := rights.Of(role, rights.Deployment{
+		Namespace: cfg.Namespace, InboxPrefix: cfg.InboxPrefix, ReplyTo: c.Inbox,
+		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, MySQL: cfg.MySQL != "", Guard: cfg.Guard,
+		MakesBuckets: c.MakeBuckets, Repairs: c.Repairs,
+	})
+	switch c.Format {
+	case "nsc":
+		return printForNSC(s.stdout, role, all)
+	case "json":
+		return printRightsJSON(s.stdout, role, all)
+	}
+	return printForServer(s.stdout, role, all)
+}
+
+// printForServer prints rights as the configuration of nats-server has them, under a user.
+func printForServer(out io.Writer, role rights.Role, all rights.Rights) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\npermissions: {\n", role)
+	for _, part := range []struct {
+		name  string
+		given []rights.Right
+	}{{"publish", all.Publish}, {"subscribe", all.Subscribe}} {
+		fmt.Fprintf(&b, "  %s: { allow: [\n", part.name)
+		why := ""
+		for _, r := range part.given {
+			if r.Why != why {
+				why = r.Why
+				fmt.Fprintf(&b, "    # %s\n", why)
+			}
+			fmt.Fprintf(&b, "    %q\n", r)
+		}
+		b.WriteString("  ] }\n")
+	}
+	b.WriteString("}\n")
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// printForNSC prints a command for a shell. A subject has neither commas nor quotes.
+func printForNSC(out io.Writer, role rights.Role, all rights.Rights) error {
+	_, err := fmt.Fprintf(out, "nsc add user --name %s \\\n  --allow-pub '%s' \\\n  --allow-sub '%s'\n",
+		role, strings.Join(rights.Texts(all.Publish), ","), strings.Join(rights.Texts(all.Subscribe), ","))
+	return err
+}
+
+func printRightsJSON(out io.Writer, role rights.Role, all rights.Rights) error {
+	type right struct {
+		Subject string `json:"subject"`
+		Queue   string `json:"queue,omitempty"`
+		Why     string `json:"why"`
+	}
+	list := func(given []rights.Right) []right {
+		l := make([]right, 0, len(given))
+		for _, r := range given {
+			l = append(l, right(r))
+		}
+		return l
+	}
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Role      rights.Role `json:"role"`
+		Publish   []right     `json:"publish"`
+		Subscribe []right     `json:"subscribe"`
+	}{role, list(all.Publish), list(all.Subscribe)})
+}
