@@ -144,9 +144,17 @@ func (l *lack) prepare(t *testing.T) {
 func (l *lack) use(t *testing.T) {
 	t.Helper()
 	ns := subjects.DefaultNamespace
+	ask := func(subject, body string) {
+		_ = l.admin.PublishRequest(subject, l.admin.NewInbox(), []byte(body)) // again, if it fails
+	}
+	if strings.Contains(l.right.Subject, ns.SettingsBucket()) {
+		ask(ns.Throttle(), `{"tag":"seat","rate":5}`)
+	}
 	switch l.right.Subject {
+	case ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing():
+		ask(ns.Throttle(), `{"all":true,"rate":5}`)
 	case ns.TagChanged():
-		_ = l.admin.PublishRequest(ns.TagCreate(), l.admin.NewInbox(), []byte(`{"tag":"seat"}`)) // again
+		ask(ns.TagCreate(), `{"tag":"seat"}`)
 	case ns.Alarms():
 		js, err := jetstream.New(l.admin)
 		if err != nil {

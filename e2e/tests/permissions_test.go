@@ -15,6 +15,8 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/rights"
+	"github.com/natsid/natsid/oneregistry"
+	"github.com/natsid/natsid/oneregistry/natsbus"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -177,6 +179,7 @@ func operate(t *testing.T, url string) {
 	t.Helper()
 	for _, command := range []string{
 		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats", "tag list --stats --all",
+		"throttle seat 1000", "throttle --off seat",
 		"tag raise --all --by 10 --yes", "tag delete seat", "workers", "registry list", "store show",
 	} {
 		waitFor(t, command, func() bool {
@@ -193,6 +196,37 @@ func operate(t *testing.T, url string) {
 	}
 	if err := nc.FlushTimeout(patience); err != nil {
 		t.Error(err)
+	}
+}
+
+// useAll makes each kind of request once, as a caller and as an operator.
+func useAll(t *testing.T, caller, operator *nats.Conn) {
+	t.Helper()
+	ns, ctx := subjects.DefaultNamespace, patient(t)
+	ids, tags := client.New(caller, client.Namespace(ns)), client.New(operator, client.Namespace(ns))
+	step := int64(20)
+	for what, do := range map[string]func() error{
+		"segment":   func() error { _, err := ids.Segment("order").Next(ctx); return err },
+		"snowflake": func() error { _, err := ids.Snowflake().Next(ctx); return err },
+		"tag": func() error {
+			if _, err := tags.CreateTag(ctx, subjects.TagCreate{Tag: "new"}); err != nil {
+				return err
+			}
+			if _, err := tags.UpdateTag(ctx, subjects.TagUpdate{Tag: "new", Step: &step}); err != nil {
+				return err
+			}
+			if _, err := tags.ListTags(ctx, subjects.TagList{}); err != nil {
+				return err
+			}
+			_, err := tags.DeleteTag(ctx, "new")
+			return err
+		},
+		"raise":    func() error { _, err := tags.RaiseTags(ctx, subjects.TagRaise{By: 10}); return err },
+		"registry": func() error { _, err := oneregistry.List(ctx, natsbus.New(operator, ns)); return err },
+	} {
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

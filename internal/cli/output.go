@@ -27,7 +27,7 @@ func Outputs() []Output {
 		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}}, {"change-layout", layoutChange{}},
-		{"config", []valueJSON{}}, {"version", versionJSON{}},
+		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
 	}
 }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -31,7 +30,7 @@ each user an --inbox-prefix that does not begin with _INBOX and a dot, and tell
 the workers all of them with --inbox.
 
 Formats: nats for the configuration of nats-server, nsc for the command that adds
-the user to an account, json for programs.
+the user to an account, json (as --json) for programs.
 
 Examples:
   natsid permissions worker
@@ -65,13 +64,13 @@ func (c *permissionsCmd) Run(s *session) error {
 		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, MySQL: cfg.MySQL != "", Guard: cfg.Guard,
 		MakesBuckets: c.MakeBuckets, Repairs: c.Repairs,
 	})
-	switch c.Format {
-	case "nsc":
-		return printForNSC(s.stdout, role, all)
-	case "json":
-		return printRightsJSON(s.stdout, role, all)
-	}
-	return printForServer(s.stdout, role, all)
+	s.line.JSON = s.line.JSON || c.Format == "json"
+	return s.print(rightsInJSON(role, all), func(out io.Writer) error {
+		if c.Format == "nsc" {
+			return printForNSC(out, role, all)
+		}
+		return printForServer(out, role, all)
+	})
 }
 
 // printForServer prints rights as the configuration of nats-server has them, under a user.
@@ -105,25 +104,26 @@ func printForNSC(out io.Writer, role rights.Role, all rights.Rights) error {
 	return err
 }
 
-func printRightsJSON(out io.Writer, role rights.Role, all rights.Rights) error {
-	type right struct {
-		Subject string `json:"subject"`
-		Queue   string `json:"queue,omitempty"`
-		Why     string `json:"why"`
-	}
-	list := func(given []rights.Right) []right {
-		l := make([]right, 0, len(given))
+// rightsJSON is what `natsid permissions --json` prints.
+type rightsJSON struct {
+	Role      rights.Role `json:"role"`
+	Publish   []rightJSON `json:"publish"`
+	Subscribe []rightJSON `json:"subscribe"`
+}
+
+type rightJSON struct {
+	Subject string `json:"subject"`
+	Queue   string `json:"queue,omitempty"`
+	Why     string `json:"why"`
+}
+
+func rightsInJSON(role rights.Role, all rights.Rights) rightsJSON {
+	list := func(given []rights.Right) []rightJSON {
+		l := make([]rightJSON, 0, len(given))
 		for _, r := range given {
-			l = append(l, right(r))
+			l = append(l, rightJSON(r))
 		}
 		return l
 	}
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(struct {
-		Role      rights.Role `json:"role"`
-		Publish   []right     `json:"publish"`
-		Subscribe []right     `json:"subscribe"`
-	}{role, list(all.Publish), list(all.Subscribe)})
+	return rightsJSON{role, list(all.Publish), list(all.Subscribe)}
 }

@@ -177,7 +177,6 @@ func (t *table) operator() {
 	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())
-	t.publish("throttle tags", ns.Throttle())
 	t.publish("drain workers", ns.Drain("*"))
 	t.publish("list registries", ns.RegistryAsk())
 	t.publish("choose a registry", ns.RegistryOf("*"))
