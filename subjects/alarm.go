@@ -103,8 +103,8 @@ var alarms = []AlarmInfo{
 		Kind: AlarmStateFile,
 		Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
 			"the worker acquires another worker number; or `witness.json` is damaged or cannot be written",
-		Do: "if it cannot be written, repair the data directory and restart the worker; " +
-			"until then a crash costs it its number",
+		Do: "if it cannot be written, repair the data directory: the file is used again within a minute; " +
+			"until then a crash costs the worker its number",
 	},
 	{
 		Kind: AlarmStoreWentBack,

@@ -261,6 +261,13 @@ func (c *claim) remember() (limit int64, err error) {
 	return c.file.remember(c.number, c.from, stateClaim{Token: c.token, Revision: c.revision, Until: until})
 }
 
+// retryFile puts the acknowledged window into a state file that had failed, if
+// it is time to try, and reports whether it is there.
+func (c *claim) retryFile() (back bool, err error) {
+	window := stateClaim{Token: c.token, Revision: c.revision, Until: c.until.Load()}
+	return c.file.retry(c.instance, c.deployment, c.number, window)
+}
+
 // heartbeat puts the heartbeat. Its time is the clock as it was compared: if it
 // was set since, that must not count against the others.
 func (c *claim) heartbeat(ctx context.Context) error {

@@ -22,6 +22,7 @@ func (k *Keeper) Simulate(
 		place:   place{Host: in},
 		writing: make(chan struct{}, 1),
 		reach:   reachOf(k.cfg.Layout.Unit),
+		every:   2 * time.Second,
 	}
 	if data != nil {
 		k.unread = k.terms.file.read(data)

@@ -50,12 +50,15 @@ const (
 func (h *holder) hold(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var fencing sync.WaitGroup
-	if !h.claim.file.absent {
+	fence := func() {
 		fencing.Go(func() {
 			if err := h.keepFence(ctx); err != nil {
 				stop(err)
 			}
 		})
+	}
+	if !h.claim.file.absent {
+		fence()
 	}
 	defer fencing.Wait()
 	defer stop(nil)
@@ -63,12 +66,33 @@ func (h *holder) hold(ctx context.Context) error {
 		if err := h.beat(ctx); err != nil {
 			return err
 		}
+		back, err := h.retryFile()
+		if err != nil {
+			return err
+		}
+		if back {
+			fence()
+		}
 		h.rest(ctx)
 	}
 	if err := context.Cause(ctx); errors.Is(err, ErrStateFile) {
 		return err
 	}
 	return nil
+}
+
+// retryFile makes a state file that had failed hold the claim again, after a
+// heartbeat in order, and reports whether it does. The error is [ErrStateFile].
+func (h *holder) retryFile() (back bool, err error) {
+	if h.life.current().Trouble != nil || h.life.phase() != issuing {
+		return false, nil
+	}
+	back, err = h.claim.retryFile()
+	if back {
+		h.log.Info("the state file can be written again: after a crash this worker resumes its number",
+			"number", h.claim.number)
+	}
+	return back, err
 }
 
 // keepFence keeps the fence ahead of the clock until ctx ends, except while

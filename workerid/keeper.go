@@ -360,12 +360,13 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 func (k *Keeper) linger() { k.answers = time.Now().Add(k.terms.margin) }
 
 // dropFile makes this worker continue without a state file: better to issue without
-// local state than not at all. After a crash another number is acquired.
+// local state than not at all. After a crash another number is acquired. The file
+// is tried again: see holder.retryFile.
 func (k *Keeper) dropFile(why error) {
 	if !k.terms.file.absent {
-		k.terms.file.absent = true
+		k.terms.file.drop()
 		k.cfg.Alarm(StateFile, fmt.Sprintf("%v: this worker continues without it, under another number, "+
-			"and cannot resume that after a crash; fix the disk and restart this worker", why))
+			"and cannot resume that after a crash; fix the disk: the file is tried again every minute", why))
 	}
 }
 

@@ -128,6 +128,10 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("resume-away", "from, until := now, last.Until")}},
 	{Name: "the fence is written, but not waited for", Edits: []mutant.Edit{
 		mutant.Delete("fence-written")}},
+	{Name: "a state file that works again begins with a fence near the clock", Edits: []mutant.Edit{
+		mutant.Replace("fence-again", "c.Fence, c.Clock = min(s.now()+reach, c.Until), min(s.now(), c.Until-reach)")}},
+	{Name: "a state file that works again keeps what it had", Args: unit("AStateFileThatMayFailAgainHoldsNoClaim"),
+		Edits: []mutant.Edit{mutant.Delete("emptied")}},
 	{Name: "without the registry the window is as long as a horizon", Edits: []mutant.Edit{
 		mutant.Replace("resume-away", "from, until := max(last.Fence, now), now+h.horizon.Milliseconds()")}},
 	{Name: "a claim in the state file is trusted whatever the record's token", Edits: []mutant.Edit{

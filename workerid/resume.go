@@ -22,6 +22,8 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	}
 	r := v.records[w]
 	switch last := h.file.Claim; {
+	// It was written when the disk worked again: another number issues sooner.
+	case last != nil && last.Fence > seen.now+h.longestFence():
 	case last != nil && last.Token == r.Token && seen.now < r.Until: //mutant:resume
 		c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now)), r)
 	// The window has passed: it is a new claim on the own number.
@@ -37,6 +39,12 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 		return nil, nil
 	}
 	return c, err
+}
+
+// longestFence returns how far a fence is ahead of the clock, in ms, at most,
+// unless the file had failed before.
+func (h *chooser) longestFence() int64 {
+	return (h.file.reach + unheardFor + h.margin).Milliseconds()
 }
 
 // own acquires number w again, whose record r this worker wrote and whose window

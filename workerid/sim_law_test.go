@@ -144,7 +144,7 @@ func (w *world) back() {
 	m := w.machines[w.rnd.IntN(len(w.machines))]
 	st, ok := workerid.ReadState(m.disk)
 	killed, unit := m.clock(), w.conf.Layout.Unit
-	// A restored registry has an older record; a disk that failed is not used any more;
+	// A restored registry has an older record; a disk that failed may not be used yet;
 	// a clock that was far off has left traces.
 	held := m.life.keeper.Status()
 	same := ok && st.Until == held.Until && st.Token == w.reg.records[held.Number].Token

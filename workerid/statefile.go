@@ -25,7 +25,8 @@ import (
 //
 // A write is given diskTimeout, and as much to wait for one under way. If it
 // fails, the number is given up, since its fence cannot move. A write that hangs
-// may land later: all that it says is true.
+// may land later: all that it says is true. The file is tried again later: see
+// retry.
 type stateFile struct {
 	path string
 	now  func() int64 // wall clock, Unix ms
@@ -33,13 +34,15 @@ type stateFile struct {
 	write func(path string, data []byte) error
 	place place
 	// writing has room for one: the goroutine that put a value in may change the
-	// state and write the file. A write that hangs never takes it out again.
+	// state and write the file. The write takes it out again, once it has ended.
 	writing chan struct{}
 	// reach is how far the fence is put ahead of the clock.
 	reach time.Duration
 	// absent: nothing is remembered, because there is no state directory or
 	// because a write failed.
 	absent bool
+	tried  time.Time     // when a write failed last
+	every  time.Duration // how long after that the next one is tried
 	state
 }
 
@@ -51,6 +54,8 @@ const (
 	// that IDs may be ahead of it: how long the disk may hang before issuing stops,
 	// and how long a process killed and restarted at once waits.
 	fenceReach = 3 * time.Second
+	// retryEvery is how long a file that failed is left alone.
+	retryEvery = time.Minute
 )
 
 // reachOf returns the reach of a fence for ticks of unit ms. A burst gets one tick
@@ -67,7 +72,7 @@ func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 	}
 	s := &stateFile{
 		path: filepath.Join(dir, "worker.json"), now: now, write: durable.Replace,
-		writing: make(chan struct{}, 1), reach: reachOf(unit),
+		writing: make(chan struct{}, 1), reach: reachOf(unit), every: retryEvery,
 	}
 	if err := s.open(dir); err != nil {
 		return s, fmt.Errorf("workerid: state file %s: %w", s.path, err)
@@ -103,7 +108,7 @@ func (s *stateFile) read(data []byte) error {
 
 // change applies f to the state and writes it to the file, durably. The error
 // wraps [ErrStateFile], also if the disk does not answer in time; the write may
-// land later then, and all following ones fail.
+// land later then.
 func (s *stateFile) change(f func(*state)) error {
 	if s.absent {
 		return nil
@@ -120,11 +125,13 @@ func (s *stateFile) change(f func(*state)) error {
 	f(&s.state)
 	s.Place = s.place
 	data, done := s.encode(), make(chan error, 1)
-	go func() { done <- s.write(s.path, data) }()
+	go func() {
+		done <- s.write(s.path, data)
+		<-s.writing
+	}()
 	var err error
 	select {
 	case err = <-done:
-		<-s.writing
 	case <-timeout.C:
 		return slow
 	}
@@ -180,6 +187,37 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 // given back at a clean stop, and is nil if it was lost.
 func (s *stateFile) forget(r *released) error {
 	return s.change(func(st *state) { st.Claim, st.Released = nil, r })
+}
+
+// drop makes the file absent: a write of it failed.
+func (s *stateFile) drop() { s.absent, s.tried = true, time.Now() }
+
+// retry makes a file that failed hold the claim c of an instance again, on a
+// number of deployment d, and reports whether it does. It tries at most once in
+// a while, and never while a write hangs.
+//
+// Law: while the file was absent, IDs were issued up to until. So that is the
+// fence: the next life begins there, and moveFence takes over once the clock is
+// near. The file loses its claim first: a write that failed, and landed, would
+// otherwise remember a window that this claim outgrows. An error that wraps
+// [ErrStateFile] says that the claim itself may have landed, so that its number
+// must be given up.
+func (s *stateFile) retry(instance string, d Deployment, number int, c stateClaim) (back bool, err error) {
+	if !s.absent || s.path == "" || time.Since(s.tried) < s.every || len(s.writing) > 0 {
+		return false, nil
+	}
+	s.absent = false
+	//mutant:emptied
+	if err := s.change(func(st *state) { *st = state{Instance: instance, Deployment: d} }); err != nil {
+		s.drop()
+		return false, nil
+	}
+	err = s.change(func(st *state) {
+		reach := s.reach.Milliseconds()
+		c.Fence, c.Clock = c.Until, min(s.now(), c.Until-reach) //mutant:fence-again
+		st.Number, st.Claim = &number, &c
+	})
+	return err == nil, err
 }
 
 // own returns the released claim if it was on number w; nil if another, or none,

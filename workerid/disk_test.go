@@ -1,0 +1,157 @@
+package workerid_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/workerid"
+	"github.com/natsid/natsid/workerid/workeridtest"
+)
+
+// A disk is that of a state file.
+type disk struct {
+	mu     sync.Mutex
+	file   []byte
+	broken func() error // nil: it works
+}
+
+// errLanded says that a write failed after the file was replaced.
+var errLanded = errors.New("input/output error")
+
+func (d *disk) breaks(how func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken = how
+}
+
+func (d *disk) write(data []byte) (err error) {
+	d.mu.Lock()
+	broken := d.broken
+	d.mu.Unlock()
+	if broken != nil {
+		err = broken()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil || errors.Is(err, errLanded) {
+		d.file = data
+	}
+	return err
+}
+
+func (d *disk) claim() (token string, fence, until int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, _ := workerid.ReadState(d.file)
+	return c.Token, c.Fence, c.Until
+}
+
+func (d *disk) start(t *testing.T, m *workeridtest.Memory) *life {
+	l := &life{t: t, reg: &workeridtest.Fake{Memory: m}, err: make(chan error, 1)}
+	l.keeper = workerid.New(workerid.Config{
+		Registry: l.reg, Layout: layout, Instance: "me", Now: l.now, Deadline: 1500 * time.Millisecond,
+		Use: l.use, Alarm: l.alarm,
+	})
+	l.keeper.Simulate(rand.New(rand.NewPCG(1, 1)), 100*time.Millisecond, "", d.file, d.write)
+	l.run()
+	time.Sleep(10 * time.Second)
+	return l
+}
+
+// fails makes the disk of a life fail, and returns when it serves under another number.
+func (d *disk) fails(l *life, how func() error) {
+	w := l.number()
+	d.breaks(how)
+	time.Sleep(10 * time.Second)
+	if l.number() == w || l.issue().Tick == 0 {
+		l.t.Fatalf("%+v, want another number than %d to serve", l.keeper.Status(), w)
+	}
+	l.raised(workerid.StateFile)
+}
+
+func TestAStateFileIsUsedAgainOnceTheDiskWorks(t *testing.T) {
+	full := func() error { return errors.New("no space left on device") }
+	for name, after := range map[string]time.Duration{
+		"killed at once": 0, "killed when the fence is near the clock": 5 * time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, d := new(workeridtest.Memory), new(disk)
+				a := d.start(t, m)
+				d.fails(a, full)
+				d.breaks(nil)
+				w, until := a.number(), a.keeper.Status().Until
+				for token, fence, _ := d.claim(); token != a.record(w).Token; token, fence, _ = d.claim() {
+					if a.issue(); fence > now() && now() > until {
+						t.Fatal("the state file is not used again")
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				if _, fence, until := d.claim(); fence != until {
+					t.Errorf("the fence is %d ms before until, and IDs are issued up to that", until-fence)
+				}
+				for end := now() + after.Milliseconds(); now() < end; time.Sleep(10 * time.Millisecond) {
+					if a.issue().Tick == 0 {
+						t.Fatal("no ID is issued, though the disk works again")
+					}
+				}
+				last := a.issue()
+				file := d.file
+				a.crash("")
+				d.file = file
+				m.Expire(w)
+				b := d.start(t, m)
+				if resumed := b.number() == w; resumed != (after > 0) {
+					t.Errorf("number %d was resumed: %t", w, resumed)
+				}
+				if p := b.issue(); p.Tick <= last.Tick {
+					t.Errorf("tick %d after %d", p.Tick, last.Tick)
+				}
+				b.end()
+			})
+		})
+	}
+}
+
+// A write that failed may have landed, and the window grows on.
+func TestAStateFileThatMayFailAgainHoldsNoClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(disk)
+		l := d.start(t, new(workeridtest.Memory))
+		d.fails(l, func() error { return errLanded })
+		w := l.number()
+		time.Sleep(10 * time.Minute)
+		if token, _, _ := d.claim(); token != "" || l.number() != w || l.issue().Tick == 0 {
+			t.Errorf("token %q in the file, %+v, want none, and number %d to serve", token, l.keeper.Status(), w)
+		}
+		l.end()
+	})
+}
+
+// A write that hangs is waited for: the next one could be overtaken by it.
+func TestNoWriteOfTheStateFileOvertakesAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(disk)
+		l := d.start(t, new(workeridtest.Memory))
+		var writes atomic.Int64
+		d.fails(l, func() error {
+			if writes.Add(1) > 1 {
+				t.Error("a second write begins while the first one hangs")
+			}
+			time.Sleep(10 * time.Minute)
+			d.breaks(nil)
+			return nil
+		})
+		w := l.number()
+		time.Sleep(12 * time.Minute)
+		if token, _, _ := d.claim(); token == "" || l.number() != w {
+			t.Errorf("token %q in the file, %+v, want the claim on %d", token, l.keeper.Status(), w)
+		}
+		l.end()
+	})
+}
