@@ -97,7 +97,7 @@ func (c *drainCmd) find(all []micro.Ping) (these []micro.Ping, err error) {
 		return nil, nobodyError{errors.New("no worker answers: check --nats and --namespace")}
 	case len(these) == 0:
 		return nil, fmt.Errorf("no worker %q answers: `natsid workers` lists those that do", c.Worker)
-	case len(slices.Compact(numbers)) > 1:
+	case len(slices.Compact(numbers)) > 1 || len(these) > 1 && numbers[0] == "none":
 		return nil, fmt.Errorf("%d workers are named %q, with the worker numbers %s: give the number of one",
 			len(these), c.Worker, strings.Join(numbers, ", "))
 	}
