@@ -25,6 +25,7 @@ const (
 	mysqlDriver = "github.com/go-sql-driver/mysql"
 	natsGo      = "github.com/nats-io/nats.go"
 	natsServer  = "github.com/nats-io/nats-server/v2"
+	natsJWT     = "github.com/nats-io/jwt/v2"
 	nkeys       = "github.com/nats-io/nkeys"
 	prometheus  = "github.com/prometheus"
 	yaml        = "go.yaml.in/yaml"
@@ -103,7 +104,7 @@ var arrows = map[string][]string{
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},
 	"e2e/internal/setup": {"internal/app", "subjects"},
-	"e2e/tests":          {natsServer}, // test files only
+	"e2e/tests":          {natsServer, natsJWT, nkeys}, // test files only
 
 	"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger",
 		"internal/testkit/mysqltest", "internal/testkit/natsproxy", "internal/testkit/overload", natsGo},

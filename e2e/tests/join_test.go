@@ -79,6 +79,12 @@ func (a *authority) file(name string) string { return filepath.Join(a.dir, name)
 // is set.
 func (a *authority) server(verify bool) *server.Server {
 	a.t.Helper()
+	return a.launch(verify, func(*server.Options) {})
+}
+
+// launch is server with other options.
+func (a *authority) launch(verify bool, edit func(*server.Options)) *server.Server {
+	a.t.Helper()
 	a.issue("server", &x509.Certificate{
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -89,9 +95,9 @@ func (a *authority) server(verify bool) *server.Server {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return launch(a.t, &server.Options{
-		JetStream: true, TLSConfig: conf, TLS: true, TLSVerify: verify, TLSTimeout: 10,
-	})
+	o := &server.Options{JetStream: true, TLSConfig: conf, TLS: true, TLSVerify: verify, TLSTimeout: 10}
+	edit(o)
+	return launch(a.t, o)
 }
 
 // run runs natsid in this process until it ends, and returns its exit code and what it printed.

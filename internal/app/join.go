@@ -2,12 +2,16 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/url"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -50,15 +54,21 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	if err != nil {
 		return nil, &JoinError{URL: Redact(cfg.NATS), why: err.Error(), cause: err}
 	}
-	began := time.Now()
-	nc, err := nats.Connect(cfg.NATS, append(opts, mine.options...)...)
+	var nc *nats.Conn
+	var began time.Time
+	for range 3 {
+		began = time.Now()
+		if nc, err = nats.Connect(cfg.NATS, append(opts, mine.options...)...); !hungUp(err) {
+			break
+		}
+	}
 	if err == nil {
 		mine.conn.Store(nc)
 		return nc, nil
 	}
 	why, passing := whyRefused(cfg, err, time.Since(began))
 	if why == "" {
-		return nil, err
+		return nil, cfg.hinted(err)
 	}
 	return nil, &JoinError{URL: Redact(cfg.NATS), Passing: passing, why: why, cause: err}
 }
@@ -93,11 +103,31 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 			clock.Reason == x509.Expired // also before it begins, as with a clock that is not set yet
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "it offers no TLS: remove tls:// and the certificates, or configure TLS there", false
+	case errors.Is(err, nats.ErrTLS) && hungUp(err):
+		return "it hung up, as a server can that refuses this user: check " + cfg.shown() +
+			" (" + err.Error() + ")", true
+	case isA[tls.RecordHeaderError](err) && cfg.TLSFirst:
+		return "it does not begin with TLS: remove --tlsfirst, or set handshake_first there " +
+			"(" + err.Error() + ")", false
 	case isRemote(err):
 		return "it refuses the client certificate, or misses one: give one that it accepts with --tlscert and " +
 			"--tlskey (" + err.Error() + ")", false
 	}
 	return "", true
+}
+
+// hungUp reports whether a server closed the connection before its reason was read, as it can while it refuses a user.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// hinted adds to an error that NATS did not answer what may be the cause: a server that waits for TLS says nothing.
+func (c *Config) hinted(err error) error {
+	secure := strings.Contains(c.NATS, "tls://") || c.NATSCA != "" || c.NATSCert != ""
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && secure && !c.TLSFirst {
+		return fmt.Errorf("%w (if it wants TLS first, add --tlsfirst)", err)
+	}
+	return err
 }
 
 func isA[E error](err error) bool {
