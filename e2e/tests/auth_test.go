@@ -53,31 +53,36 @@ func newSigner(t *testing.T) signer {
 // An operator signs the JWTs of an account and its users.
 type operator struct {
 	t       *testing.T
+	root    nkeys.KeyPair
 	account nkeys.KeyPair
+	claims  *jwt.AccountClaims
 	options *server.Options // of a server that trusts it
 }
 
 func newOperator(t *testing.T) *operator {
 	t.Helper()
 	pair, text := must[nkeys.KeyPair](t), must[string](t)
-	root, o := pair(nkeys.CreateOperator()), &operator{t: t, account: pair(nkeys.CreateAccount())}
-	name := text(o.account.PublicKey())
-	account := jwt.NewAccountClaims(name)
-	account.Limits.JetStreamLimits = jwt.JetStreamLimits{
+	o := &operator{t: t, root: pair(nkeys.CreateOperator()), account: pair(nkeys.CreateAccount())}
+	o.claims = jwt.NewAccountClaims(text(o.account.PublicKey()))
+	o.claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
 		MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1,
 	}
 	system := text(pair(nkeys.CreateAccount()).PublicKey())
-	accounts := new(server.MemAccResolver)
-	for key, claims := range map[string]*jwt.AccountClaims{name: account, system: jwt.NewAccountClaims(system)} {
-		if err := accounts.Store(key, text(claims.Encode(root))); err != nil {
-			t.Fatal(err)
-		}
-	}
 	o.options = &server.Options{
-		JetStream: true, AccountResolver: accounts, SystemAccount: system,
-		TrustedOperators: []*jwt.OperatorClaims{jwt.NewOperatorClaims(text(root.PublicKey()))},
+		JetStream: true, AccountResolver: new(server.MemAccResolver), SystemAccount: system,
+		TrustedOperators: []*jwt.OperatorClaims{jwt.NewOperatorClaims(text(o.root.PublicKey()))},
 	}
+	o.store(jwt.NewAccountClaims(system))
+	o.store(o.claims)
 	return o
+}
+
+// store signs what servers are to know of an account.
+func (o *operator) store(c *jwt.AccountClaims) {
+	o.t.Helper()
+	if err := o.options.AccountResolver.Store(c.Subject, must[string](o.t)(c.Encode(o.root))); err != nil {
+		o.t.Fatal(err)
+	}
 }
 
 // user signs the JWT of a user.

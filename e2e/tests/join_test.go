@@ -85,6 +85,14 @@ func (a *authority) server(verify bool) *server.Server {
 // launch is server with other options.
 func (a *authority) launch(verify bool, edit func(*server.Options)) *server.Server {
 	a.t.Helper()
+	o := a.options(verify)
+	edit(o)
+	return launch(a.t, o)
+}
+
+// options are those of a server with a certificate of this authority.
+func (a *authority) options(verify bool) *server.Options {
+	a.t.Helper()
 	a.issue("server", &x509.Certificate{
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -95,9 +103,7 @@ func (a *authority) launch(verify bool, edit func(*server.Options)) *server.Serv
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	o := &server.Options{JetStream: true, TLSConfig: conf, TLS: true, TLSVerify: verify, TLSTimeout: 10}
-	edit(o)
-	return launch(a.t, o)
+	return &server.Options{JetStream: true, TLSConfig: conf, TLS: true, TLSVerify: verify, TLSTimeout: 10}
 }
 
 // run runs natsid in this process until it ends, and returns its exit code and what it printed.

@@ -155,6 +155,13 @@ func checkCertificate(c *Config) error {
 	return nil
 }
 
+func checkMySQL(c *Config) error {
+	if (c.MySQLCert == "") != (c.MySQLKey == "") {
+		return errors.New("and --mysql-key belong together: give both")
+	}
+	return nil
+}
+
 func checkInbox(c *Config) error {
 	p := c.InboxPrefix
 	if p != "" && (strings.ContainsAny(p, "*> \t\r\n") || slices.Contains(strings.Split(p, "."), "")) {

@@ -27,7 +27,7 @@ func (p *program) asideConfig() aside.Config {
 // kindOfLoads says what a worker writes to load.
 func (s *storage) kindOfLoads() string {
 	switch {
-	case s.cfg.MySQL == "":
+	case !s.cfg.OnMySQL():
 		return "marks"
 	case s.cfg.Guard:
 		return "table and marks"

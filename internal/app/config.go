@@ -34,7 +34,10 @@ type Config struct {
 	Replicas int    // --replicas
 	Registry string // --registry; "" is any
 
-	MySQL             string        // --mysql
+	MySQL, MySQLFile  string        // --mysql
+	MySQLCA           string        // --mysql-ca
+	MySQLCert         string        // --mysql-cert
+	MySQLKey          string        // --mysql-key
 	Guard             bool          // --guard=on
 	AutoCreateTags    bool          // --auto-create-tags
 	AutoCreatePattern string        // --auto-create-tags=PATTERN, as in [path.Match]; "" is every tag

@@ -97,9 +97,24 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: text(func(c *Config) *string { return &c.Registry }, "").checked("", checkRegistry),
 	}, {
 		Flag: "mysql", Env: "NATSID_MYSQL", Group: groupSegments, Placeholder: "DSN",
-		Help: "Keep the tags in Leaf's table leaf_alloc: user:password@tcp(host:port)/database. " +
+		Help: "Keep the tags in Leaf's table leaf_alloc: user:password@tcp(host:port)/database, or " +
+			"@unix(/path/of/socket) in place of @tcp. " +
 			"Without it they are in JetStream KV.",
 		field: text(func(c *Config) *string { return &c.MySQL }, "").shownAs(showMySQL),
+		file:  func(c *Config) *string { return &c.MySQLFile },
+	}, {
+		Flag: "mysql-ca", Env: "NATSID_MYSQL_CA", Group: groupSegments, Placeholder: "FILE",
+		Help: "File with the certificates of the authorities that vouch for MySQL. It demands TLS, as does tls=true " +
+			"in the DSN for the system's authorities. It is read again for each connection, as are all files of MySQL.",
+		field: text(func(c *Config) *string { return &c.MySQLCA }, ""),
+	}, {
+		Flag: "mysql-cert", Env: "NATSID_MYSQL_CERT", Group: groupSegments, Placeholder: "FILE",
+		Help:  "File with the client certificate for MySQL.",
+		field: text(func(c *Config) *string { return &c.MySQLCert }, "").checked("with --mysql-key", checkMySQL),
+	}, {
+		Flag: "mysql-key", Env: "NATSID_MYSQL_KEY", Group: groupSegments, Placeholder: "FILE",
+		Help:  "File with the key of --mysql-cert.",
+		field: text(func(c *Config) *string { return &c.MySQLKey }, ""),
 	}, {
 		Flag: "guard", Env: "NATSID_GUARD", Group: groupSegments,
 		Help: "With --mysql: on keeps the marks in JetStream KV as well, so that a database that lost commits " +

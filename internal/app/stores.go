@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"path"
@@ -62,7 +63,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
-	if cfg.MySQL == "" || cfg.Guard {
+	if !cfg.OnMySQL() || cfg.Guard {
 		s.marks = kvstore.New(s.streams, kvstore.Config{
 			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(),
 			Lost: s.marksLost, Changed: s.marksChanged, MayFound: s.mayFound, WentBack: s.marksWentBack, Log: cfg.Log,
@@ -97,7 +98,7 @@ func (s *storage) replicas() int {
 func (s *storage) marksLost() {
 	what := "the marks in bucket " + s.cfg.Namespace.SegmentBucket() +
 		" are gone: was JetStream wiped, or the bucket deleted? "
-	if s.cfg.MySQL == "" {
+	if !s.cfg.OnMySQL() {
 		what += "Loaded IDs are still issued; then each tag is 404 until it is created again, " +
 			"with a start above all IDs that any worker has loaded"
 	} else {
@@ -122,7 +123,7 @@ func servedAgain(deleted kvstore.Deleted) string {
 
 // kind returns what the marks are to this worker.
 func (s *storage) kind() kvstore.Kind {
-	if s.cfg.MySQL != "" {
+	if s.cfg.OnMySQL() {
 		return kvstore.Guarded
 	}
 	return kvstore.Alone
@@ -253,12 +254,16 @@ func (s *storage) openLate(ctx context.Context) error {
 // guarded by them unless --guard is off. It waits until the database answers.
 func (s *storage) openStore(ctx context.Context) error {
 	cfg := s.cfg
-	if cfg.MySQL == "" {
+	if !cfg.OnMySQL() {
 		s.tags = s.marks
 		return nil
 	}
-	what := "MySQL at " + mysqlstore.Redact(cfg.MySQL) + " does not answer yet"
-	table, err := retry(ctx, cfg.Log, what, func() (*mysqlstore.Table, error) { return openTable(ctx, cfg.MySQL) })
+	login, err := cfg.Database()
+	if err != nil {
+		return err
+	}
+	what := "MySQL at " + mysqlstore.Redact(login.DSN) + " does not answer yet"
+	table, err := retry(ctx, cfg.Log, what, func() (*mysqlstore.Table, error) { return openTable(ctx, login) })
 	if err != nil {
 		return err
 	}
@@ -278,15 +283,43 @@ func (s *storage) openStore(ctx context.Context) error {
 }
 
 // openTable connects to MySQL. An error that will not go away is permanent.
-func openTable(ctx context.Context, dsn string) (*mysqlstore.Table, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	t, err := mysqlstore.Open(ctx, dsn)
+func openTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {
+	t, err := OpenTable(ctx, login)
 	if errors.Is(err, mysqlstore.ErrRefused) {
-		err = backoff.Permanent(fmt.Errorf("cannot use MySQL at %s: %w", mysqlstore.Redact(dsn), err))
+		err = backoff.Permanent(err)
 	}
 	return t, err
 }
+
+// OpenTable connects to MySQL once.
+func OpenTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	t, err := login.Open(ctx)
+	if err == nil {
+		return t, nil
+	}
+	remedy := ""
+	if isA[*tls.CertificateVerificationError](err) {
+		remedy = "; give the certificate of its authority with --mysql-ca, and its host as the certificate names it"
+	}
+	return nil, fmt.Errorf("cannot use MySQL at %s: %w%s", mysqlstore.Redact(login.DSN), err, remedy)
+}
+
+// Database returns how MySQL is reached, with the DSN of --mysql-file.
+func (c *Config) Database() (mysqlstore.Login, error) {
+	dsn, err := secret{c.MySQL, c.MySQLFile}.read()
+	if err != nil {
+		return mysqlstore.Login{}, fmt.Errorf("%s cannot be used: %w; write the DSN there",
+			place("mysql-file", c.given), err)
+	}
+	return mysqlstore.Login{
+		DSN: strings.TrimSpace(dsn), File: c.MySQLFile, CA: c.MySQLCA, Cert: c.MySQLCert, Key: c.MySQLKey,
+	}, nil
+}
+
+// OnMySQL reports whether the tags are in MySQL.
+func (c *Config) OnMySQL() bool { return c.MySQL != "" || c.MySQLFile != "" }
 
 func (s *storage) closeStore() error {
 	if s.table != nil {

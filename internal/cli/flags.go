@@ -28,7 +28,7 @@ func addSettings(k *kong.Kong) error {
 			addFlag(find(k, "serve"), s)
 			addFlag(find(k, "config"), s)
 		}
-		if s.Flag == "mysql" {
+		if strings.HasPrefix(s.Flag, "mysql") {
 			addFlag(find(k, "store move"), s)
 		}
 		if s.Flag == "mysql" || s.Flag == "guard" {

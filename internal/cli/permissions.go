@@ -61,7 +61,7 @@ func (c *permissionsCmd) Run(s *session) error {
 	role := rights.Role(c.Role)
 	all := rights.Of(role, rights.Deployment{
 		Namespace: cfg.Namespace, InboxPrefix: cfg.InboxPrefix, ReplyTo: c.Inbox,
-		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, MySQL: cfg.MySQL != "", Guard: cfg.Guard,
+		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, MySQL: cfg.OnMySQL(), Guard: cfg.Guard,
 		MakesBuckets: c.MakeBuckets, Repairs: c.Repairs,
 	})
 	s.line.JSON = s.line.JSON || c.Format == "json"

@@ -42,6 +42,10 @@ name NATSID_NAME
 replicas NATSID_REPLICAS 0
 registry NATSID_REGISTRY
 mysql NATSID_MYSQL
+mysql-file NATSID_MYSQL_FILE
+mysql-ca NATSID_MYSQL_CA
+mysql-cert NATSID_MYSQL_CERT
+mysql-key NATSID_MYSQL_KEY
 guard NATSID_GUARD on
 auto-create-tags NATSID_AUTO_CREATE_TAGS
 tag-poll NATSID_TAG_POLL 1m
@@ -57,6 +61,9 @@ max-ahead NATSID_MAX_AHEAD 5ms
 max-clock-skew NATSID_MAX_CLOCK_SKEW 1s
 on-clock-step NATSID_ON_CLOCK_STEP wait
 max-batch NATSID_MAX_BATCH 100000
+max-rate NATSID_MAX_RATE 0
+max-requests NATSID_MAX_REQUESTS 0
+max-new-tags NATSID_MAX_NEW_TAGS 6000
 deadline NATSID_DEADLINE 1.5s
 log-level NATSID_LOG_LEVEL info
 log-format NATSID_LOG_FORMAT text

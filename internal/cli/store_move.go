@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/move"
-	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -41,34 +40,28 @@ Example:
 
 // Run implements the command.
 func (c *storeMoveCmd) Run(s *session) error {
-	cfg, err := s.config()
+	cfg, err := s.validConfig()
 	if err != nil {
 		return err
 	}
-	if cfg.MySQL == "" {
+	if !cfg.OnMySQL() {
 		return usage(errors.New("--mysql is missing: where the table is"))
 	}
 	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
 		if err := errors.Join(r.Unfit, r.Trouble); err != nil {
 			return fmt.Errorf("%w; run `natsid store show`", err)
 		}
-		table, err := openTable(ctx, cfg.MySQL)
+		login, err := cfg.Database()
+		if err != nil {
+			return err
+		}
+		table, err := app.OpenTable(ctx, login)
 		if err != nil {
 			return err
 		}
 		defer table.Close()
 		return c.move(ctx, s, streams, r, table)
 	})
-}
-
-func openTable(ctx context.Context, dsn string) (*mysqlstore.Table, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	table, err := mysqlstore.Open(ctx, dsn)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use MySQL at %s: %w", mysqlstore.Redact(dsn), err)
-	}
-	return table, nil
 }
 
 func (c *storeMoveCmd) move(

@@ -31,8 +31,17 @@ const maxConns = 40
 // Open connects to the database that dsn names (user:password@tcp(host:port)/db) and creates the table if there is
 // none. An existing one is used as it is, whether its fourth column is called description or desc. The error wraps
 // [ErrRefused] if retrying cannot help. No error shows the password.
-func Open(ctx context.Context, dsn string) (*Table, error) {
-	cfg, err := parse(dsn)
+func Open(ctx context.Context, dsn string) (*Table, error) { return Login{DSN: dsn}.Open(ctx) }
+
+// Open is the function Open with files.
+func (l Login) Open(ctx context.Context) (*Table, error) {
+	cfg, err := parse(l.DSN)
+	if err == nil {
+		err = l.check(cfg)
+	}
+	if err == nil {
+		err = cfg.Apply(mysql.BeforeConnect(l.renew))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +62,7 @@ func Open(ctx context.Context, dsn string) (*Table, error) {
 		if denied := lacking(err); denied != nil {
 			err = denied
 		}
-		if _, denied := errors.AsType[*segment.RightError](err); denied || isAccessDenied(err) {
+		if _, denied := errors.AsType[*segment.RightError](err); denied || isAccessDenied(err) || lacksTLS(err) {
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return nil, err

@@ -326,7 +326,7 @@ func TestWhatWaitingCannotFixIsRefusedWithoutThePassword(t *testing.T) {
 		"no host":        "natsid:secret/natsid",
 		"a slash":        "natsid:secret/rest@tcp(127.0.0.1:3306)",
 		"no database":    "natsid:secret@tcp(127.0.0.1:3306)/",
-		"wrong password": strings.Replace(srv.DSN(), "secret", "verysecret", 1),
+		"wrong password": strings.Replace(srv.DSN(), ":", ":secret-", 1),
 		"no such schema": srv.DSN() + "x",
 	} {
 		_, err := mysqlstore.Open(t.Context(), dsn)

@@ -48,6 +48,7 @@ type Server struct {
 	kit    *kit
 	folder folder
 	proc   *process
+	tls    []string // options
 }
 
 // Start starts a server with an empty database. It ends with the test, with its data,
@@ -216,6 +217,43 @@ func (s *Server) Limited(table, rights string) (dsn string) {
 		"CREATE USER "+cfg.User+"@'%' IDENTIFIED BY '"+cfg.Passwd+"'",
 		"GRANT "+rights+" ON "+database+"."+table+" TO "+cfg.User+"@'%'",
 	)
+	return cfg.FormatDSN()
+}
+
+// Secure starts the server again with TLS, by a certificate that is an authority, too. It returns the DSN of a user who
+// must show a certificate of the same authority.
+func (s *Server) Secure(cert, key string) (dsn string) {
+	s.tb.Helper()
+	s.Stop()
+	s.tls = []string{"--ssl-ca=" + cert, "--ssl-cert=" + cert, "--ssl-key=" + key}
+	s.Run()
+	dsn = s.Limited("*", "ALL")
+	secured, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		s.tb.Fatalf("mysqltest: %v", err)
+	}
+	s.asRoot("ALTER USER " + secured.User + "@'%' REQUIRE X509")
+	return dsn
+}
+
+// SetPassword changes the password of the user of a DSN, and returns the DSN with it.
+func (s *Server) SetPassword(dsn, password string) string {
+	s.tb.Helper()
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		s.tb.Fatalf("mysqltest: %v", err)
+	}
+	s.asRoot("ALTER USER " + cfg.User + "@'%' IDENTIFIED BY '" + password + "'")
+	cfg.Passwd = password
+	return cfg.FormatDSN()
+}
+
+// SocketDSN returns the DSN of the test's database through a unix socket.
+func (s *Server) SocketDSN() string {
+	s.tb.Helper()
+	s.needPrivate("SocketDSN")
+	cfg := s.cfg.Clone()
+	cfg.Net, cfg.Addr = "unix", s.folder.socket()
 	return cfg.FormatDSN()
 }
 

@@ -111,7 +111,7 @@ func (s *Server) mustRun(method string) {
 // boot starts the process and returns when root has had an answer from it.
 func (s *Server) boot() {
 	s.tb.Helper()
-	p, err := s.kit.launch(s.folder, s.cfg.Addr)
+	p, err := s.kit.launch(s.folder, s.cfg.Addr, s.tls...)
 	if err != nil {
 		s.tb.Fatalf("mysqltest: %v", err)
 	}
@@ -134,7 +134,7 @@ func (s *Server) boot() {
 }
 
 // launch starts a server on a folder, which listens on addr.
-func (k *kit) launch(f folder, addr string) (*process, error) {
+func (k *kit) launch(f folder, addr string, more ...string) (*process, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (k *kit) launch(f folder, addr string) (*process, error) {
 		return nil, err
 	}
 	defer log.Close() // the process has its own
-	cmd := exec.Command(k.server, append(options(f.data()),
+	cmd := exec.Command(k.server, append(append(options(f.data()), more...),
 		"--bind-address="+host,
 		"--port="+port,
 		"--socket="+f.socket(),

@@ -1,0 +1,94 @@
+package mysqlstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// A Login is how a database is reached. Files are read again for each connection that is made, so what is renewed on
+// disk needs no restart.
+type Login struct {
+	// DSN is user:password@tcp(host:port)/database, or user:password@unix(/path/of/socket)/database.
+	DSN string
+	// File holds the DSN, "" for none. User and password are taken from it again, and nothing else: marks that this
+	// process has seen belong to the database that it opened, so another one needs another start.
+	File string
+	// CA, Cert and Key are files in PEM: the authorities that vouch for the server, and the client certificate. Each of
+	// CA and Cert demands TLS; "" takes the system's authorities, or shows no certificate.
+	CA, Cert, Key string
+}
+
+// secure reports whether TLS is demanded beside what the DSN says.
+func (l Login) secure() bool { return l.CA != "" || l.Cert != "" }
+
+// check refuses what Open could not do, also files that are missing.
+func (l Login) check(cfg *mysql.Config) error {
+	if !l.secure() {
+		return nil
+	}
+	if c := cfg.TLSConfig; c != "" && c != "true" {
+		return fmt.Errorf("%w: the DSN says tls=%s, where files for TLS demand it: remove that", ErrRefused, c)
+	}
+	if _, err := l.tls(cfg.Addr); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil
+}
+
+// renew sets what a new connection needs, from the files. While the file of the DSN cannot be read, the user and the
+// password stay as they were.
+func (l Login) renew(_ context.Context, cfg *mysql.Config) error {
+	if text, err := os.ReadFile(l.File); err == nil {
+		if now, err := parse(strings.TrimSpace(string(text))); err == nil {
+			cfg.User, cfg.Passwd = now.User, now.Passwd
+		}
+	}
+	if !l.secure() {
+		return nil
+	}
+	var err error
+	if cfg.TLS, err = l.tls(cfg.Addr); err != nil {
+		return &net.OpError{Op: "dial", Net: "tls", Err: err} // so that statements are known not to be sent
+	}
+	return nil
+}
+
+// tls reads the files for TLS with a server.
+func (l Login) tls(addr string) (*tls.Config, error) {
+	host, _, _ := net.SplitHostPort(addr)
+	c := &tls.Config{ServerName: cmp.Or(host, addr)}
+	if l.CA != "" {
+		pem, err := os.ReadFile(l.CA)
+		if err != nil {
+			return nil, err
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", l.CA)
+		}
+	}
+	if l.Cert != "" {
+		cert, err := tls.LoadX509KeyPair(l.Cert, l.Key)
+		if err != nil {
+			return nil, fmt.Errorf("%s with its key: %w", l.Cert, err)
+		}
+		c.Certificates = []tls.Certificate{cert}
+	}
+	return c, nil
+}
+
+// lacksTLS reports whether a server has no TLS, or a certificate that is not its own or that nobody known vouches for.
+// One that is not valid at the time may be renewed.
+func lacksTLS(err error) bool {
+	_, wrong := errors.AsType[*tls.CertificateVerificationError](err)
+	_, clock := errors.AsType[x509.CertificateInvalidError](err)
+	return wrong && !clock || errors.Is(err, mysql.ErrNoTLS)
+}
