@@ -49,7 +49,7 @@ var ofAccess = []Setting{
 	}, {
 		Flag: "password", Env: "NATS_PASSWORD", Group: GroupNATS, Placeholder: "PASSWORD",
 		Help:  "Password of --user.",
-		field: text(func(c *Config) *string { return &c.NATSPassword }, "").checked("", checkPassword),
+		field: text(func(c *Config) *string { return &c.NATSPassword }, "").checked("", checkPassword).with("password-file"),
 		file:  func(c *Config) *string { return &c.NATSPasswordFile },
 	}, {
 		Flag: "token", Env: "NATS_TOKEN", Group: GroupNATS, Placeholder: "TOKEN",
@@ -73,7 +73,7 @@ var ofAccess = []Setting{
 	}, {
 		Flag: "seed", Env: "NATS_SEED", Group: GroupNATS, Placeholder: "SEED",
 		Help:  "Seed of --jwt.",
-		field: text(func(c *Config) *string { return &c.NATSSeed }, "").checked("", checkSeed),
+		field: text(func(c *Config) *string { return &c.NATSSeed }, "").checked("", checkSeed).with("seed-file"),
 		file:  func(c *Config) *string { return &c.NATSSeedFile },
 	}, {
 		Flag: "tlsca", Aliases: []string{"nats-ca"}, Env: "NATS_CA", Group: GroupNATS, Placeholder: "FILE",
@@ -81,8 +81,9 @@ var ofAccess = []Setting{
 		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
 	}, {
 		Flag: "tlscert", Aliases: []string{"nats-cert"}, Env: "NATS_CERT", Group: GroupNATS, Placeholder: "FILE",
-		Help:  "File with the client certificate for NATS servers that ask for one.",
-		field: text(func(c *Config) *string { return &c.NATSCert }, "").checked("with --tlskey", checkCertificate),
+		Help: "File with the client certificate for NATS servers that ask for one.",
+		field: text(func(c *Config) *string { return &c.NATSCert }, "").checked("with --tlskey", checkCertificate).
+			with("tlskey"),
 	}, {
 		Flag: "tlskey", Aliases: []string{"nats-key"}, Env: "NATS_KEY", Group: GroupNATS, Placeholder: "FILE",
 		Help:  "File with the key of --tlscert.",

@@ -112,7 +112,7 @@ func (c Config) Validate() error {
 			continue
 		}
 		if err := s.field.check(&c); err != nil {
-			faults = append(faults, fmt.Errorf("%s %w", s.place(c.given), err))
+			faults = append(faults, s.fault(c.given, err))
 		}
 	}
 	if err := within(c.AutoStep, 1, segment.MaxStep, fmt.Sprintf("1 to %d", int64(segment.MaxStep))); err != nil {

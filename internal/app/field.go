@@ -32,6 +32,12 @@ func (f field) checked(limits string, check func(*Config) error) field {
 	return f
 }
 
+// with names another setting that the check speaks of.
+func (f field) with(beside string) field {
+	f.beside = beside
+	return f
+}
+
 // shownAs sets how a field is shown to people.
 func (f field) shownAs(show func(*Config) string) field {
 	f.show = show

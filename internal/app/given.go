@@ -17,6 +17,7 @@ type Given struct {
 	Text  string
 	From  Source
 	Place string // the setting as it was written, for messages; "" is the flag
+	Line  int    // of the configuration file; 0 elsewhere
 
 	unread bool // the text cannot be read, which [Parse] has said
 }
@@ -48,19 +49,49 @@ func Parse(given map[string]Given) (Config, error) {
 		}
 		if err := s.field.set(&c, g.Text); err != nil {
 			g.unread = true
-			faults = append(faults, fmt.Errorf("%s %q: %w", s.place(given), g.Text, err))
+			faults = append(faults, s.fault(given, fmt.Errorf("%q: %w", g.Text, err)))
 		}
 		c.given[s.Flag] = g
 	}
 	return c, errors.Join(faults...)
 }
 
-// place returns the setting as it was written. A fault of a setting that was not given lies in the one beside it.
-func (s Setting) place(given map[string]Given) string {
-	if beside := given[s.field.beside]; given[s.Flag].From == FromDefault && beside.From == FromFile {
-		return strings.TrimSuffix(beside.Place, s.field.beside) + "--" + s.Flag
+// fault returns the fault of a setting, as it was written. That of one that was not given lies in the one beside it.
+func (s Setting) fault(given map[string]Given, err error) error {
+	g := given[s.Flag]
+	if beside := given[s.field.beside]; g.From == FromDefault && beside.From == FromFile {
+		g = Given{Place: strings.TrimSuffix(beside.Place, s.field.beside) + "--" + s.Flag, Line: beside.Line}
 	}
-	return cmp.Or(given[s.Flag].Place, "--"+s.Flag)
+	return &lineError{g.Line, fmt.Errorf("%s %w", cmp.Or(g.Place, "--"+s.Flag), err)}
+}
+
+// A lineError is a fault on a line of the configuration file; 0 is elsewhere.
+type lineError struct {
+	line int
+	error
+}
+
+func (e *lineError) Unwrap() error { return e.error }
+
+// Faults joins what [ReadFile], [Parse] and [Config.Validate] have returned: what the file does not say first, then in
+// the order of its lines.
+func Faults(errs ...error) error {
+	var all []error
+	for _, err := range errs {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			all = append(all, joined.Unwrap()...)
+		} else if err != nil {
+			all = append(all, err)
+		}
+	}
+	lineOf := func(err error) int {
+		if e, ok := errors.AsType[*lineError](err); ok {
+			return e.line
+		}
+		return 0
+	}
+	slices.SortStableFunc(all, func(x, y error) int { return cmp.Compare(lineOf(x), lineOf(y)) })
+	return errors.Join(all...)
 }
 
 // maxFile is far more than all settings need.
@@ -86,12 +117,13 @@ func ReadFile(config Given) (map[string]Given, error) {
 			found = append(found, configfile.Fault{Line: e.Line, Text: e.Name + fault})
 			continue
 		}
-		given[flag] = Given{Text: e.Text, From: FromFile, Place: fmt.Sprintf("%s:%d: %s", name, e.Line, e.Name)}
+		given[flag] = Given{
+			Text: e.Text, From: FromFile, Place: fmt.Sprintf("%s:%d: %s", name, e.Line, e.Name), Line: e.Line,
+		}
 	}
-	slices.SortStableFunc(found, func(x, y configfile.Fault) int { return cmp.Compare(x.Line, y.Line) })
 	var faults []error
 	for _, f := range found {
-		faults = append(faults, fmt.Errorf("%s:%d: %s", name, f.Line, f.Text))
+		faults = append(faults, &lineError{f.Line, fmt.Errorf("%s:%d: %s", name, f.Line, f.Text)})
 	}
 	return given, errors.Join(faults...)
 }

@@ -91,7 +91,7 @@ type session struct {
 // defaults. They are not validated.
 func (s *session) config() (app.Config, error) {
 	cfg, err := app.Parse(s.given)
-	return cfg, usage(errors.Join(s.fileFault, err))
+	return cfg, usage(app.Faults(s.fileFault, err))
 }
 
 // validConfig returns the settings, or an error that names all that is wrong with them.
@@ -100,12 +100,12 @@ func (s *session) validConfig() (app.Config, error) {
 		all, said, err := app.Resolve(s.given)
 		if err != nil {
 			_, unread := app.Parse(s.given)
-			return app.Config{}, usage(errors.Join(s.fileFault, err, unread))
+			return app.Config{}, usage(app.Faults(s.fileFault, err, unread))
 		}
 		s.given, s.said, s.resolved = all, said, true
 	}
 	cfg, err := app.Parse(s.given)
-	return cfg, usage(errors.Join(s.fileFault, err, cfg.Validate()))
+	return cfg, usage(app.Faults(s.fileFault, err, cfg.Validate()))
 }
 
 // namespace returns what --namespace says.

@@ -22,6 +22,7 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 		"deadline: soon", "maxbatch: 5", "namespace: a.b", "# a comment", "horizon: 1h", "replicas: 9", "",
 		"horizon: 2h", "guard:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}", "tlsca: a", "nats-ca: b")
 	got := natsid(t, "serve", "--config", file)
+	last := 0
 	for _, want := range []string{
 		`:1: deadline "soon": want a duration`,
 		`:2: maxbatch is no setting: did you mean max-batch?`,
@@ -35,7 +36,11 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 		`:13: http: want a value`,
 		`:15: nats-ca is the same setting as `,
 	} {
-		got.want(t, 2, file+want)
+		at := strings.Index(got.err, file+want)
+		if got.want(t, 2, file+want); at < last {
+			t.Errorf("%s is not in the order of the lines", want)
+		}
+		last = at
 	}
 	if strings.Count(got.err, file) != 12 {
 		t.Errorf("%s", got.err)
