@@ -48,9 +48,10 @@ var ofAccess = []Setting{
 		field: text(func(c *Config) *string { return &c.NATSUser }, "").shownAs(showUser),
 	}, {
 		Flag: "password", Env: "NATS_PASSWORD", Group: GroupNATS, Placeholder: "PASSWORD",
-		Help:  "Password of --user.",
-		field: text(func(c *Config) *string { return &c.NATSPassword }, "").checked("", checkPassword).with("password-file"),
-		file:  func(c *Config) *string { return &c.NATSPasswordFile },
+		Help: "Password of --user.",
+		field: text(func(c *Config) *string { return &c.NATSPassword }, "").
+			checked("", checkPassword).with("password-file"),
+		file: func(c *Config) *string { return &c.NATSPasswordFile },
 	}, {
 		Flag: "token", Env: "NATS_TOKEN", Group: GroupNATS, Placeholder: "TOKEN",
 		Help:  "Token for NATS.",
