@@ -117,7 +117,7 @@ func TestATagThatTheStoreLostStaysInMemory(t *testing.T) {
 
 func TestAnIdleTagThatIsDeletedIsNotBroughtBack(t *testing.T) {
 	for name, learns := range map[string]func(a *allocator){
-		"by a poll": func(*allocator) { time.Sleep(time.Minute) },
+		"by a poll": func(*allocator) { time.Sleep(61 * time.Second) },
 		"by news":   func(a *allocator) { a.See(segment.Tag{Name: "a", Step: 100, MaxID: 101, Disabled: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -155,3 +155,23 @@ func TestNoWriteOfTheStateFileOvertakesAnother(t *testing.T) {
 		l.end()
 	})
 }
+
+// A process that stood still while it wrote finds its timer and its write at their ends.
+func TestAWriteThatEndsRightAfterItsTimeCostsNoNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(disk)
+		l := d.start(t, new(workeridtest.Memory))
+		w := l.number()
+		d.breaks(func() error {
+			d.breaks(nil)
+			time.Sleep(2100 * time.Millisecond)
+			return nil
+		})
+		time.Sleep(time.Minute)
+		if l.number() != w || l.issue().Tick == 0 {
+			t.Errorf("%+v, want number %d to serve", l.keeper.Status(), w)
+		}
+		l.raised()
+		l.end()
+	})
+}

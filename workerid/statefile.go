@@ -23,10 +23,10 @@ import (
 // repeat its last ticks. A new claim's fence begins at its own from, never at
 // the fence of an older claim.
 //
-// A write is given diskTimeout, and as much to wait for one under way. If it
-// fails, the number is given up, since its fence cannot move. A write that hangs
-// may land later: all that it says is true. The file is tried again later: see
-// retry.
+// A write is given diskTimeout, and as much to wait for one under way: see
+// afterDisk. If it fails, the number is given up, since its fence cannot move. A
+// write that hangs may land later: all that it says is true. The file is tried
+// again later: see retry.
 type stateFile struct {
 	path string
 	now  func() int64 // wall clock, Unix ms
@@ -50,6 +50,7 @@ const (
 	// diskTimeout is how long a write of the state file may take, and how long it
 	// may wait for one that is under way.
 	diskTimeout = 2 * time.Second
+	diskGrace   = 250 * time.Millisecond
 	// fenceReach is how far the fence is put ahead of the clock, and of the ticks
 	// that IDs may be ahead of it: how long the disk may hang before issuing stops,
 	// and how long a process killed and restarted at once waits.
@@ -113,13 +114,12 @@ func (s *stateFile) change(f func(*state)) error {
 	if s.absent {
 		return nil
 	}
-	timeout := time.NewTimer(diskTimeout)
-	defer timeout.Stop()
 	slow := fmt.Errorf("%w: %s: the disk has not answered for %v", ErrStateFile, s.path, diskTimeout)
+	timeout, stop := afterDisk()
+	defer stop()
 	select {
 	case s.writing <- struct{}{}:
-		timeout.Reset(diskTimeout)
-	case <-timeout.C:
+	case <-timeout:
 		return slow
 	}
 	f(&s.state)
@@ -129,10 +129,12 @@ func (s *stateFile) change(f func(*state)) error {
 		done <- s.write(s.path, data)
 		<-s.writing
 	}()
+	timeout, stopWrite := afterDisk()
+	defer stopWrite()
 	var err error
 	select {
 	case err = <-done:
-	case <-timeout.C:
+	case <-timeout:
 		return slow
 	}
 	if err != nil {
@@ -187,6 +189,15 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 // given back at a clean stop, and is nil if it was lost.
 func (s *stateFile) forget(r *released) error {
 	return s.change(func(st *state) { st.Claim, st.Released = nil, r })
+}
+
+// afterDisk returns a channel that is closed once a disk has had its time: after
+// diskTimeout and, by a timer of its own, diskGrace. A process that stood still
+// for longer than the first goes on with its write in the second.
+func afterDisk() (late <-chan struct{}, stop func() bool) {
+	c := make(chan struct{})
+	timer := time.AfterFunc(diskTimeout, func() { time.AfterFunc(diskGrace, func() { close(c) }) })
+	return c, timer.Stop
 }
 
 // drop makes the file absent: a write of it failed.
