@@ -143,7 +143,11 @@ func (b *bench) remarks() (lines []string) {
 			"or --callers too few", b.natsid.NotMade)
 	}
 	if b.tag != "" {
-		say("%d IDs of tag %s were used up", b.used(), b.tag)
+		most := ""
+		if b.natsid.Failed() > 0 { // some of those that failed may have drawn their IDs
+			most = "at most "
+		}
+		say("%s%d IDs of tag %s were used up", most, b.used(), b.tag)
 	}
 	if b.spent {
 		say("the measurement ended after %v, since --max-ids allows no more", b.natsid.Took.Round(time.Millisecond))
