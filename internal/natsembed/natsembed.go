@@ -8,11 +8,13 @@
 package natsembed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -150,15 +152,21 @@ type logger struct {
 	fatal atomic.Pointer[string]
 }
 
-func (l *logger) Noticef(format string, v ...any) {
-	l.log.Debug("nats-server: " + fmt.Sprintf(format, v...))
+func (l *logger) Noticef(format string, v ...any) { l.pass(slog.LevelDebug, format, v) }
+func (l *logger) Warnf(format string, v ...any)   { l.pass(slog.LevelWarn, format, v) }
+func (l *logger) Errorf(format string, v ...any)  { l.pass(slog.LevelError, format, v) }
+
+// pass gives all lines about clients one message, since lines are limited by message: whoever reaches the address can
+// cause as many of them as he likes, and must not crowd out the others.
+func (l *logger) pass(level slog.Level, format string, v []any) {
+	text := fmt.Sprintf(format, v...)
+	if strings.Contains(text, " - cid:") {
+		l.log.Log(context.Background(), level, "nats-server: trouble with a client", "client", text)
+		return
+	}
+	l.log.Log(context.Background(), level, "nats-server: "+text)
 }
-func (l *logger) Warnf(format string, v ...any) {
-	l.log.Warn("nats-server: " + fmt.Sprintf(format, v...))
-}
-func (l *logger) Errorf(format string, v ...any) {
-	l.log.Error("nats-server: " + fmt.Sprintf(format, v...))
-}
+
 func (l *logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.fatal.Store(&text)

@@ -2,6 +2,7 @@ package natsembed_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -126,6 +127,34 @@ func TestTheServersNoticesAreLoggedAtDebug(t *testing.T) {
 		stop()
 		if got := strings.Contains(log.String(), "nats-server: "); got != want {
 			t.Errorf("at level %v: logged %v, want %v:\n%s", level, got, want, log.String())
+		}
+	}
+}
+
+// The log writes lines with one message once a minute, so that strangers do not crowd out what matters.
+func TestLinesAboutClientsHaveOneMessage(t *testing.T) {
+	var log natstest.Buffer
+	srv, _ := start(t, natsembed.Config{StoreDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	const strangers = 3
+	for i := range strangers {
+		c, err := net.Dial("tcp", srv.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "GET /%d HTTP/1.1\r\n\r\n", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); strings.Count(log.String(), "\n") < strangers; {
+		if time.Now().After(deadline) {
+			t.Fatalf("logged %s", &log)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for line := range strings.Lines(log.String()) {
+		if !strings.Contains(line, ` level=ERROR msg="nats-server: trouble with a client" client=`) {
+			t.Errorf("logged %s", line)
 		}
 	}
 }
