@@ -197,7 +197,7 @@ func (l *locked) confine(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		case <-time.After(patience):
-			t.Errorf("%s is not refused", what)
+			t.Fatalf("%s is not refused", what)
 		}
 	}
 	for _, subject := range []string{
