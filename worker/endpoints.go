@@ -25,6 +25,9 @@ type endpoint struct {
 	granted int // credit of the subscription; 0: any number of requests
 }
 
+// listEndpoint is the endpoint about tags that changes none.
+const listEndpoint = "tag-list"
+
 // A handler answers a request, or parks it.
 type handler func(request, *nats.Msg)
 
@@ -73,7 +76,7 @@ func (w *Worker) tagEndpoints() []*endpoint {
 		tags("tag-update", ns.TagUpdate(), admin.update),
 		tags("tag-raise", ns.TagRaise(), admin.raise),
 		tags("tag-delete", ns.TagDelete(), admin.remove),
-		tags("tag-list", ns.TagList(), admin.list),
+		tags(listEndpoint, ns.TagList(), admin.list),
 		tags("throttle", ns.Throttle(), admin.throttle),
 	}
 }

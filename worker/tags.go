@@ -47,15 +47,16 @@ func (a *tagAdmin) handler(serve serve) handler {
 		}
 		go func() {
 			defer func() { <-a.slots }()
-			a.answer(r, m.Data, serve)
+			a.answer(r, m, serve)
 		}()
 	}
 }
 
-func (a *tagAdmin) answer(r request, body []byte, serve serve) {
+func (a *tagAdmin) answer(r request, m *nats.Msg, serve serve) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.Deadline)
 	defer cancel()
-	answer, err := serve(ctx, body)
+	answer, err := serve(ctx, m.Data)
+	a.logRequest(r.at.name, m, err)
 	if err != nil {
 		r.refuse(err)
 		return

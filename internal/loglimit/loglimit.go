@@ -21,12 +21,15 @@ const HeldBack = "held_back"
 // of libraries.
 const most = 1000
 
+// whole are the messages of which each line counts: alarms, which are limited where they are raised, and changes that
+// operators made.
+var whole = map[string]bool{"alarm": true, "tags changed": true, "tags may have changed": true}
+
 // New returns a handler that passes the first record of a kind to next at once. Of
 // those that follow within a minute it passes the last one, with its own time, when
 // the minute is over: so what the log said last is true a minute later. Records of
 // one level and message are of one kind, if they also have the same attribute "mode"
-// or both have none. Debug records all pass, and so do those with the message "alarm",
-// which are limited where they are raised.
+// or both have none. Debug records all pass, and so do those in whole.
 func New(next slog.Handler) slog.Handler {
 	return &handler{Handler: next, lines: &lines{open: make(map[kind]*line)}}
 }
@@ -39,7 +42,7 @@ type handler struct {
 
 // Handle implements [slog.Handler].
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelInfo && r.Message != "alarm" && h.lines.hold(h.Handler, r) {
+	if r.Level >= slog.LevelInfo && !whole[r.Message] && h.lines.hold(h.Handler, r) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
