@@ -32,7 +32,7 @@ func (l *lack) names() bool {
 }
 
 // lacksOfAWorker returns one for each right of a worker, and one with all of them. What only a listing of very many
-// entries needs is tested with such a listing.
+// entries, or another account, needs is tested with those.
 func lacksOfAWorker() (all []*lack, users []*server.User) {
 	add := func(r rights.Right, p *server.Permissions) {
 		account := server.NewAccount(strings.NewReplacer(" ", "_", ">", "all", "*", "any").Replace("A " + r.String()))
@@ -43,7 +43,7 @@ func lacksOfAWorker() (all []*lack, users []*server.User) {
 	}
 	of := rightsOf(rights.Worker)
 	for i, r := range of.Publish {
-		if !strings.HasPrefix(r.Subject, "$JS.FC.") {
+		if !strings.HasPrefix(r.Subject, "$JS.FC.") && r.Subject != "_R_.>" {
 			add(r, allow(rights.Rights{
 				Publish: slices.Delete(slices.Clone(of.Publish), i, i+1), Subscribe: of.Subscribe,
 			}))

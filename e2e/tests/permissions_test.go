@@ -175,7 +175,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 }
 
 // operate runs each command of an operator, as often as is needed on a busy machine.
-func operate(t *testing.T, url string) {
+func operate(t *testing.T, url string, flags ...string) {
 	t.Helper()
 	for _, command := range []string{
 		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats", "tag list --stats --all",
@@ -183,7 +183,7 @@ func operate(t *testing.T, url string) {
 		"tag raise --all --by 10 --yes", "tag delete seat", "workers", "registry list", "store show",
 	} {
 		waitFor(t, command, func() bool {
-			code, text := run(t, patient(t), append(strings.Fields(command), "--nats="+url)...)
+			code, text := run(t, patient(t), append(append(strings.Fields(command), "--nats="+url), flags...)...)
 			if strings.Contains(text, "may not") {
 				t.Fatalf("%s: %s", command, text)
 			}

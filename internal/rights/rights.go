@@ -79,6 +79,9 @@ func Of(role Role, d Deployment) Rights {
 // defaultInbox is where NATS clients await replies, unless they are told otherwise. Its name ends with a dot.
 var defaultInbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 
+// serviceReplies matches what nats-server awaits replies on, in place of callers of other accounts.
+const serviceReplies = "_R_.>"
+
 // A table is the rights of one role in the making.
 type table struct {
 	Rights
@@ -125,6 +128,7 @@ func (t *table) worker() {
 		}
 	}
 	t.publish("answer requests", inboxes...)
+	t.publish("answer requests of other accounts, which import natsid", serviceReplies)
 	t.replies()
 	const number = "say who holds a worker number, and ask for it"
 	t.publish(number, ns.Workers())

@@ -1,0 +1,196 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A section is a part of docs/security.md that shows configurations.
+type section struct {
+	dir   string   // with what its commands wrote
+	confs []string // of nats-server
+}
+
+// shown runs the commands of a section, and returns its configurations.
+func shown(t *testing.T, heading string) *section {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("docs/security.md has no section %q", heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	s := &section{dir: t.TempDir()}
+	for _, m := range regexp.MustCompile("(?s)```\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		if !strings.HasPrefix(m[1], "natsid ") {
+			s.confs = append(s.confs, m[1])
+			continue
+		}
+		for line := range strings.Lines(m[1]) {
+			command, file, _ := strings.Cut(strings.TrimSpace(line), " > ")
+			out := printed(t, strings.Fields(command)[2:]...)
+			if err := os.WriteFile(filepath.Join(s.dir, file), []byte(out), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return s
+}
+
+// start starts a server with a configuration, on a free port. It logs violations to seen.
+func (s *section) start(t *testing.T, name, conf string, seen *violations) *server.Server {
+	t.Helper()
+	file := filepath.Join(s.dir, name+".conf")
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, conf)
+	}
+	opts.ServerName, opts.StoreDir = name, t.TempDir()
+	srv := launch(t, opts)
+	srv.SetLoggerV2(seen, false, false, false)
+	return srv
+}
+
+// serveOn starts a worker as the pages have it, and returns its log and how to stop it.
+func serveOn(t *testing.T, srv *server.Server) (log *natstest.Buffer, stop func() error) {
+	t.Helper()
+	cfg := configOn(t, urlOf(srv, "worker"), t.TempDir())
+	cfg.InboxPrefix, log = "_INBOX_worker", new(natstest.Buffer)
+	cfg.Log = cfg.NewLog(log)
+	stop = startWith(t, cfg)
+	waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	return log, stop
+}
+
+// getIDs requests one ID of a tag and one snowflake.
+func getIDs(t *testing.T, nc *nats.Conn, ns subjects.Namespace, tag string) (id client.ID) {
+	t.Helper()
+	c := client.New(nc, client.Namespace(ns))
+	id, err := c.Segment(tag).Next(patient(t))
+	if err != nil {
+		t.Errorf("%s: %v", ns.Segment(tag), err)
+	}
+	if _, err := c.Snowflake().Next(patient(t)); err != nil {
+		t.Errorf("%s: %v", ns.Snowflake(), err)
+	}
+	return id
+}
+
+func TestTheConfigurationOfOneAccountWorks(t *testing.T) {
+	t.Parallel()
+	page, seen := shown(t, "One account"), new(violations)
+	srv := page.start(t, "one", page.confs[0], seen)
+	_, stop := serveOn(t, srv)
+	shop := connectTo(t, urlOf(srv, "shop"), nats.CustomInboxPrefix(shopInbox))
+	getIDs(t, shop, "id", "order")
+	operate(t, urlOf(srv, "operator"), "--inbox-prefix=_INBOX_operator")
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	seen.report(t)
+}
+
+func TestTheConfigurationOfAnAccountForEachTeamWorks(t *testing.T) {
+	t.Parallel()
+	page, seen := shown(t, "An account for each team"), new(violations)
+	srv := page.start(t, "teams", page.confs[0], seen)
+	log, stop := serveOn(t, srv)
+	shop, billing := connectTo(t, urlOf(srv, "shop")), connectTo(t, urlOf(srv, "billing"))
+	getIDs(t, shop, "id", "order")
+	// The user billing claims to be another one.
+	create := nats.NewMsg("ids.tag.create")
+	create.Data = []byte(`{"tag":"billing.invoice","start":"5000"}`)
+	create.Header.Set("Nats-Request-Info", `{"acc":"NATSID","user":"operator","host":"10.9.9.9"}`)
+	if answer, err := billing.RequestMsg(create, patience); err != nil || len(answer.Data) == 0 {
+		t.Errorf("%v, %v", answer, err)
+	}
+	if id := getIDs(t, billing, "ids", "invoice"); id != 5000 {
+		t.Errorf("billing got ID %d, want 5000", id)
+	}
+	if id := getIDs(t, shop, "id", "billing.invoice"); id != 5001 {
+		t.Errorf("shop got ID %d of the same tag, want 5001", id)
+	}
+	line := regexp.MustCompile(`msg="tags changed" request=tag-create tag=billing.invoice ` +
+		`from.account=BILLING from.user=billing from.host=127.0.0.1\b`)
+	if !line.MatchString(log.String()) || strings.Contains(log.String(), "10.9.9.9") {
+		t.Errorf("the log does not say who created a tag:\n%s", log)
+	}
+	// Nothing else is reached: nobody listens there in the accounts of the teams.
+	for nc, subject := range map[*nats.Conn]string{
+		shop: "id.tag.delete", billing: "id.segment.order",
+	} {
+		if m, err := nc.Request(subject, []byte(`{"tag":"order"}`), patience); err != nats.ErrNoResponders {
+			t.Errorf("%s: %v, %v", subject, m, err)
+		}
+	}
+	operate(t, urlOf(srv, "operator"), "--inbox-prefix=_INBOX_operator")
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	// Callers learn at once that nobody serves.
+	if _, err := shop.Request("id.snowflake", nil, patience); err != nats.ErrNoResponders {
+		t.Errorf("without a worker: %v", err)
+	}
+	seen.report(t)
+}
+
+func TestAWorkerThatMayNotAnswerOtherAccountsSaysSo(t *testing.T) {
+	t.Parallel()
+	page := shown(t, "An account for each team")
+	file := filepath.Join(page.dir, "worker.conf")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), `"_R_.>"`, "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := page.start(t, "teams", page.confs[0], new(violations))
+	log, _ := serveOn(t, srv)
+	if err := connectTo(t, urlOf(srv, "shop")).PublishRequest("id.snowflake", "_INBOX.x", nil); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "a line about the reply", func() bool {
+		return strings.Contains(log.String(), "NATS refuses a reply") && strings.Contains(log.String(), `"_R_.`)
+	})
+}
+
+func TestTheConfigurationOfALeafNodeWorks(t *testing.T) {
+	t.Parallel()
+	teams, leaf, seen := shown(t, "An account for each team"), shown(t, "A leaf node"), new(violations)
+	_, port, _ := strings.Cut(freePort(t), ":")
+	at := func(conf string) string { return strings.ReplaceAll(conf, "7422", port) }
+	hub := teams.start(t, "hub", teams.confs[0]+at(leaf.confs[0]), seen)
+	edge := leaf.start(t, "edge", at(leaf.confs[1]), seen)
+	waitFor(t, "the link to the hub", func() bool { return edge.NumLeafNodes() == 1 })
+	_, stop := serveOn(t, hub)
+	nc := connectTo(t, edge.ClientURL())
+	waitFor(t, "the leaf node knows the services", func() bool {
+		_, err := nc.Request("id.snowflake", nil, patience)
+		return err == nil
+	})
+	getIDs(t, nc, "id", "order")
+	if m, err := nc.Request("id.tag.delete", []byte(`{"tag":"order"}`), patience); err != nats.ErrNoResponders {
+		t.Errorf("a tag is deleted from the leaf node: %v, %v", m, err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	seen.report(t)
+}
