@@ -35,7 +35,8 @@ func TestEachChangeOfATagIsLoggedWithWhomItsCallerClaimsToBe(t *testing.T) {
 	ask("id.tag.list", `{}`, claim)
 	text := log.String()
 	for _, want := range []string{
-		`msg="tags changed" request=tag-create tag=seat claimed.account=$G claimed.user=root claimed.host=10.0.0.1` + "\n",
+		`msg="tags changed" request=tag-create tag=seat claimed.account=$G claimed.user=root ` +
+			`claimed.host=10.0.0.1` + "\n",
 		`msg="tags changed" request=tag-create tag=desk` + "\n",
 		`msg="a request about tags was refused" request=tag-create tag=xxx`,
 	} {
