@@ -44,6 +44,7 @@ func MissingRight(err error) *RightError {
 type rights struct {
 	mu      sync.Mutex
 	waiting map[*request]struct{}
+	inbox   string // what the subjects begin with on which answers arrive
 }
 
 type request struct {
@@ -53,7 +54,10 @@ type request struct {
 
 // rightsOn watches a connection, beside the handler that it has.
 func rightsOn(nc *nats.Conn) *rights {
-	r := &rights{waiting: make(map[*request]struct{})}
+	r := &rights{waiting: make(map[*request]struct{}), inbox: nc.Opts.InboxPrefix}
+	if r.inbox == "" {
+		r.inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
+	}
 	before := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if missing := MissingRight(err); missing != nil {
@@ -71,7 +75,7 @@ func (r *rights) refused(why *RightError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for q := range r.waiting {
-		if q.subject == why.Subject || why.Subscribe ||
+		if q.subject == why.Subject || why.Subscribe && strings.HasPrefix(why.Subject, r.inbox) ||
 			strings.HasSuffix(q.subject, ".") && strings.HasPrefix(why.Subject, q.subject) {
 			q.end(why)
 		}

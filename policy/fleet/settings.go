@@ -281,12 +281,12 @@ func (s *Settings) apply() {
 		var err error
 		switch {
 		case key == throttleKey:
-			if err = json.Unmarshal(e.Value, &rules.Throttle); err != nil {
+			if rules.Throttle, err = decodeThrottle(e.Value); err != nil {
 				rules.Throttle = old.Throttle
 			}
 		case ofTag:
-			l := policy.Limit{}
-			if err = json.Unmarshal(e.Value, &l); err != nil {
+			var l policy.Limit
+			if l, err = decodeLimit(e.Value); err != nil {
 				l = old.Limits[tag]
 			}
 			if l != (policy.Limit{}) {
@@ -299,6 +299,28 @@ func (s *Settings) apply() {
 		}
 	}
 	s.cfg.Gate.Set(rules)
+}
+
+var errNegative = errors.New("it has a number below 0")
+
+func decodeLimit(value []byte) (l policy.Limit, err error) {
+	if err = json.Unmarshal(value, &l); err == nil && (l.MaxBatch < 0 || l.Rate < 0) {
+		err = errNegative
+	}
+	return l, err
+}
+
+func decodeThrottle(value []byte) (t policy.Throttle, err error) {
+	err = json.Unmarshal(value, &t)
+	for _, rate := range t.Tags {
+		if err == nil && rate < 0 {
+			err = errNegative
+		}
+	}
+	if err == nil && t.All < 0 {
+		err = errNegative
+	}
+	return t, err
 }
 
 // bucketLost notes that the bucket is gone with all settings. They go on to hold here.
