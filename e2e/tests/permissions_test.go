@@ -143,7 +143,7 @@ func TestThreeWorkersACallerAndAnOperatorNeedWhatPermissionsPrints(t *testing.T)
 		dirs[i] = t.TempDir()
 		start(i)
 	}
-	third := []string{"--nats", urlOf(s, "worker"), "--data", t.TempDir(), "--auto-create-tags"}
+	third := []string{"--nats", urlOf(s, "worker"), "--data", t.TempDir(), "--auto-create-tags", "--name=third"}
 	killed := startProcess(t, third...)
 	shop := connectTo(t, urlOf(s, "shop"), nats.CustomInboxPrefix(shopInbox))
 	load := startLoadWithin(t, client.DefaultTimeout, shop, 4, bothModes)
@@ -179,7 +179,7 @@ func operate(t *testing.T, url string, flags ...string) {
 	t.Helper()
 	for _, command := range []string{
 		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats", "tag list --stats --all",
-		"throttle seat 1000", "throttle --off seat",
+		"throttle seat 1000", "throttle --off seat", "drain third", "drain third --undo",
 		"tag raise --all --by 10 --yes", "tag delete seat", "workers", "registry list", "store show",
 	} {
 		waitFor(t, command, func() bool {

@@ -40,6 +40,7 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 		"store show":                   "$JS.API.STREAM.INFO.KV_id_segments",
 		"store confirm --yes":          "$JS.API.STREAM.INFO.KV_id_segments",
 		"workers":                      "$SRV.PING.id-segment",
+		"drain any":                    "$SRV.PING.id-segment",
 		"change-layout --layout js53":  "$JS.API.STREAM.INFO.KV_id_",
 		"registry list":                "id.registry.",
 		"registry release":             "id.registry.",

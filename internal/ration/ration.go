@@ -46,7 +46,11 @@ func (b *Bucket) Take(now time.Duration, n int64, perSecond float64) (wait time.
 func (b *Bucket) Return(n int64, perSecond float64) { b.paid.Add(-price(n, perSecond)) }
 
 // price returns for how many ns the rate pays n. It rounds up: the rate is never exceeded.
+// No rate, or one below, pays for nothing.
 func price(n int64, perSecond float64) int64 {
 	const most = math.MaxInt64 / 4
+	if !(perSecond > 0) {
+		return most
+	}
 	return int64(min(most, math.Ceil(float64(n)*float64(time.Second)/perSecond)))
 }

@@ -81,9 +81,11 @@ func TestWhatIsReturnedCanBeUsedAndNoMore(t *testing.T) {
 }
 
 func TestARateOfNothingAdmitsOneUse(t *testing.T) {
-	b := New(time.Second)
-	if b.Take(0, 1, 0) != 0 || b.Take(time.Hour, 1, 0) == 0 {
-		t.Error("want one use of what was left, and none after it")
+	for _, rate := range []float64{0, -1, math.Inf(-1), math.NaN()} {
+		b := New(time.Second)
+		if b.Take(0, 1, rate) != 0 || b.Take(time.Hour, 1, rate) == 0 {
+			t.Errorf("rate %v: want one use of what was left, and none after it", rate)
+		}
 	}
 }
 
