@@ -54,7 +54,10 @@ func (a *authority) issue(name string, c *x509.Certificate) (*x509.Certificate, 
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	fail(err)
 	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.NotBefore = time.Now().Add(-time.Hour)
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = c, key

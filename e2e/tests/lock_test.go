@@ -328,9 +328,14 @@ func TestACertificateOrKeyThatCannotBeUsedEndsTheStart(t *testing.T) {
 func TestTheReadyLineNamesAHostOfTheCertificate(t *testing.T) {
 	t.Parallel()
 	l := newLocked(t)
-	l.a.issue("server", &x509.Certificate{DNSNames: []string{"*.example.com", "ids.example.com"}})
+	l.a.issue("server", &x509.Certificate{
+		DNSNames: []string{"*.example.com", "ids.example.com"}, NotAfter: time.Now().Add(-time.Minute),
+	})
 	w := l.start()
 	if u, err := url.Parse(w.URL); err != nil || u.Hostname() != "ids.example.com" {
 		t.Errorf("callers are sent to %s, %v", w.URL, err)
 	}
+	waitFor(t, "the log says that the certificate has expired", func() bool {
+		return strings.Contains(l.log.String(), "has expired")
+	})
 }

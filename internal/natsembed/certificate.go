@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // A Certificate is the one by which clients know the server. [Host.Tend] takes up what is renewed in its files. All
@@ -53,13 +54,17 @@ func (c *Certificate) renew() (renewed bool, err error) {
 // tend is renew, with its outcome logged.
 func (c *Certificate) tend(log *slog.Logger) {
 	renewed, err := c.renew()
-	switch {
-	case err != nil:
+	until := c.now.Load().certificate.Leaf.NotAfter
+	if err != nil {
 		log.Warn("the renewed certificate of the embedded NATS server cannot be used; the last one stays until it can",
 			"error", err)
-	case renewed:
-		log.Info("the certificate of the embedded NATS server was renewed", "valid_until",
-			c.now.Load().certificate.Leaf.NotAfter)
+	}
+	if renewed {
+		log.Info("the certificate of the embedded NATS server was renewed", "valid_until", until)
+	}
+	if time.Now().After(until) {
+		log.Error("the certificate of the embedded NATS server has expired, so clients do not connect; renew its files",
+			"valid_until", until, "files", c.files)
 	}
 }
 
