@@ -19,18 +19,18 @@ import (
 const defaultURL = "nats://127.0.0.1:4222"
 
 // connect connects to NATS, for one command. A right that is missing ends the command.
-func (s *session) connect() (*nats.Conn, error) {
+func (s *session) connect(more ...nats.Option) (*nats.Conn, error) {
 	var end context.CancelCauseFunc
 	s.ctx, end = context.WithCancelCause(s.ctx)
 	return s.dial(func(missing *buckets.RightError) {
 		if !canDoWithout(missing.Subject) {
 			end(missing)
 		}
-	})
+	}, more...)
 }
 
 // dial connects to NATS, and has refused called with each right that is missing.
-func (s *session) dial(refused func(*buckets.RightError)) (*nats.Conn, error) {
+func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (*nats.Conn, error) {
 	cfg, err := s.validConfig()
 	if err != nil {
 		return nil, err
@@ -46,7 +46,8 @@ func (s *session) dial(refused func(*buckets.RightError)) (*nats.Conn, error) {
 			refused(missing)
 		}
 	})
-	nc, err := app.Join(cfg, []nats.Option{nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout), onError})
+	nc, err := app.Join(cfg, append([]nats.Option{
+		nats.Name("natsid command"), nats.Timeout(client.DefaultTimeout), onError}, more...))
 	if _, refused := errors.AsType[*app.JoinError](err); err == nil || refused {
 		return nc, err
 	}

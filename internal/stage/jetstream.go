@@ -1,0 +1,351 @@
+package stage
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// onSource is a [Source] in JetStream.
+type onSource struct {
+	js   jetstream.JetStream
+	name string
+}
+
+// SourceOn returns the stream of that name as a source.
+func SourceOn(js jetstream.JetStream, name string) Source { return &onSource{js, name} }
+
+// State implements [Source].
+func (s *onSource) State(ctx context.Context) (SourceState, error) {
+	stream, err := s.js.Stream(ctx, s.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return SourceState{}, stop("there is no stream %s to copy", s.name)
+	}
+	if err != nil {
+		return SourceState{}, fmt.Errorf("stream %s: %w", s.name, err)
+	}
+	info := stream.CachedInfo()
+	if info.Config.Retention != jetstream.LimitsPolicy {
+		return SourceState{}, stop("stream %s has %v retention, where messages leave it when others have read them: "+
+			"copy a stream with limits", s.name, info.Config.Retention)
+	}
+	return SourceState{info.Created, info.State.FirstSeq, info.State.LastSeq}, nil
+}
+
+// Open implements [Source].
+func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
+	consumer, err := s.js.OrderedConsumer(ctx, s.name, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(2 * batchMessages))
+	if err != nil {
+		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)
+	}
+	return onReader{messages}, nil
+}
+
+type onReader struct{ messages jetstream.MessagesContext }
+
+// Next implements [Reader].
+func (r onReader) Next(ctx context.Context) (Message, error) {
+	m, err := r.messages.Next(jetstream.NextContext(ctx))
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return Message{}, err
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return Message{}, err
+	}
+	return Message{meta.Sequence.Stream, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
+}
+
+// Close implements [Reader].
+func (r onReader) Close() { r.messages.Stop() }
+
+// A Stream is a [Target] in JetStream.
+type Stream struct {
+	js    jetstream.JetStream
+	nc    *nats.Conn
+	name  string
+	hints string // the bucket
+	// subjects are those of the stream, when its state was last read.
+	subjects atomic.Pointer[[]string]
+}
+
+// TargetOn returns the stream of that name as a target. Hints are kept in a bucket, which
+// is made with the first.
+func TargetOn(js jetstream.JetStream, name, hints string) *Stream {
+	return &Stream{js: js, nc: js.Conn(), name: name, hints: hints}
+}
+
+// State implements [Target].
+func (t *Stream) State(ctx context.Context) (TargetState, error) {
+	stream, err := t.js.Stream(ctx, t.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return TargetState{}, stop("there is no stream %s to copy to: create it, or let --create do that", t.name)
+	}
+	if err != nil {
+		return TargetState{}, fmt.Errorf("stream %s: %w", t.name, err)
+	}
+	info := stream.CachedInfo()
+	if err := fit(info.Config); err != nil {
+		return TargetState{}, err
+	}
+	t.subjects.Store(&info.Config.Subjects)
+	s := TargetState{Created: info.Created, Last: info.State.LastSeq}
+	if s.Last == 0 {
+		return s, nil
+	}
+	// The leader's message, not that of any replica (a direct get).
+	reply, err := t.request(ctx, "STREAM.MSG.GET."+t.name, fmt.Appendf(nil, `{"seq":%d}`, s.Last))
+	if err != nil {
+		return s, err
+	}
+	var got struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Header []byte `json:"hdrs"`
+		} `json:"message"`
+	}
+	switch err := json.Unmarshal(reply, &got); {
+	case err != nil:
+		return s, fmt.Errorf("stream %s: %w", t.name, err)
+	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		s.Gone = true
+		return s, nil
+	case got.Error != nil:
+		return s, fmt.Errorf("stream %s: %w", t.name, got.Error)
+	}
+	if len(got.Message.Header) > 0 {
+		s.Header, err = nats.DecodeHeadersMsg(got.Message.Header)
+	}
+	return s, err
+}
+
+func (t *Stream) request(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	opts := t.js.Options()
+	prefix := "$JS.API."
+	switch {
+	case opts.Domain != "":
+		prefix = "$JS." + opts.Domain + ".API."
+	case opts.APIPrefix != "":
+		prefix = strings.TrimSuffix(opts.APIPrefix, ".") + "."
+	}
+	m, err := t.nc.RequestWithContext(ctx, prefix+subject, body)
+	if err != nil {
+		return nil, fmt.Errorf("JetStream does not answer on %s: %w", prefix+subject, err)
+	}
+	return m.Data, nil
+}
+
+// fit returns why a stream cannot be a target, as a [Stop].
+func fit(c jetstream.StreamConfig) error {
+	why := ""
+	switch {
+	case c.Retention != jetstream.LimitsPolicy:
+		why = fmt.Sprintf("has %v retention: readers would remove the position", c.Retention)
+	case c.SubjectTransform != nil:
+		why = "transforms subjects, where an expected sequence is not checked"
+	case c.Mirror != nil:
+		why = "is a mirror"
+	case len(c.Sources) > 0:
+		why = "has sources, which write to it"
+	case c.AllowMsgCounter:
+		why = "holds counters"
+	case c.Sealed:
+		why = "is sealed"
+	case c.NoAck:
+		why = "acknowledges nothing"
+	case !c.AllowAtomicPublish:
+		return stop("stream %s does not take atomic batches: allow them with "+
+			"`nats stream edit %s --allow-batch`, or let --create do that", c.Name, c.Name)
+	default:
+		return nil
+	}
+	return stop("stream %s cannot be a target: it %s; copy to a stream of its own, which --create makes", c.Name, why)
+}
+
+// Create makes the target for these subjects, if there is none, and lets it take batches.
+func (t *Stream) Create(ctx context.Context, subjects []string) error {
+	stream, err := t.js.Stream(ctx, t.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = t.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: t.name, Subjects: subjects, AllowAtomicPublish: true, Description: "stamped by natsid",
+		})
+		if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil {
+			return stop("stream %s cannot be made: %v", t.name, err)
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	c := stream.CachedInfo().Config
+	if c.AllowAtomicPublish {
+		return nil
+	}
+	c.AllowAtomicPublish = true
+	_, err = t.js.UpdateStream(ctx, c)
+	return err
+}
+
+// Largest returns how many bytes of a message the server and the stream accept.
+func (t *Stream) Largest() int { return int(t.nc.MaxPayload()) }
+
+// Write implements [Target].
+func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error {
+	if err := t.takes(msgs); err != nil {
+		return err
+	}
+	msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
+	id := rand.Text()
+	for i, m := range msgs {
+		m.Header.Set(jetstream.ExpectedStreamHeader, t.name)
+		if len(msgs) > 1 {
+			m.Header.Set("Nats-Batch-Id", id)
+			m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+		}
+		if i == len(msgs)-1 {
+			break
+		}
+		if err := t.nc.PublishMsg(m); err != nil {
+			return err
+		}
+	}
+	final := msgs[len(msgs)-1]
+	if len(msgs) > 1 {
+		final.Header.Set("Nats-Batch-Commit", "1")
+	}
+	reply, err := t.nc.RequestMsgWithContext(ctx, final)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", t.name, err)
+	}
+	return acknowledged(reply.Data, t.name, last+uint64(len(msgs)))
+}
+
+// takes returns a [Stop] if the stream does not take the subject of a message: that one
+// would be missing from the batch.
+func (t *Stream) takes(msgs []*nats.Msg) error {
+	subjects := *t.subjects.Load()
+	last := ""
+	for _, m := range msgs {
+		if m.Subject == last {
+			continue
+		}
+		last = m.Subject
+		if !slices.ContainsFunc(subjects, func(pattern string) bool { return matches(pattern, m.Subject) }) {
+			return stop("stream %s does not take %s, only %s: give it that subject, or copies another one (--into)",
+				t.name, m.Subject, strings.Join(subjects, ", "))
+		}
+	}
+	return nil
+}
+
+// matches reports whether a pattern of NATS matches a subject.
+func matches(pattern, subject string) bool {
+	for {
+		p, morePattern, deeper := strings.Cut(pattern, ".")
+		s, moreSubject, rest := strings.Cut(subject, ".")
+		switch {
+		case p == ">":
+			return true
+		case p != "*" && p != s || deeper != rest:
+			return false
+		case !deeper:
+			return true
+		}
+		pattern, subject = morePattern, moreSubject
+	}
+}
+
+// JetStream's error codes that have a meaning for a write.
+const (
+	codeWrongStream   = 10060
+	codeWrongLast     = 10071
+	codeBatchDisabled = 10174
+	codeBatchHeader   = 10177
+	codeTooLarge      = 10054
+	codeSealed        = 10109
+)
+
+// refusals are those that waiting cannot mend.
+var refusals = []jetstream.ErrorCode{codeBatchDisabled, codeBatchHeader, codeTooLarge, codeSealed}
+
+// acknowledged reads the answer to a write, which must have ended at that sequence.
+func acknowledged(body []byte, stream string, end uint64) error {
+	var ack struct {
+		Error  *jetstream.APIError `json:"error"`
+		Stream string              `json:"stream"`
+		Seq    uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(body, &ack); err != nil {
+		return fmt.Errorf("stream %s: the answer to a write is malformed: %w", stream, err)
+	}
+	if e := ack.Error; e != nil {
+		switch {
+		case e.ErrorCode == codeWrongLast:
+			return fmt.Errorf("%w: %w", ErrFenced, e)
+		case e.ErrorCode == codeWrongStream:
+			return stop("another stream than %s takes the copies: give %s their subjects", stream, stream)
+		case slices.Contains(refusals, e.ErrorCode):
+			return stop("stream %s refuses the copies: %v", stream, e)
+		}
+		return fmt.Errorf("stream %s: %w", stream, e)
+	}
+	if ack.Stream != stream || ack.Seq != end {
+		return stop("the write to stream %s was acknowledged by stream %s at sequence %d, and not at %d: "+
+			"the target is not what it was; look at it before you start the stage again",
+			stream, ack.Stream, ack.Seq, end)
+	}
+	return nil
+}
+
+// Hint implements [Target].
+func (t *Stream) Hint(ctx context.Context) (Hint, error) {
+	var h Hint
+	kv, err := t.js.KeyValue(ctx, t.hints)
+	if err == nil {
+		var e jetstream.KeyValueEntry
+		if e, err = kv.Get(ctx, t.name); err == nil {
+			return h, json.Unmarshal(e.Value(), &h)
+		}
+	}
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) {
+		return h, nil
+	}
+	return h, fmt.Errorf("the hint of the position cannot be read: %w", err)
+}
+
+// SetHint implements [Target].
+func (t *Stream) SetHint(ctx context.Context, h Hint) error {
+	kv, err := t.js.KeyValue(ctx, t.hints)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = t.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: t.hints, Description: "natsid: how far streams were stamped",
+		})
+	}
+	if err != nil {
+		return err
+	}
+	value, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	_, err = kv.Put(ctx, t.name, value)
+	return err
+}

@@ -1,0 +1,49 @@
+package stage_test
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/natsid/natsid/internal/testkit/mutant"
+)
+
+// mutants break the law of the stage, each in one way.
+var mutants = []mutant.Mutant{
+	{Name: "a write expects the sequence that is read just before it", Edits: []mutant.Edit{
+		mutant.Before("write", `if t, err := s.target(ctx); err == nil {
+			*last = t.Last
+		}`)}},
+	{Name: "a write of unknown outcome counts as lost, and is sent behind what is there", Edits: []mutant.Edit{
+		mutant.Replace("write", `for s.cfg.Target.Write(ctx, b.msgs, *last) != nil {
+			if t, err := s.target(ctx); err == nil {
+				*last = t.Last
+			}
+		}`)}},
+	{Name: "the position is remembered, and not read", Edits: []mutant.Edit{
+		mutant.Replace("position", `p, err := positionIn(t.Header)
+		if seq := s.Progress().Position; seq > 0 {
+			p.Seq = seq
+		}`)}},
+	{Name: "reading begins one message late", Edits: []mutant.Edit{
+		mutant.Replace("open", "reader, err := s.cfg.Source.Open(ctx, at.from.Seq+1)")}},
+	{Name: "a hint counts whatever was written since", Edits: []mutant.Edit{mutant.Delete("hint")}},
+	{Name: "headers of NATS are copied", Edits: []mutant.Edit{
+		mutant.Replace("headers", `if !strings.EqualFold(name, "") {
+			c.Header[name] = values
+		}`)}},
+	{Name: "messages that left unread are not missed", Args: []string{"-test.run=^TestAMessageThatLeftUnreadIsMissed$"},
+		Edits: []mutant.Edit{mutant.Replace("gap", "_ = src")}},
+}
+
+func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("they take a minute")
+	}
+	mutant.Suite{
+		Mutants: mutants,
+		Folders: []string{"."},
+		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", *simulated)},
+		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (.*)$`),
+	}.Run(t)
+}

@@ -1,0 +1,250 @@
+package stage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/internal/testkit/exampletb"
+	"github.com/natsid/natsid/stamp"
+)
+
+var (
+	shared = new(exampletb.T)
+	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(shared) })
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+
+// A pair is a source with messages and a target, of one test.
+type pair struct {
+	t              *testing.T
+	js             jetstream.JetStream
+	ids            *client.Client
+	source, target string
+}
+
+func newPair(t *testing.T, n int) *pair {
+	t.Helper()
+	js, err := jetstream.New(natsid().Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pair{t: t, js: js, ids: client.New(natsid().Conn)}
+	name := strings.ReplaceAll(t.Name(), "/", "-")
+	p.source, p.target = name+"-from", name+"-to"
+	t.Cleanup(p.ids.Close)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: p.source, Subjects: []string{t.Name() + ".>"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.to().Create(t.Context(), []string{"stamped." + t.Name() + ".>"}); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(0, n)
+	return p
+}
+
+func (p *pair) to() *stage.Stream { return stage.TargetOn(p.js, p.target, "stamp_test") }
+
+func (p *pair) publish(from, to int) {
+	p.t.Helper()
+	for i := from; i < to; i++ {
+		m := &nats.Msg{Subject: p.t.Name() + ".new", Data: fmt.Append(nil, i), Header: nats.Header{"Colour": {"red"}}}
+		m.Header.Set("Nats-Msg-Id", fmt.Sprint("m", i))
+		if _, err := p.js.PublishMsgAsync(m); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	select {
+	case <-p.js.PublishAsyncComplete():
+	case <-time.After(30 * time.Second):
+		p.t.Fatal("the source takes no messages")
+	}
+}
+
+// stage returns a stage that copies all that is there.
+func (p *pair) stage(change ...func(*stage.Config)) *stage.Stage {
+	to := p.to()
+	cfg := stage.Config{
+		Source: stage.SourceOn(p.js, p.source), SourceName: p.source, Target: to, Largest: to.Largest,
+		Stamp: stamp.New(p.ids.Segment(p.t.Name())).Msgs, Subject: func(s string) string { return "stamped." + s },
+		Existing: stage.StopAtID, Once: true,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	return stage.New(cfg)
+}
+
+// held returns how many messages the target holds.
+func (p *pair) held() int {
+	p.t.Helper()
+	s, err := p.js.Stream(p.t.Context(), p.target)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return int(s.CachedInfo().State.Msgs)
+}
+
+// verify checks that the target holds n messages, each once and in order, with IDs.
+func (p *pair) verify(n int) {
+	p.t.Helper()
+	if held := p.held(); held != n {
+		p.t.Fatalf("the target holds %d messages, want %d", held, n)
+	}
+	c, err := p.js.OrderedConsumer(p.t.Context(), p.target, jetstream.OrderedConsumerConfig{})
+	must(p.t, err)
+	all, err := c.Fetch(n, jetstream.FetchMaxWait(30*time.Second))
+	must(p.t, err)
+	ids := make(map[client.ID]bool)
+	for m := range all.Messages() {
+		i, h := len(ids), m.Headers()
+		id, err := stamp.IDIn(h)
+		if err != nil || ids[id] || string(m.Data()) != fmt.Sprint(i) || h.Get("Colour") != "red" ||
+			h.Get("Nats-Msg-Id") != "" || m.Subject() != "stamped."+p.t.Name()+".new" {
+			p.t.Fatalf("message %d: %q on %s, ID %v (%v), headers %v", i, m.Data(), m.Subject(), id, err, h)
+		}
+		ids[id] = true
+	}
+	if len(ids) != n {
+		p.t.Fatalf("%d messages were read, want %d: %v", len(ids), n, all.Error())
+	}
+}
+
+func TestAllIsCopiedOnceAndWhatComesLaterIsToo(t *testing.T) {
+	p, published := newPair(t, 2500), 2500
+	for _, n := range []int{2500, 2500, 2501, 2507} {
+		p.publish(published, n)
+		published = max(published, n)
+		if err := p.stage().Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.verify(n)
+	}
+}
+
+func TestTwoStagesCopyEachMessageOnce(t *testing.T) {
+	p := newPair(t, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for range 2 {
+		running.Go(func() {
+			if err := p.stage(func(c *stage.Config) { c.Once = false }).Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	const n = 3000
+	p.publish(0, n)
+	deadline := time.Now().Add(60 * time.Second)
+	for p.held() < n && time.Now().Before(deadline) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	cancel()
+	running.Wait()
+	p.verify(n)
+}
+
+func TestAStageThatIsKilledAnywhereIsFollowedByAnother(t *testing.T) {
+	p := newPair(t, 4000)
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		if err := p.stage().Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	if err := p.stage().Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.verify(4000)
+}
+
+func TestWhatCannotBeCopiedSaysWhy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		prepare func(*pair)
+		want    string
+	}{
+		"another publisher": {func(p *pair) {
+			_, err := p.js.Publish(t.Context(), "stamped."+p.t.Name()+".x", nil)
+			must(p.t, err)
+		}, "is not from a stage"},
+		"no source": {func(p *pair) { must(p.t, p.js.DeleteStream(t.Context(), p.source)) }, "there is no stream"},
+		"no target": {func(p *pair) { must(p.t, p.js.DeleteStream(t.Context(), p.target)) }, "--create"},
+		"a source made again": {func(p *pair) {
+			must(p.t, p.stage().Run(t.Context()))
+			must(p.t, p.js.DeleteStream(t.Context(), p.source))
+			_, err := p.js.CreateStream(t.Context(), jetstream.StreamConfig{
+				Name: p.source, Subjects: []string{p.t.Name() + ".>"},
+			})
+			must(p.t, err)
+			p.publish(0, 30)
+		}, "made again"},
+		"messages that have left": {func(p *pair) {
+			must(p.t, p.stage().Run(t.Context()))
+			p.publish(10, 20)
+			s, err := p.js.Stream(t.Context(), p.source)
+			must(p.t, err)
+			must(p.t, s.Purge(t.Context(), jetstream.WithPurgeSequence(15)))
+		}, "messages 11 to 14 of stream"},
+		"a target that was emptied with its hint": {func(p *pair) {
+			must(p.t, p.stage().Run(t.Context()))
+			s, err := p.js.Stream(t.Context(), p.target)
+			must(p.t, err)
+			must(p.t, s.Purge(t.Context()))
+			must(p.t, p.js.DeleteKeyValue(t.Context(), "stamp_test"))
+		}, "has expired"},
+		"a target with a transform": {func(p *pair) {
+			s, err := p.js.Stream(t.Context(), p.target)
+			must(p.t, err)
+			c := s.CachedInfo().Config
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: ">", Destination: ">"}
+			_, err = p.js.UpdateStream(t.Context(), c)
+			must(p.t, err)
+		}, "transforms subjects"},
+		"a message that has an ID": {func(p *pair) {
+			m := &nats.Msg{Subject: p.t.Name() + ".new", Header: nats.Header{stamp.Header: {"7"}}}
+			_, err := p.js.PublishMsg(t.Context(), m)
+			must(p.t, err)
+		}, "has an ID already"},
+		"subjects of no stream": {func(p *pair) {
+			s, err := p.js.Stream(t.Context(), p.target)
+			must(p.t, err)
+			c := s.CachedInfo().Config
+			c.Subjects = []string{"other." + p.t.Name()}
+			_, err = p.js.UpdateStream(t.Context(), c)
+			must(p.t, err)
+		}, "does not take"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			p := newPair(t, 10)
+			tc.prepare(p)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			err := p.stage().Run(ctx)
+			if _, ok := errors.AsType[*stage.Stop](err); !ok || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want a Stop with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

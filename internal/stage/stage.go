@@ -1,0 +1,310 @@
+// Package stage copies a JetStream stream to another, each message with an ID, exactly
+// once for as long as the target stream lives.
+//
+// # The law
+//
+// The target's last message is the position: its header [SourceHeader] names the message
+// of the source that it is a copy of. Nothing else is, unless that message has expired,
+// see [Hint]. A batch is written only by one atomic write that expects the sequence of
+// that message to be the target's last, so nothing was written since the position was
+// read, and either all of the batch lands behind it or nothing.
+//
+// From that follows, by induction, that the target holds the messages of the source in
+// their order, each once: whatever is lost, late or doubled on the way, and however many
+// stages run. Of two only one can write behind a given message; the other is fenced. A
+// write of unknown outcome is never repeated: the position is read again, and tells. A
+// write that arrives late meets the fence.
+//
+// The IDs come from package client, so that no two messages have the same one. Those of a
+// batch that did not land are holes.
+//
+// What it rests on: the target acknowledges no write that it loses; it has no subject
+// transform, where the fence does not hold; and nobody else writes to it. The stage
+// refuses what it can see of the contrary.
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/jitter"
+)
+
+// A Message is one of the source.
+type Message struct {
+	Seq     uint64
+	Pending uint64 // messages behind it, when it was delivered
+	Subject string
+	Header  nats.Header
+	Data    []byte
+}
+
+// A SourceState is what there is to read.
+type SourceState struct {
+	Created     time.Time
+	First, Last uint64
+}
+
+// A Source is the stream that is read. Its methods return by the time ctx ends.
+type Source interface {
+	State(ctx context.Context) (SourceState, error)
+	// Open reads the messages after a sequence, in order.
+	Open(ctx context.Context, after uint64) (Reader, error)
+}
+
+// A Reader reads a source. Next waits until there is a message or ctx ends.
+type Reader interface {
+	Next(ctx context.Context) (Message, error)
+	Close()
+}
+
+// A TargetState is the position, as far as the target itself tells it.
+type TargetState struct {
+	Created time.Time
+	Last    uint64      // the last sequence; 0: nothing was ever written
+	Header  nats.Header // of the message with that sequence
+	Gone    bool        // that message has expired
+}
+
+// A Target is the stream that is written to.
+type Target interface {
+	// State returns the position, or why the stream cannot be a target, as a [Stop].
+	State(ctx context.Context) (TargetState, error)
+	// Write writes all of the messages, or none, behind the sequence last. The error is
+	// ErrFenced if that is not the last one; a [Stop] if it is refused for good; after
+	// any other error the outcome is unknown.
+	Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
+	// Hint returns what SetHint has kept; the zero Hint if nothing.
+	Hint(ctx context.Context) (Hint, error)
+	SetHint(ctx context.Context, h Hint) error
+}
+
+// A Hint is the position for a target whose last message has expired. It counts only if
+// Last is the target's last sequence: then nothing was written since.
+type Hint struct {
+	Last     uint64    `json:"last"`
+	Created  time.Time `json:"created"` // of the target
+	Position Position  `json:"position"`
+}
+
+// ErrFenced is returned by [Target.Write] where another stage has written since.
+var ErrFenced = errors.New("stage: the target has other messages behind the position: another stage writes")
+
+// A Stop is an error that waiting cannot mend. It says what to do.
+type Stop struct{ Why string }
+
+// Error implements error.
+func (s *Stop) Error() string { return s.Why }
+
+func stop(format string, args ...any) error { return &Stop{fmt.Sprintf(format, args...)} }
+
+// Config says what a [Stage] does. All fields but Once, Existing, KeepMsgID and Log must
+// be set.
+type Config struct {
+	Source     Source
+	SourceName string // of the stream
+	Target     Target
+	// Stamp gives the messages of a batch IDs: [stamp.Stamper.Msgs].
+	Stamp     func(context.Context, []*nats.Msg) error
+	Subject   func(string) string // of a copy
+	Largest   func() int          // bytes of a message that the target accepts
+	Existing  Existing
+	KeepMsgID bool // copy Nats-Msg-Id as Natsid-Msg-Id
+	Once      bool // return when all that the source holds is copied
+	Log       *slog.Logger
+}
+
+// A Stage copies a source to a target. Its methods are safe for concurrent use; Run is
+// called once.
+type Stage struct {
+	cfg      Config
+	created  time.Time // of the target, once it is known
+	progress atomic.Pointer[Progress]
+}
+
+// Progress is how far a stage is.
+type Progress struct {
+	Role     Role
+	Position uint64 // of the source's messages, the last that is copied
+	Copied   uint64 // by this process
+	Behind   uint64 // messages of the source that were not copied yet, as far as is known
+}
+
+// A Role is what a stage does at the moment.
+type Role string
+
+// The roles.
+const (
+	Starting Role = "starting"
+	Copying  Role = "copying"
+	Standby  Role = "standby" // another stage copies
+	Retrying Role = "retrying"
+)
+
+// New returns a stage that is not running yet.
+func New(cfg Config) *Stage {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Stage{cfg: cfg}
+	s.progress.Store(&Progress{Role: Starting})
+	return s
+}
+
+// Progress returns how far it is.
+func (s *Stage) Progress() Progress { return *s.progress.Load() }
+
+// note changes the progress. Run's goroutine alone calls it.
+func (s *Stage) note(change func(*Progress)) {
+	p := s.Progress()
+	change(&p)
+	s.progress.Store(&p)
+}
+
+// Run copies until ctx ends, or until all is copied where [Config].Once is set. Then the
+// error is nil. Any other is a [Stop].
+func (s *Stage) Run(ctx context.Context) error {
+	pauses := jitter.NewBackoff(100*time.Millisecond, 2*time.Second)
+	for {
+		before := s.Progress().Copied
+		err := s.copy(ctx)
+		if s.Progress().Copied > before {
+			pauses.Reset()
+		}
+		_, stopped := errors.AsType[*Stop](err)
+		switch {
+		case stopped:
+			return err
+		case ctx.Err() != nil || errors.Is(err, errDone):
+			return nil
+		case errors.Is(err, ErrFenced):
+			s.cfg.Log.Info("another stage copies to the target; this one stands by")
+			s.note(func(p *Progress) { p.Role = Standby })
+			if err := s.standBy(ctx); err != nil {
+				return err
+			}
+		default:
+			pause := pauses.NextBackOff()
+			s.cfg.Log.Warn("copying was interrupted; the position is read again", "error", err, "in", pause)
+			s.note(func(p *Progress) { p.Role = Retrying })
+			sleep(ctx, pause)
+		}
+	}
+}
+
+// errDone ends a stage that has copied all.
+var errDone = errors.New("stage: all is copied")
+
+// answersWithin bounds each request to JetStream.
+const answersWithin = 5 * time.Second
+
+// checkEvery is how often the settings of the target are looked at while it is written.
+const checkEvery = 5 * time.Second
+
+// copy reads the position, and copies what is behind it until an error ends that.
+func (s *Stage) copy(ctx context.Context) error {
+	at, err := s.locate(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	reader, err := s.cfg.Source.Open(ctx, at.from.Seq) //mutant:open
+	if err != nil {
+		end(nil)
+		return err
+	}
+	defer reader.Close()
+	s.note(func(p *Progress) { p.Role, p.Position = Copying, at.from.Seq })
+	batches := make(chan *batch)
+	var gathering sync.WaitGroup
+	gathering.Go(func() { end(s.gather(ctx, reader, at.from, batches)) })
+	defer gathering.Wait()
+	defer end(nil)
+	hints := s.newHinter(ctx)
+	defer hints.close()
+	if at.last > 0 {
+		hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the last one may be lost
+	}
+	checked := time.Now()
+	for {
+		if s.cfg.Once && s.Progress().Position >= at.end {
+			return errDone
+		}
+		select {
+		case b := <-batches:
+			if time.Since(checked) > checkEvery {
+				if _, err := s.target(ctx); err != nil {
+					return err
+				}
+				checked = time.Now()
+			}
+			if err := s.write(ctx, b, &at.last); err != nil {
+				return err
+			}
+			hints.set(Hint{Last: at.last, Created: s.created, Position: b.to})
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// write writes a batch behind the sequence last, which it moves.
+func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	//mutant:write
+	if err := s.cfg.Target.Write(ctx, b.msgs, *last); err != nil {
+		return err
+	}
+	*last += uint64(len(b.msgs))
+	s.note(func(p *Progress) {
+		p.Position, p.Behind = b.to.Seq, b.pending
+		p.Copied += uint64(len(b.msgs))
+	})
+	return nil
+}
+
+// The times of a stage that stands by. It takes over where the target stood still for
+// quietFor though the source holds more: within 5 s of the other's death.
+const (
+	lookEvery = 500 * time.Millisecond
+	quietFor  = 3 * time.Second
+)
+
+// standBy returns when another stage no longer copies, or ctx ends. An error is a [Stop].
+func (s *Stage) standBy(ctx context.Context) error {
+	var last uint64
+	since := time.Now()
+	for ctx.Err() == nil && time.Since(since) < quietFor {
+		sleep(ctx, lookEvery)
+		at, err := s.locate(ctx)
+		if _, stopped := errors.AsType[*Stop](err); stopped {
+			return err
+		}
+		if err != nil || at.last != last || at.from.Seq >= at.end {
+			last, since = at.last, time.Now()
+		}
+		if err == nil {
+			s.note(func(p *Progress) { p.Position, p.Behind = at.from.Seq, at.end-min(at.end, at.from.Seq) })
+			if s.cfg.Once && at.from.Seq >= at.end {
+				return nil // copy finds that all is done
+			}
+		}
+	}
+	return nil
+}
+
+// sleep waits for a time, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
