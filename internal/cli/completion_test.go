@@ -81,6 +81,8 @@ func (sh shell) check(t *testing.T, complete func(...string) []string) {
 		{"tag cr", "create"},
 		{"store m", "move"},
 		{"--nats nats://n1 tag d", "delete"},
+		{"--name tag get s", "segment snowflake"},
+		{"--name=tag get s", "segment snowflake"},
 		{"--guard ", "on off"},
 		{"--on-clock-step=r", "reclaim"},
 		{"serve --log-level ", "debug info warn error"},
@@ -99,7 +101,7 @@ func (sh shell) check(t *testing.T, complete func(...string) []string) {
 		slices.Sort(got)
 		slices.Sort(want)
 		for i, w := range want {
-			if sh.name == "fish" && strings.Contains(tc.words, "=") {
+			if sh.name == "fish" && strings.HasSuffix(tc.words, "=r") {
 				want[i] = "--on-clock-step=" + w // fish completes the whole word
 			}
 		}

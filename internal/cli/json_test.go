@@ -52,6 +52,8 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	wantJSON(t, `^\[{"instance":"oslo",.*"busiest":\[{"tag":"order"`, "tag", "list", "--stats", nats)
 	wantJSON(t, `^\[{"tag":"order",.*"stats":{"tag":"order"`, "tag", "list", "--all", "--stats", nats)
 	wantJSON(t, `^{"tags":1,"by":"10"}$`, "tag", "raise", "--all", "--by=10", "--yes", nats)
+	wantJSON(t, `"order"`, "throttle", "order", "1000", nats)
+	wantJSON(t, `^{`, "throttle", "--off", nats)
 	wantJSON(t, `"disabled":true`, "tag", "delete", "order", nats)
 	wantJSON(t, `"bucket":"id_segments","kind":"kv",.*"tags":1,"deny_purge":true,"state":"in order"`,
 		"store", "show", nats)
