@@ -1,0 +1,45 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// prints checks that a command prints some texts.
+func prints(t *testing.T, args string, texts ...string) {
+	t.Helper()
+	got := natsid(t, strings.Fields(args)...)
+	got.want(t, 0)
+	for _, want := range texts {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("natsid %s: no %q in %s", args, want, got.out)
+		}
+	}
+}
+
+func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
+	prints(t, "permissions worker --namespace=shop --inbox=_INBOX_a,_INBOX_b",
+		"# worker\npermissions: {\n  publish: { allow: [\n", `    "_INBOX_a.>"`, `    "_INBOX_b.>"`,
+		`    "shop.segment.> natsid"`, `    "$JS.API.STREAM.CREATE.KV_shop_segments"`)
+	prints(t, "permissions caller --format=nsc --inbox-prefix=_INBOX_a",
+		"nsc add user --name caller \\\n  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>' \\\n"+
+			"  --allow-sub '_INBOX_a.>'\n")
+	for _, json := range []string{"--format=json", "--json"} {
+		prints(t, "permissions worker "+json,
+			`{"role":"worker","publish":[{"subject":"_INBOX.>","why":"answer requests"}`,
+			`{"subject":"id.segment.>","queue":"natsid","why":"serve requests"}`)
+	}
+	const marks = "STREAM.CREATE.KV_id_segments"
+	for _, flags := range []string{"--mysql=u:p@/db --guard=off", "--no-make-buckets"} {
+		prints(t, "permissions worker "+flags, "id.worker.*")
+		if out := natsid(t, strings.Fields("permissions worker "+flags)...).out; strings.Contains(out, marks) {
+			t.Errorf("%s: %s", flags, out)
+		}
+	}
+	for flag, want := range map[string]string{
+		"nobody": `"worker","caller","operator"`, "worker --format=xml": `"nats","nsc","json"`,
+		"worker --inbox=_INBOX.>": `--inbox "_INBOX.>": want a prefix`, "caller --namespace=a.b": "namespace",
+	} {
+		natsid(t, append([]string{"permissions"}, strings.Fields(flag)...)...).want(t, 2, want)
+	}
+}
