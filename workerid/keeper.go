@@ -112,6 +112,7 @@ type Keeper struct {
 	cfg   Config
 	terms terms
 	life  *lifecycle
+	joins Deployment // what it issues; without the registry's ID
 
 	// Only the goroutine of Run uses these.
 	unread  error // why the state file was ignored
@@ -130,7 +131,7 @@ func New(cfg Config) *Keeper {
 	cfg = cfg.withDefaults()
 	file, unread := openState(cfg.StateDir, cfg.Layout.Unit, cfg.Now)
 	k := &Keeper{
-		cfg: cfg, unread: unread, watch: 100 * time.Millisecond,
+		cfg: cfg, joins: DeploymentOf(cfg.Layout), unread: unread, watch: 100 * time.Millisecond,
 		alarms: newAlarms(cfg.Alarm),
 		rand:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		terms: terms{
@@ -181,8 +182,7 @@ func (k *Keeper) Who() (who Who, held bool) { return k.whoAt(k.cfg.Now()) }
 
 // whoAt is Who at a time on this worker's clock, Unix ms.
 func (k *Keeper) whoAt(now int64) (who Who, held bool) {
-	s := k.Status()
-	d := DeploymentOf(k.cfg.Layout)
+	s, d := k.Status(), &k.joins
 	return Who{
 		Instance: s.Instance, Process: k.terms.process, Registry: s.Registry, Layout: d.Layout, Epoch: d.Epoch,
 		Unit: d.Unit, Number: s.Number, Time: now, Until: s.Until,
