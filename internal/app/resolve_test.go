@@ -66,6 +66,9 @@ func TestTheHigherSourceDecidesAmongWhatExcludesEachOther(t *testing.T) {
 			given{"nats": {Text: "nats://a:b@h", From: flag}, "user": {Text: "u", From: env},
 				"password": {Text: "p", From: env}},
 			"nats=nats://a:b@h", "the user in --nats takes precedence over --user", ""},
+		"the user of the URLs above another of the same source": {
+			given{"nats": {Text: "nats://a@h", From: env}, "token": {Text: "t", From: env}},
+			"nats=nats://a@h", "the user in --nats takes precedence over --token", ""},
 		"an unknown context": {
 			given{"context": {Text: "none/such", Place: "NATS_CONTEXT"}},
 			"", "", `NATS_CONTEXT: "none/such" is not the name`},
@@ -101,5 +104,16 @@ func TestTheHigherSourceDecidesAmongWhatExcludesEachOther(t *testing.T) {
 				t.Error("what was given has changed")
 			}
 		})
+	}
+}
+
+func TestAFileMayUseTheOldNamesOfFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "natsid.yaml")
+	if err := os.WriteFile(file, []byte("nats-creds: a\nserver: b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	given, err := app.ReadFile(app.Given{Text: file})
+	if err != nil || given["creds"].Text != "a" || given["nats"].Text != "b" {
+		t.Errorf("%v, %v", given, err)
 	}
 }
