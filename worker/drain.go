@@ -76,7 +76,13 @@ func (d *drains) take() {
 			d.refuse(m, err)
 			continue
 		}
-		d.cfg.Drain(!o.Undo)
+		switch changed := d.cfg.Drain(!o.Undo); {
+		case changed && o.Undo:
+			d.cfg.Log.Info("an operator lets this worker serve again", originOf(m))
+		case changed:
+			d.cfg.Log.Warn("an operator has drained this worker: it leaves its queue groups, and keeps its number",
+				originOf(m))
+		}
 		d.owed = append(d.owed, order{o, m})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
@@ -20,7 +23,7 @@ import (
 // obeys makes a worker follow the orders of operators.
 func obeys(_ *segment.Config, cfg *worker.Config) {
 	var drained atomic.Bool
-	cfg.Drain = func(drain bool) { drained.Store(drain) }
+	cfg.Drain = func(drain bool) bool { return drained.Swap(drain) != drain }
 	cfg.Away = func(worker.Mode) error {
 		if drained.Load() {
 			return errors.New("drained")
@@ -108,6 +111,27 @@ func TestADrainedWorkerAnswersWhatItHasTakenAndThenLeavesAndComesBack(t *testing
 	})
 	r.one("id.segment.order")
 	r.one("id.snowflake")
+}
+
+func TestWhoDrainedAWorkerIsLoggedOnce(t *testing.T) {
+	var log natstest.Buffer
+	r := start(t, startServer(t), 0, newStore(t), obeys, func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	orders := r.orders()
+	for _, body := range []string{"", "{}", `{"undo":true}`, `{"undo":true}`} {
+		m := nats.NewMsg(orders)
+		m.Data = []byte(body)
+		m.Header.Set("Nats-Request-Info", `{"user":"root"}`)
+		if _, err := r.caller.RequestMsg(m, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, what := range []string{"has drained this worker", "lets this worker serve again"} {
+		if n := len(regexp.MustCompile(what+`.*claimed.user=root`).FindAllString(log.String(), -1)); n != 1 {
+			t.Errorf("%d lines say that an operator %s, and who it was:\n%s", n, what, &log)
+		}
+	}
 }
 
 func TestWhatIsNoOrderChangesNothing(t *testing.T) {

@@ -135,8 +135,9 @@ type Config struct {
 	Overloaded func(Mode)
 	// Drain, if set, is called when an operator orders the worker to leave all its queue
 	// groups, or with false to join them again. From then on Away must say so. It is
-	// called again with each repeated order, and must not block.
-	Drain func(drain bool)
+	// called again with each repeated order, reports whether that changed anything, and
+	// must not block.
+	Drain func(drain bool) (changed bool)
 	// Hear, if set, takes what workers tell one another on
 	// [subjects.Namespace.RegistryStore]. It must not block.
 	Hear func(message []byte)

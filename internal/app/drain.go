@@ -11,18 +11,18 @@ const drained = "drain"
 
 var errDrained = errors.New("drained by an operator: it takes no requests until `natsid drain --undo`, or a restart")
 
-// drain leaves all queue groups and keeps the worker number, or joins them again. It ends
-// with the process, and outlasts a move to another NATS server.
-func (p *program) drain(leave bool) {
+// drain leaves all queue groups and keeps the worker number, or joins them again, and
+// reports whether that is a change. It ends with the process, and outlasts a move to
+// another NATS server.
+func (p *program) drain(leave bool) (changed bool) {
 	modes := []worker.Mode{worker.Segment, worker.Tags, worker.Snowflake}
 	if p.away.has(drained) == leave {
-		return
+		return false
 	}
-	if !leave {
-		p.cfg.Log.Info("an operator lets this worker serve again")
+	if leave {
+		p.away.refuse(drained, errDrained, modes...)
+	} else {
 		p.away.allow(drained, modes...)
-		return
 	}
-	p.cfg.Log.Warn("an operator has drained this worker: it leaves its queue groups, and keeps its worker number")
-	p.away.refuse(drained, errDrained, modes...)
+	return true
 }
