@@ -2,6 +2,7 @@ package worker
 
 import (
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,7 +23,8 @@ type endpoint struct {
 
 	out     *outlet
 	counts  tally
-	granted int // credit of the subscription; 0: any number of requests
+	own     string // what natsid's own subjects begin with
+	granted int    // credit of the subscription; 0: any number of requests
 }
 
 // listEndpoint is the endpoint about tags that changes none.
@@ -36,7 +38,8 @@ type handler func(request, *nats.Msg)
 const yieldEvery = 5 * time.Millisecond
 
 // receive returns what a new subscription calls with each message. A message
-// without a reply subject is dropped before it costs an ID.
+// without a reply subject is dropped before it costs an ID, and so is one whose
+// answer its caller may not publish: see misled.
 func (e *endpoint) receive() nats.MsgHandler {
 	handle, yielded := e.handler(), clock()
 	return func(m *nats.Msg) {
@@ -46,13 +49,27 @@ func (e *endpoint) receive() nats.MsgHandler {
 			yielded = came
 		}
 		e.counts.arrived.Add(1)
-		if m.Reply == "" {
+		if m.Reply == "" || e.misled(m) {
 			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
 			return
 		}
 		handle(request{at: e, reply: m.Reply, came: came}, m)
 	}
+}
+
+// misled reports whether the answer would do what only workers may: answers are
+// published with the worker's rights, and NATS does not ask whether the caller may
+// publish to the reply subject that he chose. One of natsid's own subjects, or of a
+// bucket, is nobody's inbox. An answer there would replace a mark, which keeps IDs
+// unique, or a record of a worker number.
+func (e *endpoint) misled(m *nats.Msg) bool {
+	if !strings.HasPrefix(m.Reply, e.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") {
+		return false
+	}
+	e.out.log.Warn("a request is dropped: its reply subject is not the inbox of a caller, and an answer there could "+
+		"damage natsid's data; find out who sends it", "subject", m.Subject, "reply", m.Reply)
+	return true
 }
 
 // The endpoints are those of three groups and two services. Beside them a worker
@@ -91,5 +108,6 @@ func (w *Worker) snowflakeEndpoints() []*endpoint {
 }
 
 func (w *Worker) endpoint(mode Mode, name, subject string, handler func() handler) *endpoint {
-	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, out: w.out}
+	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, out: w.out,
+		own: string(w.cfg.Namespace) + "."}
 }

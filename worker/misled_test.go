@@ -1,0 +1,38 @@
+package worker_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Answers are published with the worker's rights: what it alone may write, no caller may name as a reply subject.
+func TestACallerCannotMakeTheWorkerPublishForHim(t *testing.T) {
+	r := start(t, startServer(t), 0, newStore(t))
+	got := make(chan *nats.Msg, 100)
+	for _, subject := range []string{"$KV.>", "$JS.API.>", "id.alarm.>", "id.settings.>", "hub.$KV.>", "his.>"} {
+		if _, err := r.caller.ChanSubscribe(subject, got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, subject := range []string{
+		"id.segment.order", "id.snowflake", "id.snowflake.1", "id.tag.list", "id.control.throttle",
+	} {
+		for _, reply := range []string{
+			"$KV.id_segments.order", "$JS.API.STREAM.DELETE.KV_id_segments", "hub.$KV.id_history.7",
+			"id.alarm.repeat", "id.settings.workers", "his.inbox.1", // the last one is his
+		} {
+			if err := r.caller.PublishRequest(subject, reply, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m := <-got; m.Subject != "his.inbox.1" {
+			t.Errorf("%s: the worker published to %s for a caller", subject, m.Subject)
+		}
+	}
+	for len(got) > 0 {
+		if m := <-got; m.Subject != "his.inbox.1" {
+			t.Errorf("the worker published to %s for a caller", m.Subject)
+		}
+	}
+}
