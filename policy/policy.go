@@ -22,8 +22,12 @@ const (
 	Level       = LevelLimits
 )
 
-// MaxThrottled is how many tags can have a throttle of their own.
-const MaxThrottled = 1000
+const (
+	// MaxThrottled is how many tags can have a throttle of their own.
+	MaxThrottled = 1000
+	// MaxRate is the highest rate that can be set, in IDs per second.
+	MaxRate = 1_000_000_000_000
+)
 
 // A Limit is what one tag allows, until it is changed. The zero value allows all.
 type Limit struct {
@@ -36,6 +40,19 @@ type Limit struct {
 type Throttle struct {
 	All  int64            `json:"all,omitempty"`  // each tag
 	Tags map[string]int64 `json:"tags,omitempty"` // some tags; the lower one counts
+}
+
+// Valid reports whether operators can have set the limit.
+func (l Limit) Valid() bool { return l.MaxBatch >= 0 && l.Rate >= 0 && l.Rate <= MaxRate }
+
+// Valid reports whether operators can have set the throttle.
+func (t Throttle) Valid() bool {
+	for _, rate := range t.Tags {
+		if rate < 1 || rate > MaxRate {
+			return false
+		}
+	}
+	return t.All >= 0 && t.All <= MaxRate
 }
 
 // IsZero reports whether nothing is throttled.

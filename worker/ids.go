@@ -32,10 +32,10 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		err = h.cfg.refused(Segment)
 	}
 	if err == nil {
-		err = r.admit(h.cfg.Rations, n) // counts them
+		err = h.cfg.Gate.Admit(tag, n, r.came) // counts them
 	}
 	if err == nil {
-		err = h.cfg.Gate.Admit(tag, n, r.came) // the last: it counts them too
+		err = r.admit(h.cfg.Rations, n) // counts them too: what a tag refuses takes nothing from the others
 	}
 	if err != nil {
 		r.refuseUnlessProbe(m, err)

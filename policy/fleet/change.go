@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -16,7 +18,7 @@ import (
 func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error {
 	return s.set(ctx, limitPrefix+tag, func(old []byte) (value []byte, err error) {
 		l := policy.Limit{}
-		if err := json.Unmarshal(old, &l); err != nil {
+		if err := read(old, &l); err != nil {
 			return nil, err
 		}
 		change(&l)
@@ -28,7 +30,7 @@ func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy
 func (s *Settings) SetThrottle(ctx context.Context, change func(*policy.Throttle)) (t policy.Throttle, err error) {
 	err = s.set(ctx, throttleKey, func(old []byte) (value []byte, err error) {
 		t = policy.Throttle{}
-		if err := json.Unmarshal(old, &t); err != nil {
+		if err := read(old, &t); err != nil {
 			return nil, err
 		}
 		if change(&t); len(t.Tags) > policy.MaxThrottled {
@@ -47,7 +49,7 @@ func merge(old []byte, v any, fields ...string) ([]byte, error) {
 		return nil, err
 	}
 	for _, f := range fields {
-		delete(all, f)
+		maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return strings.EqualFold(name, f) })
 	}
 	value, err := json.Marshal(v)
 	if err == nil {

@@ -318,9 +318,10 @@ func damaged(s *site) {
 	s.must(func() error { _, err := a.SetThrottle(s.Context(), throttle("order", 3)); return err })
 	s.put("tag.order", `{"rate":`)
 	s.put("throttle", `[1]`)
+	s.put("tag.new", `{"rate":-1}`)
 	s.put("tag.mark", `{"rate":1}`)
 	eventually(s.T, "all is read", func() bool { return a.rateOf("mark") == 1 })
-	if a.rateOf("order") != 5 || a.gate.Rules().Throttle.Of("order") != 3 {
+	if a.rateOf("order") != 5 || a.rateOf("new") != 0 || a.gate.Rules().Throttle.Of("order") != 3 {
 		s.Errorf("%+v", a.gate.Rules())
 	}
 	s.limit(a, "order", 6) // which repairs it
@@ -357,6 +358,19 @@ func lost(s *site) {
 		c := s.start("c" + fmt.Sprint(time.Now().UnixNano()))
 		defer c.stop()
 		return c.rateOf("order") == 5
+	})
+	js := natstest.JetStream(s, s.url)
+	if err := js.DeleteKeyValue(s.Context(), s.ns.SettingsBucket()); err != nil {
+		s.Fatal(err)
+	}
+	// If a worker is faster than this, it writes everything again all the same.
+	kv, err := js.CreateOrUpdateKeyValue(s.Context(), jetstream.KeyValueConfig{Bucket: s.ns.SettingsBucket()})
+	if err != nil {
+		s.Fatal(err)
+	}
+	eventually(s.T, "it is written into a bucket that another has made", func() bool {
+		_, err := kv.Get(s.Context(), "tag.order")
+		return err == nil
 	})
 	if a.rateOf("order") != 5 || b.rateOf("order") != 5 {
 		s.Error("a limit ended with its bucket")

@@ -74,7 +74,8 @@ type Settings struct {
 
 	mu      sync.Mutex
 	entries map[string]buckets.Entry
-	lost    bool // the bucket was, so what it holds is not all
+	lost    bool      // the bucket was, so what it holds is not all
+	made    time.Time // when the bucket was
 
 	count   count
 	refused bool // only Begin and Run use it
@@ -225,8 +226,8 @@ func (s *Settings) readAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.restore(ctx, all) {
-		return nil // what was known goes on to hold
+	if again, err := s.restore(ctx, state.Created, all); again || err != nil {
+		return err // what was known goes on to hold
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,12 +282,12 @@ func (s *Settings) apply() {
 		var err error
 		switch {
 		case key == throttleKey:
-			if rules.Throttle, err = decodeThrottle(e.Value); err != nil {
+			if err = read(e.Value, &rules.Throttle); err != nil {
 				rules.Throttle = old.Throttle
 			}
 		case ofTag:
-			var l policy.Limit
-			if l, err = decodeLimit(e.Value); err != nil {
+			l := policy.Limit{}
+			if err = read(e.Value, &l); err != nil {
 				l = old.Limits[tag]
 			}
 			if l != (policy.Limit{}) {
@@ -301,26 +302,13 @@ func (s *Settings) apply() {
 	s.cfg.Gate.Set(rules)
 }
 
-var errNegative = errors.New("it has a number below 0")
-
-func decodeLimit(value []byte) (l policy.Limit, err error) {
-	if err = json.Unmarshal(value, &l); err == nil && (l.MaxBatch < 0 || l.Rate < 0) {
-		err = errNegative
+// read reads a setting.
+func read[T interface{ Valid() bool }](value []byte, into *T) error {
+	err := json.Unmarshal(value, into)
+	if err == nil && !(*into).Valid() {
+		err = errors.New("a number is out of range")
 	}
-	return l, err
-}
-
-func decodeThrottle(value []byte) (t policy.Throttle, err error) {
-	err = json.Unmarshal(value, &t)
-	for _, rate := range t.Tags {
-		if err == nil && rate < 0 {
-			err = errNegative
-		}
-	}
-	if err == nil && t.All < 0 {
-		err = errNegative
-	}
-	return t, err
+	return err
 }
 
 // bucketLost notes that the bucket is gone with all settings. They go on to hold here.
@@ -336,25 +324,26 @@ func (s *Settings) bucketLost() {
 	}
 }
 
-// restore writes settings that were lost into the new bucket, which holds all, unless they were set anew. It reports
-// whether any were lost.
-func (s *Settings) restore(ctx context.Context, all map[string]buckets.Entry) bool {
+// restore writes settings that were lost into the new bucket, which was made then and holds all, unless they were set
+// anew. It reports whether any were lost.
+func (s *Settings) restore(ctx context.Context, made time.Time, all map[string]buckets.Entry) (bool, error) {
 	s.mu.Lock()
-	lost, known := s.lost, maps.Clone(s.entries)
-	s.lost = false
+	another := !s.made.IsZero() && !made.Equal(s.made) // made again by another worker, which may know less
+	lost, known := (s.lost || another) && len(s.entries) > 0, maps.Clone(s.entries)
 	s.mu.Unlock()
-	if !lost {
-		return false
-	}
 	for key, e := range known {
-		if _, there := all[key]; there {
+		if _, there := all[key]; there || !lost {
 			continue
 		}
 		if _, err := s.kv.Create(ctx, key, e.Value); err != nil && !errors.Is(err, buckets.ErrKeyExists) {
-			s.cfg.Log.Error("a setting was lost with its bucket and could not be written again; set it again",
-				"key", key, "error", err)
+			return lost, fmt.Errorf("%s was lost with its bucket, and cannot be written again: %w", key, err)
 		}
 	}
-	s.again.Store(true)
-	return true
+	s.mu.Lock()
+	s.made, s.lost = made, false
+	s.mu.Unlock()
+	if lost {
+		s.again.Store(true)
+	}
+	return lost, nil
 }
