@@ -71,7 +71,7 @@ func (s *section) start(t *testing.T, name, conf string, seen *violations) *serv
 func serveOn(t *testing.T, srv *server.Server) (log *natstest.Buffer, stop func() error) {
 	t.Helper()
 	cfg := configOn(t, urlOf(srv, "worker"), t.TempDir())
-	cfg.InboxPrefix, log = "_INBOX_worker", new(natstest.Buffer)
+	cfg.Name, cfg.InboxPrefix, log = "third", "_INBOX_worker", new(natstest.Buffer)
 	cfg.Log = cfg.NewLog(log)
 	stop = startWith(t, cfg)
 	waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
