@@ -55,6 +55,10 @@ func (d *drains) stop() {
 }
 
 func (d *drains) hear(m *nats.Msg) {
+	at := &endpoint{out: d.out, own: string(d.cfg.Namespace) + "."}
+	if m.Reply != "" && at.misled(m) {
+		return
+	}
 	select {
 	case d.heard <- m:
 	default:

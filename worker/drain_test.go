@@ -143,6 +143,19 @@ func TestWhatIsNoOrderChangesNothing(t *testing.T) {
 	if _, err := r.try("id.control.drain.other", ""); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("an order to another worker: %v, want no responders", err)
 	}
+	for _, reply := range []string{"$KV.id_segments.order", "id.settings.workers"} { // which only workers may write
+		written, err := r.caller.SubscribeSync(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.caller.PublishRequest(orders, reply, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.order(orders, `{"undo":true}`) // answered after it
+		if n, _, err := written.Pending(); n != 0 || err != nil {
+			t.Errorf("an order wrote to %s, %v", reply, err)
+		}
+	}
 	r.one("id.segment.order")
 	r.one("id.snowflake")
 	if err := r.caller.Publish(orders, nil); err != nil { // an order whose answer nobody wants
