@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
 // An Access is how this program reaches NATS, and by what servers know it: the settings of the nats command, by its
@@ -34,7 +36,7 @@ var ofAccess = []Setting{
 		Flag: "nats", Aliases: []string{"server"}, Env: "NATS_URL", Group: GroupNATS, Placeholder: "URL[,URL]",
 		Help: "URLs of the NATS servers to join: nats, tls, ws or wss. Without it serve runs an embedded NATS " +
 			"server, and other commands connect to nats://127.0.0.1:4222.",
-		field: text(func(c *Config) *string { return &c.NATS }, "").
+		field: text(func(c *Config) *string { return &c.NATS }, "").checked("", checkURLs).
 			shownAs(func(c *Config) string { return Redact(c.NATS) }),
 	}, {
 		Flag: "context", Env: "NATS_CONTEXT", Group: GroupNATS, Placeholder: "NAME",
@@ -157,6 +159,13 @@ func checkCertificate(c *Config) error {
 	return nil
 }
 
+func checkDSN(c *Config) error {
+	if c.MySQL == "" || mysqlstore.Check(c.MySQL) == nil {
+		return nil
+	}
+	return errors.New("is malformed: want user:password@tcp(host:port)/database")
+}
+
 func checkMySQL(c *Config) error {
 	if (c.MySQLCert == "") != (c.MySQLKey == "") {
 		return errors.New("and --mysql-key belong together: give both")
@@ -164,8 +173,32 @@ func checkMySQL(c *Config) error {
 	return nil
 }
 
+// checkURLs refuses what could be tried for ever in vain.
+func checkURLs(c *Config) error {
+	var web, plain bool
+	for u := range strings.SplitSeq(c.NATS, ",") {
+		scheme, _, ok := strings.Cut(strings.ToLower(strings.TrimSpace(u)), "://")
+		switch {
+		case ok && (scheme == "ws" || scheme == "wss"):
+			web = true
+		case !ok || scheme == "nats" || scheme == "tls":
+			plain = true
+		default:
+			return fmt.Errorf("%q: want URLs that begin with nats, tls, ws or wss", Redact(u))
+		}
+	}
+	if web && plain {
+		return errors.New("has URLs of WebSockets and others: give those of one kind")
+	}
+	return nil
+}
+
 func checkInbox(c *Config) error {
 	p := c.InboxPrefix
+	if strings.HasPrefix(p+".", string(c.Namespace)+".") || strings.Contains("."+p, ".$") {
+		return fmt.Errorf("%q: workers publish no answers there, for fear of their own subjects; "+
+			"want tokens such as _INBOX_worker", p)
+	}
 	if p != "" && (strings.ContainsAny(p, "*> \t\r\n") || slices.Contains(strings.Split(p, "."), "")) {
 		return fmt.Errorf("%q: want tokens without wildcards, such as _INBOX_worker", p)
 	}

@@ -145,3 +145,27 @@ func TestRedactHidesPasswords(t *testing.T) {
 		}
 	}
 }
+
+// What cannot work at any time ends the start: retried, it would be retried for ever.
+func TestWhatCanNeverConnectIsRefusedAtOnce(t *testing.T) {
+	for _, set := range []func(*app.Config){
+		func(c *app.Config) { c.NATS = "foo://me:hunter2@h" },
+		func(c *app.Config) { c.NATS = "nats://a,wss://me:hunter2@b" },
+		func(c *app.Config) { c.NATS, c.MySQL = "nats://a", "me:hunter2/x@tcp(h)" },
+		func(c *app.Config) { c.NATS, c.MySQL = "nats://a", "me:hunter2" },
+		func(c *app.Config) { c.NATS, c.InboxPrefix = "nats://a", "id.replies" },
+		func(c *app.Config) { c.NATS, c.InboxPrefix = "nats://a", "$KV.id_segments" },
+	} {
+		cfg := app.Default()
+		set(&cfg)
+		if err := cfg.Validate(); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q, %q, %q: %v", cfg.NATS, cfg.MySQL, cfg.InboxPrefix, err)
+		}
+	}
+	cfg := app.Default()
+	for _, urls := range []string{"", "h", "nats://a, TLS://b:4222,c", "ws://a,wss://b", "nats://u:p,w@h"} {
+		if cfg.NATS = urls; cfg.Validate() != nil {
+			t.Errorf("%q: %v", urls, cfg.Validate())
+		}
+	}
+}

@@ -100,7 +100,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "Keep the tags in Leaf's table leaf_alloc: user:password@tcp(host:port)/database, or " +
 			"@unix(/path/of/socket) in place of @tcp. " +
 			"Without it they are in JetStream KV.",
-		field: text(func(c *Config) *string { return &c.MySQL }, "").shownAs(showMySQL),
+		field: text(func(c *Config) *string { return &c.MySQL }, "").checked("", checkDSN).shownAs(showMySQL),
 		file:  func(c *Config) *string { return &c.MySQLFile },
 	}, {
 		Flag: "mysql-ca", Env: "NATSID_MYSQL_CA", Group: groupSegments, Placeholder: "FILE",

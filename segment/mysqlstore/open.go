@@ -123,6 +123,12 @@ func parse(dsn string) (*mysql.Config, error) {
 	return cfg, nil
 }
 
+// Check returns an error that says what a DSN must be, and shows nothing of it, or nil.
+func Check(dsn string) error {
+	_, err := parse(dsn)
+	return err
+}
+
 // Redact returns a DSN without its password, for logs.
 func Redact(dsn string) string {
 	cfg, err := parse(dsn)
