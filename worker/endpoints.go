@@ -64,7 +64,9 @@ func (e *endpoint) receive() nats.MsgHandler {
 // bucket, is nobody's inbox. An answer there would replace a mark, which keeps IDs
 // unique, or a record of a worker number.
 func (e *endpoint) misled(m *nats.Msg) bool {
-	if !strings.HasPrefix(m.Reply, e.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") {
+	js := e.out.jsPrefix
+	if !strings.HasPrefix(m.Reply, e.own) && m.Reply[0] != '$' && !strings.Contains(m.Reply, ".$") &&
+		(js == "" || !strings.HasPrefix(m.Reply, js)) {
 		return false
 	}
 	e.out.log.Warn("a request is dropped: its reply subject is not the inbox of a caller, and an answer there could "+

@@ -4,13 +4,19 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/worker"
 )
 
 // Answers are published with the worker's rights: what it alone may write, no caller may name as a reply subject.
 func TestACallerCannotMakeTheWorkerPublishForHim(t *testing.T) {
-	r := start(t, startServer(t), 0, newStore(t))
+	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.JSPrefix = "JS.hub.API"
+	})
 	got := make(chan *nats.Msg, 100)
-	for _, subject := range []string{"$KV.>", "$JS.API.>", "id.alarm.>", "id.settings.>", "hub.$KV.>", "his.>"} {
+	for _, subject := range []string{"$KV.>", "$JS.API.>", "id.alarm.>", "id.settings.>", "hub.$KV.>",
+		"JS.>", "his.>"} {
 		if _, err := r.caller.ChanSubscribe(subject, got); err != nil {
 			t.Fatal(err)
 		}
@@ -20,7 +26,8 @@ func TestACallerCannotMakeTheWorkerPublishForHim(t *testing.T) {
 	} {
 		for _, reply := range []string{
 			"$KV.id_segments.order", "$JS.API.STREAM.DELETE.KV_id_segments", "hub.$KV.id_history.7",
-			"id.alarm.repeat", "id.settings.workers", "his.inbox.1", // the last one is his
+			"JS.hub.API.STREAM.DELETE.KV_id_segments", "id.alarm.repeat", "id.settings.workers",
+			"his.inbox.1", // the last one is his
 		} {
 			if err := r.caller.PublishRequest(subject, reply, nil); err != nil {
 				t.Fatal(err)

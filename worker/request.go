@@ -96,6 +96,8 @@ type outlet struct {
 	observe func(Answer)
 	log     *slog.Logger
 	rations *Rations
+	// jsPrefix is what begins the subjects of JetStream beside $, "" for nothing.
+	jsPrefix string
 	// retryAfter is what a caller waits where a queue is full: a part of the deadline,
 	// by which all that is in the queue is answered.
 	retryAfter time.Duration

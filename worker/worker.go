@@ -83,10 +83,12 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but Refused, Away,
+// Config says what a worker serves, and where. All fields but JSPrefix, Refused, Away,
 // Overloaded, Drain, Ask, State, Gate, Rations, Settings, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
+	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
+	JSPrefix string
 	// Version is shown by `nats micro ls`; a semantic version.
 	Version string
 	// Conn is the connection to serve on. The worker drains and closes it, so
@@ -193,6 +195,7 @@ func New(cfg Config) *Worker {
 	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
 	w.out = &outlet{
 		conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, rations: cfg.Rations, retryAfter: cfg.Deadline / 10,
+		jsPrefix: cfg.JSPrefix,
 	}
 	w.stats = &statistics{cfg: &w.cfg}
 	w.rights = watchRights(cfg.Conn)

@@ -234,7 +234,7 @@ func (p *program) allocator() *segment.Allocator { return p.segments }
 func (p *program) workerConfig() worker.Config {
 	cfg := p.cfg
 	return worker.Config{
-		Namespace: cfg.Namespace, Version: cfg.Version,
+		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix,
 		Ask: p.links.control, Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
 			who, held := p.keeper.Who()
