@@ -85,7 +85,7 @@ func TestIdleTagsStayInMemoryWhileLoadsAreHeld(t *testing.T) {
 
 // A store that lost its tags shall not give what was loaded from it a second time.
 func TestAnIdleTagThatLostItsMarkIsNotCreatedOnFirstUse(t *testing.T) {
-	manyIdle(t, segment.Config{MaxIdle: -1}, func(t *testing.T, a *allocator, store *faulty, _ *memory) {
+	manyIdle(t, segment.Config{MaxIdle: -1}, func(t *testing.T, a *allocator, _ *faulty, memory *memory) {
 		time.Sleep(2 * time.Hour)
 		floors := a.Floors()
 		for _, tag := range []string{"a", "b", "new"} {
@@ -93,7 +93,9 @@ func TestAnIdleTagThatLostItsMarkIsNotCreatedOnFirstUse(t *testing.T) {
 				t.Errorf("floor of %s %+v, want %+v", tag, floors[tag], want)
 			}
 		}
-		store.Store = new(segmenttest.Memory)
+		for _, tag := range []string{"a", "b", "new"} {
+			memory.Remove(tag)
+		}
 		for _, tag := range []string{"a", "b", "new"} {
 			if _, err := a.Take(t.Context(), tag, 1); !errors.Is(err, segment.ErrUnknownTag) {
 				t.Errorf("%s: %v, want ErrUnknownTag", tag, err)

@@ -149,7 +149,7 @@ func TestWithoutJetStreamWorkersSaysSo(t *testing.T) {
 	t.Parallel()
 	s := launch(t, new(server.Options))
 	code, text := run(t, patient(t), "workers", "--nats="+s.ClientURL())
-	if code != 1 || !strings.Contains(text, "JetStream") || !strings.Contains(text, "--js-domain") {
+	if code != 3 || !strings.Contains(text, "JetStream") || !strings.Contains(text, "--js-domain") {
 		t.Errorf("ended with %d: %s", code, text)
 	}
 }

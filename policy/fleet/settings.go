@@ -194,6 +194,8 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	case why != nil:
 		s.refused = true
 		s.cfg.Refuse(fmt.Errorf("%w: %w", why, err))
+	case s.read.Load() && errors.Is(err, nats.ErrReconnectBufExceeded):
+		// The connection is lost, and a line has said so.
 	case s.read.Load():
 		s.cfg.Log.Warn("limits and throttles cannot be read; those known are kept", "error", err)
 	default:
