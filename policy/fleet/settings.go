@@ -194,10 +194,8 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	case why != nil:
 		s.refused = true
 		s.cfg.Refuse(fmt.Errorf("%w: %w", why, err))
-	case s.read.Load() && errors.Is(err, nats.ErrReconnectBufExceeded):
-		// The connection is lost, and a line has said so.
-	case s.read.Load():
-		s.cfg.Log.Warn("limits and throttles cannot be read; those known are kept", "error", err)
+	case s.read.Load(): // polls and loads say at the same time that JetStream is away
+		s.cfg.Log.Debug("limits and throttles cannot be read; those known are kept", "error", err)
 	default:
 		s.cfg.Log.Warn("limits and throttles cannot be read; requests are served without, since no worker must honour "+
 			"any as far as this one knows", "error", err)
