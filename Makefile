@@ -21,10 +21,11 @@ quick: format vet staticcheck ## Check what is fast to check, in under a minute:
 	GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$dir go test -short -vet=off -p 8 -timeout 5m ./...
 
 # Most tests wait more than they compute, so more of them run at a time than there
-# are CPUs. The race detector makes a simulated schedule several times as slow: 200
+# are CPUs; those of whole services compute enough to run by themselves. The race detector makes a simulated schedule several times as slow: 200
 # with it, 10,000 and the mutants without. `make lint` vets.
 test: ## Run all tests with the race detector; installs nothing
-	CGO_ENABLED=1 go test -race -vet=off -p 4 -parallel 6 -timeout 12m ./...
+	CGO_ENABLED=1 go test -race -vet=off -p 4 -parallel 6 -timeout 8m $$(go list ./... | grep -v /e2e/tests)
+	CGO_ENABLED=1 go test -race -vet=off -parallel 6 -timeout 10m ./e2e/tests
 	go test -vet=off -p 1 -timeout 8m -v -run '^(TestSimulation|TestMutants|TestASeedMakes.*)$$' ./segment/simulation ./workerid
 	CGO_ENABLED=1 go -C deploy test -race -vet=off -timeout 4m ./...
 	CGO_ENABLED=1 go -C client/outside test -race -timeout 4m ./...

@@ -19,10 +19,12 @@ import (
 
 // A lack is a worker, alone in an account, that has all rights but one.
 type lack struct {
-	right rights.Right // the zero value: it has all
-	admin *nats.Conn
-	log   natstest.Buffer
-	stop  func() error
+	right  rights.Right // the zero value: it has all
+	worker *server.User
+	user   *server.User // of the account, with all rights
+	admin  *nats.Conn
+	log    natstest.Buffer
+	stop   func() error
 }
 
 // names reports whether the log names the right.
@@ -71,32 +73,23 @@ func TestAWorkerNamesEachRightThatIsTakenAway(t *testing.T) {
 	s := launch(t, opts)
 	s.SetLoggerV2(seen, false, false, false)
 	for i, l := range lacks {
-		worker, admin := users[2*i], users[2*i+1]
-		account, err := s.LookupAccount(worker.Account.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := account.EnableJetStream(nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		as := func(user string) nats.Option { return nats.UserInfo(user, "p") }
-		l.admin = connectTo(t, s.ClientURL(), as(admin.Username))
-		l.prepare(t)
-		cfg := configOn(t, "nats://"+worker.Username+":p@"+s.Addr().String(), t.TempDir())
-		cfg.HTTP, cfg.TagPoll = "", time.Second
-		cfg.Log = slog.New(slog.NewTextHandler(&l.log, nil))
-		l.stop = startWith(t, cfg)
+		l.worker, l.user = users[2*i], users[2*i+1]
 	}
-	waitForNames(t, lacks)
-	var stops sync.WaitGroup
-	for _, l := range lacks {
-		stops.Go(func() {
-			if err := l.stop(); err != nil {
-				t.Errorf("without %s: %v", l.right, err)
-			}
-		})
+	for some := range slices.Chunk(lacks, 8) { // all together would starve the tests beside them
+		for _, l := range some {
+			l.start(t, s)
+		}
+		waitForNames(t, some)
+		var stops sync.WaitGroup
+		for _, l := range some {
+			stops.Go(func() {
+				if err := l.stop(); err != nil {
+					t.Errorf("without %s: %v", l.right, err)
+				}
+			})
+		}
+		stops.Wait()
 	}
-	stops.Wait()
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, line := range seen.all {
@@ -104,6 +97,24 @@ func TestAWorkerNamesEachRightThatIsTakenAway(t *testing.T) {
 			t.Errorf("under all rights: %s", line)
 		}
 	}
+}
+
+// start starts the worker in its account.
+func (l *lack) start(t *testing.T, s *server.Server) {
+	t.Helper()
+	account, err := s.LookupAccount(l.worker.Account.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := account.EnableJetStream(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.admin = connectTo(t, s.ClientURL(), nats.UserInfo(l.user.Username, "p"))
+	l.prepare(t)
+	cfg := configOn(t, "nats://"+l.worker.Username+":p@"+s.Addr().String(), t.TempDir())
+	cfg.HTTP, cfg.TagPoll = "", time.Second
+	cfg.Log = slog.New(slog.NewTextHandler(&l.log, nil))
+	l.stop = startWith(t, cfg)
 }
 
 // waitForNames waits until each log names the right that is missing.
