@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -114,6 +115,9 @@ func logged(log *slog.Logger) []nats.Option {
 			log.Info("reconnected to NATS", "connection", nc.Opts.Name, "server", Redact(nc.ConnectedUrl()))
 		}),
 		nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			if _, broken := errors.AsType[*net.OpError](err); broken {
+				return // the line about the disconnection follows
+			}
 			attrs := []any{"connection", nc.Opts.Name, "error", err}
 			if sub != nil {
 				attrs = append(attrs, "subject", sub.Subject)
