@@ -271,7 +271,8 @@ func (f *flight) silence() time.Duration {
 	if f.n > hedgedMost {
 		return lostAfter
 	}
-	return min(f.src.patience()<<min(f.copies-1, 3), hedgeLatest)
+	usual := f.src.patience()
+	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
 
 // busyPause is the pause before it is tried again to send what may not be sent now.

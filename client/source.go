@@ -44,6 +44,9 @@ func (s *source) learn(took time.Duration) {
 const (
 	hedgeSoonest = 100 * time.Millisecond
 	hedgeLatest  = 500 * time.Millisecond
+	// hedgeAgain is how long a further copy waits at most, unless answers take longer: for
+	// seconds after a server hangs, others route half of the copies to it.
+	hedgeAgain = 250 * time.Millisecond
 )
 
 // patience returns how long an answer may take before another worker is asked.

@@ -98,9 +98,9 @@ func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 
 // A call has 5 s: two of three copies may reach workers that hang. But a service that is
 // away for some seconds must not use up the copies that are needed when it is back.
-func TestACallThatIsNotAnsweredAsksLessOftenDownToEveryHalfSecond(t *testing.T) {
+func TestACallThatIsNotAnsweredAsksLessOftenDownToFourTimesASecond(t *testing.T) {
 	f := &flight{src: &source{usual: time.Millisecond}, n: 1}
-	for i, want := range []time.Duration{100, 200, 400, 500, 500, 500} {
+	for i, want := range []time.Duration{100, 200, 250, 250, 250} {
 		f.copies = i + 1
 		if got := f.silence(); got != want*time.Millisecond {
 			t.Errorf("after copy %d it waits %v, want %v", i+1, got, want*time.Millisecond)
