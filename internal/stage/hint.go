@@ -27,6 +27,7 @@ func (s *Stage) keep(ctx context.Context, hint Hint) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := s.cfg.Target.SetHint(ctx, hint); err != nil {
+		s.note(func(p *Progress) { p.HintFailures++ })
 		s.cfg.Log.Warn("the hint of the position cannot be written: it is needed only where all messages of "+
 			"the target expire", "error", err)
 	}

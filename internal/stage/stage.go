@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -124,48 +123,17 @@ type Config struct {
 // A Stage copies a source to a target. Its methods are safe for concurrent use; Run is
 // called once.
 type Stage struct {
-	cfg      Config
-	created  time.Time // of the target, once it is known
-	progress atomic.Pointer[Progress]
+	cfg     Config
+	created time.Time // of the target, once it is known
+	noted
 }
-
-// Progress is how far a stage is.
-type Progress struct {
-	Role     Role
-	Position uint64 // of the source's messages, the last that is copied
-	Copied   uint64 // by this process
-	Behind   uint64 // messages of the source that were not copied yet, as far as is known
-}
-
-// A Role is what a stage does at the moment.
-type Role string
-
-// The roles.
-const (
-	Starting Role = "starting"
-	Copying  Role = "copying"
-	Standby  Role = "standby" // another stage copies
-	Retrying Role = "retrying"
-)
 
 // New returns a stage that is not running yet.
 func New(cfg Config) *Stage {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Stage{cfg: cfg}
-	s.progress.Store(&Progress{Role: Starting})
-	return s
-}
-
-// Progress returns how far it is.
-func (s *Stage) Progress() Progress { return *s.progress.Load() }
-
-// note changes the progress. Run's goroutine alone calls it.
-func (s *Stage) note(change func(*Progress)) {
-	p := s.Progress()
-	change(&p)
-	s.progress.Store(&p)
+	return &Stage{cfg: cfg}
 }
 
 // Run copies until ctx ends, or until all is copied where [Config].Once is set. Then the
@@ -186,14 +154,16 @@ func (s *Stage) Run(ctx context.Context) error {
 			return nil
 		case errors.Is(err, ErrFenced):
 			s.cfg.Log.Info("another stage copies to the target; this one stands by")
-			s.note(func(p *Progress) { p.Role = Standby })
+			s.note(func(p *Progress) { p.Role, p.Why, p.Fenced = Standby, "", p.Fenced+1 })
 			if err := s.standBy(ctx); err != nil {
 				return err
 			}
 		default:
 			pause := pauses.NextBackOff()
 			s.cfg.Log.Warn("copying was interrupted; the position is read again", "error", err, "in", pause)
-			s.note(func(p *Progress) { p.Role = Retrying })
+			s.note(func(p *Progress) {
+				p.Role, p.Why, p.Since, p.Retries = Retrying, err.Error(), time.Now(), p.Retries+1
+			})
 			sleep(ctx, pause)
 		}
 	}
@@ -221,7 +191,9 @@ func (s *Stage) copy(ctx context.Context) error {
 		return err
 	}
 	defer reader.Close()
-	s.note(func(p *Progress) { p.Role, p.Position = Copying, at.from.Seq })
+	s.note(func(p *Progress) {
+		p.Role, p.Position, p.Behind = Copying, at.from.Seq, at.end-min(at.end, at.from.Seq)
+	})
 	batches := make(chan *batch)
 	var gathering sync.WaitGroup
 	gathering.Go(func() { end(s.gather(ctx, reader, at.from, batches)) })
@@ -255,9 +227,10 @@ func (s *Stage) copy(ctx context.Context) error {
 	}
 }
 
-// write writes a batch behind the sequence last, which it moves.
+// write writes a batch behind the sequence last, which it moves. It awaits the outcome
+// also where ctx ends meanwhile, so that the last hint tells what was written last.
 func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 	defer cancel()
 	//mutant:write
 	if err := s.cfg.Target.Write(ctx, b.msgs, *last); err != nil {
@@ -265,8 +238,9 @@ func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	}
 	*last += uint64(len(b.msgs))
 	s.note(func(p *Progress) {
-		p.Position, p.Behind = b.to.Seq, b.pending
+		p.Position, p.Behind, p.Why = b.to.Seq, b.pending, ""
 		p.Copied += uint64(len(b.msgs))
+		p.Batches++
 	})
 	return nil
 }
