@@ -78,13 +78,14 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 		esac; done; \
 	done
 
-bench: ## Measure, beside bare NATS, other generators, in trouble and overload (22 min)
+bench: ## Measure, beside bare NATS, other generators, a plain copy, in trouble and overload (24 min)
 	go -C bench run .
 	go -C bench run . -for 1s client
 	go -C bench run . -for 1s tags
 	go -C bench run . -for 5s -repeats 5 trouble
 	go -C bench run . -for 300ms generators
 	go -C bench run . -for 20s overload
+	go -C bench run . -repeats 5 stamp
 
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .

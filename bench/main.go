@@ -16,7 +16,8 @@
 // benchTags. With "trouble" it measures requests while loads are slow or hang: see
 // benchTrouble. With "overload" it offers workers more than they can answer: see
 // benchOverload. With "client" it compares ways to get IDs in a program: see
-// benchClient.
+// benchClient. With "stamp" it compares the stage that stamps messages with a plain
+// copy: see benchStamp.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -25,6 +26,7 @@
 //	cd bench && go run . -for 5s -repeats 3 trouble
 //	cd bench && go run . -for 20s overload      # Linux, as root
 //	cd bench && go run . -for 1s client
+//	cd bench && go run . -repeats 5 stamp
 package main
 
 import (
@@ -51,6 +53,7 @@ type options struct {
 	mysql                   string
 	workers, outstanding    int
 	quota                   time.Duration
+	messages                int
 }
 
 func main() {
@@ -77,11 +80,12 @@ func command(ctx context.Context) error {
 	flag.IntVar(&opt.outstanding, "outstanding", 0,
 		"for overload: only so many requests under way while the capacity is measured (default: 512 and 4096)")
 	flag.DurationVar(&opt.quota, "quota", time.Millisecond, "for overload: CPU time of a worker in 20 ms")
+	flag.IntVar(&opt.messages, "messages", 200_000, "for stamp: how many are copied")
 	flag.Parse()
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
 		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
-		"client": benchClient,
+		"client": benchClient, "stamp": benchStamp,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {
@@ -89,7 +93,7 @@ func command(ctx context.Context) error {
 		return runRole(flag.Arg(0), flag.Arg(1))
 	case flag.NArg() > 1 || !known && flag.Arg(0) != "generators":
 		return fmt.Errorf("unexpected argument %q", flag.Args())
-	case min(opt.conns, opt.repeats, opt.tags) < 1 || opt.length <= 0 || opt.step < 1:
+	case min(opt.conns, opt.repeats, opt.tags, opt.messages) < 1 || opt.length <= 0 || opt.step < 1:
 		return errors.New("numbers must be above 0")
 	case !known:
 		return compareGenerators(ctx, opt)

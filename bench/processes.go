@@ -34,6 +34,10 @@ func runRole(role, argument string) error {
 		return runServer(argument)
 	case "echo":
 		return runEcho(argument)
+	case "member":
+		return runMember(argument)
+	case "copy":
+		return runCopy(argument)
 	case "troubled":
 		return runTroubled(argument)
 	}
