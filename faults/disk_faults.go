@@ -28,7 +28,8 @@ func diskFaults() []fault {
 			fleet: disks, inject: fillServer, lasts: 10 * time.Second,
 			losses: []loss{
 				storeAway, lostOnRoute,
-				{kinds: all, outcomes: []string{timeout, disconnected}, afterEnd: time.Second, most: 30},
+				// The server is killed at the end: it routes nothing until it knows its peers again.
+				{kinds: all, outcomes: []string{timeout, disconnected, noResponders}, afterEnd: time.Second, most: 30},
 			},
 			single: true,
 		},
