@@ -238,7 +238,8 @@ func TestWhenAllIsClosedCallsSaySo(t *testing.T) {
 					go func() { _, err := h.NextN(context.Background(), 5); errs <- err }()
 					go func() { _, err := held.Next(context.Background()); errs <- err }()
 				}
-				until(t, "requests", func() bool { return len(d.requests()) > before+5 })
+				// Which calls share a request, or wait for the end of a pause, is chance.
+				until(t, "requests", func() bool { return len(d.requests()) > before+1 })
 				begin := time.Now()
 				end(c, nc)
 				for range 30 {
