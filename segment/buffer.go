@@ -168,6 +168,7 @@ func (b *buffer) plan() plan {
 	return plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
+		again: b.supply.loader.gaveWay,
 	}
 }
 
@@ -189,7 +190,7 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 		answers = b.refusedLocked(err, now)
 	default:
 		pause = b.supply.loader.failed(err)
-		b.supply.waiters.setExpiry(true)
+		b.supply.waiters.setExpiry(b.supply.loader.failing())
 	}
 	b.supply.settle(now)
 	b.mu.Unlock()

@@ -197,6 +197,40 @@ func TestTagsThatBeginToHangAtOnceDelayTheOthersForMomentsOnly(t *testing.T) {
 	})
 }
 
+func TestATagThatWasSlowByChanceDoesNotQueueBehindThoseThatHang(t *testing.T) {
+	for took := 20 * time.Millisecond; took < 200*time.Millisecond; took += 5 * time.Millisecond {
+		inBubble(t, segment.Config{AutoStep: 100}, func(t *testing.T, a *allocator, store *faulty) {
+			var slowed atomic.Bool
+			hang := database(func(tag string) bool { return tag != "b" })
+			store.OnLoad(func(ctx context.Context, tag string, load loadFunc) (segment.Range, error) {
+				if tag == "b" && slowed.CompareAndSwap(false, true) {
+					return slow(took)(ctx, tag, load)
+				}
+				return hang(ctx, tag, load)
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			for i := range 60 {
+				if i == 19 { // with b's, as many loads as there are places; the others want theirs
+					synctest.Wait()
+					go func() { _, _ = a.Take(ctx, "b", 1) }()
+					synctest.Wait()
+				}
+				go func() {
+					for ctx.Err() == nil {
+						_, _ = a.Take(ctx, fmt.Sprint("locked", i), 1)
+					}
+				}()
+			}
+			asked := time.Now()
+			take(t, a, "b", 1)
+			if d := time.Since(asked); d > 500*time.Millisecond {
+				t.Errorf("behind a load of %v, a request waited %v", took, d)
+			}
+		})
+	}
+}
+
 // askAll requests n IDs of each of so many tags, all at once, and returns how many requests failed.
 func askAll(a *segment.Allocator, tags int, n int64) (failed int) {
 	errs := make(chan error, tags)

@@ -14,10 +14,11 @@ import (
 // lanes by how their last loads ended: tags in trouble queue behind one another, never in front of the others.
 //
 // The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. There a load
-// that takes much longer than usual gives way as soon as another waits for its place: it ends, and its tag retries in
-// the troubled lane. When the whole store becomes slow, the usual time follows within some 50 loads.
+// that takes much longer than usual gives way as soon as another waits for its place: it ends. That alone is no
+// trouble, as it may have been slow by chance: its tag retries in the sound lane, at the end of the queue, and once.
+// When the whole store becomes slow, the usual time follows within some 50 loads.
 type lanes struct {
-	sound    lane // the last load succeeded, or none was made yet
+	sound    lane // the last load succeeded, or gave way after one that did, or none was made yet
 	troubled lane // one or two loads in a row failed
 	stuck    lane // more loads in a row failed
 	unlisted lane // no listing had the tag: most likely it does not exist
@@ -97,8 +98,10 @@ func (l *lane) promise() bool {
 var errGaveWay = errors.New("segment: the load took unusually long and gave way to loads of other tags")
 
 // drive waits for a place in the lane and calls load, with a context that ends after timeout, or when the load must
-// give way.
-func (l *lane) drive(ctx context.Context, timeout time.Duration, load func(context.Context) error) error {
+// give way. again says that the load before gave way.
+func (l *lane) drive(
+	ctx context.Context, again bool, timeout time.Duration, load func(context.Context) error,
+) error {
 	if !l.enter(ctx) {
 		return ctx.Err()
 	}
@@ -109,7 +112,11 @@ func (l *lane) drive(ctx context.Context, timeout time.Duration, load func(conte
 		return load(ctx)
 	}
 	start := time.Now()
-	d := newDriver(l, cancel)
+	patience := l.usual.patience()
+	if again {
+		patience = patienceAgain
+	}
+	d := newDriver(l, patience, cancel)
 	err := load(ctx)
 	gaveWay := d.arrive()
 	defer l.leave(gaveWay)
@@ -133,9 +140,8 @@ type driver struct {
 	arrived bool
 }
 
-func newDriver(l *lane, cancel context.CancelFunc) *driver {
+func newDriver(l *lane, patience time.Duration, cancel context.CancelFunc) *driver {
 	d := &driver{lane: l, cancel: cancel}
-	patience := l.usual.patience()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.timer = time.AfterFunc(patience, func() { d.look(patience) })
@@ -170,9 +176,11 @@ func (d *driver) arrive() bool {
 type usual struct{ d atomic.Int64 }
 
 // A load that takes unusual times the usual time is too long. leastUsual is the lower bound of the usual time.
+// patienceAgain is what the load after one that gave way may take, whatever is usual: those that hang raise that.
 const (
-	unusual    = 8
-	leastUsual = 3 * time.Millisecond
+	unusual       = 8
+	leastUsual    = 3 * time.Millisecond
+	patienceAgain = 2 * unusual * leastUsual
 )
 
 // note takes in how long a load took, until it ended or gave way.

@@ -16,7 +16,7 @@ func TestLoadsThatGiveWayMakeThoseAfterThemPatient(t *testing.T) {
 		for range 400 {
 			all.Go(func() {
 				for err := context.Canceled; err != nil && time.Since(start) < time.Minute; {
-					err = l.sound.drive(t.Context(), time.Second, func(ctx context.Context) error {
+					err = l.sound.drive(t.Context(), false, time.Second, func(ctx context.Context) error {
 						select {
 						case <-time.After(200 * time.Millisecond):
 							return nil

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,8 @@ type loader struct {
 	running    bool          // a goroutine loads, or is about to
 	loads      int64         // that succeeded
 	errs       int64         // loads that failed
-	fails      int           // in a row
+	fails      int           // in a row, less the first that gave way
+	gaveWay    bool          // a load gave way since the last that succeeded
 	took       time.Duration // by the last load that succeeded
 	slowest    time.Duration // of recent loads
 	quietUntil time.Duration // no load before then unless a request waits
@@ -26,7 +28,7 @@ type loader struct {
 // succeeded notes a load, and how long it took. The slowest of recent loads fades by an eighth with each.
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
-	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, 0, nil
+	l.fails, l.gaveWay, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
 	l.took = took
 	l.slowest = max(took, l.slowest-l.slowest/8)
 }
@@ -35,7 +37,11 @@ func (l *loader) succeeded(took time.Duration) {
 func (l *loader) failed(err error) (pause time.Duration) {
 	l.lastErr = err
 	l.errs++
-	l.fails++
+	if errors.Is(err, errGaveWay) && !l.gaveWay {
+		l.gaveWay = true
+	} else {
+		l.fails++
+	}
 	if l.retry == nil {
 		l.retry = jitter.NewBackoff(10*time.Millisecond, 250*time.Millisecond)
 	}
@@ -45,7 +51,7 @@ func (l *loader) failed(err error) (pause time.Duration) {
 // refused notes that the store does not serve the tag.
 func (l *loader) refused(now time.Duration) {
 	l.errs++
-	l.fails, l.retry, l.quietUntil, l.lastErr = 0, nil, now+quietTime, nil
+	l.fails, l.gaveWay, l.retry, l.quietUntil, l.lastErr = 0, false, nil, now+quietTime, nil
 }
 
 // outdated notes that the store refused the tag, but news of the tag arrived meanwhile.
@@ -60,7 +66,7 @@ func (l *loader) wake() { l.quietUntil = 0 }
 // quiet reports whether no load begins unless a request waits.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
-// failing reports whether the last load failed, and another may succeed.
+// failing reports whether the last load failed, and another may succeed. One that gave way is not a failure yet.
 func (l *loader) failing() bool { return l.fails > 0 }
 
 // notLoaded returns [ErrNotLoaded] with the cause, if there is one.

@@ -46,6 +46,7 @@ type plan struct {
 	changes  uint32        // number of news about the tag
 	discards uint32        // how often the memory of the tag was discarded
 	unlisted bool          // no listing had the tag
+	again    bool          // the load before gave way
 }
 
 // check returns an error if a store breaks its contract: that must not repeat an ID.
@@ -146,7 +147,7 @@ func (s *source) pause(d time.Duration) bool {
 // load loads one range, once it has a place in its lane.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
-	err = s.lanes.of(p).drive(s.ctx, s.timeout(), func(ctx context.Context) (err error) {
+	err = s.lanes.of(p).drive(s.ctx, p.again, s.timeout(), func(ctx context.Context) (err error) {
 		start := time.Now()
 		if err = s.holdup.err(); err != nil {
 			return err
