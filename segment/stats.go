@@ -29,6 +29,7 @@ type TagStats struct {
 	// already.
 	Ranges []RangeStats
 	Left   int64 // IDs in memory
+	Issued int64
 	// Speed is how many IDs per second are requested at present. SecondsLeft is how long Left lasts at that speed, and
 	// so how long the store may be away; +Inf if there are no requests.
 	Speed, SecondsLeft float64

@@ -115,7 +115,7 @@ func (s *supply) addTo(total *Stats, now time.Duration) (speed float64) {
 func (s *supply) stats(now time.Duration) TagStats {
 	left, speed := s.stock.held(), s.pace.speed.at(now, s.asked())
 	return TagStats{
-		Ranges: s.stock.ranges(), Left: left, Speed: speed, SecondsLeft: lasts(left, speed),
+		Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(), Speed: speed, SecondsLeft: lasts(left, speed),
 		Configured: s.pace.configured, Step: s.pace.step,
 		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
 		Lasted: s.pace.last.lasted,

@@ -218,6 +218,7 @@ func (p *program) assemble(context.Context) error {
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
 		Layout: cfg.Layout, Lag: p.front.lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.watch.Second,
+		Tags: cfg.MetricsTags,
 	})
 	return nil
 }

@@ -28,11 +28,12 @@ type Config struct {
 	ListenCert string // --listen-cert; "" for an embedded server without users
 	ListenKey  string // --listen-key
 
-	Data     string // --data; locked while in use
-	HTTP     string // --http
-	Name     string // --name; "" takes the one kept in Data, or generates one
-	Replicas int    // --replicas
-	Registry string // --registry; "" is any
+	Data        string // --data; locked while in use
+	HTTP        string // --http
+	MetricsTags int    // --metrics-tags
+	Name        string // --name; "" takes the one kept in Data, or generates one
+	Replicas    int    // --replicas
+	Registry    string // --registry; "" is any
 
 	MySQL, MySQLFile  string        // --mysql
 	MySQLCA           string        // --mysql-ca

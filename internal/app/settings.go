@@ -82,6 +82,11 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help:  "Address of /healthz, /readyz and /metrics. Empty serves none of them.",
 		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080"),
 	}, {
+		Flag: "metrics-tags", Env: "NATSID_METRICS_TAGS", Group: groupWorker, Placeholder: "N",
+		Help: "How many tags have series of their own in /metrics: those that are requested most. " +
+			"Which they are may change once a minute.",
+		field: number(func(c *Config) *int { return &c.MetricsTags }, "tags", 20, 0, 1000),
+	}, {
 		Flag: "name", Env: "NATSID_NAME", Group: groupWorker, Placeholder: "NAME",
 		Help:  "Name of this worker, for people. It is generated at the first start and kept in --data.",
 		field: text(func(c *Config) *string { return &c.Name }, ""),

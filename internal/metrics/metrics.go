@@ -32,10 +32,15 @@ type Metrics struct {
 // sent sees 0.
 type requests struct {
 	ids   prometheus.Counter
-	codes map[subjects.Code]prometheus.Counter
-	ok    prometheus.Counter // of codes, that of nearly all
-	took  times
+	codes map[subjects.Code]*answers
+	ok    *answers // of codes, that of nearly all
 	waits prometheus.Observer
+}
+
+// Answers are the metrics of the answers of one mode with one code.
+type answers struct {
+	count prometheus.Counter
+	took  times
 }
 
 // New returns the metrics of events, all at 0, and those of the Go runtime and
@@ -67,13 +72,15 @@ func (m *Metrics) addModes() {
 		label := string(mode)
 		r := m.of(mode)
 		r.ids, r.waits = ids.WithLabelValues(label), waits.WithLabelValues(label)
-		r.codes = make(map[subjects.Code]prometheus.Counter)
-		r.ok = byCode.WithLabelValues(label, subjects.OK.String())
-		for _, c := range subjects.Codes() {
-			r.codes[c.Code] = byCode.WithLabelValues(label, c.Code.String())
+		r.codes = make(map[subjects.Code]*answers)
+		for _, c := range append(subjects.Codes(), subjects.CodeInfo{Code: subjects.OK}) {
+			code := c.Code.String()
+			a := &answers{count: byCode.WithLabelValues(label, code)}
+			a.took.desc, a.took.always = requestSeconds.desc(label, code), c.Code == subjects.OK
+			m.registry.MustRegister(&a.took)
+			r.codes[c.Code] = a
 		}
-		r.took.desc = requestSeconds.desc(label)
-		m.registry.MustRegister(&r.took)
+		r.ok = r.codes[subjects.OK]
 	}
 	m.registry.MustRegister(ids, byCode, waits)
 }
@@ -93,15 +100,17 @@ func (m *Metrics) of(mode worker.Mode) *requests {
 // allocates nothing.
 func (m *Metrics) Answered(a worker.Answer) {
 	r := m.of(a.Mode)
-	if a.Code == subjects.OK {
-		r.ok.Inc()
-	} else if c := r.codes[a.Code]; c != nil {
-		c.Inc()
+	as := r.ok
+	if a.Code != subjects.OK {
+		as = r.codes[a.Code]
+	}
+	if as != nil {
+		as.count.Inc()
+		as.took.observe(a.Took)
 	}
 	if a.IDs > 0 {
 		r.ids.Add(float64(a.IDs))
 	}
-	r.took.observe(a.Took)
 	if a.Parked {
 		r.waits.Observe(a.Took.Seconds())
 	}

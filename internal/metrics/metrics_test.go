@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/metrics"
@@ -106,7 +107,11 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 	m := metrics.New()
 	s, _ := sources(t)
+	s.Tags = 1
 	m.Watch(s)
+	if _, err := s.Segments.Take(t.Context(), "order", 1); err != nil { // a tag has series once it was used
+		t.Fatal(err)
+	}
 	for _, mode := range modes { // a histogram is there with its first value
 		m.Answered(worker.Answer{Mode: mode, Code: subjects.OK, Parked: true})
 	}
@@ -231,27 +236,33 @@ func TestAnswersAreCountedByModeAndCode(t *testing.T) {
 	})
 }
 
-func TestEveryRequestIsTimedByMode(t *testing.T) {
+func TestEveryRequestIsTimedByModeAndCode(t *testing.T) {
 	m := metrics.New()
 	const ms = time.Millisecond
 	for _, took := range []time.Duration{-1, 0, 1023, 1024, 3 * ms, 1500 * ms, time.Minute} {
 		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, Took: took})
-		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.Unavailable, Took: took, Parked: true})
+		m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.OK, Took: took, Parked: true})
 	}
-	want(t, scrape(t, m), map[string]float64{
-		`natsid_request_seconds_bucket{mode="segment",le="1.024e-06"}`:   8,
-		`natsid_request_seconds_bucket{mode="segment",le="2.048e-06"}`:   8,
-		`natsid_request_seconds_bucket{mode="segment",le="0.002097152"}`: 8,
-		`natsid_request_seconds_bucket{mode="segment",le="0.004194304"}`: 10,
-		`natsid_request_seconds_bucket{mode="segment",le="1.073741824"}`: 10,
-		`natsid_request_seconds_bucket{mode="segment",le="2.147483648"}`: 12,
-		`natsid_request_seconds_bucket{mode="segment",le="4.294967296"}`: 12,
-		`natsid_request_seconds_bucket{mode="segment",le="+Inf"}`:        14,
-		`natsid_request_seconds_count{mode="segment"}`:                   14,
-		`natsid_request_seconds_sum{mode="segment"}`:                     2 * 61.503002047,
-		`natsid_request_seconds_count{mode="snowflake"}`:                 0,
-		`natsid_request_seconds_count{mode="tags"}`:                      0,
+	m.Answered(worker.Answer{Mode: worker.Segment, Code: subjects.Unavailable, Took: 3 * ms})
+	got := scrape(t, m)
+	want(t, got, map[string]float64{
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="1.024e-06"}`:   8,
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="2.048e-06"}`:   8,
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="0.002097152"}`: 8,
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="0.004194304"}`: 10,
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="1.073741824"}`: 10,
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="2.147483648"}`: 12,
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="4.294967296"}`: 12,
+		`natsid_request_seconds_bucket{code="200",mode="segment",le="+Inf"}`:        14,
+		`natsid_request_seconds_count{code="200",mode="segment"}`:                   14,
+		`natsid_request_seconds_sum{code="200",mode="segment"}`:                     2 * 61.503002047,
+		`natsid_request_seconds_count{code="503",mode="segment"}`:                   1,
+		`natsid_request_seconds_count{code="200",mode="snowflake"}`:                 0,
+		`natsid_request_seconds_count{code="200",mode="tags"}`:                      0,
 	})
+	if _, exposed := got[`natsid_request_seconds_count{code="404",mode="segment"}`]; exposed {
+		t.Error("a code that was never sent has the 25 series of a histogram")
+	}
 }
 
 func TestCountingAnAnswerAllocatesNothing(t *testing.T) {
@@ -305,6 +316,29 @@ func TestAProcessThatHoldsNothingYet(t *testing.T) {
 		`natsid_snowflake_time_ends_timestamp_seconds`: 3487858230, // 2080-07-10
 		`natsid_build_info{version="1.2.3"}`:           1,
 	})
+}
+
+// promtool check metrics looks with this linter.
+func TestTheLinterOfPrometheusFindsNothing(t *testing.T) {
+	m := metrics.New()
+	s, _ := sources(t)
+	s.Tags = 5
+	m.Watch(s)
+	if _, err := s.Segments.Take(t.Context(), "order", 5); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range modes {
+		for _, code := range codes {
+			m.Answered(worker.Answer{Mode: mode, Code: code, Parked: true})
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(body(t, m))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
 }
 
 func TestReadinessIsReadAtEachScrape(t *testing.T) {

@@ -34,8 +34,9 @@ var (
 		Alert: "codes 500 and 503 rise",
 	}
 	requestSeconds = SeriesInfo{
-		Name: "natsid_request_seconds", Type: histogram, Labels: "mode",
-		Help:  "How long requests took from their delivery to this worker to its answer, by mode.",
+		Name: "natsid_request_seconds", Type: histogram, Labels: "mode, code",
+		Help: "How long requests took from their delivery to this worker to its answer, by mode and code. " +
+			"A code that was never sent has no series.",
 		Alert: "the 99th percentile comes near `--deadline`",
 	}
 	waitSeconds = SeriesInfo{
@@ -68,6 +69,34 @@ var (
 		Help: "How long the tag that runs out first lasts at its present speed without another load; " +
 			"+Inf if none is in use.",
 		Alert: "near 0 while loads fail: a tag runs out",
+	}
+	tagIDs = SeriesInfo{
+		Name: "natsid_tag_ids_total", Type: counter, Labels: "tag",
+		Help: "IDs issued of a tag, for the busiest tags alone (`--metrics-tags`).",
+	}
+	tagLeft = SeriesInfo{
+		Name: "natsid_tag_ids_left", Type: gauge, Labels: "tag",
+		Help: "IDs of a tag in memory, for the busiest tags alone.",
+	}
+	tagSecondsLeft = SeriesInfo{
+		Name: "natsid_tag_seconds_left", Type: gauge, Labels: "tag",
+		Help: "How long those IDs last at the present speed, for the busiest tags alone; +Inf if none is used.",
+	}
+	tagStep = SeriesInfo{
+		Name: "natsid_tag_step_ids", Type: gauge, Labels: "tag",
+		Help: "How many IDs of a tag the next load reserves at least, for the busiest tags alone.",
+	}
+	tagLoads = SeriesInfo{
+		Name: "natsid_tag_loads_total", Type: counter, Labels: "tag",
+		Help: "Loads of a tag that succeeded, for the busiest tags alone.",
+	}
+	tagErrors = SeriesInfo{
+		Name: "natsid_tag_load_errors_total", Type: counter, Labels: "tag",
+		Help: "Loads of a tag that failed, for the busiest tags alone.",
+	}
+	tagWaits = SeriesInfo{
+		Name: "natsid_tag_waits_total", Type: counter, Labels: "tag",
+		Help: "Requests for IDs of a tag that waited for a load, for the busiest tags alone.",
 	}
 	alarmsTotal = SeriesInfo{
 		Name: "natsid_alarms_total", Type: counter, Labels: "kind",
@@ -121,6 +150,7 @@ func Series() []SeriesInfo {
 		ready, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, lagSeconds,
 		waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
+		tagIDs, tagLeft, tagSecondsLeft, tagStep, tagLoads, tagErrors, tagWaits,
 		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, buildInfo,
 	}
 }
@@ -146,6 +176,18 @@ func (s SeriesInfo) histograms(first float64) *prometheus.HistogramVec {
 // desc describes the series with these values of its labels.
 func (s SeriesInfo) desc(values ...string) *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, nil, s.with(values))
+}
+
+// ofEach describes the series, whose labels get their values with each value.
+func (s SeriesInfo) ofEach() *prometheus.Desc {
+	return prometheus.NewDesc(s.Name, s.Help, s.labels(), nil)
+}
+
+func (s SeriesInfo) valueType() prometheus.ValueType {
+	if s.Type == counter {
+		return prometheus.CounterValue
+	}
+	return prometheus.GaugeValue
 }
 
 // read returns the series with these values of its labels, which is read at

@@ -3,8 +3,6 @@ package metrics
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/worker"
@@ -20,6 +18,7 @@ type Sources struct {
 	Lag        func(worker.Mode) time.Duration
 	Ready      func() map[string]error // by mode; nil means ready
 	Version    string
+	Tags       int // how many tags have series of their own
 	// Second reports whether there is a second registry; nil if that is not watched for.
 	Second func() bool
 }
@@ -33,7 +32,7 @@ func (m *Metrics) Watch(s Sources) {
 		m.registry.MustRegister(lagSeconds.read(func() float64 { return s.Lag(mode).Seconds() }, string(mode)))
 	}
 	m.registry.MustRegister(
-		segments{s.Segments},
+		&segments{a: s.Segments, most: s.Tags, now: time.Now, shown: make(map[string]bool)},
 		waitingRequests.read(func() float64 { return float64(s.Snowflakes.Waiting()) }, string(worker.Snowflake)),
 		windowSeconds.read(s.window),
 		workerNumber.read(s.number),
@@ -70,29 +69,4 @@ func (s Sources) number() float64 {
 		return float64(st.Number)
 	}
 	return -1
-}
-
-// segments collects the metrics of an allocator. They are collected together,
-// since each look at 100,000 tags takes tens of milliseconds.
-type segments struct{ a *segment.Allocator }
-
-var (
-	waitingDesc     = waitingRequests.desc(string(worker.Segment))
-	tagsDesc        = segmentTags.desc()
-	secondsLeftDesc = segmentSecondsLeft.desc()
-)
-
-// Describe implements [prometheus.Collector].
-func (segments) Describe(descs chan<- *prometheus.Desc) {
-	descs <- waitingDesc
-	descs <- tagsDesc
-	descs <- secondsLeftDesc
-}
-
-// Collect implements [prometheus.Collector].
-func (s segments) Collect(series chan<- prometheus.Metric) {
-	stats := s.a.Stats()
-	series <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(stats.Waiting))
-	series <- prometheus.MustNewConstMetric(tagsDesc, prometheus.GaugeValue, float64(stats.Tags))
-	series <- prometheus.MustNewConstMetric(secondsLeftDesc, prometheus.GaugeValue, stats.SecondsLeft)
 }

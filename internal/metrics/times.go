@@ -18,6 +18,7 @@ const (
 // for concurrent use.
 type times struct {
 	desc    *prometheus.Desc
+	always  bool                        // exposed before the first time, too
 	sum     atomic.Int64                // ns
 	buckets [mostBits + 2]atomic.Uint64 // bucket n: up to 2^n ns; the last one: more
 }
@@ -40,6 +41,9 @@ func (t *times) Collect(series chan<- prometheus.Metric) {
 		if leastBits <= n && n <= mostBits {
 			below[time.Duration(1<<n).Seconds()] = count
 		}
+	}
+	if count == 0 && !t.always {
+		return
 	}
 	sum := time.Duration(t.sum.Load()).Seconds()
 	series <- prometheus.MustNewConstHistogram(t.desc, count, sum, below)
