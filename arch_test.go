@@ -71,7 +71,7 @@ var arrows = map[string][]string{
 	"internal/jitter":      {backoff},
 	"internal/loglimit":    {},
 	"internal/measure":     {},
-	"internal/metrics":     {"segment", "snowflake", "subjects", "workerid", "worker", prometheus},
+	"internal/metrics":     {"segment", "snowflake", "subjects", "workerid", "worker", "internal/stage", prometheus},
 	"internal/monitor":     {},
 	"internal/natsembed":   {"internal/durable", natsServer, nkeys},
 	"internal/ration":      {},
@@ -101,7 +101,7 @@ var arrows = map[string][]string{
 	"internal/cli": {"internal/app", "client", "stamp", "internal/stage",
 		"subjects", "snowflake", "workerid", "kvregistry",
 		"oneregistry", "oneregistry/natsbus",
-		"internal/buckets", "internal/measure", "internal/rights",
+		"internal/buckets", "internal/measure", "internal/metrics", "internal/monitor", "internal/rights",
 		"segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},

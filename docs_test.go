@@ -334,7 +334,7 @@ func namings(t *testing.T) []naming {
 	for _, c := range subjects.Codes() {
 		codes[c.Code.String()] = true
 	}
-	for _, s := range metrics.Series() {
+	for _, s := range slices.Concat(metrics.Series(), metrics.StageSeries()) {
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 			series[s.Name+suffix] = true
 		}

@@ -30,8 +30,9 @@ var made = regexp.MustCompile(`(?ms)^<!-- made: ([a-z -]+) -->\n(.*?)^<!-- end -
 func parts() map[string]string {
 	all := map[string]string{
 		"settings": settingsTable(), "outputs": outputsTable(),
-		"subjects": subjectsTable(), "codes": codesTable(), "metrics": metricsTable(),
-		"alarms": alarmsTable(), "alerts": alertsTable(), "imports": importsTable(),
+		"subjects": subjectsTable(), "codes": codesTable(), "imports": importsTable(),
+		"alarms": alarmsTable(), "alerts": alertsTable(metrics.Series()), "metrics": metricsTable(metrics.Series()),
+		"stage alerts": alertsTable(metrics.StageSeries()), "stage metrics": metricsTable(metrics.StageSeries()),
 	}
 	for _, a := range subjects.Alarms() {
 		all["alarm "+string(a.Kind)] = fmt.Sprintf("*What happened:* %s\n\n*What to do:* %s\n",
@@ -193,17 +194,17 @@ func alarmsTable() string {
 	return table(rows...)
 }
 
-func metricsTable() string {
+func metricsTable(series []metrics.SeriesInfo) string {
 	rows := [][]string{{"metric", "type", "labels", "meaning"}}
-	for _, s := range metrics.Series() {
+	for _, s := range series {
 		rows = append(rows, []string{literal(s.Name), s.Type, s.Labels, s.Help})
 	}
 	return table(rows...)
 }
 
-func alertsTable() string {
+func alertsTable(series []metrics.SeriesInfo) string {
 	rows := [][]string{{"metric", "alert when"}}
-	for _, s := range metrics.Series() {
+	for _, s := range series {
 		if s.Alert != "" {
 			rows = append(rows, []string{literal(s.Name), s.Alert})
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +26,7 @@ type stampCmd struct {
 	Existing  string `default:"stop" enum:"stop,keep,replace"`
 	KeepMsgID bool   `name:"keep-msg-id"`
 	Once      bool
+	HTTP      string `name:"http" placeholder:"HOST:PORT"`
 }
 
 func (*stampCmd) help() help {
@@ -54,6 +54,7 @@ Examples:
 				"or replace it. With keep, its producer answers for its uniqueness.",
 			"keep-msg-id": "Copy Nats-Msg-Id, as Natsid-Msg-Id.",
 			"once":        "Stop when all that the source holds is copied.",
+			"http":        "Serve /healthz, /readyz and /metrics here.",
 		},
 	}
 }
@@ -70,6 +71,13 @@ func (c *stampCmd) Run(s *session) error {
 	if err := c.check(); err != nil {
 		return usage(err)
 	}
+	l, err := c.listen()
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		defer l.Close()
+	}
 	nc, err := s.connect(nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
 	if err != nil {
 		return err
@@ -79,7 +87,8 @@ func (c *stampCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(s.stderr, nil))
+	line := newStatusLine(s.stderr)
+	log := slog.New(slog.NewTextHandler(line, nil))
 	ids := client.New(nc, client.Namespace(s.namespace()), client.Log(log))
 	defer ids.Close()
 	handle := ids.Snowflake()
@@ -97,10 +106,9 @@ func (c *stampCmd) Run(s *session) error {
 		Stamp: stamp.New(handle).Msgs, Subject: c.mapped, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, Once: c.Once, Log: log,
 	})
-	ctx, cancel := context.WithCancel(s.ctx)
-	go showProgress(ctx, log, st)
-	err = st.Run(ctx)
-	cancel()
+	end := c.watch(s, l, line, log, st.Progress)
+	err = st.Run(s.ctx)
+	end()
 	if err != nil {
 		return err
 	}
@@ -139,32 +147,4 @@ func (c *stampCmd) mapped(subject string) string {
 		return ""
 	}
 	return strings.TrimSuffix(c.Into, ">") + rest
-}
-
-// progressEvery is how often progress is logged while there is some.
-const progressEvery = 10 * time.Second
-
-// showProgress logs how far a stage is, until ctx ends.
-func showProgress(ctx context.Context, log *slog.Logger, st *stage.Stage) {
-	ticks := time.NewTicker(progressEvery)
-	defer ticks.Stop()
-	last := st.Progress()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
-		p := st.Progress()
-		if p == last {
-			continue
-		}
-		perSecond := float64(p.Copied-last.Copied) / progressEvery.Seconds()
-		attrs := []any{"role", p.Role, "position", p.Position, "behind", p.Behind, "per_second", perSecond}
-		if perSecond > 0 {
-			attrs = append(attrs, "left", time.Duration(float64(p.Behind)/perSecond*1e9).Round(time.Second).String())
-		}
-		log.Info("copying", attrs...)
-		last = p
-	}
 }

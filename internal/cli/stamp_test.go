@@ -1,13 +1,19 @@
 package cli_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/stamp"
 )
 
@@ -67,6 +73,76 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 		}
 		if time.Since(m.Time) > time.Minute {
 			t.Errorf("it was written at %v", m.Time)
+		}
+	}
+}
+
+func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
+	url := serve(t).url
+	js := jetStream(t, url)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "ORDERS", Subjects: []string{"orders.>"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var out, errs natstest.Buffer
+	code, done := -1, make(chan struct{})
+	go func() {
+		defer close(done)
+		code = cli.Main(ctx, []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--tag=order",
+			"--create", "--http=127.0.0.1:0"}, &out, &errs)
+	}()
+	defer func() { stop(); <-done }()
+	var at string
+	eventually(t, "the address is logged", func() bool {
+		_, rest, ok := strings.Cut(errs.String(), "http=")
+		at, _, _ = strings.Cut(rest, "\n")
+		return ok && strings.Contains(rest, "\n")
+	})
+	get := func(path string) string {
+		resp, err := http.Get("http://" + at + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return resp.Status + "\n" + string(body)
+	}
+	if _, err := js.Publish(t.Context(), "orders.new", nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a message is copied", func() bool {
+		return get("/readyz") == "200 OK\nstamp: ready\ncopying: ORDERS to STAMPED, message 1, 0 behind\n"
+	})
+	if got := get("/metrics"); !strings.Contains(got, `natsid_stamp_copied_total{from="ORDERS",to="STAMPED"} 1`) {
+		t.Errorf("metrics: %s", got)
+	}
+	second := natsid(t, "stamp", "--nats="+url, "--from=ORDERS", "--to=STAMPED", "--tag=order", "--http="+at)
+	second.want(t, 1, "--http "+at, "address already in use")
+	stop()
+	<-done
+	if want := "1 messages copied, up to message 1 of ORDERS\n"; code != 0 || out.String() != want {
+		t.Errorf("it ends with %d and %q, want 0 and %q: %s", code, out.String(), want, errs.String())
+	}
+	kv, err := js.KeyValue(t.Context(), "id_stamp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hint, err := kv.Get(t.Context(), "STAMPED"); err != nil || !strings.Contains(string(hint.Value()), `"last":1,`) {
+		t.Errorf("the hint: %v, %v", hint, err)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/snowflake"
@@ -35,8 +37,11 @@ var (
 	}
 )
 
+// A served thing has metrics.
+type served interface{ Handler() http.Handler }
+
 // body returns the exposition.
-func body(t *testing.T, m *metrics.Metrics) string {
+func body(t *testing.T, m served) string {
 	t.Helper()
 	rec := httptest.NewRecorder()
 	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
@@ -48,7 +53,7 @@ func body(t *testing.T, m *metrics.Metrics) string {
 
 // scrape returns the exposition's values by series, such as
 // `natsid_ids_total{mode="segment"}`.
-func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
+func scrape(t *testing.T, m served) map[string]float64 {
 	t.Helper()
 	series := make(map[string]float64)
 	for line := range strings.Lines(body(t, m)) {
@@ -115,8 +120,16 @@ func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 	for _, mode := range modes { // a histogram is there with its first value
 		m.Answered(worker.Answer{Mode: mode, Code: subjects.OK, Parked: true})
 	}
+	check(t, m, metrics.Series())
+	stamping := metrics.StageSource{From: "A", To: "B", Version: "1.2.3", Progress: stage.New(stage.Config{}).Progress}
+	check(t, stamping, metrics.StageSeries())
+}
+
+// check checks that just these metrics are exposed, as they are described.
+func check(t *testing.T, m served, series []metrics.SeriesInfo) {
+	t.Helper()
 	got := exposed(t, m)
-	for _, info := range metrics.Series() {
+	for _, info := range series {
 		labels := strings.Split(info.Labels, ", ")
 		slices.Sort(labels) // as they are exposed
 		if got[info.Name] != info.Type+" "+strings.Join(labels, ", ")+" "+info.Help {
@@ -137,7 +150,7 @@ func TestTheTableOfSeriesIsWhatIsExposed(t *testing.T) {
 }
 
 // exposed returns the type, labels and help of each metric, by name.
-func exposed(t *testing.T, m *metrics.Metrics) map[string]string {
+func exposed(t *testing.T, m served) map[string]string {
 	t.Helper()
 	types, helps, labels := map[string]string{}, map[string]string{}, map[string]string{}
 	meta := regexp.MustCompile(`^# (HELP|TYPE) (\S+) (.*)\n$`)
@@ -411,4 +424,24 @@ func eventually(t *testing.T, cond func() bool) {
 			t.Fatal("the condition does not hold within a minute")
 		}
 	}
+}
+
+func TestAStageSaysWhatItDoes(t *testing.T) {
+	const of = `{from="ORDERS",to="STAMPED"}`
+	p := stage.Progress{Role: stage.Copying, Position: 70, Behind: 5, Copied: 20, Batches: 3, Fenced: 1, Retries: 2,
+		HintFailures: 4}
+	m := metrics.StageSource{From: "ORDERS", To: "STAMPED", Progress: func() stage.Progress { return p }}
+	want(t, scrape(t, m), map[string]float64{
+		"natsid_stamp_ready" + of: 1, "natsid_stamp_position" + of: 70, "natsid_stamp_behind" + of: 5,
+		"natsid_stamp_copied_total" + of: 20, "natsid_stamp_batches_total" + of: 3, "natsid_stamp_fenced_total" + of: 1,
+		"natsid_stamp_retries_total" + of: 2, "natsid_stamp_hint_failures_total" + of: 4,
+		`natsid_stamp_role{from="ORDERS",role="copying",to="STAMPED"}`: 1,
+		`natsid_stamp_role{from="ORDERS",role="standby",to="STAMPED"}`: 0,
+	})
+	p.Role, p.Why = stage.Retrying, "no answer"
+	want(t, scrape(t, m), map[string]float64{
+		"natsid_stamp_ready" + of:                                       0,
+		`natsid_stamp_role{from="ORDERS",role="copying",to="STAMPED"}`:  0,
+		`natsid_stamp_role{from="ORDERS",role="retrying",to="STAMPED"}`: 1,
+	})
 }

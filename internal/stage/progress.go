@@ -18,7 +18,7 @@ type Progress struct {
 	Retries      uint64
 	HintFailures uint64
 
-	Why   string    // it retried last; "" once something was copied since
+	Why   string    // why it retried last; "" once something was copied since
 	Since time.Time // when that was
 }
 

@@ -242,8 +242,10 @@ func (w *world) stamp(_ context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-func (w *world) stage(once bool) *stage.Stage {
-	return stage.New(stage.Config{Source: w, SourceName: "ORDERS", Target: to{w}, Stamp: w.stamp,
+func (w *world) stage(once bool) *stage.Stage { return w.stageTo(to{w}, once) }
+
+func (w *world) stageTo(target stage.Target, once bool) *stage.Stage {
+	return stage.New(stage.Config{Source: w, SourceName: "ORDERS", Target: target, Stamp: w.stamp,
 		Subject: func(s string) string { return "stamped." + s }, Largest: func() int { return 1 << 20 },
 		Once: once, Log: slog.New(slog.DiscardHandler)})
 }

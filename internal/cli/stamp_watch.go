@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/monitor"
+	"github.com/natsid/natsid/internal/stage"
+)
+
+// watch shows how far a stage is, on a terminal or in the log, and on l if that is not
+// nil, until the function that it returns is called.
+func (c *stampCmd) watch(s *session, l net.Listener, line *statusLine, log *slog.Logger,
+	progress func() stage.Progress) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
+	var running sync.WaitGroup
+	if l != nil {
+		log.Info("health and metrics are served", "http", l.Addr().String())
+		running.Go(func() {
+			if err := monitor.Serve(ctx, l, c.pages(progress)); err != nil {
+				log.Error("health and metrics are not served any more", "error", err)
+			}
+		})
+	}
+	running.Go(func() {
+		if line.terminal {
+			showOn(ctx, line, progress)
+		} else {
+			logProgress(ctx, log, progress)
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+// listen opens what --http asks for; nil for nothing.
+func (c *stampCmd) listen() (net.Listener, error) {
+	if c.HTTP == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", c.HTTP)
+	if err != nil {
+		return nil, fmt.Errorf("--http %s: %w", c.HTTP, err)
+	}
+	return l, nil
+}
+
+// pages are what --http serves.
+func (c *stampCmd) pages(progress func() stage.Progress) http.Handler {
+	ready := func() map[string]error { return map[string]error{"stamp": progress().Ready(time.Now())} }
+	notes := func() []string {
+		p := progress()
+		return []string{fmt.Sprintf("%s: %s to %s, message %d, %d behind", p.Role, c.From, c.To, p.Position, p.Behind)}
+	}
+	return monitor.Handler(ready, notes, metrics.StageSource{
+		From: c.From, To: c.To, Progress: progress, Version: version(),
+	}.Handler())
+}
+
+// A pace is how fast a stage is.
+type pace struct {
+	at        time.Time
+	last      stage.Progress
+	perSecond float64 // messages copied
+	closing   float64 // messages by which it is less behind, each second
+}
+
+// next moves it on. The value that was just measured counts for that share.
+func (p *pace) next(at time.Time, now stage.Progress, share float64) {
+	seconds := at.Sub(p.at).Seconds()
+	p.perSecond += share * (float64(now.Copied-p.last.Copied)/seconds - p.perSecond)
+	p.closing += share * ((float64(p.last.Behind)-float64(now.Behind))/seconds - p.closing)
+	p.at, p.last = at, now
+}
+
+// left returns how long it takes until nothing is behind; 0 if nothing is, or at this pace
+// never.
+func (p *pace) left() time.Duration {
+	if p.last.Behind == 0 || p.closing < 1 {
+		return 0
+	}
+	return time.Duration(float64(p.last.Behind) / p.closing * float64(time.Second)).Round(time.Second)
+}
+
+// logEvery is how often progress is logged while there is some.
+const logEvery = 10 * time.Second
+
+// logProgress logs how far a stage is, until ctx ends.
+func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Progress) {
+	pace := pace{at: time.Now(), last: progress()}
+	for tick(ctx, logEvery) {
+		p := progress()
+		if p == pace.last {
+			continue
+		}
+		pace.next(time.Now(), p, 1)
+		attrs := []any{"position", p.Position, "behind", p.Behind, "per_second", int(pace.perSecond)}
+		if left := pace.left(); left > 0 {
+			attrs = append(attrs, "left", left.String())
+		}
+		log.Info(string(p.Role), attrs...)
+	}
+}
+
+// tick waits, and reports whether ctx has not ended.
+func tick(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// showOn shows on a terminal how far a stage is, until ctx ends.
+func showOn(ctx context.Context, line *statusLine, progress func() stage.Progress) {
+	pace := pace{at: time.Now(), last: progress()}
+	for tick(ctx, 500*time.Millisecond) {
+		pace.next(time.Now(), progress(), 0.2)
+		line.show(pace.String())
+	}
+	line.show("")
+}
+
+// String returns it on one line.
+func (p *pace) String() string {
+	now := p.last
+	text := fmt.Sprintf("%s: message %d, %.0f/s, %d behind", now.Role, now.Position, p.perSecond, now.Behind)
+	if left := p.left(); left > 0 {
+		text += fmt.Sprintf(", %v left", left)
+	}
+	if now.Role == stage.Retrying {
+		text += ": " + now.Why
+	}
+	const width = 79
+	if r := []rune(text); len(r) > width {
+		text = string(r[:width-3]) + "..."
+	}
+	return text
+}
+
+// A statusLine is the last line of a terminal. What is written appears above it. Its
+// methods are safe for concurrent use.
+type statusLine struct {
+	terminal bool
+	mu       sync.Mutex
+	out      io.Writer
+	text     string
+}
+
+func newStatusLine(out io.Writer) *statusLine {
+	f, ok := out.(*os.File)
+	if !ok {
+		return &statusLine{out: out}
+	}
+	info, err := f.Stat()
+	return &statusLine{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+// clearLine moves to the start of the line, and clears it.
+const clearLine = "\r\x1b[K"
+
+// Write implements [io.Writer], of whole lines.
+func (l *statusLine) Write(lines []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text == "" {
+		return l.out.Write(lines)
+	}
+	_, err := fmt.Fprint(l.out, clearLine, string(lines), l.text)
+	return len(lines), err
+}
+
+// show replaces the line.
+func (l *statusLine) show(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if text != l.text {
+		fmt.Fprint(l.out, clearLine, text)
+		l.text = text
+	}
+}
