@@ -97,7 +97,7 @@ func (c *stampCmd) Run(s *session) error {
 	}
 	to := stage.TargetOn(js, c.To, string(s.namespace())+"_stamp")
 	if c.Create {
-		if err := to.Create(s.ctx, []string{c.Into}); err != nil {
+		if err := c.create(s, to, log); err != nil {
 			return err
 		}
 	}
@@ -117,6 +117,18 @@ func (c *stampCmd) Run(s *session) error {
 		_, err := fmt.Fprintf(out, "%d messages copied, up to message %d of %s\n", p.Copied, p.Position, c.From)
 		return err
 	})
+}
+
+// create makes the target, however long JetStream is away.
+func (c *stampCmd) create(s *session, to *stage.Stream, log *slog.Logger) error {
+	for {
+		err := to.Create(s.ctx, []string{c.Into})
+		if err == nil || isA[*stage.Stop](err) || s.ctx.Err() != nil {
+			return err
+		}
+		log.Warn("the target cannot be made yet", "error", err)
+		tick(s.ctx, time.Second)
+	}
 }
 
 func (c *stampCmd) check() error {

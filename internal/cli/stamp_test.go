@@ -19,20 +19,7 @@ import (
 
 func TestStampCopiesAStreamWithIDs(t *testing.T) {
 	url := serve(t).url
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "ORDERS", Subjects: []string{"orders.>"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	js := withOrders(t, url)
 	for i := range 5 {
 		if _, err := js.Publish(t.Context(), "orders.new", fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
@@ -79,12 +66,7 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 
 func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	url := serve(t).url
-	js := jetStream(t, url)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "ORDERS", Subjects: []string{"orders.>"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	js := withOrders(t, url)
 	ctx, stop := context.WithCancel(context.Background())
 	var out, errs natstest.Buffer
 	code, done := -1, make(chan struct{})
@@ -93,7 +75,12 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 		code = cli.Main(ctx, []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--tag=order",
 			"--create", "--http=127.0.0.1:0"}, &out, &errs)
 	}()
-	defer func() { stop(); <-done }()
+	defer func() {
+		stop()
+		if <-done; t.Failed() {
+			t.Logf("it ends with %d: %s", code, errs.String())
+		}
+	}()
 	var at string
 	eventually(t, "the address is logged", func() bool {
 		_, rest, ok := strings.Cut(errs.String(), "http=")
@@ -135,6 +122,26 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	if hint, err := kv.Get(t.Context(), "STAMPED"); err != nil || !strings.Contains(string(hint.Value()), `"last":1,`) {
 		t.Errorf("the hint: %v, %v", hint, err)
 	}
+}
+
+// withOrders makes the stream ORDERS.
+func withOrders(t *testing.T, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "ORDERS", Subjects: []string{"orders.>"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // eventually waits until a condition holds.
