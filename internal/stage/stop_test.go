@@ -56,7 +56,7 @@ func TestAStageThatIsStoppedLeavesAHintForItsLastMessage(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			if len(w.target) > 0 && w.hint.Last != uint64(len(w.target)) {
-				t.Errorf("seed %d: the hint is for message %d, the target ends with %d", seed, w.hint.Last, len(w.target))
+				t.Errorf("seed %d: the hint is for message %d of %d", seed, w.hint.Last, len(w.target))
 			}
 			<-more
 		})
