@@ -301,23 +301,23 @@ func (c *cluster) urls() (urls []string) {
 	return urls
 }
 
-// replicas returns the state of a bucket's stream on a cluster; ok is false if
-// it is not available at the moment.
-func (c *cluster) replicas(bucket string) (info *jetstream.ClusterInfo, ok bool) {
+// replicas returns the state of a stream on a cluster; ok is false if it is not
+// available at the moment.
+func (c *cluster) replicas(stream string) (info *jetstream.ClusterInfo, ok bool) {
 	js, err := jetstream.New(c.conn())
 	c.must(err)
 	ctx, cancel := context.WithTimeout(c.ctx, time.Second)
 	defer cancel()
-	stream, err := js.Stream(ctx, "KV_"+bucket)
-	if err != nil || stream.CachedInfo().Cluster == nil {
+	s, err := js.Stream(ctx, stream)
+	if err != nil || s.CachedInfo().Cluster == nil {
 		return nil, false
 	}
-	return stream.CachedInfo().Cluster, true
+	return s.CachedInfo().Cluster, true
 }
 
-// current reports whether all replicas of a bucket are up to date.
-func (c *cluster) current(bucket string) bool {
-	info, ok := c.replicas(bucket)
+// current reports whether all replicas of a stream are up to date.
+func (c *cluster) current(stream string) bool {
+	info, ok := c.replicas(stream)
 	return ok && info.Leader != "" && len(info.Replicas) == len(c.servers)-1 &&
 		!slices.ContainsFunc(info.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline })
 }
@@ -326,7 +326,7 @@ func (c *cluster) current(bucket string) bool {
 // bucket, as an operator does before stopping the next server.
 func (c *cluster) waitForReplicas() {
 	for _, bucket := range []string{namespace.SegmentBucket(), namespace.HistoryBucket(), namespace.WorkerBucket()} {
-		c.waitFor(startWithin, bucket+" has three current replicas", func() bool { return c.current(bucket) })
+		c.waitFor(startWithin, bucket+" has three current replicas", func() bool { return c.current("KV_" + bucket) })
 	}
 }
 
@@ -334,7 +334,7 @@ func (c *cluster) waitForReplicas() {
 func (c *cluster) leader(bucket string) (leader *server, followers []*server) {
 	c.waitFor(startWithin, bucket+" has a leader", func() bool {
 		leader, followers = nil, nil
-		info, ok := c.replicas(bucket)
+		info, ok := c.replicas("KV_" + bucket)
 		if !ok {
 			return false
 		}

@@ -46,7 +46,8 @@ type fault struct {
 	area   area // of a fault that can be mixed with others; "" for the rest
 	brief  bool // part of the short run
 	random bool // a sequence of other faults; it has no inject
-	alone  bool // no other trial runs meanwhile, and it is run with one --on-clock-step only
+	once   bool // it is run with one --on-clock-step only
+	alone  bool // once, and no other trial runs meanwhile
 }
 
 // fleet is the processes that a fault needs.
@@ -168,7 +169,7 @@ var (
 // catalogue returns all faults, in the order of the report.
 func catalogue() []fault {
 	return slices.Concat(workerFaults(), clockFaults(), natsFaults(), networkFaults(), diskFaults(), databaseFaults(),
-		marksFaults(), registryFaults(), overloadFaults(), randomFaults())
+		marksFaults(), registryFaults(), stampFaults(), overloadFaults(), randomFaults())
 }
 
 func (f fault) recoveryLimit() time.Duration {

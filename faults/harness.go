@@ -145,10 +145,10 @@ func (h *harness) sleep(d time.Duration) {
 // path returns the path of a file of this trial.
 func (h *harness) path(name string) string { return filepath.Join(h.dir, name) }
 
-// logs returns the last warnings and errors of each worker, from which the
+// logs returns the last warnings and errors of each worker and stage, from which the
 // reason of a violation may be seen.
 func (h *harness) logs() string {
-	names, _ := filepath.Glob(h.path("w*.log"))
+	names, _ := filepath.Glob(h.path("[ws]*.log"))
 	var b strings.Builder
 	for _, name := range names {
 		text, _ := os.ReadFile(name)

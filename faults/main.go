@@ -8,6 +8,7 @@
 //	go run ./faults                            all faults, each on a cluster of its own
 //	go run ./faults worker-kill 'mysql-*'      some of them
 //	go run ./faults -for 10m -seed 7 random    a random sequence of faults on one cluster
+//	go run ./faults -stamp-messages 1500000 -parallel 1 'stamp-*'    10 million messages are stamped and checked
 //
 // It builds natsid and nats-server from the module of the current folder, natsid
 // with a wall clock that can be set without that of the machine. It needs Linux,
@@ -37,6 +38,7 @@ type options struct {
 	markdown                   string
 	random                     time.Duration
 	seed                       uint64
+	stampMessages              uint64
 }
 
 func main() {
@@ -67,6 +69,8 @@ func command(ctx context.Context) error {
 	flag.StringVar(&opt.markdown, "markdown", "", "file for the report, in Markdown")
 	flag.DurationVar(&opt.random, "for", time.Minute, "length of a random sequence")
 	flag.Uint64Var(&opt.seed, "seed", 1, "seed of random sequences")
+	flag.Uint64Var(&opt.stampMessages, "stamp-messages", 0,
+		"messages that stages copy in each of their faults, as fast as they can (default: 2000 a second)")
 	flag.Parse()
 	chosen, err := choose(flag.Args(), opt)
 	if err != nil {
@@ -135,7 +139,7 @@ func runAll(ctx context.Context, opt options, bins binaries, dir string, chosen 
 	var wg sync.WaitGroup
 	for i := range results {
 		f, takes := chosen[i%len(chosen)], 1
-		if f.alone && i >= len(chosen) {
+		if (f.alone || f.once) && i >= len(chosen) {
 			continue
 		}
 		if f.alone {

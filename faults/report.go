@@ -92,6 +92,10 @@ func printTable(results []result) {
 	for _, row := range overloadRows(results) {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
+	fmt.Fprintln(t)
+	for _, row := range stampRows(results) {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
 	_ = t.Flush() // standard output
 	fmt.Println(totals(results))
 }
@@ -111,7 +115,24 @@ func overloadRows(results []result) (rows [][]string) {
 	return rows
 }
 
+// stampRows returns what stages came to, with a head; none if there was no stage.
+func stampRows(results []result) (rows [][]string) {
+	for _, r := range results {
+		if r.stamp == nil {
+			continue
+		}
+		if rows == nil {
+			rows = append(rows, []string{"fault", "messages", "a second", "stages killed", "nothing arrived for"})
+		}
+		rows = append(rows, []string{r.name, fmt.Sprint(r.stamp.messages),
+			fmt.Sprintf("%.0f", float64(r.stamp.messages)/r.stamp.took.Seconds()), fmt.Sprint(r.stamp.kills),
+			seconds(r.stamp.standstill)})
+	}
+	return rows
+}
+
 func totals(results []result) string {
+	var stamped uint64
 	var trials, requests, calls, ids, repeats int64
 	for _, r := range results {
 		if r.skipped == "" {
@@ -119,9 +140,12 @@ func totals(results []result) string {
 			requests, calls = requests+r.requests, calls+r.calls
 			ids, repeats = ids+r.ids, repeats+r.repeats
 		}
+		if r.stamp != nil {
+			stamped += r.stamp.messages
+		}
 	}
-	return fmt.Sprintf("%d trials, %d requests, %d calls through the client, %d IDs, %d repeats.",
-		trials, requests, calls, ids, repeats)
+	return fmt.Sprintf("%d trials, %d requests, %d calls through the client, %d messages stamped, %d IDs, %d repeats.",
+		trials, requests, calls, stamped, ids, repeats)
 }
 
 // counts returns "3 503, 1 timeout", by name.
@@ -161,7 +185,8 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"Totals":   totals(results), "Broken": broken(results),
 		"Seed": opt.seed, "Rate": opt.rate, "Calls": opt.rate / callsPer,
 		"Patience": patience, "Batch": opt.batch, "Parallel": opt.parallel,
-		"Table": table(results), "Overload": overloadTable(results), "Faults": legend(results),
+		"Table": table(results), "Overload": markdownTable(overloadRows(results)),
+		"Stamping": markdownTable(stampRows(results)), "Faults": legend(results),
 		"Record": strings.TrimSpace(record),
 	})
 	if err != nil {
@@ -193,9 +218,9 @@ func table(results []result) string {
 	return b.String()
 }
 
-func overloadTable(results []result) string {
+func markdownTable(rows [][]string) string {
 	var b strings.Builder
-	for i, row := range overloadRows(results) {
+	for i, row := range rows {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 		if i == 0 {
 			fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(row)))

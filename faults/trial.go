@@ -25,6 +25,7 @@ type trial struct {
 	from, till time.Duration // of the fault, since the start of the load
 	recovered  time.Duration // since till, once every worker is ready and no request fails
 	overload   *overload.Figures
+	stamp      *stampFigures
 }
 
 // A result is what a trial came to.
@@ -50,6 +51,7 @@ type result struct {
 	recovered time.Duration
 	alarms    map[subjects.Alarm]int
 	overload  *overload.Figures // nil if there was none
+	stamp     *stampFigures     // nil if there was no stage
 
 	violations []string
 	skipped    string // why the trial could not run
@@ -111,7 +113,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		t.logf("this process stood still for up to %v, and its writes took up to %v", r.stalled, r.disk)
 		r.logs = t.logs()
 	}
-	r.violations, r.skipped, r.events, r.overload = t.violations, t.skipped, t.events, t.overload
+	r.violations, r.skipped, r.events, r.overload, r.stamp = t.violations, t.skipped, t.events, t.overload, t.stamp
 	return r
 }
 

@@ -249,7 +249,7 @@ func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 // quietFor though the source holds more: within 5 s of the other's death.
 const (
 	lookEvery = 500 * time.Millisecond
-	quietFor  = 3 * time.Second
+	quietFor  = 2500 * time.Millisecond
 )
 
 // standBy returns when another stage no longer copies, or ctx ends. An error is a [Stop].
