@@ -51,7 +51,7 @@ func ParseCount(body []byte, limit int) (int, error) {
 	if ok && n > 0 {
 		return int(n), nil
 	}
-	e := Errorf(BadRequest, "the body is %s, want empty for one ID or a decimal 1..%d without leading zero",
+	e := Errorf(BadRequest, "the count is %s, want empty for one ID or a decimal 1..%d without leading zero",
 		excerpt(body, 24), limit)
 	if isCount(digits) {
 		e.MaxBatch = limit

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -29,13 +30,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	tag := h.ns.Tag(m.Subject)
 	n, err := h.parse(tag, m)
 	if err == nil {
-		err = h.cfg.refused(Segment)
-	}
-	if err == nil {
-		err = h.cfg.Gate.Admit(tag, n, r.came) // counts them
-	}
-	if err == nil {
-		err = r.admit(h.cfg.Rations, n) // counts them too: what a tag refuses takes nothing from the others
+		r.admitted, err = h.cfg.admitSegments(tag, n, r.came)
 	}
 	if err != nil {
 		r.refuseUnlessProbe(m, err)
@@ -51,6 +46,31 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	default:
 		r.refuse(err)
 	}
+}
+
+// admitSegments returns nil if n IDs of a tag may be drawn now, and how many of them the rations count.
+func (cfg *Config) admitSegments(tag string, n int, now time.Duration) (counted int, err error) {
+	if err = cfg.refused(Segment); err == nil {
+		err = cfg.Gate.Admit(tag, n, now) // counts them
+	}
+	if err == nil {
+		err = cfg.Rations.admit(n, now) // counts them too: what a tag refuses takes nothing from the others
+	}
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// admitSnowflakes is admitSegments for snowflakes.
+func (cfg *Config) admitSnowflakes(n int, now time.Duration) (counted int, err error) {
+	if err = cfg.refused(Snowflake); err == nil {
+		err = cfg.Rations.admit(n, now) // the last: it counts them
+	}
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
@@ -118,10 +138,7 @@ func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 	business, n, err := h.parse(m)
 	if err == nil {
-		err = h.cfg.refused(Snowflake)
-	}
-	if err == nil {
-		err = r.admit(h.cfg.Rations, n) // the last: it counts them
+		r.admitted, err = h.cfg.admitSnowflakes(n, r.came)
 	}
 	if err != nil {
 		r.refuseUnlessProbe(m, err)

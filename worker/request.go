@@ -33,15 +33,6 @@ func (r request) park() request {
 	return r
 }
 
-// admit counts n IDs that are about to be drawn, or returns why they must not be.
-func (r *request) admit(by *Rations, n int) error {
-	err := by.admit(n, r.came)
-	if err == nil {
-		r.admitted = n
-	}
-	return err
-}
-
 // respond answers with a body that holds n IDs.
 func (r request) respond(body []byte, n int) {
 	err := r.at.out.conn.Publish(r.reply, body)
@@ -97,9 +88,7 @@ type outlet struct {
 	log     *slog.Logger
 	rations *Rations
 	// jsPrefix is what begins the subjects of JetStream beside $, "" for nothing.
-	jsPrefix string
-	// retryAfter is what a caller waits where a queue is full: a part of the deadline,
-	// by which all that is in the queue is answered.
+	jsPrefix   string
 	retryAfter time.Duration
 }
 

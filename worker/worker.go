@@ -184,17 +184,26 @@ type Worker struct {
 	due        bool // it is time for marks
 }
 
-// New returns a worker. It serves nothing until it runs.
-func New(cfg Config) *Worker {
+// fill sets what may be absent and is called without looking.
+func (cfg *Config) fill() {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Answer) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+}
+
+// retryAfter returns what a caller waits where a queue is full: a part of the deadline, by which all that is in the
+// queue is answered.
+func retryAfter(deadline time.Duration) time.Duration { return deadline / 10 }
+
+// New returns a worker. It serves nothing until it runs.
+func New(cfg Config) *Worker {
+	cfg.fill()
 	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
 	w.out = &outlet{
-		conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, rations: cfg.Rations, retryAfter: cfg.Deadline / 10,
+		conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, rations: cfg.Rations, retryAfter: retryAfter(cfg.Deadline),
 		jsPrefix: cfg.JSPrefix,
 	}
 	w.stats = &statistics{cfg: &w.cfg}

@@ -70,6 +70,7 @@ type program struct {
 	links   links
 	storage storage
 	http    net.Listener // nil if HTTP is not served
+	leaf    net.Listener // nil if Leaf's paths are not served
 
 	rations  *worker.Rations
 	segments *segment.Allocator
@@ -148,6 +149,9 @@ func (p *program) steps() []step {
 		// Refuses requests that still wait, and waits for the loads under way.
 		// Loaded IDs that were not issued are holes.
 		{name: "allocator", stop: p.closeAllocator, within: p.cfg.Deadline},
+		// Takes no more requests over HTTP, and answers all that were taken.
+		{name: "address of Leaf's paths", start: p.listenLeaf},
+		during("Leaf's paths", p.answers()+5*time.Second, p.serveLeaf),
 		// Leaves the queue groups, answers all requests that were taken, and drains
 		// the serving connection, so that the last replies are on the wire.
 		during("requests", p.answers()+5*time.Second, p.serve),

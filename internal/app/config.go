@@ -31,6 +31,7 @@ type Config struct {
 	Data        string // --data; locked while in use
 	HTTP        string // --http
 	MetricsTags int    // --metrics-tags
+	LeafHTTP    string // --leaf-http; "" is off
 	Name        string // --name; "" takes the one kept in Data, or generates one
 	Replicas    int    // --replicas
 	Registry    string // --registry; "" is any
@@ -84,6 +85,7 @@ type Where struct {
 	Embedded bool
 	Context  string // file with the context by which callers connect; "" if they need none
 	HTTP     string // address of the monitor; "" if off
+	LeafHTTP string // address of Leaf's paths; "" if off
 	Instance string
 	Number   int // the worker number
 }

@@ -152,6 +152,19 @@ func checkListen(c *Config) error {
 		"--listen-key FILE, or let whoever reaches it do everything with --insecure", c.Listen)
 }
 
+func checkLeafHTTP(c *Config) error {
+	switch _, _, err := natsembed.ParseListen(c.LeafHTTP); {
+	case c.LeafHTTP == "":
+		return nil
+	case err != nil:
+		return fmt.Errorf("%q: want host:port", c.LeafHTTP)
+	case c.Insecure || natsembed.Loopback(c.LeafHTTP):
+		return nil
+	}
+	return fmt.Errorf("%q: other machines reach this address, and there is no authentication: put a proxy with TLS "+
+		"before an address of loopback, or let whoever reaches it take IDs with --insecure", c.LeafHTTP)
+}
+
 func checkListenCert(c *Config) error {
 	if (c.ListenCert == "") != (c.ListenKey == "") {
 		return errors.New("and --listen-key belong together: give both")
@@ -161,9 +174,9 @@ func checkListenCert(c *Config) error {
 
 func checkInsecure(c *Config) error {
 	switch {
-	case !c.Insecure:
+	case !c.Insecure || c.LeafHTTP != "":
 	case c.NATS != "":
-		return errors.New("and --nats exclude each other: --insecure opens the embedded NATS server")
+		return errors.New("and --nats exclude each other: --insecure opens the embedded NATS server, or --leaf-http")
 	case c.ListenCert != "":
 		return errors.New("and --listen-cert exclude each other: with a certificate, users are demanded")
 	}

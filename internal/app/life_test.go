@@ -122,7 +122,8 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"comparison of tags with the store", "limits of tags", "settings of the buckets",
 		"buckets that were not open at the start", "watch for streams that take requests", "announcement",
 		"question which registries there are", "watch for a second registry", "worker number", "witness of the marks",
-		"question whether NATS still answers", "allocator", "requests", "who can load",
+		"question whether NATS still answers", "allocator", "address of Leaf's paths", "Leaf's paths",
+		"requests", "who can load",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)

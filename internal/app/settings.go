@@ -69,8 +69,9 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: text(func(c *Config) *string { return &c.ListenKey }, ""),
 	}, {
 		Flag: "insecure", Env: "NATSID_INSECURE", Group: groupWorker, Bare: true,
-		Help: "Let --listen go beyond loopback without authentication and TLS. Whoever reaches that address can then " +
-			"take IDs, delete tags, and write to the buckets, which can make IDs repeat.",
+		Help: "Let --listen and --leaf-http go beyond loopback without authentication and TLS. Whoever reaches the " +
+			"first can then take IDs, delete tags, and write to the buckets, which can make IDs repeat; whoever " +
+			"reaches the second can take IDs.",
 		field: yes(func(c *Config) *bool { return &c.Insecure }).checked("", checkInsecure),
 	}, {
 		Flag: "data", Env: "NATSID_DATA", Group: groupWorker,
@@ -86,6 +87,11 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "How many tags have series of their own in /metrics: those that are requested most. " +
 			"Which they are may change once a minute.",
 		field: number(func(c *Config) *int { return &c.MetricsTags }, "tags", 20, 0, 1000),
+	}, {
+		Flag: "leaf-http", Env: "NATSID_LEAF_HTTP", Group: groupWorker, Placeholder: "ADDR",
+		Help: "Address on which the HTTP paths of Meituan's Leaf are answered: /api/segment/get/TAG, " +
+			"/api/snowflake/get/ANY, /decodeSnowflakeId, /cache and /db. Empty answers none of them.",
+		field: text(func(c *Config) *string { return &c.LeafHTTP }, "").checked("host:port", checkLeafHTTP),
 	}, {
 		Flag: "name", Env: "NATSID_NAME", Group: groupWorker, Placeholder: "NAME",
 		Help:  "Name of this worker, for people. It is generated at the first start and kept in --data.",

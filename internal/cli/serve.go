@@ -38,7 +38,7 @@ func (c *serveCmd) Run(s *session) error {
 		cfg.Log.Info(sentence)
 	}
 	cfg.Ready = func(w app.Where) {
-		ready := readyJSON{w.URL, w.Embedded, w.Context, w.HTTP, w.Instance, w.Number}
+		ready := readyJSON{w.URL, w.Embedded, w.Context, w.HTTP, w.LeafHTTP, w.Instance, w.Number}
 		_ = s.print(ready, func(out io.Writer) error { // nobody reads it, which stops no service
 			_, err := fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
 			return err
@@ -53,8 +53,9 @@ func (c *serveCmd) Run(s *session) error {
 type readyJSON struct {
 	URL      string `json:"url"` // of NATS, without password
 	Embedded bool   `json:"embedded"`
-	Context  string `json:"context,omitempty"` // file, of callers
-	HTTP     string `json:"http,omitempty"`    // host:port
+	Context  string `json:"context,omitempty"`   // file, of callers
+	HTTP     string `json:"http,omitempty"`      // host:port
+	LeafHTTP string `json:"leaf_http,omitempty"` // host:port
 	Instance string `json:"instance"`
 	Number   int    `json:"number"`
 }
@@ -78,6 +79,9 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	line := fmt.Sprintf("natsid is ready on %s (%s), worker number %d", w.URL, how, w.Number)
 	if w.HTTP != "" {
 		line += ", http://" + w.HTTP + "/readyz"
+	}
+	if w.LeafHTTP != "" {
+		line += ", Leaf's paths on http://" + w.LeafHTTP
 	}
 	return line + "; try: nats" + reachedBy(w) + fmt.Sprintf(" request %s ''", cfg.Namespace.Segment("order"))
 }

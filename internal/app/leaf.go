@@ -1,0 +1,41 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/natsid/natsid/internal/leafhttp"
+	"github.com/natsid/natsid/worker"
+)
+
+// listenLeaf opens the address of Leaf's paths. Callers depend on it: without it the program does not start.
+func (p *program) listenLeaf(context.Context) error {
+	if p.cfg.LeafHTTP == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", p.cfg.LeafHTTP)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w: %s, where Leaf's paths are to be answered; choose another with --leaf-http ADDR",
+			ErrListenTaken, p.cfg.LeafHTTP)
+	case err != nil:
+		return fmt.Errorf("cannot answer Leaf's paths: %w; choose another address with --leaf-http ADDR", err)
+	}
+	p.leaf, p.where.LeafHTTP = l, l.Addr().String()
+	return nil
+}
+
+// serveLeaf answers Leaf's paths until ctx ends.
+func (p *program) serveLeaf(ctx context.Context) error {
+	if p.leaf == nil {
+		return nil
+	}
+	defer p.quit()
+	return leafhttp.New(leafhttp.Config{
+		IDs: worker.NewDirect(p.workerConfig()), Segments: p.segments, Store: p.storage.tags,
+		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Log: p.cfg.Log,
+	}).Serve(ctx, p.leaf)
+}

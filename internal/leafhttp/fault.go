@@ -1,0 +1,128 @@
+package leafhttp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+// A fault is an answer without an ID.
+type fault struct {
+	status    int
+	exception string // of Java
+	message   string
+	retry     time.Duration   // how long to wait before the request is repeated; 0 where that is of no use
+	said      *subjects.Error // what a caller over NATS would read; may be nil
+}
+
+// What Leaf's server throws.
+const (
+	leafException     = "com.sankuai.inf.leaf.server.exception.LeafServerException"
+	argumentException = "java.lang.IllegalArgumentException"
+	missingException  = "org.springframework.web.bind.MissingServletRequestParameterException"
+)
+
+// Leaf's numbers for why there is no ID of a tag. A snowflake has the first if the worker cannot issue, and the last
+// if its clock is behind.
+const (
+	notInitialised = -1
+	unknownTag     = -2
+	notReady       = -3
+)
+
+// resultOf returns the message in which Leaf hides a number.
+func resultOf(number int) string { return fmt.Sprintf("Result{id=%d, status=EXCEPTION}", number) }
+
+// retryUnavailable is when to repeat a request that cannot be served now.
+const retryUnavailable = time.Second
+
+// segmentFault returns how a request for IDs of a tag is refused. To Leaf, a name that no tag can have is one that no
+// tag has.
+func segmentFault(tag string, err error) fault {
+	switch {
+	case subjects.CheckTag(tag) != nil, errors.Is(err, segment.ErrUnknownTag):
+		f := faultOf(err, unknownTag)
+		f.status, f.exception, f.message = http.StatusInternalServerError, leafException, resultOf(unknownTag)
+		return f
+	case errors.Is(err, segment.ErrNotLoaded):
+		return faultOf(err, notReady)
+	}
+	return faultOf(err, notInitialised)
+}
+
+// snowflakeFault returns how a request for snowflakes is refused.
+func snowflakeFault(err error) fault {
+	if _, behind := errors.AsType[*snowflake.BehindError](err); behind {
+		return faultOf(err, notReady)
+	}
+	return faultOf(err, notInitialised)
+}
+
+// faultOf returns the fault for a refusal, with Leaf's number for those that Leaf has, too.
+func faultOf(err error, number int) fault {
+	said := err.(*worker.Refusal).Said
+	f := fault{status: http.StatusInternalServerError, exception: leafException, message: resultOf(number), said: said}
+	switch said.Code {
+	case subjects.Unavailable:
+		f.status, f.retry = http.StatusServiceUnavailable, retryUnavailable
+	case subjects.TooMany:
+		f.status, f.retry, f.message = http.StatusTooManyRequests, said.RetryAfter, resultOf(notReady)
+	case subjects.BadRequest:
+		f.status, f.exception, f.message = http.StatusBadRequest, argumentException, said.Text
+	}
+	return f
+}
+
+// write writes the fault as Spring Boot does, and in headers what a caller over NATS would read.
+func (f fault) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	if f.said != nil {
+		for name, values := range f.said.Headers() {
+			h[name] = values
+		}
+	}
+	if f.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((f.retry+time.Second-1)/time.Second)))
+	}
+	writeJSON(w, f.status, struct {
+		Timestamp int64  `json:"timestamp"`
+		Status    int    `json:"status"`
+		Error     string `json:"error"`
+		Exception string `json:"exception,omitempty"`
+		Message   string `json:"message"`
+		Path      string `json:"path"`
+	}{time.Now().UnixMilli(), f.status, http.StatusText(f.status), f.exception, f.message, r.URL.Path})
+}
+
+// writeJSON writes a value that can be encoded.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // a bug: no value here can fail
+	}
+	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // fails if the caller is gone
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	fault{status: http.StatusNotFound, message: "No message available"}.write(w, r)
+}
+
+// pageFault answers where a page cannot be made.
+func (s *Server) pageFault(w http.ResponseWriter, r *http.Request, why error) {
+	s.cfg.Log.Warn("a page of Leaf's was not shown", "path", r.URL.Path, slog.Any("error", why))
+	fault{
+		status: http.StatusServiceUnavailable, exception: leafException, retry: retryUnavailable,
+		message: "the store does not answer; see the log of the worker",
+	}.write(w, r)
+}
