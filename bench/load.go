@@ -30,7 +30,8 @@ type load struct {
 // A caller sends a request, waits for the reply, and sends the next.
 type caller struct {
 	nc     *nats.Conn
-	took   []time.Duration // per good reply; kept between measurements, so that it stops growing
+	web    map[*row]*webConn // of rows that are asked over HTTP
+	took   []time.Duration   // per good reply; kept between measurements, so that it stops growing
 	errors int
 	err    error // the last of them
 }
@@ -98,22 +99,24 @@ func (c *caller) run(ctx context.Context, r *row, number int, until time.Time) {
 		if asked.After(until) {
 			return
 		}
-		reply, err := c.nc.Request(r.subjects[at%len(r.subjects)], body, replyWithin)
-		c.note(time.Since(asked), reply, r.ids, err)
+		if err := c.ask(r, r.subjects[at%len(r.subjects)], body); err != nil {
+			c.errors, c.err = c.errors+1, err
+			continue
+		}
+		c.took = append(c.took, time.Since(asked))
 	}
 }
 
-// note records the outcome of a request for n IDs.
-func (c *caller) note(took time.Duration, reply *nats.Msg, n int, err error) {
+// ask sends one request and checks its reply.
+func (c *caller) ask(r *row, subject string, body []byte) error {
+	if r.address != "" {
+		return c.askWeb(r, subject)
+	}
+	reply, err := c.nc.Request(subject, body, replyWithin)
 	if err != nil {
-		c.errors, c.err = c.errors+1, err
-		return
+		return err
 	}
-	if err := check(reply, n); err != nil {
-		c.errors, c.err = c.errors+1, err
-		return
-	}
-	c.took = append(c.took, took)
+	return check(reply, r.ids)
 }
 
 // summarize makes a sample of the callers' figures.
@@ -144,7 +147,12 @@ func check(reply *nats.Msg, want int) error {
 	if err := errorOf(reply); err != nil {
 		return err
 	}
-	n, err := countIDs(reply.Data)
+	return checkIDs(reply.Data, want)
+}
+
+// checkIDs returns an error unless the body of a reply holds exactly so many IDs.
+func checkIDs(body []byte, want int) error {
+	n, err := countIDs(body)
 	if err != nil {
 		return err
 	}

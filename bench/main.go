@@ -17,7 +17,8 @@
 // benchTrouble. With "overload" it offers workers more than they can answer: see
 // benchOverload. With "client" it compares ways to get IDs in a program: see
 // benchClient. With "stamp" it compares the stage that stamps messages with a plain
-// copy: see benchStamp.
+// copy: see benchStamp. With "leaf" it compares Leaf's HTTP paths with a bare handler of
+// net/http: see benchLeaf.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -27,6 +28,7 @@
 //	cd bench && go run . -for 20s overload      # Linux, as root
 //	cd bench && go run . -for 1s client
 //	cd bench && go run . -repeats 5 stamp
+//	cd bench && go run . leaf
 package main
 
 import (
@@ -85,7 +87,7 @@ func command(ctx context.Context) error {
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
 		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
-		"client": benchClient, "stamp": benchStamp,
+		"client": benchClient, "stamp": benchStamp, "leaf": benchLeaf,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {

@@ -34,6 +34,8 @@ func runRole(role, argument string) error {
 		return runServer(argument)
 	case "echo":
 		return runEcho(argument)
+	case "web":
+		return runWeb(argument)
 	case "member":
 		return runMember(argument)
 	case "copy":

@@ -16,7 +16,8 @@ import (
 // A row is one line of the table.
 type row struct {
 	name     string
-	subjects []string // asked in turn
+	address  string   // where it is asked over HTTP; "" for over NATS
+	subjects []string // asked in turn; paths, over HTTP
 	body     string
 	ids      int      // in each reply
 	worker   *process // whose CPU time counts
