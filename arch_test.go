@@ -118,7 +118,10 @@ var arrows = map[string][]string{
 var forTests = []string{"...", goleak, natsGo, mysqlDriver}
 
 // forTestsOf is what the test files of one package may import on top of that.
-var forTestsOf = map[string][]string{"client": {prometheus}} // an example for users
+var forTestsOf = map[string][]string{
+	"client": {prometheus}, // an example for users
+	".":      {yaml},       // rules of alerts
+}
 
 func TestArrowsOfImport(t *testing.T) {
 	for _, fault := range wrongArrows(readModule(t, os.DirFS("."))) {

@@ -52,24 +52,68 @@ func TestATermIsExplainedOnce(t *testing.T) {
 	expectNone(t, repeatedTerms(documents(t, os.DirFS("."))))
 }
 
-func TestEveryAlarmHasARunbookEntry(t *testing.T) {
-	for _, d := range documents(t, os.DirFS(".")) {
-		if d.path != "docs/operations.md" {
-			continue
-		}
-		_, runbook, _ := strings.Cut(d.text, "\n## Runbook\n")
-		runbook, _, _ = strings.Cut(runbook, "\n## ")
-		var got, want []string
-		for _, m := range regexp.MustCompile(`(?m)^### (.+)$`).FindAllStringSubmatch(runbook, -1) {
-			got = append(got, m[1])
-		}
-		for _, a := range subjects.Alarms() {
-			want = append(want, string(a.Kind))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("the runbook of %s has entries for %q, want %q", d.path, got, want)
+func TestEveryAlarmHasAnAlertAndEveryAlertARunbookEntry(t *testing.T) {
+	page, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runbook, _ := strings.Cut(string(page), "\n## Runbook\n")
+	runbook, _, _ = strings.Cut(runbook, "\n## ")
+	entries := map[string]string{}
+	for _, e := range strings.Split(runbook, "\n### ")[1:] {
+		kind, text, _ := strings.Cut(e, "\n")
+		entries[kind] = text
+		for _, part := range []string{"What happened", "How to be sure", "What to do", "What not to do"} {
+			if strings.Count(text, "*"+part+":*") != 1 {
+				t.Errorf("the runbook's entry %s does not say once: %s", kind, part)
+			}
 		}
 	}
+	led := set{}
+	for _, a := range alerts(t) {
+		led[a.entry()] = true
+		if name := "Natsid" + camel(a.entry()); a.Alert != name {
+			t.Errorf("the alert %s leads to the entry %s, which is that of %s", a.Alert, a.entry(), name)
+		}
+		if entries[a.entry()] == "" {
+			t.Errorf("the alert %s leads to %s, which the runbook lacks", a.Alert, a.Annotations.Runbook)
+		}
+		if s := a.Labels.Severity; s != "critical" && s != "warning" {
+			t.Errorf("the alert %s has the severity %q, want critical or warning", a.Alert, s)
+		}
+	}
+	for _, a := range subjects.Alarms() {
+		if !led[string(a.Kind)] {
+			t.Errorf("deploy/alerts.yml has no alert for the alarm %s", a.Kind)
+		}
+	}
+	for kind := range entries {
+		if !led[kind] {
+			t.Errorf("no alert leads to the runbook's entry %s", kind)
+		}
+	}
+}
+
+// camel writes clock-skew as ClockSkew.
+func camel(kind string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(kind, "-") {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+// What operators import into Prometheus and Grafana names series, too.
+func TestSeriesThatRulesAndBoardsNameExist(t *testing.T) {
+	var docs []document
+	for _, path := range []string{"deploy/alerts.yml", "deploy/grafana/natsid.json"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, document{path: path, text: string(text)})
+	}
+	expectNone(t, unknownNames(t, docs))
 }
 
 // docs/faults.md is printed by a run of 15 minutes. Its fixed text can be

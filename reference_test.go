@@ -18,6 +18,7 @@ import (
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/subjects"
+	yamlv3 "go.yaml.in/yaml/v3"
 )
 
 var update = flag.Bool("update", false, "rewrite what documents take from the code")
@@ -27,12 +28,12 @@ var update = flag.Bool("update", false, "rewrite what documents take from the co
 var made = regexp.MustCompile(`(?ms)^<!-- made: ([a-z -]+) -->\n(.*?)^<!-- end -->$`)
 
 // parts returns what documents take from the code, by name.
-func parts() map[string]string {
+func parts(t *testing.T) map[string]string {
 	all := map[string]string{
 		"settings": settingsTable(), "outputs": outputsTable(),
 		"subjects": subjectsTable(), "codes": codesTable(), "imports": importsTable(),
-		"alarms": alarmsTable(), "alerts": alertsTable(metrics.Series()), "metrics": metricsTable(metrics.Series()),
-		"stage alerts": alertsTable(metrics.StageSeries()), "stage metrics": metricsTable(metrics.StageSeries()),
+		"alarms": alarmsTable(), "alerts": alertsTable(alerts(t)), "metrics": metricsTable(metrics.Series()),
+		"stage metrics": metricsTable(metrics.StageSeries()),
 	}
 	for _, a := range subjects.Alarms() {
 		all["alarm "+string(a.Kind)] = fmt.Sprintf("*What happened:* %s\n\n*What to do:* %s\n",
@@ -42,7 +43,7 @@ func parts() map[string]string {
 }
 
 func TestReferenceIsMadeFromTheCode(t *testing.T) {
-	left := parts()
+	left := parts(t)
 	for _, d := range documents(t, os.DirFS(".")) {
 		text := made.ReplaceAllStringFunc(d.text, func(block string) string {
 			name := made.FindStringSubmatch(block)[1]
@@ -202,12 +203,49 @@ func metricsTable(series []metrics.SeriesInfo) string {
 	return table(rows...)
 }
 
-func alertsTable(series []metrics.SeriesInfo) string {
-	rows := [][]string{{"metric", "alert when"}}
-	for _, s := range series {
-		if s.Alert != "" {
-			rows = append(rows, []string{literal(s.Name), s.Alert})
+// An alert is a rule of deploy/alerts.yml.
+type alert struct {
+	Alert, Expr string
+	Labels      struct{ Severity string }
+	Annotations struct {
+		Summary, Description string
+		Runbook              string `yaml:"runbook_url"`
+	}
+}
+
+const runbook = "https://github.com/natsid/natsid/blob/main/docs/operations.md#"
+
+// entry returns the entry of the runbook to which the alert leads.
+func (a alert) entry() string { return strings.TrimPrefix(a.Annotations.Runbook, runbook) }
+
+// alerts returns the rules of deploy/alerts.yml that are alerts.
+func alerts(t *testing.T) (all []alert) {
+	t.Helper()
+	var file struct {
+		Groups []struct{ Rules []alert }
+	}
+	text, err := os.ReadFile("deploy/alerts.yml")
+	if err == nil {
+		err = yamlv3.Unmarshal(text, &file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				all = append(all, r)
+			}
 		}
+	}
+	return all
+}
+
+func alertsTable(all []alert) string {
+	rows := [][]string{{"alert", "severity", "fires when"}}
+	for _, a := range all {
+		name := fmt.Sprintf("[%s](#%s)", a.Alert, a.entry())
+		rows = append(rows, []string{name, a.Labels.Severity, a.Annotations.Description})
 	}
 	return table(rows...)
 }

@@ -1,6 +1,6 @@
-// Package deploy_test checks docker-compose.yml, nats.conf and the Dockerfile
-// against each other and against natsid: they name settings, ports and paths that
-// no other test would miss.
+// Package deploy_test checks docker-compose.yml, nats.conf, the Dockerfile, the rules of alerts
+// and the board against each other and against natsid: they name settings, ports, paths and
+// series that no other test would miss.
 package deploy_test
 
 import (

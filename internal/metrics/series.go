@@ -13,7 +13,6 @@ type SeriesInfo struct {
 	Type   string // counter, gauge or histogram
 	Labels string // names, separated by ", "; "" for none
 	Help   string
-	Alert  string // when an operator should be alerted; "" for never
 }
 
 // Types of metrics.
@@ -30,35 +29,29 @@ var (
 	}
 	requestsTotal = SeriesInfo{
 		Name: "natsid_requests_total", Type: counter, Labels: "mode, code",
-		Help:  "Requests answered, by mode and code; 200 is success.",
-		Alert: "codes 500 and 503 rise",
+		Help: "Requests answered, by mode and code; 200 is success.",
 	}
 	requestSeconds = SeriesInfo{
 		Name: "natsid_request_seconds", Type: histogram, Labels: "mode, code",
 		Help: "How long requests took from their delivery to this worker to its answer, by mode and code. " +
 			"A code that was never sent has no series.",
-		Alert: "the 99th percentile comes near `--deadline`",
 	}
 	waitSeconds = SeriesInfo{
 		Name: "natsid_wait_seconds", Type: histogram, Labels: "mode",
-		Help:  "How long requests waited that could not be answered from memory.",
-		Alert: "many requests wait",
+		Help: "How long requests waited that could not be answered from memory.",
 	}
 	waitingRequests = SeriesInfo{
 		Name: "natsid_waiting_requests", Type: gauge, Labels: "mode",
-		Help:  "Requests that wait now, for a range or for the clock.",
-		Alert: "stays above 0",
+		Help: "Requests that wait now, for a range or for the clock.",
 	}
 	lagSeconds = SeriesInfo{
 		Name: "natsid_lag_seconds", Type: gauge, Labels: "mode",
 		Help: "How long requests wait for their turn, in the NATS server and in this worker; 0 while few arrive. " +
 			"A worker that is late leaves the queue group.",
-		Alert: "stays above 0.1",
 	}
 	loadSeconds = SeriesInfo{
 		Name: "natsid_segment_load_seconds", Type: histogram, Labels: "outcome",
-		Help:  "How long loads of a range took, by outcome: ok, error, or unknown if there is no such tag.",
-		Alert: "outcome error rises, or loads become slow",
+		Help: "How long loads of a range took, by outcome: ok, error, or unknown if there is no such tag.",
 	}
 	segmentTags = SeriesInfo{
 		Name: "natsid_segment_tags", Type: gauge,
@@ -68,7 +61,6 @@ var (
 		Name: "natsid_segment_seconds_left", Type: gauge,
 		Help: "How long the tag that runs out first lasts at its present speed without another load; " +
 			"+Inf if none is in use.",
-		Alert: "near 0 while loads fail: a tag runs out",
 	}
 	tagIDs = SeriesInfo{
 		Name: "natsid_tag_ids_total", Type: counter, Labels: "tag",
@@ -100,8 +92,7 @@ var (
 	}
 	alarmsTotal = SeriesInfo{
 		Name: "natsid_alarms_total", Type: counter, Labels: "kind",
-		Help:  "Alarms raised, by kind.",
-		Alert: "rises; the kind says what to do",
+		Help: "Alarms raised, by kind.",
 	}
 	alarmsHeldBack = SeriesInfo{
 		Name: "natsid_alarms_held_back_total", Type: counter, Labels: "kind",
@@ -110,13 +101,11 @@ var (
 	}
 	ready = SeriesInfo{
 		Name: "natsid_ready", Type: gauge, Labels: "mode",
-		Help:  "1 while the mode can issue IDs.",
-		Alert: "0 for a minute",
+		Help: "1 while the mode can issue IDs.",
 	}
 	windowSeconds = SeriesInfo{
 		Name: "natsid_snowflake_window_seconds", Type: gauge,
-		Help:  "How long snowflakes can be issued without another renewal; 0 without a worker number.",
-		Alert: "below 100 s: renewals fail",
+		Help: "How long snowflakes can be issued without another renewal; 0 without a worker number.",
 	}
 	workerNumber = SeriesInfo{
 		Name: "natsid_worker_number", Type: gauge,
@@ -124,18 +113,15 @@ var (
 	}
 	secondRegistry = SeriesInfo{
 		Name: "natsid_second_registry", Type: gauge,
-		Help:  "1 while another registry is heard, or this worker's has yielded to one.",
-		Alert: "1: see `natsid registry`",
+		Help: "1 while another registry is heard, or this worker's has yielded to one.",
 	}
 	clockOffset = SeriesInfo{
 		Name: "natsid_clock_offset_seconds", Type: gauge,
-		Help:  "This worker's clock minus the registry's, as of the last heartbeat.",
-		Alert: "beyond 0.5 s: at 1 s from the other workers it issues no snowflakes",
+		Help: "This worker's clock minus the registry's, as of the last heartbeat.",
 	}
 	timeEnds = SeriesInfo{
 		Name: "natsid_snowflake_time_ends_timestamp_seconds", Type: gauge,
-		Help:  "When the time field of the layout is full.",
-		Alert: "less than five years away",
+		Help: "When the time field of the layout is full.",
 	}
 	buildInfo = SeriesInfo{
 		Name: "natsid_build_info", Type: gauge, Labels: "version",

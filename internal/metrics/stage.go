@@ -19,15 +19,13 @@ type stageSeries struct {
 
 var stageRole = SeriesInfo{
 	Name: "natsid_stamp_role", Type: gauge, Labels: "from, to, role",
-	Help:  "1 for what the stage does at the moment, 0 for the other roles.",
-	Alert: "no stage of a pair of streams has the role copying for a minute",
+	Help: "1 for what the stage does at the moment, 0 for the other roles.",
 }
 
 var ofStage = []stageSeries{
 	{SeriesInfo{
 		Name: "natsid_stamp_ready", Type: gauge, Labels: "from, to",
-		Help:  "1 while the stage copies or stands by for another.",
-		Alert: "0 for a minute: /readyz says why",
+		Help: "1 while the stage copies or stands by for another.",
 	}, func(p stage.Progress) float64 {
 		if p.Ready(time.Now()) != nil {
 			return 0
@@ -45,8 +43,7 @@ var ofStage = []stageSeries{
 	}, func(p stage.Progress) float64 { return float64(p.Position) }},
 	{SeriesInfo{
 		Name: "natsid_stamp_behind", Type: gauge, Labels: "from, to",
-		Help:  "Messages that are not copied yet, as far as the stage knows.",
-		Alert: "rises for ten minutes: the stage is slower than the source, or stands still",
+		Help: "Messages that are not copied yet, as far as the stage knows.",
 	}, func(p stage.Progress) float64 { return float64(p.Behind) }},
 	{SeriesInfo{
 		Name: "natsid_stamp_batches_total", Type: counter, Labels: "from, to",
@@ -54,18 +51,15 @@ var ofStage = []stageSeries{
 	}, func(p stage.Progress) float64 { return float64(p.Batches) }},
 	{SeriesInfo{
 		Name: "natsid_stamp_fenced_total", Type: counter, Labels: "from, to",
-		Help:  "Batches that were refused, since another stage had written.",
-		Alert: "keeps rising: stages take over from each other",
+		Help: "Batches that were refused, since another stage had written.",
 	}, func(p stage.Progress) float64 { return float64(p.Fenced) }},
 	{SeriesInfo{
 		Name: "natsid_stamp_retries_total", Type: counter, Labels: "from, to",
-		Help:  "Interruptions after which the stage went on by itself; its log says why.",
-		Alert: "keeps rising",
+		Help: "Interruptions after which the stage went on by itself; its log says why.",
 	}, func(p stage.Progress) float64 { return float64(p.Retries) }},
 	{SeriesInfo{
 		Name: "natsid_stamp_hint_failures_total", Type: counter, Labels: "from, to",
-		Help:  "Hints of the position that could not be written.",
-		Alert: "rises, and the target's messages expire: once all have, the stage cannot go on",
+		Help: "Hints of the position that could not be written.",
 	}, func(p stage.Progress) float64 { return float64(p.HintFailures) }},
 }
 
