@@ -1,18 +1,15 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/stage"
-	"github.com/natsid/natsid/stamp"
 )
 
 type stampCmd struct {
@@ -20,13 +17,20 @@ type stampCmd struct {
 	To        string `required:""`
 	Tag       string
 	Snowflake bool
-	Subject   string `default:">"`
-	Into      string `default:"stamped.>"`
+	TagFrom   tagFrom  `name:"tag-from"`
+	Filter    []string `sep:"none"`
+	Subject   string   `default:">"`
+	Into      string   `default:"stamped.>"`
 	Create    bool
-	Existing  string `default:"stop" enum:"stop,keep,replace"`
-	KeepMsgID bool   `name:"keep-msg-id"`
-	Once      bool
-	HTTP      string `name:"http" placeholder:"HOST:PORT"`
+	Existing  string `default:"stop" enum:"stop,keep,replace,dead-letter"`
+
+	DeadLetter string `name:"dead-letter"`
+	KeepMsgID  bool   `name:"keep-msg-id"`
+	KeepTTL    bool   `name:"keep-ttl"`
+	Rate       int
+	Since      since
+	Once       bool
+	HTTP       string `name:"http" placeholder:"HOST:PORT"`
 }
 
 func (*stampCmd) help() help {
@@ -43,27 +47,38 @@ Examples:
   natsid stamp --from ORDERS --to ORDERS_STAMPED --snowflake --once
   natsid stamp --from EVENTS --to IDS --tag event --subject 'events.>' --into 'ids.>'`,
 		values: map[string]string{
-			"from":      "The stream to copy. It must have limits retention.",
-			"to":        "The stream to copy to. Nothing else may publish to it.",
-			"tag":       tagForm,
+			"from": "The stream to copy. It must have limits retention.",
+			"to":   "The stream to copy to. Nothing else may publish to it.",
+			"tag":  tagForm,
+			"tag-from": "Take the tag from each message: header:NAME, or subject:N for the Nth token of its " +
+				"subject in the source. A message without one cannot be copied.",
+			"filter":    "Copy the messages on these subjects only, such as 'orders.*.paid'. May be repeated.",
 			"snowflake": "Use snowflakes as IDs, instead of those of a tag.",
 			"subject":   "The subjects of the source: one that ends with >, or > alone.",
 			"into":      "What the copies' subjects begin with, in place of --subject.",
 			"create":    "Create the target if there is none, and let it take atomic batches.",
 			"existing": "What becomes of a message that has a Natsid-Id already: stop at it, keep the ID, " +
-				"or replace it. With keep, its producer answers for its uniqueness.",
+				"replace it, or make a dead letter of the message. With keep, its producer answers for " +
+				"its uniqueness.",
+			"dead-letter": "The subject for messages that cannot be copied, such as one too large with its ID. " +
+				"A stream must take it. Each is there at least once. Without it, such a message stops the stage.",
 			"keep-msg-id": "Copy Nats-Msg-Id, as Natsid-Msg-Id.",
-			"once":        "Stop when all that the source holds is copied.",
-			"http":        "Serve /healthz, /readyz and /metrics here.",
+			"keep-ttl":    "Copy Nats-TTL. The target must let messages expire one by one.",
+			"rate":        "Copy so many messages a second, at most; 0: as many as can be.",
+			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
+				"90m. It has effect only where nothing was copied yet.",
+			"once": "Stop when all that the source holds is copied.",
+			"http": "Serve /healthz, /readyz and /metrics here.",
 		},
 	}
 }
 
 // stampJSON is what a stage has done.
 type stampJSON struct {
-	Copied   uint64 `json:"copied"`   // by this process
-	Position uint64 `json:"position"` // the last message of the source that is in the target
-	Behind   uint64 `json:"behind"`   // messages of the source that are not
+	Copied      uint64 `json:"copied"`       // by this process
+	DeadLetters uint64 `json:"dead_letters"` // by this process
+	Position    uint64 `json:"position"`     // the last message of the source that was copied or passed
+	Behind      uint64 `json:"behind"`       // messages of the source that were not
 }
 
 // Run implements the command.
@@ -91,21 +106,22 @@ func (c *stampCmd) Run(s *session) error {
 	log := slog.New(slog.NewTextHandler(line, nil))
 	ids := client.New(nc, client.Namespace(s.namespace()), client.Log(log))
 	defer ids.Close()
-	handle := ids.Snowflake()
-	if c.Tag != "" {
-		handle = ids.Segment(c.Tag)
-	}
 	to := stage.TargetOn(js, c.To, string(s.namespace())+"_stamp")
+	to.KeepTTL = c.KeepTTL
 	if c.Create {
 		if err := c.create(s, to, log); err != nil {
 			return err
 		}
 	}
-	st := stage.New(stage.Config{
-		Source: stage.SourceOn(js, c.From), SourceName: c.From, Target: to, Largest: to.Largest,
-		Stamp: stamp.New(handle).Msgs, Subject: c.mapped, Existing: stage.Existing(c.Existing),
-		KeepMsgID: c.KeepMsgID, Once: c.Once, Log: log,
-	})
+	cfg := stage.Config{
+		Source: stage.SourceOn(js, c.From, c.Filter...), SourceName: c.From, Target: to, Largest: to.Largest,
+		Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
+		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
+	}
+	if c.DeadLetter != "" {
+		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)
+	}
+	st := stage.New(cfg)
 	end := c.watch(s, l, line, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()
@@ -113,8 +129,13 @@ func (c *stampCmd) Run(s *session) error {
 		return err
 	}
 	p := st.Progress()
-	return s.print(stampJSON{p.Copied, p.Position, p.Behind}, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "%d messages copied, up to message %d of %s\n", p.Copied, p.Position, c.From)
+	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Position, p.Behind}, func(out io.Writer) error {
+		letters := ""
+		if p.DeadLetters > 0 {
+			letters = fmt.Sprintf(", %d made dead letters", p.DeadLetters)
+		}
+		_, err := fmt.Fprintf(out, "%d messages copied%s, up to message %d of %s\n",
+			p.Copied, letters, p.Position, c.From)
 		return err
 	})
 }
@@ -129,34 +150,4 @@ func (c *stampCmd) create(s *session, to *stage.Stream, log *slog.Logger) error 
 		log.Warn("the target cannot be made yet", "error", err)
 		tick(s.ctx, time.Second)
 	}
-}
-
-func (c *stampCmd) check() error {
-	if (c.Tag == "") == !c.Snowflake {
-		return errors.New("want either --tag or --snowflake")
-	}
-	if c.Tag != "" {
-		if err := checkTag(c.Tag); err != nil {
-			return err
-		}
-	}
-	for flag, pattern := range map[string]string{"subject": c.Subject, "into": c.Into} {
-		prefix, ok := strings.CutSuffix(pattern, ">")
-		if !ok || strings.ContainsAny(prefix, "*> \t\r\n") || prefix != "" && !strings.HasSuffix(prefix, ".") {
-			return fmt.Errorf("--%s %q: want a subject that ends with >, without other wildcards", flag, pattern)
-		}
-	}
-	if c.From == c.To {
-		return fmt.Errorf("--to %s is --from: copy to another stream", c.To)
-	}
-	return nil
-}
-
-// mapped returns the subject of a copy; "" if the subject is not one of --subject.
-func (c *stampCmd) mapped(subject string) string {
-	rest, ok := strings.CutPrefix(subject, strings.TrimSuffix(c.Subject, ">"))
-	if !ok {
-		return ""
-	}
-	return strings.TrimSuffix(c.Into, ">") + rest
 }

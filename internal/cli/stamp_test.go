@@ -26,8 +26,8 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 		}
 	}
 	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--once"}
-	natsid(t, args...).want(t, 2, "either --tag or --snowflake")
-	natsid(t, append(args, "--tag=order", "--snowflake")...).want(t, 2, "either --tag or --snowflake")
+	natsid(t, args...).want(t, 2, "one of --tag, --tag-from and --snowflake")
+	natsid(t, append(args, "--tag=order", "--snowflake")...).want(t, 2, "one of --tag, --tag-from and --snowflake")
 	natsid(t, append(args, "--tag=a b")...).want(t, 2, `tag "a b"`)
 	natsid(t, append(args, "--tag=order", "--into=stamped.*")...).want(t, 2, `--into "stamped.*"`)
 	natsid(t, append(args, "--tag=order", "--to=ORDERS")...).want(t, 2, "copy to another stream")
@@ -42,7 +42,7 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 		}
 	}
 	got := natsid(t, append(args, "--snowflake", "--json")...).out
-	if want := `{"copied":0,"position":5,"behind":0}` + "\n"; got != want {
+	if want := `{"copied":0,"dead_letters":0,"position":5,"behind":0}` + "\n"; got != want {
 		t.Errorf("it prints %s, want %s", got, want)
 	}
 	s, err := js.Stream(t.Context(), "STAMPED")

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/stamp"
@@ -18,8 +21,9 @@ type Existing string
 // What can become of one. The zero value stops.
 const (
 	StopAtID  Existing = "stop"
-	KeepID    Existing = "keep"    // whether it is unique is its producer's business
-	ReplaceID Existing = "replace" // with one of natsid
+	KeepID    Existing = "keep"        // whether it is unique is its producer's business
+	ReplaceID Existing = "replace"     // with one of natsid
+	BuryID    Existing = "dead-letter" // the message becomes a dead letter
 )
 
 // MsgIDHeader holds the Nats-Msg-Id that a message had in the source.
@@ -32,11 +36,20 @@ const (
 	batchBytes    = 4 << 20
 )
 
+// lookAhead is how often a source that delivers nothing is looked at.
+const lookAhead = time.Second
+
 // A batch is messages that are written together.
 type batch struct {
 	msgs    []*nats.Msg
-	to      Position // its last message
+	to      Position // the last message that is copied with it, or passed
 	pending uint64   // messages of the source behind it
+
+	// While it is gathered.
+	from []*Message // the originals of msgs
+	tags []string   // of msgs
+	read int        // messages that were read for it
+	size int        // bytes
 }
 
 // gather reads messages, gives them IDs, and hands them on in batches, while the one
@@ -44,44 +57,104 @@ type batch struct {
 // it ended.
 func (s *Stage) gather(ctx context.Context, from Reader, at Position, to chan<- *batch) error {
 	var next *Message // read, but not in a batch yet
+	pace := newPace(s.cfg.Rate)
 	for {
+		var broken error // reading ended, after some of the batch
 		b := &batch{to: at}
-		size := 0
-		for len(b.msgs) < batchMessages && (len(b.msgs) == 0 || b.pending > 0) {
+		for b.read < pace.most && (b.read == 0 || b.pending > 0) {
 			if next == nil {
-				m, err := from.Next(ctx)
-				if err != nil {
-					return err
+				m, err := s.read(ctx, from, b.read > 0)
+				if err == nil {
+					err = s.follows(ctx, b.to.Seq, m)
 				}
-				if err := s.follows(ctx, b.to.Seq, m); err != nil {
-					return err
+				if broken = err; err != nil {
+					break
 				}
 				next = &m
 			}
-			if size += len(next.Data); size > batchBytes && len(b.msgs) > 0 {
+			if b.size += len(next.Data); b.size > batchBytes && b.read > 0 {
 				break
 			}
 			b.to.Seq, b.pending = next.Seq, next.Pending
-			c, err := s.copyOf(next, b.to)
-			if err != nil {
+			if err := s.add(ctx, b, next); err != nil {
 				return err
 			}
-			b.msgs, next = append(b.msgs, c), nil
+			b.read++
+			next = nil
 		}
-		if err := s.stamp(ctx, b.msgs); err != nil {
+		if b.read == 0 {
+			if !errors.Is(broken, errQuiet) {
+				return broken
+			}
+			if err := s.look(ctx, &b.to); err != nil {
+				return err
+			}
+			if broken = nil; b.to == at {
+				continue
+			}
+		}
+		if err := s.stamp(ctx, b); err != nil {
 			return err
 		}
+		pace.wait(ctx, b.read)
 		at = b.to
 		select {
 		case to <- b:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if broken != nil {
+			return broken
+		}
 	}
 }
 
+// errQuiet says that the source delivered nothing for a while.
+var errQuiet = errors.New("stage: no message")
+
+// read returns the next message. Where none is known to be there it waits for a while only.
+func (s *Stage) read(ctx context.Context, from Reader, there bool) (Message, error) {
+	if there {
+		return from.Next(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lookAhead, errQuiet)
+	defer cancel()
+	return from.Next(ctx)
+}
+
+// look passes what is behind a position, as none of it is to be read. Else the position
+// would stay behind where many messages are for others: once these have expired, they
+// could not be told from expired ones that were to be copied.
+//
+// No message up to the source's last is to be read if, read afterwards, the last one that
+// is to be read is not ahead of the position; nor was one that has left, if still later the
+// source holds the first message ahead of the position.
+func (s *Stage) look(ctx context.Context, at *Position) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	src, err := s.cfg.Source.State(ctx)
+	//mutant:end
+	if err != nil || src.Last == at.Seq || src.End > at.Seq {
+		return err
+	}
+	later, err := s.cfg.Source.State(ctx)
+	if err != nil {
+		return err
+	}
+	if !at.isOf(s.cfg.SourceName, later) {
+		return errors.New("the source was made again")
+	}
+	//mutant:later
+	if later.First > at.Seq+1 {
+		return fmt.Errorf("message %d has left the source before it was looked at", at.Seq+1)
+	}
+	at.Seq = src.Last //mutant:pass
+	return nil
+}
+
 // follows returns why a message cannot follow the one with sequence last: those between
-// have left the source unread, unless they were deleted one by one.
+// have left the source unread, unless they were deleted one by one. The error is no [Stop]:
+// another stage may have copied them, which the position tells.
 func (s *Stage) follows(ctx context.Context, last uint64, m Message) error {
 	switch {
 	case m.Seq <= last:
@@ -97,51 +170,128 @@ func (s *Stage) follows(ctx context.Context, last uint64, m Message) error {
 	}
 	//mutant:gap
 	if src.First > last+1 {
-		return gap(s.cfg.SourceName, last+1, m.Seq-1)
+		return fmt.Errorf("message %d came after message %d, and the source begins with %d", m.Seq, last, src.First)
 	}
 	return nil
 }
 
-// copyOf returns what is published for a message, without its ID. Headers of JetStream
-// are not copied: they would halt or change the write.
-func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
-	c := &nats.Msg{Subject: s.cfg.Subject(m.Subject), Data: m.Data, Header: make(nats.Header, len(m.Header)+2)}
-	for name, values := range m.Header {
-		//mutant:headers
-		if len(name) < 5 || !strings.EqualFold(name[:5], "Nats-") {
-			c.Header[name] = values
+// add adds the copy of a message to a batch, or keeps a dead letter.
+func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
+	c, err := s.copyOf(m, b.to)
+	tag := ""
+	if _, none := stamp.ID(c); err == nil && none != nil && s.cfg.Tag != nil {
+		if tag, err = s.cfg.Tag(m); err != nil {
+			err = &unfit{NoTag, err.Error()}
 		}
 	}
+	if err != nil {
+		return s.bury(ctx, m, b.to, err)
+	}
+	b.msgs, b.from, b.tags = append(b.msgs, c), append(b.from, m), append(b.tags, tag)
+	return nil
+}
+
+// copyOf returns what is published for a message, without its ID; or the reason why there
+// is none, as an unfit. Headers of JetStream are not copied: they would halt or change the
+// write.
+func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
+	c := &nats.Msg{Subject: s.cfg.Subject(m.Subject), Data: m.Data, Header: own(m.Header, 2)}
 	if c.Subject == "" {
-		return nil, stop("message %d of stream %s is on %s, for which there is no subject: see --subject",
-			m.Seq, s.cfg.SourceName, m.Subject)
+		return c, &unfit{NoSubject, "there is no subject for " + m.Subject + ": see --subject"}
 	}
 	c.Header.Set(SourceHeader, at.String())
 	if id := m.Header.Get(nats.MsgIdHdr); id != "" && s.cfg.KeepMsgID {
 		c.Header.Set(MsgIDHeader, id)
+	}
+	if ttl := m.Header.Get(jetstream.MsgTTLHeader); ttl != "" && s.cfg.KeepTTL {
+		c.Header.Set(jetstream.MsgTTLHeader, ttl)
 	}
 	switch _, err := stamp.ID(c); {
 	case errors.Is(err, stamp.ErrNone):
 	case s.cfg.Existing == ReplaceID:
 		delete(c.Header, stamp.Header)
 	case err != nil:
-		return nil, stop("message %d of stream %s: %v: skip it by deleting it there, or replace such IDs",
-			m.Seq, s.cfg.SourceName, err)
+		return c, &unfit{MalformedID, err.Error() + ": replace such IDs, with --existing=replace"}
 	case s.cfg.Existing != KeepID:
-		return nil, stop("message %d of stream %s has an ID already, %s: keep or replace such IDs (--existing)",
-			m.Seq, s.cfg.SourceName, c.Header.Get(stamp.Header))
+		return c, &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header) +
+			": say what becomes of such messages, with --existing"}
 	}
 	const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
 	if size, most := c.Size()+idBytes, s.cfg.Largest(); size > most {
-		return nil, stop("message %d of stream %s has %d bytes with its ID, and the target accepts %d: "+
-			"raise max_payload, or the stream's largest message", m.Seq, s.cfg.SourceName, size, most)
+		return c, &unfit{TooLarge, fmt.Sprintf("it has %d bytes with its ID, and the target accepts %d: "+
+			"raise max_payload, or the stream's largest message", size, most)}
 	}
 	return c, nil
 }
 
-// stamp gives the messages IDs, however long natsid is away.
-func (s *Stage) stamp(ctx context.Context, msgs []*nats.Msg) error {
-	err := s.cfg.Stamp(ctx, msgs)
+// own returns the headers that are not for NATS, with room for more.
+func own(h nats.Header, more int) nats.Header {
+	c := make(nats.Header, len(h)+more)
+	for name, values := range h {
+		//mutant:headers
+		if len(name) < 5 || !strings.EqualFold(name[:5], "Nats-") {
+			c[name] = values
+		}
+	}
+	return c
+}
+
+// tagsAtOnce is how many tags of a batch are asked for IDs at a time.
+const tagsAtOnce = 16
+
+// stamp gives the messages of a batch IDs, with one request for each tag. Messages of a
+// tag that natsid refuses become dead letters.
+func (s *Stage) stamp(ctx context.Context, b *batch) error {
+	if s.cfg.Tag == nil {
+		return s.stampAs(ctx, "", b.msgs)
+	}
+	groups := make(map[string][]*nats.Msg)
+	for i, m := range b.msgs {
+		groups[b.tags[i]] = append(groups[b.tags[i]], m)
+	}
+	var mu sync.Mutex
+	failed := make(map[string]error)
+	var asking sync.WaitGroup
+	places := make(chan struct{}, tagsAtOnce)
+	for tag, msgs := range groups {
+		places <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-places }()
+			if err := s.stampAs(ctx, tag, msgs); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[tag] = err
+			}
+		})
+	}
+	asking.Wait()
+	if len(failed) == 0 {
+		return nil
+	}
+	stamped := b.msgs[:0]
+	for i, m := range b.msgs {
+		err := failed[b.tags[i]]
+		if err == nil {
+			stamped = append(stamped, m)
+			continue
+		}
+		if refused, ok := errors.AsType[*Stop](err); ok {
+			err = s.bury(ctx, b.from[i], Position{b.to.Stream, b.to.Created, b.from[i].Seq}, &unfit{NoIDs, refused.Why})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.msgs = stamped
+	return nil
+}
+
+// stampAs gives messages IDs of a tag, however long natsid is away.
+func (s *Stage) stampAs(ctx context.Context, tag string, msgs []*nats.Msg) error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	err := s.cfg.Stamp(ctx, tag, msgs)
 	if errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrUnknownTag) {
 		return stop("natsid gives no IDs: %v", err)
 	}

@@ -15,68 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// onSource is a [Source] in JetStream.
-type onSource struct {
-	js   jetstream.JetStream
-	name string
-}
-
-// SourceOn returns the stream of that name as a source.
-func SourceOn(js jetstream.JetStream, name string) Source { return &onSource{js, name} }
-
-// State implements [Source].
-func (s *onSource) State(ctx context.Context) (SourceState, error) {
-	stream, err := s.js.Stream(ctx, s.name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return SourceState{}, stop("there is no stream %s to copy", s.name)
-	}
-	if err != nil {
-		return SourceState{}, fmt.Errorf("stream %s: %w", s.name, err)
-	}
-	info := stream.CachedInfo()
-	if info.Config.Retention != jetstream.LimitsPolicy {
-		return SourceState{}, stop("stream %s has %v retention, where messages leave it when others have read them: "+
-			"copy a stream with limits", s.name, info.Config.Retention)
-	}
-	return SourceState{info.Created, info.State.FirstSeq, info.State.LastSeq}, nil
-}
-
-// Open implements [Source].
-func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
-	consumer, err := s.js.OrderedConsumer(ctx, s.name, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(2 * batchMessages))
-	if err != nil {
-		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)
-	}
-	return onReader{messages}, nil
-}
-
-type onReader struct{ messages jetstream.MessagesContext }
-
-// Next implements [Reader].
-func (r onReader) Next(ctx context.Context) (Message, error) {
-	m, err := r.messages.Next(jetstream.NextContext(ctx))
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return Message{}, err
-	}
-	meta, err := m.Metadata()
-	if err != nil {
-		return Message{}, err
-	}
-	return Message{meta.Sequence.Stream, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
-}
-
-// Close implements [Reader].
-func (r onReader) Close() { r.messages.Stop() }
-
 // A Stream is a [Target] in JetStream.
 type Stream struct {
 	js    jetstream.JetStream
@@ -85,6 +23,9 @@ type Stream struct {
 	hints string // the bucket
 	// subjects are those of the stream, when its state was last read.
 	subjects atomic.Pointer[[]string]
+	largest  atomic.Int64 // message of the stream, then; -1: no limit
+	// KeepTTL wants a stream that takes Nats-TTL. It is set before the first use.
+	KeepTTL bool
 }
 
 // TargetOn returns the stream of that name as a target. Hints are kept in a bucket, which
@@ -103,58 +44,26 @@ func (t *Stream) State(ctx context.Context) (TargetState, error) {
 		return TargetState{}, fmt.Errorf("stream %s: %w", t.name, err)
 	}
 	info := stream.CachedInfo()
-	if err := fit(info.Config); err != nil {
+	if err := fit(info.Config, t.KeepTTL); err != nil {
 		return TargetState{}, err
 	}
 	t.subjects.Store(&info.Config.Subjects)
+	t.largest.Store(int64(info.Config.MaxMsgSize))
 	s := TargetState{Created: info.Created, Last: info.State.LastSeq}
 	if s.Last == 0 {
 		return s, nil
 	}
-	// The leader's message, not that of any replica (a direct get).
-	reply, err := t.request(ctx, "STREAM.MSG.GET."+t.name, fmt.Appendf(nil, `{"seq":%d}`, s.Last))
-	if err != nil {
-		return s, err
-	}
-	var got struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Header []byte `json:"hdrs"`
-		} `json:"message"`
-	}
-	switch err := json.Unmarshal(reply, &got); {
-	case err != nil:
-		return s, fmt.Errorf("stream %s: %w", t.name, err)
-	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+	m, err := messageOf(ctx, t.js, t.name, fmt.Sprintf(`{"seq":%d}`, s.Last))
+	if errors.Is(err, errNoMessage) {
 		s.Gone = true
 		return s, nil
-	case got.Error != nil:
-		return s, fmt.Errorf("stream %s: %w", t.name, got.Error)
 	}
-	if len(got.Message.Header) > 0 {
-		s.Header, err = nats.DecodeHeadersMsg(got.Message.Header)
-	}
+	s.Header = m.Header
 	return s, err
 }
 
-func (t *Stream) request(ctx context.Context, subject string, body []byte) ([]byte, error) {
-	opts := t.js.Options()
-	prefix := "$JS.API."
-	switch {
-	case opts.Domain != "":
-		prefix = "$JS." + opts.Domain + ".API."
-	case opts.APIPrefix != "":
-		prefix = strings.TrimSuffix(opts.APIPrefix, ".") + "."
-	}
-	m, err := t.nc.RequestWithContext(ctx, prefix+subject, body)
-	if err != nil {
-		return nil, fmt.Errorf("JetStream does not answer on %s: %w", prefix+subject, err)
-	}
-	return m.Data, nil
-}
-
 // fit returns why a stream cannot be a target, as a [Stop].
-func fit(c jetstream.StreamConfig) error {
+func fit(c jetstream.StreamConfig, keepTTL bool) error {
 	why := ""
 	switch {
 	case c.Retention != jetstream.LimitsPolicy:
@@ -171,6 +80,14 @@ func fit(c jetstream.StreamConfig) error {
 		why = "is sealed"
 	case c.NoAck:
 		why = "acknowledges nothing"
+	case c.SubjectDeleteMarkerTTL > 0:
+		why = "has delete markers, which the server writes to it"
+	case keepTTL && !c.AllowMsgTTL:
+		return stop("stream %s does not let messages expire one by one, as --keep-ttl wants: allow that with "+
+			"`nats stream edit %s --allow-msg-ttl`, or leave --keep-ttl out", c.Name, c.Name)
+	case !c.AllowAtomicPublish && tooOld(c):
+		return stop("the server of stream %s is too old for atomic batches%s: natsid stamp needs nats-server 2.12 "+
+			"or later", c.Name, versionOf(c))
 	case !c.AllowAtomicPublish:
 		return stop("stream %s does not take atomic batches: allow them with "+
 			"`nats stream edit %s --allow-batch`, or let --create do that", c.Name, c.Name)
@@ -178,6 +95,24 @@ func fit(c jetstream.StreamConfig) error {
 		return nil
 	}
 	return stop("stream %s cannot be a target: it %s; copy to a stream of its own, which --create makes", c.Name, why)
+}
+
+// levelOfBatches is the level of JetStream's API, as a stream's metadata tell it, from which
+// on there are atomic batches: that of nats-server 2.12.
+const levelOfBatches = 2
+
+// tooOld reports whether the server of a stream knows no atomic batches. One before 2.11
+// tells no level.
+func tooOld(c jetstream.StreamConfig) bool {
+	level, err := strconv.Atoi(c.Metadata["_nats.level"])
+	return err != nil || level < levelOfBatches
+}
+
+func versionOf(c jetstream.StreamConfig) string {
+	if v := c.Metadata["_nats.ver"]; v != "" {
+		return " (" + v + ")"
+	}
+	return ""
 }
 
 // Create makes the target for these subjects, if there is none, and lets it take batches.
@@ -204,8 +139,18 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	return err
 }
 
-// Largest returns how many bytes of a message the server and the stream accept.
-func (t *Stream) Largest() int { return int(t.nc.MaxPayload()) }
+// Largest returns how many bytes of a message the server and the stream accept, but for
+// the headers that Write adds. State must have been called.
+func (t *Stream) Largest() int {
+	const headers = len("Nats-Expected-Last-Sequence: 18446744073709551615\r\n") +
+		len("Nats-Expected-Stream: \r\n") + len("Nats-Batch-Id: 26 characters in base 32 \r\n") +
+		len("Nats-Batch-Sequence: 1000\r\n") + len("Nats-Batch-Commit: 1\r\n")
+	most := t.nc.MaxPayload()
+	if l := t.largest.Load(); l >= 0 {
+		most = min(most, l)
+	}
+	return int(most) - headers - len(t.name)
+}
 
 // Write implements [Target].
 func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error {
@@ -248,29 +193,12 @@ func (t *Stream) takes(msgs []*nats.Msg) error {
 			continue
 		}
 		last = m.Subject
-		if !slices.ContainsFunc(subjects, func(pattern string) bool { return matches(pattern, m.Subject) }) {
+		if !slices.ContainsFunc(subjects, func(pattern string) bool { return Overlap(pattern, m.Subject) }) {
 			return stop("stream %s does not take %s, only %s: give it that subject, or copies another one (--into)",
 				t.name, m.Subject, strings.Join(subjects, ", "))
 		}
 	}
 	return nil
-}
-
-// matches reports whether a pattern of NATS matches a subject.
-func matches(pattern, subject string) bool {
-	for {
-		p, morePattern, deeper := strings.Cut(pattern, ".")
-		s, moreSubject, rest := strings.Cut(subject, ".")
-		switch {
-		case p == ">":
-			return true
-		case p != "*" && p != s || deeper != rest:
-			return false
-		case !deeper:
-			return true
-		}
-		pattern, subject = morePattern, moreSubject
-	}
 }
 
 // JetStream's error codes that have a meaning for a write.

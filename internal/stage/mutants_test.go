@@ -27,10 +27,29 @@ var mutants = []mutant.Mutant{
 		}`)}},
 	{Name: "reading begins one message late", Edits: []mutant.Edit{
 		mutant.Replace("open", "reader, err := s.cfg.Source.Open(ctx, at.from.Seq+1)")}},
-	{Name: "a hint counts whatever was written since", Edits: []mutant.Edit{mutant.Delete("hint")}},
+	{Name: "a hint counts whatever was written since", Edits: []mutant.Edit{
+		mutant.Replace("hint", "counts := err == nil")}},
+	{Name: "a hint does not count where the last message is there", Edits: []mutant.Edit{
+		mutant.Before("hint", `if !t.Gone {
+			h.Position.Seq = 0
+		}`)}},
+	{Name: "what no filter selects is never passed", Edits: []mutant.Edit{mutant.Delete("pass")}},
+	{Name: "what is ahead is passed, whether it is to be read or not", Edits: []mutant.Edit{
+		mutant.Replace("end", `if err != nil || src.Last == at.Seq {
+			return err
+		}`)}},
+	{Name: "what expired before it was looked at is passed",
+		Args:  []string{"-test.run=^TestWhatExpiresUnseenIsMissed$"},
+		Edits: []mutant.Edit{mutant.Replace("later", "_ = later")}},
+	{Name: "a dead letter that was not acknowledged is passed", Edits: []mutant.Edit{
+		mutant.Replace("keep", `_ = s.cfg.DeadLetters.Keep(ctx, letterFor(m, at, why, s.cfg.DeadLetters.Largest()))`)}},
+	{Name: "a stage that another one has overtaken misses what expired since", Edits: []mutant.Edit{
+		mutant.Replace("gap", `if src.First > last+1 {
+			return gap(s.cfg.SourceName, last+1, m.Seq-1)
+		}`)}},
 	{Name: "headers of NATS are copied", Edits: []mutant.Edit{
 		mutant.Replace("headers", `if !strings.EqualFold(name, "") {
-			c.Header[name] = values
+			c[name] = values
 		}`)}},
 	{Name: "messages that left unread are not missed", Args: []string{"-test.run=^TestAMessageThatLeftUnreadIsMissed$"},
 		Edits: []mutant.Edit{mutant.Replace("gap", "_ = src")}},

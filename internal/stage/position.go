@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +48,8 @@ func ParsePosition(text string) (Position, error) {
 // A place is where to go on.
 type place struct {
 	last uint64   // of the target
-	from Position // the last message of the source that is in the target
-	end  uint64   // the last sequence of the source
+	from Position // the last message of the source that was copied or passed
+	end  uint64   // the last that is to be read
 }
 
 // target returns the state of the target, which must be the stream it was.
@@ -78,17 +79,15 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	from, err := s.position(ctx, t)
-	if err != nil {
-		return place{}, err
-	}
 	src, err := s.cfg.Source.State(ctx)
 	if err != nil {
 		return place{}, err
 	}
+	from, err := s.position(ctx, t, src)
+	if err != nil {
+		return place{}, err
+	}
 	switch {
-	case from.Seq == 0:
-		from = Position{Stream: s.cfg.SourceName, Created: src.Created, Seq: max(src.First, 1) - 1}
 	case from.Stream != s.cfg.SourceName:
 		return place{}, stop("the target's last message, %d, is a copy of stream %s, and not of %s: "+
 			"give each source a target of its own", t.Last, from.Stream, s.cfg.SourceName)
@@ -99,40 +98,100 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 		return place{}, stop("stream %s was set back: it ends with message %d, and message %d was copied: "+
 			"copy it to a new target", from.Stream, src.Last, from.Seq)
 	case src.First > from.Seq+1:
+		if now, err := s.target(ctx); err != nil || now.Last != t.Last {
+			return place{}, cmp.Or(err, errMoved)
+		}
 		return place{}, gap(s.cfg.SourceName, from.Seq+1, src.First-1)
 	}
-	return place{t.Last, from, src.Last}, nil
+	if t.Last > 0 {
+		s.sayUnused(from)
+	}
+	return place{t.Last, from, src.End}, nil
 }
+
+// errMoved says that another stage has copied on while the position was read.
+var errMoved = errors.New("another stage copies")
 
 func gap(stream string, first, last uint64) error {
 	return stop("messages %d to %d of stream %s have left it before they were copied: "+
 		"what remains can be copied to a new target; keep messages longer in the source", first, last, stream)
 }
 
-// position returns the last message of the source that is in the target; the zero
-// Position if none is.
-func (s *Stage) position(ctx context.Context, t TargetState) (Position, error) {
-	switch {
-	case t.Last == 0:
-		return Position{}, nil
-	case t.Gone:
-		h, err := s.cfg.Target.Hint(ctx)
+// position returns the last message of the source that was copied or passed.
+func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (Position, error) {
+	var copied Position
+	if t.Last > 0 && !t.Gone {
+		p, err := positionIn(t.Header) //mutant:position
 		if err != nil {
-			return Position{}, err
+			return p, stop("message %d of the target is not from a stage: %v: "+
+				"nothing else may publish to the target; copy to a new one", t.Last, err)
 		}
-		//mutant:hint
-		if h.Last != t.Last || !h.Created.Equal(t.Created) {
-			return Position{}, stop("the target's last message, %d, has expired, and nothing else says how far "+
-				"the source was copied (the hint is for message %d): copy to a new target", t.Last, h.Last)
+		if p.Seq >= src.End && p.Seq+1 >= src.First {
+			return p, nil
 		}
+		copied = p
+	}
+	h, err := s.hint(ctx)
+	//mutant:hint
+	counts := err == nil && h.Last == t.Last && h.Created.Equal(t.Created)
+	switch {
+	case t.Last == 0 && counts && h.Position.isOf(s.cfg.SourceName, src):
+		s.sayUnused(h.Position)
 		return h.Position, nil
+	case t.Last == 0:
+		return s.beginning(ctx, src)
+	case err != nil && (t.Gone || copied.Seq+1 < src.First):
+		return copied, err
+	case t.Gone && !counts:
+		return copied, stop("the target's last message, %d, has expired, and nothing else says how far "+
+			"the source was copied (the hint is for message %d): copy to a new target", t.Last, h.Last)
+	case counts && (t.Gone || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
+		copied = h.Position
 	}
-	p, err := positionIn(t.Header) //mutant:position
-	if err != nil {
-		return Position{}, stop("message %d of the target is not from a stage: %v: "+
-			"nothing else may publish to the target; copy to a new one", t.Last, err)
+	return copied, nil
+}
+
+// hint reads the hint. Most stages can do without, so it is not waited for long.
+func (s *Stage) hint(ctx context.Context) (Hint, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return s.cfg.Target.Hint(ctx)
+}
+
+// isOf reports whether a position is one of a stream.
+func (p Position) isOf(stream string, src SourceState) bool {
+	return p.Stream == stream && p.Created.Equal(src.Created)
+}
+
+// beginning returns the position before anything is copied.
+func (s *Stage) beginning(ctx context.Context, src SourceState) (Position, error) {
+	p := Position{Stream: s.cfg.SourceName, Created: src.Created, Seq: max(src.First, 1) - 1}
+	if s.cfg.Since.IsZero() {
+		return p, nil
 	}
-	return p, nil
+	before, err := s.cfg.Source.Before(ctx, s.cfg.Since)
+	p.Seq = max(p.Seq, before)
+	return p, err
+}
+
+// sayUnused says once that Since has no effect.
+func (s *Stage) sayUnused(p Position) {
+	if !s.cfg.Since.IsZero() {
+		s.unused.Do(func() {
+			s.cfg.Log.Warn("--since has no effect: it is known how far the source was copied", "position", p.Seq)
+		})
+	}
+}
+
+// sameSource returns an error if the source was made again since the position was read.
+func (s *Stage) sameSource(ctx context.Context, p Position) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	src, err := s.cfg.Source.State(ctx)
+	if err == nil && !p.isOf(s.cfg.SourceName, src) {
+		err = errors.New("the source was made again")
+	}
+	return err
 }
 
 var errNoSource = errors.New("it has no header " + SourceHeader)

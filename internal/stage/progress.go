@@ -9,7 +9,7 @@ import (
 // Progress is how far a stage is. Its counters count what this process did.
 type Progress struct {
 	Role     Role
-	Position uint64 // of the source's messages, the last that is copied
+	Position uint64 // of the source's messages, the last that is copied or passed
 	Behind   uint64 // messages of the source that were not copied yet, as far as is known
 
 	Copied       uint64
@@ -17,6 +17,7 @@ type Progress struct {
 	Fenced       uint64 // writes that were refused since another stage had written
 	Retries      uint64
 	HintFailures uint64
+	DeadLetters  uint64
 
 	Why   string    // why it retried last; "" once something was copied since
 	Since time.Time // when that was

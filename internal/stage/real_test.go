@@ -1,6 +1,7 @@
 package stage_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,12 +76,17 @@ func (p *pair) publish(from, to int) {
 	}
 }
 
+// stamp gives messages IDs of a tag; of the test's if it is "".
+func (p *pair) stamp(ctx context.Context, tag string, msgs []*nats.Msg) error {
+	return stamp.New(p.ids.Segment(cmp.Or(tag, p.t.Name()))).Msgs(ctx, msgs)
+}
+
 // stage returns a stage that copies all that is there.
 func (p *pair) stage(change ...func(*stage.Config)) *stage.Stage {
 	to := p.to()
 	cfg := stage.Config{
 		Source: stage.SourceOn(p.js, p.source), SourceName: p.source, Target: to, Largest: to.Largest,
-		Stamp: stamp.New(p.ids.Segment(p.t.Name())).Msgs, Subject: func(s string) string { return "stamped." + s },
+		Stamp: p.stamp, Subject: func(s string) string { return "stamped." + s },
 		Existing: stage.StopAtID, Once: true,
 	}
 	for _, c := range change {

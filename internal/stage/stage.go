@@ -4,8 +4,9 @@
 // # The law
 //
 // The target's last message is the position: its header [SourceHeader] names the message
-// of the source that it is a copy of. Nothing else is, unless that message has expired,
-// see [Hint]. A batch is written only by one atomic write that expects the sequence of
+// of the source that it is a copy of. Nothing else is, but for a [Hint] that was written
+// behind that very message: it serves where the message has expired, or where messages
+// behind its original were passed. A batch is written only by one atomic write that expects the sequence of
 // that message to be the target's last, so nothing was written since the position was
 // read, and either all of the batch lands behind it or nothing.
 //
@@ -14,6 +15,11 @@
 // stages run. Of two only one can write behind a given message; the other is fenced. A
 // write of unknown outcome is never repeated: the position is read again, and tells. A
 // write that arrives late meets the fence.
+//
+// A message is passed that no filter selects, or that is a dead letter: it is passed only
+// once JetStream has acknowledged the dead letter. What no filter selects is passed where
+// the last message that one does select is none ahead, and even then nothing ahead had
+// left the source, see look.
 //
 // The IDs come from package client, so that no two messages have the same one. Those of a
 // batch that did not land are holes.
@@ -48,12 +54,15 @@ type Message struct {
 // A SourceState is what there is to read.
 type SourceState struct {
 	Created     time.Time
-	First, Last uint64
+	First, Last uint64 // of all messages
+	End         uint64 // the last of those that are to be read, as it was after Last was read
 }
 
 // A Source is the stream that is read. Its methods return by the time ctx ends.
 type Source interface {
 	State(ctx context.Context) (SourceState, error)
+	// Before returns the sequence of the last message from before a time.
+	Before(ctx context.Context, t time.Time) (uint64, error)
 	// Open reads the messages after a sequence, in order.
 	Open(ctx context.Context, after uint64) (Reader, error)
 }
@@ -85,8 +94,9 @@ type Target interface {
 	SetHint(ctx context.Context, h Hint) error
 }
 
-// A Hint is the position for a target whose last message has expired. It counts only if
-// Last is the target's last sequence: then nothing was written since.
+// A Hint is a position that the target's last message does not tell: since that one has
+// expired, or since messages of the source were passed behind it. It counts only if Last
+// is the target's last sequence: then nothing was written since.
 type Hint struct {
 	Last     uint64    `json:"last"`
 	Created  time.Time `json:"created"` // of the target
@@ -104,25 +114,32 @@ func (s *Stop) Error() string { return s.Why }
 
 func stop(format string, args ...any) error { return &Stop{fmt.Sprintf(format, args...)} }
 
-// Config says what a [Stage] does. All fields but Once, Existing, KeepMsgID and Log must
-// be set.
+// Config says what a [Stage] does. The fields down to Largest must be set.
 type Config struct {
 	Source     Source
 	SourceName string // of the stream
 	Target     Target
-	// Stamp gives the messages of a batch IDs: [stamp.Stamper.Msgs].
-	Stamp     func(context.Context, []*nats.Msg) error
-	Subject   func(string) string // of a copy
-	Largest   func() int          // bytes of a message that the target accepts
-	Existing  Existing
-	KeepMsgID bool // copy Nats-Msg-Id as Natsid-Msg-Id
-	Once      bool // return when all that the source holds is copied
-	Log       *slog.Logger
+	// Stamp gives messages IDs of a tag, see [stamp.Stamper.Msgs]. It is called by several
+	// goroutines, each with another tag.
+	Stamp   func(ctx context.Context, tag string, msgs []*nats.Msg) error
+	Subject func(string) string // of a copy; "" if there is none
+	Largest func() int          // bytes of a message that the target accepts
+
+	Tag         func(*Message) (string, error) // nil: the tag is ""
+	Existing    Existing
+	DeadLetters DeadLetters // nil: what cannot be copied stops the stage
+	KeepMsgID   bool        // copy Nats-Msg-Id as Natsid-Msg-Id
+	KeepTTL     bool        // copy Nats-TTL
+	Rate        int         // messages a second; 0: no limit
+	Since       time.Time   // pass what is older, where nothing tells a position
+	Once        bool        // return when all that the source holds is copied
+	Log         *slog.Logger
 }
 
 // A Stage copies a source to a target. Its methods are safe for concurrent use; Run is
 // called once.
 type Stage struct {
+	unused  sync.Once // to say that Since has no effect
 	cfg     Config
 	created time.Time // of the target, once it is known
 	noted
@@ -184,6 +201,11 @@ func (s *Stage) copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.cfg.DeadLetters != nil {
+		if err := s.canBury(ctx); err != nil {
+			return err
+		}
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	reader, err := s.cfg.Source.Open(ctx, at.from.Seq) //mutant:open
 	if err != nil {
@@ -191,6 +213,10 @@ func (s *Stage) copy(ctx context.Context) error {
 		return err
 	}
 	defer reader.Close()
+	if err := s.sameSource(ctx, at.from); err != nil {
+		end(nil)
+		return err
+	}
 	s.note(func(p *Progress) {
 		p.Role, p.Position, p.Behind = Copying, at.from.Seq, at.end-min(at.end, at.from.Seq)
 	})
@@ -201,9 +227,7 @@ func (s *Stage) copy(ctx context.Context) error {
 	defer end(nil)
 	hints := s.newHinter(ctx)
 	defer hints.close()
-	if at.last > 0 {
-		hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the last one may be lost
-	}
+	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the last one may be lost
 	checked := time.Now()
 	for {
 		if s.cfg.Once && s.Progress().Position >= at.end {
@@ -227,25 +251,28 @@ func (s *Stage) copy(ctx context.Context) error {
 	}
 }
 
-// write writes a batch behind the sequence last, which it moves. It awaits the outcome
-// also where ctx ends meanwhile, so that the last hint tells what was written last.
+// write writes a batch behind the sequence last, which it moves; one that only passes
+// messages has none to write. It awaits the outcome also where ctx ends meanwhile, so that
+// the last hint tells what was written last.
 func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 	defer cancel()
-	//mutant:write
-	if err := s.cfg.Target.Write(ctx, b.msgs, *last); err != nil {
-		return err
+	if len(b.msgs) > 0 {
+		//mutant:write
+		if err := s.cfg.Target.Write(ctx, b.msgs, *last); err != nil {
+			return err
+		}
+		s.note(func(p *Progress) { p.Batches++ })
 	}
 	*last += uint64(len(b.msgs))
 	s.note(func(p *Progress) {
 		p.Position, p.Behind, p.Why = b.to.Seq, b.pending, ""
 		p.Copied += uint64(len(b.msgs))
-		p.Batches++
 	})
 	return nil
 }
 
-// The times of a stage that stands by. It takes over where the target stood still for
+// The times of a stage that stands by. It takes over where the position stood still for
 // quietFor though the source holds more: within 5 s of the other's death.
 const (
 	lookEvery = 500 * time.Millisecond
@@ -254,7 +281,7 @@ const (
 
 // standBy returns when another stage no longer copies, or ctx ends. An error is a [Stop].
 func (s *Stage) standBy(ctx context.Context) error {
-	var last uint64
+	var was place
 	since := time.Now()
 	for ctx.Err() == nil && time.Since(since) < quietFor {
 		sleep(ctx, lookEvery)
@@ -262,8 +289,8 @@ func (s *Stage) standBy(ctx context.Context) error {
 		if _, stopped := errors.AsType[*Stop](err); stopped {
 			return err
 		}
-		if err != nil || at.last != last || at.from.Seq >= at.end {
-			last, since = at.last, time.Now()
+		if err != nil || at.last != was.last || at.from.Seq != was.from.Seq || at.from.Seq >= at.end {
+			was, since = at, time.Now()
 		}
 		if err == nil {
 			s.note(func(p *Progress) { p.Position, p.Behind = at.from.Seq, at.end-min(at.end, at.from.Seq) })

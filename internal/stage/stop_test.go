@@ -2,7 +2,6 @@ package stage_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,13 +37,14 @@ func (h heedful) SetHint(ctx context.Context, hint stage.Hint) error {
 func TestAStageThatIsStoppedLeavesAHintForItsLastMessage(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), calm: true, created: time.Now()}
-			w.publish(1000)
+			w := newWorld(t, seed)
+			w.calm = true
+			w.publish(make([]kind, 1000)...)
 			more := make(chan struct{})
 			go func() {
 				defer close(more)
 				for range 100 {
-					w.publish(10)
+					w.publish(make([]kind, 10)...)
 					time.Sleep(time.Millisecond)
 				}
 			}()

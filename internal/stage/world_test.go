@@ -29,7 +29,9 @@ type world struct {
 	rand    *rand.Rand
 	calm    bool // nothing is lost any more
 	created time.Time
-	source  []string // data; message i has sequence i+1
+	source  []kind // message i has sequence i+1, and its index as data
+	first   uint64 // of the source
+	letters map[uint64]bool
 	target  []*nats.Msg
 	gone    bool // the target's messages have expired
 	hint    stage.Hint
@@ -38,10 +40,19 @@ type world struct {
 
 	// The reader passes over message skip, and then the source begins with firstThen.
 	skip, firstThen uint64
-	skipped         bool
 }
 
 var errLost = errors.New("no answer")
+
+// A kind is what a message of the source is.
+type kind int
+
+const (
+	plain   kind = iota
+	foreign      // no filter selects it
+	dead         // it cannot be copied
+	kinds
+)
 
 // A fate is what becomes of a write.
 type fate int
@@ -85,12 +96,38 @@ func (w *world) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.rand.Int64N(int64(d)))
 }
 
-func (w *world) publish(n int) {
+func (w *world) publish(kinds ...kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for range n {
-		w.source = append(w.source, strconv.Itoa(len(w.source)))
+	w.source = append(w.source, kinds...)
+}
+
+// draws returns kinds of messages: runs of one, mostly.
+func (w *world) draws(n int) (drawn []kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(drawn) < n {
+		k := plain
+		if w.rand.IntN(3) == 0 {
+			k = kind(w.rand.IntN(int(kinds)))
+		}
+		for range 1 + w.rand.IntN(10) {
+			drawn = append(drawn, k)
+		}
 	}
+	return drawn[:n]
+}
+
+// end returns the last message that is to be read.
+func (w *world) end() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(w.source); i > 0 && uint64(i) >= w.first; i-- {
+		if w.source[i-1] != foreign {
+			return uint64(i)
+		}
+	}
+	return 0
 }
 
 // State implements [stage.Source].
@@ -100,25 +137,28 @@ func (w *world) State(context.Context) (stage.SourceState, error) {
 		return stage.SourceState{}, errLost
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	first := uint64(1)
-	if w.skipped {
-		first = w.firstThen
-	}
-	return stage.SourceState{Created: w.created, First: first, Last: uint64(len(w.source))}, nil
+	s := stage.SourceState{Created: w.created, First: w.first, Last: uint64(len(w.source))}
+	w.mu.Unlock()
+	time.Sleep(w.upTo(20 * time.Millisecond))
+	s.End = w.end()
+	return s, nil
 }
+
+// Before implements [stage.Source].
+func (w *world) Before(context.Context, time.Time) (uint64, error) { return 0, errors.ErrUnsupported }
 
 // Open implements [stage.Source].
 func (w *world) Open(_ context.Context, after uint64) (stage.Reader, error) {
 	if w.chance(20) {
 		return nil, errLost
 	}
-	return &reader{w, after}, nil
+	return &reader{w: w, last: after}, nil
 }
 
 type reader struct {
-	w    *world
-	last uint64
+	w       *world
+	last    uint64
+	stalled time.Time // until then it delivers nothing
 }
 
 func (r *reader) Next(ctx context.Context) (stage.Message, error) {
@@ -126,15 +166,18 @@ func (r *reader) Next(ctx context.Context) (stage.Message, error) {
 		if r.w.chance(200) {
 			return stage.Message{}, errLost
 		}
-		r.w.mu.Lock()
-		have := uint64(len(r.w.source))
-		if r.last < have {
-			if r.last++; r.last == r.w.skip {
-				r.last++
-				r.w.skipped = true
+		if r.w.chance(300) {
+			r.stalled = time.Now().Add(r.w.upTo(10 * time.Second))
+		}
+		if wait := time.Until(r.stalled); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return stage.Message{}, context.Cause(ctx)
+			case <-time.After(wait):
 			}
-			m := stage.Message{Seq: r.last, Pending: have - r.last, Subject: "orders",
-				Data: []byte(r.w.source[r.last-1]), Header: nats.Header{nats.MsgIdHdr: {"m"}}}
+		}
+		r.w.mu.Lock()
+		if m, ok := r.deliverLocked(); ok {
 			r.w.mu.Unlock()
 			return m, nil
 		}
@@ -147,7 +190,79 @@ func (r *reader) Next(ctx context.Context) (stage.Message, error) {
 	}
 }
 
+func (r *reader) deliverLocked() (stage.Message, bool) {
+	for r.last < uint64(len(r.w.source)) {
+		if r.last = max(r.last+1, r.w.first); r.last == r.w.skip {
+			r.w.source[r.last-1] = foreign // it is not missed
+			r.w.first = r.w.firstThen
+			continue
+		}
+		m := stage.Message{Seq: r.last, Subject: "orders",
+			Data: []byte(strconv.FormatUint(r.last, 10)), Header: nats.Header{nats.MsgIdHdr: {"m"}}}
+		switch r.w.source[r.last-1] {
+		case foreign:
+			continue
+		case dead:
+			m.Subject = "dead"
+		}
+		for _, k := range r.w.source[r.last:] {
+			if k != foreign {
+				m.Pending++
+			}
+		}
+		return m, true
+	}
+	return stage.Message{}, false
+}
+
 func (r *reader) Close() {}
+
+// letters are the dead letters, as [stage.DeadLetters].
+type letters struct{ w *world }
+
+func (l letters) Largest() int { return 1 << 20 }
+
+func (l letters) Check(context.Context) error {
+	if l.w.chance(20) {
+		return errLost
+	}
+	return nil
+}
+
+// Keep is lost at times, and at times its answer is.
+func (l letters) Keep(_ context.Context, m *nats.Msg) error {
+	time.Sleep(l.w.upTo(10 * time.Millisecond))
+	if l.w.chance(10) {
+		return errLost
+	}
+	p, err := stage.ParsePosition(m.Header.Get(stage.SourceHeader))
+	if err != nil || m.Header.Get(stage.ReasonHeader) != string(stage.NoSubject) {
+		l.w.t.Errorf("a dead letter has headers %v", m.Header)
+	}
+	l.w.mu.Lock()
+	l.w.letters[p.Seq] = true
+	l.w.mu.Unlock()
+	if l.w.chance(10) {
+		return errLost
+	}
+	return nil
+}
+
+// allBefore checks that what is before a position is in the target, kept or foreign.
+func (w *world) allBeforeLocked(seq uint64) {
+	copied := make(map[uint64]bool)
+	for _, m := range w.target {
+		p, _ := stage.ParsePosition(m.Header.Get(stage.SourceHeader))
+		copied[p.Seq] = true
+	}
+	for i, k := range w.source[:seq] {
+		at := uint64(i + 1)
+		if k == plain && !copied[at] || k == dead && !w.letters[at] {
+			w.t.Errorf("message %d of kind %d is before the position %d, and was neither copied nor kept", at, k, seq)
+			return
+		}
+	}
+}
 
 // to is the target, as a [stage.Target].
 type to struct{ w *world }
@@ -203,7 +318,20 @@ func (w *world) land(msgs []*nats.Msg, last uint64) error {
 		w.target = append(w.target, &c)
 	}
 	w.gone = false
+	w.allBeforeLocked(w.positionLocked())
 	return nil
+}
+
+// positionLocked returns the source's message that was copied last.
+func (w *world) positionLocked() uint64 {
+	if len(w.target) == 0 {
+		return 0
+	}
+	p, err := stage.ParsePosition(w.target[len(w.target)-1].Header.Get(stage.SourceHeader))
+	if err != nil {
+		w.t.Error(err)
+	}
+	return p.Seq
 }
 
 func (t to) Hint(context.Context) (stage.Hint, error) {
@@ -214,7 +342,14 @@ func (t to) Hint(context.Context) (stage.Hint, error) {
 
 // SetHint is lost at times, and at times late: then an old hint replaces a newer one.
 func (t to) SetHint(_ context.Context, h stage.Hint) error {
-	set := func() { t.w.mu.Lock(); t.w.hint = h; t.w.mu.Unlock() }
+	set := func() {
+		t.w.mu.Lock()
+		defer t.w.mu.Unlock()
+		t.w.hint = h
+		if h.Last == uint64(len(t.w.target)) {
+			t.w.allBeforeLocked(h.Position.Seq)
+		}
+	}
 	switch {
 	case t.w.chance(10):
 		return errLost
@@ -228,7 +363,7 @@ func (t to) SetHint(_ context.Context, h stage.Hint) error {
 }
 
 // stamp gives IDs, as [stamp.Stamper.Msgs] does.
-func (w *world) stamp(_ context.Context, msgs []*nats.Msg) error {
+func (w *world) stamp(_ context.Context, _ string, msgs []*nats.Msg) error {
 	time.Sleep(w.upTo(10 * time.Millisecond))
 	if w.chance(20) {
 		return errLost
@@ -246,22 +381,30 @@ func (w *world) stage(once bool) *stage.Stage { return w.stageTo(to{w}, once) }
 
 func (w *world) stageTo(target stage.Target, once bool) *stage.Stage {
 	return stage.New(stage.Config{Source: w, SourceName: "ORDERS", Target: target, Stamp: w.stamp,
-		Subject: func(s string) string { return "stamped." + s }, Largest: func() int { return 1 << 20 },
-		Once: once, Log: slog.New(slog.DiscardHandler)})
+		Subject: func(s string) string { return map[string]string{"orders": "stamped.orders"}[s] },
+		Largest: func() int { return 1 << 20 }, DeadLetters: letters{w}, Once: once,
+		Log: slog.New(slog.DiscardHandler)})
 }
 
-// judge checks that the target holds the first n messages of the source, each once.
-func (w *world) judge(n int) {
+// judge checks that the target holds the plain messages of the source, each once.
+func (w *world) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.target) != n {
-		w.t.Fatalf("the target holds %d messages, want %d", len(w.target), n)
+	var want []uint64
+	for i, k := range w.source {
+		if k == plain {
+			want = append(want, uint64(i+1))
+		}
 	}
+	if len(w.target) != len(want) {
+		w.t.Fatalf("the target holds %d messages, want %d", len(w.target), len(want))
+	}
+	w.allBeforeLocked(w.positionLocked())
 	ids := make(map[string]bool)
 	for i, m := range w.target {
 		id := m.Header.Get(stamp.Header)
 		p, err := stage.ParsePosition(m.Header.Get(stage.SourceHeader))
-		if string(m.Data) != w.source[i] || ids[id] || id == "" || err != nil || p.Seq != uint64(i+1) ||
+		if string(m.Data) != fmt.Sprint(want[i]) || ids[id] || id == "" || err != nil || p.Seq != want[i] ||
 			m.Header.Get(nats.MsgIdHdr) != "" {
 			w.t.Fatalf("message %d is %q with headers %v", i+1, m.Data, m.Header)
 		}
@@ -294,7 +437,7 @@ func TestSimulation(t *testing.T) {
 }
 
 func play(t *testing.T, seed uint64) (writes int) {
-	w := &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), created: time.Now()}
+	w := newWorld(t, seed)
 	var lives sync.WaitGroup
 	for range 1 + w.rand.IntN(3) {
 		lives.Go(func() {
@@ -309,29 +452,36 @@ func play(t *testing.T, seed uint64) (writes int) {
 		})
 	}
 	for range 20 {
-		w.publish(int(w.upTo(100)))
+		w.publish(w.draws(int(w.upTo(100)))...)
 		time.Sleep(w.upTo(3 * time.Second))
+		if w.chance(3) {
+			w.expireCopied()
+		}
 	}
 	lives.Wait()
 	time.Sleep(time.Minute) // for what is late
 	w.calmDown()
-	if err := w.stage(true).Run(t.Context()); err != nil {
+	w.publish(w.draws(30)...)
+	w.publish(foreign)
+	ctx, kill := context.WithTimeout(t.Context(), time.Minute)
+	defer kill()
+	if err := w.stage(false).Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.judge(len(w.source))
+	w.judge()
 	hint := w.hint
-	w.expire()
-	w.publish(10)
-	if err := w.stage(true).Run(t.Context()); err != nil {
-		t.Fatal(err)
+	w.first = uint64(len(w.source)) + 1 // all has been passed
+	for range 2 {
+		w.publish(w.draws(10)...)
+		w.publish(plain)
+		if err := w.stage(true).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.judge()
+		w.expire()
 	}
-	w.judge(len(w.source))
-	if hint.Last == 0 {
-		return w.writes
-	}
-	w.expire()
 	w.hint = hint // an older one came late
-	w.publish(1)
+	w.publish(plain)
 	var stopped *stage.Stop
 	if err := w.stage(true).Run(t.Context()); !errors.As(err, &stopped) {
 		t.Errorf("with a hint for message %d the stage goes on behind message %d: %v", hint.Last, len(w.target), err)
@@ -343,8 +493,9 @@ func play(t *testing.T, seed uint64) (writes int) {
 func TestAMessageThatLeftUnreadIsMissed(t *testing.T) {
 	for first, want := range map[uint64]bool{1: false, 3: true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{t: t, rand: rand.New(rand.NewPCG(1, 1)), calm: true, created: time.Now()}
-			w.publish(5)
+			w := newWorld(t, 1)
+			w.calm = true
+			w.publish(plain, plain, plain, plain, plain)
 			w.skip, w.firstThen = 2, first
 			err := w.stage(true).Run(t.Context())
 			if _, stopped := errors.AsType[*stage.Stop](err); stopped != want {
@@ -352,6 +503,40 @@ func TestAMessageThatLeftUnreadIsMissed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 1)), created: time.Now(), first: 1,
+		letters: make(map[uint64]bool)}
+}
+
+// expireCopied removes messages of the source that were copied.
+func (w *world) expireCopied() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.first = max(w.first, w.positionLocked()+1)
+}
+
+// A message that comes and expires while the source delivers nothing is a gap.
+func TestWhatExpiresUnseenIsMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.calm = true
+		w.publish(plain)
+		go func() {
+			time.Sleep(20 * time.Second)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.source = append(w.source, plain, foreign)
+			w.first = 3
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := w.stage(false).Run(ctx)
+		if _, stopped := errors.AsType[*stage.Stop](err); !stopped {
+			t.Errorf("message 2 has left unread: %v", err)
+		}
+	})
 }
 
 // expire removes the target's messages. What is judged is what was written.

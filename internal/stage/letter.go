@@ -1,0 +1,145 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// DeadLetters keeps what cannot be copied.
+type DeadLetters interface {
+	// Check returns why none can be kept, as a [Stop].
+	Check(ctx context.Context) error
+	// Keep returns once the letter is kept. Kept twice, it is there once or twice.
+	Keep(ctx context.Context, letter *nats.Msg) error
+	Largest() int // bytes of a letter
+}
+
+// The headers of a dead letter, beside [SourceHeader] and those of the message.
+const (
+	ReasonHeader  = "Natsid-Reason"  // a [Reason]
+	DetailHeader  = "Natsid-Detail"  // for people
+	SubjectHeader = "Natsid-Subject" // of the message in the source
+	// BytesHeader says how large the body was of a message that is too large for a dead
+	// letter, too: then the letter has neither the body nor the headers of the message.
+	BytesHeader = "Natsid-Bytes"
+)
+
+// A Reason is why a message cannot be copied.
+type Reason string
+
+// The reasons.
+const (
+	TooLarge    Reason = "too-large"    // with its ID, for the target
+	HasID       Reason = "has-id"       // see [BuryID]
+	MalformedID Reason = "malformed-id" // in its header Natsid-Id
+	NoTag       Reason = "no-tag"       // or a malformed one
+	NoIDs       Reason = "no-ids"       // natsid refuses its tag
+	NoSubject   Reason = "no-subject"   // see Subject of [Config]
+)
+
+// An unfit is why a message cannot be copied.
+type unfit struct {
+	reason Reason
+	detail string
+}
+
+// Error implements error.
+func (u *unfit) Error() string { return u.detail }
+
+// canBury returns why no dead letters can be kept.
+func (s *Stage) canBury(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	return s.cfg.DeadLetters.Check(ctx)
+}
+
+// bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] where
+// no dead letters are kept. The message may be passed only after it returned nil.
+func (s *Stage) bury(ctx context.Context, m *Message, at Position, err error) error {
+	why, ok := errors.AsType[*unfit](err)
+	if !ok {
+		return err
+	}
+	aboutID := why.reason == HasID || why.reason == MalformedID
+	if s.cfg.DeadLetters == nil || aboutID && (s.cfg.Existing == StopAtID || s.cfg.Existing == "") {
+		return stop("message %d of stream %s cannot be copied (%s): %s",
+			m.Seq, s.cfg.SourceName, why.reason, why.detail)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	//mutant:keep
+	if err := s.cfg.DeadLetters.Keep(ctx, letterFor(m, at, why, s.cfg.DeadLetters.Largest())); err != nil {
+		return err
+	}
+	s.note(func(p *Progress) { p.DeadLetters++ })
+	return nil
+}
+
+// letterFor returns the dead letter of a message. Its ID for JetStream is its position, so
+// one that is kept twice within the stream's window of duplicates is there once.
+func letterFor(m *Message, at Position, why *unfit, most int) *nats.Msg {
+	letter := &nats.Msg{Header: own(m.Header, 5), Data: m.Data}
+	describe := func() {
+		letter.Header.Set(SourceHeader, at.String())
+		letter.Header.Set(ReasonHeader, string(why.reason))
+		letter.Header.Set(DetailHeader, fmt.Sprintf("%.200s", why.detail))
+		letter.Header.Set(SubjectHeader, m.Subject)
+		letter.Header.Set(nats.MsgIdHdr, at.String())
+	}
+	if describe(); letter.Size() > most {
+		letter.Header, letter.Data = make(nats.Header), nil
+		letter.Header.Set(BytesHeader, strconv.Itoa(len(m.Data)))
+		describe()
+	}
+	return letter
+}
+
+// onLetters is [DeadLetters] in JetStream.
+type onLetters struct {
+	js      jetstream.JetStream
+	subject string
+	streams []string // those that may not be it
+}
+
+// DeadLettersOn returns dead letters that are published on a subject, which a stream must
+// take, other than these.
+func DeadLettersOn(js jetstream.JetStream, subject string, others ...string) DeadLetters {
+	return &onLetters{js, subject, others}
+}
+
+// Check implements [DeadLetters].
+func (l *onLetters) Check(ctx context.Context) error {
+	name, err := l.js.StreamNameBySubject(ctx, l.subject)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return stop("no stream takes %s: make one for dead letters, or give another subject (--dead-letter)", l.subject)
+	case err != nil:
+		return fmt.Errorf("the stream of %s: %w", l.subject, err)
+	case slices.Contains(l.streams, name):
+		return stop("stream %s takes %s: dead letters need a stream that is neither source nor target (--dead-letter)",
+			name, l.subject)
+	}
+	return nil
+}
+
+// Keep implements [DeadLetters].
+func (l *onLetters) Keep(ctx context.Context, letter *nats.Msg) error {
+	letter.Subject = l.subject
+	_, err := l.js.PublishMsg(ctx, letter)
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && slices.Contains(refusals, api.ErrorCode) {
+		return stop("the stream of %s refuses a dead letter: %v", l.subject, api)
+	}
+	if err != nil {
+		return fmt.Errorf("a dead letter on %s is not acknowledged: %w", l.subject, err)
+	}
+	return nil
+}
+
+// Largest implements [DeadLetters].
+func (l *onLetters) Largest() int { return int(l.js.Conn().MaxPayload()) - len(l.subject) }
