@@ -125,6 +125,7 @@ func TestEachCallIsWhatTheWireSays(t *testing.T) {
 }
 
 func TestWithoutAWorkerTagsFailAtOnceAndIDsAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	c := client.New(connect(t))
 	for name, call := range calls {
 		patience := long
@@ -197,6 +198,7 @@ func TestARefusalHasTheWorkersCodeAndTextAndIsNotRepeated(t *testing.T) {
 
 // The first requests reach workers that cannot issue, or that hang.
 func TestACallGoesOnUntilAWorkerCanIssue(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	var asked, bad atomic.Int64
 	var trouble atomic.Value
@@ -307,6 +309,7 @@ func TestABadTagIsRefusedBeforeItIsSent(t *testing.T) {
 }
 
 func TestACallEndsByItsContextOrElseByTheDefault(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	respond(t, nc, "id.>", func(*nats.Msg) {}) // takes requests and answers none
 	var wg sync.WaitGroup

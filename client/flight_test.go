@@ -75,6 +75,7 @@ func TestPatienceFollowsTheTimesOfAnswersWithinItsBounds(t *testing.T) {
 }
 
 func TestRefusedCopiesAreSentEverMoreSeldom(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	d, h := openDesk(t, nc), client.New(nc).Segment("order")
 	for code, want := range map[subjects.Code]error{
@@ -102,6 +103,7 @@ func TestRefusedCopiesAreSentEverMoreSeldom(t *testing.T) {
 }
 
 func TestAWorkerThatIsThrottledIsLeftAloneForAsLongAsItSays(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	d, h := openDesk(t, nc), patient(nc).Segment("order")
 	const pause = 2 * time.Second
@@ -147,6 +149,7 @@ func TestAWorkerThatIsThrottledIsLeftAloneForAsLongAsItSays(t *testing.T) {
 
 // A pause that a reply demands holds nothing for longer than half a minute.
 func TestAPauseOfDaysEndsWithTheCallsThatWait(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	d, h := openDesk(t, nc), client.New(nc).Segment("order")
 	d.say(func(_, _ int, m *nats.Msg) bool {
@@ -162,6 +165,7 @@ func TestAPauseOfDaysEndsWithTheCallsThatWait(t *testing.T) {
 }
 
 func TestNoCopyOfALargeBatchIsSentWhileNothingIsLost(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	d, h := openDesk(t, nc), client.New(nc).Segment("order")
 	d.say(hold)
@@ -212,6 +216,7 @@ var ends = map[string]func(*client.Client, *nats.Conn){
 }
 
 func TestWhenAllIsClosedCallsSaySo(t *testing.T) {
+	t.Parallel()
 	url := natstest.Start(t)
 	d := openDesk(t, natstest.Connect(t, url))
 	for name, end := range ends {

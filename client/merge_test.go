@@ -233,6 +233,7 @@ func TestACallOfASplitBatchEndsWithItsContext(t *testing.T) {
 
 // The batch that it joins has waited long.
 func TestACallWithoutADeadlineHasItsWholeTime(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	const patience = time.Second
 	d, h := openDesk(t, nc), client.New(nc, client.Timeout(patience)).Segment("order")

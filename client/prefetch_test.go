@@ -70,6 +70,7 @@ func TestRequestsForARangeSayHowOldItsIDsBecome(t *testing.T) {
 // The worker takes most of the age to answer, and a call looks at the clock for each ID
 // of a range of one.
 func TestNoIDIsOlderThanItMayBeCountedFromBeforeItWasRequested(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	const maxAge = 300 * time.Millisecond
 	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(1, maxAge))
@@ -111,6 +112,7 @@ func TestIDsThatAreTooOldAreThrownAwayByALocalToo(t *testing.T) {
 }
 
 func TestARangeThatNobodyUsesIsNotFollowed(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(10, 50*time.Millisecond))
 	draw(t, h.Next, 1)
@@ -121,6 +123,7 @@ func TestARangeThatNobodyUsesIsNotFollowed(t *testing.T) {
 }
 
 func TestEachRangeIsRequestedOnce(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	const maxAge = 400 * time.Millisecond
 	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(64, maxAge))

@@ -26,6 +26,7 @@ func everyAnswer(t *testing.T, nc *nats.Conn, subject string, f func(*nats.Msg))
 }
 
 func TestEveryWorkerThatAnswersInTimeIsListedByName(t *testing.T) {
+	t.Parallel()
 	nc := connect(t)
 	for i, name := range []string{"w2", "w1", "w3"} {
 		everyAnswer(t, nc, "$SRV.STATS.ns-segment", func(m *nats.Msg) {

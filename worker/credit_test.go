@@ -60,7 +60,7 @@ func (f *flooded) flood() {
 	f.Helper()
 	for burst, n := 100, 0; n < 200; {
 		if f.none.Load() > 0 {
-			burst, n = 1000, n+1
+			burst, n = 300, n+1
 		}
 		for range burst {
 			if err := f.caller.PublishRequest("id.snowflake", f.inbox, nil); err != nil {
@@ -70,7 +70,7 @@ func (f *flooded) flood() {
 		f.sent += int64(burst)
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := f.caller.Flush(); err != nil {
+	if err := f.caller.FlushTimeout(time.Minute); err != nil {
 		f.Fatal(err)
 	}
 }

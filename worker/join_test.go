@@ -19,6 +19,7 @@ import (
 )
 
 func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T) {
+	t.Parallel()
 	served := func(r *rig, subject string) bool {
 		_, err := r.try(subject, "")
 		return !errors.Is(err, nats.ErrNoResponders)
@@ -75,6 +76,7 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 }
 
 func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(*rig, *nats.Conn, *natsproxy.Proxy){
 		"it is lost": func(r *rig, conn *nats.Conn, p *natsproxy.Proxy) {
 			p.Refuse(true)
@@ -151,6 +153,7 @@ func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
 // A busy machine may delay the worker beyond the end of a window, but not every
 // time; a worker that left at the end would refuse requests every time.
 func TestAWorkerLeavesTheGroupBeforeItsWindowEnds(t *testing.T) {
+	t.Parallel()
 	r := start(t, startServer(t), 0, newStore(t))
 	leaves := func() (refused reply) {
 		r.issuer.Use(r.generator(time.Second))

@@ -21,6 +21,7 @@ import (
 // 64 callers never repeat a request, while one of two workers is stopped again
 // and again.
 func TestAWorkerThatStopsAnswersEveryRequestDelivered(t *testing.T) {
+	t.Parallel()
 	url, store := startServer(t), newStore(t)
 	store.OnLoad(slowly(3 * time.Millisecond)) // so that many requests are parked
 	stays := start(t, url, 0, store)

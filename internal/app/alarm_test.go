@@ -163,6 +163,7 @@ func TestTheLastAlarmsRaisedWhileDisconnectedArePublishedLater(t *testing.T) {
 }
 
 func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
+	t.Parallel()
 	a := startAlarming(t)
 	a.swallowed.Store(true)
 	a.raise(subjects.AlarmTimeEnds, "soon")
@@ -172,6 +173,7 @@ func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
 }
 
 func TestAlarmsOfTheStopArePublishedIfThatIsQuick(t *testing.T) {
+	t.Parallel()
 	a := startAlarming(t)
 	a.raise(subjects.AlarmStateFile, "last")
 	a.stop()

@@ -28,6 +28,7 @@ func retried(t *testing.T, f func() error) {
 }
 
 func TestNoSegmentIsServedWithoutTheLimitsThatMustBeHeeded(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	nc := connect(t, url)
 	cl := client.New(nc)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestHealthReadinessAndMetricsAreServed(t *testing.T) {
+	t.Parallel()
 	cfg := settings(t)
 	cfg.HTTP = "127.0.0.1:0"
 	w := launch(t, cfg).where()

@@ -16,6 +16,7 @@ import (
 )
 
 func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
+	t.Parallel()
 	i := launch(t, settings(t))
 	w := i.where()
 	if !w.Embedded || w.HTTP != "" || w.Instance == "" {
@@ -29,6 +30,7 @@ func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
 }
 
 func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
+	t.Parallel()
 	cfg := settings(t)
 	var segment, flake client.ID
 	number := -1
@@ -55,6 +57,7 @@ func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 }
 
 func TestASecondInstanceOnOneDataDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
 	cfg := settings(t)
 	first := launch(t, cfg)
 	w := first.where()
@@ -111,6 +114,7 @@ func TestAStopEndsTheWaitForNATS(t *testing.T) {
 }
 
 func TestAnErrorThatWaitingCannotFixEndsTheStart(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t, "127.0.0.1:0")
 	requirePassword(t, srv, "me", "right")
 	addr := srv.Addr().String()
@@ -157,6 +161,7 @@ func requirePassword(t *testing.T, srv *natsembed.Server, user, password string)
 func argument[T any](func(*T) error) *T { return new(T) }
 
 func TestAnotherEpochOnTheSameDataIsRefused(t *testing.T) {
+	t.Parallel()
 	cfg := settings(t)
 	first := launch(t, cfg)
 	first.where()
@@ -175,6 +180,7 @@ func TestAnotherEpochOnTheSameDataIsRefused(t *testing.T) {
 }
 
 func TestWorkersOfOneNameGetDifferentNumbers(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	numbers := map[int]bool{}
 	for range 3 {
@@ -189,6 +195,7 @@ func TestWorkersOfOneNameGetDifferentNumbers(t *testing.T) {
 }
 
 func TestAStopBeforeTheStartIsNoError(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	cfg := settings(t)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	for ns, auto := range map[subjects.Namespace]bool{"yes": true, "no": false} {
 		cfg := joined(t, url)
@@ -54,6 +55,7 @@ func unused(t *testing.T, cfg app.Config) int64 {
 }
 
 func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	cfg := joined(t, url)
 	cfg.AutoCreateTags, cfg.Namespace = true, "free"
@@ -68,6 +70,7 @@ func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 }
 
 func TestAStreamThatTakesRequestsIsFoundAtTheStart(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	js, err := jetstream.New(connect(t, url))
 	if err != nil {
@@ -96,6 +99,7 @@ func TestAStreamThatTakesRequestsIsFoundAtTheStart(t *testing.T) {
 }
 
 func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
+	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	first := launch(t, joined(t, url))
 	first.where()
@@ -110,6 +114,7 @@ func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 }
 
 func TestABucketWithATTLThatMustKeepItsValuesIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, bucket := range []string{"id_segments", "id_history"} {
 		t.Run(bucket, func(t *testing.T) {
 			// A server each: one that has just deleted its last stream cannot create

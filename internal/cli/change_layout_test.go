@@ -7,6 +7,7 @@ import (
 )
 
 func TestALayoutIsChangedWhereNoIDRepeats(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
 	snowflake := func() int64 {

@@ -150,6 +150,7 @@ func nowhere(t *testing.T) string {
 }
 
 func TestARequestThatAWorkerRefusesIsExitCode1WithTheReason(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags", "--max-batch=10").url
 	natsid(t, "get", "segment", "unknown", nats).want(t, 1, "404", "natsid tag create")
 	natsid(t, "get", "snowflake", "-n", "11", nats).want(t, 1, "400", "1..10")
@@ -158,6 +159,7 @@ func TestARequestThatAWorkerRefusesIsExitCode1WithTheReason(t *testing.T) {
 }
 
 func TestARegistryThatDoesNotExistIsNotAdopted(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t).url
 	natsid(t, "registry", "adopt", "NONE", nats).want(t, 2, "no such registry as NONE", "natsid registry")
 	natsid(t, "registry", "adopt", "NONE", "--namespace=other", nats).want(t, 3, "no worker answers", "--namespace")

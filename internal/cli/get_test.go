@@ -15,6 +15,7 @@ import (
 )
 
 func TestGetPrintsRunsExactlyAsOnTheWire(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t).url
 	for _, tc := range []struct {
 		args []string

@@ -38,6 +38,7 @@ func wantJSON(t *testing.T, want string, args ...string) string {
 }
 
 func TestEachCommandPrintsItsJSON(t *testing.T) {
+	t.Parallel()
 	url := startServer(t).ClientURL()
 	nats := "--nats=" + url
 	worker := serve(t, nats, "--name=oslo", "--json")

@@ -57,6 +57,7 @@ func (s served) says(t *testing.T, words ...string) {
 }
 
 func TestAServerThatIsOpenSaysSo(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--listen=0.0.0.0:0", "--insecure")
 	if got := s.stop(); got.code != 0 || !strings.Contains(got.err, "can make IDs repeat") {
 		t.Errorf("%+v", got)
@@ -64,6 +65,7 @@ func TestAServerThatIsOpenSaysSo(t *testing.T) {
 }
 
 func TestServePrintsOneLineAndStopsCleanly(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--log-level=debug", "--log-format=json")
 	natsid(t, "get", "snowflake", "--nats", s.url).want(t, 0)
 	got := s.stop()
@@ -106,6 +108,7 @@ func (c *cancelAtLine) Write(p []byte) (int, error) {
 }
 
 func TestAPasswordIsNeverPrinted(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	requirePassword(t, srv, "me", "right")
 	addr := srv.Addr().String()
@@ -159,6 +162,7 @@ func requirePassword(t *testing.T, srv *natsembed.Server, user, password string)
 func argument[T any](func(*T) error) *T { return new(T) }
 
 func TestServeThatCannotStartIsExitCode1(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	addr := strings.TrimPrefix(s.url, "nats://")
 	data := "--data=" + filepath.Join(t.TempDir(), "data")

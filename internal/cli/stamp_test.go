@@ -18,6 +18,7 @@ import (
 )
 
 func TestStampCopiesAStreamWithIDs(t *testing.T) {
+	t.Parallel()
 	url := serve(t).url
 	js := withOrders(t, url)
 	for i := range 5 {

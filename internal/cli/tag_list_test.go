@@ -26,6 +26,7 @@ func line(t *testing.T, match string, args ...string) string {
 }
 
 func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--name=w1")
 	second := serve(t, "--name=w2", "--nats="+s.url, "--data="+filepath.Join(t.TempDir(), "two"))
 	natsid(t, "tag", "create", "order", "--step=100", "--nats="+s.url).want(t, 0, "")

@@ -8,6 +8,7 @@ import (
 )
 
 func TestTagsAreCreatedAndListed(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t).url
 	if got := natsid(t, "tag", "create", "order", nats); got != (result{0, "order: next ID 1, step 1000\n", ""}) {
 		t.Errorf("%+v", got)
@@ -28,6 +29,7 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 }
 
 func TestTagsAreChangedAndDeleted(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
 	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
 	got := natsid(t, "tag", "update", "order", "--step=50", "--desc=all orders", "--max-id=5001", nats)
@@ -53,6 +55,7 @@ func TestTagsAreChangedAndDeleted(t *testing.T) {
 }
 
 func TestTagsAreLimitedAndThrottled(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--no-auto-create-tags")
 	nats := "--nats=" + s.url
 	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
@@ -93,6 +96,7 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 }
 
 func TestAllTagsAreRaised(t *testing.T) {
+	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
 	for _, tag := range []string{"a", "b", "deleted"} {
 		natsid(t, "tag", "create", tag, nats).want(t, 0, "")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestWorkersAreListedLiveOrFree(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
 	first, second := serve(t, nats, "--name=first"), serve(t, nats, "--name=second")

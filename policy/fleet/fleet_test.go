@@ -364,7 +364,11 @@ func lost(s *site) {
 		s.Fatal(err)
 	}
 	// If a worker is faster than this, it writes everything again all the same.
-	kv, err := js.CreateOrUpdateKeyValue(s.Context(), jetstream.KeyValueConfig{Bucket: s.ns.SettingsBucket()})
+	bucket := s.ns.SettingsBucket()
+	kv, err := js.CreateKeyValue(s.Context(), jetstream.KeyValueConfig{Bucket: bucket})
+	if err != nil {
+		kv, err = js.KeyValue(s.Context(), bucket)
+	}
 	if err != nil {
 		s.Fatal(err)
 	}
