@@ -87,6 +87,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
 		{n.Probe(""), "sent by idle workers to their queue group: what does another one hear?", ""},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
+		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
 		{n.RegistryAnnounce(), "published by workers every few seconds: their registry, as JSON", ""},
 		{n.RegistryAsk(), "of workers and `natsid registry`", "from one worker of each registry, as JSON"},
 		{n.RegistryOf("<registry>"), "of workers and `natsid registry`", "from one worker of the registry, as JSON"},

@@ -97,8 +97,11 @@ func ofSettings(err error) error {
 }
 
 // info returns a tag as replies show it, with its limits.
-func (a *tagAdmin) info(t segment.Tag) subjects.TagInfo {
-	info, rules := tagInfo(t), a.cfg.Gate.Rules()
+func (a *tagAdmin) info(t segment.Tag) subjects.TagInfo { return a.cfg.TagInfo(t) }
+
+// TagInfo returns a tag as a worker of this configuration lists it, with its limits.
+func (c *Config) TagInfo(t segment.Tag) subjects.TagInfo {
+	info, rules := tagInfo(t), c.Gate.Rules()
 	limit := rules.Limits[t.Name]
 	info.MaxBatch, info.Rate, info.Throttle = limit.MaxBatch, limit.Rate, rules.Throttle.Of(t.Name)
 	return info

@@ -36,6 +36,16 @@ func (s *statistics) of(e *endpoint, tags int) json.RawMessage {
 	if e.name != subjects.SegmentEndpoint {
 		return noData
 	}
+	body, err := json.Marshal(s.with(tags))
+	if err != nil {
+		s.cfg.Log.Error("the statistics of the tags cannot be encoded; $SRV.STATS shows none", "error", err)
+		return noData
+	}
+	return body
+}
+
+// with returns the statistics, with those of so many tags.
+func (s *statistics) with(tags int) subjects.WorkerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Now().After(s.until) {
@@ -44,12 +54,20 @@ func (s *statistics) of(e *endpoint, tags int) json.RawMessage {
 	}
 	w := s.latest
 	w.Busiest = w.Busiest[:min(len(w.Busiest), tags)]
-	body, err := json.Marshal(w)
-	if err != nil {
-		s.cfg.Log.Error("the statistics of the tags cannot be encoded; $SRV.STATS shows none", "error", err)
-		return noData
+	return w
+}
+
+// Stats returns the statistics of the worker's tags together, and of so many of the busiest. It is safe for concurrent
+// use.
+func (w *Worker) Stats(tags int) subjects.WorkerStats { return w.stats.with(tags) }
+
+// StatsOf returns the statistics of a tag, nil if nothing of it is in memory. It is safe for concurrent use.
+func (w *Worker) StatsOf(tag string) *subjects.TagStats {
+	s, ok := w.cfg.Segments.StatsOf(tag)
+	if !ok {
+		return nil
 	}
-	return body
+	return new(tagStats(w.cfg.Instance(), s))
 }
 
 func (s *statistics) worker() subjects.WorkerStats {

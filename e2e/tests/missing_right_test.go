@@ -24,6 +24,7 @@ type lack struct {
 	user   *server.User // of the account, with all rights
 	admin  *nats.Conn
 	log    natstest.Buffer
+	http   string // of the worker
 	stop   func() error
 }
 
@@ -112,7 +113,7 @@ func (l *lack) start(t *testing.T, s *server.Server) {
 	l.admin = connectTo(t, s.ClientURL(), nats.UserInfo(l.user.Username, "p"))
 	l.prepare(t)
 	cfg := configOn(t, "nats://"+l.worker.Username+":p@"+s.Addr().String(), t.TempDir())
-	cfg.HTTP, cfg.TagPoll = "", time.Second
+	cfg.TagPoll, l.http = time.Second, cfg.HTTP
 	cfg.Log = slog.New(slog.NewTextHandler(&l.log, nil))
 	l.stop = startWith(t, cfg)
 }
@@ -161,21 +162,30 @@ func (l *lack) use(t *testing.T) {
 	if strings.Contains(l.right.Subject, ns.SettingsBucket()) {
 		ask(ns.Throttle(), `{"tag":"seat","rate":5}`)
 	}
+	if strings.Contains(l.right.Subject, ns.AlarmBucket()) {
+		l.raise(t)
+		_, _ = get("http://" + l.http + "/alarms") // again, if it fails
+	}
 	switch l.right.Subject {
 	case ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing():
 		ask(ns.Throttle(), `{"all":true,"rate":5}`)
 	case ns.TagChanged():
 		ask(ns.TagCreate(), `{"tag":"seat"}`)
 	case ns.Alarms():
-		js, err := jetstream.New(l.admin)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Such a stream takes requests, which is a reason for an alarm.
-		if _, err := js.CreateOrUpdateStream(patient(t), jetstream.StreamConfig{
-			Name: "requests", Subjects: []string{ns.Segment("x")},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		l.raise(t)
+	}
+}
+
+// raise gives the worker a reason for an alarm: a stream that takes requests.
+func (l *lack) raise(t *testing.T) {
+	t.Helper()
+	js, err := jetstream.New(l.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateOrUpdateStream(patient(t), jetstream.StreamConfig{
+		Name: "requests", Subjects: []string{subjects.DefaultNamespace.Segment("x")},
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

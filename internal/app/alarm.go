@@ -25,9 +25,10 @@ const (
 // metrics, and as messages on NATS.
 type alarms struct {
 	log   *slog.Logger
-	count func(subjects.Alarm)     // that is raised
-	held  func(subjects.Alarm)     // that is held back
-	queue chan subjects.AlarmEvent // not published yet
+	count func(subjects.Alarm)      // that is raised
+	held  func(subjects.Alarm)      // that is held back
+	queue chan subjects.AlarmEvent  // not published yet
+	keep  func(subjects.AlarmEvent) // where people find it later; must not block
 
 	// What publish needs, set before it runs.
 	conn      *nats.Conn
@@ -199,6 +200,9 @@ func (a *alarms) publishOne(ctx context.Context, e subjects.AlarmEvent) {
 	body, err := json.Marshal(e)
 	if err != nil {
 		panic(err) // cannot be: strings and a time
+	}
+	if a.keep != nil {
+		a.keep(e)
 	}
 	for {
 		err := a.tryPublish(ctx, e.Kind, body)

@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/natsid/natsid/internal/aside"
+	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/oneregistry"
@@ -85,6 +86,9 @@ type program struct {
 	settings *fleet.Settings
 	watch    *oneregistry.Watch
 	streams  streamWatch
+	hour     fleetview.Hour
+	kept     *alarmLog
+	started  time.Time
 	silent   atomic.Bool // at the stop: NATS does not answer
 }
 
@@ -92,6 +96,7 @@ func newProgram(cfg Config, quit func()) *program {
 	m := metrics.New()
 	p := &program{
 		cfg: cfg, quit: quit, metrics: m, alarms: newAlarms(cfg.Log, m.Alarmed, m.AlarmHeldBack),
+		kept:    newAlarmLog(),
 		rations: worker.NewRations(cfg.MaxRate, cfg.MaxRequests, cfg.MaxNewTags),
 	}
 	p.storage = storage{
@@ -125,10 +130,14 @@ func (p *program) steps() []step {
 		{name: "allocator, issuer and keeper", start: p.assemble},
 		// Read before anything is served.
 		{name: "limits known by now", start: p.readSettings},
+		// Ends when the last alarm was published.
+		until("alarms that are kept", soon, p.kept.run),
 		// Ends when no step can raise an alarm any more.
 		until("alarms", 2*time.Second, p.alarms.publish),
 		{name: "HTTP", start: p.listenHTTP},
-		during("health, readiness and metrics", soon, p.monitor),
+		{name: "answers to workers that ask how this one is", start: p.answerViews},
+		during("last hour", soon, p.keepHour),
+		during("health, readiness, metrics and the page", soon, p.monitor),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
 		during("limits of tags", soon, p.followSettings),
 		during("settings of the buckets", soon, p.storage.watch),
@@ -218,6 +227,8 @@ func (p *program) assemble(context.Context) error {
 		front:    p.front, refusals: &p.refusals, away: &p.away, marks: p.storage.marks,
 		segments: p.segments, aside: p.aside, keeper: p.keeper, streams: &p.streams,
 	}
+	p.kept.on(&p.storage)
+	p.alarms.keep = p.kept.add
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,

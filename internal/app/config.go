@@ -30,11 +30,14 @@ type Config struct {
 
 	Data        string // --data; locked while in use
 	HTTP        string // --http
+	HTTPPage    bool   // --http-page
 	MetricsTags int    // --metrics-tags
 	LeafHTTP    string // --leaf-http; "" is off
 	Name        string // --name; "" takes the one kept in Data, or generates one
 	Replicas    int    // --replicas
 	Registry    string // --registry; "" is any
+
+	HTTPTokenFile string // --http-token-file; "" demands no token
 
 	MySQL, MySQLFile  string        // --mysql
 	MySQLCA           string        // --mysql-ca

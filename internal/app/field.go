@@ -78,6 +78,13 @@ func yes(of func(*Config) *bool) field {
 	}}
 }
 
+// on is a field that is on unless it is set to false.
+func on(of func(*Config) *bool) field {
+	f := flag(of)
+	f.standard = "true"
+	return f
+}
+
 // flag is a field that is on or off.
 func flag(of func(*Config) *bool) field {
 	return field{set: func(c *Config, text string) (err error) {

@@ -118,7 +118,8 @@ func TestTheOrderOfTheLife(t *testing.T) {
 	want := []string{
 		"lock of the data directory", "embedded NATS server", "disk of the embedded server", "NATS connections",
 		"messages between registries", "buckets", "store",
-		"allocator, issuer and keeper", "limits known by now", "alarms", "HTTP", "health, readiness and metrics",
+		"allocator, issuer and keeper", "limits known by now", "alarms that are kept", "alarms", "HTTP",
+		"answers to workers that ask how this one is", "last hour", "health, readiness, metrics and the page",
 		"comparison of tags with the store", "limits of tags", "settings of the buckets",
 		"buckets that were not open at the start", "watch for streams that take requests", "announcement",
 		"question which registries there are", "watch for a second registry", "worker number", "witness of the marks",

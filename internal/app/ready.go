@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -152,31 +151,4 @@ func (p *program) sayMissing() {
 		what = append(what, mode, monitor.State(why))
 	}
 	p.cfg.Log.Warn("not ready yet; still trying", what...)
-}
-
-// listenHTTP opens the address of the monitor. If it is taken, IDs are served
-// without a monitor.
-func (p *program) listenHTTP(context.Context) error {
-	if p.cfg.HTTP == "" {
-		return nil
-	}
-	l, err := net.Listen("tcp", p.cfg.HTTP)
-	if err != nil {
-		p.cfg.Log.Warn("health, readiness and metrics are not served: cannot listen; "+
-			"choose another address with --http ADDR, or none with --http ''", "error", err)
-		return nil
-	}
-	p.http, p.where.HTTP = l, l.Addr().String()
-	return nil
-}
-
-// monitor serves HTTP until ctx ends.
-func (p *program) monitor(ctx context.Context) error {
-	if p.http == nil {
-		return nil
-	}
-	if err := monitor.Serve(ctx, p.http, monitor.Handler(p.ready.modes, p.notes, p.metrics.Handler())); err != nil {
-		p.cfg.Log.Error("HTTP failed: health, readiness and metrics are no longer served; restart natsid", "error", err)
-	}
-	return nil
 }

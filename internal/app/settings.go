@@ -80,7 +80,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: text(func(c *Config) *string { return &c.Data }, "natsid-data").checked("", checkData),
 	}, {
 		Flag: "http", Env: "NATSID_HTTP", Group: groupWorker,
-		Help:  "Address of /healthz, /readyz and /metrics. Empty serves none of them.",
+		Help:  "Address of /healthz, /readyz, /metrics and, at /, the page. Empty serves none of them.",
 		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080"),
 	}, {
 		Flag: "metrics-tags", Env: "NATSID_METRICS_TAGS", Group: groupWorker, Placeholder: "N",
@@ -92,6 +92,16 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		Help: "Address on which the HTTP paths of Meituan's Leaf are answered: /api/segment/get/TAG, " +
 			"/api/snowflake/get/ANY, /decodeSnowflakeId, /cache and /db. Empty answers none of them.",
 		field: text(func(c *Config) *string { return &c.LeafHTTP }, "").checked("host:port", checkLeafHTTP),
+	}, {
+		Flag: "http-page", Env: "NATSID_HTTP_PAGE", Group: groupWorker, Bare: true,
+		Help: "Serve the page, which shows all workers and tags to people and changes nothing. " +
+			"Where other machines reach --http, it is served with --http-token-file only.",
+		field: on(func(c *Config) *bool { return &c.HTTPPage }),
+	}, {
+		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",
+		Help: "File with the token that the page and /metrics demand: as a bearer token, or as the password of any " +
+			"user. /healthz and /readyz demand none. The file is read again for each request.",
+		field: text(func(c *Config) *string { return &c.HTTPTokenFile }, ""),
 	}, {
 		Flag: "name", Env: "NATSID_NAME", Group: groupWorker, Placeholder: "NAME",
 		Help:  "Name of this worker, for people. It is generated at the first start and kept in --data.",

@@ -38,6 +38,8 @@ type Config struct {
 	Description string
 	TTL         time.Duration // of each value since it was put; 0 keeps it forever
 	Replicas    int           // of a bucket that is created; 0 chooses, see [Bucket]
+	// MaxEntries is how many values a bucket with a TTL keeps that is created: the oldest go first. 0 keeps all.
+	MaxEntries int64
 	// Lost, if set, is called when a bucket that was open is gone with all that
 	// it held: JetStream was wiped, or the bucket was deleted. The call that
 	// finds out creates it again. Lost must not block.
@@ -196,7 +198,8 @@ func (b *Bucket) find(ctx context.Context) (Info, error) {
 	}
 	err = b.makeWith(ctx, Settings{
 		Description: b.cfg.Description, FirstSeq: b.firstSeq(), MaxAge: b.cfg.TTL, Replicas: b.cfg.Replicas,
-		History: 1, AllowRollup: b.cfg.TTL > 0, DenyPurge: b.cfg.TTL == 0, DiscardNew: true, Maker: b.founder(ctx),
+		History: 1, AllowRollup: b.cfg.TTL > 0, DenyPurge: b.cfg.TTL == 0, Maker: b.founder(ctx),
+		MaxMsgs: b.cfg.MaxEntries, DiscardNew: b.cfg.MaxEntries == 0,
 	})
 	if err != nil && !errors.Is(err, ErrBucketExists) {
 		return Info{}, err

@@ -2,6 +2,7 @@ package buckets
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,10 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 	if s.MaxAge > 0 {
 		duplicates = min(duplicates, s.MaxAge)
 	}
+	discard := jetstream.DiscardOld
+	if s.DiscardNew {
+		discard = jetstream.DiscardNew
+	}
 	var metadata map[string]string
 	if s.Maker != "" {
 		metadata = map[string]string{makerKey: s.Maker}
@@ -103,10 +108,10 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 		MaxAge:            s.MaxAge,
 		MaxBytes:          -1,
 		MaxMsgSize:        -1,
-		MaxMsgs:           -1,
+		MaxMsgs:           cmp.Or(s.MaxMsgs, -1),
 		MaxConsumers:      -1,
 		Replicas:          s.Replicas,
-		Discard:           jetstream.DiscardNew,
+		Discard:           discard,
 		Duplicates:        duplicates,
 		AllowRollup:       s.AllowRollup,
 		DenyDelete:        true,

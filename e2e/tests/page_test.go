@@ -1,0 +1,133 @@
+package tests
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
+)
+
+// shows reports whether a page has all texts.
+func shows(url string, texts ...string) func() bool {
+	return func() bool {
+		code, body := get(url)
+		for _, text := range texts {
+			if !strings.Contains(body, text) {
+				return false
+			}
+		}
+		return code == http.StatusOK
+	}
+}
+
+func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
+	t.Parallel()
+	s := launch(t, &server.Options{JetStream: true})
+	var pages [2]string
+	var stops [2]func() error
+	for i, name := range []string{"alpha", "beta"} {
+		cfg := configOn(t, s.ClientURL(), t.TempDir())
+		cfg.Name, cfg.TagPoll = name, time.Second
+		pages[i], stops[i] = "http://"+cfg.HTTP, startWith(t, cfg)
+		waitFor(t, "a worker is ready", ok(pages[i]+"/readyz"))
+	}
+	nc := connectTo(t, s.ClientURL())
+	if _, err := nc.RequestWithContext(patient(t), subjects.DefaultNamespace.Segment("seat"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		waitFor(t, "both are on the page", shows(page+"/", "2 of 2 answered", "alpha", "beta", "serving"))
+		waitFor(t, "the tag is listed", shows(page+"/tags", "/tag?name=seat"))
+		waitFor(t, "its ranges are shown", shows(page+"/tag?name=seat", "Ranges in memory", "1–1000", ">2<"))
+		waitFor(t, "both numbers are in use", shows(page+"/numbers", "<dd>2</dd>", "alpha", "beta"))
+		waitFor(t, "the layout is shown", shows(page+"/layout", "Layout 41"))
+		waitFor(t, "the settings are shown", shows(page+"/settings", "http-page"))
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Such a stream takes requests, which is a reason for an alarm.
+	overlap := jetstream.StreamConfig{Name: "requests", Subjects: []string{"id.segment.x"}}
+	if _, err := js.CreateStream(patient(t), overlap); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		waitFor(t, "the alarm is shown", shows(page+"/alarms", "<b>stream-overlap</b>", "alpha", "beta"))
+		waitFor(t, "so is why they are not ready", shows(page+"/", "not ready", "segment: not ready"))
+	}
+	if err := js.DeleteStream(patient(t), "requests"); err != nil {
+		t.Fatal(err)
+	}
+	if err := stops[1](); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "a worker that has stopped is forgotten", shows(pages[0]+"/", "1 of 1 answered"))
+	if err := stops[0](); err != nil {
+		t.Error(err)
+	}
+	cfg := configOn(t, s.ClientURL(), t.TempDir())
+	startWith(t, cfg)
+	waitFor(t, "the alarm is still shown", shows("http://"+cfg.HTTP+"/alarms", "<b>stream-overlap</b>", "alpha"))
+}
+
+func TestThePageAndMetricsWantTheToken(t *testing.T) {
+	t.Parallel()
+	s := launch(t, &server.Options{JetStream: true})
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	guarded, open, off := configOn(t, s.ClientURL(), t.TempDir()), configOn(t, s.ClientURL(), t.TempDir()),
+		configOn(t, s.ClientURL(), t.TempDir())
+	guarded.HTTPTokenFile = file
+	open.HTTP = strings.Replace(open.HTTP, "127.0.0.1", "0.0.0.0", 1)
+	off.HTTPPage = false
+	startWith(t, guarded)
+	startWith(t, open)
+	startWith(t, off)
+	openHTTP := strings.Replace(open.HTTP, "0.0.0.0", "127.0.0.1", 1)
+	for _, tc := range []struct {
+		what, url string
+		want      int
+	}{
+		{"the page without the token", guarded.HTTP + "/", 401},
+		{"another view without it", guarded.HTTP + "/settings", 401},
+		{"metrics without it", guarded.HTTP + "/metrics", 401},
+		{"health wants none", guarded.HTTP + "/healthz", 200},
+		{"readiness wants none", guarded.HTTP + "/readyz", 200},
+		{"the page with the token", "anyone:secret@" + guarded.HTTP + "/", 200},
+		{"metrics with it", "anyone:secret@" + guarded.HTTP + "/metrics", 200},
+		{"with another one", "anyone:other@" + guarded.HTTP + "/", 401},
+		{"the page where others reach it", openHTTP + "/", 403},
+		{"another view there", openHTTP + "/settings", 404},
+		{"metrics there", openHTTP + "/metrics", 200},
+		{"the page that is turned off", off.HTTP + "/", 404},
+		{"metrics without a page", off.HTTP + "/metrics", 200},
+	} {
+		got := 0
+		waitFor(t, tc.what, func() bool { got, _ = get("http://" + tc.url); return got != 0 && got != 503 })
+		if got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.what, got, tc.want)
+		}
+	}
+}
+
+func TestATokenFileThatIsMissingEndsTheStart(t *testing.T) {
+	t.Parallel()
+	s := launch(t, &server.Options{JetStream: true})
+	cfg := configOn(t, s.ClientURL(), t.TempDir())
+	cfg.HTTPTokenFile = filepath.Join(t.TempDir(), "none")
+	err := app.Run(patient(t), cfg)
+	if err == nil || !strings.Contains(err.Error(), "--http-token-file cannot be used") {
+		t.Errorf("the start ended with %v", err)
+	}
+}

@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/subjects"
+)
+
+// Alarms are kept for so long, and so many of them; the oldest ones go first.
+const (
+	alarmsKeptFor = 30 * 24 * time.Hour
+	maxAlarms     = 10_000
+)
+
+// unkeptAlarms is how many alarms wait at most while JetStream is away.
+const unkeptAlarms = 64
+
+// An alarmLog keeps the alarms of all workers, for people: in a bucket, where each has a key of its own. Nothing rests
+// on it. It is safe for concurrent use.
+type alarmLog struct {
+	queue chan subjects.AlarmEvent
+
+	// What run needs, set before.
+	name    string // of the bucket
+	bucket  *buckets.Bucket
+	streams buckets.Streams
+	log     *slog.Logger
+}
+
+func newAlarmLog() *alarmLog { return &alarmLog{queue: make(chan subjects.AlarmEvent, unkeptAlarms)} }
+
+// on sets where alarms are kept. The bucket is made when the first alarm is raised.
+func (l *alarmLog) on(s *storage) {
+	l.name, l.streams, l.log = s.cfg.Namespace.AlarmBucket(), s.streams, s.cfg.Log
+	l.bucket = buckets.New(l.streams, buckets.Config{
+		Name: l.name, Description: "natsid: alarms of the last 30 days, for people", TTL: alarmsKeptFor,
+		MaxEntries: maxAlarms, Replicas: s.replicas(), Log: l.log,
+	})
+}
+
+// add keeps an alarm soon. It does not block.
+func (l *alarmLog) add(e subjects.AlarmEvent) {
+	select {
+	case l.queue <- e:
+	default: // it is in the log of the process
+	}
+}
+
+// run keeps alarms until ctx ends, and then those that wait, if JetStream answers within half a second.
+func (l *alarmLog) run(ctx context.Context) error {
+	for {
+		select {
+		case e := <-l.queue:
+			l.keep(ctx, e)
+		case <-ctx.Done():
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 500*time.Millisecond)
+			defer cancel()
+			for len(l.queue) > 0 && late.Err() == nil {
+				_ = l.put(late, <-l.queue) // it is in the log of the process
+			}
+			return nil
+		}
+	}
+}
+
+// keep tries to keep an alarm until that succeeds or ctx ends.
+func (l *alarmLog) keep(ctx context.Context, e subjects.AlarmEvent) {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		attempt, cancel := context.WithTimeout(ctx, openTimeout)
+		err := l.put(attempt, e)
+		cancel()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			l.add(e)
+			return
+		}
+		l.log.Warn("an alarm is not kept for the page yet; trying again", "kind", e.Kind, "error", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			l.add(e)
+			return
+		}
+	}
+}
+
+func (l *alarmLog) put(ctx context.Context, e subjects.AlarmEvent) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // cannot be: strings and a time
+	}
+	_, err = l.bucket.Put(ctx, fmt.Sprintf("%d-%s", e.Time.UnixMilli(), rand.Text()[:8]), body)
+	return err
+}
+
+// read returns the alarms that are kept, the latest first.
+func (l *alarmLog) read(ctx context.Context) ([]subjects.AlarmEvent, error) {
+	entries, err := l.streams.List(ctx, l.name, "")
+	if err != nil && !errors.Is(err, buckets.ErrNoBucket) { // none was ever raised
+		return nil, err
+	}
+	events := make([]subjects.AlarmEvent, 0, len(entries))
+	for _, entry := range entries {
+		var e subjects.AlarmEvent
+		if !entry.Removed && json.Unmarshal(entry.Value, &e) == nil {
+			events = append(events, e)
+		}
+	}
+	slices.SortStableFunc(events, func(x, y subjects.AlarmEvent) int { return y.Time.Compare(x.Time) })
+	return events, nil
+}

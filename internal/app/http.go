@@ -1,0 +1,104 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/natsid/natsid/internal/fleetview"
+	"github.com/natsid/natsid/internal/monitor"
+	"github.com/natsid/natsid/internal/page"
+	"github.com/natsid/natsid/segment"
+)
+
+// listenHTTP opens the address of the monitor. If it is taken, IDs are served
+// without a monitor.
+func (p *program) listenHTTP(context.Context) error {
+	if p.cfg.HTTP == "" {
+		return nil
+	}
+	if file := p.cfg.HTTPTokenFile; file != "" {
+		if _, err := monitor.ReadToken(file); err != nil {
+			return fmt.Errorf("%s cannot be used: %w", place("http-token-file", p.cfg.given), err)
+		}
+	}
+	l, err := net.Listen("tcp", p.cfg.HTTP)
+	if err != nil {
+		p.cfg.Log.Warn("health, readiness, metrics and the page are not served: cannot listen; "+
+			"choose another address with --http ADDR, or none with --http ''", "error", err)
+		return nil
+	}
+	p.http, p.where.HTTP = l, l.Addr().String()
+	return nil
+}
+
+// monitor serves HTTP until ctx ends.
+func (p *program) monitor(ctx context.Context) error {
+	if p.http == nil {
+		return nil
+	}
+	if err := monitor.Serve(ctx, p.http, p.handler()); err != nil {
+		p.cfg.Log.Error("HTTP failed: health, readiness, metrics and the page are no longer served; restart natsid",
+			"error", err)
+	}
+	return nil
+}
+
+// handler serves health and readiness to everyone, and the rest as --http-token-file says.
+func (p *program) handler() http.Handler {
+	open := monitor.Handler(p.ready.modes, p.notes, p.metrics.Handler())
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", open)
+	mux.Handle("/readyz", open)
+	file := p.cfg.HTTPTokenFile
+	if file != "" {
+		mux.Handle("/metrics", monitor.Guard(file, open))
+	} else {
+		mux.Handle("/metrics", open)
+	}
+	switch address, tcp := p.http.Addr().(*net.TCPAddr); {
+	case !p.cfg.HTTPPage:
+	case file != "":
+		mux.Handle("/", monitor.Guard(file, p.page()))
+	case tcp && address.IP.IsLoopback():
+		mux.Handle("/", monitor.Local(p.page()))
+	default:
+		mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "the page is off: other machines reach this address; "+
+				"set --http-token-file FILE with a token that the page then demands", http.StatusForbidden)
+		})
+	}
+	return mux
+}
+
+// maxTags is how many tags the page lists.
+const maxTags = 1_000_000
+
+// page returns the page.
+func (p *program) page() http.Handler {
+	return page.New(page.Config{
+		Fleet: fleetview.New(fleetview.Config{
+			Conn: p.links.control, Namespace: p.cfg.Namespace, Registry: p.storage.registry,
+			Patience: 800 * time.Millisecond, Now: p.cfg.Now,
+		}),
+		Tags: func(ctx context.Context) ([]segment.Tag, error) { return p.storage.tags.List(ctx, "", maxTags) },
+		Look: func(ctx context.Context, tag string) (segment.Tag, error) { return p.storage.tags.Look(ctx, tag) },
+		Info: p.front.worker.TagInfo, Alarms: p.kept.read,
+		Settings: p.pageSettings, Notes: p.notes,
+		Namespace: p.cfg.Namespace, Layout: p.cfg.Layout, Version: p.cfg.Version, Instance: p.instance,
+		Now: p.cfg.Now,
+	})
+}
+
+func (p *program) pageSettings() (all []page.Setting) {
+	for _, v := range p.cfg.Values() {
+		from := v.Place
+		if from == "" {
+			from = v.From.String()
+		}
+		all = append(all, page.Setting{Name: v.Flag, Value: v.Text, From: from})
+	}
+	return all
+}

@@ -1,0 +1,320 @@
+package fleetview
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
+)
+
+// How old an answer may be that is shown. An older one is shown until the next is there, up to stale: so one worker
+// that does not answer delays nobody.
+const (
+	fresh = 1900 * time.Millisecond
+	stale = 10 * time.Second
+	// freshHour is less often than the points of an hour.
+	freshHour = 9 * time.Second
+)
+
+// missing is how long a worker that answered is missed if JetStream does not say that it has stopped.
+const missing = 30 * time.Second
+
+// maxQuestions bounds how many answers are kept, such as those about tags that people look at, and maxAsking how many
+// questions are under way.
+const (
+	maxQuestions = 64
+	maxAsking    = 4
+)
+
+// Registry is what a [Fleet] reads of worker numbers.
+type Registry interface {
+	Records(context.Context) (map[int]workerid.Record, error)
+	Heartbeats(context.Context) (map[int]workerid.Heartbeat, error)
+}
+
+// Config says whom a [Fleet] asks. All fields must be set.
+type Config struct {
+	Conn      *nats.Conn // must not be the one that requests arrive on
+	Namespace subjects.Namespace
+	Registry  Registry
+	Patience  time.Duration // how long answers are waited for
+	Now       func() time.Time
+}
+
+// A Fleet is all workers, as they answered last. It asks when it is looked at. It is safe for concurrent use.
+type Fleet struct {
+	cfg Config
+
+	asking  chan struct{} // a place for each question under way
+	mu      sync.Mutex
+	answers map[subjects.ViewRequest]*answer
+	met     map[string]Worker // by name: the last answer of each
+}
+
+// A Snapshot is the fleet at one moment.
+type Snapshot struct {
+	At      time.Time
+	Workers []Worker // by name
+	Numbers Numbers
+}
+
+// Answered returns how many workers have answered.
+func (s Snapshot) Answered() (n int) {
+	for _, w := range s.Workers {
+		if w.Answered {
+			n++
+		}
+	}
+	return n
+}
+
+// A Worker is one worker. One that does not answer is as it was when it last did; one that never did has a name alone.
+type Worker struct {
+	subjects.WorkerView
+	Answered bool
+	Seen     time.Time       // when it last answered; zero: never
+	Rates    map[string]Rate // by mode, over the last seconds; nil before there are any
+}
+
+// Name returns the worker's name.
+func (w Worker) Name() string { return w.Statistics.Instance }
+
+// A Rate is what a worker does a second.
+type Rate struct{ Requests, IDs float64 }
+
+// Numbers are the worker numbers as the registry has them.
+type Numbers struct {
+	Records    map[int]workerid.Record
+	Heartbeats map[int]workerid.Heartbeat
+	Trouble    error // why they are not as of now
+}
+
+// An answer is what is known of one question.
+type answer struct {
+	snapshot Snapshot
+	used     time.Time
+	begun    chan struct{} // closed when there is a snapshot
+	asking   bool
+}
+
+// New returns a fleet that has asked nobody.
+func New(cfg Config) *Fleet {
+	return &Fleet{
+		cfg: cfg, asking: make(chan struct{}, maxAsking),
+		answers: make(map[subjects.ViewRequest]*answer), met: make(map[string]Worker),
+	}
+}
+
+// Look returns what the workers answered to a question a moment ago, and asks them if that is too old.
+func (f *Fleet) Look(ctx context.Context, q subjects.ViewRequest) (Snapshot, error) {
+	f.mu.Lock()
+	now := f.cfg.Now()
+	a := f.answers[q]
+	if a == nil || now.Sub(a.snapshot.At) > stale && !a.asking {
+		f.forgetOne()
+		a = &answer{begun: make(chan struct{})}
+		f.answers[q] = a
+	}
+	a.used = now
+	if age := now.Sub(a.snapshot.At); !a.asking && (age > freshFor(q) || age < 0) {
+		a.asking = true
+		go f.ask(q, a)
+	}
+	f.mu.Unlock()
+	select {
+	case <-a.begun:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return a.snapshot, nil
+	case <-ctx.Done():
+		return Snapshot{}, ctx.Err()
+	}
+}
+
+func freshFor(q subjects.ViewRequest) time.Duration {
+	if q.Hour {
+		return freshHour
+	}
+	return fresh
+}
+
+// forgetOne forgets the answer that was looked at longest ago, if there are too many.
+func (f *Fleet) forgetOne() {
+	if len(f.answers) < maxQuestions {
+		return
+	}
+	var oldest subjects.ViewRequest
+	for q, a := range f.answers {
+		if f.answers[oldest] == nil || a.used.Before(f.answers[oldest].used) {
+			oldest = q
+		}
+	}
+	delete(f.answers, oldest)
+}
+
+// ask asks all workers, and keeps what they answer.
+func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
+	f.asking <- struct{}{}
+	defer func() { <-f.asking }()
+	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Patience)
+	defer cancel()
+	expected, last := f.expected(a)
+	numbers := make(chan Numbers, 1)
+	go func() { numbers <- f.numbers(ctx, last) }()
+	var n Numbers
+	if len(expected) == 0 { // nobody was asked before
+		n = <-numbers
+		numbers <- n
+		for _, h := range n.Heartbeats {
+			expected[h.Instance] = true
+		}
+	}
+	heard := make(map[string]subjects.WorkerView)
+	enough, stop := context.WithCancel(ctx)
+	defer stop()
+	ask(enough, f.cfg.Conn, f.cfg.Namespace, q, func(v subjects.WorkerView) {
+		heard[v.Statistics.Instance] = v
+		if delete(expected, v.Statistics.Instance); len(expected) == 0 {
+			time.AfterFunc(quietFor, stop) // for those that are not known yet
+		}
+	})
+	f.keep(a, heard, <-numbers)
+}
+
+// expected returns the names of the workers that answered last time, and the numbers of that time.
+func (f *Fleet) expected(a *answer) (names map[string]bool, last Numbers) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names = make(map[string]bool)
+	for name, w := range f.met {
+		if w.Answered {
+			names[name] = true
+		}
+	}
+	return names, a.snapshot.Numbers
+}
+
+// quietFor is how long answers of workers are waited for that are not known yet.
+const quietFor = 50 * time.Millisecond
+
+// numbers reads the worker numbers.
+func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
+	if n.Heartbeats, n.Trouble = f.cfg.Registry.Heartbeats(ctx); n.Trouble == nil {
+		n.Records, n.Trouble = f.cfg.Registry.Records(ctx)
+	}
+	if n.Trouble != nil {
+		n.Heartbeats, n.Records = last.Heartbeats, last.Records
+	}
+	return n
+}
+
+// keep makes the answers a snapshot.
+func (f *Fleet) keep(a *answer, heard map[string]subjects.WorkerView, n Numbers) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.cfg.Now()
+	f.meet(heard, n, now)
+	s := Snapshot{At: now, Numbers: n}
+	for name, w := range f.met {
+		if v, ok := heard[name]; ok {
+			w.WorkerView = v // with what was asked for
+		}
+		s.Workers = append(s.Workers, w)
+	}
+	slices.SortFunc(s.Workers, func(x, y Worker) int { return strings.Compare(x.Name(), y.Name()) })
+	first := a.snapshot.At.IsZero()
+	a.snapshot, a.asking = s, false
+	if first {
+		close(a.begun)
+	}
+}
+
+// meet takes in who answered, and who should have.
+func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.Time) {
+	live := make(map[string]bool)
+	for _, h := range n.Heartbeats {
+		live[h.Instance] = true
+	}
+	for name, w := range f.met {
+		_, w.Answered = heard[name]
+		stopped := n.Trouble == nil && w.Statistics.Number != nil && !live[name]
+		if !w.Answered && (stopped || !live[name] && now.Sub(w.Seen) > missing) {
+			delete(f.met, name)
+			continue
+		}
+		f.met[name] = w
+	}
+	for name := range live {
+		if _, known := f.met[name]; !known && name != "" {
+			f.met[name] = Worker{WorkerView: subjects.WorkerView{Statistics: subjects.WorkerStats{Instance: name}}}
+		}
+	}
+	for name, v := range heard {
+		f.met[name] = f.met[name].answered(v, now)
+	}
+}
+
+// answered returns a worker that has just answered.
+func (w Worker) answered(v subjects.WorkerView, now time.Time) Worker {
+	v.Tag, v.Hour, v.Statistics.Busiest = nil, nil, nil // which belong to one question
+	passed := now.Sub(w.Seen).Seconds()
+	if w.Seen.IsZero() || !v.Started.Equal(w.Started) {
+		return Worker{WorkerView: v, Answered: true, Seen: now}
+	}
+	if passed < 1 {
+		w.Answered = true // rates over less than a second say little
+		return w
+	}
+	rates := make(map[string]Rate)
+	for mode, m := range v.Modes {
+		before := w.Modes[mode]
+		rates[mode] = Rate{float64(m.Requests-before.Requests) / passed, float64(m.IDs-before.IDs) / passed}
+	}
+	return Worker{WorkerView: v, Answered: true, Seen: now, Rates: rates}
+}
+
+// Busiest returns the busiest tags of all workers together, each with what its workers say, the busiest first.
+func (s Snapshot) Busiest() []Busy {
+	at := make(map[string]int)
+	var all []Busy
+	for _, w := range s.Workers {
+		if !w.Answered {
+			continue
+		}
+		for _, t := range w.Statistics.Busiest {
+			i, known := at[t.Tag]
+			if !known {
+				i = len(all)
+				at[t.Tag] = i
+				all = append(all, Busy{Tag: t.Tag, Left: t.SecondsLeft})
+			}
+			b := &all[i]
+			b.Workers++
+			b.IDsPerSecond += float64(t.IDsPerSecond)
+			b.Left = min(b.Left, t.SecondsLeft)
+			b.Waiting += t.Waiting
+			b.Failing = b.Failing || t.Failing
+		}
+	}
+	slices.SortFunc(all, func(x, y Busy) int {
+		return cmp.Or(cmp.Compare(y.IDsPerSecond, x.IDsPerSecond), strings.Compare(x.Tag, y.Tag))
+	})
+	return all
+}
+
+// Busy is a tag that is among the busiest of some workers, as these say together.
+type Busy struct {
+	Tag          string
+	Workers      int
+	IDsPerSecond float64
+	Left         subjects.Fraction // how many seconds the worker lasts that runs out first
+	Waiting      int
+	Failing      bool // the last load of some worker failed
+}

@@ -1,0 +1,89 @@
+// Package fleetview lets every worker see all of them; it is internal to natsid and may change.
+//
+// Each worker answers on one subject how it is ([Answer]). Who shows that to people asks through a [Fleet], which keeps
+// the answers for about two seconds: however many people look, each worker is asked once in that time, and nobody is
+// asked while no one looks.
+//
+// Nothing here bears on uniqueness: it reads.
+package fleetview
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// Answer answers questions about this worker on a connection, with what view returns, until the subscription ends with
+// the connection. view must not block.
+func Answer(
+	nc *nats.Conn, ns subjects.Namespace, log *slog.Logger, view func(subjects.ViewRequest) subjects.WorkerView,
+) (*nats.Subscription, error) {
+	return nc.Subscribe(ns.View(), func(m *nats.Msg) {
+		var asked subjects.ViewRequest
+		if !isInbox(ns, m.Reply) || json.Unmarshal(m.Data, &asked) != nil {
+			return
+		}
+		if err := m.Respond(encode(view(asked), int(nc.MaxPayload()))); err != nil {
+			log.Debug("a question how this worker is was not answered", "error", err)
+		}
+	})
+}
+
+// isInbox reports whether a reply subject can be that of a [Fleet]: answers are published with a worker's rights, and
+// on other subjects they could do what only workers may.
+func isInbox(ns subjects.Namespace, reply string) bool {
+	return reply != "" && !strings.HasPrefix(reply, string(ns)+".") && !strings.Contains("."+reply, ".$")
+}
+
+// encode returns a view in JSON, without what is too large for a message.
+func encode(v subjects.WorkerView, most int) []byte {
+	for {
+		body, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // cannot be: texts, numbers and times
+		}
+		switch busiest := len(v.Statistics.Busiest); {
+		case len(body) <= most:
+			return body
+		case v.Hour != nil:
+			v.Hour = nil
+		case busiest > 0:
+			v.Statistics.Busiest = v.Statistics.Busiest[:busiest/2]
+		default:
+			return body // which the connection refuses
+		}
+	}
+}
+
+// ask sends a question to all workers, and calls heard with each answer until ctx ends.
+func ask(
+	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, q subjects.ViewRequest, heard func(subjects.WorkerView),
+) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		panic(err) // cannot be: texts and flags
+	}
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return // nobody answers
+	}
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
+	if nc.PublishRequest(ns.View(), sub.Subject, body) != nil {
+		return
+	}
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return // it is late: who has not answered by now does not
+		}
+		var v subjects.WorkerView
+		if json.Unmarshal(m.Data, &v) == nil && v.Statistics.Instance != "" {
+			heard(v)
+		}
+	}
+}

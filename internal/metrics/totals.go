@@ -1,0 +1,73 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+)
+
+// Totals are counts of one mode since the process started.
+type Totals struct {
+	Requests, Refused, IDs int64
+	Took                   [mostBits + 2]int64 // how many answers took up to 2^n ns; the last one: more
+}
+
+// Totals returns the counts of a mode at present.
+func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
+	r := m.of(mode)
+	t.IDs = valueOf(r.ids)
+	for code, a := range r.codes {
+		answered := int64(0)
+		for n := range t.Took {
+			took := int64(a.took.buckets[n].Load())
+			t.Took[n] += took
+			answered += took
+		}
+		t.Requests += answered
+		if code != subjects.OK {
+			t.Refused += answered
+		}
+	}
+	return t
+}
+
+// valueOf returns the value of a counter.
+func valueOf(c prometheus.Counter) int64 {
+	var m dto.Metric
+	if c.Write(&m) != nil {
+		return 0 // cannot be: a counter always has a value
+	}
+	return int64(m.GetCounter().GetValue())
+}
+
+// Since returns what was counted after before.
+func (t Totals) Since(before Totals) Totals {
+	t.Requests -= before.Requests
+	t.Refused -= before.Refused
+	t.IDs -= before.IDs
+	for n := range t.Took {
+		t.Took[n] -= before.Took[n]
+	}
+	return t
+}
+
+// Within returns in what time at most that share of the answers came, 0 < share <= 1; 0 if there were none.
+func (t Totals) Within(share float64) time.Duration {
+	var all, count int64
+	for _, n := range t.Took {
+		all += n
+	}
+	if all == 0 {
+		return 0
+	}
+	for n := range t.Took {
+		if count += t.Took[n]; float64(count) >= share*float64(all) {
+			return 1 << n
+		}
+	}
+	return 1 << len(t.Took)
+}

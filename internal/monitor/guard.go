@@ -1,0 +1,71 @@
+package monitor
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// ReadToken returns the token in a file.
+func ReadToken(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", errors.New(file + " is empty: write a token there, such as `openssl rand -hex 32` prints")
+	}
+	return token, nil
+}
+
+// Guard serves next to those who show the token in a file: as a bearer token, or as the password of any user, as
+// browsers ask for it. The file is read for each request, so a token that is replaced counts at once.
+func Guard(file string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, err := ReadToken(file)
+		if err != nil {
+			http.Error(w, "the file of --http-token-file cannot be read: correct it", http.StatusServiceUnavailable)
+			return
+		}
+		if !shows(r, token) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="natsid", charset="UTF-8"`)
+			http.Error(w, "show the token of --http-token-file: as a bearer token, or as the password of any user",
+				http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// shows reports whether a request shows a token. The time it takes does not depend on how much of it is right.
+func shows(r *http.Request, token string) bool {
+	_, shown, _ := r.BasicAuth()
+	if scheme, bearer, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "bearer") {
+		shown = strings.TrimSpace(bearer)
+	}
+	got, want := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+// Local serves next to browsers that address this machine by localhost or by an IP. A page of a stranger whose host
+// name was made to mean this machine could read next otherwise.
+func Local(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = strings.Trim(r.Host, "[]") // without a port
+		}
+		if host != "localhost" && !strings.HasSuffix(host, ".localhost") && net.ParseIP(host) == nil {
+			http.Error(w, fmt.Sprintf("%q is not a name of this machine alone: "+
+				"open the page by its IP or as localhost, or set --http-token-file", host), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

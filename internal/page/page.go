@@ -1,0 +1,170 @@
+// Package page shows the whole fleet to people, in a browser; it is internal to natsid and may change.
+//
+// It reads only: what changes something is shown as the command to copy. Nothing is read while nobody looks, and what
+// many look at is read once: see [fleetview.Fleet] and shared. Each view is a template in assets, and a function that
+// returns what the template shows. A script renews the views every two seconds; without it, the browser loads them
+// again.
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"html/template"
+	"net/http"
+	"time"
+
+	"github.com/natsid/natsid/internal/fleetview"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// Config is where the page reads. All fields must be set.
+type Config struct {
+	Fleet interface {
+		Look(context.Context, subjects.ViewRequest) (fleetview.Snapshot, error)
+	}
+	Tags      func(context.Context) ([]segment.Tag, error)               // in the order of names
+	Look      func(ctx context.Context, tag string) (segment.Tag, error) // one of them
+	Info      func(segment.Tag) subjects.TagInfo                         // with its limits
+	Alarms    func(context.Context) ([]subjects.AlarmEvent, error)       // that are kept, the latest first
+	Settings  func() []Setting                                           // in force in this worker, without secrets
+	Notes     func() []string                                            // what operators should see
+	Namespace subjects.Namespace
+	Layout    snowflake.Layout
+	Version   string
+	Instance  func() string // the name of this worker
+	Now       func() time.Time
+}
+
+// A Setting is a setting in force, as it would be written, and where it comes from.
+type Setting struct{ Name, Value, From string }
+
+//go:embed assets
+var assets embed.FS
+
+// A page serves the views.
+type page struct {
+	cfg    Config
+	tags   *shared[[]segment.Tag]
+	alarms *shared[[]subjects.AlarmEvent]
+}
+
+// A view returns what its template shows. What cannot be read is part of it: an error is shown instead of all.
+type view func(*page, *http.Request) (any, error)
+
+// views are the views in the order in which the page names them; those without a title are linked by others.
+var views = []struct {
+	path, title, file string
+	view              view
+}{
+	{"/", "Workers", "workers.html", (*page).workers},
+	{"/tags", "Tags", "tags.html", (*page).tagList},
+	{"/tag", "", "tag.html", (*page).tag},
+	{"/numbers", "Numbers", "numbers.html", (*page).numbers},
+	{"/alarms", "Alarms", "alarms.html", (*page).alarmList},
+	{"/charts", "Last hour", "charts.html", (*page).charts},
+	{"/layout", "Layout", "layout.html", (*page).layout},
+	{"/settings", "Settings", "settings.html", (*page).settings},
+}
+
+// New returns the page. It starts nothing.
+func New(cfg Config) http.Handler {
+	p := &page{cfg: cfg, tags: share(cfg.Now, cfg.Tags), alarms: share(cfg.Now, cfg.Alarms)}
+	mux := http.NewServeMux()
+	for _, v := range views {
+		t := template.Must(template.New("page.html").Funcs(words).ParseFS(assets, "assets/page.html", "assets/"+v.file))
+		path := v.path
+		if path == "/" {
+			path = "/{$}"
+		}
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.show(w, r, v.path, t, v.view) })
+	}
+	for _, name := range []string{"page.css", "page.js"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-cache")
+			http.ServeFileFS(w, r, assets, "assets/"+name)
+		})
+	}
+	return protected(mux)
+}
+
+// policy lets the page load what it brings itself, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// protected adds the headers that keep strangers out of the page.
+func protected(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A frame is what stands around each view.
+type frame struct {
+	Path, Title string
+	Nav         []link
+	Namespace   subjects.Namespace
+	Instance    string
+	At          time.Time
+	Workers     []fleetview.Worker
+	Answered    int
+	Silent      []string // names of workers that do not answer
+	Notes       []string
+	Trouble     error // why there is no view
+	View        any
+}
+
+type link struct {
+	Path, Title string
+	Here        bool
+}
+
+// patience bounds how long a view is waited for.
+const patience = 5 * time.Second
+
+// show writes a view. Nothing is written before all is known, so what arrives is whole.
+func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *template.Template, v view) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	r = r.WithContext(ctx)
+	f := frame{Path: path, Namespace: p.cfg.Namespace, Instance: p.cfg.Instance(), Notes: p.cfg.Notes()}
+	for _, v := range views {
+		if v.path == path {
+			f.Title = cmp.Or(v.title, "Tag")
+		}
+		if v.title != "" {
+			f.Nav = append(f.Nav, link{v.path, v.title, v.path == path || v.path == "/tags" && path == "/tag"})
+		}
+	}
+	all, err := p.cfg.Fleet.Look(ctx, subjects.ViewRequest{})
+	f.At, f.Workers, f.Answered = all.At.UTC(), all.Workers, all.Answered()
+	for _, w := range all.Workers {
+		if !w.Answered {
+			f.Silent = append(f.Silent, w.Name())
+		}
+	}
+	if err == nil {
+		f.View, err = v(p, r)
+	}
+	code := http.StatusOK
+	if f.Trouble = err; err != nil {
+		code = http.StatusServiceUnavailable
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, f); err != nil {
+		http.Error(w, "the page has a fault; report this as a bug: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(out.Bytes()) // who asked may be gone
+}

@@ -1,0 +1,82 @@
+package page
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A shared is what is read for all who look, when it is looked at. It is safe for concurrent use.
+type shared[T any] struct {
+	now  func() time.Time
+	read func(context.Context) (T, error)
+
+	mu      sync.Mutex
+	value   T
+	err     error         // of the last attempt
+	at      time.Time     // of the value; zero: there is none
+	next    time.Time     // when to read again
+	reading chan struct{} // closed when the present attempt has ended; nil if there is none
+}
+
+// What is read is shown for sharedFor before it is read again, and sharedShare times as long as that took: many tags
+// cost no more than so small a part of a CPU. It is dropped when nobody has looked for sharedKept.
+const (
+	sharedFor    = 2 * time.Second
+	sharedShare  = 20
+	sharedKept   = time.Minute
+	sharedWithin = 10 * time.Second // for an attempt
+)
+
+func share[T any](now func() time.Time, read func(context.Context) (T, error)) *shared[T] {
+	return &shared[T]{now: now, read: read}
+}
+
+// get returns what was read last, when, and why the last attempt failed, if it did. It waits only for the first value.
+func (s *shared[T]) get(ctx context.Context) (value T, at time.Time, err error) {
+	s.mu.Lock()
+	if s.reading == nil && !s.now().Before(s.next) {
+		s.reading = make(chan struct{})
+		go s.again(s.reading)
+	}
+	reading, wait := s.reading, s.at.IsZero() && s.reading != nil
+	s.mu.Unlock()
+	if wait {
+		select {
+		case <-reading:
+		case <-ctx.Done():
+			return value, at, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.value, s.at, s.err
+}
+
+func (s *shared[T]) again(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), sharedWithin)
+	defer cancel()
+	began := time.Now()
+	value, err := s.read(ctx)
+	took := time.Since(began)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err = err; err == nil {
+		s.value, s.at = value, s.now()
+	}
+	s.next = s.now().Add(max(sharedFor, sharedShare*took))
+	s.reading = nil
+	close(done)
+	next := s.next
+	time.AfterFunc(sharedKept+sharedShare*took, func() { s.drop(next) })
+}
+
+// drop drops the value, unless it was read again.
+func (s *shared[T]) drop(next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next.Equal(next) {
+		var none T
+		s.value, s.at, s.next = none, time.Time{}, time.Time{}
+	}
+}

@@ -1,0 +1,65 @@
+package subjects
+
+import "time"
+
+// View returns the subject on which every worker says how it is, to workers: see [ViewRequest]. Who may publish on the
+// subjects of worker numbers may publish on it.
+func (n Namespace) View() string { return n.worker("view") }
+
+// AlarmBucket returns the name of the KV bucket in which alarms are kept for people.
+func (n Namespace) AlarmBucket() string { return string(n) + "_alarms" }
+
+// ViewRequest says what a worker shows beside how it is.
+type ViewRequest struct {
+	Busiest bool   `json:"busiest,omitempty"` // its busiest tags
+	Tag     string `json:"tag,omitempty"`     // this tag
+	Hour    bool   `json:"hour,omitempty"`    // its last hour
+}
+
+// WorkerView is how one worker is. Counts are since the process started.
+type WorkerView struct {
+	Version    string              `json:"version"`
+	Started    time.Time           `json:"started"`
+	Since      time.Time           `json:"since,omitzero"` // when it acquired its worker number
+	Until      time.Time           `json:"until,omitzero"` // the end of its window
+	OffsetMs   int64               `json:"offset_ms"`      // its clock minus JetStream's
+	Registry   string              `json:"registry"`
+	Layout     string              `json:"layout"`
+	Drained    bool                `json:"drained"` // by an operator
+	Modes      map[string]ModeView `json:"modes"`   // segment and snowflake
+	Statistics WorkerStats         `json:"statistics"`
+	Tag        *TagStats           `json:"tag"`  // as asked for; null if it has nothing of it in memory
+	Hour       *HourView           `json:"hour"` // as asked for
+}
+
+// ModeView is what a worker says of one mode.
+type ModeView struct {
+	State      string   `json:"state"`       // as in /readyz: [Ready], or why not
+	LagSeconds Fraction `json:"lag_seconds"` // how long requests wait for their turn
+	Waiting    int      `json:"waiting"`     // requests that wait now
+	Requests   int64    `json:"requests"`    // answered
+	Refused    int64    `json:"refused"`     // answered with an error
+	IDs        int64    `json:"ids"`         // issued
+}
+
+// HourStep is how far apart the points of an hour are, and HourPoints how many there are at most.
+const (
+	HourStep   = 10 * time.Second
+	HourPoints = 360
+)
+
+// HourView is the last hour of a worker, for each mode, in points that are [HourStep] apart.
+type HourView struct {
+	End   int64                 `json:"end"` // time of the last point, Unix s, a multiple of HourStep
+	Modes map[string]HourSeries `json:"modes"`
+}
+
+// HourSeries are the points of a mode; the last is of the step before End. All slices are equally long.
+type HourSeries struct {
+	Requests []int64 `json:"requests"`  // answered
+	Refused  []int64 `json:"refused"`   // answered with an error
+	IDs      []int64 `json:"ids"`       // issued
+	MedianUs []int64 `json:"median_us"` // at most so long did half of the answers take
+	SlowUs   []int64 `json:"slow_us"`   // at most so long did 99 of 100 take
+	LagMs    []int64 `json:"lag_ms"`    // at the end of the step
+}
