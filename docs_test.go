@@ -402,7 +402,8 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 	for _, command := range []string{
 		"serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
 		"tag create", "tag update", "tag raise", "tag delete", "tag list",
-		"throttle", "store show", "store confirm", "store move", "stamp", "workers", "decode", "layout", "version",
+		"throttle", "store show", "store confirm", "store move", "stamp", "workers",
+		"health", "decode", "layout", "version",
 	} {
 		var help, stderr bytes.Buffer
 		ctx, args := context.Background(), append(strings.Fields(command), "--help")

@@ -122,6 +122,9 @@ func TestEachHealthCheckAsksWhereItsServerAnswers(t *testing.T) {
 			t.Errorf("%s: health check %q, want wget of %s", name, check, want)
 		}
 	}
+	if check := healthCheck(t, file, "natsid"); !slices.Equal(check, []string{"CMD", "natsid", "health"}) {
+		t.Errorf("natsid: health check %q, want natsid itself: the image has no shell", check)
+	}
 	// While MySQL creates its database it answers on the socket, not over TCP.
 	check := strings.Join(healthCheck(t, file, "mysql"), " ")
 	if !strings.Contains(check, "mysqladmin ping -h 127.0.0.1 ") {

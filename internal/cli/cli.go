@@ -29,6 +29,7 @@ type commandLine struct {
 	Registry registryCmd `cmd:""`
 	Workers  workersCmd  `cmd:""`
 	Drain    drainCmd    `cmd:""`
+	Health   healthCmd   `cmd:""`
 	Stamp    stampCmd    `cmd:""`
 	Bench    benchCmd    `cmd:""`
 	Decode   decodeCmd   `cmd:""`

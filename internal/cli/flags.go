@@ -28,6 +28,9 @@ func addSettings(k *kong.Kong) error {
 			addFlag(find(k, "serve"), s)
 			addFlag(find(k, "config"), s)
 		}
+		if s.Flag == "http" {
+			addFlag(find(k, "health"), s)
+		}
 		if strings.HasPrefix(s.Flag, "mysql") {
 			addFlag(find(k, "store move"), s)
 		}

@@ -25,6 +25,7 @@ func Outputs() []Output {
 		{"store show", storeJSON{}}, {"store confirm", confirmedJSON{}}, {"store move", movedJSON{}},
 		{"registry list", []registryJSON{}}, {"registry adopt", servesJSON{}}, {"registry release", servesJSON{}},
 		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
+		{"health", healthJSON{}},
 		{"stamp", stampJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}}, {"change-layout", layoutChange{}},
