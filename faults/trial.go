@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/testkit/overload"
@@ -26,6 +27,7 @@ type trial struct {
 	recovered  time.Duration // since till, once every worker is ready and no request fails
 	overload   *overload.Figures
 	stamp      *stampFigures
+	wrong      atomic.Bool // a target does not hold what it must
 }
 
 // A result is what a trial came to.
@@ -53,6 +55,7 @@ type result struct {
 	overload  *overload.Figures // nil if there was none
 	stamp     *stampFigures     // nil if there was no stage
 
+	wrong      bool // a violation for which no machine that stalled is the reason
 	violations []string
 	skipped    string // why the trial could not run
 	events     []string
@@ -70,7 +73,7 @@ const (
 func (r result) machineStalled() bool { return r.stalled >= stallMax || r.disk >= diskMax }
 
 // try runs a trial of a fault, again if the machine stalled meanwhile. If it stalls
-// each time, the trial is skipped. A repeated ID counts in any case.
+// each time, the trial is skipped. A repeated ID counts in any case, and so does a wrong copy.
 func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
 	for n := range 3 {
 		at := filepath.Join(dir, fmt.Sprint(n))
@@ -79,7 +82,7 @@ func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (
 		}
 		r = tryOnce(ctx, opt, bins, at, f)
 		r.tries = n + 1
-		if len(r.violations) == 0 || r.repeats > 0 || !r.machineStalled() || ctx.Err() != nil {
+		if len(r.violations) == 0 || r.repeats > 0 || r.wrong || !r.machineStalled() || ctx.Err() != nil {
 			return r
 		}
 	}
@@ -108,6 +111,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		t.sleep(f.watchTime())
 	})
 	t.judgeSecrets() // that the stop wrote, too
+	r.wrong = t.wrong.Load()
 	r.name, r.onClockStep, r.disk = f.name, opt.onClockStep, slowest()
 	if len(t.violations) > 0 {
 		t.logf("this process stood still for up to %v, and its writes took up to %v", r.stalled, r.disk)
