@@ -10,7 +10,7 @@ import (
 )
 
 // startTimeout bounds how long a worker may take until it issues IDs.
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 // A worker is a natsid that was started, on a goroutine of its own.
 type worker struct {

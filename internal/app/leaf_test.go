@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
 )
@@ -18,7 +18,12 @@ func TestLeafsPathsAreAnsweredFromTheSameMemory(t *testing.T) {
 	cfg.HTTP, cfg.LeafHTTP = "127.0.0.1:0", "127.0.0.1:0"
 	i := launch(t, cfg)
 	w := i.where()
-	ids(t, client.New(connect(t, w.URL))) // the first ID of the tag order
+	nc := connect(t, w.URL)
+	for _, subject := range []string{"id.segment.order", "id.snowflake"} { // each is sent once, unlike a client's
+		if _, err := nc.Request(subject, nil, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
 	leaf := "http://" + w.LeafHTTP
 	if code, body := get(t, leaf+"/api/segment/get/order"); code != 200 || body != "2" {
 		t.Errorf("segment: %d %s", code, body)
