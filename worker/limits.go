@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
@@ -114,7 +113,7 @@ func limitError(err error) *subjects.Error {
 		return &subjects.Error{Code: subjects.BadRequest, Text: e.Error(), MaxBatch: e.Max}
 	case *policy.RateError:
 		return &subjects.Error{
-			Code: subjects.TooMany, Text: e.Error(), RetryAfter: e.Wait.Truncate(time.Millisecond) + time.Millisecond,
+			Code: subjects.TooMany, Text: e.Error(), RetryAfter: wholeMillis(e.Wait),
 		}
 	}
 	return nil

@@ -91,7 +91,12 @@ func (l *Rations) giveBack(n int) {
 }
 
 // FirstUse uses one new tag, made on first use, or returns an error for the caller.
-func (l *Rations) FirstUse() error { return l.firsts.newTag() }
+func (l *Rations) FirstUse() error {
+	if l == nil {
+		return nil
+	}
+	return l.firsts.newTag()
+}
 
 func (a allowance) newTag() error {
 	if wait := a.take(clock(), 1); wait > 0 {
@@ -117,6 +122,11 @@ func (l *Rations) make(create func() (segment.Tag, error)) (segment.Tag, error) 
 
 func tooMany(wait time.Duration, format string, args ...any) error {
 	e := subjects.Errorf(subjects.TooMany, format+": retry later", args...)
-	e.RetryAfter = wait.Truncate(time.Millisecond) + time.Millisecond
+	e.RetryAfter = wholeMillis(wait)
 	return e
+}
+
+// wholeMillis returns the next time in whole milliseconds after d: replies have no finer one.
+func wholeMillis(d time.Duration) time.Duration {
+	return d.Truncate(time.Millisecond) + time.Millisecond
 }

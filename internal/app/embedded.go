@@ -119,7 +119,9 @@ func lockOf(cfg *Config) (*natsembed.Lock, error) {
 		lock.Users = append(lock.Users, natsembed.User{
 			Key: key, Publish: rights.Texts(r.Publish), Subscribe: rights.Texts(r.Subscribe),
 		})
-		lock.Self = key // of the last one, the worker
+		if role == rights.Worker {
+			lock.Self = key
+		}
 	}
 	return lock, nil
 }

@@ -63,7 +63,7 @@ func addContext(all map[string]Given, name string, c natscontext.Context) (said 
 // A way is the flags that say one thing together.
 type way []string
 
-// exclusive returns sets of ways of which only one can be gone.
+// exclusive returns sets of ways of which only one can be taken.
 func exclusive() [][]way {
 	sets := [][]way{
 		{{"creds"}, {"nkey"}, {"jwt", "jwt-file", "seed", "seed-file"}}, // who signs
