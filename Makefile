@@ -29,6 +29,7 @@ test: ## Run all tests with the race detector; installs nothing
 	go test -vet=off -p 1 -timeout 8m -v -run '^(TestSimulation|TestMutants|TestASeedMakes.*)$$' ./segment/simulation ./workerid
 	CGO_ENABLED=1 go -C deploy test -race -vet=off -timeout 4m ./...
 	CGO_ENABLED=1 go -C client/outside test -race -timeout 4m ./...
+	[ "$$(uname)" != Linux ] || go -C browser test -vet=off -timeout 8m ./...
 	[ "$$(uname)" != Linux ] || go run ./faults -short -for 20s
 
 stress-test: ## Run all tests N times (10) while other processes keep the CPUs busy
@@ -55,6 +56,8 @@ lint: format vet staticcheck ## gofmt, go vet, staticcheck, go.mod tidy, imports
 	go -C deploy mod tidy -diff
 	go -C client/outside vet ./...
 	go -C client/outside mod tidy -diff
+	go -C browser vet ./...
+	go -C browser mod tidy -diff
 	@for script in scripts/* .ci/run; do sh -n $$script || exit 1; done
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; else echo "lint: no shellcheck here: scripts are checked for their syntax only"; fi
 	@scripts/vulncheck

@@ -1,0 +1,171 @@
+// Package browser_test shows the page in a real browser.
+package browser_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	cdp "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"github.com/natsid/natsid/internal/fleetview"
+	"github.com/natsid/natsid/internal/page"
+	"github.com/natsid/natsid/internal/page/frozen"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+// patience bounds each wait: a busy machine is slow.
+const patience = 2 * time.Minute
+
+// browse starts a browser, and returns a tab of it.
+func browse(t *testing.T) context.Context {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Fatal("the tests of the page need chromium: run make deps")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.WSURLReadTimeout(patience),
+		chromedp.Flag("no-sandbox", os.Geteuid() == 0))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, opts...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// do runs actions, and fails the test if one fails.
+func do(t *testing.T, ctx context.Context, what string, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// shows waits until the page shows a text. While another one is loaded nothing can be asked of it.
+func shows(text string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		ask, is := fmt.Sprintf("document.body.innerText.includes(%q)", text), false
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if err := chromedp.Evaluate(ask, &is).Do(ctx); err == nil && is {
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is not shown", text)
+	})
+}
+
+// A fleet answers like the frozen one, until a worker of it dies.
+type fleet struct {
+	mu   sync.Mutex
+	dead string
+	at   time.Duration
+}
+
+func (f *fleet) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
+	s, err := frozen.Config().Fleet.Look(ctx, q)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.At = s.At.Add(f.at)
+	for i := range s.Workers {
+		if s.Workers[i].Name() == f.dead {
+			s.Workers[i].Answered = false
+		}
+	}
+	return s, err
+}
+
+func TestThePageInABrowser(t *testing.T) {
+	cfg, live := frozen.Config(), new(fleet)
+	var mu sync.Mutex
+	raised, now := []subjects.AlarmEvent{}, frozen.At
+	cfg.Fleet = live
+	cfg.Now = func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}
+	frozenAlarms := cfg.Alarms
+	cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		all, err := frozenAlarms(ctx)
+		return append(raised[:len(raised):len(raised)], all...), err
+	}
+	small, _ := cfg.Tags(t.Context())
+	cfg.Tags = func(context.Context) (tags []segment.Tag, _ error) {
+		tags = append(tags, small...)
+		for i := range 100_000 {
+			tags = append(tags, segment.Tag{Name: fmt.Sprintf("tag%06d", i), Step: 1000, MaxID: 1})
+		}
+		return tags, nil
+	}
+	srv := httptest.NewServer(page.New(cfg))
+	t.Cleanup(srv.Close)
+	ctx := browse(t)
+	var alerts atomic.Int64
+	chromedp.ListenTarget(ctx, func(event any) {
+		if _, is := event.(*cdp.EventJavascriptDialogOpening); is {
+			alerts.Add(1)
+		}
+	})
+
+	do(t, ctx, "the first view", cdp.Enable(), chromedp.Navigate(srv.URL), shows("3 of 4 answered"),
+		shows("No answer from delta"), chromedp.Evaluate(
+			`document.querySelector("nav a").focus(); window.kept = document.querySelector("h1"); 0`, nil))
+	live.mu.Lock()
+	live.dead, live.at = "beta", 2*time.Second
+	live.mu.Unlock()
+	var same bool
+	do(t, ctx, "a worker that dies", shows("2 of 4 answered"), shows("No answer from beta, delta"),
+		chromedp.Evaluate(`window.kept === document.querySelector("h1") &&
+			document.activeElement === document.querySelector("nav a")`, &same))
+	if !same {
+		t.Error("the view was made anew, or lost the focus")
+	}
+	mu.Lock()
+	raised, now = append(raised, subjects.AlarmEvent{
+		Kind: subjects.AlarmOverload, Instance: "beta", Message: "requests arrive faster", Time: now,
+	}), now.Add(time.Minute)
+	mu.Unlock()
+	do(t, ctx, "an alarm that appears", shows("requests arrive faster"),
+		chromedp.Navigate(srv.URL+"/alarms"), shows("overload"), shows("What to do"))
+	do(t, ctx, "tags, by a click", chromedp.Click(`//a[text()="Tags"]`), shows("1 to 50 of 100,007 tags"),
+		chromedp.Click(`a[rel=next]`), shows("51 to 100 of 100,007 tags"))
+	do(t, ctx, "a search", chromedp.SendKeys("#q", "<script>\n"), shows("1 to 1 of 1 found among 100,007 tags"))
+	do(t, ctx, "a tag that would run", chromedp.Click("#tags tbody a"), shows("Tag "+frozen.Hostile))
+	do(t, ctx, "a tag's own view", chromedp.Navigate(srv.URL+"/tag?name=order"), shows("Ranges in memory"),
+		chromedp.WaitVisible(".bars"))
+	do(t, ctx, "numbers", chromedp.Navigate(srv.URL+"/numbers"), shows("1,024 numbers"), chromedp.WaitVisible(".map"))
+	do(t, ctx, "the last hour", chromedp.Navigate(srv.URL+"/charts"), shows("IDs a second"))
+	do(t, ctx, "an ID is decoded", chromedp.Navigate(srv.URL+"/layout"),
+		chromedp.SendKeys("#id", "2124263042718941184\n"), shows("under worker number"))
+	do(t, ctx, "settings", chromedp.Navigate(srv.URL+"/settings"), shows("http-page"))
+	for _, width := range []int64{400, 1280} {
+		for _, path := range []string{
+			"/", "/tags", "/tag?name=order", "/numbers", "/alarms", "/charts", "/layout", "/settings",
+		} {
+			var over float64
+			do(t, ctx, path, chromedp.EmulateViewport(width, 800), chromedp.Navigate(srv.URL+path), shows("answered"),
+				chromedp.Evaluate(`document.documentElement.scrollWidth - innerWidth`, &over))
+			if over > 0 {
+				t.Errorf("%s is %v pixels wider than a screen of %d", path, over, width)
+			}
+		}
+	}
+	do(t, ctx, "the first view again", chromedp.Navigate(srv.URL), shows("answered"))
+	srv.CloseClientConnections()
+	srv.Listener.Close()
+	do(t, ctx, "a worker that is gone", shows("This worker does not answer any more"))
+	if n := alerts.Load(); n > 0 {
+		t.Errorf("a text ran as a script %d times", n)
+	}
+}
