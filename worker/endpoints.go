@@ -54,7 +54,7 @@ func (e *endpoint) receive() nats.MsgHandler {
 			e.counts.answered.Add(1)
 			return
 		}
-		handle(request{at: e, reply: m.Reply, came: came}, m)
+		handle(request{at: e, reply: m.Reply, came: came, traced: traced(m)}, m)
 	}
 }
 

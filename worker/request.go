@@ -18,7 +18,8 @@ type request struct {
 	reply    string
 	came     time.Duration // by clock
 	parked   bool
-	admitted int // IDs that the rations of this worker count, and that were not drawn yet
+	admitted int       // IDs that the rations of this worker count, and that were not drawn yet
+	traced   *nats.Msg // the request, if its caller may trace it
 }
 
 // began is when the process began, about.
@@ -48,6 +49,7 @@ func (r request) respond(body []byte, n int) {
 	}
 	r.at.out.sent(err)
 	r.close(subjects.OK, n)
+	r.trace(nil)
 }
 
 // refuse answers with the code for err, and no ID.
@@ -60,6 +62,7 @@ func (r request) refuse(err error) {
 	r.at.out.sent(r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: e.Headers()}))
 	r.at.counts.refused(e)
 	r.close(e.Code, 0)
+	r.trace(e)
 }
 
 // refuseUnlessProbe refuses a request that is malformed, or answers a probe, which is no
@@ -90,6 +93,7 @@ type outlet struct {
 	// jsPrefix is what begins the subjects of JetStream beside $, "" for nothing.
 	jsPrefix   string
 	retryAfter time.Duration
+	traces     traceLog
 }
 
 func (o *outlet) sent(err error) {

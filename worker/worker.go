@@ -204,7 +204,7 @@ func New(cfg Config) *Worker {
 	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
 	w.out = &outlet{
 		conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, rations: cfg.Rations, retryAfter: retryAfter(cfg.Deadline),
-		jsPrefix: cfg.JSPrefix,
+		jsPrefix: cfg.JSPrefix, traces: newTraceLog(),
 	}
 	w.stats = &statistics{cfg: &w.cfg}
 	w.rights = watchRights(cfg.Conn)

@@ -21,9 +21,12 @@ const HeldBack = "held_back"
 // of libraries.
 const most = 1000
 
-// whole are the messages of which each line counts: alarms, which are limited where they are raised, and changes that
-// operators made.
-var whole = map[string]bool{"alarm": true, "tags changed": true, "tags may have changed": true}
+// whole are the messages of which each line counts: alarms and traces, which are limited where they are raised, and
+// changes that operators made.
+var whole = map[string]bool{
+	"alarm": true, "tags changed": true, "tags may have changed": true,
+	"a traced request was slow": true, "a traced request was refused": true,
+}
 
 // New returns a handler that passes the first record of a kind to next at once. Of
 // those that follow within a minute it passes the last one, with its own time, when
