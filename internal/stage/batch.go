@@ -59,7 +59,7 @@ func (s *Stage) gather(ctx context.Context, from Reader, at Position, to chan<- 
 	var next *Message // read, but not in a batch yet
 	pace := newPace(s.cfg.Rate)
 	for {
-		var broken error // reading ended, after some of the batch
+		var broken error // why the batch ends here, and all with it
 		b := &batch{to: at}
 		for b.read < pace.most && (b.read == 0 || b.pending > 0) {
 			if next == nil {
@@ -75,10 +75,10 @@ func (s *Stage) gather(ctx context.Context, from Reader, at Position, to chan<- 
 			if b.size += len(next.Data); b.size > batchBytes && b.read > 0 {
 				break
 			}
-			b.to.Seq, b.pending = next.Seq, next.Pending
-			if err := s.add(ctx, b, next); err != nil {
-				return err
+			if broken = s.add(ctx, b, next); broken != nil {
+				break
 			}
+			b.to.Seq, b.pending = next.Seq, next.Pending
 			b.read++
 			next = nil
 		}
@@ -177,7 +177,8 @@ func (s *Stage) follows(ctx context.Context, last uint64, m Message) error {
 
 // add adds the copy of a message to a batch, or keeps a dead letter.
 func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
-	c, err := s.copyOf(m, b.to)
+	at := Position{b.to.Stream, b.to.Created, m.Seq}
+	c, err := s.copyOf(m, at)
 	tag := ""
 	if _, none := stamp.ID(c); err == nil && none != nil && s.cfg.Tag != nil {
 		if tag, err = s.cfg.Tag(m); err != nil {
@@ -185,7 +186,7 @@ func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
 		}
 	}
 	if err != nil {
-		return s.bury(ctx, m, b.to, err)
+		return s.bury(ctx, m, at, err)
 	}
 	b.msgs, b.from, b.tags = append(b.msgs, c), append(b.from, m), append(b.tags, tag)
 	return nil

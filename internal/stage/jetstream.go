@@ -108,6 +108,13 @@ func tooOld(c jetstream.StreamConfig) bool {
 	return err != nil || level < levelOfBatches
 }
 
+// before212 reports whether a version is one of nats-server before 2.12.
+func before212(version string) bool {
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return n == 2 && (major < 2 || major == 2 && minor < 12)
+}
+
 func versionOf(c jetstream.StreamConfig) string {
 	if v := c.Metadata["_nats.ver"]; v != "" {
 		return " (" + v + ")"
@@ -119,8 +126,13 @@ func versionOf(c jetstream.StreamConfig) string {
 func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	stream, err := t.js.Stream(ctx, t.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if v := t.nc.ConnectedServerVersion(); before212(v) {
+			return stop("stream %s cannot be made: nats-server %s is too old for atomic batches, and natsid stamp "+
+				"needs 2.12 or later", t.name, v)
+		}
 		_, err = t.js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: t.name, Subjects: subjects, AllowAtomicPublish: true, Description: "stamped by natsid",
+			AllowMsgTTL: t.KeepTTL,
 		})
 		if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil {
 			return stop("stream %s cannot be made: %v", t.name, err)
@@ -131,8 +143,8 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 		return err
 	}
 	c := stream.CachedInfo().Config
-	if c.AllowAtomicPublish {
-		return nil
+	if c.AllowAtomicPublish || tooOld(c) {
+		return nil // State tells
 	}
 	c.AllowAtomicPublish = true
 	_, err = t.js.UpdateStream(ctx, c)

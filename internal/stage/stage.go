@@ -230,7 +230,10 @@ func (s *Stage) copy(ctx context.Context) error {
 	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the last one may be lost
 	checked := time.Now()
 	for {
-		if s.cfg.Once && s.Progress().Position >= at.end {
+		if s.cfg.Once && at.from.Seq >= at.end {
+			if rest := at.from; s.look(ctx, &rest) == nil {
+				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // the next run may be late
+			}
 			return errDone
 		}
 		select {
@@ -244,7 +247,8 @@ func (s *Stage) copy(ctx context.Context) error {
 			if err := s.write(ctx, b, &at.last); err != nil {
 				return err
 			}
-			hints.set(Hint{Last: at.last, Created: s.created, Position: b.to})
+			at.from = b.to
+			hints.set(Hint{Last: at.last, Created: s.created, Position: at.from})
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -1,0 +1,155 @@
+package cli_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/stamp"
+)
+
+// A stamping is a source with messages, and the commands that copy it.
+type stamping struct {
+	t   *testing.T
+	js  jetstream.JetStream
+	url string
+}
+
+func (s *stamping) run(target string, flags ...string) result {
+	s.t.Helper()
+	return natsid(s.t, append([]string{"stamp", "--nats=" + s.url, "--from=ORDERS", "--to=" + target, "--once",
+		"--create", "--into=" + strings.ToLower(target) + ".>"}, flags...)...)
+}
+
+func (s *stamping) publish(subject, body string, header ...string) {
+	s.t.Helper()
+	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: nats.Header{}}
+	for i := 0; i < len(header); i += 2 {
+		m.Header.Set(header[i], header[i+1])
+	}
+	if _, err := s.js.PublishMsg(s.t.Context(), m); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// holds checks the messages of a stream: what text returns of each.
+func (s *stamping) holds(stream string, text func(*jetstream.RawStreamMsg) string, want ...string) {
+	s.t.Helper()
+	st, err := s.js.Stream(s.t.Context(), stream)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var got []string
+	for seq := range st.CachedInfo().State.LastSeq {
+		m, err := st.GetMsg(s.t.Context(), seq+1)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		got = append(got, text(m))
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		s.t.Errorf("stream %s holds\n%s\nwant\n%s", stream, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// withID tells an ID that is not one of natsid; those are small here, with holes at most.
+func withID(m *jetstream.RawStreamMsg) string {
+	id, err := stamp.IDIn(m.Header)
+	if err == nil && id < foreignID {
+		return fmt.Sprintf("%.9s", m.Data)
+	}
+	return fmt.Sprintf("%.9s %v %v", m.Data, id, err)
+}
+
+// foreignID is one that no tag of these tests reaches.
+const foreignID = 1_000_000_000
+
+func withReason(m *jetstream.RawStreamMsg) string {
+	source := strings.Fields(m.Header.Get("Natsid-Source"))
+	return fmt.Sprintf("%.9s %s %s %s %s", m.Data, source[0], source[len(source)-1],
+		m.Header.Get("Natsid-Reason"), m.Header.Get("Natsid-Subject"))
+}
+
+func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
+	s := &stamping{t: t, url: serve(t).url}
+	s.js = withOrders(t, s.url)
+	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "DEAD", Subjects: []string{"dead"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.publish("orders.de.new", "a", "Kind", "pear")
+	s.publish("orders.fr.new", "b", "Kind", "plum")
+	s.publish("orders.de.new", "c", "Kind", "no tag")
+	between := time.Now()
+	s.publish("orders.de.old", "d")
+	s.publish("orders.de.new", "e", "Kind", "pear", "Natsid-Id", fmt.Sprint(foreignID))
+	large := strings.Repeat("x", 2000)
+	s.publish("orders.fr.new", large, "Kind", "plum")
+
+	for flags, want := range map[string]string{
+		"--tag-from=colour":                           `"colour": want header:NAME`,
+		"--tag-from=subject:0":                        "want header:NAME",
+		"--tag=a --tag-from=subject:2":                "one of --tag, --tag-from",
+		"--tag=a --filter=orders..x":                  `--filter "orders..x"`,
+		"--tag=a --filter=orders.> --filter=orders.x": "match some subjects both",
+		"--tag=a --existing=dead-letter":              "want --dead-letter",
+		"--tag=a --dead-letter=dead.>":                "without wildcards",
+		"--tag=a --rate=-1":                           "--rate -1",
+		"--tag=a --since=tomorrow":                    `"tomorrow": want a time`,
+		"--tag=a --since=2999-01-01T00:00:00Z":        "want a time in the past",
+	} {
+		s.run("REFUSED", strings.Fields(flags)...).want(t, 2, want)
+	}
+
+	s.run("BY-TOKEN", "--tag-from=subject:2", "--existing=replace").want(t, 0)
+	s.holds("BY-TOKEN", withID, "a", "b", "c", "d", "e", "xxxxxxxxx")
+
+	tags := natsid(t, "tag", "list", "--nats="+s.url).out
+	for _, tag := range []string{"de", "fr"} {
+		if !strings.Contains(tags, tag) {
+			t.Errorf("tag %s has no IDs:\n%s", tag, tags)
+		}
+	}
+
+	s.run("PART", "--tag=part", "--filter=orders.*.old", "--filter=orders.fr.new").want(t, 0)
+	s.holds("PART", withID, "b", "d", "xxxxxxxxx")
+
+	s.run("LATE", "--tag=late", "--since="+between.Format(time.RFC3339Nano), "--existing=keep").want(t, 0)
+	s.holds("LATE", withID, "d", fmt.Sprint("e ", foreignID, " <nil>"), "xxxxxxxxx")
+	s.run("LATE", "--tag=late", "--since=1h").want(t, 0, "--since has no effect")
+	s.holds("LATE", withID, "d", fmt.Sprint("e ", foreignID, " <nil>"), "xxxxxxxxx")
+
+	s.run("NO-LETTERS", "--tag-from=header:Kind").want(t, 1, "message 3 of stream ORDERS", "no-tag")
+	s.run("NO-LETTERS", "--tag=a", "--dead-letter=nowhere").want(t, 1, "no stream takes nowhere", "--dead-letter")
+	s.run("NO-LETTERS", "--tag=a", "--dead-letter=orders.x").want(t, 1, "stream ORDERS takes orders.x")
+	s.run("NO-LETTERS", "--tag=a", "--dead-letter=no-letters.x").want(t, 1, "stream NO-LETTERS takes")
+
+	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "SMALL", Subjects: []string{"small.>"}, MaxMsgSize: 1000, AllowAtomicPublish: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	letters := []string{"--tag-from=header:Kind", "--dead-letter=dead", "--existing=dead-letter"}
+	s.run("SMALL", "--tag=a", "--existing=replace").want(t, 1, "message 6 of stream ORDERS", "too-large", "accepts")
+	s.holds("SMALL", withID, "a", "b", "c", "d", "e")
+	if err := s.js.DeleteStream(t.Context(), "SMALL"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "SMALL", Subjects: []string{"small.>"}, MaxMsgSize: 1000, AllowAtomicPublish: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.run("SMALL", letters...).want(t, 0)
+		s.holds("SMALL", withID, "a", "b")
+		s.holds("DEAD", withReason,
+			"c ORDERS 3 no-tag orders.de.new", "d ORDERS 4 no-tag orders.de.old", "e ORDERS 5 has-id orders.de.new",
+			"xxxxxxxxx ORDERS 6 too-large orders.fr.new")
+	}
+}
