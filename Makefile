@@ -81,7 +81,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (1m)
 		esac; done; \
 	done
 
-bench: ## Measure, beside bare NATS, other generators, a plain copy, in trouble and overload (24 min)
+bench: ## Measure, beside bare NATS, other generators, a plain copy, in trouble, overload and at rest (26 min)
 	go -C bench run .
 	go -C bench run . -for 1s client
 	go -C bench run . -for 1s tags
@@ -89,6 +89,7 @@ bench: ## Measure, beside bare NATS, other generators, a plain copy, in trouble 
 	go -C bench run . -for 300ms generators
 	go -C bench run . -for 20s overload
 	go -C bench run . -repeats 5 stamp
+	go -C bench run . -for 1m -repeats 1 fleet
 
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .

@@ -18,7 +18,7 @@
 // benchOverload. With "client" it compares ways to get IDs in a program: see
 // benchClient. With "stamp" it compares the stage that stamps messages with a plain
 // copy: see benchStamp. With "leaf" it compares Leaf's HTTP paths with a bare handler of
-// net/http: see benchLeaf.
+// net/http: see benchLeaf. With "fleet" it leaves many workers at rest: see benchFleet.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -29,6 +29,7 @@
 //	cd bench && go run . -for 1s client
 //	cd bench && go run . -repeats 5 stamp
 //	cd bench && go run . leaf
+//	cd bench && go run . -for 1m -repeats 1 fleet       # Linux
 package main
 
 import (
@@ -78,7 +79,7 @@ func command(ctx context.Context) error {
 	flag.IntVar(&opt.tags, "tags", 100_000, "for tags: how many")
 	flag.StringVar(&opt.mysql, "mysql", "",
 		"for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
-	flag.IntVar(&opt.workers, "workers", 0, "for overload: only with so many (default: 1, 2 and 5)")
+	flag.IntVar(&opt.workers, "workers", 0, "for overload: only with so many (default: 1, 2 and 5); for fleet: so many (default: 100)")
 	flag.IntVar(&opt.outstanding, "outstanding", 0,
 		"for overload: only so many requests under way while the capacity is measured (default: 512 and 4096)")
 	flag.DurationVar(&opt.quota, "quota", time.Millisecond, "for overload: CPU time of a worker in 20 ms")
@@ -87,7 +88,7 @@ func command(ctx context.Context) error {
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
 		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
-		"client": benchClient, "stamp": benchStamp, "leaf": benchLeaf,
+		"client": benchClient, "stamp": benchStamp, "leaf": benchLeaf, "fleet": benchFleet,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {

@@ -22,7 +22,7 @@ import (
 
 const (
 	echoSubject = "bench.echo"
-	readyWithin = 20 * time.Second // until a process's first reply
+	readyWithin = time.Minute // until a process's first reply
 )
 
 // runRole is the main function of a child. It ends when standard input does, so
@@ -40,6 +40,8 @@ func runRole(role, argument string) error {
 		return runMember(argument)
 	case "copy":
 		return runCopy(argument)
+	case "fleet":
+		return runFleet(argument)
 	case "troubled":
 		return runTroubled(argument)
 	}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/app"
+)
+
+// benchFleet starts many workers at the same moment, and then leaves them at rest: what
+// they cost together with their server. All workers are in one process, since so many
+// processes fit into the memory of few machines. Each has its own connections and files;
+// these are in memory, since one disk does not take the fences of a whole fleet.
+func benchFleet(ctx context.Context, dir string, opt options) error {
+	workers := only(opt.workers, 100)[0]
+	server, url, err := startServer(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	fleet, err := startSelf(dir, "fleet", fmt.Sprintf("%d %s", workers, url))
+	if err != nil {
+		return err
+	}
+	defer fleet.stop()
+	both := []*process{server, fleet}
+	fmt.Fprintln(os.Stderr, "starting", workers, "workers")
+	line, err := fleet.printed(ctx, "all issue after ")
+	if err != nil {
+		return err
+	}
+	started, err := secondsOf(both)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d workers in one process, without requests; %s.\n", workers, machine())
+	fmt.Printf("%s; CPU until then: server %.1f s, workers %.1f s.\n", line, started[0], started[1])
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	for range opt.repeats {
+		if err := rest(ctx, nc, both, opt.length); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest measures what processes use while nothing is asked of them.
+func rest(ctx context.Context, nc *nats.Conn, both []*process, length time.Duration) error {
+	writes, err := writesTo(ctx, nc)
+	if err != nil {
+		return err
+	}
+	used, err := secondsOf(both)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	select {
+	case <-time.After(length):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := secondsOf(both)
+	if err != nil {
+		return err
+	}
+	took := time.Since(began).Seconds()
+	written, err := writesTo(ctx, nc)
+	if err != nil {
+		return err
+	}
+	cores := func(i int) float64 { return (after[i] - used[i]) / took }
+	fmt.Printf("At rest for %.0f s: %.3f of a core (server %.3f, workers %.3f), %.0f writes/s to JetStream.\n",
+		took, cores(0)+cores(1), cores(0), cores(1), float64(written-writes)/took)
+	return nil
+}
+
+// secondsOf returns the processor seconds that each process used so far.
+func secondsOf(processes []*process) (all []float64, err error) {
+	for _, p := range processes {
+		s, err := p.cpu()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// writesTo returns a number that each write to any stream makes greater by one.
+func writesTo(ctx context.Context, nc *nats.Conn) (n uint64, err error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, err
+	}
+	streams := js.ListStreams(ctx)
+	for info := range streams.Info() {
+		n += info.State.LastSeq
+	}
+	return n, streams.Err()
+}
+
+// runFleet runs so many workers, given as "100 nats://host:port".
+func runFleet(argument string) error {
+	number, url, _ := strings.Cut(argument, " ")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "natsid-fleet-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	ctx, stop := context.WithCancel(context.Background())
+	var workers, ready sync.WaitGroup
+	began := time.Now()
+	failed := make(chan error, n)
+	for i := range n {
+		cfg := app.Default()
+		cfg.NATS, cfg.HTTP, cfg.Data, cfg.LogLevel = url, "", filepath.Join(dir, strconv.Itoa(i)), slog.LevelWarn
+		cfg.Log = cfg.NewLog(os.Stderr).With("worker", i)
+		ready.Add(1)
+		cfg.Ready = func(app.Where) { ready.Done() }
+		workers.Go(func() { failed <- app.Run(ctx, cfg) })
+	}
+	all := make(chan struct{})
+	go func() { ready.Wait(); close(all) }()
+	select {
+	case <-all:
+		fmt.Printf("all issue after %.1f s\n", time.Since(began).Seconds())
+		_, err = io.Copy(io.Discard, os.Stdin)
+	case err = <-failed:
+	}
+	stop()
+	workers.Wait()
+	return err
+}
