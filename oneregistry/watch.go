@@ -56,9 +56,11 @@ const (
 	askTimeout = 400 * time.Millisecond
 	// callTimeout bounds one call to another registry, or to this one.
 	callTimeout = 2 * time.Second
-	// tickEvery is how often a watch looks at what is due, retryAfter how long it waits after what failed, and
-	// readEvery how often it looks for a registry that it does not know yet.
+	// tickEvery is how often a watch looks at what is due, restEvery how often while it knows of no other registry,
+	// retryAfter how long it waits after what failed, and readEvery how often it looks for a registry that it does not
+	// know yet.
 	tickEvery  = 100 * time.Millisecond
+	restEvery  = time.Second
 	retryAfter = time.Second
 	readEvery  = 500 * time.Millisecond
 )
@@ -124,8 +126,8 @@ var errAsking = errors.New("this worker has not asked yet which registries there
 
 // Run watches until ctx ends. Call it once, after [Watch.Start].
 func (w *Watch) Run(ctx context.Context) {
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
+	timer, ticked := time.NewTimer(0), time.Now()
+	defer timer.Stop()
 	for ctx.Err() == nil {
 		select {
 		case n := <-w.heard:
@@ -133,16 +135,34 @@ func (w *Watch) Run(ctx context.Context) {
 			continue // what was heard may put the announcement off
 		default:
 		}
+		ticks := ticked.Add(w.pause())
+		timer.Reset(min(time.Until(w.next), time.Until(ticks)))
 		select {
 		case n := <-w.heard:
 			w.take(ctx, n)
-		case <-time.After(time.Until(w.next)):
-			w.speak(ctx)
-		case <-tick.C:
-			w.tick(ctx)
+			continue
+		case <-timer.C:
 		case <-ctx.Done():
+			return
+		}
+		if !time.Now().Before(w.next) {
+			w.speak(ctx)
+		}
+		if !time.Now().Before(ticks) {
+			ticked = time.Now()
+			w.tick(ctx)
 		}
 	}
+}
+
+// pause returns how long to wait between two ticks.
+func (w *Watch) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.own.ID != "" && len(w.others) == 0 && !w.renewing && w.verdict.Yields == "" {
+		return restEvery
+	}
+	return tickEvery
 }
 
 // speak announces the registry, and then reads it again.

@@ -23,6 +23,7 @@ type drains struct {
 	said    bool // that the subscription was refused
 	sub     *nats.Subscription
 	heard   chan *nats.Msg
+	wake    func()  // the worker
 	owed    []order // that are followed, and not answered yet
 }
 
@@ -32,9 +33,10 @@ type order struct {
 	message *nats.Msg
 }
 
-func newDrains(cfg *Config, out *outlet, r *rights, id string) *drains {
+func newDrains(cfg *Config, out *outlet, r *rights, id string, wake func()) *drains {
 	return &drains{
 		cfg: cfg, out: out, rights: r, subject: cfg.Namespace.Drain(id), heard: make(chan *nats.Msg, drainLimit),
+		wake: wake,
 	}
 }
 
@@ -61,6 +63,7 @@ func (d *drains) hear(m *nats.Msg) {
 	}
 	select {
 	case d.heard <- m:
+		d.wake()
 	default:
 		d.refuse(m, subjects.Errorf(subjects.TooMany, "%d orders wait already: retry later", drainLimit))
 	}

@@ -22,6 +22,7 @@ type endpoint struct {
 	handler func() handler
 
 	out     *outlet
+	wake    func() // the worker
 	counts  tally
 	own     string // what natsid's own subjects begin with
 	granted int    // credit of the subscription; 0: any number of requests
@@ -48,7 +49,9 @@ func (e *endpoint) receive() nats.MsgHandler {
 			runtime.Gosched()
 			yielded = came
 		}
-		e.counts.arrived.Add(1)
+		if e.counts.arrived.Add(1) == e.counts.wakesAt.Load() {
+			e.wake()
+		}
 		if m.Reply == "" || e.misled(m) {
 			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
@@ -56,6 +59,15 @@ func (e *endpoint) receive() nats.MsgHandler {
 		}
 		handle(request{at: e, reply: m.Reply, came: came, traced: traced(m)}, m)
 	}
+}
+
+// wakeIf makes the endpoint wake the worker once it is busy, or never.
+func (e *endpoint) wakeIf(rests bool) {
+	at := int64(0)
+	if rests {
+		at = e.counts.arrived.Load() + busy
+	}
+	e.counts.wakesAt.Store(at)
 }
 
 // misled reports whether the answer would do what only workers may: answers are
@@ -110,6 +122,6 @@ func (w *Worker) snowflakeEndpoints() []*endpoint {
 }
 
 func (w *Worker) endpoint(mode Mode, name, subject string, handler func() handler) *endpoint {
-	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, out: w.out,
+	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, out: w.out, wake: w.Wake,
 		own: string(w.cfg.Namespace) + "."}
 }

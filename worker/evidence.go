@@ -76,6 +76,15 @@ func (c *channel) hear(now time.Time, p pace) {
 // restart begins another silence.
 func (c *channel) restart(now time.Time) { c.since, c.others, c.answers, c.nobody = now, 0, 0, 0 }
 
+// patience returns how seldom an evidence may be looked at, at most as seldom as given: no
+// part of a window must be missed.
+func (e *evidence) patience(most time.Duration) time.Duration {
+	if e == nil {
+		return most
+	}
+	return min(most, e.pace.silence/time.Duration(2*len(channel{}.window)))
+}
+
 // part returns which part of the window now is in.
 func (p pace) part(now time.Time) int {
 	const parts = len(channel{}.window)

@@ -241,6 +241,11 @@ func (g *group) look() {
 	}
 }
 
+// rests reports whether the group serves, and hardly anything is asked of it.
+func (g *group) rests() bool {
+	return g.isUp() && g.trouble == nil && !g.isBusy && len(g.left) == 0 && g.overload.times == 0
+}
+
 // needsMark reports whether the lag is measured.
 func (g *group) needsMark() bool { return (g.isBusy || g.overload.on) && len(g.lag.marks) < maxPings }
 

@@ -106,6 +106,7 @@ func (o *outlet) sent(err error) {
 // safe for concurrent use.
 type tally struct {
 	arrived  atomic.Int64
+	wakesAt  atomic.Int64 // with which arrival the worker is woken; 0: none
 	answered atomic.Int64
 	none     atomic.Int64 // of those, the ones that were no requests
 	took     atomic.Int64 // ns, of all that are answered together

@@ -181,7 +181,8 @@ type Worker struct {
 	reconnects uint64 // of the connection, at the last look
 	stale      bool   // it came back while subscriptions were drained
 	looked     time.Duration
-	due        bool // it is time for marks
+	due        bool          // it is time for marks
+	woken      chan struct{} // has room for one word that it is time to look
 }
 
 // fill sets what may be absent and is called without looking.
@@ -201,7 +202,7 @@ func retryAfter(deadline time.Duration) time.Duration { return deadline / 10 }
 // New returns a worker. It serves nothing until it runs.
 func New(cfg Config) *Worker {
 	cfg.fill()
-	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn)}
+	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn), woken: make(chan struct{}, 1)}
 	w.out = &outlet{
 		conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, rations: cfg.Rations, retryAfter: retryAfter(cfg.Deadline),
 		jsPrefix: cfg.JSPrefix, traces: newTraceLog(),
@@ -220,7 +221,7 @@ func New(cfg Config) *Worker {
 	ranges.always, ranges.data = true, w.stats.of
 	clocks := newService(&w.cfg, ns.SnowflakeService(), "IDs from time, worker number and sequence", flakes)
 	w.services = []*service{ranges, clocks}
-	w.drains = newDrains(&w.cfg, w.out, w.rights, ranges.identity.ID)
+	w.drains = newDrains(&w.cfg, w.out, w.rights, ranges.identity.ID, w.Wake)
 	return w
 }
 
@@ -281,12 +282,6 @@ func (w *Worker) Lag(mode Mode) time.Duration {
 	return 0
 }
 
-// How often a worker looks at what it can serve.
-const (
-	lookSeldom = 50 * time.Millisecond // unless it is busy
-	lookOften  = 5 * time.Millisecond  // while requests may be late
-)
-
 // Run serves until ctx ends, then answers what has been delivered and closes
 // the connection. It returns an error if it could not begin to serve. It may be
 // called once.
@@ -309,6 +304,8 @@ func (w *Worker) Run(ctx context.Context) error {
 			}
 		case pong := <-w.ping.back:
 			w.pinged(pong)
+		case <-w.woken:
+			next.Reset(w.look())
 		case <-ctx.Done():
 			continue
 		}
@@ -324,27 +321,6 @@ func (w *Worker) start() (err error) {
 		return err
 	}
 	return w.drains.listen()
-}
-
-// look looks how busy the worker is, and returns when to look again.
-func (w *Worker) look() time.Duration {
-	now := clock()
-	if w.due = now-w.looked >= markEvery; w.due {
-		w.looked = now
-	}
-	pause := lookSeldom
-	for _, g := range w.groups {
-		if w.due {
-			g.look()
-		}
-		switch {
-		case g.lag.of(now) > markEvery:
-			pause = lookOften
-		case g.overload.on || g.granted > 0:
-			pause = min(pause, markEvery)
-		}
-	}
-	return pause
 }
 
 // pinged notes how a ping ended.

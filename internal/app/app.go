@@ -217,7 +217,7 @@ func (p *program) assemble(context.Context) error {
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
-		Reclaim: cfg.ReclaimOnStep, MayFound: p.watch.MayMake, Now: now, Use: p.issuer.Use, Log: cfg.Log,
+		Reclaim: cfg.ReclaimOnStep, MayFound: p.watch.MayMake, Now: now, Use: p.use, Log: cfg.Log,
 		AtStop: p.atStop,
 		Alarm:  func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
@@ -243,6 +243,13 @@ func (p *program) instance() string {
 		return p.cfg.Name // not assembled yet
 	}
 	return p.keeper.Status().Instance
+}
+
+// use makes g the generator in use, and the worker look at once: one that is at rest must
+// answer for a number from the moment it may issue under it.
+func (p *program) use(g *snowflake.Generator) {
+	p.issuer.Use(g)
+	p.front.wake()
 }
 
 func (p *program) allocator() *segment.Allocator { return p.segments }

@@ -36,6 +36,13 @@ func (f *front) current() (s *serving, connected bool) {
 	return s, s != nil && s.conn.IsConnected()
 }
 
+// wake makes the worker look at once at what it can serve.
+func (f *front) wake() {
+	if s := f.now.Load(); s != nil {
+		s.worker.Wake()
+	}
+}
+
 // lag returns how late requests of a mode are answered.
 func (f *front) lag(mode worker.Mode) time.Duration {
 	if s := f.now.Load(); s != nil {
