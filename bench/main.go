@@ -79,7 +79,8 @@ func command(ctx context.Context) error {
 	flag.IntVar(&opt.tags, "tags", 100_000, "for tags: how many")
 	flag.StringVar(&opt.mysql, "mysql", "",
 		"for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
-	flag.IntVar(&opt.workers, "workers", 0, "for overload: only with so many (default: 1, 2 and 5); for fleet: so many (default: 100)")
+	flag.IntVar(&opt.workers, "workers", 0,
+		"for overload: only with so many (default: 1, 2 and 5); for fleet: so many (default: 100)")
 	flag.IntVar(&opt.outstanding, "outstanding", 0,
 		"for overload: only so many requests under way while the capacity is measured (default: 512 and 4096)")
 	flag.DurationVar(&opt.quota, "quota", time.Millisecond, "for overload: CPU time of a worker in 20 ms")
