@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 )
 
 // A chooser chooses a worker number and acquires it: the number of the state
-// file if it can be resumed, else a random free one of this worker's site. First
+// file if it can be resumed, else a random free one of those it may take. First
 // it asks on the number's subject which worker holds it, so that a number whose
 // holder is alive is not acquired, whatever the records say. Only the goroutine of
 // Keeper.Run uses it.
@@ -36,7 +37,7 @@ import (
 // another.
 type chooser struct {
 	terms
-	site   int
+	mine   Span // the numbers that this worker may take
 	clock  *clock
 	alarms *alarms
 	policy behindPolicy
@@ -193,15 +194,17 @@ func (h *chooser) lastReported(v view) int64 {
 	return max(h.file.reported(), newest.Reported)
 }
 
-// acquireAny acquires a random number that is free.
+// acquireAny acquires a random number that is free, of those that this worker may take.
 func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim, error) {
-	first, count := h.layout.Numbers(h.site)
-	// All numbers in a random order: the count is a power of 2, so an odd stride
-	// meets each once.
-	start, stride := h.rand.IntN(count), h.rand.IntN(count)|1
+	// All numbers in a random order: with a power of 2, an odd stride meets each once.
+	size := 1 << bits.Len(uint(h.mine.count()-1))
+	start, stride := h.rand.IntN(size), h.rand.IntN(size)|1
 	unknown, frees := 0, maxWait
-	for i := range count {
-		w := first + (start+i*stride)&(count-1)
+	for i := range size {
+		w := h.mine.First + (start+i*stride)&(size-1)
+		if !h.mine.has(w) {
+			continue
+		}
 		if !v.free(w, seen.now) {
 			wait := time.Duration(v.records[w].Until-seen.now) * time.Millisecond
 			if _, live := v.heartbeats[w]; wait > 0 && !live { // a live worker extends its window
@@ -218,8 +221,8 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 			return c, err
 		}
 	}
-	err := fmt.Errorf("%w: all %d of this site have an owner, or a window that has not ended: "+
-		"this worker keeps trying; `natsid workers` shows whose and until when", ErrExhausted, count)
+	err := fmt.Errorf("%w: all %d that it may take have an owner, or a window that has not ended: "+
+		"this worker keeps trying; `natsid workers` shows whose and until when", ErrExhausted, h.mine.count())
 	seldom := min(minExhausted<<min(h.exhausted, 16), maxExhausted)
 	h.exhausted++
 	return nil, &waitError{err, seldom, frees}

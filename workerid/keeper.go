@@ -24,6 +24,9 @@ type Config struct {
 	// Site is this worker's, in a layout with site bits: it acquires only numbers
 	// of its own site.
 	Site int
+	// Numbers are those of its site that this worker may take; nil is all. Uniqueness does not depend on them: a
+	// number that is left out is acquired by nobody here, and every other as if there were no Numbers.
+	Numbers *Span
 	// Instance names this worker to people; "" is the name in the state file, or
 	// a new one.
 	Instance string
@@ -66,6 +69,32 @@ type Config struct {
 	Alarm func(kind Alarm, message string)
 	// Log receives what happens to the number; nil discards.
 	Log *slog.Logger
+}
+
+// A Span is worker numbers from First to Last, both included.
+type Span struct{ First, Last int }
+
+func (s Span) count() int { return s.Last - s.First + 1 }
+
+func (s Span) has(w int) bool { return s.First <= w && w <= s.Last }
+
+// Within returns an error unless a worker of a site may be limited to these numbers.
+func (s Span) Within(l snowflake.Layout, site int) error {
+	first, count := l.Numbers(site)
+	if all := (Span{first, first + count - 1}); s.First > s.Last || !all.has(s.First) || !all.has(s.Last) {
+		return fmt.Errorf("%d-%d: want numbers of layout %s, site %d: %d-%d at most",
+			s.First, s.Last, l, site, all.First, all.Last)
+	}
+	return nil
+}
+
+// numbers returns those that this worker may take.
+func (cfg Config) numbers() Span {
+	if cfg.Numbers != nil {
+		return *cfg.Numbers
+	}
+	first, count := cfg.Layout.Numbers(cfg.Site)
+	return Span{first, first + count - 1}
 }
 
 // withDefaults returns the settings with defaults for those that have one.
@@ -146,7 +175,7 @@ func New(cfg Config) *Keeper {
 		onStep: k.stepped, rand: k.rand,
 	}
 	k.chooser = &chooser{
-		terms: k.terms, site: cfg.Site, clock: k.clock, alarms: k.alarms, policy: k.policy(),
+		terms: k.terms, mine: cfg.numbers(), clock: k.clock, alarms: k.alarms, policy: k.policy(),
 		rand: k.rand, log: cfg.Log, mayFound: cfg.MayFound,
 		joined: func(registry string, offset time.Duration) {
 			k.life.note(func(s *Status) { s.Registry, s.Offset = registry, offset })

@@ -16,7 +16,7 @@ import (
 // resumed. If the file has no claim, the previous life stopped cleanly, and its
 // number is acquired like any other.
 func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, err error) {
-	w, ok := h.file.number(h.layout, h.site)
+	w, ok := h.file.number(h.mine)
 	if !ok || h.avoid {
 		return nil, nil
 	}
@@ -98,7 +98,7 @@ func (h *chooser) findAway(ctx context.Context, why error) (*claim, error) {
 // begin where the record's window ends, and a clean stop, which lowers that,
 // removes the claim from the file first.
 func (h *chooser) resumeAway(ctx context.Context) (*claim, error) {
-	w, ok := h.file.number(h.layout, h.site)
+	w, ok := h.file.number(h.mine)
 	if !ok || h.file.Claim == nil || DeploymentOf(h.layout).check(h.file.Deployment) != nil {
 		return nil, errors.New("workerid: the state file has no window to resume")
 	}

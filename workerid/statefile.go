@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/durable"
-	"github.com/natsid/natsid/snowflake"
 )
 
 // A stateFile is worker.json: the state and the file that holds it. It is
@@ -240,14 +239,12 @@ func (s *stateFile) own(w int) *released {
 	return s.Released
 }
 
-// number returns the number that the file remembers, if it belongs to a site of
-// the layout.
-func (s *stateFile) number(l snowflake.Layout, site int) (w int, ok bool) {
+// number returns the number that the file remembers, if it is one of those that this worker may take.
+func (s *stateFile) number(mine Span) (w int, ok bool) {
 	if s.absent || s.Number == nil {
 		return 0, false
 	}
-	first, count := l.Numbers(site)
-	return *s.Number, first <= *s.Number && *s.Number < first+count
+	return *s.Number, mine.has(*s.Number)
 }
 
 // reported returns the time of the clock when the fence was last moved, Unix ms;

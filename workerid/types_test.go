@@ -234,13 +234,13 @@ func TestAStateFileRemembersUntilItsRegistryIsAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := newFile(t, dir)
-		if w, ok := again.number(small, 0); !ok || w != 3 || again.Claim.Token != "t" || again.Instance != "me" {
+		if w, ok := again.number(Span{0, 3}); !ok || w != 3 || again.Claim.Token != "t" || again.Instance != "me" {
 			t.Errorf("%+v was read back", again.state)
 		}
 		if err := again.settle(Deployment{ID: "b"}, "me"); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := again.number(small, 0); ok || again.Claim != nil || again.Instance != "me" {
+		if _, ok := again.number(Span{0, 3}); ok || again.Claim != nil || again.Instance != "me" {
 			t.Errorf("%+v is left of another registry", again.state)
 		}
 	})
@@ -252,7 +252,7 @@ func TestAnAbsentStateFileRemembersNothingAndLimitsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	limit, err := f.remember(3, 0, stateClaim{Until: 77})
-	if _, ok := f.number(small, 0); err != nil || limit != 77 || ok || f.reported() != 0 {
+	if _, ok := f.number(Span{0, 3}); err != nil || limit != 77 || ok || f.reported() != 0 {
 		t.Errorf("limit %d, %v", limit, err)
 	}
 	if err := errors.Join(f.forget(nil), f.settle(Deployment{ID: "a"}, "me")); err != nil {
@@ -367,7 +367,8 @@ func choose(t *testing.T, s *stub, of terms) (*claim, error) {
 
 func newChooser(s *stub, of terms) *chooser {
 	return &chooser{
-		terms: of, clock: newClock(s, wallClock), alarms: newAlarms(func(Alarm, string) {}),
+		terms: of, mine: Config{Layout: of.layout}.numbers(),
+		clock: newClock(s, wallClock), alarms: newAlarms(func(Alarm, string) {}),
 		rand: rand.New(rand.NewPCG(1, 1)), joined: func(string, time.Duration) {},
 		mayFound: func(context.Context) error { return nil }, log: Config{}.withDefaults().Log,
 	}

@@ -215,7 +215,8 @@ func (p *program) assemble(context.Context) error {
 	p.storage.awaitMarks()
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
-		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Instance: cfg.Name, StateDir: cfg.Data,
+		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
+		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
 		Reclaim: cfg.ReclaimOnStep, MayFound: p.watch.MayMake, Now: now, Use: p.use, Log: cfg.Log,
 		AtStop: p.atStop,

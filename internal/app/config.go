@@ -14,6 +14,7 @@ import (
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
 )
 
 // Config is everything that can be set. Begin with [Default]. A field whose
@@ -53,6 +54,7 @@ type Config struct {
 
 	Layout        snowflake.Layout // --layout and --epoch
 	Site          int              // --site
+	Numbers       *workerid.Span   // --numbers; nil is all
 	LeaseTTL      time.Duration    // --lease-ttl
 	Horizon       time.Duration    // --horizon
 	MaxAhead      time.Duration    // --max-ahead

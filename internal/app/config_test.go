@@ -7,6 +7,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
 )
 
 func TestTheDefaultsAreValid(t *testing.T) {
@@ -49,6 +50,8 @@ func TestEachSettingIsCheckedAgainstItsRange(t *testing.T) {
 		{"--insecure", func(c *app.Config) { c.Listen = "ids.example.com:4222" }},
 		{"", func(c *app.Config) { c.Listen, c.Insecure = ":0", true }},
 		{"", func(c *app.Config) { c.Listen, c.NATS = ":4222", "nats://n1" }},
+		{"512-1024", func(c *app.Config) { c.Numbers = &workerid.Span{First: 512, Last: 1024} }},
+		{"", func(c *app.Config) { c.Numbers = &workerid.Span{First: 512, Last: 1023} }},
 		{"--leaf-http", func(c *app.Config) { c.LeafHTTP = "8080" }},
 		{"--insecure", func(c *app.Config) { c.LeafHTTP = "0.0.0.0:8080" }},
 		{"", func(c *app.Config) { c.LeafHTTP, c.NATS, c.Insecure = "0.0.0.0:8080", "nats://n1", true }},

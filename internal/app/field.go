@@ -11,6 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
 )
 
 // A field is the part of a [Config] that a setting sets. Its functions return
@@ -262,4 +263,29 @@ func checkSite(c *Config) error {
 	}
 	return fmt.Errorf("%d: want 0 to %d, since layout %s has %d site bits; choose one with more with --layout",
 		c.Site, c.Layout.Sites()-1, c.Layout, c.Layout.Site)
+}
+
+// setNumbers reads the first and the last worker number.
+func setNumbers(c *Config, text string) error {
+	if c.Numbers = nil; text == "" {
+		return nil
+	}
+	first, last, _ := strings.Cut(text, "-")
+	var of workerid.Span
+	var errs [2]error
+	of.First, errs[0] = strconv.Atoi(first)
+	of.Last, errs[1] = strconv.Atoi(last)
+	if errors.Join(errs[:]...) != nil {
+		return errors.New("want the first and the last number, such as 512-1023")
+	}
+	c.Numbers = &of
+	return nil
+}
+
+// checkNumbers needs a valid layout and site, whose own faults are named by them.
+func checkNumbers(c *Config) error {
+	if c.Numbers == nil || c.Layout.Validate() != nil || c.Site < 0 || c.Site >= c.Layout.Sites() {
+		return nil
+	}
+	return c.Numbers.Within(c.Layout, c.Site)
 }

@@ -11,13 +11,18 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/workerid"
 )
 
 func TestLeafsPathsAreAnsweredFromTheSameMemory(t *testing.T) {
 	cfg := settings(t)
 	cfg.HTTP, cfg.LeafHTTP = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Numbers = &workerid.Span{First: 700, Last: 700}
 	i := launch(t, cfg)
 	w := i.where()
+	if w.Number != 700 {
+		t.Errorf("it has worker number %d", w.Number)
+	}
 	nc := connect(t, w.URL)
 	for _, subject := range []string{"id.segment.order", "id.snowflake"} { // each is sent once, unlike a client's
 		if _, err := nc.Request(subject, nil, time.Minute); err != nil {

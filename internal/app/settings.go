@@ -187,6 +187,11 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 		field: number(func(c *Config) *int { return &c.Site }, "", 0, 0, 1<<30).
 			checked("0 to the layout's sites - 1", checkSite),
 	}, {
+		Flag: "numbers", Env: "NATSID_NUMBERS", Group: groupSnowflakes, Placeholder: "FIRST-LAST",
+		Help: "Worker numbers that this worker may take, where others are in use elsewhere, such as those of Leaf " +
+			"nodes that run beside it. Without it any number of its site. Give it to all workers alike.",
+		field: field{set: setNumbers, check: checkNumbers, limits: "numbers of the layout and the site"},
+	}, {
 		Flag: "lease-ttl", Env: "NATSID_LEASE_TTL", Group: groupSnowflakes,
 		Help: "How long a worker counts as alive after its last heartbeat. " +
 			"It applies when the bucket of heartbeats is created.",

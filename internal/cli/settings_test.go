@@ -59,6 +59,7 @@ step-time NATSID_STEP_TIME 15m
 layout NATSID_LAYOUT leaf
 epoch NATSID_EPOCH
 site NATSID_SITE 0
+numbers NATSID_NUMBERS
 lease-ttl NATSID_LEASE_TTL 30s
 horizon NATSID_HORIZON 5m
 max-ahead NATSID_MAX_AHEAD 5ms
