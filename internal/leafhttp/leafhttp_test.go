@@ -417,9 +417,15 @@ func TestAStopAnswersARequestThatWaits(t *testing.T) {
 			t.Error(err)
 		}
 		answers <- a
+		close(answers)
 	}()
 	<-loads
 	r.stop()
+	select {
+	case a := <-answers:
+		t.Errorf("it was cut off: %+v", a)
+	case <-time.After(200 * time.Millisecond): // long enough to be cut off
+	}
 	close(proceed)
 	if a := <-answers; a.status != 200 || a.body != "1" {
 		t.Errorf("%+v", a)
