@@ -22,6 +22,7 @@ package subjects
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // QueueGroup is the queue group of all workers: exactly one of them answers
@@ -243,6 +244,14 @@ func (n Namespace) SegmentBucket() string { return string(n) + "_segments" }
 // HistoryBucket returns the name of the KV bucket that holds the records of
 // worker numbers, permanently.
 func (n Namespace) HistoryBucket() string { return string(n) + "_history" }
+
+// StampBucket returns the name of the KV bucket with hints of how far `natsid stamp` has
+// copied streams.
+func (n Namespace) StampBucket() string { return string(n) + "_stamp" }
+
+// StampQueue returns the queue group of those who run `natsid stamp --core` with copies on
+// these subjects, which end with a dot and >.
+func StampQueue(into string) string { return QueueGroup + "-" + strings.TrimSuffix(into, ".>") }
 
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func (n Namespace) WorkerBucket() string { return string(n) + "_workers" }

@@ -39,6 +39,11 @@ func (a API) Update(bucket string) string { return a.of("STREAM.UPDATE", bucket)
 // Get returns the subject that reads a key.
 func (a API) Get(bucket string) string { return a.of("STREAM.MSG.GET", bucket) }
 
+// Direct returns the subject that reads a key from any replica.
+func (a API) Direct(bucket, key string) string {
+	return a.of("DIRECT.GET", bucket) + "." + subjectPrefix(bucket) + key
+}
+
 // List returns a pattern for the subjects on which a listing of a bucket begins.
 func (a API) List(bucket string) string {
 	return a.listing(bucket) + "*." + subjectPrefix(bucket) + ">"
@@ -55,10 +60,16 @@ func (a API) FlowControl(bucket string) string { return "$JS.FC." + streamName(b
 // Names returns the subject that lists the streams on a subject.
 func (a API) Names() string { return a.requests + "STREAM.NAMES" }
 
+// Account returns the subject that describes what the account has of JetStream.
+func (a API) Account() string { return a.requests + "INFO" }
+
 // Write returns the subject that writes a key.
 func (a API) Write(bucket, key string) string { return a.writes + subjectPrefix(bucket) + key }
 
-func (a API) of(op, bucket string) string { return a.requests + op + "." + streamName(bucket) }
+// Stream returns the subject of a request about a stream.
+func (a API) Stream(op, stream string) string { return a.requests + op + "." + stream }
+
+func (a API) of(op, bucket string) string { return a.Stream(op, streamName(bucket)) }
 
 // listing returns what the subjects of listings begin with.
 func (a API) listing(bucket string) string { return a.of("CONSUMER.CREATE", bucket) + "." }

@@ -166,10 +166,18 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	s.given = s.settingsGiven(s.call.Selected())
 	s.addFile()
 	err = s.call.Run()
-	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(s.ctx)); ok && err != nil {
+	if missing := s.missing(); missing != nil && err != nil {
 		return missing // of which the error is a consequence
 	}
 	return err
+}
+
+// missing returns the right that the command missed and cannot do without, or nil.
+func (s *session) missing() error {
+	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(s.ctx)); ok {
+		return missing
+	}
+	return nil
 }
 
 // onCommandLine reports whether a flag stands on the command line, rather than

@@ -23,7 +23,7 @@ func (s *session) connect(more ...nats.Option) (*nats.Conn, error) {
 	var end context.CancelCauseFunc
 	s.ctx, end = context.WithCancelCause(s.ctx)
 	return s.dial(func(missing *buckets.RightError) {
-		if !canDoWithout(missing.Subject) {
+		if !s.canDoWithout(missing.Subject) {
 			end(missing)
 		}
 	}, more...)
@@ -56,9 +56,12 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 }
 
 // canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops consumers
-// by itself, and buckets are protected by workers.
-func canDoWithout(subject string) bool {
-	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.")
+// by itself, buckets are protected by workers, and a stage needs its hints only where all copies expire.
+func (s *session) canDoWithout(subject string) bool {
+	hints := s.namespace().StampBucket()
+	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
+		strings.HasSuffix(subject, ".INFO") ||
+		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 
 // jetStream returns JetStream as the settings reach it.

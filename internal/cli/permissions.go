@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,19 +10,26 @@ import (
 )
 
 type permissionsCmd struct {
-	Role   string   `arg:"" enum:"worker,caller,operator"`
+	Role   string   `arg:"" enum:"worker,caller,operator,stage"`
 	Format string   `enum:"nats,nsc,json" default:"nats" placeholder:"FORMAT"`
 	Inbox  []string `placeholder:"PREFIX"`
 
 	Repairs     bool
 	MakeBuckets bool `negatable:"" default:"true"`
+
+	From, To   string
+	Core       string
+	Into       string `default:"stamped.>"`
+	DeadLetter string `name:"dead-letter"`
+	Create     bool
 }
 
 func (*permissionsCmd) help() help {
 	return help{
 		summary: "Print what a user of NATS must be allowed to publish and subscribe to.",
 		detail: `A worker runs natsid serve, a caller requests IDs, an operator runs the other
-commands. Nobody needs more; all else should be denied. The rights depend on
+commands but natsid stamp, which a stage runs: with the flags that are given here,
+too. Nobody needs more; all else should be denied. The rights depend on
 --namespace, --js-domain, --js-prefix and --inbox-prefix of that user, and those
 of a worker on --mysql and --guard: give them as you give them there.
 
@@ -35,14 +43,22 @@ the user to an account, json (as --json) for programs.
 Examples:
   natsid permissions worker
   natsid permissions caller --inbox-prefix _INBOX_shop
+  natsid permissions stage --from ORDERS --to ORDERS_STAMPED
   natsid permissions worker --inbox _INBOX_shop,_INBOX_operator --format nsc`,
 		values: map[string]string{
-			"role":   "worker, caller or operator.",
+			"role":   "worker, caller, operator or stage.",
 			"format": "nats, nsc or json.",
 			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
 			"repairs": "For an operator: also what `store confirm`, `store move` and `change-layout` need, " +
 				"which write what uniqueness rests on.",
-			"make-buckets": "For a worker: it may make the buckets, and protect those of an older natsid.",
+			"make-buckets": "For a worker: it may make the buckets, and protect those of an older natsid. " +
+				"For a stage: it may make the one with hints.",
+			"from":        "For a stage: the stream to copy.",
+			"to":          "For a stage: the stream to copy to.",
+			"core":        "For a stage: the subjects to copy without JetStream.",
+			"into":        "For a stage: the subjects of copies.",
+			"dead-letter": "For a stage: the subject of dead letters, if there is one.",
+			"create":      "For a stage: it may make the target.",
 		},
 	}
 }
@@ -59,10 +75,15 @@ func (c *permissionsCmd) Run(s *session) error {
 		}
 	}
 	role := rights.Role(c.Role)
+	if streams := c.From != "" && c.To != ""; role == rights.Stage && streams == (c.Core != "") {
+		return usage(errors.New("a stage wants --from and --to, its streams, or --core"))
+	}
 	all := rights.Of(role, rights.Deployment{
 		Namespace: cfg.Namespace, InboxPrefix: cfg.InboxPrefix, ReplyTo: c.Inbox,
 		JSDomain: cfg.JSDomain, JSPrefix: cfg.JSPrefix, MySQL: cfg.OnMySQL(), Guard: cfg.Guard,
-		MakesBuckets: c.MakeBuckets, Repairs: c.Repairs,
+		MakesBuckets: c.MakeBuckets, Repairs: c.Repairs, Stamps: rights.Pipeline{
+			Core: c.Core, From: c.From, To: c.To, Into: c.Into, DeadLetter: c.DeadLetter, Creates: c.Create,
+		},
 	})
 	s.line.JSON = s.line.JSON || c.Format == "json"
 	return s.print(rightsInJSON(role, all), func(out io.Writer) error {

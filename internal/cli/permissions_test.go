@@ -29,6 +29,12 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 			`{"role":"worker","publish":[{"subject":"_INBOX.>","why":"answer requests"}`,
 			`{"subject":"id.segment.>","queue":"natsid","why":"serve requests"}`)
 	}
+	prints(t, "permissions stage --from=A --to=B --into=b.> --create --dead-letter=dead --inbox-prefix=_INBOX_s",
+		`"$JS.API.CONSUMER.CREATE.A.>"`, `"$JS.API.STREAM.CREATE.B"`, `"b.>"`, `"dead"`, `"$KV.id_stamp.B"`,
+		`"_INBOX_s.>"`)
+	prints(t, "permissions stage --core=events.> --format=nsc",
+		"  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>,stamped.>' \\\n"+
+			"  --allow-sub '_INBOX.>,events.> natsid-stamped'\n")
 	const marks = "STREAM.CREATE.KV_id_segments"
 	for _, flags := range []string{"--mysql=u:p@/db --guard=off", "--no-make-buckets"} {
 		prints(t, "permissions worker "+flags, "id.worker.*")
@@ -37,7 +43,8 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 		}
 	}
 	for flag, want := range map[string]string{
-		"nobody": `"worker","caller","operator"`, "worker --format=xml": `"nats","nsc","json"`,
+		"stage": "--from and --to", "stage --from=A": "or --core", "stage --core=a.> --from=A --to=B": "or --core",
+		"nobody": `"worker","caller","operator","stage"`, "worker --format=xml": `"nats","nsc","json"`,
 		"worker --inbox=_INBOX.>": `--inbox "_INBOX.>": want a prefix`, "caller --namespace=a.b": "namespace",
 	} {
 		natsid(t, append([]string{"permissions"}, strings.Fields(flag)...)...).want(t, 2, want)

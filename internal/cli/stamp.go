@@ -13,8 +13,9 @@ import (
 )
 
 type stampCmd struct {
-	From      string `required:""`
-	To        string `required:""`
+	From      string
+	To        string
+	Core      string
 	Tag       string
 	Snowflake bool
 	TagFrom   tagFrom  `name:"tag-from"`
@@ -45,8 +46,14 @@ however many run: of two, one copies, and the other takes over within 5 s.
 Examples:
   natsid stamp --from ORDERS --to ORDERS_STAMPED --tag order --create
   natsid stamp --from ORDERS --to ORDERS_STAMPED --snowflake --once
-  natsid stamp --from EVENTS --to IDS --tag event --subject 'events.>' --into 'ids.>'`,
+  natsid stamp --from EVENTS --to IDS --tag event --subject 'events.>' --into 'ids.>'
+  natsid stamp --core 'events.>' --into 'stamped.>' --tag event
+
+With --core it copies what is published, and not what a stream holds, at most once:
+messages are lost while no stage runs, when one is killed, and beyond what waits in
+memory for IDs. All stages with the same --into share the work.`,
 		values: map[string]string{
+			"core": "Copy what is published on these subjects without JetStream, at most once: one that ends with >.",
 			"from": "The stream to copy. It must have limits retention.",
 			"to":   "The stream to copy to. Nothing else may publish to it.",
 			"tag":  tagForm,
@@ -77,6 +84,7 @@ Examples:
 type stampJSON struct {
 	Copied      uint64 `json:"copied"`       // by this process
 	DeadLetters uint64 `json:"dead_letters"` // by this process
+	Dropped     uint64 `json:"dropped"`      // by this process, with --core
 	Position    uint64 `json:"position"`     // the last message of the source that was copied or passed
 	Behind      uint64 `json:"behind"`       // messages of the source that were not
 }
@@ -98,15 +106,18 @@ func (c *stampCmd) Run(s *session) error {
 		return err
 	}
 	defer nc.Close()
-	js, err := s.jetStream(nc)
-	if err != nil {
-		return err
-	}
 	line := newStatusLine(s.stderr)
 	log := slog.New(slog.NewTextHandler(line, nil))
 	ids := client.New(nc, client.Namespace(s.namespace()), client.Log(log))
 	defer ids.Close()
-	to := stage.TargetOn(js, c.To, string(s.namespace())+"_stamp")
+	if c.Core != "" {
+		return c.runCore(s, nc, l, line, log, ids)
+	}
+	js, err := s.jetStream(nc)
+	if err != nil {
+		return err
+	}
+	to := stage.TargetOn(js, c.To, s.namespace().StampBucket())
 	to.KeepTTL = c.KeepTTL
 	if c.Create {
 		if err := c.create(s, to, log); err != nil {
@@ -125,11 +136,14 @@ func (c *stampCmd) Run(s *session) error {
 	end := c.watch(s, l, line, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()
+	if missing := s.missing(); err == nil && missing != nil {
+		err = missing
+	}
 	if err != nil {
 		return err
 	}
 	p := st.Progress()
-	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Position, p.Behind}, func(out io.Writer) error {
+	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Dropped, p.Position, p.Behind}, func(out io.Writer) error {
 		letters := ""
 		if p.DeadLetters > 0 {
 			letters = fmt.Sprintf(", %d made dead letters", p.DeadLetters)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,11 +31,17 @@ func (c *stampCmd) check() error {
 			return err
 		}
 	}
-	for flag, pattern := range map[string]string{"subject": c.Subject, "into": c.Into} {
+	for flag, pattern := range map[string]string{"subject": c.Subject, "into": c.Into, "core": cmp.Or(c.Core, ">")} {
 		prefix, ok := strings.CutSuffix(pattern, ">")
 		if !ok || strings.ContainsAny(prefix, "*> \t\r\n") || prefix != "" && !strings.HasSuffix(prefix, ".") {
 			return fmt.Errorf("--%s %q: want a subject that ends with >, without other wildcards", flag, pattern)
 		}
+	}
+	if c.Core != "" {
+		return c.checkCore()
+	}
+	if c.From == "" || c.To == "" {
+		return errors.New("want --from and --to, the streams; or --core")
 	}
 	for i, f := range c.Filter {
 		if !isPattern(f) {

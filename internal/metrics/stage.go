@@ -61,6 +61,14 @@ var ofStage = []stageSeries{
 		Name: "natsid_stamp_hint_failures_total", Type: counter, Labels: "from, to",
 		Help: "Hints of the position that could not be written.",
 	}, func(p stage.Progress) float64 { return float64(p.HintFailures) }},
+	{SeriesInfo{
+		Name: "natsid_stamp_dead_letters_total", Type: counter, Labels: "from, to",
+		Help: "Messages that became dead letters.",
+	}, func(p stage.Progress) float64 { return float64(p.DeadLetters) }},
+	{SeriesInfo{
+		Name: "natsid_stamp_dropped_total", Type: counter, Labels: "from, to",
+		Help: "Messages that were dropped with `--core`; always 0 without.",
+	}, func(p stage.Progress) float64 { return float64(p.Dropped) }},
 }
 
 // StageSeries returns all metrics of `natsid stamp`, without those of the Go runtime and

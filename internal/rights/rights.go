@@ -22,10 +22,11 @@ const (
 	Worker   Role = "worker"   // runs natsid serve
 	Caller   Role = "caller"   // requests IDs
 	Operator Role = "operator" // runs the other commands, and hears alarms
+	Stage    Role = "stage"    // runs natsid stamp
 )
 
 // Roles returns all roles.
-func Roles() []Role { return []Role{Worker, Caller, Operator} }
+func Roles() []Role { return []Role{Worker, Caller, Operator, Stage} }
 
 // A Right is the right to publish or to subscribe to the subjects that match a pattern.
 type Right struct {
@@ -60,6 +61,16 @@ type Deployment struct {
 	// Repairs gives operators what `natsid store confirm`, `natsid store move` and `natsid change-layout` need beyond
 	// the other commands: to write the marks and the records, on which uniqueness rests.
 	Repairs bool
+	Stamps  Pipeline // of a stage
+}
+
+// A Pipeline is what a stage reads and writes, as in its flags.
+type Pipeline struct {
+	Core       string // a subject; "" for streams
+	From, To   string // streams
+	Into       string // where copies go
+	DeadLetter string // a subject; "" for none
+	Creates    bool   // the stage makes the target
 }
 
 // Of returns the rights that a role needs, and no others.
@@ -72,6 +83,8 @@ func Of(role Role, d Deployment) Rights {
 		t.caller()
 	case Operator:
 		t.operator()
+	case Stage:
+		t.stage()
 	}
 	return t.Rights
 }
@@ -173,6 +186,34 @@ func (t *table) caller() {
 	t.publish("request IDs of tags", t.ns.Segments())
 	t.publish("request snowflakes", t.ns.Snowflake(), t.ns.Snowflakes())
 	t.replies()
+}
+
+// stage: what runs natsid stamp.
+func (t *table) stage() {
+	t.caller()
+	p := t.d.Stamps
+	t.publish("write copies", p.Into)
+	if p.Core != "" {
+		t.subscribe(subjects.StampQueue(p.Into), "hear what is to be stamped", p.Core)
+		return
+	}
+	read := "read " + p.From
+	t.publish(read, t.api.Stream("STREAM.INFO", p.From), t.api.Stream("STREAM.MSG.GET", p.From),
+		t.api.Stream("CONSUMER.CREATE", p.From)+".>", t.api.Stream("CONSUMER.MSG.NEXT", p.From)+".*")
+	t.publish("end reading", t.api.Stream("CONSUMER.DELETE", p.From)+".*")
+	t.publish("find the position", t.api.Stream("STREAM.INFO", p.To), t.api.Stream("STREAM.MSG.GET", p.To))
+	if p.Creates {
+		t.publish("make "+p.To, t.api.Stream("STREAM.CREATE", p.To), t.api.Stream("STREAM.UPDATE", p.To))
+	}
+	if p.DeadLetter != "" {
+		t.publish("keep dead letters", t.api.Names(), p.DeadLetter)
+	}
+	const hint = "keep a hint of the position"
+	hints := t.ns.StampBucket()
+	t.publish(hint, t.api.Info(hints), t.api.Direct(hints, p.To), t.api.Write(hints, p.To))
+	if t.d.MakesBuckets {
+		t.publish("make the bucket with hints", t.api.Account(), t.api.Create(hints))
+	}
 }
 
 // operator: who runs the commands.

@@ -18,7 +18,8 @@ func of(role rights.Role, change func(*rights.Deployment)) (publish, subscribe [
 
 func TestNoRightIsGivenTwiceOrWithoutAReason(t *testing.T) {
 	for _, role := range rights.Roles() {
-		all := rights.Of(role, rights.Deployment{Namespace: "ns", MakesBuckets: true, Repairs: true})
+		all := rights.Of(role, rights.Deployment{Namespace: "ns", MakesBuckets: true, Repairs: true,
+			Stamps: rights.Pipeline{From: "A", To: "B", Into: "b.>", DeadLetter: "dead", Creates: true}})
 		for _, list := range [][]rights.Right{all.Publish, all.Subscribe} {
 			seen := map[string]bool{}
 			for _, r := range list {

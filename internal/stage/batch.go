@@ -192,6 +192,9 @@ func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
 	return nil
 }
 
+// idBytes is what a message grows by with its ID, at most.
+const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
+
 // copyOf returns what is published for a message, without its ID; or the reason why there
 // is none, as an unfit. Headers of JetStream are not copied: they would halt or change the
 // write.
@@ -217,7 +220,6 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
 		return c, &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header) +
 			": say what becomes of such messages, with --existing"}
 	}
-	const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
 	if size, most := c.Size()+idBytes, s.cfg.Largest(); size > most {
 		return c, &unfit{TooLarge, fmt.Sprintf("it has %d bytes with its ID, and the target accepts %d: "+
 			"raise max_payload, or the stream's largest message", size, most)}

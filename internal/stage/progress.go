@@ -18,6 +18,7 @@ type Progress struct {
 	Retries      uint64
 	HintFailures uint64
 	DeadLetters  uint64
+	Dropped      uint64 // by a [Core]
 
 	Why   string    // why it retried last; "" once something was copied since
 	Since time.Time // when that was

@@ -1,0 +1,176 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/stamp"
+)
+
+// CoreConfig says what a [Core] does. All fields but KeepMsgID and Log must be set.
+type CoreConfig struct {
+	Conn  *nats.Conn
+	From  string // the pattern of subjects to hear
+	Queue string // the queue group: each message goes to one of its members
+	// Stamp gives the messages of a batch IDs: [stamp.Stamper.Msgs].
+	Stamp     func(context.Context, []*nats.Msg) error
+	Subject   func(string) string // of a copy
+	Existing  Existing            // BuryID and StopAtID: the message is dropped
+	KeepMsgID bool                // copy Nats-Msg-Id as Natsid-Msg-Id
+	Log       *slog.Logger
+}
+
+// A Core publishes what it hears, each message with an ID, without JetStream: at most once.
+// What it holds is lost if it is killed; what it cannot hold is dropped and counted. No two
+// messages have the same ID: each copy gets one of its own from package client, and is
+// published once. Its methods are safe for concurrent use; Run is called once.
+type Core struct {
+	cfg    CoreConfig
+	missed uint64 // messages that the subscription dropped, as far as they were counted
+	noted
+}
+
+// NewCore returns a Core that is not running yet.
+func NewCore(cfg CoreConfig) *Core {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Core{cfg: cfg}
+}
+
+// The bounds of what waits for IDs, and of the time that it gets when the Core stops.
+const (
+	coreMessages = 65_536
+	coreBytes    = 64 << 20
+	coreStop     = 5 * time.Second
+)
+
+// Run copies until ctx ends. Then it leaves the queue group, and copies what it has heard
+// before, for 5 s at most. The error is a [Stop].
+func (c *Core) Run(ctx context.Context) error {
+	sub, err := c.cfg.Conn.QueueSubscribeSync(c.cfg.From, c.cfg.Queue)
+	if err == nil {
+		err = sub.SetPendingLimits(coreMessages, coreBytes)
+	}
+	if err == nil {
+		err = c.cfg.Conn.FlushTimeout(answersWithin)
+	}
+	if err != nil {
+		return stop("%s cannot be heard: %v", c.cfg.From, err)
+	}
+	c.note(func(p *Progress) { p.Role = Copying })
+	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(ctx, func() {
+		_ = sub.Drain() // of a closed connection: there is nothing more to hear
+		time.AfterFunc(coreStop, cancel)
+	})
+	for {
+		m, err := sub.NextMsgWithContext(last)
+		if errors.Is(err, nats.ErrSlowConsumer) {
+			c.cfg.Log.Error("messages come faster than they can be stamped, and some are dropped: " +
+				"run more stages, which share the work")
+			continue
+		}
+		if err != nil && ctx.Err() == nil {
+			return stop("%s is not heard any more: %v", c.cfg.From, err)
+		}
+		if err != nil {
+			return c.cfg.Conn.FlushTimeout(coreStop)
+		}
+		if err := c.pass(last, c.batch(m, sub), sub); err != nil {
+			return err
+		}
+	}
+}
+
+// batch returns copies of a message and of those that wait behind it.
+func (c *Core) batch(m *nats.Msg, sub *nats.Subscription) []*nats.Msg {
+	var msgs []*nats.Msg
+	waiting, _, _ := sub.Pending() // 0 once it is closed
+	for {
+		if copied, err := c.copyOf(m); err == nil {
+			msgs = append(msgs, copied)
+		} else {
+			c.cfg.Log.Warn("a message is dropped", "subject", m.Subject, "error", err)
+			c.note(func(p *Progress) { p.Dropped++ })
+		}
+		waiting--
+		var err error
+		if waiting < 0 || len(msgs) == batchMessages {
+			return msgs
+		}
+		if m, err = sub.NextMsg(time.Millisecond); err != nil {
+			return msgs
+		}
+	}
+}
+
+// copyOf returns what is published for a message, without its ID. It keeps the subject for
+// replies.
+func (c *Core) copyOf(m *nats.Msg) (*nats.Msg, error) {
+	to := &nats.Msg{Subject: c.cfg.Subject(m.Subject), Reply: m.Reply, Data: m.Data, Header: own(m.Header, 2)}
+	if id := m.Header.Get(nats.MsgIdHdr); id != "" && c.cfg.KeepMsgID {
+		to.Header.Set(MsgIDHeader, id)
+	}
+	switch _, err := stamp.ID(to); {
+	case errors.Is(err, stamp.ErrNone):
+	case c.cfg.Existing == ReplaceID:
+		delete(to.Header, stamp.Header)
+	case err != nil:
+		return nil, err
+	case c.cfg.Existing != KeepID:
+		return nil, errors.New("it has an ID already: keep or replace such IDs (--existing)")
+	}
+	if size, most := to.Size()+idBytes, int(c.cfg.Conn.MaxPayload()); size > most {
+		return nil, fmt.Errorf("it has %d bytes with its ID, and the server accepts %d", size, most)
+	}
+	return to, nil
+}
+
+// pass gives messages IDs and publishes them. It waits for IDs until ctx ends: what comes
+// meanwhile waits in the subscription.
+func (c *Core) pass(ctx context.Context, msgs []*nats.Msg, sub *nats.Subscription) error {
+	pauses := jitter.NewBackoff(100*time.Millisecond, 2*time.Second)
+	for {
+		err := c.cfg.Stamp(ctx, msgs)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrUnknownTag) {
+			return stop("natsid gives no IDs: %v", err)
+		}
+		if ctx.Err() != nil {
+			c.note(func(p *Progress) { p.Dropped += uint64(len(msgs)) })
+			return stop("%d messages were dropped: natsid gave no IDs before the stop: %v", len(msgs), err)
+		}
+		pause := pauses.NextBackOff()
+		c.cfg.Log.Warn("natsid gives no IDs; messages wait", "error", err, "in", pause)
+		c.note(func(p *Progress) {
+			p.Role, p.Why, p.Since, p.Retries = Retrying, err.Error(), time.Now(), p.Retries+1
+		})
+		sleep(ctx, pause)
+	}
+	for _, m := range msgs {
+		if err := c.cfg.Conn.PublishMsg(m); err != nil {
+			return stop("copies cannot be published: %v", err)
+		}
+	}
+	waiting, _, _ := sub.Pending()
+	dropped, _ := sub.Dropped()
+	c.note(func(p *Progress) {
+		p.Role, p.Why, p.Behind = Copying, "", uint64(waiting)
+		p.Copied += uint64(len(msgs))
+		p.Batches++
+		p.Dropped += uint64(dropped) - c.missed
+	})
+	c.missed = uint64(dropped)
+	return nil
+}
