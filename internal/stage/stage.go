@@ -293,14 +293,15 @@ func (s *Stage) standBy(ctx context.Context) error {
 		if _, stopped := errors.AsType[*Stop](err); stopped {
 			return err
 		}
-		if err != nil || at.last != was.last || at.from.Seq != was.from.Seq || at.from.Seq >= at.end {
+		if err != nil {
+			continue // a JetStream that is slow to answer puts off no takeover
+		}
+		if at.last != was.last || at.from.Seq != was.from.Seq || at.from.Seq >= at.end {
 			was, since = at, time.Now()
 		}
-		if err == nil {
-			s.note(func(p *Progress) { p.Position, p.Behind = at.from.Seq, at.end-min(at.end, at.from.Seq) })
-			if s.cfg.Once && at.from.Seq >= at.end {
-				return nil // copy finds that all is done
-			}
+		s.note(func(p *Progress) { p.Position, p.Behind = at.from.Seq, at.end-min(at.end, at.from.Seq) })
+		if s.cfg.Once && at.from.Seq >= at.end {
+			return nil // copy finds that all is done
 		}
 	}
 	return nil
