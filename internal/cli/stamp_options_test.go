@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -31,24 +33,19 @@ func (s *stamping) publish(subject, body string, header ...string) {
 	for i := 0; i < len(header); i += 2 {
 		m.Header.Set(header[i], header[i+1])
 	}
-	if _, err := s.js.PublishMsg(s.t.Context(), m); err != nil {
-		s.t.Fatal(err)
-	}
+	publish(s.t, s.js, m)
+}
+
+func (s *stamping) create(c jetstream.StreamConfig) {
+	s.t.Helper()
+	asked(s.t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.CreateStream(ctx, c) })
 }
 
 // holds checks the messages of a stream: what text returns of each.
 func (s *stamping) holds(stream string, text func(*jetstream.RawStreamMsg) string, want ...string) {
 	s.t.Helper()
-	st, err := s.js.Stream(s.t.Context(), stream)
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	var got []string
-	for seq := range st.CachedInfo().State.LastSeq {
-		m, err := st.GetMsg(s.t.Context(), seq+1)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+	for _, m := range messages(s.t, s.js, stream) {
 		got = append(got, text(m))
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -77,11 +74,7 @@ func withReason(m *jetstream.RawStreamMsg) string {
 func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	s := &stamping{t: t, url: serve(t).url}
 	s.js = withOrders(t, s.url)
-	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "DEAD", Subjects: []string{"dead"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	s.create(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead"}})
 	s.publish("orders.de.new", "a", "Kind", "pear")
 	s.publish("orders.fr.new", "b", "Kind", "plum")
 	s.publish("orders.de.new", "c", "Kind", "no tag")
@@ -129,22 +122,21 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	s.run("NO-LETTERS", "--tag=a", "--dead-letter=orders.x").want(t, 1, "stream ORDERS takes orders.x")
 	s.run("NO-LETTERS", "--tag=a", "--dead-letter=no-letters.x").want(t, 1, "stream NO-LETTERS takes")
 
-	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+	small := jetstream.StreamConfig{
 		Name: "SMALL", Subjects: []string{"small.>"}, MaxMsgSize: 1000, AllowAtomicPublish: true,
-	}); err != nil {
-		t.Fatal(err)
 	}
+	s.create(small)
 	letters := []string{"--tag-from=header:Kind", "--dead-letter=dead", "--existing=dead-letter"}
 	s.run("SMALL", "--tag=a", "--existing=replace").want(t, 1, "message 6 of stream ORDERS", "too-large", "accepts")
 	s.holds("SMALL", withID, "a", "b", "c", "d", "e")
-	if err := s.js.DeleteStream(t.Context(), "SMALL"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "SMALL", Subjects: []string{"small.>"}, MaxMsgSize: 1000, AllowAtomicPublish: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	asked(t, func(ctx context.Context) (any, error) {
+		err := s.js.DeleteStream(ctx, "SMALL")
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = nil // the answer to the request before was lost
+		}
+		return nil, err
+	})
+	s.create(small)
 	for range 2 {
 		s.run("SMALL", letters...).want(t, 0)
 		s.holds("SMALL", withID, "a", "b")
@@ -152,4 +144,44 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 			"c ORDERS 3 no-tag orders.de.new", "d ORDERS 4 no-tag orders.de.old", "e ORDERS 5 has-id orders.de.new",
 			"xxxxxxxxx ORDERS 6 too-large orders.fr.new")
 	}
+}
+
+// A stage that reads a part of a source is not misled by what expires of the rest.
+func TestStampPassesWhatIsForOthers(t *testing.T) {
+	s := &stamping{t: t, url: serve(t).url}
+	s.js = withOrders(t, s.url)
+	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })
+	purge := func() {
+		asked(t, func(ctx context.Context) (any, error) { return nil, source.Purge(ctx) })
+	}
+	copied := []string{}
+	for i := range 3 {
+		s.publish("orders.mine", fmt.Sprint(i))
+		copied = append(copied, fmt.Sprint(i))
+		for range 5 {
+			s.publish("orders.others", "")
+		}
+		s.run("MINE", "--tag=mine", "--filter=orders.mine").want(t, 0)
+		s.holds("MINE", withID, copied...)
+		purge()
+	}
+	s.publish("orders.mine", "unread")
+	purge()
+	s.run("MINE", "--tag=mine", "--filter=orders.mine").want(t, 1, "messages 19 to 19 of stream ORDERS have left it")
+}
+
+func TestStampCopiesWhenAMessageExpiresWhereItMay(t *testing.T) {
+	s := &stamping{t: t, url: serve(t).url}
+	s.js = withOrders(t, s.url)
+	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })
+	c := source.CachedInfo().Config
+	c.AllowMsgTTL = true
+	asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.UpdateStream(ctx, c) })
+	s.publish("orders.new", "a", "Nats-TTL", "1h")
+	ttl := func(m *jetstream.RawStreamMsg) string { return m.Header.Get("Nats-TTL") }
+	s.run("WITHOUT", "--tag=a").want(t, 0)
+	s.holds("WITHOUT", ttl, "")
+	s.run("WITHOUT", "--tag=a", "--keep-ttl").want(t, 1, "--keep-ttl", "--allow-msg-ttl")
+	s.run("WITH", "--tag=a", "--keep-ttl").want(t, 0)
+	s.holds("WITH", ttl, "1h")
 }

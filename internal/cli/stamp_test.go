@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,9 +26,7 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 	url := serve(t).url
 	js := withOrders(t, url)
 	for i := range 5 {
-		if _, err := js.Publish(t.Context(), "orders.new", fmt.Append(nil, i)); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, js, &nats.Msg{Subject: "orders.new", Data: fmt.Append(nil, i)})
 	}
 	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED", "--once"}
 	natsid(t, args...).want(t, 2, "one of --tag, --tag-from and --snowflake")
@@ -48,19 +48,13 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 	if want := `{"copied":0,"dead_letters":0,"dropped":0,"position":5,"behind":0}` + "\n"; got != want {
 		t.Errorf("it prints %s, want %s", got, want)
 	}
-	s, err := js.Stream(t.Context(), "STAMPED")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for seq := range uint64(5) {
-		m, err := s.GetMsg(t.Context(), seq+1)
-		if err != nil {
-			t.Fatal(err)
-		}
+	before := client.ID(0)
+	for seq, m := range messages(t, js, "STAMPED") {
 		id, err := stamp.IDIn(m.Header)
-		if err != nil || int(id) != int(seq)+1 || m.Subject != "stamped.new" || string(m.Data) != fmt.Sprint(seq) {
+		if err != nil || id <= before || m.Subject != "stamped.new" || string(m.Data) != fmt.Sprint(seq) {
 			t.Errorf("message %d: %q on %s, ID %v, %v", seq+1, m.Data, m.Subject, id, err)
 		}
+		before = id
 		if time.Since(m.Time) > time.Minute {
 			t.Errorf("it was written at %v", m.Time)
 		}
@@ -102,9 +96,7 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 		}
 		return resp.Status + "\n" + string(body)
 	}
-	if _, err := js.Publish(t.Context(), "orders.new", nil); err != nil {
-		t.Fatal(err)
-	}
+	publish(t, js, &nats.Msg{Subject: "orders.new"})
 	eventually(t, "a message is copied", func() bool {
 		return get("/readyz") == "200 OK\nstamp: ready\ncopying: ORDERS to STAMPED, message 1, 0 behind\n"
 	})
@@ -118,12 +110,9 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	if want := "1 messages copied, up to message 1 of ORDERS\n"; code != 0 || out.String() != want {
 		t.Errorf("it ends with %d and %q, want 0 and %q: %s", code, out.String(), want, errs.String())
 	}
-	kv, err := js.KeyValue(t.Context(), "id_stamp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if hint, err := kv.Get(t.Context(), "STAMPED"); err != nil || !strings.Contains(string(hint.Value()), `"last":1,`) {
-		t.Errorf("the hint: %v, %v", hint, err)
+	hints := messages(t, js, "KV_id_stamp")
+	if len(hints) == 0 || !strings.Contains(string(hints[len(hints)-1].Data), `"last":1,`) {
+		t.Errorf("the hints: %v", hints)
 	}
 }
 
@@ -135,16 +124,52 @@ func withOrders(t *testing.T, url string) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "ORDERS", Subjects: []string{"orders.>"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	asked(t, func(ctx context.Context) (jetstream.Stream, error) {
+		return js.CreateStream(ctx, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	})
 	return js
+}
+
+// asked repeats a request to JetStream until it is answered: where the machine stalls for
+// seconds, the server ends the connection as stale, and what was under way is lost.
+func asked[T any](t *testing.T, request func(context.Context) (T, error)) T {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		answer, err := request(ctx)
+		cancel()
+		if err == nil {
+			return answer
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// messages returns those of a stream.
+func messages(t *testing.T, js jetstream.JetStream, stream string) (all []*jetstream.RawStreamMsg) {
+	t.Helper()
+	s := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, stream) })
+	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+		all = append(all, asked(t, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+			return s.GetMsg(ctx, seq)
+		}))
+	}
+	return all
+}
+
+// publish publishes a message once, however often it is sent.
+func publish(t *testing.T, js jetstream.JetStream, m *nats.Msg) {
+	t.Helper()
+	id := rand.Text()
+	asked(t, func(ctx context.Context) (*jetstream.PubAck, error) {
+		return js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
+	})
 }
 
 // eventually waits until a condition holds.
