@@ -2,6 +2,7 @@ package workerid_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,6 +196,30 @@ func TestAClockSetFarStopsIssuingAtOnceAndServesAgainWhenRight(t *testing.T) {
 				t.Errorf("%v: number %d, was %d; tick %d after %d", slip, l.number(), w, q.Tick, p.Tick)
 			}
 			l.raised() // one event, and it is over
+			l.end()
+		})
+	}
+}
+
+// Whichever reading is the first that is wrong, a clock that was set back was set, and is not behind what was issued.
+func TestAClockSetBackBetweenTwoReadingsIsNotBehind(t *testing.T) {
+	for nth := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			var left atomic.Int64 // readings until the clock is set back; negative: it was
+			left.Store(1 << 62)
+			l := start(t, new(workeridtest.Memory), in(t.TempDir()), func(c *workerid.Config) {
+				c.Now = func() int64 {
+					if left.Add(-1) < 0 {
+						return time.Now().Add(-time.Hour).UnixMilli()
+					}
+					return time.Now().UnixMilli()
+				}
+			})
+			time.Sleep(time.Minute + 50*time.Millisecond)
+			l.issue()
+			left.Store(int64(nth))
+			time.Sleep(10 * time.Second)
+			l.raised(workerid.ClockStep, workerid.ClockSkew)
 			l.end()
 		})
 	}

@@ -125,11 +125,12 @@ func (h *holder) rest(ctx context.Context) {
 	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
 	for time.Now().Before(due) && wait(ctx, tick) {
+		now := h.clock.now() // read first: a clock that is set from here on was set, and is not behind
 		if far = h.clock.setFar(h.deadline) || far; far && time.Since(h.hasty) > hastyEach {
 			h.hasty = time.Now()
 			return
 		}
-		h.behind()
+		h.behind(now)
 		h.begun()
 	}
 }
@@ -160,7 +161,7 @@ func (h *holder) beat(ctx context.Context) error {
 	r, err := h.clock.compare(ctx)
 	if err != nil {
 		h.beatUncompared(ctx, r, err)
-		h.behind()
+		h.behind(h.clock.now())
 		return nil
 	}
 	h.claim.compared = r
@@ -174,7 +175,7 @@ func (h *holder) beat(ctx context.Context) error {
 	h.life.becomeIssuing(h.claim)
 	h.life.note(func(s *Status) { s.Offset = r.offset })
 	h.trouble(ctx, trouble)
-	if d := h.behind(); h.policy.another(d) {
+	if d := h.behind(h.clock.now()); h.policy.another(d) {
 		return fmt.Errorf("%w: by %v", errBehind, d)
 	}
 	h.clock.refresh(ctx)
@@ -259,12 +260,11 @@ func (h *holder) early() error {
 		h.claim.number, time.UnixMilli(h.claim.from).UTC().Format(time.TimeOnly))
 }
 
-// behind returns by how much the clock must advance before the generator issues
-// again; 0 if requests can wait for that. A clock that has yet to reach the window
+// behind returns by how much the clock must advance from now before the generator
+// issues again; 0 if requests can wait for that. A clock that has yet to reach the window
 // of a new claim is not behind, since it was not set back. Nor is that of a
 // suspended worker, since it may be wrong.
-func (h *holder) behind() time.Duration {
-	now := h.clock.now()
+func (h *holder) behind(now int64) time.Duration {
 	if time.Now().Before(h.claim.begins) {
 		now = max(now, h.claim.from)
 	}
