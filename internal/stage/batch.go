@@ -52,10 +52,11 @@ type batch struct {
 	size int        // bytes
 }
 
-// gather reads messages, gives them IDs, and hands them on in batches, while the one
-// before is written. A batch takes what is there, and waits for nothing. It returns why
+// gather reads messages, gives them IDs, and hands them on in batches that are prepared,
+// while the one before is written. A batch takes what is there, and waits for nothing. It returns why
 // it ended.
-func (s *Stage) gather(ctx context.Context, from Reader, at Position, to chan<- *batch) error {
+func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
+	at, last := begin.from, begin.last
 	var next *Message // read, but not in a batch yet
 	pace := newPace(s.cfg.Rate)
 	for {
@@ -97,7 +98,12 @@ func (s *Stage) gather(ctx context.Context, from Reader, at Position, to chan<- 
 			return err
 		}
 		pace.wait(ctx, b.read)
-		at = b.to
+		if len(b.msgs) > 0 {
+			if err := s.cfg.Target.Prepare(b.msgs, last); err != nil {
+				return err
+			}
+		}
+		at, last = b.to, last+uint64(len(b.msgs))
 		select {
 		case to <- b:
 		case <-ctx.Done():

@@ -164,18 +164,20 @@ func (t *Stream) Largest() int {
 	return int(most) - headers - len(t.name)
 }
 
-// Write implements [Target].
-func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error {
+// Prepare implements [Target]: it publishes all of a batch but its last message, which
+// alone commits it. JetStream checks what is expected at the commit, and forgets a batch
+// that has none within 10 s.
+func (t *Stream) Prepare(msgs []*nats.Msg, last uint64) error {
 	if err := t.takes(msgs); err != nil {
 		return err
 	}
 	msgs[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(last, 10))
-	id := rand.Text()
+	id := []string{rand.Text()}
 	for i, m := range msgs {
 		m.Header.Set(jetstream.ExpectedStreamHeader, t.name)
 		if len(msgs) > 1 {
-			m.Header.Set("Nats-Batch-Id", id)
-			m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+			m.Header[batchID] = id
+			m.Header[batchSequence] = []string{strconv.Itoa(i + 1)}
 		}
 		if i == len(msgs)-1 {
 			break
@@ -184,9 +186,21 @@ func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 			return err
 		}
 	}
+	return nil
+}
+
+// The headers of an atomic batch.
+const (
+	batchID       = "Nats-Batch-Id"
+	batchSequence = "Nats-Batch-Sequence"
+	batchCommit   = "Nats-Batch-Commit"
+)
+
+// Write implements [Target].
+func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error {
 	final := msgs[len(msgs)-1]
 	if len(msgs) > 1 {
-		final.Header.Set("Nats-Batch-Commit", "1")
+		final.Header.Set(batchCommit, "1")
 	}
 	reply, err := t.nc.RequestMsgWithContext(ctx, final)
 	if err != nil {

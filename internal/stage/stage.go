@@ -85,8 +85,12 @@ type TargetState struct {
 type Target interface {
 	// State returns the position, or why the stream cannot be a target, as a [Stop].
 	State(ctx context.Context) (TargetState, error)
-	// Write writes all of the messages, or none, behind the sequence last. The error is
-	// ErrFenced if that is not the last one; a [Stop] if it is refused for good; after
+	// Prepare sends the messages of a Write in advance, but for what makes them land. So the
+	// batch before may be on its way meanwhile: Write follows only when that one is known to
+	// have landed. The error is a [Stop] if they are refused for good.
+	Prepare(msgs []*nats.Msg, last uint64) error
+	// Write writes all of the messages that were prepared so, or none, behind the sequence
+	// last. The error is ErrFenced if that is not the last one; a [Stop] if it is refused for good; after
 	// any other error the outcome is unknown.
 	Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 	// Hint returns what SetHint has kept; the zero Hint if nothing.
@@ -222,7 +226,7 @@ func (s *Stage) copy(ctx context.Context) error {
 	})
 	batches := make(chan *batch)
 	var gathering sync.WaitGroup
-	gathering.Go(func() { end(s.gather(ctx, reader, at.from, batches)) })
+	gathering.Go(func() { end(s.gather(ctx, reader, at, batches)) })
 	defer gathering.Wait()
 	defer end(nil)
 	hints := s.newHinter(ctx)

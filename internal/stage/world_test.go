@@ -279,6 +279,9 @@ func (t to) State(context.Context) (stage.TargetState, error) {
 	return s, nil
 }
 
+// Prepare does nothing: what it sends lands with Write alone.
+func (t to) Prepare([]*nats.Msg, uint64) error { return nil }
+
 func (t to) Write(_ context.Context, msgs []*nats.Msg, last uint64) error {
 	time.Sleep(t.w.upTo(20 * time.Millisecond))
 	later := func() {
