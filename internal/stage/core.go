@@ -164,13 +164,16 @@ func (c *Core) pass(ctx context.Context, msgs []*nats.Msg, sub *nats.Subscriptio
 		}
 	}
 	waiting, _, _ := sub.Pending()
-	dropped, _ := sub.Dropped()
+	dropped := c.missed
+	if n, err := sub.Dropped(); err == nil { // it is -1 once a drained subscription is closed
+		dropped = uint64(n)
+	}
 	c.note(func(p *Progress) {
 		p.Role, p.Why, p.Behind = Copying, "", uint64(waiting)
 		p.Copied += uint64(len(msgs))
 		p.Batches++
-		p.Dropped += uint64(dropped) - c.missed
+		p.Dropped += dropped - c.missed
 	})
-	c.missed = uint64(dropped)
+	c.missed = dropped
 	return nil
 }

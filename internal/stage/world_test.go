@@ -189,8 +189,12 @@ func (r *reader) Next(ctx context.Context) (stage.Message, error) {
 }
 
 func (r *reader) deliverLocked() (stage.Message, bool) {
-	for r.last < uint64(len(r.w.source)) {
-		if r.last = max(r.last+1, r.w.first); r.last == r.w.skip {
+	for {
+		next := max(r.last+1, r.w.first)
+		if next > uint64(len(r.w.source)) {
+			return stage.Message{}, false
+		}
+		if r.last = next; r.last == r.w.skip {
 			r.w.source[r.last-1] = foreign // it is not missed
 			r.w.first = r.w.firstThen
 			continue
@@ -210,7 +214,6 @@ func (r *reader) deliverLocked() (stage.Message, bool) {
 		}
 		return m, true
 	}
-	return stage.Message{}, false
 }
 
 func (r *reader) Close() {}
