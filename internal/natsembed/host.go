@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -28,6 +29,10 @@ type Host struct {
 	mu      sync.Mutex
 	server  *Server
 	trouble error // why a stream cannot be written, as Tend saw last; nil if all can
+
+	// Tend's alone: what nats-server reports of its health, and since when.
+	reported string
+	since    time.Time
 }
 
 // Run starts a server. [Host.Tend] keeps it able to write, [Host.Stop] ends it.
@@ -94,6 +99,7 @@ func (h *Host) Stop() {
 const (
 	lookEvery = time.Second // at whether streams can be written
 	mostPause = time.Minute // between two restarts
+	standsFor = 10 * time.Second
 )
 
 // Tend takes up renewed certificates, and restarts the server when a stream cannot be written though the disk can,
@@ -132,11 +138,19 @@ func (h *Host) Tend(ctx context.Context) {
 	}
 }
 
-// look returns why a stream cannot be written, nil if all can.
+// look returns why a stream cannot be written, nil if all can. nats-server also reports a stream that is being made or
+// deleted, as one that could not be recovered: what is no write error counts once it stands for a while.
 func (h *Host) look() (trouble error) {
-	if health := h.current().Healthz(nil); health != nil && health.Error != "" {
+	text := ""
+	if health := h.current().Healthz(nil); health != nil {
+		text = health.Error
+	}
+	if text != h.reported {
+		h.reported, h.since = text, time.Now()
+	}
+	if text != "" && (strings.Contains(text, " write error: ") || time.Since(h.since) >= standsFor) {
 		trouble = fmt.Errorf("the embedded NATS server cannot write: %s; free space on the disk of %s",
-			health.Error, h.cfg.StoreDir)
+			text, h.cfg.StoreDir)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

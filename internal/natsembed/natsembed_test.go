@@ -1,6 +1,7 @@
 package natsembed_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -171,5 +172,43 @@ func TestAServerCanBeJoinedWithoutItsPort(t *testing.T) {
 	}
 	if _, port, err := net.SplitHostPort(srv.Addr().String()); err != nil || port == "0" {
 		t.Errorf("listens on %v, want the port that was picked", srv.Addr())
+	}
+}
+
+// nats-server reports a stream whose directory is there as one that could not be recovered, until it is made.
+func TestAStreamThatIsBeingMadeRestartsNoServer(t *testing.T) {
+	dir := t.TempDir()
+	h, err := natsembed.Run(natsembed.Config{Listen: "127.0.0.1:0", StoreDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	var tending sync.WaitGroup
+	defer tending.Wait()
+	defer cancel()
+	nc, err := nats.Connect(h.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "MADE"}); err != nil {
+		t.Fatal(err)
+	}
+	streams := filepath.Join(dir, "jetstream", "$G", "streams")
+	if _, err := os.Stat(filepath.Join(streams, "MADE")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(streams, "MAKING"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	tending.Go(func() { h.Tend(ctx) })
+	time.Sleep(3 * time.Second) // at least two looks
+	if n := nc.Stats().Reconnects; n > 0 || !nc.IsConnected() || h.Trouble() != nil {
+		t.Errorf("the server was restarted: %d reconnects, status %v, trouble %v", n, nc.Status(), h.Trouble())
 	}
 }
