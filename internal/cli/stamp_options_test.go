@@ -145,3 +145,43 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 			"xxxxxxxxx ORDERS 6 too-large orders.fr.new")
 	}
 }
+
+// A stage that reads a part of a source is not misled by what expires of the rest.
+func TestStampPassesWhatIsForOthers(t *testing.T) {
+	s := &stamping{t: t, url: serve(t).url}
+	s.js = withOrders(t, s.url)
+	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })
+	purge := func() {
+		asked(t, func(ctx context.Context) (any, error) { return nil, source.Purge(ctx) })
+	}
+	copied := []string{}
+	for i := range 3 {
+		s.publish("orders.mine", fmt.Sprint(i))
+		copied = append(copied, fmt.Sprint(i))
+		for range 5 {
+			s.publish("orders.others", "")
+		}
+		s.run("MINE", "--tag=mine", "--filter=orders.mine").want(t, 0)
+		s.holds("MINE", withID, copied...)
+		purge()
+	}
+	s.publish("orders.mine", "unread")
+	purge()
+	s.run("MINE", "--tag=mine", "--filter=orders.mine").want(t, 1, "messages 19 to 19 of stream ORDERS have left it")
+}
+
+func TestStampCopiesWhenAMessageExpiresWhereItMay(t *testing.T) {
+	s := &stamping{t: t, url: serve(t).url}
+	s.js = withOrders(t, s.url)
+	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })
+	c := source.CachedInfo().Config
+	c.AllowMsgTTL = true
+	asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.UpdateStream(ctx, c) })
+	s.publish("orders.new", "a", "Nats-TTL", "1h")
+	ttl := func(m *jetstream.RawStreamMsg) string { return m.Header.Get("Nats-TTL") }
+	s.run("WITHOUT", "--tag=a").want(t, 0)
+	s.holds("WITHOUT", ttl, "")
+	s.run("WITHOUT", "--tag=a", "--keep-ttl").want(t, 1, "--keep-ttl", "--allow-msg-ttl")
+	s.run("WITH", "--tag=a", "--keep-ttl").want(t, 0)
+	s.holds("WITH", ttl, "1h")
+}

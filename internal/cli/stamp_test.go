@@ -134,8 +134,8 @@ func withOrders(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// asked repeats a request to JetStream until it is answered: where the machine stalls for
-// seconds, the server ends the connection as stale, and what was under way is lost.
+// asked repeats a request to JetStream until it is answered: what is under way when a
+// connection breaks is lost.
 func asked[T any](t *testing.T, request func(context.Context) (T, error)) T {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

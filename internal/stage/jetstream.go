@@ -124,6 +124,8 @@ func versionOf(c jetstream.StreamConfig) string {
 
 // Create makes the target for these subjects, if there is none, and lets it take batches.
 func (t *Stream) Create(ctx context.Context, subjects []string) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	stream, err := t.js.Stream(ctx, t.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if v := t.nc.ConnectedServerVersion(); before212(v) {

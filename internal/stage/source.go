@@ -75,6 +75,8 @@ func (s *onSource) Before(ctx context.Context, t time.Time) (uint64, error) {
 
 // Open implements [Source].
 func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	consumer, err := s.js.OrderedConsumer(ctx, s.name, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, FilterSubjects: s.filters,
 	})

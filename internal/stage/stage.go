@@ -193,7 +193,8 @@ func (s *Stage) Run(ctx context.Context) error {
 // errDone ends a stage that has copied all.
 var errDone = errors.New("stage: all is copied")
 
-// answersWithin bounds each request to JetStream.
+// answersWithin bounds each request to JetStream: one that was under way when a connection
+// broke is lost, and has no answer.
 const answersWithin = 5 * time.Second
 
 // checkEvery is how often the settings of the target are looked at while it is written.
