@@ -2,7 +2,7 @@
 //
 // Each worker answers on one subject how it is ([Answer]). Who shows that to people asks through a [Fleet], which keeps
 // the answers for about two seconds: however many people look, each worker is asked once in that time, and nobody is
-// asked while no one looks.
+// asked while no one looks. [Snapshot.Overview] is the fleet as people read it.
 //
 // Nothing here bears on uniqueness: it reads.
 package fleetview

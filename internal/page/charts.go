@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -61,7 +62,9 @@ var figures = []struct {
 
 const perSecond = 1 / float64(subjects.HourStep/time.Second)
 
-func inSeconds(v float64) string { return span(time.Duration(v * float64(time.Second))) }
+func rate(v float64) string { return fleetview.PerSecond(v) }
+
+func inSeconds(v float64) string { return fleetview.Span(time.Duration(v * float64(time.Second))) }
 
 func (p *page) charts(r *http.Request) (any, error) {
 	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Hour: true})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -42,7 +43,7 @@ func (p *page) layout(r *http.Request) (any, error) {
 		Begins: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(), Soon: l.EndsSoon(now),
 		Largest: int64(1)<<l.Bits() - 1, JavaScript: l.Bits() <= 53, ID: strings.TrimSpace(r.FormValue("id")),
 	}
-	v.Left = count(int(v.Ends.Sub(now).Hours()/24/365)) + " years"
+	v.Left = fleetview.Count(int(v.Ends.Sub(now).Hours()/24/365)) + " years"
 	if v.ID != "" {
 		id, err := strconv.ParseInt(v.ID, 10, 64)
 		parts, not := l.Decode(id)
@@ -78,7 +79,7 @@ func boxes(l snowflake.Layout, parts *snowflake.Parts) (all []fieldBox) {
 			continue
 		}
 		b := fieldBox{Name: f.name, Bits: f.bits, High: high, Low: high - f.bits + 1, X: x, Width: float64(f.bits) * 10}
-		b.Room, b.Value = count(int64(1)<<min(f.bits, 62)), strconv.FormatInt(f.value, 10)
+		b.Room, b.Value = fleetview.Count(int64(1)<<min(f.bits, 62)), strconv.FormatInt(f.value, 10)
 		all = append(all, b)
 		high, x = b.Low-1, x+b.Width
 	}

@@ -1,0 +1,113 @@
+package fleetview
+
+import (
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Row is a worker as people read it.
+type Row struct {
+	Worker
+	State    string // in a word or two
+	Class    string // Good, Away or Bad
+	Why      []string
+	Window   time.Duration // left; 0 without a number
+	Requests float64       // a second, of all modes
+	IDs      float64
+	Known    bool // the rates are
+	Waiting  int
+	Lag      subjects.Fraction
+}
+
+// An Overview is the fleet as people read it.
+type Overview struct {
+	Rows                 []Row
+	Segments, Snowflakes float64 // IDs a second, of the workers that answered; likewise below
+	Requests             float64 // a second
+	Waiting, Ready       int
+	Versions             int   // how many different ones
+	Numbers              int   // that are held
+	Registry             error // why the worker numbers are not as of now
+}
+
+// Overview returns the workers in the order of the snapshot, and their sums.
+func (s Snapshot) Overview() Overview {
+	v := Overview{Registry: s.Numbers.Trouble, Numbers: len(s.Numbers.Heartbeats)}
+	versions := make(map[string]bool)
+	for _, w := range s.Workers {
+		row := rowOf(w, s.At)
+		v.Rows = append(v.Rows, row)
+		if !w.Answered {
+			continue
+		}
+		versions[w.Version] = true
+		v.Segments += w.Rates["segment"].IDs
+		v.Snowflakes += w.Rates["snowflake"].IDs
+		v.Requests += row.Requests
+		v.Waiting += row.Waiting
+		if row.Class == Good {
+			v.Ready++
+		}
+	}
+	v.Versions = len(versions)
+	return v
+}
+
+// Classes of states, by which they are coloured.
+const (
+	Good = "good"
+	Away = "away"
+	Bad  = "bad"
+)
+
+func rowOf(w Worker, now time.Time) Row {
+	row := Row{Worker: w, State: "serving", Class: Good, Known: w.Rates != nil}
+	for _, mode := range []string{"segment", "snowflake"} {
+		m := w.Modes[mode]
+		row.Requests += w.Rates[mode].Requests
+		row.IDs += w.Rates[mode].IDs
+		row.Waiting += m.Waiting
+		row.Lag = max(row.Lag, m.LagSeconds)
+		if m.State != subjects.Ready && m.State != "" {
+			row.Why = append(row.Why, mode+": "+m.State)
+		}
+	}
+	if !w.Until.IsZero() {
+		row.Window = max(0, w.Until.Sub(now))
+	}
+	switch {
+	case !w.Answered:
+		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now)}
+	case w.Drained:
+		row.State, row.Class = "drained", Away
+	case w.Statistics.Number == nil:
+		row.State, row.Class = "no number", Bad
+	case len(row.Why) > 0:
+		row.State, row.Class = "not ready", Bad
+	}
+	return row
+}
+
+// silence says what is known of a worker that does not answer.
+func silence(w Worker, now time.Time) string {
+	if w.Seen.IsZero() {
+		return "It has a heartbeat and never said how it is: it is of an older version, or hangs."
+	}
+	return "It last answered " + Span(now.Sub(w.Seen).Truncate(time.Second)) +
+		" ago, and did not stop cleanly: the figures are those of then."
+}
+
+// shownAlarms is how many of the latest alarms are shown beside the workers.
+const shownAlarms = 3
+
+// Latest returns the latest of the alarms of the last 24 hours, and how many those are. The events must be in the order
+// of time, the latest first.
+func Latest(events []subjects.AlarmEvent, now time.Time) (latest []subjects.AlarmEvent, today int) {
+	for _, e := range events {
+		if now.Sub(e.Time) < 24*time.Hour {
+			today++
+		}
+	}
+	return events[:min(today, shownAlarms)], today
+}

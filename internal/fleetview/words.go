@@ -1,0 +1,92 @@
+package fleetview
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// Count writes a whole number, or what a pointer to one points to, with commas: 1,234,567.
+func Count(n any) string {
+	text := strconv.FormatInt(reflect.Indirect(reflect.ValueOf(n)).Int(), 10)
+	sign := ""
+	if text[0] == '-' {
+		sign, text = "-", text[1:]
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return sign + text
+}
+
+// PerSecond writes how many a second, with as many digits as mean something.
+func PerSecond(v float64) string {
+	switch {
+	case math.IsInf(v, 0) || math.IsNaN(v):
+		return "–"
+	case v == 0:
+		return "0"
+	case v < 0.1:
+		return "<0.1"
+	case v < 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return Count(int64(math.Round(v)))
+}
+
+// Seconds writes a number of seconds; an infinity is a dash.
+func Seconds(f subjects.Fraction) string {
+	if math.IsInf(float64(f), 0) || math.IsNaN(float64(f)) || float64(f) > 1e9 {
+		return "–"
+	}
+	return Span(time.Duration(float64(f) * float64(time.Second)))
+}
+
+// Span writes a duration in its two largest units.
+func Span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + Span(-d)
+	case d == 0:
+		return "0"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+// Signed writes a clock's offset.
+func Signed(d time.Duration) string {
+	switch {
+	case d > 0:
+		return "+" + Span(d)
+	case d < 0:
+		return "-" + Span(-d)
+	}
+	return "0 ms"
+}
+
+// Clock writes a time of today as such, and another with its day, in UTC. The zero time is a dash.
+func Clock(t, now time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	if t, now = t.UTC(), now.UTC(); t.YearDay() == now.YearDay() && t.Year() == now.Year() {
+		return t.Format("15:04:05")
+	}
+	return t.Format("2006-01-02 15:04")
+}
