@@ -52,6 +52,9 @@ type Config struct {
 	Servable func(tag string) bool
 	// OnLoad, if set, is called after every load with its duration and outcome.
 	OnLoad func(tag string, took time.Duration, err error)
+	// Granted, if set, is called with each range that was loaded, before any of its IDs is issued. It must not block.
+	// Nothing rests on it.
+	Granted func(tag string, l Loaded)
 	// Log receives failed loads and polls; nil discards.
 	Log *slog.Logger
 }
@@ -104,6 +107,9 @@ func (c Config) withFuncs() Config {
 	}
 	if c.OnLoad == nil {
 		c.OnLoad = func(string, time.Duration, error) {}
+	}
+	if c.Granted == nil {
+		c.Granted = func(string, Loaded) {}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

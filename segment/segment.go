@@ -66,6 +66,9 @@ type Loaded struct {
 	Range
 	Step  int64
 	Least int64
+	// Revision is that of the tag's mark as the load read it; 0 if the store keeps no mark beside a table. It serves
+	// provenance alone.
+	Revision uint64
 }
 
 // A Tag is what a store keeps of a tag.

@@ -23,6 +23,7 @@ type source struct {
 	elsewhere atomic.Bool
 	log       *slog.Logger
 	onLoad    func(tag string, took time.Duration, err error)
+	granted   func(tag string, l Loaded)
 
 	autoStep  int64                 // of tags created on first use; 0 creates none
 	mayCreate func(tag string) bool // reports whether a tag may be created on first use
@@ -72,7 +73,7 @@ type consumer interface {
 func newSource(cfg Config, clock clock) *source {
 	s := &source{
 		store: cfg.Store, timeout: cfg.patience, clock: clock, lanes: newLanes(), log: cfg.Log,
-		onLoad: cfg.OnLoad, autoStep: cfg.AutoStep,
+		onLoad: cfg.OnLoad, granted: cfg.Granted, autoStep: cfg.AutoStep,
 		mayCreate: cfg.AutoCreate, ration: cfg.Ration, onCreate: cfg.OnCreate,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -154,6 +155,9 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		}
 		if l, err = s.loadOrCreate(ctx, p); err == nil {
 			err = p.check(l)
+		}
+		if err == nil {
+			s.granted(p.tag, l)
 		}
 		s.onLoad(p.tag, time.Since(start), err)
 		return err

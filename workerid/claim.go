@@ -34,6 +34,7 @@ type terms struct {
 	margin   time.Duration
 	maxAhead time.Duration
 	now      func() int64 // wall clock, Unix ms
+	granted  func(Window)
 }
 
 // A claim is one worker number with its window, from the first write of its
@@ -55,6 +56,7 @@ type claim struct {
 	asked      int          // how often it was asked for before it was written
 	begins     time.Time    // when the clock reaches from, unless it is set
 	compared   reading      // the clock, when it was last compared
+	resumed    bool         // it continues the window of an earlier life
 	away       bool         // it was resumed while the registry was out of reach
 	rechecked  bool         // the record was read again after it was acquired
 
@@ -188,8 +190,11 @@ func (c *claim) open(now int64) error {
 	if err != nil {
 		return err
 	}
-	c.gen, err = snowflake.NewGenerator(c.layout, c.number, c.from, limit, c.maxAhead)
-	return err
+	if c.gen, err = snowflake.NewGenerator(c.layout, c.number, c.from, limit, c.maxAhead); err != nil {
+		return err
+	}
+	c.report(c.opened(), c.until.Load())
+	return nil
 }
 
 // renew reads the record, and extends the window once a third of the horizon is
@@ -221,6 +226,7 @@ func (c *claim) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.report(Renewed, until)
 	c.gen.Extend(limit)
 	return nil
 }

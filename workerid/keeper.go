@@ -67,6 +67,9 @@ type Config struct {
 	// Alarm is called, once per event, with what an operator must look at; nil
 	// discards. It must not block.
 	Alarm func(kind Alarm, message string)
+	// Granted is called with each window, after its write was acknowledged and before an ID of it is issued; nil
+	// discards. It must not block. Nothing rests on it.
+	Granted func(Window)
 	// Log receives what happens to the number; nil discards.
 	Log *slog.Logger
 }
@@ -166,6 +169,7 @@ func New(cfg Config) *Keeper {
 		terms: terms{
 			registry: cfg.Registry, file: file, instance: instanceOf(cfg.Instance, file), process: newToken(),
 			layout: cfg.Layout, horizon: cfg.Horizon, margin: cfg.margin(), maxAhead: cfg.MaxAhead, now: cfg.Now,
+			granted: cfg.Granted,
 		},
 	}
 	k.life = newLifecycle(k.terms.instance, cfg.Use, cfg.Log)
@@ -243,7 +247,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		// What was tried before may lie before what this claim issues.
 		k.chooser.unconfirmed, k.chooser.ended, k.chooser.lost = nil, nil, nil //mutant:begin
 		why := k.holder(c).hold(ctx)
-		k.life.becomeClosed(c, why)
+		c.report(Closed, k.life.becomeClosed(c, why))
 		if stop, err := k.giveUp(ctx, c, why); stop {
 			return err
 		}
@@ -252,7 +256,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // abandon releases a claim that was never held, at the stop.
 func (k *Keeper) abandon(ctx context.Context, c *claim) error {
-	c.gen.Close()
+	c.report(Closed, c.gen.Close())
 	k.life.becomeReleasing()
 	return k.release(ctx, c)
 }

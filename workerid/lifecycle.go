@@ -148,19 +148,20 @@ func (l *lifecycle) becomeSuspended(why string) {
 		"reason", why)
 }
 
-// becomeClosed ends c for good; why is nil at a clean stop.
+// becomeClosed ends c for good; why is nil at a clean stop. It returns the end of the last tick issued, Unix ms.
 //
 // Before: holding, issuing or suspended. After: the generator is closed, which
 // precedes everything else that happens to a claim that ends; the worker still
 // answers for the number.
-func (l *lifecycle) becomeClosed(c *claim, why error) {
-	c.gen.Close() //mutant:close
+func (l *lifecycle) becomeClosed(c *claim, why error) (free int64) {
+	free = c.gen.Close() //mutant:close
 	l.at.Store(int32(closed))
 	l.hand(nil) //mutant:unuse
 	l.note(func(s *Status) { s.Trouble = why })
 	if why != nil {
 		l.log.Error("worker number given up; this worker searches for another", "number", c.number, "error", why)
 	}
+	return free
 }
 
 // becomeReleasing ends the answering for a number that is to be given back.

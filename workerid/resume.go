@@ -25,7 +25,9 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	// It was written when the disk worked again: another number issues sooner.
 	case last != nil && last.Fence > seen.now+h.longestFence():
 	case last != nil && last.Token == r.Token && seen.now < r.Until: //mutant:resume
-		c, err = h.confirm(ctx, seen, h.claimOn(w, max(last.Fence, seen.now)), r)
+		rest := h.claimOn(w, max(last.Fence, seen.now))
+		rest.resumed = true
+		c, err = h.confirm(ctx, seen, rest, r)
 	// The window has passed: it is a new claim on the own number.
 	case last != nil && last.Token == r.Token:
 		c, err = h.own(ctx, seen, w, last.Fence, r)

@@ -122,7 +122,8 @@ func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 			return segment.Loaded{}, err
 		}
 	}
-	return segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least}, g.advance(ctx, tag, l)
+	loaded := segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Revision: m.Revision}
+	return loaded, g.advance(ctx, tag, l)
 }
 
 // servable returns why a tag has no IDs to load, or nil.

@@ -143,7 +143,7 @@ func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 	l, reserved, err := s.kept.Next(tag, attempt.View{
 		Revision: kve.Revision, Tokens: e.Tokens, Mark: e.Mark, Lowest: max(floor, e.Least), Limit: math.MaxInt64,
 	}, max(n, e.Step))
-	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least}
+	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Revision: kve.Revision}
 	if err != nil || reserved {
 		return loaded, err
 	}
