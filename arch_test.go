@@ -27,6 +27,7 @@ const (
 	natsServer  = "github.com/nats-io/nats-server/v2"
 	natsJWT     = "github.com/nats-io/jwt/v2"
 	nkeys       = "github.com/nats-io/nkeys"
+	porcupine   = "github.com/anishathalye/porcupine"
 	prometheus  = "github.com/prometheus"
 	yaml        = "go.yaml.in/yaml"
 )
@@ -87,6 +88,7 @@ var arrows = map[string][]string{
 	"internal/testkit/exampletb": {},
 	"internal/testkit/freeport":  {},
 	"internal/testkit/ledger":    {},
+	"internal/testkit/linear":    {porcupine},
 	"internal/testkit/mutant":    {},
 	"internal/testkit/mysqltest": {"internal/testkit/freeport", "internal/testkit/tcpproxy", mysqlDriver},
 	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},

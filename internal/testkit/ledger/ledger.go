@@ -1,5 +1,6 @@
 // Package ledger finds every repeated ID among those that were issued: exactly, in
-// bounded memory, for a billion single IDs and more.
+// bounded memory, for a billion single IDs and more. An [Order] finds every ID of a strict
+// tag that came too late.
 //
 // The number of repeats in a multiset is its size minus that of its union. A chunk
 // of runs in memory is sorted and united when it is full. Dense runs shrink to
@@ -87,8 +88,8 @@ func New(dir string) *Ledger {
 // refuses with ErrRun, and records nothing, unless they are a run of positive IDs.
 // An error of the disk is final: all later calls return it.
 func (l *Ledger) Add(first, last int64) error {
-	if first < 1 || last < first {
-		return fmt.Errorf("%w: %d-%d", ErrRun, first, last)
+	if err := checkRun(first, last); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,6 +107,13 @@ func (l *Ledger) Add(first, last int64) error {
 		l.runs = append(l.runs, Run{first, last})
 	}
 	l.report.IDs = capped(l.report.IDs, last-first+1)
+	return nil
+}
+
+func checkRun(first, last int64) error {
+	if first < 1 || last < first {
+		return fmt.Errorf("%w: %d-%d", ErrRun, first, last)
+	}
 	return nil
 }
 
