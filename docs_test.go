@@ -150,7 +150,7 @@ func TestAWrongDocumentIsSeen(t *testing.T) {
 		{"a long table cell", "docs/a.md", "| a | " + long + " |", "has 121 words"},
 		{"code is no paragraph", "docs/a.md", "```\n" + long + "\n```", ""},
 		{"too many lines", "README.md", strings.Repeat("\n", 151), "151 lines"},
-		{"too many words", "docs/architecture.md", strings.Repeat("word\n\n", 1201), "1101 words"},
+		{"too many words", "docs/architecture.md", strings.Repeat("word\n\n", 1201), "1201 words"},
 
 		{"a link to a file", "docs/a.md", "[b](../main.go)", ""},
 		{"a link to no file", "docs/a.md", "[b](main.go)", "docs/main.go"},
