@@ -114,6 +114,10 @@ func (p *pinger) ask() proof { return p.sent + 1 }
 // has reports whether the proof is there.
 func (p *pinger) has(q proof) bool { return p.answered >= q }
 
+// owes reports whether a ping must be sent for the proof: none was, or all that were sent are lost, as with a
+// connection.
+func (p *pinger) owes(q proof) bool { return p.sent < q || p.out == 0 && !p.has(q) }
+
 // hangs reports whether the server does not answer.
 func (p *pinger) hangs(now time.Duration) bool {
 	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing

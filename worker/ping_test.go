@@ -3,6 +3,8 @@ package worker
 import (
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 func TestTheWayToTheServerIsTheShortestRoundTripOfLate(t *testing.T) {
@@ -30,5 +32,26 @@ func TestTheWayToTheServerIsTheShortestRoundTripOfLate(t *testing.T) {
 	}
 	if p.waited(time.Second) != 850*ms || p.waited(ms) != 0 || new(pinger).waited(time.Hour) != 0 {
 		t.Errorf("waited: %v, %v, %v", p.waited(time.Second), p.waited(ms), new(pinger).waited(time.Hour))
+	}
+}
+
+func TestAPingThatIsLostIsSentAgain(t *testing.T) {
+	var p pinger
+	q := p.ask()
+	if !p.owes(q) {
+		t.Error("no ping was sent")
+	}
+	p.sent, p.out = p.sent+1, p.out+1
+	if p.owes(q) {
+		t.Error("a ping is under way")
+	}
+	p.end(ms, pong{ping: q, err: nats.ErrConnectionClosed}, 0)
+	if !p.owes(q) {
+		t.Error("the ping is lost")
+	}
+	p.sent, p.out = p.sent+1, p.out+1
+	p.end(ms, pong{ping: p.sent}, 0)
+	if p.owes(q) || !p.has(q) {
+		t.Error("the second ping was answered")
 	}
 }

@@ -366,9 +366,9 @@ func (w *Worker) pingIfNeeded(now time.Duration) {
 	if !w.cfg.Conn.IsConnected() {
 		return
 	}
-	needed, marked := w.identity.needs() > w.ping.sent, []*group{}
+	needed, marked := w.ping.owes(w.identity.needs()), []*group{}
 	for _, g := range w.groups {
-		needed = needed || g.needs() > w.ping.sent
+		needed = needed || w.ping.owes(g.needs())
 		if w.due && g.needsMark() {
 			marked = append(marked, g)
 		}
