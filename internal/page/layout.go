@@ -26,12 +26,13 @@ type layoutView struct {
 	Fault        string // of the ID
 }
 
-// A fieldBox is a field of an ID in a drawing that is 640 wide.
+// A fieldBox is a field of an ID in a drawing that is 100 wide.
 type fieldBox struct {
 	Name        string
 	Bits        int
 	High, Low   int // numbers of its first and last bit
 	X, Width    float64
+	Range       string // of these numbers
 	Room, Value string
 }
 
@@ -78,8 +79,15 @@ func boxes(l snowflake.Layout, parts *snowflake.Parts) (all []fieldBox) {
 		if f.bits == 0 {
 			continue
 		}
-		b := fieldBox{Name: f.name, Bits: f.bits, High: high, Low: high - f.bits + 1, X: x, Width: float64(f.bits) * 10}
+		b := fieldBox{Name: f.name, Bits: f.bits, High: high, Low: high - f.bits + 1, X: x}
+		b.Width = float64(f.bits) / 64 * 100
 		b.Room, b.Value = fleetview.Count(int64(1)<<min(f.bits, 62)), strconv.FormatInt(f.value, 10)
+		if b.Range = strconv.Itoa(b.High); b.Low < b.High {
+			b.Range += "–" + strconv.Itoa(b.Low)
+		}
+		if f.name == "zero" {
+			b.Room = "1"
+		}
 		all = append(all, b)
 		high, x = b.Low-1, x+b.Width
 	}

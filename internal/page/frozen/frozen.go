@@ -76,9 +76,10 @@ func info(t segment.Tag) subjects.TagInfo {
 var alarms = []subjects.AlarmEvent{
 	{Kind: subjects.AlarmClockSkew, Instance: "gamma", Time: At.Add(-7 * time.Minute), HeldBack: 3,
 		Message: "the clock is 2.1 s ahead of the other workers; no snowflakes are issued until it is right"},
+	{Kind: subjects.AlarmClockSkew, Instance: "delta", Time: At.AddDate(0, 0, -9).Add(time.Hour),
+		Message: "the clock is 0.6 s behind the other workers; no snowflakes are issued until it is right"},
 	{Kind: subjects.AlarmStoreWentBack, Instance: "alpha", Time: At.AddDate(0, 0, -9),
 		Message: "tag order: the mark went back " + Hostile},
-	{Kind: subjects.AlarmClockSkew, Instance: "delta", Time: At.AddDate(0, 0, -9).Add(time.Hour), Message: "as before"},
 }
 
 // A fleet answers with its workers.
@@ -131,7 +132,7 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 	}
 	if q.Hour {
 		w.Hour = &subjects.HourView{End: At.Truncate(subjects.HourStep).Unix(), Modes: map[string]subjects.HourSeries{
-			"segment": series(i, 4000), "snowflake": series(i+3, 950),
+			"segment": series(i, 3500), "snowflake": series(i+3, 950),
 		}}
 	}
 	return w
@@ -144,7 +145,7 @@ func stats(tag, worker string, i int) subjects.TagStats {
 		Tag: tag, Worker: worker, IDsPerSecond: subjects.Fraction(1300 / (len(tag) + i)), Peak: 400, Left: 12400,
 		SecondsLeft: subjects.Fraction(90 - i), Step: 10000, NextStep: 20000, RecommendedStep: 240000, LastRange: 77,
 		Loads: 21, LoadSeconds: 0.0042, Waits: 1, Ranges: []subjects.TagRange{
-			{First: first, Next: first + subjects.Decimal(2000*i) + 7600, Last: first + 9999, Current: true},
+			{First: first, Next: first + subjects.Decimal(1100*i) + 7600, Last: first + 9999, Current: true},
 			{First: first + 10000, Next: first + 10000, Last: first + 19999},
 		},
 	}
@@ -157,8 +158,9 @@ func series(phase, most int) (s subjects.HourSeries) {
 		n := int64(v * float64(most) * 10)
 		s.Requests, s.IDs = append(s.Requests, n), append(s.IDs, n*5)
 		s.Refused = append(s.Refused, int64(i%90)/89*n/20)
-		s.MedianUs, s.SlowUs = append(s.MedianUs, 16), append(s.SlowUs, int64(128<<(i%60/55)))
-		s.LagMs = append(s.LagMs, int64(i%120)/110)
+		late := int64((i + 40*phase) % 150 / 140) // for some points of 150
+		s.MedianUs, s.SlowUs = append(s.MedianUs, int64(8<<(phase%3))), append(s.SlowUs, 256<<(int64(phase%2)+late))
+		s.LagMs = append(s.LagMs, late*int64(phase+1))
 	}
 	return s
 }
