@@ -14,35 +14,46 @@ import (
 // A worker that comes back to its queue group while the others are away gets what all
 // would get, many times what it can answer, and leaves too late. So during an overload
 // it joins with a credit: the server itself ends a subscription after so many messages,
-// as many as are answered within creditFor. A new one follows when a quarter is left.
+// as many as are answered within creditFor. A new one follows when those that are left
+// are answered within refillAt, which outlasts a look and a short pause of the machine:
+// below its capacity a worker must not use a credit up.
 //
 // In a cluster, what is on its way from another server when the last credit is used up
 // is lost: that server has routed it, and this one discards it. So credits last longer.
 const (
 	creditFor       = 200 * time.Millisecond
 	creditInCluster = 600 * time.Millisecond
+	refillAt        = 100 * time.Millisecond
 )
 
 // limitless is more than ever arrives, and the most that the protocol knows.
 const limitless = 999_999_999
 
-// A rate is how many requests a group answers per second while it is late.
+// A rate is how many requests a group can answer per second: so many as it answers while
+// some wait. The zero value knows nothing yet.
 type rate struct {
 	perSecond float64
 	since     time.Duration
 	arrived   int64
+	idle      bool // nothing waited at some time since
 }
 
-// note notes how many requests have arrived, all while the group was late.
-func (r *rate) note(now time.Duration, arrived int64) {
+// note notes how many requests have arrived, and how many wait. A time in which nothing
+// waited shows only that the group can answer as many as it did: a worker that is back
+// below its capacity would otherwise give itself ever smaller credits, and use them up.
+func (r *rate) note(now time.Duration, arrived, waiting int64) {
+	r.idle = r.idle || waiting == 0
 	if now-r.since < markEvery {
 		return
 	}
 	answered := float64(arrived-r.arrived) / (now - r.since).Seconds()
+	if r.idle {
+		answered = max(answered, r.perSecond)
+	}
 	if r.perSecond > 0 {
 		answered = (r.perSecond*3 + answered) / 4
 	}
-	*r = rate{answered, now, arrived}
+	*r = rate{answered, now, arrived, waiting == 0}
 }
 
 // credit returns how many requests a new subscription may get; 0 for any number.
@@ -105,12 +116,13 @@ func end(sub *nats.Subscription) {
 // without credit, once the overload is over.
 func (g *group) refill(now time.Duration) {
 	g.granted = g.credit(now)
+	enough := int64(g.rate.perSecond * refillAt.Seconds())
 	g.renew(func(e *endpoint) bool {
 		if e.granted == 0 || g.granted == 0 {
 			return e.granted != g.granted
 		}
 		delivered, gone := g.subs[slices.Index(g.endpoints, e)].Delivered()
-		return gone != nil || int64(e.granted)-delivered <= int64(e.granted)/4
+		return gone != nil || int64(e.granted)-delivered <= max(int64(e.granted)/4, enough)
 	})
 }
 

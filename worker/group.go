@@ -205,19 +205,15 @@ func (g *group) measure(now time.Duration) {
 		oldest = g.lag.marks[0]
 		late = g.ping.waited(now - oldest.set)
 	}
+	g.rate.note(now, arrived, waiting)
 	o := &g.overload
-	switch stillLate := g.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; {
-	case o.on || stillLate:
+	if stillLate := g.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; o.on || stillLate {
 		o.last = now
-		g.rate.note(now, arrived)
-	default:
-		g.rate.since, g.rate.arrived = now, arrived
 	}
 	switch {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false
 	case !o.on && g.isUp() && g.granted == 0 && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
-		g.rate.perSecond = float64(arrived-oldest.arrived) / (now - oldest.set).Seconds()
 		if o.leave(now) {
 			g.cfg.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
 				"lag", late.String())

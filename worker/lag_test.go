@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 const ms = time.Millisecond
@@ -99,5 +101,79 @@ func TestAPauseThatIsOverMakesNobodyLeaveHoweverMuchIsAnsweredLater(t *testing.T
 	}
 	if g.overload.on {
 		t.Error("it left")
+	}
+}
+
+// A worker that is back below its capacity is idle now and then, and would give itself
+// ever smaller credits.
+func TestARateIsWhatIsAnsweredWhileRequestsWait(t *testing.T) {
+	var r rate
+	now, arrived := time.Duration(0), int64(0)
+	pass := func(perSecond, waiting int64) float64 {
+		for range 40 {
+			now += markEvery
+			arrived += perSecond * int64(markEvery) / int64(time.Second)
+			r.note(now, arrived, waiting)
+		}
+		return r.perSecond
+	}
+	for _, step := range []struct {
+		when                     string
+		perSecond, waiting, want int64
+	}{
+		{"with a queue", 10_000, 500, 10_000},
+		{"below the capacity", 1000, 0, 10_000},
+		{"faster, without a queue", 20_000, 0, 20_000},
+		{"away, with nothing left to do", 0, 0, 20_000},
+		{"on a machine that became slow", 500, 100, 500},
+	} {
+		if got := pass(step.perSecond, step.waiting); got < 0.99*float64(step.want) || got > 1.01*float64(step.want) {
+			t.Errorf("%s: %.0f per second, want %d", step.when, got, step.want)
+		}
+	}
+	r.note(now+markEvery/2, arrived, 0) // idle for a moment
+	if r.note(now+markEvery, arrived, 100); r.perSecond < 499 {
+		t.Errorf("%.0f per second after a time in which nothing waited for a moment", r.perSecond)
+	}
+}
+
+func TestACreditIsFollowedByAnotherWellBeforeItIsUsedUp(t *testing.T) {
+	conn, err := nats.Connect(natstest.Start(t), nats.SetCustomDialer(&Cork{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	e := &endpoint{subject: "id.snowflake", own: "id."}
+	handled := make(chan struct{}, 1000)
+	e.handler = func() handler { return func(request, *nats.Msg) { handled <- struct{}{} } }
+	e.out = &outlet{conn: conn}
+	g := &group{
+		cfg: &Config{Conn: conn, Log: slog.New(slog.DiscardHandler)}, ping: newPinger(conn), rights: watchRights(conn),
+		endpoints: []*endpoint{e}, rate: rate{perSecond: 1000}, overload: overload{times: 1},
+	}
+	if err := g.join(0); err != nil {
+		t.Fatal(err)
+	}
+	all := int64(creditFor / time.Millisecond) // at 1000 per second
+	first := g.subs[0]
+	deliver := func(until int64) {
+		for i := int64(len(handled)); i < until; i++ {
+			if err := conn.PublishRequest(e.subject, "inbox", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for deadline := time.Now().Add(30 * time.Second); int64(len(handled)) < until; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d of %d requests were handled", len(handled), until)
+			}
+		}
+		g.refill(0)
+	}
+	spare := int64(refillAt / time.Millisecond)
+	if deliver(all - spare - 1); g.subs[0] != first {
+		t.Errorf("another credit follows when %d of %d are left", spare+1, all)
+	}
+	if deliver(all - spare); g.subs[0] == first {
+		t.Errorf("no other credit follows when %d of %d are left", spare, all)
 	}
 }
