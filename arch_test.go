@@ -29,6 +29,7 @@ const (
 	nkeys       = "github.com/nats-io/nkeys"
 	porcupine   = "github.com/anishathalye/porcupine"
 	prometheus  = "github.com/prometheus"
+	system      = "golang.org/x/sys"
 	yaml        = "go.yaml.in/yaml"
 )
 
@@ -82,6 +83,7 @@ var arrows = map[string][]string{
 	"internal/ration":      {},
 	"internal/stage":       {"client", "stamp", "internal/jitter", natsGo},
 	"internal/rights":      {"subjects", "internal/buckets", natsGo},
+	"internal/terminal":    {system},
 	"internal/configfile":  {yaml},
 	"internal/natscontext": {},
 
@@ -94,6 +96,7 @@ var arrows = map[string][]string{
 	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
 	"internal/testkit/natstest":  {"internal/natsembed", natsGo},
 	"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
+	"internal/testkit/pty":       {system},
 	"internal/testkit/steps":     {},
 	"internal/testkit/tcpproxy":  {},
 
@@ -107,7 +110,8 @@ var arrows = map[string][]string{
 	"internal/cli": {"internal/app", "client", "stamp", "internal/stage",
 		"subjects", "snowflake", "workerid", "kvregistry",
 		"oneregistry", "oneregistry/natsbus",
-		"internal/buckets", "internal/measure", "internal/metrics", "internal/monitor", "internal/rights",
+		"internal/buckets", "internal/fleetview", "internal/measure", "internal/metrics", "internal/monitor",
+		"internal/rights", "internal/terminal",
 		"segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},
@@ -126,6 +130,8 @@ var forTests = []string{"...", goleak, natsGo, mysqlDriver}
 var forTestsOf = map[string][]string{
 	"client": {prometheus}, // an example for users
 	".":      {yaml},       // rules of alerts
+
+	"e2e/tests": {system}, // modes of a terminal
 }
 
 func TestArrowsOfImport(t *testing.T) {

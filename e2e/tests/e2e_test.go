@@ -34,7 +34,7 @@ const execEnv = "NATSID_E2E_EXEC"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(execEnv) != "" {
-		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		os.Exit(cli.Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
 	}
 	if flag.Parse(); testing.Short() {

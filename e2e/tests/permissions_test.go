@@ -180,7 +180,7 @@ func operate(t *testing.T, url string, flags ...string) {
 	for _, command := range []string{
 		"tag create seat", "tag update seat --step 20", "tag list", "tag list --stats", "tag list --stats --all",
 		"throttle seat 1000", "throttle --off seat", "drain third", "drain third --undo",
-		"tag raise --all --by 10 --yes", "tag delete seat", "workers", "registry list", "store show",
+		"tag raise --all --by 10 --yes", "tag delete seat", "workers", "top", "registry list", "store show",
 	} {
 		waitFor(t, command, func() bool {
 			code, text := run(t, patient(t), append(append(strings.Fields(command), "--nats="+url), flags...)...)

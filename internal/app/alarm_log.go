@@ -105,7 +105,12 @@ func (l *alarmLog) put(ctx context.Context, e subjects.AlarmEvent) error {
 
 // read returns the alarms that are kept, the latest first.
 func (l *alarmLog) read(ctx context.Context) ([]subjects.AlarmEvent, error) {
-	entries, err := l.streams.List(ctx, l.name, "")
+	return KeptAlarms(ctx, l.streams, l.name)
+}
+
+// KeptAlarms returns the alarms that are kept in a bucket, the latest first.
+func KeptAlarms(ctx context.Context, streams buckets.Streams, bucket string) ([]subjects.AlarmEvent, error) {
+	entries, err := streams.List(ctx, bucket, "")
 	if err != nil && !errors.Is(err, buckets.ErrNoBucket) { // none was ever raised
 		return nil, err
 	}

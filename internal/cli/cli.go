@@ -28,6 +28,7 @@ type commandLine struct {
 	Store    storeCmd    `cmd:""`
 	Registry registryCmd `cmd:""`
 	Workers  workersCmd  `cmd:""`
+	Top      topCmd      `cmd:""`
 	Drain    drainCmd    `cmd:""`
 	Health   healthCmd   `cmd:""`
 	Stamp    stampCmd    `cmd:""`

@@ -24,7 +24,7 @@ func Outputs() []Output {
 		{"tag raise", raisedJSON{}},
 		{"store show", storeJSON{}}, {"store confirm", confirmedJSON{}}, {"store move", movedJSON{}},
 		{"registry list", []registryJSON{}}, {"registry adopt", servesJSON{}}, {"registry release", servesJSON{}},
-		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
+		{"workers", []workerRow{}}, {"top", topJSON{}}, {"drain", subjects.WorkerDrained{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
