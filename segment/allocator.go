@@ -11,7 +11,8 @@ import (
 //
 // The IDs of one tag rise: a request to one allocator that begins after another has ended gets higher IDs, and parked
 // requests are served in order of arrival. Between allocators that share a store IDs rise only roughly, since each
-// takes them from ranges of its own. All methods are safe for concurrent use.
+// takes them from ranges of its own, unless the tag is strict: see [Allocator.SetStrict]. All methods are safe for
+// concurrent use.
 type Allocator struct {
 	tags     *tagSet
 	source   *source
@@ -37,7 +38,8 @@ type clock struct{ began time.Time }
 func (c clock) now() time.Duration { return time.Since(c.began) }
 
 // Next appends n IDs of the tag, n 1..[MaxStep], to dst without waiting. It takes all of them or none, and returns
-// [ErrWait] if they are not in memory: then the request should be parked. For another n it returns [ErrInvalid].
+// [ErrWait] if they are not in memory, as those of a strict tag never are: then the request should be parked. For
+// another n it returns [ErrInvalid].
 //
 // It takes no lock unless its IDs span ranges, except about four times a second per tag to see whether a load is due.
 // It allocates nothing if dst has room.

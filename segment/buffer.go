@@ -71,7 +71,8 @@ func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
 func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.supply.waiters.any() || b.supply.gone || b.supply.stock.held() < n {
+	//mutant:sealed
+	if b.supply.waiters.any() || b.supply.gone || b.supply.stock.sealed || b.supply.stock.held() < n {
 		return dst, ErrWait
 	}
 	b.supply.stock.shut()
@@ -112,7 +113,7 @@ func (b *buffer) park(w waiter) error {
 	b.mu.Lock()
 	if why := b.refusesLocked(); why != nil {
 		defer b.mu.Unlock()
-		if !b.supply.loader.running && b.supply.loader.loads == 0 {
+		if b.supply.unused() {
 			b.stopLocked(why) // it was made for this request
 		}
 		return why
@@ -146,6 +147,9 @@ func (b *buffer) expire() {
 	l := &b.supply.loader
 	answers := b.supply.waiters.expire(&b.supply.stock, time.Now(), l.failing(), l.notLoaded())
 	b.tendLocked()
+	if b.supply.unused() {
+		b.stopLocked(nil) // its order was in doubt, and so it was not loaded
+	}
 	b.mu.Unlock()
 	deliver(answers)
 }
@@ -165,11 +169,15 @@ func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.deps.clock.now()
-	return plan{
+	p := plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
 		again: b.supply.loader.gaveWay,
 	}
+	if b.supply.order != loose {
+		p.n, p.join = b.supply.waiters.demand(), b.join
+	}
+	return p
 }
 
 // takeIn implements [consumer]: it takes in the outcome of a load, answers waiting requests, and returns how long to
@@ -183,7 +191,7 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	switch {
 	case err == nil:
 		b.addLocked(p, l, now)
-		answers = b.supply.waiters.serve(&b.supply.stock, nil)
+		answers = b.supply.serve(now)
 	case IsFinal(err) && p.changes != b.changes:
 		b.supply.loader.outdated()
 	case IsFinal(err):
@@ -239,8 +247,8 @@ func (b *buffer) more(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.deps.clock.now()
-	b.supply.loader.running = b.supply.waiters.any() || err == nil && b.supply.due(now)
-	if !b.supply.loader.running && b.supply.loader.loads == 0 {
+	b.supply.loader.running = b.supply.due(now) && (err == nil || b.supply.waiters.any())
+	if b.supply.unused() {
 		b.stopLocked(err) // no request waits
 	}
 	b.supply.setCheck(now)
@@ -250,7 +258,7 @@ func (b *buffer) more(err error) bool {
 // preload loads a first range, unless a load has begun, and returns when that has ended.
 func (b *buffer) preload() {
 	b.mu.Lock()
-	idle := !b.supply.loader.running && !b.supply.gone && b.supply.loader.loads == 0
+	idle := !b.supply.loader.running && !b.supply.gone && b.supply.loader.loads == 0 && b.supply.order == loose
 	if idle {
 		b.supply.loader.running = true
 	}

@@ -87,9 +87,17 @@ func (w *waiters) pop() waiter {
 }
 
 // serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them. It
-// returns answers with theirs appended.
+// returns answers with theirs appended. From a sealed stock it serves none.
 func (w *waiters) serve(s *stock, answers []answer) []answer {
-	for w.any() && w.queue.waiters[0].n <= s.restLen {
+	if s.sealed {
+		return answers
+	}
+	return w.serveUpTo(w.ever, s, answers)
+}
+
+// serveUpTo is serve for the first so many of the requests that ever waited, from a sealed stock too.
+func (w *waiters) serveUpTo(last int64, s *stock, answers []answer) []answer {
+	for w.any() && w.ever-int64(w.len()) < last && w.queue.waiters[0].n <= s.restLen {
 		x := w.pop()
 		answers = append(answers, answer{done: x.done, ranges: s.take(x.n, nil)})
 	}

@@ -23,6 +23,24 @@
 //     change is announced, with every load and with every poll; the worker that makes the change sees it before it
 //     answers. An announcement that is late or lost makes a worker late, and nothing else.
 //
+// # The third law: strict order
+//
+// A tag may be strict. Then, if a request is sent after the answer to another has arrived, its IDs are higher,
+// whichever workers answered. The law that keeps this:
+//
+//	A strict request is served only from one load,
+//	whose compare-and-set of the mark is sent after the request arrived.
+//
+// It may join a load until that is sent ([Store.LoadStrict]), and is never served from two. Say that A was answered
+// before B was sent. A's load had raised the mark by then, and B's raises it afterwards, so B's range begins above A's.
+// No clock, lease or owner is part of this. A stale read loses its compare-and-set, a lost acknowledgement is a hole,
+// and the callers of a worker that stands still are concurrent with those of others.
+//
+// So a strict tag has nothing in memory: no run is open, nothing is loaded ahead, what a load brings beyond its
+// requests is a hole, and a range that was kept from a load that failed is no answer: see package attempt.
+//
+// The law rests on marks that lose no acknowledged write, as the second does. A table without a guard cannot keep it.
+//
 // # The life of a request
 //
 // [Allocator.Next] serves a request from memory by one atomic operation. A cold request, whose IDs are not in memory,
@@ -110,6 +128,12 @@ type Store interface {
 	// [ErrUnknownTag], [ErrDisabled], [ErrExhausted] if no ID is left, or another error, after which a later call may
 	// succeed.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
+
+	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. It calls join after it has
+	// read the mark and before it sends the compare-and-set that raises it, each time that it does both, and reserves
+	// exactly the IDs that join returns, at least 1, or fewer as Load does. Its range begins where no load had begun
+	// when join was last called. It returns the errors of Load, and [ErrNoOrder] where the store keeps no mark.
+	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is
 	// enabled again with t's step and description, and continues above its own mark; otherwise Create returns

@@ -48,6 +48,8 @@ type plan struct {
 	discards uint32        // how often the memory of the tag was discarded
 	unlisted bool          // no listing had the tag
 	again    bool          // the load before gave way
+	// join is set for a strict tag: the load reserves what it returns. See [Store.LoadStrict].
+	join func() int64
 }
 
 // check returns an error if a store breaks its contract: that must not repeat an ID.
@@ -190,17 +192,24 @@ func (s *source) creates(tag string) bool { return s.autoStep > 0 && s.mayCreate
 // does not any more has lost its mark. Created again it would repeat what other allocators have loaded: its operator
 // must say where it continues.
 func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
-	l, err := s.store.Load(ctx, p.tag, p.n, p.floor)
+	l, err := s.loadOnce(ctx, p)
 	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {
 		return l, err
 	}
 	if err := s.create(ctx, p.tag); err != nil {
 		return Loaded{}, err
 	}
-	if l, err = s.store.Load(ctx, p.tag, p.n, p.floor); isMissing(err) {
+	if l, err = s.loadOnce(ctx, p); isMissing(err) {
 		err = errNotYet
 	}
 	return l, err
+}
+
+func (s *source) loadOnce(ctx context.Context, p plan) (Loaded, error) {
+	if p.join != nil {
+		return s.store.LoadStrict(ctx, p.tag, p.join, p.floor)
+	}
+	return s.store.Load(ctx, p.tag, p.n, p.floor)
 }
 
 // create creates a tag on first use, unless another worker was faster.

@@ -25,6 +25,8 @@ type Stats struct {
 // TagStats is the figures of one tag, since it came into an allocator's memory.
 type TagStats struct {
 	Tag string
+	// Strict is true if every request for the tag waits for a load, and nothing is in memory.
+	Strict bool
 	// Ranges are the ranges in memory in the order of their use. The first is the current one, whose beginning is used
 	// already.
 	Ranges []RangeStats

@@ -25,11 +25,12 @@ type stock struct {
 	loaded  int64         // IDs ever loaded, less those discarded
 	floor   int64         // the highest end ever loaded, or least
 	least   int64         // no ID below it may be issued; it only rises
+	sealed  bool          // it serves nobody, and is not opened: the tag is strict, or may be
 }
 
-// open puts what is left of the current range into a run, if the stock is shut and not empty.
+// open puts what is left of the current range into a run, if the stock is shut, not sealed and not empty.
 func (s *stock) open() {
-	if s.run.Load() != nil || len(s.rest) == 0 {
+	if s.run.Load() != nil || len(s.rest) == 0 || s.sealed {
 		return
 	}
 	r := s.rest[0]

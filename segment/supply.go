@@ -33,6 +33,8 @@ type supply struct {
 	loader  loader
 	rule    *stepRule
 	gone    bool // the tag was stopped or the allocator closed: the stock is never opened again
+	order   order
+	joined  int64 // of the requests that ever waited, how many the last load of a strict tag may serve
 }
 
 func newSupply(rule *stepRule, now time.Duration) supply {
@@ -48,6 +50,9 @@ func (s *supply) settle(now time.Duration) {
 	s.setCheck(now)
 }
 
+// unused reports whether the tag never had a range, and nobody waits for one.
+func (s *supply) unused() bool { return !s.loader.running && s.loader.loads == 0 && !s.waiters.any() }
+
 // asked returns how many IDs were ever asked for: issued, or waited for.
 func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
 
@@ -56,9 +61,11 @@ func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
 func (s *supply) due(now time.Duration) bool {
 	held := s.stock.held()
 	switch {
+	case s.order == doubtful:
+		return false
 	case s.waiters.any():
 		return true
-	case s.gone || s.loader.quiet(now):
+	case s.gone || s.order == strict || s.loader.quiet(now):
 		return false
 	case held == 0:
 		return true
@@ -115,8 +122,8 @@ func (s *supply) addTo(total *Stats, now time.Duration) (speed float64) {
 func (s *supply) stats(now time.Duration) TagStats {
 	left, speed := s.stock.held(), s.pace.speed.at(now, s.asked())
 	return TagStats{
-		Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(), Speed: speed, SecondsLeft: lasts(left, speed),
-		Configured: s.pace.configured, Step: s.pace.step,
+		Strict: s.order == strict, Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(),
+		Speed: speed, SecondsLeft: lasts(left, speed), Configured: s.pace.configured, Step: s.pace.step,
 		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
 		Lasted: s.pace.last.lasted,
 		Loads:  s.loader.loads, LoadTime: s.loader.took, Errors: s.loader.errs, LastError: s.loader.lastErr,

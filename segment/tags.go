@@ -9,7 +9,7 @@ import (
 
 // A tagSet holds the buffers of all tags in memory, and decides which other tags may be loaded.
 //
-// Lock order: a buffer's lock, then mu, then that of names.
+// Lock order: ordering, a buffer's lock, then mu, then that of names.
 type tagSet struct {
 	index  index // read without a lock, changed under mu
 	names  *names
@@ -19,7 +19,10 @@ type tagSet struct {
 	idle    time.Duration
 	maxIdle int
 
+	ordering sync.Mutex // of those who set orders
+
 	mu     sync.Mutex
+	orders orders
 	closed bool
 }
 
@@ -76,6 +79,7 @@ func (s *tagSet) obtain(tag string) (*buffer, error) {
 	}
 	b := newBuffer(&s.deps, strings.Clone(tag)) // the caller's string may be part of a message
 	b.unlisted, b.supply.stock.floor = unlisted, s.names.floor(tag)
+	b.supply.setOrder(s.orders.of(tag))
 	s.index.put(b)
 	return b, nil
 }

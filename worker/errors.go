@@ -41,6 +41,8 @@ var codes = []struct {
 	{segment.ErrUnguarded, subjects.BadRequest,
 		"tags are deleted in the guard, which is off: delete the tag's row in the table, " +
 			"or start the workers with --guard on"},
+	{segment.ErrNoOrder, subjects.Unavailable,
+		"the tag is strict, which the guard keeps, and the guard of this worker is off: start it with --guard on"},
 	{segment.ErrExists, subjects.BadRequest, "the tag exists already; change it with `natsid tag update`"},
 	{segment.ErrInvalid, subjects.BadRequest,
 		"step must be 1..1099511627776 and start at least 1; " +

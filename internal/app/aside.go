@@ -105,11 +105,22 @@ type observed struct {
 
 // Load implements [segment.Store].
 func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	return o.observe(func() (segment.Loaded, error) { return o.Store.Load(ctx, tag, n, floor) })
+}
+
+// LoadStrict implements [segment.Store].
+func (o observed) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	return o.observe(func() (segment.Loaded, error) { return o.Store.LoadStrict(ctx, tag, join, floor) })
+}
+
+func (o observed) observe(load func() (segment.Loaded, error)) (segment.Loaded, error) {
 	if err := o.demanded(); err != nil {
 		return segment.Loaded{}, err
 	}
 	ended := o.watch.Load()
-	l, err := o.Store.Load(ctx, tag, n, floor)
+	l, err := load()
 	ended(err, segment.IsFinal(err))
 	return l, err
 }

@@ -21,6 +21,7 @@ type View struct {
 	Mark     int64
 	Lowest   int64 // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
 	Limit    int64 // no range may end above it
+	Strict   bool  // what was reserved before is no answer: see [segment.Store.LoadStrict]
 }
 
 // Ranges keeps, for each tag, the range that the last load reserved, or may have reserved, and that no request got. The
@@ -37,6 +38,10 @@ type View struct {
 // Law: a range is returned as reserved only if its attempt has [Landed], the mark just read is not below its end, and
 // nothing of it is below View.Lowest. Any other range begins at the mark just read or above, and is reserved only when
 // a compare-and-set from the revision just read was acknowledged.
+//
+// Law of strict views: no range is reserved without another compare-and-set from the revision just read. A kept range
+// is part of the next one only if its own write is the last that the entry had, so that nobody loaded since; otherwise
+// it is a hole. A write that is sent once more counts by its own acknowledgement.
 type Ranges struct {
 	mu    sync.Mutex
 	loads map[string]Load // by tag
@@ -48,7 +53,14 @@ type Ranges struct {
 func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err error) {
 	old := r.take(tag)
 	outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest //mutant:fits
+	mark := v.Mark
 	switch {
+	case v.Strict && outcome == Landed: //mutant:strict-kept
+		if fits && v.Mark == old.End && v.Tokens.newest() == old.token { //mutant:strict-last
+			mark = old.Start
+			break
+		}
+		old.most = max(1, old.Len()/2)
 	case outcome == Landed && fits && v.Mark >= old.End: //mutant:landed
 		return old, true, nil
 	case outcome == Open && fits && old.Start >= v.Mark:
@@ -61,7 +73,8 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 		n = min(n, old.most)
 	}
 	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most}
-	l.Range, err = segment.NextRange(v.Mark, v.Lowest, n, v.Limit) //mutant:next-range
+	l.Range, err = segment.NextRange(mark, v.Lowest, n, v.Limit) //mutant:next-range
+	l.End = max(l.End, v.Mark)
 	return l, false, err
 }
 

@@ -87,8 +87,25 @@ func retry(ctx context.Context, f func() error) error {
 
 // Load implements [segment.Store].
 func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
+	return g.load(ctx, tag, floor, false, func(step int64) int64 { return max(n, step) })
+}
+
+// LoadStrict implements [segment.Store]. The marks keep the order: the table may lose commits.
+func (g *Guard) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (l segment.Loaded, err error) {
+	if g.marks == nil {
+		return segment.Loaded{}, segment.ErrNoOrder
+	}
+	return g.load(ctx, tag, floor, true, func(int64) int64 { return join() })
+}
+
+// load loads as many IDs as wanted returns, which is called with the step before each compare-and-set of the mark.
+func (g *Guard) load(
+	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
+) (l segment.Loaded, err error) {
 	err = retry(ctx, func() error {
-		l, err = g.tryLoad(ctx, tag, n, floor)
+		l, err = g.tryLoad(ctx, tag, floor, strict, wanted)
 		return err
 	})
 	if err != nil {
@@ -97,7 +114,9 @@ func (g *Guard) Load(ctx context.Context, tag string, n, floor int64) (l segment
 	return l, nil
 }
 
-func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+func (g *Guard) tryLoad(
+	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
+) (segment.Loaded, error) {
 	began := g.setbacks.now()
 	m, row, err := g.read(ctx, tag)
 	if err == nil {
@@ -112,7 +131,8 @@ func (g *Guard) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 		// The table may have been seen higher since a range was reserved: then others took from it what the range
 		// holds.
 		Lowest: max(row.MaxID, m.Seen, m.Least, floor), Limit: g.table.Limit(),
-	}, max(n, row.Step))
+		Strict: strict,
+	}, wanted(row.Step))
 	if err != nil {
 		return segment.Loaded{}, err
 	}

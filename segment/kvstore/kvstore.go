@@ -120,8 +120,22 @@ func (s *Store) Trouble() error {
 
 // Load implements [segment.Store].
 func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
+	return s.load(ctx, tag, floor, false, func(step int64) int64 { return max(n, step) })
+}
+
+// LoadStrict implements [segment.Store].
+func (s *Store) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (l segment.Loaded, err error) {
+	return s.load(ctx, tag, floor, true, func(int64) int64 { return join() })
+}
+
+// load loads as many IDs as wanted returns, which is called with the step before each compare-and-set.
+func (s *Store) load(
+	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
+) (l segment.Loaded, err error) {
 	err = s.retry(ctx, tag, func() (err error) {
-		l, err = s.tryLoad(ctx, tag, n, floor)
+		l, err = s.tryLoad(ctx, tag, floor, strict, wanted)
 		return err
 	})
 	if err != nil {
@@ -130,8 +144,10 @@ func (s *Store) Load(ctx context.Context, tag string, n, floor int64) (l segment
 	return l, nil
 }
 
-func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	kve, e, err := s.read(ctx, tag)
+func (s *Store) tryLoad(
+	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
+) (segment.Loaded, error) {
+	kve, e, err := s.read(ctx, tag) //mutant:load-read
 	//mutant:disabled
 	if err == nil && e.Disabled {
 		err = segment.ErrDisabled
@@ -142,7 +158,8 @@ func (s *Store) tryLoad(ctx context.Context, tag string, n, floor int64) (segmen
 	//mutant:marks-floor
 	l, reserved, err := s.kept.Next(tag, attempt.View{
 		Revision: kve.Revision, Tokens: e.Tokens, Mark: e.Mark, Lowest: max(floor, e.Least), Limit: math.MaxInt64,
-	}, max(n, e.Step))
+		Strict: strict,
+	}, wanted(e.Step))
 	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Revision: kve.Revision}
 	if err != nil || reserved {
 		return loaded, err

@@ -21,6 +21,20 @@ var _ segment.Store = (*Memory)(nil)
 
 // Load implements [segment.Store].
 func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	return m.load(ctx, tag, floor, func(step int64) int64 { return max(n, step) })
+}
+
+// LoadStrict implements [segment.Store].
+func (m *Memory) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	n := join()
+	return m.load(ctx, tag, floor, func(int64) int64 { return n })
+}
+
+func (m *Memory) load(
+	ctx context.Context, tag string, floor int64, wanted func(step int64) int64,
+) (segment.Loaded, error) {
 	if err := ctx.Err(); err != nil {
 		return segment.Loaded{}, err
 	}
@@ -33,7 +47,7 @@ func (m *Memory) Load(ctx context.Context, tag string, n, floor int64) (segment.
 	if t.Disabled {
 		return segment.Loaded{}, segment.ErrDisabled
 	}
-	r, err := segment.NextRange(t.MaxID, floor, max(n, t.Step), math.MaxInt64)
+	r, err := segment.NextRange(t.MaxID, floor, wanted(t.Step), math.MaxInt64)
 	if err != nil {
 		return segment.Loaded{}, err
 	}
@@ -169,13 +183,26 @@ func (f *Faulty) OnLoad(hook LoadHook) { f.hook.Store(&hook) }
 
 // Load implements [segment.Store].
 func (f *Faulty) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	return f.load(ctx, tag, func() (segment.Loaded, error) { return f.Store.Load(ctx, tag, n, floor) })
+}
+
+// LoadStrict implements [segment.Store].
+func (f *Faulty) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	return f.load(ctx, tag, func() (segment.Loaded, error) { return f.Store.LoadStrict(ctx, tag, join, floor) })
+}
+
+func (f *Faulty) load(
+	ctx context.Context, tag string, load func() (segment.Loaded, error),
+) (segment.Loaded, error) {
 	hook := f.hook.Load()
 	if hook == nil || *hook == nil {
-		return f.Store.Load(ctx, tag, n, floor)
+		return load()
 	}
 	var step, least int64
 	r, err := (*hook)(ctx, tag, func() (segment.Range, error) {
-		l, err := f.Store.Load(ctx, tag, n, floor)
+		l, err := load()
 		step, least = l.Step, l.Least
 		return l.Range, err
 	})

@@ -37,6 +37,8 @@ func Run(t *testing.T, open func(t *testing.T) (next func() segment.Store)) {
 		"UpdateNeverLowersAndSaysWhy":      (*suite).updateRefused,
 		"LoadsBesideRaisesRepeatNothing":   (*suite).updateRaces,
 		"PollAndLookShowTagsAsTheyAre":     (*suite).poll,
+		"StrictLoadsReserveWhatJoined":     (*suite).strictLoads,
+		"StrictLoadsOnlyRise":              (*suite).strictRaces,
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -38,6 +38,7 @@ type life struct {
 	ended   chan struct{}
 	duties  map[string]*duty
 	wastes  map[string]*waste
+	doubts  bool // which tags are strict
 }
 
 // A duty is what each request for a tag that begins now must heed.
@@ -76,6 +77,7 @@ func (m *machine) start() {
 		w.post("created "+l.name()+" "+tag, func() { w.announce(tag) })
 	}
 	l.alloc = segment.New(cfg)
+	w.ordered(l)
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
 	go func() {
@@ -138,13 +140,35 @@ type probe struct {
 
 // Load implements [segment.Store].
 func (p probe) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	key := "load " + p.life.name() + " " + tag
-	p.life.world.post(key, func() { p.life.asks(tag, n) })
+	p.asks(tag, n)
 	loaded, err := p.Store.Load(from(ctx, "load "+tag), tag, n, floor)
+	return p.loaded(tag, loaded, err)
+}
+
+// LoadStrict implements [segment.Store].
+func (p probe) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	p.asks(tag, 0)
+	loaded, err := p.Store.LoadStrict(from(ctx, "load "+tag), tag, func() int64 {
+		n := join()
+		p.asks(tag, n)
+		return n
+	}, floor)
+	return p.loaded(tag, loaded, err)
+}
+
+func (p probe) key(tag string) string { return "load " + p.life.name() + " " + tag }
+
+func (p probe) asks(tag string, n int64) {
+	p.life.world.post(p.key(tag), func() { p.life.asks(tag, n) })
+}
+
+func (p probe) loaded(tag string, loaded segment.Loaded, err error) (segment.Loaded, error) {
 	if p.life.marks.Identity().Registry != "" {
 		p.life.machine.knows.Store(true)
 	}
-	p.life.world.post(key, func() { p.life.loaded(tag, loaded.Range, err) })
+	p.life.world.post(p.key(tag), func() { p.life.loaded(tag, loaded.Range, err) })
 	return loaded, err
 }
 
@@ -191,6 +215,7 @@ type request struct {
 	tag      *tag
 	n        int64
 	duty     duty
+	above    int64 // all its IDs must be
 	began    time.Duration
 	answered bool
 	served   bool
@@ -220,6 +245,7 @@ func (l *life) ask(name string, n int64) *request {
 	w := l.world
 	w.asked++
 	r := &request{number: w.asked, life: l, tag: w.tags[name], n: n, duty: *l.duty(name), began: w.now()}
+	r.above = w.floor(r.tag)
 	ranges, err := l.alloc.Next(name, n, nil)
 	if !errors.Is(err, segment.ErrWait) {
 		r.answer(ranges, err)
@@ -255,6 +281,7 @@ func (r *request) answer(ranges []segment.Range, err error) {
 		return
 	}
 	r.served = true
+	r.judgeOrder(ranges)
 	var sum int64
 	for _, ids := range ranges {
 		sum += ids.Len()

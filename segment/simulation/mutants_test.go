@@ -12,7 +12,7 @@ import (
 )
 
 // mutants break the law, each in one way.
-var mutants = slices.Concat(mutantsOfMarks, mutantsOfTables, mutantsOfMemory)
+var mutants = slices.Concat(mutantsOfMarks, mutantsOfTables, mutantsOfMemory, mutantsOfOrder)
 
 var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a load is a put, whatever the revision", Edits: []mutant.Edit{
@@ -30,7 +30,7 @@ var mutantsOfMarks = []mutant.Mutant{
 		mutant.Delete("kept-once"),
 		mutant.Replace("fits", "outcome, fits := old.Outcome(v.Revision, v.Tokens), true")}},
 	{Name: "the mark is ignored", Edits: []mutant.Edit{
-		mutant.Replace("next-range", "l.Range, err = segment.NextRange(max(v.Lowest, 1), 0, n, v.Limit)")}},
+		mutant.Replace("next-range", "_ = mark; l.Range, err = segment.NextRange(max(v.Lowest, 1), 0, n, v.Limit)")}},
 	{Name: "the floor is ignored", Edits: []mutant.Edit{
 		mutant.Before("marks-floor", "floor = 0"),
 		mutant.Replace("check", `if l.Len() < 1 { return fmt.Errorf("no IDs") }`)}},
@@ -99,6 +99,31 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("expiry")}},
 	{Name: "a load has no timeout", Edits: []mutant.Edit{
 		mutant.Replace("load-timeout", "ctx, cancel := context.WithCancel(ctx)")}},
+}
+
+// more lets the load of a strict tag reserve more than its requests ask for, as a loose one does.
+var more = mutant.Replace("join", "return b.supply.waiters.demand() + 20")
+
+var mutantsOfOrder = []mutant.Mutant{
+	{Name: "a strict tag is served from memory", Edits: []mutant.Edit{
+		more, mutant.Delete("left-over"),
+		mutant.Replace("sealed", "if b.supply.waiters.any() || b.supply.stock.held() < n { return dst, ErrWait }")}},
+	{Name: "what a load of a strict tag leaves is served with the next", Edits: []mutant.Edit{
+		more, mutant.Delete("left-over")}},
+	{Name: "a strict request joins a load that was sent already", Edits: []mutant.Edit{
+		more, mutant.Replace("joined", "answers = s.waiters.serveUpTo(s.waiters.ever, &s.stock, nil)")}},
+	{Name: "a tag that becomes strict keeps what is in memory", Edits: []mutant.Edit{
+		mutant.Replace("order-change", "_, _ = was, now")}},
+	{Name: "a worker that doubts serves from memory", Edits: []mutant.Edit{
+		mutant.Replace("seal", "s.order, s.stock.sealed = o, o == strict")}},
+	{Name: "a kept range answers strict requests", Args: []string{"-sim.from=10001"}, Edits: []mutant.Edit{
+		mutant.Delete("strict-kept")}},
+	{Name: "a kept range answers strict requests though others have loaded since", Edits: []mutant.Edit{
+		mutant.Replace("strict-last", "if fits { mark = old.Start; break }")}},
+	{Name: "an ambiguous range answers strict requests", Edits: []mutant.Edit{
+		mutant.Before("loaded", "if strict && !isOvertaken(err) { return loaded, nil }")}},
+	{Name: "a strict load takes the revision from the store, and the mark from its memory", Edits: []mutant.Edit{
+		mutant.Replace("load-read", "kve, e, err := s.read(ctx, tag); if strict { e.Mark = max(1, floor) }")}},
 }
 
 // TestMutants checks that the simulation finds each way in which the law can be broken.

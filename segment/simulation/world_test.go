@@ -21,17 +21,19 @@ type world struct {
 	names    []string // of the tags, in order
 	changes  []*change
 
-	span    time.Duration // how long faults are injected
-	rare    int           // of how many calls about one fails in each way
-	pace    time.Duration // of faults
-	lost    time.Duration // when marks were lost
-	healthy bool          // no fault is injected
-	quiet   bool          // nothing is asked or changed any more, unless to see whether all is well
-	over    bool          // nothing begins any more
-	acting  *call         // that arrives now
-	waiting map[int]*request
-	asked   int
-	breach  error // the first one
+	span     time.Duration // how long faults are injected
+	rare     int           // of how many calls about one fails in each way
+	pace     time.Duration // of faults
+	lost     time.Duration // when marks were lost
+	seed     uint64
+	ordering *ordering // nil without strict tags
+	healthy  bool      // no fault is injected
+	quiet    bool      // nothing is asked or changed any more, unless to see whether all is well
+	over     bool      // nothing begins any more
+	acting   *call     // that arrives now
+	waiting  map[int]*request
+	asked    int
+	breach   error // the first one
 }
 
 // A conf is what a world is like.
@@ -78,10 +80,11 @@ func (k kind) ofMarks() kvstore.Kind {
 
 // A tag is what the world knows of a tag.
 type tag struct {
-	name   string
-	ledger ledger
-	top    int64   // the highest end that was ever loaded
-	raised []raise // acknowledged
+	name    string
+	ledger  ledger
+	top     int64   // the highest end that was ever loaded
+	highest int64   // ID that was issued in an answer
+	raised  []raise // acknowledged
 	// Deleted is when a deletion was last acknowledged; zero if the tag was created since, or may have been.
 	deleted time.Duration
 	created time.Duration // when a creation was last begun
@@ -94,7 +97,7 @@ type raise struct {
 }
 
 func newWorld(seed uint64, s *story) *world {
-	w := &world{agenda: newAgenda(seed, s), tags: map[string]*tag{}, waiting: map[int]*request{}}
+	w := &world{agenda: newAgenda(seed, s), seed: seed, tags: map[string]*tag{}, waiting: map[int]*request{}}
 	w.rare = pick(w.agenda, 12, 40, 120)
 	w.span = time.Duration(10+w.rnd.IntN(25)) * time.Second
 	w.pace = pick(w.agenda, time.Second, 3*time.Second)
@@ -154,6 +157,9 @@ func (w *world) broken() bool { return w.breach != nil }
 // live injects faults, then repairs the world and checks that all is served again.
 func (w *world) live() {
 	w.found()
+	if w.mayOrder(w.seed) {
+		w.order()
+	}
 	for _, m := range w.machines {
 		w.after(w.chance(time.Second), m.start)
 	}

@@ -25,6 +25,16 @@ func (g gate) Load(ctx context.Context, tag string, n, floor int64) (segment.Loa
 	return g.Store.Load(ctx, tag, n, floor)
 }
 
+// LoadStrict implements [segment.Store].
+func (g gate) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	if err := g.witness.Ready(ctx); err != nil {
+		return segment.Loaded{}, err
+	}
+	return g.Store.LoadStrict(ctx, tag, join, floor)
+}
+
 // Create implements [segment.Store].
 func (g gate) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
 	if err := g.witness.Ready(ctx); err != nil {

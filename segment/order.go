@@ -1,0 +1,120 @@
+package segment
+
+import (
+	"maps"
+	"time"
+)
+
+// An order is what a buffer knows of the order of its tag's IDs.
+type order int8
+
+const (
+	loose order = iota
+	// strict: nothing is in memory, and each request is served from a load that it joined: see the third law.
+	strict
+	// doubtful: the tag may be strict. Requests wait, and what is in memory stays there until it is known.
+	doubtful
+)
+
+// orders is which tags are strict. It is guarded by tagSet.mu.
+type orders struct {
+	strict   map[string]bool
+	doubtful bool
+}
+
+func (o *orders) of(tag string) order {
+	switch {
+	case o.doubtful:
+		return doubtful
+	case o.strict[tag]:
+		return strict
+	}
+	return loose
+}
+
+// SetStrict says which tags are strict, and that it is known of all. It keeps a copy of tags.
+//
+// Law: no request that begins after SetStrict has returned gets an ID of a strict tag that was loaded before. A load
+// under way that was begun for another order brings a hole.
+func (a *Allocator) SetStrict(tags map[string]bool) {
+	a.tags.setOrders(orders{strict: maps.Clone(tags)})
+}
+
+// Doubt says that any tag may be strict by now: until SetStrict is called, requests wait, for the deadline at most, and
+// no memory serves them.
+func (a *Allocator) Doubt() { a.tags.setOrders(orders{doubtful: true}) }
+
+// IsStrict reports whether a tag is strict, as far as is known.
+func (a *Allocator) IsStrict(tag string) bool {
+	a.tags.mu.Lock()
+	defer a.tags.mu.Unlock()
+	return a.tags.orders.strict[tag]
+}
+
+// setOrders changes the order of all tags. In doubt, those that were strict are still known to be.
+func (s *tagSet) setOrders(o orders) {
+	s.ordering.Lock() // two at once would leave buffers of both
+	defer s.ordering.Unlock()
+	s.mu.Lock()
+	if o.doubtful {
+		o.strict = s.orders.strict
+	}
+	same := o.doubtful == s.orders.doubtful && maps.Equal(o.strict, s.orders.strict)
+	s.orders = o
+	s.mu.Unlock()
+	if same {
+		return
+	}
+	for _, b := range s.snapshot() { // later ones are made with the new order
+		b.setOrder(o.of(b.tag))
+	}
+}
+
+// setOrder changes the order of the tag. What was loaded for another order, or is being loaded, is a hole.
+func (b *buffer) setOrder(o order) {
+	b.mu.Lock()
+	s, now := &b.supply, b.deps.clock.now()
+	if o == s.order || s.gone {
+		b.mu.Unlock()
+		return
+	}
+	was := s.order
+	s.setOrder(o)
+	//mutant:order-change
+	if o == strict || was == strict {
+		b.discards++
+		s.stock.discard(now)
+	}
+	answers := s.waiters.serve(&s.stock, nil)
+	if s.waiters.any() || s.loader.loads > 0 {
+		b.tendLocked()
+	}
+	b.mu.Unlock()
+	deliver(answers)
+}
+
+// setOrder seals the stock of a tag that is not loose.
+func (s *supply) setOrder(o order) {
+	s.stock.shut()
+	s.order, s.stock.sealed = o, o != loose //mutant:seal
+}
+
+// join is called by the load of a strict tag before it sends its compare-and-set: the requests that wait now may be
+// served from it. It returns how many IDs they ask for together, within 1..[MaxStep].
+func (b *buffer) join() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.supply.joined = b.supply.waiters.ever
+	return max(1, min(MaxStep, b.supply.waiters.demand())) //mutant:join
+}
+
+// serve answers the requests that wait from what was just loaded. Of a strict tag, these are the requests that joined
+// the load; what they leave, as those that expired meanwhile, is a hole.
+func (s *supply) serve(now time.Duration) (answers []answer) {
+	if s.order != strict {
+		return s.waiters.serve(&s.stock, nil)
+	}
+	answers = s.waiters.serveUpTo(s.joined, &s.stock, nil) //mutant:joined
+	s.stock.discard(now)                                   //mutant:left-over
+	return answers
+}

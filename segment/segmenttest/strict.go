@@ -1,0 +1,65 @@
+package segmenttest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/natsid/natsid/segment"
+)
+
+// loadStrict loads n IDs of the tag order in strict order. It reports false where the store has no marks.
+func (s *suite) loadStrict(n int64) (segment.Loaded, bool) {
+	s.Helper()
+	joins := 0
+	l, err := s.LoadStrict(s.ctx, "order", func() int64 { joins++; return n }, 0)
+	if errors.Is(err, segment.ErrNoOrder) {
+		return l, false
+	}
+	if err != nil || joins != 1 {
+		s.Fatalf("LoadStrict of %d = %v, %v, after %d calls of join", n, l, err, joins)
+	}
+	return l, true
+}
+
+func (s *suite) strictLoads() {
+	s.create("order", 10, 1)
+	for _, want := range []segment.Range{{Start: 1, End: 2}, {Start: 2, End: 27}} {
+		l, ok := s.loadStrict(want.Len())
+		if ok && (l.Range != want || l.Step != 10) {
+			s.Errorf("loaded %v, want exactly %v and the step 10", l, want)
+		}
+	}
+	_, err := s.LoadStrict(s.ctx, "unknown", func() int64 { return 1 }, 0)
+	if !errors.Is(err, segment.ErrNoOrder) {
+		s.wantErr(err, segment.ErrUnknownTag)
+	}
+}
+
+// strictRaces checks that a range lies above all that were loaded before its join was last called.
+func (s *suite) strictRaces() {
+	s.create("order", 10, 1)
+	if _, ok := s.loadStrict(1); !ok {
+		return
+	}
+	var highest atomic.Int64 // end that a load has returned
+	var loaders sync.WaitGroup
+	for range 4 {
+		store := s.next()
+		loaders.Go(func() {
+			for range 20 {
+				var above int64
+				join := func() int64 { above = highest.Load(); return 1 + rand.Int64N(20) }
+				l, err := store.LoadStrict(s.ctx, "order", join, 0)
+				if err != nil || l.Start < above {
+					s.Errorf("loaded %v, %v, when %d had been reached before", l, err, above)
+					return
+				}
+				for old := highest.Load(); old < l.End && !highest.CompareAndSwap(old, l.End); old = highest.Load() {
+				}
+			}
+		})
+	}
+	loaders.Wait()
+}
