@@ -28,8 +28,9 @@
 //
 // As issued means: of two calls, one of which began after the other had ended, the
 // later one gets the ID that was issued later. Segment IDs of one worker rise; those of
-// several interleave, as each has a range of its own. Snowflakes rise with the clocks of
-// the workers.
+// several interleave, as each has a range of its own. IDs of a strict tag rise over all
+// workers: the later call gets the higher ID, in any process. It has no Prefetch. Snowflakes
+// rise with the clocks of the workers.
 //
 // A hole is an ID that no call gets. Each mode leaves some: the answer to a copy of a
 // request, and one that comes after the call gave up. What is held in advance, at most

@@ -59,7 +59,9 @@ func Business(b int64) HandleOption {
 // is held.
 //
 // n is at least 1, and at most what the workers allow. maxAge is at most
-// [subjects.MaxPrefetchAge]. Each range that is thrown away is a hole.
+// [subjects.MaxPrefetchAge]. Each range that is thrown away is a hole. IDs of a strict tag
+// are not held, since others get higher ones meanwhile: workers refuse it, and calls fail
+// with [ErrBadRequest].
 func Prefetch(n int, maxAge time.Duration) HandleOption {
 	return func(h *Handle) {
 		if n < 1 || maxAge <= 0 || maxAge > subjects.MaxPrefetchAge {
