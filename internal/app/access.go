@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
 // An Access is how this program reaches NATS, and by what servers know it: the settings of the nats command, by its
@@ -155,20 +153,6 @@ func checkSeed(c *Config) error {
 func checkCertificate(c *Config) error {
 	if (c.NATSCert == "") != (c.NATSKey == "") {
 		return errors.New("and --tlskey belong together: give both")
-	}
-	return nil
-}
-
-func checkDSN(c *Config) error {
-	if c.MySQL == "" || mysqlstore.Check(c.MySQL) == nil {
-		return nil
-	}
-	return errors.New("is malformed: want user:password@tcp(host:port)/database")
-}
-
-func checkMySQL(c *Config) error {
-	if (c.MySQLCert == "") != (c.MySQLKey == "") {
-		return errors.New("and --mysql-key belong together: give both")
 	}
 	return nil
 }

@@ -2,14 +2,12 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"path"
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -281,45 +279,6 @@ func (s *storage) openStore(ctx context.Context) error {
 	})
 	return nil
 }
-
-// openTable connects to MySQL. An error that will not go away is permanent.
-func openTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {
-	t, err := OpenTable(ctx, login)
-	if errors.Is(err, mysqlstore.ErrRefused) {
-		err = backoff.Permanent(err)
-	}
-	return t, err
-}
-
-// OpenTable connects to MySQL once.
-func OpenTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	t, err := login.Open(ctx)
-	if err == nil {
-		return t, nil
-	}
-	remedy := ""
-	if isA[*tls.CertificateVerificationError](err) {
-		remedy = "; give the certificate of its authority with --mysql-ca, and its host as the certificate names it"
-	}
-	return nil, fmt.Errorf("cannot use MySQL at %s: %w%s", mysqlstore.Redact(login.DSN), err, remedy)
-}
-
-// Database returns how MySQL is reached, with the DSN of --mysql-file.
-func (c *Config) Database() (mysqlstore.Login, error) {
-	dsn, err := secret{c.MySQL, c.MySQLFile}.read()
-	if err != nil {
-		return mysqlstore.Login{}, fmt.Errorf("%s cannot be used: %w; write the DSN there",
-			place("mysql-file", c.given), err)
-	}
-	return mysqlstore.Login{
-		DSN: strings.TrimSpace(dsn), File: c.MySQLFile, CA: c.MySQLCA, Cert: c.MySQLCert, Key: c.MySQLKey,
-	}, nil
-}
-
-// OnMySQL reports whether the tags are in MySQL.
-func (c *Config) OnMySQL() bool { return c.MySQL != "" || c.MySQLFile != "" }
 
 func (s *storage) closeStore() error {
 	if s.table != nil {

@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
 // A Value is a setting with what is in force, for people: secrets are hidden.
@@ -39,13 +37,6 @@ func (c Config) Values() (all []Value) {
 // String returns the source in one word.
 func (s Source) String() string {
 	return [...]string{"default", "context", "file", "environment", "flag"}[s]
-}
-
-func showMySQL(c *Config) string {
-	if c.MySQL == "" {
-		return ""
-	}
-	return mysqlstore.Redact(c.MySQL)
 }
 
 func showAutoCreate(c *Config) string {
