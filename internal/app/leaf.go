@@ -34,8 +34,16 @@ func (p *program) serveLeaf(ctx context.Context) error {
 		return nil
 	}
 	defer p.quit()
+	ids, drained := p.workerConfig(), func() bool { return p.away.has(drained) }
+	refused := ids.Refused
+	ids.Refused = func(mode worker.Mode) error {
+		if drained() { // there is no queue group to leave
+			return errDrained
+		}
+		return refused(mode)
+	}
 	return leafhttp.New(leafhttp.Config{
-		IDs: worker.NewDirect(p.workerConfig()), Segments: p.segments, Store: p.storage.tags,
-		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Log: p.cfg.Log,
+		IDs: worker.NewDirect(ids), Segments: p.segments, Store: p.storage.tags,
+		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Away: drained, Log: p.cfg.Log,
 	}).Serve(ctx, p.leaf)
 }

@@ -118,6 +118,14 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	fault{status: http.StatusNotFound, message: "No message available"}.write(w, r)
 }
 
+// crowded answers on a connection that is one too many.
+func crowded(w http.ResponseWriter, r *http.Request) {
+	fault{
+		status: http.StatusServiceUnavailable, exception: leafException, retry: retryUnavailable,
+		message: "too many connections are open: share them, or reach other workers",
+	}.write(w, r)
+}
+
 // pageFault answers where a page cannot be made.
 func (s *Server) pageFault(w http.ResponseWriter, r *http.Request, why error) {
 	s.cfg.Log.Warn("a page of Leaf's was not shown", "path", r.URL.Path, slog.Any("error", why))

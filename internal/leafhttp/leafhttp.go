@@ -29,7 +29,7 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// Config says what is served. All fields must be set.
+// Config says what is served. All fields but Away must be set.
 type Config struct {
 	IDs *worker.Direct
 	// Segments is what /cache shows, and Store is what /db shows.
@@ -39,7 +39,10 @@ type Config struct {
 	Layout snowflake.Layout
 	// Deadline is how long a request for IDs may wait.
 	Deadline time.Duration
-	Log      *slog.Logger
+	// Away, if set, reports whether callers had better use another server. Each connection is then closed behind its
+	// next answer.
+	Away func() bool
+	Log  *slog.Logger
 }
 
 // A Server serves one listener. It may be used once.
@@ -76,7 +79,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
 		Handler: s, MaxHeaderBytes: headSize, ReadHeaderTimeout: headTime, ReadTimeout: headTime,
 		WriteTimeout: headTime + s.cfg.Deadline, IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		ConnContext: mark, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- hs.Serve(s.conns.bound(l)) }()
@@ -110,8 +113,13 @@ const (
 
 // ServeHTTP answers a request of any method, as Leaf does. A slash at the end of a path counts for nothing.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.stopping.Load() {
+	excess := r.Context().Value(beyond{}) != nil
+	if excess || s.stopping.Load() || s.cfg.Away != nil && s.cfg.Away() {
 		w.Header().Set("Connection", "close")
+	}
+	if excess {
+		crowded(w, r)
+		return
 	}
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	if tag, ok := strings.CutPrefix(path, segmentPath); ok {

@@ -1,7 +1,6 @@
 package leafhttp_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,10 +36,12 @@ const patience = 30 * time.Second
 type rig struct {
 	*testing.T
 	url     string
+	server  *leafhttp.Server
 	store   *segmenttest.Faulty
 	issuer  *snowflake.Issuer
 	gate    policy.Gate
 	refused atomic.Pointer[error]
+	away    atomic.Bool
 	given   atomic.Int64 // answers with IDs
 	served  chan error   // what Serve returned
 	stop    context.CancelFunc
@@ -91,9 +92,10 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 	}
 	s := leafhttp.New(leafhttp.Config{
 		IDs: direct, Segments: segments, Store: r.store, Layout: layout, Deadline: deadline,
-		Log: slog.New(slog.DiscardHandler),
+		Away: r.away.Load, Log: slog.New(slog.DiscardHandler),
 	})
 	s.Leave(leave)
+	r.server = s
 	r.url = "http://" + l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
@@ -434,23 +436,7 @@ func TestAStopAnswersARequestThatWaits(t *testing.T) {
 
 func TestAConnectionThatIsKeptLearnsOfTheStopFromItsNextAnswer(t *testing.T) {
 	r := startLeaving(t, snowflake.Leaf, patience, patience)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	in := bufio.NewReader(conn)
-	ask := func() *http.Response {
-		if _, err := io.WriteString(conn, "GET /api/segment/get/order HTTP/1.1\r\nHost: leaf\r\n\r\n"); err != nil {
-			return nil
-		}
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			return nil
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-		return resp
-	}
+	ask := r.dial()
 	if resp := ask(); resp == nil || resp.StatusCode != 200 || resp.Close {
 		t.Fatalf("%+v", resp)
 	}
