@@ -23,6 +23,13 @@ const (
 	freshHour = 9 * time.Second
 )
 
+// goneFor is how long a worker is shown that did not stop cleanly and has no heartbeat any more. It is also forgotten
+// when its number is free again, or when it is back.
+const goneFor = time.Hour
+
+// nearEnd is how long a window may be after a clean stop, by a clock that is not quite that of this worker.
+const nearEnd = 5 * time.Second
+
 // missing is how long a worker that answered is missed if JetStream does not say that it has stopped.
 const missing = 30 * time.Second
 
@@ -80,6 +87,7 @@ type Worker struct {
 	subjects.WorkerView
 	Answered bool
 	Seen     time.Time       // when it last answered; zero: never
+	Gone     time.Time       // if it did not stop cleanly, when its number is free again; zero for all others
 	Rates    map[string]Rate // by mode, over the last seconds; nil before there are any
 }
 
@@ -242,8 +250,13 @@ func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.T
 	for _, h := range n.Heartbeats {
 		live[h.Instance] = true
 	}
+	gone := n.gone(live, now)
 	for name, w := range f.met {
 		_, w.Answered = heard[name]
+		if w.Gone = gone[name].until; !w.Answered && !w.Gone.IsZero() {
+			f.met[name] = w
+			continue
+		}
 		stopped := n.Trouble == nil && w.Statistics.Number != nil && !live[name]
 		if !w.Answered && (stopped || !live[name] && now.Sub(w.Seen) > missing) {
 			delete(f.met, name)
@@ -256,9 +269,35 @@ func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.T
 			f.met[name] = Worker{WorkerView: subjects.WorkerView{Statistics: subjects.WorkerStats{Instance: name}}}
 		}
 	}
+	for name, g := range gone {
+		if _, known := f.met[name]; !known {
+			w := Worker{Seen: g.reported, Gone: g.until}
+			w.Statistics.Instance, w.Statistics.Number, w.Until = name, &g.number, g.until
+			f.met[name] = w
+		}
+	}
 	for name, v := range heard {
 		f.met[name] = f.met[name].answered(v, now)
 	}
+}
+
+// A goneWorker did not stop cleanly.
+type goneWorker struct {
+	number          int
+	reported, until time.Time
+}
+
+// gone returns the workers that did not stop cleanly and have no heartbeat any more, by name.
+func (n Numbers) gone(live map[string]bool, now time.Time) map[string]goneWorker {
+	all := make(map[string]goneWorker)
+	for number, r := range n.Records {
+		g := goneWorker{number, time.UnixMilli(r.Reported).UTC(), time.UnixMilli(r.Until).UTC()}
+		if r.Instance != "" && !live[r.Instance] && g.until.Sub(now) > nearEnd && now.Sub(g.reported) < goneFor &&
+			g.until.After(all[r.Instance].until) {
+			all[r.Instance] = g
+		}
+	}
+	return all
 }
 
 // answered returns a worker that has just answered.

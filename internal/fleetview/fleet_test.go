@@ -20,12 +20,17 @@ const ns = subjects.DefaultNamespace
 
 // registry has heartbeats of the workers in it.
 type registry struct {
-	mu    sync.Mutex
-	beats map[int]workerid.Heartbeat
-	err   error
+	mu      sync.Mutex
+	beats   map[int]workerid.Heartbeat
+	records map[int]workerid.Record
+	err     error
 }
 
-func (r *registry) Records(context.Context) (map[int]workerid.Record, error) { return nil, r.err }
+func (r *registry) Records(context.Context) (map[int]workerid.Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.records), r.err
+}
 
 func (r *registry) Heartbeats(context.Context) (map[int]workerid.Heartbeat, error) {
 	r.mu.Lock()
@@ -161,6 +166,44 @@ func TestAWorkerThatDoesNotAnswerIsMissingUntilItHasStopped(t *testing.T) {
 	if s := b.look(t, subjects.ViewRequest{}); len(s.Workers) != 1 {
 		t.Errorf("after its heartbeat ended: %v", names(s, false))
 	}
+}
+
+func TestAWorkerThatDidNotStopCleanlyIsGoneUntilItsNumberIsFree(t *testing.T) {
+	b := newBed(t)
+	b.join(t, "a", 1)
+	b.join(t, "c", 3)
+	_, leave := b.join(t, "b", 2)
+	at := func(d time.Duration) int64 { return b.began.Add(d).UnixMilli() }
+	b.records = map[int]workerid.Record{
+		1: {Instance: "a", Reported: at(0), Until: at(5 * time.Minute)},
+		2: {Instance: "b", Reported: at(0), Until: at(5 * time.Minute)},
+		3: {Instance: "c", Reported: at(0), Until: at(5 * time.Minute)},
+		4: {Instance: "never met", Reported: at(-time.Minute), Until: at(4 * time.Minute)},
+		5: {Instance: "stopped", Reported: at(-time.Minute), Until: at(-time.Minute)},
+		6: {Instance: "long ago", Reported: at(-2 * time.Hour), Until: at(24 * time.Hour)},
+		7: {Instance: "c", Reported: at(-time.Minute), Until: at(4 * time.Minute)}, // it has another number now
+	}
+	leave()
+	b.stop(2)
+	b.pass(2 * time.Second)
+	want := func(all ...string) {
+		t.Helper()
+		s := b.look(t, subjects.ViewRequest{})
+		if got := names(s, false); !slices.Equal(got, all) || s.Answered() != 2 {
+			t.Errorf("%d answered, %q did not, want %q", s.Answered(), got, all)
+		}
+		for _, row := range s.Overview().Rows {
+			if row.Answered == (row.State == "gone") || row.Answered != row.Gone.IsZero() ||
+				row.Statistics.Number == nil {
+				t.Errorf("%s: %+v", row.Name(), row)
+			}
+		}
+	}
+	want("b", "never met")
+	b.pass(4*time.Minute - 2*time.Second)
+	want("b")
+	b.pass(time.Minute)
+	want()
 }
 
 func TestAWorkerThatOnlyHasAHeartbeatIsMissing(t *testing.T) {

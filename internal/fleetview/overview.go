@@ -77,6 +77,10 @@ func rowOf(w Worker, now time.Time) Row {
 		row.Window = max(0, w.Until.Sub(now))
 	}
 	switch {
+	case !w.Answered && !w.Gone.IsZero():
+		row.State, row.Class, row.Why = "gone", Bad, []string{"It did not stop cleanly. Its number is blocked until " +
+			Clock(w.Gone, now) + " UTC, or until it starts again with the same data."}
+		row.Window = 0
 	case !w.Answered:
 		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now)}
 	case w.Drained:
