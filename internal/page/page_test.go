@@ -160,6 +160,30 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	}
 }
 
+func TestAViewDoesNotWaitForASlowStore(t *testing.T) {
+	cfg := frozen.Config()
+	tags, hold := cfg.Tags, make(chan struct{})
+	cfg.Tags = func(ctx context.Context) ([]segment.Tag, error) {
+		<-hold
+		return tags(ctx)
+	}
+	h := page.New(cfg)
+	shows := func(text string) bool {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/tags", nil))
+		return w.Code == http.StatusOK && strings.Contains(w.Body.String(), text)
+	}
+	if !shows("The tags cannot be read yet") {
+		t.Error("that the tags are being read is not said")
+	}
+	close(hold)
+	for end := time.Now().Add(time.Minute); !shows("1 to 7 of 7 tags"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the tags do not appear")
+		}
+	}
+}
+
 func TestWhatManyLookAtIsReadOnce(t *testing.T) {
 	cfg := frozen.Config()
 	now := cfg.Now()

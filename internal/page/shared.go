@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -26,13 +27,19 @@ const (
 	sharedShare  = 20
 	sharedKept   = time.Minute
 	sharedWithin = 10 * time.Second // for an attempt
+	sharedFirst  = 500 * time.Millisecond
 )
+
+// errLate is returned while there is no value yet and reading it takes longer than sharedFirst: a view does not wait
+// for all that it shows.
+var errLate = errors.New("that takes a while; they appear here when it is done")
 
 func share[T any](now func() time.Time, read func(context.Context) (T, error)) *shared[T] {
 	return &shared[T]{now: now, read: read}
 }
 
-// get returns what was read last, when, and why the last attempt failed, if it did. It waits only for the first value.
+// get returns what was read last, when, and why the last attempt failed, if it did. It waits only for the first value,
+// up to sharedFirst.
 func (s *shared[T]) get(ctx context.Context) (value T, at time.Time, err error) {
 	s.mu.Lock()
 	if s.reading == nil && !s.now().Before(s.next) {
@@ -44,6 +51,8 @@ func (s *shared[T]) get(ctx context.Context) (value T, at time.Time, err error) 
 	if wait {
 		select {
 		case <-reading:
+		case <-time.After(sharedFirst):
+			return value, at, errLate
 		case <-ctx.Done():
 			return value, at, ctx.Err()
 		}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"html/template"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
 	"seconds": fleetview.Seconds, "day": day, "bar": bar,
 	"speed": func(v subjects.Fraction) string { return fleetview.PerSecond(float64(v)) },
+	"late":  func(err error) bool { return errors.Is(err, errLate) },
 	"lower": strings.ToLower, "iso": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"ms": func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
 }
