@@ -73,16 +73,21 @@ func do(t *testing.T, ctx context.Context, what string, actions ...chromedp.Acti
 	}
 }
 
-// shows waits until the page shows a text. While another one is loaded nothing can be asked of it.
+// shows waits until the page shows a text.
 func shows(text string) chromedp.Action {
+	return holds(fmt.Sprintf("document.body.innerText.includes(%q)", text))
+}
+
+// holds waits until an expression is true. While another page is loaded nothing can be asked of it.
+func holds(expression string) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
-		ask, is := fmt.Sprintf("document.body.innerText.includes(%q)", text), false
+		is := false
 		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			if err := chromedp.Evaluate(ask, &is).Do(ctx); err == nil && is {
+			if err := chromedp.Evaluate(expression, &is).Do(ctx); err == nil && is {
 				return nil
 			}
 		}
-		return fmt.Errorf("%q is not shown", text)
+		return fmt.Errorf("it does not hold: %s", expression)
 	})
 }
 
@@ -107,6 +112,7 @@ func (f *fleet) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Sna
 }
 
 func TestThePageInABrowser(t *testing.T) {
+	t.Parallel()
 	cfg, live := frozen.Config(), new(fleet)
 	var mu sync.Mutex
 	raised, now := []subjects.AlarmEvent{}, frozen.At

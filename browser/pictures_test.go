@@ -33,6 +33,7 @@ var pictured = []struct{ name, path string }{
 var readable string
 
 func TestEachViewIsReadableAndLooksAsInItsPicture(t *testing.T) {
+	t.Parallel()
 	srv := httptest.NewServer(page.New(frozen.Config()))
 	t.Cleanup(srv.Close)
 	ctx := browse(t)
