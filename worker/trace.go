@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,26 +36,29 @@ func (r request) trace(e *subjects.Error) {
 	if r.traced == nil {
 		return
 	}
-	took, parent := clock()-r.came, traceParent(r.traced.Header)
-	if parent == "" || e == nil && took < slow || r.at.out.traces.ration.Take(clock(), 1, tracesPerSecond) > 0 {
-		return
-	}
-	attrs := []any{"traceparent", parent, "subject", r.traced.Subject, "took", took.Round(time.Microsecond)}
-	if e == nil {
-		r.at.out.log.Info("a traced request was slow", attrs...)
-		return
-	}
-	r.at.out.log.Info("a traced request was refused", append(attrs, "code", e.Code.String(), "error", e.Text)...)
-}
-
-// traceParent returns the header traceparent, as its callers write it; "" if it is none.
-func traceParent(h nats.Header) string {
-	for _, name := range []string{"traceparent", "Traceparent"} {
-		if v := h[name]; len(v) == 1 && isTraceParent(v[0]) {
-			return v[0]
+	for _, name := range []string{"traceparent", "Traceparent"} { // as callers write it
+		if parent := r.traced.Header[name]; parent != nil {
+			r.at.out.traces.answered(r.at.out.log, parent, "subject", r.traced.Subject, clock()-r.came, e)
+			return
 		}
 	}
-	return ""
+}
+
+// answered logs a request with a header traceparent, if it is worth a line: what kind of
+// address it came to and which one, and how long it took.
+func (t traceLog) answered(
+	log *slog.Logger, parent []string, kind, address string, took time.Duration, e *subjects.Error,
+) {
+	if e == nil && took < slow || len(parent) != 1 || !isTraceParent(parent[0]) ||
+		t.ration.Take(clock(), 1, tracesPerSecond) > 0 {
+		return
+	}
+	attrs := []any{"traceparent", parent[0], kind, address, "took", took.Round(time.Microsecond)}
+	if e == nil {
+		log.Info("a traced request was slow", attrs...)
+		return
+	}
+	log.Info("a traced request was refused", append(attrs, "code", e.Code.String(), "error", e.Text)...)
 }
 
 // isTraceParent reports whether text is version, trace, parent and flags, in lower hexadecimal digits.

@@ -152,19 +152,25 @@ const keptBody = 64 << 10
 
 func (s *Server) segment(w http.ResponseWriter, r *http.Request, tag string) {
 	draw := func(dst, count []byte) ([]byte, error) { return s.cfg.IDs.Segment(dst, tag, count) }
-	if err := answer(w, r, draw); err != nil {
+	if err := s.answer(w, r, draw); err != nil {
 		segmentFault(tag, err).write(w, r)
 	}
 }
 
 func (s *Server) snowflake(w http.ResponseWriter, r *http.Request) {
-	if err := answer(w, r, s.cfg.IDs.Snowflake); err != nil {
+	if err := s.answer(w, r, s.cfg.IDs.Snowflake); err != nil {
 		snowflakeFault(err).write(w, r)
 	}
 }
 
 // answer answers with IDs from draw, or with nothing and returns its error. For one ID it allocates nothing.
-func answer(w http.ResponseWriter, r *http.Request, draw func(dst, count []byte) ([]byte, error)) error {
+func (s *Server) answer(
+	w http.ResponseWriter, r *http.Request, draw func(dst, count []byte) ([]byte, error),
+) (err error) {
+	if parent := r.Header["Traceparent"]; parent != nil {
+		began := time.Now()
+		defer func() { s.cfg.IDs.Trace(parent, shortened(r.URL.Path), time.Since(began), err) }()
+	}
 	var count []byte
 	if r.URL.RawQuery != "" {
 		count = countOf(r.URL)
@@ -180,6 +186,11 @@ func answer(w http.ResponseWriter, r *http.Request, draw func(dst, count []byte)
 	bodies.Put(buf)
 	return err
 }
+
+// longestPath is how much of a path is logged: more than that of a tag has.
+const longestPath = 200
+
+func shortened(path string) string { return path[:min(len(path), longestPath)] }
 
 // countOf returns the parameter n, nil if there is none.
 func countOf(u *url.URL) []byte {

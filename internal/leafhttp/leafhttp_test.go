@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/leafhttp"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
@@ -43,7 +44,8 @@ type rig struct {
 	refused atomic.Pointer[error]
 	away    atomic.Bool
 	given   atomic.Int64 // answers with IDs
-	served  chan error   // what Serve returned
+	log     natstest.Buffer
+	served  chan error // what Serve returned
 	stop    context.CancelFunc
 	client  *http.Client
 }
@@ -74,6 +76,7 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 	r.issuer.Use(g)
 	direct := worker.NewDirect(worker.Config{
 		Segments: segments, Snowflakes: r.issuer, Layout: layout, MaxBatch: 5000, Deadline: deadline, Gate: &r.gate,
+		Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		Observe: func(a worker.Answer) {
 			if a.Code == subjects.OK {
 				r.given.Add(1)
