@@ -86,14 +86,16 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	guarded, open, off := configOn(t, s.ClientURL(), t.TempDir()), configOn(t, s.ClientURL(), t.TempDir()),
-		configOn(t, s.ClientURL(), t.TempDir())
+	guarded, open := configOn(t, s.ClientURL(), t.TempDir()), configOn(t, s.ClientURL(), t.TempDir())
+	off, none := configOn(t, s.ClientURL(), t.TempDir()), configOn(t, s.ClientURL(), t.TempDir())
 	guarded.HTTPTokenFile = file
 	open.HTTP = strings.Replace(open.HTTP, "127.0.0.1", "0.0.0.0", 1)
 	off.HTTPPage = false
+	guarded.HTTPPprof, open.HTTPPprof, off.HTTPPprof = true, true, true
 	startWith(t, guarded)
 	startWith(t, open)
 	startWith(t, off)
+	startWith(t, none)
 	openHTTP := strings.Replace(open.HTTP, "0.0.0.0", "127.0.0.1", 1)
 	for _, tc := range []struct {
 		what, url string
@@ -112,6 +114,13 @@ func TestThePageAndMetricsWantTheToken(t *testing.T) {
 		{"metrics there", openHTTP + "/metrics", 200},
 		{"the page that is turned off", off.HTTP + "/", 404},
 		{"metrics without a page", off.HTTP + "/metrics", 200},
+		{"profiles without the token", guarded.HTTP + "/debug/pprof/heap", 401},
+		{"profiles with it", "anyone:secret@" + guarded.HTTP + "/debug/pprof/heap", 200},
+		{"profiles where others reach them", openHTTP + "/debug/pprof/", 403},
+		{"a profile there", openHTTP + "/debug/pprof/heap", 403},
+		{"profiles on this machine alone", off.HTTP + "/debug/pprof/goroutine?debug=1", 200},
+		{"the command line, which may hold passwords", off.HTTP + "/debug/pprof/cmdline", 404},
+		{"profiles that nobody asked for", none.HTTP + "/debug/pprof/", 404},
 	} {
 		got := 0
 		waitFor(t, tc.what, func() bool { got, _ = get("http://" + tc.url); return got != 0 && got != 503 })

@@ -32,6 +32,7 @@ type Config struct {
 	Data        string // --data; locked while in use
 	HTTP        string // --http
 	HTTPPage    bool   // --http-page
+	HTTPPprof   bool   // --http-pprof
 	MetricsTags int    // --metrics-tags
 	LeafHTTP    string // --leaf-http; "" is off
 	Name        string // --name; "" takes the one kept in Data, or generates one

@@ -52,25 +52,38 @@ func (p *program) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", open)
 	mux.Handle("/readyz", open)
-	file := p.cfg.HTTPTokenFile
-	if file != "" {
+	if file := p.cfg.HTTPTokenFile; file != "" {
 		mux.Handle("/metrics", monitor.Guard(file, open))
 	} else {
 		mux.Handle("/metrics", open)
 	}
-	switch address, tcp := p.http.Addr().(*net.TCPAddr); {
-	case !p.cfg.HTTPPage:
-	case file != "":
-		mux.Handle("/", monitor.Guard(file, p.page()))
-	case tcp && address.IP.IsLoopback():
-		mux.Handle("/", monitor.Local(p.page()))
-	default:
-		mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "the page is off: other machines reach this address; "+
-				"set --http-token-file FILE with a token that the page then demands", http.StatusForbidden)
-		})
+	if p.cfg.HTTPPage {
+		mux.Handle(p.private("/", "the page", p.page))
+	}
+	if p.cfg.HTTPPprof {
+		mux.Handle(p.private(monitor.ProfilesPath, "/debug/pprof", monitor.Profiles))
 	}
 	return mux
+}
+
+// private returns how what is not for everyone is served at a path: to those who show the token, or to this machine
+// alone. Where other machines reach --http and there is no token, it is off, and says so.
+func (p *program) private(path, name string, what func() http.Handler) (pattern string, h http.Handler) {
+	address, tcp := p.http.Addr().(*net.TCPAddr)
+	switch file := p.cfg.HTTPTokenFile; {
+	case file != "":
+		return path, monitor.Guard(file, what())
+	case tcp && address.IP.IsLoopback():
+		return path, monitor.Local(what())
+	}
+	const remedy = "set --http-token-file FILE with a token that it then demands"
+	p.cfg.Log.Info(name+" is off: other machines reach --http; "+remedy, "http", address.String())
+	if path == "/" {
+		path = "/{$}" // what else is below is not there
+	}
+	return path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, name+" is off: other machines reach this address; "+remedy, http.StatusForbidden)
+	})
 }
 
 // maxTags is how many tags the page lists.

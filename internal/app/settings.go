@@ -98,9 +98,14 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			"Where other machines reach --http, it is served with --http-token-file only.",
 		field: on(func(c *Config) *bool { return &c.HTTPPage }),
 	}, {
+		Flag: "http-pprof", Env: "NATSID_HTTP_PPROF", Group: groupWorker, Bare: true,
+		Help: "Serve profiles of this process at /debug/pprof, for `go tool pprof`. " +
+			"Where other machines reach --http, they are served with --http-token-file only.",
+		field: yes(func(c *Config) *bool { return &c.HTTPPprof }),
+	}, {
 		Flag: "http-token-file", Env: "NATSID_HTTP_TOKEN_FILE", Group: groupWorker, Placeholder: "FILE",
-		Help: "File with the token that the page and /metrics demand: as a bearer token, or as the password of any " +
-			"user. /healthz and /readyz demand none. The file is read again for each request.",
+		Help: "File with the token that the page, profiles and /metrics demand: as a bearer token, or as the " +
+			"password of any user. /healthz and /readyz demand none. The file is read again for each request.",
 		field: text(func(c *Config) *string { return &c.HTTPTokenFile }, ""),
 	}, {
 		Flag: "name", Env: "NATSID_NAME", Group: groupWorker, Placeholder: "NAME",
