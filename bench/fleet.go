@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
 )
 
 // benchFleet starts many workers at the same moment, and then leaves them at rest: what
@@ -36,7 +39,13 @@ func benchFleet(ctx context.Context, dir string, opt options) error {
 	defer fleet.stop()
 	both := []*process{server, fleet}
 	fmt.Fprintln(os.Stderr, "starting", workers, "workers")
-	line, err := fleet.printed(ctx, "all issue after ")
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	fmt.Printf("%d workers in one process, without requests; %s.\n", workers, machine())
+	line, err := watchStart(ctx, nc, fleet, workers)
 	if err != nil {
 		return err
 	}
@@ -44,19 +53,64 @@ func benchFleet(ctx context.Context, dir string, opt options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d workers in one process, without requests; %s.\n", workers, machine())
-	fmt.Printf("%s; CPU until then: server %.1f s, workers %.1f s.\n", line, started[0], started[1])
-	nc, err := nats.Connect(url)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
+	fmt.Printf("%s; CPU until now: server %.1f s, workers %.1f s.\n", line, started[0], started[1])
 	for range opt.repeats {
 		if err := rest(ctx, nc, both, opt.length); err != nil {
 			return err
 		}
 	}
-	return nil
+	trouble, err := troubled(ctx, nc, workers)
+	fmt.Printf("In trouble in the end: %d of %d.\n", trouble, workers)
+	return err
+}
+
+// watchStart says how many workers are in trouble 10 s and a minute after the start, and
+// returns what the fleet prints once each of them was ready, which it awaits for five minutes.
+func watchStart(ctx context.Context, nc *nats.Conn, fleet *process, workers int) (line string, err error) {
+	began := time.Now()
+	for _, after := range []time.Duration{10 * time.Second, time.Minute} {
+		select {
+		case <-time.After(time.Until(began.Add(after))):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		trouble, err := troubled(ctx, nc, workers)
+		if err != nil {
+			return "", err
+		}
+		fmt.Printf("In trouble after %.0f s: %d of %d.\n", time.Since(began).Seconds(), trouble, workers)
+	}
+	for tries := 0; ; tries++ {
+		if line, err = fleet.printed(ctx, "all issue after "); err == nil || tries == 4 {
+			return line, err
+		}
+	}
+}
+
+// troubled returns how many of the workers do not say that both modes are ready.
+func troubled(ctx context.Context, nc *nats.Conn, workers int) (n int, err error) {
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return 0, err
+	}
+	defer sub.Unsubscribe()
+	if err := nc.PublishRequest(subjects.Namespace("id").SegmentPing(), sub.Subject, nil); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for n = workers; n > 0; {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return n, nil // those that do not answer are in trouble
+		}
+		var ping micro.Ping
+		if json.Unmarshal(m.Data, &ping) == nil &&
+			ping.Metadata["segment"] == subjects.Ready && ping.Metadata["snowflake"] == subjects.Ready {
+			n--
+		}
+	}
+	return 0, nil
 }
 
 // rest measures what processes use while nothing is asked of them.

@@ -54,6 +54,7 @@ func (w *Watch) Answer(ctx context.Context, data []byte) []byte {
 	}
 	w.mu.Lock()
 	r.Notice, r.Live = w.own, w.live
+	r.Notice.Settled = w.own.ID != "" && time.Since(w.began) > settledAfter // though it was not read since
 	w.mu.Unlock()
 	if c.Op == opKnown {
 		r.Notice.Fresh = false
@@ -63,7 +64,7 @@ func (w *Watch) Answer(ctx context.Context, data []byte) []byte {
 
 func (w *Watch) answer(ctx context.Context, c call) (r reply, err error) {
 	if c.Op != opKnown {
-		w.reread(ctx)
+		w.readFor(ctx, c.From)
 	}
 	if c.From.ID != "" {
 		w.Hear(encode(c.From)) // who asks is there, too
@@ -82,6 +83,17 @@ func (w *Watch) answer(ctx context.Context, c call) (r reply, err error) {
 		return reply{}, w.letGo(ctx)
 	}
 	return reply{}, fmt.Errorf("unknown op %.20q", c.Op)
+}
+
+// readFor reads the registry afresh for who asks. A worker that has just read this same registry asks to learn of
+// others: of a thousand that start at once, none makes another one read. Only an operator, and a worker of another
+// registry, must know how many live workers there are.
+func (w *Watch) readFor(ctx context.Context, from Notice) {
+	own, _ := w.mine()
+	same := from.ID != "" && from.ID == own.ID && !own.Differs(from)
+	if !same || !own.Fresh {
+		w.reread(ctx, from.Process == "" || from.ID != "" && !same)
+	}
 }
 
 // yieldTo yields as an operator asked for, to a registry that answers.
@@ -186,7 +198,7 @@ var ErrOther = errors.New("oneregistry: another worker of this namespace makes o
 // held up: it can issue only what it was given before.
 func (w *Watch) Start(ctx context.Context) error {
 	w.load()
-	away := !w.reread(ctx)
+	away := !w.reread(ctx, !counted)
 	if err := w.askAll(ctx); err != nil {
 		return err
 	}

@@ -28,6 +28,9 @@ func (w *Watch) note(n Notice) *other {
 		o = &other{}
 		w.others[n.ID] = o
 	}
+	if n.Workers == 0 {
+		n.Workers = o.notice.Workers // who starts has not counted
+	}
 	o.notice, o.heard = n, time.Now()
 	return o
 }
@@ -51,7 +54,7 @@ func (w *Watch) check(ctx context.Context, o *other) {
 	} else {
 		o.checked = now
 	}
-	if !w.reread(ctx) {
+	if !w.reread(ctx, counted) {
 		w.unread(o)
 		return
 	}
@@ -175,7 +178,7 @@ func (w *Watch) decide(ctx context.Context, v Verdict) {
 	if err := w.cfg.Home.Decide(ctx, v); err != nil {
 		w.cfg.Log.Warn("the decision between two registries was not written; trying again", "error", err)
 	}
-	if w.reread(ctx) {
+	if w.reread(ctx, counted) {
 		w.announce()
 	}
 }

@@ -10,7 +10,7 @@ import (
 type Facts struct {
 	Segments, Numbers string    // its IDs: see [Notice]
 	Made              time.Time // zero if that is not known
-	Live              []int     // worker numbers that have a heartbeat
+	Live              []int     // worker numbers that have a heartbeat; nil unless they were counted
 	Verdict           Verdict
 }
 
@@ -46,8 +46,8 @@ type Span struct {
 // A Home is the registry on which this worker rests. All methods are safe for concurrent use and return by the time
 // ctx ends.
 type Home interface {
-	// Read reads the registry, from its leaders. It makes nothing.
-	Read(ctx context.Context) (Facts, error)
+	// Read reads the registry, from its leaders, with its live workers if they are to be counted. It makes nothing.
+	Read(ctx context.Context, count bool) (Facts, error)
 	// Decide replaces the verdict of revision v.Revision by v. It returns [ErrConflict] if another was written.
 	Decide(ctx context.Context, v Verdict) error
 	// Marks returns the marks of at most limit tags whose names are above after, in order. Each is no lower than what

@@ -77,6 +77,7 @@ type Watch struct {
 	own       Notice // as read last; ID is "" before
 	verdict   Verdict
 	live      []int
+	counts    bool              // whether live was ever read
 	others    map[string]*other // by ID
 	renewing  bool              // other workers may have raised tags of which this one knows nothing
 	memory    *memory           // on disk; nil if there is nothing to remember
@@ -164,12 +165,19 @@ func (w *Watch) pause() time.Duration {
 	return tickEvery
 }
 
-// speak announces the registry, and then reads it again.
+// speak announces the registry, and then reads it again. Its workers are counted before the first time: how many there
+// are decides which of two registries stops where their workers cannot call one another.
 func (w *Watch) speak(ctx context.Context) {
 	w.postpone()
-	if own, _ := w.mine(); own.ID != "" {
+	own, _ := w.mine()
+	switch {
+	case own.ID == "":
+	case w.hasCounted():
 		w.announce()
-		w.reread(ctx)
+		w.reread(ctx, counted)
+	default:
+		w.reread(ctx, counted)
+		w.announce()
 	}
 }
 
@@ -206,7 +214,7 @@ func (w *Watch) take(ctx context.Context, n Notice) {
 	default:
 		w.postpone()
 		if n.Yields != verdict.Yields || n.Merged != verdict.Merged {
-			w.reread(ctx)
+			w.reread(ctx, counted)
 		}
 	}
 }
@@ -229,8 +237,9 @@ func (w *Watch) tick(ctx context.Context) {
 	own, _ := w.mine()
 	if own.ID == "" {
 		if now.After(w.read) {
-			w.read = now.Add(readEvery)
 			w.arrive(ctx)
+			// Where hundreds start at once, a busy JetStream is asked less often.
+			w.read = time.Now().Add(max(readEvery, 4*time.Since(now)))
 		}
 		if time.Since(w.began) > settledAfter {
 			w.allow() // without worker numbers, but perhaps with a table
@@ -245,16 +254,15 @@ func (w *Watch) tick(ctx context.Context) {
 
 // arrive reads the registry of a worker that could not do so when it started, and asks which others there are.
 func (w *Watch) arrive(ctx context.Context) {
-	if w.reread(ctx); w.own.ID == "" {
+	if w.reread(ctx, !counted); w.own.ID == "" {
 		return
 	}
-	w.postpone()
 	if err := w.askAll(ctx); err != nil {
 		w.cfg.Log.Error("another worker makes snowflakes of other fields", "error", err)
 	}
 	w.join()
 	w.allow()
-	w.announce()
+	w.next = time.Now().Add(w.cfg.Jitter(retryAfter)) // the first of a fleet to speak spares all others
 }
 
 // allow ends the refusal with which a watch begins.
@@ -299,9 +307,19 @@ func (w *Watch) join() {
 	}
 }
 
-// reread reads the registry afresh, and reports whether that succeeded. What follows from it is done: a verdict that
-// another worker wrote is obeyed.
-func (w *Watch) reread(ctx context.Context) bool {
+// counted has a registry read with its live workers. They are a list: a worker that starts, and meets no other
+// registry, does without.
+const counted = true
+
+func (w *Watch) hasCounted() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts
+}
+
+// reread reads the registry afresh, with its live workers if they are to be counted, and reports whether that
+// succeeded. What follows from it is done: a verdict that another worker wrote is obeyed.
+func (w *Watch) reread(ctx context.Context, count bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	select { // what was read earlier must not take the place of what was read later
@@ -310,7 +328,7 @@ func (w *Watch) reread(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-	f, err := w.cfg.Home.Read(ctx)
+	f, err := w.cfg.Home.Read(ctx, count)
 	if known, _ := w.mine(); err == nil && f.Segments == "" && f.Numbers == "" && known.ID != "" {
 		err = errors.New("it was wiped") // to others, this worker still rests on the one that it remembers
 	}
@@ -322,7 +340,7 @@ func (w *Watch) reread(ctx context.Context) bool {
 		return false
 	}
 	before, _ := w.mine()
-	w.adopt(ctx, f)
+	w.adopt(ctx, f, count)
 	own, verdict := w.mine()
 	if before.ID != "" && own.ID != before.ID {
 		w.cfg.Log.Info("this worker rests on another registry now", "registry", own.ID, "before", before.ID)
@@ -337,7 +355,7 @@ func (w *Watch) reread(ctx context.Context) bool {
 }
 
 // adopt takes over what was read.
-func (w *Watch) adopt(ctx context.Context, f Facts) {
+func (w *Watch) adopt(ctx context.Context, f Facts, count bool) {
 	f = w.remember(ctx, f)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -350,7 +368,9 @@ func (w *Watch) adopt(ctx context.Context, f Facts) {
 		}
 	}
 	n.Segments, n.Numbers, n.ID = f.Segments, f.Numbers, cmp.Or(f.Segments, f.Numbers)
-	n.Made, n.Workers, w.live = f.Made, len(f.Live), f.Live
+	if n.Made = f.Made; count {
+		n.Workers, w.live, w.counts = len(f.Live), f.Live, true
+	}
 	n.Pinned, n.Fresh = n.Is(w.cfg.Pin), true
 	n.Settled = time.Since(w.began) > settledAfter
 	n.Instance = w.cfg.Instance()

@@ -225,6 +225,57 @@ func TestTheCostDoesNotGrowWithTheSquareOfTheFleet(t *testing.T) {
 	})
 }
 
+// A list of all workers at each start would make starting a fleet cost the square of it.
+func TestOfWorkersThatStartOnlyThoseThatSpeakCountTheOthers(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		r := newRegistry("R", time.Now(), map[string]int64{"order": 1})
+		w.start(w.add("a", "hub", r), w.add("b", "hub", r), w.add("c", "hub", r))
+		rest(time.Minute)
+		asker, _ := w.workers[0].watch.mine()
+		asker.Process = "another"
+		for _, s := range w.workers {
+			n, err := parseReply(s.watch.Answer(t.Context(), encode(call{Op: opState, From: asker})))
+			if err != nil || !n.Notice.Settled {
+				t.Errorf("who starts waits for others in vain: %+v, %v", n.Notice, err)
+			}
+		}
+		r.do(func() { r.counted = 0 })
+		w.do(func() { w.sent = 0 })
+		for i := range 20 {
+			w.start(w.add(fmt.Sprint(i), "hub", r))
+		}
+		rest(3 * time.Second)
+		if r.counted > w.sent || w.sent > 10 || w.blind > 0 {
+			t.Errorf("20 workers that start counted %d times, announced %d times, %d times without a count",
+				r.counted, w.sent, w.blind)
+		}
+		other := w.add("other", "hub", newRegistry("O", time.Now(), map[string]int64{"order": 1}))
+		w.start(other)
+		rest(20 * time.Second)
+		if !yields(other) {
+			t.Errorf("the smaller one does not yield: %v", other.why())
+		}
+	})
+}
+
+func TestAWatchLooksSeldomUntilAnotherRegistryIsHeard(t *testing.T) {
+	play(t, func(t *testing.T, w *world) {
+		_, _, h1, _, l1 := hubAndLeaf(w)
+		w.link("hub", "leaf", false)
+		w.start(h1, l1)
+		rest(time.Minute)
+		if h1.watch.pause() != restEvery {
+			t.Errorf("it looks every %v, and hears of no other", h1.watch.pause())
+		}
+		w.link("hub", "leaf", true)
+		for began := time.Now(); h1.watch.pause() != tickEvery; rest(10 * time.Millisecond) {
+			if time.Since(began) > announceAfter+announceSpread {
+				t.Fatalf("it looks every %v, beside another registry", h1.watch.pause())
+			}
+		}
+	})
+}
+
 func TestMalformedAnnouncementsAreIgnored(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		r := newRegistry("R", time.Now(), map[string]int64{"order": 1})

@@ -21,6 +21,7 @@ type world struct {
 	workers []*workerSim
 	mute    bool // calls and questions pass no link
 	sent    int  // announcements, each counted once
+	blind   int  // those of them that name no worker
 	carried int  // messages that reached someone
 	given   map[string]map[int64]time.Time
 	repeats int
@@ -48,6 +49,7 @@ func (w *world) reach(from, to *workerSim) bool {
 type registrySim struct {
 	mu      sync.Mutex
 	facts   Facts
+	counted int // how often its live workers were listed
 	away    bool
 	damaged string // a tag that cannot be raised
 	mute    bool   // takes no verdict
@@ -211,13 +213,19 @@ func (w *world) give(tag string, id int64) {
 }
 
 // Read implements [Home], as do those that follow.
-func (s *workerSim) Read(context.Context) (Facts, error) {
+func (s *workerSim) Read(_ context.Context, count bool) (Facts, error) {
 	s.reg.mu.Lock()
 	defer s.reg.mu.Unlock()
 	if s.reg.away {
 		return Facts{}, errAway
 	}
-	return s.reg.facts, nil
+	f := s.reg.facts
+	if !count {
+		f.Live = nil
+	} else {
+		s.reg.counted++
+	}
+	return f, nil
 }
 
 func (s *workerSim) Decide(_ context.Context, v Verdict) error {
@@ -297,6 +305,9 @@ func (b busSim) Announce(notice []byte) error {
 	w := b.self.world
 	w.mu.Lock()
 	w.sent++
+	if n, err := parseNotice(notice); err == nil && n.Workers == 0 {
+		w.blind++
+	}
 	var all []*workerSim
 	for _, o := range w.workers {
 		if o.joined != "" && w.reach(b.self, o) {

@@ -35,7 +35,7 @@ var _ oneregistry.Home = (*home)(nil)
 const verdictKey = "second-registry"
 
 // Read implements [oneregistry.Home].
-func (h *home) Read(ctx context.Context) (f oneregistry.Facts, err error) {
+func (h *home) Read(ctx context.Context, count bool) (f oneregistry.Facts, err error) {
 	r := h.storage.registry
 	if r == nil {
 		return f, errors.New("the registry is not open")
@@ -51,7 +51,9 @@ func (h *home) Read(ctx context.Context) (f oneregistry.Facts, err error) {
 	if f.Verdict, err = readVerdict(ctx, r); err != nil {
 		return f, err
 	}
-	f.Live = h.listLive(ctx, r)
+	if count {
+		f.Live = h.listLive(ctx, r)
+	}
 	return f, nil
 }
 

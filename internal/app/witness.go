@@ -86,10 +86,10 @@ func (s *storage) askWitnesses(ctx context.Context, m []byte, hear func(reply []
 		return
 	}
 	defer func() { _ = answers.Unsubscribe() }()
-	for ctx.Err() == nil {
+	for pause := 200 * time.Millisecond; ctx.Err() == nil; pause *= 2 { // each question costs an answer of every worker
 		_ = control.PublishRequest(s.cfg.Namespace.Witness(), inbox, m) // again for those that just connected
 		for {
-			soon, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			soon, cancel := context.WithTimeout(ctx, pause)
 			answer, err := answers.NextMsgWithContext(soon)
 			cancel()
 			if err != nil {

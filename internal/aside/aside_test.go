@@ -329,6 +329,34 @@ func TestManyWorkersDoNotAnswerAtOnce(t *testing.T) {
 	})
 }
 
+// Where messages are late nobody hears others in time. Each goes to all, so their cost is the square of the fleet.
+func TestManyWorkersWhoseMessagesAreLateSpeakSeldom(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(60, "r", "kv")
+		w.late = 1500 * time.Millisecond
+		for _, f := range f[:30] {
+			f.set(refuse)
+			w.loads(f, time.Second)
+		}
+		time.Sleep(time.Minute)
+		said, wrote := w.count(asks)+w.count(can), f[59].writes()
+		time.Sleep(time.Minute)
+		said, wrote = w.count(asks)+w.count(can)-said, f[59].writes()-wrote
+		t.Logf("%d messages, %d writes of one that can load", said, wrote)
+		if said > 300 || wrote > 10 {
+			t.Errorf("60 workers sent %d messages in a minute, and one wrote %d times", said, wrote)
+		}
+		w.late = 0
+		for _, f := range f[:30] {
+			f.set(restore)
+		}
+		time.Sleep(time.Minute)
+		if w.in() != len(f) {
+			t.Errorf("their store is back: %d are in", w.in())
+		}
+	})
+}
+
 func TestWhoReliedOnAWorkerThatStopsComesBackAtOnce(t *testing.T) {
 	for name, end := range map[string]func(*fake){
 		"it stops":              func(f *fake) { f.stop() },

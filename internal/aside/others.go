@@ -19,6 +19,41 @@ type others struct {
 	asked time.Time // when another worker asked
 	owes  time.Time // when a report is due; zero if none is
 	stays time.Time // this worker has promised to stay until then
+
+	crowd crowd
+}
+
+// A crowd is workers that speak at once although each waits for a moment to hear another: messages are late, as where
+// hundreds of workers start on a busy machine. Each message goes to all, and each probe is a write, so the moments grow
+// until few speak, and few probe.
+type crowd struct {
+	began time.Time // of the second in which messages are counted
+	heard int       // messages in it
+	last  time.Time // when there were too many
+	width int       // of the moments, in powers of 2
+}
+
+const (
+	crowded  = 8                // messages in a second are too many
+	calmsIn  = 10 * time.Second // the moments shrink to half in this time
+	maxWidth = 6
+)
+
+// hear counts a message.
+func (c *crowd) hear(now time.Time) {
+	if now.Sub(c.began) >= time.Second {
+		c.began, c.heard = now, 0
+	}
+	if c.heard++; c.heard == crowded {
+		c.width, c.last = min(c.widthAt(now)+1, maxWidth), now
+	}
+}
+
+func (c *crowd) widthAt(now time.Time) int { return max(0, c.width-int(now.Sub(c.last)/calmsIn)) }
+
+// moment returns the time d among few workers, and longer in a crowd.
+func (w *Watch) moment(d time.Duration, now time.Time) time.Duration {
+	return d << w.others.crowd.widthAt(now)
 }
 
 // wonders reports whether it is time to ask the others: the store cannot be written, or half of that time has passed.
@@ -33,7 +68,7 @@ func (w *Watch) ask(now time.Time) {
 	case !w.wonders(now):
 		o.ask, o.retries = time.Time{}, nil
 	case o.ask.IsZero():
-		o.ask = now.Add(w.cfg.Jitter(spread))
+		o.ask = now.Add(w.cfg.Jitter(w.moment(spread, now)))
 		o.until = time.Time{} // what was reported before may hold no more, for anyone
 	case !now.Before(o.ask):
 		w.say(asks, o.by)
@@ -47,19 +82,20 @@ func (w *Watch) ask(now time.Time) {
 // take takes in what another worker said.
 func (w *Watch) take(m message, now time.Time) {
 	o := &w.others
+	o.crowd.hear(now)
 	switch m.Says {
 	case asks:
 		if !o.ask.IsZero() && o.ask.Before(now.Add(askEvery/2)) {
-			o.ask = now.Add(w.pause()) // this worker hears the answer, too
+			o.ask = now.Add(w.pause(now)) // this worker hears the answer, too
 		}
 		if o.owes.IsZero() {
-			o.asked, o.owes = now, now.Add(w.delay(m))
+			o.asked, o.owes = now, now.Add(w.delay(m, now))
 		}
 	case can:
 		o.until, o.by, o.name = now.Add(relyFor), m.Process, m.Instance
 		o.owes, o.retries = time.Time{}, nil // one report is enough
 		if !o.ask.IsZero() {
-			o.ask = now.Add(w.pause())
+			o.ask = now.Add(w.pause(now))
 		}
 	case goes:
 		if m.Process == o.by {
@@ -73,18 +109,20 @@ func (w *Watch) take(m message, now time.Time) {
 }
 
 // pause returns the time between two questions.
-func (w *Watch) pause() time.Duration { return askEvery*3/4 + w.cfg.Jitter(askEvery/2) }
+func (w *Watch) pause(now time.Time) time.Duration {
+	return askEvery*3/4 + w.cfg.Jitter(w.moment(askEvery/2, now))
+}
 
 // delay returns how long a worker waits before it answers a question, so that it may hear another answer. The worker
 // that reported last does not wait.
-func (w *Watch) delay(m message) time.Duration {
+func (w *Watch) delay(m message, now time.Time) time.Duration {
 	switch m.To {
 	case w.cfg.Process:
 		return 0
 	case "":
-		return w.cfg.Jitter(2 * spread)
+		return w.cfg.Jitter(w.moment(2*spread, now))
 	}
-	return 3*spread + w.cfg.Jitter(2*spread)
+	return 3*spread + w.cfg.Jitter(w.moment(2*spread, now))
 }
 
 // owesProof reports whether a report is due for which this worker must write first.

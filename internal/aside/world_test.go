@@ -21,7 +21,8 @@ type world struct {
 
 	mu     sync.Mutex
 	said   map[says]int
-	silent bool // no message arrives
+	silent bool          // no message arrives
+	late   time.Duration // every message is; 1 ms if 0
 }
 
 // A fake is one worker of a world.
@@ -71,7 +72,7 @@ func (w *world) add(n int, registry, kind string) (added []*fake) {
 	return added
 }
 
-// publish delivers a message 1 ms later.
+// publish delivers a message a little later.
 func (w *world) publish(body []byte) {
 	var m message
 	if err := json.Unmarshal(body, &m); err != nil {
@@ -79,13 +80,13 @@ func (w *world) publish(body []byte) {
 	}
 	w.mu.Lock()
 	w.said[m.Says]++
-	silent := w.silent
+	silent, late := w.silent, max(w.late, time.Millisecond)
 	w.mu.Unlock()
 	if silent {
 		return
 	}
 	w.running.Go(func() {
-		time.Sleep(time.Millisecond)
+		time.Sleep(late)
 		for _, f := range w.workers {
 			f.Hear(body)
 		}
