@@ -91,19 +91,19 @@ func TestALargeFleetOnARealStoreIsThereSoon(t *testing.T) {
 	}
 	var number string
 	do(t, ctx, "another process", chromedp.Navigate(base), shows("201 of 201 answered"),
-		showsIn(`[data-worker="victim"]`, "serving"), chromedp.Text(`[data-worker="victim"] td:nth-child(3)`, &number))
+		showsIn(`[data-key="victim"]`, "serving"), chromedp.Text(`[data-key="victim"] td:nth-child(3)`, &number))
 	_ = victim.Process.Kill()
 	_ = victim.Wait()
 	do(t, ctx, "a process that was killed", shows("200 of 201 answered"), shows("No answer from victim"),
-		showsIn(`[data-worker="victim"]`, "no answer"))
+		showsIn(`[data-key="victim"]`, "no answer"))
 	endHeartbeat(t, js, number)
-	do(t, ctx, "after its last heartbeat", showsIn(`[data-worker="victim"]`, "gone"), shows("It did not stop cleanly"),
+	do(t, ctx, "after its last heartbeat", showsIn(`[data-key="victim"]`, "gone"), shows("It did not stop cleanly"),
 		chromedp.Navigate(base+"/numbers"), showsIn("#numbers", "blocked"))
 
 	late := config(t, natsURL, "late")
 	late.Now = func() time.Time { return time.Now().Add(-time.Hour) }
 	startWorker(t, late)
-	do(t, ctx, "a clock that is wrong", chromedp.Navigate(base), showsIn(`[data-worker="late"]`, "no number"),
+	do(t, ctx, "a clock that is wrong", chromedp.Navigate(base), showsIn(`[data-key="late"]`, "no number"),
 		showsIn(".latest", "late: "), chromedp.Click(".latest a"), showsIn("#alarms", "clock-skew"))
 }
 

@@ -72,7 +72,7 @@ func (p *page) charts(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := chartsView{}
-	var end int64
+	var ends []int64
 	var hours []*subjects.HourView
 	for _, w := range s.Workers {
 		if !w.Answered || w.Hour == nil {
@@ -80,11 +80,13 @@ func (p *page) charts(r *http.Request) (any, error) {
 			continue
 		}
 		hours = append(hours, w.Hour)
-		end = max(end, w.Hour.End)
+		ends = append(ends, w.Hour.End)
 	}
-	if end == 0 {
+	if len(ends) == 0 {
 		return v, nil
 	}
+	slices.Sort(ends)
+	end := ends[len(ends)/2]
 	v.To = time.Unix(end, 0).UTC()
 	v.From = v.To.Add(-time.Hour)
 	for _, f := range figures {
@@ -109,6 +111,9 @@ func (p *page) charts(r *http.Request) (any, error) {
 	return v, nil
 }
 
+// maxLate is how many points the hours of two workers with the right clock can be apart.
+const maxLate = 6
+
 var modes = []string{"segment", "snowflake"}
 
 // gather returns the points of the hour that ended at a time, of all workers; NaN where there are none.
@@ -119,6 +124,9 @@ func gather(
 	for _, h := range hours {
 		points := of(h.Modes[mode])
 		late := int((end - h.End) / int64(subjects.HourStep/time.Second))
+		if max(late, -late) > maxLate {
+			late = 0 // its clock is wrong: its last point is of about now
+		}
 		for i, v := range points {
 			at := subjects.HourPoints - len(points) - late + i
 			switch {

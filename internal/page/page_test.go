@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/internal/page"
 	"github.com/natsid/natsid/internal/page/frozen"
 	"github.com/natsid/natsid/segment"
@@ -54,7 +55,7 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 		"/tags?q=%3Cscript%3E":       {"1 to 1 of 1 found among 7 tags"},
 		"/tags?q=nothing":            {"name contains “nothing”"},
 		"/tags?by=speed":             {"1 to 3 of 3 found among 7 tags", "no payment/eu"},
-		"/tag?name=order":            {"Tag order", "current", "661", "37,200", "tag update order --step 240000"},
+		"/tag?name=order":            {"Tag order", "current", "661", "37,200", "tag update --step 240000 order"},
 		"/tag?name=none":             {"There is no such tag"},
 		"/numbers":                   {"1,024 numbers", "blocked", "delta"},
 		"/alarms":                    {"clock-skew", "store-went-back", "What to do", "and 3 like it"},
@@ -111,6 +112,54 @@ func TestThePageReadsOnly(t *testing.T) {
 			}
 		}
 	}
+}
+
+// changed is the frozen fleet with a change.
+type changed struct {
+	page.Config
+	change func(*fleetview.Snapshot)
+}
+
+func (c changed) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
+	s, err := c.Fleet.Look(ctx, q)
+	c.change(&s)
+	return s, err
+}
+
+func TestAClockThatIsWrongDoesNotSpoilTheCharts(t *testing.T) {
+	cfg := frozen.Config()
+	_, want := get(t, cfg, "/charts")
+	for _, wrong := range []int64{3 * 3600, -3 * 3600} {
+		cfg.Fleet = changed{frozen.Config(), func(s *fleetview.Snapshot) {
+			if h := s.Workers[0].Hour; h != nil {
+				h.End += wrong
+			}
+		}}
+		if _, got := get(t, cfg, "/charts"); got != want {
+			t.Errorf("a clock that is wrong by %d s changes the charts: %s", wrong, got)
+		}
+	}
+}
+
+func TestOfManyThatDoNotAnswerSomeAreNamed(t *testing.T) {
+	cfg := frozen.Config()
+	cfg.Fleet = changed{frozen.Config(), func(s *fleetview.Snapshot) {
+		for i := range 100 {
+			w := s.Workers[0]
+			w.Answered, w.Statistics.Instance = false, fmt.Sprintf("w%03d", i)
+			s.Workers = append(s.Workers, w)
+		}
+	}}
+	expect(t, cfg, "/",
+		"No answer from delta, w000, w001, w002, w003, w004, w005, w006, w007, w008 and 91 others: figures")
+}
+
+func TestATagThatLooksLikeAFlagIsNoneInACommand(t *testing.T) {
+	cfg := frozen.Config()
+	cfg.Look = func(_ context.Context, name string) (segment.Tag, error) {
+		return segment.Tag{Name: name, Step: 10, MaxID: 1}, nil
+	}
+	expect(t, cfg, "/tag?name=--all", "natsid throttle -- --all 100", "natsid get segment -- --all")
 }
 
 func TestTagsComeInPages(t *testing.T) {

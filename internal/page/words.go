@@ -16,9 +16,27 @@ var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
 	"seconds": fleetview.Seconds, "day": day, "bar": bar,
 	"speed": func(v subjects.Fraction) string { return fleetview.PerSecond(float64(v)) },
+	"names": names, "operand": operand,
 	"late":  func(err error) bool { return errors.Is(err, errLate) },
 	"lower": strings.ToLower, "iso": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"ms": func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
+}
+
+// names writes the first names of a list, and how many there are more.
+func names(all []string) string {
+	const most = 10
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return strings.Join(all[:most], ", ") + " and " + fleetview.Count(len(all)-most) + " others"
+}
+
+// operand writes a tag as the last part of a command: one that begins with a hyphen is no flag.
+func operand(tag string) string {
+	if strings.HasPrefix(tag, "-") {
+		return "-- " + tag
+	}
+	return tag
 }
 
 func day(t time.Time) string { return t.UTC().Format("2006-01-02") }

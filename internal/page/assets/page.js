@@ -21,8 +21,23 @@ function follow(old, now) {
 		if (old.getAttribute(a.name) !== a.value) old.setAttribute(a.name, a.value);
 	}
 	const olds = [...old.childNodes], nows = [...now.childNodes];
-	nows.forEach((n, i) => olds[i] ? follow(olds[i], n) : old.append(document.importNode(n, true)));
-	olds.slice(nows.length).forEach(n => n.remove());
+	const same = (o, n) => o && n && keyOf(o) === keyOf(n);
+	while (same(olds[0], nows[0])) follow(olds.shift(), nows.shift());
+	let after = null;
+	while (same(olds.at(-1), nows.at(-1))) follow(after = olds.pop(), nows.pop());
+	for (const n of nows) {
+		const at = n.nodeType === Node.ELEMENT_NODE ? olds.findIndex(o => same(o, n)) : same(olds[0], n) ? 0 : -1;
+		for (const gone of olds.splice(0, Math.max(at, 0))) gone.remove();
+		if (at >= 0) follow(olds.shift(), n);
+		else old.insertBefore(document.importNode(n, true), olds[0] || after);
+	}
+	for (const gone of olds) gone.remove();
+}
+
+// keyOf says which of its siblings a node is. Rows and alarms have a name there, so each keeps what people did with it
+// when others come and go.
+function keyOf(node) {
+	return node.dataset?.key || node.nodeName + " " + (node.className || "");
 }
 
 function lost(is) {
