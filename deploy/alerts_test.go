@@ -55,12 +55,15 @@ var healthy = map[string]string{
 	`natsid_second_registry{job="natsid",instance="w1"}`:                       "0x30",
 	`natsid_snowflake_time_ends_timestamp_seconds{job="natsid",instance="w1"}`: "3487858230x30",
 
-	`up{job="natsid-stamp",instance="s1"}`: "1x30",
-	copying:                                "1x30",
-	stamp("ready"):                         "1x30",
-	stamp("behind"):                        "50x30",
-	stamp("fenced_total"):                  "0x20 1x10",
-	stamp("retries_total"):                 "0x20 1x10", stamp("hint_failures_total"): "1x30",
+	`up{job="natsid-stamp",instance="s1"}`:                         "1x30",
+	`process_start_time_seconds{job="natsid-stamp",instance="s1"}`: "-86400x30",
+	stamp("dead_letters_total"):                                    "7x30", // of yesterday
+	stamp("dropped_total"):                                         "7x30",
+	copying:                                                        "1x30",
+	stamp("ready"):                                                 "1x30",
+	stamp("behind"):                                                "50x30",
+	stamp("fenced_total"):                                          "0x20 1x10",
+	stamp("retries_total"):                                         "0x20 1x10", stamp("hint_failures_total"): "1x30",
 }
 
 // stamp names a series of a stage.
@@ -158,6 +161,20 @@ var unwell = []struct {
 	{"a stage that falls behind", map[string]string{
 		stamp("behind"): "0+100x30",
 	}, []string{"NatsidStampBehind"}},
+	{"a dead letter", map[string]string{
+		stamp("dead_letters_total"): "7x20 8x10",
+	}, []string{"NatsidStampDeadLetters"}},
+	{"a dead letter before the first scrape of a stage", map[string]string{
+		`process_start_time_seconds{job="natsid-stamp",instance="s1"}`: "-86400x25 1500x5",
+		stamp("dead_letters_total"):                                    "1x30", stamp("dropped_total"): "7x25 0x5",
+	}, []string{"NatsidStampDeadLetters"}},
+	{"a message that was dropped", map[string]string{
+		stamp("dropped_total"): "7x20 8x10",
+	}, []string{"NatsidStampDropped"}},
+	{"one before the first scrape of a stage", map[string]string{
+		`process_start_time_seconds{job="natsid-stamp",instance="s1"}`: "-86400x25 1500x5",
+		stamp("dead_letters_total"):                                    "7x25 0x5", stamp("dropped_total"): "1x30",
+	}, []string{"NatsidStampDropped"}},
 	{"stages that take over from each other", map[string]string{
 		stamp("fenced_total"): "0+1x30",
 	}, []string{"NatsidStampFenced"}},

@@ -28,19 +28,22 @@ type board struct {
 // of the board asks, and has it evaluate all rules.
 func TestTheBoardAndTheRulesReadAWorker(t *testing.T) {
 	program, promtool := needs(t, "prometheus"), needs(t, "promtool")
-	natsURL, worker := startWorker(t)
-	checkExposition(t, promtool, worker)
-	prom := startPrometheus(t, program, worker)
-	var b board
-	if err := json.Unmarshal([]byte(readFile(t, "grafana/natsid.json")), &b); err != nil {
-		t.Fatal(err)
-	}
-	fill := strings.NewReplacer("$job", "natsid", "$instance", ".*", "$__rate_interval", "1m")
+	natsid := build(t, "github.com/natsid/natsid")
+	natsURL, worker := startWorker(t, natsid)
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
+	stage := startStage(t, natsid, nc)
+	checkExposition(t, promtool, worker)
+	checkExposition(t, promtool, stage)
+	prom := startPrometheus(t, program, worker, stage)
+	var b board
+	if err := json.Unmarshal([]byte(readFile(t, "grafana/natsid.json")), &b); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("$job", "natsid", "$instance", ".*", "$__rate_interval", "1m")
 	for _, p := range b.Panels {
 		for _, target := range p.Targets {
 			query := fill.Replace(target.Expr)
@@ -62,11 +65,11 @@ func TestTheBoardAndTheRulesReadAWorker(t *testing.T) {
 }
 
 // startWorker starts a worker with its embedded server, and returns the addresses of NATS and of HTTP.
-func startWorker(t *testing.T) (nats, http string) {
+func startWorker(t *testing.T, natsid string) (nats, http string) {
 	t.Helper()
 	out := run(t, []string{
 		"NATSID_DATA=" + t.TempDir(), "NATSID_LISTEN=127.0.0.1:0", "NATSID_HTTP=127.0.0.1:0",
-	}, build(t, "github.com/natsid/natsid"), "--json")
+	}, natsid, "--json")
 	line, err := out.ReadString('\n')
 	if err != nil {
 		t.Fatalf("%q, %v", line, err)
@@ -78,10 +81,37 @@ func startWorker(t *testing.T) (nats, http string) {
 	return ready.URL, ready.HTTP
 }
 
-// checkExposition has promtool check what the worker serves.
-func checkExposition(t *testing.T, promtool, worker string) {
+// startStage starts a stage, and returns its address of HTTP once it copies.
+func startStage(t *testing.T, natsid string, nc *nats.Conn) string {
 	t.Helper()
-	resp, err := http.Get("http://" + worker + "/metrics")
+	js, err := nc.JetStream()
+	if err == nil {
+		_, err = js.AddStream(&nats.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	http := "127.0.0.1:" + ports(t, 1)[0]
+	run(t, nil, natsid, "stamp", "--nats", nc.ConnectedUrl(), "--from", "ORDERS",
+		"--to", "STAMPED", "--create", "--tag", "order", "--http", http)
+	prometheus(http).until(t, "the stage copies", func() bool { return isReady(http + "/readyz") })
+	return http
+}
+
+// isReady reports whether a probe is answered 200.
+func isReady(url string) bool {
+	resp, err := http.Get("http://" + url)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// checkExposition has promtool check what a worker or a stage serves.
+func checkExposition(t *testing.T, promtool, addr string) {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +126,8 @@ func checkExposition(t *testing.T, promtool, worker string) {
 // A prometheus is the address of one that runs.
 type prometheus string
 
-// startPrometheus starts a Prometheus that scrapes the worker each second, with our rules.
-func startPrometheus(t *testing.T, program, worker string) prometheus {
+// startPrometheus starts a Prometheus that scrapes a worker and a stage each second, with our rules.
+func startPrometheus(t *testing.T, program, worker, stage string) prometheus {
 	t.Helper()
 	rules, err := filepath.Abs("alerts.yml")
 	if err != nil {
@@ -106,21 +136,15 @@ func startPrometheus(t *testing.T, program, worker string) prometheus {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
 	text := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\n"+
-		"scrape_configs: [{job_name: natsid, static_configs: [{targets: [%q]}]}]\n", rules, worker)
+		"scrape_configs: [{job_name: natsid, static_configs: [{targets: [%q]}]},\n"+
+		" {job_name: natsid-stamp, static_configs: [{targets: [%q]}]}]\n", rules, worker, stage)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := prometheus("127.0.0.1:" + ports(t, 1)[0])
 	run(t, nil, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+string(p), "--log.level=warn")
-	p.until(t, "it is ready", func() bool {
-		resp, err := http.Get("http://" + string(p) + "/-/ready")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
+	p.until(t, "it is ready", func() bool { return isReady(string(p) + "/-/ready") })
 	return p
 }
 
