@@ -19,7 +19,8 @@ import (
 const (
 	LevelNone   = 1 // no settings; a worker that does not say its level
 	LevelLimits = 2 // limits and throttles
-	Level       = LevelLimits
+	LevelOrder  = 3 // strict tags
+	Level       = LevelOrder
 )
 
 const (

@@ -218,15 +218,17 @@ func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentServi
 
 // SegmentPing returns the subject on which every worker answers with what it says of
 // itself in the metadata: its name, its worker number ("" if it has none), its level, and
-// for each mode what /readyz says, under [MetaInstance], [MetaNumber], [MetaLevel] and the
-// modes; and under [MetaDrained] that an operator has drained it.
+// for each mode what /readyz says, under [MetaInstance], [MetaNumber], [MetaLevel],
+// [MetaSettings] and the modes; and under [MetaDrained] that an operator has drained it.
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
 // Keys of the metadata, and what stands there for a mode that can issue.
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
-	MetaLevel    = "level"   // which settings it honours, a number; workers of before have none
+	MetaLevel    = "level" // which settings it honours, a number; workers of before have none
+	// MetaSettings is how far it has read the settings, as a revision of their bucket, with the strict tags of then.
+	MetaSettings = "settings"
 	MetaDrained  = "drained" // not empty: by an operator
 	Ready        = "ready"
 )

@@ -27,12 +27,20 @@ const (
 	MaxRate       = 1_000_000_000_000 // IDs per second
 )
 
+// The orders of a tag's IDs. Loose is as if none was set: IDs rise roughly, and in one worker strictly. The IDs of a
+// strict tag rise over all workers: if a request is sent after the answer to another has arrived, its IDs are higher.
+const (
+	OrderLoose  = "loose"
+	OrderStrict = "strict"
+)
+
 // TagCreate is the request that creates a tag.
 type TagCreate struct {
 	Tag         string  `json:"tag"`
 	Step        int64   `json:"step,omitempty"`  // IDs that a load reserves at least; 0 means 1000
 	Start       Decimal `json:"start,omitempty"` // the first ID; 0 means 1
 	Description string  `json:"description,omitempty"`
+	Order       string  `json:"order,omitempty"` // OrderLoose or OrderStrict; "" leaves it as it is, loose at first
 }
 
 // TagUpdate is the request that changes a tag. Fields that are nil stay as they
@@ -50,6 +58,10 @@ type TagUpdate struct {
 	// IDs per second, of all workers together, 0 to 10^12. 0 is no limit. They exclude all else.
 	MaxBatch *int   `json:"max_batch,omitempty"`
 	Rate     *int64 `json:"rate,omitempty"`
+	// Order is [OrderLoose] or [OrderStrict]. It excludes all else. A tag is strict
+	// [MaxPrefetchAge] after the answer: so long clients may hold IDs that they had fetched
+	// ahead. The answer is an error until all workers have confirmed it.
+	Order *string `json:"order,omitempty"`
 	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and
 	// RaiseBy.
 	Force bool `json:"force,omitempty"`
@@ -86,6 +98,9 @@ type TagInfo struct {
 	MaxBatch    int       `json:"max_batch,omitempty"`  // most IDs a request; 0 is no limit
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
 	Throttle    int64     `json:"throttle,omitempty"`   // the same, by an operator and for a time
+	Order       string    `json:"order,omitempty"`      // OrderStrict; "" if the tag is loose
+	// StrictFrom is from when on a tag is strict that was loose; only the reply to such an update has it.
+	StrictFrom *time.Time `json:"strict_from,omitempty"`
 
 	// The fields below are set only where TagList.Stats was.
 
@@ -138,6 +153,9 @@ func ParseTagCreate(body []byte) (c TagCreate, err error) {
 	if err := checkDescription(c.Description); err != nil {
 		return TagCreate{}, err
 	}
+	if err := checkOrder(c.Order); err != nil && c.Order != "" {
+		return TagCreate{}, err
+	}
 	if c.Step == 0 {
 		c.Step = 1000
 	}
@@ -145,6 +163,13 @@ func ParseTagCreate(body []byte) (c TagCreate, err error) {
 		c.Start = 1
 	}
 	return c, nil
+}
+
+func checkOrder(text string) error {
+	if text != OrderLoose && text != OrderStrict {
+		return Errorf(BadRequest, "order %s, want %s or %s", excerpt([]byte(text), 24), OrderLoose, OrderStrict)
+	}
+	return nil
 }
 
 func checkDescription(text string) error {
@@ -174,8 +199,13 @@ func (u TagUpdate) Check() error {
 		return err
 	}
 	switch {
-	case !u.ChangesTag() && !u.ChangesLimit():
-		return Errorf(BadRequest, "nothing to change: give step, description, max_id, raise_by, max_batch or rate")
+	case !u.ChangesTag() && !u.ChangesLimit() && u.Order == nil:
+		return Errorf(BadRequest,
+			"nothing to change: give step, description, max_id, raise_by, max_batch, rate or order")
+	case u.Order != nil && (u.ChangesTag() || u.ChangesLimit() || u.Force):
+		return Errorf(BadRequest, "order and all else are changed in two requests")
+	case u.Order != nil:
+		return checkOrder(*u.Order)
 	case u.ChangesTag() && u.ChangesLimit():
 		return Errorf(BadRequest, "the limits max_batch and rate, and all else, are changed in two requests")
 	case u.Force && u.MaxID == nil && u.RaiseBy == nil:

@@ -77,8 +77,16 @@ func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
 	if err := subjects.CheckTag(tag); err != nil {
 		return 0, err
 	}
-	return parseCount(m, h.maxBatch)
+	n, err := parseCount(m, h.maxBatch)
+	if err == nil && len(m.Header[subjects.HeaderPrefetch]) > 0 && h.ids.IsStrict(tag) {
+		err = errStrictPrefetch
+	}
+	return n, err
 }
+
+// errStrictPrefetch refuses a request that would break the order: IDs that are held are used after later ones.
+var errStrictPrefetch = subjects.Errorf(subjects.BadRequest,
+	"this tag is strict, so its IDs cannot be fetched ahead: leave out the header "+subjects.HeaderPrefetch)
 
 // parseCount returns how many IDs a request asks for.
 func parseCount(m *nats.Msg, limit int) (int, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
@@ -16,6 +17,9 @@ import (
 type Settings interface {
 	// SetLimit changes the limit of a tag, which need not exist.
 	SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error
+	// SetOrder makes a tag, which need not exist, strict or loose. For a strict one it returns nil once all workers
+	// that are found have confirmed that they serve nothing that they had loaded before.
+	SetOrder(ctx context.Context, tag string, strict bool) error
 	// SetThrottle changes what is throttled, and returns it.
 	SetThrottle(ctx context.Context, change func(*policy.Throttle)) (policy.Throttle, error)
 }
@@ -44,6 +48,36 @@ func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error)
 		return nil, ofSettings(err)
 	}
 	return a.info(t), nil
+}
+
+// order makes a tag strict or loose.
+func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error) {
+	t, err := a.cfg.Store.Look(ctx, u.Tag)
+	if err == nil && t.Disabled {
+		err = segment.ErrDisabled
+	}
+	if err != nil {
+		return nil, ofStore(err)
+	}
+	if err := a.setOrder(ctx, u.Tag, *u.Order); err != nil {
+		return nil, err
+	}
+	info := a.info(t)
+	if info.Order = ""; *u.Order == subjects.OrderStrict {
+		info.Order = subjects.OrderStrict
+		info.StrictFrom = new(time.Now().Add(subjects.MaxPrefetchAge).UTC().Truncate(time.Second).Add(time.Second))
+	}
+	return info, nil
+}
+
+func (a *tagAdmin) setOrder(ctx context.Context, tag, order string) error {
+	if a.cfg.Settings == nil {
+		return errNoSettings
+	}
+	if err := a.cfg.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict); err != nil {
+		return ofSettings(err)
+	}
+	return nil
 }
 
 // throttle throttles tags, or ends that. The answer says what is throttled.
@@ -103,6 +137,9 @@ func (c *Config) TagInfo(t segment.Tag) subjects.TagInfo {
 	info, rules := tagInfo(t), c.Gate.Rules()
 	limit := rules.Limits[t.Name]
 	info.MaxBatch, info.Rate, info.Throttle = limit.MaxBatch, limit.Rate, rules.Throttle.Of(t.Name)
+	if c.Segments != nil && c.Segments.IsStrict(t.Name) {
+		info.Order = subjects.OrderStrict
+	}
 	return info
 }
 

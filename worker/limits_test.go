@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
@@ -21,6 +23,8 @@ type settings struct {
 	gate policy.Gate
 	mu   sync.Mutex
 	now  policy.Rules
+	// strict is the allocator's.
+	strict func(map[string]bool)
 }
 
 func (s *settings) SetLimit(_ context.Context, tag string, change func(*policy.Limit)) error {
@@ -38,6 +42,14 @@ func (s *settings) SetLimit(_ context.Context, tag string, change func(*policy.L
 	return nil
 }
 
+func (s *settings) SetOrder(_ context.Context, tag string, strict bool) error {
+	if tag == "unconfirmed" {
+		return subjects.Errorf(subjects.Unavailable, "no confirmation from \"b\"")
+	}
+	s.strict(map[string]bool{tag: strict})
+	return nil
+}
+
 func (s *settings) SetThrottle(_ context.Context, change func(*policy.Throttle)) (policy.Throttle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,9 +62,49 @@ func (s *settings) SetThrottle(_ context.Context, change func(*policy.Throttle))
 
 func startLimited(t *testing.T) *rig {
 	s := new(settings)
-	return start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Gate, cfg.Settings = &s.gate, s
 	})
+	s.strict = r.strict
+	return r
+}
+
+func TestATagIsMadeStrictAndThenNotFetchedAhead(t *testing.T) {
+	r := startLimited(t)
+	first := r.one("id.segment.order")
+	var info subjects.TagInfo
+	got := r.ask("id.tag.update", `{"tag":"order","order":"strict"}`)
+	if err := json.Unmarshal([]byte(got.body), &info); err != nil || info.Order != subjects.OrderStrict ||
+		info.StrictFrom == nil || time.Until(*info.StrictFrom) < subjects.MaxPrefetchAge-time.Minute {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if next := r.one("id.segment.order"); next < first+10 {
+		t.Errorf("%d after %d: from memory", next, first)
+	}
+	ahead := &nats.Msg{Subject: "id.segment.order", Data: []byte("5"), Header: nats.Header{}}
+	ahead.Header.Set(subjects.HeaderPrefetch, "2s")
+	m, err := r.caller.RequestMsg(ahead, slack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantRefusal(read(m), "400")
+	r.wantRefusal(r.ask("id.tag.create", `{"tag":"order","order":"loose"}`), "400")
+	if r.one("id.segment.order") == 0 || !strings.Contains(r.ask("id.tag.list", "").body, `"order":"strict"`) {
+		t.Error("a refused creation changed the order")
+	}
+	got = r.ask("id.tag.update", `{"tag":"order","order":"loose"}`)
+	if strings.Contains(got.body, "strict") {
+		t.Errorf("%+v of a loose tag", got)
+	}
+	got = r.ask("id.tag.create", `{"tag":"invoice","order":"strict"}`)
+	if !strings.Contains(got.body, `"order":"strict"`) || strings.Contains(got.body, "strict_from") {
+		t.Errorf("%+v of a new strict tag", got)
+	}
+	r.wantRefusal(r.ask("id.tag.update", `{"tag":"unknown","order":"strict"}`), "404")
+	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","order":"strict","step":5}`), "400")
+	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","order":"random"}`), "400")
+	r.wantRefusal(r.ask("id.tag.create", `{"tag":"unconfirmed","order":"strict"}`), "503")
+	r.wantRefusal(r.ask("id.segment.unconfirmed", ""), "404")
 }
 
 func TestWhatALimitRefusesDrawsNoID(t *testing.T) {

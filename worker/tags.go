@@ -74,6 +74,18 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Order != "" { // before the tag is there, so that no worker serves it in another order
+		old, err := a.cfg.Store.Look(ctx, c.Tag)
+		if err == nil && !old.Disabled {
+			return nil, ofStore(segment.ErrExists)
+		}
+		if err != nil && !errors.Is(err, segment.ErrUnknownTag) {
+			return nil, ofStore(err)
+		}
+		if err := a.setOrder(ctx, c.Tag, c.Order); err != nil {
+			return nil, err
+		}
+	}
 	t, err := a.cfg.Rations.make(func() (segment.Tag, error) {
 		return a.cfg.Store.Create(ctx, segment.Tag{
 			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
@@ -89,6 +101,9 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	}
 	if u.ChangesLimit() {
 		return a.limit(ctx, u)
+	}
+	if u.Order != nil {
+		return a.order(ctx, u)
 	}
 	c := segment.Change{Description: u.Description, Force: u.Force}
 	if u.Step != nil {

@@ -80,8 +80,9 @@ type rig struct {
 	number  atomic.Int64       // worker number; negative for none
 	answers chan worker.Answer // the first 1000 that it observed
 	parked  func() int         // segment requests that wait
-	follow  func()             // makes the allocator follow the store
-	stop    func() error       // stops the worker and returns what Run returned
+	strict  func(map[string]bool)
+	follow  func()       // makes the allocator follow the store
+	stop    func() error // stops the worker and returns what Run returned
 }
 
 // An edit changes the settings of a rig before it starts.
@@ -132,6 +133,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 	allocator := segment.New(segments)
 	cfg.Segments = allocator
 	r.parked = func() int { return allocator.Stats().Waiting }
+	r.strict = allocator.SetStrict
 	r.worker, r.direct = worker.New(cfg), worker.NewDirect(cfg)
 	r.run(allocator)
 	return r

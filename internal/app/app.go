@@ -226,7 +226,7 @@ func (p *program) assemble(context.Context) error {
 	p.ready = readiness{
 		embedded: p.links.embedded,
 		front:    p.front, refusals: &p.refusals, away: &p.away, marks: p.storage.marks,
-		segments: p.segments, aside: p.aside, keeper: p.keeper, streams: &p.streams,
+		segments: p.segments, aside: p.aside, keeper: p.keeper, streams: &p.streams, settings: p.settings,
 	}
 	p.kept.on(&p.storage)
 	p.alarms.keep = p.kept.add

@@ -122,6 +122,9 @@ func (o observed) observe(load func() (segment.Loaded, error)) (segment.Loaded, 
 	ended := o.watch.Load()
 	l, err := load()
 	ended(err, segment.IsFinal(err))
+	if err == nil {
+		err = o.demanded() // the first load may have opened the bucket, which says so: the range is a hole
+	}
 	return l, err
 }
 

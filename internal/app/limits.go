@@ -24,7 +24,9 @@ func (p *program) settingsConfig() fleet.Config {
 			}
 			p.refusals.refuse(unreadLimits, why, worker.Segment)
 		},
-		Lost: func(what string) { p.alarms.raiseAbout(subjects.AlarmBucketChanged, "limits", what) },
+		SetStrict: func(tags map[string]bool) { p.segments.SetStrict(tags) },
+		Doubt:     func() { p.segments.Doubt() },
+		Lost:      func(what string) { p.alarms.raiseAbout(subjects.AlarmBucketChanged, "limits", what) },
 	}
 	if s.marks != nil {
 		c.Marks = s.marks

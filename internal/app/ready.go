@@ -12,6 +12,7 @@ import (
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/snowflake"
@@ -30,6 +31,7 @@ type readiness struct {
 	aside    *aside.Watch
 	keeper   *workerid.Keeper
 	streams  *streamWatch
+	settings *fleet.Settings
 	embedded *natsembed.Host // nil where a NATS is joined
 }
 
@@ -47,6 +49,9 @@ func (r readiness) state() map[string]string {
 	k := r.keeper.Status()
 	state := map[string]string{
 		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "", subjects.MetaLevel: strconv.Itoa(policy.Level),
+	}
+	if r.settings != nil {
+		state[subjects.MetaSettings] = strconv.FormatUint(r.settings.Honoured(), 10)
 	}
 	if k.Held {
 		state[subjects.MetaNumber] = strconv.Itoa(k.Number)

@@ -14,6 +14,7 @@ type tagCreateCmd struct {
 	Step  int64  `default:"${default_step}"`
 	Start int64  `default:"1"`
 	Desc  string `placeholder:"TEXT"`
+	Order string `enum:",loose,strict" default:"" placeholder:"ORDER"`
 }
 
 func (*tagCreateCmd) help() help {
@@ -21,6 +22,7 @@ func (*tagCreateCmd) help() help {
 		summary: "Create a tag, or revive a deleted one.",
 		detail: `Examples:
   natsid tag create order
+  natsid tag create invoice --order strict
   natsid tag create order.eu --step 10000 --start 5000001 --desc 'orders of Europe'`,
 		values: map[string]string{
 			"tag": tagForm,
@@ -28,6 +30,7 @@ func (*tagCreateCmd) help() help {
 				"a worker can do without the store for ten minutes.",
 			"start": "The first ID. To take over a sequence from elsewhere, choose one above all IDs in use.",
 			"desc":  "Description, for people.",
+			"order": orderHelp,
 		},
 	}
 }
@@ -40,7 +43,8 @@ func (c *tagCreateCmd) Run(s *session) error {
 	if c.Step < 1 || c.Start < 1 { // 0 on the wire means that none was given
 		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, c.Start))
 	}
-	t := subjects.TagCreate{Tag: c.Tag, Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc}
+	t := subjects.TagCreate{Tag: c.Tag, Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,
+		Order: c.Order}
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
 		created, err := cl.CreateTag(ctx, t)
 		if err != nil {

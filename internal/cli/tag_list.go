@@ -39,7 +39,8 @@ stands for what that worker does not have in memory. AHEAD is how far the mark
 that guards the table is ahead of the row's max_id: 0 at rest.
 
 LIMITS are those of "natsid tag update", in IDs a request and IDs per second of all
-workers together, and what "natsid throttle" sets.
+workers together, and what "natsid throttle" sets. A tag whose IDs rise over all
+workers is strict.
 
 Examples:
   natsid tag list
@@ -106,6 +107,9 @@ func tagRow(t subjects.TagInfo) string {
 // limits returns what callers may have of a tag, "" if they may have all.
 func limits(t subjects.TagInfo) string {
 	var all []string
+	if t.Order != "" {
+		all = append(all, t.Order)
+	}
 	if t.MaxBatch > 0 {
 		all = append(all, fmt.Sprintf("%d a request", t.MaxBatch))
 	}

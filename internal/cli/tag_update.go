@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
@@ -21,7 +22,13 @@ type tagUpdateCmd struct {
 
 	MaxBatch *int   `placeholder:"N"`
 	Rate     *int64 `placeholder:"N"`
+
+	Order *string `enum:"loose,strict" placeholder:"ORDER"`
 }
+
+// orderHelp is the help of --order.
+const orderHelp = "loose, or strict: a request that is sent after the answer to another has arrived gets higher IDs, " +
+	"whichever workers answer."
 
 func (*tagUpdateCmd) help() help {
 	return help{
@@ -36,11 +43,17 @@ changed by themselves. All workers heed them within a second. A request beyond
 refused while a worker runs that is too old to heed it; from then on such workers
 do not start. To slow callers down for a time, use "natsid throttle".
 
+--order is changed by itself, too. It returns once every worker that is found has
+confirmed that it uses no ID of a strict tag that it had loaded, and names those
+that have not: repeat it then. IDs of a tag that was loose may be held by clients
+that fetch ahead, for up to an hour: it says from when on the tag is strict.
+
 Examples:
   natsid tag update order --step 10000 --desc 'orders of Europe'
   natsid tag update order --max-id 5000001     # start above IDs that are in use
   natsid tag update order --raise-by 1000000   # after a restore, if in doubt
-  natsid tag update order --max-batch 1000 --rate 50000`,
+  natsid tag update order --max-batch 1000 --rate 50000
+  natsid tag update invoice --order strict`,
 		values: map[string]string{
 			"tag":       "The tag.",
 			"step":      "How many IDs a worker loads at once, from the next load on.",
@@ -49,6 +62,7 @@ Examples:
 			"raise-by":  "How many IDs to skip above those that workers have loaded.",
 			"max-batch": "The most IDs that one request gets, up to 1000000.",
 			"rate":      "The most IDs per second, of all workers together, up to 1000000000000.",
+			"order":     orderHelp,
 			"force":     "Skip more than 1099511627776 (2^40) IDs at once; they are lost for good.",
 		},
 	}
@@ -59,7 +73,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	u := subjects.TagUpdate{
 		Tag: c.Tag, Step: c.Step, Description: c.Desc,
 		MaxID: (*subjects.Decimal)(c.MaxID), RaiseBy: (*subjects.Decimal)(c.RaiseBy), Force: c.Force,
-		MaxBatch: c.MaxBatch, Rate: c.Rate,
+		MaxBatch: c.MaxBatch, Rate: c.Rate, Order: c.Order,
 	}
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
 		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))
@@ -70,6 +84,14 @@ func (c *tagUpdateCmd) Run(s *session) error {
 			return err
 		}
 		return s.print(t, func(out io.Writer) (err error) {
+			if t.StrictFrom != nil {
+				_, err = fmt.Fprintf(out, "%s: strict from %s on\n", t.Tag, t.StrictFrom.Format(time.RFC3339))
+				return err
+			}
+			if u.Order != nil {
+				_, err = fmt.Fprintf(out, "%s: %s\n", t.Tag, *u.Order)
+				return err
+			}
 			if u.ChangesLimit() {
 				_, err = fmt.Fprintf(out, "%s: %s\n", t.Tag, cmp.Or(limits(t), "no limits"))
 				return err

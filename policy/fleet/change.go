@@ -16,7 +16,7 @@ import (
 
 // SetLimit changes the limit of a tag for all workers. See worker.Settings.
 func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error {
-	return s.set(ctx, limitPrefix+tag, func(old []byte) (value []byte, err error) {
+	_, err := s.set(ctx, limitPrefix+tag, policy.LevelLimits, func(old []byte) (value []byte, err error) {
 		l := policy.Limit{}
 		if err := read(old, &l); err != nil {
 			return nil, err
@@ -24,11 +24,12 @@ func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy
 		change(&l)
 		return merge(old, l, "max_batch", "rate")
 	})
+	return err
 }
 
 // SetThrottle changes what is throttled for all workers, and returns it. See worker.Settings.
 func (s *Settings) SetThrottle(ctx context.Context, change func(*policy.Throttle)) (t policy.Throttle, err error) {
-	err = s.set(ctx, throttleKey, func(old []byte) (value []byte, err error) {
+	_, err = s.set(ctx, throttleKey, policy.LevelLimits, func(old []byte) (value []byte, err error) {
 		t = policy.Throttle{}
 		if err := read(old, &t); err != nil {
 			return nil, err
@@ -61,11 +62,13 @@ func merge(old []byte, v any, fields ...string) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// set changes an entry by a compare-and-set, and tells all workers. Where the lock of another change is lost often,
-// ctx ends it.
-func (s *Settings) set(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
-	if err := s.prepare(ctx); err != nil {
-		return err
+// set changes an entry by a compare-and-set, tells all workers, which must be of a level, and returns its revision.
+// Where the lock of another change is lost often, ctx ends it.
+func (s *Settings) set(
+	ctx context.Context, key string, level int, change func(old []byte) ([]byte, error),
+) (revision uint64, err error) {
+	if err := s.prepare(ctx, level); err != nil {
+		return 0, err
 	}
 	for {
 		e, err := s.kv.Get(ctx, key)
@@ -73,15 +76,15 @@ func (s *Settings) set(ctx context.Context, key string, change func(old []byte) 
 			e, err = buckets.Entry{Key: key, Value: []byte("{}")}, nil
 		}
 		if err != nil {
-			return away(err)
+			return 0, away(err)
 		}
 		value, err := change(e.Value)
 		if _, refused := errors.AsType[*subjects.Error](err); refused {
-			return err
+			return 0, err
 		}
 		if err != nil { // damaged: what is set now takes its place
 			if value, err = change([]byte("{}")); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		e.Value = value
@@ -94,14 +97,19 @@ func (s *Settings) set(ctx context.Context, key string, change func(old []byte) 
 			continue
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		s.learn(e)
-		if err := s.cfg.Conn.Publish(s.cfg.Namespace.SettingsChanged(), []byte(key)); err != nil {
-			s.cfg.Log.Warn("a changed setting was not announced; other workers see it at their next poll",
-				"key", key, "error", err)
-		}
-		return nil
+		s.announce(key)
+		return e.Revision, nil
+	}
+}
+
+// announce lets all workers, this one included, read a setting again.
+func (s *Settings) announce(key string) {
+	if err := s.cfg.Conn.Publish(s.cfg.Namespace.SettingsChanged(), []byte(key)); err != nil {
+		s.cfg.Log.Warn("a changed setting was not announced; other workers see it at their next poll",
+			"key", key, "error", err)
 	}
 }
 
@@ -124,10 +132,11 @@ func printable(text string) string {
 // askFor is how long workers have to answer a question that a request waits for.
 const askFor = 700 * time.Millisecond
 
-// prepare makes sure that every worker honours what is set next, and knows how many there are: before the first rate.
-func (s *Settings) prepare(ctx context.Context) error {
-	raised := s.cfg.Marks == nil || s.cfg.Marks.Level() >= policy.LevelLimits
-	if raised && s.cfg.Gate.Counts() {
+// prepare makes sure that every worker honours what is set next, by its level, and knows how many there are: before the
+// first rate.
+func (s *Settings) prepare(ctx context.Context, level int) error {
+	raised := s.cfg.Marks == nil || s.cfg.Marks.Level() >= level
+	if raised && (s.cfg.Gate.Counts() || level > policy.LevelLimits) {
 		return nil
 	}
 	live, err := s.cfg.Live(ctx)
@@ -138,32 +147,35 @@ func (s *Settings) prepare(ctx context.Context) error {
 	if err != nil {
 		return away(err)
 	}
-	if err := olderAmong(answers, live); err != nil {
+	if err := olderAmong(answers, live, level); err != nil {
 		return err
 	}
 	s.tellCount(answers)
 	if raised {
 		return nil
 	}
-	if err := s.cfg.Marks.RaiseLevel(ctx, policy.LevelLimits); err != nil {
+	if err := s.cfg.Marks.RaiseLevel(ctx, level); err != nil {
 		return away(err)
 	}
-	s.cfg.Log.Info("limits are in use from now on: workers of before do not start any more")
+	s.cfg.Log.Info(needs[level] + " are in use from now on: workers of before do not start any more")
 	return nil
 }
 
+// needs is what a level is needed for.
+var needs = map[int]string{policy.LevelLimits: "limits", policy.LevelOrder: "strict tags"}
+
 // olderAmong returns an error if a worker is live that would not honour the settings, or may be one.
-func olderAmong(answers []answer, live []string) error {
+func olderAmong(answers []answer, live []string, level int) error {
 	answered := make(map[string]bool, len(answers))
 	for _, a := range answers {
 		answered[a.instance] = true
-		if a.level < policy.LevelLimits {
-			return notYet(a.instance, "is of a version without limits", "upgrade or stop it")
+		if a.level < level {
+			return notYet(a.instance, "is of a version without "+needs[level], "upgrade or stop it")
 		}
 	}
 	for _, name := range live {
 		if !answered[name] {
-			return notYet(name, "does not answer, and may be of a version without limits",
+			return notYet(name, "does not answer, and may be of a version without "+needs[level],
 				"wait until it answers, or until its heartbeat has expired")
 		}
 	}

@@ -78,7 +78,8 @@ func (s *Settings) tellCount(answers []answer) {
 type answer struct {
 	instance string
 	level    int
-	serves   bool // segments
+	serves   bool   // segments
+	honours  uint64 // see [Settings.Honoured]
 }
 
 // soon is how long those have to answer that nobody has named.
@@ -106,6 +107,7 @@ func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) 
 			continue
 		}
 		a := answer{instance: ping.Metadata[subjects.MetaInstance]}
+		a.honours, _ = strconv.ParseUint(ping.Metadata[subjects.MetaSettings], 10, 64)
 		a.level, _ = strconv.Atoi(ping.Metadata[subjects.MetaLevel])
 		a.serves = ping.Metadata["segment"] == subjects.Ready
 		answers = append(answers, a)

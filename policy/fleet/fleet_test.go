@@ -89,6 +89,7 @@ type member struct {
 	conn    *nats.Conn
 	refused atomic.Pointer[error]
 	lost    atomic.Int64
+	orders  orders
 	stop    func()
 }
 
@@ -100,12 +101,13 @@ func (m *member) refusal() error {
 }
 
 // answer lets a connection answer as a worker of a level does; "" is one of before.
-func (s *site) answer(nc *nats.Conn, name, level string) {
+func (s *site) answer(nc *nats.Conn, name, level string, honoured func() uint64) {
 	s.Helper()
 	_, err := nc.Subscribe(s.ns.SegmentPing(), func(m *nats.Msg) {
 		about := map[string]string{subjects.MetaInstance: name, "segment": subjects.Ready}
 		if level != "" {
 			about[subjects.MetaLevel] = level
+			about[subjects.MetaSettings] = strconv.FormatUint(honoured(), 10)
 		}
 		body, _ := json.Marshal(micro.Ping{ServiceIdentity: micro.ServiceIdentity{Metadata: about}})
 		_ = m.Respond(body)
@@ -130,9 +132,10 @@ func (s *site) start(name string) *member {
 	m.Settings = fleet.New(fleet.Config{
 		Namespace: s.ns, Streams: buckets.OnJetStream(js), Replicas: 1, Conn: m.conn, Gate: &m.gate,
 		Poll: time.Second, Marks: s, Live: s.beats,
+		SetStrict: m.orders.set, Doubt: m.orders.doubt,
 		Refuse: func(err error) { m.refused.Store(&err) }, Lost: func(string) { m.lost.Add(1) },
 	})
-	s.answer(m.conn, name, strconv.Itoa(policy.Level))
+	s.answer(m.conn, name, strconv.Itoa(policy.Level), m.Honoured)
 	m.Begin(s.Context())
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan error, 1)
@@ -195,6 +198,9 @@ func TestFleet(t *testing.T) {
 		{"fields of a newer natsid are kept", newer},
 		{"settings outlive their bucket", lost},
 		{"changes at once are all made", together},
+		{"a tag is strict once all workers that are found confirm it", confirmed},
+		{"a worker that reconnects doubts until it has read all", doubtful},
+		{"no strict tag while a worker of before is live, nor without marks", orderRefused},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
 			if testing.Short() && tc.law == "a rate is shared by those who serve" {
@@ -260,7 +266,7 @@ func shared(s *site) {
 func before(s *site) {
 	a := s.start("a")
 	old := natstest.Connect(s, s.url)
-	s.answer(old, "old", "")
+	s.answer(old, "old", "", nil)
 	refused := func(why string) {
 		s.Helper()
 		err := a.SetLimit(s.Context(), "order", rate(5))

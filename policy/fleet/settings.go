@@ -2,6 +2,7 @@
 //
 //	id_settings  key tag.<tag>  the limit of a tag, as the JSON of a [policy.Limit]
 //	             key throttle   what is throttled, as the JSON of a [policy.Throttle]
+//	             key order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose" as before
 //
 // A change is a compare-and-set, then a message to all workers, which read the key again. Who misses the message finds
 // the change at its next look: after a reconnect, and once a poll. What cannot be read stays as it was.
@@ -14,7 +15,16 @@
 //
 // A worker that may not serve without limits, since the level says so, serves no segments until it has read them.
 //
-// Nothing here bears on uniqueness: settings decide who gets IDs, and not which.
+// # Strict tags
+//
+// Which tags are strict stands here too, and not in their marks: an older worker, which serves them loosely, would drop
+// such a field at its next load. The first strict tag raises the level, as the first limit does.
+//
+// A tag that is loose becomes strict while workers hold its IDs in memory. So [Settings.SetOrder] returns once every
+// worker that has a heartbeat, or answers, says that it has read the change and has dropped them; and it names those
+// that do not. A worker that reconnects may have missed a change: it lets all tags wait until it has read the settings.
+//
+// Nothing here bears on uniqueness: settings decide who gets IDs, and in which order, and never that one repeats.
 package fleet
 
 import (
@@ -37,7 +47,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config says where settings are kept and who must honour them. All fields but Marks, Refuse, Lost and Log must be set.
+// Config says where settings are kept and who must honour them. All fields but Marks,
+// Refuse, SetStrict, Doubt, Lost and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	Streams   buckets.Streams
@@ -51,6 +62,11 @@ type Config struct {
 	Live func(context.Context) ([]string, error)
 	// Refuse is called with why segments must not be served, and with nil when they may be.
 	Refuse func(error)
+	// SetStrict is called with the tags that are strict, whenever all settings have been read. When it returns, nothing
+	// of before is served for them. Doubt is called when one may have become strict since: until SetStrict is called
+	// again, no tag may be served from memory.
+	SetStrict func(tags map[string]bool)
+	Doubt     func()
 	// Lost is called when settings that were in force are gone from the bucket. It must not block.
 	Lost func(what string)
 	Log  *slog.Logger // nil discards
@@ -71,11 +87,18 @@ type Settings struct {
 	read  atomic.Bool   // at least once
 	again atomic.Bool   // all must be read again
 	seq   atomic.Uint64 // the last revision of the bucket when all was read
+	wake  chan struct{} // has room for one word that all must be read now
 
 	mu      sync.Mutex
 	entries map[string]buckets.Entry
 	lost    bool      // the bucket was, so what it holds is not all
 	made    time.Time // when the bucket was
+
+	// ordering guards calls of SetStrict and Doubt, and doubts, which counts the latter: what was read before a doubt
+	// does not end it.
+	ordering sync.Mutex
+	doubts   int
+	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
 
 	count   count
 	refused bool // only Begin and Run use it
@@ -85,6 +108,7 @@ type Settings struct {
 const (
 	throttleKey = "throttle"
 	limitPrefix = "tag."
+	orderPrefix = "order."
 )
 
 // New returns settings that are not read yet.
@@ -95,10 +119,16 @@ func New(cfg Config) *Settings {
 	if cfg.Refuse == nil {
 		cfg.Refuse = func(error) {}
 	}
+	if cfg.SetStrict == nil {
+		cfg.SetStrict = func(map[string]bool) {}
+	}
+	if cfg.Doubt == nil {
+		cfg.Doubt = func() {}
+	}
 	if cfg.Lost == nil {
 		cfg.Lost = func(string) {}
 	}
-	s := &Settings{cfg: cfg, entries: make(map[string]buckets.Entry)}
+	s := &Settings{cfg: cfg, entries: make(map[string]buckets.Entry), wake: make(chan struct{}, 1)}
 	s.kv = buckets.New(cfg.Streams, buckets.Config{
 		Name: cfg.Namespace.SettingsBucket(), Description: "natsid: limits and throttles, for ever",
 		Replicas: cfg.Replicas, Lost: s.bucketLost, Log: cfg.Log,
@@ -130,6 +160,7 @@ func (s *Settings) Run(ctx context.Context) error {
 	var counting sync.WaitGroup
 	defer counting.Wait()
 	counting.Go(func() { s.keepCount(ctx) })
+	counting.Go(func() { s.watch(ctx) })
 	return s.follow(ctx, keys)
 }
 
@@ -147,8 +178,12 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 	for {
 		select {
 		case key := <-keys:
-			s.refreshKey(ctx, key)
-			continue
+			if !strings.HasPrefix(key, orderPrefix) {
+				s.refreshKey(ctx, key)
+				continue
+			}
+			s.again.Store(true) // whoever confirms one order confirms all of before
+		case <-s.wake:
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
@@ -177,7 +212,11 @@ func (s *Settings) nextPoll() time.Time {
 func (s *Settings) refresh(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	doubts := s.doubted()
 	err := s.readAll(ctx)
+	if err == nil {
+		s.honour(doubts)
+	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
@@ -203,7 +242,7 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	return false
 }
 
-var errDemanded = errors.New("the limits of tags are not known yet, and must be honoured")
+var errDemanded = errors.New("the limits and orders of tags are not known yet, and must be honoured")
 
 // Demanded returns an error if no range may be loaded yet: the registry has limits, and they were never read.
 func (s *Settings) Demanded() error {
@@ -293,6 +332,8 @@ func (s *Settings) apply() {
 			if l != (policy.Limit{}) {
 				rules.Limits[tag] = l
 			}
+		case strings.HasPrefix(key, orderPrefix):
+			err = read(e.Value, new(order))
 		}
 		if err != nil {
 			s.cfg.Log.Error("a setting cannot be read, and what it was before is kept; set it again",

@@ -37,7 +37,7 @@ type Identity struct {
 
 // levelOfThis is the highest level that this natsid has. A natsid of before has 1, and refuses the bucket, at its start
 // and from its next Check on, once the level is raised.
-const levelOfThis = 2
+const levelOfThis = 3
 
 // identityKey is the key of the identity.
 const identityKey = buckets.Own

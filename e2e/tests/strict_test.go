@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/e2e"
+	orders "github.com/natsid/natsid/internal/testkit/ledger"
+	"github.com/natsid/natsid/subjects"
+)
+
+// strictly creates a strict tag, again if a busy machine refuses it.
+func strictly(t *testing.T, c *e2e.Cluster, tag string) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		_, err = c.Client.CreateTag(t.Context(), subjects.TagCreate{Tag: tag, Order: subjects.OrderStrict})
+		if err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+func TestIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
+	c := e2e.Start(t, e2e.WithWorkers(3))
+	strictly(t, c, "invoice")
+	subject := subjects.DefaultNamespace.Segment("invoice")
+	const callers, requests = 8, 40
+	var order orders.Order
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			for range requests {
+				had := order.Begin()
+				m, err := c.Conn.Request(subject, fmt.Append(nil, 1+i%3), 3*time.Second)
+				if err != nil || subjects.ParseError(m.Header) != nil {
+					continue // a busy machine
+				}
+				runs, err := subjects.ParseRuns(m.Data)
+				if err != nil || len(runs) != 1 || runs[0].Len() != int64(1+i%3) {
+					t.Errorf("%q, %v, want one run of %d", m.Data, err, 1+i%3)
+					return
+				}
+				if _, err := order.End(had, runs[0].First, runs[0].Last); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if r := order.Report(); r.Inversions > 0 || r.Answers < callers*requests/2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestATagBecomesStrictInAllWorkers(t *testing.T) {
+	c := e2e.Start(t, e2e.WithWorkers(3))
+	subject := subjects.DefaultNamespace.Segment("order")
+	ask := func() int64 {
+		m, err := c.Conn.Request(subject, nil, 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, err := subjects.ParseRuns(m.Data)
+		if err != nil || subjects.ParseError(m.Header) != nil {
+			t.Fatal(m.Header, err)
+		}
+		return runs[0].First
+	}
+	for range 30 { // all have ranges of it
+		ask()
+	}
+	var err error
+	order := subjects.OrderStrict
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		var info subjects.TagInfo
+		info, err = c.Client.UpdateTag(t.Context(), subjects.TagUpdate{Tag: "order", Order: &order})
+		if err == nil && info.Order == subjects.OrderStrict && info.StrictFrom != nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := int64(0)
+	for range 60 {
+		id := ask()
+		if id <= last {
+			t.Fatalf("%d after %d", id, last)
+		}
+		last = id
+	}
+	tags, err := c.Client.ListTags(t.Context(), subjects.TagList{})
+	if err != nil || !strings.Contains(fmt.Sprint(tags), subjects.OrderStrict) {
+		t.Errorf("%+v, %v, want a strict tag in the list", tags, err)
+	}
+}

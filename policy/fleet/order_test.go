@@ -1,0 +1,129 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/policy/fleet"
+	"github.com/natsid/natsid/subjects"
+)
+
+// orders is what an allocator was told.
+type orders struct {
+	mu      sync.Mutex
+	strict  map[string]bool
+	doubts  int
+	lasting bool
+}
+
+func (o *orders) set(tags map[string]bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.strict, o.lasting = maps.Clone(tags), false
+}
+
+func (o *orders) doubt() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.doubts, o.lasting = o.doubts+1, true
+}
+
+// now returns whether a tag is strict, how many doubts there were, and whether one lasts.
+func (o *orders) now(tag string) (strict bool, doubts int, doubtful bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.strict[tag], o.doubts, o.lasting
+}
+
+func isStrict(m *member, tag string) bool {
+	strict, _, doubtful := m.orders.now(tag)
+	return strict && !doubtful
+}
+
+// setOrder makes a tag strict or loose as a request does.
+func setOrder(s *site, m *member, tag string, strict bool) error {
+	ctx, cancel := context.WithTimeout(s.Context(), 1500*time.Millisecond)
+	defer cancel()
+	return m.SetOrder(ctx, tag, strict)
+}
+
+func confirmed(s *site) {
+	a, b := s.start("a"), s.start("b")
+	s.must(func() error { return setOrder(s, a, "invoice", true) })
+	if !isStrict(a, "invoice") || !isStrict(b, "invoice") || isStrict(b, "order") || s.Level() != policy.LevelOrder {
+		s.Errorf("SetOrder has returned, and of the tags are strict: %v, %v", &a.orders.strict, &b.orders.strict)
+	}
+	c := natstest.Connect(s, s.url) // hears nothing of settings
+	s.answer(c, "c", "3", func() uint64 { return 0 })
+	began := time.Now()
+	err := setOrder(s, a, "order", true)
+	e, ok := errors.AsType[*subjects.Error](err)
+	if took := time.Since(began); !ok || !strings.Contains(e.Text, `"c"`) || strings.Contains(e.Text, `"b"`) ||
+		took > 1500*time.Millisecond {
+		s.Errorf("%v after %v, want one that names c, in time", err, took)
+	}
+	c.Close() // its heartbeat lasts
+	if err := setOrder(s, a, "order", true); err == nil || !strings.Contains(err.Error(), `"c"`) {
+		s.Errorf("%v, want one that names c", err)
+	}
+	s.beat("c", false)
+	s.must(func() error { return setOrder(s, b, "order", true) })
+	late := s.start("late")
+	if !isStrict(late, "order") {
+		s.Error("a worker that starts does not know it")
+	}
+	s.must(func() error { return setOrder(s, a, "order", false) })
+	eventually(s.T, "all hear that it is loose", func() bool {
+		return !isStrict(b, "order") && !isStrict(late, "order")
+	})
+	if !isStrict(b, "invoice") {
+		s.Error("the other tag is loose, too")
+	}
+}
+
+func doubtful(s *site) {
+	a, b := s.start("a"), s.start("b")
+	if err := b.conn.ForceReconnect(); err != nil {
+		s.Fatal(err)
+	}
+	s.must(func() error { return setOrder(s, a, "order", true) })
+	if _, doubts, _ := b.orders.now("order"); doubts > 0 {
+		s.Error("a short break made a worker doubt, though no tag was strict")
+	}
+	if err := b.conn.ForceReconnect(); err != nil {
+		s.Fatal(err)
+	}
+	eventually(s.T, "it doubts, and ends that", func() bool {
+		_, doubts, _ := b.orders.now("order")
+		return doubts > 0 && isStrict(b, "order")
+	})
+}
+
+func orderRefused(s *site) {
+	a := s.start("a")
+	old := natstest.Connect(s, s.url)
+	s.answer(old, "old", "2", func() uint64 { return 1 })
+	err := setOrder(s, a, "order", true)
+	if err == nil || !strings.Contains(err.Error(), `worker "old" is of a version without strict tags`) {
+		s.Errorf("%v, want one that names the old worker", err)
+	}
+	if isStrict(a, "order") || s.Level() != policy.LevelNone {
+		s.Error("it was refused and made")
+	}
+	unguarded := fleet.New(fleet.Config{
+		Namespace: s.ns, Streams: buckets.OnJetStream(natstest.JetStream(s, s.url)), Conn: a.conn, Gate: &a.gate,
+		Poll: time.Second, Live: s.beats,
+	})
+	err = unguarded.SetOrder(s.Context(), "order", true)
+	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.BadRequest ||
+		!strings.Contains(e.Text, "--guard on") {
+		s.Errorf("without a guard: %v", err)
+	}
+}
