@@ -41,10 +41,10 @@ func newMerger(s *source) *merger {
 	return m
 }
 
-// next returns an ID of a request that is sent after the call began.
-func (m *merger) next(ctx context.Context) (ID, error) {
+// join joins a call to a batch that has not left, and returns which number it has there.
+func (m *merger) join(ctx context.Context) (*batch, int64, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	for {
 		b := m.gathering.Load()
@@ -56,13 +56,13 @@ func (m *merger) next(ctx context.Context) (ID, error) {
 			if m.depart(b) {
 				continue
 			}
-			return 0, fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
+			return nil, 0, fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
 		case i == 0:
 			m.first(b)
 		case i == b.turn && i >= largeCrowd:
 			m.depart(b)
 		}
-		return b.wait(ctx, i)
+		return b, i, nil
 	}
 }
 
@@ -244,9 +244,8 @@ func (b *batch) answer(runs Runs, err error) {
 	}
 }
 
-// wait returns the ID of call number i.
-func (b *batch) wait(ctx context.Context, i int64) (ID, error) {
-	<-b.woken
+// id returns the ID of call number i, which was woken.
+func (b *batch) id(ctx context.Context, i int64) (ID, error) {
 	if b.state.Load() == slow {
 		if err := b.waitSlow(ctx); err != nil {
 			return 0, err
