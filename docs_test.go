@@ -402,7 +402,7 @@ var commandLineFlags = sync.OnceValues(func() (set, error) {
 	for _, command := range []string{
 		"serve", "permissions", "get segment", "get snowflake", "bench segment", "bench snowflake",
 		"tag create", "tag update", "tag raise", "tag delete", "tag list",
-		"throttle", "store show", "store confirm", "store move", "stamp", "workers",
+		"throttle", "explain", "audit", "store show", "store confirm", "store move", "stamp", "workers",
 		"health", "decode", "layout", "version",
 	} {
 		var help, stderr bytes.Buffer

@@ -16,6 +16,7 @@ const (
 	AlarmClockBehind      Alarm = "clock-behind"
 	AlarmClockSkew        Alarm = "clock-skew"
 	AlarmClockStep        Alarm = "clock-step"
+	AlarmGrantsLost       Alarm = "grants-lost"
 	AlarmNumberLost       Alarm = "number-lost"
 	AlarmNumbersExhausted Alarm = "numbers-exhausted"
 	AlarmOverload         Alarm = "overload"
@@ -66,6 +67,13 @@ var alarms = []AlarmInfo{
 		Happened: "this worker's clock was set, or the machine slept; " +
 			"after a large step it issues no snowflakes until its clock was compared with the others'",
 		Do: "find out what sets the clock in steps, and let NTP slew it instead",
+	},
+	{
+		Kind: AlarmGrantsLost,
+		Happened: "the stream of grants is full, was deleted, belongs to another registry or may not be written, " +
+			"so that `natsid explain` and `natsid audit` lack what the message says; IDs are issued as ever",
+		Do: "make room, delete a stream that is another registry's, or give the worker the rights that " +
+			"`natsid permissions` prints; or set `--grants off`",
 	},
 	{
 		Kind: AlarmNumberLost,

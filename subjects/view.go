@@ -6,6 +6,9 @@ import "time"
 // subjects of worker numbers may publish on it.
 func (n Namespace) View() string { return n.worker("view") }
 
+// GrantsBucket returns the name of the bucket whose stream holds which worker was given which IDs.
+func (n Namespace) GrantsBucket() string { return string(n) + "_grants" }
+
 // AlarmBucket returns the name of the KV bucket in which alarms are kept for people.
 func (n Namespace) AlarmBucket() string { return string(n) + "_alarms" }
 

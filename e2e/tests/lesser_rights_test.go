@@ -38,6 +38,9 @@ func usedBy(r rights.Right) string {
 	if r.Subject == "id.worker.view" || strings.Contains(r.Subject, "KV_id_alarms") {
 		return "top"
 	}
+	if strings.Contains(r.Subject, "KV_id_grants") {
+		return "audit --since 1h"
+	}
 	if strings.Contains(r.Subject, "KV_id_segments") {
 		return "store show"
 	}
@@ -71,6 +74,10 @@ func TestACommandNamesEachRightThatIsTakenAway(t *testing.T) {
 	cfg.Name = "eu-1"
 	startWith(t, cfg)
 	waitFor(t, "the worker is ready", ok("http://"+cfg.HTTP+"/readyz"))
+	waitFor(t, "a grant is written down", func() bool {
+		code, _ := run(t, patient(t), "audit", "--nats="+urlOf(s, "operator"))
+		return code == 0
+	})
 	for _, l := range all {
 		command := usedBy(l.right)
 		if command == "" {

@@ -88,6 +88,7 @@ type program struct {
 	streams  streamWatch
 	hour     fleetview.Hour
 	kept     *alarmLog
+	grants   grantLog
 	started  time.Time
 	silent   atomic.Bool // at the stop: NATS does not answer
 }
@@ -134,6 +135,8 @@ func (p *program) steps() []step {
 		until("alarms that are kept", soon, p.kept.run),
 		// Ends when no step can raise an alarm any more.
 		until("alarms", 2*time.Second, p.alarms.publish),
+		// Ends when nothing is loaded and no worker number is held any more.
+		until("grants", 2*time.Second, p.grants.run),
 		{name: "HTTP", start: p.listenHTTP},
 		{name: "answers to workers that ask how this one is", start: p.answerViews},
 		during("last hour", soon, p.keepHour),
@@ -208,6 +211,7 @@ func (p *program) assemble(context.Context) error {
 	now := func() int64 { return cfg.Now().UnixMilli() }
 	p.settings = fleet.New(p.settingsConfig())
 	p.aside = aside.New(p.asideConfig())
+	p.grants.open(p)
 	p.segments = segment.New(p.segmentConfig())
 	if p.storage.witness != nil {
 		p.storage.witness.Use(p.segments)
@@ -219,8 +223,8 @@ func (p *program) assemble(context.Context) error {
 		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
 		Reclaim: cfg.ReclaimOnStep, MayFound: p.watch.MayMake, Now: now, Use: p.use, Log: cfg.Log,
-		AtStop: p.atStop,
-		Alarm:  func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
+		AtStop: p.atStop, Granted: p.grants.window,
+		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
 	p.ready = readiness{
@@ -287,7 +291,7 @@ func (p *program) segmentConfig() segment.Config {
 		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
-		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Log: cfg.Log,
+		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load, Log: cfg.Log,
 	}
 	if cfg.AutoCreateTags {
 		c.AutoStep = cfg.AutoStep

@@ -34,10 +34,14 @@ type Config struct {
 	HTTPPage    bool   // --http-page
 	HTTPPprof   bool   // --http-pprof
 	MetricsTags int    // --metrics-tags
-	LeafHTTP    string // --leaf-http; "" is off
-	Name        string // --name; "" takes the one kept in Data, or generates one
-	Replicas    int    // --replicas
-	Registry    string // --registry; "" is any
+
+	Grants     time.Duration // --grants; 0 is off
+	GrantsSize int64         // --grants-size, MiB
+
+	LeafHTTP string // --leaf-http; "" is off
+	Name     string // --name; "" takes the one kept in Data, or generates one
+	Replicas int    // --replicas
+	Registry string // --registry; "" is any
 
 	HTTPTokenFile string // --http-token-file; "" demands no token
 

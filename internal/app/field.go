@@ -109,6 +109,37 @@ func span(of func(*Config) *time.Duration, standard, low, high time.Duration) fi
 	return f
 }
 
+// daysOrOff is a field that takes a duration, in days as 30d too, up to most days, or off, which is 0.
+func daysOrOff(of func(*Config) *time.Duration, standard, most int) field {
+	const day = 24 * time.Hour
+	f := field{standard: fmt.Sprintf("%dd", standard), limits: fmt.Sprintf("off, or 1h to %dd", most)}
+	f.set = func(c *Config, text string) (err error) {
+		if text == "off" {
+			*of(c) = 0
+			return nil
+		}
+		if days, ok := strings.CutSuffix(text, "d"); ok {
+			n, err := strconv.Atoi(days)
+			if err != nil || n < 1 || n > most {
+				return fmt.Errorf("want %s", f.limits)
+			}
+			*of(c) = time.Duration(n) * day
+			return nil
+		}
+		if *of(c), err = time.ParseDuration(text); err != nil || *of(c) == 0 {
+			return errors.New("want a time, such as 30d or 12h, or off")
+		}
+		return nil
+	}
+	f.check = func(c *Config) error {
+		if *of(c) == 0 {
+			return nil
+		}
+		return within(*of(c), time.Hour, time.Duration(most)*day, f.limits)
+	}
+	return f
+}
+
 // number is a field that takes a whole number from low to high, of a unit or "".
 func number[N int | int64](of func(*Config) *N, unit string, standard, low, high N) field {
 	limits := strings.TrimSpace(fmt.Sprintf("%d to %d %s", low, high, unit))

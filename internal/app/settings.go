@@ -117,6 +117,16 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 			"0 means 3, or 1 where JetStream has fewer servers.",
 		field: number(func(c *Config) *int { return &c.Replicas }, "replicas", 0, 0, 5),
 	}, {
+		Flag: "grants", Env: "NATSID_GRANTS", Group: groupWorker,
+		Help: "How long the stream of grants keeps which worker was given which IDs, for `natsid explain` and " +
+			"`natsid audit`; off writes none. A stream that exists keeps its own limits.",
+		field: daysOrOff(func(c *Config) *time.Duration { return &c.Grants }, 30, 3650),
+	}, {
+		Flag: "grants-size", Env: "NATSID_GRANTS_SIZE", Group: groupWorker,
+		Help: "Size at which the stream of grants forgets the oldest; an eighth of it where JetStream has no room. " +
+			"256 MiB hold some 20 million loads of a few busy tags, or a million of many quiet ones.",
+		field: number(func(c *Config) *int64 { return &c.GrantsSize }, "MiB", 256, 1, 1<<20),
+	}, {
 		Flag: "registry", Env: "NATSID_REGISTRY", Group: groupWorker, Placeholder: "ID",
 		Help: "The registry on which this worker must rest, as `natsid registry` lists it: on any other it serves " +
 			"nothing, and where two registries serve the same subjects this one stays. Empty takes the one it finds.",

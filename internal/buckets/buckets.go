@@ -40,6 +40,12 @@ type Config struct {
 	Replicas    int           // of a bucket that is created; 0 chooses, see [Bucket]
 	// MaxEntries is how many values a bucket with a TTL keeps that is created: the oldest go first. 0 keeps all.
 	MaxEntries int64
+	// Whole keeps all entries of a key; then the oldest go first when the bucket has MaxBytes, or an eighth or less of
+	// them where JetStream has no room for more. It needs a TTL.
+	Whole    bool
+	MaxBytes int64
+	// Owner is the registry that the bucket belongs to, "" for any: one of another is refused.
+	Owner string
 	// Lost, if set, is called when a bucket that was open is gone with all that
 	// it held: JetStream was wiped, or the bucket was deleted. The call that
 	// finds out creates it again. Lost must not block.
@@ -196,11 +202,18 @@ func (b *Bucket) find(ctx context.Context) (Info, error) {
 	if !errors.Is(err, ErrNoBucket) {
 		return info, err
 	}
-	err = b.makeWith(ctx, Settings{
+	s := Settings{
 		Description: b.cfg.Description, FirstSeq: b.firstSeq(), MaxAge: b.cfg.TTL, Replicas: b.cfg.Replicas,
 		History: 1, AllowRollup: b.cfg.TTL > 0, DenyPurge: b.cfg.TTL == 0, Maker: b.founder(ctx),
-		MaxMsgs: b.cfg.MaxEntries, DiscardNew: b.cfg.MaxEntries == 0,
-	})
+		MaxMsgs: b.cfg.MaxEntries, DiscardNew: b.cfg.MaxEntries == 0, Owner: b.cfg.Owner,
+	}
+	if b.cfg.Whole {
+		s.History, s.AllowRollup, s.DiscardNew, s.MaxBytes, s.Compress = -1, false, false, b.cfg.MaxBytes, true
+	}
+	err = b.makeWith(ctx, s)
+	for ; errors.Is(err, ErrFull) && s.MaxBytes > 4<<20; err = b.makeWith(ctx, s) {
+		s.MaxBytes /= 8 // JetStream reserves them
+	}
 	if err != nil && !errors.Is(err, ErrBucketExists) {
 		return Info{}, err
 	}

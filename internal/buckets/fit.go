@@ -118,6 +118,9 @@ func (c Config) Judge(s Settings) error {
 	case s.Subjects != nil:
 		return unfit("its subjects were changed to %s; set %s> alone, without a transform",
 			strings.Join(s.Subjects, ", "), subjectPrefix(c.Name))
+	case c.Owner != "" && s.Owner != "" && s.Owner != c.Owner:
+		return unfit("it belongs to registry %s, and this one is %s; delete its stream, and natsid makes another, "+
+			"or separate the two", s.Owner, c.Owner)
 	case c.TTL > 0:
 		return nil
 	case s.MaxAge != 0:

@@ -62,12 +62,15 @@ func (o onJetStream) Now(ctx context.Context, bucket string) (time.Time, error) 
 // makerKey is where [Settings].Maker stands in the metadata of a stream.
 const makerKey = "natsid-maker"
 
+// ownerKey is where [Settings].Owner stands there.
+const ownerKey = "natsid-registry"
+
 func settings(bucket string, c jetstream.StreamConfig) Settings {
 	s := Settings{
 		Description: c.Description, FirstSeq: c.FirstSeq, MaxAge: c.MaxAge, Replicas: c.Replicas,
 		History: c.MaxMsgsPerSubject, DenyPurge: c.DenyPurge, AllowRollup: c.AllowRollup,
 		MaxMsgs: c.MaxMsgs, MaxBytes: c.MaxBytes, DiscardNew: c.Discard == jetstream.DiscardNew, Sealed: c.Sealed,
-		WorkQueue: c.Retention != jetstream.LimitsPolicy, Maker: c.Metadata[makerKey],
+		WorkQueue: c.Retention != jetstream.LimitsPolicy, Maker: c.Metadata[makerKey], Owner: c.Metadata[ownerKey],
 	}
 	if len(c.Subjects) != 1 || c.Subjects[0] != subjectPrefix(bucket)+">" {
 		s.Subjects = append([]string{}, c.Subjects...)
@@ -95,9 +98,15 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 	if s.DiscardNew {
 		discard = jetstream.DiscardNew
 	}
-	var metadata map[string]string
-	if s.Maker != "" {
-		metadata = map[string]string{makerKey: s.Maker}
+	metadata := make(map[string]string)
+	for key, value := range map[string]string{makerKey: s.Maker, ownerKey: s.Owner} {
+		if value != "" {
+			metadata[key] = value
+		}
+	}
+	compression := jetstream.NoCompression
+	if s.Compress {
+		compression = jetstream.S2Compression
 	}
 	return o.create(ctx, bucket, jetstream.StreamConfig{
 		Name:              streamName(bucket),
@@ -106,7 +115,8 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 		FirstSeq:          s.FirstSeq,
 		MaxMsgsPerSubject: s.History,
 		MaxAge:            s.MaxAge,
-		MaxBytes:          -1,
+		MaxBytes:          cmp.Or(s.MaxBytes, -1),
+		Compression:       compression,
 		MaxMsgSize:        -1,
 		MaxMsgs:           cmp.Or(s.MaxMsgs, -1),
 		MaxConsumers:      -1,
@@ -281,12 +291,17 @@ func (o onJetStream) Publish(ctx context.Context, bucket, key string, w Write) (
 
 // JetStream's error codes that have a meaning here.
 const (
+	codeAccountFull     = 10002
 	codeFewServers      = 10005 // and its text says whether one of them is away
+	codeNoResources     = 10023
+	codeMemoryFull      = 10028
 	codeNoMessage       = 10037
+	codeStorageFull     = 10047
 	codeNoStore         = 10049
 	codeStreamExists    = 10058
 	codeNoStream        = 10059
 	codeWrongLast       = 10071
+	codeStoreFailed     = 10077
 	codeOneServer       = 10074
 	codeWrongLastOthers = 10164 // with replicas, while another write to the key is under way
 )
@@ -296,9 +311,14 @@ func translate(err error) error {
 	if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil {
 		switch api.APIError().ErrorCode {
 		case codeFewServers:
+			if strings.Contains(err.Error(), "insufficient storage") {
+				return fmt.Errorf("%w: %w", ErrFull, err)
+			}
 			return fmt.Errorf("%w: %w", ErrFewServers, err)
 		case codeOneServer:
 			return fmt.Errorf("%w: %w", ErrOneServer, err)
+		case codeAccountFull, codeNoResources, codeMemoryFull, codeStorageFull, codeStoreFailed:
+			return fmt.Errorf("%w: %w", ErrFull, err)
 		case codeNoMessage:
 			return fmt.Errorf("%w: %w", ErrNoKey, err)
 		case codeStreamExists:

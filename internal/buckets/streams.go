@@ -54,12 +54,14 @@ type Settings struct {
 	// Maker is set in buckets that were made or adopted by a natsid that gives them an identity; it is a random text
 	// of the process that made the bucket. JetStream sets it together with the bucket, and a purge keeps it.
 	Maker      string
+	Owner      string   // the registry that the bucket belongs to; "" if that is not noted
 	Subjects   []string // which the stream takes; nil stands for those of a bucket
 	Mirror     string   // the stream it copies; "" for none
 	Sources    []string // streams whose messages it also takes
 	MaxMsgs    int64    // 0 or less is no limit; likewise MaxBytes
 	MaxBytes   int64
 	DiscardNew bool // at a limit, writes are refused; otherwise old entries are dropped
+	Compress   bool // entries are compressed on disk; only Make heeds it
 	Sealed     bool // nothing can be written
 	WorkQueue  bool // what was read may be dropped
 }
@@ -111,6 +113,8 @@ var (
 	ErrUnfit = errors.New("the bucket cannot be used")
 	// ErrReplaced is returned where another bucket of the name has taken a bucket's place.
 	ErrReplaced = errors.New("buckets: the bucket was made again meanwhile")
+	// ErrFull is returned where JetStream or the bucket has no room for a write or for the bucket.
+	ErrFull = errors.New("buckets: no room")
 	// ErrRevision is returned when a key's revision is not the expected one.
 	ErrRevision = errors.New("buckets: another write came first")
 	// ErrNoAnswer is returned when no stream takes a write.

@@ -27,6 +27,8 @@ type commandLine struct {
 	Throttle throttleCmd `cmd:""`
 	Store    storeCmd    `cmd:""`
 	Registry registryCmd `cmd:""`
+	Explain  explainCmd  `cmd:""`
+	Audit    auditCmd    `cmd:""`
 	Workers  workersCmd  `cmd:""`
 	Top      topCmd      `cmd:""`
 	Drain    drainCmd    `cmd:""`

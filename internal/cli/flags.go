@@ -15,7 +15,7 @@ import (
 // Settings that other commands have too. All others belong to serve alone.
 var (
 	common   = []string{"config", "namespace"} // of every command, as is all of NATS
-	ofLayout = []string{"layout", "epoch"}     // of decode, layout, change-layout and serve
+	ofLayout = []string{"layout", "epoch"}     // of decode, explain, layout, change-layout and serve
 )
 
 // addSettings gives each command the flags of its settings.
@@ -34,11 +34,12 @@ func addSettings(k *kong.Kong) error {
 		if strings.HasPrefix(s.Flag, "mysql") {
 			addFlag(find(k, "store move"), s)
 		}
-		if s.Flag == "mysql" || s.Flag == "guard" {
+		if s.Flag == "mysql" || s.Flag == "guard" || s.Flag == "grants" {
 			addFlag(find(k, "permissions"), s)
 		}
 		if slices.Contains(ofLayout, s.Flag) {
 			addFlag(find(k, "decode"), s)
+			addFlag(find(k, "explain"), s)
 			addFlag(find(k, "layout"), s)
 			addFlag(find(k, "change-layout"), s)
 		}

@@ -24,6 +24,7 @@ func Outputs() []Output {
 		{"tag raise", raisedJSON{}},
 		{"store show", storeJSON{}}, {"store confirm", confirmedJSON{}}, {"store move", movedJSON{}},
 		{"registry list", []registryJSON{}}, {"registry adopt", servesJSON{}}, {"registry release", servesJSON{}},
+		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"workers", []workerRow{}}, {"top", topJSON{}}, {"drain", subjects.WorkerDrained{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}},

@@ -44,6 +44,8 @@ http-page NATSID_HTTP_PAGE true
 http-token-file NATSID_HTTP_TOKEN_FILE
 name NATSID_NAME
 replicas NATSID_REPLICAS 0
+grants NATSID_GRANTS 30d
+grants-size NATSID_GRANTS_SIZE 256
 registry NATSID_REGISTRY
 mysql NATSID_MYSQL
 mysql-file NATSID_MYSQL_FILE

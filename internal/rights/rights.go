@@ -56,6 +56,7 @@ type Deployment struct {
 	JSPrefix string
 	MySQL    bool // tags are in MySQL
 	Guard    bool // with MySQL: marks are in JetStream, too
+	NoGrants bool // workers write no grants
 	// MakesBuckets gives workers the rights to make the buckets, and to protect those that an older natsid made.
 	MakesBuckets bool
 	// Repairs gives operators what `natsid store confirm`, `natsid store move` and `natsid change-layout` need beyond
@@ -179,6 +180,26 @@ func (t *table) worker() {
 			}
 		}
 	}
+	if !t.d.NoGrants {
+		t.writeGrants()
+	}
+}
+
+// writeGrants gives a worker the right to write down which IDs it may issue.
+func (t *table) writeGrants() {
+	b := t.ns.GrantsBucket()
+	const write = "write down what was granted"
+	t.publish(write, t.api.Info(b), t.api.Write(b, ">"))
+	if t.d.MakesBuckets {
+		t.publish("make the bucket with the grants", t.api.Create(b))
+	}
+}
+
+// readGrants gives an operator the right to read that.
+func (t *table) readGrants() {
+	b := t.ns.GrantsBucket()
+	const read = "read what was granted"
+	t.publish(read, t.api.Info(b), t.api.Get(b), t.api.List(b), t.api.Next(b, "*"))
 }
 
 // caller: who requests IDs.
@@ -236,6 +257,7 @@ func (t *table) operator() {
 		}
 	}
 	t.look(ns.AlarmBucket(), "the alarms of the last 30 days")
+	t.readGrants()
 	if !t.d.Repairs {
 		return
 	}

@@ -20,6 +20,7 @@ type Report struct {
 	Tags     int   // disabled ones included
 	Guards   int   // of them, those that guard a row in MySQL
 	Damaged  []string
+	Marks    map[string]int64 // by tag, disabled ones included
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
 }
@@ -35,15 +36,18 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	}
 	all, err := streams.List(ctx, bucket, "")
 	s := Store{cfg: Config{Bucket: bucket}}
+	r.Marks = make(map[string]int64)
 	for _, kve := range all {
 		if kve.Removed || strings.HasPrefix(kve.Key, buckets.Own) {
 			continue
 		}
 		r.Tags++
-		switch e, err := s.decode(kve); {
-		case err != nil:
+		e, err := s.decode(kve)
+		if err != nil {
 			r.Damaged = append(r.Damaged, kve.Key)
-		case e.Seen > 0:
+			continue
+		}
+		if r.Marks[kve.Key] = e.Mark; e.Seen > 0 {
 			r.Guards++
 		}
 	}

@@ -1,0 +1,149 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/grants"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
+)
+
+// grantsKey is the key of all entries in the bucket of grants.
+const grantsKey = "log"
+
+// A grantLog writes down which IDs this process may issue. Nothing rests on it: whatever becomes of it, IDs are issued.
+// The zero value writes nothing.
+type grantLog struct {
+	p   *program
+	log *grants.Log // nil with --grants off
+
+	// Only the goroutine of run uses these.
+	bucket *buckets.Bucket
+	owner  string    // the registry that the bucket is of
+	looked time.Time // at the bucket's settings
+	ill    bool      // an entry could not be written, and this was reported
+	lost   uint64    // grants, of which was reported that they are lost
+	gone   atomic.Bool
+}
+
+// open makes the log of a program that is being assembled.
+func (g *grantLog) open(p *program) {
+	if g.p = p; p.cfg.Grants == 0 {
+		return
+	}
+	g.log = grants.New(grants.Config{
+		Put: g.put, Head: g.head, Failed: g.failed,
+		Limit: func() int { return min(256<<10, int(p.links.control.MaxPayload())/2) },
+		Late:  func() time.Duration { return p.atStop(1500 * time.Millisecond) },
+	})
+}
+
+// load adds a load.
+func (g *grantLog) load(tag string, l segment.Loaded) {
+	if g.log == nil {
+		return
+	}
+	number := -1
+	if s := g.p.keeper.Status(); s.Held {
+		number = s.Number
+	}
+	g.log.Load(grants.Load{
+		Tag: tag, First: l.Start, Last: l.End - 1, Number: number, Revision: l.Revision, Time: time.Now().UnixMilli(),
+	})
+}
+
+// window adds a window.
+func (g *grantLog) window(w workerid.Window) {
+	if g.log != nil {
+		g.log.Window(grants.Window{
+			Number: w.Number, From: w.From, Until: w.Until, How: string(w.How), Time: time.Now().UnixMilli(),
+		})
+	}
+}
+
+// run writes until ctx ends, and then what is left.
+func (g *grantLog) run(ctx context.Context) error {
+	if g.log == nil {
+		return nil
+	}
+	return g.log.Run(ctx)
+}
+
+// head returns what entries begin with, once the registry of the worker numbers is known.
+func (g *grantLog) head() (grants.Head, bool) {
+	who, _ := g.p.keeper.Who()
+	h := grants.Head{Instance: who.Instance, Process: who.Process, Numbers: who.Registry,
+		Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit}
+	switch s := &g.p.storage; {
+	case s.marks == nil:
+		h.Store = "MySQL"
+	case s.cfg.OnMySQL():
+		h.Store = "MySQL, guarded by bucket " + s.cfg.Namespace.SegmentBucket()
+	default:
+		h.Store = "bucket " + s.cfg.Namespace.SegmentBucket()
+	}
+	if marks := g.p.storage.marks; marks != nil {
+		h.Segments = marks.Identity().Registry
+	}
+	return h, h.Numbers != ""
+}
+
+// lookEvery is how often it is looked whether the bucket is still this registry's.
+const lookEvery = time.Minute
+
+// put writes an entry. The bucket is made when there is the first.
+func (g *grantLog) put(ctx context.Context, body []byte) error {
+	cfg, owner := g.p.cfg, g.p.keeper.Status().Registry
+	if g.bucket == nil || g.owner != owner {
+		g.owner, g.looked = owner, time.Time{}
+		g.bucket = buckets.New(g.p.storage.streams, buckets.Config{
+			Name: cfg.Namespace.GrantsBucket(), Description: "natsid: which worker was given which IDs",
+			TTL: cfg.Grants, MaxBytes: cfg.GrantsSize << 20, Whole: true, Owner: owner,
+			Replicas: g.p.storage.replicas(), Lost: func() { g.gone.Store(true) }, Log: cfg.Log,
+		})
+	}
+	if time.Since(g.looked) > lookEvery {
+		if _, err := g.bucket.Look(ctx); err != nil {
+			return err
+		}
+		g.looked = time.Now()
+	}
+	_, err := g.bucket.Put(ctx, grantsKey, body)
+	if err != nil {
+		g.looked = time.Time{}
+	}
+	return err
+}
+
+// failed reports what provenance lacks. While JetStream is away, nothing is lost yet.
+func (g *grantLog) failed(err error, lost uint64) {
+	raise := func(format string, args ...any) {
+		g.p.alarms.raise(subjects.AlarmGrantsLost, fmt.Sprintf(format, args...))
+	}
+	if g.gone.Swap(false) {
+		raise("the stream of bucket %s was deleted, or JetStream wiped: what was written before is lost; "+
+			"another one is made", g.p.cfg.Namespace.GrantsBucket())
+	}
+	if err != nil && lost == g.lost {
+		g.p.cfg.Log.Warn("grants cannot be written now, and wait in memory; IDs are issued as ever", "error", err)
+	}
+	_, right := errors.AsType[*buckets.RightError](err)
+	if refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right; refused && !g.ill {
+		raise("grants are not written, and kept in memory for a while: %v", err)
+		g.ill = true
+	}
+	if lost > g.lost {
+		raise("%d grants are lost since the start of this worker, as they could not be written for long: %v", lost, err)
+		g.lost, g.ill = lost, true
+	}
+	if err == nil && g.ill {
+		g.p.cfg.Log.Info("grants are written again")
+		g.ill = false
+	}
+}

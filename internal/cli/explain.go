@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/grants"
+	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/snowflake"
+)
+
+// explainCmd has the flags --layout and --epoch too.
+type explainCmd struct {
+	ID  int64 `arg:""`
+	Tag string
+}
+
+func (*explainCmd) help() help {
+	return help{
+		summary: "Show when an ID was granted, to which worker, and from which load or window.",
+		detail: `Looks in the stream of grants. With --tag, ID is one of that tag; without, a
+snowflake, in the layout of the workers unless --layout or --epoch says another.
+An ID that is in no grant is explained by what it cannot be. An ID that a service
+masked must be given as natsid issued it.
+
+Examples:
+  natsid explain 1234567 --tag order
+  natsid explain 2124263042718941184`,
+		values: map[string]string{"id": "The ID, in decimal.", "tag": "The tag that it is of."},
+	}
+}
+
+// explainedJSON is what is known of an ID.
+type explainedJSON struct {
+	ID     int64       `json:"id,string"`
+	Tag    string      `json:"tag,omitempty"`
+	Parts  *partsJSON  `json:"parts,omitempty"` // of a snowflake
+	Grants []grantJSON `json:"grants"`          // more than one only if IDs may have repeated, or of two registries
+	CantBe []string    `json:"cant_be"`         // what is known of an ID that no grant contains
+}
+
+// grantJSON is a grant that contains an ID.
+type grantJSON struct {
+	Granted  time.Time `json:"granted"` // by the worker's clock
+	Instance string    `json:"instance"`
+	Process  string    `json:"process"`
+	Number   *int      `json:"number,omitempty"` // the worker number, if there was one
+	First    int64     `json:"first,string"`     // of the range; of a window the first time, Unix ms
+	Last     int64     `json:"last,string"`
+	Revision uint64    `json:"revision,omitempty"` // of the mark as the load read it
+	How      string    `json:"how,omitempty"`      // a window came about
+	Store    string    `json:"store"`
+	Registry string    `json:"registry,omitempty"`
+	Entry    uint64    `json:"entry"` // in the stream
+}
+
+// Run implements the command.
+func (c *explainCmd) Run(s *session) error {
+	if c.Tag != "" {
+		if err := checkTag(c.Tag); err != nil {
+			return err
+		}
+	}
+	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, r *grants.Reader) (err error) {
+		out := explainedJSON{ID: c.ID, Tag: c.Tag, Grants: []grantJSON{}, CantBe: []string{}}
+		if c.Tag != "" {
+			err = c.segment(ctx, s, js, r, &out)
+		} else {
+			err = c.snowflake(ctx, s, r, &out)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.print(out, out.print); err != nil {
+			return err
+		}
+		if len(out.Grants) == 0 {
+			return fmt.Errorf("no grant that is written down contains %d", c.ID)
+		}
+		return nil
+	})
+}
+
+func (c *explainCmd) segment(
+	ctx context.Context, s *session, js jetstream.JetStream, r *grants.Reader, out *explainedJSON,
+) error {
+	found, _, err := r.FindLoads(ctx, c.Tag, c.ID)
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		out.Grants = append(out.Grants, loadJSON(f))
+	}
+	if len(found) > 0 {
+		return nil
+	}
+	if c.ID < 1 {
+		out.cant("an ID of a tag: these begin at 1")
+		return nil
+	}
+	first, known := int64(0), false
+	gaps := grants.NewAudit("")
+	defer gaps.Close()
+	gaps.Tag = " " // no tag: only what is missing counts
+	_, err = r.Scan(ctx, r.First, r.Last, func(at grants.At, b *grants.Batch) bool {
+		for _, l := range b.Loads {
+			if l.Tag == c.Tag && (!known || l.First < first) {
+				first, known = l.First, true
+			}
+		}
+		return gaps.Add(at, b) == nil
+	})
+	if err != nil {
+		return err
+	}
+	marks, err := kvstore.Inspect(ctx, buckets.OnJetStream(js), s.namespace().SegmentBucket())
+	mark, marked := marks.Marks[c.Tag]
+	switch {
+	case err == nil && marked && c.ID >= mark:
+		out.cant("one that was issued: the tag's mark is %d, and no worker has loaded what is above", mark)
+	case !known && err == nil && !marked:
+		out.cant("one of this tag here: there is no such tag, and no load of it is written down")
+	case !known:
+		out.cant("one of a load that is written down: the stream has none of this tag")
+	case c.ID < first:
+		out.cant("one of a load that is still written down: they begin at ID %d", first)
+	case gaps.Lost+gaps.Missing > 0:
+		out.cant("one of a load that is written down; %d grants and %d entries are missing", gaps.Lost, gaps.Missing)
+	default:
+		out.cant("one that was issued while all grants were written down: it is in a hole between loads, " +
+			"as after a raise, or was issued by Leaf")
+	}
+	return nil
+}
+
+func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader, out *explainedJSON) error {
+	l, err := s.layoutOf(ctx, r)
+	if err != nil {
+		return err
+	}
+	p, err := l.Decode(c.ID)
+	if err != nil {
+		out.cant("a snowflake of layout %s: %v", l, err)
+		return nil
+	}
+	parts := partsOf(l, p)
+	out.Parts = &parts
+	found, _, err := r.FindWindows(ctx, p.Worker, l.FirstMs(p.Tick))
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		out.Grants = append(out.Grants, windowJSON(f))
+	}
+	switch oldest, _, ok, err := r.Get(ctx, r.First); {
+	case len(found) > 0:
+	case p.Time.After(time.Now()):
+		out.cant("one that was issued by now: its time is %s", p.Time.Format(millis))
+	case err == nil && ok && p.Time.Before(oldest.Time):
+		out.cant("one of a window that is still written down: they begin at %s", oldest.Time.UTC().Format(millis))
+	default:
+		out.cant("a snowflake of a window that is written down: worker number %d had none at its time; it is of "+
+			"another layout, epoch or registry, was masked, or an entry is missing: `natsid audit` counts those",
+			p.Worker)
+	}
+	return nil
+}
+
+// layoutOf returns the layout of the last entry, unless one was given.
+func (s *session) layoutOf(ctx context.Context, r *grants.Reader) (snowflake.Layout, error) {
+	_, layout := s.given["layout"]
+	_, epoch := s.given["epoch"]
+	if layout || epoch {
+		return s.layout()
+	}
+	_, b, ok, err := r.Get(ctx, r.Last)
+	if err != nil || !ok {
+		return snowflake.Layout{}, errors.Join(errors.New("the stream of grants says no layout: give --layout"), err)
+	}
+	l, err := snowflake.ParseLayout(b.Layout)
+	if err != nil {
+		return snowflake.Layout{}, fmt.Errorf("the layout of the last entry: %w; give --layout", err)
+	}
+	l.Epoch, l.Unit = b.Epoch, b.Unit
+	return l, l.Validate()
+}
+
+func (j *explainedJSON) cant(format string, args ...any) {
+	j.CantBe = append(j.CantBe, fmt.Sprintf(format, args...))
+}
+
+func loadJSON(f grants.Found) grantJSON {
+	g := grantJSON{
+		Granted: time.UnixMilli(f.Load.Time).UTC(), Instance: f.Head.Instance, Process: f.Head.Process,
+		First: f.Load.First, Last: f.Load.Last, Revision: f.Load.Revision, Store: f.Head.Store,
+		Registry: f.Head.Segments, Entry: f.At.Sequence,
+	}
+	if f.Load.Number >= 0 {
+		g.Number = &f.Load.Number
+	}
+	return g
+}
+
+func windowJSON(f grants.Found) grantJSON {
+	return grantJSON{
+		Granted: time.UnixMilli(f.Window.Time).UTC(), Instance: f.Head.Instance, Process: f.Head.Process,
+		Number: &f.Window.Number, First: f.Window.From, Last: f.Window.Until - 1, How: f.Window.How,
+		Store: "JetStream", Registry: f.Head.Numbers, Entry: f.At.Sequence,
+	}
+}
+
+func (j *explainedJSON) print(out io.Writer) error {
+	for _, g := range j.Grants {
+		fmt.Fprintf(out, "granted   %s\n", g.Granted.Format(millis))
+		fmt.Fprintf(out, "worker    %s, process %s\n", g.Instance, g.Process)
+		if g.Number != nil {
+			fmt.Fprintf(out, "number    %d\n", *g.Number)
+		}
+		if j.Tag != "" {
+			fmt.Fprintf(out, "load      %d-%d of tag %s, from revision %d of its mark\n",
+				g.First, g.Last, j.Tag, g.Revision)
+		} else {
+			fmt.Fprintf(out, "window    %s to %s, %s\n", time.UnixMilli(g.First).UTC().Format(millis),
+				time.UnixMilli(g.Last+1).UTC().Format(millis), g.How)
+		}
+		fmt.Fprintf(out, "store     %s, registry %s, entry %d\n", g.Store, dash(g.Registry), g.Entry)
+	}
+	if len(j.Grants) > 1 {
+		fmt.Fprintf(out, "warning   %d grants contain it: run `natsid audit`\n", len(j.Grants))
+	}
+	for _, c := range j.CantBe {
+		fmt.Fprintf(out, "cannot be %s\n", c)
+	}
+	return nil
+}

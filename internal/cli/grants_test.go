@@ -1,0 +1,166 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/grants"
+)
+
+// entries returns the entries of the stream of grants of a server.
+func entries(t *testing.T, url string) (all []grants.Batch) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := grants.Open(t.Context(), js, "id_grants")
+	if err != nil {
+		return nil
+	}
+	bad, err := r.Scan(t.Context(), r.First, r.Last, func(_ grants.At, b *grants.Batch) bool {
+		c := *b
+		c.Loads = append([]grants.Load{}, b.Loads...)
+		c.Windows = append([]grants.Window{}, b.Windows...)
+		all = append(all, c)
+		return true
+	})
+	if err != nil || bad > 0 {
+		t.Fatalf("%d bad entries, %v", bad, err)
+	}
+	return all
+}
+
+// plant writes an entry as a worker would.
+func plant(t *testing.T, url string, head grants.Head, lines ...string) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	body, err := json.Marshal(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = append(body, "\n"+strings.Join(lines, "\n")+"\n"...)
+	if _, err := nc.Request("$KV.id_grants.log", body, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
+	s := serve(t, "--name=eu-1")
+	nats := "--nats=" + s.url
+	natsid(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
+	snowflake := strings.TrimSpace(natsid(t, "get", "snowflake", nats).out)
+	deadline := time.Now().Add(20 * time.Second)
+	loads, windows := 0, 0
+	var head grants.Head
+	for loads == 0 || windows == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("no grant is written down")
+		}
+		loads, windows = 0, 0
+		for _, b := range entries(t, s.url) {
+			loads, windows, head = loads+len(b.Loads), windows+len(b.Windows), b.Head
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for _, tc := range []struct {
+		args  []string
+		words []string
+	}{
+		{[]string{"explain", "1234", "--tag=order"}, []string{"worker    eu-1, process " + head.Process, "of tag order",
+			"number    ", "bucket id_segments, registry " + head.Segments, time.Now().UTC().Format("2006-01-02")}},
+		{[]string{"explain", snowflake}, []string{"worker    eu-1", "acquired", "registry " + head.Numbers}},
+		{[]string{"audit"}, []string{"no ID was granted twice", "of 1 tag "}},
+		{[]string{"audit", "--tag=order", "--since=1h"}, []string{"no ID was granted twice"}},
+	} {
+		got := natsid(t, append(tc.args, nats)...)
+		got.want(t, 0)
+		for _, w := range tc.words {
+			if !strings.Contains(got.out, w) {
+				t.Errorf("%q: no %q in\n%s", tc.args, w, got.out)
+			}
+		}
+	}
+	for id, why := range map[string]string{
+		"123456789 --tag=order": "the tag's mark is", "5 --tag=seat": "there is no such tag",
+		"4194324557": "they begin at", "9223372036854775807": "one that was issued by now",
+	} {
+		got := natsid(t, append(append([]string{"explain"}, strings.Fields(id)...), nats)...)
+		if got.code != 1 || !strings.Contains(got.out, why) {
+			t.Errorf("explain %s: %+v, want %q", id, got, why)
+		}
+	}
+	// Another worker says that it was given some of these IDs, and the number.
+	var number, from = 0, int64(0)
+	for _, b := range entries(t, s.url) {
+		for _, w := range b.Windows {
+			number, from = w.Number, w.From
+		}
+	}
+	thief := head
+	thief.Instance, thief.Process, thief.Entry = "us-1", "THIEF", 1
+	plant(t, s.url, thief, "t 9 1200 1250 5 1700000000000 order",
+		fmt.Sprintf("w %d %d %d acquired 1", number, from+1, from+9))
+	if got := natsid(t, "audit", nats); !strings.Contains(got.out, "verdict   1 conflict\n") ||
+		!strings.Contains(got.out, "it may have released the number") {
+		t.Errorf("while the worker may have stopped: %+v", got)
+	}
+	natsid(t, "get", "segment", "alive", nats).want(t, 0, "")
+	for n := len(entries(t, s.url)); n == len(entries(t, s.url)); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the load is not written down")
+		}
+	}
+	got := natsid(t, "audit", nats)
+	if got.code != 1 || !strings.Contains(got.out, "verdict   2 conflicts") {
+		t.Errorf("with an overlap: %+v", got)
+	}
+	for _, w := range []string{"tag order: ", "worker number ", "us-1, process THIEF", "eu-1, process " + head.Process,
+		"share 1200-1250"} {
+		if !strings.Contains(got.out, w) {
+			t.Errorf("no %q in\n%s", w, got.out)
+		}
+	}
+	if got := natsid(t, "explain", "1234", "--tag=order", nats); !strings.Contains(got.out, "2 grants contain it") {
+		t.Errorf("%+v", got)
+	}
+	// The same IDs in another registry are others; a load above the mark is not.
+	other := thief
+	other.Process, other.Segments, other.Numbers = "OTHER", "ANOTHER", "ANOTHER"
+	plant(t, s.url, other, "t 9 1 2500 5 1700000000000 seat")
+	plant(t, s.url, other, "t 9 1 2500 5 1700000000000 order")
+	thief.Entry = 5
+	plant(t, s.url, thief, "t 9 90000000 90000001 5 1700000000000 order")
+	got = natsid(t, "audit", nats)
+	if !strings.Contains(got.out, "verdict   3 conflicts") || !strings.Contains(got.out, "IDs up to 90000001") ||
+		!strings.Contains(got.out, "3 entries;") {
+		t.Errorf("with a load above the mark: %s", got.out)
+	}
+}
+
+func TestWithGrantsOffNothingIsWrittenDown(t *testing.T) {
+	s := serve(t, "--grants=off")
+	nats := "--nats=" + s.url
+	natsid(t, "get", "segment", "order", nats).want(t, 0, "")
+	natsid(t, "audit", nats).want(t, 3, "there is no stream of grants")
+	natsid(t, "explain", "5", "--tag=order", nats).want(t, 3, "there is no stream of grants")
+	s.stop()
+	if e := natsid(t, "audit", nats); e.code != 3 {
+		t.Errorf("%+v", e)
+	}
+}

@@ -1,0 +1,206 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	b := Batch{Head: Head{Instance: "w 1", Process: "P", Segments: "S", Numbers: "N", Store: "b", Entry: 7, Lost: 3}}
+	for i := range 1000 {
+		first := 1 + rng.Int64N(1<<62)
+		b.Loads = append(b.Loads, Load{
+			Tag: fmt.Sprintf("tag/%d=.x", i%7), First: first, Last: first + rng.Int64N(1<<40), Number: rng.IntN(4) - 1,
+			Revision: rng.Uint64N(1 << 60), Time: rng.Int64N(1 << 41),
+		})
+	}
+	b.Windows = []Window{{5, 100, 200, "acquired", 90}, {5, 100, 150, Closed, 140}}
+	want := slices.Clone(b.Loads)
+	body, windows, loads := b.encode(1 << 20)
+	if windows != 2 || loads != 1000 {
+		t.Fatalf("%d windows and %d loads fit", windows, loads)
+	}
+	slices.SortStableFunc(want, func(x, y Load) int { return slices.Compare([]byte(x.Tag), []byte(y.Tag)) })
+	var got Batch
+	if err := got.decode(body, make(map[string]string)); err != nil {
+		t.Fatal(err)
+	}
+	if got.Head != b.Head || !reflect.DeepEqual(got.Windows, b.Windows) || !slices.Equal(got.Loads, want) {
+		t.Errorf("it was read as %+v", got.Head)
+	}
+}
+
+func TestABusyTagCostsFewBytes(t *testing.T) {
+	b := Batch{Head: Head{Process: "P"}}
+	for i := range int64(1800) {
+		b.Loads = append(b.Loads, Load{"invoice", 1_000_000 + 64*i, 1_000_063 + 64*i, 3, uint64(1e15 + i), 1e12 + i/2})
+	}
+	if body, _, _ := b.encode(1 << 20); len(body) > 13*1800 {
+		t.Errorf("%d bytes for 1800 loads", len(body))
+	}
+}
+
+func FuzzEntry(f *testing.F) {
+	b := Batch{Head: Head{Process: "P"}, Windows: []Window{{5, 100, 200, "acquired", 90}},
+		Loads: []Load{{"a", 1, 9, -1, 5, 7}, {"a", 10, 19, -1, 6, 8}}}
+	body, _, _ := b.encode(1 << 20)
+	f.Add(body)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var b Batch
+		if b.decode(body, make(map[string]string)) != nil {
+			return
+		}
+		for _, l := range b.Loads {
+			if l.Tag == "" || l.First < 1 || l.Last < l.First {
+				t.Errorf("%+v", l)
+			}
+		}
+	})
+}
+
+// a kept is a stream in memory.
+type kept struct {
+	entries []Batch
+	fail    error // of the next writes
+	land    bool  // they are written all the same
+	sizes   []int
+}
+
+func (k *kept) put(_ context.Context, body []byte) error {
+	if k.fail != nil && !k.land {
+		return k.fail
+	}
+	var b Batch
+	if err := b.decode(body, make(map[string]string)); err != nil {
+		return err
+	}
+	k.entries = append(k.entries, b)
+	k.sizes = append(k.sizes, len(body))
+	return k.fail
+}
+
+func (k *kept) loads() (all []Load) {
+	for _, b := range k.entries {
+		all = append(all, b.Loads...)
+	}
+	return all
+}
+
+// logged runs f with a log that writes to a kept.
+func logged(t *testing.T, f func(l *Log, k *kept, stop func())) {
+	synctest.Test(t, func(t *testing.T) {
+		k := new(kept)
+		l := New(Config{
+			Put: k.put, Limit: func() int { return 4096 }, Late: func() time.Duration { return time.Second },
+			Head: func() (Head, bool) { return Head{Process: "P"}, true },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { _ = l.Run(ctx); close(done) }()
+		f(l, k, func() { cancel(); <-done })
+		cancel()
+		<-done
+	})
+}
+
+func load(n int64) Load { return Load{Tag: "a", First: n, Last: n, Time: n} }
+
+func TestAnEntryASecondHasAllGrants(t *testing.T) {
+	logged(t, func(l *Log, k *kept, stop func()) {
+		for n := range int64(2500) {
+			l.Load(load(n + 1))
+			time.Sleep(time.Millisecond)
+		}
+		l.Window(Window{Number: 3, From: 1, Until: 9, How: Closed})
+		stop()
+		if got := k.loads(); len(got) != 2500 || got[2499] != load(2500) {
+			t.Errorf("%d loads are written", len(got))
+		}
+		last := k.entries[len(k.entries)-1]
+		if !last.End || k.entries[0].End || len(k.entries) > 20 {
+			t.Errorf("%d entries, the last: %+v", len(k.entries), last.Head)
+		}
+		for i, b := range k.entries {
+			if b.Entry != uint64(i+1) || k.sizes[i] > 4096+300 {
+				t.Errorf("entry %d is numbered %d, and has %d bytes", i+1, b.Entry, k.sizes[i])
+			}
+		}
+	})
+}
+
+func TestGrantsWaitWhileTheStreamIsAwayAndAreCountedBeyondABound(t *testing.T) {
+	logged(t, func(l *Log, k *kept, stop func()) {
+		k.fail = errors.New("away")
+		const more = 1000
+		l.Load(load(1))
+		time.Sleep(10 * time.Second)
+		for n := range int64(maxKept + more) {
+			l.Load(load(n + 2))
+		}
+		time.Sleep(time.Minute)
+		if len(k.entries) > 0 {
+			t.Fatalf("%d entries", len(k.entries))
+		}
+		k.fail = nil
+		time.Sleep(10 * time.Minute)
+		lost := uint64(0)
+		for _, b := range k.entries {
+			lost += b.Lost
+		}
+		if got := k.loads(); len(got) != maxKept+1 || lost != more {
+			t.Errorf("%d loads are written and %d lost, want %d and %d", len(got), lost, maxKept+1, more)
+		}
+	})
+}
+
+func TestAnEntryWhoseAcknowledgementWasLostIsWrittenAgainAndHeededOnce(t *testing.T) {
+	logged(t, func(l *Log, k *kept, stop func()) {
+		k.fail, k.land = errors.New("no acknowledgement"), true
+		l.Load(load(1))
+		time.Sleep(3500 * time.Millisecond)
+		k.fail = nil
+		l.Load(load(2))
+		stop()
+		if len(k.entries) < 4 {
+			t.Fatalf("%d entries", len(k.entries))
+		}
+		a := NewAudit(t.TempDir())
+		defer a.Close()
+		for i, b := range k.entries {
+			if err := a.Add(At{Sequence: uint64(i + 1)}, &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Judge(func(c Conflict) { t.Errorf("%+v", c) }, func(int64) {}); err != nil || a.Loads != 2 ||
+			a.Missing != 0 {
+			t.Errorf("%d loads, %d missing entries, %v", a.Loads, a.Missing, err)
+		}
+	})
+}
+
+func TestTheLastLoadsOfATagAreRemembered(t *testing.T) {
+	l := New(Config{})
+	for n := range int64(100) {
+		l.Load(load(n + 1))
+	}
+	if g, ok := l.Recent("a", 100); !ok || g != load(100) {
+		t.Errorf("%+v, %t", g, ok)
+	}
+	if g, ok := l.Recent("a", 100-recentLoads); ok {
+		t.Errorf("%+v is remembered", g)
+	}
+	for n := range 2 * recentTags {
+		l.Load(Load{Tag: fmt.Sprint("t", n), First: 1, Last: 1})
+	}
+	if n := len(l.recent.tags); n > recentTags {
+		t.Errorf("%d tags are remembered", n)
+	}
+}

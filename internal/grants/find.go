@@ -1,0 +1,166 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Found is a grant that an ID may come from. One of Load and Window is set.
+type Found struct {
+	At     At
+	Head   Head
+	Load   *Load
+	Window *Window
+}
+
+// late is how long after a window was acknowledged it may be written.
+const late = 10 * time.Minute
+
+// FindLoads returns the loads of a tag that contain an ID, of all that the stream has: more than one only if a law was
+// broken, or of two registries. It looks where bisection leads first, and reads the whole stream only if the load is
+// not there. whole says that it did.
+func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []Found, whole bool, err error) {
+	collect := func(at At, b *Batch) bool {
+		for _, l := range b.Loads {
+			if l.Tag == tag && l.First <= id && id <= l.Last {
+				found = append(found, Found{at, b.Head, &l, nil})
+			}
+		}
+		return true
+	}
+	first, last, err := r.bisect(ctx, tag, id)
+	if err != nil {
+		return nil, false, err
+	}
+	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(found) > 0 {
+		return once(found), false, err
+	}
+	_, err = r.Scan(ctx, r.First, r.Last, collect)
+	return once(found), true, err
+}
+
+// once drops what was written twice, since an acknowledgement was lost.
+func once(found []Found) (all []Found) {
+	seen := make(map[Head]bool)
+	for _, f := range found {
+		key := Head{Process: f.Head.Process, Entry: f.Head.Entry}
+		if !seen[key] {
+			seen[key] = true
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// probes is how many entries without the tag bisection reads in a row before it gives up.
+const probes = 32
+
+// bisect returns between which entries the load of an ID stands, if the loads of the tag rise. It costs some log2(n)
+// requests for a tag that is in every entry, and up to 32 times as many for a rarer one.
+func (r *Reader) bisect(ctx context.Context, tag string, id int64) (first, last uint64, err error) {
+	low, high := r.First, r.Last+1 // the load is in [low, high)
+	var from, to time.Time
+search:
+	for high-low > 64 && low < high {
+		middle := low + (high-low)/2
+		for i := range uint64(probes) {
+			at, b, ok, err := r.Get(ctx, middle+i)
+			if errors.Is(err, ErrUnreadable) {
+				continue
+			}
+			if err != nil {
+				return 0, 0, err
+			}
+			if !ok || at.Sequence >= high {
+				break search
+			}
+			lowest, highest := b.bounds(tag)
+			switch {
+			case highest == 0:
+				continue
+			case highest < id:
+				low, from = at.Sequence, at.Time
+			case lowest > id:
+				high, to = at.Sequence, at.Time
+			default:
+				low, high, from, to = at.Sequence, at.Sequence+1, at.Time, at.Time
+			}
+			continue search
+		}
+		break
+	}
+	if !from.IsZero() {
+		if low, err = r.From(ctx, from.Add(-r.disorder)); err != nil {
+			return 0, 0, err
+		}
+	}
+	if !to.IsZero() {
+		if high, err = r.From(ctx, to.Add(r.disorder)); err != nil {
+			return 0, 0, err
+		}
+	}
+	return low, high, nil
+}
+
+// bounds returns the lowest and the highest ID of a tag in the entry; 0 for none.
+func (b *Batch) bounds(tag string) (lowest, highest int64) {
+	for _, l := range b.Loads {
+		if l.Tag == tag {
+			if lowest == 0 || l.First < lowest {
+				lowest = l.First
+			}
+			highest = max(highest, l.Last)
+		}
+	}
+	return lowest, highest
+}
+
+// reach is how long before a time the window that contains it was written at most, unless the horizon is longer.
+const reach = 15 * time.Minute
+
+// FindWindows returns the windows of a number that contain a time, as FindLoads returns loads; of each process, the
+// last one as it was then, and its end if it was closed.
+func (r *Reader) FindWindows(ctx context.Context, number int, ms int64) (found []Found, whole bool, err error) {
+	of := make(map[string]int) // by process, index into found
+	collect := func(at At, b *Batch) bool {
+		for _, w := range b.Windows {
+			if w.Number != number {
+				continue
+			}
+			i, known := of[b.Process]
+			contains := w.From <= ms && ms < w.Until
+			switch {
+			case w.How == Closed && known && found[i].Window.From == w.From && !contains:
+				found[i].Window = nil // it issued nothing then
+			case contains && (!known || found[i].Window == nil):
+				of[b.Process] = len(found)
+				found = append(found, Found{at, b.Head, nil, &w})
+			}
+		}
+		return true
+	}
+	pick := func() (all []Found) {
+		for _, f := range found {
+			if f.Window != nil {
+				all = append(all, f)
+			}
+		}
+		return all
+	}
+	t := time.UnixMilli(ms)
+	first, err := r.From(ctx, t.Add(-reach))
+	if err != nil {
+		return nil, false, err
+	}
+	last, err := r.From(ctx, t.Add(late))
+	if err != nil {
+		return nil, false, err
+	}
+	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(pick()) > 0 {
+		return pick(), false, err
+	}
+	found, of = nil, make(map[string]int)
+	_, err = r.Scan(ctx, r.First, r.Last, collect)
+	return pick(), true, err
+}

@@ -1,0 +1,166 @@
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
+)
+
+// written returns a reader of entries that were published to a real server.
+func written(t testing.TB, entries []Batch) *Reader {
+	t.Helper()
+	_, r := writtenTo(t, entries)
+	return r
+}
+
+func writtenTo(t testing.TB, entries []Batch) (jetstream.JetStream, *Reader) {
+	t.Helper()
+	js := natstest.JetStream(t, natstest.Start(t))
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "KV_id_grants", Subjects: []string{"$KV.id_grants.>"}, Storage: jetstream.MemoryStorage,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acks []jetstream.PubAckFuture
+	for i := range entries {
+		body, _, _ := entries[i].encode(1 << 20)
+		ack, err := js.PublishMsgAsync(&nats.Msg{Subject: "$KV.id_grants.log", Data: body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if acks = append(acks, ack); len(acks) == 1000 {
+			await(t, acks)
+			acks = acks[:0]
+		}
+	}
+	await(t, acks)
+	r, err := Open(t.Context(), js, "id_grants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js, r
+}
+
+func await(t testing.TB, acks []jetstream.PubAckFuture) {
+	t.Helper()
+	for _, ack := range acks {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			t.Fatal(err)
+		case <-time.After(20 * time.Second):
+			t.Fatal("no acknowledgement")
+		}
+	}
+}
+
+func TestALoadIsFoundByBisectionWhereItsTagIsBusyAndByReadingOtherwise(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	var entries []Batch
+	for i := range int64(n) {
+		b := by("A1", uint64(i+1), ids("busy", 10*i+1, 10*i+9)) // 10 i is a hole
+		if i == 321 {
+			b.Loads = append(b.Loads, ids("rare", 100, 199))
+		}
+		entries = append(entries, b)
+	}
+	entries = append(entries, by("B1", 1, ids("busy", 3210, 3210)),
+		by("B1", 1, ids("busy", 3210, 3210))) // late, and twice
+	r := written(t, entries)
+	for _, tc := range []struct {
+		tag   string
+		id    int64
+		found int
+	}{
+		{"busy", 1, 1}, {"busy", 3210, 1}, {"busy", 10*500 + 3, 1}, {"busy", 10*(n-1) + 9, 1}, {"busy", 777 * 10, 0},
+		{"busy", 10 * n, 0}, {"rare", 150, 1}, {"rare", 200, 0}, {"none", 1, 0},
+	} {
+		found, whole, err := r.FindLoads(t.Context(), tc.tag, tc.id)
+		if err != nil || len(found) != tc.found {
+			t.Errorf("ID %d of %s: %+v, %v, want %d", tc.id, tc.tag, found, err, tc.found)
+			continue
+		}
+		for _, f := range found {
+			if f.Load.First > tc.id || f.Load.Last < tc.id || f.Load.Tag != tc.tag || f.Head.Process == "" {
+				t.Errorf("ID %d of %s: %+v", tc.id, tc.tag, f)
+			}
+		}
+		if tc.found > 0 && whole {
+			t.Errorf("ID %d of %s: the whole stream was read", tc.id, tc.tag)
+		}
+	}
+	r.disorder = 0
+	first, last, err := r.bisect(t.Context(), "busy", 10*500+3)
+	if err != nil || first > r.First+500 || last < r.First+500 || last-first > n/5 {
+		t.Errorf("bisection leads to %d-%d of %d-%d, %v", first, last, r.First, r.Last, err)
+	}
+}
+
+func TestAWindowIsFoundByTheTimeInTheID(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UnixMilli()
+	r := written(t, []Batch{
+		by("A1", 1, win(now, now+1000, "acquired")), by("A1", 2, win(now, now+2000, "renewed")),
+		by("A1", 3, win(now, now+1500, Closed)), by("B1", 1, win(now+1500, now+9000, "acquired")),
+		by("C1", 1, win(now-1e8, now-1e8+1000, "acquired")), // long ago, and written now
+	})
+	for at, want := range map[int64]string{
+		now: "A1", now + 1200: "A1", now + 1499: "A1", now + 1500: "B1", now + 8999: "B1", now + 9000: "", now - 1: "",
+		now - 1e8: "C1",
+	} {
+		found, _, err := r.FindWindows(t.Context(), 5, at)
+		got := ""
+		for _, f := range found {
+			got += f.Head.Process
+		}
+		if err != nil || got != want {
+			t.Errorf("%d ms later: %q, %v, want %q", at-now, got, err, want)
+		}
+	}
+	if found, _, err := r.FindWindows(t.Context(), 6, now); err != nil || len(found) > 0 {
+		t.Errorf("another number: %+v, %v", found, err)
+	}
+}
+
+func TestAScanPassesOverWhatCannotBeReadAndEndsWithTheStream(t *testing.T) {
+	t.Parallel()
+	js, r := writtenTo(t, []Batch{by("A1", 1), by("A1", 2), by("A1", 3)})
+	for _, body := range []string{"", "{}", `{"grants":2,"process":"Z"}`,
+		`{"grants":1,"process":"Z"}` + "\n+ 1 2 3 4"} {
+		if _, err := js.Publish(t.Context(), "$KV.id_grants.log", []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Open(t.Context(), js, "id_grants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	bad, err := r.Scan(t.Context(), 0, 1<<60, func(at At, b *Batch) bool {
+		seen = append(seen, fmt.Sprint(at.Sequence-r.First, b.Entry))
+		return true
+	})
+	if err != nil || bad != 4 || fmt.Sprint(seen) != "[0 1 1 2 2 3]" {
+		t.Errorf("%d cannot be read, %v are, %v", bad, seen, err)
+	}
+	if _, err := Open(t.Context(), js, "none"); !errors.Is(err, ErrNone) {
+		t.Errorf("no stream: %v", err)
+	}
+	if err := js.DeleteStream(t.Context(), "KV_id_grants"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := r.Scan(ctx, r.First, r.Last, func(At, *Batch) bool { return true }); err == nil || ctx.Err() != nil {
+		t.Errorf("a stream that is gone: %v", err)
+	}
+}

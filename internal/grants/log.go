@@ -1,0 +1,211 @@
+package grants
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// maxKept bounds the grants that wait to be written, some 5 MB; what comes beyond is counted as lost.
+const maxKept = 1 << 16
+
+// interval is the time between two entries of a process.
+const interval = time.Second
+
+// Config is what a [Log] needs. All fields must be set, but for Failed.
+type Config struct {
+	// Put writes an entry. After an error the same entry is written again: readers heed it once.
+	Put func(ctx context.Context, body []byte) error
+	// Limit returns the most bytes that an entry should have.
+	Limit func() int
+	// Head returns what all entries begin with; it may change. ok says that entries can be written yet.
+	Head func() (h Head, ok bool)
+	// Failed, if set, is called with the outcome of each attempt to write, nil for a success, and with how many grants
+	// this process could not keep by now.
+	Failed func(err error, lost uint64)
+	// Late returns how long the last entries may take at the stop.
+	Late func() time.Duration
+}
+
+// A Log collects the grants of this process and writes them into the stream, an entry a second at most. What is added
+// is kept in memory until it is written, up to a bound. It is safe for concurrent use, and adding never blocks.
+type Log struct {
+	cfg Config
+
+	mu      sync.Mutex
+	loads   []Load
+	windows []Window
+	lost    uint64 // since the last entry that was made
+	gone    uint64 // in all
+	recent  recent
+
+	// Only the goroutine of Run uses these.
+	unsent []byte // the entry that is to be written, nil if none
+	entry  uint64 // the number of the last entry that was made
+}
+
+// New returns a log. It writes while Run runs.
+func New(cfg Config) *Log {
+	if cfg.Failed == nil {
+		cfg.Failed = func(error, uint64) {}
+	}
+	return &Log{cfg: cfg}
+}
+
+// Load adds a load.
+func (l *Log) Load(g Load) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recent.add(g)
+	if l.fullLocked() {
+		return
+	}
+	l.loads = append(l.loads, g)
+}
+
+// Window adds a window.
+func (l *Log) Window(w Window) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fullLocked() {
+		return
+	}
+	l.windows = append(l.windows, w)
+}
+
+// fullLocked reports whether no more grants can be kept, and counts one as lost then.
+func (l *Log) fullLocked() bool {
+	full := len(l.loads)+len(l.windows) >= maxKept
+	if full {
+		l.lost++
+		l.gone++
+	}
+	return full
+}
+
+// Run writes entries until ctx ends, and then what is left and a last one, if that succeeds soon.
+func (l *Log) Run(ctx context.Context) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.write(ctx, false)
+		case <-ctx.Done():
+			l.finish(context.WithoutCancel(ctx))
+			return nil
+		}
+	}
+}
+
+// putTimeout bounds an attempt to write an entry.
+const putTimeout = 5 * time.Second
+
+// write writes an entry, if there is anything to write, and reports whether it did.
+func (l *Log) write(ctx context.Context, end bool) bool {
+	if l.unsent == nil && !l.begin(end) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	err := l.cfg.Put(ctx, l.unsent)
+	if err == nil {
+		l.unsent = nil
+	}
+	l.mu.Lock()
+	gone := l.gone
+	l.mu.Unlock()
+	l.cfg.Failed(err, gone)
+	return err == nil
+}
+
+// begin makes an entry of what waits, or reports that nothing does.
+func (l *Log) begin(end bool) bool {
+	head, ok := l.cfg.Head()
+	if !ok {
+		return false
+	}
+	l.mu.Lock()
+	b := Batch{Head: head, Windows: l.windows, Loads: l.loads}
+	b.Lost = l.lost
+	if len(b.Windows)+len(b.Loads) == 0 && b.Lost == 0 && (!end || l.entry == 0) {
+		l.mu.Unlock()
+		return false
+	}
+	l.loads, l.windows, l.lost = nil, nil, 0
+	l.mu.Unlock()
+	l.entry++
+	b.Entry, b.End = l.entry, end
+	body, windows, loads := b.encode(l.cfg.Limit())
+	l.unsent = body
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.windows = append(b.Windows[windows:], l.windows...)
+	l.loads = append(b.Loads[loads:], l.loads...)
+	return true
+}
+
+// finish writes what is left, and a last entry.
+func (l *Log) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Late())
+	defer cancel()
+	for l.left() {
+		if !l.write(ctx, false) {
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+	l.write(ctx, true)
+}
+
+// left reports whether anything waits to be written.
+func (l *Log) left() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unsent != nil || len(l.loads)+len(l.windows) > 0 || l.lost > 0
+}
+
+// Recent returns the load of this process that an ID of a tag came from, if it is one of the last few.
+func (l *Log) Recent(tag string, id int64) (Load, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recent.find(tag, id)
+}
+
+// recent is the last loads of the tags. The zero value is empty.
+type recent struct{ tags map[string][]Load }
+
+// So many loads of a tag are remembered, of so many tags.
+const (
+	recentLoads = 8
+	recentTags  = 10_000
+)
+
+func (r *recent) add(g Load) {
+	if r.tags == nil {
+		r.tags = make(map[string][]Load)
+	}
+	last, known := r.tags[g.Tag]
+	for other := range r.tags {
+		if known || len(r.tags) < recentTags {
+			break
+		}
+		delete(r.tags, other)
+	}
+	if len(last) == recentLoads {
+		last = append(last[:0], last[1:]...)
+	}
+	r.tags[g.Tag] = append(last, g)
+}
+
+func (r *recent) find(tag string, id int64) (Load, bool) {
+	for _, g := range r.tags[tag] {
+		if g.First <= id && id <= g.Last {
+			return g, true
+		}
+	}
+	return Load{}, false
+}

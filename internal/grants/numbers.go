@@ -1,0 +1,108 @@
+package grants
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// A tenure is what one process had of a number in one claim: the windows of a claim begin at the same time, and each
+// replaces the one before.
+type tenure struct {
+	from, until       int64
+	resumed           bool   // it continues an earlier life of the worker
+	closed            bool   // until is where the last ID was issued
+	firstSeq, lastSeq uint64 // entries that have it
+	process, instance string
+}
+
+// A numberKey is a worker number as long as the layout is the same: a changed one makes other IDs of it.
+type numberKey struct {
+	registry    string
+	layout      string
+	epoch, unit int64
+	number      int
+}
+
+func (a numberKey) compare(b numberKey) int {
+	return cmp.Or(cmp.Compare(a.registry, b.registry), cmp.Compare(a.layout, b.layout), cmp.Compare(a.epoch, b.epoch),
+		cmp.Compare(a.unit, b.unit), cmp.Compare(a.number, b.number))
+}
+
+type tenureKey struct {
+	process string
+	from    int64
+}
+
+// numbers are the tenures of all worker numbers.
+type numbers map[numberKey]map[tenureKey]*tenure
+
+func (n numbers) add(at At, b *Batch, w Window) {
+	of := numberKey{b.Numbers, b.Layout, b.Epoch, b.Unit, w.Number}
+	if n[of] == nil {
+		n[of] = make(map[tenureKey]*tenure)
+	}
+	key := tenureKey{b.Process, w.From}
+	t := n[of][key]
+	if t == nil {
+		t = &tenure{from: w.From, firstSeq: at.Sequence, process: b.Process, instance: b.Instance}
+		n[of][key] = t
+	}
+	t.lastSeq = at.Sequence
+	t.resumed = t.resumed || w.How == Resumed
+	switch {
+	case w.How == Closed:
+		t.until, t.closed = w.Until, true
+	case !t.closed:
+		t.until = max(t.until, w.Until)
+	}
+}
+
+// judge returns the conflicts of all numbers, in order.
+//
+// Two tenures of one process never conflict: its generators follow one another. One that a worker resumed cuts the
+// earlier life of that worker off where it begins, as long as that life is over: the fence keeps the two apart. A
+// process that was killed while it stopped may have lowered its window without writing that down: then it is unclear
+// how far it got.
+func (n numbers) judge(processes map[string]*process) (all []Conflict) {
+	keys := slices.SortedFunc(maps.Keys(n), numberKey.compare)
+	for _, key := range keys {
+		tenures := slices.SortedFunc(maps.Values(n[key]), func(a, b *tenure) int {
+			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.firstSeq, b.firstSeq))
+		})
+		var open []*tenure // that may reach beyond the next one's begin
+		for _, t := range tenures {
+			open = slices.DeleteFunc(open, func(o *tenure) bool { return o.until <= t.from })
+			for _, o := range open {
+				if c, shared := conflict(o, t, processes); shared {
+					c.Registry, c.What = key.registry, fmt.Sprintf("worker number %d", key.number)
+					all = append(all, c)
+				}
+			}
+			if t.until > t.from {
+				open = append(open, t)
+			}
+		}
+	}
+	return all
+}
+
+// conflict returns what two tenures share of which a began first or at the same time.
+func conflict(a, b *tenure, processes map[string]*process) (c Conflict, shared bool) {
+	over := a.lastSeq < b.firstSeq && !a.closed
+	if a.process == b.process || b.until <= b.from || b.resumed && over && a.instance == b.instance {
+		return Conflict{}, false
+	}
+	c = Conflict{
+		First: b.from, Last: min(a.until, b.until) - 1, Times: true, By: [2]Culprit{a.culprit(), b.culprit()},
+	}
+	if p := processes[a.process]; !a.closed && !p.ended && p.lastSeq < b.firstSeq {
+		c.Unclear = fmt.Sprintf("the end of process %s is not written down: it may have released the number", a.process)
+	}
+	return c, true
+}
+
+func (t *tenure) culprit() Culprit {
+	return Culprit{t.instance, t.process, t.from, t.until - 1, t.firstSeq}
+}

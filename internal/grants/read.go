@@ -1,0 +1,150 @@
+package grants
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrNone is returned where there is no stream of grants.
+var ErrNone = errors.New("there is no stream of grants: no worker has written one, or it was deleted")
+
+// A Reader reads the stream of grants of one namespace.
+type Reader struct {
+	stream  jetstream.Stream
+	subject string
+	names   map[string]string
+	// disorder is how far loads may be out of order in the stream, but for those that waited while JetStream was away.
+	disorder time.Duration
+	// First and Last are the first and the last entry, as sequence numbers of the stream; Last is below First if there
+	// is none.
+	First, Last uint64
+}
+
+// Open returns a reader of the entries that a bucket has now.
+func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, error) {
+	s, err := js.Stream(ctx, "KV_"+bucket)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, ErrNone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the stream of grants: %w", err)
+	}
+	state := s.CachedInfo().State
+	r := &Reader{
+		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string), disorder: time.Minute,
+		First: state.FirstSeq, Last: state.LastSeq,
+	}
+	if state.Msgs == 0 {
+		r.Last = r.First - 1
+	}
+	return r, nil
+}
+
+// An At is where an entry stands.
+type At struct {
+	Sequence uint64
+	Time     time.Time // when JetStream stored it
+}
+
+// silence is how long a server may leave a reader without an entry that it has.
+const silence = 20 * time.Second
+
+// Scan passes the entries with sequence numbers from first to last, or as many of them as there are, to f, until f
+// returns false. f must not keep the batch. bad are entries that cannot be read.
+func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (bad int, err error) {
+	first, last = max(first, r.First), min(last, r.Last)
+	for first <= last {
+		next, some, more, err := r.scan(ctx, first, last, f)
+		bad += some
+		if err != nil || !more {
+			return bad, err
+		}
+		first = next
+	}
+	return bad, nil
+}
+
+// scan is Scan through one consumer. more says that it has to be continued at next.
+func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (
+	next uint64, bad int, more bool, err error,
+) {
+	c, err := r.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		Name: rand.Text(), FilterSubject: r.subject, AckPolicy: jetstream.AckNonePolicy,
+		MemoryStorage: true, Replicas: 1,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
+		InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return first, 0, false, fmt.Errorf("read the stream of grants: %w", err)
+	}
+	messages, err := c.Messages(jetstream.PullMaxMessages(4000))
+	if err != nil {
+		return first, 0, false, fmt.Errorf("read the stream of grants: %w", err)
+	}
+	defer messages.Stop()
+	var b Batch
+	for next, delivered := first, uint64(0); ; {
+		soon, cancel := context.WithTimeout(ctx, silence)
+		m, err := messages.Next(jetstream.NextContext(soon))
+		cancel()
+		if err != nil {
+			return next, bad, false, fmt.Errorf("read the stream of grants after entry %d: %w", next, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return next, bad, false, err
+		}
+		if delivered++; meta.Sequence.Consumer != delivered {
+			return next, bad, true, nil // some did not arrive
+		}
+		next = meta.Sequence.Stream + 1
+		if next > last+1 {
+			return next, bad, false, nil
+		}
+		if b.decode(m.Data(), r.names) != nil {
+			bad++
+		} else if !f(At{meta.Sequence.Stream, meta.Timestamp}, &b) {
+			return next, bad, false, nil
+		}
+		if next > last || meta.NumPending == 0 {
+			return next, bad, false, nil
+		}
+	}
+}
+
+// Get returns the entry of a sequence number, or the first one after it; ok is false if there is none.
+func (r *Reader) Get(ctx context.Context, sequence uint64) (at At, b *Batch, ok bool, err error) {
+	m, err := r.stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(r.subject))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return At{}, nil, false, nil
+	}
+	if err != nil {
+		return At{}, nil, false, fmt.Errorf("read entry %d of the stream of grants: %w", sequence, err)
+	}
+	b = new(Batch)
+	return At{m.Sequence, m.Time}, b, true, b.decode(m.Data, r.names)
+}
+
+// From returns the sequence number of the first entry that JetStream stored at t or later; it is above Last if there is
+// none.
+func (r *Reader) From(ctx context.Context, t time.Time) (uint64, error) {
+	low, high := r.First, r.Last+1
+	for low < high {
+		middle := low + (high-low)/2
+		at, _, ok, err := r.Get(ctx, middle)
+		if err != nil && !errors.Is(err, ErrUnreadable) {
+			return 0, err
+		}
+		if !ok || !at.Time.Before(t) {
+			high = middle
+		} else {
+			low = at.Sequence + 1
+		}
+	}
+	return low, nil
+}
