@@ -119,7 +119,7 @@ var arrows = map[string][]string{
 	"e2e/internal/setup": {"internal/app", "subjects"},
 	"e2e/tests":          {natsServer, natsJWT, nkeys}, // test files only
 
-	"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger",
+	"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger", "internal/testkit/linear",
 		"internal/testkit/mysqltest", "internal/testkit/natsproxy", "internal/testkit/overload", natsGo},
 }
 

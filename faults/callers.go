@@ -72,6 +72,7 @@ func newCallers(l *load, urls []string) (*callers, error) {
 		ids := client.New(nc, client.Namespace(namespace))
 		c.clients = append(c.clients, &caller{nc: nc, ids: ids, handles: [kinds]*client.Handle{
 			snowflake: ids.Snowflake(), long: ids.Segment(longTag), short: ids.Segment(shortTag),
+			strict: ids.Segment(strictTag),
 		}})
 	}
 	return c, nil
@@ -132,9 +133,13 @@ func (c *callers) call(i int64, batch int) {
 // next gets n IDs, and records them.
 func (c *callers) next(ctx context.Context, by *caller, what kind, n int) error {
 	if n == 1 {
+		began := c.load.rising.begin(c.load.now())
 		id, err := by.handles[what].Next(ctx)
 		if err != nil {
 			return err
+		}
+		if what == strict {
+			c.load.inOrder(began, int64(id), int64(id))
 		}
 		return c.load.keep(what, int64(id), int64(id))
 	}

@@ -90,8 +90,7 @@ func (c *cluster) start() {
 	c.callers, err = newCallers(load, urls)
 	c.must(err)
 	c.Cleanup(c.callers.close)
-	c.createTag(longTag, c.longStep(), 1)
-	c.createTag(shortTag, shortStep, 1)
+	c.createTags(c.conn, 1)
 	if c.fleet.leaf == apart {
 		c.createTagsOnLeaf()
 	}
@@ -159,13 +158,18 @@ func (c *cluster) longStep() int64 {
 	return int64(sent) * int64(c.opt.rate) / int64(len(mix)) * lasts / int64(c.fleet.workers)
 }
 
-func (c *cluster) createTag(tag string, step, start int64) { c.createTagBy(c.conn, tag, step, start) }
+// createTags creates the tags of the load.
+func (c *cluster) createTags(conn func() *nats.Conn, start subjects.Decimal) {
+	c.createTag(conn, subjects.TagCreate{Tag: longTag, Step: c.longStep(), Start: start})
+	c.createTag(conn, subjects.TagCreate{Tag: shortTag, Step: shortStep, Start: start})
+	c.createTag(conn, subjects.TagCreate{Tag: strictTag, Start: start, Order: subjects.OrderStrict})
+}
 
-func (c *cluster) createTagBy(conn func() *nats.Conn, tag string, step, start int64) {
-	body, err := json.Marshal(subjects.TagCreate{Tag: tag, Step: step, Start: subjects.Decimal(start)})
+func (c *cluster) createTag(conn func() *nats.Conn, t subjects.TagCreate) {
+	body, err := json.Marshal(t)
 	c.must(err)
 	var last string
-	if err := c.wait(startWithin, "creating tag "+tag, func() bool {
+	if err := c.wait(startWithin, "creating tag "+t.Tag, func() bool {
 		m, err := conn().Request(namespace.TagCreate(), body, callerWaits)
 		if err != nil {
 			last = err.Error()

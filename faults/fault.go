@@ -27,8 +27,8 @@ type fault struct {
 	// three, at a time: callers through package client do not see it.
 	single bool
 	// gap is the longest that callers may go without IDs of a kind that no loss
-	// names; 1 s if 0. shortGap is that of the short tag where a loss names
-	// it; 0: no bound.
+	// names; 1 s if 0. shortGap is that of the short and the strict tag where a loss
+	// names them; 0: no bound.
 	gap, shortGap time.Duration
 	// recovery is the time within which every worker serves all it can and no
 	// request fails, from the fault's end; 5 s if 0.
@@ -120,14 +120,20 @@ func (l loss) covers(f failure, begin, from, till time.Duration) bool {
 	if l.afterStart > 0 {
 		last = from + l.afterStart
 	}
-	return slices.Contains(l.kinds, f.kind) && begin <= f.at && f.at <= last
+	return l.names(f.kind) && begin <= f.at && f.at <= last
+}
+
+// names reports whether the loss is about a kind. The strict tag needs its store as the
+// short one does, for each request.
+func (l loss) names(k kind) bool {
+	return slices.Contains(l.kinds, k) || k == strict && slices.Contains(l.kinds, short)
 }
 
 // lasting reports whether the loss allows callers to be refused for as long as
 // the fault lasts.
 func (l loss) lasting() bool { return l.most == 0 && l.afterStart == 0 }
 
-var all = []kind{snowflake, long, short}
+var all = []kind{snowflake, long, short, strict}
 
 // Losses that several faults have.
 var (
@@ -196,11 +202,11 @@ func (f fault) gapLimit() time.Duration {
 // gapLimitOf returns how long callers of a kind may go without IDs. There is no
 // such bound if they may be refused for as long as the fault lasts.
 func (f fault) gapLimitOf(k kind) (most time.Duration, bounded bool) {
-	if k == short && f.shortGap > 0 {
+	if (k == short || k == strict) && f.shortGap > 0 {
 		return f.shortGap, true
 	}
 	return f.gapLimit(), !slices.ContainsFunc(f.losses, func(l loss) bool {
-		return l.lasting() && slices.Contains(l.kinds, k)
+		return l.lasting() && l.names(k)
 	})
 }
 
@@ -209,7 +215,7 @@ func (f fault) gapLimitOf(k kind) (most time.Duration, bounded bool) {
 // longer than a caller has patience; else where a bare request may.
 func (f fault) mayFail(call failure, from, till time.Duration) bool {
 	if f.single {
-		return call.kind == short && f.shortGap > patience
+		return (call.kind == short || call.kind == strict) && f.shortGap > patience
 	}
 	return slices.ContainsFunc(f.losses, func(l loss) bool { return l.covers(call, from-patience, from, till) })
 }

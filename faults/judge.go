@@ -40,6 +40,7 @@ func (t *trial) figures() (r result) {
 	if t.db != nil {
 		t.must(t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database))
 	}
+	r.order = l.rising.verdict()
 	for k, of := range l.ledgers {
 		sent := t.callers.copies(kind(k))
 		t.logf("clients, %v: %d requests, %d hedges, %d retries", kind(k), sent.Requests, sent.Hedges, sent.Retries)
@@ -66,6 +67,9 @@ func (t *trial) judge(r result) {
 	t.checkProcesses()
 	if r.repeats > 0 {
 		t.violation("%d IDs were issued twice", r.repeats)
+	}
+	for _, fault := range r.order.faults {
+		t.violation("strict: %s", fault)
 	}
 	if t.fault.random {
 		t.judgeEnd()

@@ -27,10 +27,11 @@ const (
 	snowflake kind = iota
 	long           // a tag whose ranges outlast every fault
 	short          // a tag whose ranges last a second or two: it needs its store all the time
+	strict         // a tag whose IDs rise over all workers: each request needs its store
 	kinds
 )
 
-func (k kind) String() string { return [...]string{"snowflake", "long", "short"}[k] }
+func (k kind) String() string { return [...]string{"snowflake", "long", "short", "strict"}[k] }
 
 func (k kind) subject() string {
 	switch k {
@@ -38,6 +39,8 @@ func (k kind) subject() string {
 		return namespace.Segment(longTag)
 	case short:
 		return namespace.Segment(shortTag)
+	case strict:
+		return namespace.Segment(strictTag)
 	}
 	return namespace.Snowflake()
 }
@@ -47,6 +50,7 @@ const (
 	namespace = subjects.DefaultNamespace
 	longTag   = "faults.long"
 	shortTag  = "faults.short"
+	strictTag = "faults.strict"
 	rareTag   = "faults.rare" // only of some faults: see askFor
 	shortStep = 50
 
@@ -81,11 +85,13 @@ type load struct {
 	early      [kinds]*ledger.Ledger // of what was issued before a fault settled
 	settled    atomic.Int64          // when it has, a time.Duration since start; 0 if nothing is early
 	ids        atomic.Int64
+	rising     order // of the strict tag
 
 	mu       sync.Mutex
 	seq      uint64
 	pending  map[uint64]request
-	order    []uint64 // of pending, the oldest first; answered ones stay until they are due
+	begun    map[uint64]begun // requests for the strict tag without an answer, given up or not
+	order    []uint64         // of pending, the oldest first; answered ones stay until they are due
 	sent     [kinds]int64
 	failures []failure
 	lastOK   [kinds]time.Time
@@ -117,7 +123,8 @@ func (f failure) String() string { return fmt.Sprintf("%v %s", f.kind, f.outcome
 // newLoad connects to each of the servers.
 func newLoad(dir string, urls []string) (*load, error) {
 	l := &load{
-		pending: make(map[uint64]request), asked: make(map[int64]bool), alarms: make(map[string]subjects.AlarmEvent),
+		pending: make(map[uint64]request), begun: make(map[uint64]begun),
+		asked: make(map[int64]bool), alarms: make(map[string]subjects.AlarmEvent),
 	}
 	for k := range l.ledgers {
 		l.ledgers[k], l.early[k] = ledger.New(dir), ledger.New(dir)
@@ -183,14 +190,14 @@ func (l *load) waiting() bool {
 	return len(l.pending) > 0
 }
 
-// mix is what ten requests in a row ask for: four snowflakes and four times
-// the long tag, one of each in a batch, and twice the short tag.
+// mix is what ten requests in a row ask for: three snowflakes and three times the long
+// tag, one of each in a batch, and twice the short and the strict tag.
 var mix = [10]struct {
 	kind  kind
 	batch bool
 }{
-	{snowflake, false}, {long, false}, {short, false}, {snowflake, true}, {long, false},
-	{snowflake, false}, {long, true}, {short, false}, {snowflake, false}, {long, false},
+	{snowflake, false}, {long, false}, {short, false}, {snowflake, true}, {strict, false},
+	{snowflake, false}, {long, true}, {short, false}, {strict, false}, {long, false},
 }
 
 // send sends the i-th request, by the next connection that is up.
@@ -222,6 +229,9 @@ func (l *load) register(r request) (seq uint64) {
 	l.pending[l.seq] = r
 	l.order = append(l.order, l.seq)
 	l.sent[r.kind]++
+	if r.kind == strict {
+		l.begun[l.seq] = l.rising.begin(l.now())
+	}
 	return l.seq
 }
 
@@ -230,6 +240,7 @@ func (l *load) unregister(seq uint64) {
 	defer l.mu.Unlock()
 	l.sent[l.pending[seq].kind]--
 	delete(l.pending, seq)
+	delete(l.begun, seq)
 }
 
 // answered records an answer. One that comes after its caller has given up may
@@ -248,11 +259,13 @@ func (l *load) answered(m *nats.Msg) {
 	if !waits {
 		r.kind = kind(what)
 	}
+	began := l.begun[seq]
+	delete(l.begun, seq)
 	l.mu.Unlock()
 	outcome := refusal(m)
 	switch {
 	case outcome == "":
-		l.record(m.Data, r, waits)
+		l.record(m.Data, r, waits, began)
 	case waits:
 		l.fail(r, outcome)
 	}
@@ -267,8 +280,8 @@ func refusal(m *nats.Msg) string {
 }
 
 // record records the IDs of an answer.
-func (l *load) record(body []byte, r request, waits bool) {
-	n, err := l.add(body, r.kind)
+func (l *load) record(body []byte, r request, waits bool, began begun) {
+	n, err := l.add(body, r.kind, began)
 	if err == nil && waits && n != int64(r.n) {
 		err = fmt.Errorf("%d IDs where %d were requested", n, r.n)
 	}
@@ -292,7 +305,7 @@ func (l *load) record(body []byte, r request, waits bool) {
 
 // add adds the IDs of an answer to the ledger of a kind, and returns how many
 // there are.
-func (l *load) add(body []byte, k kind) (n int64, err error) {
+func (l *load) add(body []byte, k kind, began begun) (n int64, err error) {
 	runs, err := subjects.ParseRuns(body)
 	if err != nil {
 		return 0, err
@@ -300,6 +313,9 @@ func (l *load) add(body []byte, k kind) (n int64, err error) {
 	for _, run := range runs {
 		if err := l.keep(k, run.First, run.Last); err != nil {
 			return n, err
+		}
+		if k == strict {
+			l.inOrder(began, run.First, run.Last)
 		}
 		n += run.Len()
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -119,6 +120,49 @@ func TestAnIDThatIsIssuedTwiceFailsTheTrial(t *testing.T) {
 	})
 	if r.repeats != 1 || len(s.violations) != 2 {
 		t.Errorf("%d repeats, %q", r.repeats, s.violations)
+	}
+}
+
+// Both judges see it: the ledger, and porcupine.
+func TestAStrictIDThatComesTooLateFailsTheTrial(t *testing.T) {
+	t.Parallel()
+	var ofStrict int64
+	s, r := play(t, unbounded, func(i int64, m *nats.Msg) *nats.Msg {
+		if m.Subject != strict.subject() {
+			return ids(i, m)
+		}
+		if ofStrict++; ofStrict == 20 {
+			i = 0
+		}
+		return ids(i, m)
+	})
+	if r.repeats != 0 || r.order.answers < 30 || r.order.inversions != 1 || len(s.violations) != 2 {
+		t.Errorf("%v, %d repeats, %q", r.order, r.repeats, s.violations)
+	}
+}
+
+// Whatever is sent then must get more.
+func TestAnAnswerThatIsTooLateForItsCallerIsJudged(t *testing.T) {
+	l, err := newLoad(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.begin()
+	send := func() (answer func(id string)) {
+		seq := l.register(request{kind: strict, n: 1, link: new(link)})
+		return func(id string) {
+			l.answered(&nats.Msg{Subject: fmt.Sprintf("inbox.%d.%d", strict, seq), Data: []byte(id)})
+		}
+	}
+	late, soon := send(), send()
+	soon("5")
+	l.expire(l.start.Add(2 * callerWaits))
+	late("3") // it was sent before 5 had come
+	lateAgain := send()
+	l.expire(l.start.Add(4 * callerWaits))
+	lateAgain("4")
+	if v := l.rising.verdict(); l.err() != nil || v.answers != 3 || v.inversions != 1 {
+		t.Errorf("%v, %q, %v", v, v.faults, l.err())
 	}
 }
 

@@ -109,7 +109,7 @@ const lookback = 5 * time.Second
 // useRare creates the rare tag and lets a worker load a range of it. What useMore
 // loads later is above each copy that is made in between.
 func (t *trial) useRare() {
-	t.createTag(rareTag, 10, 1)
+	t.createTag(t.conn, subjects.TagCreate{Tag: rareTag, Step: 10, Start: 1})
 	t.askFor(rareTag, 1)
 }
 

@@ -232,8 +232,7 @@ func wipe(t *trial) func() {
 // createTagsAgain creates the tags above all that was loaded: what was issued, and
 // what workers hold in memory. Then the bucket of the marks is the original one.
 func (t *trial) createTagsAgain() {
-	t.createTag(longTag, t.longStep(), 1_000_000_000)
-	t.createTag(shortTag, shortStep, 1_000_000_000)
+	t.createTags(t.conn, 1_000_000_000)
 	t.logf("the tags are created again")
 	if err := t.natsid("store", "confirm", "--yes"); err != nil {
 		t.violation("the bucket cannot be confirmed: %v", err)

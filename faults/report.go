@@ -60,7 +60,7 @@ func broken(results []result) (lines []string) {
 }
 
 var columns = []string{
-	"fault", "", "load", "requests", "IDs", "repeats", "without IDs", "gap: snowflake", "long", "short",
+	"fault", "", "load", "requests", "IDs", "repeats", "without IDs", "gap: snowflake", "long", "short", "strict",
 	"client: failed calls", "longest wait", "recovery", "alarms",
 }
 
@@ -77,7 +77,7 @@ func (r result) cells() []string {
 	return []string{
 		name, r.onClockStep, fmt.Sprintf("%.0f s", r.took.Seconds()),
 		fmt.Sprint(r.requests), fmt.Sprint(r.ids), fmt.Sprint(r.repeats), counts(r.failures),
-		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]),
+		seconds(r.gaps[snowflake]), seconds(r.gaps[long]), seconds(r.gaps[short]), seconds(r.gaps[strict]),
 		counts(r.failedCalls), seconds(r.longest), seconds(r.recovered), counts(r.alarms),
 	}
 }
@@ -134,18 +134,20 @@ func stampRows(results []result) (rows [][]string) {
 func totals(results []result) string {
 	var stamped uint64
 	var trials, requests, calls, ids, repeats int64
+	var strict verdict
 	for _, r := range results {
 		if r.skipped == "" {
 			trials++
 			requests, calls = requests+r.requests, calls+r.calls
 			ids, repeats = ids+r.ids, repeats+r.repeats
+			strict.add(r.order)
 		}
 		if r.stamp != nil {
 			stamped += r.stamp.messages
 		}
 	}
-	return fmt.Sprintf("%d trials, %d requests, %d calls through the client, %d messages stamped, %d IDs, %d repeats.",
-		trials, requests, calls, stamped, ids, repeats)
+	return fmt.Sprintf("%d trials, %d requests, %d calls through the client, %d messages stamped, %d IDs, %d repeats. "+
+		"Strict: %v.", trials, requests, calls, stamped, ids, repeats, strict)
 }
 
 // counts returns "3 503, 1 timeout", by name.
@@ -255,7 +257,7 @@ func (f fault) cost() string {
 	text := "May cost " + strings.Join(parts, "; ")
 	switch {
 	case f.single && f.shortGap > patience:
-		text += "; no call through the client but of short"
+		text += "; no call through the client but of short and strict"
 	case f.single || len(f.losses) == 0:
 		text += "; no call through the client"
 	}
@@ -263,7 +265,7 @@ func (f fault) cost() string {
 		text += fmt.Sprintf("; gaps up to %v", f.gapLimit())
 	}
 	if f.shortGap > 0 {
-		text += fmt.Sprintf("; gaps of short up to %v", f.shortGap)
+		text += fmt.Sprintf("; gaps of short and strict up to %v", f.shortGap)
 	}
 	text += fmt.Sprintf("; recovery within %v.", f.recoveryLimit())
 	for _, kind := range slices.Sorted(maps.Keys(f.alarms)) {

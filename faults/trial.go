@@ -41,6 +41,7 @@ type result struct {
 	requests int64
 	ids      int64
 	repeats  int64
+	order    verdict       // on the strict tag
 	stalled  time.Duration // the longest that the load itself stood still
 	disk     time.Duration // the longest that a small write of this process took
 	failures map[string]int64

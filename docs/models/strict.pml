@@ -2,8 +2,8 @@
  * strict.pml: the third law of docs/uniqueness.md, for one strict tag whose marks are
  * in JetStream.
  *
- *   "A strict request is served only from one load whose compare-and-set of the mark
- *   is sent after the request arrived."
+ *   "A strict request is served only from one load, whose CAS of the mark is sent after
+ *   the request arrived."
  *
  * The assertion is the promise: if a request is sent after the answer to another has
  * arrived, its ID is higher, whichever workers answered.
@@ -191,8 +191,8 @@ end:	do
 		:: n > 0 ->
 			if :: true :: n++ fi;
 			if
-			/* "a kept range is used only by a load that has just read an entry with its own
-			   token and raises the mark from there, else it is a hole" */
+			/* "What a load leaves is a hole, and so is a kept range, unless its write is the
+			   entry's last: then the next CAS raises from there." */
 			:: kept != 0 && t == kept -> a = from
 			:: else -> a = MAX(m, floor); kept = 0; from = 0; last = 0
 			fi;
