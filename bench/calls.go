@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -56,6 +57,7 @@ type way struct {
 	call   func(ctx context.Context) error
 
 	rate, p50, p99 []float64 // per repeat; microseconds
+	cpu            []float64 // microseconds of this process per call
 }
 
 // waysOf returns the ways over one connection. The first is the one that others are
@@ -136,14 +138,14 @@ func measureWays(ctx context.Context, opt options, n int, ways []*way) error {
 	for round := range opt.repeats + 1 {
 		for _, w := range ways {
 			runtime.GC()
-			rate, took, err := callAll(ctx, opt.length, n, w)
+			rate, cpu, took, err := callAll(ctx, opt.length, n, w)
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 			if round == 0 { // for connections and heaps to settle
 				continue
 			}
-			w.rate = append(w.rate, rate)
+			w.rate, w.cpu = append(w.rate, rate), append(w.cpu, cpu)
 			w.p50 = append(w.p50, microseconds(took, 0.50))
 			w.p99 = append(w.p99, microseconds(took, 0.99))
 		}
@@ -155,14 +157,19 @@ func microseconds(sorted []time.Duration, quantile float64) float64 {
 	return float64(sorted[int(float64(len(sorted)-1)*quantile)].Nanoseconds()) / 1000
 }
 
-// callAll has n goroutines call again and again, and returns the calls per second and
-// how long some of them took, sorted.
-func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate float64, took []time.Duration, err error) {
+// callAll has n goroutines call again and again, and returns the calls per second, the
+// microseconds of this process's CPU time per call, and how long some calls took, sorted.
+func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate, cpu float64,
+	took []time.Duration, err error) {
 	const timed = 8 // one call in so many: a look at the clock costs as much as a wake-up
 	var stop atomic.Bool
 	var calls atomic.Int64
 	var mu sync.Mutex
 	var callers sync.WaitGroup
+	before, err := cpuSeconds(os.Getpid())
+	if err != nil {
+		return 0, 0, nil, err
+	}
 	began := time.Now()
 	for range n {
 		callers.Go(func() {
@@ -197,11 +204,11 @@ func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate flo
 	stop.Store(true)
 	callers.Wait()
 	lasted := time.Since(began)
-	if err == nil {
-		err = ctx.Err()
-	}
+	after, err1 := cpuSeconds(os.Getpid())
+	err = cmp.Or(err, ctx.Err(), err1)
 	slices.Sort(took)
-	return float64(calls.Load()) / lasted.Seconds(), took, err
+	ids := float64(calls.Load())
+	return ids / lasted.Seconds(), (after - before) * 1e6 / ids, took, err
 }
 
 // An alarmClock wakes those who wait together, again and again, as the client does when

@@ -232,15 +232,24 @@ func (p *process) failed(err error) error {
 	return fmt.Errorf("%s: %w; it printed:\n%s", p.name, err, log)
 }
 
-// cpu returns the processor seconds used so far, to 10 ms; NaN on systems other than
-// Linux.
+// cpu returns the processor seconds that the process has used: see cpuSeconds.
 func (p *process) cpu() (float64, error) {
+	seconds, err := cpuSeconds(p.cmd.Process.Pid)
+	if err != nil {
+		return 0, p.failed(err)
+	}
+	return seconds, nil
+}
+
+// cpuSeconds returns the processor seconds that a process has used so far, to 10 ms; NaN
+// on systems other than Linux.
+func cpuSeconds(pid int) (float64, error) {
 	if runtime.GOOS != "linux" {
 		return math.NaN(), nil
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, p.failed(err)
+		return 0, err
 	}
 	// utime and stime are fields 14 and 15, see proc_pid_stat(5). They are counted from
 	// the end of the second, the command in parentheses, which may hold spaces.

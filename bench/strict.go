@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/testkit/ledger"
+	"github.com/natsid/natsid/subjects"
+)
+
+// benchStrict has many goroutines call the client for a strict tag and for one that is
+// not, beside what neither can be faster than: to wake as many without a network. In one
+// row each ID of the strict tag is judged: see [ledger.Order].
+func benchStrict(ctx context.Context, dir string, opt options) error {
+	server, url, err := startServer(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	natsid, err := startNatsid(ctx, dir, opt, url)
+	if err != nil {
+		return err
+	}
+	defer natsid.stop()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	for tag, order := range map[string]string{"loose": subjects.OrderLoose, "strict": subjects.OrderStrict} {
+		body := fmt.Sprintf(`{"tag":%q,"step":%d,"order":%q}`, tag, opt.step, order)
+		if err := natsid.awaitReply(ctx, nc, "id.tag.create", body); err != nil {
+			return err
+		}
+	}
+	ids := client.New(nc)
+	defer ids.Close()
+	var order ledger.Order
+	fmt.Printf("One connection, one worker, %d repeats of %v; %s.\n", opt.repeats, opt.length, machine())
+	fmt.Print("The nats-server and the worker use the same CPUs. Medians; CPU = the callers', per ID.\n\n")
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "goroutines\tway\tIDs/s\t/waking\tp50 us\tp99 us\tCPU us\t/waking\t")
+	for _, n := range []int{1, 64, 1000, 10_000} {
+		fmt.Fprintln(os.Stderr, "measuring", n, "goroutines")
+		ways := strictWays(ids, &order)
+		if err := measureWays(ctx, opt, n, ways); err != nil {
+			return err
+		}
+		for _, w := range ways {
+			fmt.Fprintf(t, "%d\t%s\t%.0f\t%s\t%.0f\t%.0f\t%.2f\t%s\t\n", n, w.name,
+				median(w.rate), ratios(w.rate, ways[0].rate), median(w.p50), median(w.p99),
+				median(w.cpu), ratios(w.cpu, ways[0].cpu))
+		}
+	}
+	t.Flush()
+	judged := order.Report()
+	fmt.Printf("\n%d strict IDs were judged, %d of them not above those that had come before their call began.\n",
+		judged.Answers, judged.Inversions)
+	if judged.Inversions > 0 {
+		return fmt.Errorf("strict IDs out of order: %+v", judged.Examples)
+	}
+	return nil
+}
+
+// strictWays returns the ways. The first is the one that others are compared with.
+func strictWays(ids *client.Client, order *ledger.Order) []*way {
+	loose, strict := ids.Segment("loose").Next, ids.Segment("strict").Next
+	return []*way{
+		{name: "waking alone", call: newAlarmClock().wait},
+		{name: "loose", call: func(ctx context.Context) error { _, err := loose(ctx); return err }},
+		{name: "strict", call: func(ctx context.Context) error { _, err := strict(ctx); return err }},
+		{name: "strict, judged", call: func(ctx context.Context) error {
+			had := order.Begin()
+			id, err := strict(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = order.End(had, int64(id), int64(id))
+			return err
+		}},
+	}
+}
