@@ -191,6 +191,13 @@ func checkListen(c *Config) error {
 		"--listen-key FILE, or let whoever reaches it do everything with --insecure", c.Listen)
 }
 
+func checkHTTP(c *Config) error {
+	if _, _, err := natsembed.ParseListen(c.HTTP); c.HTTP != "" && err != nil {
+		return fmt.Errorf("%q: want host:port, or nothing", c.HTTP)
+	}
+	return nil
+}
+
 func checkLeafHTTP(c *Config) error {
 	switch _, _, err := natsembed.ParseListen(c.LeafHTTP); {
 	case c.LeafHTTP == "":

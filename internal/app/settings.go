@@ -81,7 +81,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	}, {
 		Flag: "http", Env: "NATSID_HTTP", Group: groupWorker,
 		Help:  "Address of /healthz, /readyz, /metrics and, at /, the page. Empty serves none of them.",
-		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080"),
+		field: text(func(c *Config) *string { return &c.HTTP }, "127.0.0.1:8080").checked("host:port", checkHTTP),
 	}, {
 		Flag: "metrics-tags", Env: "NATSID_METRICS_TAGS", Group: groupWorker, Placeholder: "N",
 		Help: "How many tags have series of their own in /metrics: those that are requested most. " +

@@ -258,6 +258,8 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 		{"serve", data, "--listen", "nonsense"},
 		{"serve", data, "--listen", "127.0.0.1:65536"},
 		{"serve", data, "--listen", ":4222"},
+		{"serve", data, "--http", "nonsense"},
+		{"serve", data, "--http", "127.0.0.1:http"},
 		{"serve", data, "--insecure=maybe"},
 		{"serve", "--data", ""},
 		{"--data", ""},

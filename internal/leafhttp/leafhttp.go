@@ -192,9 +192,14 @@ const longestPath = 200
 
 func shortened(path string) string { return path[:min(len(path), longestPath)] }
 
-// countOf returns the parameter n, nil if there is none.
+// countOf returns the parameter n, nil if there is none. A query that cannot be read is returned as it is: no count is
+// written so, and whoever asked for several IDs must not get one.
 func countOf(u *url.URL) []byte {
-	if n := u.Query()["n"]; n != nil {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return []byte(u.RawQuery)
+	}
+	if n := query["n"]; n != nil {
 		return []byte(strings.Join(n, ","))
 	}
 	return nil

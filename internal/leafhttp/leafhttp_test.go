@@ -228,8 +228,13 @@ func TestFailuresAreThoseOfLeaf(t *testing.T) {
 	r.gate.Set(policy.Rules{Limits: map[string]policy.Limit{"order.eu": {Rate: 1}}})
 	r.gate.SetWorkers(1)
 	argument := failed{Status: 400, Error: "Bad Request", Exception: "java.lang.IllegalArgumentException"}
-	batch := argument
-	batch.Message = `the count is "5001", want empty for one ID or a decimal 1..5000 without leading zero`
+	notRead := func(count string) failed {
+		f := argument
+		const want = "the count is %q, want empty for one ID or a decimal 1..5000 without leading zero"
+		f.Message = fmt.Sprintf(want, count)
+		return f
+	}
+	batch := notRead("5001")
 	for _, c := range []struct {
 		path string
 		want failed
@@ -239,6 +244,8 @@ func TestFailuresAreThoseOfLeaf(t *testing.T) {
 		{"/api/segment/get/" + strings.Repeat("x", 129), leafFailure(500, -2)},
 		{"/api/segment/get/order?n=5001", batch},
 		{"/api/snowflake/get/any?n=5001", batch},
+		{"/api/segment/get/order?n=5;m=1", notRead("n=5;m=1")},
+		{"/api/snowflake/get/any?n=5%zz", notRead("n=5%zz")},
 		{"/api/segment/get/", failed{Status: 404, Error: "Not Found", Message: "No message available"}},
 		{"/api/snowflake/get/", failed{Status: 404, Error: "Not Found", Message: "No message available"}},
 		{"/", failed{Status: 404, Error: "Not Found", Message: "No message available"}},

@@ -51,9 +51,16 @@ func State(why error) string {
 	return "not ready: " + why.Error()
 }
 
+// Connections that nobody uses must not fill the process: headTime bounds how long a request is read, and idleTime how
+// long the next one is waited for, which is more than scrapes are apart.
+const (
+	headTime = 5 * time.Second
+	idleTime = 2 * time.Minute
+)
+
 // Serve serves h on l until ctx ends, and closes l.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: headTime, IdleTimeout: idleTime}
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	if err := s.Serve(l); err != http.ErrServerClosed {

@@ -1,11 +1,17 @@
 package monitor
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestReadinessNamesEachModeAndWhy(t *testing.T) {
@@ -46,4 +52,49 @@ func TestReadinessNamesEachModeAndWhy(t *testing.T) {
 	if code, _ := get("/"); code != 404 {
 		t.Errorf("/: %d", code)
 	}
+}
+
+// A pipe is a listener with one connection.
+type pipe struct {
+	conns chan net.Conn
+	once  sync.Once
+}
+
+func (p *pipe) Accept() (net.Conn, error) {
+	if c, open := <-p.conns; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p *pipe) Addr() net.Addr { return new(net.TCPAddr) }
+
+func (p *pipe) Close() error {
+	p.once.Do(func() { close(p.conns) })
+	return nil
+}
+
+func TestAConnectionThatNobodyUsesIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		l := &pipe{conns: make(chan net.Conn, 1)}
+		l.conns <- there
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error)
+		go func() { served <- Serve(ctx, l, page) }()
+		if _, err := io.WriteString(here, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := http.ReadResponse(bufio.NewReader(here), nil); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		began := time.Now()
+		if _, err := here.Read(make([]byte, 1)); err != io.EOF || time.Since(began) > 5*time.Minute {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
