@@ -46,6 +46,7 @@ func (a *authority) certify() *big.Int {
 func newLocked(t *testing.T) *locked {
 	l := &locked{t: t, a: newAuthority(t), cfg: configOn(t, "", filepath.Join(t.TempDir(), "data"))}
 	l.a.certify()
+	inNoHurry(0, &l.cfg)
 	l.cfg.Listen, l.cfg.Log = "0.0.0.0:0", slog.New(slog.NewTextHandler(&l.log, nil))
 	l.lock()
 	return l
@@ -163,7 +164,7 @@ func (l *locked) join(t *testing.T) {
 	defer wg.Wait()
 	defer stop()
 	wg.Go(func() {
-		if code, text := run(t, ctx, l.as("worker", started(t, "--name=second")...)...); code != 0 {
+		if code, text := run(t, ctx, l.as("worker", started(t, "--name=second", "--deadline=15s")...)...); code != 0 {
 			t.Errorf("the second worker ended with %d: %s", code, text)
 		}
 	})
@@ -177,7 +178,12 @@ func (l *locked) join(t *testing.T) {
 		l.as("operator", "tag", "update", "by-operator", "--step=20"), l.as("operator", "tag", "delete", "by-operator"),
 		l.as("operator", "registry"), l.as("operator", "store", "show"), l.as("operator", "store", "confirm"),
 	} {
-		if code, text := run(t, patient(t), args...); code != 0 {
+		code, text := noAnswer, ""
+		waitFor(t, "an answer to natsid "+args[0], func() bool {
+			code, text = run(t, patient(t), args...)
+			return code != noAnswer
+		})
+		if code != 0 {
 			t.Errorf("natsid %s ended with %d: %s", strings.Join(args, " "), code, text)
 		}
 	}

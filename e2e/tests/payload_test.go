@@ -20,6 +20,7 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	t.Parallel()
 	s := launch(t, &server.Options{JetStream: true, MaxPayload: worker.MinPayload})
 	cfg := app.Default()
+	inNoHurry(0, &cfg)
 	cfg.NATS, cfg.Data, cfg.HTTP = s.ClientURL(), t.TempDir(), freePort(t)
 	cfg.Layout = snowflake.JS53 // of short runs
 	cfg.Log = cfg.NewLog(t.Output())
