@@ -89,6 +89,7 @@ func (t *trial) judge(r result) {
 // judgeAlarms notes the kinds of alarm that were raised too often or too rarely.
 func (t *trial) judgeAlarms(r result) {
 	kinds := maps.Clone(r.alarms)
+	delete(kinds, subjects.AlarmGrantsLost) // no promise: it says what an audit lacks
 	for kind := range t.fault.alarms {
 		kinds[kind] += 0
 	}

@@ -133,21 +133,21 @@ func stampRows(results []result) (rows [][]string) {
 
 func totals(results []result) string {
 	var stamped uint64
-	var trials, requests, calls, ids, repeats int64
+	var trials, requests, calls, ids, repeats, grants int64
 	var strict verdict
 	for _, r := range results {
 		if r.skipped == "" {
 			trials++
 			requests, calls = requests+r.requests, calls+r.calls
-			ids, repeats = ids+r.ids, repeats+r.repeats
+			ids, repeats, grants = ids+r.ids, repeats+r.repeats, grants+r.grants
 			strict.add(r.order)
 		}
 		if r.stamp != nil {
 			stamped += r.stamp.messages
 		}
 	}
-	return fmt.Sprintf("%d trials, %d requests, %d calls through the client, %d messages stamped, %d IDs, %d repeats. "+
-		"Strict: %v.", trials, requests, calls, stamped, ids, repeats, strict)
+	return fmt.Sprintf("%d trials, %d requests, %d calls through the client, %d messages stamped, %d IDs, %d repeats, "+
+		"%d grants audited. Strict: %v.", trials, requests, calls, stamped, ids, repeats, grants, strict)
 }
 
 // counts returns "3 503, 1 timeout", by name.

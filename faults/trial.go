@@ -53,6 +53,7 @@ type result struct {
 
 	recovered time.Duration
 	alarms    map[subjects.Alarm]int
+	grants    int64             // that were audited
 	overload  *overload.Figures // nil if there was none
 	stamp     *stampFigures     // nil if there was no stage
 
@@ -105,6 +106,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 			r = t.figures()
 			t.judge(r)
 			t.judgeLastSecond()
+			r.grants = t.audit()
 		}()
 		t.sleep(warmUp)
 		t.injectAll()

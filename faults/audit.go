@@ -1,0 +1,69 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// auditWithin bounds an audit.
+const auditWithin = 20 * time.Second
+
+// An audit is what `natsid audit --json` prints.
+type audit struct {
+	Loads, Windows int64
+	Lost, Missing  uint64
+	Conflicts      int
+	Shown, Unclear []struct{ What, Message string }
+	Notes          []string
+}
+
+// audit lets natsid check what the workers of the trial wrote down, on each JetStream, and returns how many grants that
+// were. An ID that was granted twice broke the law, whether or not a caller met it twice, unless the fault excuses it.
+func (t *trial) audit() (grants int64) {
+	links := []*link{t.load.links[0]}
+	if t.fleet.leaf != noLeaf {
+		links = append(links, t.load.links[len(t.load.links)-1])
+	}
+	for _, l := range links {
+		grants += t.auditAt(l.nc.ConnectedUrl())
+	}
+	return grants
+}
+
+func (t *trial) auditAt(url string) (grants int64) {
+	if url == "" {
+		url = t.conn().ConnectedUrl()
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, auditWithin)
+	defer cancel()
+	c := exec.CommandContext(ctx, t.bins.natsid, "audit", "--json", "--nats", url)
+	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS") })
+	var said strings.Builder
+	c.Stderr = &said
+	out, err := c.Output()
+	var a audit
+	if json.Unmarshal(out, &a) != nil {
+		t.violation("the audit at %s failed: %v: %s", url, err, said.String())
+		return 0
+	}
+	t.logf("audit: %d loads and %d windows; %d grants are lost, %d entries missing; %d conflicts, %d unclear; %s",
+		a.Loads, a.Windows, a.Lost, a.Missing, a.Conflicts, len(a.Unclear), strings.Join(a.Notes, "; "))
+	for _, u := range a.Unclear {
+		t.logf("unclear: %s: %s", u.What, u.Message)
+	}
+	for _, x := range a.Shown {
+		if t.fault.doubled == "" {
+			t.violation("audit: %s: %s", x.What, x.Message)
+		} else {
+			t.logf("audit, as it must be, for %s: %s: %s", t.fault.doubled, x.What, x.Message)
+		}
+	}
+	return a.Loads + a.Windows
+}
