@@ -36,10 +36,12 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		r.refuseUnlessProbe(m, err)
 		return
 	}
+	r.explain = explains(m)
 	h.ranges, err = h.ids.Next(tag, int64(n), h.ranges[:0])
 	switch {
 	case err == nil:
 		h.body = appendRanges(h.body[:0], h.ranges)
+		r = h.explained(r, tag, h.ranges)
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait):
 		h.park(r, tag, n)
@@ -109,7 +111,8 @@ func (h *segmentHandler) park(r request, tag string, n int) {
 			parked.refuse(err)
 			return
 		}
-		parked.respond(appendRanges(nil, ranges), n)
+		explained := h.explained(parked, tag, ranges)
+		explained.respond(appendRanges(nil, ranges), n)
 	})
 	if err != nil {
 		r.refuse(err)

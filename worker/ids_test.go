@@ -20,6 +20,9 @@ func TestReadingARequestAllocatesNothing(t *testing.T) {
 		got := testing.AllocsPerRun(1000, func() {
 			_, err := segments.parse(segments.ns.Tag(one.Subject), one)
 			_, _, err2 := flakes.parse(flake)
+			if r := segments.explained(request{explain: explains(one)}, "order", nil); r.header != nil {
+				t.Fatal("a reply that nobody asked to be explained")
+			}
 			if err != nil || err2 != nil {
 				t.Fatal(err, err2)
 			}

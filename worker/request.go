@@ -20,6 +20,8 @@ type request struct {
 	parked   bool
 	admitted int       // IDs that the rations of this worker count, and that were not drawn yet
 	traced   *nats.Msg // the request, if its caller may trace it
+	explain  bool      // the caller asks where the IDs come from
+	header   nats.Header
 }
 
 // began is when the process began, about.
@@ -36,7 +38,7 @@ func (r request) park() request {
 
 // respond answers with a body that holds n IDs.
 func (r request) respond(body []byte, n int) {
-	err := r.at.out.conn.Publish(r.reply, body)
+	err := r.send(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		e := subjects.Errorf(subjects.BadRequest,
 			"the reply would have %d bytes, more than this NATS server accepts: ask for fewer", len(body))
@@ -50,6 +52,14 @@ func (r request) respond(body []byte, n int) {
 	r.at.out.sent(err)
 	r.close(subjects.OK, n)
 	r.trace(nil)
+}
+
+// send sends a reply, with headers if it has any.
+func (r request) send(body []byte) error {
+	if r.header == nil {
+		return r.at.out.conn.Publish(r.reply, body)
+	}
+	return r.at.out.conn.PublishMsg(&nats.Msg{Subject: r.reply, Header: r.header, Data: body})
 }
 
 // refuse answers with the code for err, and no ID.

@@ -83,7 +83,7 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but JSPrefix, Refused, Away,
+// Config says what a worker serves, and where. All fields but JSPrefix, Origin, Refused, Away,
 // Overloaded, Drain, Ask, State, Gate, Rations, Settings, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
@@ -107,6 +107,9 @@ type Config struct {
 	// Number returns the worker number, whether one is held, and the JSON value
 	// that answers a request for the identity of that number. It must not block.
 	Number func() (number int, held bool, who any)
+	// Origin, if set, returns the load that an ID of a tag came from, if it is remembered. Only callers that ask for it
+	// with [subjects.HeaderExplain] cost a call.
+	Origin func(tag string, id int64) (segment.Loaded, bool)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
 	// State, if set, returns what the worker says of itself in `nats micro`: see

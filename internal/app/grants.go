@@ -58,6 +58,15 @@ func (g *grantLog) load(tag string, l segment.Loaded) {
 	})
 }
 
+// origin returns the load of this process that an ID of a tag came from, if it is remembered.
+func (g *grantLog) origin(tag string, id int64) (segment.Loaded, bool) {
+	if g.log == nil {
+		return segment.Loaded{}, false
+	}
+	l, ok := g.log.Recent(tag, id)
+	return segment.Loaded{Range: segment.Range{Start: l.First, End: l.Last + 1}, Revision: l.Revision}, ok
+}
+
 // window adds a window.
 func (g *grantLog) window(w workerid.Window) {
 	if g.log != nil {
