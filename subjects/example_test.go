@@ -87,6 +87,7 @@ func ExampleAlarms() {
 	// id.alarm.clock-behind
 	// id.alarm.clock-skew
 	// id.alarm.clock-step
+	// id.alarm.grants-lost
 	// id.alarm.number-lost
 	// id.alarm.numbers-exhausted
 	// id.alarm.overload
