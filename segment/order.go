@@ -51,6 +51,13 @@ func (a *Allocator) IsStrict(tag string) bool {
 	return a.tags.orders.strict[tag]
 }
 
+// AnyStrict reports whether any tag is strict, as far as is known.
+func (a *Allocator) AnyStrict() bool {
+	a.tags.mu.Lock()
+	defer a.tags.mu.Unlock()
+	return len(a.tags.orders.strict) > 0
+}
+
 // setOrders changes the order of all tags. In doubt, those that were strict are still known to be.
 func (s *tagSet) setOrders(o orders) {
 	s.ordering.Lock() // two at once would leave buffers of both

@@ -87,6 +87,8 @@ type Loaded struct {
 	// Revision is that of the tag's mark as the load read it; 0 if the store keeps no mark beside a table. It serves
 	// provenance alone.
 	Revision uint64
+	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
+	Passed bool
 }
 
 // A Tag is what a store keeps of a tag.

@@ -158,7 +158,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		if l, err = s.loadOrCreate(ctx, p); err == nil {
 			err = p.check(l)
 		}
-		if err == nil {
+		if err == nil && !l.Passed {
 			s.granted(p.tag, l)
 		}
 		s.onLoad(p.tag, time.Since(start), err)

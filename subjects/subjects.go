@@ -95,6 +95,8 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.RegistryStore(), "published by workers, for workers: that one cannot load, and that another can", ""},
 		{n.SettingsChanged(), "published by workers, for workers: a key of the bucket of settings that changed", ""},
 		{n.SettingsWorkers(), "published by workers, for workers, while a rate is in force: how many serve tags", ""},
+		{n.Loaders(), "published by workers, for workers: a worker that loads strict tags for others", ""},
+		{n.Loader("<worker>"), "how many IDs of a strict tag a worker loads for another", ""},
 		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
 		{n.Witness(), "published by workers, for workers: how far the marks have moved, and that they went back", ""},
 		{n.Alarm("<kind>"), "published when an operator must look: the JSON of an AlarmEvent", ""},
@@ -161,6 +163,13 @@ func (n Namespace) SettingsChanged() string { return string(n) + ".settings.chan
 // SettingsWorkers returns the subject on which workers publish how many of them serve tags, in decimal, while a rate
 // is in force. Only workers should be allowed to publish on it.
 func (n Namespace) SettingsWorkers() string { return string(n) + ".settings.workers" }
+
+// Loaders returns the subject on which workers publish that they can load strict tags for others, and Loader the one
+// on which a worker takes what others pass on. Only workers should be allowed to publish on them.
+func (n Namespace) Loaders() string { return string(n) + ".loader" }
+
+// Loader is described with [Namespace.Loaders].
+func (n Namespace) Loader(name string) string { return n.Loaders() + "." + name }
 
 // Witness returns the subject on which workers publish to one another how far the
 // bucket of marks has moved, and that it went back. Only workers may publish it.

@@ -17,6 +17,7 @@ import (
 	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/passon"
 	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/policy/fleet"
@@ -84,6 +85,7 @@ type program struct {
 	aside    *aside.Watch
 	gate     policy.Gate
 	settings *fleet.Settings
+	ring     *passon.Ring
 	watch    *oneregistry.Watch
 	streams  streamWatch
 	hour     fleetview.Hour
@@ -169,6 +171,8 @@ func (p *program) steps() []step {
 		during("requests", p.answers()+5*time.Second, p.serve),
 		// Takes back what it promised to workers that cannot load, while requests are still answered.
 		during("who can load", soon, p.standAside),
+		// Others load for themselves from then on.
+		during("loads for other workers", soon, p.passOn),
 	}
 }
 
@@ -210,6 +214,9 @@ func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
 	p.settings = fleet.New(p.settingsConfig())
+	p.ring = passon.New(passon.Config{
+		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator,
+	})
 	p.aside = aside.New(p.asideConfig())
 	p.grants.open(p)
 	p.segments = segment.New(p.segmentConfig())
@@ -287,7 +294,7 @@ func (p *program) overloaded(mode worker.Mode) {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: observed{p.storage.gated(), p.aside, p.settings.Demanded}, Deadline: cfg.Deadline,
+		Store: observed{p.ring.Store(p.storage.gated()), p.aside, p.settings.Demanded}, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },

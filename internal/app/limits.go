@@ -57,6 +57,9 @@ func (p *program) readSettings(ctx context.Context) error {
 
 func (p *program) followSettings(ctx context.Context) error { return p.settings.Run(ctx) }
 
+// passOn lets the workers load a strict tag through one of them.
+func (p *program) passOn(ctx context.Context) error { return p.ring.Run(ctx) }
+
 // notes returns what operators should see in /readyz beside what can be issued.
 func (p *program) notes() (all []string) {
 	if throttled := p.gate.Rules().Throttle.String(); throttled != "" {

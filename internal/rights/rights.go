@@ -152,6 +152,9 @@ func (t *table) worker() {
 	const policy = "heed limits and throttles, and share rates"
 	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing())
 	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
+	const loaders = "load strict tags for other workers, and let them"
+	t.publish(loaders, ns.Loaders(), ns.Loader("*"))
+	t.subscribe("", loaders, ns.Loaders(), ns.Loader("*"))
 	t.publish("announce a changed tag", ns.TagChanged())
 	t.subscribe("", "hear of a changed tag", ns.TagChanged())
 	const registry = "find a second registry"

@@ -111,7 +111,15 @@ func (s *Settings) honour(doubts int) {
 		return
 	}
 	s.cfg.SetStrict(strict)
+	s.sure = doubts
 	s.honoured.Store(seq)
+}
+
+// inDoubt reports whether tags wait until the settings have been read.
+func (s *Settings) inDoubt() bool {
+	s.ordering.Lock()
+	defer s.ordering.Unlock()
+	return s.sure != s.doubts
 }
 
 // strict returns the tags that are strict. One whose order cannot be read is.
@@ -168,6 +176,7 @@ func (s *Settings) ordered() bool {
 
 // doubt lets all tags wait until all settings have been read.
 func (s *Settings) doubt() {
+	s.cfg.Log.Info("reconnected to NATS; requests for tags wait until it is read which of them are strict")
 	s.ordering.Lock()
 	s.doubts++
 	s.cfg.Doubt()

@@ -98,6 +98,7 @@ type Settings struct {
 	// does not end it.
 	ordering sync.Mutex
 	doubts   int
+	sure     int           // the last doubt that ended
 	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
 
 	count   count
@@ -199,7 +200,11 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 			failures.Reset()
 			due = s.nextPoll()
 		} else {
-			due = time.Now().Add(failures.NextBackOff())
+			wait := failures.NextBackOff()
+			if s.inDoubt() {
+				wait = min(wait, lookEvery)
+			}
+			due = time.Now().Add(wait)
 		}
 	}
 }

@@ -1,0 +1,241 @@
+// Package passon lets several workers load a strict tag through one of them, so that their compare-and-sets do not
+// fight over its mark; it is internal to natsid and may change.
+//
+// Each worker says now and then that it is there. Of those that a worker has heard, a hash of names and tag chooses
+// one: the tag's loader. The others send it what their requests ask for together, and it parks that as one request
+// beside its own. Where nobody is there to answer, or nobody does within 200 ms, a worker loads for itself.
+//
+// # The third law
+//
+// A message is sent after the requests joined it, and the loader's load is one that this message joined: its
+// compare-and-set is sent after all of them arrived. So who loads is a matter of speed alone. A wrong view of who is
+// there costs a message or a conflict. An answer that comes too late is a hole.
+//
+// What was passed on is not passed on again: a worker that got such a message for a tag loads the tag itself.
+package passon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+const (
+	// patience is how long a loader may take to answer.
+	patience = 200 * time.Millisecond
+	// sayEvery is how often a worker says that it is there, and believeFor how long others believe it.
+	sayEvery   = time.Second
+	believeFor = 3 * sayEvery
+	// loadsFor is how long a worker that got a message for a tag loads the tag itself.
+	loadsFor = time.Second
+)
+
+// Config is what a Ring needs. All fields must be set.
+type Config struct {
+	Namespace subjects.Namespace
+	Conn      *nats.Conn // must not be the one that requests arrive on
+	// Segments returns the allocator of this worker, once it is there.
+	Segments func() *segment.Allocator
+}
+
+// A Ring is the workers among which loaders are chosen, as one of them sees it. It is safe for concurrent use.
+type Ring struct {
+	cfg  Config
+	name string // of this process, one token of a subject
+
+	mu     sync.Mutex
+	heard  map[string]time.Time // when others said that they are there
+	passed map[string]time.Time // when a message for a tag came
+}
+
+// New returns a ring in which nobody is known.
+func New(cfg Config) *Ring {
+	return &Ring{
+		cfg: cfg, name: strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix),
+		heard: make(map[string]time.Time), passed: make(map[string]time.Time),
+	}
+}
+
+// Run takes what others pass on, and says that this worker is there while it knows of a strict tag, until ctx ends.
+func (r *Ring) Run(ctx context.Context) error {
+	own, err := r.cfg.Conn.Subscribe(r.cfg.Namespace.Loader(r.name), r.take)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = own.Unsubscribe() }() // fails only on a connection that is gone
+	others, err := r.cfg.Conn.Subscribe(r.cfg.Namespace.Loaders(), r.hear)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = others.Unsubscribe() }()
+	for {
+		if r.cfg.Segments().AnyStrict() {
+			// It fails only without a connection; then nobody could send anything.
+			_ = r.cfg.Conn.Publish(r.cfg.Namespace.Loaders(), []byte(r.name))
+		}
+		r.forget(time.Now())
+		select {
+		case <-time.After(r.pause()):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// pause keeps what all workers say together to some 20 messages a second.
+func (r *Ring) pause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.every()/2 + jitter.UpTo(r.every())
+}
+
+func (r *Ring) every() time.Duration { return sayEvery * time.Duration(1+len(r.heard)/20) }
+
+// hear notes that another worker is there.
+func (r *Ring) hear(m *nats.Msg) {
+	name := string(m.Data)
+	if name == r.name || name == "" || len(name) > 64 || strings.ContainsAny(name, " .*>\r\n\t") {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.heard[name]; known || len(r.heard) < 10_000 {
+		r.heard[name] = time.Now()
+	}
+}
+
+// forget forgets who was not heard for long, and which messages came long ago.
+func (r *Ring) forget(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, at := range r.heard {
+		if now.Sub(at) > believeFor*r.every()/sayEvery {
+			delete(r.heard, name)
+		}
+	}
+	for tag, at := range r.passed {
+		if now.Sub(at) > loadsFor {
+			delete(r.passed, tag)
+		}
+	}
+}
+
+// loader returns who loads a tag, "" for this worker.
+func (r *Ring) loader(tag string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.passed[tag]) < loadsFor {
+		return ""
+	}
+	loader, highest := "", weight(r.name, tag)
+	for name := range r.heard {
+		if w := weight(name, tag); w > highest {
+			loader, highest = name, w
+		}
+	}
+	return loader
+}
+
+// weight is what a worker counts for a tag: the highest wins. It is the same in all workers.
+func weight(name, tag string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name + " " + tag)) // never fails
+	x := h.Sum64()
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	return x ^ x>>27
+}
+
+// An answer is what a loader says: a range, or nothing.
+type answer struct {
+	Start int64 `json:"start,string"`
+	End   int64 `json:"end,string"`
+	Step  int64 `json:"step"`
+}
+
+// take parks what another worker passed on.
+func (r *Ring) take(m *nats.Msg) {
+	count, tag, _ := strings.Cut(string(m.Data), " ")
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err == nil {
+		err = subjects.CheckTag(tag)
+	}
+	if err != nil || m.Reply == "" {
+		return
+	}
+	r.mu.Lock()
+	r.passed[tag] = time.Now() // before it is parked: a load that it joins sees this
+	r.mu.Unlock()
+	segments := r.cfg.Segments()
+	err = errors.New("loose here")
+	if segments.IsStrict(tag) {
+		err = segments.Park(tag, n, func(ranges []segment.Range, err error) { r.reply(m, tag, ranges, err) })
+	}
+	if err != nil {
+		r.reply(m, tag, nil, err)
+	}
+}
+
+// reply answers a message. Whoever gets no range loads for itself.
+func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range, err error) {
+	var a answer
+	if s, _ := r.cfg.Segments().StatsOf(tag); err == nil && len(ranges) == 1 {
+		a = answer{ranges[0].Start, ranges[0].End, s.Configured}
+	}
+	body, _ := json.Marshal(a) // integers
+	_ = m.Respond(body)        // fails only without a connection: then the range is a hole
+}
+
+// Store returns the store for an allocator, whose strict loads are passed on.
+func (r *Ring) Store(store segment.Store) segment.Store { return passing{store, r} }
+
+type passing struct {
+	segment.Store
+	ring *Ring
+}
+
+// LoadStrict implements [segment.Store].
+func (p passing) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	if loader := p.ring.loader(tag); loader != "" {
+		if l, ok := p.ring.pass(ctx, loader, tag, join); ok && l.Start >= floor {
+			return l, nil
+		}
+	}
+	return p.Store.LoadStrict(ctx, tag, join, floor)
+}
+
+// pass lets the loader load what requests ask for, and reports whether it did. What it loads must have been asked for
+// by the message: a message that was passed on to this worker may have joined meanwhile, and is not passed on again.
+func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) (segment.Loaded, bool) {
+	n := join()
+	if r.loader(tag) == "" {
+		return segment.Loaded{}, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
+		[]byte(strconv.FormatInt(n, 10)+" "+tag))
+	if err != nil {
+		r.mu.Lock()
+		delete(r.heard, loader) // until it says again that it is there
+		r.mu.Unlock()
+		return segment.Loaded{}, false
+	}
+	var a answer
+	if json.Unmarshal(m.Data, &a) != nil || a.Start < 1 || a.End-a.Start != n || a.Step < 1 {
+		return segment.Loaded{}, false
+	}
+	return segment.Loaded{Range: segment.Range{Start: a.Start, End: a.End}, Step: a.Step, Passed: true}, true
+}

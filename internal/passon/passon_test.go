@@ -1,0 +1,217 @@
+package passon
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	"github.com/natsid/natsid/internal/testkit/ledger"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// deadline is that of requests. It is long, since the machine may be busy.
+const deadline = 10 * time.Second
+
+// A worker is one member of a ring, on a store of its own view that counts its loads.
+type worker struct {
+	*Ring
+	conn  *nats.Conn
+	alloc *segment.Allocator
+	loads atomic.Int64
+	stop  func()
+}
+
+type counted struct {
+	segment.Store
+	loads *atomic.Int64
+}
+
+func (c counted) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	c.loads.Add(1)
+	return c.Store.LoadStrict(ctx, tag, join, floor)
+}
+
+// fleet starts workers on one store, with the strict tag a, which know one another.
+func fleet(t *testing.T, n int) (workers []*worker) {
+	t.Helper()
+	url, store := natstest.Start(t), new(segmenttest.Memory)
+	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		w := &worker{conn: natstest.Connect(t, url)}
+		w.Ring = New(Config{
+			Namespace: subjects.DefaultNamespace, Conn: w.conn,
+			Segments: func() *segment.Allocator { return w.alloc },
+		})
+		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads}), Deadline: deadline})
+		w.alloc.SetStrict(map[string]bool{"a": true})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		w.stop = sync.OnceFunc(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		t.Cleanup(func() { w.stop(); w.alloc.Close() })
+		workers = append(workers, w)
+	}
+	for _, w := range workers {
+		w.await(t, n-1)
+	}
+	return workers
+}
+
+// await waits until a worker has heard so many others.
+func (w *worker) await(t *testing.T, others int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		w.mu.Lock()
+		n := len(w.heard)
+		w.mu.Unlock()
+		if n == others {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a worker has heard %d others, want %d", n, others)
+		}
+	}
+}
+
+// storm lets callers request IDs of the tag from all workers, and judges their order.
+func storm(t *testing.T, workers []*worker, callers, requests int) {
+	t.Helper()
+	var order ledger.Order
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			for range requests {
+				n := 1 + rand.Int64N(5)
+				had := order.Begin()
+				got, err := workers[rand.IntN(len(workers))].alloc.Take(t.Context(), "a", n)
+				if err != nil || len(got) != 1 || got[0].Len() != n {
+					t.Errorf("%v, %v, want %d IDs", got, err, n)
+					return
+				}
+				if _, err := order.End(had, got[0].Start, got[0].End-1); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if r := order.Report(); r.Inversions > 0 || r.Answers != int64(callers*requests) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestStrictIDsRiseWhoeverLoadsThem(t *testing.T) {
+	workers := fleet(t, 3)
+	storm(t, workers, 12, 100)
+	for _, w := range workers {
+		t.Logf("%d loads, passed on to %q", w.loads.Load(), w.loader("a"))
+	}
+}
+
+func TestAWorkerLoadsForItselfWhereNobodyAnswers(t *testing.T) {
+	workers := fleet(t, 2)
+	w := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
+	other := workers[0]
+	if other == w {
+		other = workers[1]
+	}
+	ask := func(most time.Duration) {
+		t.Helper()
+		began := time.Now()
+		if _, err := w.alloc.Take(t.Context(), "a", 1); err != nil || time.Since(began) > most+5*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	}
+	passed := false
+	for range 10 { // a busy machine may be late
+		before := w.loads.Load()
+		if ask(0); w.loads.Load() == before {
+			passed = other.loads.Load() > 0
+			break
+		}
+		w.await(t, 1)
+	}
+	if !passed {
+		t.Fatal("the other worker is there, and did not load")
+	}
+	before := w.loads.Load()
+	other.stop()
+	ask(0) // no responders
+	if w.loads.Load() != before+1 {
+		t.Error("it did not load for itself")
+	}
+	silent, err := w.conn.SubscribeSync(w.cfg.Namespace.Loader(other.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.hear(&nats.Msg{Data: []byte(other.name)})
+	began := time.Now()
+	ask(patience)
+	if waited := time.Since(began); w.loads.Load() != before+2 || waited < patience {
+		t.Errorf("a loader that is silent: %d loads, after %v", w.loads.Load()-before, waited)
+	}
+	if n, _, _ := silent.Pending(); n != 1 || w.loader("a") != "" {
+		t.Errorf("it was asked %d times, and is chosen still: %q", n, w.loader("a"))
+	}
+}
+
+func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
+	workers := fleet(t, 2)
+	w := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
+	// By one who thinks that w loads the tag.
+	m, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("7 a"), deadline)
+	if err != nil || w.loads.Load() != 1 {
+		t.Fatalf("%v, after %d loads of its own", err, w.loads.Load())
+	}
+	if string(m.Data) != `{"start":"1","end":"8","step":100}` {
+		t.Errorf("%s", m.Data)
+	}
+	if w.loader("a") != "" {
+		t.Error("the next load is passed on, and another message may join it")
+	}
+}
+
+func TestMalformedMessagesGetNoID(t *testing.T) {
+	w := fleet(t, 1)[0]
+	for err := nats.ErrNoResponders; errors.Is(err, nats.ErrNoResponders); { // until it listens
+		_, err = w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("0 a"), deadline)
+	}
+	tooMany := strconv.Itoa(segment.MaxStep) + "0 a"
+	for _, body := range []string{"", "7", "x a", "0 a", "-1 a", "7 b", "7 a b", tooMany} {
+		m, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte(body), 50*time.Millisecond)
+		if err == nil && string(m.Data) != `{"start":"0","end":"0","step":0}` &&
+			string(m.Data) != `{"start":"0","end":"0","step":100}` || err != nil && !errors.Is(err, nats.ErrTimeout) {
+			t.Errorf("%q: %v, %v", body, m, err)
+		}
+	}
+	for _, name := range []string{"", "a.b", ">", "*", "a b", w.name} {
+		w.hear(&nats.Msg{Data: []byte(name)})
+	}
+	w.await(t, 0)
+	if w.loads.Load() != 0 {
+		t.Errorf("%d loads", w.loads.Load())
+	}
+}
