@@ -230,7 +230,7 @@ func TestOfWorkersThatStartOnlyThoseThatSpeakCountTheOthers(t *testing.T) {
 	play(t, func(t *testing.T, w *world) {
 		r := newRegistry("R", time.Now(), map[string]int64{"order": 1})
 		w.start(w.add("a", "hub", r), w.add("b", "hub", r), w.add("c", "hub", r))
-		rest(time.Minute)
+		rest(settledAfter + 100*time.Millisecond) // not each of them has spoken since
 		asker, _ := w.workers[0].watch.mine()
 		asker.Process = "another"
 		for _, s := range w.workers {

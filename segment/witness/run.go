@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 const (
@@ -16,6 +18,10 @@ const (
 	settling = time.Second
 	// patience is how long a witness may take to answer before an operator is called.
 	patience = 10 * time.Second
+	// fleet is how many workers look at all witnesses once a poll, each. A look reads all, so those of a larger fleet
+	// look more seldom, together as often: in an incident each says what it saw. Up to mostSeldom polls pass then.
+	fleet      = 50
+	mostSeldom = 20
 )
 
 // Run checks the bucket at the start, when it is suspected, and after each reconnect; it announces revisions, and
@@ -23,12 +29,11 @@ const (
 func (w *Witness) Run(ctx context.Context) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
-	looked := time.Now()
 	err := w.checkNow(ctx, slog.LevelWarn)
 	if w.cfg.Begun != nil {
 		w.cfg.Begun(err)
 	}
-	w.look(ctx)
+	next := time.Now().Add(w.look(ctx))
 	for {
 		suspected := false
 		select {
@@ -43,9 +48,8 @@ func (w *Witness) Run(ctx context.Context) {
 		if suspected {
 			_ = w.checkNow(ctx, slog.LevelDebug) // a load or poll that fails for it is logged
 		}
-		if time.Since(looked) >= w.cfg.Poll && !w.isHeld() {
-			looked = time.Now()
-			w.look(ctx)
+		if !time.Now().Before(next) && !w.isHeld() {
+			next = time.Now().Add(w.look(ctx))
 		}
 		if w.isHeld() {
 			w.repair(ctx)
@@ -85,16 +89,16 @@ func (w *Witness) checkNow(ctx context.Context, level slog.Level) error {
 	return err
 }
 
-// look reads all witnesses, to remember which there are. One that is older than it was when last seen shows that the
-// bucket went back, if it is still the older one after this worker has read the bucket's identity, and written. A
-// bucket that lost its identity, as by a maximum age, lost the witnesses too.
-func (w *Witness) look(ctx context.Context) {
+// look reads all witnesses, to remember which there are, and returns how long until the next look. One that is older
+// than it was when last seen shows that the bucket went back, if it is still the older one after this worker has read
+// the bucket's identity, and written. A bucket that lost its identity, as by a maximum age, lost the witnesses too.
+func (w *Witness) look(ctx context.Context) (pause time.Duration) {
 	if w.enter(ctx) != nil {
-		return
+		return w.cfg.Poll
 	}
 	defer w.leave()
 	if w.isHeld() || !w.sound {
-		return // the bucket may have gone back: its witnesses are not those to remember
+		return w.cfg.Poll // the bucket may have gone back: its witnesses are not those to remember
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Enough(checkRequests, checkTimeout))
 	defer cancel()
@@ -105,6 +109,8 @@ func (w *Witness) look(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		w.cfg.Log.Debug("the witnesses cannot be listed; the next poll lists them again", "error", err)
 	}
+	pause = w.cfg.Poll * time.Duration(min(max(1, len(w.known)/fleet), mostSeldom))
+	return pause*3/4 + jitter.UpTo(pause/4)
 }
 
 // lookAgain is the second look, at witnesses that were older at the first.

@@ -19,6 +19,7 @@ type streams struct {
 	away   bool // nothing answers
 	lose   bool // writes land, and their acknowledgements are lost
 	writes map[string]int
+	lists  int // of witnesses
 }
 
 type stored struct {
@@ -194,6 +195,9 @@ func (s *streams) List(ctx context.Context, _, prefix string) ([]buckets.Entry, 
 		return nil, err
 	}
 	defer s.mu.Unlock()
+	if prefix != "" {
+		s.lists++
+	}
 	var list []buckets.Entry
 	for _, key := range slices.Sorted(maps.Keys(s.state.entries)) {
 		if strings.HasPrefix(key, prefix) {

@@ -79,7 +79,7 @@ type Config struct {
 	// Embedded says that the bucket lies in Dir, too: a restored copy brings both back, and only the journal's own file
 	// shows it.
 	Embedded bool
-	Poll     time.Duration // between looks at all witnesses
+	Poll     time.Duration // between looks at all witnesses, at most; longer in a large fleet
 	// Registry returns the identity of the bucket, "" if it has none, and whether an operator has confirmed that the
 	// bucket takes the place of another. It reads the identity now if that is asked for, or if it never was read.
 	Registry func(ctx context.Context, now bool) (id string, confirmed bool, err error)

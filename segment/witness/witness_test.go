@@ -3,6 +3,7 @@ package witness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -238,6 +239,28 @@ func TestAtRestAPollFindsWhatWentBack(t *testing.T) {
 					t.Error("no alarm")
 				}
 			})
+		})
+	}
+}
+
+// Each look reads the witnesses of all, so as many looks by each worker would cost the square of the fleet.
+func TestAWorkerOfALargeFleetLooksSeldomAtAllWitnesses(t *testing.T) {
+	for fleet, looks := range map[int][2]int{3: {55, 85}, 500: {5, 10}, 5000: {2, 5}} {
+		play(t, func(w *world) {
+			a := w.start("a", t.TempDir())
+			for i := range fleet - 1 {
+				r := encode(record{Version: version, Counter: 1, Token: newToken(), Life: newToken(), Ended: true})
+				_, err := a.store.Own().Create(context.Background(), prefix+fmt.Sprint("w", i), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * time.Minute)
+			before := w.js.lists
+			time.Sleep(time.Hour)
+			if n := w.js.lists - before; n < looks[0] || n > looks[1] {
+				t.Errorf("among %d it looked %d times in an hour, want %v", fleet, n, looks)
+			}
 		})
 	}
 }
