@@ -22,12 +22,5 @@ func (w *Worker) RefuseProbes(ns subjects.Namespace) {
 	w.rights.pubs[ns.SegmentProbe()], w.rights.pubs[ns.Snowflake()] = true, true
 }
 
-// RestFor makes workers at rest look only so often, and returns what ends that.
-func RestFor(d time.Duration) (undo func()) {
-	before := lookAtRest
-	lookAtRest = d
-	return func() { lookAtRest = before }
-}
-
 // WakesAt returns after how many requests a worker at rest is woken; 0 for one that is not at rest.
 func (w *Worker) WakesAt() int64 { return w.groups[0].endpoints[0].counts.wakesAt.Load() }

@@ -6,10 +6,8 @@ import "time"
 const (
 	lookSeldom = 50 * time.Millisecond // unless it is busy
 	lookOften  = 5 * time.Millisecond  // while requests may be late
+	lookAtRest = 500 * time.Millisecond
 )
-
-// lookAtRest is how often while all is well, and hardly anything is asked; a variable for tests.
-var lookAtRest = 250 * time.Millisecond
 
 // Wake makes the worker look at once at what it can serve. It does not block, and is safe
 // for concurrent use.
@@ -45,7 +43,7 @@ func (w *Worker) look() time.Duration {
 		}
 	}
 	if rests {
-		return max(lookSeldom, w.evidence.patience(lookAtRest))
+		return max(lookSeldom, w.evidence.patience(w.cfg.Rest))
 	}
 	return pause
 }
@@ -61,5 +59,5 @@ func (w *Worker) rests() bool {
 			return false
 		}
 	}
-	return w.cfg.Snowflakes.Ready(w.cfg.Deadline, lookAtRest+leaveAhead) == nil
+	return w.cfg.Snowflakes.Ready(w.cfg.Deadline, w.cfg.Rest+leaveAhead) == nil
 }

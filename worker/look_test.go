@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
 
 // A worker at rest hardly looks at what it can serve: requests, orders and the loss of its number wake it.
 func TestAWorkerAtRestIsWoken(t *testing.T) {
-	t.Cleanup(worker.RestFor(5 * time.Minute))
-	r := start(t, startServer(t), 1, newStore(t), obeys)
+	rests5m := func(_ *segment.Config, cfg *worker.Config) { cfg.Rest = 5 * time.Minute }
+	r := start(t, startServer(t), 1, newStore(t), obeys, rests5m)
 	orders := r.orders()
 	rests := func() bool { return r.worker.WakesAt() > 0 }
 

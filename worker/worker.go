@@ -84,7 +84,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Origin, Refused, Away,
-// Overloaded, Drain, Ask, State, Gate, Rations, Settings, Raised, Observe and Log must be set.
+// Rest, Overloaded, Drain, Ask, State, Gate, Rations, Settings, Raised, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -134,6 +134,9 @@ type Config struct {
 	// nil. The worker then leaves the queue group of the mode, and serves what is
 	// delivered all the same. It must be fast.
 	Away func(Mode) error
+	// Rest is how long the worker may go without a look at what it can serve, while all is well and hardly anything is
+	// asked; 500 ms if 0. Whoever changes what Number, Snowflakes, Refused and Away return calls [Worker.Wake].
+	Rest time.Duration
 	// Overloaded, if set, is called once for each time in which the worker leaves the
 	// queue group of the mode again and again, since more requests arrive than it can
 	// answer in time. It must not block.
@@ -192,6 +195,9 @@ type Worker struct {
 func (cfg *Config) fill() {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Answer) {}
+	}
+	if cfg.Rest == 0 {
+		cfg.Rest = lookAtRest
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

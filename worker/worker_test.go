@@ -114,6 +114,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 	cfg := worker.Config{
 		Namespace: subjects.DefaultNamespace, Version: "1.2.3", Conn: r.conn,
 		Store: store, Snowflakes: r.issuer, Layout: layout, MaxBatch: maxBatch, Deadline: deadline,
+		Rest: 250 * time.Millisecond, // tests change what it follows without waking it
 		Number: func() (int, bool, any) {
 			n := int(r.number.Load())
 			return n, n >= 0, map[string]int{"number": n}

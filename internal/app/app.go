@@ -234,6 +234,9 @@ func (p *program) assemble(context.Context) error {
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
 	p.front = &front{cfg: cfg, worker: p.workerConfig()}
+	for _, r := range []*refusals{&p.refusals, &p.away} {
+		r.changed.Store(new(p.front.wake))
+	}
 	p.ready = readiness{
 		embedded: p.links.embedded,
 		front:    p.front, refusals: &p.refusals, away: &p.away, marks: p.storage.marks,

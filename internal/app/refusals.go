@@ -23,6 +23,7 @@ type refusals struct {
 	mu      sync.Mutex
 	reasons map[refusal]error
 	first   atomic.Pointer[map[worker.Mode]error] // of each refused mode; nil if there is none
+	changed atomic.Pointer[func()]                // called after each change, if set; it does not block
 }
 
 // A refusal is one source's word about one mode.
@@ -63,6 +64,9 @@ func (r *refusals) has(source string) bool {
 }
 
 func (r *refusals) change(f func()) {
+	if changed := r.changed.Load(); changed != nil {
+		defer (*changed)()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.reasons == nil {

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/worker"
+)
+
+// The worker looks once in two minutes here, so whatever it follows has woken it.
+func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
+	cfg := Default()
+	cfg.NATS, cfg.HTTP, cfg.Log = natstest.Start(t), "", slog.New(slog.DiscardHandler)
+	cfg.Data = "" // a fence is looked at before it is reached
+	cfg.MaxClockSkew = time.Millisecond
+	ready := make(chan struct{})
+	cfg.Ready = func(Where) { close(ready) }
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Now = time.Now
+	ctx, quit := context.WithCancel(context.Background())
+	p := newProgram(cfg, quit)
+	var steps []step
+	for _, s := range p.steps() {
+		if steps = append(steps, s); s.name == "allocator, issuer and keeper" {
+			steps = append(steps, step{name: "rest", start: func(context.Context) error {
+				p.front.worker.Rest, p.front.worker.Ask = 2*time.Minute, nil // no proof is due either
+				return nil
+			}})
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- live(ctx, quit, cfg.Log, steps) }()
+	defer func() {
+		quit()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-ready:
+	case <-time.After(time.Minute):
+		t.Fatalf("not ready: %v", p.ready.modes())
+	}
+	s, _ := p.front.current()
+	eventually := func(what string, mode worker.Mode, serves bool) {
+		t.Helper()
+		for late := time.Now().Add(20 * time.Second); (s.worker.Trouble(mode) == nil) != serves; {
+			if time.Now().After(late) {
+				t.Fatalf("%s: %v", what, s.worker.Trouble(mode))
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(200 * time.Millisecond) // so that it rests again: a worker that does not yet would pass without
+	}
+	time.Sleep(200 * time.Millisecond)
+	g := p.issuer.Generator()
+	p.use(nil)
+	eventually("its number is lost", worker.Snowflake, false)
+	p.use(g)
+	eventually("it has one again", worker.Snowflake, true)
+	for name, r := range map[string]*refusals{"refused": &p.refusals, "away": &p.away} {
+		r.refuse("test", errors.New("a test"), worker.Segment)
+		eventually(name, worker.Segment, false)
+		r.allow("test", worker.Segment)
+		eventually("no longer "+name, worker.Segment, true)
+	}
+}
