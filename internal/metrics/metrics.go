@@ -6,6 +6,7 @@ package metrics
 import (
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,16 +32,10 @@ type Metrics struct {
 // start: an answer is counted without a lock, and an alert on a code that was never
 // sent sees 0.
 type requests struct {
-	ids   prometheus.Counter
-	codes map[subjects.Code]*answers
-	ok    *answers // of codes, that of nearly all
+	ids   atomic.Int64
+	ok    *times // of codes, that of nearly all
+	codes map[subjects.Code]*times
 	waits prometheus.Observer
-}
-
-// Answers are the metrics of the answers of one mode with one code.
-type answers struct {
-	count prometheus.Counter
-	took  times
 }
 
 // New returns the metrics of events, all at 0, and those of the Go runtime and
@@ -67,22 +62,21 @@ func New() *Metrics {
 
 // addModes adds the metrics of requests, at 0 for every mode and code.
 func (m *Metrics) addModes() {
-	ids, byCode, waits := idsTotal.counters(), requestsTotal.counters(), waitSeconds.histograms(0.001)
+	waits := waitSeconds.histograms(0.001)
 	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
 		label := string(mode)
 		r := m.of(mode)
-		r.ids, r.waits = ids.WithLabelValues(label), waits.WithLabelValues(label)
-		r.codes = make(map[subjects.Code]*answers)
+		r.waits, r.codes = waits.WithLabelValues(label), make(map[subjects.Code]*times)
 		for _, c := range append(subjects.Codes(), subjects.CodeInfo{Code: subjects.OK}) {
 			code := c.Code.String()
-			a := &answers{count: byCode.WithLabelValues(label, code)}
-			a.took.desc, a.took.always = requestSeconds.desc(label, code), c.Code == subjects.OK
-			m.registry.MustRegister(&a.took)
-			r.codes[c.Code] = a
+			t := &times{desc: requestSeconds.desc(label, code), always: c.Code == subjects.OK}
+			m.registry.MustRegister(t, requestsTotal.read(func() float64 { return float64(t.count()) }, label, code))
+			r.codes[c.Code] = t
 		}
 		r.ok = r.codes[subjects.OK]
+		m.registry.MustRegister(idsTotal.read(func() float64 { return float64(r.ids.Load()) }, label))
 	}
-	m.registry.MustRegister(ids, byCode, waits)
+	m.registry.MustRegister(waits)
 }
 
 // of returns the metrics of a mode. It costs less than a map, since each answer asks.
@@ -100,17 +94,14 @@ func (m *Metrics) of(mode worker.Mode) *requests {
 // allocates nothing.
 func (m *Metrics) Answered(a worker.Answer) {
 	r := m.of(a.Mode)
-	as := r.ok
+	took := r.ok
 	if a.Code != subjects.OK {
-		as = r.codes[a.Code]
+		took = r.codes[a.Code]
 	}
-	if as != nil {
-		as.count.Inc()
-		as.took.observe(a.Took)
+	if took != nil {
+		took.observe(a.Took)
 	}
-	if a.IDs > 0 {
-		r.ids.Add(float64(a.IDs))
-	}
+	r.ids.Add(int64(a.IDs))
 	if a.Parked {
 		r.waits.Observe(a.Took.Seconds())
 	}

@@ -179,8 +179,11 @@ func (s SeriesInfo) valueType() prometheus.ValueType {
 // read returns the series with these values of its labels, which is read at
 // each scrape.
 func (s SeriesInfo) read(f func() float64, values ...string) prometheus.Collector {
-	opts := prometheus.GaugeOpts{Name: s.Name, Help: s.Help, ConstLabels: s.with(values)}
-	return prometheus.NewGaugeFunc(opts, f)
+	opts := prometheus.Opts{Name: s.Name, Help: s.Help, ConstLabels: s.with(values)}
+	if s.Type == counter {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts(opts), f)
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts), f)
 }
 
 func (s SeriesInfo) with(values []string) prometheus.Labels {

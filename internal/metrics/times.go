@@ -14,19 +14,29 @@ const (
 	mostBits  = 32
 )
 
-// Times is a histogram of times that costs two atomic additions for each. It is safe
-// for concurrent use.
+// Times is a histogram of times that costs two atomic additions for each, next to one
+// another in memory where nothing waited. It is safe for concurrent use.
 type times struct {
+	sum atomic.Int64 // ns
+	// Bucket n has those up to 2^(leastBits+n) ns, which the one before has not; the last one: more.
+	buckets [mostBits - leastBits + 2]atomic.Uint64
 	desc    *prometheus.Desc
-	always  bool                        // exposed before the first time, too
-	sum     atomic.Int64                // ns
-	buckets [mostBits + 2]atomic.Uint64 // bucket n: up to 2^n ns; the last one: more
+	always  bool // exposed before the first time, too
 }
 
 // observe counts a time.
 func (t *times) observe(d time.Duration) {
 	t.sum.Add(int64(max(d, 0)))
-	t.buckets[min(bits.Len64(uint64(max(d, 1)-1)), mostBits+1)].Add(1)
+	n := bits.Len64(uint64(max(d, 1) - 1))
+	t.buckets[min(max(n, leastBits), mostBits+1)-leastBits].Add(1)
+}
+
+// count returns how many times were counted.
+func (t *times) count() (all uint64) {
+	for n := range t.buckets {
+		all += t.buckets[n].Load()
+	}
+	return all
 }
 
 // Describe implements [prometheus.Collector].
@@ -37,9 +47,8 @@ func (t *times) Collect(series chan<- prometheus.Metric) {
 	below := make(map[float64]uint64)
 	var count uint64
 	for n := range t.buckets {
-		count += t.buckets[n].Load()
-		if leastBits <= n && n <= mostBits {
-			below[time.Duration(1<<n).Seconds()] = count
+		if count += t.buckets[n].Load(); n < len(t.buckets)-1 {
+			below[time.Duration(1<<(leastBits+n)).Seconds()] = count
 		}
 	}
 	if count == 0 && !t.always {

@@ -3,9 +3,6 @@ package metrics
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
@@ -19,12 +16,12 @@ type Totals struct {
 // Totals returns the counts of a mode at present.
 func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 	r := m.of(mode)
-	t.IDs = valueOf(r.ids)
+	t.IDs = r.ids.Load()
 	for code, a := range r.codes {
 		answered := int64(0)
-		for n := range t.Took {
-			took := int64(a.took.buckets[n].Load())
-			t.Took[n] += took
+		for n := range a.buckets {
+			took := int64(a.buckets[n].Load())
+			t.Took[leastBits+n] += took
 			answered += took
 		}
 		t.Requests += answered
@@ -33,15 +30,6 @@ func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 		}
 	}
 	return t
-}
-
-// valueOf returns the value of a counter.
-func valueOf(c prometheus.Counter) int64 {
-	var m dto.Metric
-	if c.Write(&m) != nil {
-		return 0 // cannot be: a counter always has a value
-	}
-	return int64(m.GetCounter().GetValue())
 }
 
 // Since returns what was counted after before.
