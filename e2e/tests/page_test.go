@@ -51,6 +51,16 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
 		waitFor(t, "the layout is shown", shows(page+"/layout", "Layout 41"))
 		waitFor(t, "the settings are shown", shows(page+"/settings", "http-page"))
 	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, pages[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "stranger.example" // which a stranger made to mean this machine
+	if resp, err := http.DefaultClient.Do(req); err != nil {
+		t.Error(err)
+	} else if resp.Body.Close(); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("by the name of a stranger: %d, want 403", resp.StatusCode)
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +87,9 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
 	cfg := configOn(t, s.ClientURL(), t.TempDir())
 	startWith(t, cfg)
 	waitFor(t, "the alarm is still shown", shows("http://"+cfg.HTTP+"/alarms", "<b>stream-overlap</b>", "alpha"))
+	s.Shutdown()
+	waitFor(t, "without NATS a worker shows itself", shows("http://"+cfg.HTTP+"/", "1 of 1 answered",
+		"The worker numbers cannot be read: not connected to NATS"))
 }
 
 func TestThePageAndMetricsWantTheToken(t *testing.T) {

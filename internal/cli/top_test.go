@@ -29,7 +29,7 @@ func TestTopPrintsTheFleetOnceWhereThereIsNoTerminal(t *testing.T) {
 	if got.want(t, 0, ""); !matchLines(got.out, `natsid id  [\d:]{8} UTC  2 of 3 answered, 2 serving`,
 		`segment .* IDs/s, snowflake .* IDs/s, .* requests/s, 0 waiting, alarms in 24 h: 0`, ``,
 		`WORKER +STATE +NUMBER +WINDOW +OFFSET +REQ/S +IDS/S +WAITING +LAG +VERSION`,
-		`third +no answer +- .*`, `  It has a heartbeat and never said how it is: .*`,
+		`third +no answer +77 .*`, `  It has a heartbeat and never said how it is: .*`,
 		`first +serving +\d+ +.*`, `second +serving +\d+ +.*`) {
 		t.Errorf("printed\n%s", got.out)
 	}

@@ -46,13 +46,15 @@ type Registry interface {
 	Heartbeats(context.Context) (map[int]workerid.Heartbeat, error)
 }
 
-// Config says whom a [Fleet] asks. All fields must be set.
+// Config says whom a [Fleet] asks. All fields must be set but Self.
 type Config struct {
 	Conn      *nats.Conn // must not be the one that requests arrive on
 	Namespace subjects.Namespace
 	Registry  Registry
 	Patience  time.Duration // how long answers are waited for
 	Now       func() time.Time
+	// Self is how the worker of this process is, also where NATS is away; nil if this process is no worker.
+	Self func(subjects.ViewRequest) subjects.WorkerView
 }
 
 // A Fleet is all workers, as they answered last. It asks when it is looked at. It is safe for concurrent use.
@@ -70,6 +72,7 @@ type Snapshot struct {
 	At      time.Time
 	Workers []Worker // by name
 	Numbers Numbers
+	Alone   bool // no other worker answered, of those that should
 }
 
 // Answered returns how many workers have answered.
@@ -187,13 +190,20 @@ func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 	heard := make(map[string]subjects.WorkerView)
 	enough, stop := context.WithCancel(ctx)
 	defer stop()
-	ask(enough, f.cfg.Conn, f.cfg.Namespace, q, func(v subjects.WorkerView) {
+	hear := func(v subjects.WorkerView) {
 		heard[v.Statistics.Instance] = v
 		if delete(expected, v.Statistics.Instance); len(expected) == 0 {
 			time.AfterFunc(quietFor, stop) // for those that are not known yet
 		}
-	})
-	f.keep(a, heard, <-numbers)
+	}
+	self := ""
+	if f.cfg.Self != nil {
+		v := f.cfg.Self(q)
+		self = v.Statistics.Instance
+		hear(v)
+	}
+	ask(enough, f.cfg.Conn, f.cfg.Namespace, q, hear)
+	f.keep(a, self, heard, <-numbers)
 }
 
 // expected returns the names of the workers that answered last time, and the numbers of that time.
@@ -223,14 +233,21 @@ func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
 	return n
 }
 
-// keep makes the answers a snapshot.
-func (f *Fleet) keep(a *answer, heard map[string]subjects.WorkerView, n Numbers) {
+// keep makes the answers a snapshot. self is the name of this worker, "" if this process is none.
+func (f *Fleet) keep(a *answer, self string, heard map[string]subjects.WorkerView, n Numbers) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.cfg.Now()
-	f.meet(heard, n, now)
+	_, here := heard[self]
+	others := len(heard) > 1 || len(heard) == 1 && !here
+	if others || n.Trouble == nil { // otherwise this process is cut off, and knows of nobody's end
+		f.meet(heard, n, now)
+	} else {
+		f.unheard(heard, now)
+	}
 	s := Snapshot{At: now, Numbers: n}
 	for name, w := range f.met {
+		s.Alone = s.Alone || name != self && !others
 		if v, ok := heard[name]; ok {
 			w.WorkerView = v // with what was asked for
 		}
@@ -264,9 +281,11 @@ func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.T
 		}
 		f.met[name] = w
 	}
-	for name := range live {
-		if _, known := f.met[name]; !known && name != "" {
-			f.met[name] = Worker{WorkerView: subjects.WorkerView{Statistics: subjects.WorkerStats{Instance: name}}}
+	for number, h := range n.Heartbeats {
+		if _, known := f.met[h.Instance]; !known && h.Instance != "" {
+			var w Worker
+			w.Statistics.Instance, w.Statistics.Number = h.Instance, &number
+			f.met[h.Instance] = w
 		}
 	}
 	for name, g := range gone {
@@ -275,6 +294,17 @@ func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.T
 			w.Statistics.Instance, w.Statistics.Number, w.Until = name, &g.number, g.until
 			f.met[name] = w
 		}
+	}
+	for name, v := range heard {
+		f.met[name] = f.met[name].answered(v, now)
+	}
+}
+
+// unheard takes in that at most this worker answered, and forgets nobody.
+func (f *Fleet) unheard(heard map[string]subjects.WorkerView, now time.Time) {
+	for name, w := range f.met {
+		w.Answered = false
+		f.met[name] = w
 	}
 	for name, v := range heard {
 		f.met[name] = f.met[name].answered(v, now)

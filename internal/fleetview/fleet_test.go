@@ -5,10 +5,13 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/internal/testkit/natstest"
@@ -51,11 +54,15 @@ type bed struct {
 func newBed(t *testing.T) *bed {
 	t.Parallel()
 	b := &bed{registry: &registry{beats: make(map[int]workerid.Heartbeat)}, url: natstest.Start(t), began: time.Now()}
-	b.fleet = fleetview.New(fleetview.Config{
+	b.fleet = fleetview.New(b.config(t))
+	return b
+}
+
+func (b *bed) config(t *testing.T) fleetview.Config {
+	return fleetview.Config{
 		Conn: natstest.Connect(t, b.url), Namespace: ns, Registry: b.registry, Patience: 3 * time.Second,
 		Now: func() time.Time { return b.began.Add(time.Duration(b.hour.Load())) },
-	})
-	return b
+	}
 }
 
 func (b *bed) pass(d time.Duration) { b.hour.Add(int64(d)) }
@@ -230,6 +237,39 @@ func TestWithoutTheRegistryWorkersAreMissedForAWhile(t *testing.T) {
 	b.pass(20 * time.Second)
 	if s := b.look(t, subjects.ViewRequest{}); len(names(s, false)) != 0 || s.Answered() != 1 {
 		t.Errorf("after 40 s: %v", names(s, false))
+	}
+}
+
+func TestAWorkerThatIsCutOffShowsItselfAndForgetsNobody(t *testing.T) {
+	b := newBed(t)
+	cfg := b.config(t)
+	cfg.Self = func(subjects.ViewRequest) (v subjects.WorkerView) {
+		v.Statistics.Instance = "self"
+		return v
+	}
+	b.fleet = fleetview.New(cfg)
+	_, leave := b.join(t, "b", 2)
+	if s := b.look(t, subjects.ViewRequest{}); s.Answered() != 2 || s.Alone {
+		t.Fatalf("%v answered, alone %v", names(s, true), s.Alone)
+	}
+	leave()
+	b.stop(2)
+	b.err = nats.ErrDisconnected
+	for range 3 {
+		b.pass(10 * time.Minute)
+		s := b.look(t, subjects.ViewRequest{})
+		if !slices.Equal(names(s, true), []string{"self"}) || !slices.Equal(names(s, false), []string{"b"}) ||
+			!s.Alone {
+			t.Errorf("cut off: %v answered, %v did not, alone %v", names(s, true), names(s, false), s.Alone)
+		}
+		if why := strings.Join(s.Overview().Rows[0].Why, " "); !strings.Contains(why, "More is not known") {
+			t.Errorf("of a worker that it cannot ask it says: %s", why)
+		}
+	}
+	b.err = nil
+	b.pass(10 * time.Minute)
+	if s := b.look(t, subjects.ViewRequest{}); len(s.Workers) != 1 || s.Alone {
+		t.Errorf("no longer cut off: %v did not answer, alone %v", names(s, false), s.Alone)
 	}
 }
 

@@ -36,7 +36,7 @@ func (s Snapshot) Overview() Overview {
 	v := Overview{Registry: s.Numbers.Trouble, Numbers: len(s.Numbers.Heartbeats)}
 	versions := make(map[string]bool)
 	for _, w := range s.Workers {
-		row := rowOf(w, s.At)
+		row := rowOf(w, s.At, s.Alone)
 		v.Rows = append(v.Rows, row)
 		if !w.Answered {
 			continue
@@ -61,7 +61,7 @@ const (
 	Bad  = "bad"
 )
 
-func rowOf(w Worker, now time.Time) Row {
+func rowOf(w Worker, now time.Time, alone bool) Row {
 	row := Row{Worker: w, State: "serving", Class: Good, Known: w.Rates != nil}
 	for _, mode := range []string{"segment", "snowflake"} {
 		m := w.Modes[mode]
@@ -78,11 +78,13 @@ func rowOf(w Worker, now time.Time) Row {
 	}
 	switch {
 	case !w.Answered && !w.Gone.IsZero():
-		row.State, row.Class, row.Why = "gone", Bad, []string{"It did not stop cleanly. Its number is blocked until " +
-			Clock(w.Gone, now) + " UTC, or until it starts again with the same data."}
+		row.State, row.Class, row.Why = "gone", Bad, []string{
+			"It did not stop cleanly, hangs, or is cut off. Its number is blocked until " + Clock(w.Gone, now) +
+				" UTC, or until it starts again with the same data.",
+		}
 		row.Window = 0
 	case !w.Answered:
-		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now)}
+		row.State, row.Class, row.Why = "no answer", Bad, []string{silence(w, now, alone)}
 	case w.Drained:
 		row.State, row.Class = "drained", Away
 	case w.Statistics.Number == nil:
@@ -94,12 +96,17 @@ func rowOf(w Worker, now time.Time) Row {
 }
 
 // silence says what is known of a worker that does not answer.
-func silence(w Worker, now time.Time) string {
-	if w.Seen.IsZero() {
+func silence(w Worker, now time.Time, alone bool) string {
+	last := "It last answered " + Span(now.Sub(w.Seen).Truncate(time.Second)) + " ago"
+	switch {
+	case w.Seen.IsZero() && alone:
+		return "It has a heartbeat. More is not known."
+	case alone:
+		return last + ": the figures are those of then. More is not known."
+	case w.Seen.IsZero():
 		return "It has a heartbeat and never said how it is: it is of an older version, or hangs."
 	}
-	return "It last answered " + Span(now.Sub(w.Seen).Truncate(time.Second)) +
-		" ago, and did not stop cleanly: the figures are those of then."
+	return last + ", and did not stop cleanly: the figures are those of then."
 }
 
 // shownAlarms is how many of the latest alarms are shown beside the workers.

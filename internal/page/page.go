@@ -117,8 +117,10 @@ type frame struct {
 	Workers     []fleetview.Worker
 	Answered    int
 	Silent      []string // names of workers that do not answer
+	Alone       bool     // no other worker answers
 	Notes       []string
-	Trouble     error // why there is no view
+	Natsid      string // how commands begin
+	Trouble     error  // why there is no view
 	View        any
 }
 
@@ -136,6 +138,9 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *temp
 	defer cancel()
 	r = r.WithContext(ctx)
 	f := frame{Path: path, Namespace: p.cfg.Namespace, Instance: p.cfg.Instance(), Notes: p.cfg.Notes()}
+	if f.Natsid = "natsid"; f.Namespace != subjects.DefaultNamespace {
+		f.Natsid += " --namespace " + string(f.Namespace)
+	}
 	for _, v := range views {
 		if v.path == path {
 			f.Title = cmp.Or(v.title, "Tag")
@@ -145,7 +150,7 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *temp
 		}
 	}
 	all, err := p.cfg.Fleet.Look(ctx, subjects.ViewRequest{})
-	f.At, f.Workers, f.Answered = all.At.UTC(), all.Workers, all.Answered()
+	f.At, f.Workers, f.Answered, f.Alone = all.At.UTC(), all.Workers, all.Answered(), all.Alone
 	for _, w := range all.Workers {
 		if !w.Answered {
 			f.Silent = append(f.Silent, w.Name())

@@ -154,6 +154,16 @@ func TestOfManyThatDoNotAnswerSomeAreNamed(t *testing.T) {
 		"No answer from delta, w000, w001, w002, w003, w004, w005, w006, w007, w008 and 91 others: figures")
 }
 
+func TestCommandsNameAnotherNamespace(t *testing.T) {
+	cfg := frozen.Config()
+	cfg.Namespace = "shop"
+	expect(t, cfg, "/", "natsid --namespace shop drain WORKER", "no natsid drain")
+	expect(t, cfg, "/tag?name=order", "natsid --namespace shop throttle order 100", "no natsid throttle",
+		"no natsid get", "no natsid tag")
+	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, nil }
+	expect(t, cfg, "/tags", "natsid --namespace shop tag create order")
+}
+
 func TestATagThatLooksLikeAFlagIsNoneInACommand(t *testing.T) {
 	cfg := frozen.Config()
 	cfg.Look = func(_ context.Context, name string) (segment.Tag, error) {
