@@ -17,9 +17,9 @@ type Found struct {
 // late is how long after a window was acknowledged it may be written.
 const late = 10 * time.Minute
 
-// FindLoads returns the loads of a tag that contain an ID, of all that the stream has: more than one only if a law was
-// broken, or of two registries. It looks where bisection leads first, and reads the whole stream only if the load is
-// not there. whole says that it did.
+// FindLoads returns loads of a tag that contain an ID: none only if the stream has none, more than one only if a law
+// was broken, or of two registries. It looks where bisection leads, then around that place, and reads the whole stream
+// only if the load is not there; whole says that it did. An audit finds all.
 func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []Found, whole bool, err error) {
 	collect := func(at At, b *Batch) bool {
 		for _, l := range b.Loads {
@@ -36,8 +36,35 @@ func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []F
 	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(found) > 0 {
 		return once(found), false, err
 	}
+	if first, last, err = r.around(ctx, first, last); err != nil {
+		return nil, false, err
+	}
+	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(found) > 0 {
+		return once(found), false, err
+	}
 	_, err = r.Scan(ctx, r.First, r.Last, collect)
 	return once(found), true, err
+}
+
+// disorder is how far loads may be out of order in the stream, but for those that waited while JetStream was away.
+const disorder = time.Minute
+
+// around returns what was stored within disorder of two entries.
+func (r *Reader) around(ctx context.Context, first, last uint64) (from, to uint64, err error) {
+	for _, end := range []struct {
+		is   *uint64
+		at   uint64
+		more time.Duration
+	}{{&from, first, -disorder}, {&to, last, disorder}} {
+		at, _, ok, err := r.Get(ctx, end.at)
+		if !ok || err != nil && !errors.Is(err, ErrUnreadable) {
+			at.Time = time.Now()
+		}
+		if *end.is, err = r.From(ctx, at.Time.Add(end.more)); err != nil {
+			return 0, 0, err
+		}
+	}
+	return from, to, nil
 }
 
 // once drops what was written twice, since an acknowledgement was lost.
@@ -60,7 +87,6 @@ const probes = 32
 // requests for a tag that is in every entry, and up to 32 times as many for a rarer one.
 func (r *Reader) bisect(ctx context.Context, tag string, id int64) (first, last uint64, err error) {
 	low, high := r.First, r.Last+1 // the load is in [low, high)
-	var from, to time.Time
 search:
 	for high-low > 64 && low < high {
 		middle := low + (high-low)/2
@@ -80,25 +106,15 @@ search:
 			case highest == 0:
 				continue
 			case highest < id:
-				low, from = at.Sequence, at.Time
+				low = at.Sequence
 			case lowest > id:
-				high, to = at.Sequence, at.Time
+				high = at.Sequence
 			default:
-				low, high, from, to = at.Sequence, at.Sequence+1, at.Time, at.Time
+				low, high = at.Sequence, at.Sequence+1
 			}
 			continue search
 		}
 		break
-	}
-	if !from.IsZero() {
-		if low, err = r.From(ctx, from.Add(-r.disorder)); err != nil {
-			return 0, 0, err
-		}
-	}
-	if !to.IsZero() {
-		if high, err = r.From(ctx, to.Add(r.disorder)); err != nil {
-			return 0, 0, err
-		}
 	}
 	return low, high, nil
 }

@@ -98,7 +98,6 @@ func TestALoadIsFoundByBisectionWhereItsTagIsBusyAndByReadingOtherwise(t *testin
 			t.Errorf("ID %d of %s: the whole stream was read", tc.id, tc.tag)
 		}
 	}
-	r.disorder = 0
 	first, last, err := r.bisect(t.Context(), "busy", 10*500+3)
 	if err != nil || first > r.First+500 || last < r.First+500 || last-first > n/5 {
 		t.Errorf("bisection leads to %d-%d of %d-%d, %v", first, last, r.First, r.Last, err)

@@ -18,8 +18,6 @@ type Reader struct {
 	stream  jetstream.Stream
 	subject string
 	names   map[string]string
-	// disorder is how far loads may be out of order in the stream, but for those that waited while JetStream was away.
-	disorder time.Duration
 	// First and Last are the first and the last entry, as sequence numbers of the stream; Last is below First if there
 	// is none.
 	First, Last uint64
@@ -36,7 +34,7 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, 
 	}
 	state := s.CachedInfo().State
 	r := &Reader{
-		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string), disorder: time.Minute,
+		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string),
 		First: state.FirstSeq, Last: state.LastSeq,
 	}
 	if state.Msgs == 0 {
