@@ -118,8 +118,9 @@ func (h *Handle) Next(ctx context.Context) (ID, error) {
 	}
 	// It waits here, and not in a function that it calls: the less stack a call has while
 	// it waits, the less memory is fetched to wake it, and with 10,000 that is the cost.
-	<-b.woken
-	return b.id(ctx, i)
+	woken, patient := b.wakes(ctx)
+	<-woken
+	return b.id(ctx, i, patient)
 }
 
 // NextN returns n IDs, which are requested for this call alone. n is at least 1, and at

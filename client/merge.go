@@ -194,12 +194,14 @@ type batch struct {
 	n      int64        // calls that have joined; set when it leaves
 	gone   atomic.Int64 // calls that have given up
 
-	woken chan struct{} // closed when it is answered, or when that takes long
+	woken  chan struct{} // closed when it is answered, or when that takes long
+	lasted chan struct{} // closed when it is answered, or when calls without a deadline have waited enough
 
 	mu    sync.Mutex
 	state atomic.Int32  // quick, slow or answered
 	done  chan struct{} // closed when it is answered; made when it is slow
 	late  chan struct{} // closed when calls without a deadline have waited enough; made so, too
+	ended bool          // it is
 	timer *time.Timer   // closes late
 	since time.Time     // it is slow
 	runs  Runs
@@ -214,7 +216,7 @@ const (
 )
 
 func (m *merger) newBatch() *batch {
-	return &batch{src: m.src, most: m.src.most, woken: make(chan struct{})}
+	return &batch{src: m.src, most: m.src.most, woken: make(chan struct{}), lasted: make(chan struct{})}
 }
 
 func (b *batch) isWanted() bool { return b.gone.Load() < b.n }
@@ -226,9 +228,20 @@ func (b *batch) turnSlow() {
 	if b.state.Load() == quick {
 		b.done, b.late = make(chan struct{}), make(chan struct{})
 		b.since = time.Now()
-		b.timer = time.AfterFunc(b.src.client.timeout, func() { close(b.late) })
+		b.timer = time.AfterFunc(b.src.client.timeout, b.turnLate)
 		b.state.Store(slow) // after what it says is there
 		close(b.woken)
+	}
+}
+
+// turnLate ends the wait of calls without a deadline.
+func (b *batch) turnLate() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state.Load() == slow {
+		b.ended = true
+		close(b.late)
+		close(b.lasted)
 	}
 }
 
@@ -242,11 +255,28 @@ func (b *batch) answer(runs Runs, err error) {
 	} else {
 		close(b.woken)
 	}
+	if !b.ended {
+		close(b.lasted)
+	}
+}
+
+// wakes returns what a call waits for. A patient one is not woken when the answer takes
+// long, since its context cannot end, and to be woken costs as much as the answer itself.
+// One that joins when it takes long already has its own time.
+func (b *batch) wakes(ctx context.Context) (woken <-chan struct{}, patient bool) {
+	if ctx.Done() == nil && b.state.Load() == quick {
+		return b.lasted, true
+	}
+	return b.woken, false
 }
 
 // id returns the ID of call number i, which was woken.
-func (b *batch) id(ctx context.Context, i int64) (ID, error) {
+func (b *batch) id(ctx context.Context, i int64, patient bool) (ID, error) {
 	if b.state.Load() == slow {
+		if patient {
+			b.gone.Add(1)
+			return 0, b.src.gaveUp(context.DeadlineExceeded)
+		}
 		if err := b.waitSlow(ctx); err != nil {
 			return 0, err
 		}

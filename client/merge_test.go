@@ -62,10 +62,14 @@ func TestNoCallWaitsForATimer(t *testing.T) {
 			}
 		}
 		var wg sync.WaitGroup
-		for range 100 { // together
+		for i := range 100 { // together
+			ctx := t.Context()
+			if i%2 == 0 {
+				ctx = context.Background() // it cannot end
+			}
 			wg.Go(func() {
 				for range 100 {
-					if _, err := h.Next(t.Context()); err != nil {
+					if _, err := h.Next(ctx); err != nil {
 						t.Error(err)
 						return
 					}
@@ -229,6 +233,40 @@ func TestACallOfASplitBatchEndsWithItsContext(t *testing.T) {
 	}
 	d.issueHeld()
 	once(t, collect(t, gathered, 10))
+}
+
+func TestACallThatNothingAnswersEndsWhenItsTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = time.Second
+		call, turnSlow, answer := client.HungBatch(timeout)
+		cancellable, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		soon, cancelSoon := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancelSoon()
+		began := time.Now()
+		expect := func(what string, ctx context.Context, want time.Duration) {
+			go func() {
+				err := call(ctx)
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != want {
+					t.Errorf("%s: %v after %v, want %v", what, err, took, want)
+				}
+			}()
+		}
+		expect("its context cannot end", context.Background(), 10*time.Millisecond+timeout)
+		expect("its context does not end", cancellable, 10*time.Millisecond+timeout)
+		expect("its context ends", soon, 100*time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
+		turnSlow()
+		time.Sleep(490 * time.Millisecond)
+		expect("it came late", context.Background(), 500*time.Millisecond+timeout)
+		time.Sleep(timeout)
+		expect("it came when others had given up", context.Background(), 1500*time.Millisecond+timeout)
+		time.Sleep(2 * timeout)
+		answer()
+		if err := call(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The batch that it joins has waited long.
