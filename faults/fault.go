@@ -156,6 +156,8 @@ var (
 	afterResume = loss{kinds: []kind{snowflake}, outcomes: []string{"503"}, afterEnd: time.Second, most: 60}
 	// The short tag cannot do without its store for more than a second or two.
 	storeAway = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
+	// A request for the strict tag needs a leader of the marks, and its acknowledgement.
+	betweenLeaders = loss{kinds: []kind{strict}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
 	// A worker that lost its store leaves soon. Meanwhile callers may be refused, or wait.
 	untilOneLeft = loss{
 		kinds: []kind{short}, outcomes: []string{"503", slowly, noResponders}, afterStart: 5 * time.Second,

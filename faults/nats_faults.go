@@ -107,6 +107,7 @@ func allServersFaults() []fault {
 		{
 			name: "nats-lame-duck", summary: "SIGUSR2 (lame duck mode) of each in turn, restarted: no request is lost",
 			fleet: threeWorkers, inject: lameDucks, area: onNATS, single: true,
+			losses: []loss{betweenLeaders},
 		},
 		{
 			name: "nats-roll", summary: "SIGTERM of each in turn, restarted",
