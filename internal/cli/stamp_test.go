@@ -191,6 +191,8 @@ func TestCoreCopiesWhatIsPublished(t *testing.T) {
 	} {
 		natsid(t, append(args, flag)...).want(t, 2, want)
 	}
+	natsid(t, "stamp", "--nats="+url, "--core=events.>", "--into=stamped.>", "--tag-from=subject:1").want(t, 2,
+		"--tag-from is for streams, and --core copies without: leave one out")
 	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
