@@ -148,8 +148,8 @@ func (g *grantLog) failed(err error, lost uint64) {
 		g.ill = true
 	}
 	if lost > g.lost {
-		raise("%d grants are lost since the start of this worker, as they could not be written for long: %v", lost, err)
-		g.lost, g.ill = lost, true
+		raise("%d grants are lost since the start of this worker, as entries could not be written for too long", lost)
+		g.lost = lost
 	}
 	if err == nil && g.ill {
 		g.p.cfg.Log.Info("grants are written again")
