@@ -17,7 +17,8 @@
 // benchTrouble. With "overload" it offers workers more than they can answer: see
 // benchOverload. With "client" it compares ways to get IDs in a program: see
 // benchClient. With "strict" it calls for a strict tag in a program, and judges the order:
-// see benchStrict. With "stamp" it compares the stage that stamps messages with a plain
+// see benchStrict. With "counter" it asks workers for a strict tag, beside a counter in
+// JetStream: see benchCounter. With "stamp" it compares the stage that stamps messages with a plain
 // copy: see benchStamp. With "leaf" it compares Leaf's HTTP paths with a bare handler of
 // net/http: see benchLeaf. With "fleet" it leaves many workers at rest: see benchFleet.
 //
@@ -29,6 +30,7 @@
 //	cd bench && go run . -for 20s overload      # Linux, as root
 //	cd bench && go run . -for 1s client
 //	cd bench && go run . -for 1s strict
+//	cd bench && go run . -callers 128 -for 1s -repeats 3 counter
 //	cd bench && go run . -repeats 5 stamp
 //	cd bench && go run . leaf
 //	cd bench && go run . -for 1m -repeats 1 fleet       # Linux
@@ -91,7 +93,8 @@ func command(ctx context.Context) error {
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{
 		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
-		"client": benchClient, "strict": benchStrict, "stamp": benchStamp, "leaf": benchLeaf, "fleet": benchFleet,
+		"client": benchClient, "strict": benchStrict, "counter": benchCounter,
+		"stamp": benchStamp, "leaf": benchLeaf, "fleet": benchFleet,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {

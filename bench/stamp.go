@@ -240,8 +240,10 @@ func runCopy(argument string) error {
 }
 
 // startServers starts a nats-server, or a cluster of them, and returns the URL of the
-// first.
-func startServers(ctx context.Context, dir string, n int) (all []*process, url string, err error) {
+// first. Each change, if there is one, is made to the configuration of each.
+func startServers(
+	ctx context.Context, dir string, n int, changes ...func(conf map[string]any),
+) (all []*process, url string, err error) {
 	var conf []map[string]any
 	var routes []string
 	for i := range n {
@@ -261,6 +263,9 @@ func startServers(ctx context.Context, dir string, n int) (all []*process, url s
 			c["cluster"] = map[string]any{
 				"name": "bench", "listen": strings.TrimPrefix(routes[i], "nats://"), "routes": routes,
 			}
+		}
+		for _, change := range changes {
+			change(c)
 		}
 		text, err := json.Marshal(c)
 		if err != nil {
