@@ -4,6 +4,7 @@ package browser_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -159,7 +160,12 @@ func TestThePageInABrowser(t *testing.T) {
 		}
 		return tags, nil
 	}
-	srv := httptest.NewServer(page.New(cfg))
+	var requests atomic.Int64
+	h := page.New(cfg)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		h.ServeHTTP(w, r)
+	}))
 	t.Cleanup(srv.Close)
 	ctx := browse(t)
 	var alerts atomic.Int64
@@ -172,6 +178,18 @@ func TestThePageInABrowser(t *testing.T) {
 	do(t, ctx, "the first view", cdp.Enable(), chromedp.Navigate(srv.URL), shows("3 of 4 answered"),
 		shows("No answer from delta"), chromedp.Evaluate(
 			`document.querySelector("nav a").focus(); window.kept = document.querySelector("h1"); 0`, nil))
+	hide := func(hidden bool) chromedp.Action {
+		return chromedp.Evaluate(fmt.Sprintf(`
+			Object.defineProperty(document, "hidden", {value: %v, configurable: true});
+			document.dispatchEvent(new Event("visibilitychange")); 0`, hidden), nil)
+	}
+	do(t, ctx, "a tab that is hidden", hide(true), chromedp.Sleep(time.Second)) // in which a request ends
+	before := requests.Load()
+	do(t, ctx, "a tab that stays hidden", chromedp.Sleep(2500*time.Millisecond))
+	if n := requests.Load() - before; n != 0 {
+		t.Errorf("a tab that nobody sees asked %d times", n)
+	}
+	do(t, ctx, "a tab that is shown again", hide(false))
 	live.mu.Lock()
 	live.dead, live.at = "beta", 2*time.Second
 	live.mu.Unlock()

@@ -148,6 +148,11 @@ func TestManyWhoLookAskOnceAndNobodyWhoDoesNot(t *testing.T) {
 	if b.look(t, subjects.ViewRequest{}); b.asked.Load() != 4 {
 		t.Errorf("%d questions after 2 s, want another one to each worker", b.asked.Load())
 	}
+	b.pass(time.Hour)
+	time.Sleep(2500 * time.Millisecond) // in which whoever asks by itself would
+	if b.asked.Load() != 4 {
+		t.Errorf("%d questions although nobody looked", b.asked.Load()-4)
+	}
 }
 
 func TestAWorkerThatDoesNotAnswerIsMissingUntilItHasStopped(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/natsid/natsid/internal/fleetview"
@@ -50,6 +51,9 @@ type page struct {
 	cfg    Config
 	tags   *shared[[]segment.Tag]
 	alarms *shared[[]subjects.AlarmEvent]
+
+	mu    sync.Mutex
+	looks map[string]*shared[segment.Tag] // by name: tags that people look at
 }
 
 // A view returns what its template shows. What cannot be read is part of it: an error is shown instead of all.
@@ -72,7 +76,10 @@ var views = []struct {
 
 // New returns the page. It starts nothing.
 func New(cfg Config) http.Handler {
-	p := &page{cfg: cfg, tags: share(cfg.Now, cfg.Tags), alarms: share(cfg.Now, cfg.Alarms)}
+	p := &page{
+		cfg: cfg, tags: share(cfg.Now, cfg.Tags), alarms: share(cfg.Now, cfg.Alarms),
+		looks: make(map[string]*shared[segment.Tag]),
+	}
 	mux := http.NewServeMux()
 	for _, v := range views {
 		t := template.Must(template.New("page.html").Funcs(words).ParseFS(assets, "assets/page.html", "assets/"+v.file))

@@ -243,6 +243,32 @@ func TestAViewDoesNotWaitForASlowStore(t *testing.T) {
 	}
 }
 
+func TestATagThatManyLookAtIsReadOnce(t *testing.T) {
+	cfg := frozen.Config()
+	reads, look := 0, cfg.Look
+	cfg.Look = func(ctx context.Context, name string) (segment.Tag, error) {
+		reads++
+		return look(ctx, name)
+	}
+	h := page.New(cfg)
+	for i := range 200 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/tag?name="+[]string{"order", "none"}[i%2], nil))
+		if want := []string{"Ranges in memory", "There is no such tag"}[i%2]; !strings.Contains(w.Body.String(), want) {
+			t.Fatalf("the tag is not shown: %s", w.Body)
+		}
+	}
+	if reads != 2 {
+		t.Errorf("%d reads of two tags within 2 s", reads)
+	}
+	for i := range 1000 {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprintf("/tag?name=t%d", i), nil))
+	}
+	if reads != 1002 {
+		t.Errorf("%d reads of 1002 tags", reads)
+	}
+}
+
 func TestWhatManyLookAtIsReadOnce(t *testing.T) {
 	cfg := frozen.Config()
 	now := cfg.Now()

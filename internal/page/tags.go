@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -173,7 +174,7 @@ func (p *page) tag(r *http.Request) (any, error) {
 	if len(v.Name) > maxName {
 		return v, nil
 	}
-	t, err := p.cfg.Look(r.Context(), v.Name)
+	t, err := p.look(r.Context(), v.Name)
 	switch {
 	case err == nil:
 		v.Exists, v.Info = true, p.cfg.Info(t)
@@ -201,6 +202,25 @@ func (p *page) tag(r *http.Request) (any, error) {
 		v.Recommended = max(v.Recommended, w.Tag.RecommendedStep)
 	}
 	return v, nil
+}
+
+// maxLooks bounds how many tags are kept that people look at.
+const maxLooks = 64
+
+// look returns a tag as it was a moment ago.
+func (p *page) look(ctx context.Context, name string) (segment.Tag, error) {
+	p.mu.Lock()
+	s := p.looks[name]
+	if s == nil {
+		if len(p.looks) >= maxLooks {
+			clear(p.looks)
+		}
+		s = share(p.cfg.Now, func(ctx context.Context) (segment.Tag, error) { return p.cfg.Look(ctx, name) })
+		p.looks[name] = s
+	}
+	p.mu.Unlock()
+	t, _, err := s.get(ctx)
+	return t, err
 }
 
 // bars draws ranges one after the other.
