@@ -24,6 +24,8 @@ var (
 	untilRepaired = loss{
 		kinds: []kind{long, short}, outcomes: []string{"503", "429", "404", noResponders}, afterEnd: 15 * time.Second,
 	}
+	// A request for the strict tag reads its mark, and there is none while the stream is away.
+	whileAway = loss{kinds: []kind{strict}, outcomes: []string{"404"}}
 	// All workers are down, and refuse segments when they are up again.
 	untilRaised = loss{
 		kinds: all, outcomes: []string{timeout, noResponders, "503", "429"}, afterEnd: 15 * time.Second,
@@ -46,7 +48,7 @@ func marksFaults() []fault {
 			summary: "the marks' stream is deleted and restored from a copy of 5 s ago, under the live workers",
 			doubled: dropped,
 			fleet:   onOneServer, inject: restoreMarks,
-			losses: []loss{untilLifted}, recovery: 20 * time.Second, alarms: wentBack,
+			losses: []loss{untilLifted, whileAway}, recovery: 20 * time.Second, alarms: wentBack,
 		},
 		{
 			name: "marks-restored-killed",

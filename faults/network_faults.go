@@ -15,7 +15,8 @@ func networkFaults() []fault {
 			name:    "acks-dropped",
 			summary: "for 10 s no acknowledgement of a write reaches one worker, though the writes land",
 			fleet:   proxied, inject: dropAcks, lasts: 10 * time.Second,
-			losses: []loss{untilOneLeft}, unnoticed: true, area: onNetwork, brief: true, single: true,
+			losses: []loss{untilOneLeft, betweenLeaders}, unnoticed: true,
+			area: onNetwork, brief: true, single: true,
 		},
 		{
 			name: "network-slow", summary: "for 10 s everything between one worker and NATS takes 150 ms more each way",

@@ -79,7 +79,7 @@ func (v *verdict) add(w verdict) {
 // A history that porcupine judges has so many answers at most, that came one after the
 // other, and takes it so long at most.
 const (
-	historyMost     = 40
+	historyMost     = 100
 	historyPatience = time.Second
 )
 

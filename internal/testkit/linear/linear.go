@@ -7,6 +7,8 @@
 package linear
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -30,21 +32,35 @@ const (
 	Unknown = porcupine.Unknown
 )
 
-var highest = porcupine.Model{
-	Init: func() any { return int64(0) },
-	Step: func(state, _, output any) (legal bool, next any) {
-		g := output.(Grant)
-		return g.First > state.(int64) && g.Last >= g.First, g.Last
+// A register is what requests have left: how many there were, and the highest ID.
+type register struct {
+	requests int
+	highest  int64
+}
+
+// A request has its place among all by their IDs: ranges only rise, so it can be served
+// after as many others only. Without that hint porcupine tries every order of those that
+// were under way at once.
+var model = porcupine.Model{
+	Init: func() any { return register{} },
+	Step: func(state, input, output any) (legal bool, next any) {
+		r, place, g := state.(register), input.(int), output.(Grant)
+		return place == r.requests && g.First > r.highest && g.Last >= g.First, register{r.requests + 1, g.Last}
 	},
 }
 
 // Judge reports whether some order of a history, in which no request comes before one
-// that had ended when it began, grants higher and higher IDs. A history of a hundred grants
-// takes a millisecond if there is one, and may take all of patience if there is none.
+// that had ended when it began, grants higher and higher IDs. It takes patience at most.
 func Judge(history []Grant, patience time.Duration) Verdict {
 	ops := make([]porcupine.Operation, len(history))
 	for i, g := range history {
 		ops[i] = porcupine.Operation{Call: g.Began, Return: g.Ended, Output: g}
 	}
-	return porcupine.CheckOperationsTimeout(highest, ops, patience)
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int {
+		return cmp.Compare(a.Output.(Grant).First, b.Output.(Grant).First)
+	})
+	for place := range ops {
+		ops[place].Input = place
+	}
+	return porcupine.CheckOperationsTimeout(model, ops, patience)
 }

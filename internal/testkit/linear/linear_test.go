@@ -34,6 +34,23 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// As after a pause of all workers: a thousand callers wait at once.
+func TestAHistoryOfManyAtOnceIsDecidedSoon(t *testing.T) {
+	const many = 1000
+	history := make([]linear.Grant, many)
+	for i, n := range rand.New(rand.NewPCG(1, 2)).Perm(many) {
+		id := int64(2*n + 2)
+		history[i] = linear.Grant{First: id, Last: id, Began: int64(i), Ended: int64(many + n)}
+	}
+	if got := linear.Judge(history, time.Minute); got != linear.Rises {
+		t.Errorf("%v, want an order", got)
+	}
+	late := linear.Grant{First: many + 1, Last: many + 1, Began: 3 * many, Ended: 3*many + 1}
+	if got := linear.Judge(append(history, late), time.Minute); got != linear.Falls {
+		t.Errorf("%v, want none", got)
+	}
+}
+
 // Three judges: porcupine, the ledger's order, and the promise word by word.
 func TestTheLedgerAndPorcupineAgreeOnRandomHistories(t *testing.T) {
 	const histories = 2000
