@@ -65,9 +65,14 @@ func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error)
 	info := a.info(t)
 	if info.Order = ""; *u.Order == subjects.OrderStrict {
 		info.Order = subjects.OrderStrict
-		info.StrictFrom = new(time.Now().Add(subjects.MaxPrefetchAge).UTC().Truncate(time.Second).Add(time.Second))
+		info.StrictFrom = strictFrom()
 	}
 	return info, nil
+}
+
+// strictFrom returns from when on a tag is strict of which clients may hold IDs: until then.
+func strictFrom() *time.Time {
+	return new(time.Now().Add(subjects.MaxPrefetchAge).UTC().Truncate(time.Second).Add(time.Second))
 }
 
 func (a *tagAdmin) setOrder(ctx context.Context, tag, order string) error {

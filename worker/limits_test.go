@@ -100,6 +100,11 @@ func TestATagIsMadeStrictAndThenNotFetchedAhead(t *testing.T) {
 	if !strings.Contains(got.body, `"order":"strict"`) || strings.Contains(got.body, "strict_from") {
 		t.Errorf("%+v of a new strict tag", got)
 	}
+	r.ask("id.tag.delete", `{"tag":"order"}`)
+	got = r.ask("id.tag.create", `{"tag":"order","order":"strict"}`)
+	if !strings.Contains(got.body, `"strict_from"`) {
+		t.Errorf("%+v of a revived tag, of which clients may hold IDs", got)
+	}
 	r.wantRefusal(r.ask("id.tag.update", `{"tag":"unknown","order":"strict"}`), "404")
 	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","order":"strict","step":5}`), "400")
 	r.wantRefusal(r.ask("id.tag.update", `{"tag":"order","order":"random"}`), "400")

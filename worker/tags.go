@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -74,6 +75,7 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	var from *time.Time
 	if c.Order != "" { // before the tag is there, so that no worker serves it in another order
 		old, err := a.cfg.Store.Look(ctx, c.Tag)
 		if err == nil && !old.Disabled {
@@ -85,13 +87,21 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 		if err := a.setOrder(ctx, c.Tag, c.Order); err != nil {
 			return nil, err
 		}
+		if c.Order == subjects.OrderStrict && old.Disabled {
+			from = strictFrom()
+		}
 	}
 	t, err := a.cfg.Rations.make(func() (segment.Tag, error) {
 		return a.cfg.Store.Create(ctx, segment.Tag{
 			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
 		}, true)
 	})
-	return a.changed(c.Tag, t, err)
+	answer, err := a.changed(c.Tag, t, err)
+	if info, ok := answer.(subjects.TagInfo); ok {
+		info.StrictFrom = from
+		return info, err
+	}
+	return answer, err
 }
 
 func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
@@ -52,6 +53,10 @@ func (c *tagCreateCmd) Run(s *session) error {
 		}
 		return s.print(created, func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
+			if created.StrictFrom != nil && err == nil {
+				_, err = fmt.Fprintf(out, "strict from %s on: until then clients may use IDs that they hold\n",
+					created.StrictFrom.Format(time.RFC3339))
+			}
 			return err
 		})
 	})
