@@ -3,6 +3,7 @@ package aside
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -336,7 +337,7 @@ func TestManyWorkersWhoseMessagesAreLateSpeakSeldom(t *testing.T) {
 		w.late = 1500 * time.Millisecond
 		for _, f := range f[:30] {
 			f.set(refuse)
-			w.loads(f, time.Second)
+			f.Suspect() // no load shows that its store is back
 		}
 		time.Sleep(time.Minute)
 		said, wrote := w.count(asks)+w.count(can), f[59].writes()
@@ -346,13 +347,30 @@ func TestManyWorkersWhoseMessagesAreLateSpeakSeldom(t *testing.T) {
 		if said > 300 || wrote > 10 {
 			t.Errorf("60 workers sent %d messages in a minute, and one wrote %d times", said, wrote)
 		}
-		w.late = 0
 		for _, f := range f[:30] {
 			f.set(restore)
 		}
 		time.Sleep(time.Minute)
 		if w.in() != len(f) {
 			t.Errorf("their store is back: %d are in", w.in())
+		}
+	})
+}
+
+func TestAWorkerInACrowdSoonNoticesThatItsStoreIsBack(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(1, "r", "kv")[0]
+		f.set(refuse)
+		f.Suspect() // no load shows that its store is back
+		for i := range 800 {
+			w.publish(fmt.Appendf(nil, `{"version":1,"says":"I leave","registry":"r","store":"kv","process":"%d"}`, i))
+			time.Sleep(50 * time.Millisecond)
+		}
+		f.set(restore)
+		for began := time.Now(); f.Trouble() != nil; time.Sleep(50 * time.Millisecond) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("its store has been back for 10 s: %v", f.Trouble())
+			}
 		}
 	})
 }

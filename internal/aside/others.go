@@ -37,6 +37,8 @@ const (
 	crowded  = 8                // messages in a second are too many
 	calmsIn  = 10 * time.Second // the moments shrink to half in this time
 	maxWidth = 6
+	// A worker whose probe failed is not ready until the next one.
+	widestProbe = 2
 )
 
 // hear counts a message.
@@ -51,9 +53,9 @@ func (c *crowd) hear(now time.Time) {
 
 func (c *crowd) widthAt(now time.Time) int { return max(0, c.width-int(now.Sub(c.last)/calmsIn)) }
 
-// moment returns the time d among few workers, and longer in a crowd.
-func (w *Watch) moment(d time.Duration, now time.Time) time.Duration {
-	return d << w.others.crowd.widthAt(now)
+// moment returns the time d among few workers, and longer in a crowd, by so many powers of 2 at most.
+func (w *Watch) moment(d time.Duration, now time.Time, most int) time.Duration {
+	return d << min(w.others.crowd.widthAt(now), most)
 }
 
 // wonders reports whether it is time to ask the others: the store cannot be written, or half of that time has passed.
@@ -68,7 +70,7 @@ func (w *Watch) ask(now time.Time) {
 	case !w.wonders(now):
 		o.ask, o.retries = time.Time{}, nil
 	case o.ask.IsZero():
-		o.ask = now.Add(w.cfg.Jitter(w.moment(spread, now)))
+		o.ask = now.Add(w.cfg.Jitter(w.moment(spread, now, maxWidth)))
 		o.until = time.Time{} // what was reported before may hold no more, for anyone
 	case !now.Before(o.ask):
 		w.say(asks, o.by)
@@ -110,7 +112,7 @@ func (w *Watch) take(m message, now time.Time) {
 
 // pause returns the time between two questions.
 func (w *Watch) pause(now time.Time) time.Duration {
-	return askEvery*3/4 + w.cfg.Jitter(w.moment(askEvery/2, now))
+	return askEvery*3/4 + w.cfg.Jitter(w.moment(askEvery/2, now, maxWidth))
 }
 
 // delay returns how long a worker waits before it answers a question, so that it may hear another answer. The worker
@@ -120,9 +122,9 @@ func (w *Watch) delay(m message, now time.Time) time.Duration {
 	case w.cfg.Process:
 		return 0
 	case "":
-		return w.cfg.Jitter(w.moment(2*spread, now))
+		return w.cfg.Jitter(w.moment(2*spread, now, maxWidth))
 	}
-	return 3*spread + w.cfg.Jitter(w.moment(2*spread, now))
+	return 3*spread + w.cfg.Jitter(w.moment(2*spread, now, maxWidth))
 }
 
 // owesProof reports whether a report is due for which this worker must write first.

@@ -44,14 +44,14 @@ func (w *Watch) takeProbe(err error, now time.Time) {
 		w.store.succeeded(now.Sub(began))
 	}
 	if err == nil || errors.Is(err, ErrNoProof) {
-		w.probe.next, w.probe.retries = now.Add(w.moment(probeEvery, now)), nil
+		w.probe.next, w.probe.retries = now.Add(w.moment(probeEvery, now, widestProbe)), nil
 		w.setTrouble(nil)
 		return
 	}
 	if w.probe.retries == nil {
 		w.probe.retries = jitter.NewBackoff(probeEvery, probeSeldom)
 	}
-	w.probe.failed, w.probe.next = now, began.Add(w.moment(w.probe.retries.NextBackOff(), now))
+	w.probe.failed, w.probe.next = now, began.Add(w.moment(w.probe.retries.NextBackOff(), now, widestProbe))
 	w.setTrouble(err)
 }
 
