@@ -219,7 +219,7 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	defer cancel()
 	doubts := s.doubted()
 	err := s.readAll(ctx)
-	if err == nil {
+	if err == nil && !s.again.Load() { // or what was read is not all
 		s.honour(doubts)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
