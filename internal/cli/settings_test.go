@@ -41,6 +41,7 @@ http NATSID_HTTP 127.0.0.1:8080
 metrics-tags NATSID_METRICS_TAGS 20
 leaf-http NATSID_LEAF_HTTP
 http-page NATSID_HTTP_PAGE true
+http-pprof NATSID_HTTP_PPROF
 http-token-file NATSID_HTTP_TOKEN_FILE
 name NATSID_NAME
 replicas NATSID_REPLICAS 0
