@@ -44,7 +44,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 		r = h.explained(r, tag, h.ranges)
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait):
-		h.park(r, tag, n)
+		h.park(r, tag, n, isAhead(m))
 	default:
 		r.refuse(err)
 	}
@@ -80,11 +80,14 @@ func (h *segmentHandler) parse(tag string, m *nats.Msg) (int, error) {
 		return 0, err
 	}
 	n, err := parseCount(m, h.maxBatch)
-	if err == nil && len(m.Header[subjects.HeaderPrefetch]) > 0 && h.ids.IsStrict(tag) {
+	if err == nil && isAhead(m) && h.ids.IsStrict(tag) {
 		err = errStrictPrefetch
 	}
 	return n, err
 }
+
+// isAhead reports whether the caller may hold the IDs for a while.
+func isAhead(m *nats.Msg) bool { return len(m.Header[subjects.HeaderPrefetch]) > 0 }
 
 // errStrictPrefetch refuses a request that would break the order: IDs that are held are used after later ones.
 var errStrictPrefetch = subjects.Errorf(subjects.BadRequest,
@@ -100,12 +103,16 @@ func parseCount(m *nats.Msg, limit int) (int, error) {
 	return subjects.ParseCount(m.Data, limit)
 }
 
-// park leaves the request to the allocator, which answers it by the deadline.
-func (h *segmentHandler) park(r request, tag string, n int) {
+// park leaves the request to the allocator, which answers it by the deadline. A tag that was in doubt when the request
+// came may be known to be strict by then.
+func (h *segmentHandler) park(r request, tag string, n int, ahead bool) {
 	parked := r.park()
 	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
 		if err == nil {
 			err = h.cfg.refused(Segment) // the ranges are a hole
+		}
+		if err == nil && ahead && h.ids.IsStrict(tag) {
+			err = errStrictPrefetch // so are these
 		}
 		if err != nil {
 			parked.refuse(err)

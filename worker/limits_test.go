@@ -112,6 +112,73 @@ func TestATagIsMadeStrictAndThenNotFetchedAhead(t *testing.T) {
 	r.wantRefusal(r.ask("id.segment.unconfirmed", ""), "404")
 }
 
+// The IDs of such a request would be used after later ones.
+func TestARequestForIDsAheadThatWaitsInDoubtGetsNoStrictOnes(t *testing.T) {
+	for code, strict := range map[string]bool{"400": true, "": false} {
+		r := startLimited(t)
+		r.doubt()
+		ahead := nats.NewMsg("id.segment.order")
+		ahead.Header.Set(subjects.HeaderPrefetch, "2s")
+		answer := make(chan reply, 1)
+		go func() {
+			m, err := r.caller.RequestMsg(ahead, slack)
+			if err != nil {
+				t.Error(err)
+				m = nats.NewMsg("")
+			}
+			answer <- read(m)
+		}()
+		r.eventually("park the request", func() bool { return r.parked() == 1 })
+		r.strict(map[string]bool{"order": strict})
+		if got := <-answer; got.code != code {
+			t.Errorf("strict %v: %+v", strict, got)
+		}
+		if r.one("id.segment.order") < 1 {
+			t.Error("nothing is served then")
+		}
+	}
+}
+
+// A lateLook is a store where another operator acts right after a look.
+type lateLook struct {
+	segment.Store
+	then func()
+}
+
+func (l *lateLook) Look(ctx context.Context, tag string) (segment.Tag, error) {
+	t, err := l.Store.Look(ctx, tag)
+	if l.then != nil {
+		l.then()
+	}
+	return t, err
+}
+
+func TestARefusedCreationOfALooseTagChangesNoOrder(t *testing.T) {
+	s, store := new(settings), new(lateLook)
+	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		store.Store = cfg.Store
+		cfg.Store, cfg.Gate, cfg.Settings = store, &s.gate, s
+	})
+	s.strict = r.strict
+	store.then = func() {
+		if err := s.SetOrder(t.Context(), "invoice", true); err != nil {
+			t.Error(err)
+		}
+		if _, err := store.Create(t.Context(), segment.Tag{Name: "invoice", Step: 10, MaxID: 1}, false); err != nil {
+			t.Error(err)
+		}
+	}
+	r.wantRefusal(r.ask("id.tag.create", `{"tag":"invoice","order":"loose"}`), "400")
+	if list := r.ask("id.tag.list", "").body; !strings.Contains(list, `"order":"strict"`) {
+		t.Errorf("the tag that another operator made strict: %s", list)
+	}
+	store.then = nil
+	s.strict(map[string]bool{"plain": true})
+	if got := r.ask("id.tag.create", `{"tag":"plain","order":"loose"}`); strings.Contains(got.body, "strict") {
+		t.Errorf("%+v of a loose tag", got)
+	}
+}
+
 func TestWhatALimitRefusesDrawsNoID(t *testing.T) {
 	r := startLimited(t)
 	first := r.one("id.segment.order")

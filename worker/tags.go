@@ -76,7 +76,7 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	var from *time.Time
-	if c.Order != "" { // before the tag is there, so that no worker serves it in another order
+	if c.Order != "" { // strict before the tag is there, so that no worker serves it in another order
 		old, err := a.cfg.Store.Look(ctx, c.Tag)
 		if err == nil && !old.Disabled {
 			return nil, ofStore(segment.ErrExists)
@@ -84,11 +84,13 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 		if err != nil && !errors.Is(err, segment.ErrUnknownTag) {
 			return nil, ofStore(err)
 		}
-		if err := a.setOrder(ctx, c.Tag, c.Order); err != nil {
-			return nil, err
-		}
-		if c.Order == subjects.OrderStrict && old.Disabled {
-			from = strictFrom()
+		if c.Order == subjects.OrderStrict {
+			if err := a.setOrder(ctx, c.Tag, c.Order); err != nil {
+				return nil, err
+			}
+			if old.Disabled {
+				from = strictFrom()
+			}
 		}
 	}
 	t, err := a.cfg.Rations.make(func() (segment.Tag, error) {
@@ -96,6 +98,11 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
 		}, true)
 	})
+	if err == nil && c.Order == subjects.OrderLoose { // not before: another operator may be creating a strict one
+		if why := a.setOrder(ctx, c.Tag, c.Order); why != nil {
+			err = fmt.Errorf("%w: the tag was made, and its order was not set: %v", segment.ErrUncertain, why)
+		}
+	}
 	answer, err := a.changed(c.Tag, t, err)
 	if info, ok := answer.(subjects.TagInfo); ok {
 		info.StrictFrom = from

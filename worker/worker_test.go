@@ -81,6 +81,7 @@ type rig struct {
 	answers chan worker.Answer // the first 1000 that it observed
 	parked  func() int         // segment requests that wait
 	strict  func(map[string]bool)
+	doubt   func()
 	follow  func()       // makes the allocator follow the store
 	stop    func() error // stops the worker and returns what Run returned
 }
@@ -134,7 +135,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 	allocator := segment.New(segments)
 	cfg.Segments = allocator
 	r.parked = func() int { return allocator.Stats().Waiting }
-	r.strict = allocator.SetStrict
+	r.strict, r.doubt = allocator.SetStrict, allocator.Doubt
 	r.worker, r.direct = worker.New(cfg), worker.NewDirect(cfg)
 	r.run(allocator)
 	return r
