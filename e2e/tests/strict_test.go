@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/e2e"
 	orders "github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/subjects"
@@ -54,6 +56,34 @@ func TestIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
 	group.Wait()
 	if r := order.Report(); r.Inversions > 0 || r.Answers < callers*requests/2 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// The message that a tag is strict may come later than the first request for it.
+func TestATagIsStrictFromItsFirstRequestOn(t *testing.T) {
+	c := e2e.Start(t, e2e.WithWorkers(3))
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := "$KV." + subjects.DefaultNamespace.SettingsBucket() + ".order."
+	last := make(map[string]int64)
+	for i := range 40 {
+		tag := fmt.Sprint("fresh", i%8)
+		if i < 8 { // tells no worker
+			if _, err := js.Publish(t.Context(), settings+tag, []byte(`{"order":"strict"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := c.Conn.Request(subjects.DefaultNamespace.Segment(tag), nil, 3*time.Second)
+		if err != nil || subjects.ParseError(m.Header) != nil {
+			continue // a busy machine
+		}
+		runs, err := subjects.ParseRuns(m.Data)
+		if err != nil || runs[0].First <= last[tag] {
+			t.Errorf("%q after %d: %v", m.Data, last[tag], err)
+		}
+		last[tag] = runs[0].Last
 	}
 }
 

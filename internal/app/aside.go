@@ -95,17 +95,29 @@ func (p *program) standAside(ctx context.Context) error {
 	return nil
 }
 
-// observed is the store from which ranges are loaded, with a watch that sees how loads end. None begins while demanded
-// returns why not.
+// observed is the store from which ranges are loaded, with a watch that sees how loads end. None begins while settings
+// are demanded that are not known, and the first range of a tag is used once it is known that the tag is loose.
 type observed struct {
 	segment.Store
 	watch    *aside.Watch
-	demanded func() error
+	settings orderly
+}
+
+// orderly is what a store needs to know of settings: see [fleet.Settings].
+type orderly interface {
+	Demanded() error
+	CatchUp(ctx context.Context) error
 }
 
 // Load implements [segment.Store].
 func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return o.observe(func() (segment.Loaded, error) { return o.Store.Load(ctx, tag, n, floor) })
+	return o.observe(func() (segment.Loaded, error) {
+		l, err := o.Store.Load(ctx, tag, n, floor)
+		if err == nil && floor == 0 {
+			err = o.settings.CatchUp(ctx) // where the tag is strict, the allocator drops the range
+		}
+		return l, err
+	})
 }
 
 // LoadStrict implements [segment.Store].
@@ -116,14 +128,14 @@ func (o observed) LoadStrict(
 }
 
 func (o observed) observe(load func() (segment.Loaded, error)) (segment.Loaded, error) {
-	if err := o.demanded(); err != nil {
+	if err := o.settings.Demanded(); err != nil {
 		return segment.Loaded{}, err
 	}
 	ended := o.watch.Load()
 	l, err := load()
 	ended(err, segment.IsFinal(err))
 	if err == nil {
-		err = o.demanded() // the first load may have opened the bucket, which says so: the range is a hole
+		err = o.settings.Demanded() // the first load may have opened the bucket, which says so: the range is a hole
 	}
 	return l, err
 }

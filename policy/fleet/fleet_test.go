@@ -199,7 +199,7 @@ func TestFleet(t *testing.T) {
 		{"settings outlive their bucket", lost},
 		{"changes at once are all made", together},
 		{"a tag is strict once all workers that are found confirm it", confirmed},
-		{"a worker that reconnects doubts until it has read all", doubtful},
+		{"what was made strict while a worker heard nothing is known before a first range is used", caughtUp},
 		{"no strict tag while a worker of before is live, nor without marks", orderRefused},
 	} {
 		t.Run(tc.law, func(t *testing.T) {

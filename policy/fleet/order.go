@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -101,25 +102,71 @@ func unconfirmed(answers []answer, live []string, revision uint64) (names []stri
 	return slices.Compact(names)
 }
 
-// honour puts the strict tags that were read in force, unless there was another doubt since.
-func (s *Settings) honour(doubts int) {
-	strict, seq := s.strict(), s.seq.Load()
+// honour puts the strict tags that were read in force, unless there was another doubt since the read began.
+func (s *Settings) honour(read certainty) {
 	s.ordering.Lock()
 	defer s.ordering.Unlock()
-	if doubts != s.doubts {
+	if read.doubts != s.doubts {
 		s.again.Store(true)
 		return
 	}
-	s.cfg.SetStrict(strict)
-	s.sure = doubts
+	seq := s.seq.Load()
+	s.cfg.SetStrict(s.strict())
+	s.certain = read
 	s.honoured.Store(seq)
+}
+
+// CatchUp makes sure that the tags which were strict when it was called are in force here.
+//
+// Law: the first range of a tag serves nobody before. Who creates a strict tag makes it strict first, so whoever could
+// load from it finds that here, however long its process or its network stood still.
+func (s *Settings) CatchUp(ctx context.Context) error {
+	if s.cfg.Marks == nil {
+		return nil
+	}
+	called := time.Now()
+	s.catching.Lock()
+	defer s.catching.Unlock()
+	if s.caught.After(called) {
+		return nil
+	}
+	began := s.begin()
+	all, err := s.readAll(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("which tags are strict cannot be read: %w", err)
+	case !all:
+		return errRestoring
+	}
+	s.honour(began)
+	s.caught = began.until
+	return nil
+}
+
+var errRestoring = errors.New("the settings were lost, and are being written again")
+
+// A certainty says until when this worker certainly knew which tags are strict. It is extended as long as the
+// connection stands on which they were read: who makes a tag strict waits for all workers that are connected.
+type certainty struct {
+	until      time.Time // zero if they were never read
+	reconnects uint64    // of the connection, when they were read
+	doubts     int       // how many there were then
+	broken     bool      // it is not extended any more
+	asked      uint64    // reconnects when all settings were to be read again, if it is broken
+}
+
+// begin returns the certainty that a read which begins now brings.
+func (s *Settings) begin() certainty {
+	s.ordering.Lock()
+	defer s.ordering.Unlock()
+	return certainty{until: time.Now(), reconnects: s.cfg.Conn.Stats().Reconnects, doubts: s.doubts}
 }
 
 // inDoubt reports whether tags wait until the settings have been read.
 func (s *Settings) inDoubt() bool {
 	s.ordering.Lock()
 	defer s.ordering.Unlock()
-	return s.sure != s.doubts
+	return s.certain.doubts != s.doubts
 }
 
 // strict returns the tags that are strict. One whose order cannot be read is.
@@ -136,54 +183,66 @@ func (s *Settings) strict() map[string]bool {
 	return tags
 }
 
-func (s *Settings) doubted() int {
-	s.ordering.Lock()
-	defer s.ordering.Unlock()
-	return s.doubts
-}
+const (
+	// cutOff is how long a worker may stand still, and still be found by who makes a tag strict: its heartbeat lasts.
+	cutOff = 5 * time.Second
+	// certainFor is for how long tags are served from memory by a worker that may have missed a change. A tag that was
+	// loose is strict only when twice as long has passed since all that were found confirmed it.
+	certainFor = subjects.MaxPrefetchAge / 2
+)
 
-// cutOff is how long a worker may be disconnected, and still be found by who makes a tag strict: its heartbeat lasts.
-const cutOff = 5 * time.Second
-
-// watch lets this worker doubt, when it reconnects, that it knows which tags are strict: if some are, as far as it
-// knows, or if it was away for so long that nobody waited for it to hear of the first one.
+// watch follows for how long this worker knows which tags are strict, until ctx ends.
 func (s *Settings) watch(ctx context.Context) {
 	conn := s.cfg.Conn
 	changes := conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED, nats.CONNECTED)
 	defer conn.RemoveStatusListener(changes)
-	var lost time.Time // zero while connected
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
 	for {
 		select {
-		case now := <-changes:
-			switch {
-			case now != nats.CONNECTED && lost.IsZero():
-				lost = time.Now()
-			case now == nats.CONNECTED && !lost.IsZero():
-				if s.ordered() || time.Since(lost) > cutOff {
-					s.doubt()
-				}
-				lost = time.Time{}
-			}
+		case <-tick.C:
+		case <-changes:
 		case <-ctx.Done():
 			return
 		}
+		s.lookAt(time.Now(), conn.IsConnected(), conn.Stats().Reconnects)
 	}
 }
 
-func (s *Settings) ordered() bool {
-	return s.cfg.Marks != nil && s.cfg.Marks.Level() >= policy.LevelOrder
-}
-
-// doubt lets all tags wait until all settings have been read.
-func (s *Settings) doubt() {
-	s.cfg.Log.Info("reconnected to NATS; requests for tags wait until it is read which of them are strict")
+// lookAt extends the certainty while the connection stands. Where it did not, or the process stood still, all settings
+// are read again; what is in memory serves loose tags meanwhile, for certainFor at most.
+//
+// Law: a worker serves a tag from memory as a loose one only if less than certainFor has passed since it certainly knew
+// that. A change passes it over only after that moment, and is promised twice as late.
+func (s *Settings) lookAt(now time.Time, connected bool, reconnects uint64) {
 	s.ordering.Lock()
-	s.doubts++
-	s.cfg.Doubt()
-	s.ordering.Unlock()
+	defer s.ordering.Unlock()
+	if s.certain.until.IsZero() {
+		return
+	}
+	age := since(s.certain.until, now)
+	if connected && reconnects == s.certain.reconnects && age < cutOff && !s.certain.broken {
+		s.certain.until = now
+		return
+	}
+	if age >= certainFor && s.certain.doubts == s.doubts {
+		s.doubts++
+		s.cfg.Doubt()
+		s.cfg.Log.Warn("whether tags have become strict could not be read for so long that requests for tags wait "+
+			"until it can be", "for", age.Round(time.Second).String())
+	}
+	if s.certain.broken && s.certain.asked == reconnects {
+		return
+	}
+	s.certain.broken, s.certain.asked = true, reconnects
 	s.again.Store(true)
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// since returns how much time has passed by either clock: the monotonic one stands still while a machine is suspended.
+func since(then, now time.Time) time.Duration {
+	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }

@@ -94,11 +94,15 @@ type Settings struct {
 	lost    bool      // the bucket was, so what it holds is not all
 	made    time.Time // when the bucket was
 
-	// ordering guards calls of SetStrict and Doubt, and doubts, which counts the latter: what was read before a doubt
-	// does not end it.
+	// ordering guards calls of SetStrict and Doubt, doubts, which counts the latter, and certain: what was read before
+	// a doubt does not end it.
 	ordering sync.Mutex
 	doubts   int
-	sure     int           // the last doubt that ended
+	certain  certainty
+
+	catching sync.Mutex // guards caught
+	caught   time.Time  // when the last read of CatchUp began
+
 	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
 
 	count   count
@@ -172,7 +176,7 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	failures := jitter.NewBackoff(lookEvery, 10*time.Second)
-	reconnects, due := s.cfg.Conn.Stats().Reconnects, time.Now()
+	due := time.Now()
 	if s.read.Load() {
 		due = s.nextPoll()
 	}
@@ -188,10 +192,6 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
-		}
-		if n := s.cfg.Conn.Stats().Reconnects; n != reconnects {
-			reconnects = n
-			s.again.Store(true)
 		}
 		if time.Now().Before(due) && !s.again.Load() {
 			continue
@@ -217,10 +217,10 @@ func (s *Settings) nextPoll() time.Time {
 func (s *Settings) refresh(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	doubts := s.doubted()
-	err := s.readAll(ctx)
-	if err == nil && !s.again.Load() { // or what was read is not all
-		s.honour(doubts)
+	began := s.begin()
+	all, err := s.readAll(ctx)
+	if all { // it is not where settings that were lost are being written again
+		s.honour(began)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return false
@@ -260,18 +260,19 @@ func (s *Settings) Demanded() error {
 // Unread reports whether settings were never read.
 func (s *Settings) Unread() bool { return !s.read.Load() }
 
-// readAll reads what has changed since the last call; mostly nothing, which one request shows.
-func (s *Settings) readAll(ctx context.Context) error {
+// readAll reads what has changed since the last call; mostly nothing, which one request shows. It reports whether all
+// is known now.
+func (s *Settings) readAll(ctx context.Context) (bool, error) {
 	state, err := s.kv.Look(ctx)
 	if err != nil || s.read.Load() && state.LastSeq == s.seq.Load() {
-		return err
+		return err == nil, err
 	}
 	all, err := s.kv.All(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if again, err := s.restore(ctx, state.Created, all); again || err != nil {
-		return err // what was known goes on to hold
+		return false, err // what was known goes on to hold
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +288,7 @@ func (s *Settings) readAll(ctx context.Context) error {
 	s.entries = all
 	s.seq.Store(state.LastSeq)
 	s.apply()
-	return nil
+	return true, nil
 }
 
 func later(a, b buckets.Entry) buckets.Entry {
