@@ -102,6 +102,9 @@ func (s *Store) Level() int {
 func (s *Store) RaiseLevel(ctx context.Context, level int) error {
 	for {
 		kve, err := s.kv.Get(ctx, identityKey)
+		if errors.Is(err, buckets.ErrNoKey) {
+			return fmt.Errorf("%w: bucket %s has no identity: see `natsid store show`", ErrNoIdentity, s.cfg.Bucket)
+		}
 		if err != nil {
 			return err
 		}

@@ -202,6 +202,9 @@ func TestABucketMadeAgainKeepsItsKind(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.RaiseLevel(t.Context(), 2); !errors.Is(err, kvstore.ErrNoIdentity) {
+		t.Errorf("raise the level: %v, want ErrNoIdentity, which says what to do", err)
+	}
 	if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
 		t.Fatal(err)
 	}
@@ -238,7 +241,7 @@ func TestAnIdentityThatCannotBeReadIsRefused(t *testing.T) {
 	for _, value := range []string{
 		"", "{", `{"registry":"R"`, `{"registry":"","made":"2026-01-01T00:00:00Z","kind":"kv"}`,
 		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"redis"}`,
-		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"kv","version":3}`,
+		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"kv","version":4}`,
 	} {
 		if _, err := js.Publish(t.Context(), "$KV."+bucket+".$natsid", []byte(value)); err != nil {
 			t.Fatal(err)
