@@ -162,6 +162,10 @@ func (c *cluster) longStep() int64 {
 func (c *cluster) createTags(conn func() *nats.Conn, start subjects.Decimal) {
 	c.createTag(conn, subjects.TagCreate{Tag: longTag, Step: c.longStep(), Start: start})
 	c.createTag(conn, subjects.TagCreate{Tag: shortTag, Step: shortStep, Start: start})
+	if start > 1 { // after a loss: the order stands in the settings, which workers wrote again
+		c.createTag(conn, subjects.TagCreate{Tag: strictTag, Start: start})
+		return
+	}
 	c.createTag(conn, subjects.TagCreate{Tag: strictTag, Start: start, Order: subjects.OrderStrict})
 }
 

@@ -12,6 +12,14 @@ const HeaderPrefetch = "Natsid-Prefetch"
 // no ID twice, however long the first caller holds it.
 const MaxPrefetchAge = time.Hour
 
+// HeldLoose is for how long a worker that was cut off may serve a tag from memory without
+// knowing whether it has become strict. StrictAfter is how long after the command such a
+// tag is strict: its last caller may hold IDs for MaxPrefetchAge.
+const (
+	HeldLoose   = 30 * time.Minute
+	StrictAfter = HeldLoose + MaxPrefetchAge
+)
+
 // CheckPrefetch returns an [*Error] of code [BadRequest] that says what is wrong with
 // a value of [HeaderPrefetch], or nil.
 func CheckPrefetch(value string) error {

@@ -59,8 +59,8 @@ type TagUpdate struct {
 	MaxBatch *int   `json:"max_batch,omitempty"`
 	Rate     *int64 `json:"rate,omitempty"`
 	// Order is [OrderLoose] or [OrderStrict]. It excludes all else. A tag is strict
-	// [MaxPrefetchAge] after the answer: so long clients may hold IDs that they had fetched
-	// ahead. The answer is an error until all workers have confirmed it.
+	// [StrictAfter] the answer: so long clients may hold IDs that they fetched ahead, from
+	// workers that were cut off, too. The answer is an error until all workers have confirmed it.
 	Order *string `json:"order,omitempty"`
 	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and
 	// RaiseBy.

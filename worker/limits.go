@@ -70,9 +70,9 @@ func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error)
 	return info, nil
 }
 
-// strictFrom returns from when on a tag is strict of which clients may hold IDs: until then.
+// strictFrom returns from when on a tag is strict of which clients and workers may hold IDs: until then.
 func strictFrom() *time.Time {
-	return new(time.Now().Add(subjects.MaxPrefetchAge).UTC().Truncate(time.Second).Add(time.Second))
+	return new(time.Now().Add(subjects.StrictAfter).UTC().Truncate(time.Second).Add(time.Second))
 }
 
 func (a *tagAdmin) setOrder(ctx context.Context, tag, order string) error {

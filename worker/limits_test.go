@@ -75,7 +75,7 @@ func TestATagIsMadeStrictAndThenNotFetchedAhead(t *testing.T) {
 	var info subjects.TagInfo
 	got := r.ask("id.tag.update", `{"tag":"order","order":"strict"}`)
 	if err := json.Unmarshal([]byte(got.body), &info); err != nil || info.Order != subjects.OrderStrict ||
-		info.StrictFrom == nil || time.Until(*info.StrictFrom) < subjects.MaxPrefetchAge-time.Minute {
+		info.StrictFrom == nil || time.Until(*info.StrictFrom) < subjects.StrictAfter-time.Minute {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if next := r.one("id.segment.order"); next < first+10 {

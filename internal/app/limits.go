@@ -57,6 +57,15 @@ func (p *program) readSettings(ctx context.Context) error {
 
 func (p *program) followSettings(ctx context.Context) error { return p.settings.Run(ctx) }
 
+// marksToLoad returns the identity of the marks from which this worker loads for others; "" while it should not.
+func (p *program) marksToLoad() string {
+	if p.storage.marks == nil || p.refusals.why(worker.Segment) != nil || p.away.why(worker.Segment) != nil ||
+		p.segments.Trouble() != nil {
+		return ""
+	}
+	return p.storage.marks.Identity().Registry
+}
+
 // passOn lets the workers load a strict tag through one of them.
 func (p *program) passOn(ctx context.Context) error { return p.ring.Run(ctx) }
 

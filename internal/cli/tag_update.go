@@ -46,7 +46,7 @@ do not start. To slow callers down for a time, use "natsid throttle".
 --order is changed by itself, too. It returns once every worker that is found has
 confirmed that it uses no ID of a strict tag that it had loaded, and names those
 that have not: repeat it then. IDs of a tag that was loose may be held by clients
-that fetch ahead, for up to an hour: it says from when on the tag is strict.
+that fetch ahead, for up to 90 minutes: it says from when on the tag is strict.
 
 Examples:
   natsid tag update order --step 10000 --desc 'orders of Europe'

@@ -12,12 +12,18 @@
 // there costs a message or a conflict. An answer that comes too late is a hole.
 //
 // What was passed on is not passed on again: a worker that got such a message for a tag loads the tag itself.
+//
+// # The second law
+//
+// A range comes from another process, so it must be of the same marks. Whoever says that it is there, asks or answers
+// names the identity of the bucket of marks, and takes nothing from one that names another: two registries behind the
+// same subjects do not mix. The loader parks a message as one request, so its range is in no other answer, and the
+// asker takes one answer to a message and drops any later one.
 package passon
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"hash/fnv"
 	"strconv"
 	"strings"
@@ -34,9 +40,11 @@ import (
 const (
 	// patience is how long a loader may take to answer.
 	patience = 200 * time.Millisecond
-	// sayEvery is how often a worker says that it is there, and believeFor how long others believe it.
-	sayEvery   = time.Second
-	believeFor = 3 * sayEvery
+	// sayEvery is how often a worker says that it is there in a small fleet, saySeldom how rarely at most. Others
+	// believe it for believed times as long.
+	sayEvery  = time.Second
+	saySeldom = 30 * time.Second
+	believed  = 3
 	// loadsFor is how long a worker that got a message for a tag loads the tag itself.
 	loadsFor = time.Second
 )
@@ -47,6 +55,9 @@ type Config struct {
 	Conn      *nats.Conn // must not be the one that requests arrive on
 	// Segments returns the allocator of this worker, once it is there.
 	Segments func() *segment.Allocator
+	// Marks returns the identity of the marks that this worker loads from; "" while it does not know it, cannot load or
+	// must issue nothing. Then it loads for nobody, and nobody for it.
+	Marks func() string
 }
 
 // A Ring is the workers among which loaders are chosen, as one of them sees it. It is safe for concurrent use.
@@ -80,9 +91,9 @@ func (r *Ring) Run(ctx context.Context) error {
 	}
 	defer func() { _ = others.Unsubscribe() }()
 	for {
-		if r.cfg.Segments().AnyStrict() {
+		if marks := r.cfg.Marks(); marks != "" && r.cfg.Segments().AnyStrict() {
 			// It fails only without a connection; then nobody could send anything.
-			_ = r.cfg.Conn.Publish(r.cfg.Namespace.Loaders(), []byte(r.name))
+			_ = r.cfg.Conn.Publish(r.cfg.Namespace.Loaders(), []byte(r.name+" "+marks))
 		}
 		r.forget(time.Now())
 		select {
@@ -100,12 +111,15 @@ func (r *Ring) pause() time.Duration {
 	return r.every()/2 + jitter.UpTo(r.every())
 }
 
-func (r *Ring) every() time.Duration { return sayEvery * time.Duration(1+len(r.heard)/20) }
+func (r *Ring) every() time.Duration {
+	return min(sayEvery*time.Duration(1+len(r.heard)/20), saySeldom)
+}
 
-// hear notes that another worker is there.
+// hear notes that another worker is there that loads from the same marks.
 func (r *Ring) hear(m *nats.Msg) {
-	name := string(m.Data)
-	if name == r.name || name == "" || len(name) > 64 || strings.ContainsAny(name, " .*>\r\n\t") {
+	name, marks, _ := strings.Cut(string(m.Data), " ")
+	if name == r.name || name == "" || len(name) > 64 || strings.ContainsAny(name, ".*>\r\n\t") ||
+		marks == "" || marks != r.cfg.Marks() {
 		return
 	}
 	r.mu.Lock()
@@ -120,7 +134,7 @@ func (r *Ring) forget(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, at := range r.heard {
-		if now.Sub(at) > believeFor*r.every()/sayEvery {
+		if now.Sub(at) > believed*r.every() {
 			delete(r.heard, name)
 		}
 	}
@@ -156,16 +170,18 @@ func weight(name, tag string) uint64 {
 	return x ^ x>>27
 }
 
-// An answer is what a loader says: a range, or nothing.
+// An answer is what a loader says: a range of marks, or nothing.
 type answer struct {
-	Start int64 `json:"start,string"`
-	End   int64 `json:"end,string"`
-	Step  int64 `json:"step"`
+	Marks string `json:"marks"`
+	Start int64  `json:"start,string"`
+	End   int64  `json:"end,string"`
+	Step  int64  `json:"step"`
 }
 
-// take parks what another worker passed on.
+// take parks what another worker passed on, which is the number of IDs, the marks and the tag.
 func (r *Ring) take(m *nats.Msg) {
-	count, tag, _ := strings.Cut(string(m.Data), " ")
+	count, rest, _ := strings.Cut(string(m.Data), " ")
+	marks, tag, _ := strings.Cut(rest, " ")
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err == nil {
 		err = subjects.CheckTag(tag)
@@ -173,26 +189,27 @@ func (r *Ring) take(m *nats.Msg) {
 	if err != nil || m.Reply == "" {
 		return
 	}
+	segments := r.cfg.Segments()
+	if marks == "" || marks != r.cfg.Marks() || !segments.IsStrict(tag) {
+		r.reply(m, tag, nil)
+		return
+	}
 	r.mu.Lock()
 	r.passed[tag] = time.Now() // before it is parked: a load that it joins sees this
 	r.mu.Unlock()
-	segments := r.cfg.Segments()
-	err = errors.New("loose here")
-	if segments.IsStrict(tag) {
-		err = segments.Park(tag, n, func(ranges []segment.Range, err error) { r.reply(m, tag, ranges, err) })
-	}
-	if err != nil {
-		r.reply(m, tag, nil, err)
+	if segments.Park(tag, n, func(ranges []segment.Range, _ error) { r.reply(m, tag, ranges) }) != nil {
+		r.reply(m, tag, nil)
 	}
 }
 
 // reply answers a message. Whoever gets no range loads for itself.
-func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range, err error) {
+func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range) {
 	var a answer
-	if s, _ := r.cfg.Segments().StatsOf(tag); err == nil && len(ranges) == 1 {
-		a = answer{ranges[0].Start, ranges[0].End, s.Configured}
+	s, _ := r.cfg.Segments().StatsOf(tag)
+	if marks := r.cfg.Marks(); len(ranges) == 1 && marks != "" {
+		a = answer{marks, ranges[0].Start, ranges[0].End, s.Configured}
 	}
-	body, _ := json.Marshal(a) // integers
+	body, _ := json.Marshal(a) // integers and a string
 	_ = m.Respond(body)        // fails only without a connection: then the range is a hole
 }
 
@@ -219,14 +236,14 @@ func (p passing) LoadStrict(
 // pass lets the loader load what requests ask for, and reports whether it did. What it loads must have been asked for
 // by the message: a message that was passed on to this worker may have joined meanwhile, and is not passed on again.
 func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) (segment.Loaded, bool) {
-	n := join()
-	if r.loader(tag) == "" {
+	n, marks := join(), r.cfg.Marks()
+	if r.loader(tag) == "" || marks == "" {
 		return segment.Loaded{}, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
-		[]byte(strconv.FormatInt(n, 10)+" "+tag))
+		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))
 	if err != nil {
 		r.mu.Lock()
 		delete(r.heard, loader) // until it says again that it is there
@@ -234,7 +251,8 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 		return segment.Loaded{}, false
 	}
 	var a answer
-	if json.Unmarshal(m.Data, &a) != nil || a.Start < 1 || a.End-a.Start != n || a.Step < 1 {
+	if json.Unmarshal(m.Data, &a) != nil || a.Marks != marks || r.cfg.Marks() != marks ||
+		a.Start < 1 || a.End-a.Start != n || a.Step < 1 {
 		return segment.Loaded{}, false
 	}
 	return segment.Loaded{Range: segment.Range{Start: a.Start, End: a.End}, Step: a.Step, Passed: true}, true

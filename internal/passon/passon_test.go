@@ -3,6 +3,7 @@ package passon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -32,8 +33,12 @@ type worker struct {
 	conn  *nats.Conn
 	alloc *segment.Allocator
 	loads atomic.Int64
+	marks atomic.Pointer[string]
 	stop  func()
 }
+
+// marks is the identity of those of all workers, unless a test says otherwise.
+var marks = "M1"
 
 type counted struct {
 	segment.Store
@@ -59,7 +64,9 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 		w.Ring = New(Config{
 			Namespace: subjects.DefaultNamespace, Conn: w.conn,
 			Segments: func() *segment.Allocator { return w.alloc },
+			Marks:    func() string { return *w.marks.Load() },
 		})
+		w.marks.Store(&marks)
 		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads}), Deadline: deadline})
 		w.alloc.SetStrict(map[string]bool{"a": true})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +174,7 @@ func TestAWorkerLoadsForItselfWhereNobodyAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.hear(&nats.Msg{Data: []byte(other.name)})
+	w.hear(&nats.Msg{Data: []byte(other.name + " " + marks)})
 	began := time.Now()
 	ask(patience)
 	if waited := time.Since(began); w.loads.Load() != before+2 || waited < patience {
@@ -182,11 +189,11 @@ func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	workers := fleet(t, 2)
 	w := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
 	// By one who thinks that w loads the tag.
-	m, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("7 a"), deadline)
+	m, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("7 M1 a"), deadline)
 	if err != nil || w.loads.Load() != 1 {
 		t.Fatalf("%v, after %d loads of its own", err, w.loads.Load())
 	}
-	if string(m.Data) != `{"start":"1","end":"8","step":100}` {
+	if string(m.Data) != `{"marks":"M1","start":"1","end":"8","step":100}` {
 		t.Errorf("%s", m.Data)
 	}
 	if w.loader("a") != "" {
@@ -197,21 +204,77 @@ func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 func TestMalformedMessagesGetNoID(t *testing.T) {
 	w := fleet(t, 1)[0]
 	for err := nats.ErrNoResponders; errors.Is(err, nats.ErrNoResponders); { // until it listens
-		_, err = w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("0 a"), deadline)
+		_, err = w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("0 M1 a"), deadline)
 	}
-	tooMany := strconv.Itoa(segment.MaxStep) + "0 a"
-	for _, body := range []string{"", "7", "x a", "0 a", "-1 a", "7 b", "7 a b", tooMany} {
+	tooMany := strconv.Itoa(segment.MaxStep) + "0 M1 a"
+	const nothing = `{"marks":"","start":"0","end":"0","step":0}`
+	for _, body := range []string{
+		"", "7", "7 a", "7 M2 a", "x M1 a", "0 M1 a", "-1 M1 a", "7 M1 b", "7 M1 a b", "7  a", tooMany,
+	} {
 		m, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte(body), 50*time.Millisecond)
-		if err == nil && string(m.Data) != `{"start":"0","end":"0","step":0}` &&
-			string(m.Data) != `{"start":"0","end":"0","step":100}` || err != nil && !errors.Is(err, nats.ErrTimeout) {
+		if err == nil && string(m.Data) != nothing || err != nil && !errors.Is(err, nats.ErrTimeout) {
 			t.Errorf("%q: %v, %v", body, m, err)
 		}
 	}
-	for _, name := range []string{"", "a.b", ">", "*", "a b", w.name} {
+	for _, name := range []string{"", "a.b M1", "> M1", "* M1", "a", "a M2", " M1", "a M1 b", w.name + " M1"} {
 		w.hear(&nats.Msg{Data: []byte(name)})
 	}
-	w.await(t, 0)
-	if w.loads.Load() != 0 {
-		t.Errorf("%d loads", w.loads.Load())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.heard) > 0 || w.loads.Load() != 0 {
+		t.Errorf("heard %v, %d loads", w.heard, w.loads.Load())
+	}
+}
+
+func TestNothingIsPassedBetweenDifferentMarks(t *testing.T) {
+	workers := fleet(t, 2)
+	asker, loader := workers[0], workers[1]
+	if asker.loader("a") == "" {
+		asker, loader = loader, asker
+	}
+	take := func(by *worker) {
+		t.Helper()
+		before := by.loads.Load()
+		if _, err := asker.alloc.Take(t.Context(), "a", 1); err != nil || by.loads.Load() == before {
+			t.Errorf("%v; the other worker loaded", err)
+		}
+	}
+	for what, of := range map[string]string{"it loads from other marks": "M2", "it must issue nothing": ""} {
+		loader.marks.Store(&of)
+		asker.hear(&nats.Msg{Data: []byte(loader.name + " M1")}) // of a moment ago
+		t.Log(what)
+		take(asker)
+		loader.hear(&nats.Msg{Data: []byte(asker.name + " M1")})
+		asker.hear(&nats.Msg{Data: []byte(loader.name + " " + of)})
+	}
+	var nothing string
+	asker.marks.Store(&nothing)
+	loader.marks.Store(&marks)
+	asker.hear(&nats.Msg{Data: []byte(loader.name + " M1")})
+	take(asker)
+	if loader.loads.Load() > 0 {
+		t.Errorf("%d loads for another worker", loader.loads.Load())
+	}
+}
+
+// Whoever answers, a range of other marks is not taken.
+func TestAnAnswerOfOtherMarksIsNotTaken(t *testing.T) {
+	w := fleet(t, 1)[0]
+	for i := 0; w.loader("a") == ""; i++ {
+		w.hear(&nats.Msg{Data: fmt.Appendf(nil, "other%d M1", i)})
+	}
+	other := w.loader("a")
+	var of string
+	forged, err := w.conn.Subscribe(w.cfg.Namespace.Loader(other), func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"marks":"` + of + `","start":"900","end":"901","step":1}`))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = forged.Unsubscribe() }()
+	for _, of = range []string{"M1", "M2"} {
+		if l, ok := w.pass(t.Context(), other, "a", func() int64 { return 1 }); ok != (of == "M1") {
+			t.Errorf("an answer of %s: %+v, %t", of, l, ok)
+		}
 	}
 }

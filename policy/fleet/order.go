@@ -186,9 +186,8 @@ func (s *Settings) strict() map[string]bool {
 const (
 	// cutOff is how long a worker may stand still, and still be found by who makes a tag strict: its heartbeat lasts.
 	cutOff = 5 * time.Second
-	// certainFor is for how long tags are served from memory by a worker that may have missed a change. A tag that was
-	// loose is strict only when twice as long has passed since all that were found confirmed it.
-	certainFor = subjects.MaxPrefetchAge / 2
+	// certainFor is for how long tags are served from memory by a worker that may have missed a change.
+	certainFor = subjects.HeldLoose
 )
 
 // watch follows for how long this worker knows which tags are strict, until ctx ends.
@@ -213,7 +212,8 @@ func (s *Settings) watch(ctx context.Context) {
 // are read again; what is in memory serves loose tags meanwhile, for certainFor at most.
 //
 // Law: a worker serves a tag from memory as a loose one only if less than certainFor has passed since it certainly knew
-// that. A change passes it over only after that moment, and is promised twice as late.
+// that. A change passes it over only after that moment, and is promised [subjects.StrictAfter] later: so whoever that
+// worker served has put its IDs to use by then.
 func (s *Settings) lookAt(now time.Time, connected bool, reconnects uint64) {
 	s.ordering.Lock()
 	defer s.ordering.Unlock()
