@@ -132,7 +132,7 @@ func TestAWindowIsFoundByTheTimeInTheID(t *testing.T) {
 
 func TestAScanPassesOverWhatCannotBeReadAndEndsWithTheStream(t *testing.T) {
 	t.Parallel()
-	js, r := writtenTo(t, []Batch{by("A1", 1), by("A1", 2), by("A1", 3)})
+	js, _ := writtenTo(t, []Batch{by("A1", 1), by("A1", 2), by("A1", 3)})
 	for _, body := range []string{"", "{}", `{"grants":2,"process":"Z"}`,
 		`{"grants":1,"process":"Z"}` + "\n+ 1 2 3 4"} {
 		if _, err := js.Publish(t.Context(), "$KV.id_grants.log", []byte(body)); err != nil {
