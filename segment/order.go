@@ -2,6 +2,8 @@ package segment
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -72,7 +74,9 @@ func (s *tagSet) setOrders(o orders) {
 	if same {
 		return
 	}
-	for _, b := range s.snapshot() { // later ones are made with the new order
+	all := s.snapshot() // later ones are made with the new order
+	slices.SortFunc(all, func(a, b *buffer) int { return strings.Compare(a.tag, b.tag) })
+	for _, b := range all {
 		b.setOrder(o.of(b.tag))
 	}
 }

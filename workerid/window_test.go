@@ -1,6 +1,7 @@
 package workerid_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,15 @@ import (
 
 func TestEachWindowIsReportedBeforeAnIDOfItIsIssued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // of windows, while they come
 		var windows []workerid.Window
 		l := start(t, new(workeridtest.Memory), func(c *workerid.Config) {
 			c.Horizon = time.Minute
-			c.Granted = func(w workerid.Window) { windows = append(windows, w) }
+			c.Granted = func(w workerid.Window) {
+				mu.Lock()
+				defer mu.Unlock()
+				windows = append(windows, w)
+			}
 		})
 		last := snowflake.Parts{}
 		for range 100 {
@@ -24,7 +30,10 @@ func TestEachWindowIsReportedBeforeAnIDOfItIsIssued(t *testing.T) {
 			synctest.Wait()
 			if ms := layout.FirstMs(p.Tick); p.Tick != 0 {
 				last = p
-				if w := windows[len(windows)-1]; w.Number != p.Worker || ms < w.From || ms >= w.Until {
+				mu.Lock()
+				w := windows[len(windows)-1]
+				mu.Unlock()
+				if w.Number != p.Worker || ms < w.From || ms >= w.Until {
 					t.Fatalf("an ID of %d in the window %+v", ms, w)
 				}
 			}

@@ -124,7 +124,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"buckets that were not open at the start", "watch for streams that take requests", "announcement",
 		"question which registries there are", "watch for a second registry", "worker number", "witness of the marks",
 		"question whether NATS still answers", "allocator", "address of Leaf's paths", "Leaf's paths",
-		"requests", "who can load",
+		"requests", "who can load", "loads for other workers",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)

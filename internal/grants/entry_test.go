@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,7 @@ func FuzzEntry(f *testing.F) {
 
 // a kept is a stream in memory.
 type kept struct {
+	mu      sync.Mutex
 	entries []Batch
 	fail    error // of the next writes
 	land    bool  // they are written all the same
@@ -75,6 +77,8 @@ type kept struct {
 }
 
 func (k *kept) put(_ context.Context, body []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.fail != nil && !k.land {
 		return k.fail
 	}
@@ -87,8 +91,22 @@ func (k *kept) put(_ context.Context, body []byte) error {
 	return k.fail
 }
 
+// set decides how writes end from now on.
+func (k *kept) set(fail error, land bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fail, k.land = fail, land
+}
+
+// all returns the entries.
+func (k *kept) all() []Batch {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.entries)
+}
+
 func (k *kept) loads() (all []Load) {
-	for _, b := range k.entries {
+	for _, b := range k.all() {
 		all = append(all, b.Loads...)
 	}
 	return all
@@ -124,11 +142,11 @@ func TestAnEntryASecondHasAllGrants(t *testing.T) {
 		if got := k.loads(); len(got) != 2500 || got[2499] != load(2500) {
 			t.Errorf("%d loads are written", len(got))
 		}
-		last := k.entries[len(k.entries)-1]
-		if !last.End || k.entries[0].End || len(k.entries) > 20 {
-			t.Errorf("%d entries, the last: %+v", len(k.entries), last.Head)
+		last := k.all()[len(k.all())-1]
+		if !last.End || k.all()[0].End || len(k.all()) > 20 {
+			t.Errorf("%d entries, the last: %+v", len(k.all()), last.Head)
 		}
-		for i, b := range k.entries {
+		for i, b := range k.all() {
 			if b.Entry != uint64(i+1) || k.sizes[i] > 4096+300 {
 				t.Errorf("entry %d is numbered %d, and has %d bytes", i+1, b.Entry, k.sizes[i])
 			}
@@ -138,7 +156,7 @@ func TestAnEntryASecondHasAllGrants(t *testing.T) {
 
 func TestGrantsWaitWhileTheStreamIsAwayAndAreCountedBeyondABound(t *testing.T) {
 	logged(t, func(l *Log, k *kept, stop func()) {
-		k.fail = errors.New("away")
+		k.set(errors.New("away"), false)
 		const more = 1000
 		l.Load(load(1))
 		time.Sleep(10 * time.Second)
@@ -146,13 +164,13 @@ func TestGrantsWaitWhileTheStreamIsAwayAndAreCountedBeyondABound(t *testing.T) {
 			l.Load(load(n + 2))
 		}
 		time.Sleep(time.Minute)
-		if len(k.entries) > 0 {
-			t.Fatalf("%d entries", len(k.entries))
+		if len(k.all()) > 0 {
+			t.Fatalf("%d entries", len(k.all()))
 		}
-		k.fail = nil
+		k.set(nil, false)
 		time.Sleep(10 * time.Minute)
 		lost := uint64(0)
-		for _, b := range k.entries {
+		for _, b := range k.all() {
 			lost += b.Lost
 		}
 		if got := k.loads(); len(got) != maxKept+1 || lost != more {
@@ -163,18 +181,18 @@ func TestGrantsWaitWhileTheStreamIsAwayAndAreCountedBeyondABound(t *testing.T) {
 
 func TestAnEntryWhoseAcknowledgementWasLostIsWrittenAgainAndHeededOnce(t *testing.T) {
 	logged(t, func(l *Log, k *kept, stop func()) {
-		k.fail, k.land = errors.New("no acknowledgement"), true
+		k.set(errors.New("no acknowledgement"), true)
 		l.Load(load(1))
 		time.Sleep(3500 * time.Millisecond)
-		k.fail = nil
+		k.set(nil, false)
 		l.Load(load(2))
 		stop()
-		if len(k.entries) < 4 {
-			t.Fatalf("%d entries", len(k.entries))
+		if len(k.all()) < 4 {
+			t.Fatalf("%d entries", len(k.all()))
 		}
 		a := NewAudit(t.TempDir())
 		defer a.Close()
-		for i, b := range k.entries {
+		for i, b := range k.all() {
 			if err := a.Add(At{Sequence: uint64(i + 1)}, &b); err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -100,7 +101,8 @@ func (w *world) hears(l *life) {
 // heard notes that a worker serves nothing of what was loaded for another order. What no worker does is promised.
 func (w *world) heard(l *life) {
 	o := w.ordering
-	for name, unheard := range o.unheard {
+	for _, name := range slices.Sorted(maps.Keys(o.unheard)) {
+		unheard := o.unheard[name]
 		unheard[l] = false
 		maps.DeleteFunc(unheard, func(other *life, waits bool) bool { return !waits || other.isDead() })
 		if len(unheard) == 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ type streams struct {
 	away   bool // nothing answers
 	lose   bool // writes land, and their acknowledgements are lost
 	writes map[string]int
-	lists  int // of witnesses
+	lists  atomic.Int64 // of witnesses
 }
 
 type stored struct {
@@ -196,7 +197,7 @@ func (s *streams) List(ctx context.Context, _, prefix string) ([]buckets.Entry, 
 	}
 	defer s.mu.Unlock()
 	if prefix != "" {
-		s.lists++
+		s.lists.Add(1)
 	}
 	var list []buckets.Entry
 	for _, key := range slices.Sorted(maps.Keys(s.state.entries)) {

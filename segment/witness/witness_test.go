@@ -245,7 +245,7 @@ func TestAtRestAPollFindsWhatWentBack(t *testing.T) {
 
 // Each look reads the witnesses of all, so as many looks by each worker would cost the square of the fleet.
 func TestAWorkerOfALargeFleetLooksSeldomAtAllWitnesses(t *testing.T) {
-	for fleet, looks := range map[int][2]int{3: {55, 85}, 500: {5, 10}, 5000: {2, 5}} {
+	for fleet, looks := range map[int][2]int64{3: {55, 85}, 500: {5, 10}, 5000: {2, 5}} {
 		play(t, func(w *world) {
 			a := w.start("a", t.TempDir())
 			for i := range fleet - 1 {
@@ -256,9 +256,9 @@ func TestAWorkerOfALargeFleetLooksSeldomAtAllWitnesses(t *testing.T) {
 				}
 			}
 			time.Sleep(2 * time.Minute)
-			before := w.js.lists
+			before := w.js.lists.Load()
 			time.Sleep(time.Hour)
-			if n := w.js.lists - before; n < looks[0] || n > looks[1] {
+			if n := w.js.lists.Load() - before; n < looks[0] || n > looks[1] {
 				t.Errorf("among %d it looked %d times in an hour, want %v", fleet, n, looks)
 			}
 		})
