@@ -31,8 +31,16 @@ type WorkerView struct {
 	Drained    bool                `json:"drained"` // by an operator
 	Modes      map[string]ModeView `json:"modes"`   // segment and snowflake
 	Statistics WorkerStats         `json:"statistics"`
-	Tag        *TagStats           `json:"tag"`  // as asked for; null if it has nothing of it in memory
-	Hour       *HourView           `json:"hour"` // as asked for
+	Tag        *TagStats           `json:"tag"`              // as asked for; null if it has nothing of it in memory
+	Grants     []GrantView         `json:"grants,omitempty"` // its last loads of the tag, oldest first
+	Hour       *HourView           `json:"hour"`             // as asked for
+}
+
+// GrantView is a range of a tag that a worker loaded.
+type GrantView struct {
+	First Decimal   `json:"first"`
+	Last  Decimal   `json:"last"`
+	Time  time.Time `json:"time"`
 }
 
 // ModeView is what a worker says of one mode.

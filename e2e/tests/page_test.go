@@ -47,6 +47,7 @@ func TestThePageOfAnyWorkerShowsAllWorkersAndAlarmsOutliveThem(t *testing.T) {
 		waitFor(t, "both are on the page", shows(page+"/", "2 of 2 answered", "alpha", "beta", "serving"))
 		waitFor(t, "the tag is listed", shows(page+"/tags", "/tag?name=seat"))
 		waitFor(t, "its ranges are shown", shows(page+"/tag?name=seat", "Ranges in memory", "1–1000", ">2<"))
+		waitFor(t, "its load is shown", shows(page+"/tag?name=seat", "Last loads", ">1000</td>"))
 		waitFor(t, "both numbers are in use", shows(page+"/numbers", "<dd>2</dd>", "alpha", "beta"))
 		waitFor(t, "the layout is shown", shows(page+"/layout", "Layout 41"))
 		waitFor(t, "the settings are shown", shows(page+"/settings", "http-page"))

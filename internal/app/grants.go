@@ -67,6 +67,19 @@ func (g *grantLog) origin(tag string, id int64) (segment.Loaded, bool) {
 	return segment.Loaded{Range: segment.Range{Start: l.First, End: l.Last + 1}, Revision: l.Revision}, ok
 }
 
+// last returns the last loads of a tag by this process.
+func (g *grantLog) last(tag string) (all []subjects.GrantView) {
+	if g.log == nil {
+		return nil
+	}
+	for _, l := range g.log.Last(tag) {
+		all = append(all, subjects.GrantView{
+			First: subjects.Decimal(l.First), Last: subjects.Decimal(l.Last), Time: time.UnixMilli(l.Time).UTC(),
+		})
+	}
+	return all
+}
+
 // window adds a window.
 func (g *grantLog) window(w workerid.Window) {
 	if g.log != nil {

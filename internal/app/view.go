@@ -76,7 +76,7 @@ func (p *program) addTags(v *subjects.WorkerView, q subjects.ViewRequest) {
 	if s, _ := p.front.current(); s != nil {
 		v.Statistics = s.worker.Stats(busiest)
 		if q.Tag != "" {
-			v.Tag = s.worker.StatsOf(q.Tag)
+			v.Tag, v.Grants = s.worker.StatsOf(q.Tag), p.grants.last(q.Tag)
 		}
 	}
 	v.Statistics.Instance = p.instance() // also before anything is served

@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -173,6 +174,13 @@ func (l *Log) Recent(tag string, id int64) (Load, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.recent.find(tag, id)
+}
+
+// Last returns the last few loads of a tag by this process, oldest first.
+func (l *Log) Last(tag string) []Load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.recent.tags[tag])
 }
 
 // recent is the last loads of the tags. The zero value is empty.

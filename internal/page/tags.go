@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,8 +142,18 @@ type tagView struct {
 	Trouble     error // why the tag is not known
 	Rows        []tagWorker
 	Total       tagTotal
-	Recommended int64 // the highest step that a worker recommends
+	Recommended int64         // the highest step that a worker recommends
+	Grants      []workerGrant // the last ones of all workers, newest first
 }
+
+// A workerGrant is a range that a worker loaded.
+type workerGrant struct {
+	Worker string
+	subjects.GrantView
+}
+
+// maxGrants is how many grants of a tag are shown.
+const maxGrants = 10
 
 // tagTotal is what the workers have together.
 type tagTotal struct {
@@ -190,7 +201,13 @@ func (p *page) tag(r *http.Request) (any, error) {
 	}
 	v.Total.Seconds = subjects.Fraction(math.Inf(1))
 	for _, w := range s.Workers {
-		if !w.Answered || w.Tag == nil {
+		if !w.Answered {
+			continue
+		}
+		for _, g := range w.Grants {
+			v.Grants = append(v.Grants, workerGrant{w.Name(), g})
+		}
+		if w.Tag == nil {
 			continue
 		}
 		v.Rows = append(v.Rows, tagWorker{TagStats: *w.Tag, Answered: true, Bars: bars(w.Tag.Ranges)})
@@ -201,6 +218,8 @@ func (p *page) tag(r *http.Request) (any, error) {
 		v.Total.Errors += w.Tag.Errors
 		v.Recommended = max(v.Recommended, w.Tag.RecommendedStep)
 	}
+	slices.SortStableFunc(v.Grants, func(a, b workerGrant) int { return b.Time.Compare(a.Time) })
+	v.Grants = v.Grants[:min(maxGrants, len(v.Grants))]
 	return v, nil
 }
 
