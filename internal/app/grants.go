@@ -152,8 +152,8 @@ func (g *grantLog) failed(err error, lost uint64) {
 		raise("the stream of bucket %s was deleted, or JetStream wiped: what was written before is lost; "+
 			"another one is made", g.p.cfg.Namespace.GrantsBucket())
 	}
-	if err != nil && lost == g.lost {
-		g.p.cfg.Log.Warn("grants cannot be written now, and wait in memory; IDs are issued as ever", "error", err)
+	if err != nil && lost == g.lost { // others say that JetStream is away
+		g.p.cfg.Log.Debug("grants cannot be written now, and wait in memory; IDs are issued as ever", "error", err)
 	}
 	_, right := errors.AsType[*buckets.RightError](err)
 	if refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right; refused && !g.ill {
