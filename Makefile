@@ -22,7 +22,7 @@ quick: format vet staticcheck ## Check what is fast to check, in under a minute:
 
 # Most tests wait more than they compute, so more of them run at a time than there
 # are CPUs; those of whole services compute enough to run by themselves. The race detector makes a simulated schedule several times as slow: 200
-# with it, 10,000 and the mutants without. `make lint` vets.
+# with it, 6,000 and the mutants without. `make lint` vets.
 test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go test -race -vet=off -p 4 -parallel 6 -timeout 8m $$(go list ./... | grep -v /e2e/tests)
 	CGO_ENABLED=1 go test -race -vet=off -parallel 6 -timeout 10m ./e2e/tests
@@ -30,7 +30,7 @@ test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go -C deploy test -race -vet=off -timeout 4m ./...
 	CGO_ENABLED=1 go -C client/outside test -race -timeout 4m ./...
 	[ "$$(uname)" != Linux ] || go -C browser test -vet=off -timeout 8m ./...
-	[ "$$(uname)" != Linux ] || go run ./faults -short -for 20s
+	[ "$$(uname)" != Linux ] || go run ./faults -short -for 10s
 
 stress-test: ## Run all tests N times (10) while other processes keep the CPUs busy
 	scripts/stress $(or $(N),10)
