@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,5 +162,37 @@ func TestAScanPassesOverWhatCannotBeReadAndEndsWithTheStream(t *testing.T) {
 	defer cancel()
 	if _, err := r.Scan(ctx, r.First, r.Last, func(At, *Batch) bool { return true }); err == nil || ctx.Err() != nil {
 		t.Errorf("a stream that is gone: %v", err)
+	}
+}
+
+// A request for entries can be lost on its way to a consumer that is new.
+func TestAScanGoesOnWhereAConsumerFallsSilent(t *testing.T) {
+	t.Parallel()
+	js, _ := writtenTo(t, []Batch{by("A1", 1)})
+	const all = 6000 // more than are asked for at once
+	for range all - 1 {
+		if _, err := js.PublishAsync("$KV.id_grants.log", []byte(`{"grants":1,"process":"A1"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	r, err := Open(t.Context(), js, "id_grants")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []uint64
+	_, err = r.Scan(t.Context(), 0, 1<<60, func(at At, _ *Batch) bool {
+		if seen = append(seen, at.Sequence); len(seen) > 1 {
+			return true
+		}
+		for name := range r.stream.ConsumerNames(t.Context()).Name() {
+			if _, err := r.stream.PauseConsumer(t.Context(), name, time.Now().Add(time.Hour)); err != nil {
+				t.Error(err)
+			}
+		}
+		return true
+	})
+	if err != nil || len(seen) != all || !slices.IsSorted(seen) || seen[all-1] != r.Last {
+		t.Errorf("%d entries of %d, %v", len(seen), all, err)
 	}
 }

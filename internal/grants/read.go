@@ -49,16 +49,25 @@ type At struct {
 	Time     time.Time // when JetStream stored it
 }
 
-// silence is how long a server may leave a reader without an entry that it has.
-const silence = 20 * time.Second
+// A server may leave a reader without an entry that it has for silence: a request for entries can be lost on its way to
+// a new consumer in a cluster. Then another consumer is made, for maxSilences times in a row.
+const (
+	silence     = 2 * time.Second
+	maxSilences = 10
+)
 
 // Scan passes the entries with sequence numbers from first to last, or as many of them as there are, to f, until f
 // returns false. f must not keep the batch. bad are entries that cannot be read.
 func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (bad int, err error) {
 	first, last = max(first, r.First), min(last, r.Last)
-	for first <= last {
+	for silent := 0; first <= last; {
 		next, some, more, err := r.scan(ctx, first, last, f)
-		bad += some
+		if bad += some; next > first {
+			silent = 0
+		}
+		if silent++; errors.Is(err, errSilent) && silent < maxSilences && ctx.Err() == nil {
+			err, more = nil, true
+		}
 		if err != nil || !more {
 			return bad, err
 		}
@@ -66,6 +75,8 @@ func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch
 	}
 	return bad, nil
 }
+
+var errSilent = errors.New("JetStream does not deliver it")
 
 // scan is Scan through one consumer. more says that it has to be continued at next.
 func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (
@@ -91,7 +102,7 @@ func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch
 		m, err := messages.Next(jetstream.NextContext(soon))
 		cancel()
 		if err != nil {
-			return next, bad, false, fmt.Errorf("read the stream of grants after entry %d: %w", next, err)
+			return next, bad, false, fmt.Errorf("read entry %d of the stream of grants: %w: %w", next, errSilent, err)
 		}
 		meta, err := m.Metadata()
 		if err != nil {
