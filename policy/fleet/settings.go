@@ -22,7 +22,8 @@
 //
 // A tag that is loose becomes strict while workers hold its IDs in memory. So [Settings.SetOrder] returns once every
 // worker that has a heartbeat, or answers, says that it has read the change and has dropped them; and it names those
-// that do not. A worker that reconnects may have missed a change: it lets all tags wait until it has read the settings.
+// that do not. A worker that reconnects, or stood still, may have missed a change: it reads all settings again, and
+// lets tags wait once it could not for half an hour. A tag's first range waits for [Settings.CatchUp].
 //
 // Nothing here bears on uniqueness: settings decide who gets IDs, and in which order, and never that one repeats.
 package fleet
