@@ -254,7 +254,8 @@ func (w *Watch) tick(ctx context.Context) {
 
 // arrive reads the registry of a worker that could not do so when it started, and asks which others there are.
 func (w *Watch) arrive(ctx context.Context) {
-	if w.reread(ctx, !counted); w.own.ID == "" {
+	w.reread(ctx, !counted)
+	if own, _ := w.mine(); own.ID == "" {
 		return
 	}
 	if err := w.askAll(ctx); err != nil {

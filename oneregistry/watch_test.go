@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -256,6 +257,25 @@ func TestOfWorkersThatStartOnlyThoseThatSpeakCountTheOthers(t *testing.T) {
 			t.Errorf("the smaller one does not yield: %v", other.why())
 		}
 	})
+}
+
+// Questions come on goroutines of their own, also while a worker looks for its registry: the race detector judges this.
+func TestQuestionsMayComeWhileAWorkerLooksForItsRegistry(t *testing.T) {
+	r := newRegistry("R", time.Now(), nil)
+	r.away = true
+	s := newWorld(t).add("a", "hub", r)
+	s.watch = New(Config{Home: s, Bus: busSim{s}, Instance: func() string { return "a" }, Refuse: func(Refused) {}})
+	var both sync.WaitGroup
+	both.Go(func() { s.watch.arrive(t.Context()) })
+	both.Go(func() {
+		time.Sleep(10 * time.Millisecond) // so that nothing but a lock puts the two in order
+		r.do(func() { r.away = false })
+		s.watch.Answer(t.Context(), encode(call{Op: opState, From: Notice{Process: "b"}}))
+	})
+	both.Wait()
+	if own, _ := s.watch.mine(); own.ID != "SR" {
+		t.Errorf("the registry is %q, want SR", own.ID)
+	}
 }
 
 func TestAWatchLooksSeldomUntilAnotherRegistryIsHeard(t *testing.T) {
