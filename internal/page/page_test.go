@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/natsid/natsid/internal/fleetview"
@@ -21,11 +23,18 @@ import (
 )
 
 // get returns what a page answers.
+// get gets a view in virtual time: it waits half a second for what it shows, and the machine may be busy.
 func get(t *testing.T, cfg page.Config, path string) (*httptest.ResponseRecorder, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	page.New(cfg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	synctest.Test(t, func(*testing.T) { *w = *visit(page.New(cfg), path) })
 	return w, w.Body.String()
+}
+
+func visit(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
 }
 
 // expect reports texts that a view must have, and those that it must not have.
@@ -173,15 +182,12 @@ func TestATagThatLooksLikeAFlagIsNoneInACommand(t *testing.T) {
 }
 
 func TestTagsComeInPages(t *testing.T) {
-	cfg := frozen.Config()
-	cfg.Tags = func(context.Context) (tags []segment.Tag, _ error) {
-		for i := range 100_000 {
-			tags = append(tags, segment.Tag{Name: fmt.Sprintf("tag%06d", i), Step: 1000, MaxID: 1})
-		}
-		return tags, nil
+	var tags []segment.Tag
+	for i := range 100_000 {
+		tags = append(tags, segment.Tag{Name: fmt.Sprintf("tag%06d", i), Step: 1000, MaxID: 1})
 	}
-	h := page.New(cfg)
-	awaitText(t, h, "/tags", "1 to 50 of 100,000 tags") // a busy machine takes longer than a view waits
+	cfg := frozen.Config()
+	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return tags, nil }
 	for path, want := range map[string]struct{ first, last, caption string }{
 		"/tags":                     {"tag000000", "tag000049", "1 to 50 of 100,000 tags"},
 		"/tags?p=1":                 {"tag000050", "tag000099", "51 to 100 of 100,000 tags"},
@@ -191,15 +197,14 @@ func TestTagsComeInPages(t *testing.T) {
 		"/tags?p=99999999999999999": {"tag099950", "tag099999", "99,951 to 100,000 of 100,000 tags"},
 		"/tags?q=g0999&p=1":         {"tag099950", "tag099999", "51 to 100 of 100 found among 100,000 tags"},
 	} {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-		rows := regexp.MustCompile(`/tag\?name=(tag\d+)`).FindAllStringSubmatch(w.Body.String(), -1)
+		_, body := get(t, cfg, path)
+		rows := regexp.MustCompile(`/tag\?name=(tag\d+)`).FindAllStringSubmatch(body, -1)
 		if len(rows) != 50 || rows[0][1] != want.first || rows[49][1] != want.last ||
-			!strings.Contains(w.Body.String(), want.caption) {
+			!strings.Contains(body, want.caption) {
 			t.Errorf("%s: %d rows, want %v", path, len(rows), want)
 		}
-		if w.Body.Len() > 50_000 {
-			t.Errorf("%s: %d bytes", path, w.Body.Len())
+		if len(body) > 50_000 {
+			t.Errorf("%s: %d bytes", path, len(body))
 		}
 	}
 }
@@ -221,96 +226,125 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 }
 
 func TestAViewDoesNotWaitForASlowStore(t *testing.T) {
-	cfg := frozen.Config()
-	tags, hold := cfg.Tags, make(chan struct{})
-	cfg.Tags = func(ctx context.Context) ([]segment.Tag, error) {
-		<-hold
-		return tags(ctx)
-	}
-	h := page.New(cfg)
-	if !shows(h, "/tags", "The tags cannot be read yet") {
-		t.Error("that the tags are being read is not said")
-	}
-	close(hold)
-	awaitText(t, h, "/tags", "1 to 7 of 7 tags")
-}
-
-func shows(h http.Handler, path, text string) bool {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-	return w.Code == http.StatusOK && strings.Contains(w.Body.String(), text)
-}
-
-// awaitText waits until a view has the text.
-func awaitText(t *testing.T, h http.Handler, path, text string) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !shows(h, path, text); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s does not show %q", path, text)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		hold := make(chan struct{})
+		tags, tag, alarms := cfg.Tags, cfg.Look, cfg.Alarms
+		cfg.Tags = func(ctx context.Context) ([]segment.Tag, error) { <-hold; return tags(ctx) }
+		cfg.Look = func(ctx context.Context, name string) (segment.Tag, error) { <-hold; return tag(ctx, name) }
+		cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) { <-hold; return alarms(ctx) }
+		h := page.New(cfg)
+		paths := map[string]struct{ yet, then string }{
+			"/":               {"The alarms that are kept cannot be read yet", "clock-skew"},
+			"/tags":           {"The tags cannot be read yet", "1 to 7 of 7 tags"},
+			"/tag?name=order": {"The tag cannot be read yet", "Ranges in memory"},
+			"/alarms":         {"The alarms that are kept cannot be read yet", "clock-skew"},
 		}
-	}
+		shows := func(path, text string) {
+			t.Helper()
+			if w := visit(h, path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: %d, want %s", path, w.Code, text)
+			}
+		}
+		for path, want := range paths {
+			shows(path, want.yet)
+		}
+		close(hold)
+		synctest.Wait()
+		for path, want := range paths {
+			shows(path, want.then)
+		}
+	})
+}
+
+func TestWhatCouldNotBeReadIsTriedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		cfg.Now = time.Now
+		var answers atomic.Bool
+		alarms := cfg.Alarms
+		cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) {
+			if !answers.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return alarms(ctx)
+		}
+		h := page.New(cfg)
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+			visit(h, "/alarms")
+		}
+		answers.Store(true)
+		for end := time.Now().Add(15 * time.Second); ; time.Sleep(time.Second) {
+			if strings.Contains(visit(h, "/alarms").Body.String(), "clock-skew") {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("JetStream answers again, and the alarms do not appear")
+			}
+		}
+	})
 }
 
 func TestATagThatManyLookAtIsReadOnce(t *testing.T) {
-	cfg := frozen.Config()
-	reads, look := 0, cfg.Look
-	cfg.Look = func(ctx context.Context, name string) (segment.Tag, error) {
-		reads++
-		return look(ctx, name)
-	}
-	h := page.New(cfg)
-	for i := range 200 {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/tag?name="+[]string{"order", "none"}[i%2], nil))
-		if want := []string{"Ranges in memory", "There is no such tag"}[i%2]; !strings.Contains(w.Body.String(), want) {
-			t.Fatalf("the tag is not shown: %s", w.Body)
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		reads, look := 0, cfg.Look
+		cfg.Look = func(ctx context.Context, name string) (segment.Tag, error) {
+			reads++
+			return look(ctx, name)
 		}
-	}
-	if reads != 2 {
-		t.Errorf("%d reads of two tags within 2 s", reads)
-	}
-	for i := range 1000 {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprintf("/tag?name=t%d", i), nil))
-	}
-	if reads != 1002 {
-		t.Errorf("%d reads of 1002 tags", reads)
-	}
+		h := page.New(cfg)
+		for i := range 200 {
+			w := visit(h, "/tag?name="+[]string{"order", "none"}[i%2])
+			want := []string{"Ranges in memory", "There is no such tag"}[i%2]
+			if !strings.Contains(w.Body.String(), want) {
+				t.Fatalf("the tag is not shown: %s", w.Body)
+			}
+		}
+		if reads != 2 {
+			t.Errorf("%d reads of two tags within 2 s", reads)
+		}
+		for i := range 1000 {
+			visit(h, fmt.Sprintf("/tag?name=t%d", i))
+		}
+		if reads != 1002 {
+			t.Errorf("%d reads of 1002 tags", reads)
+		}
+	})
 }
 
 func TestWhatManyLookAtIsReadOnce(t *testing.T) {
-	cfg := frozen.Config()
-	now := cfg.Now()
-	cfg.Now = func() time.Time { return now }
-	reads, fails := 0, false
-	cfg.Alarms = func(context.Context) ([]subjects.AlarmEvent, error) {
-		reads++
-		if fails {
-			return nil, errors.New("away")
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		now := cfg.Now()
+		cfg.Now = func() time.Time { return now }
+		reads, fails := 0, false
+		cfg.Alarms = func(context.Context) ([]subjects.AlarmEvent, error) {
+			reads++
+			if fails {
+				return nil, errors.New("away")
+			}
+			return []subjects.AlarmEvent{{Kind: subjects.AlarmClockSkew, Message: "the clock is off", Time: now}}, nil
 		}
-		return []subjects.AlarmEvent{{Kind: subjects.AlarmClockSkew, Message: "the clock is off", Time: now}}, nil
-	}
-	h := page.New(cfg)
-	look := func() string {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/alarms", nil))
-		return w.Body.String()
-	}
-	for range 20 {
-		if !strings.Contains(look(), "the clock is off") {
-			t.Fatal("no alarm is shown")
+		h := page.New(cfg)
+		shows := func(text string) bool { return strings.Contains(visit(h, "/alarms").Body.String(), text) }
+		for range 20 {
+			if !shows("the clock is off") {
+				t.Fatal("no alarm is shown")
+			}
 		}
-	}
-	if reads != 1 {
-		t.Errorf("%d reads within 2 s", reads)
-	}
-	fails, now = true, now.Add(time.Hour)
-	deadline := time.Now().Add(time.Minute)
-	for ; !strings.Contains(look(), "cannot be read: away"); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("that alarms cannot be read is not said")
+		if reads != 1 {
+			t.Errorf("%d reads within 2 s", reads)
 		}
-	}
-	if !strings.Contains(look(), "the clock is off") {
-		t.Error("what was read before is gone")
-	}
+		fails, now = true, now.Add(time.Hour)
+		visit(h, "/alarms")
+		synctest.Wait()
+		if !shows("cannot be read: away") {
+			t.Error("that alarms cannot be read is not said")
+		}
+		if !shows("the clock is off") {
+			t.Error("what was read before is gone")
+		}
+	})
 }

@@ -21,7 +21,8 @@ type shared[T any] struct {
 }
 
 // What is read is shown for sharedFor before it is read again, and sharedShare times as long as that took: many tags
-// cost no more than so small a part of a CPU. It is dropped when nobody has looked for sharedKept.
+// cost no more than so small a part of a CPU. After a failure it is read again sooner: for the most part that is waited
+// for, and not computed. It is dropped when nobody has looked for sharedKept.
 const (
 	sharedFor    = 2 * time.Second
 	sharedShare  = 20
@@ -32,7 +33,7 @@ const (
 
 // errLate is returned while there is no value yet and reading it takes longer than sharedFirst: a view does not wait
 // for all that it shows.
-var errLate = errors.New("that takes a while; they appear here when it is done")
+var errLate = errors.New("that takes a while; what is read appears here when it is done")
 
 func share[T any](now func() time.Time, read func(context.Context) (T, error)) *shared[T] {
 	return &shared[T]{now: now, read: read}
@@ -70,14 +71,16 @@ func (s *shared[T]) again(done chan struct{}) {
 	took := time.Since(began)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	pause := max(sharedFor, took)
 	if s.err = err; err == nil {
 		s.value, s.at = value, s.now()
+		pause = max(sharedFor, sharedShare*took)
 	}
-	s.next = s.now().Add(max(sharedFor, sharedShare*took))
+	s.next = s.now().Add(pause)
 	s.reading = nil
 	close(done)
 	next := s.next
-	time.AfterFunc(sharedKept+sharedShare*took, func() { s.drop(next) })
+	time.AfterFunc(sharedKept+pause, func() { s.drop(next) })
 }
 
 // drop drops the value, unless it was read again.
