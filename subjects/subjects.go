@@ -267,7 +267,7 @@ func StampQueue(into string) string { return QueueGroup + "-" + strings.TrimSuff
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func (n Namespace) WorkerBucket() string { return string(n) + "_workers" }
 
-// SettingsBucket returns the name of the KV bucket of limits and throttles.
+// SettingsBucket returns the name of the KV bucket of limits, orders and throttles.
 func (n Namespace) SettingsBucket() string { return string(n) + "_settings" }
 
 func isAlnum(c byte) bool {

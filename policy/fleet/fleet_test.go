@@ -88,7 +88,7 @@ type member struct {
 	gate    policy.Gate
 	conn    *nats.Conn
 	refused atomic.Pointer[error]
-	lost    atomic.Int64
+	lost    atomic.Pointer[string] // what was said of it
 	orders  orders
 	stop    func()
 }
@@ -133,7 +133,7 @@ func (s *site) start(name string) *member {
 		Namespace: s.ns, Streams: buckets.OnJetStream(js), Replicas: 1, Conn: m.conn, Gate: &m.gate,
 		Poll: time.Second, Marks: s, Live: s.beats,
 		SetStrict: m.orders.set, Doubt: m.orders.doubt,
-		Refuse: func(err error) { m.refused.Store(&err) }, Lost: func(string) { m.lost.Add(1) },
+		Refuse: func(err error) { m.refused.Store(&err) }, Lost: func(what string) { m.lost.Store(&what) },
 	})
 	s.answer(m.conn, name, strconv.Itoa(policy.Level), m.Honoured)
 	m.Begin(s.Context())
@@ -197,6 +197,7 @@ func TestFleet(t *testing.T) {
 		{"what cannot be read stays as it was", damaged},
 		{"fields of a newer natsid are kept", newer},
 		{"settings outlive their bucket", lost},
+		{"who starts says that all settings are gone", gone},
 		{"changes at once are all made", together},
 		{"a tag is strict once all workers that are found confirm it", confirmed},
 		{"what was made strict while a worker heard nothing is known before a first range is used", caughtUp},
@@ -325,7 +326,9 @@ func damaged(s *site) {
 	s.put("tag.order", `{"rate":`)
 	s.put("throttle", `[1]`)
 	s.put("tag.new", `{"rate":-1}`)
+	s.put("order.order", `{"order":"upwards"}`)
 	s.put("tag.mark", `{"rate":1}`)
+	eventually(s.T, "a tag whose order cannot be read is strict", func() bool { return isStrict(a, "order") })
 	eventually(s.T, "all is read", func() bool { return a.rateOf("mark") == 1 })
 	if a.rateOf("order") != 5 || a.rateOf("new") != 0 || a.gate.Rules().Throttle.Of("order") != 3 {
 		s.Errorf("%+v", a.gate.Rules())
@@ -355,15 +358,16 @@ func newer(s *site) {
 func lost(s *site) {
 	a, b := s.start("a"), s.start("b")
 	s.limit(a, "order", 5)
+	s.must(func() error { return setOrder(s, a, "order", true) })
 	eventually(s.T, "b follows", func() bool { return b.rateOf("order") == 5 })
 	if err := natstest.JetStream(s, s.url).DeleteKeyValue(s.Context(), s.ns.SettingsBucket()); err != nil {
 		s.Fatal(err)
 	}
-	eventually(s.T, "it is noticed", func() bool { return a.lost.Load()+b.lost.Load() > 0 })
+	eventually(s.T, "it is noticed", func() bool { return a.lost.Load() != nil || b.lost.Load() != nil })
 	eventually(s.T, "it is written again", func() bool {
 		c := s.start("c" + fmt.Sprint(time.Now().UnixNano()))
 		defer c.stop()
-		return c.rateOf("order") == 5
+		return c.rateOf("order") == 5 && isStrict(c, "order")
 	})
 	js := natstest.JetStream(s, s.url)
 	if err := js.DeleteKeyValue(s.Context(), s.ns.SettingsBucket()); err != nil {
@@ -382,8 +386,17 @@ func lost(s *site) {
 		_, err := kv.Get(s.Context(), "tag.order")
 		return err == nil
 	})
-	if a.rateOf("order") != 5 || b.rateOf("order") != 5 {
-		s.Error("a limit ended with its bucket")
+	if a.rateOf("order") != 5 || b.rateOf("order") != 5 || !isStrict(a, "order") || !isStrict(b, "order") {
+		s.Error("a limit or an order ended with its bucket")
+	}
+}
+
+func gone(s *site) {
+	s.level.Store(policy.LevelOrder)
+	a := s.start("a")
+	eventually(s.T, "it is said", func() bool { return a.lost.Load() != nil })
+	if what := *a.lost.Load(); !strings.Contains(what, "strict tags are loose") || !strings.Contains(what, "again") {
+		s.Error(what)
 	}
 }
 

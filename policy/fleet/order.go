@@ -68,7 +68,7 @@ func (s *Settings) confirm(ctx context.Context, tag string, revision uint64) err
 		}
 		answers, err := s.ask(ctx, min(confirmFor, max(0, time.Until(deadline)-confirmBy)), live)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s is to be strict, but the workers cannot be asked: %w", tag, err)
 		}
 		missing := unconfirmed(answers, live, revision)
 		if len(missing) == 0 {
@@ -80,7 +80,11 @@ func (s *Settings) confirm(ctx context.Context, tag string, revision uint64) err
 				tag, printable(strings.Join(missing, ", ")))
 		}
 		s.announce(orderPrefix + tag)
-		time.Sleep(confirmFor / 10)
+		select {
+		case <-time.After(confirmFor / 10):
+		case <-ctx.Done():
+			return fmt.Errorf("%s is to be strict, and not all workers have confirmed it: %w", tag, ctx.Err())
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package fleet lets all workers follow one policy, in a bucket; it is internal to natsid and may change.
 //
-//	id_settings  key tag.<tag>  the limit of a tag, as the JSON of a [policy.Limit]
-//	             key throttle   what is throttled, as the JSON of a [policy.Throttle]
+//	id_settings  key tag.<tag>    the limit of a tag, as the JSON of a [policy.Limit]
 //	             key order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose" as before
+//	             key throttle     what is throttled, as the JSON of a [policy.Throttle]
 //
 // A change is a compare-and-set, then a message to all workers, which read the key again. Who misses the message finds
 // the change at its next look: after a reconnect, and once a poll. What cannot be read stays as it was.
@@ -48,8 +48,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config says where settings are kept and who must honour them. All fields but Marks,
-// Refuse, SetStrict, Doubt, Lost and Log must be set.
+// Config says where settings are kept and who must honour them. All fields but Marks, Refuse, SetStrict, Doubt, Lost
+// and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	Streams   buckets.Streams
@@ -81,7 +81,7 @@ type Marks interface {
 	RaiseLevel(ctx context.Context, level int) error
 }
 
-// Settings are the limits and throttles as one worker sees them. It is safe for concurrent use.
+// Settings are the limits, orders and throttles as one worker sees them. It is safe for concurrent use.
 type Settings struct {
 	cfg   Config
 	kv    *buckets.Bucket
@@ -136,7 +136,7 @@ func New(cfg Config) *Settings {
 	}
 	s := &Settings{cfg: cfg, entries: make(map[string]buckets.Entry), wake: make(chan struct{}, 1)}
 	s.kv = buckets.New(cfg.Streams, buckets.Config{
-		Name: cfg.Namespace.SettingsBucket(), Description: "natsid: limits and throttles, for ever",
+		Name: cfg.Namespace.SettingsBucket(), Description: "natsid: limits, orders and throttles, for ever",
 		Replicas: cfg.Replicas, Lost: s.bucketLost, Log: cfg.Log,
 	})
 	return s
@@ -240,9 +240,9 @@ func (s *Settings) refresh(ctx context.Context) bool {
 		s.refused = true
 		s.cfg.Refuse(fmt.Errorf("%w: %w", why, err))
 	case s.read.Load(): // polls and loads say at the same time that JetStream is away
-		s.cfg.Log.Debug("limits and throttles cannot be read; those known are kept", "error", err)
+		s.cfg.Log.Debug("settings of tags cannot be read; those known are kept", "error", err)
 	default:
-		s.cfg.Log.Warn("limits and throttles cannot be read; requests are served without, since no worker must honour "+
+		s.cfg.Log.Warn("settings of tags cannot be read; requests are served without, since no worker must honour "+
 			"any as far as this one knows", "error", err)
 	}
 	return false
@@ -278,8 +278,8 @@ func (s *Settings) readAll(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state.Mine && !s.read.Load() && s.cfg.Marks != nil && s.cfg.Marks.Level() >= policy.LevelLimits {
-		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " was gone with all limits and throttles: " +
-			"set them again with `natsid tag update` and `natsid throttle`")
+		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " was gone with all limits, orders and " +
+			"throttles, so that strict tags are loose: set them again with `natsid tag update` and `natsid throttle`")
 	}
 	for key, e := range s.entries {
 		if _, there := all[key]; there || e.Revision > state.LastSeq {
@@ -319,13 +319,13 @@ func (s *Settings) learn(e buckets.Entry) {
 	s.apply()
 }
 
-// apply makes the gate follow the entries. One that cannot be read changes nothing.
+// apply makes the gate follow the entries. A limit or throttle that cannot be read changes nothing.
 func (s *Settings) apply() {
 	old := s.cfg.Gate.Rules()
 	rules := policy.Rules{Limits: make(map[string]policy.Limit), Throttle: policy.Throttle{}}
 	for key, e := range s.entries {
 		tag, ofTag := strings.CutPrefix(key, limitPrefix)
-		var err error
+		kept, err := "what it was before is kept", error(nil)
 		switch {
 		case key == throttleKey:
 			if err = read(e.Value, &rules.Throttle); err != nil {
@@ -340,10 +340,10 @@ func (s *Settings) apply() {
 				rules.Limits[tag] = l
 			}
 		case strings.HasPrefix(key, orderPrefix):
-			err = read(e.Value, new(order))
+			kept, err = "the tag is strict", read(e.Value, new(order))
 		}
 		if err != nil {
-			s.cfg.Log.Error("a setting cannot be read, and what it was before is kept; set it again",
+			s.cfg.Log.Error("a setting cannot be read, and "+kept+"; set it again",
 				"bucket", s.cfg.Namespace.SettingsBucket(), "key", key, "error", err)
 		}
 	}
@@ -354,7 +354,7 @@ func (s *Settings) apply() {
 func read[T interface{ Valid() bool }](value []byte, into *T) error {
 	err := json.Unmarshal(value, into)
 	if err == nil && !(*into).Valid() {
-		err = errors.New("a number is out of range")
+		err = errors.New("it has a value that cannot be set")
 	}
 	return err
 }
@@ -367,8 +367,8 @@ func (s *Settings) bucketLost() {
 	s.mu.Unlock()
 	s.again.Store(true)
 	if known {
-		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " is gone; workers go on with the limits and " +
-			"throttles that they know, and write them again: check them with `natsid tag list`")
+		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " is gone; workers go on with the limits, " +
+			"orders and throttles that they know, and write them again: check them with `natsid tag list`")
 	}
 }
 
