@@ -1,11 +1,15 @@
 package segment_test
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
 )
 
 func TestEachLoadIsReportedBeforeAnIDOfItIsIssued(t *testing.T) {
@@ -35,6 +39,37 @@ func TestEachLoadIsReportedBeforeAnIDOfItIsIssued(t *testing.T) {
 		}
 		if len(granted) < 5 {
 			t.Errorf("only %d loads", len(granted))
+		}
+	})
+}
+
+// helped is a store that fails, though another worker loads strict tags from its own.
+type helped struct{ segment.Store }
+
+func (helped) Load(context.Context, string, int64, int64) (segment.Loaded, error) {
+	return segment.Loaded{}, segmenttest.ErrInjected
+}
+
+func (helped) LoadStrict(_ context.Context, _ string, join func() int64, floor int64) (segment.Loaded, error) {
+	start := max(1, floor)
+	return segment.Loaded{Range: segment.Range{Start: start, End: start + join()}, Step: 1, Passed: true}, nil
+}
+
+func TestWhatAnotherWorkerLoadsEndsNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := segment.New(segment.Config{Store: helped{new(segmenttest.Memory)}, Deadline: time.Second})
+		defer a.Close()
+		a.SetStrict(map[string]bool{"strict": true})
+		ask := func(tag string) {
+			if err := a.Park(tag, 1, func([]segment.Range, error) {}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		}
+		ask("loose")
+		ask("strict")
+		if err := a.Trouble(); !errors.Is(err, segmenttest.ErrInjected) {
+			t.Errorf("its trouble is %v, want that its own store fails", err)
 		}
 	})
 }

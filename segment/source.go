@@ -164,7 +164,9 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		s.onLoad(p.tag, time.Since(start), err)
 		return err
 	})
-	s.health.note(began, err)
+	if !l.Passed { // by another worker: that shows nothing of this one's store
+		s.health.note(began, err)
+	}
 	// Anyone may request a tag that does not exist: that is not worth a line.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrRationed) && s.ctx.Err() == nil {
 		s.log.Warn("a load failed: the tag has only the IDs in memory until a load succeeds; see the error",

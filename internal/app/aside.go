@@ -133,7 +133,7 @@ func (o observed) observe(load func() (segment.Loaded, error)) (segment.Loaded, 
 	}
 	ended := o.watch.Load()
 	l, err := load()
-	ended(err, segment.IsFinal(err))
+	ended(err, segment.IsFinal(err) || l.Passed)
 	if err == nil {
 		err = o.settings.Demanded() // the first load may have opened the bucket, which says so: the range is a hole
 	}

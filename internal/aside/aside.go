@@ -130,9 +130,9 @@ func New(cfg Config) *Watch {
 	}
 }
 
-// Load is called when a load begins. It returns a function to be called with its outcome; final says that the store
-// refused the tag.
-func (w *Watch) Load() (ended func(err error, final bool)) { return w.store.load() }
+// Load is called when a load begins. It returns a function to be called with its outcome; silent says that it shows
+// nothing of the store: that refused the tag, or another worker loaded.
+func (w *Watch) Load() (ended func(err error, silent bool)) { return w.store.load() }
 
 // Suspect has the store probed.
 func (w *Watch) Suspect() { w.store.suspect() }

@@ -17,7 +17,7 @@ type store struct {
 }
 
 // load notes the begin of a load.
-func (s *store) load() (ended func(err error, final bool)) {
+func (s *store) load() (ended func(err error, silent bool)) {
 	began := time.Now()
 	var timer *time.Timer
 	var mu sync.Mutex
@@ -33,15 +33,16 @@ func (s *store) load() (ended func(err error, final bool)) {
 	mu.Lock()
 	defer mu.Unlock()
 	timer = time.AfterFunc(s.patience(), look)
-	return func(err error, final bool) {
+	return func(err error, silent bool) {
 		mu.Lock()
 		over = true
 		timer.Stop()
 		mu.Unlock()
 		switch {
+		case silent:
 		case err == nil:
 			s.succeeded(time.Since(began))
-		case !final:
+		default:
 			s.failed(began)
 		}
 	}

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/internal/aside"
+	"github.com/natsid/natsid/segment"
+)
+
+var errCut = errors.New("cut off")
+
+// passedOn is a store that cannot be reached, but through another worker: strict tags are loaded there.
+type passedOn struct{ segment.Store }
+
+func (passedOn) Load(context.Context, string, int64, int64) (segment.Loaded, error) {
+	return segment.Loaded{}, errCut
+}
+
+func (passedOn) LoadStrict(_ context.Context, _ string, join func() int64, floor int64) (segment.Loaded, error) {
+	start := max(1, floor)
+	return segment.Loaded{Range: segment.Range{Start: start, End: start + join()}, Step: 1, Passed: true}, nil
+}
+
+type allKnown struct{}
+
+func (allKnown) Demanded() error               { return nil }
+func (allKnown) CatchUp(context.Context) error { return nil }
+
+// What another worker loads for this one, all the time, shows nothing of its own store.
+func TestAWorkerThatIsCutOffLeavesThoughAnotherLoadsStrictTagsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		now := aside.Serving
+		var watch *aside.Watch
+		watch = aside.New(aside.Config{
+			Process: "cut", Name: func() string { return "cut" }, Kind: "kv",
+			Registry: func() string { return "r" }, Probe: func(context.Context) error { return errCut },
+			Serves: func() bool { return true }, Change: func(s aside.State, _ error) { now = s },
+			Jitter: func(d time.Duration) time.Duration { return d / 2 },
+			Announce: func(body []byte) error { // the other one answers each question
+				var m map[string]any
+				err := json.Unmarshal(body, &m)
+				if m["says"] == "who can load" {
+					m["says"], m["process"] = "I can load", "other"
+					answer, _ := json.Marshal(m)
+					time.AfterFunc(50*time.Millisecond, func() { watch.Hear(answer) })
+				}
+				return err
+			},
+		})
+		go watch.Run(ctx)
+		store := observed{passedOn{}, watch, allKnown{}}
+		for range 100 {
+			_, _ = store.Load(ctx, "short", 1, 0)
+			_, err := store.LoadStrict(ctx, "strict", func() int64 { return 1 }, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		cancel()
+		synctest.Wait()
+		if now != aside.Aside {
+			t.Errorf("2 s after it was cut off its state is %v, want %v", now, aside.Aside)
+		}
+	})
+}
