@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -138,7 +139,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
 	if err != nil {
-		fmt.Fprintf(stderr, "natsid: %v\n", err)
+		fmt.Fprintf(stderr, "natsid: %s\n", strings.TrimPrefix(err.Error(), "client: ")) // a word of programs
 	}
 	if code == exitUsage {
 		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")

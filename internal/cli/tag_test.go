@@ -49,7 +49,7 @@ func TestTagsAreChangedAndDeleted(t *testing.T) {
 	if !strings.HasPrefix(got.out, "order: deleted; created again, it continues from 1000000005") {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "get", "segment", "order", nats).want(t, 1, "404", "deleted", "natsid tag create")
+	natsid(t, "get", "segment", "order", nats).want(t, 1, "natsid: refused: 404: ", "deleted", "natsid tag create")
 	natsid(t, "tag", "update", "order", "--step=5", nats).want(t, 1, "404", "deleted")
 	natsid(t, "tag", "delete", "unknown", nats).want(t, 1, "404", "no such tag")
 }
