@@ -37,8 +37,6 @@ type fault struct {
 	watch time.Duration
 	// unnoticed says that no caller may wait longer than a second, but for a loss.
 	unnoticed bool
-	// doubled says why IDs may be granted twice, though none may be issued twice; "" if they must not.
-	doubled string
 	// settle is how long after the fault's start IDs may repeat that were issued by
 	// then; 0 if none may.
 	settle time.Duration

@@ -41,12 +41,10 @@ var (
 // marksFaults set the marks back, remove them, or change their bucket.
 func marksFaults() []fault {
 	wentBack := alarms{subjects.AlarmStoreWentBack: {1, 9}}
-	const dropped = "marks that went back: what is loaded from them is dropped before it is issued"
 	return []fault{
 		{
 			name:    "marks-restored",
 			summary: "the marks' stream is deleted and restored from a copy of 5 s ago, under the live workers",
-			doubled: dropped,
 			fleet:   onOneServer, inject: restoreMarks,
 			losses: []loss{untilLifted, whileAway}, recovery: 20 * time.Second, alarms: wentBack,
 		},
@@ -54,21 +52,18 @@ func marksFaults() []fault {
 			name: "marks-restored-killed",
 			summary: "SIGKILL of all workers; the marks are restored from a copy of 5 s ago, and the workers " +
 				"started: they refuse segments until an operator raises all tags",
-			doubled: dropped,
-			fleet:   onOneServer, inject: restoreMarksOf(killAll, raiseAll),
+			fleet: onOneServer, inject: restoreMarksOf(killAll, raiseAll),
 			losses: []loss{untilRaised}, recovery: 20 * time.Second, alarms: wentBack,
 		},
 		{
 			name:    "marks-restored-stopped",
 			summary: "the same with SIGTERM: they know what they loaded, and repair the marks themselves",
-			doubled: dropped,
 			fleet:   onOneServer, inject: restoreMarksOf(stopAll, nil),
 			losses: []loss{untilRaised}, recovery: 20 * time.Second, alarms: wentBack,
 		},
 		{
 			name:    "marks-old",
 			summary: "SIGKILL of the only nats-server, which comes back with its store of 5 s ago",
-			doubled: dropped,
 			fleet:   onOneServer, inject: oldStore,
 			losses: []loss{natsAway, untilRaised}, recovery: 20 * time.Second,
 			alarms: alarms{subjects.AlarmStoreWentBack: {1, 9}, subjects.AlarmNumberLost: {0, 3}},
@@ -90,7 +85,6 @@ func marksFaults() []fault {
 		{
 			name:    "marks-sourced",
 			summary: "the marks' stream gets a bucket as a source where old marks are written, and loses it 5 s later",
-			doubled: dropped,
 			fleet:   onOneServer, inject: sourceMarks, lasts: 5 * time.Second,
 			losses: []loss{untilRepaired}, recovery: 20 * time.Second,
 			alarms: alarms{subjects.AlarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},

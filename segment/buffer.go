@@ -36,6 +36,7 @@ type deps struct {
 	maxWaiting int // bounds the parked requests of one tag
 	source     *source
 	owner      owner
+	discarded  func(tag string, r Range) // see [Config.Discarded]
 }
 
 // An owner holds buffers. A buffer calls it, which is a call upwards, with its own lock held.
@@ -190,8 +191,12 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	var answers []answer
 	switch {
 	case err == nil:
-		b.addLocked(p, l, now)
-		answers = b.supply.serve(now)
+		holes := b.addLocked(p, l, now)
+		var left []Range
+		answers, left = b.supply.serve(now)
+		if !l.Passed { // who loaded it has counted it as issued
+			b.lost(append(holes, left...))
+		}
 	case IsFinal(err) && p.changes != b.changes:
 		b.supply.loader.outdated()
 	case IsFinal(err):
@@ -206,8 +211,8 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	return pause
 }
 
-// addLocked adds a loaded range to the stock.
-func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
+// addLocked adds a loaded range to the stock, and returns what became holes.
+func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) {
 	b.vouched = now
 	if b.unlisted {
 		b.unlisted = false
@@ -217,10 +222,20 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) {
 	if p.changes == b.changes {
 		b.supply.pace.configure(l.Step, b.deps.rule)
 	}
-	b.supply.stock.drop(l.Least, now)
-	b.supply.stock.add(l.Range, now)
-	if p.discards != b.discards {
-		b.supply.stock.discard(now) // loaded before: a hole
+	holes = b.supply.stock.drop(l.Least, now)
+	if hole := b.supply.stock.add(l.Range, now); hole.Len() > 0 {
+		holes = append(holes, hole)
+	}
+	if p.discards != b.discards || b.supply.gone {
+		holes = append(holes, b.supply.stock.discard(now)...) // loaded before
+	}
+	return holes
+}
+
+// lost reports what was loaded and is issued by none.
+func (b *buffer) lost(holes []Range) {
+	for _, r := range holes {
+		b.deps.discarded(b.tag, r)
 	}
 }
 
@@ -286,7 +301,7 @@ func (b *buffer) see(t Tag, news bool) (seen bool) {
 	if !news && t.Least <= b.supply.stock.least {
 		return true
 	}
-	b.supply.stock.drop(t.Least, now)
+	b.lost(b.supply.stock.drop(t.Least, now))
 	if b.supply.loader.loads > 0 { // a tag that never had a range needs none now
 		b.tendLocked()
 	}
@@ -327,7 +342,7 @@ func (b *buffer) stopLocked(why error) (answers []answer) {
 // leaveLocked removes the buffer. The loaded IDs are discarded; only the tag's floor remains.
 func (b *buffer) leaveLocked(floor Floor) {
 	b.supply.gone = true
-	b.supply.stock.clear()
+	b.lost(b.supply.stock.clear())
 	b.deps.owner.forget(b, floor, b.unlisted)
 	b.unlisted = false
 }

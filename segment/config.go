@@ -55,6 +55,9 @@ type Config struct {
 	// Granted, if set, is called with each range that was loaded, before any of its IDs is issued. It must not block.
 	// Nothing rests on it.
 	Granted func(tag string, l Loaded)
+	// Discarded, if set, is called with IDs of such a range that became a hole: none of them was issued, nor will be.
+	// Those in memory at Close are not reported. It must not block, nor call the allocator. Nothing rests on it.
+	Discarded func(tag string, r Range)
 	// Log receives failed loads and polls; nil discards.
 	Log *slog.Logger
 }
@@ -110,6 +113,9 @@ func (c Config) withFuncs() Config {
 	}
 	if c.Granted == nil {
 		c.Granted = func(string, Loaded) {}
+	}
+	if c.Discarded == nil {
+		c.Discarded = func(string, Range) {}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -106,7 +106,7 @@ func (b *buffer) discard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.discards++
-	b.supply.stock.discard(b.deps.clock.now())
+	b.lost(b.supply.stock.discard(b.deps.clock.now()))
 	b.supply.settle(b.deps.clock.now())
 }
 

@@ -94,7 +94,7 @@ func (b *buffer) setOrder(o order) {
 	//mutant:order-change
 	if o == strict || was == strict {
 		b.discards++
-		s.stock.discard(now)
+		b.lost(s.stock.discard(now))
 	}
 	answers := s.waiters.serve(&s.stock, nil)
 	if s.waiters.any() || s.loader.loads > 0 {
@@ -120,12 +120,12 @@ func (b *buffer) join() int64 {
 }
 
 // serve answers the requests that wait from what was just loaded. Of a strict tag, these are the requests that joined
-// the load; what they leave, as those that expired meanwhile, is a hole.
-func (s *supply) serve(now time.Duration) (answers []answer) {
+// the load; what they leave, as those that expired meanwhile, are holes.
+func (s *supply) serve(now time.Duration) (answers []answer, holes []Range) {
 	if s.order != strict {
-		return s.waiters.serve(&s.stock, nil)
+		return s.waiters.serve(&s.stock, nil), nil
 	}
 	answers = s.waiters.serveUpTo(s.joined, &s.stock, nil) //mutant:joined
-	s.stock.discard(now)                                   //mutant:left-over
-	return answers
+	holes = s.stock.discard(now)                           //mutant:left-over
+	return answers, holes
 }

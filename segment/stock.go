@@ -101,12 +101,15 @@ func (s *stock) usedUp(now time.Duration) (u usage) {
 	return u
 }
 
-// add adds a loaded range, less what is below least.
-func (s *stock) add(r Range, now time.Duration) {
+// add adds a loaded range, less what is below least, which it returns: a hole.
+func (s *stock) add(r Range, now time.Duration) (hole Range) {
 	s.floor = max(s.floor, r.End) //mutant:floor
+	if r.Start < s.least {
+		hole = Range{r.Start, min(r.End, s.least)}
+	}
 	//mutant:least
 	if r.Start = max(r.Start, s.least); r.Len() <= 0 {
-		return
+		return hole
 	}
 	if s.size == 0 {
 		s.first, s.size, s.began = r.Start, r.Len(), now
@@ -114,6 +117,7 @@ func (s *stock) add(r Range, now time.Duration) {
 	s.rest = append(s.rest, r)
 	s.restLen += r.Len()
 	s.loaded += r.Len()
+	return hole
 }
 
 // drop discards what is loaded below least. It takes back first what is left of the open run, so:
@@ -121,18 +125,20 @@ func (s *stock) add(r Range, now time.Duration) {
 // Law: no request that begins after drop has returned gets an ID below least. A load under way may still bring IDs
 // below it; they are discarded when they arrive, since least only rises.
 //
-// What is discarded is a hole. It counts neither as issued nor as asked for, and so does not change the speed.
-func (s *stock) drop(least int64, now time.Duration) {
+// What is discarded, which it returns, is a hole. It counts neither as issued nor as asked for, and so does not change
+// the speed.
+func (s *stock) drop(least int64, now time.Duration) (holes []Range) {
 	if least <= s.least {
-		return
+		return nil
 	}
 	s.least, s.floor = least, max(s.floor, least) //mutant:least-floor
 	s.shut()
 	before := s.restLen
 	for len(s.rest) > 0 && s.rest[0].Start < least {
-		cut := min(s.rest[0].End, least) - s.rest[0].Start
-		s.rest[0].Start += cut
-		s.restLen -= cut
+		cut := Range{s.rest[0].Start, min(s.rest[0].End, least)}
+		s.rest[0].Start = cut.End
+		s.restLen -= cut.Len()
+		holes = append(holes, cut)
 		if s.rest[0].Len() == 0 {
 			s.rest = slices.Delete(s.rest, 0, 1)
 		}
@@ -142,20 +148,28 @@ func (s *stock) drop(least int64, now time.Duration) {
 		s.began = now
 		s.beginFirst()
 	}
+	return holes
 }
 
-// discard turns all that is loaded into holes, which count as never loaded: so the speed does not change.
-func (s *stock) discard(now time.Duration) {
+// discard turns all that is loaded into holes, which it returns. They count as never loaded: so the speed does not
+// change.
+//
+// Law: what takers of the open run have taken by then is not among the holes, and none takes from them afterwards.
+func (s *stock) discard(now time.Duration) (holes []Range) {
 	s.shut()
+	holes = s.rest
 	s.loaded -= s.restLen
 	s.rest, s.restLen, s.began = nil, 0, now
 	s.beginFirst()
+	return holes
 }
 
-// clear discards all ranges.
-func (s *stock) clear() {
+// clear is discard for a tag of which no figure is needed any more.
+func (s *stock) clear() (holes []Range) {
 	s.shut()
+	holes = s.rest
 	s.rest, s.restLen = nil, 0
+	return holes
 }
 
 // held returns how many IDs are in memory. While the stock is open they may become fewer at any time.

@@ -31,7 +31,7 @@ func newTagSet(cfg Config, clock clock, source *source) *tagSet {
 	s.index.init()
 	s.deps = deps{
 		clock: clock, rule: stepRule{max: cfg.MaxStep, time: cfg.StepTime},
-		maxWaiting: cfg.MaxWaiting, source: source, owner: s,
+		maxWaiting: cfg.MaxWaiting, source: source, owner: s, discarded: cfg.Discarded,
 	}
 	return s
 }

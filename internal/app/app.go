@@ -302,7 +302,8 @@ func (p *program) segmentConfig() segment.Config {
 		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
-		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load, Log: cfg.Log,
+		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
+		Discarded: p.grants.discarded, Log: cfg.Log,
 	}
 	if cfg.AutoCreateTags {
 		c.AutoStep = cfg.AutoStep

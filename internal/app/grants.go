@@ -58,6 +58,13 @@ func (g *grantLog) load(tag string, l segment.Loaded) {
 	})
 }
 
+// discarded adds IDs of a load that were never issued.
+func (g *grantLog) discarded(tag string, r segment.Range) {
+	if g.log != nil {
+		g.log.Discard(grants.Discard{Tag: tag, First: r.Start, Last: r.End - 1, Time: time.Now().UnixMilli()})
+	}
+}
+
 // origin returns the load of this process that an ID of a tag came from, if it is remembered.
 func (g *grantLog) origin(tag string, id int64) (segment.Loaded, bool) {
 	if g.log == nil {

@@ -31,8 +31,10 @@ no mark, must stand above all loads; no two workers may have had one number at o
 time. Grants of two registries are not compared. It sorts in the directory of
 temporary files, 32 bytes for each load.
 
-It ends with 1 and names both grants if two share IDs. What is missing in the
-stream is counted, and cannot be judged.
+It ends with 1 and names both grants if two share IDs. Where a worker wrote that it
+discarded what it shares, as after marks that went back, nothing was issued twice:
+that is shown as harmless. What is missing in the stream is counted, and cannot be
+judged.
 
 Examples:
   natsid audit
@@ -56,9 +58,10 @@ type auditJSON struct {
 	Missing    uint64         `json:"missing"`       // entries between others of one process
 	Unreadable int            `json:"unreadable"`    // entries
 	Conflicts  int            `json:"conflicts"`
-	Shown      []conflictJSON `json:"shown"`   // the first 100 conflicts
-	Unclear    []conflictJSON `json:"unclear"` // that may be none
-	Notes      []string       `json:"notes"`   // what was not judged
+	Shown      []conflictJSON `json:"shown"`    // the first 100 conflicts
+	Unclear    []conflictJSON `json:"unclear"`  // that may be none
+	Harmless   []conflictJSON `json:"harmless"` // the first 100 that share IDs which one of them discarded unused
+	Notes      []string       `json:"notes"`    // what was not judged
 }
 
 // conflictJSON is two grants that share IDs, or a mark below a grant.
@@ -81,7 +84,8 @@ func (c *auditCmd) Run(s *session) error {
 		a := grants.NewAudit("")
 		defer a.Close()
 		a.Tag = c.Tag
-		out := auditJSON{Shown: []conflictJSON{}, Unclear: []conflictJSON{}, Notes: []string{}}
+		out := auditJSON{Notes: []string{}}
+		out.Shown, out.Unclear, out.Harmless = []conflictJSON{}, []conflictJSON{}, []conflictJSON{}
 		if err := c.read(ctx, s, r, a, &out); err != nil {
 			return err
 		}
@@ -158,13 +162,14 @@ const progressEvery = 2 * time.Second
 func (s *session) judge(a *grants.Audit, out *auditJSON) error {
 	said := time.Now()
 	err := a.Judge(func(c grants.Conflict) {
-		if c.Unclear != "" {
-			if len(out.Unclear) < maxShown {
-				out.Unclear = append(out.Unclear, conflictJSON{c.What, c.String()})
-			}
-			return
+		switch text := c.String(); {
+		case c.Unclear != "":
+			out.Unclear = add(out.Unclear, c.What, text)
+		case c.Harmless != "":
+			out.Harmless = add(out.Harmless, c.What, text)
+		default:
+			out.conflict(c.What, text)
 		}
-		out.conflict(c.What, c.String())
 	}, func(loads int64) {
 		if time.Since(said) > progressEvery {
 			said = time.Now()
@@ -177,9 +182,16 @@ func (s *session) judge(a *grants.Audit, out *auditJSON) error {
 }
 
 func (j *auditJSON) conflict(what, text string) {
-	if j.Conflicts++; j.Conflicts <= maxShown {
-		j.Shown = append(j.Shown, conflictJSON{what, text})
+	j.Conflicts++
+	j.Shown = add(j.Shown, what, text)
+}
+
+// add adds to what is shown, unless that is enough.
+func add(all []conflictJSON, what, text string) []conflictJSON {
+	if len(all) >= maxShown {
+		return all
 	}
+	return append(all, conflictJSON{what, text})
 }
 
 func (j *auditJSON) note(format string, args ...any) {
@@ -246,7 +258,7 @@ func (j *auditJSON) print(out io.Writer) error {
 	for _, part := range []struct {
 		name string
 		all  []conflictJSON
-	}{{"conflict", j.Shown}, {"unclear ", j.Unclear}} {
+	}{{"conflict", j.Shown}, {"unclear ", j.Unclear}, {"harmless", j.Harmless}} {
 		for _, c := range part.all {
 			fmt.Fprintf(out, "%s  %s: %s\n", part.name, c.What, c.Message)
 		}
@@ -255,8 +267,11 @@ func (j *auditJSON) print(out io.Writer) error {
 		fmt.Fprintf(out, "note      %s\n", note)
 	}
 	verdict := "no ID was granted twice"
-	if j.Conflicts > 0 {
+	switch {
+	case j.Conflicts > 0:
 		verdict = numberOf(j.Conflicts, "conflict")
+	case len(j.Harmless) > 0:
+		verdict = "no ID was issued twice"
 	}
 	_, err := fmt.Fprintf(out, "verdict   %s\n", verdict)
 	return err

@@ -151,6 +151,13 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		!strings.Contains(got.out, "3 entries;") {
 		t.Errorf("with a load above the mark: %s", got.out)
 	}
+	thief.Entry = 6
+	plant(t, s.url, thief, "d 1200 1250 1700000000000 order")
+	got = natsid(t, "audit", nats)
+	if !strings.Contains(got.out, "verdict   2 conflicts") || !strings.Contains(got.out, "harmless  tag order: 1") ||
+		!strings.Contains(got.out, "discarded these IDs, and issued none") {
+		t.Errorf("with a range that was discarded: %s", got.out)
+	}
 }
 
 func TestWithGrantsOffNothingIsWrittenDown(t *testing.T) {

@@ -76,7 +76,16 @@ func (a *Audit) Add(at At, b *Batch) error {
 		a.Loads++
 		tag := a.tag(tagKey{b.Segments, l.Tag})
 		a.highest[tag] = max(a.highest[tag], l.Last)
-		if err := a.sorter.add(row{tag, p.index, l.First, l.Last, at.Sequence}); err != nil {
+		if err := a.sorter.add(row{tag, p.index, l.First, l.Last, at.Sequence, false}); err != nil {
+			return err
+		}
+	}
+	for _, d := range b.Discards {
+		if a.Tag != "" && d.Tag != a.Tag {
+			continue
+		}
+		tag := a.tag(tagKey{b.Segments, d.Tag})
+		if err := a.sorter.add(row{tag, p.index, d.First, d.Last, at.Sequence, true}); err != nil {
 			return err
 		}
 	}
@@ -117,8 +126,8 @@ type Conflict struct {
 	Last     int64
 	Times    bool // First and Last are times, as are those of the culprits
 	By       [2]Culprit
-	// Unclear says why this may be no conflict; "" if it is one.
-	Unclear string
+	// Unclear says why this may be no conflict, and Harmless why it is none; "" if it is one.
+	Unclear, Harmless string
 }
 
 // A Culprit is a grant that shares IDs with another.
@@ -142,40 +151,10 @@ func (c Conflict) String() string {
 			span(k.First, k.Last), k.Instance, k.Process, k.Sequence)
 	}
 	text := fmt.Sprintf("%s, and %s, share %s", by(c.By[0]), by(c.By[1]), span(c.First, c.Last))
-	if c.Unclear != "" {
-		text += "; " + c.Unclear
+	if why := c.Unclear + c.Harmless; why != "" {
+		text += "; " + why
 	}
 	return text
-}
-
-// Judge calls report with each conflict, and progress with how many loads were judged. It judges loads in the order
-// of tags and IDs: each one against that of all before which reaches highest.
-func (a *Audit) Judge(report func(Conflict), progress func(loads int64)) error {
-	for _, c := range a.numbers.judge(a.processes) {
-		report(c)
-	}
-	var top row
-	var done int64
-	return a.sorter.each(func(r row) error {
-		if done++; done&0xffff == 0 {
-			progress(done)
-		}
-		switch {
-		case done == 1 || r.tag != top.tag:
-			top = r
-			return nil
-		case r.first <= top.last:
-			key := a.names[r.tag]
-			report(Conflict{
-				Registry: key.registry, What: "tag " + key.tag, First: r.first, Last: min(r.last, top.last),
-				By: [2]Culprit{a.culprit(top), a.culprit(r)},
-			})
-		}
-		if r.last > top.last {
-			top = r
-		}
-		return nil
-	})
 }
 
 func (a *Audit) culprit(r row) Culprit {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Encode returns an entry of at most limit bytes, but of one grant at least, and how many windows and loads of b are in
-// it. It groups the loads by tag.
-func (b *Batch) encode(limit int) (body []byte, windows, loads int) {
+// Encode returns an entry of at most limit bytes, but of one grant at least, and how many windows, loads and discards
+// of b are in it. It groups the loads by tag.
+func (b *Batch) encode(limit int) (body []byte, windows, loads, discards int) {
 	b.Version = 1
 	body, err := json.Marshal(b.Head)
 	if err != nil {
@@ -21,7 +21,7 @@ func (b *Batch) encode(limit int) (body []byte, windows, loads int) {
 	body = append(body, '\n')
 	for _, w := range b.Windows {
 		if len(body) > limit {
-			return body, windows, 0
+			return body, windows, 0, 0
 		}
 		body = fmt.Appendf(body, "w %d %d %d %s %d\n", w.Number, w.From, w.Until, w.How, w.Time)
 		windows++
@@ -30,14 +30,21 @@ func (b *Batch) encode(limit int) (body []byte, windows, loads int) {
 	var last *Load
 	for i := range b.Loads {
 		if len(body) > limit {
-			return body, windows, loads
+			return body, windows, loads, 0
 		}
 		l := &b.Loads[i]
 		body = l.append(body, last)
 		last = l
 		loads++
 	}
-	return body, windows, loads
+	for _, d := range b.Discards {
+		if len(body) > limit {
+			break
+		}
+		body = fmt.Appendf(body, "d %d %d %d %s\n", d.First, d.Last, d.Time, d.Tag)
+		discards++
+	}
+	return body, windows, loads, discards
 }
 
 // append appends the line of a load, which follows another one unless last is nil.
@@ -63,7 +70,7 @@ var ErrUnreadable = errors.New("grants: an entry that cannot be read")
 
 // decode reads an entry into b, whose slices it uses again. names keeps the tags that were read before.
 func (b *Batch) decode(body []byte, names map[string]string) error {
-	b.Head, b.Windows, b.Loads = Head{}, b.Windows[:0], b.Loads[:0]
+	b.Head, b.Windows, b.Loads, b.Discards = Head{}, b.Windows[:0], b.Loads[:0], b.Discards[:0]
 	head, rest, _ := bytes.Cut(body, []byte{'\n'})
 	if err := json.Unmarshal(head, &b.Head); err != nil || b.Version != 1 || b.Process == "" {
 		return fmt.Errorf("%w: version %d, %w", ErrUnreadable, b.Version, err)
@@ -78,22 +85,21 @@ func (b *Batch) decode(body []byte, names map[string]string) error {
 	return nil
 }
 
-// line reads the line of a grant.
-func (b *Batch) line(text []byte, names map[string]string) (ok bool) {
+// line reads a line, and reports whether it can be.
+func (b *Batch) line(text []byte, names map[string]string) bool {
 	f := fields{rest: text}
 	switch string(f.next()) {
 	case "t":
 		l := Load{Number: int(f.number()), First: f.number(), Last: f.number(), Revision: uint64(f.number()),
 			Time: f.number()}
-		if len(names) > maxNames {
-			clear(names)
-		}
-		if l.Tag, ok = names[string(f.rest)]; !ok {
-			l.Tag = string(f.rest)
-			names[l.Tag] = l.Tag
-		}
+		l.Tag = nameIn(names, f.rest)
 		b.Loads = append(b.Loads, l)
-		return !f.bad && l.Tag != "" && l.sound()
+		return !f.bad && l.Tag != "" && sound(l.First, l.Last)
+	case "d":
+		d := Discard{First: f.number(), Last: f.number(), Time: f.number()}
+		d.Tag = nameIn(names, f.rest)
+		b.Discards = append(b.Discards, d)
+		return !f.bad && d.Tag != "" && sound(d.First, d.Last)
 	case "+":
 		if len(b.Loads) == 0 {
 			return false
@@ -104,7 +110,7 @@ func (b *Batch) line(text []byte, names map[string]string) (ok bool) {
 		l.Revision += uint64(f.number())
 		l.Time += f.number()
 		b.Loads = append(b.Loads, l)
-		return !f.bad && len(f.rest) == 0 && l.sound()
+		return !f.bad && len(f.rest) == 0 && sound(l.First, l.Last)
 	case "w":
 		w := Window{Number: int(f.number()), From: f.number(), Until: f.number()}
 		w.How, w.Time = string(f.next()), f.number()
@@ -114,7 +120,20 @@ func (b *Batch) line(text []byte, names map[string]string) (ok bool) {
 	return false
 }
 
-func (l *Load) sound() bool { return 1 <= l.First && l.First <= l.Last }
+func sound(first, last int64) bool { return 1 <= first && first <= last }
+
+// nameIn returns a tag as a string that names has, too.
+func nameIn(names map[string]string, text []byte) string {
+	if len(names) > maxNames {
+		clear(names)
+	}
+	name, ok := names[string(text)]
+	if !ok {
+		name = string(text)
+		names[name] = name
+	}
+	return name
+}
 
 // maxNames bounds the tags that a reader keeps, so that an equal name is stored once.
 const maxNames = 200_000

@@ -24,17 +24,19 @@ func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
 		})
 	}
 	b.Windows = []Window{{5, 100, 200, "acquired", 90}, {5, 100, 150, Closed, 140}}
+	b.Discards = []Discard{{"tag/1=.x", 5, 9, 80}, {"b", 1, 1 << 62, 90}}
 	want := slices.Clone(b.Loads)
-	body, windows, loads := b.encode(1 << 20)
-	if windows != 2 || loads != 1000 {
-		t.Fatalf("%d windows and %d loads fit", windows, loads)
+	body, windows, loads, discards := b.encode(1 << 20)
+	if windows != 2 || loads != 1000 || discards != 2 {
+		t.Fatalf("%d windows, %d loads and %d discards fit", windows, loads, discards)
 	}
 	slices.SortStableFunc(want, func(x, y Load) int { return slices.Compare([]byte(x.Tag), []byte(y.Tag)) })
 	var got Batch
 	if err := got.decode(body, make(map[string]string)); err != nil {
 		t.Fatal(err)
 	}
-	if got.Head != b.Head || !reflect.DeepEqual(got.Windows, b.Windows) || !slices.Equal(got.Loads, want) {
+	if got.Head != b.Head || !reflect.DeepEqual(got.Windows, b.Windows) || !slices.Equal(got.Loads, want) ||
+		!slices.Equal(got.Discards, b.Discards) {
 		t.Errorf("it was read as %+v", got.Head)
 	}
 }
@@ -44,15 +46,16 @@ func TestABusyTagCostsFewBytes(t *testing.T) {
 	for i := range int64(1800) {
 		b.Loads = append(b.Loads, Load{"invoice", 1_000_000 + 64*i, 1_000_063 + 64*i, 3, uint64(1e15 + i), 1e12 + i/2})
 	}
-	if body, _, _ := b.encode(1 << 20); len(body) > 13*1800 {
+	if body, _, _, _ := b.encode(1 << 20); len(body) > 13*1800 {
 		t.Errorf("%d bytes for 1800 loads", len(body))
 	}
 }
 
 func FuzzEntry(f *testing.F) {
 	b := Batch{Head: Head{Process: "P"}, Windows: []Window{{5, 100, 200, "acquired", 90}},
-		Loads: []Load{{"a", 1, 9, -1, 5, 7}, {"a", 10, 19, -1, 6, 8}}}
-	body, _, _ := b.encode(1 << 20)
+		Loads:    []Load{{"a", 1, 9, -1, 5, 7}, {"a", 10, 19, -1, 6, 8}},
+		Discards: []Discard{{"a", 1, 5, 9}}}
+	body, _, _, _ := b.encode(1 << 20)
 	f.Add(body)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var b Batch

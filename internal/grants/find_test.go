@@ -32,7 +32,7 @@ func writtenTo(t testing.TB, entries []Batch) (jetstream.JetStream, *Reader) {
 	}
 	var acks []jetstream.PubAckFuture
 	for i := range entries {
-		body, _, _ := entries[i].encode(1 << 20)
+		body, _, _, _ := entries[i].encode(1 << 20)
 		ack, err := js.PublishMsgAsync(&nats.Msg{Subject: "$KV.id_grants.log", Data: body})
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +171,8 @@ func TestAScanGoesOnWhereAConsumerFallsSilent(t *testing.T) {
 	js, _ := writtenTo(t, []Batch{by("A1", 1)})
 	const all = 6000 // more than are asked for at once
 	for range all - 1 {
-		if _, err := js.PublishAsync("$KV.id_grants.log", []byte(`{"grants":1,"process":"A1"}`)); err != nil {
+		if _, err := js.PublishAsync("$KV.id_grants.log", []byte(`{"grants":1,"process":"A1"}`),
+			jetstream.WithStallWait(20*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 	}

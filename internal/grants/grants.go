@@ -15,10 +15,12 @@
 //	w <number> <from> <until> <how> <time>
 //	t <number> <first> <last> <revision> <time> <tag>
 //	+ <first> <last> <revision> <time>
+//	d <first> <last> <time> <tag>
 //
 // Times are Unix milliseconds. A line + is a load of the same tag and number as the load before, as differences: first
 // from the end of that load, last from first, revision and time from those of that load. So a tag that is loaded a
-// thousand times a second costs about 12 bytes a load.
+// thousand times a second costs about 12 bytes a load. A line d is IDs of one or several such loads of the process that
+// it discarded: they were never issued.
 //
 // All entries have one subject, for an entry holds loads of many tags. The loads of a tag rise in the stream, but for
 // those of a second or two: so that a load is found by bisection, if the tag is loaded often: see [Reader.FindLoads].
@@ -32,6 +34,13 @@ type Load struct {
 	Number      int    // of the worker at that time; -1 if it had none
 	Revision    uint64 // of the tag's mark as the load read it; 0 where there are no marks
 	Time        int64  // when it was loaded, by the worker's clock, Unix ms
+}
+
+// A Discard is IDs that a worker loaded and never issued, as after marks that went back.
+type Discard struct {
+	Tag         string
+	First, Last int64
+	Time        int64 // when it was discarded, by the worker's clock, Unix ms
 }
 
 // A Window is what a worker could put into snowflakes under a number: the times [From, Until), Unix ms.
@@ -68,6 +77,7 @@ type Head struct {
 // A Batch is an entry.
 type Batch struct {
 	Head
-	Windows []Window
-	Loads   []Load
+	Windows  []Window
+	Loads    []Load
+	Discards []Discard
 }

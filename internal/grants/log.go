@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// maxKept bounds the grants that wait to be written, some 5 MB; what comes beyond is counted as lost.
+// maxKept bounds the grants that wait to be written, some 5 MB, and what was discarded, some 3 MB; what comes beyond is
+// counted as lost.
 const maxKept = 1 << 16
 
 // interval is the time between two entries of a process.
@@ -33,12 +34,13 @@ type Config struct {
 type Log struct {
 	cfg Config
 
-	mu      sync.Mutex
-	loads   []Load
-	windows []Window
-	lost    uint64 // since the last entry that was made
-	gone    uint64 // in all
-	recent  recent
+	mu       sync.Mutex
+	loads    []Load
+	windows  []Window
+	discards []Discard
+	lost     uint64 // since the last entry that was made
+	gone     uint64 // in all
+	recent   recent
 
 	// Only the goroutine of Run uses these.
 	unsent []byte // the entry that is to be written, nil if none
@@ -58,25 +60,36 @@ func (l *Log) Load(g Load) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.recent.add(g)
-	if l.fullLocked() {
+	if l.fullLocked(len(l.loads) + len(l.windows)) {
 		return
 	}
 	l.loads = append(l.loads, g)
+}
+
+// Discard adds IDs of a load that were never issued.
+func (l *Log) Discard(d Discard) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fullLocked(len(l.discards)) {
+		return
+	}
+	l.discards = append(l.discards, d)
 }
 
 // Window adds a window.
 func (l *Log) Window(w Window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fullLocked() {
+	if l.fullLocked(len(l.loads) + len(l.windows)) {
 		return
 	}
 	l.windows = append(l.windows, w)
 }
 
-// fullLocked reports whether no more grants can be kept, and counts one as lost then.
-func (l *Log) fullLocked() bool {
-	full := len(l.loads)+len(l.windows) >= maxKept
+// fullLocked reports whether no more than so many can be kept, and counts one as lost then. What is discarded takes no
+// room from grants.
+func (l *Log) fullLocked(kept int) bool {
+	full := kept >= maxKept
 	if full {
 		l.lost++
 		l.gone++
@@ -127,24 +140,28 @@ func (l *Log) begin(end bool) bool {
 		return false
 	}
 	l.mu.Lock()
-	b := Batch{Head: head, Windows: l.windows, Loads: l.loads}
+	b := Batch{Head: head, Windows: l.windows, Loads: l.loads, Discards: l.discards}
 	b.Lost = l.lost
-	if len(b.Windows)+len(b.Loads) == 0 && b.Lost == 0 && (!end || l.entry == 0) {
+	if l.keptLocked() == 0 && b.Lost == 0 && (!end || l.entry == 0) {
 		l.mu.Unlock()
 		return false
 	}
-	l.loads, l.windows, l.lost = nil, nil, 0
+	l.loads, l.windows, l.discards, l.lost = nil, nil, nil, 0
 	l.mu.Unlock()
 	l.entry++
 	b.Entry, b.End = l.entry, end
-	body, windows, loads := b.encode(l.cfg.Limit())
+	body, windows, loads, discards := b.encode(l.cfg.Limit())
 	l.unsent = body
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.windows = append(b.Windows[windows:], l.windows...)
 	l.loads = append(b.Loads[loads:], l.loads...)
+	l.discards = append(b.Discards[discards:], l.discards...)
 	return true
 }
+
+// keptLocked returns how much waits for the next entry.
+func (l *Log) keptLocked() int { return len(l.loads) + len(l.windows) + len(l.discards) }
 
 // finish writes what is left, and a last entry.
 func (l *Log) finish(ctx context.Context) {
@@ -166,7 +183,7 @@ func (l *Log) finish(ctx context.Context) {
 func (l *Log) left() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.unsent != nil || len(l.loads)+len(l.windows) > 0 || l.lost > 0
+	return l.unsent != nil || l.keptLocked() > 0 || l.lost > 0
 }
 
 // Recent returns the load of this process that an ID of a tag came from, if it is one of the last few.

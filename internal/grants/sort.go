@@ -10,15 +10,19 @@ import (
 	"slices"
 )
 
-// A row is a load in few bytes: its tag and where it stands are numbers.
+// A row is a load, or what was discarded, in few bytes: its tag and where it stands are numbers.
 type row struct {
 	tag         uint32 // index into the tags of the audit
 	process     uint32 // index into its processes
 	first, last int64
 	sequence    uint64 // of the entry
+	discard     bool   // the process discarded these IDs; else it loaded them
 }
 
 const rowBytes = 32
+
+// discardBit marks, on disk, the process of what was discarded.
+const discardBit = 1 << 31
 
 func (a row) compare(b row) int {
 	return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.first, b.first), cmp.Compare(a.sequence, b.sequence))
@@ -66,7 +70,11 @@ func (s *sorter) spill() (err error) {
 	var b [rowBytes]byte
 	for _, r := range s.rows {
 		binary.LittleEndian.PutUint32(b[0:], r.tag)
-		binary.LittleEndian.PutUint32(b[4:], r.process)
+		process := r.process
+		if r.discard {
+			process |= discardBit
+		}
+		binary.LittleEndian.PutUint32(b[4:], process)
 		binary.LittleEndian.PutUint64(b[8:], uint64(r.first))
 		binary.LittleEndian.PutUint64(b[16:], uint64(r.last))
 		binary.LittleEndian.PutUint64(b[24:], r.sequence)
@@ -138,8 +146,9 @@ func (m *merge) advance(r *run) error {
 	if err != nil {
 		return err
 	}
+	process := binary.LittleEndian.Uint32(b[4:])
 	r.row = row{
-		tag: binary.LittleEndian.Uint32(b[0:]), process: binary.LittleEndian.Uint32(b[4:]),
+		tag: binary.LittleEndian.Uint32(b[0:]), process: process &^ discardBit, discard: process&discardBit != 0,
 		first: int64(binary.LittleEndian.Uint64(b[8:])), last: int64(binary.LittleEndian.Uint64(b[16:])),
 		sequence: binary.LittleEndian.Uint64(b[24:]),
 	}
