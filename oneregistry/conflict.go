@@ -243,6 +243,6 @@ func (w *Watch) alarm(event, format string, args ...any) {
 	w.alarmed[event] = true
 	w.mu.Unlock()
 	if !known {
-		w.cfg.Alarm(fmt.Sprintf(format, args...))
+		w.cfg.Alarm(event, fmt.Sprintf(format, args...))
 	}
 }

@@ -26,8 +26,9 @@ type Config struct {
 	// Refuse is called with what must not be served from now on. No ID of a refused mode may leave the process once it
 	// has returned.
 	Refuse func(Refused)
-	// Alarm is called, once per event, with what an operator must look at.
-	Alarm func(message string)
+	// Alarm is called, once per event, with what an operator must look at. The message about one event does not stand
+	// for that about another.
+	Alarm func(event, message string)
 	// Jitter returns a random time below d.
 	Jitter func(d time.Duration) time.Duration
 	Log    *slog.Logger

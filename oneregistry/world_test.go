@@ -122,7 +122,7 @@ func (s *workerSim) start() error {
 		Layout: s.layout, Unit: 1,
 		Instance: func() string { return s.name }, Pin: s.pin, StateDir: s.dir,
 		Refuse: func(r Refused) { s.mu.Lock(); s.refused = r; s.mu.Unlock() },
-		Alarm:  func(m string) { s.mu.Lock(); s.alarms = append(s.alarms, m); s.mu.Unlock() },
+		Alarm:  func(_, m string) { s.mu.Lock(); s.alarms = append(s.alarms, m); s.mu.Unlock() },
 		Jitter: func(d time.Duration) time.Duration {
 			s.world.mu.Lock()
 			defer s.world.mu.Unlock()

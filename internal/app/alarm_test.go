@@ -19,6 +19,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
@@ -226,6 +227,23 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 			t.Errorf("%d pauses are kept", len(a.pauses))
 		}
 	})
+}
+
+// They come within seconds of one another, and each says what no other one does.
+func TestNoAlarmOfASecondRegistryOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
+	a := newAlarms(slog.New(slog.DiscardHandler), func(subjects.Alarm) {}, func(k subjects.Alarm) {
+		t.Errorf("%s is held back", k)
+	})
+	p := &program{alarms: a}
+	for _, event := range []string{"another", "merged", "not merged"} {
+		p.alarmRegistry(event, event)
+	}
+	g := grantLog{p: p, gone: true}
+	p.cfg.Namespace = subjects.DefaultNamespace
+	g.failed(fmt.Errorf("put: %w", buckets.ErrFull), 3)
+	if len(a.queue) != 6 {
+		t.Errorf("%d alarms, want three and three", len(a.queue))
+	}
 }
 
 func TestAlarmsAboutVeryManyThingsAreBounded(t *testing.T) {

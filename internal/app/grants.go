@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -29,7 +28,7 @@ type grantLog struct {
 	looked time.Time // at the bucket's settings
 	ill    bool      // an entry could not be written, and this was reported
 	lost   uint64    // grants, of which was reported that they are lost
-	gone   atomic.Bool
+	gone   bool      // the bucket is, which was not reported
 }
 
 // open makes the log of a program that is being assembled.
@@ -134,7 +133,7 @@ func (g *grantLog) put(ctx context.Context, body []byte) error {
 		g.bucket = buckets.New(g.p.storage.streams, buckets.Config{
 			Name: cfg.Namespace.GrantsBucket(), Description: "natsid: which worker was given which IDs",
 			TTL: cfg.Grants, MaxBytes: cfg.GrantsSize << 20, Whole: true, Owner: owner,
-			Replicas: g.p.storage.replicas(), Lost: func() { g.gone.Store(true) }, Log: cfg.Log,
+			Replicas: g.p.storage.replicas(), Lost: func() { g.gone = true }, Log: cfg.Log,
 		})
 	}
 	if time.Since(g.looked) > lookEvery {
@@ -152,11 +151,12 @@ func (g *grantLog) put(ctx context.Context, body []byte) error {
 
 // failed reports what provenance lacks. While JetStream is away, nothing is lost yet.
 func (g *grantLog) failed(err error, lost uint64) {
-	raise := func(format string, args ...any) {
-		g.p.alarms.raise(subjects.AlarmGrantsLost, fmt.Sprintf(format, args...))
+	raise := func(about, format string, args ...any) {
+		g.p.alarms.raiseAbout(subjects.AlarmGrantsLost, about, fmt.Sprintf(format, args...))
 	}
-	if g.gone.Swap(false) {
-		raise("the stream of bucket %s was deleted, or JetStream wiped: what was written before is lost; "+
+	if g.gone {
+		g.gone = false
+		raise("gone", "the stream of bucket %s was deleted, or JetStream wiped: what was written before is lost; "+
 			"another one is made", g.p.cfg.Namespace.GrantsBucket())
 	}
 	if err != nil && lost == g.lost { // others say that JetStream is away
@@ -164,11 +164,12 @@ func (g *grantLog) failed(err error, lost uint64) {
 	}
 	_, right := errors.AsType[*buckets.RightError](err)
 	if refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right; refused && !g.ill {
-		raise("grants are not written, and kept in memory for a while: %v", err)
+		raise("refused", "grants are not written, and kept in memory for a while: %v", err)
 		g.ill = true
 	}
 	if lost > g.lost {
-		raise("%d grants are lost since the start of this worker, as entries could not be written for too long", lost)
+		raise("lost", "%d grants are lost since the start of this worker, as entries could not be written for too long",
+			lost)
 		g.lost = lost
 	}
 	if err == nil && g.ill {

@@ -24,8 +24,7 @@ func (p *program) makeWatch(context.Context) error {
 		Home: &home{storage: &p.storage, segments: p.allocator, created: p.created}, Bus: bus,
 		Process: rand.Text(), Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit, Instance: p.instance,
 		Pin: p.cfg.Registry, StateDir: p.cfg.Data, Refuse: p.refuseRegistry,
-		Alarm:  func(message string) { p.alarms.raise(subjects.AlarmSecondRegistry, message) },
-		Jitter: jitter.UpTo, Log: p.cfg.Log,
+		Alarm: p.alarmRegistry, Jitter: jitter.UpTo, Log: p.cfg.Log,
 	})
 	p.storage.besideOthers = p.watch.MayFound
 	return bus.Listen(p.watch)
@@ -42,6 +41,12 @@ func (p *program) refuseRegistry(r oneregistry.Refused) {
 			p.refusals.refuse(bySecondRegistry, why, mode)
 		}
 	}
+}
+
+// alarmRegistry raises the alarm about one event: that marks were merged, and which IDs were given twice, comes within
+// a second of the one that says that there is another registry.
+func (p *program) alarmRegistry(event, message string) {
+	p.alarms.raiseAbout(subjects.AlarmSecondRegistry, event, message)
 }
 
 // askRegistries asks which registries there are, before anything is served.
