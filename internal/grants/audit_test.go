@@ -204,6 +204,7 @@ func big(tb testing.TB, a *Audit, n int, overlap bool) (last Batch) {
 		if overlap && n <= 0 {
 			b.Loads[0].First = 500_000
 			b.Loads[0].Last = 500_000
+			b.Head.Process, b.Head.Entry = "P9", 1
 		}
 		if err := a.Add(At{Sequence: at}, &b); err != nil {
 			tb.Fatal(err)
