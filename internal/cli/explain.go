@@ -108,6 +108,7 @@ func (c *explainCmd) segment(
 	gaps := grants.NewAudit("")
 	defer gaps.Close()
 	gaps.Tag = " " // no tag: only what is missing counts
+	r.Only(c.Tag)
 	_, err = r.Scan(ctx, r.First, r.Last, func(at grants.At, b *grants.Batch) bool {
 		for _, l := range b.Loads {
 			if l.Tag == c.Tag && (!known || l.First < first) {

@@ -18,8 +18,10 @@ type Found struct {
 const late = 10 * time.Minute
 
 // FindLoads returns loads of a tag that contain an ID: none only if the stream has none, more than one only if a law
-// was broken, or of two registries. It looks where bisection leads, then around that place, and reads the whole stream
-// only if the load is not there; whole says that it did. An audit finds all.
+// was broken, or of two registries. It looks where bisection leads, then around that place, and reads the rest of the
+// stream only if the load is not there; whole says that it did. An audit finds all.
+//
+// It reads no entry twice, and of those that do not have the tag the head alone: see [Reader.Only].
 func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []Found, whole bool, err error) {
 	collect := func(at At, b *Batch) bool {
 		for _, l := range b.Loads {
@@ -29,6 +31,8 @@ func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []F
 		}
 		return true
 	}
+	r.Only(tag)
+	defer func() { r.only = nil }()
 	first, last, err := r.bisect(ctx, tag, id)
 	if err != nil {
 		return nil, false, err
@@ -36,14 +40,26 @@ func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []F
 	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(found) > 0 {
 		return once(found), false, err
 	}
-	if first, last, err = r.around(ctx, first, last); err != nil {
+	from, to, err := r.around(ctx, first, last)
+	if err != nil {
 		return nil, false, err
 	}
-	if _, err = r.Scan(ctx, first, last, collect); err != nil || len(found) > 0 {
+	if err = r.beyond(ctx, from, first, last, to, collect); err != nil || len(found) > 0 {
 		return once(found), false, err
 	}
-	_, err = r.Scan(ctx, r.First, r.Last, collect)
+	err = r.beyond(ctx, r.First, from, to, r.Last, collect)
 	return once(found), true, err
+}
+
+// beyond scans from the first to the fourth entry, less those from the second to the third.
+func (r *Reader) beyond(ctx context.Context, from, first, last, to uint64, f func(At, *Batch) bool) error {
+	if first > r.First {
+		if _, err := r.Scan(ctx, from, first-1, f); err != nil {
+			return err
+		}
+	}
+	_, err := r.Scan(ctx, last+1, to, f)
+	return err
 }
 
 // disorder is how far loads may be out of order in the stream, but for those that waited while JetStream was away.

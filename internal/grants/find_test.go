@@ -95,9 +95,24 @@ func TestALoadIsFoundByBisectionWhereItsTagIsBusyAndByReadingOtherwise(t *testin
 				t.Errorf("ID %d of %s: %+v", tc.id, tc.tag, f)
 			}
 		}
+		if r.only != nil {
+			t.Fatal("the reader goes on with one tag only")
+		}
 		if tc.found > 0 && whole {
 			t.Errorf("ID %d of %s: the whole stream was read", tc.id, tc.tag)
 		}
+	}
+	r.Only("rare")
+	loads := 0
+	_, err := r.Scan(t.Context(), r.First, r.Last, func(_ At, b *Batch) bool {
+		loads += len(b.Loads)
+		if b.Process == "" {
+			t.Error("an entry without its head")
+		}
+		return true
+	})
+	if r.only = nil; err != nil || loads != 2 {
+		t.Errorf("%d loads were read of the entries that have the rare tag, want 2; %v", loads, err)
 	}
 	first, last, err := r.bisect(t.Context(), "busy", 10*500+3)
 	if err != nil || first > r.First+500 || last < r.First+500 || last-first > n/5 {

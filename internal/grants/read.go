@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,6 +19,7 @@ type Reader struct {
 	stream  jetstream.Stream
 	subject string
 	names   map[string]string
+	only    []byte // the end of each line with the only tag whose entries are read whole; nil for all
 	// First and Last are the first and the last entry, as sequence numbers of the stream; Last is below First if there
 	// is none.
 	First, Last uint64
@@ -41,6 +43,18 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, 
 		r.Last = r.First - 1
 	}
 	return r, nil
+}
+
+// Only lets the reader skip the grants of all entries that have no load of a tag: of those it reads the head alone.
+func (r *Reader) Only(tag string) { r.only = []byte(" " + tag + "\n") }
+
+// decode reads an entry into b.
+func (r *Reader) decode(body []byte, b *Batch) error {
+	if r.only != nil && !bytes.Contains(body, r.only) {
+		head, _, _ := bytes.Cut(body, []byte{'\n'})
+		body = head
+	}
+	return b.decode(body, r.names)
 }
 
 // An At is where an entry stands.
@@ -115,7 +129,7 @@ func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch
 		if next > last+1 {
 			return next, bad, false, nil
 		}
-		if b.decode(m.Data(), r.names) != nil {
+		if r.decode(m.Data(), &b) != nil {
 			bad++
 		} else if !f(At{meta.Sequence.Stream, meta.Timestamp}, &b) {
 			return next, bad, false, nil
@@ -136,7 +150,7 @@ func (r *Reader) Get(ctx context.Context, sequence uint64) (at At, b *Batch, ok 
 		return At{}, nil, false, fmt.Errorf("read entry %d of the stream of grants: %w", sequence, err)
 	}
 	b = new(Batch)
-	return At{m.Sequence, m.Time}, b, true, b.decode(m.Data, r.names)
+	return At{m.Sequence, m.Time}, b, true, r.decode(m.Data, b)
 }
 
 // From returns the sequence number of the first entry that JetStream stored at t or later; it is above Last if there is
