@@ -100,6 +100,7 @@ func (w *Witness) greet(ctx context.Context) error {
 			delete(absent, w.take(reply))
 			return len(absent) == 0
 		})
+		w.orphan = w.orphan && len(absent) > 0 // who lived through that time found the bucket in order
 	}
 	w.greeted = len(absent) == 0 || ctx.Err() == nil
 	if w.greeted {

@@ -103,6 +103,7 @@ func (w *Witness) ended(ctx context.Context, i incident) (closed bool, err error
 		}
 	}
 	if closed = w.resume(i); closed {
+		w.orphan = false
 		w.forgetOthers()
 	}
 	return closed, nil
@@ -110,15 +111,29 @@ func (w *Witness) ended(ctx context.Context, i incident) (closed bool, err error
 
 // answer lifts all marks to this worker's floors, names the witnesses that it knows of, and answers the incident.
 func (w *Witness) answer(ctx context.Context, i incident) error {
+	if w.revision == 0 { // no check got as far
+		if err := w.write(ctx, "", false); err != nil {
+			return err
+		}
+		w.succeed(i)
+	}
 	if err := w.addMust(ctx, i); err != nil {
 		return err
 	}
 	if err := w.liftAll(ctx, true); err != nil {
 		return err
 	}
-	if w.owes = ""; w.memory.Forgot() {
+	switch {
+	case w.memory.Forgot():
 		w.gap = "more tags were deleted than it remembers, and it does not know any more how far it had loaded them"
+	case w.orphan && w.gap == "":
+		w.gap = lostWithProcess
 	}
+	w.owes = ""
+	if err := w.write(ctx, i.ID, false); err != nil || w.owes == "" {
+		return err
+	}
+	w.owes = "" // its own witness showed it only now, and the gap, which the answer lacks
 	return w.write(ctx, i.ID, false)
 }
 

@@ -44,6 +44,7 @@ func (w *Witness) Run(ctx context.Context) {
 		case <-ticks.C:
 			suspected = w.isOther()
 			w.announceIfNew()
+			w.noteAgain()
 		}
 		if suspected {
 			_ = w.checkNow(ctx, slog.LevelDebug) // a load or poll that fails for it is logged
@@ -168,9 +169,20 @@ type message struct {
 
 // Hear takes a message that a worker announced, this one included, and returns what to reply if the worker asks. It
 // does not block.
+//
+// Law: whoever asks loads once the others have answered. So a worker that knows that the bucket went back names the
+// incident, and until there is one it does not answer as a witness.
 func (w *Witness) Hear(body []byte) (reply []byte) {
 	w.take(body)
-	return w.message("")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.messageLocked()
+	if w.held {
+		if m.Incident = w.incident; m.Incident == "" {
+			m.Witness = ""
+		}
+	}
+	return encode(m)
 }
 
 // take takes a message or a reply, and returns the witness of its sender; "" if it is not from a worker on this bucket.
@@ -238,10 +250,15 @@ func (w *Witness) announce(incident string) {
 func (w *Witness) message(incident string) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return encode(message{
-		Version: version, Registry: w.registry, Witness: w.id, Revision: w.cfg.Bucket.Known(),
-		Era: w.era, Incident: incident,
-	})
+	m := w.messageLocked()
+	m.Incident = incident
+	return encode(m)
+}
+
+func (w *Witness) messageLocked() message {
+	return message{
+		Version: version, Registry: w.registry, Witness: w.id, Revision: w.cfg.Bucket.Known(), Era: w.era,
+	}
 }
 
 // lookLast looks at all witnesses if that is quick: what is not seen now is as it was seen before.
@@ -266,7 +283,7 @@ func (w *Witness) Stop(ctx context.Context) error {
 	}
 	w.lookLast(ctx)
 	if !w.memory.Forgot() { // otherwise the life ends here, and what it loaded is not known
-		w.floorsToDisk()
+		w.floorsToDisk(ctx)
 	}
 	if w.isHeld() {
 		return nil // the incident must not take the next life for one that has answered
@@ -278,10 +295,10 @@ func (w *Witness) Stop(ctx context.Context) error {
 }
 
 // floorsToDisk leaves what this life has loaded, so that it continues with the next process.
-func (w *Witness) floorsToDisk() {
+func (w *Witness) floorsToDisk(ctx context.Context) {
 	floors, known := w.memory.Floors(), maps.Clone(w.known)
 	w.journal.Floors = newToken()
 	ended := w.journal
 	ended.Pending = slices.Clone(ended.Pending)
-	w.toDisk(func() error { return ended.end(floors, known) })
+	w.lastToDisk(ctx, func() error { return ended.end(floors, known) })
 }

@@ -113,9 +113,6 @@ const (
 	// checkRequests requests at most.
 	checkTimeout  = 3 * time.Second
 	checkRequests = 8
-	// diskTimeout bounds a write of the journal, diskPause is that after one that failed.
-	diskTimeout = time.Second
-	diskPause   = 10 * time.Second
 )
 
 // ErrWentBack is why no range is loaded while an incident is open.
@@ -145,6 +142,7 @@ type Witness struct {
 	gap        string            // why an answer has a gap, "" if it has none
 	owes       string            // what showed that the bucket went back, until this worker has answered
 	previous   *record           // of the process before this one, until the first check
+	orphan     bool              // what the process before this one loaded last is not known: see succeed
 	known      map[string]record // all witnesses of this registry, as they were last seen
 	seen       map[string]bool   // those that this process has seen while it had found the bucket in order
 	newer      bool              // an entry of a newer natsid was found

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -40,7 +39,7 @@ func (w *Witness) settle(ctx context.Context, now bool) (there bool, err error) 
 	case j.Registry != "" && j.Registry != id:
 		w.newWitness("")
 		w.forgetOthers()
-		w.strange = true
+		w.strange, w.orphan = true, false
 	}
 	w.meetOther(false)
 	w.homeless, j.Registry = false, id
@@ -126,48 +125,6 @@ func (w *Witness) note() {
 	copied := *j
 	copied.Pending = slices.Clone(j.Pending)
 	w.toDisk(copied.write)
-}
-
-// A disk is what is known of the data directory.
-type disk struct {
-	failed time.Time // when a write failed; zero after one that succeeded
-	hangs  atomic.Bool
-}
-
-// toDisk calls a function that writes to the data directory, and waits for it no longer than diskTimeout. After a
-// failure the directory is left alone for diskPause, and while a write hangs: it could end after a later one.
-//
-// Law: a journal that misses some writes is an older one. A process that starts with it finds a witness that it does
-// not recognize, and begins a new one, whose earlier life is lost: see copied. Written again, it is whole.
-func (w *Witness) toDisk(write func() error) {
-	d := &w.disk
-	if w.journal.dir == "" || d.hangs.Load() || !d.failed.IsZero() && time.Since(d.failed) < diskPause {
-		return
-	}
-	done := make(chan error, 1)
-	d.hangs.Store(true)
-	go func() {
-		err := write()
-		d.hangs.Store(false)
-		done <- err
-	}()
-	err := errors.New("the disk does not answer")
-	select {
-	case err = <-done:
-	case <-time.After(diskTimeout):
-	}
-	before := d.failed
-	if err == nil {
-		d.failed = time.Time{}
-		if !before.IsZero() {
-			w.cfg.Log.Info("the journal of the witness is written again", "file", w.journal.path())
-		}
-		return
-	}
-	if d.failed = time.Now(); before.IsZero() {
-		w.cfg.JournalAlarm(fmt.Sprintf("witness: %s cannot be written: %v; until it can, this worker would not notice "+
-			"at its next start if the marks went back: repair the data directory", w.journal.path(), err))
-	}
 }
 
 // inherit takes over the witness of a worker without data directory that stopped cleanly, if this one has none either
@@ -294,8 +251,9 @@ func (w *Witness) replace(found *record, put func() (uint64, error)) (done bool,
 	if err != nil {
 		return false, fmt.Errorf("witness: the witness of this worker cannot be written: %w", err)
 	}
+	w.orphan = false            // the gap says what is not known
+	w.owe(why, w.me.gap(found)) // before land: the disk takes its time
 	w.land(revision)
-	w.owe(why, w.me.gap(found))
 	return true, nil
 }
 
@@ -308,9 +266,14 @@ func (w *Witness) owe(why, gap string) {
 	w.WentBack(why)
 }
 
+// lostWithProcess is the gap of an answer by a process that came after one which took its floors with it.
+const lostWithProcess = "its process ended before it had raised the marks above what it had loaded"
+
 // succeed takes over what the process before this one left undone. i is the last incident.
 //
-// Law: a process that ended before it had answered an incident took its floors with it, unless it left them on disk.
+// Law: a process that ended before it had answered an incident took its floors with it, unless it left them on disk. So
+// did one that was killed or whose journal missed writes: the bucket may have gone back to just what that knows. Then
+// this worker does not notice, and another one may only later: see [Witness.greet].
 func (w *Witness) succeed(i incident) {
 	p := w.previous
 	w.previous = nil
@@ -319,7 +282,10 @@ func (w *Witness) succeed(i incident) {
 	case i.open() && p.Answer == i.ID, p.Owes != "" && continued:
 		w.gap = p.Gap
 	case p.Owes != "" || i.open() && !p.Ended && !continued:
-		w.gap = "its process ended before it had raised the marks above what it had loaded"
+		w.gap = lostWithProcess
+	}
+	if p != nil {
+		w.orphan = !p.Ended && p.Life != w.me.Life
 	}
 	if p != nil && p.Owes != "" && !i.open() {
 		w.owe(p.Owes, w.gap)
