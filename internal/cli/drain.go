@@ -56,7 +56,7 @@ func (c *drainCmd) Run(s *session) error {
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(s.ctx, drainWithin)
 	defer cancel()
-	all := askWorkers(ctx, nc, s.namespace().SegmentPing())
+	all := askWorkers(ctx, nc, s.namespace().SegmentPing(), quiet)
 	these, err := c.find(all)
 	if err != nil {
 		return fmt.Errorf("%w (namespace %s)", err, s.namespace())

@@ -35,7 +35,7 @@ func (*workersCmd) help() help {
 no requests until "natsid drain --undo"; no number, a worker runs without one;
 blocked, no worker answers for the number, but its window has not ended; free,
 any worker may acquire it. Below the table stands what /readyz says of each
-worker that is not ready.
+worker that is not ready, and which worker does not answer.
 
 A worker that was killed leaves its number blocked until UNTIL, at most a horizon
 away (5 min by default), and resumes it if it is started with the same data. A
@@ -49,6 +49,9 @@ Example:
 	}
 }
 
+// workersWithin is how long the list may take: several round trips, where JetStream is a second away.
+const workersWithin = 15 * time.Second
+
 // Run implements the command.
 func (c *workersCmd) Run(s *session) error {
 	nc, err := s.connect()
@@ -56,14 +59,18 @@ func (c *workersCmd) Run(s *session) error {
 		return err
 	}
 	defer nc.Close()
-	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, workersWithin)
 	defer cancel()
-	list := &workerList{all: c.All, answers: askWorkers(ctx, nc, s.namespace().SegmentPing())}
+	list := &workerList{all: c.All, answers: askWorkers(ctx, nc, s.namespace().SegmentPing(), quiet)}
 	err = list.read(ctx, s, nc)
 	if err != nil && len(list.answers) == 0 {
 		return err
 	}
 	rows := list.rows()
+	if slices.ContainsFunc(rows, func(r workerRow) bool { return r.Silent }) { // or slow
+		list.answers = askWorkers(ctx, nc, s.namespace().SegmentPing(), time.Second)
+		rows = list.rows()
+	}
 	if failed := s.print(rows, func(out io.Writer) error { return printWorkers(out, rows) }); failed != nil {
 		return failed
 	}
@@ -83,10 +90,16 @@ type workerList struct {
 	now     int64 // of the registry: this machine's clock may be wrong
 }
 
+// quiet is for how long nobody answers any more once all have.
+const quiet = 300 * time.Millisecond
+
 // askWorkers returns what workers say of themselves. Their number is not known, so
 // it waits until it is quiet. Workers of before say nothing.
-func askWorkers(ctx context.Context, nc *nats.Conn, subject string) (answers []micro.Ping) {
-	const first, quiet = time.Second, 300 * time.Millisecond
+func askWorkers(ctx context.Context, nc *nats.Conn, subject string, quiet time.Duration) (answers []micro.Ping) {
+	first := time.Second
+	if way, err := nc.RTT(); err == nil { // NATS may be far away
+		first, quiet = first+way, quiet+way
+	}
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
 		return nil
@@ -161,6 +174,7 @@ type workerRow struct {
 	OffsetMs *int64    `json:"offset_ms,omitempty"` // its clock minus that of JetStream
 	Reported time.Time `json:"reported,omitzero"`   // what its clock said
 	Until    time.Time `json:"until,omitzero"`      // the end of the window
+	Silent   bool      `json:"silent,omitempty"`    // it has a heartbeat, and did not answer
 	// What /readyz says of each mode, of workers that answer.
 	Segment   string `json:"segment,omitempty"`
 	Snowflake string `json:"snowflake,omitempty"`
@@ -216,6 +230,7 @@ func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 	case beats:
 		offset := beat.Offset().Milliseconds()
 		row.State, row.Since, row.OffsetMs, row.Reported = "live", moment(beat.Since), &offset, moment(beat.Time)
+		row.Silent = holder == nil
 	case holder != nil:
 		row.State = "live"
 	case r.Until > l.now:
@@ -255,10 +270,15 @@ func printWorkers(out io.Writer, rows []workerRow) error {
 	return nil
 }
 
-// printTrouble prints what /readyz says of each worker that is not ready.
+// printTrouble prints what /readyz says of each worker that is not ready, and which did not answer.
 func printTrouble(out io.Writer, rows []workerRow) {
 	head := "\n"
 	for _, r := range rows {
+		if r.Silent {
+			fmt.Fprintf(out, "%s%s: no answer, though it has a heartbeat: it was killed, hangs, is cut off, "+
+				"or may not reply; see its /readyz and log\n", head, r.Instance)
+			head = ""
+		}
 		for _, mode := range []struct{ name, says string }{{"segment", r.Segment}, {"snowflake", r.Snowflake}} {
 			if mode.says != "" && mode.says != subjects.Ready {
 				fmt.Fprintf(out, "%s%s, %s: %s\n", head, r.Instance, mode.name, mode.says)
