@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/subjects"
 )
@@ -40,11 +41,13 @@ var errNoGuard = subjects.Errorf(subjects.BadRequest, "the order of a strict tag
 
 // SetOrder makes a tag, which need not exist, strict or loose. See worker.Settings.
 func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool) error {
-	o := order{subjects.OrderLoose}
+	o := order{Order: subjects.OrderLoose}
 	if strict {
 		if o.Order = subjects.OrderStrict; s.cfg.Marks == nil {
 			return errNoGuard
 		}
+	} else if loose, err := s.isLoose(ctx, tag); loose || err != nil {
+		return err
 	}
 	revision, err := s.set(ctx, orderPrefix+tag, policy.LevelOrder, func(old []byte) ([]byte, error) {
 		return merge(old, o, "order")
@@ -53,6 +56,19 @@ func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool) error 
 		return err
 	}
 	return s.confirm(ctx, tag, revision)
+}
+
+// isLoose reports whether a tag is loose already, so that no worker need know of orders for its sake.
+func (s *Settings) isLoose(ctx context.Context, tag string) (bool, error) {
+	e, err := s.kv.Get(ctx, orderPrefix+tag)
+	if errors.Is(err, buckets.ErrNoKey) {
+		return true, nil
+	}
+	if err != nil {
+		return false, away(err)
+	}
+	o := order{}
+	return read(e.Value, &o) == nil && o.Order != subjects.OrderStrict, nil
 }
 
 // confirm waits until all workers that are found honour the order of a tag, and names those that do not.

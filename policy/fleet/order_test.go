@@ -105,6 +105,9 @@ func caughtUp(s *site) {
 func orderRefused(s *site) {
 	a := s.start("a")
 	old := natstest.Connect(s, s.url)
+	if err := setOrder(s, a, "order", false); err != nil || s.Level() != policy.LevelNone {
+		s.Errorf("%v, and level %d, for a tag that is loose already", err, s.Level())
+	}
 	s.answer(old, "old", "2", func() uint64 { return 1 })
 	err := setOrder(s, a, "order", true)
 	if err == nil || !strings.Contains(err.Error(), `worker "old" is of a version without strict tags`) {
