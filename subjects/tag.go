@@ -99,8 +99,7 @@ type TagInfo struct {
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
 	Throttle    int64     `json:"throttle,omitempty"`   // the same, by an operator and for a time
 	Order       string    `json:"order,omitempty"`      // OrderStrict; "" if the tag is loose
-	// StrictFrom is from when on a tag is strict that was loose; only the reply to such an update,
-	// or to the creation of a tag that had been deleted, has it.
+	// StrictFrom is from when on a tag is strict that was loose, or had been deleted; nil from then on.
 	StrictFrom *time.Time `json:"strict_from,omitempty"`
 
 	// The fields below are set only where TagList.Stats was.

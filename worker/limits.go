@@ -18,8 +18,10 @@ type Settings interface {
 	// SetLimit changes the limit of a tag, which need not exist.
 	SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error
 	// SetOrder makes a tag, which need not exist, strict or loose. For a strict one it returns nil once all workers
-	// that are found have confirmed that they serve nothing that they had loaded before.
-	SetOrder(ctx context.Context, tag string, strict bool) error
+	// that are found have confirmed that they serve nothing that they had loaded before. A tag that was loose is strict
+	// from a time on, that of others is zero. StrictFrom returns it.
+	SetOrder(ctx context.Context, tag string, strict bool, from time.Time) error
+	StrictFrom(tag string) time.Time
 	// SetThrottle changes what is throttled, and returns it.
 	SetThrottle(ctx context.Context, change func(*policy.Throttle)) (policy.Throttle, error)
 }
@@ -59,27 +61,35 @@ func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error)
 	if err != nil {
 		return nil, ofStore(err)
 	}
-	if err := a.setOrder(ctx, u.Tag, *u.Order); err != nil {
+	from := strictFrom(ctx)
+	if err := a.setOrder(ctx, u.Tag, *u.Order, from); err != nil {
 		return nil, err
 	}
 	info := a.info(t)
-	if info.Order = ""; *u.Order == subjects.OrderStrict {
-		info.Order = subjects.OrderStrict
-		info.StrictFrom = strictFrom()
+	if info.Order, info.StrictFrom = "", nil; *u.Order == subjects.OrderStrict {
+		info.Order, info.StrictFrom = subjects.OrderStrict, &from
 	}
 	return info, nil
 }
 
-// strictFrom returns from when on a tag is strict of which clients and workers may hold IDs: until then.
-func strictFrom() *time.Time {
-	return new(time.Now().Add(subjects.StrictAfter).UTC().Truncate(time.Second).Add(time.Second))
+// strictFrom returns from when on a tag is strict of which clients and workers may hold IDs: until then. All workers
+// have confirmed it by the end of ctx, or it fails.
+func strictFrom(ctx context.Context) time.Time {
+	confirmed, ok := ctx.Deadline()
+	if !ok {
+		confirmed = time.Now().Add(confirmWithin)
+	}
+	return confirmed.Add(subjects.StrictAfter).UTC().Truncate(time.Second).Add(time.Second)
 }
 
-func (a *tagAdmin) setOrder(ctx context.Context, tag, order string) error {
+// confirmWithin is how long a request takes at most that has no deadline.
+const confirmWithin = time.Minute
+
+func (a *tagAdmin) setOrder(ctx context.Context, tag, order string, from time.Time) error {
 	if a.cfg.Settings == nil {
 		return errNoSettings
 	}
-	if err := a.cfg.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict); err != nil {
+	if err := a.cfg.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict, from); err != nil {
 		return ofSettings(err)
 	}
 	return nil
@@ -144,6 +154,11 @@ func (c *Config) TagInfo(t segment.Tag) subjects.TagInfo {
 	info.MaxBatch, info.Rate, info.Throttle = limit.MaxBatch, limit.Rate, rules.Throttle.Of(t.Name)
 	if c.Segments != nil && c.Segments.IsStrict(t.Name) {
 		info.Order = subjects.OrderStrict
+		if c.Settings != nil {
+			if from := c.Settings.StrictFrom(t.Name); from.After(time.Now()) {
+				info.StrictFrom = &from
+			}
+		}
 	}
 	return info
 }

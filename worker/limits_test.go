@@ -25,6 +25,7 @@ type settings struct {
 	now  policy.Rules
 	// strict is the allocator's.
 	strict func(map[string]bool)
+	from   time.Time
 }
 
 func (s *settings) SetLimit(_ context.Context, tag string, change func(*policy.Limit)) error {
@@ -42,12 +43,21 @@ func (s *settings) SetLimit(_ context.Context, tag string, change func(*policy.L
 	return nil
 }
 
-func (s *settings) SetOrder(_ context.Context, tag string, strict bool) error {
+func (s *settings) SetOrder(_ context.Context, tag string, strict bool, from time.Time) error {
 	if tag == "unconfirmed" {
 		return subjects.Errorf(subjects.Unavailable, "no confirmation from \"b\"")
 	}
+	s.mu.Lock()
+	s.from = from
+	s.mu.Unlock()
 	s.strict(map[string]bool{tag: strict})
 	return nil
+}
+
+func (s *settings) StrictFrom(string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.from
 }
 
 func (s *settings) SetThrottle(_ context.Context, change func(*policy.Throttle)) (policy.Throttle, error) {
@@ -77,6 +87,12 @@ func TestATagIsMadeStrictAndThenNotFetchedAhead(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &info); err != nil || info.Order != subjects.OrderStrict ||
 		info.StrictFrom == nil || time.Until(*info.StrictFrom) < subjects.StrictAfter-time.Minute {
 		t.Fatalf("%+v, %v", got, err)
+	}
+	var listed []subjects.TagInfo
+	got = r.ask("id.tag.list", "")
+	if err := json.Unmarshal([]byte(got.body), &listed); err != nil || len(listed) != 1 ||
+		listed[0].StrictFrom == nil || !listed[0].StrictFrom.Equal(*info.StrictFrom) {
+		t.Errorf("%+v, %v: want it as strict from %v on", got, err, info.StrictFrom)
 	}
 	if next := r.one("id.segment.order"); next < first+10 {
 		t.Errorf("%d after %d: from memory", next, first)
@@ -161,7 +177,7 @@ func TestARefusedCreationOfALooseTagChangesNoOrder(t *testing.T) {
 	})
 	s.strict = r.strict
 	store.then = func() {
-		if err := s.SetOrder(t.Context(), "invoice", true); err != nil {
+		if err := s.SetOrder(t.Context(), "invoice", true, time.Time{}); err != nil {
 			t.Error(err)
 		}
 		if _, err := store.Create(t.Context(), segment.Tag{Name: "invoice", Step: 10, MaxID: 1}, false); err != nil {

@@ -75,7 +75,6 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var from *time.Time
 	if c.Order != "" { // strict before the tag is there, so that no worker serves it in another order
 		old, err := a.cfg.Store.Look(ctx, c.Tag)
 		if err == nil && !old.Disabled {
@@ -85,11 +84,12 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 			return nil, ofStore(err)
 		}
 		if c.Order == subjects.OrderStrict {
-			if err := a.setOrder(ctx, c.Tag, c.Order); err != nil {
-				return nil, err
-			}
+			from := time.Time{}
 			if old.Disabled {
-				from = strictFrom()
+				from = strictFrom(ctx)
+			}
+			if err := a.setOrder(ctx, c.Tag, c.Order, from); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -99,16 +99,11 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 		}, true)
 	})
 	if err == nil && c.Order == subjects.OrderLoose { // not before: another operator may be creating a strict one
-		if why := a.setOrder(ctx, c.Tag, c.Order); why != nil {
+		if why := a.setOrder(ctx, c.Tag, c.Order, time.Time{}); why != nil {
 			err = fmt.Errorf("%w: the tag was made, and its order was not set: %v", segment.ErrUncertain, why)
 		}
 	}
-	answer, err := a.changed(c.Tag, t, err)
-	if info, ok := answer.(subjects.TagInfo); ok {
-		info.StrictFrom = from
-		return info, err
-	}
-	return answer, err
+	return a.changed(c.Tag, t, err)
 }
 
 func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {

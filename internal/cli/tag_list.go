@@ -40,7 +40,7 @@ that guards the table is ahead of the row's max_id: 0 at rest.
 
 LIMITS are those of "natsid tag update", in IDs a request and IDs per second of all
 workers together, and what "natsid throttle" sets. A tag whose IDs rise over all
-workers is strict.
+workers is strict; one that was loose, from a time on (UTC).
 
 Examples:
   natsid tag list
@@ -107,7 +107,10 @@ func tagRow(t subjects.TagInfo) string {
 // limits returns what callers may have of a tag, "" if they may have all.
 func limits(t subjects.TagInfo) string {
 	var all []string
-	if t.Order != "" {
+	switch {
+	case t.StrictFrom != nil:
+		all = append(all, t.Order+" from "+t.StrictFrom.UTC().Format(time.DateTime))
+	case t.Order != "":
 		all = append(all, t.Order)
 	}
 	if t.MaxBatch > 0 {

@@ -57,3 +57,26 @@ func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
 	s.stop()
 	natsid(t, "tag", "list", "--stats", "--nats="+s.url).want(t, 3, "cannot reach NATS")
 }
+
+func TestATagThatWasLooseIsListedAsStrictFromATimeOn(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	nats := "--nats=" + s.url
+	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
+	said := natsid(t, "tag", "update", "order", "--order=strict", nats)
+	said.want(t, 0, "")
+	natsid(t, "tag", "create", "invoice", "--order=strict", nats).want(t, 0, "")
+	words := strings.Fields(said.out) // order: strict from 2026-11-23T14:05:01Z on
+	from, err := time.Parse(time.RFC3339, words[3])
+	if err != nil {
+		t.Fatalf("%s: %v", said.out, err)
+	}
+	line(t, `order .* strict from `+from.Format(time.DateTime)+` +`, "tag", "list", nats)
+	line(t, `invoice .* strict +`, "tag", "list", nats)
+	got := natsid(t, "tag", "list", "--json", nats)
+	if strings.Count(got.out, `"strict_from":"`+words[3]+`"`) != 1 {
+		t.Errorf("%s", got.out)
+	}
+	natsid(t, "tag", "update", "order", "--order=loose", nats).want(t, 0, "")
+	line(t, `order .* - +`, "tag", "list", nats)
+}

@@ -19,6 +19,8 @@ import (
 // An order is the value of a tag's key.
 type order struct {
 	Order string `json:"order,omitempty"`
+	// From is from when on a strict tag is that was loose, if all workers had confirmed it in time; nil for others.
+	From *time.Time `json:"from,omitempty"`
 }
 
 // Valid reports whether operators can have set the order.
@@ -40,22 +42,36 @@ var errNoGuard = subjects.Errorf(subjects.BadRequest, "the order of a strict tag
 	"keeps, and a table alone may go back: start the workers with --guard on")
 
 // SetOrder makes a tag, which need not exist, strict or loose. See worker.Settings.
-func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool) error {
+func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool, from time.Time) error {
 	o := order{Order: subjects.OrderLoose}
 	if strict {
 		if o.Order = subjects.OrderStrict; s.cfg.Marks == nil {
 			return errNoGuard
 		}
+		if !from.IsZero() {
+			o.From = &from
+		}
 	} else if loose, err := s.isLoose(ctx, tag); loose || err != nil {
 		return err
 	}
 	revision, err := s.set(ctx, orderPrefix+tag, policy.LevelOrder, func(old []byte) ([]byte, error) {
-		return merge(old, o, "order")
+		return merge(old, o, "order", "from")
 	})
 	if err != nil || !strict {
 		return err
 	}
 	return s.confirm(ctx, tag, revision)
+}
+
+// StrictFrom returns from when on a strict tag is that was loose; the zero time if it always was, as far as is known.
+func (s *Settings) StrictFrom(tag string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := order{}
+	if e, ok := s.entries[orderPrefix+tag]; !ok || read(e.Value, &o) != nil || o.From == nil {
+		return time.Time{}
+	}
+	return *o.From
 }
 
 // isLoose reports whether a tag is loose already, so that no worker need know of orders for its sake.

@@ -51,7 +51,15 @@ func isStrict(m *member, tag string) bool {
 func setOrder(s *site, m *member, tag string, strict bool) error {
 	ctx, cancel := context.WithTimeout(s.Context(), 1500*time.Millisecond)
 	defer cancel()
-	return m.SetOrder(ctx, tag, strict)
+	return m.SetOrder(ctx, tag, strict, strictFrom(tag))
+}
+
+// strictFrom returns from when on a tag is strict in these tests: the tag order was loose.
+func strictFrom(tag string) (from time.Time) {
+	if tag == "order" {
+		from = time.Date(2026, 11, 23, 14, 5, 0, 0, time.UTC)
+	}
+	return from
 }
 
 func confirmed(s *site) {
@@ -79,9 +87,16 @@ func confirmed(s *site) {
 	if !isStrict(late, "order") {
 		s.Error("a worker that starts does not know it")
 	}
+	for _, m := range []*member{a, b, late} {
+		for _, tag := range []string{"order", "invoice", "none"} {
+			if from := m.StrictFrom(tag); !from.Equal(strictFrom(tag)) {
+				s.Errorf("%s is strict from %v on", tag, from)
+			}
+		}
+	}
 	s.must(func() error { return setOrder(s, a, "order", false) })
 	eventually(s.T, "all hear that it is loose", func() bool {
-		return !isStrict(b, "order") && !isStrict(late, "order")
+		return !isStrict(b, "order") && !isStrict(late, "order") && late.StrictFrom("order").IsZero()
 	})
 	if !isStrict(b, "invoice") {
 		s.Error("the other tag is loose, too")
@@ -120,7 +135,7 @@ func orderRefused(s *site) {
 		Namespace: s.ns, Streams: buckets.OnJetStream(natstest.JetStream(s, s.url)), Conn: a.conn, Gate: &a.gate,
 		Poll: time.Second, Live: s.beats,
 	})
-	err = unguarded.SetOrder(s.Context(), "order", true)
+	err = unguarded.SetOrder(s.Context(), "order", true, time.Time{})
 	if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.BadRequest ||
 		!strings.Contains(e.Text, "--guard on") {
 		s.Errorf("without a guard: %v", err)

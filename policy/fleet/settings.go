@@ -1,7 +1,7 @@
 // Package fleet lets all workers follow one policy, in a bucket; it is internal to natsid and may change.
 //
 //	id_settings  key tag.<tag>    the limit of a tag, as the JSON of a [policy.Limit]
-//	             key order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose" as before
+//	             key order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose" as before; and from when on
 //	             key throttle     what is throttled, as the JSON of a [policy.Throttle]
 //
 // A change is a compare-and-set, then a message to all workers, which read the key again. Who misses the message finds
