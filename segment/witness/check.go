@@ -82,8 +82,11 @@ func (w *Witness) doubtsNow() int {
 
 // greet asks the workers that have not stopped, as their witnesses say, for the highest revision that they know. One
 // that has just begun knows none: without an answer it could load first from a bucket that went back.
+//
+// Law: a worker loads nothing after another one has told it that the bucket went back, and one that knows that itself
+// waits for nobody, but opens an incident.
 func (w *Witness) greet(ctx context.Context) error {
-	if w.greeted {
+	if w.greeted || w.isHeld() {
 		return nil
 	}
 	absent, err := w.others(ctx)
@@ -96,10 +99,16 @@ func (w *Witness) greet(ctx context.Context) error {
 	limited, cancel := context.WithDeadline(ctx, w.greetUntil)
 	defer cancel()
 	if len(absent) > 0 {
+		back := false
 		w.cfg.Ask(limited, w.message(""), func(reply []byte) (enough bool) {
+			back = back || saysBack(reply)
 			delete(absent, w.take(reply))
-			return len(absent) == 0
+			return len(absent) == 0 || back || w.isHeld()
 		})
+		if back && !w.isHeld() {
+			w.greetUntil = time.Time{}
+			return errBack
+		}
 		w.orphan = w.orphan && len(absent) > 0 // who lived through that time found the bucket in order
 	}
 	w.greeted = len(absent) == 0 || ctx.Err() == nil
@@ -108,6 +117,8 @@ func (w *Witness) greet(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+var errBack = errors.New("witness: another worker has just found that the marks went back")
 
 // others returns the witnesses of other workers that have not stopped cleanly.
 func (w *Witness) others(ctx context.Context) (map[string]record, error) {

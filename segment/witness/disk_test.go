@@ -100,6 +100,51 @@ func TestAWorkerThatKnowsThatTheMarksWentBackSaysSo(t *testing.T) {
 	})
 }
 
+// Those that found it do not wait for one another, and one that begins meanwhile loads nothing.
+func TestAnIncidentIsOpenedAtOnce(t *testing.T) {
+	play(t, func(w *world) {
+		a, b, c := w.start("a", t.TempDir()), w.start("b", t.TempDir()), w.start("c", t.TempDir())
+		time.Sleep(3 * time.Second)
+		w.load(5, a, b, c)
+		old := w.js.backup()
+		time.Sleep(4 * time.Second)
+		w.load(5, a, b, c)
+		w.js.restore(old)
+		w.reconnects.Add(1)
+		for _, one := range []*worker{a, b, c} {
+			one.witness.Reconnected()
+		}
+		d := w.start("d", "")
+		began := time.Now()
+		for w.alarmed() == 0 && time.Since(began) < time.Minute {
+			_ = d.take(10)
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("an incident was opened after %v", took)
+		}
+		w.served(15 * time.Second)
+	})
+}
+
+func TestAWorkerThatBeginsHeedsThatTheMarksWentBack(t *testing.T) {
+	play(t, func(w *world) {
+		a := w.start("a", t.TempDir())
+		w.load(5, a)
+		if err := a.witness.enter(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		a.witness.WentBack("a test") // and it cannot open an incident yet
+		b := w.start("b", "")
+		time.Sleep(5 * time.Second)
+		if err := b.take(1); err == nil {
+			t.Error("it loads")
+		}
+		a.witness.leave()
+		w.served(15 * time.Second)
+	})
+}
+
 // The journal of a worker that was killed may be as old as the bucket that went back: then it notices nothing itself.
 func TestAWorkerWhoseJournalWentBackWithTheMarksLeavesAGap(t *testing.T) {
 	play(t, func(w *world) {

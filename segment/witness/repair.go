@@ -115,8 +115,8 @@ func (w *Witness) answer(ctx context.Context, i incident) error {
 		if err := w.write(ctx, "", false); err != nil {
 			return err
 		}
-		w.succeed(i)
 	}
+	w.succeed(i)
 	if err := w.addMust(ctx, i); err != nil {
 		return err
 	}

@@ -165,6 +165,13 @@ type message struct {
 	Revision uint64 `json:"revision,string"`    // the highest that the sender knows
 	Era      string `json:"era,omitempty"`      // the last incident that the sender knows of
 	Incident string `json:"incident,omitempty"` // that is open
+	// Back says, in a reply, that the sender knows that the bucket went back, and of no incident yet.
+	Back bool `json:"back,omitempty"`
+}
+
+func saysBack(reply []byte) bool {
+	var m message
+	return json.Unmarshal(reply, &m) == nil && m.Back
 }
 
 // Hear takes a message that a worker announced, this one included, and returns what to reply if the worker asks. It
@@ -179,7 +186,7 @@ func (w *Witness) Hear(body []byte) (reply []byte) {
 	m := w.messageLocked()
 	if w.held {
 		if m.Incident = w.incident; m.Incident == "" {
-			m.Witness = ""
+			m.Witness, m.Back = "", true
 		}
 	}
 	return encode(m)
