@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -107,25 +106,16 @@ func (c *auditCmd) Run(s *session) error {
 
 // withGrants calls f with the stream of grants.
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
-	nc, err := s.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := s.jetStream(nc)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
-	defer cancel()
-	r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
-	if errors.Is(err, grants.ErrNone) {
-		return nobodyError{fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())}
-	}
-	if err != nil {
-		return err
-	}
-	return f(s.ctx, js, r)
+	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
+		if errors.Is(err, grants.ErrNone) {
+			return nobodyError{fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())}
+		}
+		if err != nil {
+			return err
+		}
+		return f(s.ctx, js, r)
+	})
 }
 
 // read reads all grants, and reports how far it is.
@@ -263,7 +253,7 @@ func (j *auditJSON) print(out io.Writer) error {
 			fmt.Fprintf(out, "%s  %s: %s\n", part.name, c.What, c.Message)
 		}
 	}
-	for note := range slices.Values(j.Notes) {
+	for _, note := range j.Notes {
 		fmt.Fprintf(out, "note      %s\n", note)
 	}
 	verdict := "no ID was granted twice"

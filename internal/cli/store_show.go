@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment/kvstore"
 )
@@ -106,8 +108,8 @@ func instant(t time.Time) string {
 // storeTimeout bounds a look at a bucket of many tags.
 const storeTimeout = 30 * time.Second
 
-// withStore calls f with what is in the bucket of the marks, which must exist.
-func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
+// withJetStream calls f with JetStream, and with a context that bounds a look at a bucket.
+func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) error) error {
 	nc, err := s.connect()
 	if err != nil {
 		return err
@@ -119,14 +121,21 @@ func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Rep
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, storeTimeout)
 	defer cancel()
-	streams := buckets.OnJetStream(js)
-	r, err := kvstore.Inspect(ctx, streams, s.namespace().SegmentBucket())
-	if errors.Is(err, buckets.ErrNoBucket) {
-		return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
-			"check --nats and --namespace", s.namespace().SegmentBucket(), s.namespace())}
-	}
-	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", s.namespace().SegmentBucket(), err)
-	}
-	return f(s.ctx, streams, r)
+	return f(ctx, js)
+}
+
+// withStore calls f with what is in the bucket of the marks, which must exist.
+func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
+	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
+		streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()
+		r, err := kvstore.Inspect(ctx, streams, bucket)
+		if errors.Is(err, buckets.ErrNoBucket) {
+			return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
+				"check --nats and --namespace", bucket, s.namespace())}
+		}
+		if err != nil {
+			return fmt.Errorf("read bucket %s: %w", bucket, err)
+		}
+		return f(s.ctx, streams, r)
+	})
 }

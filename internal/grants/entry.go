@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Encode returns an entry of at most limit bytes, but of one grant at least, and how many windows, loads and discards
-// of b are in it. It groups the loads by tag.
+// encode returns an entry that ends with the grant that brings it above limit bytes, if one does, and how many windows,
+// loads and discards of b are in it. It groups the loads by tag.
 func (b *Batch) encode(limit int) (body []byte, windows, loads, discards int) {
 	b.Version = 1
 	body, err := json.Marshal(b.Head)
@@ -72,8 +72,11 @@ var ErrUnreadable = errors.New("grants: an entry that cannot be read")
 func (b *Batch) decode(body []byte, names map[string]string) error {
 	b.Head, b.Windows, b.Loads, b.Discards = Head{}, b.Windows[:0], b.Loads[:0], b.Discards[:0]
 	head, rest, _ := bytes.Cut(body, []byte{'\n'})
-	if err := json.Unmarshal(head, &b.Head); err != nil || b.Version != 1 || b.Process == "" {
-		return fmt.Errorf("%w: version %d, %w", ErrUnreadable, b.Version, err)
+	if err := json.Unmarshal(head, &b.Head); err != nil {
+		return fmt.Errorf("%w: its head: %w", ErrUnreadable, err)
+	}
+	if b.Version != 1 || b.Process == "" {
+		return fmt.Errorf("%w: version %d of process %q, want version 1", ErrUnreadable, b.Version, b.Process)
 	}
 	for line := 2; len(rest) > 0; line++ {
 		var text []byte

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -133,6 +134,21 @@ func logged(t *testing.T, f func(l *Log, k *kept, stop func())) {
 }
 
 func load(n int64) Load { return Load{Tag: "a", First: n, Last: n, Time: n} }
+
+func TestAnEntryThatCannotBeReadSaysWhy(t *testing.T) {
+	for body, want := range map[string]string{
+		"":                                   "unexpected end of JSON input",
+		`{"grants":2,"process":"P"}`:         `version 2 of process "P", want version 1`,
+		`{"grants":1}`:                       `version 1 of process ""`,
+		`{"grants":1,"process":"P"}` + "\n?": "line 2 of entry 0 of process P",
+	} {
+		err := new(Batch).decode([]byte(body), make(map[string]string))
+		if !errors.Is(err, ErrUnreadable) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "%!") {
+			t.Errorf("%q: %v, want %q", body, err, want)
+		}
+	}
+}
 
 func TestAnEntryASecondHasAllGrants(t *testing.T) {
 	logged(t, func(l *Log, k *kept, stop func()) {
