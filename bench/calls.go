@@ -211,40 +211,75 @@ func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate, cp
 	return ids / lasted.Seconds(), (after - before) * 1e6 / ids, took, err
 }
 
-// An alarmClock wakes those who wait together, again and again, as the client does when
-// an answer has come, but without asking anybody.
+// An alarmClock wakes those who wait together, again and again, but without asking anybody. It
+// does so as the client does when an answer has come: see groupSize and passOn there.
 type alarmClock struct {
-	mu      sync.Mutex
-	waiting int
-	ring    chan struct{}
-	rings   chan chan struct{}
+	mu          sync.Mutex
+	first, last *bell // of those who gather
+	ringing     bool  // until the last group is woken
+	rings       chan struct{}
 }
 
+// A bell wakes a group.
+type bell struct {
+	ring    chan struct{}
+	waiting int
+	next    *bell
+}
+
+func newBell() *bell { return &bell{ring: make(chan struct{})} }
+
 func newAlarmClock() *alarmClock {
-	c := &alarmClock{ring: make(chan struct{}), rings: make(chan chan struct{}, 1)}
+	b := newBell()
+	c := &alarmClock{first: b, last: b, rings: make(chan struct{}, 1)}
 	go func() { // until the process ends
 		for range c.rings {
 			runtime.Gosched() // let others join
 			c.mu.Lock()
-			ring := c.ring
-			c.ring, c.waiting = make(chan struct{}), 0
+			first := c.first
+			c.first = newBell()
+			c.last = c.first
+			c.ringing = first.next != nil
 			c.mu.Unlock()
-			close(ring)
+			close(first.ring)
 		}
 	}()
 	return c
 }
 
 func (c *alarmClock) wait(context.Context) error {
+	const groupSize, passOn = 128, 96
 	c.mu.Lock()
-	c.waiting++
-	first, ring := c.waiting == 1, c.ring
-	c.mu.Unlock()
-	if first {
-		c.rings <- ring
+	if c.last.waiting == groupSize {
+		c.last.next = newBell()
+		c.last = c.last.next
 	}
-	<-ring
+	b, i, start := c.last, c.last.waiting, !c.ringing
+	b.waiting++
+	c.ringing = true
+	c.mu.Unlock()
+	if start {
+		c.rings <- struct{}{}
+	}
+	<-b.ring
+	if i == passOn && b.next != nil {
+		close(b.next.ring)
+		if b.next.next == nil {
+			c.rung()
+		}
+	}
 	return nil
+}
+
+// rung rings for those who have gathered, since all who waited before have been woken.
+func (c *alarmClock) rung() {
+	c.mu.Lock()
+	c.ringing = c.first.waiting > 0
+	again := c.ringing
+	c.mu.Unlock()
+	if again {
+		c.rings <- struct{}{}
+	}
 }
 
 // compareHeld compares prefetched IDs with an addition, on one CPU and on two.

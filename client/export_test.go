@@ -6,16 +6,16 @@ import (
 )
 
 // Gathered returns how many calls wait for a batch that has not left.
-func (h *Handle) Gathered() int64 { return h.merger.gathering.Load().joined.Load() }
+func (h *Handle) Gathered() int64 { return h.merger.gathering.Load().count() }
 
 // HungBatch returns calls of a batch that nothing answers, what tells them that it takes
 // long, and what answers it after all. A call without a deadline may take as long as the timeout.
 func HungBatch(timeout time.Duration) (call func(context.Context) error, turnSlow, answer func()) {
 	b := newMerger(&source{client: &Client{timeout: timeout}}).newBatch()
 	return func(ctx context.Context) error {
-		woken, patient := b.wakes(ctx)
+		woken, patient := b.first.wakes(ctx)
 		<-woken
-		_, err := b.id(ctx, 0, patient)
+		_, err := b.first.id(ctx, 0, patient)
 		return err
 	}, b.turnSlow, func() { b.answer(Runs{{First: 1, Last: 1}}, nil) }
 }

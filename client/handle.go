@@ -112,15 +112,15 @@ func (h *Handle) Next(ctx context.Context) (ID, error) {
 	if h.fault != nil {
 		return 0, refusal(h.fault)
 	}
-	b, i, err := h.merger.join(ctx)
+	g, i, err := h.merger.join(ctx)
 	if err != nil {
 		return 0, err
 	}
 	// It waits here, and not in a function that it calls: the less stack a call has while
 	// it waits, the less memory is fetched to wake it, and with 10,000 that is the cost.
-	woken, patient := b.wakes(ctx)
+	woken, patient := g.wakes(ctx)
 	<-woken
-	return b.id(ctx, i, patient)
+	return g.id(ctx, i, patient)
 }
 
 // NextN returns n IDs, which are requested for this call alone. n is at least 1, and at

@@ -24,7 +24,7 @@ const largeCrowd = 256
 // so its ID is from a request that was sent after it began.
 type merger struct {
 	src       *source
-	gathering atomic.Pointer[batch]
+	gathering atomic.Pointer[group] // the last group of the batch that gathers
 
 	mu       sync.Mutex
 	underWay int
@@ -35,35 +35,56 @@ type merger struct {
 
 func newMerger(s *source) *merger {
 	m := &merger{src: s}
-	m.gathering.Store(m.newBatch())
+	m.gathering.Store(&m.newBatch().first)
 	m.timer = time.AfterFunc(time.Hour, m.tick)
 	m.timer.Stop()
 	return m
 }
 
-// join joins a call to a batch that has not left, and returns which number it has there.
-func (m *merger) join(ctx context.Context) (*batch, int64, error) {
+// join joins a call to a group of a batch that has not left, and returns which number it
+// has there.
+func (m *merger) join(ctx context.Context) (*group, int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
 	for {
-		b := m.gathering.Load()
-		i := b.joined.Add(1) - 1
+		g := m.gathering.Load()
+		i := g.joined.Add(1) - 1
 		switch {
 		case i >= sealed: // the next is there already
 			continue
-		case i >= b.most:
-			if m.depart(b) {
-				continue
+		case i >= g.size:
+			if err := m.full(g); err != nil {
+				return nil, 0, err
 			}
-			return nil, 0, fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
-		case i == 0:
-			m.first(b)
-		case i == b.turn && i >= largeCrowd:
-			m.depart(b)
+			continue
+		case g.base+i == 0:
+			m.first(g.batch)
 		}
-		return b, i, nil
+		return g, i, nil
 	}
+}
+
+// full makes room for calls that find none in a group: in the next of its batch, or in the
+// next batch.
+func (m *merger) full(g *group) error {
+	m.mu.Lock()
+	if m.gathering.Load() != g {
+		m.mu.Unlock()
+		return nil
+	}
+	b, n := g.batch, g.base+g.size
+	room := n < b.most
+	if room {
+		m.gathering.Store(g.grow())
+	}
+	m.mu.Unlock()
+	switch {
+	case room && (b.turn < g.base || b.turn >= n): // it is not time
+	case !m.depart(b) && !room:
+		return fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
+	}
+	return nil
 }
 
 // first sends a batch that has its first call, if none is under way.
@@ -80,19 +101,20 @@ func (m *merger) first(b *batch) {
 // depart sends a batch if it may leave, and reports whether it has left.
 func (m *merger) depart(b *batch) bool {
 	m.mu.Lock()
-	if m.gathering.Load() != b {
+	g := m.gathering.Load()
+	if g.batch != b {
 		m.mu.Unlock()
 		return true
 	}
-	if wait := m.mustWait(b); wait > 0 {
+	if wait := m.mustWait(g); wait > 0 {
 		m.timer.Reset(min(wait, slowAfter)) // those who wait must learn by then that it takes long
 		m.mu.Unlock()
 		return false
 	}
 	next := m.newBatch()
-	next.turn = (m.size + b.joined.Load()) / 2
-	m.gathering.Store(next)
-	b.n = min(b.joined.Swap(sealed), b.most)
+	next.turn = (m.size + g.count()) / 2
+	m.gathering.Store(&next.first)
+	b.n = g.base + min(g.joined.Swap(sealed), g.size)
 	m.underWay++
 	m.left, m.size = time.Now(), b.n
 	m.mu.Unlock()
@@ -112,15 +134,16 @@ func (m *merger) launch(b *batch, n int, done func(answer)) {
 
 // mustWait returns how long the gathering batch must wait, at least; 0: it may leave.
 // m.mu is held.
-func (m *merger) mustWait(b *batch) time.Duration {
+func (m *merger) mustWait(g *group) time.Duration {
+	b, n := g.batch, g.count()
 	switch wait := m.src.gap() - time.Since(m.left); {
 	case m.underWay == 0:
 		return 0
-	case m.underWay == 1 && b.turn >= largeCrowd && b.joined.Load() > b.turn:
+	case m.underWay == 1 && b.turn >= largeCrowd && n > b.turn:
 		return 0
 	case m.underWay == mostUnderWay:
 		return slowAfter
-	case b.joined.Load() >= b.most:
+	case n >= b.most:
 		return 0
 	default:
 		return wait
@@ -129,27 +152,32 @@ func (m *merger) mustWait(b *batch) time.Duration {
 
 // tick is called when the batch under way takes longer than usual.
 func (m *merger) tick() {
-	b := m.gathering.Load()
-	if b.joined.Load() > 0 && !m.depart(b) {
-		b.turnSlow()
+	if g := m.gathering.Load(); g.count() > 0 && !m.depart(g.batch) {
+		g.batch.turnSlow()
 	}
 }
 
-// land hands the answer to the calls, and sends the next batch.
+// land hands the answer to the calls.
 func (m *merger) land(b *batch, a answer) {
 	if a.most > 0 && int64(a.most) < b.n {
 		m.split(b, int(b.n), a.most, func(a answer) { m.land(b, a) })
 		return
 	}
-	b.answer(a.runs, a.err)
+	if all := b.answer(a.runs, a.err); all {
+		m.landed(b)
+	}
+}
+
+// landed sends the next batch, since all calls of one have been woken.
+func (m *merger) landed(b *batch) {
 	if b.n > 1 {
 		runtime.Gosched() // let those who call again join
 	}
 	m.mu.Lock()
 	m.underWay--
 	m.mu.Unlock()
-	if next := m.gathering.Load(); next.joined.Load() > 0 {
-		m.depart(next)
+	if next := m.gathering.Load(); next.count() > 0 {
+		m.depart(next.batch)
 	}
 }
 
@@ -178,134 +206,5 @@ func (m *merger) split(b *batch, n, most int, done func(answer)) {
 	for ; n > 0; n -= most {
 		part := min(n, most)
 		m.launch(b, part, func(a answer) { join(part, a) })
-	}
-}
-
-// sealed is more calls than ever join a batch; one that has left has been joined by more.
-const sealed = 1 << 62
-
-// A batch is calls that share a request. The call that joined as number i gets the
-// i-th ID of the answer.
-type batch struct {
-	src    *source
-	most   int64        // calls that may join
-	turn   int64        // with more, a large one leaves while one is under way
-	joined atomic.Int64 // sealed once it has left
-	n      int64        // calls that have joined; set when it leaves
-	gone   atomic.Int64 // calls that have given up
-
-	woken  chan struct{} // closed when it is answered, or when that takes long
-	lasted chan struct{} // closed when it is answered, or when calls without a deadline have waited enough
-
-	mu    sync.Mutex
-	state atomic.Int32  // quick, slow or answered
-	done  chan struct{} // closed when it is answered; made when it is slow
-	late  chan struct{} // closed when calls without a deadline have waited enough; made so, too
-	ended bool          // it is
-	timer *time.Timer   // closes late
-	since time.Time     // it is slow
-	runs  Runs
-	err   error
-}
-
-// How the calls of a batch wait.
-const (
-	quick    = iota // for the answer alone, which is soon there
-	slow            // for the answer or the end of their context
-	answered        // no longer
-)
-
-func (m *merger) newBatch() *batch {
-	return &batch{src: m.src, most: m.src.most, woken: make(chan struct{}), lasted: make(chan struct{})}
-}
-
-func (b *batch) isWanted() bool { return b.gone.Load() < b.n }
-
-// turnSlow lets the calls look after their contexts, since the answer takes long.
-func (b *batch) turnSlow() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.state.Load() == quick {
-		b.done, b.late = make(chan struct{}), make(chan struct{})
-		b.since = time.Now()
-		b.timer = time.AfterFunc(b.src.client.timeout, b.turnLate)
-		b.state.Store(slow) // after what it says is there
-		close(b.woken)
-	}
-}
-
-// turnLate ends the wait of calls without a deadline.
-func (b *batch) turnLate() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.state.Load() == slow {
-		b.ended = true
-		close(b.late)
-		close(b.lasted)
-	}
-}
-
-func (b *batch) answer(runs Runs, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.runs, b.err = runs, err
-	if b.state.Swap(answered) == slow {
-		b.timer.Stop()
-		close(b.done)
-	} else {
-		close(b.woken)
-	}
-	if !b.ended {
-		close(b.lasted)
-	}
-}
-
-// wakes returns what a call waits for. A patient one is not woken when the answer takes
-// long, since its context cannot end, and to be woken costs as much as the answer itself.
-// One that joins when it takes long already has its own time.
-func (b *batch) wakes(ctx context.Context) (woken <-chan struct{}, patient bool) {
-	if ctx.Done() == nil && b.state.Load() == quick {
-		return b.lasted, true
-	}
-	return b.woken, false
-}
-
-// id returns the ID of call number i, which was woken.
-func (b *batch) id(ctx context.Context, i int64, patient bool) (ID, error) {
-	if b.state.Load() == slow {
-		if patient {
-			b.gone.Add(1)
-			return 0, b.src.gaveUp(context.DeadlineExceeded)
-		}
-		if err := b.waitSlow(ctx); err != nil {
-			return 0, err
-		}
-	}
-	if b.err != nil { // it is set before what was closed
-		return 0, b.err
-	}
-	return b.runs.at(i), nil
-}
-
-// waitSlow returns nil when the batch is answered, or why the call gives up.
-func (b *batch) waitSlow(ctx context.Context) error {
-	late := b.late
-	if _, ok := ctx.Deadline(); ok {
-		late = nil
-	} else if time.Since(b.since) > slowAfter { // it may have joined long after that timer began
-		var cancel context.CancelFunc
-		ctx, cancel = b.src.client.bounded(ctx)
-		defer cancel()
-		late = nil
-	}
-	select {
-	case <-b.done:
-		return nil
-	case <-ctx.Done():
-		b.gone.Add(1)
-		return b.src.gaveUp(ctx.Err())
-	case <-late:
-		b.gone.Add(1)
-		return b.src.gaveUp(context.DeadlineExceeded)
 	}
 }

@@ -62,21 +62,23 @@ func TestNoCallWaitsForATimer(t *testing.T) {
 			}
 		}
 		var wg sync.WaitGroup
-		for i := range 100 { // together
-			ctx := t.Context()
-			if i%2 == 0 {
-				ctx = context.Background() // it cannot end
-			}
-			wg.Go(func() {
-				for range 100 {
-					if _, err := h.Next(ctx); err != nil {
-						t.Error(err)
-						return
-					}
+		for _, together := range []int{100, 1000} { // as many are woken at once, and in groups
+			for i := range together {
+				ctx := t.Context()
+				if i%2 == 0 {
+					ctx = context.Background() // it cannot end
 				}
-			})
+				wg.Go(func() {
+					for range 10_000 / together {
+						if _, err := h.Next(ctx); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
 		}
-		wg.Wait()
 	})
 }
 
@@ -140,6 +142,29 @@ func TestACallThatGivesUpLeavesAHole(t *testing.T) {
 	if got := h.Stats().IDs; got != 4+8 {
 		t.Errorf("%d IDs were issued, want 8 of them for the calls that shared a request", got)
 	}
+}
+
+// Calls join it before and after those that wait learn that the answer takes long.
+func TestEachCallOfALargeBatchEndsWhenItTakesLong(t *testing.T) {
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	const half = 500
+	ctx, cancel := context.WithCancel(t.Context())
+	first, gathered := gather(t.Context(), t, d, h, half)
+	lasting := start(context.Background(), h, half)
+	until(t, "all calls wait", func() bool { return h.Gathered() == 2*half })
+	time.Sleep(50 * time.Millisecond)
+	gone := start(ctx, h, half)
+	late := start(context.Background(), h, half)
+	until(t, "later calls wait", func() bool { return h.Gathered() == 4*half })
+	cancel()
+	for range half {
+		if r := <-gone; !errors.Is(r.err, context.Canceled) {
+			t.Fatalf("%+v, want the end of its context", r)
+		}
+	}
+	d.issueHeld()
+	once(t, collect(t, first, 4), collect(t, gathered, half), collect(t, lasting, half), collect(t, late, half))
 }
 
 func TestOneCallTooManyIsRefusedAtOnce(t *testing.T) {

@@ -1,0 +1,207 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sealed is more calls than ever join a group; one whose batch has left has been joined by more.
+const sealed = 1 << 62
+
+// groupSize is how many calls of a batch are woken at once: as many as the run queue of
+// a processor holds beside others. So a call runs while what woke it is still in the cache,
+// and who reads and writes the network never waits for a whole crowd.
+const groupSize = 128
+
+// passOn is the number of the call that wakes the next group: one that is woken late, but
+// before its processor has nothing to do.
+const passOn = groupSize * 3 / 4
+
+// A batch is calls that share a request, in groups. By the third law a strict ID is from a
+// load that is sent after its call began; the client's part is that no call joins a batch that has
+// left: only its last group has room, and [merger.depart] seals that before the request is sent.
+type batch struct {
+	m    *merger
+	most int64        // calls that may join
+	turn int64        // with more, a large one leaves while one is under way
+	n    int64        // calls that have joined; set when it leaves
+	gone atomic.Int64 // calls that have given up
+
+	mu      sync.Mutex
+	state   atomic.Int32  // quick, slow or answered
+	passing bool          // each group wakes the next; set when it is answered
+	done    chan struct{} // closed when it is answered; made when it is slow
+	late    chan struct{} // closed when calls without a deadline have waited enough; made so, too
+	ended   bool          // it is
+	timer   *time.Timer   // closes late
+	since   time.Time     // it is slow
+	runs    Runs
+	err     error
+
+	first group
+}
+
+// A group is calls of a batch that are woken together. All but the last are full. The call
+// that joined as number i gets the ID that follows those of the calls before.
+type group struct {
+	batch  *batch
+	joined atomic.Int64  // sealed once the batch has left
+	size   int64         // calls that may join; who joins as a later one does not
+	base   int64         // calls in the groups before
+	woken  chan struct{} // closed when it is answered, or when that takes long
+	lasted chan struct{} // closed when it is answered, or when calls without a deadline have waited enough
+	next   *group
+}
+
+// How the calls of a batch wait.
+const (
+	quick    = iota // for the answer alone, which is soon there
+	slow            // for the answer or the end of their context
+	answered        // no longer
+)
+
+func (m *merger) newBatch() *batch {
+	b := &batch{m: m, most: m.src.most}
+	b.first = group{batch: b, size: min(b.most, groupSize), woken: make(chan struct{}), lasted: make(chan struct{})}
+	return b
+}
+
+// grow returns a group that follows one that is full.
+func (g *group) grow() *group {
+	b := g.batch
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	base := g.base + g.size
+	g.next = &group{batch: b, base: base, size: min(b.most-base, groupSize), woken: b.first.woken}
+	if b.state.Load() == quick { // else those who join do not wait for either
+		g.next.woken, g.next.lasted = make(chan struct{}), make(chan struct{})
+	}
+	return g.next
+}
+
+// count returns how many calls have joined the batch, up to the group.
+func (g *group) count() int64 { return g.base + min(g.joined.Load(), g.size) }
+
+func (b *batch) isWanted() bool { return b.gone.Load() < b.n }
+
+// turnSlow lets the calls look after their contexts, since the answer takes long.
+func (b *batch) turnSlow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state.Load() == quick {
+		b.done, b.late = make(chan struct{}), make(chan struct{})
+		b.since = time.Now()
+		b.timer = time.AfterFunc(b.m.src.client.timeout, b.turnLate)
+		b.state.Store(slow) // after what it says is there
+		for g := &b.first; g != nil; g = g.next {
+			close(g.woken)
+		}
+	}
+}
+
+// turnLate ends the wait of calls without a deadline.
+func (b *batch) turnLate() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state.Load() == slow {
+		b.ended = true
+		close(b.late)
+		b.wakePatient()
+	}
+}
+
+// wakePatient wakes calls that the slow answer has not woken. b.mu is held.
+func (b *batch) wakePatient() {
+	for g := &b.first; g != nil && g.lasted != nil; g = g.next {
+		close(g.lasted)
+	}
+}
+
+// answer hands the answer to the calls, and reports whether all have been woken. If not,
+// each group wakes the next, and the last tells the merger.
+func (b *batch) answer(runs Runs, err error) (all bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs, b.err = runs, err
+	b.passing = b.state.Load() == quick
+	b.state.Store(answered) // after what it says is there
+	switch {
+	case b.passing:
+		b.first.wake()
+		return b.first.next == nil
+	case !b.ended:
+		b.wakePatient()
+	}
+	b.timer.Stop()
+	close(b.done)
+	return true
+}
+
+func (g *group) wake() {
+	close(g.woken)
+	close(g.lasted)
+}
+
+// pass wakes the next group.
+func (g *group) pass() {
+	g.next.wake()
+	if g.next.next == nil {
+		go g.batch.m.landed(g.batch) // it may have to wait for the connection
+	}
+}
+
+// wakes returns what a call waits for. A patient one is not woken when the answer takes
+// long, since its context cannot end, and to be woken costs as much as the answer itself.
+// One that joins when it takes long already has its own time.
+func (g *group) wakes(ctx context.Context) (woken <-chan struct{}, patient bool) {
+	if ctx.Done() == nil && g.batch.state.Load() == quick {
+		return g.lasted, true
+	}
+	return g.woken, false
+}
+
+// id returns the ID of call number i, which was woken.
+func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
+	b := g.batch
+	if b.state.Load() == slow {
+		if patient {
+			b.gone.Add(1)
+			return 0, b.m.src.gaveUp(context.DeadlineExceeded)
+		}
+		if err := b.waitSlow(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if i == passOn && b.passing && g.next != nil {
+		g.pass()
+	}
+	if b.err != nil { // it is set before what was closed
+		return 0, b.err
+	}
+	return b.runs.at(g.base + i), nil
+}
+
+// waitSlow returns nil when the batch is answered, or why the call gives up.
+func (b *batch) waitSlow(ctx context.Context) error {
+	late := b.late
+	if _, ok := ctx.Deadline(); ok {
+		late = nil
+	} else if time.Since(b.since) > slowAfter { // it may have joined long after that timer began
+		var cancel context.CancelFunc
+		ctx, cancel = b.m.src.client.bounded(ctx)
+		defer cancel()
+		late = nil
+	}
+	select {
+	case <-b.done:
+		return nil
+	case <-ctx.Done():
+		b.gone.Add(1)
+		return b.m.src.gaveUp(ctx.Err())
+	case <-late:
+		b.gone.Add(1)
+		return b.m.src.gaveUp(context.DeadlineExceeded)
+	}
+}
