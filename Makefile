@@ -21,8 +21,9 @@ quick: format vet staticcheck ## Check what is fast to check, in under a minute:
 	GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$dir go test -short -vet=off -p 8 -parallel 6 -timeout 5m ./...
 
 # Most tests wait more than they compute, so more of them run at a time than there
-# are CPUs; those of whole services compute enough to run by themselves. The race detector makes a simulated schedule several times as slow: 200
-# with it, 6,000 and the mutants without. `make lint` vets.
+# are CPUs; those of whole services compute enough to run by themselves. The race
+# detector makes a simulated schedule several times as slow: 200 with it, 6,000 and the
+# mutants without. `make lint` vets.
 test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go test -race -vet=off -p 4 -parallel 6 -timeout 8m $$(go list ./... | grep -v /e2e/tests)
 	CGO_ENABLED=1 go test -race -vet=off -parallel 6 -timeout 10m ./e2e/tests

@@ -44,8 +44,9 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmBucketChanged,
 		Happened: "a bucket was given settings with which it forgets or takes what others write, " +
-			"or the bucket of the marks has no identity or another one, or entries of a newer natsid; " +
-			"depending on which, no tag is created on first use, or no segment IDs are served",
+			"or the bucket of the marks has no identity or another one, or entries of a newer natsid, " +
+			"or the bucket of limits, orders and throttles was lost; " +
+			"depending on which, no tag is created on first use, no segment IDs are served, or strict tags are loose",
 		Do: "do what the message says: correct the settings, or look with `natsid store show`; " +
 			"service continues within `--tag-poll`",
 	},

@@ -175,24 +175,28 @@ func TestARightClockBehindItsIDsWaitsOrTakesAnotherNumber(t *testing.T) {
 			// If the machine stalls, the clock catches up before the worker looks at it.
 			for try := 1; stepBack(t, reclaim) > stallMax; try++ {
 				if try == 5 {
-					t.Skip("this machine stalls too often for a step of 900 ms to be noticed")
+					t.Fatalf("this machine stalls too often for a step of %v to be noticed", step)
 				}
 			}
 		})
 	}
 }
 
-// stallMax is much less than the 900 ms of stepBack.
-const stallMax = 300 * time.Millisecond
+// stallMax is much less than the step of stepBack.
+const (
+	step     = 2500 * time.Millisecond
+	stallMax = time.Second
+)
 
-// stepBack corrects a clock that was 900 ms ahead, and checks which number serves
+// stepBack corrects a clock that was ahead by a step, and checks which number serves
 // then, unless this machine stalled meanwhile. It returns the longest stall.
 func stepBack(t *testing.T, reclaim bool) (stall time.Duration) {
 	t.Helper()
 	var clock wall
-	clock.set(900 * time.Millisecond)
+	clock.set(step)
 	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) {
 		cfg.Now, cfg.ReclaimOnStep, cfg.Deadline = clock.now, reclaim, 100*time.Millisecond
+		cfg.MaxClockSkew = step + 500*time.Millisecond
 	}))
 	raised := listen(t, c)
 	number, stalled := c.WorkerNumber(0), watchStalls(t)
