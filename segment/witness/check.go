@@ -101,7 +101,7 @@ func (w *Witness) greet(ctx context.Context) error {
 	if len(absent) > 0 {
 		back := false
 		w.cfg.Ask(limited, w.message(""), func(reply []byte) (enough bool) {
-			back = back || saysBack(reply)
+			back = back || w.saysBack(reply)
 			delete(absent, w.take(reply))
 			return len(absent) == 0 || back || w.isHeld()
 		})

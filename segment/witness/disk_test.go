@@ -145,6 +145,22 @@ func TestAWorkerThatBeginsHeedsThatTheMarksWentBack(t *testing.T) {
 	})
 }
 
+// Workers of another registry may answer on the same subjects.
+func TestThatAnotherBucketWentBackStopsNobody(t *testing.T) {
+	w := &Witness{registry: "mine"}
+	for _, m := range []message{
+		{Version: version, Registry: "other", Back: true}, {Version: version, Back: true},
+		{Version: version + 1, Registry: "mine", Back: true}, {Version: version, Registry: "mine"},
+	} {
+		if w.saysBack(encode(m)) {
+			t.Errorf("%+v was heeded", m)
+		}
+	}
+	if !w.saysBack(encode(message{Version: version, Registry: "mine", Back: true})) {
+		t.Error("a worker on the same bucket was not heeded")
+	}
+}
+
 // The journal of a worker that was killed may be as old as the bucket that went back: then it notices nothing itself.
 func TestAWorkerWhoseJournalWentBackWithTheMarksLeavesAGap(t *testing.T) {
 	play(t, func(w *world) {

@@ -169,9 +169,15 @@ type message struct {
 	Back bool `json:"back,omitempty"`
 }
 
-func saysBack(reply []byte) bool {
+// saysBack reports whether a reply is from a worker on this bucket that knows that it went back.
+func (w *Witness) saysBack(reply []byte) bool {
 	var m message
-	return json.Unmarshal(reply, &m) == nil && m.Back
+	if json.Unmarshal(reply, &m) != nil || m.Version != version || !m.Back {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return m.Registry != "" && m.Registry == w.registry
 }
 
 // Hear takes a message that a worker announced, this one included, and returns what to reply if the worker asks. It
