@@ -176,7 +176,7 @@ func (b *buffer) plan() plan {
 		again: b.supply.loader.gaveWay,
 	}
 	if b.supply.order != loose {
-		p.n, p.join = b.supply.waiters.demand(), b.join
+		p.n, p.join, p.waited = b.supply.waiters.demand(), b.join, b.waited
 	}
 	return p
 }
@@ -197,6 +197,7 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 		if !l.Passed { // who loaded it has counted it as issued
 			b.lost(append(holes, left...))
 		}
+	case errors.Is(err, errNobody): // another follows as soon as a request waits
 	case IsFinal(err) && p.changes != b.changes:
 		b.supply.loader.outdated()
 	case IsFinal(err):

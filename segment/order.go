@@ -104,6 +104,13 @@ func (b *buffer) setOrder(o order) {
 	deliver(answers)
 }
 
+// waited reports whether a request waits.
+func (b *buffer) waited() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.supply.waiters.any()
+}
+
 // setOrder seals the stock of a tag that is not loose.
 func (s *supply) setOrder(o order) {
 	s.stock.shut()

@@ -3,6 +3,8 @@ package segment_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +135,50 @@ func TestWhatAStrictLoadBringsForNobodyIsAHole(t *testing.T) {
 		store.OnLoad(nil)
 		if got := <-asked(t, a, 1); got.Start < 8 {
 			t.Errorf("%v from a load that was sent before", got)
+		}
+	})
+}
+
+// A thousand strict tags may want more loads than the store can make.
+func TestNoLoadOfAStrictTagBeginsThatNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tags = 4000 // some 4 s of loads
+		store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
+		strict := make(map[string]bool)
+		for i := range tags {
+			tag := fmt.Sprint("t", i)
+			create(t, store, segment.Tag{Name: tag, Step: 1, MaxID: 1})
+			strict[tag] = true
+		}
+		var answered, late, loads atomic.Int64
+		store.OnLoad(func(ctx context.Context, _ string, load func() (segment.Range, error)) (segment.Range, error) {
+			if loads.Add(1); answered.Load() == tags {
+				late.Add(1)
+			}
+			select {
+			case <-time.After(20 * time.Millisecond):
+				return load()
+			case <-ctx.Done():
+				return segment.Range{}, ctx.Err()
+			}
+		})
+		a := segment.New(segment.Config{Store: store, Deadline: 1500 * time.Millisecond})
+		defer a.Close()
+		a.SetStrict(strict)
+		for tag := range strict {
+			if err := a.Park(tag, 1, func([]segment.Range, error) { answered.Add(1) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		if answered.Load() != tags || late.Load() > 0 || loads.Load() == 0 {
+			t.Errorf("%d requests are answered; of %d loads %d began after that",
+				answered.Load(), loads.Load(), late.Load())
+		}
+		store.OnLoad(nil)
+		if _, err := a.Take(t.Context(), "t7", 1); err != nil || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("a request for which the store has time: %v after %v", err, time.Since(began))
 		}
 	})
 }

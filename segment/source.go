@@ -50,6 +50,8 @@ type plan struct {
 	again    bool          // the load before gave way
 	// join is set for a strict tag: the load reserves what it returns. See [Store.LoadStrict].
 	join func() int64
+	// waited is set with it, and reports whether a request waits.
+	waited func() bool
 }
 
 // check returns an error if a store breaks its contract: that must not repeat an ID.
@@ -147,11 +149,20 @@ func (s *source) pause(d time.Duration) bool {
 	}
 }
 
-// load loads one range, once it has a place in its lane.
+// errNobody is the outcome of a load of a strict tag that was not made.
+var errNobody = errors.New("segment: the requests have expired before their load had a place")
+
+// load loads one range, once it has a place in its lane. If nobody waits any more for one of a strict tag by then, it
+// makes way for those that are waited for: where very many tags are strict, and the store is slow, these would wait
+// for loads that are a hole, until they expire too. By the third law no later request could use the range of an earlier
+// load, so none loses anything; it reserves nothing, so the second law does not bear on it.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
 	err = s.lanes.of(p).drive(s.ctx, p.again, s.timeout(), func(ctx context.Context) (err error) {
 		start := time.Now()
+		if p.waited != nil && !p.waited() {
+			return errNobody
+		}
 		if err = s.holdup.err(); err != nil {
 			return err
 		}
@@ -165,6 +176,9 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		return err
 	})
 	if !l.Passed { // by another worker: that shows nothing of this one's store
+		if errors.Is(err, errNobody) {
+			return l, err
+		}
 		s.health.note(began, err)
 	}
 	// Anyone may request a tag that does not exist: that is not worth a line.
