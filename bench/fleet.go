@@ -45,15 +45,9 @@ func benchFleet(ctx context.Context, dir string, opt options) error {
 	}
 	defer nc.Close()
 	fmt.Printf("%d workers in one process, without requests; %s.\n", workers, machine())
-	line, err := watchStart(ctx, nc, fleet, workers)
-	if err != nil {
+	if err := watchStart(ctx, nc, both, workers); err != nil {
 		return err
 	}
-	started, err := secondsOf(both)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s; CPU until now: server %.1f s, workers %.1f s.\n", line, started[0], started[1])
 	for range opt.repeats {
 		if err := rest(ctx, nc, both, opt.length); err != nil {
 			return err
@@ -65,25 +59,40 @@ func benchFleet(ctx context.Context, dir string, opt options) error {
 }
 
 // watchStart says how many workers are in trouble 10 s and a minute after the start, and
-// returns what the fleet prints once each of them was ready, which it awaits for five minutes.
-func watchStart(ctx context.Context, nc *nats.Conn, fleet *process, workers int) (line string, err error) {
-	began := time.Now()
+// what the start took until each worker was ready, which it awaits for five minutes.
+func watchStart(ctx context.Context, nc *nats.Conn, both []*process, workers int) error {
+	began, ready := time.Now(), make(chan error, 1)
+	go func() { ready <- awaitStart(ctx, both) }()
 	for _, after := range []time.Duration{10 * time.Second, time.Minute} {
 		select {
 		case <-time.After(time.Until(began.Add(after))):
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return ctx.Err()
 		}
 		trouble, err := troubled(ctx, nc, workers)
 		if err != nil {
-			return "", err
+			return err
 		}
 		fmt.Printf("In trouble after %.0f s: %d of %d.\n", time.Since(began).Seconds(), trouble, workers)
 	}
+	return <-ready
+}
+
+// awaitStart says what a server and a fleet have used once each worker was ready.
+func awaitStart(ctx context.Context, both []*process) error {
 	for tries := 0; ; tries++ {
-		if line, err = fleet.printed(ctx, "all issue after "); err == nil || tries == 4 {
-			return line, err
+		line, err := both[1].printed(ctx, "all issue after ")
+		if err != nil && tries < 4 {
+			continue
 		}
+		if err != nil {
+			return err
+		}
+		started, err := secondsOf(both)
+		if err == nil {
+			fmt.Printf("%s; CPU until then: server %.1f s, workers %.1f s.\n", line, started[0], started[1])
+		}
+		return err
 	}
 }
 
