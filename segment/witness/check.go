@@ -126,6 +126,7 @@ func (w *Witness) others(ctx context.Context) (map[string]record, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.listed = all
 	others := make(map[string]record)
 	for id, r := range all {
 		if id != w.journal.Witness && !r.Ended {

@@ -33,7 +33,7 @@ func (w *Witness) Run(ctx context.Context) {
 	if w.cfg.Begun != nil {
 		w.cfg.Begun(err)
 	}
-	next := time.Now().Add(w.look(ctx))
+	next := time.Now().Add(w.look(ctx, true))
 	for {
 		suspected := false
 		select {
@@ -50,7 +50,7 @@ func (w *Witness) Run(ctx context.Context) {
 			_ = w.checkNow(ctx, slog.LevelDebug) // a load or poll that fails for it is logged
 		}
 		if !time.Now().Before(next) && !w.isHeld() {
-			next = time.Now().Add(w.look(ctx))
+			next = time.Now().Add(w.look(ctx, false))
 		}
 		if w.isHeld() {
 			w.repair(ctx)
@@ -93,17 +93,28 @@ func (w *Witness) checkNow(ctx context.Context, level slog.Level) error {
 // look reads all witnesses, to remember which there are, and returns how long until the next look. One that is older
 // than it was when last seen shows that the bucket went back, if it is still the older one after this worker has read
 // the bucket's identity, and written. A bucket that lost its identity, as by a maximum age, lost the witnesses too.
-func (w *Witness) look(ctx context.Context) (pause time.Duration) {
+//
+// The first look takes what the greeting listed, a moment before: where hundreds start at once, each listing costs the
+// square of the fleet. It was read after this worker's own write, so it hides no more than a listing now would.
+func (w *Witness) look(ctx context.Context, first bool) (pause time.Duration) {
 	if w.enter(ctx) != nil {
 		return w.cfg.Poll
 	}
 	defer w.leave()
+	listed := w.listed
+	w.listed = nil
 	if w.isHeld() || !w.sound {
 		return w.cfg.Poll // the bucket may have gone back: its witnesses are not those to remember
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Enough(checkRequests, checkTimeout))
 	defer cancel()
-	older, err := w.lookAtAll(ctx)
+	var older []string
+	var err error
+	if first && listed != nil {
+		older = w.compare(listed)
+	} else {
+		older, err = w.lookAtAll(ctx)
+	}
 	if err == nil && len(older) > 0 {
 		err = w.lookAgain(ctx)
 	}
@@ -144,6 +155,11 @@ func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return w.compare(all), nil
+}
+
+// compare is lookAtAll with what was listed.
+func (w *Witness) compare(all map[string]record) (older []string) {
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if r := all[id]; r.Counter >= w.known[id].Counter {
 			w.known[id], w.seen[id] = r, true
@@ -154,7 +170,7 @@ func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
 			older = append(older, id)
 		}
 	}
-	return older, nil
+	return older
 }
 
 // A message is what workers announce to one another. Only workers may publish it.

@@ -143,6 +143,7 @@ type Witness struct {
 	owes       string            // what showed that the bucket went back, until this worker has answered
 	previous   *record           // of the process before this one, until the first check
 	orphan     bool              // what the process before this one loaded last is not known: see succeed
+	listed     map[string]record // all witnesses, as the greeting listed them, until the first look
 	known      map[string]record // all witnesses of this registry, as they were last seen
 	seen       map[string]bool   // those that this process has seen while it had found the bucket in order
 	newer      bool              // an entry of a newer natsid was found

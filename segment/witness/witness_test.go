@@ -265,6 +265,26 @@ func TestAWorkerOfALargeFleetLooksSeldomAtAllWitnesses(t *testing.T) {
 	}
 }
 
+// Where hundreds start at once, each listing costs the square of the fleet.
+func TestAStartListsTheWitnessesOnce(t *testing.T) {
+	play(t, func(w *world) {
+		a := w.start("a", t.TempDir())
+		time.Sleep(3 * time.Second)
+		before := w.js.lists.Load()
+		b := w.start("b", t.TempDir())
+		time.Sleep(3 * time.Second)
+		if n := w.js.lists.Load() - before; n != 1 {
+			t.Errorf("%d listings, want one", n)
+		}
+		for _, one := range []*worker{a, b} {
+			one.mustTake(1)
+		}
+		if !b.witness.seen[a.witness.journal.Witness] {
+			t.Error("the worker has not noted the other one")
+		}
+	})
+}
+
 func TestFloorsOfAStopAreNotThoseOfALaterKill(t *testing.T) {
 	play(t, func(w *world) {
 		dir := t.TempDir()
