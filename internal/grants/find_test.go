@@ -212,3 +212,47 @@ func TestAScanGoesOnWhereAConsumerFallsSilent(t *testing.T) {
 		t.Errorf("%d entries of %d, %v", len(seen), all, err)
 	}
 }
+
+// leaderless is a JetStream whose stream has no leader when it is asked for the first times.
+type leaderless struct {
+	jetstream.JetStream
+	times int
+}
+
+type leaderlessStream struct {
+	jetstream.Stream
+	of *leaderless
+}
+
+func (l *leaderless) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := l.JetStream.Stream(ctx, name)
+	return leaderlessStream{s, l}, err
+}
+
+func (s leaderlessStream) CachedInfo() *jetstream.StreamInfo {
+	info := *s.Stream.CachedInfo()
+	info.Cluster = &jetstream.ClusterInfo{Leader: "n1"}
+	if s.of.times > 0 {
+		s.of.times--
+		info.Cluster.Leader, info.State = "", jetstream.StreamState{FirstSeq: 1}
+	}
+	return &info
+}
+
+func (s leaderlessStream) Info(ctx context.Context, _ ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	return s.CachedInfo(), ctx.Err()
+}
+
+// A server answers for such a stream by what it holds itself, which may be nothing.
+func TestAStreamWithoutALeaderIsNotTakenForAnEmptyOne(t *testing.T) {
+	js, _ := writtenTo(t, make([]Batch, 5))
+	r, err := Open(t.Context(), &leaderless{js, 2}, "id_grants")
+	if err != nil || r.Last-r.First != 4 {
+		t.Errorf("%+v, %v, want five entries once there is a leader", r, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := Open(ctx, &leaderless{js, 1000}, "id_grants"); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("%v, want %v", err, ErrNoLeader)
+	}
+}

@@ -14,6 +14,17 @@ import (
 // ErrNone is returned where there is no stream of grants.
 var ErrNone = errors.New("there is no stream of grants: no worker has written one, or it was deleted")
 
+// ErrNoLeader is returned where the replicas of the stream of grants have no leader: a server that answers for it then
+// may lack most of what was acknowledged.
+var ErrNoLeader = errors.New("the replicas of the stream of grants have no leader, so nobody knows what it holds: " +
+	"see `nats stream info`, and try again")
+
+// A stream is without a leader for a moment after a server is gone. Open waits for one.
+const (
+	leaderWithin = 10 * time.Second
+	leaderEvery  = 250 * time.Millisecond
+)
+
 // A Reader reads the stream of grants of one namespace.
 type Reader struct {
 	stream  jetstream.Stream
@@ -34,7 +45,11 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, 
 	if err != nil {
 		return nil, fmt.Errorf("read the stream of grants: %w", err)
 	}
-	state := s.CachedInfo().State
+	info, err := led(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	state := info.State
 	r := &Reader{
 		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string),
 		First: state.FirstSeq, Last: state.LastSeq,
@@ -55,6 +70,27 @@ func (r *Reader) decode(body []byte, b *Batch) error {
 		body = head
 	}
 	return b.decode(body, r.names)
+}
+
+// led returns what is known of a stream once it has a leader.
+func led(ctx context.Context, s jetstream.Stream) (info *jetstream.StreamInfo, err error) {
+	late := time.Now().Add(leaderWithin)
+	for info = s.CachedInfo(); info.Cluster != nil && info.Cluster.Leader == ""; {
+		if time.Now().After(late) {
+			return nil, ErrNoLeader
+		}
+		select {
+		case <-time.After(leaderEvery):
+		case <-ctx.Done():
+			return nil, ErrNoLeader
+		}
+		if info, err = s.Info(ctx); ctx.Err() != nil {
+			return nil, ErrNoLeader
+		} else if err != nil {
+			return nil, fmt.Errorf("read the stream of grants: %w", err)
+		}
+	}
+	return info, nil
 }
 
 // An At is where an entry stands.
