@@ -13,6 +13,9 @@
 //
 // What was passed on is not passed on again: a worker that got such a message for a tag loads the tag itself.
 //
+// Before its load joins requests, a loader waits a moment for the next messages of those whom its last load served: see
+// rendezvous. That only delays the compare-and-set, so more requests arrived before it.
+//
 // # The second law
 //
 // A range comes from another process, so it must be of the same marks. Whoever says that it is there, asks or answers
@@ -66,15 +69,15 @@ type Ring struct {
 	name string // of this process, one token of a subject
 
 	mu     sync.Mutex
-	heard  map[string]time.Time // when others said that they are there
-	passed map[string]time.Time // when a message for a tag came
+	heard  map[string]time.Time   // when others said that they are there
+	passed map[string]*rendezvous // by tag, of those for which a message came lately
 }
 
 // New returns a ring in which nobody is known.
 func New(cfg Config) *Ring {
 	return &Ring{
 		cfg: cfg, name: strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix),
-		heard: make(map[string]time.Time), passed: make(map[string]time.Time),
+		heard: make(map[string]time.Time), passed: make(map[string]*rendezvous),
 	}
 }
 
@@ -138,8 +141,8 @@ func (r *Ring) forget(now time.Time) {
 			delete(r.heard, name)
 		}
 	}
-	for tag, at := range r.passed {
-		if now.Sub(at) > loadsFor {
+	for tag, meets := range r.passed {
+		if now.Sub(meets.last) > loadsFor {
 			delete(r.passed, tag)
 		}
 	}
@@ -149,7 +152,7 @@ func (r *Ring) forget(now time.Time) {
 func (r *Ring) loader(tag string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.passed[tag]) < loadsFor {
+	if meets := r.passed[tag]; meets != nil && time.Since(meets.last) < loadsFor {
 		return ""
 	}
 	loader, highest := "", weight(r.name, tag)
@@ -194,12 +197,32 @@ func (r *Ring) take(m *nats.Msg) {
 		r.reply(m, tag, nil)
 		return
 	}
-	r.mu.Lock()
-	r.passed[tag] = time.Now() // before it is parked: a load that it joins sees this
-	r.mu.Unlock()
-	if segments.Park(tag, n, func(ranges []segment.Range, _ error) { r.reply(m, tag, ranges) }) != nil {
+	meets := r.meet(tag) // before it is parked: a load that it joins sees this
+	if meets.came() {
+		defer meets.goOn() // once it is parked
+	}
+	err = segments.Park(tag, n, func(ranges []segment.Range, _ error) {
+		if len(ranges) == 1 {
+			meets.await() // before the answer: the next message may follow at once
+		}
+		r.reply(m, tag, ranges)
+	})
+	if err != nil {
 		r.reply(m, tag, nil)
 	}
+}
+
+// meet notes that a message for a tag came.
+func (r *Ring) meet(tag string) *rendezvous {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	meets := r.passed[tag]
+	if meets == nil {
+		meets = &rendezvous{all: make(chan struct{}, 1)}
+		r.passed[tag] = meets
+	}
+	meets.last = time.Now()
+	return meets
 }
 
 // reply answers a message. Whoever gets no range loads for itself.
@@ -230,7 +253,19 @@ func (p passing) LoadStrict(
 			return l, nil
 		}
 	}
-	return p.Store.LoadStrict(ctx, tag, join, floor)
+	p.ring.mu.Lock()
+	meets := p.ring.passed[tag]
+	p.ring.mu.Unlock()
+	if meets == nil {
+		return p.Store.LoadStrict(ctx, tag, join, floor)
+	}
+	began, waited := time.Now(), time.Duration(0)
+	l, err := p.Store.LoadStrict(ctx, tag, func() int64 {
+		waited += meets.wait(ctx)
+		return join()
+	}, floor)
+	meets.loaded(time.Since(began) - waited)
+	return l, err
 }
 
 // pass lets the loader load what requests ask for, and reports whether it did. What it loads must have been asked for

@@ -31,6 +31,7 @@ const deadline = 10 * time.Second
 type worker struct {
 	*Ring
 	conn  *nats.Conn
+	store segment.Store
 	alloc *segment.Allocator
 	loads atomic.Int64
 	marks atomic.Pointer[string]
@@ -60,7 +61,7 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 		t.Fatal(err)
 	}
 	for range n {
-		w := &worker{conn: natstest.Connect(t, url)}
+		w := &worker{conn: natstest.Connect(t, url), store: store}
 		w.Ring = New(Config{
 			Namespace: subjects.DefaultNamespace, Conn: w.conn,
 			Segments: func() *segment.Allocator { return w.alloc },
