@@ -25,6 +25,7 @@
 package passon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"hash/fnv"
@@ -52,10 +53,18 @@ const (
 	loadsFor = time.Second
 )
 
-// Config is what a Ring needs. All fields must be set.
+// A Conn is what a Ring needs of a [nats.Conn].
+type Conn interface {
+	Publish(subject string, data []byte) error
+	Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error)
+	RequestWithContext(ctx context.Context, subject string, data []byte) (*nats.Msg, error)
+}
+
+// Config is what a Ring needs. All fields but Name must be set.
 type Config struct {
 	Namespace subjects.Namespace
-	Conn      *nats.Conn // must not be the one that requests arrive on
+	Name      string // of this process, one token of a subject that no other has; "" makes one
+	Conn      Conn   // must not be the one that requests arrive on
 	// Segments returns the allocator of this worker, once it is there.
 	Segments func() *segment.Allocator
 	// Marks returns the identity of the marks that this worker loads from; "" while it does not know it, cannot load or
@@ -76,7 +85,7 @@ type Ring struct {
 // New returns a ring in which nobody is known.
 func New(cfg Config) *Ring {
 	return &Ring{
-		cfg: cfg, name: strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix),
+		cfg: cfg, name: cmp.Or(cfg.Name, strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)),
 		heard: make(map[string]time.Time), passed: make(map[string]*rendezvous),
 	}
 }
@@ -232,8 +241,8 @@ func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range) {
 	if marks := r.cfg.Marks(); len(ranges) == 1 && marks != "" {
 		a = answer{marks, ranges[0].Start, ranges[0].End, s.Configured}
 	}
-	body, _ := json.Marshal(a) // integers and a string
-	_ = m.Respond(body)        // fails only without a connection: then the range is a hole
+	body, _ := json.Marshal(a)            // integers and a string
+	_ = r.cfg.Conn.Publish(m.Reply, body) // fails only without a connection: then the range is a hole
 }
 
 // Store returns the store for an allocator, whose strict loads are passed on.
@@ -271,7 +280,7 @@ func (p passing) LoadStrict(
 // pass lets the loader load what requests ask for, and reports whether it did. What it loads must have been asked for
 // by the message: a message that was passed on to this worker may have joined meanwhile, and is not passed on again.
 func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) (segment.Loaded, bool) {
-	n, marks := join(), r.cfg.Marks()
+	n, marks := join(), r.cfg.Marks() //mutant:pass
 	if r.loader(tag) == "" || marks == "" {
 		return segment.Loaded{}, false
 	}
@@ -290,5 +299,6 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 		a.Start < 1 || a.End-a.Start != n || a.Step < 1 {
 		return segment.Loaded{}, false
 	}
+	//mutant:passed
 	return segment.Loaded{Range: segment.Range{Start: a.Start, End: a.End}, Step: a.Step, Passed: true}, true
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/natsid/natsid/internal/passon"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/guard"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -38,7 +39,8 @@ type life struct {
 	ended   chan struct{}
 	duties  map[string]*duty
 	wastes  map[string]*waste
-	doubts  bool // which tags are strict
+	doubts  bool  // which tags are strict
+	wire    *wire // nil if it passes no load on
 }
 
 // A duty is what each request for a tag that begins now must heed.
@@ -73,6 +75,12 @@ func (m *machine) start() {
 	l.open()
 	cfg := w.conf.config
 	cfg.Store = probe{l.store, l}
+	passesOn := func(context.Context) error { return nil }
+	if w.mayPassOn() {
+		var ring *passon.Ring
+		cfg.Store, ring = l.passOn(cfg.Store)
+		passesOn = ring.Run
+	}
 	cfg.OnCreate = func(tag string) {
 		w.post("created "+l.name()+" "+tag, func() { w.announce(tag) })
 	}
@@ -84,6 +92,7 @@ func (m *machine) start() {
 		defer close(l.ended)
 		var follower sync.WaitGroup
 		follower.Go(func() { l.alloc.Follow(ctx) })
+		follower.Go(func() { _ = passesOn(ctx) }) // subscribing never fails
 		<-ctx.Done()
 		l.alloc.Close()
 		follower.Wait()

@@ -19,6 +19,7 @@ type ordering struct {
 	unheard   map[string]map[*life]bool // by whom a change to strict has not been heard
 	requests  uint64                    // that were judged
 	fromLoads uint64                    // of those, the ones that were served
+	passed    int                       // messages that passed a load on
 }
 
 func newOrdering(seed uint64) *ordering {

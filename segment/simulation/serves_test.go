@@ -30,7 +30,15 @@ func (w *world) serves() {
 
 func (w *world) servesOne(l *life, name string, bound time.Duration) {
 	var r *request
-	for range 5 { // of two workers that load at once one may be late
+	for try := range 10 { // of two workers that load at once one may be late
+		if try == 5 {
+			// What was passed on may have found no tag just before it was created on first use, and the news was lost.
+			if !w.mayPassOn() {
+				break
+			}
+			w.run(time.Now().Add(bound), w.broken) // until the next poll
+		}
+		r = nil // that of the try before has been answered
 		w.after(0, func() { r = l.ask(name, 1) })
 		end := time.Now().Add(w.conf.config.Deadline + time.Millisecond)
 		w.run(end, func() bool { return r != nil && r.answered || w.broken() })

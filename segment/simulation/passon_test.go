@@ -1,0 +1,127 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/passon"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A wire is the connection on which a life passes loads on: messages are lost, or late. Chances are those of the order,
+// so that schedules in which nothing is passed on stay as they are.
+type wire struct {
+	life  *life
+	hears map[string]nats.MsgHandler // by subject
+	waits map[string]chan []byte     // by inbox
+}
+
+var _ passon.Conn = (*wire)(nil)
+
+// mayPassOn reports whether the workers of the world pass on to one of them what strict tags need.
+func (w *world) mayPassOn() bool { return w.ordering != nil && w.seed%12 == 8 }
+
+// passOn returns the store of a life that passes on, and the ring that must run.
+func (l *life) passOn(store segment.Store) (segment.Store, *passon.Ring) {
+	l.wire = &wire{life: l, hears: map[string]nats.MsgHandler{}, waits: map[string]chan []byte{}}
+	ring := passon.New(passon.Config{
+		Namespace: subjects.DefaultNamespace, Name: strings.ReplaceAll(l.name(), ".", "-"), Conn: l.wire,
+		Segments: func() *segment.Allocator { return l.alloc },
+		Marks:    func() string { return l.marks.Identity().Registry },
+	})
+	return ring.Store(store), ring
+}
+
+func (c *wire) post(what string, f func()) {
+	c.life.world.post(fmt.Sprintf("%s wire %s", c.life.name(), what), f)
+}
+
+// Subscribe implements [passon.Conn].
+func (c *wire) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error) {
+	c.post("hears "+subject, func() { c.hears[subject] = f })
+	return nil, nil
+}
+
+// Publish implements [passon.Conn].
+func (c *wire) Publish(subject string, data []byte) error {
+	if !c.life.isDead() {
+		c.post("says "+subject+" "+string(data), func() { c.send(&nats.Msg{Subject: subject, Data: data}) })
+	}
+	return nil
+}
+
+// RequestWithContext implements [passon.Conn]. One request for a tag is under way at a time.
+func (c *wire) RequestWithContext(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
+	answer := make(chan []byte, 1)
+	c.post("asks "+subject+" "+string(data), func() {
+		w := c.life.world
+		w.ordering.passed++
+		inbox := fmt.Sprintf("%s.inbox.%d", c.life.name(), w.ordering.passed)
+		c.waits[inbox] = answer
+		if !c.send(&nats.Msg{Subject: subject, Reply: inbox, Data: data}) {
+			close(answer)
+		}
+	})
+	select {
+	case data, ok := <-answer:
+		if !ok {
+			return nil, nats.ErrNoResponders
+		}
+		return &nats.Msg{Data: data}, nil
+	case <-ctx.Done():
+		return nil, errors.Join(nats.ErrTimeout, ctx.Err())
+	}
+}
+
+// send lets a message arrive wherever its subject is heard, and reports whether it is anywhere.
+func (c *wire) send(m *nats.Msg) (heard bool) {
+	w := c.life.world
+	for _, machine := range w.machines {
+		l := machine.life
+		if l == nil || l.isDead() || l.wire == nil {
+			continue
+		}
+		f, waits := l.wire.hears[m.Subject], l.wire.waits[m.Subject]
+		if f == nil && waits == nil {
+			continue
+		}
+		heard = true
+		late := w.ordering.chance(2 * time.Millisecond)
+		if !w.healthy {
+			switch w.ordering.rnd.IntN(w.rare) {
+			case 0:
+				w.log("%s: a message to %s is lost", c.life.name(), m.Subject)
+				continue
+			case 1:
+				late = w.ordering.chance(20 * time.Second)
+			case 2:
+				late = w.ordering.chance(400 * time.Millisecond)
+			}
+		}
+		w.after(late, func() { l.wire.arrive(m) })
+	}
+	return heard
+}
+
+// arrive takes in a message.
+func (c *wire) arrive(m *nats.Msg) {
+	if c.life.isDead() {
+		return
+	}
+	if answer := c.waits[m.Subject]; answer != nil {
+		c.life.world.log("%s gets an answer to what it passed on", c.life.name())
+		delete(c.waits, m.Subject)
+		answer <- m.Data
+		return
+	}
+	if m.Reply != "" {
+		c.life.world.log("%s loads for another", c.life.name())
+	}
+	c.hears[m.Subject](m)
+}
