@@ -155,9 +155,14 @@ func raiseLost(t *testing.T, inMemory bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// No load finds the raised tag, or none.
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
+			return segment.Range{}, segmenttest.ErrInjected
+		})
 		a.See(raised)
 		memory.Remove("a")
 		create(t, memory, old)
+		store.OnLoad(nil)
 		if got := take(t, a, "a", 1)[0].Start; got < raised.MaxID {
 			t.Errorf("ID %d after a raise to %d that the store has lost", got, raised.MaxID)
 		}
