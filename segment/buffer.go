@@ -115,7 +115,7 @@ func (b *buffer) park(w waiter) error {
 	if why := b.refusesLocked(); why != nil {
 		defer b.mu.Unlock()
 		if b.supply.unused() {
-			b.stopLocked(why) // it was made for this request
+			b.stopLocked(why, false) // it was made for this request
 		}
 		return why
 	}
@@ -149,7 +149,7 @@ func (b *buffer) expire() {
 	answers := b.supply.waiters.expire(&b.supply.stock, time.Now(), l.failing(), l.notLoaded())
 	b.tendLocked()
 	if b.supply.unused() {
-		b.stopLocked(nil) // its order was in doubt, and so it was not loaded
+		b.stopLocked(nil, false) // its order was in doubt, and so it was not loaded
 	}
 	b.mu.Unlock()
 	deliver(answers)
@@ -252,7 +252,7 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) 
 	lasting := errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrBadRow) // for any number of IDs
 	if errors.Is(err, ErrDisabled) || lasting && b.supply.stock.held() == 0 {
 		b.deps.owner.refuse(b.tag, err, now)
-		return b.stopLocked(err)
+		return b.stopLocked(err, errors.Is(err, ErrDisabled))
 	}
 	return b.supply.waiters.refuse(&b.supply.stock, err)
 }
@@ -265,7 +265,7 @@ func (b *buffer) more(err error) bool {
 	now := b.deps.clock.now()
 	b.supply.loader.running = b.supply.due(now) && (err == nil || b.supply.waiters.any())
 	if b.supply.unused() {
-		b.stopLocked(err) // no request waits
+		b.stopLocked(err, false) // no request waits
 	}
 	b.supply.setCheck(now)
 	return b.supply.loader.running
@@ -325,18 +325,23 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	b.mu.Lock()
 	var answers []answer
 	if asOf == certain || b.supply.loader.loads > 0 && b.vouched < asOf {
-		answers = b.stopLocked(why)
+		answers = b.stopLocked(why, true)
 	}
 	b.mu.Unlock()
 	deliver(answers)
 }
 
-// stopLocked is stop for a caller that holds the lock.
-func (b *buffer) stopLocked(why error) (answers []answer) {
+// stopLocked is stop for a caller that holds the lock. A tag is live until it is known to be deleted: one that the
+// store does not have at the moment may be in a store that lost its memory, whose repair must serve it on.
+func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	if b.supply.gone {
 		return nil
 	}
-	b.leaveLocked(Floor{End: b.supply.stock.floor})
+	floor := b.floorLocked()
+	if deleted {
+		floor = Floor{End: floor.End}
+	}
+	b.leaveLocked(floor)
 	return b.supply.waiters.refuse(&b.supply.stock, why)
 }
 

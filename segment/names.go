@@ -174,7 +174,11 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	floor.End = max(floor.End, n.floors[tag].End)
+	known := n.floors[tag]
+	if floor.Live && floor.Step == 0 { // its buffer has not seen the tag
+		floor.Live, floor.Step = known.Live, known.Step
+	}
+	floor.End = max(floor.End, known.End)
 	n.floors[tag] = floor //mutant:keep-floor
 	n.boundFloors()
 }
