@@ -111,9 +111,10 @@ func TestAFullStreamOfGrantsRaisesAnAlarm(t *testing.T) {
 func TestAStreamOfGrantsThatIsDeletedIsMadeAgainWithAnAlarm(t *testing.T) {
 	t.Parallel()
 	w := startGrants(t, func(jetstream.JetStream) {})
-	waitFor(t, "the stream is made", func() bool {
-		_, err := w.js.Stream(patient(t), grantsStream)
-		return err == nil
+	// One that is deleted before an entry is in it has lost nothing.
+	waitFor(t, "an entry is written", func() bool {
+		s, err := w.js.Stream(patient(t), grantsStream)
+		return err == nil && s.CachedInfo().State.Msgs > 0
 	})
 	if err := w.js.DeleteStream(patient(t), grantsStream); err != nil {
 		t.Fatal(err)
