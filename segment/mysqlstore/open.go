@@ -62,7 +62,11 @@ func (l Login) Open(ctx context.Context) (*Table, error) {
 		if denied := lacking(err); denied != nil {
 			err = denied
 		}
-		if _, denied := errors.AsType[*segment.RightError](err); denied || isAccessDenied(err) || lacksTLS(err) {
+		switch _, denied := errors.AsType[*segment.RightError](err); {
+		case isAccessDenied(err):
+			err = fmt.Errorf("%w: %w: check the user, password and database of the DSN, and from where the server "+
+				"lets that user in", ErrRefused, err)
+		case denied || lacksTLS(err):
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return nil, err

@@ -334,6 +334,9 @@ func TestWhatWaitingCannotFixIsRefusedWithoutThePassword(t *testing.T) {
 			strings.Contains(mysqlstore.Redact(dsn), "secret") {
 			t.Errorf("%s: %v, want ErrRefused without the password", name, err)
 		}
+		if remedy := "the DSN"; !strings.Contains(fmt.Sprint(err), remedy) {
+			t.Errorf("%s: %v does not say what to look at", name, err)
+		}
 	}
 	if _, err := mysqlstore.Open(t.Context(), "natsid:secret@tcp(127.0.0.1:1)/natsid"); err == nil ||
 		errors.Is(err, mysqlstore.ErrRefused) {
