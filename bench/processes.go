@@ -196,10 +196,11 @@ func (p *process) printed(ctx context.Context, start string) (line string, err e
 	return line, err
 }
 
-// awaitReply sends a request until the reply is not an error.
+// awaitReply sends a request until the reply is not an error. It waits for longer than the first strict tag takes to
+// make: a second request for it would be refused.
 func (p *process) awaitReply(ctx context.Context, nc *nats.Conn, subject, body string) error {
 	return p.await(ctx, func() error {
-		if _, err := request(nc, subject, []byte(body), time.Second); err != nil {
+		if _, err := request(nc, subject, []byte(body), 10*time.Second); err != nil {
 			return fmt.Errorf("%s %s: %w", subject, body, err)
 		}
 		return nil
