@@ -78,27 +78,38 @@ func (c *cluster) backUp(bucket string) *backup {
 	}
 }
 
-// restore deletes the stream of a bucket and restores it from the copy. Workers may
-// create the bucket in between.
+// restore deletes the stream of a bucket and restores it from the copy, again where a worker has created the bucket in
+// between.
 func (c *cluster) restore(bucket string, b *backup) {
-	var to struct {
-		Subject string `json:"deliver_subject"`
-	}
 	var last error
 	if c.wait(apiWaits, "", func() bool {
 		c.deleteBucket(bucket)
-		last = c.api("$JS.API.STREAM.RESTORE.KV_"+bucket, b, &to)
+		last = c.upload(bucket, b)
 		return last == nil
 	}) != nil {
 		c.Fatalf("%s cannot be restored: %v", bucket, last)
 	}
+}
+
+func (c *cluster) upload(bucket string, b *backup) error {
+	var to struct {
+		Subject string `json:"deliver_subject"`
+	}
+	if err := c.api("$JS.API.STREAM.RESTORE.KV_"+bucket, b, &to); err != nil {
+		return err
+	}
 	for _, chunk := range append(b.chunks, nil) { // an empty one ends the copy
 		m, err := c.conn().Request(to.Subject, chunk, apiWaits)
-		c.must(err)
+		if err != nil {
+			return err
+		}
 		if len(m.Data) > 0 {
-			c.must(answerOf(m, &struct{}{}))
+			if err := answerOf(m, &struct{}{}); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // js returns JetStream as an operator uses it, who is connected to the first
