@@ -76,6 +76,13 @@ func TestEveryRequestIsAnsweredHoweverOftenAWorkerLeavesAndComesBack(t *testing.
 			r.eventually("leave or come back", func() bool {
 				return (r.worker.Trouble(worker.Snowflake) != nil) == leave
 			})
+			// A cycle counts if requests met both: a slow machine could send none in between.
+			answer, what := &ids, "issue an ID"
+			if leave {
+				answer, what = &none, "leave a request to nobody"
+			}
+			before := answer.Load()
+			r.eventually(what, func() bool { return answer.Load() > before })
 		}
 	}
 	stopped.Store(true)
