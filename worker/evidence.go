@@ -292,15 +292,30 @@ func (e *evidence) hear(now time.Time) (lost []*channel) {
 		}
 	}
 	for mode, c := range e.channels {
+		if c.probe == e.ask {
+			continue // no mode
+		}
 		nearest := c
 		if c.strikes == 0 && c.silent(now) >= e.pace.silence && !e.rights.mayPublish(c.probe) {
 			nearest = e.channels["group"]
 		}
-		if e.trouble[mode] = nil; nearest.strikes > 1 {
-			e.trouble[mode] = errUnheard
-		}
+		e.note(mode, nearest.strikes > 1)
 	}
 	return lost
+}
+
+// note notes whether nothing reaches a mode. Its changes are logged. The lock is held.
+func (e *evidence) note(mode string, deaf bool) {
+	if was := e.trouble[mode] != nil; was == deaf {
+		return
+	}
+	if !deaf {
+		delete(e.trouble, mode)
+		e.cfg.Log.Info("messages arrive again", "mode", mode)
+		return
+	}
+	e.trouble[mode] = errUnheard
+	e.cfg.Log.Warn("not ready", "mode", mode, "reason", errUnheard)
 }
 
 // silent returns names and subjects of what is to be probed, and when to look

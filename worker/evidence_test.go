@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
@@ -95,7 +98,10 @@ func TestAWorkerThatItsServerDoesNotRouteToSubscribesAnewAndSaysSo(t *testing.T)
 			}
 			d := startDeafener(t, strings.TrimPrefix(url, "nats://"), deaf.prefix)
 			d.on.Store(true)
-			w := start(t, url, 1, store, asking(t, url, d))
+			var log natstest.Buffer
+			w := start(t, url, 1, store, asking(t, url, d), func(_ *segment.Config, cfg *worker.Config) {
+				cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			})
 			if deaf.unprobed {
 				w.worker.RefuseProbes(subjects.DefaultNamespace)
 			}
@@ -113,6 +119,11 @@ func TestAWorkerThatItsServerDoesNotRouteToSubscribesAnewAndSaysSo(t *testing.T)
 				}
 				return w.worker.Trouble(deaf.mode) == nil
 			})
+			for _, line := range []string{`msg="not ready" mode=%s reason=`, `msg="messages arrive again" mode=%s`} {
+				if line = fmt.Sprintf(line, deaf.mode); !strings.Contains(log.String(), line) {
+					t.Errorf("the log does not say %s:\n%s", line, &log)
+				}
+			}
 		})
 	}
 }
