@@ -40,8 +40,8 @@ var (
 	errBehind = errors.New("workerid: the clock is behind what this worker issued or reported")
 	// errAway is returned when the registry does not answer.
 	errAway = errors.New("workerid: JetStream does not answer for the worker numbers")
-	// errEarly is why a number that was just won is not used yet.
-	errEarly = errors.New("workerid: the number is new to this worker")
+	// errEarly is why a number that was just won, or resumed, is not used yet.
+	errEarly = errors.New("workerid: too early")
 	// errTaken is returned when another worker has a number.
 	errTaken = errors.New("workerid: the number is taken")
 	// errUnknown is returned when it is unknown whether another worker answers

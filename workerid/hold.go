@@ -256,8 +256,12 @@ func (h *holder) early() error {
 	if !time.Now().Before(h.claim.begins) {
 		return nil
 	}
-	return fmt.Errorf("%w: number %d is used from %s on, when no worker that had it before can issue", errEarly,
-		h.claim.number, time.UnixMilli(h.claim.from).UTC().Format(time.TimeOnly))
+	why := "when no worker that had it before can issue"
+	if h.claim.resumed {
+		why = "since this worker, which did not stop cleanly, may have issued up to then"
+	}
+	return fmt.Errorf("%w: number %d is used from %s on, %s", errEarly,
+		h.claim.number, time.UnixMilli(h.claim.from).UTC().Format(time.TimeOnly), why)
 }
 
 // behind returns by how much the clock must advance from now before the generator

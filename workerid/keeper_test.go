@@ -3,6 +3,7 @@ package workerid_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,6 +154,10 @@ func TestAfterACrashTheNumberIsResumedAboveTheFence(t *testing.T) {
 				t.Errorf("life %d has number %d, want %d back", i, l.number(), w)
 			}
 			w = l.number()
+			why := l.keeper.Status().Trouble
+			if again := strings.Contains(fmt.Sprint(why), "did not stop cleanly"); why == nil || again != (i > 0) {
+				t.Errorf("life %d does not use its number yet: %v", i, why)
+			}
 			issued := 0
 			for range 8000 {
 				if p := l.issue(); p.Tick != 0 {
