@@ -71,6 +71,9 @@ func classified(err error) error {
 	case !isNumber(err, refusals...):
 		return err // it may have been executed
 	}
+	if errors.Is(err, driver.ErrBadConn) {
+		err = fmt.Errorf("%w (%w)", errReadOnly, err)
+	}
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
@@ -81,6 +84,10 @@ func notApplied(tag string, err error) error {
 	}
 	return wrap(tag, err)
 }
+
+// errReadOnly says what a [driver.ErrBadConn] means, which the driver also puts in place of what a read-only server
+// answers.
+var errReadOnly = errors.New("its server is read-only or closed the connection; check where --mysql leads")
 
 // neverSent reports whether no connection could be made to send a statement, or a read-only server refused it.
 func neverSent(err error) bool {

@@ -62,6 +62,9 @@ const probeTag = "$natsid"
 // no row matches: so nothing changes, and no locked row delays it.
 func (t *Table) Probe(ctx context.Context) error {
 	_, err := t.Advance(ctx, probeTag, 0, 0)
+	if cause := errors.Unwrap(err); cause != nil {
+		return fmt.Errorf("mysqlstore: a write on trial: %w", cause) // of no tag
+	}
 	return err
 }
 
