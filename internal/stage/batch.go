@@ -39,6 +39,13 @@ const (
 // lookAhead is how often a source that delivers nothing is looked at.
 const lookAhead = time.Second
 
+// A reader is given up that delivers nothing for patience though the source holds more: what it has asked JetStream
+// for can be lost. Each time in a row it is twice as long, up to mostPatience: the source may just be slow.
+const (
+	patience     = time.Second
+	mostPatience = 8 * time.Second
+)
+
 // A batch is messages that are written together.
 type batch struct {
 	msgs    []*nats.Msg
@@ -53,19 +60,24 @@ type batch struct {
 }
 
 // gather reads messages, gives them IDs, and hands them on in batches that are prepared,
-// while the one before is written. A batch takes what is there, and waits for nothing. It returns why
-// it ended.
+// while the one before is written. A batch takes what is there, and waits for nothing. It returns why it ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message // read, but not in a batch yet
 	pace := newPace(s.cfg.Rate)
+	var held time.Time // since when the source is known to hold more; zero if it is not
+	if begin.end > at.Seq {
+		held = time.Now()
+	}
 	for {
 		var broken error // why the batch ends here, and all with it
 		b := &batch{to: at}
+		soon, cancel := context.WithTimeoutCause(ctx, lookAhead, errQuiet)
 		for b.read < pace.most && (b.read == 0 || b.pending > 0) {
 			if next == nil {
-				m, err := s.read(ctx, from, b.read > 0)
+				m, err := from.Next(soon)
 				if err == nil {
+					held, s.silences = time.Time{}, 0
 					err = s.follows(ctx, b.to.Seq, m)
 				}
 				if broken = err; err != nil {
@@ -83,16 +95,20 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 			b.read++
 			next = nil
 		}
-		if b.read == 0 {
-			if !errors.Is(broken, errQuiet) {
-				return broken
-			}
-			if err := s.look(ctx, &b.to); err != nil {
+		cancel()
+		quiet := errors.Is(broken, errQuiet)
+		switch {
+		case quiet && b.read > 0:
+			broken = nil // what is there is copied
+		case quiet:
+			if err := s.quiet(ctx, &b.to, &held); err != nil {
 				return err
 			}
 			if broken = nil; b.to == at {
 				continue
 			}
+		case b.read == 0:
+			return broken
 		}
 		if err := s.stamp(ctx, b); err != nil {
 			return err
@@ -118,44 +134,54 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 // errQuiet says that the source delivered nothing for a while.
 var errQuiet = errors.New("stage: no message")
 
-// read returns the next message. Where none is known to be there it waits for a while only.
-func (s *Stage) read(ctx context.Context, from Reader, there bool) (Message, error) {
-	if there {
-		return from.Next(ctx)
+// quiet looks at a source that delivers nothing, and passes what is not to be read. An error says that it should have
+// delivered, since it is known to have held more for some time.
+func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error {
+	more, err := s.look(ctx, at)
+	switch {
+	case err != nil:
+		return err
+	case !more:
+		*held = time.Time{}
+	case held.IsZero():
+		*held = time.Now()
+	case time.Since(*held) >= min(patience<<s.silences, mostPatience):
+		s.silences = min(s.silences+1, 10)
+		return fmt.Errorf("stream %s holds more than message %d, and JetStream has delivered nothing for %v",
+			s.cfg.SourceName, at.Seq, time.Since(*held).Round(100*time.Millisecond))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, lookAhead, errQuiet)
-	defer cancel()
-	return from.Next(ctx)
+	return nil
 }
 
 // look passes what is behind a position, as none of it is to be read. Else the position
 // would stay behind where many messages are for others: once these have expired, they
 // could not be told from expired ones that were to be copied.
+// It reports whether there is more to be read.
 //
 // No message up to the source's last is to be read if, read afterwards, the last one that
 // is to be read is not ahead of the position; nor was one that has left, if still later the
 // source holds the first message ahead of the position.
-func (s *Stage) look(ctx context.Context, at *Position) error {
+func (s *Stage) look(ctx context.Context, at *Position) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	src, err := s.cfg.Source.State(ctx)
 	//mutant:end
 	if err != nil || src.Last == at.Seq || src.End > at.Seq {
-		return err
+		return src.End > at.Seq, err
 	}
 	later, err := s.cfg.Source.State(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !at.isOf(s.cfg.SourceName, later) {
-		return errors.New("the source was made again")
+		return false, errors.New("the source was made again")
 	}
 	//mutant:later
 	if later.First > at.Seq+1 {
-		return fmt.Errorf("message %d has left the source before it was looked at", at.Seq+1)
+		return false, fmt.Errorf("message %d has left the source before it was looked at", at.Seq+1)
 	}
 	at.Seq = src.Last //mutant:pass
-	return nil
+	return false, nil
 }
 
 // follows returns why a message cannot follow the one with sequence last: those between

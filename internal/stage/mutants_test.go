@@ -36,7 +36,7 @@ var mutants = []mutant.Mutant{
 	{Name: "what no filter selects is never passed", Edits: []mutant.Edit{mutant.Delete("pass")}},
 	{Name: "what is ahead is passed, whether it is to be read or not", Edits: []mutant.Edit{
 		mutant.Replace("end", `if err != nil || src.Last == at.Seq {
-			return err
+			return false, err
 		}`)}},
 	{Name: "what expired before it was looked at is passed",
 		Args:  []string{"-test.run=^TestWhatExpiresUnseenIsMissed$"},

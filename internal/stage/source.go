@@ -1,12 +1,13 @@
 package stage
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -77,25 +78,49 @@ func (s *onSource) Before(ctx context.Context, t time.Time) (uint64, error) {
 func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	consumer, err := s.js.OrderedConsumer(ctx, s.name, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, FilterSubjects: s.filters,
+	r := &onReader{conn: s.js.Conn(), reconnects: s.js.Conn().Stats().Reconnects}
+	consumer, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
+		Name: rand.Text(), FilterSubjects: s.filters, AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
 	})
+	if err == nil {
+		err = s.heard(ctx, consumer.CachedInfo().Name)
+	}
+	if err == nil {
+		r.messages, err = consumer.Messages(jetstream.PullMaxMessages(2 * batchMessages))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(2 * batchMessages))
-	if err != nil {
-		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)
-	}
-	return &onReader{messages: messages}, nil
+	return r, nil
 }
 
-// An onReader reads what one consumer delivers: when its stream is deleted it is, too, so
-// all messages come from the stream of one creation. The library would go on with a new
-// consumer of a new stream.
+// heard returns once the server of this connection knows where the consumer is. In a cluster it hears of one on another
+// server a moment after the consumer is made, and a request for messages before that is lost: the library does not
+// repeat it. The request here is one that the consumer refuses.
+func (s *onSource) heard(ctx context.Context, consumer string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		_, err := request(ctx, s.js, "CONSUMER.MSG.NEXT."+s.name+"."+consumer,
+			[]byte(`{"batch":1,"expires":1,"idle_heartbeat":1000000000}`))
+		if !errors.Is(err, nats.ErrNoResponders) {
+			return nil // or it is silent, which the stage notices
+		}
+		if sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// An onReader reads what one consumer delivers, and ends where a message of it was lost on its way. When its stream is
+// deleted the consumer is, too, so all messages come from the stream of one creation.
 type onReader struct {
-	messages jetstream.MessagesContext
-	consumer string
+	conn       *nats.Conn
+	reconnects uint64 // of conn, at first
+	messages   jetstream.MessagesContext
+	delivered  uint64 // messages
 }
 
 // Next implements [Reader].
@@ -111,8 +136,14 @@ func (r *onReader) Next(ctx context.Context) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	if r.consumer = cmp.Or(r.consumer, meta.Consumer); meta.Consumer != r.consumer {
-		return Message{}, fmt.Errorf("the consumer of stream %s was lost", meta.Stream)
+	r.delivered++
+	if meta.Sequence.Consumer != r.delivered {
+		return Message{}, fmt.Errorf("a message of stream %s was lost on its way", meta.Stream)
+	}
+	// A server that lost the consumer makes it again, and counts from one: what was lost with the connection would not
+	// show.
+	if r.conn.Stats().Reconnects != r.reconnects {
+		return Message{}, errors.New("the connection to NATS was lost meanwhile")
 	}
 	return Message{meta.Sequence.Stream, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
 }

@@ -143,9 +143,10 @@ type Config struct {
 // A Stage copies a source to a target. Its methods are safe for concurrent use; Run is
 // called once.
 type Stage struct {
-	unused  sync.Once // to say that Since has no effect
-	cfg     Config
-	created time.Time // of the target, once it is known
+	unused   sync.Once // to say that Since has no effect
+	cfg      Config
+	created  time.Time // of the target, once it is known
+	silences int       // of readers in a row; the goroutine that gathers uses it
 	noted
 }
 
@@ -236,7 +237,8 @@ func (s *Stage) copy(ctx context.Context) error {
 	checked := time.Now()
 	for {
 		if s.cfg.Once && at.from.Seq >= at.end {
-			if rest := at.from; s.look(ctx, &rest) == nil {
+			rest := at.from
+			if _, err := s.look(ctx, &rest); err == nil {
 				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // the next run may be late
 			}
 			return errDone
