@@ -30,7 +30,8 @@ type Reader struct {
 	stream  jetstream.Stream
 	subject string
 	names   map[string]string
-	only    []byte // the end of each line with the only tag whose entries are read whole; nil for all
+	within  time.Duration // see readWithin
+	only    []byte        // the end of each line with the only tag whose entries are read whole; nil for all
 	// First and Last are the first and the last entry, as sequence numbers of the stream; Last is below First if there
 	// is none.
 	First, Last uint64
@@ -52,7 +53,7 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, 
 	state := info.State
 	r := &Reader{
 		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string),
-		First: state.FirstSeq, Last: state.LastSeq,
+		First: state.FirstSeq, Last: state.LastSeq, within: readWithin,
 	}
 	if state.Msgs == 0 {
 		r.Last = r.First - 1
@@ -100,37 +101,52 @@ type At struct {
 }
 
 // A server may leave a reader without an entry that it has for silence: a request for entries can be lost on its way to
-// a new consumer in a cluster. Then another consumer is made, for maxSilences times in a row.
+// a new consumer in a cluster. Or it lags behind the leader, and lacks the entry. Then another consumer is made, until
+// nothing new came for readWithin.
 const (
-	silence     = 2 * time.Second
-	maxSilences = 10
+	silence    = 2 * time.Second
+	readWithin = 20 * time.Second
 )
 
-// Scan passes the entries with sequence numbers from first to last, or as many of them as there are, to f, until f
-// returns false. f must not keep the batch. bad are entries that cannot be read.
+// Scan passes the entries with sequence numbers from first to last to f, until f returns false: all that the leader of
+// the stream has of them, or the error says that there are more. f must not keep the batch. bad are entries that cannot
+// be read.
 func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (bad int, err error) {
 	first, last = max(first, r.First), min(last, r.Last)
-	for silent := 0; first <= last; {
-		next, some, more, err := r.scan(ctx, first, last, f)
-		if bad += some; next > first {
-			silent = 0
-		}
-		if silent++; errors.Is(err, errSilent) && silent < maxSilences && ctx.Err() == nil {
-			err, more = nil, true
-		}
-		if err != nil || !more {
+	for came := time.Now(); first <= last; {
+		next, some, why, err := r.scan(ctx, first, last, f)
+		if bad += some; err != nil || why == "" {
 			return bad, err
 		}
-		first = next
+		at, _, ok, err := r.Get(ctx, next) // as the leader has it
+		if at.Sequence > first {
+			first, came = at.Sequence, time.Now()
+		}
+		switch {
+		case err != nil && !errors.Is(err, ErrUnreadable):
+			return bad, fmt.Errorf("%w (%s): %w", ErrIncomplete, why, err)
+		case !ok || at.Sequence > last:
+			return bad, nil
+		case time.Since(came) > r.within || ctx.Err() != nil:
+			return bad, fmt.Errorf("%w (%s; entries %d to %d are left)", ErrIncomplete, why, at.Sequence, last)
+		case first > next: // what is between was deleted
+			continue
+		}
+		select {
+		case <-time.After(leaderEvery):
+		case <-ctx.Done():
+		}
 	}
 	return bad, nil
 }
 
-var errSilent = errors.New("JetStream does not deliver it")
+// ErrIncomplete is returned where entries could not be read that the stream of grants has.
+var ErrIncomplete = errors.New("the stream of grants was not read to its end, so nothing is known of the rest: " +
+	"see `nats stream info`, and try again")
 
-// scan is Scan through one consumer. more says that it has to be continued at next.
+// scan is Scan through one consumer. why says for what reason it has to be continued at next; "" if it has not.
 func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (
-	next uint64, bad int, more bool, err error,
+	next uint64, bad int, why string, err error,
 ) {
 	c, err := r.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Name: rand.Text(), FilterSubject: r.subject, AckPolicy: jetstream.AckNonePolicy,
@@ -139,11 +155,11 @@ func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch
 		InactiveThreshold: time.Minute,
 	})
 	if err != nil {
-		return first, 0, false, fmt.Errorf("read the stream of grants: %w", err)
+		return first, 0, "", fmt.Errorf("read the stream of grants: %w", err)
 	}
 	messages, err := c.Messages(jetstream.PullMaxMessages(4000))
 	if err != nil {
-		return first, 0, false, fmt.Errorf("read the stream of grants: %w", err)
+		return first, 0, "", fmt.Errorf("read the stream of grants: %w", err)
 	}
 	defer messages.Stop()
 	var b Batch
@@ -152,26 +168,29 @@ func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch
 		m, err := messages.Next(jetstream.NextContext(soon))
 		cancel()
 		if err != nil {
-			return next, bad, false, fmt.Errorf("read entry %d of the stream of grants: %w: %w", next, errSilent, err)
+			return next, bad, "JetStream does not deliver: " + err.Error(), nil
 		}
 		meta, err := m.Metadata()
 		if err != nil {
-			return next, bad, false, err
+			return next, bad, "", err
 		}
 		if delivered++; meta.Sequence.Consumer != delivered {
-			return next, bad, true, nil // some did not arrive
+			return next, bad, "some did not arrive", nil
 		}
-		next = meta.Sequence.Stream + 1
-		if next > last+1 {
-			return next, bad, false, nil
+		if meta.Sequence.Stream != next {
+			return next, bad, "the server that was asked lacks some", nil
 		}
+		next++
 		if r.decode(m.Data(), &b) != nil {
 			bad++
 		} else if !f(At{meta.Sequence.Stream, meta.Timestamp}, &b) {
-			return next, bad, false, nil
+			return next, bad, "", nil
 		}
-		if next > last || meta.NumPending == 0 {
-			return next, bad, false, nil
+		if next > last {
+			return next, bad, "", nil
+		}
+		if meta.NumPending == 0 {
+			return next, bad, "the server that was asked has no more", nil // it may lag behind the leader
 		}
 	}
 }
