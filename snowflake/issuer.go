@@ -53,11 +53,26 @@ func (i *Issuer) Waiting() int { return int(i.waiting.Load()) }
 // Next issues n IDs, n at least 1, without waiting. The error is [ErrWait] if the
 // request should be parked. [ErrNoNumber], or one of [Generator.NextAt], means
 // that it cannot be served within the deadline.
-func (i *Issuer) Next(n int) (Runs, error) {
+func (i *Issuer) Next(n int) (Runs, error) { return i.NextAt(i.now(), n) }
+
+// Now reads the wall clock in Unix ms.
+func (i *Issuer) Now() int64 { return i.now() }
+
+// NextAt is [Issuer.Next] for a caller that has read the clock, [Issuer.Now], a moment ago.
+//
+// Law: now says how IDs are dated, and has no part in what keeps them unique. Whatever it
+// is, the generator never goes back, and it is the tick in an ID that must lie in the
+// window, not now. An older reading dates IDs too early by as much, no more: if it looks
+// like a clock that was set back, the clock is read again, and what is parked is
+// dated when it is served.
+func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	if i.waiting.Load() > 0 {
 		return Runs{}, ErrWait
 	}
-	runs, err := i.next(n)
+	runs, err := i.nextAt(now, n)
+	if err == nil {
+		return runs, nil
+	}
 	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.deadline {
 		return Runs{}, ErrWait
 	}
@@ -87,46 +102,51 @@ func (i *Issuer) Park(n int, done func(Runs, error)) error {
 // Ready returns nil if one ID can be issued within patience and the window lasts
 // for the time ahead, and otherwise why not, as [Issuer.Next] does.
 func (i *Issuer) Ready(patience, ahead time.Duration) error {
-	err := i.read(func(g *Generator, now int64) error {
-		if err := g.CheckAt(now + ahead.Milliseconds()); errors.Is(err, ErrWindow) {
-			return err
-		}
-		return g.CheckAt(now)
-	})
-	if b, ok := errors.AsType[*BehindError](err); ok && b.By < patience {
-		return nil
-	}
-	return err
-}
-
-func (i *Issuer) next(n int) (runs Runs, err error) {
-	err = i.read(func(g *Generator, now int64) (err error) {
-		runs, err = g.NextAt(now, n)
-		return err
-	})
-	return runs, err
-}
-
-// read calls f with the generator in use and the time. A [*BehindError] counts
-// only if the clock still shows the same afterwards: a reading from before this
-// goroutine was descheduled is older than what others have issued since. (At the
-// limit, 64 goroutines on 2 CPUs met about 90 such readings a second.)
-func (i *Issuer) read(f func(g *Generator, now int64) error) error {
 	g := i.current.Load()
 	if g == nil {
 		return ErrNoNumber
 	}
-	now := i.now()
-	for {
-		err := f(g, now)
-		if _, behind := errors.AsType[*BehindError](err); !behind {
-			return err
+	for now, again := i.now(), false; ; {
+		err := g.CheckAt(now + ahead.Milliseconds())
+		if !errors.Is(err, ErrWindow) {
+			err = g.CheckAt(now)
 		}
-		before := now
-		if now = i.now(); now == before {
-			return err
+		if now, again = i.later(now, err); again {
+			continue
+		}
+		if b, ok := errors.AsType[*BehindError](err); ok && b.By < patience {
+			return nil
+		}
+		return err
+	}
+}
+
+func (i *Issuer) nextAt(now int64, n int) (Runs, error) {
+	g := i.current.Load()
+	if g == nil {
+		return Runs{}, ErrNoNumber
+	}
+	for again := false; ; {
+		runs, err := g.NextAt(now, n)
+		if err == nil {
+			return runs, nil
+		}
+		if now, again = i.later(now, err); !again {
+			return runs, err
 		}
 	}
+}
+
+// later reads the clock again after an error, and reports whether that may mend it. A
+// [*BehindError] counts only if the clock still shows the same: a reading from before this
+// goroutine was descheduled is older than what others have issued since. (At the
+// limit, 64 goroutines on 2 CPUs met about 90 such readings a second.)
+func (i *Issuer) later(before int64, err error) (now int64, again bool) {
+	if _, behind := errors.AsType[*BehindError](err); !behind {
+		return before, false
+	}
+	now = i.now()
+	return now, now != before
 }
 
 // serve answers requests from the head of the queue as far as it can, and sets
@@ -151,7 +171,7 @@ func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
 	}
 	head := i.parked[0]
 	left := time.Until(head.expires)
-	runs, err = i.next(head.n)
+	runs, err = i.nextAt(i.now(), head.n)
 	if b, ok := errors.AsType[*BehindError](err); ok && b.By < left {
 		i.setTimer(b.By)
 		return nil, Runs{}, nil

@@ -45,19 +45,19 @@ func (e *endpoint) receive() nats.MsgHandler {
 	handle, yielded := e.handler(), clock()
 	return func(m *nats.Msg) {
 		came := clock()
-		if came-yielded > yieldEvery {
-			runtime.Gosched()
-			yielded = came
-		}
 		if e.counts.arrived.Add(1) == e.counts.wakesAt.Load() {
 			e.wake()
 		}
 		if m.Reply == "" || e.misled(m) {
 			e.counts.none.Add(1)
 			e.counts.answered.Add(1)
-			return
+		} else {
+			handle(request{at: e, reply: m.Reply, came: came, traced: traced(m)}, m)
 		}
-		handle(request{at: e, reply: m.Reply, came: came, traced: traced(m)}, m)
+		if came-yielded > yieldEvery { // now that it is answered, and came served
+			runtime.Gosched()
+			yielded = came
+		}
 	}
 }
 

@@ -18,14 +18,11 @@ func explains(m *nats.Msg) bool {
 	return len(values) == 1 && values[0] == "1"
 }
 
-// explained returns the request with the headers that say where the ranges come from, if it asks for them.
-func (h *segmentHandler) explained(r request, tag string, ranges []segment.Range) request {
-	if !r.explain {
-		return r
-	}
-	r.header = nats.Header{subjects.HeaderWorker: {h.cfg.Instance()}}
+// origins returns the headers that say where the ranges come from.
+func (h *segmentHandler) origins(tag string, ranges []segment.Range) nats.Header {
+	header := nats.Header{subjects.HeaderWorker: {h.cfg.Instance()}}
 	for _, of := range ranges {
-		for id := of.Start; id < of.End && len(r.header[subjects.HeaderLoad]) < maxExplained; {
+		for id := of.Start; id < of.End && len(header[subjects.HeaderLoad]) < maxExplained; {
 			l, ok := segment.Loaded{}, false
 			if h.cfg.Origin != nil {
 				l, ok = h.cfg.Origin(tag, id)
@@ -33,10 +30,10 @@ func (h *segmentHandler) explained(r request, tag string, ranges []segment.Range
 			if !ok {
 				break
 			}
-			r.header.Add(subjects.HeaderLoad, strconv.FormatInt(l.Start, 10)+"-"+strconv.FormatInt(l.End-1, 10))
-			r.header.Add(subjects.HeaderRevision, strconv.FormatUint(l.Revision, 10))
+			header.Add(subjects.HeaderLoad, strconv.FormatInt(l.Start, 10)+"-"+strconv.FormatInt(l.End-1, 10))
+			header.Add(subjects.HeaderRevision, strconv.FormatUint(l.Revision, 10))
 			id = l.End
 		}
 	}
-	return r
+	return header
 }

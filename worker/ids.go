@@ -41,7 +41,9 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 	switch {
 	case err == nil:
 		h.body = appendRanges(h.body[:0], h.ranges)
-		r = h.explained(r, tag, h.ranges)
+		if r.explain {
+			r.header = h.origins(tag, h.ranges)
+		}
 		r.respond(h.body, n)
 	case errors.Is(err, segment.ErrWait):
 		h.park(r, tag, n, isAhead(m))
@@ -118,8 +120,11 @@ func (h *segmentHandler) park(r request, tag string, n int, ahead bool) {
 			parked.refuse(err)
 			return
 		}
-		explained := h.explained(parked, tag, ranges)
-		explained.respond(appendRanges(nil, ranges), n)
+		answered := parked
+		if answered.explain {
+			answered.header = h.origins(tag, ranges)
+		}
+		answered.respond(appendRanges(nil, ranges), n)
 	})
 	if err != nil {
 		r.refuse(err)
@@ -142,7 +147,13 @@ type snowflakeHandler struct {
 	maxBatch    int
 	maxBusiness int64
 	body        []byte
+	wall        int64         // what the wall clock showed when it was read last
+	read        time.Duration // when that was, by clock
 }
+
+// wallEvery is for how long requests share a reading of the wall clock, which costs as much as the rest of issuing an
+// ID. That is safe: see [snowflake.Issuer.NextAt].
+const wallEvery = time.Millisecond
 
 func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 	return &snowflakeHandler{
@@ -150,7 +161,16 @@ func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 		// A batch that takes more than half the deadline to issue leaves the
 		// requests behind it too little time.
 		maxBatch: cfg.Rations.most(int(min(int64(cfg.MaxBatch), cfg.Layout.Yield(cfg.Deadline/2)))),
+		wall:     cfg.Snowflakes.Now(), read: clock(),
 	}
+}
+
+// now returns what the wall clock showed when a request came, or at most wallEvery before.
+func (h *snowflakeHandler) now(came time.Duration) int64 {
+	if came-h.read >= wallEvery {
+		h.wall, h.read = h.ids.Now(), came
+	}
+	return h.wall
 }
 
 func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
@@ -162,7 +182,7 @@ func (h *snowflakeHandler) handle(r request, m *nats.Msg) {
 		r.refuseUnlessProbe(m, err)
 		return
 	}
-	runs, err := h.ids.Next(n)
+	runs, err := h.ids.NextAt(h.now(r.came), n)
 	switch {
 	case err == nil:
 		h.body = appendRuns(h.body[:0], runs.Of(business))

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -20,7 +21,7 @@ func TestReadingARequestAllocatesNothing(t *testing.T) {
 		got := testing.AllocsPerRun(1000, func() {
 			_, err := segments.parse(segments.ns.Tag(one.Subject), one)
 			_, _, err2 := flakes.parse(flake)
-			if r := segments.explained(request{explain: explains(one)}, "order", nil); r.header != nil {
+			if explains(one) {
 				t.Fatal("a reply that nobody asked to be explained")
 			}
 			if err != nil || err2 != nil {
@@ -29,6 +30,32 @@ func TestReadingARequestAllocatesNothing(t *testing.T) {
 		})
 		if got != 0 {
 			t.Errorf("%v allocations for the body %q", got, body)
+		}
+	}
+}
+
+func TestRequestsShareAReadingOfTheWallClockForAMillisecond(t *testing.T) {
+	wall := int64(1000)
+	h := newSnowflakeHandler(&Config{
+		Layout: snowflake.Leaf, MaxBatch: 1,
+		Snowflakes: snowflake.NewIssuer(time.Second, 1, func() int64 { return wall }),
+	})
+	began := h.read
+	for _, step := range []struct {
+		came       time.Duration
+		wall, want int64
+	}{
+		{0, 1000, 1000},
+		{wallEvery - 1, 1001, 1000},
+		{wallEvery, 1001, 1001},
+		{wallEvery + 1, 5000, 1001}, // a step forward is seen a moment later
+		{2 * wallEvery, 5000, 5000},
+		{3 * wallEvery, 2000, 2000}, // as is one back
+		{time.Hour, 2001, 2001},
+	} {
+		wall = step.wall
+		if got := h.now(began + step.came); got != step.want {
+			t.Errorf("after %v: dated %d, want %d", step.came, got, step.want)
 		}
 	}
 }

@@ -18,9 +18,9 @@ type request struct {
 	reply    string
 	came     time.Duration // by clock
 	parked   bool
+	explain  bool      // the caller asks where the IDs come from
 	admitted int       // IDs that the rations of this worker count, and that were not drawn yet
 	traced   *nats.Msg // the request, if its caller may trace it
-	explain  bool      // the caller asks where the IDs come from
 	header   nats.Header
 }
 

@@ -84,6 +84,18 @@ func TestSnowflakeRepliesAreWhatTheWireSays(t *testing.T) {
 	}
 }
 
+func TestSnowflakesFollowAStepOfTheClock(t *testing.T) {
+	r := start(t, startServer(t), 1, newStore(t))
+	for _, step := range []time.Duration{0, 10 * time.Minute, 20 * time.Minute} {
+		r.offset.Store(step.Milliseconds())
+		want := time.Now().Add(step).Truncate(time.Millisecond)
+		r.eventually("date snowflakes by the clock", func() bool {
+			id, err := layout.Decode(r.one("id.snowflake"))
+			return err == nil && !id.Time.Before(want)
+		})
+	}
+}
+
 func TestBadInputIsRefusedWithAReasonAndCostsNoID(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
 	type input struct{ law, subject, body string }
