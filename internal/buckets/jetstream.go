@@ -302,6 +302,7 @@ const (
 	codeNoStream        = 10059
 	codeWrongLast       = 10071
 	codeStoreFailed     = 10077
+	codeOffline         = 10118
 	codeOneServer       = 10074
 	codeWrongLastOthers = 10164 // with replicas, while another write to the key is under way
 )
@@ -327,6 +328,8 @@ func translate(err error) error {
 			return fmt.Errorf("%w: %w", ErrNoBucket, err)
 		case codeWrongLast, codeWrongLastOthers:
 			return fmt.Errorf("%w: %w", ErrRevision, err)
+		case codeOffline:
+			return &named{"no NATS server that holds its stream is up; start one again", err}
 		}
 	}
 	switch {

@@ -158,8 +158,11 @@ func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) erro
 			return nobodyError{fmt.Errorf(
 				"no natsid has run on this NATS in namespace %s; check --nats and --namespace", s.namespace())}
 		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer: its stream has no leader, or JetStream is too far away: %w", err)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("bucket %s: %w", bucket, err)
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
@@ -90,4 +92,18 @@ func TestListingWorkersCreatesNoBucket(t *testing.T) {
 			t.Errorf("the bucket %s was created", name)
 		}
 	}
+}
+
+func TestWorkersNamesTheBucketWhoseServersAreAway(t *testing.T) {
+	t.Parallel()
+	nc := jetStream(t, startServer(t).ClientURL()).Conn()
+	const offline = `{"error":{"code":500,"err_code":10118,"description":"stream is offline"}}`
+	if _, err := nc.Subscribe("far.>", func(m *nats.Msg) { _ = m.Respond([]byte(offline)) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got := natsid(t, "workers", "--nats", nc.ConnectedUrl(), "--js-prefix=far")
+	got.want(t, 1, "bucket id_history", "no NATS server that holds its stream is up")
 }
