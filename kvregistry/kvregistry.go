@@ -5,6 +5,11 @@
 //	              key deployment  the registry's ID and layout
 //	id_workers    key w           the heartbeat of worker number w; expires after LeaseTTL
 //
+// A JetStream that is a single server acknowledges heartbeats before they are on
+// disk, since each sync would delay all heartbeats behind it: a lost one is put
+// again within seconds, and heartbeats restrict no worker. Records are never
+// acknowledged so.
+//
 // The TTL is the bucket's, since a later write drops a TTL of the key's own. Its
 // default, 30 s, is longer than the 4 to 7 s that an election took after the hard
 // loss of a server.
@@ -29,7 +34,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config is where the registry is. All fields but Replicas must be set.
+// Config is where the registry is. All fields but Replicas and Single must be set.
 type Config struct {
 	// History is the bucket of the records, which are permanent.
 	History string
@@ -39,6 +44,8 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Replicas is how many servers keep a copy of each bucket that is created; 0 chooses.
 	Replicas int
+	// Single says that JetStream is known to be a single server.
+	Single bool
 	// WorkerSubject returns the subject on which the worker with number w answers
 	// who it is. Numbers below 0 are no worker's.
 	WorkerSubject func(w int) string
@@ -88,7 +95,7 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 		}),
 		workers: buckets.New(streams, buckets.Config{
 			Name: cfg.Workers, Description: "natsid: heartbeats of the workers",
-			TTL: cfg.LeaseTTL, Replicas: cfg.Replicas,
+			TTL: cfg.LeaseTTL, Replicas: cfg.Replicas, Fleeting: true, Alone: cfg.Single,
 		}),
 	}
 }

@@ -265,7 +265,8 @@ func TestABystanderNeitherHoldsANumberNorHidesWhoDoes(t *testing.T) {
 		"stream": func(nc *nats.Conn, all string) error {
 			js, err := jetstream.New(nc)
 			if err == nil {
-				_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "all", Subjects: []string{all}})
+				name, _, _ := strings.Cut(all, ".")
+				_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{all}})
 			}
 			return err
 		},

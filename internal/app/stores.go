@@ -59,7 +59,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	n := s.replicas()
 	s.registry = kvregistry.New(s.js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
-		LeaseTTL: cfg.LeaseTTL, Replicas: n, WorkerSubject: ns.Worker, Log: cfg.Log,
+		LeaseTTL: cfg.LeaseTTL, Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
 	if !cfg.OnMySQL() || cfg.Guard {
 		s.marks = kvstore.New(s.streams, kvstore.Config{

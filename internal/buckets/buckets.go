@@ -44,6 +44,9 @@ type Config struct {
 	// them where JetStream has no room for more. It needs a TTL.
 	Whole    bool
 	MaxBytes int64
+	// Fleeting says that all that the bucket holds is put again within seconds: a JetStream that is a single server
+	// need not have it on disk before it acknowledges it. Alone says that it is one.
+	Fleeting, Alone bool
 	// Owner is the registry that the bucket belongs to, "" for any: one of another is refused.
 	Owner string
 	// Lost, if set, is called when a bucket that was open is gone with all that

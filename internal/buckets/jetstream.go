@@ -108,7 +108,7 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 	if s.Compress {
 		compression = jetstream.S2Compression
 	}
-	return o.create(ctx, bucket, jetstream.StreamConfig{
+	cfg := jetstream.StreamConfig{
 		Name:              streamName(bucket),
 		Description:       s.Description,
 		Subjects:          []string{subjectPrefix(bucket) + ">"},
@@ -127,7 +127,15 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 		DenyDelete:        true,
 		DenyPurge:         s.DenyPurge,
 		Metadata:          metadata,
-	})
+	}
+	if s.Async {
+		cfg.PersistMode = jetstream.AsyncPersistMode
+		if err := o.create(ctx, bucket, cfg); err == nil || errors.Is(err, ErrBucketExists) {
+			return err
+		}
+		cfg.PersistMode = jetstream.DefaultPersistMode // a server before 2.12 may refuse what it does not know
+	}
+	return o.create(ctx, bucket, cfg)
 }
 
 // create makes a stream. A server that is still removing the files of one that was deleted a moment ago may refuse to

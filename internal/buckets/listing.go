@@ -57,7 +57,10 @@ func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *lis
 	}
 	ctx, ended := o.rights.await(ctx, o.api.listing(bucket))
 	defer func() { err = ended(err) }()
+	began := time.Now()
 	err = begin(ctx, bucket, l.prefix+prefix+">", l)
+	// Where JetStream is late with its answer, it is late with the entries: a listing that is begun again adds to that.
+	l.patience = max(l.patience, min(4*time.Since(began), mostQuiet))
 	if l.sub != nil { // it fails if the connection is closed
 		defer func() { _ = l.sub.Unsubscribe() }()
 	}

@@ -17,6 +17,7 @@ const forming = 30 * time.Second
 // makeWith makes the bucket, and chooses its replicas unless the settings say how many: see [Bucket].
 func (b *Bucket) makeWith(ctx context.Context, s Settings) error {
 	if s.Replicas > 0 {
+		s.Async = b.cfg.Fleeting && b.cfg.Alone && s.Replicas == 1
 		return b.streams.Make(ctx, b.cfg.Name, s)
 	}
 	s.Replicas = chosen
@@ -31,6 +32,7 @@ func (b *Bucket) makeWith(ctx context.Context, s Settings) error {
 			"bucket", b.cfg.Name, "error", err)
 	case errors.Is(err, ErrOneServer):
 		b.cfg.Log.Info("a bucket is made with 1 replica, since JetStream is a single server", "bucket", b.cfg.Name)
+		s.Async = b.cfg.Fleeting // in a cluster nobody could give it replicas later
 	default:
 		return err
 	}

@@ -16,6 +16,7 @@ type placed struct {
 	most    int
 	refusal error
 	made    []int // replicas of each bucket that was made
+	async   bool  // the last one
 }
 
 func (p *placed) Info(context.Context, string) (Info, error) {
@@ -29,7 +30,7 @@ func (p *placed) Make(_ context.Context, _ string, s Settings) error {
 	if s.Replicas > p.most {
 		return p.refusal
 	}
-	p.made = append(p.made, s.Replicas)
+	p.made, p.async = append(p.made, s.Replicas), s.Async
 	return nil
 }
 
@@ -51,7 +52,7 @@ func TestReplicasAreWhatJetStreamAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := New(&c.server, Config{Name: "b", Replicas: c.chosen})
+				b := New(&c.server, Config{Name: "b", Replicas: c.chosen, Fleeting: true})
 				start := time.Now()
 				for time.Since(start) < time.Hour {
 					if _, err := b.Open(t.Context()); err == nil {
@@ -60,6 +61,9 @@ func TestReplicasAreWhatJetStreamAccepts(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				took := time.Since(start).Truncate(time.Second)
+				if single := errors.Is(c.server.refusal, ErrOneServer); c.server.async != (single && c.want == 1) {
+					t.Errorf("async is %v: a cluster could not give the bucket more replicas", c.server.async)
+				}
 				if c.after < 0 {
 					if len(c.server.made) > 0 {
 						t.Errorf("made with %d replicas", c.server.made)
