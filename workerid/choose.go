@@ -77,7 +77,9 @@ const (
 	// A worker that found no number free looks again after minExhausted, and ever
 	// more seldom up to maxExhausted: each look reads all records and heartbeats.
 	minExhausted = 2 * time.Second
-	maxExhausted = 10 * time.Second
+	maxExhausted = 30 * time.Second
+	// maxLate is the longest pause after attempts that had no answer in time.
+	maxLate = 10 * time.Second
 	// maxUnknown is how many numbers are skipped because asking for them failed.
 	// A few may belong to workers that hang; more mean that asking itself fails.
 	maxUnknown = 3

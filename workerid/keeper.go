@@ -295,7 +295,7 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 			late = 0
 		}
 		if late > 0 { // hundreds of workers that ask again at once keep a busy registry from answering any
-			next = max(next, min(time.Second<<min(late-1, 16), maxExhausted))
+			next = max(next, min(time.Second<<min(late-1, 16), maxLate))
 		}
 		pause := k.pause(next, err)
 		if left := time.Until(k.answers); left > 0 {

@@ -237,8 +237,8 @@ func TestAWorkerWithoutANumberAsksSeldom(t *testing.T) {
 		time.Sleep(time.Minute)
 		c := start(t, m, two)
 		time.Sleep(time.Minute)
-		if n := c.calls(10 * time.Minute)["Records"]; n < 40 || n > 90 {
-			t.Errorf("%d looks in 10 min, want about 60", n)
+		if n := c.calls(10 * time.Minute)["Records"]; n < 12 || n > 32 {
+			t.Errorf("%d looks in 10 min, want about 20", n)
 		}
 		a.end()
 		b.end()
