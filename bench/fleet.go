@@ -173,7 +173,7 @@ func writesTo(ctx context.Context, nc *nats.Conn) (n uint64, err error) {
 	}
 	streams := js.ListStreams(ctx)
 	for info := range streams.Info() {
-		n += info.State.LastSeq
+		n += info.State.LastSeq + 1 - max(1, info.Config.FirstSeq)
 	}
 	return n, streams.Err()
 }

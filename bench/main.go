@@ -21,6 +21,7 @@
 // JetStream: see benchCounter. With "stamp" it compares the stage that stamps messages with a plain
 // copy: see benchStamp. With "leaf" it compares Leaf's HTTP paths with a bare handler of
 // net/http: see benchLeaf. With "fleet" it leaves many workers at rest: see benchFleet.
+// With "keepers" it does so with what keeps their worker numbers alone: see benchKeepers.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -34,6 +35,7 @@
 //	cd bench && go run . -repeats 5 stamp
 //	cd bench && go run . leaf
 //	cd bench && go run . -for 1m -repeats 1 fleet       # Linux
+//	cd bench && go run . -for 1m -repeats 1 keepers     # Linux
 package main
 
 import (
@@ -84,7 +86,8 @@ func command(ctx context.Context) error {
 	flag.StringVar(&opt.mysql, "mysql", "",
 		"for tags: the DSN of an empty database, user:password@tcp(host:port)/name (default: none, KV only)")
 	flag.IntVar(&opt.workers, "workers", 0,
-		"for overload: only with so many (default: 1, 2 and 5); for fleet: so many (default: 100)")
+		"for overload: only with so many (default: 1, 2 and 5); for fleet: so many (default: 100);\n"+
+			"for keepers: so many (default: 1000)")
 	flag.IntVar(&opt.outstanding, "outstanding", 0,
 		"for overload: only so many requests under way while the capacity is measured (default: 512 and 4096)")
 	flag.DurationVar(&opt.quota, "quota", time.Millisecond, "for overload: CPU time of a worker in 20 ms")
@@ -95,6 +98,7 @@ func command(ctx context.Context) error {
 		"": run, "tags": benchTags, "trouble": benchTrouble, "overload": benchOverload,
 		"client": benchClient, "strict": benchStrict, "counter": benchCounter,
 		"stamp": benchStamp, "leaf": benchLeaf, "fleet": benchFleet,
+		"keepers": benchKeepers,
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {

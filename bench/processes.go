@@ -42,6 +42,10 @@ func runRole(role, argument string) error {
 		return runCopy(argument)
 	case "fleet":
 		return runFleet(argument)
+	case "keepers":
+		return runKeepers(argument)
+	case "spin":
+		return runSpin()
 	case "troubled":
 		return runTroubled(argument)
 	}
