@@ -260,7 +260,7 @@ func TestRunsWhoseLengthsOverflowAreNotNatsids(t *testing.T) {
 
 func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
 	nc := connect(t)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(long))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func TestAConsumerGetsMessagesWithIDs(t *testing.T) {
 // consume has a handler consume three messages. The second has ID 77, the others no headers.
 func consume(t *testing.T, handler jetstream.MessageHandler) {
 	t.Helper()
-	js, err := jetstream.New(natsid().Conn)
+	js, err := jetstream.New(natsid().Conn, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -295,7 +295,8 @@ func TestWhereNobodyCanLoadAllServeFromMemoryToTheLastID(t *testing.T) {
 	})
 	before := served.Load()
 	db.Kill()
-	left, _ := inMemory()
+	var left int64
+	waitFor(t, "each worker says what it has", func() bool { left, _ = inMemory(); return left >= 0 })
 	for i, m := range r.monitors {
 		waitFor(t, fmt.Sprintf("worker %d knows that nothing can be loaded", i), func() bool {
 			ask()

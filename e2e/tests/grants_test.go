@@ -28,7 +28,7 @@ func startGrants(t *testing.T, prepare func(jetstream.JetStream)) *grantsWorker 
 	w := &grantsWorker{t: t, s: launch(t, &server.Options{JetStream: true})}
 	w.url = w.s.ClientURL()
 	var err error
-	if w.js, err = jetstream.New(connectTo(t, w.url)); err != nil {
+	if w.js, err = jetstream.New(connectTo(t, w.url), jetstream.WithDefaultTimeout(2*patience)); err != nil {
 		t.Fatal(err)
 	}
 	prepare(w.js)

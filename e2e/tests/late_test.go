@@ -108,7 +108,7 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItIsOpenedLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func checkReleased(t *testing.T, owner *server.Server) {
 
 func jetStreamOf(t *testing.T, s *server.Server) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(connectTo(t, s.ClientURL()))
+	js, err := jetstream.New(connectTo(t, s.ClientURL()), jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
 		t.Error(errs[0])
 	}
 	l.check(t)
-	js, err := jetstream.New(c.Conn)
+	js, err := jetstream.New(c.Conn, jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}

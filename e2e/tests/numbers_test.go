@@ -27,7 +27,7 @@ func TestABystanderKeepsNoWorkerFromItsNumber(t *testing.T) {
 	if _, err := nc.SubscribeSync(">"); err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*patience))
 	if err == nil {
 		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "audit", Subjects: []string{"id.worker.>"}})
 	}

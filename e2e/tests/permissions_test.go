@@ -235,7 +235,7 @@ func TestAnOlderBucketIsProtectedUnderTheRightsOfAWorker(t *testing.T) {
 	seen := new(violations)
 	s := serverOf(t, map[string]*server.Permissions{"worker": permitted(rights.Worker), "admin": nil})
 	s.SetLoggerV2(seen, false, false, false)
-	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")))
+	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")), jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestARepairingOperatorNeedsWhatPermissionsPrints(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A bucket that was made again has no identity, which is what is to be confirmed.
-	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")))
+	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")), jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}

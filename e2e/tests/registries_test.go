@@ -190,7 +190,7 @@ func (g *givenIDs) count(all *[]time.Time, after time.Time) (n int) {
 
 // ask requests IDs of both modes at an address until ctx ends. Refusals are what the test expects for a while.
 func (g *givenIDs) ask(ctx context.Context, t *testing.T, at string) {
-	nc, err := nats.Connect(at)
+	nc, err := nats.Connect(at, nats.Timeout(patience))
 	if err != nil {
 		t.Error(err)
 		return

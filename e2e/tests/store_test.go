@@ -76,7 +76,7 @@ func TestAnAgeLimitOnTheMarksEndsServiceUntilItIsRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(c.Conn)
+	js, err := jetstream.New(c.Conn, jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/e2e"
+	"github.com/natsid/natsid/e2e/internal/setup"
 	orders "github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/subjects"
 )
@@ -17,18 +17,14 @@ import (
 // strictly creates a strict tag, again if a busy machine refuses it.
 func strictly(t *testing.T, c *e2e.Cluster, tag string) {
 	t.Helper()
-	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		_, err = c.Client.CreateTag(t.Context(), subjects.TagCreate{Tag: tag, Order: subjects.OrderStrict})
-		if err == nil {
-			return
-		}
-	}
-	t.Fatal(err)
+	waitFor(t, "a strict tag", func() bool {
+		_, err := c.Client.CreateTag(t.Context(), subjects.TagCreate{Tag: tag, Order: subjects.OrderStrict})
+		return err == nil
+	})
 }
 
 func TestIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
-	c := e2e.Start(t, e2e.WithWorkers(3))
+	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
 	strictly(t, c, "invoice")
 	subject := subjects.DefaultNamespace.Segment("invoice")
 	const callers, requests = 8, 40
@@ -38,7 +34,7 @@ func TestIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
 		group.Go(func() {
 			for range requests {
 				had := order.Begin()
-				m, err := c.Conn.Request(subject, fmt.Append(nil, 1+i%3), 3*time.Second)
+				m, err := c.Conn.Request(subject, fmt.Append(nil, 1+i%3), patience)
 				if err != nil || subjects.ParseError(m.Header) != nil {
 					continue // a busy machine
 				}
@@ -61,8 +57,8 @@ func TestIDsOfAStrictTagRiseOverAllWorkers(t *testing.T) {
 
 // The message that a tag is strict may come later than the first request for it.
 func TestATagIsStrictFromItsFirstRequestOn(t *testing.T) {
-	c := e2e.Start(t, e2e.WithWorkers(3))
-	js, err := jetstream.New(c.Conn)
+	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
+	js, err := jetstream.New(c.Conn, jetstream.WithDefaultTimeout(2*patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +71,7 @@ func TestATagIsStrictFromItsFirstRequestOn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		m, err := c.Conn.Request(subjects.DefaultNamespace.Segment(tag), nil, 3*time.Second)
+		m, err := c.Conn.Request(subjects.DefaultNamespace.Segment(tag), nil, patience)
 		if err != nil || subjects.ParseError(m.Header) != nil {
 			continue // a busy machine
 		}
@@ -88,34 +84,26 @@ func TestATagIsStrictFromItsFirstRequestOn(t *testing.T) {
 }
 
 func TestATagBecomesStrictInAllWorkers(t *testing.T) {
-	c := e2e.Start(t, e2e.WithWorkers(3))
+	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
 	subject := subjects.DefaultNamespace.Segment("order")
-	ask := func() int64 {
-		m, err := c.Conn.Request(subject, nil, 3*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs, err := subjects.ParseRuns(m.Data)
-		if err != nil || subjects.ParseError(m.Header) != nil {
-			t.Fatal(m.Header, err)
-		}
-		return runs[0].First
+	ask := func() (id int64) {
+		waitFor(t, "an ID", func() bool {
+			runs, err := request(c.Conn, subject, 1, patience)
+			if err == nil {
+				id = runs[0].First
+			}
+			return err == nil
+		})
+		return id
 	}
 	for range 30 { // all have ranges of it
 		ask()
 	}
-	var err error
 	order := subjects.OrderStrict
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-		var info subjects.TagInfo
-		info, err = c.Client.UpdateTag(t.Context(), subjects.TagUpdate{Tag: "order", Order: &order})
-		if err == nil && info.Order == subjects.OrderStrict && info.StrictFrom != nil {
-			break
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	waitFor(t, "it is strict", func() bool {
+		info, err := c.Client.UpdateTag(t.Context(), subjects.TagUpdate{Tag: "order", Order: &order})
+		return err == nil && info.Order == subjects.OrderStrict && info.StrictFrom != nil
+	})
 	last := int64(0)
 	for range 60 {
 		id := ask()
@@ -124,7 +112,7 @@ func TestATagBecomesStrictInAllWorkers(t *testing.T) {
 		}
 		last = id
 	}
-	tags, err := c.Client.ListTags(t.Context(), subjects.TagList{})
+	tags, err := c.Client.ListTags(patient(t), subjects.TagList{})
 	if err != nil || !strings.Contains(fmt.Sprint(tags), subjects.OrderStrict) {
 		t.Errorf("%+v, %v, want a strict tag in the list", tags, err)
 	}

@@ -125,7 +125,7 @@ func containsAll(text string, words ...string) bool {
 // connect connects to NATS until the test ends.
 func connect(t *testing.T, url string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +153,11 @@ func freeAddress(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return addr
+}
+
+// patient returns a client whose calls last as long as a busy machine takes.
+func patient(nc *nats.Conn, opts ...client.Option) *client.Client {
+	return client.New(nc, append(opts, client.Timeout(time.Minute))...)
 }
 
 // ids asks for one ID of each mode.

@@ -62,7 +62,7 @@ func TestNoSegmentIsServedWithoutTheLimitsThatMustBeHeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/natsid/natsid/client"
 )
 
 func TestHealthReadinessAndMetricsAreServed(t *testing.T) {
@@ -16,7 +15,7 @@ func TestHealthReadinessAndMetricsAreServed(t *testing.T) {
 	cfg := settings(t)
 	cfg.HTTP = "127.0.0.1:0"
 	w := launch(t, cfg).where()
-	ids(t, client.New(connect(t, w.URL)))
+	ids(t, patient(connect(t, w.URL)))
 	for path, want := range map[string]string{
 		"/healthz": "ok\n",
 		"/readyz":  "segment: ready\nsnowflake: ready\n",
@@ -57,5 +56,5 @@ func TestIDsAreServedThoughTheHTTPPortIsInUse(t *testing.T) {
 	if w.HTTP != "" {
 		t.Errorf("it reports HTTP on %s", w.HTTP)
 	}
-	ids(t, client.New(connect(t, w.URL)))
+	ids(t, patient(connect(t, w.URL)))
 }

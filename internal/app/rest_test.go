@@ -50,7 +50,7 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 	s, _ := p.front.current()
 	eventually := func(what string, mode worker.Mode, serves bool) {
 		t.Helper()
-		for late := time.Now().Add(20 * time.Second); (s.worker.Trouble(mode) == nil) != serves; {
+		for late := time.Now().Add(time.Minute); (s.worker.Trouble(mode) == nil) != serves; {
 			if time.Now().After(late) {
 				t.Fatalf("%s: %v", what, s.worker.Trouble(mode))
 			}

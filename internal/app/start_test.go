@@ -22,7 +22,7 @@ func TestAWholeServiceNeedsNothingButADirectory(t *testing.T) {
 	if !w.Embedded || w.HTTP != "" || w.Instance == "" {
 		t.Errorf("it reports %+v", w)
 	}
-	ids(t, client.New(connect(t, w.URL)))
+	ids(t, patient(connect(t, w.URL)))
 	i.stop()
 	if err := i.end(); err != nil {
 		t.Errorf("a clean stop: %v", err)
@@ -41,7 +41,7 @@ func TestARestartContinuesAboveAllIDsUnderTheSameNumber(t *testing.T) {
 			t.Errorf("life %d has number %d, before it was %d", life, w.Number, number)
 		}
 		number = w.Number
-		c := client.New(connect(t, w.URL))
+		c := patient(connect(t, w.URL))
 		for range 50 {
 			s, f := ids(t, c)
 			if s <= segment || f <= flake {
@@ -69,7 +69,7 @@ func TestASecondInstanceOnOneDataDirectoryIsRefused(t *testing.T) {
 			t.Errorf("%v, want ErrDataInUse that names %s and --data", err, cfg.Data)
 		}
 	}
-	ids(t, client.New(connect(t, w.URL))) // the first is unaffected
+	ids(t, patient(connect(t, w.URL))) // the first is unaffected
 }
 
 func TestAPortInUseNamesTheTwoRemedies(t *testing.T) {
@@ -94,7 +94,7 @@ func TestTheStartWaitsForNATS(t *testing.T) {
 	if w.Embedded || !strings.Contains(w.URL, addr) {
 		t.Errorf("%+v", w)
 	}
-	ids(t, client.New(connect(t, "nats://"+addr)))
+	ids(t, patient(connect(t, "nats://"+addr)))
 	i.stop() // before its server
 	if err := i.end(); err != nil {
 		t.Error(err)

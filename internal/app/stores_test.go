@@ -22,7 +22,7 @@ func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 		cfg := joined(t, url)
 		cfg.Namespace, cfg.AutoCreateTags = ns, auto
 		launch(t, cfg).where()
-		_, err := client.New(connect(t, url), client.Namespace(ns)).Segment("order").Next(t.Context())
+		_, err := patient(connect(t, url), client.Namespace(ns)).Segment("order").Next(t.Context())
 		e, refused := errors.AsType[*subjects.Error](err)
 		if auto != (err == nil) || !auto && (!refused || e.Code != subjects.NotFound) {
 			t.Errorf("auto-create %v: %v", auto, err)
@@ -36,7 +36,7 @@ func unused(t *testing.T, cfg app.Config) int64 {
 	t.Helper()
 	launch(t, cfg).where()
 	nc := connect(t, cfg.NATS)
-	c := client.New(nc, client.Namespace(cfg.Namespace))
+	c := patient(nc, client.Namespace(cfg.Namespace))
 	for asked, served := 0, 0; served < 150; asked++ {
 		// Not by the client: what it throws away after it asked again would count.
 		reply, err := nc.Request(cfg.Namespace.Segment("order"), []byte("900"), time.Minute)
@@ -72,7 +72,7 @@ func TestTheStepGrowsUpToItsMaximum(t *testing.T) {
 func TestAStreamThatTakesRequestsIsFoundAtTheStart(t *testing.T) {
 	t.Parallel()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
-	js, err := jetstream.New(connect(t, url))
+	js, err := jetstream.New(connect(t, url), jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestABucketWithATTLThatMustKeepItsValuesIsRefused(t *testing.T) {
 			// A server each: one that has just deleted its last stream cannot create
 			// the next for a moment. natsid tries again; this test does not.
 			url := startServer(t, "127.0.0.1:0").ClientURL()
-			js, err := jetstream.New(connect(t, url))
+			js, err := jetstream.New(connect(t, url), jetstream.WithDefaultTimeout(time.Minute))
 			if err != nil {
 				t.Fatal(err)
 			}

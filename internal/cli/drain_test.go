@@ -40,7 +40,7 @@ func TestADrainedWorkerLeavesCallersToOthersUntilItIsUndoneOrRestarted(t *testin
 
 	// Nobody is left, which is said.
 	natsid(t, "drain", "second", at).want(t, 0, "No other worker is ready for segment", "snowflake")
-	nc, err := nats.Connect(srv.ClientURL())
+	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,12 +16,12 @@ import (
 // entries returns the entries of the stream of grants of a server.
 func entries(t *testing.T, url string) (all []grants.Batch) {
 	t.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func entries(t *testing.T, url string) (all []grants.Batch) {
 // plant writes an entry as a worker would.
 func plant(t *testing.T, url string, head grants.Head, lines ...string) {
 	t.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

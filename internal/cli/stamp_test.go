@@ -119,7 +119,7 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 // withOrders makes the stream ORDERS.
 func withOrders(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestCoreCopiesWhatIsPublished(t *testing.T) {
 	}
 	natsid(t, "stamp", "--nats="+url, "--core=events.>", "--into=stamped.>", "--tag-from=subject:1").want(t, 2,
 		"--tag-from is for streams, and --core copies without: leave one out")
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

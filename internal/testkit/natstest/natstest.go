@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,10 +27,14 @@ func Start(tb testing.TB) (url string) {
 	return srv.ClientURL()
 }
 
+// patience is for how long connections and requests to JetStream wait unless their test says otherwise: a busy
+// machine stands still for longer than the defaults of the client.
+const patience = time.Minute
+
 // Connect returns a connection, closed when the test ends.
 func Connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
 	tb.Helper()
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(patience)}, opts...)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -40,7 +45,7 @@ func Connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
 // JetStream returns JetStream on a connection of its own.
 func JetStream(tb testing.TB, url string) jetstream.JetStream {
 	tb.Helper()
-	js, err := jetstream.New(Connect(tb, url))
+	js, err := jetstream.New(Connect(tb, url), jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		tb.Fatal(err)
 	}
