@@ -55,15 +55,16 @@ func (a *tagAdmin) raiseOne(ctx context.Context, t segment.Tag, by int64) (subje
 		return subjects.TagInfo{}, subjects.Errorf(subjects.Internal, "the store cannot raise all tags")
 	}
 	err := lifter.Lift(ctx, t.Name, segment.Floor{End: t.MaxID + min(by, math.MaxInt64-t.MaxID)})
+	raised := t
 	if err == nil {
-		t, err = a.cfg.Store.Look(ctx, t.Name)
+		raised, err = a.cfg.Store.Look(ctx, t.Name)
 	}
 	if err != nil {
 		a.cfg.Log.Error("a tag could not be raised", "tag", t.Name, "error", err)
 		return subjects.TagInfo{}, subjects.Errorf(subjects.Unavailable,
 			"tag %s could not be raised, and those after it were not; see the log of the worker, and retry", t.Name)
 	}
-	a.cfg.Segments.See(t)
+	a.cfg.Segments.See(raised)
 	a.announce(t.Name)
-	return tagInfo(t), nil
+	return tagInfo(raised), nil
 }
