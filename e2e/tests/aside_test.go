@@ -79,7 +79,7 @@ func (r *trio) share(n int) (shares [3]int) {
 		tag := fmt.Sprint(path.Base(r.t.Name()), r.tags) // of the test: tests may share a database
 		callers.Go(func() {
 			ask := func() bool {
-				_, err := request(r.nc, "id.segment."+tag, 1, 2*slack) // once: a client would ask again
+				_, err := request(r.nc, "id.segment."+tag, 1, 10*time.Second) // once: a client would ask again
 				return err == nil
 			}
 			for until := time.Now().Add(2 * patience); !ask(); time.Sleep(10 * time.Millisecond) {

@@ -94,10 +94,12 @@ func (l *steadyLoad) refused() bool {
 // order returns the worker's statistics of the tag.
 func order(t *testing.T, c *e2e.Cluster) subjects.TagStats {
 	t.Helper()
-	page, err := c.Client.ListTags(patient(t), subjects.TagList{Stats: true})
-	if err != nil || len(page) != 1 || page[0].Stats == nil {
-		t.Fatalf("%+v, %v", page, err)
-	}
+	var page []subjects.TagInfo
+	waitFor(t, "the worker lists the tag", func() (listed bool) {
+		var err error
+		page, err = c.Client.ListTags(patient(t), subjects.TagList{Stats: true})
+		return err == nil && len(page) == 1 && page[0].Stats != nil
+	})
 	return *page[0].Stats
 }
 

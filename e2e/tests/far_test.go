@@ -35,7 +35,7 @@ func TestAWorkerServesASecondAwayFromJetStream(t *testing.T) {
 	before := history()
 	asked := time.Now()
 	for next := int64(2); next < 5000; { // more than what is in memory
-		runs, err := request(nc, "id.segment.order", 500, cfg.Deadline+slack)
+		runs, err := request(nc, "id.segment.order", 500, patience)
 		switch e, refused := errors.AsType[*subjects.Error](err); {
 		case refused && e.Code == subjects.Unavailable && time.Since(asked) < patience:
 		case err != nil:

@@ -181,7 +181,7 @@ func (l *locked) join(t *testing.T) {
 		code, text := noAnswer, ""
 		waitFor(t, "an answer to natsid "+args[0], func() bool {
 			code, text = run(t, patient(t), args...)
-			return code != noAnswer
+			return code != noAnswer && !strings.Contains(text, "it hung up") // after 2 s, on a busy machine
 		})
 		if code != 0 {
 			t.Errorf("natsid %s ended with %d: %s", strings.Join(args, " "), code, text)
@@ -275,7 +275,7 @@ func TestALockChangesNoMarkAndNoKey(t *testing.T) {
 			l.unlock()
 		}
 		w := l.start()
-		if life > 0 && w.Number != number {
+		if life > 0 && w.Number != number && !diskStood(&l.log) {
 			t.Errorf("%s: worker number %d, before it was %d", name, w.Number, number)
 		}
 		number = w.Number

@@ -198,9 +198,7 @@ func TestAWorkerThatMayOnlyRespondIsReady(t *testing.T) {
 	startAt(t, g.url("worker")).waitReady(t)
 	caller := connectTo(t, g.url("caller"))
 	for _, subject := range []string{"id.segment.order", "id.snowflake"} {
-		if got := answer(caller, subject); got != "ids" {
-			t.Errorf("%s: %s", subject, got)
-		}
+		waitFor(t, "an ID on "+subject, func() bool { return answer(caller, subject) == "ids" })
 	}
 }
 

@@ -198,11 +198,11 @@ func (g *givenIDs) ask(ctx context.Context, t *testing.T, at string) {
 	defer nc.Close()
 	for ctx.Err() == nil {
 		began := time.Now()
-		if runs, err := request(nc, "id.segment.order", 10, slack); err == nil {
+		if runs, err := request(nc, "id.segment.order", 10, 5*time.Second); err == nil {
 			g.add("order", began, runs...)
 		}
 		began = time.Now()
-		if runs, err := request(nc, "id.snowflake", 10, slack); err == nil {
+		if runs, err := request(nc, "id.snowflake", 10, 5*time.Second); err == nil {
 			g.add("flake", began, runs...)
 		}
 		time.Sleep(2 * time.Millisecond)

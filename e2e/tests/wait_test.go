@@ -2,6 +2,8 @@ package tests
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 const (
 	patience = time.Minute
 	// slack is what a busy machine may add to a deadline that workers keep.
-	slack = 5 * time.Second
+	slack = 15 * time.Second
 	// supervisorsWait is stop_grace_period in docker-compose.yml.
 	supervisorsWait = 20 * time.Second
 	// noAnswer is the exit code of a command that got no answer in its time.
@@ -38,6 +40,11 @@ func patient(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// diskStood reports whether the log of a worker says that the disk did not answer, for which it gives up its number.
+func diskStood(log fmt.Stringer) bool {
+	return strings.Contains(log.String(), "the disk has not answered")
 }
 
 // inNoHurry configures workers that must not refuse any request in a test: on a

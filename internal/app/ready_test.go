@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
 )
 
 func TestHealthReadinessAndMetricsAreServed(t *testing.T) {

@@ -55,7 +55,7 @@ func plant(t *testing.T, url string, head grants.Head, lines ...string) {
 		t.Fatal(err)
 	}
 	body = append(body, "\n"+strings.Join(lines, "\n")+"\n"...)
-	if _, err := nc.Request("$KV.id_grants.log", body, 5*time.Second); err != nil {
+	if _, err := nc.Request("$KV.id_grants.log", body, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -65,7 +65,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	nats := "--nats=" + s.url
 	natsid(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
 	snowflake := strings.TrimSpace(natsid(t, "get", "snowflake", nats).out)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	loads, windows := 0, 0
 	var head grants.Head
 	for loads == 0 || windows == 0 {
