@@ -57,7 +57,6 @@ var modes = map[string]func(ctx context.Context, c *e2e.Cluster, n int) ([]subje
 func TestThreeWorkersShareTheLoadAndEveryIDIsDifferent(t *testing.T) {
 	t.Parallel()
 	c := e2e.Start(t, e2e.WithWorkers(3), setup.Config(inNoHurry))
-	ctx := patient(t)
 	for mode, ask := range modes {
 		t.Run(mode, func(t *testing.T) {
 			const want, callers = 300_000, 8
@@ -66,7 +65,7 @@ func TestThreeWorkersShareTheLoadAndEveryIDIsDifferent(t *testing.T) {
 			for range callers {
 				wg.Go(func() {
 					for got.len() < want {
-						runs, err := ask(ctx, c, 1+rand.IntN(60))
+						runs, err := ask(patient(t), c, 1+rand.IntN(300))
 						if err != nil {
 							t.Error(err)
 							return

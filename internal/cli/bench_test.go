@@ -174,7 +174,7 @@ func TestBenchCountsErrorsByCodeAndEndsByCtrlCWithTheFiguresSoFar(t *testing.T) 
 				}
 			}
 			await(" calls/s")
-			natsid(t, "tag", "delete", tag, nats).want(t, 0)
+			answered(t, "tag", "delete", tag, nats).want(t, 0)
 			await(" error 404: ")
 			ctrlC()
 			got := result{<-code, out.String(), errs.String()}

@@ -12,7 +12,7 @@ func TestALayoutIsChangedWhereNoIDRepeats(t *testing.T) {
 	nats := "--nats=" + srv.ClientURL()
 	snowflake := func() int64 {
 		t.Helper()
-		got := natsid(t, "get", "snowflake", nats)
+		got := answered(t, "get", "snowflake", nats)
 		id, err := strconv.ParseInt(strings.TrimSpace(got.out), 10, 64)
 		if err != nil {
 			t.Fatalf("%+v, %v", got, err)
@@ -21,7 +21,7 @@ func TestALayoutIsChangedWhereNoIDRepeats(t *testing.T) {
 	}
 	change := func(args ...string) result {
 		t.Helper()
-		return natsid(t, append([]string{"change-layout", nats}, args...)...)
+		return answered(t, append([]string{"change-layout", nats}, args...)...)
 	}
 	old := serve(t, nats)
 	last := snowflake()

@@ -48,6 +48,20 @@ func natsid(t *testing.T, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
+// answered runs a command line that should succeed, again while there is no answer: commands wait for some seconds, and
+// a busy machine stands still for as long.
+func answered(t *testing.T, args ...string) (r result) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if r = natsid(t, args...); r.code != noAnswer || time.Now().After(end) {
+			return r
+		}
+	}
+}
+
+// noAnswer is the exit code of a command that got no answer in its time.
+const noAnswer = 3
+
 // want checks the exit code, and that standard error has each of the words; ""
 // stands for none at all.
 func (r result) want(t *testing.T, code int, words ...string) {

@@ -50,7 +50,7 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 	natsid(t, "serve", "--config", file+"x").want(t, 2, "--config: open "+file+"x: no such file")
 	t.Setenv("NATSID_CONFIG", file+"x")
 	natsid(t, "serve").want(t, 2, "NATSID_CONFIG: open "+file+"x: no such file")
-	natsid(t, "version").want(t, 0, "")
+	answered(t, "version").want(t, 0, "")
 }
 
 func TestFlagsAreAboveTheEnvironmentAboveTheFileAboveDefaults(t *testing.T) {
@@ -83,7 +83,7 @@ func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
 		"max-batch: 10")
 	s := serve(t, "--config", file)
 	s.says(t, "(joined, from "+file+":1: nats), ", "filed.segment.order")
-	natsid(t, "get", "segment", "order", "--config", file).want(t, 0, "")
+	answered(t, "get", "segment", "order", "--config", file).want(t, 0, "")
 	natsid(t, "get", "segment", "other", "--config", file).want(t, 1, "404")
 	natsid(t, "get", "segment", "order", "-n", "11", "--config", file).want(t, 1, "400")
 	natsid(t, "get", "segment", "order", "--config", file, "--nats", nowhere(t)).want(t, 3, "cannot reach")

@@ -48,7 +48,7 @@ func TestDecodeShowsTheFieldsOfASnowflake(t *testing.T) {
 
 func TestServeIssuesInTheLayoutItWasGiven(t *testing.T) {
 	s := serve(t, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01", "--site=0")
-	id := strings.TrimSpace(natsid(t, "get", "snowflake", "--nats", s.url).out)
+	id := strings.TrimSpace(answered(t, "get", "snowflake", "--nats", s.url).out)
 	got := natsid(t, "decode", id, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01")
 	if got.want(t, 0, ""); !strings.Contains(got.out, time.Now().UTC().Format("2006-01-02")) {
 		t.Errorf("it decodes to %s", got.out)

@@ -19,33 +19,32 @@ func TestADrainedWorkerLeavesCallersToOthersUntilItIsUndoneOrRestarted(t *testin
 
 	natsid(t, "drain", "third", at).want(t, 1, `no worker "third"`, "natsid workers")
 	natsid(t, "drain", "second", at, "--namespace=other").want(t, 3, "no worker answers", "--namespace")
-	got := natsid(t, "drain", "first of two", at)
+	got := answered(t, "drain", "first of two", at)
 	got.want(t, 0, "")
 	number := regexp.MustCompile(`^first of two, worker number (\d+): drained`).FindStringSubmatch(got.out)
 	if number == nil {
 		t.Fatalf("drained: %q", got.out)
 	}
-	list := natsid(t, "workers", at)
 	for _, want := range []string{
 		`(?m)^` + number[1] + ` +first of two +drained `, `(?m)^\d+ +second +live `,
 		`(?m)^first of two, segment: not ready: drained`, `(?m)^first of two, snowflake: not ready: drained`,
 	} {
-		if !regexp.MustCompile(want).MatchString(list.out) {
-			t.Errorf("listed\n%s, want %s", list.out, want)
-		}
+		eventually(t, "workers are listed as "+want, func() bool { // a busy one answers too late
+			return regexp.MustCompile(want).MatchString(natsid(t, "workers", at).out)
+		})
 	}
 	for range 20 {
-		natsid(t, "get", "segment", "order", at).want(t, 0, "")
+		answered(t, "get", "segment", "order", at).want(t, 0, "")
 	}
 
 	// Nobody is left, which is said.
-	natsid(t, "drain", "second", at).want(t, 0, "No other worker is ready for segment", "snowflake")
+	answered(t, "drain", "second", at).want(t, 0, "No other worker is ready for segment", "snowflake")
 	nc, err := nats.Connect(srv.ClientURL(), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	ask := func(subject string) error { _, err := nc.Request(subject, nil, 10*time.Second); return err }
+	ask := func(subject string) error { _, err := nc.Request(subject, nil, time.Minute); return err }
 	for _, subject := range []string{"id.segment.order", "id.snowflake", "id.tag.list"} {
 		if err := ask(subject); !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("%s: %v, want no responders", subject, err)
@@ -56,17 +55,17 @@ func TestADrainedWorkerLeavesCallersToOthersUntilItIsUndoneOrRestarted(t *testin
 		t.Errorf("worker number %s: %v", number[1], err)
 	}
 
-	if got := natsid(t, "drain", number[1], at, "--undo"); got.code != 0 ||
+	if got := answered(t, "drain", number[1], at, "--undo"); got.code != 0 ||
 		!strings.HasPrefix(got.out, "first of two, worker number "+number[1]+": takes requests again") {
 		t.Errorf("undone by number: %+v", got)
 	}
-	natsid(t, "get", "segment", "order", at).want(t, 0, "")
+	answered(t, "get", "segment", "order", at).want(t, 0, "")
 
 	// It ends with the process.
-	natsid(t, "drain", number[1], at).want(t, 0)
+	answered(t, "drain", number[1], at).want(t, 0)
 	first.stop().want(t, 0)
 	serve(t, at, "--name=first of two", "--data="+first.data)
-	natsid(t, "get", "segment", "order", at).want(t, 0, "")
+	answered(t, "get", "segment", "order", at).want(t, 0, "")
 }
 
 func TestOfTwoWorkersOfOneNameNoneIsDrained(t *testing.T) {

@@ -26,18 +26,18 @@ func TestGetPrintsRunsExactlyAsOnTheWire(t *testing.T) {
 		{[]string{"get", "segment", "order", "-n", "100"}, 100},
 		{[]string{"get", "segment", "order", "--n=1"}, 1},
 	} {
-		got := natsid(t, append(tc.args, nats)...)
+		got := answered(t, append(tc.args, nats)...)
 		run := runIn(t, got)
 		if got.want(t, 0, ""); run.Len() != tc.n || run.First <= last || got.out != run.String()+"\n" {
 			t.Errorf("%q after %d: %+v, want %d IDs", tc.args, last, got, tc.n)
 		}
 		last = run.Last
 	}
-	if got := runIn(t, natsid(t, "get", "segment", "-n5", "a/b=c.d", nats)); got.Len() != 5 || got.First > last {
+	if got := runIn(t, answered(t, "get", "segment", "-n5", "a/b=c.d", nats)); got.Len() != 5 || got.First > last {
 		t.Errorf("another tag: %v", got)
 	}
 	for n := range 3 {
-		got := natsid(t, "get", "snowflake", "-n", strconv.Itoa(n+1), nats)
+		got := answered(t, "get", "snowflake", "-n", strconv.Itoa(n+1), nats)
 		var sum int64
 		runs, err := subjects.ParseRuns([]byte(strings.TrimSuffix(got.out, "\n")))
 		for _, r := range runs {

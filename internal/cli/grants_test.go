@@ -63,8 +63,8 @@ func plant(t *testing.T, url string, head grants.Head, lines ...string) {
 func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	s := serve(t, "--name=eu-1")
 	nats := "--nats=" + s.url
-	natsid(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
-	snowflake := strings.TrimSpace(natsid(t, "get", "snowflake", nats).out)
+	answered(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
+	snowflake := strings.TrimSpace(answered(t, "get", "snowflake", nats).out)
 	deadline := time.Now().Add(2 * time.Minute)
 	loads, windows := 0, 0
 	var head grants.Head
@@ -88,7 +88,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		{[]string{"audit"}, []string{"no ID was granted twice", "of 1 tag "}},
 		{[]string{"audit", "--tag=order", "--since=1h"}, []string{"no ID was granted twice"}},
 	} {
-		got := natsid(t, append(tc.args, nats)...)
+		got := answered(t, append(tc.args, nats)...)
 		got.want(t, 0)
 		for _, w := range tc.words {
 			if !strings.Contains(got.out, w) {
@@ -100,7 +100,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		"123456789 --tag=order": "the tag's mark is", "5 --tag=seat": "there is no such tag",
 		"4194324557": "they begin at", "9223372036854775807": "one that was issued by now",
 	} {
-		got := natsid(t, append(append([]string{"explain"}, strings.Fields(id)...), nats)...)
+		got := answered(t, append(append([]string{"explain"}, strings.Fields(id)...), nats)...)
 		if got.code != 1 || !strings.Contains(got.out, why) {
 			t.Errorf("explain %s: %+v, want %q", id, got, why)
 		}
@@ -116,17 +116,17 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	thief.Instance, thief.Process, thief.Entry = "us-1", "THIEF", 1
 	plant(t, s.url, thief, "t 9 1200 1250 5 1700000000000 order",
 		fmt.Sprintf("w %d %d %d acquired 1", number, from+1, from+9))
-	if got := natsid(t, "audit", nats); !strings.Contains(got.out, "verdict   1 conflict\n") ||
+	if got := answered(t, "audit", nats); !strings.Contains(got.out, "verdict   1 conflict\n") ||
 		!strings.Contains(got.out, "it may have released the number") {
 		t.Errorf("while the worker may have stopped: %+v", got)
 	}
-	natsid(t, "get", "segment", "alive", nats).want(t, 0, "")
+	answered(t, "get", "segment", "alive", nats).want(t, 0, "")
 	for n := len(entries(t, s.url)); n == len(entries(t, s.url)); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the load is not written down")
 		}
 	}
-	got := natsid(t, "audit", nats)
+	got := answered(t, "audit", nats)
 	if got.code != 1 || !strings.Contains(got.out, "verdict   2 conflicts") {
 		t.Errorf("with an overlap: %+v", got)
 	}
@@ -136,7 +136,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 			t.Errorf("no %q in\n%s", w, got.out)
 		}
 	}
-	if got := natsid(t, "explain", "1234", "--tag=order", nats); !strings.Contains(got.out, "2 grants contain it") {
+	if got := answered(t, "explain", "1234", "--tag=order", nats); !strings.Contains(got.out, "2 grants contain it") {
 		t.Errorf("%+v", got)
 	}
 	// The same IDs in another registry are others; a load above the mark is not.
@@ -146,14 +146,14 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	plant(t, s.url, other, "t 9 1 2500 5 1700000000000 order")
 	thief.Entry = 5
 	plant(t, s.url, thief, "t 9 90000000 90000001 5 1700000000000 order")
-	got = natsid(t, "audit", nats)
+	got = answered(t, "audit", nats)
 	if !strings.Contains(got.out, "verdict   3 conflicts") || !strings.Contains(got.out, "IDs up to 90000001") ||
 		!strings.Contains(got.out, "3 entries;") {
 		t.Errorf("with a load above the mark: %s", got.out)
 	}
 	thief.Entry = 6
 	plant(t, s.url, thief, "d 1200 1250 1700000000000 order")
-	got = natsid(t, "audit", nats)
+	got = answered(t, "audit", nats)
 	if !strings.Contains(got.out, "verdict   2 conflicts") || !strings.Contains(got.out, "harmless  tag order: 1") ||
 		!strings.Contains(got.out, "discarded these IDs, and issued none") {
 		t.Errorf("with a range that was discarded: %s", got.out)
@@ -163,7 +163,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 func TestWithGrantsOffNothingIsWrittenDown(t *testing.T) {
 	s := serve(t, "--grants=off")
 	nats := "--nats=" + s.url
-	natsid(t, "get", "segment", "order", nats).want(t, 0, "")
+	answered(t, "get", "segment", "order", nats).want(t, 0, "")
 	natsid(t, "audit", nats).want(t, 3, "there is no stream of grants")
 	natsid(t, "explain", "5", "--tag=order", nats).want(t, 3, "there is no stream of grants")
 	s.stop()

@@ -10,7 +10,7 @@ import (
 func TestHealthIsReadiness(t *testing.T) {
 	worker := serve(t, "--name=oslo", "--http=127.0.0.1:0")
 	addr := regexp.MustCompile(`http://(127\.0\.0\.1:\d+)/readyz`).FindStringSubmatch(worker.line)[1]
-	natsid(t, "health", "--http="+addr).want(t, 0, "")
+	answered(t, "health", "--http="+addr).want(t, 0, "")
 	_, port, _ := strings.Cut(addr, ":")
 	for _, form := range []string{":" + port, "0.0.0.0:" + port} { // as workers are told to listen
 		t.Setenv("NATSID_HTTP", form)
@@ -20,7 +20,7 @@ func TestHealthIsReadiness(t *testing.T) {
 	}
 	wantJSON(t, `^{"ready":true,"says":\["segment: ready","snowflake: ready"\]}$`, "health")
 
-	natsid(t, "drain", "oslo", "--nats="+worker.url).want(t, 0)
+	answered(t, "drain", "oslo", "--nats="+worker.url).want(t, 0)
 	natsid(t, "health").want(t, 1, "segment: not ready: drained", "; snowflake: not ready: drained")
 	worker.stop()
 	natsid(t, "health").want(t, 3, "nobody answers on http://0.0.0.0:"+port+"/readyz", "--http ADDR")

@@ -29,7 +29,7 @@ func TestACommandSaysThatAWorkerOfAnOlderVersionAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range []string{"tag create invoice --order strict", "tag update invoice --order strict"} {
-		got := natsid(t, append(strings.Fields(args), "--nats="+url)...)
+		got := answered(t, append(strings.Fields(args), "--nats="+url)...)
 		got.want(t, 1, "is of an older version, and changed nothing: upgrade or stop", "`natsid top`")
 	}
 }

@@ -17,11 +17,11 @@ import (
 func TestTheFlagOverridesTheEnvironment(t *testing.T) {
 	url := serve(t).url
 	t.Setenv("NATS_URL", url)
-	natsid(t, "get", "segment", "order").want(t, 0, "")
+	answered(t, "get", "segment", "order").want(t, 0, "")
 	natsid(t, "get", "segment", "order", "--nats", nowhere(t)).want(t, 3, "cannot reach")
 	t.Setenv("NATS_URL", nowhere(t))
 	natsid(t, "get", "segment", "order").want(t, 3, "cannot reach")
-	natsid(t, "get", "segment", "order", "--nats", url).want(t, 0, "")
+	answered(t, "get", "segment", "order", "--nats", url).want(t, 0, "")
 }
 
 func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAServerThatIsOpenSaysSo(t *testing.T) {
 func TestServePrintsOneLineAndStopsCleanly(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--log-level=debug", "--log-format=json")
-	natsid(t, "get", "snowflake", "--nats", s.url).want(t, 0)
+	answered(t, "get", "snowflake", "--nats", s.url).want(t, 0)
 	got := s.stop()
 	if got.code != 0 || got.out != s.line || strings.Count(got.out, "\n") != 1 {
 		t.Errorf("exit code %d, standard output %q", got.code, got.out)

@@ -102,7 +102,7 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	s.run("BY-TOKEN", "--tag-from=subject:2", "--existing=replace").want(t, 0)
 	s.holds("BY-TOKEN", withID, "a", "b", "c", "d", "e", "xxxxxxxxx")
 
-	tags := natsid(t, "tag", "list", "--nats="+s.url).out
+	tags := answered(t, "tag", "list", "--nats="+s.url).out
 	for _, tag := range []string{"de", "fr"} {
 		if !strings.Contains(tags, tag) {
 			t.Errorf("tag %s has no IDs:\n%s", tag, tags)

@@ -39,12 +39,12 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 
 	for _, n := range []int{5, 0} {
 		want := fmt.Sprintf("%d messages copied, up to message 5 of ORDERS\n", n)
-		got := natsid(t, append(args, "--tag=order", "--create", "--subject=orders.>", "--into=stamped.>")...)
+		got := answered(t, append(args, "--tag=order", "--create", "--subject=orders.>", "--into=stamped.>")...)
 		if got.want(t, 0, ""); got.out != want {
 			t.Errorf("it prints %q, want %q", got.out, want)
 		}
 	}
-	got := natsid(t, append(args, "--snowflake", "--json")...).out
+	got := answered(t, append(args, "--snowflake", "--json")...).out
 	if want := `{"copied":0,"dead_letters":0,"dropped":0,"position":5,"behind":0}` + "\n"; got != want {
 		t.Errorf("it prints %s, want %s", got, want)
 	}

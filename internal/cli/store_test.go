@@ -25,7 +25,7 @@ func TestAStoreWithoutIdentityIsShownAndConfirmed(t *testing.T) {
 	}
 	shown := func(want ...string) {
 		t.Helper()
-		got := natsid(t, "store", "show", nats)
+		got := answered(t, "store", "show", nats)
 		got.want(t, 0, "")
 		for _, w := range want {
 			if !strings.Contains(got.out, w) {
@@ -34,13 +34,13 @@ func TestAStoreWithoutIdentityIsShownAndConfirmed(t *testing.T) {
 		}
 	}
 	shown("TAGS       1", "PURGES     refused", "no identity", "natsid store confirm")
-	asked := natsid(t, "store", "confirm", nats)
+	asked := answered(t, "store", "confirm", nats)
 	asked.want(t, 0, "")
 	shown("no identity")
 	if !strings.Contains(asked.out, "Nothing was changed") {
 		t.Errorf("without --yes: %s", asked.out)
 	}
-	natsid(t, "store", "confirm", "--yes", nats).want(t, 0, "")
+	answered(t, "store", "confirm", "--yes", nats).want(t, 0, "")
 	shown("KIND       kv", "STATE      in order")
 	if _, err := store.Create(t.Context(), segment.Tag{Name: "new", Step: 1, MaxID: 1}, false); err != nil {
 		t.Errorf("first use once it was confirmed: %v", err)

@@ -14,7 +14,7 @@ func line(t *testing.T, match string, args ...string) string {
 	t.Helper()
 	re := regexp.MustCompile("(?m)^" + match + "$")
 	for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		got := natsid(t, args...)
+		got := answered(t, args...)
 		got.want(t, 0, "")
 		if found := re.FindString(got.out); found != "" {
 			return found
@@ -29,10 +29,10 @@ func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--name=w1")
 	second := serve(t, "--name=w2", "--nats="+s.url, "--data="+filepath.Join(t.TempDir(), "two"))
-	natsid(t, "tag", "create", "order", "--step=100", "--nats="+s.url).want(t, 0, "")
-	natsid(t, "tag", "create", "unused", "--nats="+s.url).want(t, 0, "")
+	answered(t, "tag", "create", "order", "--step=100", "--nats="+s.url).want(t, 0, "")
+	answered(t, "tag", "create", "unused", "--nats="+s.url).want(t, 0, "")
 	for range 40 { // both workers get some
-		natsid(t, "get", "segment", "order", "-n30", "--nats="+s.url).want(t, 0, "")
+		answered(t, "get", "segment", "order", "-n30", "--nats="+s.url).want(t, 0, "")
 	}
 	line(t, `The 20 busiest tags of each of 2 workers: w1 \(1 tag, .* IDs/s\), w2 \(1 tag, .* IDs/s\)\.`,
 		"tag", "list", "--stats", "--nats="+s.url)
@@ -45,13 +45,13 @@ func TestTheBusiestTagsAreSummedOverAllWorkers(t *testing.T) {
 		t.Errorf("%+v", err)
 	}
 	line(t, `order +1/1 +100 .*`, "tag", "list", "--stats", "--nats="+s.url)
-	natsid(t, "get", "segment", "unused", "--nats="+s.url).want(t, 0, "")
-	got := natsid(t, "tag", "list", "--stats", "--nats="+s.url)
+	answered(t, "get", "segment", "unused", "--nats="+s.url).want(t, 0, "")
+	got := answered(t, "tag", "list", "--stats", "--nats="+s.url)
 	if got.want(t, 0, ""); !strings.Contains(got.out, "tags of 1 worker: w1 (2 tags") {
 		t.Errorf("just after the first use: %s", got.out)
 	}
 	line(t, `order +\d+ +- +w1 +100 +[1-9].*`, "tag", "list", "--stats", "--all", "--nats="+s.url)
-	natsid(t, "tag", "create", "idle", "--nats="+s.url).want(t, 0, "")
+	answered(t, "tag", "create", "idle", "--nats="+s.url).want(t, 0, "")
 	line(t, `idle +1 +- +- +1000`+strings.Repeat(" +-", 8), "tag", "list", "--stats", "--all", "--nats="+s.url)
 	natsid(t, "tag", "list", "--all", "--nats="+s.url).want(t, 2, "--stats")
 	s.stop()
@@ -62,10 +62,10 @@ func TestATagThatWasLooseIsListedAsStrictFromATimeOn(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	nats := "--nats=" + s.url
-	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
-	said := natsid(t, "tag", "update", "order", "--order=strict", nats)
+	answered(t, "tag", "create", "order", nats).want(t, 0, "")
+	said := answered(t, "tag", "update", "order", "--order=strict", nats)
 	said.want(t, 0, "")
-	natsid(t, "tag", "create", "invoice", "--order=strict", nats).want(t, 0, "")
+	answered(t, "tag", "create", "invoice", "--order=strict", nats).want(t, 0, "")
 	words := strings.Fields(said.out) // order: strict from 2026-11-23T14:05:01Z on
 	from, err := time.Parse(time.RFC3339, words[3])
 	if err != nil {
@@ -73,10 +73,10 @@ func TestATagThatWasLooseIsListedAsStrictFromATimeOn(t *testing.T) {
 	}
 	line(t, `order .* strict from `+from.Format(time.DateTime)+` +`, "tag", "list", nats)
 	line(t, `invoice .* strict +`, "tag", "list", nats)
-	got := natsid(t, "tag", "list", "--json", nats)
+	got := answered(t, "tag", "list", "--json", nats)
 	if strings.Count(got.out, `"strict_from":"`+words[3]+`"`) != 1 {
 		t.Errorf("%s", got.out)
 	}
-	natsid(t, "tag", "update", "order", "--order=loose", nats).want(t, 0, "")
+	answered(t, "tag", "update", "order", "--order=loose", nats).want(t, 0, "")
 	line(t, `order .* - +`, "tag", "list", nats)
 }

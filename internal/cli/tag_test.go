@@ -10,20 +10,20 @@ import (
 func TestTagsAreCreatedAndListed(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t).url
-	if got := natsid(t, "tag", "create", "order", nats); got != (result{0, "order: next ID 1, step 1000\n", ""}) {
+	if got := answered(t, "tag", "create", "order", nats); got != (result{0, "order: next ID 1, step 1000\n", ""}) {
 		t.Errorf("%+v", got)
 	}
-	got := natsid(t, "tag", "create", "order.eu", "--step=50", "--start=9007199254740993", "--desc=of\n Europe", nats)
+	got := answered(t, "tag", "create", "order.eu", "--step=50", "--start=9007199254740993", "--desc=of\n Europe", nats)
 	if got.out != "order.eu: next ID 9007199254740993, step 50\n" {
 		t.Errorf("%+v", got)
 	}
 	natsid(t, "tag", "create", "order", nats).want(t, 1, "exists")
-	list := natsid(t, "tag", "list", nats)
+	list := answered(t, "tag", "list", nats)
 	if list.want(t, 0, ""); !matchLines(list.out, `TAG +MAX_ID +STEP +UPDATED +LIMITS +DESCRIPTION`,
 		`order +1 +1000 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  - *`, `order\.eu +9007199254740993 +50 .* of Europe`) {
 		t.Errorf("listed\n%s", list.out)
 	}
-	if got := natsid(t, "get", "segment", "order.eu", nats); got.out != "9007199254740993\n" {
+	if got := answered(t, "get", "segment", "order.eu", nats); got.out != "9007199254740993\n" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -31,21 +31,21 @@ func TestTagsAreCreatedAndListed(t *testing.T) {
 func TestTagsAreChangedAndDeleted(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
-	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
-	got := natsid(t, "tag", "update", "order", "--step=50", "--desc=all orders", "--max-id=5001", nats)
+	answered(t, "tag", "create", "order", nats).want(t, 0, "")
+	got := answered(t, "tag", "update", "order", "--step=50", "--desc=all orders", "--max-id=5001", nats)
 	if got != (result{0, "order: next unreserved ID 5001, step 50\n", ""}) {
 		t.Errorf("%+v", got)
 	}
-	if got := natsid(t, "get", "segment", "order", nats); got.out != "5001\n" {
+	if got := answered(t, "get", "segment", "order", nats); got.out != "5001\n" {
 		t.Errorf("%+v", got)
 	}
 	natsid(t, "tag", "update", "order", "--max-id=5000", nats).want(t, 1, "400", "only rises")
-	natsid(t, "tag", "update", "order", "--raise-by=1000000000000", "--desc=", nats).want(t, 0, "")
-	list := natsid(t, "tag", "list", nats)
+	answered(t, "tag", "update", "order", "--raise-by=1000000000000", "--desc=", nats).want(t, 0, "")
+	list := answered(t, "tag", "list", nats)
 	if list.want(t, 0, ""); !matchLines(list.out, `TAG .*`, `order +1000000005\d\d\d +50 .*\d  - *`) {
 		t.Errorf("listed\n%s", list.out)
 	}
-	got = natsid(t, "tag", "delete", "order", nats)
+	got = answered(t, "tag", "delete", "order", nats)
 	if !strings.HasPrefix(got.out, "order: deleted; created again, it continues from 1000000005") {
 		t.Errorf("%+v", got)
 	}
@@ -58,15 +58,15 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--no-auto-create-tags")
 	nats := "--nats=" + s.url
-	natsid(t, "tag", "create", "order", nats).want(t, 0, "")
+	answered(t, "tag", "create", "order", nats).want(t, 0, "")
 	says := func(got result, words string) {
 		t.Helper()
 		if got.code != 0 || !strings.Contains(got.out, words) {
 			t.Errorf("%+v, want %q", got, words)
 		}
 	}
-	says(natsid(t, "throttle", nats), "Nothing is throttled.")
-	limited := func() result { return natsid(t, "tag", "update", "order", "--rate=100", "--max-batch=50", nats) }
+	says(answered(t, "throttle", nats), "Nothing is throttled.")
+	limited := func() result { return answered(t, "tag", "update", "order", "--rate=100", "--max-batch=50", nats) }
 	got := limited()
 	for end := time.Now().Add(30 * time.Second); got.code == 1 && time.Now().Before(end); got = limited() {
 		time.Sleep(100 * time.Millisecond) // a busy machine answers late
@@ -75,17 +75,17 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	natsid(t, "get", "segment", "order", "-n", "51", nats).want(t, 1, "400", "limited to 50 IDs a request")
-	if got := natsid(t, "throttle", "order", "5", nats); got != (result{0, "TAG    IDS/S\norder  5\n", ""}) {
+	if got := answered(t, "throttle", "order", "5", nats); got != (result{0, "TAG    IDS/S\norder  5\n", ""}) {
 		t.Errorf("%+v", got)
 	}
-	says(natsid(t, "throttle", "--all", "1000", nats), "(each)  1000")
-	says(natsid(t, "tag", "list", nats), "50 a request, 100/s, throttled to 5/s")
-	says(natsid(t, "throttle", "order", "--off", nats), "(each)  1000")
-	says(natsid(t, "throttle", "--off", nats), "Nothing is throttled.")
-	if got := natsid(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats); got.out != "order: no limits\n" {
+	says(answered(t, "throttle", "--all", "1000", nats), "(each)  1000")
+	says(answered(t, "tag", "list", nats), "50 a request, 100/s, throttled to 5/s")
+	says(answered(t, "throttle", "order", "--off", nats), "(each)  1000")
+	says(answered(t, "throttle", "--off", nats), "Nothing is throttled.")
+	if got := answered(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats); got.out != "order: no limits\n" {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "get", "segment", "order", "-n", "5000", nats).want(t, 0, "")
+	answered(t, "get", "segment", "order", "-n", "5000", nats).want(t, 0, "")
 	for _, args := range []string{
 		"order", "5", "order 5 6", "order five", "order -1", "order 5 --off", "or*der 5",
 		"--all", "--all order 5", "--all 0",
@@ -99,30 +99,30 @@ func TestAllTagsAreRaised(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
 	for _, tag := range []string{"a", "b", "deleted"} {
-		natsid(t, "tag", "create", tag, nats).want(t, 0, "")
+		answered(t, "tag", "create", tag, nats).want(t, 0, "")
 	}
-	natsid(t, "tag", "delete", "deleted", nats).want(t, 0, "")
-	natsid(t, "get", "segment", "a", nats).want(t, 0, "")
+	answered(t, "tag", "delete", "deleted", nats).want(t, 0, "")
+	answered(t, "get", "segment", "a", nats).want(t, 0, "")
 	natsid(t, "tag", "raise", "--all", "--by=0", nats).want(t, 2, "by 0, want 1..1099511627776")
 	natsid(t, "tag", "raise", "--by=5", nats).want(t, 2, "--all")
-	unasked := natsid(t, "tag", "raise", "--all", "--by=5000", nats)
+	unasked := answered(t, "tag", "raise", "--all", "--by=5000", nats)
 	if unasked.want(t, 2, "no terminal", "--yes"); strings.Contains(unasked.err, "Continue?") {
 		t.Errorf("asked where nobody can answer: %s", unasked.err)
 	}
-	got := natsid(t, "tag", "raise", "--all", "--by=50000", "--yes", nats)
+	got := answered(t, "tag", "raise", "--all", "--by=50000", "--yes", nats)
 	if got.want(t, 0, "This raises 3 tags by 50000", "3 of 3 tags"); !strings.HasPrefix(got.out, "Raised: 3 tags.") {
 		t.Errorf("printed %q", got.out)
 	}
 	for _, tag := range []string{"a", "b"} {
-		if got := natsid(t, "get", "segment", tag, nats); !matchLines(got.out, `5\d{4}`) {
+		if got := answered(t, "get", "segment", tag, nats); !matchLines(got.out, `5\d{4}`) {
 			t.Errorf("%s: %+v, want an ID above 50000", tag, got)
 		}
 	}
 	natsid(t, "get", "segment", "deleted", nats).want(t, 1, "404", "deleted")
-	if got := natsid(t, "tag", "create", "deleted", nats); got.out != "deleted: next ID 50001, step 1000\n" {
+	if got := answered(t, "tag", "create", "deleted", nats); got.out != "deleted: next ID 50001, step 1000\n" {
 		t.Errorf("%+v", got)
 	}
-	natsid(t, "tag", "raise", "--all", "--by=5", "--yes", "--after=b", nats).want(t, 0, "1 of 1 tag, up to deleted")
+	answered(t, "tag", "raise", "--all", "--by=5", "--yes", "--after=b", nats).want(t, 0, "1 of 1 tag, up to deleted")
 }
 
 func TestOnlyTagsOfThePatternAreCreatedOnFirstUse(t *testing.T) {
@@ -132,7 +132,7 @@ func TestOnlyTagsOfThePatternAreCreatedOnFirstUse(t *testing.T) {
 				t.Setenv("NATSID_AUTO_CREATE_TAGS", "tmp.*")
 			}
 			nats := "--nats=" + serve(t, args...).url
-			natsid(t, "get", "segment", "tmp.a.b", nats).want(t, 0, "")
+			answered(t, "get", "segment", "tmp.a.b", nats).want(t, 0, "")
 			for _, tag := range []string{"order", "tmp", "tmp.a/b", "xtmp.a"} {
 				natsid(t, "get", "segment", tag, nats).want(t, 1, "404", "natsid tag create")
 			}
