@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestTagsAreCreatedAndListed(t *testing.T) {
@@ -66,11 +65,7 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 		}
 	}
 	says(answered(t, "throttle", nats), "Nothing is throttled.")
-	limited := func() result { return answered(t, "tag", "update", "order", "--rate=100", "--max-batch=50", nats) }
-	got := limited()
-	for end := time.Now().Add(30 * time.Second); got.code == 1 && time.Now().Before(end); got = limited() {
-		time.Sleep(100 * time.Millisecond) // a busy machine answers late
-	}
+	got := answered(t, "tag", "update", "order", "--rate=100", "--max-batch=50", nats)
 	if got != (result{0, "order: 50 a request, 100/s\n", ""}) {
 		t.Errorf("%+v", got)
 	}
@@ -118,7 +113,7 @@ func TestAllTagsAreRaised(t *testing.T) {
 			t.Errorf("%s: %+v, want an ID above 50000", tag, got)
 		}
 	}
-	natsid(t, "get", "segment", "deleted", nats).want(t, 1, "404", "deleted")
+	answered(t, "get", "segment", "deleted", nats).want(t, 1, "404", "deleted")
 	if got := answered(t, "tag", "create", "deleted", nats); got.out != "deleted: next ID 50001, step 1000\n" {
 		t.Errorf("%+v", got)
 	}
