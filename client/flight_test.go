@@ -87,7 +87,7 @@ func TestRefusedCopiesAreSentEverMoreSeldom(t *testing.T) {
 		})
 		before := len(d.requests())
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		_, err := h.Next(ctx)
 		cancel()
 		said := strings.Contains(err.Error(), "because")
@@ -106,7 +106,7 @@ func TestAWorkerThatIsThrottledIsLeftAloneForAsLongAsItSays(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
 	d, h := openDesk(t, nc), patient(nc).Segment("order")
-	const pause = 2 * time.Second
+	const pause = 5 * time.Second
 	var refused time.Time
 	d.say(func(_, n int, m *nats.Msg) bool {
 		if n == 7 || !refused.IsZero() {
@@ -156,7 +156,7 @@ func TestAPauseOfDaysEndsWithTheCallsThatWait(t *testing.T) {
 		refuseWith(t, m, subjects.TooMany, subjects.HeaderRetryAfter, "2147483647")
 		return true
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if _, err := h.Next(ctx); !errors.Is(err, client.ErrThrottled) {
 		t.Error(err)
@@ -173,9 +173,10 @@ func TestNoCopyOfALargeBatchIsSentWhileNothingIsLost(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	runs, err := h.NextN(ctx, 10_001)
-	if n := len(d.requests()); n != 1 && time.Since(begin) < 2*time.Second {
+	if n := len(d.requests()); n > 1 && time.Since(begin) < 2*time.Second {
 		t.Errorf("%v, %v: %d copies", runs, err, n)
 	}
+	until(t, "the request arrives", func() bool { return len(d.requests()) > 0 })
 }
 
 func TestACallGoesOnWhenItsConnectionIsLost(t *testing.T) {

@@ -116,9 +116,10 @@ func TestARangeThatNobodyUsesIsNotFollowed(t *testing.T) {
 	nc := connect(t)
 	d, h := openDesk(t, nc), patient(nc).Segment("order", client.Prefetch(10, 50*time.Millisecond))
 	draw(t, h.Next, 1)
+	before := len(d.requests()) // more than one where the machine is too slow for such ranges
 	time.Sleep(500 * time.Millisecond)
-	if n := len(d.requests()); n > 4 {
-		t.Errorf("%d requests for one call", n)
+	if n := len(d.requests()) - before; n > 3 {
+		t.Errorf("%d requests after one call", n)
 	}
 }
 
@@ -168,7 +169,7 @@ func TestNoIDIsGivenTwice(t *testing.T) {
 		opt   client.HandleOption
 		calls int
 	}{
-		"ranges that are soon too old": {client.Prefetch(50, 5*time.Millisecond), 2000},
+		"ranges that are soon too old": {client.Prefetch(50, 20*time.Millisecond), 2000},
 		"calls that meet in one range": {client.Prefetch(100_000, time.Minute), 100_000},
 	} {
 		h := c.Segment("order", tc.opt)
