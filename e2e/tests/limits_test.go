@@ -60,7 +60,10 @@ func (d *drain) in(wait time.Duration) (ids int64, took time.Duration) {
 // throttle throttles, again if a busy machine refuses it.
 func throttle(t *testing.T, c *e2e.Cluster, req subjects.Throttle) {
 	t.Helper()
-	waitFor(t, "the throttle is taken", func() bool { _, err := c.Client.Throttle(t.Context(), req); return err == nil })
+	waitFor(t, "the throttle is taken", func() bool {
+		_, err := c.Client.Throttle(t.Context(), req)
+		return err == nil
+	})
 }
 
 func TestAThrottleHoldsInAllWorkersAndAfterARestart(t *testing.T) {

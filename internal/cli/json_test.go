@@ -21,7 +21,8 @@ func wantJSON(t *testing.T, want string, args ...string) string {
 		return got.code == 0 && regexp.MustCompile(want).MatchString(strings.TrimSpace(got.out))
 	}
 	line := strings.Join(args, " ")
-	if strings.HasPrefix(line, "workers") || strings.HasPrefix(line, "registry list") { // a busy worker answers too late
+	// A busy worker answers too late.
+	if strings.HasPrefix(line, "workers") || strings.HasPrefix(line, "registry list") {
 		eventually(t, line, asked)
 	} else {
 		asked()

@@ -77,9 +77,7 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	says(answered(t, "tag", "list", nats), "50 a request, 100/s, throttled to 5/s")
 	says(answered(t, "throttle", "order", "--off", nats), "(each)  1000")
 	says(answered(t, "throttle", "--off", nats), "Nothing is throttled.")
-	if got := answered(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats); got.out != "order: no limits\n" {
-		t.Errorf("%+v", got)
-	}
+	says(answered(t, "tag", "update", "order", "--rate=0", "--max-batch=0", nats), "order: no limits\n")
 	answered(t, "get", "segment", "order", "-n", "5000", nats).want(t, 0, "")
 	for _, args := range []string{
 		"order", "5", "order 5 6", "order five", "order -1", "order 5 --off", "or*der 5",
