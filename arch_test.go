@@ -69,7 +69,7 @@ var arrows = map[string][]string{
 
 	"internal/aside":       {"internal/jitter"},
 	"internal/buckets":     {natsGo},
-	"internal/durable":     {},
+	"internal/durable":     {system},
 	"internal/fleetview":   {"subjects", "workerid", natsGo},
 	"internal/grants":      {natsGo},
 	"internal/jitter":      {backoff},

@@ -12,11 +12,40 @@ import (
 // name are on disk. After an error the file is the old one or the new one, whole. It may leave path.new behind, which
 // the next call overwrites. One caller at a time may replace a file.
 func Replace(path string, data []byte) error {
-	return ReplaceWith(path, func(uint64) []byte { return data })
+	return ReplaceWith(path, func(Identity) []byte { return data })
 }
 
-// ReplaceWith is Replace for data that names the new file's inode, as [Inode] will return it.
-func ReplaceWith(path string, data func(inode uint64) []byte) error {
+// An Identity tells a file from its copies. Fields are 0 where there is none.
+type Identity struct {
+	Inode uint64 // the file system gives it to another file once this one is removed
+	Birth int64  // when the file was made, in ns; no program can set it
+}
+
+// Is reports whether two identities are of one file, as far as both are known.
+func (i Identity) Is(other Identity) bool {
+	return i.Inode == other.Inode && (i.Birth == other.Birth || i.Birth == 0 || other.Birth == 0)
+}
+
+// Identify returns the identity of a file.
+func Identify(path string) (Identity, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Identity{}, err
+	}
+	i, err := identify(f)
+	return i, errors.Join(err, f.Close())
+}
+
+func identify(f *os.File) (Identity, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{Inode(info), birth(f)}, nil
+}
+
+// ReplaceWith is Replace for data that names the new file's identity, as [Identify] will return it.
+func ReplaceWith(path string, data func(Identity) []byte) error {
 	temp := path + ".new"
 	if err := write(temp, data); err != nil {
 		return err
@@ -27,14 +56,14 @@ func ReplaceWith(path string, data func(inode uint64) []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-func write(path string, data func(inode uint64) []byte) error {
+func write(path string, data func(Identity) []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	info, err := f.Stat()
+	i, err := identify(f)
 	if err == nil {
-		_, err = f.Write(data(Inode(info)))
+		_, err = f.Write(data(i))
 	}
 	return errors.Join(err, f.Sync(), f.Close())
 }

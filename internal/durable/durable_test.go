@@ -51,22 +51,48 @@ func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 	}
 }
 
-func TestTheInodeGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
+func TestTheIdentityGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.json")
-	var given uint64
-	if err := durable.ReplaceWith(path, func(inode uint64) []byte { given = inode; return []byte("{}") }); err != nil {
-		t.Fatal(err)
+	var given durable.Identity
+	replace := func() {
+		t.Helper()
+		data := func(own durable.Identity) []byte { given = own; return []byte("{}") }
+		if err := durable.ReplaceWith(path, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace()
+	if now, err := durable.Identify(path); err != nil || now != given {
+		t.Errorf("%v, %v, and %v was given", now, err, given)
+	}
+	if given == (durable.Identity{}) {
+		t.Skip("files have no identity here")
 	}
 	if err := os.WriteFile(path+".copy", []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{path: true, path + ".copy": given == 0} {
-		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
+	if now, err := durable.Identify(path + ".copy"); err != nil || now.Is(given) {
+		t.Errorf("a copy has %v, %v, and %v was given", now, err, given)
+	}
+	if given.Birth == 0 {
+		t.Skip("files have no birth here")
+	}
+	first := given
+	for range 5 { // a file system gives an inode to another file soon
+		replace()
+		if now, err := durable.Identify(path); err != nil || !now.Is(given) || now.Is(first) {
+			t.Errorf("the next file has %v, %v; it was given %v, and the first one %v", now, err, given, first)
 		}
-		if got := durable.Inode(info); (got == given) != want {
-			t.Errorf("%s has inode %d, and %d was given", filepath.Base(name), got, given)
+	}
+}
+
+func TestAnUnknownBirthTellsNothing(t *testing.T) {
+	a := durable.Identity{Inode: 1, Birth: 2}
+	for b, want := range map[durable.Identity]bool{
+		a: true, {Inode: 1}: true, {Inode: 1, Birth: 3}: false, {Inode: 2, Birth: 2}: false, {Inode: 2}: false,
+	} {
+		if a.Is(b) != want || b.Is(a) != want {
+			t.Errorf("%v and %v are of one file: %t", a, b, !want)
 		}
 	}
 }

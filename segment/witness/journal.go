@@ -21,7 +21,8 @@ type journal struct {
 
 type journalState struct {
 	Version  int      `json:"version"`
-	Inode    uint64   `json:"inode,omitempty"` // of the file itself: a copy has another
+	Inode    uint64   `json:"inode,omitempty"`        // of the file itself: a copy has another, mostly
+	Birth    int64    `json:"birth,string,omitempty"` // of the file itself, in ns: a copy has a later one
 	Registry string   `json:"registry,omitempty"`
 	Witness  string   `json:"witness"`
 	Counter  uint64   `json:"counter"`
@@ -71,8 +72,8 @@ func openJournal(dir string) (j journal, damaged error, err error) {
 		return j, fmt.Errorf("witness: %s is damaged: witness, life and token must be set", j.path()), nil
 	}
 	j.journalState = st
-	if now, err := os.Stat(j.path()); err == nil {
-		j.moved = durable.Inode(now) != st.Inode
+	if now, err := durable.Identify(j.path()); err == nil {
+		j.moved = !now.Is(durable.Identity{Inode: st.Inode, Birth: st.Birth})
 	}
 	return j, nil, nil
 }
@@ -87,8 +88,8 @@ func (j *journal) write() error {
 		return nil
 	}
 	j.Version = version
-	return durable.ReplaceWith(j.path(), func(inode uint64) []byte {
-		j.Inode = inode
+	return durable.ReplaceWith(j.path(), func(own durable.Identity) []byte {
+		j.Inode, j.Birth = own.Inode, own.Birth
 		return append(encode(j.journalState), '\n')
 	})
 }

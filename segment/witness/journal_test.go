@@ -2,11 +2,15 @@ package witness
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/internal/durable"
 )
 
 func TestAJournalThatCannotBeReadIsNotGuessed(t *testing.T) {
@@ -89,6 +93,43 @@ func TestARestoredDataDirectoryWithTheMarksInsideIsRefused(t *testing.T) {
 		}
 		raise(t, a, 1000)
 		w.served(5 * time.Second)
+	})
+}
+
+// A file system may give a copy the inode that the original had.
+func TestARestoredCopyIsRefusedThoughItHasTheInodeOfTheOriginal(t *testing.T) {
+	play(t, func(w *world) {
+		w.embedded = true
+		dir := t.TempDir()
+		path := filepath.Join(dir, "witness.json")
+		a := w.start("a", dir)
+		w.load(3, a)
+		a.end(true)
+		old := w.js.backup()
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a = w.start("a", dir)
+		w.load(20, a)
+		a.end(true)
+		w.js.restore(old)
+		if err := os.WriteFile(path, data, 0o600); err != nil { // into the file that is there
+			t.Fatal(err)
+		}
+		now, err := durable.Identify(path)
+		if err != nil || now.Birth == 0 {
+			t.Skip("files have no birth here")
+		}
+		inode := regexp.MustCompile(`"inode":\d+`).ReplaceAll(data, fmt.Appendf(nil, `"inode":%d`, now.Inode))
+		if err := os.WriteFile(path, inode, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a = w.start("a", dir)
+		time.Sleep(20 * time.Second)
+		if err := a.take(1); err == nil || !strings.Contains(err.Error(), "natsid tag raise --all --by N") {
+			t.Errorf("%v, want a refusal that names the command", err)
+		}
 	})
 }
 
