@@ -83,6 +83,8 @@ func (w *Witness) doubtsNow() int {
 // greet asks the workers that have not stopped, as their witnesses say, for the highest revision that they know. One
 // that has just begun knows none: without an answer it could load first from a bucket that went back.
 //
+// Whoever hears the question has met this worker, and demands its answer in an incident: see met.
+//
 // Law: a worker loads nothing after another one has told it that the bucket went back, and one that knows that itself
 // waits for nobody, but opens an incident.
 func (w *Witness) greet(ctx context.Context) error {

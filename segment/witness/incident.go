@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (w *Witness) raise(ctx context.Context, i incident) {
 //
 // Law: a witness that has ended says nothing about what its worker did after the restored state. A backup that is made
 // while all workers are stopped has only such witnesses. What an earlier process saw may be as old: a worker that was
-// started later has not been seen. A retired witness was last written before that state.
+// started later has not been seen, but met. A retired witness was last written before that state.
 func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	all, err := w.witnesses(ctx)
 	if err != nil {
@@ -119,6 +120,13 @@ func (w *Witness) mustAnswer(ctx context.Context) (map[string]string, error) {
 	for id, r := range w.known {
 		if _, there := all[id]; !there {
 			must[id] = r.Name
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.met {
+		if r, there := all[id]; !there && must[id] == "" || there && r.Ended && r.Retired == "" {
+			must[id] = cmp.Or(r.Name, "that began lately")
 		}
 	}
 	return must, nil

@@ -103,8 +103,8 @@ func (w *Witness) ended(ctx context.Context, i incident) (closed bool, err error
 		}
 	}
 	if closed = w.resume(i); closed {
-		w.orphan = false
-		w.forgetOthers()
+		w.orphan, w.repaired = false, true
+		clear(w.seen)
 	}
 	return closed, nil
 }

@@ -94,6 +94,9 @@ func (w *Witness) checkNow(ctx context.Context, level slog.Level) error {
 // than it was when last seen shows that the bucket went back, if it is still the older one after this worker has read
 // the bucket's identity, and written. A bucket that lost its identity, as by a maximum age, lost the witnesses too.
 //
+// A look ends with a check, and so a write. Law: an idle worker that is killed knows of a set-back to before its last
+// look, though it loaded nothing since: it may be the first to start.
+//
 // The first look takes what the greeting listed, a moment before: where hundreds start at once, each listing costs the
 // square of the fleet. It was read after this worker's own write, so it hides no more than a listing now would.
 func (w *Witness) look(ctx context.Context, first bool) (pause time.Duration) {
@@ -110,13 +113,18 @@ func (w *Witness) look(ctx context.Context, first bool) (pause time.Duration) {
 	defer cancel()
 	var older []string
 	var err error
-	if first && listed != nil {
-		older = w.compare(listed)
-	} else {
+	switch {
+	case first && listed != nil:
+		older = w.compare(listed, time.Time{})
+	case w.repaired:
+		err = w.lookAnew(ctx)
+	default:
 		older, err = w.lookAtAll(ctx)
 	}
 	if err == nil && len(older) > 0 {
 		err = w.lookAgain(ctx)
+	} else if ready, _ := w.isReady(); err == nil && !ready {
+		err = w.check(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
 		w.cfg.Log.Debug("the witnesses cannot be listed; the next poll lists them again", "error", err)
@@ -141,25 +149,48 @@ func (w *Witness) lookAgain(ctx context.Context) error {
 	return err
 }
 
-// forgetOthers forgets which witnesses there were: those of a bucket that is gone, or of before a repair in which this
-// worker took part, which covers all that they had loaded. A worker that missed a repair must not forget them: it may
-// be the only one that knows of a load since the restored state.
+// forgetOthers forgets which witnesses there were: those of a bucket that is gone.
 func (w *Witness) forgetOthers() {
 	clear(w.known)
 	clear(w.seen)
+	w.repaired = false
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.met)
+}
+
+// lookAnew is the first look after a repair in which this worker took part. The repair covers all that had been loaded,
+// so the witnesses that there are now count, if a write shows that they are not those of another set-back.
+//
+// Law: until then those of before count. The bucket may be restored once more, and with it goes what the repair raised.
+func (w *Witness) lookAnew(ctx context.Context) error {
+	began := time.Now()
+	all, err := w.witnesses(ctx)
+	if err == nil {
+		err = w.check(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	clear(w.known)
+	w.repaired = false
+	w.compare(all, began)
+	return nil
 }
 
 // lookAtAll notes all witnesses that are as new as they were when last seen, and returns those that are not.
 func (w *Witness) lookAtAll(ctx context.Context) (older []string, err error) {
+	began := time.Now()
 	all, err := w.witnesses(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return w.compare(all), nil
+	return w.compare(all, began), nil
 }
 
-// compare is lookAtAll with what was listed.
-func (w *Witness) compare(all map[string]record) (older []string) {
+// compare is lookAtAll with what was listed, since a time.
+func (w *Witness) compare(all map[string]record, began time.Time) (older []string) {
+	w.shown(all, began)
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if r := all[id]; r.Counter >= w.known[id].Counter {
 			w.known[id], w.seen[id] = r, true
@@ -171,6 +202,18 @@ func (w *Witness) compare(all map[string]record) (older []string) {
 		}
 	}
 	return older
+}
+
+// shown forgets whom this worker had met, of those that are listed as live, or have stopped since they were last seen.
+func (w *Witness) shown(all map[string]record, began time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, at := range w.met {
+		r, listed := all[id]
+		if listed && at.Before(began) && (!r.Ended || r.Counter > w.known[id].Counter) {
+			delete(w.met, id)
+		}
+	}
 }
 
 // A message is what workers announce to one another. Only workers may publish it.
@@ -224,6 +267,9 @@ func (w *Witness) take(body []byte) (witness string) {
 	defer w.mu.Unlock()
 	if m.Registry == "" || m.Registry != w.registry {
 		return ""
+	}
+	if m.Witness != "" && m.Witness != w.id {
+		w.met[m.Witness] = time.Now()
 	}
 	if m.Incident != "" && m.Incident != w.closed && m.Incident != w.incident {
 		w.incident = m.Incident

@@ -5,9 +5,9 @@
 // entry shows it, and a worker's own floors show it only for tags that this worker loaded last. Three things do:
 //
 //   - Each worker owns a witness, a key that only this worker writes: by compare-and-set from the revision and token
-//     that it remembers, in memory and in its data directory. It is written at the start, after each reconnect, and
-//     before a load if the last write is older than 3 s. A bucket that went back has an older one, however far it has
-//     moved since.
+//     that it remembers, in memory and in its data directory. It is written at the start, after each reconnect, at
+//     each look at the others, and before a load if the last write is older than 3 s. A bucket that went back has an
+//     older one, however far it has moved since.
 //   - Revisions rise. A write that is acknowledged with a revision at or below one that was known before the write was
 //     sent went into a bucket that went back. Workers announce the highest revision to one another.
 //   - A load that replaces a mark below this worker's own floor.
@@ -145,6 +145,7 @@ type Witness struct {
 	orphan     bool              // what the process before this one loaded last is not known: see succeed
 	listed     map[string]record // all witnesses, as the greeting listed them, until the first look
 	known      map[string]record // all witnesses of this registry, as they were last seen
+	repaired   bool              // the marks were repaired, and known is of before
 	seen       map[string]bool   // those that this process has seen while it had found the bucket in order
 	newer      bool              // an entry of a newer natsid was found
 	sound      bool              // a check has found the bucket in order: only then witnesses are looked at
@@ -154,18 +155,21 @@ type Witness struct {
 	doubts  int       // how often a check became due
 	// reconnects is how often the connection had been made again before the last check.
 	reconnects uint64
-	registry   string    // the identity of the bucket
-	id         string    // of the witness
-	other      bool      // it is not the one that the journal names
-	held       bool      // an incident is open
-	proof      string    // what shows that the bucket went back, until an incident is open for it
-	incident   string    // the ID of the incident being repaired, "" if it is not known yet
-	closed     string    // the ID of the last one closed
-	era        string    // the ID of the last incident that this worker knows of
-	heard      time.Time // when a revision was last announced, by any worker
-	highest    uint64    // the highest revision announced in this era
-	before     uint64    // the highest revision that was known at the last tick
-	earlier    uint64    // and at the one before it
+	registry   string // the identity of the bucket
+	id         string // of the witness
+	other      bool   // it is not the one that the journal names
+	held       bool   // an incident is open
+	proof      string // what shows that the bucket went back, until an incident is open for it
+	incident   string // the ID of the incident being repaired, "" if it is not known yet
+	closed     string // the ID of the last one closed
+	era        string // the ID of the last incident that this worker knows of
+	// met is when workers last spoke, by their witnesses, until a look has shown these. Law: a worker that begins or
+	// continues loads nothing before those that hear it have met it. So they know of it before their next look.
+	met     map[string]time.Time
+	heard   time.Time // when a revision was last announced, by any worker
+	highest uint64    // the highest revision announced in this era
+	before  uint64    // the highest revision that was known at the last tick
+	earlier uint64    // and at the one before it
 }
 
 // Open reads the journal and returns a witness; [Witness.Use] must follow. It returns [ErrJournal] if the journal is of
@@ -179,7 +183,7 @@ func Open(cfg Config) (*Witness, error) {
 	}
 	w := &Witness{
 		cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, 1), known: map[string]record{},
-		seen: map[string]bool{},
+		seen: map[string]bool{}, met: map[string]time.Time{},
 	}
 	j, damaged, err := openJournal(cfg.Dir)
 	if err != nil {

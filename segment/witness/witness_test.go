@@ -97,7 +97,7 @@ func TestABucketThatExpiredServesOnceItIsConfirmed(t *testing.T) {
 	})
 }
 
-func TestAtRestNothingIsWrittenAndUnderLoadOnceIn3s(t *testing.T) {
+func TestAWitnessIsWrittenOnceAPollAtRestAndOnceIn3sUnderLoad(t *testing.T) {
 	play(t, func(w *world) {
 		a, b := w.start("a", t.TempDir()), w.start("b", "")
 		w.load(5, a, b)
@@ -107,10 +107,11 @@ func TestAtRestNothingIsWrittenAndUnderLoadOnceIn3s(t *testing.T) {
 			t.Errorf("%d writes of two witnesses in 60 s of load, want at most one in 3 s each", n)
 		}
 		time.Sleep(10 * time.Second)
-		before = w.js.count("")
+		before, all := w.js.count(prefix), w.js.count("")
 		time.Sleep(10 * time.Minute)
-		if n := w.js.count("") - before; n > 0 {
-			t.Errorf("%d writes in 10 min at rest", n)
+		n, all := w.js.count(prefix)-before, w.js.count("")-all
+		if n < 2*10 || n > 2*14 || all != n {
+			t.Errorf("%d writes of two witnesses in 10 min at rest, %d of all, want 20 to 28", n, all)
 		}
 	})
 }
