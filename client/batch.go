@@ -28,6 +28,8 @@ type batch struct {
 	turn int64        // with more, a large one leaves while one is under way
 	n    int64        // calls that have joined; set when it leaves
 	gone atomic.Int64 // calls that have given up
+	held time.Time    // since when it must wait before it leaves; the merger's lock guards it
+	came time.Time    // when the answer came
 
 	mu      sync.Mutex
 	state   atomic.Int32  // quick, slow or answered
@@ -86,6 +88,15 @@ func (g *group) count() int64 { return g.base + min(g.joined.Load(), g.size) }
 
 func (b *batch) isWanted() bool { return b.gone.Load() < b.n }
 
+// untilSlow returns how long the calls of a batch that must not leave yet may wait before they must
+// learn that it takes long. The merger's lock is held.
+func (b *batch) untilSlow() time.Duration {
+	if b.held.IsZero() {
+		b.held = time.Now()
+	}
+	return slowAfter - time.Since(b.held)
+}
+
 // turnSlow lets the calls look after their contexts, since the answer takes long.
 func (b *batch) turnSlow() {
 	b.mu.Lock()
@@ -124,7 +135,7 @@ func (b *batch) wakePatient() {
 func (b *batch) answer(runs Runs, err error) (all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runs, b.err = runs, err
+	b.runs, b.err, b.came = runs, err, time.Now()
 	b.passing = b.state.Load() == quick
 	b.state.Store(answered) // after what it says is there
 	switch {

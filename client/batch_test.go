@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,4 +31,48 @@ func TestNoCallJoinsABatchThatHasLeft(t *testing.T) {
 	if i := seen.joined.Add(1) - 1; i < sealed {
 		t.Errorf("a call joins it as number %d", i)
 	}
+}
+
+func TestALargeCrowdThatIsBeingWokenSharesTheNextRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct{ woke, want time.Duration }{
+			{0, gapLeast}, {10 * time.Microsecond, gapLeast}, {3 * time.Millisecond, 3 * time.Millisecond},
+			{time.Minute, slowAfter}, // the machine stood still
+		} {
+			m := newMerger(&source{client: new(Client), most: 1000})
+			m.underWay, m.left, m.woke = 2, time.Now(), c.woke
+			if wait := m.mustWait(m.gathering.Load()); wait != c.want {
+				t.Errorf("calls woken in %v: the next batch waits for %v, want %v", c.woke, wait, c.want)
+			}
+			m.underWay = 0
+			if wait := m.mustWait(m.gathering.Load()); wait != 0 {
+				t.Errorf("calls woken in %v, none under way: the next batch waits for %v", c.woke, wait)
+			}
+		}
+	})
+}
+
+func TestABatchThatCannotLeaveTurnsSlowWhenItHasWaitedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMerger(&source{client: &Client{timeout: time.Hour}, most: 1000})
+		defer m.timer.Stop()
+		m.underWay = mostUnderWay
+		began := time.Now()
+		g, _, err := m.join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { g.batch.timer.Stop() }()
+		time.Sleep(slowAfter / 2)
+		m.tick() // for a wait that was shorter when the timer was set
+		m.tick()
+		select {
+		case <-g.woken:
+			t.Fatalf("it turns slow after %v", time.Since(began))
+		default:
+		}
+		if <-g.woken; time.Since(began) != slowAfter {
+			t.Errorf("it turns slow after %v, want %v", time.Since(began), slowAfter)
+		}
+	})
 }

@@ -28,8 +28,9 @@ type merger struct {
 
 	mu       sync.Mutex
 	underWay int
-	left     time.Time // the last batch
-	size     int64     // of that: calls
+	left     time.Time     // the last batch
+	size     int64         // of that: calls
+	woke     time.Duration // how long it took to wake the calls of the last that was answered
 	timer    *time.Timer
 }
 
@@ -107,7 +108,10 @@ func (m *merger) depart(b *batch) bool {
 		return true
 	}
 	if wait := m.mustWait(g); wait > 0 {
-		m.timer.Reset(min(wait, slowAfter)) // those who wait must learn by then that it takes long
+		if left := b.untilSlow(); left > 0 {
+			wait = min(wait, left)
+		}
+		m.timer.Reset(min(wait, slowAfter))
 		m.mu.Unlock()
 		return false
 	}
@@ -132,11 +136,13 @@ func (m *merger) launch(b *batch, n int, done func(answer)) {
 	f.launch()
 }
 
-// mustWait returns how long the gathering batch must wait, at least; 0: it may leave.
-// m.mu is held.
+// mustWait returns how long the gathering batch must wait, at least; 0: it may leave. Batches do not
+// leave faster than calls are woken: a request for a strict tag costs the server and the worker the CPU
+// time that wakes a thousand calls. m.mu is held.
 func (m *merger) mustWait(g *group) time.Duration {
 	b, n := g.batch, g.count()
-	switch wait := m.src.gap() - time.Since(m.left); {
+	gap := max(m.src.gap(), min(m.woke, slowAfter))
+	switch wait := gap - time.Since(m.left); {
 	case m.underWay == 0:
 		return 0
 	case m.underWay == 1 && b.turn >= largeCrowd && n > b.turn:
@@ -152,7 +158,14 @@ func (m *merger) mustWait(g *group) time.Duration {
 
 // tick is called when the batch under way takes longer than usual.
 func (m *merger) tick() {
-	if g := m.gathering.Load(); g.count() > 0 && !m.depart(g.batch) {
+	g := m.gathering.Load()
+	if g.count() == 0 || m.depart(g.batch) {
+		return
+	}
+	m.mu.Lock()
+	slow := g.batch.untilSlow() <= 0
+	m.mu.Unlock()
+	if slow {
 		g.batch.turnSlow()
 	}
 }
@@ -170,11 +183,13 @@ func (m *merger) land(b *batch, a answer) {
 
 // landed sends the next batch, since all calls of one have been woken.
 func (m *merger) landed(b *batch) {
+	woke := time.Since(b.came)
 	if b.n > 1 {
 		runtime.Gosched() // let those who call again join
 	}
 	m.mu.Lock()
 	m.underWay--
+	m.woke = woke
 	m.mu.Unlock()
 	if next := m.gathering.Load(); next.count() > 0 {
 		m.depart(next.batch)
