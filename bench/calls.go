@@ -55,6 +55,7 @@ type way struct {
 	name   string
 	cancel bool // callers have contexts that can be cancelled
 	call   func(ctx context.Context) error
+	asked  func() int64 // requests so far; nil: it is not said
 
 	rate, p50, p99 []float64 // per repeat; microseconds
 	cpu            []float64 // microseconds of this process per call
@@ -138,7 +139,7 @@ func measureWays(ctx context.Context, opt options, n int, ways []*way) error {
 	for round := range opt.repeats + 1 {
 		for _, w := range ways {
 			runtime.GC()
-			rate, cpu, took, err := callAll(ctx, opt.length, n, w)
+			_, rate, cpu, took, err := callAll(ctx, opt.length, n, w)
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
@@ -157,9 +158,9 @@ func microseconds(sorted []time.Duration, quantile float64) float64 {
 	return float64(sorted[int(float64(len(sorted)-1)*quantile)].Nanoseconds()) / 1000
 }
 
-// callAll has n goroutines call again and again, and returns the calls per second, the
+// callAll has n goroutines call again and again, and returns the calls, how many per second, the
 // microseconds of this process's CPU time per call, and how long some calls took, sorted.
-func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate, cpu float64,
+func callAll(ctx context.Context, length time.Duration, n int, w *way) (ids, rate, cpu float64,
 	took []time.Duration, err error) {
 	const timed = 8 // one call in so many: a look at the clock costs as much as a wake-up
 	var stop atomic.Bool
@@ -168,7 +169,7 @@ func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate, cp
 	var callers sync.WaitGroup
 	before, err := cpuSeconds(os.Getpid())
 	if err != nil {
-		return 0, 0, nil, err
+		return 0, 0, 0, nil, err
 	}
 	began := time.Now()
 	for range n {
@@ -207,8 +208,8 @@ func callAll(ctx context.Context, length time.Duration, n int, w *way) (rate, cp
 	after, err1 := cpuSeconds(os.Getpid())
 	err = cmp.Or(err, ctx.Err(), err1)
 	slices.Sort(took)
-	ids := float64(calls.Load())
-	return ids / lasted.Seconds(), (after - before) * 1e6 / ids, took, err
+	ids = float64(calls.Load())
+	return ids, ids / lasted.Seconds(), (after - before) * 1e6 / ids, took, err
 }
 
 // An alarmClock wakes those who wait together, again and again, but without asking anybody. It

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -58,6 +59,9 @@ func benchStrict(ctx context.Context, dir string, opt options) error {
 		}
 	}
 	t.Flush()
+	if err := accountCPU(ctx, opt, 10_000, strictWays(ids, &order), server, natsid); err != nil {
+		return err
+	}
 	judged := order.Report()
 	fmt.Printf("\n%d strict IDs were judged, %d of them not above those that had come before their call began.\n",
 		judged.Answers, judged.Inversions)
@@ -69,14 +73,21 @@ func benchStrict(ctx context.Context, dir string, opt options) error {
 
 // strictWays returns the ways. The first is the one that others are compared with.
 func strictWays(ids *client.Client, order *ledger.Order) []*way {
-	loose, strict := ids.Segment("loose").Next, ids.Segment("strict").Next
+	loose, strict := ids.Segment("loose"), ids.Segment("strict")
+	asked := func(h *client.Handle) func() int64 { return func() int64 { return h.Stats().Requests } }
 	return []*way{
-		{name: "waking alone", call: newAlarmClock().wait},
-		{name: "loose", call: func(ctx context.Context) error { _, err := loose(ctx); return err }},
-		{name: "strict", call: func(ctx context.Context) error { _, err := strict(ctx); return err }},
-		{name: "strict, judged", call: func(ctx context.Context) error {
+		{name: "waking alone", call: newAlarmClock().wait, asked: func() int64 { return 0 }},
+		{
+			name: "loose", call: func(ctx context.Context) error { _, err := loose.Next(ctx); return err },
+			asked: asked(loose),
+		},
+		{
+			name: "strict", call: func(ctx context.Context) error { _, err := strict.Next(ctx); return err },
+			asked: asked(strict),
+		},
+		{name: "strict, judged", asked: asked(strict), call: func(ctx context.Context) error {
 			had := order.Begin()
-			id, err := strict(ctx)
+			id, err := strict.Next(ctx)
 			if err != nil {
 				return err
 			}
@@ -84,4 +95,60 @@ func strictWays(ids *client.Client, order *ledger.Order) []*way {
 			return err
 		}},
 	}
+}
+
+// accountCPU says where the CPU time of each way goes: to the callers, the server and the worker.
+func accountCPU(ctx context.Context, opt options, n int, ways []*way, server, worker *process) error {
+	pids := []int{os.Getpid(), server.cmd.Process.Pid, worker.cmd.Process.Pid}
+	type account struct {
+		seconds       [3]float64
+		ids, requests float64
+	}
+	accounts := make([]account, len(ways))
+	for range opt.repeats {
+		for i, w := range ways {
+			a := &accounts[i]
+			a.requests -= float64(w.asked())
+			err := addCPU(&a.seconds, pids, -1)
+			ids, _, _, _, failed := callAll(ctx, opt.length, n, w)
+			if err := errors.Join(err, failed, addCPU(&a.seconds, pids, 1)); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			a.ids += ids
+			a.requests += float64(w.asked())
+		}
+	}
+	fmt.Printf("\nCPU us per ID with %d goroutines, all repeats together:\n\n", n)
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "way\tIDs/request\tcallers\tserver\tworker\ttogether\twaking/together\t")
+	waking := 0.0
+	for i, a := range accounts {
+		var us [3]float64
+		for j, s := range a.seconds {
+			us[j] = s * 1e6 / a.ids
+		}
+		all := us[0] + us[1] + us[2]
+		if i == 0 {
+			waking = all
+		}
+		shared := "-"
+		if a.requests > 0 {
+			shared = fmt.Sprintf("%.0f", a.ids/a.requests)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", ways[i].name, shared, us[0], us[1], us[2],
+			all, waking/all)
+	}
+	return t.Flush()
+}
+
+// addCPU adds the processor seconds of processes, so often.
+func addCPU(seconds *[3]float64, pids []int, times float64) error {
+	for i, pid := range pids {
+		s, err := cpuSeconds(pid)
+		if err != nil {
+			return err
+		}
+		seconds[i] += times * s
+	}
+	return nil
 }
