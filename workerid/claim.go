@@ -21,6 +21,10 @@ const (
 	// askTimeout bounds the question who has a number. A number that hangs, and a
 	// subscriber that never answers, cost as much.
 	askTimeout = 2 * time.Second
+	// A renewal comes up to a horizon / maxEarly sooner than it must, at random for each
+	// claim. Otherwise workers that started at once renew at once, each write is synced
+	// to disk, and the calls of all others wait behind them.
+	maxEarly = 12
 )
 
 // terms are what all claims of one worker have in common.
@@ -59,6 +63,7 @@ type claim struct {
 	resumed    bool         // it continues the window of an earlier life
 	away       bool         // it was resumed while the registry was out of reach
 	rechecked  bool         // the record was read again after it was acquired
+	early      int64        // ms by which it is renewed before a third of the horizon is used, see maxEarly
 
 	revision uint64    // of the record
 	token    string    // of the last acknowledged write
@@ -198,7 +203,7 @@ func (c *claim) open(now int64) error {
 }
 
 // renew reads the record, and extends the window once a third of the horizon is
-// used. So a worker learns within a heartbeat that its record was taken, wiped or
+// used, or a little sooner. So a worker learns within a heartbeat that its record was taken, wiped or
 // set back. While the registry is out of reach, snowflakes continue for at least
 // two thirds of the horizon.
 //
@@ -212,7 +217,7 @@ func (c *claim) renew(ctx context.Context) error {
 		return c.ended(ctx)
 	}
 	token, err := c.recheck(ctx) //mutant:reread
-	if err != nil || token == c.token && acknowledged-now > horizon*2/3 {
+	if err != nil || token == c.token && acknowledged-now > horizon*2/3+c.early {
 		return err
 	}
 	until := max(acknowledged, now+horizon) //mutant:renewed-until

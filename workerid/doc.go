@@ -22,7 +22,7 @@
 //	        | ticks issued, or passed unused  |<-<=3 s>|                             | next owner's from
 //	        |                                 |<------------ <= horizon ------------>|
 //
-//	renew when until - now <= 2/3 horizon:  until' = max(until, now + horizon)
+//	renew at until - now = 2/3..3/4 horizon: until' = max(until, now + horizon)
 //	restart after a crash:                  from'  = max(fence, now), by compare-and-set on the file's token
 //	the same, registry out of reach:        from'  = max(fence, now), until as in the state file, no write
 //	clean stop:                             until' = max(from, end of the last tick issued)

@@ -344,6 +344,7 @@ func (k *Keeper) pause(d time.Duration, err error) time.Duration {
 
 // holder returns what holds c.
 func (k *Keeper) holder(c *claim) *holder {
+	c.early = k.rand.Int64N(k.cfg.Horizon.Milliseconds()/maxEarly + 1)
 	return &holder{
 		claim: c, clock: k.clock, alarms: k.alarms, life: k.life, policy: k.policy(), log: k.cfg.Log, watch: k.watch,
 		interval: min(k.cfg.Heartbeat, k.cfg.Horizon/6), deadline: k.cfg.Deadline,

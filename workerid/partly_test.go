@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +226,39 @@ func TestHeartbeatsOfOthersAreReadSeldom(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		l.end()
+	})
+}
+
+// Renewals are synced to disk, one after the other: those of a fleet that started at once must not come at once.
+func TestWorkersThatStartedAtOnceDoNotRenewAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		deploy(m)
+		fleet := make([]*life, 100)
+		for i := range fleet {
+			fleet[i] = start(t, m)
+		}
+		time.Sleep(70 * time.Second)
+		writes, most, sum := new(atomic.Int64), int64(0), int64(0)
+		for _, l := range fleet {
+			l.reg.OnCall(func(method string, call func() error) error {
+				if method == "Write" {
+					writes.Add(1)
+				}
+				return call()
+			})
+		}
+		for range 11 { // to 103 s
+			time.Sleep(3 * time.Second)
+			n := writes.Swap(0)
+			most, sum = max(most, n), sum+n
+		}
+		if sum != 100 || most > 40 {
+			t.Errorf("100 workers renewed %d times, and %d of them within 3 s", sum, most)
+		}
+		for _, l := range fleet {
+			l.end()
+		}
 	})
 }
 
