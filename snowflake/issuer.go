@@ -21,6 +21,7 @@ type Issuer struct {
 
 	mu     sync.Mutex
 	parked []parked // in order of arrival, so of expiry too
+	ids    int64    // that they wait for
 	timer  *time.Timer
 }
 
@@ -81,22 +82,30 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 
 // Park queues a request that [Issuer.Next] answered with [ErrWait]. done is
 // called exactly once, within the deadline, on any goroutine, with the IDs or an
-// error; it must not block. If too many requests are parked, Park returns
-// [ErrTooMany] and never calls done.
+// error; it must not block. If too many requests are parked, or the queue would take
+// more than three quarters of the deadline, Park returns [ErrTooMany] and never calls
+// done: in a longer one all would wait, and many in vain.
 func (i *Issuer) Park(n int, done func(Runs, error)) error {
 	i.mu.Lock()
-	if len(i.parked) >= i.limit {
+	if len(i.parked) >= i.limit || i.isFullLocked(n) {
 		i.mu.Unlock()
 		return ErrTooMany
 	}
 	i.parked = append(i.parked, parked{n, time.Now().Add(i.deadline), done})
 	i.waiting.Add(1)
+	i.ids += int64(n)
 	first := len(i.parked) == 1
 	i.mu.Unlock()
 	if first {
 		i.serve()
 	}
 	return nil
+}
+
+// isFullLocked reports whether the queue is too long for n more IDs.
+func (i *Issuer) isFullLocked(n int) bool {
+	g := i.current.Load()
+	return g != nil && i.ids > 0 && i.ids+int64(n) > g.layout.Yield(i.deadline*3/4)
 }
 
 // Ready returns nil if one ID can be issued within patience and the window lasts
@@ -179,6 +188,7 @@ func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
 	i.parked[0].done = nil
 	i.parked = i.parked[1:]
 	i.waiting.Add(-1)
+	i.ids -= int64(head.n)
 	return head.done, runs, err
 }
 

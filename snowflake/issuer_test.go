@@ -69,6 +69,32 @@ func TestParkedRequestsAreServedInOrderOfArrival(t *testing.T) {
 	})
 }
 
+func TestWhatTheQueueHasNoTimeForIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, func(i *Issuer, _ *atomic.Int64) {
+		most := int(i.Generator().Layout().Yield(deadline / 2)) // the largest batch of a worker
+		out := make(chan answer, 8)
+		ask(t, i, "idle", most, out)
+		if got := <-out; got.err != nil {
+			t.Fatal(got)
+		}
+		for round := range 3 {
+			ask(t, i, "first", most, out)
+			ask(t, i, "second", most/2, out)
+			for _, n := range []int{most, 1} {
+				ask(t, i, "third", n, out)
+				if got := <-out; !errors.Is(got.err, ErrTooMany) || got.at != 0 {
+					t.Errorf("round %d: %+v, want ErrTooMany at once", round, got)
+				}
+			}
+			for range 2 {
+				if got := <-out; got.err != nil || got.at > deadline*3/4 {
+					t.Errorf("round %d: %+v, want all IDs well before the deadline", round, got)
+				}
+			}
+		}
+	})
+}
+
 func TestAShortStepBackIsWaitedOutALongOneIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, func(i *Issuer, offset *atomic.Int64) {
 		out := make(chan answer, 1)
