@@ -72,7 +72,7 @@ func Start(tb testing.TB, opts ...Option) *Cluster {
 	}
 	tb.Cleanup(srv.WaitForShutdown)
 	tb.Cleanup(srv.Shutdown)
-	conn, err := nats.Connect(srv.ClientURL(), nats.Name("e2e test"))
+	conn, err := nats.Connect(srv.ClientURL(), nats.Name("e2e test"), nats.Timeout(time.Minute))
 	if err != nil {
 		tb.Fatalf("e2e: cannot connect to the nats-server: %v", err)
 	}

@@ -79,7 +79,7 @@ func (*violations) Tracef(string, ...any)  {}
 
 func connectTo(t *testing.T, url string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, opts...)
+	nc, err := nats.Connect(url, append([]nats.Option{nats.Timeout(patience)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
