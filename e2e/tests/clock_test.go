@@ -65,15 +65,16 @@ func (a *alarms) have(kind string) bool {
 // are exactly these, in this order.
 func (a *alarms) are(t *testing.T, want ...string) {
 	t.Helper()
-	waitFor(t, "all alarms are published", func() bool {
+	const disk = string(subjects.AlarmStateFile) // that of a busy machine may not answer for 2 s
+	foreign := func(kind string) bool { return kind == disk && !slices.Contains(want, disk) }
+	heard := func() []string {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return len(a.kinds) >= len(want)
-	})
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !slices.Equal(a.kinds, want) {
-		t.Errorf("alarms %q, want %q", a.kinds, want)
+		return slices.DeleteFunc(slices.Clone(a.kinds), foreign)
+	}
+	waitFor(t, "all alarms are published", func() bool { return len(heard()) >= len(want) })
+	if kinds := heard(); !slices.Equal(kinds, want) {
+		t.Errorf("alarms %q, want %q", kinds, want)
 	}
 }
 
