@@ -130,7 +130,7 @@ func TestTopShowsTheFleetOnATerminal(t *testing.T) {
 	s.leaves(t, "q", was)
 	s = sit(t, 80, 24, "top", "--nats", server)
 	s.sees(t, "2 of 2 answered")
-	s.leaves(t, "\x03", was) // ctrl-C
+	s.leaves(t, "\x03", was)                              // ctrl-C
 	waitFor(t, "the fleet is printed once", func() bool { // again, where a busy machine outlasts its 10 s
 		s = sit(t, 80, 24, "top", "--once", "--nats", server)
 		err := <-s.ended
