@@ -84,7 +84,7 @@ func waysOf(nc *nats.Conn) (ways []*way, end func()) {
 
 func compareCalls(ctx context.Context, opt options, nc *nats.Conn) error {
 	fmt.Printf("One connection, %d repeats of %v, step %d; %s.\n", opt.repeats, opt.length, opt.step, machine())
-	fmt.Print("The nats-server and one worker use the same CPUs. Medians.\n\n")
+	fmt.Printf("The nats-server and one worker %s. Medians.\n\n", whichCPUs())
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer t.Flush()
 	fmt.Fprintln(t, "goroutines\tway\tIDs/s\t/bare\tp50 us\tp99 us\t/bare\t")

@@ -24,7 +24,7 @@ import (
 func benchCounter(ctx context.Context, dir string, opt options) error {
 	fmt.Printf("%d callers on %d connections, %d repeats of %v; %s.\n",
 		opt.callers, opt.conns, opt.repeats, opt.length, machine())
-	fmt.Print("Servers, workers and callers use the same CPUs. Medians.\n")
+	fmt.Printf("Servers and workers %s. Medians.\n", whichCPUs())
 	for _, replicas := range []int{1, 3} {
 		folder := filepath.Join(dir, fmt.Sprint(replicas))
 		if err := os.Mkdir(folder, 0o700); err != nil {

@@ -92,6 +92,8 @@ func command(ctx context.Context) error {
 		"for overload: only so many requests under way while the capacity is measured (default: 512 and 4096)")
 	flag.DurationVar(&opt.quota, "quota", time.Millisecond, "for overload: CPU time of a worker in 20 ms")
 	flag.IntVar(&opt.messages, "messages", 200_000, "for stamp: how many are copied")
+	flag.StringVar(&otherCPUs, "others", "", "the CPUs of all but the callers, as taskset takes them, if it is there\n"+
+		"(default: those that the callers have; taskset -c 0 bench -others 1 keeps them apart)")
 	flag.Parse()
 	opt.conns = min(opt.conns, opt.callers)
 	modes := map[string]func(ctx context.Context, dir string, opt options) error{

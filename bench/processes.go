@@ -145,7 +145,21 @@ type process struct {
 	ended chan struct{} // closed when it has exited
 }
 
+// otherCPUs are those of the processes that are started, as taskset takes them; "" for the same as this one's.
+var otherCPUs string
+
+// whichCPUs says it.
+func whichCPUs() string {
+	if otherCPUs == "" {
+		return "use the same CPUs"
+	}
+	return "have CPU " + otherCPUs + ", the callers the others"
+}
+
 func start(dir, name, path string, args ...string) (*process, error) {
+	if otherCPUs != "" {
+		path, args = "taskset", append([]string{"--cpu-list", otherCPUs, path}, args...)
+	}
 	p := &process{name: name, cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.log = filepath.Join(dir, name+".log")
 	log, err := os.Create(p.log)

@@ -43,7 +43,7 @@ func benchStrict(ctx context.Context, dir string, opt options) error {
 	defer ids.Close()
 	var order ledger.Order
 	fmt.Printf("One connection, one worker, %d repeats of %v; %s.\n", opt.repeats, opt.length, machine())
-	fmt.Print("The nats-server and the worker use the same CPUs. Medians; CPU = the callers', per ID.\n\n")
+	fmt.Printf("The nats-server and the worker %s. Medians; CPU = the callers', per ID.\n\n", whichCPUs())
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "goroutines\tway\tIDs/s\t/waking\tp50 us\tp99 us\tCPU us\t/waking\t")
 	for _, n := range []int{1, 64, 1000, 10_000} {
