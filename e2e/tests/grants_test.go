@@ -127,7 +127,7 @@ func TestAStreamOfGrantsThatIsDeletedIsMadeAgainWithAnAlarm(t *testing.T) {
 	}
 	c := s.CachedInfo().Config
 	if c.MaxAge != 30*24*time.Hour || c.MaxBytes != 256<<20 || c.Discard != jetstream.DiscardOld ||
-		c.Metadata["natsid-registry"] == "" || c.MaxMsgsPerSubject > 0 {
+		c.Metadata["natsid-registry"] == "" || c.MaxMsgsPerSubject > 0 || c.Compression != jetstream.NoCompression {
 		t.Errorf("it is made as %+v", c)
 	}
 }

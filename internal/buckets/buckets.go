@@ -211,7 +211,7 @@ func (b *Bucket) find(ctx context.Context) (Info, error) {
 		MaxMsgs: b.cfg.MaxEntries, DiscardNew: b.cfg.MaxEntries == 0, Owner: b.cfg.Owner,
 	}
 	if b.cfg.Whole {
-		s.History, s.AllowRollup, s.DiscardNew, s.MaxBytes, s.Compress = -1, false, false, b.cfg.MaxBytes, true
+		s.History, s.AllowRollup, s.DiscardNew, s.MaxBytes = -1, false, false, b.cfg.MaxBytes
 	}
 	err = b.makeWith(ctx, s)
 	for ; errors.Is(err, ErrFull) && s.MaxBytes > 4<<20; err = b.makeWith(ctx, s) {

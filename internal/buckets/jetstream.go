@@ -104,10 +104,6 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 			metadata[key] = value
 		}
 	}
-	compression := jetstream.NoCompression
-	if s.Compress {
-		compression = jetstream.S2Compression
-	}
 	cfg := jetstream.StreamConfig{
 		Name:              streamName(bucket),
 		Description:       s.Description,
@@ -116,7 +112,7 @@ func (o onJetStream) Make(ctx context.Context, bucket string, s Settings) error 
 		MaxMsgsPerSubject: s.History,
 		MaxAge:            s.MaxAge,
 		MaxBytes:          cmp.Or(s.MaxBytes, -1),
-		Compression:       compression,
+		Compression:       jetstream.NoCompression, // nats-server 2.15 breaks compressed ones when it is killed
 		MaxMsgSize:        -1,
 		MaxMsgs:           cmp.Or(s.MaxMsgs, -1),
 		MaxConsumers:      -1,

@@ -61,7 +61,6 @@ type Settings struct {
 	MaxMsgs    int64    // 0 or less is no limit; likewise MaxBytes
 	MaxBytes   int64
 	DiscardNew bool // at a limit, writes are refused; otherwise old entries are dropped
-	Compress   bool // entries are compressed on disk; only Make heeds it
 	Async      bool // writes are acknowledged before they are on disk; of one replica alone, and only Make heeds it
 	Sealed     bool // nothing can be written
 	WorkQueue  bool // what was read may be dropped
