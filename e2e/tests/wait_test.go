@@ -2,12 +2,20 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/subjects"
 )
 
 // Tests must pass on a machine that is busy with other work, where anything may
@@ -45,6 +53,37 @@ func patient(t *testing.T) context.Context {
 // diskStood reports whether the log of a worker says that the disk did not answer, for which it gives up its number.
 func diskStood(log fmt.Stringer) bool {
 	return strings.Contains(log.String(), "the disk has not answered")
+}
+
+// stands watches a machine whose workers may have no window left, since a write to the disk takes longer than the
+// second for which one is written ahead. Such workers refuse snowflakes, or leave, as they should.
+func stands(t *testing.T) (excuses func(error) bool) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "synced"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stood atomic.Bool
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer f.Close()
+		for last := time.Now(); ; last = time.Now() {
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			_, err := f.WriteAt([]byte("x"), 0)
+			if err = errors.Join(err, f.Sync()); err != nil || time.Since(last) > time.Second {
+				stood.Store(true)
+			}
+		}
+	})
+	t.Cleanup(func() { close(done); watching.Wait() })
+	return func(err error) bool {
+		e, refused := errors.AsType[*subjects.Error](err)
+		return stood.Load() && (refused && e.Code == subjects.Unavailable || errors.Is(err, nats.ErrNoResponders))
+	}
 }
 
 // inNoHurry configures workers that must not refuse any request in a test: on a
