@@ -45,7 +45,7 @@ type names struct {
 	unlisted int // lookups of unlisted tags under way
 	lookups  tokenBucket
 	// floors are those of tags that were stopped or idle, or that an earlier life loaded, raises those of tags that
-	// were raised while they were not in memory: about 100 bytes each.
+	// were raised while they were not in memory: about 300 bytes each.
 	//
 	// Law: uniqueness does not rest on those that are dropped where there are too many. A floor counts only where the
 	// store went back, and then the floors of all workers repair it. A worker that forgot one of its own loads says so
