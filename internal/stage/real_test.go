@@ -38,7 +38,7 @@ type pair struct {
 
 func newPair(t *testing.T, n int) *pair {
 	t.Helper()
-	js, err := jetstream.New(natsid().Conn)
+	js, err := jetstream.New(natsid().Conn, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (p *pair) publish(from, to int) {
 	}
 	select {
 	case <-p.js.PublishAsyncComplete():
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		p.t.Fatal("the source takes no messages")
 	}
 }
@@ -155,7 +155,7 @@ func TestTwoStagesCopyEachMessageOnce(t *testing.T) {
 	}
 	const n = 3000
 	p.publish(0, n)
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for p.held() < n && time.Now().Before(deadline) {
 		time.Sleep(50 * time.Millisecond)
 	}
