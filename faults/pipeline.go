@@ -384,11 +384,13 @@ func (p *pipeline) finish() {
 	for p.published.Load() < p.t.opt.stampMessages {
 		p.progress()
 	}
+	// Both must be up: a process that has just begun dies of the signal. One that begins when all is copied writes
+	// nothing, so that neither stands by.
+	if len(p.stages) == 2 {
+		p.copying()
+	}
 	p.enough.Store(true)
 	p.t.waitFor(startWithin, "all is copied", func() bool { return p.checked.Load() == p.source().State.LastSeq })
-	if len(p.stages) == 2 {
-		p.copying() // both are up: a process that has just begun dies of the signal
-	}
 	for _, s := range p.stages {
 		p.t.must(s.stop(syscall.SIGTERM, stopWithin))
 		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
