@@ -173,7 +173,7 @@ func (b *buffer) plan() plan {
 	p := plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
-		again: b.supply.loader.gaveWay,
+		again: b.supply.loader.excused,
 	}
 	if b.supply.order != loose {
 		p.n, p.join, p.waited = b.supply.waiters.demand(), b.join, b.waited

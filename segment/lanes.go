@@ -97,6 +97,10 @@ func (l *lane) promise() bool {
 // errGaveWay is the cause of a load that was ended before its timeout.
 var errGaveWay = errors.New("segment: the load took unusually long and gave way to loads of other tags")
 
+// errStoodStill is the cause of a load whose time passed while this process did not run, as when it was stopped for a
+// moment: the store may have answered long ago.
+var errStoodStill = errors.New("segment: this process stood still while the load was under way")
+
 // drive waits for a place in the lane and calls load, with a context that ends after timeout, or when the load must
 // give way. again says that the load before gave way.
 func (l *lane) drive(
@@ -118,57 +122,72 @@ func (l *lane) drive(
 	}
 	d := newDriver(l, patience, cancel)
 	err := load(ctx)
-	gaveWay := d.arrive()
+	gaveWay, stood := d.arrive(time.Now())
 	defer l.leave(gaveWay)
 	if err == nil || gaveWay {
 		l.usual.note(time.Since(start))
 	}
-	if err != nil && gaveWay {
+	switch {
+	case err != nil && gaveWay:
 		err = fmt.Errorf("%w: %w", errGaveWay, err)
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && stood >= timeout/2:
+		err = fmt.Errorf("%w: %w", errStoodStill, err)
 	}
 	return err
 }
 
-// A driver ends a load that must give way.
+// A driver ends a load that must give way, and measures for how long the process stood still meanwhile: so long did
+// a look come late.
 type driver struct {
-	lane   *lane
-	cancel context.CancelFunc
+	lane     *lane
+	cancel   context.CancelFunc
+	patience time.Duration // between looks
 
 	mu      sync.Mutex
 	timer   *time.Timer
+	looked  time.Time
+	stood   time.Duration
 	gaveWay bool
 	arrived bool
 }
 
 func newDriver(l *lane, patience time.Duration, cancel context.CancelFunc) *driver {
-	d := &driver{lane: l, cancel: cancel}
+	d := &driver{lane: l, cancel: cancel, patience: patience, looked: time.Now()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.timer = time.AfterFunc(patience, func() { d.look(patience) })
+	d.timer = time.AfterFunc(patience, func() { d.look(time.Now()) })
 	return d
 }
 
+// note notes that the process runs.
+func (d *driver) note(now time.Time) {
+	d.stood += max(0, now.Sub(d.looked)-d.patience)
+	d.looked = now
+}
+
 // look gives way if the place is wanted; otherwise it looks again later.
-func (d *driver) look(patience time.Duration) {
+func (d *driver) look(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.arrived {
 		return
 	}
+	d.note(now)
 	if d.gaveWay = d.lane.promise(); d.gaveWay {
 		d.cancel()
 		return
 	}
-	d.timer.Reset(patience)
+	d.timer.Reset(d.patience)
 }
 
-// arrive ends the watch, and reports whether the load gave way.
-func (d *driver) arrive() bool {
+// arrive ends the watch. It reports whether the load gave way, and for how long the process stood still.
+func (d *driver) arrive(now time.Time) (gaveWay bool, stood time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.arrived = true
 	d.timer.Stop()
-	return d.gaveWay
+	d.note(now)
+	return d.gaveWay, d.stood
 }
 
 // usual is about how long a load takes. It moves a little with each load: a few that hang hardly change it, many do. So

@@ -16,8 +16,8 @@ type loader struct {
 	running    bool          // a goroutine loads, or is about to
 	loads      int64         // that succeeded
 	errs       int64         // loads that failed
-	fails      int           // in a row, less the first that gave way
-	gaveWay    bool          // a load gave way since the last that succeeded
+	fails      int           // in a row, less the first that was excused
+	excused    bool          // since the last that succeeded, one gave way or the process stood still
 	took       time.Duration // by the last load that succeeded
 	slowest    time.Duration // of recent loads
 	quietUntil time.Duration // no load before then unless a request waits
@@ -28,7 +28,7 @@ type loader struct {
 // succeeded notes a load, and how long it took. The slowest of recent loads fades by an eighth with each.
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
-	l.fails, l.gaveWay, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
+	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
 	l.took = took
 	l.slowest = max(took, l.slowest-l.slowest/8)
 }
@@ -37,8 +37,8 @@ func (l *loader) succeeded(took time.Duration) {
 func (l *loader) failed(err error) (pause time.Duration) {
 	l.lastErr = err
 	l.errs++
-	if errors.Is(err, errGaveWay) && !l.gaveWay {
-		l.gaveWay = true
+	if (errors.Is(err, errGaveWay) || errors.Is(err, errStoodStill)) && !l.excused {
+		l.excused = true
 	} else {
 		l.fails++
 	}
@@ -51,7 +51,7 @@ func (l *loader) failed(err error) (pause time.Duration) {
 // refused notes that the store does not serve the tag.
 func (l *loader) refused(now time.Duration) {
 	l.errs++
-	l.fails, l.gaveWay, l.retry, l.quietUntil, l.lastErr = 0, false, nil, now+quietTime, nil
+	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, now+quietTime, nil
 }
 
 // outdated notes that the store refused the tag, but news of the tag arrived meanwhile.
@@ -66,7 +66,8 @@ func (l *loader) wake() { l.quietUntil = 0 }
 // quiet reports whether no load begins unless a request waits.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
-// failing reports whether the last load failed, and another may succeed. One that gave way is not a failure yet.
+// failing reports whether the last load failed, and another may succeed. One that was excused is not a failure
+// yet.
 func (l *loader) failing() bool { return l.fails > 0 }
 
 // notLoaded returns [ErrNotLoaded] with the cause, if there is one.

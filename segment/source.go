@@ -47,7 +47,7 @@ type plan struct {
 	changes  uint32        // number of news about the tag
 	discards uint32        // how often the memory of the tag was discarded
 	unlisted bool          // no listing had the tag
-	again    bool          // the load before gave way
+	again    bool          // a load before was excused: see loader
 	// join is set for a strict tag: the load reserves what it returns. See [Store.LoadStrict].
 	join func() int64
 	// waited is set with it, and reports whether a request waits.
@@ -179,7 +179,9 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		if errors.Is(err, errNobody) {
 			return l, err
 		}
-		s.health.note(began, err)
+		if !errors.Is(err, errStoodStill) {
+			s.health.note(began, err)
+		}
 	}
 	// Anyone may request a tag that does not exist: that is not worth a line.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrRationed) && s.ctx.Err() == nil {
