@@ -87,5 +87,8 @@ func (k *corked) Write(b []byte) (int, error) {
 	all := append(k.held, b...)
 	k.held = nil
 	n, err := k.Conn.Write(all)
+	if err != nil {
+		_ = k.Conn.Close() // what was held counts as written, so whoever wrote it would go on behind a gap
+	}
 	return max(0, n-(len(all)-len(b))), err
 }

@@ -128,7 +128,8 @@ func lockOf(cfg *Config) (*natsembed.Lock, error) {
 
 // inside returns the options of a connection of this program to the embedded server.
 func inside(embedded *natsembed.Host) []nats.Option {
-	opts := []nats.Option{nats.InProcessServer(embedded)}
+	// A server that reads nothing here is in a process that stands still: to leave it would help nobody.
+	opts := []nats.Option{nats.InProcessServer(embedded), nats.FlusherTimeout(nats.DefaultFlusherTimeout)}
 	if key := embedded.Self(); key != nil {
 		opts = append(opts, nats.Nkey(key.Public, key.Sign), nats.CustomInboxPrefix(inboxPrefixes[rights.Worker]))
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,12 @@ func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, erro
 	}
 	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" does not answer yet", attempt)
 }
+
+// writeTimeout is how long a connection waits for its server to take what is written. By default it is a minute, in
+// which a call on that connection waits whatever its context says, and pings cannot show that the server hangs. A
+// server that takes nothing for this long has failed more pings than it may. What could not be written is lost, so the
+// connection is made anew: a subscription may be among that.
+const writeTimeout = 3 * time.Second
 
 // joinTimeout is enough for a server a second away.
 const joinTimeout = 5 * time.Second
@@ -54,11 +61,13 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	if err != nil {
 		return nil, &JoinError{URL: Redact(cfg.NATS), why: err.Error(), cause: err}
 	}
+	writes := []nats.Option{nats.FlusherTimeout(writeTimeout), nats.ReconnectOnFlusherError()}
+	opts = slices.Concat(writes, opts, mine.options)
 	var nc *nats.Conn
 	var began time.Time
 	for range 3 {
 		began = time.Now()
-		if nc, err = nats.Connect(cfg.NATS, append(opts, mine.options...)...); !hungUp(err) {
+		if nc, err = nats.Connect(cfg.NATS, opts...); !hungUp(err) {
 			break
 		}
 	}
