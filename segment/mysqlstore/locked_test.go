@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -129,5 +130,51 @@ func TestAProbeFailsIfTheServerTakesNoWritesAndForNoLockedRow(t *testing.T) {
 	srv.Kill()
 	if err := probe(); err == nil {
 		t.Error("a probe of a server that is down succeeds")
+	}
+}
+
+// with returns a DSN that sets a variable of each session.
+func with(dsn, setting string) string {
+	name, value, _ := strings.Cut(setting, "=")
+	separator := "?"
+	if strings.Contains(dsn, "?") {
+		separator = "&"
+	}
+	return dsn + separator + name + "=" + url.QueryEscape(value)
+}
+
+// What a connection did after it, too, was not committed, and kept its rows locked.
+func TestAChangeIsCommittedAndUnlocksItsRowWhateverTheServerCompletesATransactionWith(t *testing.T) {
+	srv := mysqltest.Start(t)
+	table := open(t, with(srv.DSN(), "completion_type='CHAIN'"))
+	if err := table.Insert(t.Context(), segment.Tag{Name: "order", MaxID: 1, Step: 10}); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Try(t.Context(), "order", segment.Change{Step: 20, MaxID: 50}); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := table.Advance(t.Context(), "order", 1, 11); err != nil || !done {
+		t.Fatalf("the row is not advanced: %v, %v", done, err)
+	}
+	other := open(t, srv.DSN())
+	row, err := other.Row(t.Context(), "order")
+	if err != nil || row.MaxID != 11 || row.Step != 10 {
+		t.Errorf("others see max_id %d, step %d, %v, want what was acknowledged: 11, 10", row.MaxID, row.Step, err)
+	}
+	if done, err := other.Advance(t.Context(), "order", 11, 21); err != nil || !done {
+		t.Errorf("another session cannot advance the row: %v, %v", done, err)
+	}
+}
+
+func TestALimitOfTheServerHidesNoRows(t *testing.T) {
+	srv := mysqltest.Start(t)
+	table := open(t, with(srv.DSN(), "sql_select_limit=1"))
+	for _, tag := range []string{"invoice", "order"} {
+		if err := table.Insert(t.Context(), segment.Tag{Name: tag, MaxID: 1, Step: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rows, err := table.AllRows(t.Context()); err != nil || len(rows) != 2 {
+		t.Errorf("%d rows, %v, want 2", len(rows), err)
 	}
 }

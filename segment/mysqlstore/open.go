@@ -88,8 +88,12 @@ func checkRights(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// session sets what every connection needs. A load that was given up must not live on in the server waiting for a lock,
-// and a value that does not fit must be an error.
+// session sets what every connection needs, whatever the server's defaults and the DSN say. A load that was given up
+// must not live on in the server waiting for a lock, and a value that does not fit must be an error.
+//
+// A change that is acknowledged is committed: with completion_type CHAIN the end of one transaction would begin another
+// on the same connection, and all that follows there would keep its rows locked, and could be rolled back. No row is
+// hidden by sql_select_limit.
 func session(cfg *mysql.Config) *mysql.Config {
 	cfg.ParseTime, cfg.Loc = true, time.UTC
 	cfg.ClientFoundRows = false  // an UPDATE that changed nothing must say so
@@ -106,6 +110,8 @@ func session(cfg *mysql.Config) *mysql.Config {
 	}
 	for name, value := range map[string]string{
 		"autocommit":               "1",
+		"completion_type":          "'NO_CHAIN'",
+		"sql_select_limit":         "18446744073709551615", // none
 		"sql_mode":                 "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
 		"innodb_lock_wait_timeout": "1",
 		"lock_wait_timeout":        "1",
