@@ -23,8 +23,10 @@ var (
 	// once but can within the deadline: call [Issuer.Park].
 	ErrWait = errors.New("snowflake: the clock must advance first")
 	// ErrTooMany is returned by [Issuer.Park] when as many requests are parked as
-	// the issuer allows.
+	// the issuer allows, or as it can serve in time.
 	ErrTooMany = errors.New("snowflake: too many requests wait for the clock")
+	// ErrExpired is the answer to a parked request whose turn came after the deadline.
+	ErrExpired = errors.New("snowflake: the request has waited for too long")
 )
 
 // A BehindError is returned when the clock must advance first: it was set back,

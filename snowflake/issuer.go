@@ -22,14 +22,24 @@ type Issuer struct {
 	mu     sync.Mutex
 	parked []parked // in order of arrival, so of expiry too
 	ids    int64    // that they wait for
+	issued int64    // to requests that were parked, ever
+	pace   float64  // IDs per second that the last of them saw issued while it waited long; 0: none did
 	timer  *time.Timer
 }
 
 type parked struct {
-	n       int
-	expires time.Time
-	done    func(Runs, error)
+	n      int
+	came   time.Time
+	issued int64 // by then
+	done   func(Runs, error)
 }
+
+// patience returns how long a request waits for the clock: the rest of the deadline is for
+// an answer that comes late, as where CPU time is short.
+func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
+
+// short is how long a queue may last that no pace bounds.
+func (i *Issuer) short() time.Duration { return i.deadline / 8 }
 
 // NewIssuer returns an issuer without a generator. It answers each parked request
 // within the deadline, and parks at most limit requests at once. now reads the
@@ -74,7 +84,7 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	if err == nil {
 		return runs, nil
 	}
-	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.deadline {
+	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.patience() {
 		return Runs{}, ErrWait
 	}
 	return runs, err
@@ -83,15 +93,16 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 // Park queues a request that [Issuer.Next] answered with [ErrWait]. done is
 // called exactly once, within the deadline, on any goroutine, with the IDs or an
 // error; it must not block. If too many requests are parked, or the queue would take
-// more than three quarters of the deadline, Park returns [ErrTooMany] and never calls
-// done: in a longer one all would wait, and many in vain.
+// more than three quarters of the deadline, at the pace at which IDs are issued, Park
+// returns [ErrTooMany] and never calls done: in a longer one all would wait, and many in
+// vain. Where the process gets little CPU time that pace is below the layout's.
 func (i *Issuer) Park(n int, done func(Runs, error)) error {
 	i.mu.Lock()
 	if len(i.parked) >= i.limit || i.isFullLocked(n) {
 		i.mu.Unlock()
 		return ErrTooMany
 	}
-	i.parked = append(i.parked, parked{n, time.Now().Add(i.deadline), done})
+	i.parked = append(i.parked, parked{n, time.Now(), i.issued, done})
 	i.waiting.Add(1)
 	i.ids += int64(n)
 	first := len(i.parked) == 1
@@ -105,13 +116,22 @@ func (i *Issuer) Park(n int, done func(Runs, error)) error {
 // isFullLocked reports whether the queue is too long for n more IDs.
 func (i *Issuer) isFullLocked(n int) bool {
 	g := i.current.Load()
-	return g != nil && i.ids > 0 && i.ids+int64(n) > g.layout.Yield(i.deadline*3/4)
+	if g == nil || i.ids == 0 {
+		return false
+	}
+	longest := i.deadline * 3 / 4
+	most := g.layout.Yield(longest)
+	if i.pace > 0 {
+		most = min(most, max(g.layout.Yield(i.short()), int64(i.pace*longest.Seconds())))
+	}
+	return i.ids+int64(n) > most
 }
 
-// Ready returns nil if one ID can be issued within patience and the window lasts
+// Ready returns nil if one ID can be issued within patience, and before a request would
+// be refused, and the window lasts
 // for the time ahead, and otherwise why not, as [Issuer.Next] does.
 func (i *Issuer) Ready(patience, ahead time.Duration) error {
-	g := i.current.Load()
+	g, patience := i.current.Load(), min(patience, i.patience())
 	if g == nil {
 		return ErrNoNumber
 	}
@@ -179,9 +199,11 @@ func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
 		return nil, Runs{}, nil
 	}
 	head := i.parked[0]
-	left := time.Until(head.expires)
-	runs, err = i.nextAt(i.now(), head.n)
-	if b, ok := errors.AsType[*BehindError](err); ok && b.By < left {
+	waited := time.Since(head.came)
+	if err = ErrExpired; waited < i.deadline {
+		runs, err = i.nextAt(i.now(), head.n)
+	}
+	if b, ok := errors.AsType[*BehindError](err); ok && b.By < i.patience()-waited {
 		i.setTimer(b.By)
 		return nil, Runs{}, nil
 	}
@@ -189,6 +211,10 @@ func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
 	i.parked = i.parked[1:]
 	i.waiting.Add(-1)
 	i.ids -= int64(head.n)
+	i.issued += int64(runs.Len())
+	if i.pace = 0; waited >= i.short() {
+		i.pace = float64(i.issued-head.issued) / waited.Seconds()
+	}
 	return head.done, runs, err
 }
 

@@ -55,6 +55,7 @@ var codes = []struct {
 	{errStore, subjects.Unavailable, "the store does not answer: retry, then back off"},
 	{segment.ErrClosed, subjects.Unavailable, "this worker is stopping: retry"},
 	{snowflake.ErrTooMany, subjects.TooMany, "too many requests wait for the clock: back off"},
+	{snowflake.ErrExpired, subjects.Unavailable, "this worker was too slow to answer in time" + another},
 	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number" + another},
 	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number" + another},
 	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time" + another},
