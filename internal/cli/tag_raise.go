@@ -29,6 +29,9 @@ raised by more than that. N is more than the IDs of any one tag that were issued
 since the backup; skipped IDs cost nothing. When the last tag is raised, the
 workers serve again; none is restarted.
 
+A tag that the restored store lacks is not raised, and would begin at 1 on first
+use. Create it before: "natsid tag create TAG --start M", M above every ID in use.
+
 The command shows what it will do and asks first. If it is interrupted, --after
 continues behind the last tag it named, so that no tag is raised twice. To raise
 one tag, use "natsid tag update TAG --raise-by N".
