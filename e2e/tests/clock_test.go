@@ -62,7 +62,7 @@ func (a *alarms) have(kind string) bool {
 }
 
 // are waits until as many alarms were published, and fails the test unless they
-// are exactly these, in this order.
+// are exactly these, in any order.
 func (a *alarms) are(t *testing.T, want ...string) {
 	t.Helper()
 	const disk = string(subjects.AlarmStateFile) // that of a busy machine may not answer for 2 s
