@@ -28,6 +28,7 @@ type Client struct {
 	log     *slog.Logger
 	observe func(Request)
 	inbox   inbox
+	wall    func() time.Time
 
 	mu      sync.Mutex
 	handles map[string]*Handle // those without options, by subject
@@ -58,7 +59,7 @@ func Observe(f func(Request)) Option { return func(c *Client) { c.observe = f } 
 func New(nc *nats.Conn, opts ...Option) *Client {
 	c := &Client{
 		nc: nc, ns: subjects.DefaultNamespace, timeout: DefaultTimeout,
-		log: slog.New(slog.DiscardHandler), observe: func(Request) {},
+		log: slog.New(slog.DiscardHandler), observe: func(Request) {}, wall: time.Now,
 		handles: make(map[string]*Handle),
 	}
 	for _, opt := range opts {

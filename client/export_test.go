@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,3 +32,11 @@ func PatienceAfter(took ...time.Duration) time.Duration {
 
 // ParseRuns reads a reply to a request for n IDs.
 var ParseRuns = parseRuns
+
+// Suspend has a function returned that makes the wall clock of a client go ahead, and no
+// other clock, as when its machine was suspended. It is called before the first handle.
+func (c *Client) Suspend() (suspend func(time.Duration)) {
+	var ahead atomic.Int64
+	c.wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	return func(d time.Duration) { ahead.Add(int64(d)) }
+}

@@ -43,6 +43,7 @@ type flight struct {
 type answer struct {
 	runs Runs
 	sent time.Time // the request that was answered
+	wall time.Time // the wall clock then
 	err  error
 	most int // the largest batch that the worker accepts, if that is why; else 0
 }
@@ -51,8 +52,9 @@ type answer struct {
 type trip struct {
 	token      uint64
 	sent       time.Time
-	reconnects uint64 // of the connection then
-	spent      bool   // it is a copy that [source.spend] allowed
+	wall       time.Time // the wall clock then
+	reconnects uint64    // of the connection then
+	spent      bool      // it is a copy that [source.spend] allowed
 }
 
 // A step is what the timer of a flight is set for.
@@ -109,13 +111,14 @@ func (f *flight) send(spent bool) bool {
 		f.failSoon(err)
 		return false
 	}
-	nc := f.src.client.nc
+	c := f.src.client
+	nc := c.nc
 	msg := &nats.Msg{Subject: f.src.subject, Reply: reply, Header: f.header}
 	if f.n != 1 { // empty requests one
 		msg.Data = strconv.AppendInt(nil, int64(f.n), 10)
 	}
 	f.copies++
-	f.open = append(f.open, trip{token, time.Now(), nc.Stats().Reconnects, spent})
+	f.open = append(f.open, trip{token, time.Now(), c.wall(), nc.Stats().Reconnects, spent})
 	err = nc.PublishMsg(msg)
 	switch {
 	case err == nil:
@@ -182,7 +185,7 @@ func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	}
 	f.src.learn(time.Since(t.sent))
 	f.src.note(nil)
-	f.end(answer{runs: runs, sent: t.sent})
+	f.end(answer{runs: runs, sent: t.sent, wall: t.wall})
 }
 
 // refusalIn returns why a message holds no IDs, or nil.

@@ -55,8 +55,8 @@ func Business(b int64) HandleOption {
 // used up. IDs older than maxAge, counted from before they were requested, are thrown
 // away: so the time in a snowflake is no older than that, and a raised max_id counts
 // after it. Age is watched by a timer and at one call in 64, so a process that was paused
-// may give fewer than 64 of them before it notices. While natsid is away, calls get what
-// is held.
+// may give fewer than 64 of them before it notices; and for at most five seconds more,
+// where the whole machine was suspended. While natsid is away, calls get what is held.
 //
 // n is at least 1, and at most what the workers allow. maxAge is at most
 // [subjects.MaxPrefetchAge]. Each range that is thrown away is a hole. IDs of a strict tag

@@ -40,8 +40,16 @@ type span struct {
 }
 
 // A block is the IDs of one request.
+//
+// They are too old when maxAge has passed by either clock: the monotonic one stands still
+// while a machine is suspended, and timers with it. The third law counts on it: a tag is
+// strict once nobody holds IDs of when it was loose. A wall clock that is set ahead makes
+// a hole, and one that is set back changes nothing.
 type block struct {
-	until  time.Time // when they are too old
+	until  time.Time // when they are too old, by the monotonic clock
+	by     time.Time // the same by the wall clock
+	wall   func() time.Time
+	follow time.Duration // so long before that, what follows it is requested; 0 after that
 	stale  atomic.Bool
 	spans  []*span
 	timer  *time.Timer  // makes it stale
@@ -57,6 +65,9 @@ const (
 	// chunkMost is how many IDs a [Local] takes at a time, at most, and an eighth of
 	// the range at most, or a few would hold all of it.
 	chunkMost = 1024
+	// wakeEvery is how often the age of a block is looked at besides: the timer for its end
+	// stood still while a machine was suspended, and 64 calls may take long.
+	wakeEvery = 5 * time.Second
 )
 
 func newStock(s *source, n int, maxAge time.Duration, header nats.Header) *stock {
@@ -155,11 +166,20 @@ func (b *block) isFresh() bool {
 	if b.stale.Load() {
 		return false
 	}
-	if time.Now().Before(b.until) {
+	if b.left() > 0 {
 		return true
 	}
 	b.expire()
 	return false
+}
+
+// left returns for how long the IDs of a block may be used, by the clock that says less.
+func (b *block) left() time.Duration {
+	left := time.Until(b.until)
+	if left > 0 {
+		left = min(left, b.by.Sub(b.wall().Round(0)))
+	}
+	return left
 }
 
 // expire throws away what is left.
@@ -254,7 +274,10 @@ func (k *stock) receive(a answer) {
 
 // put puts the IDs of an answer behind those that are held. k.mu is held.
 func (k *stock) put(a answer) {
-	b := &block{until: a.sent.Add(k.maxAge)}
+	b := &block{
+		until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge), wall: k.src.client.wall,
+		follow: k.maxAge / 4,
+	}
 	half := int64(k.n / 2)
 	for _, r := range a.runs {
 		s := &span{first: r.First, size: r.Len(), refill: -1, block: b}
@@ -265,23 +288,29 @@ func (k *stock) put(a answer) {
 		b.spans = append(b.spans, s)
 	}
 	k.later, k.newest = append(k.later, b.spans...), b
-	b.timer = time.AfterFunc(time.Until(b.until)-k.maxAge/4, func() { k.tick(b) })
+	b.timer = time.AfterFunc(b.pause(b.left()), func() { k.tick(b) })
 }
 
-// tick is called when a block will soon be too old, and when it is. In between, what
-// follows it is there if calls came.
+// pause returns when a block that may be used for so long is looked at next.
+func (b *block) pause(left time.Duration) time.Duration { return min(max(0, left-b.follow), wakeEvery) }
+
+// tick is called now and then, when a block will soon be too old, and when it is. In
+// between the last two, what follows it is there if calls came.
 func (k *stock) tick(b *block) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	left := time.Until(b.until)
+	left := b.left()
 	if left <= 0 {
 		b.expire()
 		return
 	}
-	if k.newest == b && k.now.Load().block.isUsed() {
-		k.ask()
+	if 0 < b.follow && left <= b.follow {
+		b.follow = 0
+		if k.newest == b && k.now.Load().block.isUsed() {
+			k.ask()
+		}
 	}
-	b.timer.Reset(left)
+	b.timer.Reset(b.pause(left))
 }
 
 // isUsed reports whether a call has got an ID of the block, and it is not too old.

@@ -111,6 +111,34 @@ func TestIDsThatAreTooOldAreThrownAwayByALocalToo(t *testing.T) {
 	}
 }
 
+// On Linux neither the monotonic clock nor a timer notices that the machine was suspended.
+func TestWhatIsHeldGrowsTooOldWhileTheMachineIsSuspended(t *testing.T) {
+	t.Parallel()
+	nc := connect(t)
+	openDesk(t, nc)
+	c := patient(nc)
+	suspend := c.Suspend()
+	h := c.Segment("order", client.Prefetch(1000, time.Hour))
+	local := c.Segment("order", client.Prefetch(1000, time.Hour)).Local()
+	idle := c.Segment("order", client.Prefetch(1000, time.Hour))
+	first := draw(t, h.Next, 1)[0]
+	draw(t, local.Next, 1)
+	draw(t, idle.Next, 1)
+	suspend(59 * time.Minute)
+	if id := draw(t, h.Next, 100)[99]; id != first+100 {
+		t.Errorf("ID %d after 59 min, want %d, which is held", id, first+100)
+	}
+	suspend(time.Minute)
+	const issued = 3 * 1000 // when all three held IDs
+	if id := draw(t, h.Next, 64)[63]; id <= issued {
+		t.Errorf("ID %d was held for an hour", id)
+	}
+	if id := draw(t, local.Next, 64)[63]; id <= issued {
+		t.Errorf("ID %d was held for an hour by a Local", id)
+	}
+	until(t, "what nobody asks for is thrown away, too", func() bool { return idle.Stats().Held == 0 })
+}
+
 func TestARangeThatNobodyUsesIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	nc := connect(t)
