@@ -91,7 +91,16 @@ func (c *auditCmd) Run(s *session) error {
 		if err := s.judge(a, &out); err != nil {
 			return err
 		}
-		if err := s.checkMarks(ctx, js, a, &out); err != nil {
+		said := make(chan struct{})
+		slow := time.AfterFunc(progressEvery, func() {
+			defer close(said)
+			fmt.Fprintln(s.stderr, "natsid: the grants are read; JetStream is slow to list the marks")
+		})
+		err := s.checkMarks(ctx, js, a, &out)
+		if !slow.Stop() {
+			<-said
+		}
+		if err != nil {
 			return err
 		}
 		if err := s.print(out, out.print); err != nil {
@@ -107,7 +116,13 @@ func (c *auditCmd) Run(s *session) error {
 // withGrants calls f with the stream of grants.
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket())
+		var said time.Time
+		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket(), func(why string) {
+			if time.Since(said) > progressEvery {
+				said = time.Now()
+				fmt.Fprintf(s.stderr, "natsid: the stream of grants is not read yet: %s; it is tried again\n", why)
+			}
+		})
 		if errors.Is(err, grants.ErrNone) {
 			return nobodyError{fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())}
 		}

@@ -25,7 +25,7 @@ func entries(t *testing.T, url string) (all []grants.Batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := grants.Open(t.Context(), js, "id_grants")
+	r, err := grants.Open(t.Context(), js, "id_grants", nil)
 	if err != nil {
 		return nil
 	}

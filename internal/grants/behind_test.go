@@ -53,7 +53,7 @@ func TestAScanReadsAllThatTheLeaderHas(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r, err := Open(t.Context(), js, "id_grants")
+			r, err := Open(t.Context(), js, "id_grants", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,5 +82,62 @@ func TestAScanReadsAllThatTheLeaderHas(t *testing.T) {
 				t.Errorf("%v, want %q", err, tc.left)
 			}
 		})
+	}
+}
+
+// A silent JetStream answers none of so many requests, as a leader does that is gone.
+type silent struct {
+	jetstream.JetStream
+	lost *int
+}
+
+func (s silent) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	if err := s.lose(ctx); err != nil {
+		return nil, err
+	}
+	stream, err := s.JetStream.Stream(ctx, name)
+	return silentStream{stream, s}, err
+}
+
+func (s silent) lose(ctx context.Context) error {
+	if *s.lost--; *s.lost < 0 {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+type silentStream struct {
+	jetstream.Stream
+	of silent
+}
+
+func (s silentStream) CreateConsumer(ctx context.Context, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	if err := s.of.lose(ctx); err != nil {
+		return nil, err
+	}
+	return s.Stream.CreateConsumer(ctx, cfg)
+}
+
+// Else an audit while servers are restarted would wait in silence until its time is over.
+func TestARequestThatIsNotAnsweredIsRepeatedAndSaid(t *testing.T) {
+	t.Parallel()
+	js, _ := writtenTo(t, nil)
+	body := []byte(`{"grants":1,"process":"A1","entry":1}`)
+	if _, err := js.Publish(t.Context(), "$KV.id_grants.log", body); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	lost, said := 1, 0
+	r, err := Open(ctx, silent{js, &lost}, "id_grants", func(string) { said++ })
+	if err != nil || said != 1 {
+		t.Fatalf("opened: %v; said %d times that it waits, want once", err, said)
+	}
+	lost = 1
+	read := 0
+	_, err = r.Scan(ctx, r.First, r.Last, func(At, *Batch) bool { read++; return true })
+	if err != nil || read != 1 || said != 2 {
+		t.Errorf("%d entries were read, %v; said %d times that it waits, want twice", read, err, said)
 	}
 }

@@ -43,7 +43,7 @@ func writtenTo(t testing.TB, entries []Batch) (jetstream.JetStream, *Reader) {
 		}
 	}
 	await(t, acks)
-	r, err := Open(t.Context(), js, "id_grants")
+	r, err := Open(t.Context(), js, "id_grants", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestAScanPassesOverWhatCannotBeReadAndEndsWithTheStream(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r, err := Open(t.Context(), js, "id_grants")
+	r, err := Open(t.Context(), js, "id_grants", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestAScanPassesOverWhatCannotBeReadAndEndsWithTheStream(t *testing.T) {
 	if err != nil || bad != 4 || fmt.Sprint(seen) != "[0 1 1 2 2 3]" {
 		t.Errorf("%d cannot be read, %v are, %v", bad, seen, err)
 	}
-	if _, err := Open(t.Context(), js, "none"); !errors.Is(err, ErrNone) {
+	if _, err := Open(t.Context(), js, "none", nil); !errors.Is(err, ErrNone) {
 		t.Errorf("no stream: %v", err)
 	}
 	if err := js.DeleteStream(t.Context(), "KV_id_grants"); err != nil {
@@ -192,7 +192,7 @@ func TestAScanGoesOnWhereAConsumerFallsSilent(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	r, err := Open(t.Context(), js, "id_grants")
+	r, err := Open(t.Context(), js, "id_grants", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,13 +246,13 @@ func (s leaderlessStream) Info(ctx context.Context, _ ...jetstream.StreamInfoOpt
 // A server answers for such a stream by what it holds itself, which may be nothing.
 func TestAStreamWithoutALeaderIsNotTakenForAnEmptyOne(t *testing.T) {
 	js, _ := writtenTo(t, make([]Batch, 5))
-	r, err := Open(t.Context(), &leaderless{js, 2}, "id_grants")
+	r, err := Open(t.Context(), &leaderless{js, 2}, "id_grants", nil)
 	if err != nil || r.Last-r.First != 4 {
 		t.Errorf("%+v, %v, want five entries once there is a leader", r, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := Open(ctx, &leaderless{js, 1000}, "id_grants"); !errors.Is(err, ErrNoLeader) {
+	if _, err := Open(ctx, &leaderless{js, 1000}, "id_grants", nil); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("%v, want %v", err, ErrNoLeader)
 	}
 }

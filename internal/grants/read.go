@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -25,6 +26,13 @@ const (
 	leaderEvery  = 250 * time.Millisecond
 )
 
+// A request to JetStream that a leader took along when it was gone is never answered. So each is given up after
+// answerWithin, and repeated for answersWithin.
+const (
+	answerWithin  = 3 * time.Second
+	answersWithin = 20 * time.Second
+)
+
 // A Reader reads the stream of grants of one namespace.
 type Reader struct {
 	stream  jetstream.Stream
@@ -32,28 +40,35 @@ type Reader struct {
 	names   map[string]string
 	within  time.Duration // see readWithin
 	only    []byte        // the end of each line with the only tag whose entries are read whole; nil for all
+	say     func(string)  // see Open
 	// First and Last are the first and the last entry, as sequence numbers of the stream; Last is below First if there
 	// is none.
 	First, Last uint64
 }
 
-// Open returns a reader of the entries that a bucket has now.
-func Open(ctx context.Context, js jetstream.JetStream, bucket string) (*Reader, error) {
-	s, err := js.Stream(ctx, "KV_"+bucket)
+// Open returns a reader of the entries that a bucket has now. Whenever reading has to wait and is begun again, say is
+// called with the reason, unless it is nil.
+func Open(ctx context.Context, js jetstream.JetStream, bucket string, say func(why string)) (*Reader, error) {
+	if say == nil {
+		say = func(string) {}
+	}
+	s, err := repeated(ctx, say, func(ctx context.Context) (jetstream.Stream, error) {
+		return js.Stream(ctx, "KV_"+bucket)
+	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, ErrNone
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the stream of grants: %w", err)
 	}
-	info, err := led(ctx, s)
+	info, err := led(ctx, s, say)
 	if err != nil {
 		return nil, err
 	}
 	state := info.State
 	r := &Reader{
 		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string),
-		First: state.FirstSeq, Last: state.LastSeq, within: readWithin,
+		First: state.FirstSeq, Last: state.LastSeq, within: readWithin, say: say,
 	}
 	if state.Msgs == 0 {
 		r.Last = r.First - 1
@@ -73,8 +88,24 @@ func (r *Reader) decode(body []byte, b *Batch) error {
 	return b.decode(body, r.names)
 }
 
+// repeated repeats a request that is not answered.
+func repeated[T any](
+	ctx context.Context, say func(string), request func(context.Context) (T, error),
+) (answer T, err error) {
+	for late := time.Now().Add(answersWithin); ; {
+		once, cancel := context.WithTimeout(ctx, answerWithin)
+		answer, err = request(once)
+		cancel()
+		lost := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+		if !lost || ctx.Err() != nil || time.Now().After(late) {
+			return answer, err
+		}
+		say("JetStream does not answer")
+	}
+}
+
 // led returns what is known of a stream once it has a leader.
-func led(ctx context.Context, s jetstream.Stream) (info *jetstream.StreamInfo, err error) {
+func led(ctx context.Context, s jetstream.Stream, say func(string)) (info *jetstream.StreamInfo, err error) {
 	late := time.Now().Add(leaderWithin)
 	for info = s.CachedInfo(); info.Cluster != nil && info.Cluster.Leader == ""; {
 		if time.Now().After(late) {
@@ -85,7 +116,9 @@ func led(ctx context.Context, s jetstream.Stream) (info *jetstream.StreamInfo, e
 		case <-ctx.Done():
 			return nil, ErrNoLeader
 		}
-		if info, err = s.Info(ctx); ctx.Err() != nil {
+		say("the stream has no leader")
+		info, err = repeated(ctx, say, func(ctx context.Context) (*jetstream.StreamInfo, error) { return s.Info(ctx) })
+		if ctx.Err() != nil {
 			return nil, ErrNoLeader
 		} else if err != nil {
 			return nil, fmt.Errorf("read the stream of grants: %w", err)
@@ -132,6 +165,7 @@ func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch
 		case first > next: // what is between was deleted
 			continue
 		}
+		r.say(why)
 		select {
 		case <-time.After(leaderEvery):
 		case <-ctx.Done():
@@ -148,11 +182,14 @@ var ErrIncomplete = errors.New("the stream of grants was not read to its end, so
 func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (
 	next uint64, bad int, why string, err error,
 ) {
-	c, err := r.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		Name: rand.Text(), FilterSubject: r.subject, AckPolicy: jetstream.AckNonePolicy,
-		MemoryStorage: true, Replicas: 1,
+	cfg := jetstream.ConsumerConfig{
+		FilterSubject: r.subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
 		InactiveThreshold: time.Minute,
+	}
+	c, err := repeated(ctx, r.say, func(ctx context.Context) (jetstream.Consumer, error) {
+		cfg.Name = rand.Text()
+		return r.stream.CreateConsumer(ctx, cfg)
 	})
 	if err != nil {
 		return first, 0, "", fmt.Errorf("read the stream of grants: %w", err)
@@ -197,7 +234,9 @@ func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch
 
 // Get returns the entry of a sequence number, or the first one after it; ok is false if there is none.
 func (r *Reader) Get(ctx context.Context, sequence uint64) (at At, b *Batch, ok bool, err error) {
-	m, err := r.stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(r.subject))
+	m, err := repeated(ctx, r.say, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		return r.stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(r.subject))
+	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return At{}, nil, false, nil
 	}
