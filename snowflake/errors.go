@@ -13,6 +13,9 @@ var (
 	// ErrWindow is returned when the clock has reached the end of the generator's
 	// window, and [Generator.Extend] has not moved it.
 	ErrWindow = errors.New("snowflake: the window of the worker number is used up")
+	// ErrFence is returned instead within the window of the worker number, beyond what may be issued yet: see
+	// [Generator.Within]. errors.Is takes it for an ErrWindow, too.
+	ErrFence error = fenceError{}
 	// ErrEpoch is returned when the clock is before the layout's epoch.
 	ErrEpoch = errors.New("snowflake: the clock is before the epoch")
 	// ErrTimeEnds is returned when the layout's time field is full.
@@ -28,6 +31,15 @@ var (
 	// ErrExpired is the answer to a parked request whose turn came after the deadline.
 	ErrExpired = errors.New("snowflake: the request has waited for too long")
 )
+
+type fenceError struct{}
+
+func (fenceError) Error() string {
+	return "snowflake: the fence of the worker number was not moved in time: its state file is written slowly, " +
+		"or the process stood still"
+}
+
+func (fenceError) Is(target error) bool { return target == ErrWindow }
 
 // A BehindError is returned when the clock must advance first: it was set back,
 // or a burst has used up the ticks that may be ahead of it.

@@ -60,6 +60,7 @@ type Generator struct {
 	first  int64                     // position to issue first
 	ahead  int64                     // ticks that an ID may run ahead of the clock
 	until  atomic.Int64              // Unix ms; only grows
+	window atomic.Int64              // Unix ms; see Within
 	random func(tick, n int64) int64 // start of the sequence in a tick, in [0, n); tests replace it
 
 	// state is the next position to issue, with the closed bit on top: closing
@@ -131,6 +132,10 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
+// Within says that the window of the worker number ends at end, in Unix ms, maybe later than what may be issued yet.
+// It decides nothing but whether the error beyond that is [ErrFence] or [ErrWindow].
+func (g *Generator) Within(end int64) { g.window.Store(end) }
+
 // Close ends issuing for good and returns the Unix ms at and after which this
 // generator has issued nothing: the end of its last tick, or from if that is later
 // or nothing was issued. (The first tick may begin long after from: at an epoch
@@ -146,7 +151,7 @@ func (g *Generator) Close() (free int64) {
 // NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
 // or none. They rise, and are greater than all that were issued before.
 //
-// The error is [ErrClosed], [ErrWindow], [ErrEpoch], [ErrTimeEnds] or a
+// The error is [ErrClosed], [ErrWindow], [ErrFence], [ErrEpoch], [ErrTimeEnds] or a
 // [*BehindError]. After a [*BehindError] a caller should read the clock again
 // and retry if it has changed: a reading taken before the goroutine was
 // descheduled looks like a clock that was set back.
@@ -205,9 +210,17 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 		return 0, 0, &BehindError{By: time.Duration(ms) * time.Millisecond}
 	}
 	if l.FirstMs(last) >= g.until.Load() { //mutant:until
-		return 0, 0, ErrWindow
+		return 0, 0, g.beyond(l.FirstMs(last))
 	}
 	return start, fresh, nil
+}
+
+// beyond returns why nothing is issued at ms, which is not below until.
+func (g *Generator) beyond(ms int64) error {
+	if ms < g.window.Load() {
+		return ErrFence
+	}
+	return ErrWindow
 }
 
 // Runs are the IDs of one batch. They are a small value that can be copied; the

@@ -58,6 +58,7 @@ var codes = []struct {
 	{snowflake.ErrExpired, subjects.Unavailable, "this worker was too slow to answer in time" + another},
 	{snowflake.ErrNoNumber, subjects.Unavailable, "this worker has no worker number" + another},
 	{snowflake.ErrClosed, subjects.Unavailable, "this worker has given up its worker number" + another},
+	{snowflake.ErrFence, subjects.Unavailable, "this worker may not issue at this time" + another},
 	{snowflake.ErrWindow, subjects.Unavailable, "this worker may not issue at this time" + another},
 	{snowflake.ErrEpoch, subjects.Unavailable, "this worker's clock is before the epoch" + another},
 	{snowflake.ErrTimeEnds, subjects.Unavailable, "the time field of the layout is full: a new layout is needed"},

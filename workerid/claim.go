@@ -198,6 +198,7 @@ func (c *claim) open(now int64) error {
 	if c.gen, err = snowflake.NewGenerator(c.layout, c.number, c.from, limit, c.maxAhead); err != nil {
 		return err
 	}
+	c.gen.Within(c.until.Load())
 	c.report(c.opened(), c.until.Load())
 	return nil
 }
@@ -232,6 +233,7 @@ func (c *claim) renew(ctx context.Context) error {
 		return err
 	}
 	c.report(Renewed, until)
+	c.gen.Within(until)
 	c.gen.Extend(limit)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
@@ -172,6 +173,25 @@ func TestAWriteThatEndsRightAfterItsTimeCostsNoNumber(t *testing.T) {
 			t.Errorf("%+v, want number %d to serve", l.keeper.Status(), w)
 		}
 		l.raised()
+		l.end()
+	})
+}
+
+func TestBeyondTheFenceTheWindowIsNotSaidToHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(disk).start(t, new(workeridtest.Memory))
+		for range 3 { // renewed in between
+			until := l.keeper.Status().Until
+			if err := l.gen().CheckAt(now() + 10_000); !errors.Is(err, snowflake.ErrFence) ||
+				!errors.Is(err, snowflake.ErrWindow) {
+				t.Errorf("beyond the fence: %v, want ErrFence, which is an ErrWindow", err)
+			}
+			err := l.gen().CheckAt(until + 1000)
+			if !errors.Is(err, snowflake.ErrWindow) || errors.Is(err, snowflake.ErrFence) {
+				t.Errorf("beyond the window: %v, want ErrWindow alone", err)
+			}
+			time.Sleep(4 * time.Minute)
+		}
 		l.end()
 	})
 }
