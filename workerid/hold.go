@@ -22,6 +22,10 @@ import (
 // renews the claim or reads its record, and it puts the worker's heartbeat into
 // the registry. Nothing
 // is written by a clock that was not compared.
+//
+// A heartbeat that renewed the claim puts nothing more, if the one before did: a
+// write of each worker in each turn is what the registry has to take. Heartbeats
+// expire after many turns and restrict no worker.
 type holder struct {
 	claim    *claim
 	clock    *clock
@@ -36,6 +40,7 @@ type holder struct {
 	unread int       // heartbeats so far that left the record unread
 	hasty  time.Time // when the last heartbeat came at once
 	waits  bool      // the number is not used yet
+	put    bool      // the last heartbeat was put into the registry
 }
 
 const (
@@ -207,6 +212,7 @@ func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 // claim live on; a fatal error ends it. A claim that was resumed while the registry
 // is away issues though its record cannot be read: see beatUncompared.
 func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
+	before := h.claim.until.Load()
 	err := h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
 	if err == nil {
 		err = h.claim.renew(ctx)
@@ -226,7 +232,12 @@ func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
 	}
 	h.alarms.clear(RegistryConflict)
 	h.claim.rechecked = true
-	if err := h.claim.heartbeat(ctx); err != nil {
+	if h.put && h.claim.until.Load() != before {
+		h.put = false
+		return nil, nil
+	}
+	err = h.claim.heartbeat(ctx)
+	if h.put = err == nil; err != nil {
 		return fmt.Errorf("workerid: the heartbeat of number %d was not put, and its window goes on: %w",
 			h.claim.number, err), nil
 	}

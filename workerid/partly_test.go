@@ -262,6 +262,32 @@ func TestWorkersThatStartedAtOnceDoNotRenewAtOnce(t *testing.T) {
 	})
 }
 
+// The registry takes one write of each worker in each turn: a renewal stands for the heartbeat. The heartbeats that are
+// left follow one another in time for their expiry.
+func TestARenewalStandsForAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, new(workeridtest.Memory))
+		time.Sleep(10*time.Second + 50*time.Millisecond)
+		n, last, gap := make(map[string]int), time.Now(), time.Duration(0)
+		l.reg.OnCall(func(method string, call func() error) error {
+			if n[method]++; method == "Report" {
+				last, gap = time.Now(), max(gap, time.Since(last))
+			}
+			return call()
+		})
+		time.Sleep(10 * time.Minute)
+		l.reg.OnCall(nil)
+		synctest.Wait()
+		if n["Write"] < 5 || n["Report"]+n["Write"] != n["Time"] {
+			t.Errorf("calls in 10 minutes: %v", n)
+		}
+		if gap > 7*time.Second {
+			t.Errorf("heartbeats %v apart", gap)
+		}
+		l.end()
+	})
+}
+
 // A worker that finds no number asks seldom.
 func TestAWorkerWithoutANumberAsksSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
