@@ -156,6 +156,11 @@ type Keeper struct {
 	answers time.Time     // until when a lost number is answered for
 }
 
+// watchEvery is how often the clock is looked at for steps: how long a clock that was
+// set far may go into IDs, up to the fence. Looking costs an idle worker more than its
+// heartbeats do. A clock that is slewed by 2 % moves by less than MaxAhead meanwhile.
+const watchEvery = 200 * time.Millisecond
+
 // New returns a keeper. It reads the state file and starts nothing. A state file
 // that is damaged, or was copied from another place, is reported by Run and
 // ignored.
@@ -163,7 +168,7 @@ func New(cfg Config) *Keeper {
 	cfg = cfg.withDefaults()
 	file, unread := openState(cfg.StateDir, cfg.Layout.Unit, cfg.Now)
 	k := &Keeper{
-		cfg: cfg, joins: DeploymentOf(cfg.Layout), unread: unread, watch: 100 * time.Millisecond,
+		cfg: cfg, joins: DeploymentOf(cfg.Layout), unread: unread, watch: watchEvery,
 		alarms: newAlarms(cfg.Alarm),
 		rand:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		terms: terms{
