@@ -1,6 +1,8 @@
 package workerid_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -81,6 +83,13 @@ func TestAStateFileIsReadAsWrittenOrRefused(t *testing.T) {
 				check(fmt.Sprintf("bit %d of byte %d", bit, n), bad)
 			}
 		}
+		var indented bytes.Buffer // as it was written before
+		if err := json.Indent(&indented, file, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := workerid.DecodeState(indented.Bytes()); err != nil || got != whole || whole != string(file) {
+			t.Errorf("%s: it was read as %s, %v, and not indented as %s", &indented, got, err, whole)
+		}
 		for what, data := range map[string]string{
 			"a newer version":      `{"v":2,"instance":"a"}`,
 			"an unknown field":     `{"v":0,"instance":"a","fense":7}`,
@@ -99,8 +108,38 @@ func TestAStateFileIsReadAsWrittenOrRefused(t *testing.T) {
 		if _, err := workerid.DecodeState([]byte(before)); err != nil {
 			t.Errorf("a file of before: %v", err)
 		}
+		if _, err := workerid.DecodeState([]byte(summedBefore)); err != nil {
+			t.Errorf("a file of before, with a sum: %v", err)
+		}
 	})
 }
+
+// summedBefore was written when files were indented.
+const summedBefore = `{
+  "instance": "a",
+  "number": 7,
+  "claim": {
+    "token": "t",
+    "revision": 1,
+    "until": 99,
+    "fence": 9,
+    "clock": 5
+  },
+  "deployment": {
+    "id": "d",
+    "layout": "l",
+    "epoch": 1,
+    "unit": 1
+  },
+  "place": {
+    "host": "h",
+    "machine": "m",
+    "inode": 1
+  },
+  "v": 1,
+  "sum": "714b2b5936fb5a47e6c22f9340761fb1d9a3672cc9153d718cb9315e7c28bf7e"
+}
+`
 
 func write(t *testing.T, dir string, data []byte) {
 	t.Helper()

@@ -12,7 +12,7 @@ import (
 // name are on disk. After an error the file is the old one or the new one, whole. It may leave path.new behind, which
 // the next call overwrites. One caller at a time may replace a file.
 func Replace(path string, data []byte) error {
-	return ReplaceWith(path, func(Identity) []byte { return data })
+	return replace(path, func(*os.File) ([]byte, error) { return data, nil })
 }
 
 // An Identity tells a file from its copies. Fields are 0 where there is none.
@@ -46,6 +46,13 @@ func identify(f *os.File) (Identity, error) {
 
 // ReplaceWith is Replace for data that names the new file's identity, as [Identify] will return it.
 func ReplaceWith(path string, data func(Identity) []byte) error {
+	return replace(path, func(f *os.File) ([]byte, error) {
+		i, err := identify(f)
+		return data(i), err
+	})
+}
+
+func replace(path string, data func(*os.File) ([]byte, error)) error {
 	temp := path + ".new"
 	if err := write(temp, data); err != nil {
 		return err
@@ -56,14 +63,14 @@ func ReplaceWith(path string, data func(Identity) []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-func write(path string, data func(Identity) []byte) error {
+func write(path string, data func(*os.File) ([]byte, error)) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	i, err := identify(f)
+	text, err := data(f)
 	if err == nil {
-		_, err = f.Write(data(i))
+		_, err = f.Write(text)
 	}
 	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Inode returns the number of a file or directory, which a copy of it does not share; 0 where there is none.
@@ -17,11 +19,22 @@ func Inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// syncDir makes a rename in the directory durable.
+// syncDir makes a rename in the directory durable. Package os would prepare the directory for waiting, at three times
+// the system calls.
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	fd, err := again(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	return errors.Join(d.Sync(), d.Close())
+	_, err = again(func() (int, error) { return 0, unix.Fsync(fd) })
+	return errors.Join(err, unix.Close(fd))
+}
+
+// again calls f until no signal interrupts it.
+func again(f func() (int, error)) (n int, err error) {
+	for {
+		if n, err = f(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
