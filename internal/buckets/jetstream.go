@@ -59,6 +59,17 @@ func (o onJetStream) Now(ctx context.Context, bucket string) (time.Time, error) 
 	return answer.Now, err
 }
 
+// entries returns how many entries a bucket has, markers included. Of a description of the stream it reads no more.
+func (o onJetStream) entries(ctx context.Context, bucket string) (int, error) {
+	var answer struct {
+		State struct {
+			Messages int `json:"messages"`
+		} `json:"state"`
+	}
+	err := o.request(ctx, o.api.Info(bucket), nil, &answer)
+	return answer.State.Messages, err
+}
+
 // makerKey is where [Settings].Maker stands in the metadata of a stream.
 const makerKey = "natsid-maker"
 

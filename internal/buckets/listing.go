@@ -45,11 +45,9 @@ func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries [
 // of a listing nor a missing right to delete consumers makes anyone wait.
 func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *listing) (entries []Entry, err error) {
 	if prefix == "" { // otherwise how many keys there are is not known
-		info, err := o.Info(ctx, bucket)
-		if err != nil {
-			return nil, err
+		if l.keys, err = o.entries(ctx, bucket); err != nil || l.keys == 0 {
+			return nil, err // no key existed all the time
 		}
-		l.keys = info.Entries // without history there is one for each key
 	}
 	begin := o.push
 	if o.js.Options().APIPrefix != "" {
@@ -72,15 +70,11 @@ func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *lis
 
 // push begins a listing whose entries JetStream sends.
 func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing) (err error) {
-	inbox := l.conn.NewInbox()
-	if l.sub, err = l.conn.SubscribeSync(inbox); err != nil {
-		return err
-	}
-	if err = l.sub.SetPendingLimits(-1, -1); err != nil {
+	if err = l.subscribe(); err != nil {
 		return err
 	}
 	cfg := jetstream.ConsumerConfig{
-		Name: rand.Text(), DeliverSubject: inbox, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		Name: rand.Text(), DeliverSubject: l.sub.Subject, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
 		FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy, MaxDeliver: 1,
 		MemoryStorage: true, Replicas: 1, FlowControl: l.flow,
 		// A thousand workers that start at once would meet JetStream's limit of consumers, were they kept for longer.
@@ -97,6 +91,22 @@ func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing
 	return nil
 }
 
+// mostWaiting is how many messages may wait to be read, where it is not known how many will come. They are lost beyond,
+// and the listing is begun again.
+const mostWaiting = 1 << 16
+
+// subscribe subscribes to an inbox. It has room for each key twice, should all change meanwhile: room for mostWaiting,
+// as the client would make it, costs more than to list a small bucket.
+func (l *listing) subscribe() (err error) {
+	room := mostWaiting
+	if l.keys > 0 {
+		room = min(room, 2*l.keys+256)
+	}
+	l.messages = make(chan *nats.Msg, room)
+	l.sub, err = l.conn.ChanSubscribe(l.conn.NewInbox(), l.messages)
+	return err
+}
+
 // heartbeat is how often a consumer with flow control says that it lives. JetStream wants one.
 const heartbeat = 5 * time.Second
 
@@ -105,12 +115,13 @@ type listing struct {
 	conn     *nats.Conn
 	prefix   string        // of all subjects
 	patience time.Duration // how long to wait for the next entry
-	keys     int           // when it began, markers included; 0 if unknown
+	keys     int           // when it began, markers included, without history one for each key; 0 if unknown
 	pending  uint64        // what the server had to deliver when the listing began
 	received uint64
 	flow     bool // with flow control
 	asked    bool // JetStream has asked for an answer, before it sends more
 	sub      *nats.Subscription
+	messages chan *nats.Msg
 	all      map[string]Entry
 }
 
@@ -170,9 +181,14 @@ func (l *listing) next(ctx context.Context, ended bool) (e Entry, left uint64, e
 // when it is answered.
 func (l *listing) message(ctx context.Context) (*nats.Msg, error) {
 	for {
-		m, err := l.sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return nil, err
+		var m *nats.Msg
+		select {
+		case m = <-l.messages:
+		case <-ctx.Done():
+			if l.conn.IsClosed() {
+				return nil, nats.ErrConnectionClosed
+			}
+			return nil, ctx.Err()
 		}
 		switch m.Header.Get("Status") {
 		case "":

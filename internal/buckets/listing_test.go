@@ -65,3 +65,30 @@ func listUntilEmpty(t *testing.T, b *buckets.Bucket) {
 	}
 	wg.Wait()
 }
+
+// A listing of an empty bucket makes no consumer: workers that start at once each list what nobody has written yet.
+func TestAnEmptyBucketIsListedWithoutAConsumer(t *testing.T) {
+	url := natstest.Start(t)
+	js := natstest.JetStream(t, url)
+	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "empty"})
+	open(t, b)
+	made, err := js.Conn().SubscribeSync("$JS.API.CONSUMER.CREATE.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want := range 2 {
+		all, err := b.All(t.Context())
+		if err != nil || len(all) != want {
+			t.Errorf("%v, %v, want %d entries", all, err, want)
+		}
+		if err := js.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, err := made.Pending(); err != nil || n != want {
+			t.Errorf("with %d entries %d consumers were made, %v", want, n, err)
+		}
+		if _, err := b.Put(t.Context(), "key", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -24,11 +24,7 @@ func (o onJetStream) pull(ctx context.Context, bucket, filter string, l *listing
 	}
 	info := consumer.CachedInfo()
 	l.pending = info.NumPending
-	nc := o.js.Conn()
-	if l.sub, err = nc.SubscribeSync(nc.NewInbox()); err != nil {
-		return err
-	}
-	if err := l.sub.SetPendingLimits(-1, -1); err != nil {
+	if err := l.subscribe(); err != nil {
 		return err
 	}
 	if l.pending == 0 {
@@ -38,5 +34,5 @@ func (o onJetStream) pull(ctx context.Context, bucket, filter string, l *listing
 	if err != nil {
 		return err
 	}
-	return nc.PublishRequest(o.api.Next(bucket, info.Name), l.sub.Subject, body)
+	return l.conn.PublishRequest(o.api.Next(bucket, info.Name), l.sub.Subject, body)
 }
