@@ -59,7 +59,7 @@ func TestWithoutHeartbeatsTheWindowIsRenewed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m, dir := new(workeridtest.Memory), t.TempDir()
 			l := start(t, m, in(dir))
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute + 50*time.Millisecond) // it is not killed while it renews: see resume
 			w := l.number()
 			l.lose(toWorkers, hangs)
 			for minute := range 14 {
