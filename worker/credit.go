@@ -33,27 +33,36 @@ const limitless = 999_999_999
 // some wait. The zero value knows nothing yet.
 type rate struct {
 	perSecond float64
+	known     time.Duration // how much time it is the mean of, from rateLeast to rateMost
 	since     time.Duration
 	arrived   int64
 	idle      bool // nothing waited at some time since
 }
+
+// A process whose CPU time is limited runs in slices, of 100 ms usually. A mean over less
+// than some of them would be that of a slice or of none.
+const (
+	rateLeast = 3 * markEvery
+	rateMost  = 15 * markEvery
+)
 
 // note notes how many requests have arrived, and how many wait. A time in which nothing
 // waited shows only that the group can answer as many as it did: a worker that is back
 // below its capacity would otherwise give itself ever smaller credits, and use them up.
 func (r *rate) note(now time.Duration, arrived, waiting int64) {
 	r.idle = r.idle || waiting == 0
-	if now-r.since < markEvery {
+	took := now - r.since
+	if took < markEvery {
 		return
 	}
-	answered := float64(arrived-r.arrived) / (now - r.since).Seconds()
+	answered := float64(arrived-r.arrived) / took.Seconds()
 	if r.idle {
-		answered = max(answered, r.perSecond)
+		answered, r.known = max(answered, r.perSecond), r.known-took
 	}
-	if r.perSecond > 0 {
-		answered = (r.perSecond*3 + answered) / 4
+	if r.known = min(max(r.known, rateLeast), rateMost); r.perSecond > 0 {
+		answered = r.perSecond + (answered-r.perSecond)*float64(took)/float64(r.known+took)
 	}
-	*r = rate{answered, now, arrived, waiting == 0}
+	*r = rate{answered, r.known + took, now, arrived, waiting == 0}
 }
 
 // credit returns how many requests a new subscription may get; 0 for any number.

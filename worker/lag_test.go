@@ -110,7 +110,7 @@ func TestARateIsWhatIsAnsweredWhileRequestsWait(t *testing.T) {
 	var r rate
 	now, arrived := time.Duration(0), int64(0)
 	pass := func(perSecond, waiting int64) float64 {
-		for range 40 {
+		for range 400 {
 			now += markEvery
 			arrived += perSecond * int64(markEvery) / int64(time.Second)
 			r.note(now, arrived, waiting)
@@ -134,6 +134,21 @@ func TestARateIsWhatIsAnsweredWhileRequestsWait(t *testing.T) {
 	r.note(now+markEvery/2, arrived, 0) // idle for a moment
 	if r.note(now+markEvery, arrived, 100); r.perSecond < 499 {
 		t.Errorf("%.0f per second after a time in which nothing waited for a moment", r.perSecond)
+	}
+}
+
+// The default of control groups is a period of 100 ms.
+func TestARateIsThatOfAllSlicesInWhichAProcessRuns(t *testing.T) {
+	var r rate
+	arrived := int64(0)
+	for i := range 200 {
+		if i%5 == 0 {
+			arrived += 1000
+		}
+		r.note(time.Duration(i+1)*markEvery, arrived, 500)
+		if got := r.perSecond; i > 50 && (got < 7_500 || got > 12_500) {
+			t.Errorf("after %v: %.0f per second, want about 10000", time.Duration(i+1)*markEvery, got)
+		}
 	}
 }
 
