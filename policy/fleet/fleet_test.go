@@ -197,6 +197,8 @@ func TestFleet(t *testing.T) {
 		{"what cannot be read stays as it was", damaged},
 		{"fields of a newer natsid are kept", newer},
 		{"settings outlive their bucket", lost},
+		{"who starts waits until others have written again what was lost", startedAtALoss},
+		{"who starts does not wait for ever for others to write again what was lost", startedBesideTheHelpless},
 		{"who starts says that all settings are gone", gone},
 		{"changes at once are all made", together},
 		{"a tag is strict once all workers that are found confirm it", confirmed},

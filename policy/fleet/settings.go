@@ -13,7 +13,8 @@
 // least that workers must honour, and a worker of a lower one does not start. The first limit raises it, and is
 // refused while a worker of before is live. With --guard off there is no identity: then only live workers are asked.
 //
-// A worker that may not serve without limits, since the level says so, serves no segments until it has read them.
+// A worker that may not serve without limits, since the level says so, serves no segments until it has read them, and
+// until those that run have, too: see [Settings.meet].
 //
 // # Strict tags
 //
@@ -103,6 +104,7 @@ type Settings struct {
 
 	catching sync.Mutex // guards caught
 	caught   time.Time  // when the last read of CatchUp began
+	met      time.Time  // until then the first read waits for other workers
 
 	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
 
@@ -264,20 +266,35 @@ func (s *Settings) Unread() bool { return !s.read.Load() }
 // readAll reads what has changed since the last call; mostly nothing, which one request shows. It reports whether all
 // is known now.
 func (s *Settings) readAll(ctx context.Context) (bool, error) {
-	state, err := s.kv.Look(ctx)
-	if err != nil || s.read.Load() && state.LastSeq == s.seq.Load() {
-		return err == nil, err
+	for {
+		state, err := s.kv.Look(ctx)
+		if err != nil || s.read.Load() && state.LastSeq == s.seq.Load() {
+			return err == nil, err
+		}
+		all, err := s.kv.All(ctx)
+		if err != nil {
+			return false, err
+		}
+		if again, err := s.restore(ctx, state.Created, all); again || err != nil {
+			return false, err // what was known goes on to hold
+		}
+		again, err := s.meet(ctx, state.LastSeq)
+		if err != nil {
+			return false, err
+		}
+		if !again {
+			s.take(state, all)
+			return true, nil
+		}
 	}
-	all, err := s.kv.All(ctx)
-	if err != nil {
-		return false, err
-	}
-	if again, err := s.restore(ctx, state.Created, all); again || err != nil {
-		return false, err // what was known goes on to hold
-	}
+}
+
+// take puts what was read in place of what was known.
+func (s *Settings) take(state buckets.State, all map[string]buckets.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state.Mine && !s.read.Load() && s.cfg.Marks != nil && s.cfg.Marks.Level() >= policy.LevelLimits {
+	if state.Mine && len(all) == 0 && !s.read.Load() && s.cfg.Marks != nil &&
+		s.cfg.Marks.Level() >= policy.LevelLimits {
 		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " was gone with all limits, orders and " +
 			"throttles, so that strict tags are loose: set them again with `natsid tag update` and `natsid throttle`")
 	}
@@ -289,7 +306,6 @@ func (s *Settings) readAll(ctx context.Context) (bool, error) {
 	s.entries = all
 	s.seq.Store(state.LastSeq)
 	s.apply()
-	return true, nil
 }
 
 func later(a, b buckets.Entry) buckets.Entry {
