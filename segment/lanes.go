@@ -97,8 +97,8 @@ func (l *lane) promise() bool {
 // errGaveWay is the cause of a load that was ended before its timeout.
 var errGaveWay = errors.New("segment: the load took unusually long and gave way to loads of other tags")
 
-// errStoodStill is the cause of a load whose time passed while this process did not run, as when it was stopped for a
-// moment: the store may have answered long ago.
+// errStoodStill is the cause of a load of whose time much passed while this process did not run, as when it was stopped
+// for a moment, or gets little CPU time: the store may have answered long ago.
 var errStoodStill = errors.New("segment: this process stood still while the load was under way")
 
 // drive waits for a place in the lane and calls load, with a context that ends after timeout, or when the load must
@@ -130,7 +130,7 @@ func (l *lane) drive(
 	switch {
 	case err != nil && gaveWay:
 		err = fmt.Errorf("%w: %w", errGaveWay, err)
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && stood >= timeout/2:
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && stood >= timeout/4:
 		err = fmt.Errorf("%w: %w", errStoodStill, err)
 	}
 	return err
@@ -141,29 +141,38 @@ func (l *lane) drive(
 type driver struct {
 	lane     *lane
 	cancel   context.CancelFunc
-	patience time.Duration // between looks
+	patience time.Duration
 
 	mu      sync.Mutex
 	timer   *time.Timer
+	pause   time.Duration // until the next look
 	looked  time.Time
+	yields  time.Time // when it gives way, if the place is wanted
 	stood   time.Duration
 	gaveWay bool
 	arrived bool
 }
 
 func newDriver(l *lane, patience time.Duration, cancel context.CancelFunc) *driver {
-	d := &driver{lane: l, cancel: cancel, patience: patience, looked: time.Now()}
+	now := time.Now()
+	d := &driver{lane: l, cancel: cancel, patience: patience, yields: now.Add(patience)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.timer = time.AfterFunc(patience, func() { d.look(time.Now()) })
+	d.next(now)
+	d.timer = time.AfterFunc(d.pause, func() { d.look(time.Now()) })
 	return d
 }
 
-// note notes that the process runs.
-func (d *driver) note(now time.Time) {
-	d.stood += max(0, now.Sub(d.looked)-d.patience)
-	d.looked = now
+// lookEvery is how often a driver looks at least. A process that gets little CPU time looks late each time.
+const lookEvery = unusual * leastUsual
+
+// next begins the pause until the next look.
+func (d *driver) next(now time.Time) {
+	d.looked, d.pause = now, min(lookEvery, d.yields.Sub(now))
 }
+
+// note notes that the process runs.
+func (d *driver) note(now time.Time) { d.stood += max(0, now.Sub(d.looked)-d.pause) }
 
 // look gives way if the place is wanted; otherwise it looks again later.
 func (d *driver) look(now time.Time) {
@@ -173,11 +182,15 @@ func (d *driver) look(now time.Time) {
 		return
 	}
 	d.note(now)
-	if d.gaveWay = d.lane.promise(); d.gaveWay {
-		d.cancel()
-		return
+	if !now.Before(d.yields) {
+		if d.gaveWay = d.lane.promise(); d.gaveWay {
+			d.cancel()
+			return
+		}
+		d.yields = now.Add(d.patience)
 	}
-	d.timer.Reset(d.patience)
+	d.next(now)
+	d.timer.Reset(d.pause)
 }
 
 // arrive ends the watch. It reports whether the load gave way, and for how long the process stood still.

@@ -34,3 +34,17 @@ func TestLoadsThatGiveWayMakeThoseAfterThemPatient(t *testing.T) {
 		}
 	})
 }
+
+func TestADriverNoticesThatItsProcessRunsInSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDriver(&newLanes().sound, 2*time.Second, func() { t.Error("it gave way, though nobody waits") })
+		now := time.Now()
+		for range 50 {
+			now = now.Add(lookEvery + 16*time.Millisecond) // no time passes for its timer
+			d.look(now)
+		}
+		if gaveWay, stood := d.arrive(now); gaveWay || stood < 700*time.Millisecond {
+			t.Errorf("gave way: %v; it stood still for %v of %v, want 0.8 s", gaveWay, stood, 2*time.Second)
+		}
+	})
+}
