@@ -92,15 +92,19 @@ func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing
 }
 
 // mostWaiting is how many messages may wait to be read, where it is not known how many will come. They are lost beyond,
-// and the listing is begun again.
-const mostWaiting = 1 << 16
+// and the listing is begun again. fewWaiting is room for those whose keys were not counted.
+const (
+	mostWaiting = 1 << 16
+	fewWaiting  = 1 << 12
+)
 
-// subscribe subscribes to an inbox. It has room for each key twice, should all change meanwhile: room for mostWaiting,
-// as the client would make it, costs more than to list a small bucket.
+// subscribe subscribes to an inbox. It has room for each key twice, should all change meanwhile, and for thousands that
+// are made meanwhile, as when a fleet starts. Room for mostWaiting, which the client would make, costs more than to
+// list a small bucket.
 func (l *listing) subscribe() (err error) {
 	room := mostWaiting
 	if l.keys > 0 {
-		room = min(room, 2*l.keys+256)
+		room = min(room, 2*l.keys+fewWaiting)
 	}
 	l.messages = make(chan *nats.Msg, room)
 	l.sub, err = l.conn.ChanSubscribe(l.conn.NewInbox(), l.messages)

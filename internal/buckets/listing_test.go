@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
@@ -90,5 +93,53 @@ func TestAnEmptyBucketIsListedWithoutAConsumer(t *testing.T) {
 		if _, err := b.Put(t.Context(), "key", nil); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A fleet that starts makes keys between the moment when they are counted and the one when they are read. None is lost:
+// the client would log it.
+func TestAListingHasRoomForKeysThatAreMadeMeanwhile(t *testing.T) {
+	lost := make(chan error, 100)
+	url := natstest.Start(t)
+	nc, err := nats.Connect(url, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { lost <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "growing"})
+	open(t, b)
+	// Between the count and the consumer, more keys are made.
+	const more = 1000
+	if _, err := b.Put(t.Context(), "first", nil); err != nil {
+		t.Fatal(err)
+	}
+	once := new(sync.Once)
+	grow := func(*nats.Msg) {
+		once.Do(func() {
+			for i := range more {
+				if err := nc.Publish(fmt.Sprintf("$KV.growing.k%d", i), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	if _, err := nc.Subscribe("$JS.API.STREAM.INFO.KV_growing", grow); err != nil {
+		t.Fatal(err)
+	}
+	for seen := 0; seen < more+1; {
+		all, err := b.All(t.Context())
+		if err != nil || len(all) < seen {
+			t.Fatalf("%d entries after %d, %v", len(all), seen, err)
+		}
+		seen = len(all)
+	}
+	select {
+	case err := <-lost:
+		t.Error(err)
+	default:
 	}
 }
