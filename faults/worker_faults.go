@@ -63,7 +63,9 @@ func workerFaults() []fault {
 				"there are four numbers for five workers",
 			fleet:  fleet{servers: 3, workers: 3, flags: []string{"--horizon", "20s", "--layout", "41+0+2+0+12"}},
 			inject: pauseBeyondHorizon,
-			losses: []loss{untilDetected, afterResume}, recovery: 15 * time.Second,
+			// The scene waits for 5 s. A worker without a number looks 2, 4, 8 and 16 s after one another, half as
+			// long again at most; the number that it takes is used a second later.
+			losses: []loss{untilDetected, afterResume}, recovery: 35 * time.Second,
 			alarms: alarms{subjects.AlarmNumberLost: {1, 1}, subjects.AlarmNumbersExhausted: {0, 3}}, single: true,
 		},
 		{
