@@ -31,6 +31,14 @@ import (
 //     next heartbeat and closes its generator before that.
 //   - The own window, as the state file remembers it, is resumed: (1) and (3).
 //
+// # Without heartbeats
+//
+// Heartbeats say which numbers have an owner though their records are lost, and
+// what the others' clocks show. The law rests on neither: (1) and (2) are about
+// records, which are read and written as ever. So where only the heartbeats have
+// been out of reach for blindAfter, a number is acquired without them: by a clock
+// that agrees with the registry's, and used as late as where silence says nothing.
+//
 // The loser of a compare-and-set goes on to the next number. A write that was
 // not acknowledged leaves an unconfirmed claim: the next attempt continues it if
 // the record bears its token, so that lost replies do not block one number after
@@ -58,6 +66,8 @@ type chooser struct {
 	exhausted   int        // looks in a row that found no number free
 	warned      bool       // of a subscriber that hides who listens
 	awaySince   time.Time  // since when no attempt reached the registry; zero if the last one did
+	blindSince  time.Time  // since when heartbeats could not be read; zero if they could be, or nothing could
+	blind       bool       // the last look was without heartbeats
 }
 
 // A waitError carries when to try again.
@@ -78,6 +88,10 @@ const (
 	// more seldom up to maxExhausted: each look reads all records and heartbeats.
 	minExhausted = 2 * time.Second
 	maxExhausted = 30 * time.Second
+	// blindAfter is how long heartbeats must be out of reach before a number is
+	// acquired without them: a busy registry is late with a list, and there it is
+	// of use.
+	blindAfter = 10 * time.Second
 	// maxLate is the longest pause after attempts that had no answer in time.
 	maxLate = 10 * time.Second
 	// maxUnknown is how many numbers are skipped because asking for them failed.
@@ -148,7 +162,7 @@ func (v view) free(w int, now int64) bool {
 func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*listTimeout)
 	defer cancel()
-	seen, beats, err := h.clock.compareAnew(ctx)
+	seen, beats, err := h.compare(ctx)
 	if err != nil {
 		return reading{}, view{}, err
 	}
@@ -177,6 +191,29 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	h.warnOfDamage(v.records)
 	v.heartbeats, v.lost = beats, h.lost
 	return seen, v, nil
+}
+
+// compare compares the clock and reads the heartbeats, or does without these if they have been out of reach for long.
+func (h *chooser) compare(ctx context.Context) (seen reading, beats map[int]Heartbeat, err error) {
+	h.blind = false
+	seen, beats, err = h.clock.compareAnew(ctx)
+	unread := h.clock.unread
+	if err == nil || unread == nil || !errors.Is(err, unread) {
+		h.blindSince = time.Time{}
+		return seen, beats, err
+	}
+	if h.blindSince.IsZero() {
+		h.blindSince = time.Now()
+	}
+	why := fmt.Errorf("workerid: the heartbeats of others cannot be read: %w", err)
+	if time.Since(h.blindSince) < blindAfter {
+		return reading{}, nil, why
+	}
+	if seen, err = h.clock.compare(ctx); err != nil {
+		return reading{}, nil, errors.Join(why, err)
+	}
+	h.blind = true
+	return seen, nil, nil
 }
 
 // lastReported returns the latest time that this worker is known to have read
@@ -239,6 +276,11 @@ func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*
 		c.from = max(c.from, own.Free)
 	}
 	c.doubtful = !own.wrote(r.Token) //mutant:doubtful
+	if h.blind {
+		c.unheard = true //mutant:blind
+		h.log.Warn("the heartbeats of other workers cannot be read: a number is acquired by its record alone, and "+
+			"used some seconds later; check the bucket of the heartbeats", "number", w, "later", unheardFor)
+	}
 	return h.confirm(ctx, seen, c, r)
 }
 

@@ -94,6 +94,8 @@ var mutants = []mutant.Mutant{
 			mutant.Delete("second-question")}},
 	{Name: "silence that says nothing is believed", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"),
 		Edits: []mutant.Edit{mutant.Delete("unheard")}},
+	{Name: "without heartbeats a number is used at once", Args: unit("WithoutHeartbeatsANumberIsAcquiredByItsRecord"),
+		Edits: []mutant.Edit{mutant.Delete("blind")}},
 	{Name: "a number that was not heard of is used at once", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"),
 		Edits: []mutant.Edit{mutant.Replace("unheard-wait", "return c.margin")}},
 	{Name: "a record that looks free is believed", Args: unit("OnlyTheOwnReleasedNumberIsUsedWithoutTheMargin"),

@@ -305,3 +305,39 @@ func TestAWorkerWithoutANumberAsksSeldom(t *testing.T) {
 		c.end()
 	})
 }
+
+// Heartbeats stop nobody: a worker that never had a number acquires one by the records alone. The record of an owner
+// that answers nothing may be lost: the number is used once that one has read its record again.
+func TestWithoutHeartbeatsANumberIsAcquiredByItsRecord(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := new(workeridtest.Memory)
+			two := func(c *workerid.Config) { c.Layout.Worker = 1 } // numbers
+			a := start(t, m, two)
+			time.Sleep(time.Minute)
+			begin := now()
+			b := start(t, m, two, func(c *workerid.Config) {
+				(&life{reg: c.Registry.(*workeridtest.Fake)}).lose(toWorkers, hangs)
+			})
+			serves := func() bool { g := b.gen(); return g != nil && g.CheckAt(now()) == nil }
+			for !serves() && now() < begin+60_000 {
+				time.Sleep(time.Millisecond)
+			}
+			if first := now() - max(begin+10_000, b.keeper.Status().Since); first < 7000 || first > 9000 {
+				t.Errorf("the number is used after %d ms: %+v", first, b.keeper.Status())
+			}
+			if took := now() - begin; took > 45_000 {
+				t.Errorf("it took %d ms", took)
+			}
+			for minute := range 10 {
+				time.Sleep(time.Minute)
+				if s := b.keeper.Status(); b.number() == a.number() || !serves() || s.Trouble == nil {
+					t.Fatalf("minute %d: %+v, want IDs of another number than %d, and a trouble", minute, s, a.number())
+				}
+			}
+			b.reg.OnCall(nil)
+			a.end()
+			b.end()
+		})
+	}
+}
