@@ -158,7 +158,7 @@ func TestAStepBackShorterThanTheDeadlineIsWaitedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.set(-800 * time.Millisecond)
-	time.Sleep(2 * time.Millisecond) // requests share a reading of the clock for one
+	time.Sleep(2 * time.Millisecond)                           // requests share a reading of the clock for one
 	after, err := request(c.Conn, "id.snowflake", 1, patience) // once: a client would ask again
 	if err != nil || after[0].First <= before[0].First {
 		t.Fatalf("%v after %v, %v", after, before, err)

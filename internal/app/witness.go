@@ -116,7 +116,7 @@ func (l lateTags) List(ctx context.Context, after string, limit int) ([]segment.
 }
 
 // identity returns the registry of the marks for the witness.
-func (s *storage) identity(ctx context.Context, now bool) (registry string, confirmed bool, err error) {
+func (s *storage) identity(ctx context.Context, now bool) (registry string, confirmed time.Time, err error) {
 	id := s.marks.Identity()
 	if now || id.Registry == "" {
 		id, err = s.marks.Check(ctx)
@@ -124,7 +124,7 @@ func (s *storage) identity(ctx context.Context, now bool) (registry string, conf
 	if errors.Is(err, kvstore.ErrNoIdentity) || errors.Is(err, kvstore.ErrRegistry) {
 		err = nil // the witness compares it with what it remembers
 	}
-	return id.Registry, !id.Confirmed.IsZero(), err
+	return id.Registry, id.Confirmed, err
 }
 
 // mayFound is asked before a bucket of marks gets an identity.

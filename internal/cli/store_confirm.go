@@ -18,7 +18,8 @@ func (*storeConfirmCmd) help() help {
 	return help{
 		summary: "Say that each tag in use has a mark above all its IDs, so that tags are created on first use again.",
 		detail: `Workers refuse to create tags in a bucket of marks that was purged, or deleted
-and made again: any name could be one whose IDs are in use. First create each tag
+and made again, or was restored and raised with "natsid tag raise --all": any name
+could be one whose IDs are in use. First create each tag
 that was in use with "natsid tag create TAG --start N", N far above its IDs, or
 raise it. Then confirm. If a tag is forgotten and used, its IDs repeat.
 

@@ -29,8 +29,9 @@ raised by more than that. N is more than the IDs of any one tag that were issued
 since the backup; skipped IDs cost nothing. When the last tag is raised, the
 workers serve again; none is restarted.
 
-A tag that the restored store lacks is not raised, and would begin at 1 on first
-use. Create it before: "natsid tag create TAG --start M", M above every ID in use.
+A tag that the restored store lacks is not raised. Create it with "natsid tag
+create TAG --start M", M above every ID in use, then run "natsid store confirm":
+until then workers that refused segments create no tag on first use.
 
 The command shows what it will do and asks first. If it is interrupted, --after
 continues behind the last tag it named, so that no tag is raised twice. To raise
@@ -129,7 +130,8 @@ func (c *tagRaiseCmd) raise(ctx context.Context, s *session, cl *client.Client, 
 		if len(raised.Tags) == 0 {
 			return s.print(raisedJSON{done, subjects.Decimal(c.By)}, func(out io.Writer) error {
 				_, err := fmt.Fprintf(out, "Raised: %s. "+
-					"Workers that waited for it serve segments again.\n", numberOf(done, "tag"))
+					"Workers that waited for it serve segments again, and create no tag on first use until "+
+					"`natsid store confirm`.\n", numberOf(done, "tag"))
 				return err
 			})
 		}

@@ -1,9 +1,13 @@
 package witness
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/natsid/natsid/segment"
 )
 
 func TestWorkersThatStoppedCleanlyRepairWhatWentBackMeanwhile(t *testing.T) {
@@ -88,6 +92,50 @@ func TestKilledWorkersRefuseUntilAnOperatorRaisesAllTags(t *testing.T) {
 		}
 		raise(t, a, 1000)
 		w.served(5 * time.Second)
+	})
+}
+
+// A tag that was made since the backup would begin at 1 again. Only who raises the tags can know of it.
+func TestAfterARaiseNoTagIsMadeOnFirstUseUntilItsOperatorConfirms(t *testing.T) {
+	play(t, func(w *world) {
+		dir := t.TempDir()
+		a := w.start("a", dir)
+		firstUse := func() error {
+			seat := segment.Tag{Name: "seat", Step: 10, MaxID: 1}
+			_, err := a.witness.Gate(a.store).Create(context.Background(), seat, false)
+			return err
+		}
+		w.load(5, a)
+		old := w.js.backup()
+		time.Sleep(10 * time.Second)
+		w.load(20, a)
+		if err := firstUse(); err != nil {
+			t.Fatal(err)
+		}
+		a.end(false)
+		w.js.restore(old)
+		a = w.start("a", dir)
+		time.Sleep(20 * time.Second)
+		raise(t, a, 1000)
+		w.served(5 * time.Second)
+		if err := firstUse(); !errors.Is(err, ErrNotConfirmed) {
+			t.Errorf("after the raise: %v", err)
+		}
+		old = w.js.backup()
+		w.load(5, a)
+		w.js.restore(old)
+		for before := w.alarmed(); w.alarmed() == before; time.Sleep(time.Second) {
+			_ = a.take(10)
+		}
+		time.Sleep(time.Second)
+		w.served(15 * time.Second)
+		if err := firstUse(); !errors.Is(err, ErrNotConfirmed) {
+			t.Errorf("after another incident, which needed no raise: %v", err)
+		}
+		w.identify("r", true)
+		if err := firstUse(); err != nil {
+			t.Errorf("after the operator confirmed: %v", err)
+		}
 	})
 }
 

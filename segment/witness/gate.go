@@ -35,9 +35,12 @@ func (g gate) LoadStrict(
 	return g.Store.LoadStrict(ctx, tag, join, floor)
 }
 
-// Create implements [segment.Store].
+// Create implements [segment.Store]: a tag is made on first use.
 func (g gate) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
 	if err := g.witness.Ready(ctx); err != nil {
+		return segment.Tag{}, err
+	}
+	if err := g.witness.mayMake(ctx); err != nil {
 		return segment.Tag{}, err
 	}
 	return g.Store.Create(ctx, t, revive)

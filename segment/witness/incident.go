@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/segment"
 )
 
 // lostIncident is the gap of an answer to an incident that takes the place of a damaged one.
@@ -60,6 +61,7 @@ func (w *Witness) openIncident(ctx context.Context) (incident, error) {
 	}
 	i = incident{
 		Version: version, ID: newToken(), Opened: time.Now().UTC(), By: w.cfg.Name(), Why: proof, Must: must,
+		Lacks: i.Lacks,
 	}
 	if err := w.writeIncident(ctx, i, revision); err != nil {
 		return i, err
@@ -161,14 +163,20 @@ func (w *Witness) addMust(ctx context.Context, i incident) error {
 	}
 }
 
-// closeIncident closes an incident, unless another worker did. raisedBy is not 0 if an operator raised all tags.
-func (w *Witness) closeIncident(ctx context.Context, id string, raisedBy int64) error {
+// closeIncident closes an incident, unless another worker did.
+func (w *Witness) closeIncident(ctx context.Context, id string) error {
+	return w.closeBy(ctx, id, func(*incident) {})
+}
+
+// closeBy is closeIncident, with something more to note in it.
+func (w *Witness) closeBy(ctx context.Context, id string, note func(*incident)) error {
 	for {
 		i, revision, err := w.readIncident(ctx)
 		if err != nil || i.ID != id || !i.open() {
 			return err
 		}
-		i.Closed, i.RaisedBy = time.Now().UTC(), raisedBy
+		i.Closed = time.Now().UTC()
+		note(&i)
 		if err = w.writeIncident(ctx, i, revision); !errors.Is(err, buckets.ErrRevision) {
 			return err
 		}
@@ -183,14 +191,40 @@ func (w *Witness) Raised(ctx context.Context, by int64) error {
 		return err
 	}
 	if i.open() {
-		if err := w.closeIncident(ctx, i.ID, by); err != nil {
+		_, confirmed, err := w.cfg.Registry(ctx, true)
+		if err == nil {
+			err = w.closeBy(ctx, i.ID, func(i *incident) { i.RaisedBy, i.Lacks = by, &confirmed })
+		}
+		if err != nil {
 			return err
 		}
-		w.cfg.Log.Warn("an operator has raised all tags; segments are served again", "incident", i.ID, "by", by)
+		w.cfg.Log.Warn("an operator has raised all tags; segments are served again, and no tag is created on "+
+			"first use until `natsid store confirm`", "incident", i.ID, "by", by)
 	}
 	now, _, err := w.readIncident(ctx)
 	if err != nil || now.ID != i.ID || now.RaisedBy == 0 {
 		return err
 	}
 	return w.retireUnanswered(ctx, now)
+}
+
+// ErrNotConfirmed is why no tag is made on first use.
+var ErrNotConfirmed = fmt.Errorf("%w: the marks went back, and the bucket may lack tags that were in use: create "+
+	"those, each with a start above all its IDs, then run `natsid store confirm`", segment.ErrUnknownTag)
+
+// mayMake returns an error if no tag may be made on first use.
+//
+// Law: a tag that the bucket lacks begins at 1, so it must never have been loaded. Where an operator has raised all
+// tags that the bucket has, since not all loads are known, only the operator knows which tags it lacks. Another
+// incident does not change that, so it takes this over.
+func (w *Witness) mayMake(ctx context.Context) error {
+	i, _, err := w.readIncident(ctx)
+	if err != nil || i.Lacks == nil {
+		return err
+	}
+	_, confirmed, err := w.cfg.Registry(ctx, true)
+	if err == nil && confirmed.Equal(*i.Lacks) {
+		err = ErrNotConfirmed
+	}
+	return err
 }

@@ -101,6 +101,9 @@ type incident struct {
 	// Closed is when loads may continue; zero while the incident is open.
 	Closed   time.Time `json:"closed,omitzero"`
 	RaisedBy int64     `json:"raised_by,omitempty"` // by how much an operator raised all tags to close it
+	// Lacks says that the bucket may lack tags that were in use, since an operator raised those that it has: see
+	// [Witness.mayMake]. It is when the bucket had been confirmed last by then.
+	Lacks *time.Time `json:"lacks,omitempty"`
 }
 
 func (i incident) open() bool { return i.ID != "" && i.Closed.IsZero() }

@@ -88,7 +88,7 @@ func (r *repair) try(ctx context.Context) (closed bool, err error) {
 	if time.Since(r.began) < settling {
 		return false, nil
 	}
-	return false, w.closeIncident(ctx, i.ID, 0) // seen at the next try
+	return false, w.closeIncident(ctx, i.ID) // seen at the next try
 }
 
 // ended ends the repair where the bucket has no open incident. If it is not the one that this worker was in, the bucket

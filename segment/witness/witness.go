@@ -80,9 +80,10 @@ type Config struct {
 	// shows it.
 	Embedded bool
 	Poll     time.Duration // between looks at all witnesses, at most; longer in a large fleet
-	// Registry returns the identity of the bucket, "" if it has none, and whether an operator has confirmed that the
-	// bucket takes the place of another. It reads the identity now if that is asked for, or if it never was read.
-	Registry func(ctx context.Context, now bool) (id string, confirmed bool, err error)
+	// Registry returns the identity of the bucket, "" if it has none, and when an operator last confirmed that the
+	// bucket has all tags, as one that takes the place of another; zero for never. It reads the identity now if that is
+	// asked for, or if it never was read.
+	Registry func(ctx context.Context, now bool) (id string, confirmed time.Time, err error)
 	// Announce publishes a message to the other workers, whose [Witness.Hear] takes it. Ask does, too, and calls
 	// hear with what Hear returns to each of them, until that reports that it is enough or ctx ends.
 	Announce func(message []byte) error

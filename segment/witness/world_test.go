@@ -30,9 +30,9 @@ type world struct {
 
 	reconnects atomic.Uint64
 
-	registry  string // of the bucket
-	confirmed bool   // it takes the place of another
-	embedded  bool   // the bucket is in the data directory
+	registry  string    // of the bucket
+	confirmed time.Time // that it takes the place of another
+	embedded  bool      // the bucket is in the data directory
 
 	mu     sync.Mutex
 	ids    []segment.Range // issued, of the tag order
@@ -140,10 +140,13 @@ func (one *worker) end(cleanly bool) {
 func (w *world) identify(registry string, confirmed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.registry, w.confirmed = registry, confirmed
+	w.registry, w.confirmed = registry, time.Time{}
+	if confirmed {
+		w.confirmed = time.Now()
+	}
 }
 
-func (w *world) identity(context.Context, bool) (string, bool, error) {
+func (w *world) identity(context.Context, bool) (string, time.Time, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.registry, w.confirmed, nil

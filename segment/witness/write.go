@@ -33,7 +33,7 @@ func (w *Witness) settle(ctx context.Context, now bool) (there bool, err error) 
 		w.homeless = true
 		w.forgetOthers()
 		return false, nil
-	case j.Registry != "" && j.Registry != id && !confirmed:
+	case j.Registry != "" && j.Registry != id && confirmed.IsZero():
 		w.meetOther(true)
 		return false, errOtherRegistry
 	case j.Registry != "" && j.Registry != id:
