@@ -45,8 +45,9 @@ func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries [
 // of a listing nor a missing right to delete consumers makes anyone wait.
 func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *listing) (entries []Entry, err error) {
 	if prefix == "" { // otherwise how many keys there are is not known
-		if l.keys, err = o.entries(ctx, bucket); err != nil || l.keys == 0 {
-			return nil, err // no key existed all the time
+		// None says nothing: a cluster describes a stream that was just made without its entries.
+		if l.keys, err = o.entries(ctx, bucket); err != nil {
+			return nil, err
 		}
 	}
 	begin := o.push
