@@ -45,7 +45,7 @@ func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries [
 // of a listing nor a missing right to delete consumers makes anyone wait.
 func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *listing) (entries []Entry, err error) {
 	if prefix == "" { // otherwise how many keys there are is not known
-		// None says nothing: a cluster describes a stream that was just made without its entries.
+		// A count of 0 says nothing: a member of a cluster may describe a new stream before it has its entries.
 		if l.keys, err = o.entries(ctx, bucket); err != nil {
 			return nil, err
 		}
