@@ -218,7 +218,7 @@ func (c *claim) renew(ctx context.Context) error {
 		return c.ended(ctx)
 	}
 	token, err := c.recheck(ctx) //mutant:reread
-	if err != nil || token == c.token && acknowledged-now > horizon*2/3+c.early {
+	if err != nil || token == c.token && !c.isDue(now) {
 		return err
 	}
 	until := max(acknowledged, now+horizon) //mutant:renewed-until
@@ -236,6 +236,11 @@ func (c *claim) renew(ctx context.Context) error {
 	c.gen.Within(until)
 	c.gen.Extend(limit)
 	return nil
+}
+
+// isDue reports whether the window is to be extended at the time now, Unix ms.
+func (c *claim) isDue(now int64) bool {
+	return c.until.Load()-now <= c.horizon.Milliseconds()*2/3+c.early
 }
 
 // recheck reads the record and adopts its revision if it bears a token of this

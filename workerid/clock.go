@@ -15,8 +15,8 @@ import (
 // reading from moving a window years ahead. Only the goroutine of Keeper.Run
 // uses it.
 //
-// It is compared before the first write of a search, at each heartbeat before
-// anything is written, and at once after a step beyond the tolerance, or back by the
+// It is compared before the first write of a search, at each third heartbeat and before
+// each renewal, and at once after a step beyond the tolerance, or back by the
 // deadline. The offset is the wall clock minus the registry's, whose clock also dates
 // the heartbeats. The wall clock is read before and after, and the offset lies between
 // both differences.
@@ -98,9 +98,10 @@ const (
 	againSoon = 10 * time.Second
 	// After a list that failed, or that a clock disagreed with, the next one waits
 	// for minPause, less than a heartbeat, and twice as long each time, up to
-	// maxPause.
-	minPause = 1500 * time.Millisecond
-	maxPause = time.Minute
+	// maxFailed or maxApart: a clock that is right again is found so by a new list.
+	minPause  = 1500 * time.Millisecond
+	maxFailed = time.Minute
+	maxApart  = 15 * time.Second
 	// precision is how far apart two clocks may be that cannot be compared better.
 	precision = time.Second
 	// maxDoubts is how many comparisons in a row may fail for a clock that was
@@ -146,6 +147,14 @@ func (c *clock) stepped() (step int64) {
 		c.lead = lead // drift is not a step
 	}
 	return 0
+}
+
+// still returns what r, a reading of before, is now if the clock was found right, with no
+// doubt left, and was not set since.
+func (c *clock) still(r reading) (now reading, ok bool) {
+	ok = c.stepped() == 0 && c.proven && c.doubts == 0 && c.far == 0
+	at := time.Now()
+	return reading{now: c.lead + at.Sub(c.born).Milliseconds(), at: at, offset: r.offset}, ok
 }
 
 // setFar reports whether the clock was set beyond the tolerance since the last call
@@ -194,7 +203,7 @@ func (c *clock) judge(ctx context.Context, anew bool) (r reading, beats map[int]
 		return reading{}, nil, c.unread
 	case beats != nil:
 		c.apart++
-		c.wait(c.apart)
+		c.wait(c.apart, maxApart)
 	}
 	if c.proven && c.doubts < maxDoubts {
 		c.doubts++
@@ -253,7 +262,7 @@ func (c *clock) readOthers(ctx context.Context) (map[int]Heartbeat, error) {
 	beats, err := c.registry.Heartbeats(ctx)
 	if c.unread = err; err != nil {
 		c.failed++
-		c.wait(c.failed)
+		c.wait(c.failed, maxFailed)
 		return nil, err
 	}
 	c.others, c.failed = c.others[:0], 0
@@ -272,8 +281,8 @@ func (c *clock) readOthers(ctx context.Context) (map[int]Heartbeat, error) {
 
 // wait holds the next reading of the others back, after so many in a row that
 // did not help.
-func (c *clock) wait(times int) {
-	c.again = time.Now().Add(c.about(min(minPause<<min(times-1, 16), maxPause)))
+func (c *clock) wait(times int, most time.Duration) {
+	c.again = time.Now().Add(c.about(min(minPause<<min(times-1, 16), most)))
 }
 
 // about returns a random time of half to one and a half of d, so that the workers

@@ -133,6 +133,23 @@ func TestClocksAreComparedWithTheMedianOfTheOthers(t *testing.T) {
 	}
 }
 
+// Two of three heartbeats do not compare the clock, but that is while it was not set.
+func TestTheHeartbeatAfterAStepComparesTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, new(workeridtest.Memory))
+		time.Sleep(time.Minute)
+		for i := range 6 {
+			l.set(time.Duration(i+1) * 100 * time.Millisecond)
+			if n := l.calls(3100 * time.Millisecond); n["Time"] == 0 || n["Record"] == 0 {
+				t.Errorf("step %d: calls in the heartbeat after it: %v", i, n)
+			}
+		}
+		l.raised(workerid.ClockStep, workerid.ClockStep, workerid.ClockStep, workerid.ClockStep, workerid.ClockStep,
+			workerid.ClockStep)
+		l.end()
+	})
+}
+
 func TestAStepWithinMaxAheadCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))

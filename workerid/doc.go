@@ -68,7 +68,7 @@
 //     internal/buckets). Otherwise an owner's old revision could fit the record
 //     of another worker in a bucket that was created again.
 //   - Layout, epoch and unit must equal the registry's [Deployment], which is read
-//     before and after a number is won and at each heartbeat. Other ticks,
+//     before and after a number is won and at each third heartbeat. Other ticks,
 //     shifted differently, give the same 64 bits. It is made only where there is no
 //     record, or as the records name it, and changed only if all new IDs are
 //     above all old ones ([ChangeLayout]).

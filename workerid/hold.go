@@ -20,8 +20,12 @@ import (
 // while the record was not read again yet. It does four things in this order, and
 // stops at the first that fails: it compares the clock and the deployment, it
 // renews the claim or reads its record, and it puts the worker's heartbeat into
-// the registry. Nothing
-// is written by a clock that was not compared.
+// the registry. Nothing is written by a clock that was not compared.
+//
+// Two of three heartbeats are brief: they read the record and put the heartbeat, at
+// once. Brief ones follow one that found all well, while the clock is not set and the
+// window needs no renewal. Clocks drift slowly, and who replaces a deployment takes the
+// records first. The law rests on the record, which every heartbeat reads.
 //
 // A heartbeat that renewed the claim puts nothing more, if the one before did: a
 // write of each worker in each turn is what the registry has to take. Heartbeats
@@ -39,6 +43,7 @@ type holder struct {
 
 	unread int       // heartbeats so far that left the record unread
 	hasty  time.Time // when the last heartbeat came at once
+	whole  time.Time // when the last heartbeat that was not brief found all well; zero if another failed since
 	waits  bool      // the number is not used yet
 	put    bool      // the last heartbeat was put into the registry
 }
@@ -163,19 +168,48 @@ func wait(ctx context.Context, tick *time.Ticker) bool {
 
 // beat is one heartbeat. It returns an error only if the claim must be given up.
 func (h *holder) beat(ctx context.Context) error {
+	if r, ok := h.brief(); ok {
+		return h.renewAs(ctx, r, true)
+	}
 	r, err := h.clock.compare(ctx)
 	if err != nil {
+		h.whole = time.Time{}
 		h.beatUncompared(ctx, r, err)
 		h.behind(h.clock.now())
 		return nil
 	}
-	h.claim.compared = r
 	h.alarms.clear(ClockSkew)
 	h.alarms.clear(ClockStep)
 	h.warnOfEnd(r.now)
-	trouble, fatal := h.renewAndReport(ctx)
+	if err := h.renewAs(ctx, r, false); err != nil {
+		return err
+	}
+	h.clock.refresh(ctx)
+	return nil
+}
+
+// brief reports whether this heartbeat is brief, and returns what stands for the
+// comparison then.
+func (h *holder) brief() (r reading, ok bool) {
+	if h.whole.IsZero() || time.Since(h.whole) > h.interval*5/2 || h.life.phase() != issuing {
+		return reading{}, false
+	}
+	r, ok = h.clock.still(h.claim.compared)
+	return r, ok && !h.claim.isDue(r.now)
+}
+
+// renewAs renews the claim and puts the heartbeat with the clock as it was compared.
+func (h *holder) renewAs(ctx context.Context, r reading, brief bool) error {
+	h.claim.compared = r
+	trouble, fatal := h.renewAndReport(ctx, brief)
 	if fatal != nil {
 		return fatal
+	}
+	switch {
+	case trouble != nil:
+		h.whole = time.Time{}
+	case !brief:
+		h.whole = r.at
 	}
 	h.life.becomeIssuing(h.claim)
 	h.life.note(func(s *Status) { s.Offset = r.offset })
@@ -183,7 +217,6 @@ func (h *holder) beat(ctx context.Context) error {
 	if d := h.behind(h.clock.now()); h.policy.another(d) {
 		return fmt.Errorf("%w: by %v", errBehind, d)
 	}
-	h.clock.refresh(ctx)
 	return nil
 }
 
@@ -208,14 +241,22 @@ func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 	h.trouble(ctx, why)
 }
 
-// renewAndReport renews the claim and puts the heartbeat. A trouble lets the
-// claim live on; a fatal error ends it. A claim that was resumed while the registry
-// is away issues though its record cannot be read: see beatUncompared.
-func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
+// renewAndReport renews the claim and puts the heartbeat, both at once if it is brief.
+// A trouble lets the claim live on; a fatal error ends it. A claim that was resumed while
+// the registry is away issues though its record cannot be read: see beatUncompared.
+func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal error) {
 	before := h.claim.until.Load()
-	err := h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
-	if err == nil {
+	var err, unput error
+	if brief {
+		var put sync.WaitGroup
+		put.Go(func() { unput = h.claim.heartbeat(ctx) })
 		err = h.claim.renew(ctx)
+		put.Wait()
+	} else {
+		err = h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
+		if err == nil {
+			err = h.claim.renew(ctx)
+		}
 	}
 	h.life.note(func(s *Status) { s.Until = h.claim.until.Load() })
 	for _, end := range []error{errLost, errEnded, ErrDeployment, ErrStateFile} {
@@ -236,10 +277,12 @@ func (h *holder) renewAndReport(ctx context.Context) (trouble, fatal error) {
 		h.put = false
 		return nil, nil
 	}
-	err = h.claim.heartbeat(ctx)
-	if h.put = err == nil; err != nil {
+	if !brief {
+		unput = h.claim.heartbeat(ctx)
+	}
+	if h.put = unput == nil; unput != nil {
 		return fmt.Errorf("workerid: the heartbeat of number %d was not put, and its window goes on: %w",
-			h.claim.number, err), nil
+			h.claim.number, unput), nil
 	}
 	return nil, nil
 }

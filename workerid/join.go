@@ -105,8 +105,8 @@ func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment
 }
 
 // settling is how long the windows of a new deployment wait for workers that rest
-// on a lost one and were not found by asking: each heartbeat of theirs that
-// reaches the registry closes their generators. It is more than two heartbeats.
+// on a lost one and were not found by asking: each heartbeat of theirs that reaches the
+// registry finds their record gone, and closes their generators. It is more than two heartbeats.
 const settling = 10 * time.Second
 
 // fresh returns a new deployment. Heartbeats without a deployment are of workers

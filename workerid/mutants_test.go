@@ -107,7 +107,7 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
 			return nil, err`)}},
 	{Name: "the deployment is not compared at heartbeats", Args: unit("AnotherDeploymentClosesTheGenerator"),
-		Edits: []mutant.Edit{mutant.Replace("deployment-held", "var err error")}},
+		Edits: []mutant.Edit{mutant.Replace("deployment-held", "err = nil")}},
 	{Name: "the deployment is not compared after a win", Args: unit("TheDeploymentIsReadAgainAfterANumberIsWon"),
 		Edits: []mutant.Edit{mutant.Delete("deployment-won")}},
 	{Name: "another layout serves beside records of the old one",

@@ -263,23 +263,29 @@ func TestWorkersThatStartedAtOnceDoNotRenewAtOnce(t *testing.T) {
 }
 
 // The registry takes one write of each worker in each turn: a renewal stands for the heartbeat. The heartbeats that are
-// left follow one another in time for their expiry.
+// left follow one another in time for their expiry. Clock and deployment are compared in each third turn.
 func TestARenewalStandsForAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))
 		time.Sleep(10*time.Second + 50*time.Millisecond)
+		var mu sync.Mutex
 		n, last, gap := make(map[string]int), time.Now(), time.Duration(0)
 		l.reg.OnCall(func(method string, call func() error) error {
+			mu.Lock()
 			if n[method]++; method == "Report" {
 				last, gap = time.Now(), max(gap, time.Since(last))
 			}
+			mu.Unlock()
 			return call()
 		})
 		time.Sleep(10 * time.Minute)
 		l.reg.OnCall(nil)
 		synctest.Wait()
-		if n["Write"] < 5 || n["Report"]+n["Write"] != n["Time"] {
+		if n["Write"] < 5 || n["Report"]+n["Write"] != n["Record"] || n["Record"] < 195 {
 			t.Errorf("calls in 10 minutes: %v", n)
+		}
+		if n["Time"] > n["Record"]*2/5 || n["Deployment"] > n["Record"]*2/5 {
+			t.Errorf("calls in 10 minutes: %v, want two of three heartbeats to be brief", n)
 		}
 		if gap > 7*time.Second {
 			t.Errorf("heartbeats %v apart", gap)

@@ -12,7 +12,7 @@ import (
 type Streams interface {
 	// Info describes a bucket, or returns [ErrNoBucket] if JetStream itself says that it knows none by the name.
 	Info(ctx context.Context, bucket string) (Info, error)
-	// Now is the Now of Info; every heartbeat of a worker asks for it.
+	// Now is the Now of Info; every third heartbeat of a worker asks for it.
 	Now(ctx context.Context, bucket string) (time.Time, error)
 	// Make makes a bucket. It returns [ErrBucketExists] if there is one of the name, and [ErrOneServer] or
 	// [ErrFewServers] if JetStream cannot keep so many replicas.
