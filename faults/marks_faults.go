@@ -46,9 +46,7 @@ func marksFaults() []fault {
 			name:    "marks-restored",
 			summary: "the marks' stream is deleted and restored from a copy of 5 s ago, under the live workers",
 			fleet:   onOneServer, inject: restoreMarks,
-			losses: []loss{untilLifted, whileAway}, recovery: 20 * time.Second,
-			// A worker that looks before the copy is there finds a bucket without an identity.
-			alarms: alarms{subjects.AlarmStoreWentBack: {1, 9}, subjects.AlarmBucketChanged: {0, 3}},
+			losses: []loss{untilLifted, whileAway}, recovery: 20 * time.Second, alarms: wentBack,
 		},
 		{
 			name: "marks-restored-killed",
