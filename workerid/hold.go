@@ -24,8 +24,9 @@ import (
 //
 // Two of three heartbeats are brief: they read the record and put the heartbeat, at
 // once. Brief ones follow one that found all well, while the clock is not set and the
-// window needs no renewal. Clocks drift slowly, and who replaces a deployment takes the
-// records first. The law rests on the record, which every heartbeat reads.
+// window needs no renewal, so no window grows under a deployment or by a clock that was
+// not just compared. The first law rests on that, and on the record, which every
+// heartbeat reads.
 //
 // A heartbeat that renewed the claim puts nothing more, if the one before did: a
 // write of each worker in each turn is what the registry has to take. Heartbeats
