@@ -263,17 +263,26 @@ func TestWorkersThatStartedAtOnceDoNotRenewAtOnce(t *testing.T) {
 }
 
 // The registry takes one write of each worker in each turn: a renewal stands for the heartbeat. The heartbeats that are
-// left follow one another in time for their expiry. Clock and deployment are compared in each third turn.
+// left follow one another in time for their expiry. Clock and deployment are compared in each third turn,
+// and before each renewal.
 func TestARenewalStandsForAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))
 		time.Sleep(10*time.Second + 50*time.Millisecond)
 		var mu sync.Mutex
+		var compared time.Time
 		n, last, gap := make(map[string]int), time.Now(), time.Duration(0)
 		l.reg.OnCall(func(method string, call func() error) error {
 			mu.Lock()
-			if n[method]++; method == "Report" {
+			switch n[method]++; method {
+			case "Report":
 				last, gap = time.Now(), max(gap, time.Since(last))
+			case "Deployment":
+				compared = time.Now()
+			case "Write":
+				if time.Since(compared) > time.Second {
+					t.Errorf("a window grew %v after the deployment was read", time.Since(compared))
+				}
 			}
 			mu.Unlock()
 			return call()
