@@ -95,7 +95,7 @@ var arrows = map[string][]string{
 	"internal/testkit/mutant":    {},
 	"internal/testkit/mysqltest": {"internal/testkit/freeport", "internal/testkit/tcpproxy", mysqlDriver},
 	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
-	"internal/testkit/natstest":  {"internal/natsembed", natsGo},
+	"internal/testkit/natstest":  {"internal/natsembed", natsGo, goleak},
 	"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
 	"internal/testkit/pty":       {system},
 	"internal/testkit/steps":     {},

@@ -25,6 +25,7 @@ import (
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 )
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: end-to-end tests take minutes, and -short is set")
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, natstest.Left()...)
 }
 
 // modes are the two kinds of IDs, as requests for n of them.

@@ -18,13 +18,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-func TestMain(m *testing.M) {
-	// A nats-server that is shut down while it creates a stream leaves these behind.
-	const server = "github.com/nats-io/nats-server/v2/server"
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction(server+".(*fileStore).flushStreamStateLoop"),
-		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 // settings returns the settings of a whole service on a free port, with a new
 // directory.
