@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	"github.com/natsid/natsid/workerid"
@@ -25,26 +26,26 @@ type trip struct {
 }
 
 // plan chooses a trip to a bucket.
-func (l *process) plan(b bucket) trip {
+func (l *process) plan(r *rand.Rand, b bucket) trip {
 	w := l.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	short := func() time.Duration { return chance(l.rnd, w.slow) }
+	short := func() time.Duration { return chance(r, w.slow) }
 	t := trip{there: short(), back: short(), fail: short(), away: w.down[b] || l.cut}
-	t.patience = time.Second + chance(l.rnd, pick(l.rnd, time.Millisecond, time.Millisecond, 10*time.Second))
-	t.atOnce = t.away && l.rnd.IntN(2) == 0
+	t.patience = time.Second + chance(r, pick(r, time.Millisecond, time.Millisecond, 10*time.Second))
+	t.atOnce = t.away && r.IntN(2) == 0
 	if w.healthy {
 		return t
 	}
-	switch l.rnd.IntN(w.rare) {
+	switch r.IntN(w.rare) {
 	case 0:
 		t.lost = true
 	case 1, 2:
 		t.unheard = true
 	case 3:
-		t.there = chance(l.rnd, 20*time.Second)
+		t.there = chance(r, 20*time.Second)
 	case 4:
-		t.back = chance(l.rnd, 2*time.Second)
+		t.back = chance(r, 2*time.Second)
 	case 5, 6, 7:
 		t.phantom = true
 	}
@@ -54,11 +55,16 @@ func (l *process) plan(b bucket) trip {
 // call makes a call to a bucket of the registry: op runs when it arrives there,
 // if ever.
 func (l *process) call(ctx context.Context, b bucket, op func()) error {
-	l.step(l.rnd)
-	t := l.plan(b)
+	return l.callWith(ctx, l.rnd, b, op)
+}
+
+// callWith is call with the random choices r.
+func (l *process) callWith(ctx context.Context, r *rand.Rand, b bucket, op func()) error {
+	l.step(r)
+	t := l.plan(r, b)
 	if t.atOnce {
 		time.Sleep(t.fail)
-		l.step(l.rnd)
+		l.step(r)
 		return errAway
 	}
 	done := make(chan struct{})
@@ -71,7 +77,7 @@ func (l *process) call(ctx context.Context, b bucket, op func()) error {
 			}
 		})
 	}
-	defer l.step(l.rnd)
+	defer l.step(r)
 	select {
 	case <-done:
 		l.world.mu.Lock()
@@ -207,9 +213,10 @@ func (l *process) Time(ctx context.Context) (ms int64, err error) {
 
 func (w *world) time() int64 { return time.Now().Add(w.slip).UnixMilli() }
 
-// Report implements [workerid.Registry].
+// Report implements [workerid.Registry]. A heartbeat may be put while the record is read.
 func (l *process) Report(ctx context.Context, n int, h workerid.Heartbeat) error {
-	return l.call(ctx, workers, func() {
+	time.Sleep(chance(l.ofBeat, 100*time.Microsecond)) // not in the very moment of that
+	return l.callWith(ctx, l.ofBeat, workers, func() {
 		h.At = l.world.time()
 		l.world.reg.heartbeats[n] = h
 	})
