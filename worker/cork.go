@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,18 +18,64 @@ type Cork struct {
 	// Inside, if set, is the server in this process to connect to.
 	Inside nats.InProcessConnProvider
 	latest atomic.Pointer[corked]
+
+	mu      sync.Mutex
+	leaving []*nats.Subscription // drained ones; some may be gone
+	refused time.Time            // the first dial that was refused for them; 0 if the last one was not
 }
 
-// dialTimeout is how long a dial may take.
-const dialTimeout = 2 * time.Second
+const (
+	// dialTimeout is how long a dial may take.
+	dialTimeout = 2 * time.Second
+	// leavingTimeout is for how long no dial is made for the sake of what is drained. It takes a poll of the client,
+	// 100 ms, once all that was delivered is handled, and handlers do not block.
+	leavingTimeout = 2 * time.Second
+)
 
-// Dial implements [nats.CustomDialer].
+var errLeaving = errors.New("worker: queue groups are being left")
+
+// Dial implements [nats.CustomDialer]. It fails while subscriptions are drained, so the client tries again soon.
 func (c *Cork) Dial(network, address string) (net.Conn, error) {
+	if c.waits() {
+		return nil, errLeaving
+	}
 	return c.wrap(net.DialTimeout(network, address, dialTimeout))
 }
 
-// InProcessConn implements [nats.InProcessConnProvider].
-func (c *Cork) InProcessConn() (net.Conn, error) { return c.wrap(c.Inside.InProcessConn()) }
+// InProcessConn implements [nats.InProcessConnProvider]. It fails as Dial does.
+func (c *Cork) InProcessConn() (net.Conn, error) {
+	if c.waits() {
+		return nil, errLeaving
+	}
+	return c.wrap(c.Inside.InProcessConn())
+}
+
+// leave notes subscriptions that are drained from now on, so that no new connection is made while some are: the client
+// would subscribe to them again, and drop what arrives once they are drained. nil does nothing.
+func (c *Cork) leave(subs []*nats.Subscription) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving = append(slices.DeleteFunc(c.leaving, isGone), subs...)
+}
+
+// waits reports whether a dial must wait for what is drained.
+func (c *Cork) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaving = slices.DeleteFunc(c.leaving, isGone); len(c.leaving) == 0 {
+		c.refused = time.Time{}
+		return false
+	}
+	if c.refused.IsZero() {
+		c.refused = time.Now()
+	}
+	return time.Since(c.refused) < leavingTimeout
+}
+
+func isGone(sub *nats.Subscription) bool { return !sub.IsValid() }
 
 // corkOf returns what has dialed a connection; nil if that is no Cork.
 func corkOf(nc *nats.Conn) *Cork {

@@ -101,6 +101,7 @@ func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, 
 		sub, err = g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, func(m *nats.Msg) {
 			if came++; came >= granted-1 {
 				if s := opened.Swap(nil); s != nil {
+					cork.leave([]*nats.Subscription{s})
 					cork.together(g.cfg.Conn, func() { end(s) })
 				}
 			}
@@ -138,7 +139,7 @@ func (g *group) refill(now time.Duration) {
 // lift makes a new connection forget what the client has subscribed to again: what was
 // left, and what had credit, as if the requests that wait here were still to come.
 func (g *group) lift() {
-	drain(g.left, g.cfg.Log)
+	drain(g.cfg, g.left)
 	for i, e := range g.endpoints {
 		if g.isUp() && e.granted > 0 {
 			_ = g.subs[i].AutoUnsubscribe(limitless) // one that is used up is gone

@@ -191,7 +191,7 @@ func (e *evidence) leave() {
 	if e == nil {
 		return
 	}
-	drain(e.subs, e.cfg.Log)
+	drain(e.cfg, e.subs)
 	e.subs = nil
 }
 

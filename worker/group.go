@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -126,8 +125,11 @@ func (g *group) follow(now time.Duration) error {
 	if g.goes = g.goes && trouble != nil; g.isUp() && trouble != nil && !g.goes {
 		g.goes, g.alive = true, g.ping.ask()
 	}
+	leaves := g.goes && g.ping.has(g.alive)
 	switch {
-	case g.goes && g.ping.has(g.alive):
+	case (leaves || g.isUp() && g.overload.on) && !g.cfg.Conn.IsConnected():
+		// It leaves later. Nothing arrives by now, and the client would subscribe again to what it drains.
+	case leaves:
 		g.goes, g.said = false, false
 		g.cfg.Log.Warn("no longer serving", "mode", g.mode, "reason", trouble)
 		g.leave()
@@ -189,7 +191,7 @@ func (g *group) join(now time.Duration) error {
 
 // leave leaves the queue group. What was delivered is still answered.
 func (g *group) leave() {
-	drain(g.subs, g.cfg.Log)
+	drain(g.cfg, g.subs)
 	g.left, g.subs, g.denial, g.again = append(g.left, g.subs...), nil, nil, again{}
 }
 
@@ -261,7 +263,7 @@ func (g *group) arrived() (n int64) {
 // waiting returns how many messages wait in this process for their handlers, of
 // subscriptions that were left, too.
 func (g *group) waiting() (n int64) {
-	g.left = slices.DeleteFunc(g.left, func(sub *nats.Subscription) bool { return !sub.IsValid() })
+	g.left = slices.DeleteFunc(g.left, isGone)
 	for _, subs := range [][]*nats.Subscription{g.subs, g.left} {
 		for _, sub := range subs {
 			if messages, _, err := sub.Pending(); err == nil {
@@ -273,11 +275,12 @@ func (g *group) waiting() (n int64) {
 }
 
 // drain leaves the subscriptions; what was delivered to them is still handled.
-func drain(subs []*nats.Subscription, log *slog.Logger) {
+func drain(cfg *Config, subs []*nats.Subscription) {
+	corkOf(cfg.Conn).leave(subs)
 	for _, sub := range subs {
 		err := sub.Drain()
-		if gone := !sub.IsValid(); err != nil && !gone && !errors.Is(err, nats.ErrConnectionClosed) {
-			log.Warn("a subscription was not left cleanly", "subject", sub.Subject, "error", err)
+		if err != nil && !isGone(sub) && !errors.Is(err, nats.ErrConnectionClosed) {
+			cfg.Log.Warn("a subscription was not left cleanly", "subject", sub.Subject, "error", err)
 		}
 	}
 }
@@ -342,7 +345,7 @@ func (g *group) renew(which func(*endpoint) bool) {
 			g.cfg.Log.Warn("cannot subscribe anew", "subject", e.subject, "error", err)
 			continue
 		}
-		drain(g.subs[i:i+1], g.cfg.Log)
+		drain(g.cfg, g.subs[i:i+1])
 		g.left = append(g.left, g.subs[i])
 		g.subs[i] = sub
 	}

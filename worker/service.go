@@ -103,7 +103,7 @@ func (s *service) listen(subject string, answer func() ([]byte, error)) error {
 }
 
 func (s *service) leave() {
-	drain(s.subs, s.cfg.Log)
+	drain(s.cfg, s.subs)
 	s.subs = nil
 }
 

@@ -30,7 +30,8 @@
 // without an answer nothing changes. The reason: after a reconnect, the NATS client
 // subscribes again to what it was about to drain, and then drops what arrives, so
 // callers that are routed to this worker would get no answer. Where a connection is
-// lost nevertheless while a group leaves, the worker connects anew.
+// lost nevertheless while a group leaves, a [Cork] makes the next one once all is drained;
+// if that takes too long, or without a Cork, the worker connects once more.
 //
 // # Proof that callers are served
 //
@@ -393,7 +394,8 @@ func (w *Worker) pingIfNeeded(now time.Duration) {
 
 // heal connects anew where the connection was lost while a subscription was drained.
 // The client subscribes to it again on the new connection, and drops what arrives once
-// it is drained, so callers that are routed to this worker would get no answer.
+// it is drained, so callers that are routed to this worker would get no answer. What lies
+// unread in the connection is lost by that, so it is the last resort: see [Cork.Dial].
 func (w *Worker) heal() {
 	n := w.cfg.Conn.Stats().Reconnects
 	if n == w.reconnects && !w.stale {

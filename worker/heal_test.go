@@ -1,0 +1,95 @@
+package worker_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/worker"
+)
+
+// Where a connection is lost while a queue group is left, the client would subscribe on the next connection to what it
+// drains, and drop what arrives once it is drained. So no connection is made before.
+func TestNoRequestIsLostWhereTheConnectionIsLostWhileAGroupIsLeft(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	conn, err := nats.Connect(url, nats.SetCustomDialer(&worker.Cork{}), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	var away, slow atomic.Bool
+	handles, handle := make(chan struct{}), make(chan struct{})
+	block, released := sync.OnceFunc(func() { close(handles); <-handle }), sync.OnceFunc(func() { close(handle) })
+	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Conn = conn
+		cfg.Away = func(mode worker.Mode) error {
+			if away.Load() && mode == worker.Snowflake {
+				return errors.New("away")
+			}
+			return nil
+		}
+		cfg.Observe = func(a worker.Answer) {
+			if a.Mode == worker.Snowflake && slow.Load() {
+				block()
+			}
+		}
+	})
+	t.Cleanup(released) // before the worker stops
+	r.one("id.snowflake")
+	slow.Store(true)
+	answers, err := r.caller.SubscribeSync(r.caller.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // its handler holds the first one, and the rest waits behind it
+		if err := r.caller.PublishRequest("id.snowflake", answers.Subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-handles
+	if err := r.caller.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	away.Store(true)
+	r.worker.Wake()
+	gone := func() bool {
+		_, err := r.caller.Request("id.snowflake", nil, 50*time.Millisecond) // one that it still gets waits there
+		return errors.Is(err, nats.ErrNoResponders)
+	}
+	r.eventually("leave", gone)
+	if err := conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(500*time.Millisecond, released)
+	r.eventually("connect again", func() bool { return conn.Stats().Reconnects == 1 && conn.IsConnected() })
+	later, err := r.caller.SubscribeSync(r.caller.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for until := time.Now().Add(time.Second); time.Now().Before(until); time.Sleep(100 * time.Microsecond) {
+		for _, subject := range []string{"id.snowflake", "id.tag.list"} {
+			if err := r.caller.PublishRequest(subject, later.Subject, nil); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+	}
+	for i := range sent {
+		if _, err := later.NextMsg(10 * time.Second); err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			t.Fatalf("%d of %d requests on the next connection are answered: %v", i, sent, err)
+		}
+	}
+	for range 100 {
+		if _, err := answers.NextMsg(time.Minute); err != nil {
+			t.Fatalf("a request that it had taken: %v", err)
+		}
+	}
+}
