@@ -43,6 +43,7 @@ type cluster struct {
 	link    *mysqltest.Link // between the workers and db
 	load    *load           // the callers
 	callers *callers        // those through package client
+	probe   *probe          // nil before the start
 	crashed []*process      // those that ended by themselves and were reported
 
 	leafLink *mysqltest.Link // between the leaf node and the first server
@@ -70,6 +71,7 @@ func (c *cluster) start() {
 			c.addWorker(urls)
 		}
 	}
+	hub := urls
 	if c.fleet.leaf != noLeaf {
 		urls = append(urls, c.startLeaf())
 	}
@@ -80,6 +82,7 @@ func (c *cluster) start() {
 		addr := c.port()
 		c.workers[0].args = append(c.workers[0].args, "--listen", addr)
 		urls = []string{"nats://" + addr}
+		hub = urls
 	}
 	c.startWorkers()
 	c.limitWorkers()
@@ -94,6 +97,7 @@ func (c *cluster) start() {
 	if c.fleet.leaf == apart {
 		c.createTagsOnLeaf()
 	}
+	c.startProbe(hub)
 }
 
 func (c *cluster) startDatabase() {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -40,6 +41,7 @@ func (t *trial) figures() (r result) {
 	if t.db != nil {
 		t.must(t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database))
 	}
+	r.bare = t.slowestBare()
 	r.order = l.rising.verdict()
 	for k, of := range l.ledgers {
 		sent := t.callers.copies(kind(k))
@@ -84,6 +86,9 @@ func (t *trial) judge(r result) {
 	}
 	t.judgeAlarms(r)
 	t.judgeRefusals()
+	for _, b := range bursts(t.load.refusals()) {
+		t.logf("strict ended 503; slowest bare write meanwhile: %s", t.probe.meanwhile(b).text("from "+b.String()))
+	}
 }
 
 // judgeAlarms notes the kinds of alarm that were raised too often or too rarely.
@@ -172,7 +177,11 @@ func (t *trial) judgeCalls() {
 func (t *trial) notServed(what string, over map[string][]time.Duration) {
 	for _, x := range slices.Sorted(maps.Keys(over)) {
 		at := over[x]
-		t.violation("%d %s ended with %s, begun %.2f s to %.2f s (the fault lasted from %.2f s to %.2f s)",
-			len(at), what, x, slices.Min(at).Seconds(), slices.Max(at).Seconds(), t.from.Seconds(), t.till.Seconds())
+		text := fmt.Sprintf("%d %s ended with %s, begun %v (the fault lasted from %v)",
+			len(at), what, x, span{slices.Min(at), slices.Max(at)}, span{t.from, t.till})
+		if x == (failure{kind: strict, outcome: "503"}).String() {
+			text += t.besideBursts(at)
+		}
+		t.violation("%s", text)
 	}
 }

@@ -94,6 +94,7 @@ type load struct {
 	order    []uint64         // of pending, the oldest first; answered ones stay until they are due
 	sent     [kinds]int64
 	failures []failure
+	refused  []span // requests for the strict tag that ended 503, until then
 	lastOK   [kinds]time.Time
 	gaps     [kinds]time.Duration
 	stalled  time.Duration                  // the longest that this process itself stood still
@@ -338,6 +339,9 @@ func (l *load) fail(r request, outcome string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures = append(l.failures, failure{r.kind, outcome, r.at.Sub(l.start)})
+	if r.kind == strict && outcome == "503" {
+		l.refused = append(l.refused, span{r.at.Sub(l.start), l.now()})
+	}
 }
 
 // invalidate notes that an answer was not natsid's, or that the load itself does
@@ -362,6 +366,13 @@ func (l *load) failed() []failure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.failures)
+}
+
+// refusals returns when requests for the strict tag were refused with 503, each from its sending to its answer.
+func (l *load) refusals() []span {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.refused)
 }
 
 // stoodStill notes that this process, or what it needs besides workers, stood still.

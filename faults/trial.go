@@ -44,6 +44,7 @@ type result struct {
 	order    verdict       // on the strict tag
 	stalled  time.Duration // the longest that the load itself stood still
 	disk     time.Duration // the longest that a small write of this process took
+	bare     string        // the longest that a write of the probe took, and when
 	failures map[string]int64
 	gaps     [kinds]time.Duration
 
@@ -140,10 +141,11 @@ func (t *trial) startLoad() (stop func()) {
 	t.countFrom(t.load.start)
 	go func() {
 		defer close(done)
-		var both sync.WaitGroup
-		both.Go(func() { t.callers.run(ctx, t.opt.rate/callsPer, t.opt.batch) })
+		var beside sync.WaitGroup
+		beside.Go(func() { t.probe.run(ctx) })
+		beside.Go(func() { t.callers.run(ctx, t.opt.rate/callsPer, t.opt.batch) })
 		t.load.run(ctx, t.opt.rate, t.opt.batch)
-		both.Wait()
+		beside.Wait()
 	}()
 	return func() { cancel(); <-done }
 }
