@@ -82,6 +82,7 @@ func servingOptions(cfg Config, embedded *natsembed.Host, leaving chan<- struct{
 	}
 	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(time.Second),
 		nats.MaxPingsOutstanding(2), dialed,
+		nats.SkipSubjectValidation(), // it publishes where a message said, which a server has split at white space
 		nats.LameDuckModeHandler(func(*nats.Conn) {
 			select {
 			case leaving <- struct{}{}:
