@@ -249,9 +249,13 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 	before := h.claim.until.Load()
 	var err, unput error
 	if brief {
+		putting, stop := context.WithCancel(ctx)
+		defer stop()
 		var put sync.WaitGroup
-		put.Go(func() { unput = h.claim.heartbeat(ctx) })
-		err = h.claim.renew(ctx)
+		put.Go(func() { unput = h.claim.heartbeat(putting) })
+		if err = h.claim.renew(ctx); ends(err) { //mutant:closed-late
+			stop() // nothing comes before the generator is closed
+		}
 		put.Wait()
 	} else {
 		err = h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
@@ -260,10 +264,8 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 		}
 	}
 	h.life.note(func(s *Status) { s.Until = h.claim.until.Load() })
-	for _, end := range []error{errLost, errEnded, ErrDeployment, ErrStateFile} {
-		if errors.Is(err, end) {
-			return nil, err
-		}
+	if ends(err) {
+		return nil, err
 	}
 	if refused(err) {
 		h.alarms.set(RegistryConflict, err.Error())
@@ -286,6 +288,12 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 			h.claim.number, unput), nil
 	}
 	return nil, nil
+}
+
+// ends reports whether a claim ends with err.
+func ends(err error) bool {
+	return errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrDeployment) ||
+		errors.Is(err, ErrStateFile)
 }
 
 // trouble notes why the heartbeat failed, or why the number is not used yet; nil if

@@ -121,6 +121,9 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("acquire-from", "from := seen.now")}},
 	{Name: "a lost number's generator stays open", Edits: []mutant.Edit{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
+	{Name: "a lost number's generator is closed after its heartbeat",
+		Args:  unit("ALostNumberIsClosedThoughItsHeartbeatHangs"),
+		Edits: []mutant.Edit{mutant.Replace("closed-late", "if err = h.claim.renew(ctx); false {")}},
 
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{

@@ -1,6 +1,8 @@
 package workerid_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 	"github.com/natsid/natsid/workerid/workeridtest"
 )
@@ -301,6 +304,54 @@ func TestARenewalStandsForAHeartbeat(t *testing.T) {
 		}
 		l.end()
 	})
+}
+
+// A slow is a registry whose heartbeats hang on demand, until they time out.
+type slow struct {
+	*workeridtest.Fake
+	hangs atomic.Bool
+}
+
+func (r *slow) Report(ctx context.Context, w int, h workerid.Heartbeat) error {
+	if r.hangs.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return r.Fake.Report(ctx, w, h)
+}
+
+// A lost number closes its generator before anything else, also while the heartbeat hangs that is put
+// beside the reading of the record.
+func TestALostNumberIsClosedThoughItsHeartbeatHangs(t *testing.T) {
+	for turn := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			m, reg := new(workeridtest.Memory), new(slow)
+			l := start(t, m, func(c *workerid.Config) {
+				reg.Fake = c.Registry.(*workeridtest.Fake)
+				c.Registry = reg
+			})
+			time.Sleep(time.Minute + time.Duration(turn)*3*time.Second)
+			g, read := l.gen(), make(chan struct{})
+			l.reg.OnCall(func(method string, call func() error) error {
+				if method == "Record" && reg.hangs.Load() {
+					l.reg.OnCall(nil)
+					defer close(read)
+				}
+				return call()
+			})
+			reg.hangs.Store(true)
+			m.WipeHistory()
+			<-read
+			time.Sleep(100 * time.Millisecond)
+			if err := g.CheckAt(now()); !errors.Is(err, snowflake.ErrClosed) {
+				t.Errorf("turn %d: the generator of the lost number: %v, want it closed", turn, err)
+			}
+			reg.hangs.Store(false)
+			time.Sleep(time.Minute)
+			l.raised(workerid.NumberLost)
+			l.end()
+		})
+	}
 }
 
 // A worker that finds no number asks seldom.
