@@ -20,7 +20,7 @@ func TestAFailedStateFileLeavesNoUnconfirmedClaim(t *testing.T) {
 		if err := of.file.settle(s.deployment, "me"); err != nil {
 			t.Fatal(err)
 		}
-		of.file.write = func(string, []byte) error { return errInjected }
+		of.file.write = func([]byte) error { return errInjected }
 		h := newChooser(s, of)
 		if c, err := h.find(t.Context()); !errors.Is(err, ErrStateFile) || len(s.records) == 0 {
 			t.Fatalf("%+v, %v, %d records; want a number won, and the state file to fail", c, err, len(s.records))
@@ -57,7 +57,7 @@ func TestAReleaseThatIsNotInTheStateFileLowersNothing(t *testing.T) {
 		s, of := newStub()
 		of.file = newFile(t, t.TempDir())
 		c := opened(t, of)
-		of.file.write = func(string, []byte) error { return errInjected }
+		of.file.write = func([]byte) error { return errInjected }
 		until := s.records[1].Until
 		if err := c.release(t.Context()); !errors.Is(err, ErrStateFile) || s.records[1].Until != until {
 			t.Errorf("%v, until lowered by %d ms; want ErrStateFile and nothing", err, until-s.records[1].Until)

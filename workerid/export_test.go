@@ -18,7 +18,7 @@ func (k *Keeper) Simulate(
 	*k.terms.file = stateFile{
 		path:    "worker.json",
 		now:     k.cfg.Now,
-		write:   func(_ string, data []byte) error { return write(data) },
+		write:   write,
 		place:   place{Host: in},
 		writing: make(chan struct{}, 1),
 		reach:   reachOf(k.cfg.Layout.Unit),

@@ -30,7 +30,7 @@ type stateFile struct {
 	path string
 	now  func() int64 // wall clock, Unix ms
 	// write replaces the file: whole or not at all, and on disk when it returns.
-	write func(path string, data []byte) error
+	write func(data []byte) error
 	place place
 	// writing has room for one: the goroutine that put a value in may change the
 	// state and write the file. The write takes it out again, once it has ended.
@@ -70,8 +70,9 @@ func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 	if dir == "" {
 		return &stateFile{absent: true}, nil
 	}
+	file := &durable.File{Path: filepath.Join(dir, "worker.json")}
 	s := &stateFile{
-		path: filepath.Join(dir, "worker.json"), now: now, write: durable.Replace,
+		path: file.Path, now: now, write: file.Replace,
 		writing: make(chan struct{}, 1), reach: reachOf(unit), every: retryEvery,
 	}
 	if err := s.open(dir); err != nil {
@@ -125,7 +126,7 @@ func (s *stateFile) change(f func(*state)) error {
 	s.Place = s.place
 	data, done := s.encode(), make(chan error, 1)
 	go func() {
-		done <- s.write(s.path, data)
+		done <- s.write(data)
 		<-s.writing
 	}()
 	timeout, stopWrite := afterDisk()

@@ -24,7 +24,12 @@ func TestADiskThatHangsCostsTheNumberAndNothingElse(t *testing.T) {
 	raised := listen(t, c)
 	l := startLoad(t, c.Conn, 2, bothModes)
 	pipe := filepath.Join(dir, "worker.json.new")
-	waitFor(t, "the next write of the state file hangs", func() bool { return syscall.Mkfifo(pipe, 0o600) == nil })
+	if err := syscall.Mkfifo(pipe+".pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(pipe+".pipe", pipe); err != nil { // the next write of the state file hangs, or the one after
+		t.Fatal(err)
+	}
 	waitFor(t, "another number serves", func() bool {
 		id, err := c.Client.Snowflake().Next(t.Context())
 		p, derr := snowflake.Leaf.Decode(int64(id))

@@ -17,38 +17,57 @@ func content(t *testing.T, path string) string {
 	return string(data)
 }
 
-func TestAFileIsReplacedWholeWhateverAnInterruptedWriteLeft(t *testing.T) {
+// eachWay tests both ways to replace a file.
+func eachWay(t *testing.T, test func(t *testing.T, path string, replace func(text string) error)) {
 	path := filepath.Join(t.TempDir(), "a.json")
-	for _, text := range []string{"a long first text", "short"} {
-		if err := os.WriteFile(path+".new", []byte("what an interrupted write left, and long"), 0o600); err != nil {
-			t.Fatal(err)
+	t.Run("once", func(t *testing.T) {
+		test(t, path, func(text string) error { return durable.Replace(path, []byte(text)) })
+	})
+	again := &durable.File{Path: path + ".again"}
+	t.Run("again and again", func(t *testing.T) {
+		test(t, again.Path, func(text string) error { return again.Replace([]byte(text)) })
+	})
+}
+
+func TestAFileIsReplacedWholeWhateverAnInterruptedWriteLeft(t *testing.T) {
+	eachWay(t, func(t *testing.T, path string, replace func(string) error) {
+		for _, text := range []string{"a long first text", "short", "long again", "", "the last one"} {
+			if err := os.WriteFile(path+".new", []byte("what an interrupted write left, and long"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(text); err != nil {
+				t.Fatal(err)
+			}
+			if got := content(t, path); got != text {
+				t.Errorf("the file holds %q, want %q", got, text)
+			}
 		}
-		if err := durable.Replace(path, []byte(text)); err != nil {
-			t.Fatal(err)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file has mode %v, %v", info.Mode(), err)
 		}
-		if got := content(t, path); got != text {
-			t.Errorf("the file holds %q, want %q", got, text)
-		}
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file has mode %v, %v", info.Mode(), err)
-	}
+	})
 }
 
 func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.json")
-	if err := durable.Replace(path, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path+".new", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := durable.Replace(path, []byte("new")); err == nil {
-		t.Error("no error, though path.new is a directory")
-	}
-	if got := content(t, path); got != "old" {
-		t.Errorf("the file holds %q", got)
-	}
+	eachWay(t, func(t *testing.T, path string, replace func(string) error) {
+		for _, text := range []string{"older", "old"} {
+			if err := replace(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.RemoveAll(path + ".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(path+".new", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace("new"); err == nil {
+			t.Error("no error, though path.new is a directory")
+		}
+		if got := content(t, path); got != "old" {
+			t.Errorf("the file holds %q", got)
+		}
+	})
 }
 
 func TestTheIdentityGivenIsThatOfTheFileInItsPlaceAndNotOfACopy(t *testing.T) {

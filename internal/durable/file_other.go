@@ -1,0 +1,6 @@
+//go:build !linux
+
+package durable
+
+// Replace is the Replace of this package.
+func (f *File) Replace(data []byte) error { return Replace(f.Path, data) }
