@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
@@ -91,5 +93,50 @@ func TestNoRequestIsLostWhereTheConnectionIsLostWhileAGroupIsLeft(t *testing.T) 
 		if _, err := answers.NextMsg(time.Minute); err != nil {
 			t.Fatalf("a request that it had taken: %v", err)
 		}
+	}
+}
+
+// The client keeps what it sends while there is no connection for the next one.
+func TestAnswersAreSentWhereTheConnectionIsLostWhileTheWorkerStops(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	at, err := natsproxy.Start(strings.TrimPrefix(url, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(at.Close)
+	conn, err := nats.Connect(at.URL(), nats.SetCustomDialer(&worker.Cork{}), nats.MaxReconnects(-1),
+		nats.IgnoreDiscoveredServers(), nats.ReconnectWait(250*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	r := start(t, url, 0, newStore(t), func(s *segment.Config, cfg *worker.Config) {
+		cfg.Conn, cfg.Deadline = conn, time.Minute // for a busy machine
+		s.Deadline, s.LoadTimeout = time.Minute, time.Minute
+	})
+	release := holdLoads(r)
+	answers, err := r.caller.SubscribeSync(r.caller.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.caller.PublishRequest("id.segment.order", answers.Subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("take the request", func() bool { return r.parked() == 1 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	r.eventually("leave", func() bool {
+		_, err := r.caller.Request("id.snowflake", nil, time.Minute)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
+	at.Cut()
+	r.eventually("lose the connection", func() bool { return !conn.IsConnected() })
+	release()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if _, err := answers.NextMsg(time.Minute); err != nil {
+		t.Error("the request that waited gets no answer:", err)
 	}
 }

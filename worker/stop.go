@@ -27,14 +27,18 @@ func (w *Worker) stop() {
 // but the given number of them, and every request is answered. A subscription
 // is gone when its last request has left its queue, which is a moment before
 // the handler counts that request: hence the counters must stand still for two
-// looks.
+// looks. Answers given while there is no connection are sent on the next one.
 func (w *Worker) settle(subscriptions int, patience time.Duration) {
 	const look = 10 * time.Millisecond
-	still, before := 0, int64(-1)
+	still, before, answers := 0, int64(-1), false
 	for end := time.Now().Add(patience); still < 2 && time.Now().Before(end); time.Sleep(look) {
 		arrived, open := w.requests()
-		subscribed := w.cfg.Conn.IsConnected() && w.cfg.Conn.NumSubscriptions() > subscriptions
-		if subscribed || open > 0 || arrived != before {
+		answers = answers || open > 0 || before >= 0 && arrived != before
+		waits := answers
+		if w.cfg.Conn.IsConnected() {
+			waits = w.cfg.Conn.NumSubscriptions() > subscriptions
+		}
+		if waits || open > 0 || arrived != before {
 			still = 0
 		} else {
 			still++
