@@ -65,7 +65,8 @@ type clock struct {
 	others []int64   // offsets of the other workers, ms
 	unread error     // why others could not be read last; nil if it was
 	due    time.Time // when others is to be read again
-	again  time.Time // until then it is not, whatever happens
+	again  time.Time // until then it is not, unless the clock disagrees with it
+	soon   time.Time // until then it is not, whatever happens
 	failed int       // readings of it that failed in a row
 	apart  int       // readings of it in a row with which the clock disagreed
 	far    int       // readings of it that a far step still asks for, 2 at first
@@ -98,7 +99,8 @@ const (
 	againSoon = 10 * time.Second
 	// After a list that failed, or that a clock disagreed with, the next one waits
 	// for minPause, less than a heartbeat, and twice as long each time, up to
-	// maxFailed or maxApart: a clock that is right again is found so by a new list.
+	// maxFailed, or up to maxApart for a clock that disagrees with the last list: if it
+	// is right again, only a new list shows that.
 	minPause  = 1500 * time.Millisecond
 	maxFailed = time.Minute
 	maxApart  = 15 * time.Second
@@ -185,7 +187,7 @@ func (c *clock) judge(ctx context.Context, anew bool) (r reading, beats map[int]
 		return reading{}, nil, err
 	}
 	agreed := c.agree(early, late)
-	if anew || (!agreed || c.far == 2) && time.Now().After(c.again) {
+	if anew || !agreed && time.Now().After(c.soon) || c.far == 2 && time.Now().After(c.again) {
 		if beats, err = c.readOthers(ctx); err != nil {
 			return reading{}, nil, err
 		}
@@ -203,7 +205,8 @@ func (c *clock) judge(ctx context.Context, anew bool) (r reading, beats map[int]
 		return reading{}, nil, c.unread
 	case beats != nil:
 		c.apart++
-		c.wait(c.apart, maxApart)
+		c.soon = c.after(c.apart, maxApart)
+		c.again = c.soon
 	}
 	if c.proven && c.doubts < maxDoubts {
 		c.doubts++
@@ -262,7 +265,7 @@ func (c *clock) readOthers(ctx context.Context) (map[int]Heartbeat, error) {
 	beats, err := c.registry.Heartbeats(ctx)
 	if c.unread = err; err != nil {
 		c.failed++
-		c.wait(c.failed, maxFailed)
+		c.soon, c.again = c.after(c.failed, maxApart), c.after(c.failed, maxFailed)
 		return nil, err
 	}
 	c.others, c.failed = c.others[:0], 0
@@ -279,10 +282,10 @@ func (c *clock) readOthers(ctx context.Context) (map[int]Heartbeat, error) {
 	return beats, nil
 }
 
-// wait holds the next reading of the others back, after so many in a row that
-// did not help.
-func (c *clock) wait(times int, most time.Duration) {
-	c.again = time.Now().Add(c.about(min(minPause<<min(times-1, 16), most)))
+// after returns when the others may be read again, after so many readings in a row
+// that did not help.
+func (c *clock) after(times int, most time.Duration) time.Time {
+	return time.Now().Add(c.about(min(minPause<<min(times-1, 16), most)))
 }
 
 // about returns a random time of half to one and a half of d, so that the workers

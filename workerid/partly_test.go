@@ -232,6 +232,44 @@ func TestHeartbeatsOfOthersAreReadSeldom(t *testing.T) {
 	})
 }
 
+// The registry's clock was set while the others' heartbeats could not be listed: the next list shows that this
+// worker's clock is right.
+func TestAListIsReadSoonOnceListsWorkAgainIfTheClockNeedsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := new(workeridtest.Memory)
+		a, b, l := start(t, m), start(t, m), start(t, m)
+		time.Sleep(10 * time.Second)
+		lists, failed := new(atomic.Int64), make(chan struct{}, 1000)
+		l.reg.OnCall(func(method string, call func() error) error {
+			if method != "Heartbeats" {
+				return call()
+			}
+			lists.Add(1)
+			failed <- struct{}{}
+			return workeridtest.ErrInjected
+		})
+		time.Sleep(30 * time.Minute)
+		m.Set(-5 * time.Second)
+		before := lists.Load()
+		time.Sleep(2 * time.Minute)
+		if n := lists.Load() - before; n < 4 || n > 17 || l.keeper.Status().Trouble == nil {
+			t.Errorf("%d lists that failed in 2 minutes, and %+v", n, l.keeper.Status())
+		}
+		for len(failed) > 0 {
+			<-failed
+		}
+		<-failed
+		l.reg.OnCall(nil)
+		time.Sleep(27 * time.Second) // 23 s and a heartbeat
+		if s := l.keeper.Status(); s.Trouble != nil {
+			t.Errorf("27 s after the last list that failed: %v", s.Trouble)
+		}
+		for _, l := range []*life{a, b, l} {
+			l.end()
+		}
+	})
+}
+
 // Renewals are synced to disk, one after the other: those of a fleet that started at once must not come at once.
 func TestWorkersThatStartedAtOnceDoNotRenewAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
