@@ -123,7 +123,7 @@ var mutants = []mutant.Mutant{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
 	{Name: "a lost number's generator is closed after its heartbeat",
 		Args:  unit("ALostNumberIsClosedThoughItsHeartbeatHangs"),
-		Edits: []mutant.Edit{mutant.Replace("closed-late", "if err = h.claim.renew(ctx); false {")}},
+		Edits: []mutant.Edit{mutant.Replace("closed-late", "err = h.claim.renew(ctx)")}},
 
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{
