@@ -110,8 +110,12 @@ func (w *Witness) ended(ctx context.Context, i incident) (closed bool, err error
 }
 
 // answer lifts all marks to this worker's floors, names the witnesses that it knows of, and answers the incident.
+//
+// Law: an orphan does not know what the process before it loaded after the restored state, unless that state has a
+// witness of the present life: that process had ended by then. Only a write that replaces an older witness shows that,
+// so an orphan writes before it says what it does not know; another proof may have come first.
 func (w *Witness) answer(ctx context.Context, i incident) error {
-	if w.revision == 0 { // no check got as far
+	if w.revision == 0 || w.orphan { // no check got as far
 		if err := w.write(ctx, "", false); err != nil {
 			return err
 		}
