@@ -40,6 +40,7 @@ func (w *Witness) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
+			w.checkAhead(ctx)
 			suspected = w.isDue()
 		case <-ticks.C:
 			suspected = w.isOther()
@@ -88,6 +89,29 @@ func (w *Witness) checkNow(ctx context.Context, level slog.Level) error {
 			"error", err)
 	}
 	return err
+}
+
+// checkAhead checks the bucket if loads are made, and what they rest on ages. They do not wait for it, unless it is
+// still under way when that has expired: so it ends then.
+//
+// Law: a load needs a check of the last 3 s, whoever made it.
+func (w *Witness) checkAhead(ctx context.Context) {
+	w.mu.Lock()
+	ahead := w.ahead
+	w.ahead = false
+	w.mu.Unlock()
+	if !ahead || w.isHeld() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, fresh-ageing)
+	defer cancel()
+	if w.enter(ctx) != nil {
+		return
+	}
+	defer w.leave()
+	if err := w.check(ctx); err != nil && ctx.Err() == nil {
+		w.cfg.Log.Debug("the bucket of marks could not be checked ahead; a load checks it again", "error", err)
+	}
 }
 
 // look reads all witnesses, to remember which there are, and returns how long until the next look. One that is older
