@@ -21,7 +21,7 @@ func (l *latency) note(took time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoAnswer):
+	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoAnswer), errors.Is(err, errLost):
 		return // that says nothing
 	case errors.Is(err, context.DeadlineExceeded):
 		l.unanswered = true
