@@ -3,7 +3,8 @@
 //
 // Each worker says now and then that it is there. Of those that a worker has heard, a hash of names and tag chooses
 // one: the tag's loader. The others send it what their requests ask for together, and it parks that as one request
-// beside its own. Where nobody is there to answer, or nobody does within 200 ms, a worker loads for itself.
+// beside its own. Where nobody is there to answer, or nobody does in time, a worker loads for itself. How long it waits
+// follows from how long loads take: see pace.
 //
 // # The third law
 //
@@ -42,8 +43,6 @@ import (
 )
 
 const (
-	// patience is how long a loader may take to answer.
-	patience = 200 * time.Millisecond
 	// sayEvery is how often a worker says that it is there in a small fleet, saySeldom how rarely at most. Others
 	// believe it for believed times as long.
 	sayEvery  = time.Second
@@ -80,6 +79,8 @@ type Ring struct {
 	mu     sync.Mutex
 	heard  map[string]time.Time   // when others said that they are there
 	passed map[string]*rendezvous // by tag, of those for which a message came lately
+
+	pace pace
 }
 
 // New returns a ring in which nobody is known.
@@ -257,18 +258,21 @@ type passing struct {
 func (p passing) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
+	began := time.Now()
+	defer func() { p.ring.pace.note(time.Since(began)) }()
 	if loader := p.ring.loader(tag); loader != "" {
 		if l, ok := p.ring.pass(ctx, loader, tag, join); ok && l.Start >= floor {
 			return l, nil
 		}
 	}
+	began = time.Now()
 	p.ring.mu.Lock()
 	meets := p.ring.passed[tag]
 	p.ring.mu.Unlock()
 	if meets == nil {
 		return p.Store.LoadStrict(ctx, tag, join, floor)
 	}
-	began, waited := time.Now(), time.Duration(0)
+	var waited time.Duration
 	l, err := p.Store.LoadStrict(ctx, tag, func() int64 {
 		waited += meets.wait(ctx)
 		return join()
@@ -284,7 +288,7 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 	if r.loader(tag) == "" || marks == "" {
 		return segment.Loaded{}, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, r.pace.patience(ctx))
 	defer cancel()
 	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
 		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,7 @@ type worker struct {
 	store segment.Store
 	alloc *segment.Allocator
 	loads atomic.Int64
+	slow  atomic.Int64 // a time.Duration that each load takes
 	marks atomic.Pointer[string]
 	stop  func()
 }
@@ -43,13 +45,14 @@ var marks = "M1"
 
 type counted struct {
 	segment.Store
-	loads *atomic.Int64
+	loads, slow *atomic.Int64
 }
 
 func (c counted) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
 	c.loads.Add(1)
+	time.Sleep(time.Duration(c.slow.Load()))
 	return c.Store.LoadStrict(ctx, tag, join, floor)
 }
 
@@ -68,7 +71,7 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 			Marks:    func() string { return *w.marks.Load() },
 		})
 		w.marks.Store(&marks)
-		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads}), Deadline: deadline})
+		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads, &w.slow}), Deadline: deadline})
 		w.alloc.SetStrict(map[string]bool{"a": true})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -184,6 +187,54 @@ func TestAWorkerLoadsForItselfWhereNobodyAnswers(t *testing.T) {
 	if n, _, _ := silent.Pending(); n != 1 || w.loader("a") != "" {
 		t.Errorf("it was asked %d times, and is chosen still: %q", n, w.loader("a"))
 	}
+}
+
+// Where each load takes longer than a worker waits at least, it must not load beside the loader: their compare-and-sets
+// would fight.
+func TestAWorkerWaitsForALoaderAsLongAsLoadsTake(t *testing.T) {
+	workers := fleet(t, 2)
+	asker, loader := workers[0], workers[1]
+	if asker.loader("a") == "" {
+		asker, loader = loader, asker
+	}
+	for _, w := range workers {
+		w.slow.Store(int64(patience * 5 / 4))
+	}
+	const requests = 12
+	for range requests {
+		asker.hear(&nats.Msg{Data: []byte(loader.name + " " + marks)}) // it says so all the time
+		if _, err := asker.alloc.Take(t.Context(), "a", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := asker.loads.Load(); n > requests/2 {
+		t.Errorf("%d of %d loads were its own", n, requests)
+	}
+}
+
+// A load of the worker's own needs time, too.
+func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var p pace
+		check := func(ctx context.Context, what string, want time.Duration) {
+			t.Helper()
+			if got := p.patience(ctx); got != want {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		check(t.Context(), "before the first load, without end", patience)
+		check(ctx, "before the first load", 500*time.Millisecond)
+		p.note(100 * time.Millisecond)
+		check(ctx, "where a load takes 0.1 s", 300*time.Millisecond)
+		p.note(time.Minute)
+		check(ctx, "where a load takes a minute", 500*time.Millisecond)
+		for range 200 {
+			p.note(10 * time.Millisecond)
+		}
+		check(ctx, "once loads are fast again", patience)
+	})
 }
 
 func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
