@@ -177,6 +177,31 @@ func TestAWriteThatEndsRightAfterItsTimeCostsNoNumber(t *testing.T) {
 	})
 }
 
+// Each write is synced. A disk may hang for most of the time between two of them, and no ID waits.
+func TestTheFenceIsMovedTwiceInItsReachAndBeforeAnIDWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := new(disk)
+		l := d.start(t, new(workeridtest.Memory))
+		var writes atomic.Int64
+		d.breaks(func() error {
+			if writes.Add(1)%4 == 0 {
+				time.Sleep(1400 * time.Millisecond)
+			}
+			return nil
+		})
+		for range 3000 {
+			if l.issue().Tick == 0 {
+				t.Fatalf("no ID: %+v", l.keeper.Status())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := writes.Load(); n < 19 || n > 21 {
+			t.Errorf("%d writes of the state file in 30 s, want 20", n)
+		}
+		l.end()
+	})
+}
+
 func TestBeyondTheFenceTheWindowIsNotSaidToHaveEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(disk).start(t, new(workeridtest.Memory))

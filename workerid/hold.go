@@ -110,7 +110,7 @@ func (h *holder) retryFile() (back bool, err error) {
 // suspended, since the clock may be wrong. It does not wait for the registry,
 // whose calls may hang. The error is [ErrStateFile].
 func (h *holder) keepFence(ctx context.Context) error {
-	tick := time.NewTicker(fenceReach / 3)
+	tick := time.NewTicker(fenceEvery)
 	defer tick.Stop()
 	for wait(ctx, tick) {
 		if h.life.phase() == suspended {

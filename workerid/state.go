@@ -61,7 +61,7 @@ type place struct {
 }
 
 // encode returns the state as it stands in the file: the text that was summed, with
-// the sum in its place at the end. A worker writes it every second.
+// the sum in its place at the end. A worker writes it again and again.
 func (st state) encode() []byte {
 	st.Version = Version
 	text := st.unsummed()

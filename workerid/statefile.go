@@ -51,9 +51,11 @@ const (
 	diskTimeout = 2 * time.Second
 	diskGrace   = 250 * time.Millisecond
 	// fenceReach is how far the fence is put ahead of the clock, and of the ticks
-	// that IDs may be ahead of it: how long the disk may hang before issuing stops,
-	// and how long a process killed and restarted at once waits.
+	// that IDs may be ahead of it: how long a process killed and restarted at once
+	// waits. Half of it is how long the disk may hang before requests wait for it.
 	fenceReach = 3 * time.Second
+	// fenceEvery is how often the fence is moved.
+	fenceEvery = fenceReach / 2
 	// retryEvery is how long a file that failed is left alone.
 	retryEvery = time.Minute
 )
