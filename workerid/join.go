@@ -31,9 +31,10 @@ func refused(err error) bool {
 // reads the deployment after its own write, and so either it sees this one or
 // this worker is asked about.
 func (h *chooser) join(ctx context.Context) (Deployment, error) {
+	began := time.Now()
 	have, err := h.readDeployment(ctx)
 	if errors.Is(err, ErrNoDeployment) {
-		have, err = h.found(ctx)
+		have, err = h.foundLater(ctx, time.Since(began))
 	}
 	if err != nil {
 		return Deployment{}, err
@@ -56,6 +57,30 @@ func (h *chooser) readDeployment(ctx context.Context) (Deployment, error) {
 	return h.registry.Deployment(ctx)
 }
 
+const (
+	// busyAfter is how long the registry takes to answer if it is busy or far away.
+	busyAfter = 30 * time.Millisecond
+	// maxPatience is the longest wait for another worker to make the deployment.
+	maxPatience = 3 * time.Second
+)
+
+// foundLater is found for a registry that took so long to say that it has no deployment. A
+// fleet may start at this moment: then all would list all records and heartbeats to
+// make it, and one does. So it waits for a random time of a few answers, and reads again.
+func (h *chooser) foundLater(ctx context.Context, took time.Duration) (Deployment, error) {
+	if took > busyAfter {
+		select {
+		case <-time.After(time.Duration(h.rand.Int64N(int64(min(4*took, maxPatience))))):
+		case <-ctx.Done():
+			return Deployment{}, ctx.Err()
+		}
+		if have, err := h.readDeployment(ctx); !errors.Is(err, ErrNoDeployment) {
+			return have, err
+		}
+	}
+	return h.found(ctx)
+}
+
 // found makes the deployment, and returns the one that the registry has then.
 func (h *chooser) found(ctx context.Context) (Deployment, error) {
 	d := h.deployment
@@ -63,6 +88,9 @@ func (h *chooser) found(ctx context.Context) (Deployment, error) {
 		records, err := h.registry.Records(ctx)
 		if err != nil {
 			return Deployment{}, err
+		}
+		if have, err := h.readDeployment(ctx); !errors.Is(err, ErrNoDeployment) {
+			return have, err // another worker has made it meanwhile
 		}
 		if d, err = h.first(ctx, records); err != nil {
 			return Deployment{}, err
