@@ -60,6 +60,8 @@
 //     for which the question times out. It is asked for once more after the
 //     write was acknowledged, and written again: the owner may still run on its
 //     old window, or a write may have been under way when the record was lost.
+//     It is asked for again after this worker has answered for a lost number
+//     instead: another may have acquired it where its record was lost, too.
 //     Where silence says nothing ([ErrBystander]), the record decides, and a first
 //     window begins two heartbeats later: each of them closes the generator of a
 //     worker whose record is gone. A damaged record's window is unknown, so its

@@ -245,13 +245,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !k.wait(ctx, time.Until(k.answers)) {
+		why := k.lingered(ctx, c)
+		if why != nil && ctx.Err() != nil {
 			return k.abandon(ctx, c)
 		}
-		k.life.becomeHolding(c)
-		// What was tried before may lie before what this claim issues.
-		k.chooser.unconfirmed, k.chooser.ended, k.chooser.lost = nil, nil, nil //mutant:begin
-		why := k.holder(c).hold(ctx)
+		if why == nil {
+			k.life.becomeHolding(c)
+			// What was tried before may lie before what this claim issues.
+			k.chooser.unconfirmed, k.chooser.ended, k.chooser.lost = nil, nil, nil //mutant:begin
+			why = k.holder(c).hold(ctx)
+		}
 		c.report(Closed, k.life.becomeClosed(c, why))
 		if stop, err := k.giveUp(ctx, c, why); stop {
 			return err
@@ -359,7 +362,8 @@ func (k *Keeper) holder(c *claim) *holder {
 // giveUp ends a closed claim as why asks for, and reports whether the keeper
 // stops.
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, err error) {
-	k.chooser.avoid = errors.Is(why, errBehind)
+	taken := errors.Is(why, errTaken) || errors.Is(why, errUnknown)
+	k.chooser.avoid = taken || errors.Is(why, errBehind)
 	switch {
 	case errors.Is(why, errLost), errors.Is(why, ErrDeployment):
 		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
@@ -375,7 +379,7 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 	case errors.Is(why, errEnded):
 		k.chooser.ended = c
 		k.life.becomeSearching()
-	case errors.Is(why, errBehind):
+	case taken, errors.Is(why, errBehind):
 		k.life.becomeReleasing()
 		err := k.release(ctx, c)
 		if errors.Is(err, ErrStateFile) {
@@ -390,13 +394,6 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 	}
 	return false, nil
 }
-
-// linger makes this worker answer for a lost number, while it searches for
-// another, until no clock within the skew is behind its last ID: if the registry
-// lost its state the number looks free, and its next owner must not begin before
-// that. The next owner asks twice and waits for a margin itself, which is enough
-// if it heard the first answer; this is for the case that it did not.
-func (k *Keeper) linger() { k.answers = time.Now().Add(k.terms.margin) }
 
 // dropFile makes this worker continue without a state file: better to issue without
 // local state than not at all. After a crash another number is acquired. The file

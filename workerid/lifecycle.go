@@ -150,9 +150,9 @@ func (l *lifecycle) becomeSuspended(why string) {
 
 // becomeClosed ends c for good; why is nil at a clean stop. It returns the end of the last tick issued, Unix ms.
 //
-// Before: holding, issuing or suspended. After: the generator is closed, which
-// precedes everything else that happens to a claim that ends; the worker still
-// answers for the number.
+// Before: holding, issuing or suspended, or any if c was never held. After: the
+// generator is closed, which precedes everything else that happens to a claim that
+// ends; the worker still answers for the number.
 func (l *lifecycle) becomeClosed(c *claim, why error) (free int64) {
 	free = c.gen.Close() //mutant:close
 	l.at.Store(int32(closed))

@@ -28,8 +28,8 @@ var mutants = []mutant.Mutant{
 		mutant.Before("token", `if r, err := c.read(ctx); err == nil {
 			c.revision = r.Revision
 		}`)}},
-	{Name: "a token per life, not per write", Edits: []mutant.Edit{
-		mutant.Replace("token", "token := c.process")}},
+	{Name: "a token per life, not per write", Args: unit("ALostAckOfTheFirstWriteIsAdopted"),
+		Edits: []mutant.Edit{mutant.Replace("token", "token := c.process")}},
 	{Name: "the window is adopted with the revision", Args: unit("AnUnacknowledgedWriteIsRepeatedAtItsOwnRevision"),
 		Edits: []mutant.Edit{mutant.Replace("write-again", `c.until.Store(r.Until)
 		err = nil`)}},
@@ -92,6 +92,9 @@ var mutants = []mutant.Mutant{
 	{Name: "no second question is asked", Args: unit("ANumberIsAskedForAgainAfterItsFirstWrite"),
 		Edits: []mutant.Edit{
 			mutant.Delete("second-question")}},
+	{Name: "no question is asked after lingering", Args: unit("ANumberIsAskedForAgainAfterLingeringForAnother"),
+		Edits: []mutant.Edit{
+			mutant.Replace("lingered", "return nil")}},
 	{Name: "silence that says nothing is believed", Args: unit("ABystanderStopsNobodyAndHidesNoWindow"),
 		Edits: []mutant.Edit{mutant.Delete("unheard")}},
 	{Name: "without heartbeats a number is used at once", Args: unit("WithoutHeartbeatsANumberIsAcquiredByItsRecord"),
@@ -101,7 +104,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a record that looks free is believed", Args: unit("OnlyTheOwnReleasedNumberIsUsedWithoutTheMargin"),
 		Edits: []mutant.Edit{
 			mutant.Replace("doubtful", `c.doubtful = r.Token == ""`)}},
-	{Name: "a doubt outlives a begin", Args: []string{"-sim.from=2101"}, Edits: []mutant.Edit{
+	{Name: "a doubt outlives a begin", Args: []string{"-sim.from=5601"}, Edits: []mutant.Edit{
 		mutant.Delete("begin")}},
 	{Name: "a failed state file leaves a doubt", Args: unit("AFailedStateFileLeavesNoUnconfirmedClaim"),
 		Edits: []mutant.Edit{mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
