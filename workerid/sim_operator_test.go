@@ -31,6 +31,9 @@ func (w *world) lose() {
 	case what == 7:
 		w.replace()
 		return
+	case what <= 9:
+		w.swap()
+		return
 	default:
 		w.restore()
 		return
@@ -94,6 +97,27 @@ func (w *world) restore() {
 	w.reg.heartbeats = map[int]workerid.Heartbeat{}
 	w.past, w.backups, w.down, w.stale = nil, nil, [buckets]bool{}, false
 	w.log("registry restored from revision %d, was at %d", w.reg.revision, revision)
+}
+
+// swap puts another registry in the place of this one, between any two calls of the
+// workers, and later the first one again: an old copy of it, or an empty one.
+func (w *world) swap() {
+	for range 1 + w.rnd.IntN(4) {
+		other, revision := w.aside, w.reg.revision
+		switch {
+		case len(other.records) > 0 && !w.one(4):
+		case w.one(3) || len(w.backups) == 0:
+			other = registryState{revision: w.newRevision(), records: map[int]workerid.Record{}}
+			other.heartbeats = map[int]workerid.Heartbeat{}
+		default:
+			other = w.backups[w.rnd.IntN(len(w.backups))]
+			other.heartbeats = map[int]workerid.Heartbeat{}
+		}
+		w.aside, w.reg, w.past, w.backups = w.reg, other, nil, nil
+		w.log("registry swapped for another at revision %d, was at %d", w.reg.revision, revision)
+		w.awake()
+		w.rest(chance(w.rnd, pick(w.rnd, time.Second, 5*time.Second)))
+	}
 }
 
 // rest lets time pass.

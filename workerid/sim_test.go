@@ -34,11 +34,11 @@ const few = 150
 // to six changes old; heartbeats expire early or late; the question for a
 // number's holder gets a wrong answer or none, and a worker answers up to 50 ms
 // late for a number that it has just acquired; the registry is down, or one of its
-// buckets; it is wiped as a whole or in part, restored from an old state, or
-// created again with what it held; somebody else hears all questions, so that
-// silence says nothing; a worker is cut off; workers crash or stand still at any
-// call, reading of the clock or write of the disk, stop cleanly, restart, lose
-// their disk, or start with one that is torn or a copy; disks fail before or after
+// buckets; it is wiped as a whole or in part, restored from an old state, swapped for
+// another and back, or created again with what it held; somebody else hears all
+// questions, so that silence says nothing; a worker is cut off; workers crash or stand
+// still at any call, reading of the clock or write of the disk, stop cleanly, restart,
+// lose their disk, or start with one that is torn or a copy; disks fail before or after
 // the write, or hang; requests stand still between any two of their steps; clocks
 // are set by milliseconds to years, and drift.
 //

@@ -36,6 +36,7 @@ type world struct {
 	reg        registryState
 	past       []registryState // for stale reads, the newest last
 	backups    []registryState
+	aside      registryState // that was swapped for reg, if any
 	down       [buckets]bool // the bucket is out of reach
 	stale      bool          // reads may be old
 	bystander  bool          // somebody hears all questions for holders, and is silent
