@@ -19,7 +19,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(examples.Around(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(examples.Around(m), natstest.Left()...) }
 
 // connect starts a nats-server for one test and connects to it.
 func connect(t *testing.T) *nats.Conn { return natstest.Connect(t, natstest.Start(t)) }

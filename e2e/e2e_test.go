@@ -7,12 +7,13 @@ import (
 
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/testkit/exampletb"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 // t stands for the *testing.T that the examples' tests are given.
 var t = new(exampletb.T)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(t.Around(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(t.Around(m), natstest.Left()...) }
 
 func TestOneLineIsEnough(t *testing.T) {
 	t.Parallel()

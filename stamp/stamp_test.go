@@ -16,6 +16,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/testkit/exampletb"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/stamp"
 )
 
@@ -25,7 +26,7 @@ var (
 	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(examples) })
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(examples.Around(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(examples.Around(m), natstest.Left()...) }
 
 // stamper returns a Stamper of a tag that no other test uses.
 func stamper(t *testing.T) *stamp.Stamper {

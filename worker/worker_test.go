@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/segmenttest"
 	"github.com/natsid/natsid/snowflake"
@@ -21,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	worker.Hasten(10)
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, natstest.Left()...)
 }
 
 const (

@@ -28,7 +28,7 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 // patience is the deadline where a slow machine must not meet it.
 const patience = 30 * time.Second

@@ -21,7 +21,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 // start starts a server. It is stopped by stop, at the latest when the test ends.
 func start(t *testing.T, cfg natsembed.Config) (srv *natsembed.Server, stop func()) {

@@ -23,7 +23,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 // deadline is that of requests. It is long, since the machine may be busy.
 const deadline = 10 * time.Second

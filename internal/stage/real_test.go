@@ -18,6 +18,7 @@ import (
 	"github.com/natsid/natsid/e2e"
 	"github.com/natsid/natsid/internal/stage"
 	"github.com/natsid/natsid/internal/testkit/exampletb"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/stamp"
 )
 
@@ -26,7 +27,7 @@ var (
 	natsid = sync.OnceValue(func() *e2e.Cluster { return e2e.Start(shared) })
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Around(m), natstest.Left()...) }
 
 // A pair is a source with messages and a target, of one test.
 type pair struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/natsid/natsid/oneregistry/natsbus"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 // A listener remembers what it heard, and answers with its name.
 type listener struct {

@@ -26,7 +26,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 // patience is what a busy machine may take.
 const patience = 30 * time.Second

@@ -21,7 +21,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
 func TestAStalledClientStandsStillAndLosesNothing(t *testing.T) {
 	t.Parallel()
