@@ -97,6 +97,7 @@ func (c *cluster) start() {
 	if c.fleet.leaf == apart {
 		c.createTagsOnLeaf()
 	}
+	c.placeMarks()
 	c.startProbe(hub)
 }
 
@@ -370,6 +371,27 @@ func (c *cluster) roll(sig syscall.Signal) {
 		c.startServer(v)
 		c.waitForReplicas()
 	}
+}
+
+// handOver asks the leader of a bucket to let another server lead it. It may fail, and is asked again.
+func (c *cluster) handOver(bucket, to string) {
+	body := fmt.Appendf(nil, `{"placement":{"preferred":%q}}`, to)
+	_, _ = c.conn().Request("$JS.API.STREAM.LEADER.STEPDOWN.KV_"+bucket, body, time.Second)
+}
+
+// placeMarks lets the server lead the marks that the fault wants.
+func (c *cluster) placeMarks() {
+	if c.fleet.marksOn == "" {
+		return
+	}
+	c.waitFor(startWithin, c.fleet.marksOn+" leads the marks", func() bool {
+		leader, _ := c.leader(namespace.SegmentBucket())
+		if leader.name != c.fleet.marksOn {
+			c.handOver(namespace.SegmentBucket(), c.fleet.marksOn)
+			return false
+		}
+		return c.current("KV_" + namespace.SegmentBucket())
+	})
 }
 
 func (c *cluster) eachProxy(f func(*natsproxy.Proxy)) {

@@ -11,6 +11,8 @@ import (
 // diskFaults fill a disk to the last byte.
 func diskFaults() []fault {
 	disks := fleet{servers: 3, workers: 3, disks: true}
+	leading, following := disks, disks // on n3 is a small disk
+	leading.marksOn, following.marksOn = "n3", "n1"
 	return []fault{
 		{
 			name: "disk-full-worker", summary: "the disk of one worker's state file is full for 10 s",
@@ -23,17 +25,24 @@ func diskFaults() []fault {
 		},
 		{
 			name: "disk-full-nats",
-			summary: "the disk of one nats-server's JetStream is full for 10 s; " +
-				"then it is freed, and the server restarted",
-			fleet: disks, inject: fillServer, lasts: 10 * time.Second,
-			losses: []loss{
-				storeAway, lostOnRoute,
-				// The server is killed at the end: it routes nothing until it knows its peers again.
-				{kinds: all, outcomes: []string{timeout, disconnected, noResponders}, afterEnd: time.Second, most: 30},
-			},
-			single: true,
+			summary: "the disk of the JetStream of one nats-server that does not lead the marks' stream is full " +
+				"for 10 s; then it is freed, and the server restarted",
+			fleet: following, inject: fillServer, lasts: 10 * time.Second,
+			losses: []loss{lostOnRoute, lostAsServerReturns}, single: true,
+		},
+		{
+			// Its JetStream ends, and hands over what it leads but for the stream that it could not write.
+			name:    "disk-full-leader",
+			summary: "the same of the one that leads it",
+			fleet:   leading, inject: fillServer, lasts: 10 * time.Second,
+			losses: []loss{lostOnRoute, untilElected, lostAsServerReturns}, shortGap: 11 * time.Second, single: true,
 		},
 	}
+}
+
+// The server is killed at the end of the fault: it routes nothing until it knows its peers again.
+var lostAsServerReturns = loss{
+	kinds: all, outcomes: []string{timeout, disconnected, noResponders}, afterEnd: time.Second, most: 30,
 }
 
 func fillWorker(t *trial) func() {

@@ -59,6 +59,7 @@ type fleet struct {
 	together bool          // all workers join the first server, and learn of the others there
 	proxied  bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
 	disks    bool          // the last server and the first worker have small disks of their own
+	marksOn  string        // the server that leads the marks' stream; "": any
 	leaf     leafNode      // one more server, with one more worker if it is apart
 	flags    []string      // of all workers
 	quota    time.Duration // CPU time of each worker in overload.Period; 0: no limit

@@ -41,7 +41,7 @@ func (t *trial) figures() (r result) {
 	if t.db != nil {
 		t.must(t.db.DB().QueryRowContext(t.ctx, "SELECT VERSION()").Scan(&r.database))
 	}
-	r.bare = t.slowestBare()
+	r.bare, r.leader = t.slowestBare()
 	r.order = l.rising.verdict()
 	for k, of := range l.ledgers {
 		sent := t.callers.copies(kind(k))
@@ -87,7 +87,7 @@ func (t *trial) judge(r result) {
 	t.judgeAlarms(r)
 	t.judgeRefusals()
 	for _, b := range bursts(t.load.refusals()) {
-		t.logf("strict ended 503; slowest bare write meanwhile: %s", t.probe.meanwhile(b).text("from "+b.String()))
+		t.logf("strict ended 503; slowest bare write meanwhile: %s", t.probe.beside(b))
 	}
 }
 

@@ -21,16 +21,29 @@ import (
 // nothing.
 //
 // It is no worker: no fault is about its connection, which leads to the servers themselves. It does not read before
-// each write, and is not led by the server that leads the marks once that one has lost them.
+// each write.
+//
+// The group of servers that keeps its bucket elects leaders of its own, so a probe also asks the leader of the marks:
+// by a compare-and-set there that it must refuse. Without an answer nobody leads the marks, and no worker can load.
 type probe struct {
 	load  *load
 	nc    *nats.Conn
+	js    jetstream.JetStream
 	kv    jetstream.KeyValue
 	rev   uint64 // of the entry
 	known bool   // rev is its present one, as far as this probe knows
 
-	mu     sync.Mutex
-	writes []write
+	writes, asks series
+
+	mu   sync.Mutex
+	conn context.Context // ends with the present connection, and with it what was asked there
+	lost context.CancelFunc
+}
+
+// A series is what a probe does again and again. It is safe for concurrent use.
+type series struct {
+	mu  sync.Mutex
+	all []write
 }
 
 // A write is one of a probe.
@@ -52,6 +65,8 @@ const (
 	probeEvery  = 100 * time.Millisecond
 	probeBucket = "faults_probe"
 	probeKey    = "key"
+	// probeMark is a key of the bucket of marks that nobody writes, and is no tag.
+	probeMark = "$faults"
 )
 
 // startProbe makes the probe's bucket as that of the marks is made, led by the same server, and connects to that one
@@ -95,47 +110,71 @@ func (c *cluster) leadProbeAsMarks() bool {
 		return false
 	}
 	if marks.Leader != own.Leader {
-		body := fmt.Appendf(nil, `{"placement":{"preferred":%q}}`, marks.Leader)
-		_, _ = c.conn().Request("$JS.API.STREAM.LEADER.STEPDOWN.KV_"+probeBucket, body, time.Second) // asked again
+		c.handOver(probeBucket, marks.Leader)
 		return false
 	}
 	return true
 }
 
 func newProbe(l *load, urls []string) (*probe, error) {
+	p := &probe{load: l}
+	p.reconnect()
 	nc, err := nats.Connect(strings.Join(urls, ","), nats.Name("faults probe"), nats.DontRandomize(),
 		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0),
-		nats.ReconnectBufSize(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1))
+		nats.ReconnectBufSize(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { p.reconnect() }))
 	if err != nil {
 		return nil, err
 	}
-	return &probe{load: l, nc: nc}, nil
+	p.nc = nc
+	p.js, err = jetstream.New(nc)
+	return p, err
+}
+
+// reconnect gives up what was asked on the last connection.
+func (p *probe) reconnect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost != nil {
+		p.lost()
+	}
+	p.conn, p.lost = context.WithCancel(context.Background())
+}
+
+// patience returns a context for a write or an ask.
+func (p *probe) patience() (context.Context, context.CancelFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return context.WithTimeout(p.conn, callerWaits)
 }
 
 // open makes the bucket and its entry, unless they are there.
-func (p *probe) open(ctx context.Context, cfg jetstream.KeyValueConfig) error {
+func (p *probe) open(ctx context.Context, cfg jetstream.KeyValueConfig) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callerWaits)
 	defer cancel()
-	js, err := jetstream.New(p.nc)
-	if err != nil {
-		return err
-	}
-	if p.kv, err = js.CreateKeyValue(ctx, cfg); err != nil {
+	if p.kv, err = p.js.CreateKeyValue(ctx, cfg); err != nil {
 		return err
 	}
 	_, err = p.kv.Put(ctx, probeKey, nil)
 	return err
 }
 
-// run writes until ctx ends.
+// run writes and asks until ctx ends.
 func (p *probe) run(ctx context.Context) {
 	if p == nil {
 		return
 	}
+	var both sync.WaitGroup
+	both.Go(func() { again(ctx, p.write) })
+	both.Go(func() { again(ctx, p.ask) })
+	both.Wait()
+}
+
+func again(ctx context.Context, do func() error) {
 	ticks := time.NewTicker(probeEvery)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		_ = p.write() // kept
+		_ = do() // kept
 		select {
 		case <-ctx.Done():
 		case <-ticks.C:
@@ -144,19 +183,39 @@ func (p *probe) run(ctx context.Context) {
 }
 
 // write writes once, and keeps how long that took.
-func (p *probe) write() error {
-	from := p.load.now()
-	err := p.put()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.writes = append(p.writes, write{span{from, p.load.now()}, err})
+func (p *probe) write() error { return p.writes.note(p.load, p.put) }
+
+// ask asks the leader of the marks once, and keeps how long that took.
+func (p *probe) ask() error { return p.asks.note(p.load, p.askLeader) }
+
+func (s *series) note(l *load, do func() error) error {
+	from := l.now()
+	err := do()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, write{span{from, l.now()}, err})
+	return err
+}
+
+// askLeader returns nil if the leader of the marks answers. It decides itself that the revision is wrong, and writes
+// nothing: so it answers also where the other servers do not acknowledge.
+func (p *probe) askLeader() error {
+	ctx, cancel := p.patience()
+	defer cancel()
+	const never = 1 << 62 // a revision
+	_, err := p.js.Publish(ctx, "$KV."+namespace.SegmentBucket()+"."+probeMark, nil,
+		jetstream.WithExpectLastSequencePerSubject(never), jetstream.WithRetryAttempts(0))
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return nil
+	}
 	return err
 }
 
 // put replaces the entry from the revision that the last write gave it. Where that is not known, it is read first. A
 // bucket that is gone is not made again: that would be one more thing for JetStream to do while it recovers.
 func (p *probe) put() error {
-	ctx, cancel := context.WithTimeout(context.Background(), callerWaits)
+	ctx, cancel := p.patience()
 	defer cancel()
 	if !p.known {
 		e, err := p.kv.Get(ctx, probeKey)
@@ -175,15 +234,12 @@ func (p *probe) put() error {
 	return err
 }
 
-// meanwhile returns the writes that were under way within a span.
-func (p *probe) meanwhile(s span) (found bare) {
-	if p == nil {
-		return bare{}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, w := range p.writes {
-		if w.overlaps(s) {
+// meanwhile returns those that were under way within a span.
+func (s *series) meanwhile(within span) (found bare) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.all {
+		if w.overlaps(within) {
 			found.add(w)
 		}
 	}
@@ -206,12 +262,15 @@ func (b *bare) add(w write) {
 	}
 }
 
-// text returns "0.31 s (when)", "2.00 s without an answer (when), 3 of 20 failed", or "none (when)".
+// text returns "0.31 s (when)", "failed after 2.00 s (when), 3 of 20 failed", or "none (when)".
 func (b bare) text(when string) string {
-	if b.writes == 0 {
-		return "none (" + when + ")"
+	if when != "" {
+		when = " (" + when + ")"
 	}
-	text := seconds(b.slowest.took()) + " (" + when + ")"
+	if b.writes == 0 {
+		return "none" + when
+	}
+	text := seconds(b.slowest.took()) + when
 	if b.slowest.err != nil {
 		text = "failed after " + text
 	}
@@ -221,9 +280,17 @@ func (b bare) text(when string) string {
 	return text
 }
 
-// slowestBare returns how long the slowest write took, and when it began, as seen from the fault.
-func (t *trial) slowestBare() string {
-	b := t.probe.meanwhile(span{0, t.load.now()})
+// slowestBare returns how long the slowest write took, and the slowest answer of the leader of the marks, and when each
+// began, as seen from the fault.
+func (t *trial) slowestBare() (write, answer string) {
+	if t.probe == nil {
+		return "-", "-"
+	}
+	all := span{0, t.load.now()}
+	return t.seen(t.probe.writes.meanwhile(all)), t.seen(t.probe.asks.meanwhile(all))
+}
+
+func (t *trial) seen(b bare) string {
 	at := b.slowest.from
 	switch {
 	case b.writes == 0:
@@ -254,13 +321,22 @@ func bursts(refused []span) (all []span) {
 	return all
 }
 
+// beside returns how long the slowest bare write took during a burst, and the slowest answer of the marks' leader.
+func (p *probe) beside(burst span) string {
+	var writes, asks bare
+	if p != nil {
+		writes, asks = p.writes.meanwhile(burst), p.asks.meanwhile(burst)
+	}
+	return writes.text("from "+burst.String()) + ", answer of the marks' leader: " + asks.text("")
+}
+
 // besideBursts returns how long the slowest bare write took during each burst of refused requests for the strict tag
 // to which one of those belongs that began at these times.
 func (t *trial) besideBursts(began []time.Duration) string {
 	var parts []string
 	for _, b := range bursts(t.load.refusals()) {
 		if slices.ContainsFunc(began, func(at time.Duration) bool { return b.from <= at && at <= b.till }) {
-			parts = append(parts, t.probe.meanwhile(b).text("from "+b.String()))
+			parts = append(parts, t.probe.beside(b))
 		}
 	}
 	const most = 5
@@ -270,5 +346,5 @@ func (t *trial) besideBursts(began []time.Duration) string {
 	if parts == nil {
 		return ""
 	}
-	return "; slowest bare write meanwhile: " + strings.Join(parts, ", ")
+	return "; slowest bare write meanwhile: " + strings.Join(parts, "; ")
 }

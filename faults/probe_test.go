@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -54,9 +55,60 @@ func TestTheProbeWritesByCompareAndSetAndSaysWhenItCannot(t *testing.T) {
 	if err := p.write(); err == nil {
 		t.Error("a write was acknowledged where there is no entry")
 	}
-	all := p.meanwhile(span{0, l.now()})
+	all := p.writes.meanwhile(span{0, l.now()})
 	if all.writes != 6 || all.failed != 2 || all.slowest.took() <= 0 {
 		t.Errorf("%+v", all)
+	}
+}
+
+func TestTheProbeAsksTheLeaderOfTheMarksAndWritesNothingThere(t *testing.T) {
+	t.Parallel()
+	url := natstest.Start(t)
+	js := natstest.JetStream(t, url)
+	l := &load{}
+	l.begin()
+	p, err := newProbe(l, []string{url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.nc.Close)
+	if err := p.ask(); err == nil {
+		t.Error("nobody leads the marks, and the probe got an answer")
+	}
+	marks, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: namespace.SegmentBucket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ask(); err != nil {
+		t.Errorf("their leader is there: %v", err)
+	}
+	if s, err := marks.Status(t.Context()); err != nil || s.Values() != 0 {
+		t.Errorf("%v: the bucket has %d entries", err, s.Values())
+	}
+	if all := p.asks.meanwhile(span{0, l.now()}); all.writes != 2 || all.failed != 1 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestTheProbeGivesUpWhatItAskedOnAConnectionThatIsLost(t *testing.T) {
+	t.Parallel()
+	p, err := newProbe(&load{}, []string{natstest.Start(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.nc.Close)
+	ctx, cancel := p.patience()
+	defer cancel()
+	if err := p.nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	if err := ctx.Err(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for again := context.Context(nil); again == nil || again.Err() != nil; time.Sleep(time.Millisecond) {
+		again, cancel = p.patience() // on the next connection
+		defer cancel()
 	}
 }
 
@@ -65,7 +117,8 @@ func probed(t *testing.T, writes ...write) *trial {
 	s := newTrial(t, fault{})
 	s.from, s.till = 10*time.Second, 20*time.Second
 	s.load.start = time.Now().Add(-time.Minute)
-	s.probe = &probe{load: s.load, writes: writes}
+	s.probe = &probe{load: s.load}
+	s.probe.writes.all = writes
 	return s
 }
 
@@ -77,6 +130,7 @@ func TestABurstOfRefusalsShowsTheBareWritesBesideItAndStillFailsTheTrial(t *test
 	lost := errors.New("no answer")
 	s := probed(t, write{ms(1000, 5000), nil}, write{ms(11900, 12040), nil}, write{ms(12100, 12130), nil},
 		write{ms(14000, 14900), nil}, write{ms(30500, 32500), lost}, write{ms(32600, 32610), nil})
+	s.probe.asks.all = []write{{ms(11950, 12050), nil}, {ms(12100, 13000), lost}}
 	for _, r := range []span{ms(13000, 13500), ms(12000, 12750), ms(31000, 32700), ms(40000, 40100)} {
 		s.load.refused = append(s.load.refused, r)
 		s.load.failures = append(s.load.failures, failure{strict, "503", r.from})
@@ -87,7 +141,10 @@ func TestABurstOfRefusalsShowsTheBareWritesBesideItAndStillFailsTheTrial(t *test
 	}
 	got, want := s.violations[0], "4 requests ended with strict 503, begun 12.00 s to 40.00 s "+
 		"(the fault lasted from 10.00 s to 20.00 s); slowest bare write meanwhile: 0.14 s (from 12.00 s to 13.50 s), "+
-		"failed after 2.00 s (from 31.00 s to 32.70 s), 1 of 2 failed, none (from 40.00 s to 40.10 s)"
+		"answer of the marks' leader: failed after 0.90 s, 1 of 2 failed; "+
+		"failed after 2.00 s (from 31.00 s to 32.70 s), 1 of 2 failed, answer of the marks' leader: none; "+
+		"none (from 40.00 s to 40.10 s), "+
+		"answer of the marks' leader: none"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -124,16 +181,21 @@ func TestTheSlowestBareWriteIsSeenFromTheFault(t *testing.T) {
 			{ms(10000, 12000), errors.New("no answer")}, {ms(12000, 12100), nil},
 		},
 	} {
-		if got := probed(t, writes...).slowestBare(); got != want {
-			t.Errorf("got %s, want %s", got, want)
+		s := probed(t)
+		s.probe.asks.all = writes
+		if none, got := s.slowestBare(); none != "-" || got != want {
+			t.Errorf("of the marks' leader: got %s, want %s; bare writes %s", got, want, none)
+		}
+		if got, none := probed(t, writes...).slowestBare(); none != "-" || got != want {
+			t.Errorf("got %s, want %s; of the marks' leader %s", got, want, none)
 		}
 	}
 	random := probed(t, write{ms(8500, 8800), nil})
 	random.from, random.till = 0, 0
-	if got, want := random.slowestBare(), "0.30 s (at 8.50 s)"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	if got, _ := random.slowestBare(); got != "0.30 s (at 8.50 s)" {
+		t.Errorf("at random: got %s", got)
 	}
-	if got := newTrial(t, fault{}).slowestBare(); got != "-" {
-		t.Errorf("without a probe: %s", got)
+	if write, answer := newTrial(t, fault{}).slowestBare(); write != "-" || answer != "-" {
+		t.Errorf("without a probe: %s, %s", write, answer)
 	}
 }

@@ -45,6 +45,7 @@ type result struct {
 	stalled  time.Duration // the longest that the load itself stood still
 	disk     time.Duration // the longest that a small write of this process took
 	bare     string        // the longest that a write of the probe took, and when
+	leader   string        // the same of an answer of the leader of the marks
 	failures map[string]int64
 	gaps     [kinds]time.Duration
 
