@@ -44,6 +44,8 @@ type Config struct {
 	// them where JetStream has no room for more. It needs a TTL.
 	Whole    bool
 	MaxBytes int64
+	// Insist says that a read is made again if it has no answer soon: requests wait for those of the bucket.
+	Insist bool
 	// Fleeting says that all that the bucket holds is put again within seconds: a JetStream that is a single server
 	// need not have it on disk before it acknowledges it. Alone says that it is one.
 	Fleeting, Alone bool

@@ -26,12 +26,23 @@ func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	if !isKey(key) {
 		return Entry{}, ErrInvalidKey
 	}
-	entry, err := on(ctx, b, timed(b, func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) }))
+	entry, err := on(ctx, b, func() (Entry, error) { return b.ask(ctx, key) })
 	if err != nil {
 		return Entry{}, err
 	}
 	b.Saw(entry.Revision)
 	return entry, nil
+}
+
+// ask asks for the entry of a key.
+func (b *Bucket) ask(ctx context.Context, key string) (Entry, error) {
+	once := func(ctx context.Context) (Entry, error) {
+		return timed(b, func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) })()
+	}
+	if !b.cfg.Insist {
+		return once(ctx)
+	}
+	return insist(ctx, b.Enough(slow, askAgain), once)
 }
 
 // Create puts a value under a key that has none, or returns [ErrKeyExists].

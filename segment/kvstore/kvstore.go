@@ -88,7 +88,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	s := &Store{cfg: cfg, log: cfg.Log}
 	s.kv = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
-		Kind: string(cfg.Kind),
+		Kind: string(cfg.Kind), Insist: true,
 		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.foundNow, Log: cfg.Log, WentBack: cfg.WentBack,
 	})
 	return s

@@ -1,0 +1,102 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// elected is a JetStream whose bucket has a leader only from some time on: what it was asked before is never answered.
+type elected struct {
+	far
+	leads time.Time
+	asks  atomic.Int64
+	err   error // of its answers
+}
+
+func (e *elected) Last(ctx context.Context, bucket, key string) (Entry, error) {
+	e.asks.Add(1)
+	if time.Now().Before(e.leads) {
+		<-ctx.Done()
+		return Entry{}, ctx.Err()
+	}
+	entry, err := e.far.Last(ctx, bucket, key)
+	return entry, errors.Join(err, e.err)
+}
+
+func TestAReadThatALeaderTookWithItIsMadeAgain(t *testing.T) {
+	const (
+		ms    = time.Millisecond
+		limit = time.Second
+	)
+	late := context.DeadlineExceeded
+	for name, c := range map[string]struct {
+		leads, takes time.Duration // from when on there is a leader, and how long its answers take
+		refuses      error
+		patient      bool // a bucket that does not insist
+		took         time.Duration
+		asks         int64
+		fails        error
+	}{
+		"a leader answers":        {takes: ms, took: ms, asks: 1},
+		"it refuses":              {takes: ms, refuses: ErrNoKey, took: ms, asks: 1, fails: ErrNoKey},
+		"the next one leads soon": {leads: 40 * ms, takes: ms, took: 101 * ms, asks: 2},
+		"the next one refuses": {
+			leads: 40 * ms, takes: ms, refuses: ErrNoKey, took: 101 * ms, asks: 2, fails: ErrNoKey,
+		},
+		"the next one leads later":      {leads: 400 * ms, takes: ms, took: 701 * ms, asks: 4},
+		"answers are slow":              {takes: 250 * ms, took: 250 * ms, asks: 2},
+		"slow answers refuse":           {takes: 250 * ms, refuses: ErrNoKey, took: 250 * ms, asks: 2, fails: ErrNoKey},
+		"nobody leads":                  {leads: time.Hour, took: limit, asks: 4, fails: late},
+		"nobody waits for the bucket":   {leads: 40 * ms, patient: true, took: limit, asks: 1, fails: late},
+		"only the last ask is answered": {leads: 699 * ms, takes: 290 * ms, took: 990 * ms, asks: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				js := &elected{far: far{takes: time.Microsecond}}
+				b := New(js, Config{Name: "b", Insist: !c.patient})
+				for range 3 {
+					if _, err := b.Get(t.Context(), "key"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				began := time.Now()
+				js.takes, js.leads, js.err = c.takes, began.Add(c.leads), c.refuses
+				js.asks.Store(0)
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				if _, err := b.Get(ctx, "key"); !errors.Is(err, c.fails) {
+					t.Errorf("got %v, want %v", err, c.fails)
+				}
+				if took := time.Since(began); took != c.took || js.asks.Load() != c.asks {
+					t.Errorf("it took %v and %d asks, want %v and %d", took, js.asks.Load(), c.took, c.asks)
+				}
+			})
+		})
+	}
+}
+
+// Where JetStream is far away, reads are not made twice.
+func TestAReadIsMadeAgainOnlyAfterLongerThanAnswersTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		js := &elected{far: far{takes: 300 * time.Millisecond}}
+		b := New(js, Config{Name: "b", Insist: true})
+		for range 2 {
+			if _, err := b.Get(t.Context(), "key"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		js.asks.Store(0)
+		for range 10 {
+			if _, err := b.Get(t.Context(), "key"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := js.asks.Load(); n != 10 {
+			t.Errorf("10 reads were %d asks", n)
+		}
+	})
+}
