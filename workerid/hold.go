@@ -22,11 +22,11 @@ import (
 // renews the claim or reads its record, and it puts the worker's heartbeat into
 // the registry. Nothing is written by a clock that was not compared.
 //
-// Two of three heartbeats are brief: they read the record and put the heartbeat, at
-// once. Brief ones follow one that found all well, while the clock is not set and the
-// window needs no renewal, so no window grows under a deployment or by a clock that was
-// not just compared. The first law rests on that, and on the record, which every
-// heartbeat reads.
+// While all is well and the window needs no renewal, a heartbeat does at once what follows the
+// comparison of the clock. Two of three are brief then: without comparing the clock, which was not
+// set, and the deployment. No window grows in either, so none does under a deployment or by a clock
+// that was not just compared. The first law rests on that, and on the record, which every heartbeat
+// reads.
 //
 // A heartbeat that renewed the claim puts nothing more, if the one before did: a
 // write of each worker in each turn is what the registry has to take. Heartbeats
@@ -189,10 +189,15 @@ func (h *holder) beat(ctx context.Context) error {
 	return nil
 }
 
+// steady reports whether a heartbeat that was not brief found all well a while ago, and none failed since.
+func (h *holder) steady(while time.Duration) bool {
+	return !h.whole.IsZero() && time.Since(h.whole) <= while && h.life.phase() == issuing
+}
+
 // brief reports whether this heartbeat is brief, and returns what stands for the
 // comparison then.
 func (h *holder) brief() (r reading, ok bool) {
-	if h.whole.IsZero() || time.Since(h.whole) > h.interval*5/2 || h.life.phase() != issuing {
+	if !h.steady(h.interval * 5 / 2) {
 		return reading{}, false
 	}
 	r, ok = h.clock.still(h.claim.compared)
@@ -242,21 +247,15 @@ func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 	h.trouble(ctx, why)
 }
 
-// renewAndReport renews the claim and puts the heartbeat, both at once if it is brief.
+// renewAndReport renews the claim and puts the heartbeat.
 // A trouble lets the claim live on; a fatal error ends it. A claim that was resumed while
 // the registry is away issues though its record cannot be read: see beatUncompared.
 func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal error) {
 	before := h.claim.until.Load()
 	var err, unput error
-	if brief {
-		putting, stop := context.WithCancel(ctx)
-		defer stop()
-		var put sync.WaitGroup
-		put.Go(func() { unput = h.claim.heartbeat(putting) })
-		if err = h.claim.renew(ctx); ends(err) { //mutant:closed-late
-			stop() // nothing comes before the generator is closed
-		}
-		put.Wait()
+	together := brief || h.steady(h.interval*4) && !h.claim.isDue(h.claim.compared.now)
+	if together {
+		unput, err = h.together(ctx, brief)
 	} else {
 		err = h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
 		if err == nil {
@@ -280,7 +279,7 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 		h.put = false
 		return nil, nil
 	}
-	if !brief {
+	if !together {
 		unput = h.claim.heartbeat(ctx)
 	}
 	if h.put = unput == nil; unput != nil {
@@ -288,6 +287,36 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 			h.claim.number, unput), nil
 	}
 	return nil, nil
+}
+
+// together puts the heartbeat, reads the record and, unless it is brief, the deployment, all at once. It writes no
+// record: one that bears the token of a write that was not acknowledged is trouble, so that the next heartbeat, which
+// is not steady, renews it.
+func (h *holder) together(ctx context.Context, brief bool) (unput, err error) {
+	var calls sync.WaitGroup
+	var other error
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	calls.Go(func() { unput = h.claim.heartbeat(ctx) })
+	if !brief {
+		calls.Go(func() {
+			if other = h.claim.sameDeployment(ctx, h.log); ends(other) { //mutant:deployment-together
+				stop()
+			}
+		})
+	}
+	token, err := h.claim.recheck(ctx) //mutant:reread-together
+	if ends(err) {                     //mutant:closed-late
+		stop() // nothing comes before the generator is closed
+	}
+	calls.Wait()
+	switch {
+	case other != nil && !ends(err):
+		err = other
+	case err == nil && token != h.claim.token:
+		err = errors.New("workerid: the record is of a write that was not acknowledged")
+	}
+	return unput, err
 }
 
 // ends reports whether a claim ends with err.

@@ -110,7 +110,12 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Replace("no-doubt", `case errors.Is(err, errTaken):
 			return nil, err`)}},
 	{Name: "the deployment is not compared at heartbeats", Args: unit("AnotherDeploymentClosesTheGenerator"),
-		Edits: []mutant.Edit{mutant.Replace("deployment-held", "err = nil")}},
+		Edits: []mutant.Edit{
+			mutant.Replace("deployment-held", "err = nil"), mutant.Delete("deployment-together")}},
+	{Name: "the deployment is not compared beside a record", Args: unit("WhatFollowsTheClockIsDoneAtOnce"),
+		Edits: []mutant.Edit{mutant.Delete("deployment-together")}},
+	{Name: "the own record is not read beside a heartbeat", Args: unit("ARenewalStandsForAHeartbeat"),
+		Edits: []mutant.Edit{mutant.Replace("reread-together", "token, err := h.claim.token, error(nil)")}},
 	{Name: "the deployment is not compared after a win", Args: unit("TheDeploymentIsReadAgainAfterANumberIsWon"),
 		Edits: []mutant.Edit{mutant.Delete("deployment-won")}},
 	{Name: "another layout serves beside records of the old one",
@@ -126,7 +131,7 @@ var mutants = []mutant.Mutant{
 		mutant.Delete("close"), mutant.Delete("unuse")}},
 	{Name: "a lost number's generator is closed after its heartbeat",
 		Args:  unit("ALostNumberIsClosedThoughItsHeartbeatHangs"),
-		Edits: []mutant.Edit{mutant.Replace("closed-late", "err = h.claim.renew(ctx)")}},
+		Edits: []mutant.Edit{mutant.Delete("closed-late")}},
 
 	// The state file.
 	{Name: "the fence is forgotten", Edits: []mutant.Edit{
