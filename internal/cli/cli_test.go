@@ -286,6 +286,7 @@ func TestACommandCalledWronglyIsExitCode2(t *testing.T) {
 }
 
 func TestWithoutNATSEveryCommandSaysWhatToDo(t *testing.T) {
+	t.Parallel()
 	url := nowhere(t)
 	for _, args := range [][]string{
 		{"get", "segment", "order"}, {"get", "snowflake"}, {"tag", "create", "order"}, {"tag", "list"}, {"workers"},

@@ -38,6 +38,7 @@ var shells = []shell{
 }
 
 func TestShellsCompleteCommandsAndFlags(t *testing.T) {
+	t.Parallel()
 	for _, sh := range shells {
 		t.Run(sh.name, func(t *testing.T) {
 			path, err := exec.LookPath(sh.name)

@@ -78,6 +78,7 @@ func TestFlagsAreAboveTheEnvironmentAboveTheFileAboveDefaults(t *testing.T) {
 }
 
 func TestServeAndCommandsTakeTheirSettingsFromTheFile(t *testing.T) {
+	t.Parallel()
 	url := startServer(t).ClientURL()
 	file := configFile(t, "nats:", "  - "+url, "namespace: filed", "auto-create-tags: order*", "guard: on",
 		"max-batch: 10")

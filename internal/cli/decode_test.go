@@ -47,6 +47,7 @@ func TestDecodeShowsTheFieldsOfASnowflake(t *testing.T) {
 }
 
 func TestServeIssuesInTheLayoutItWasGiven(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01", "--site=0")
 	id := strings.TrimSpace(answered(t, "get", "snowflake", "--nats", s.url).out)
 	got := natsid(t, "decode", id, "--layout=31+2+5+4+8@1s", "--epoch=2026-01-01")

@@ -96,10 +96,12 @@ func TestATagThatCannotBeSentIsRefusedBeforeNATSIsContacted(t *testing.T) {
 }
 
 func TestWithoutAWorkerGetSaysSo(t *testing.T) {
+	t.Parallel()
 	natsid(t, "get", "snowflake", "--nats", startServer(t).ClientURL()).want(t, 3, "no worker", "id.snowflake")
 }
 
 func TestAStreamThatAnswersFirstIsNotTakenForAWorker(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	all := jetstream.StreamConfig{Name: "ALL", Subjects: []string{"id.>"}}
 	if _, err := jetStream(t, srv.ClientURL()).CreateStream(t.Context(), all); err != nil {

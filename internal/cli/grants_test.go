@@ -61,6 +61,7 @@ func plant(t *testing.T, url string, head grants.Head, lines ...string) {
 }
 
 func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--name=eu-1")
 	nats := "--nats=" + s.url
 	answered(t, "get", "segment", "order", nats, "-n2500").want(t, 0, "")
@@ -161,6 +162,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 }
 
 func TestWithGrantsOffNothingIsWrittenDown(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--grants=off")
 	nats := "--nats=" + s.url
 	answered(t, "get", "segment", "order", nats).want(t, 0, "")

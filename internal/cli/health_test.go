@@ -27,6 +27,7 @@ func TestHealthIsReadiness(t *testing.T) {
 }
 
 func TestHealthAsksOnlyWhatCanAnswer(t *testing.T) {
+	t.Parallel()
 	natsid(t, "health", "--http=").want(t, 2, "serves nothing")
 	natsid(t, "health", "--http=127.0.0.1:0").want(t, 2, "free port")
 	natsid(t, "health", "--http=127.0.0.1").want(t, 2, "host:port")

@@ -72,6 +72,7 @@ func withReason(m *jetstream.RawStreamMsg) string {
 }
 
 func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
+	t.Parallel()
 	s := &stamping{t: t, url: serve(t).url}
 	s.js = withOrders(t, s.url)
 	s.create(jetstream.StreamConfig{Name: "DEAD", Subjects: []string{"dead"}})
@@ -148,6 +149,7 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 
 // A stage that reads a part of a source is not misled by what expires of the rest.
 func TestStampPassesWhatIsForOthers(t *testing.T) {
+	t.Parallel()
 	s := &stamping{t: t, url: serve(t).url}
 	s.js = withOrders(t, s.url)
 	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })
@@ -171,6 +173,7 @@ func TestStampPassesWhatIsForOthers(t *testing.T) {
 }
 
 func TestStampCopiesWhenAMessageExpiresWhereItMay(t *testing.T) {
+	t.Parallel()
 	s := &stamping{t: t, url: serve(t).url}
 	s.js = withOrders(t, s.url)
 	source := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.Stream(ctx, "ORDERS") })

@@ -62,6 +62,7 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 }
 
 func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
 	url := serve(t).url
 	js := withOrders(t, url)
 	ctx, stop := context.WithCancel(context.Background())
@@ -183,6 +184,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 func TestCoreCopiesWhatIsPublished(t *testing.T) {
+	t.Parallel()
 	url := serve(t).url
 	args := []string{"stamp", "--nats=" + url, "--core=events.>", "--snowflake"}
 	for flag, want := range map[string]string{

@@ -10,6 +10,7 @@ import (
 )
 
 func TestAStoreWithoutIdentityIsShownAndConfirmed(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
 	natsid(t, "store", "show", nats).want(t, 3, "no bucket id_segments")

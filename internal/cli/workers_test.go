@@ -41,6 +41,7 @@ func TestWorkersAreListedLiveOrFree(t *testing.T) {
 }
 
 func TestWorkersShowWhoseClockIsWrongAndWhoDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	js := jetStream(t, startServer(t).ClientURL())
 	registry := kvregistry.New(js, kvregistry.Config{
 		History: "id_history", Workers: "id_workers", LeaseTTL: 30 * time.Second,
@@ -79,6 +80,7 @@ func TestWorkersShowWhoseClockIsWrongAndWhoDoesNotAnswer(t *testing.T) {
 }
 
 func TestListingWorkersCreatesNoBucket(t *testing.T) {
+	t.Parallel()
 	srv := startServer(t)
 	js := jetStream(t, srv.ClientURL())
 	natsid(t, "workers", "--nats", srv.ClientURL()).want(t, 3, "no natsid has run")
