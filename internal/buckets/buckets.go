@@ -102,6 +102,7 @@ type Bucket struct {
 
 	seen    atomic.Uint64 // the highest revision
 	latency latency
+	writes  pace // of UpdateSoon
 }
 
 // An attempt to open a bucket. Its other fields are valid once done is closed.

@@ -3,6 +3,8 @@ package buckets
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 )
 
@@ -49,4 +51,46 @@ func insist[T any](ctx context.Context, after time.Duration, ask func(context.Co
 // isAnswer reports whether a call that ended with err need not be made again: its time has not just passed.
 func isAnswer(err error) bool {
 	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
+// ErrSilent is returned by UpdateSoon for a write that had no answer in time. It may land later, or never.
+var ErrSilent = errors.New("buckets: a write has no answer yet")
+
+// UpdateSoon is [Bucket.Update], but does not wait for much longer than writes take: for 0.2 s, or three times what the
+// slowest took of late. Then it returns [ErrSilent], if ctx leaves the caller time to find out what became of the
+// write, as after any error of unknown outcome.
+//
+// A write that the leader of the stream had taken when it stepped down is not answered either: see insist.
+func (b *Bucket) UpdateSoon(
+	ctx context.Context, key string, value []byte, last uint64,
+) (revision uint64, err error) {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, b.writes.patience())
+	defer cancel()
+	revision, err = b.Update(limited, key, value, last)
+	b.writes.note(time.Since(began))
+	if errors.Is(err, context.DeadlineExceeded) && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrSilent, err)
+	}
+	return revision, err
+}
+
+// A pace is how long writes took lately, at most. The zero value knows of none. It is safe for concurrent use.
+type pace struct {
+	mu      sync.Mutex
+	slowest time.Duration // it fades by a sixteenth with each write
+}
+
+// note notes how long a write took, until it was answered or given up: so the next one has more time where all are
+// slow, and few are given up in a row.
+func (p *pace) note(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slowest = max(took, p.slowest-p.slowest/16)
+}
+
+func (p *pace) patience() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(2*askAgain, slow*p.slowest)
 }

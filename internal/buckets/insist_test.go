@@ -100,3 +100,43 @@ func TestAReadIsMadeAgainOnlyAfterLongerThanAnswersTake(t *testing.T) {
 		}
 	})
 }
+
+func (e *elected) Publish(ctx context.Context, bucket, key string, _ Write) (uint64, error) {
+	entry, err := e.Last(ctx, bucket, key)
+	return entry.Revision, err
+}
+
+func TestAWriteIsNotWaitedForMuchLongerThanWritesTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		js := &elected{far: far{takes: ms}}
+		b := New(js, Config{Name: "b"})
+		put := func(limit, took time.Duration, want, not error) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			began := time.Now()
+			_, err := b.UpdateSoon(ctx, "key", nil, 1)
+			if !errors.Is(err, want) || not != nil && errors.Is(err, not) || time.Since(began) != took {
+				t.Errorf("%v after %v, want %v after %v", err, time.Since(began), want, took)
+			}
+		}
+		away := func(d time.Duration) { js.leads = time.Now().Add(d) }
+		put(time.Second, 2*ms, nil, nil) // it opens the bucket first
+		away(time.Hour)
+		put(time.Second, 200*ms, ErrSilent, nil)
+		put(time.Second, 600*ms, ErrSilent, nil) // writes may be slow: the next one gets more time
+		put(time.Second, time.Second, context.DeadlineExceeded, ErrSilent)
+		away(0)
+		for range 100 {
+			put(time.Second, ms, nil, nil)
+		}
+		js.takes = 150 * ms
+		put(time.Second, 150*ms, nil, nil)
+		js.takes = 440 * ms // three times as long is usual
+		put(time.Second, 440*ms, nil, nil)
+		js.err = ErrRevision
+		put(time.Second, 440*ms, ErrRevision, ErrSilent)
+		put(100*ms, 100*ms, context.DeadlineExceeded, ErrSilent)
+	})
+}

@@ -131,6 +131,9 @@ func (s *Store) LoadStrict(
 }
 
 // load loads as many IDs as wanted returns, which is called with the step before each compare-and-set.
+//
+// Law: where that has no answer soon, what it may have reserved is kept, and the entry is read again. That read decides
+// what became of it, by its token, as it would in the tag's next load: see [attempt.Ranges].
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -166,7 +169,7 @@ func (s *Store) tryLoad(
 	}
 	mark := e.Mark
 	e.Mark, e.Tokens = l.End, l.Tokens()
-	_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision) //mutant:load-write
+	_, err = s.kv.UpdateSoon(ctx, tag, e.encode(), kve.Revision) //mutant:load-write
 	switch {
 	case err == nil && mark < floor: // that mark was the present one, since the write that replaced it was acknowledged
 		s.cfg.WentBack(fmt.Sprintf("the mark of tag %s was %d, and this worker had loaded up to %d", tag, mark, floor))
@@ -252,11 +255,12 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	return nil
 }
 
-// retry calls f until it returns nil, or any error but that another worker's write came first, or ctx ends.
+// retry calls f until it returns nil, or any error but that another worker's write came first, or that its own has no
+// answer yet, or ctx ends.
 func (s *Store) retry(ctx context.Context, tag string, f func() error) error {
 	try := func() error {
 		err := f()
-		if err == nil || isOvertaken(err) {
+		if err == nil || isOvertaken(err) || errors.Is(err, buckets.ErrSilent) {
 			return err
 		}
 		return backoff.Permanent(err)

@@ -21,6 +21,9 @@ type streams struct {
 	lose   bool // writes land, and their acknowledgements are lost
 	writes map[string]int
 	lists  atomic.Int64 // of witnesses
+
+	dropAt atomic.Int64 // the read or write, counted down to it, that is never answered
+	lands  atomic.Bool  // it is done nevertheless
 }
 
 type stored struct {
@@ -154,6 +157,10 @@ func (s *streams) Make(ctx context.Context, _ string, cfg buckets.Settings) erro
 func (s *streams) Defend(context.Context, string, string) error { return nil }
 
 func (s *streams) Last(ctx context.Context, _, key string) (buckets.Entry, error) {
+	if s.dropAt.Add(-1) == 0 {
+		<-ctx.Done()
+		return buckets.Entry{}, ctx.Err()
+	}
 	if err := s.begin(ctx); err != nil {
 		return buckets.Entry{}, err
 	}
@@ -165,7 +172,19 @@ func (s *streams) Last(ctx context.Context, _, key string) (buckets.Entry, error
 	return e, nil
 }
 
-func (s *streams) Publish(ctx context.Context, _, key string, w buckets.Write) (uint64, error) {
+func (s *streams) Publish(ctx context.Context, _, key string, w buckets.Write) (revision uint64, err error) {
+	dropped := s.dropAt.Add(-1) == 0
+	if !dropped || s.lands.Load() {
+		revision, err = s.publish(ctx, key, w)
+	}
+	if !dropped {
+		return revision, err
+	}
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func (s *streams) publish(ctx context.Context, key string, w buckets.Write) (uint64, error) {
 	if err := s.begin(ctx); err != nil {
 		return 0, err
 	}

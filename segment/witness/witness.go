@@ -48,6 +48,7 @@ type Bucket interface {
 	Get(ctx context.Context, key string) (buckets.Entry, error)
 	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
 	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
+	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
 	AllOwn(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
 	// Known returns the highest revision that this process knows of; Saw says that it heard of one.
 	Known() uint64

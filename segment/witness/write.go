@@ -79,10 +79,13 @@ func (w *Witness) write(ctx context.Context, answer string, ended bool) error {
 	w.prepare(answer, ended)
 	for {
 		if w.revision > 0 {
-			revision, err := w.cfg.Bucket.Update(ctx, w.key(), encode(w.me), w.revision)
+			revision, err := w.cfg.Bucket.UpdateSoon(ctx, w.key(), encode(w.me), w.revision)
 			if err == nil {
 				w.land(revision)
 				return nil
+			}
+			if errors.Is(err, buckets.ErrSilent) {
+				continue // it is sent again, as the next check would
 			}
 			if !errors.Is(err, buckets.ErrRevision) {
 				return fmt.Errorf("witness: the witness of this worker cannot be written: %w", err)
