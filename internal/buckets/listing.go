@@ -96,7 +96,7 @@ func (o onJetStream) push(ctx context.Context, bucket, filter string, l *listing
 // and the listing is begun again. fewWaiting is room for those whose keys were not counted.
 const (
 	mostWaiting = 1 << 16
-	fewWaiting  = 1 << 12
+	fewWaiting  = 1 << 11
 )
 
 // subscribe subscribes to an inbox. It has room for each key twice, should all change meanwhile, and for thousands that

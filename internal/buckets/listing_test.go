@@ -130,7 +130,7 @@ func TestAListingHasRoomForKeysThatAreMadeMeanwhile(t *testing.T) {
 	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "growing"})
 	open(t, b)
 	// Between the count and the consumer, more keys are made.
-	const more = 1000
+	const more = 2000
 	if _, err := b.Put(t.Context(), "first", nil); err != nil {
 		t.Fatal(err)
 	}
