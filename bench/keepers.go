@@ -33,14 +33,16 @@ const (
 
 // benchKeepers starts many keepers of worker numbers at the same moment, as package app makes them, and measures what
 // they cost together with their server: at the start, at rest, while the machine is busy, and beside keepers that find
-// no number. Unlike benchFleet's, these workers do nothing else. Their state files are in memory.
+// no number; then what bare clients of nats.go cost in their place. These workers, unlike benchFleet's, do nothing
+// else. Their state files are in memory.
 func benchKeepers(ctx context.Context, dir string, opt options) error {
 	n := only(opt.workers, 1000)[0]
 	fmt.Printf("%d keepers of worker numbers in one process; each state %v, busy twice; %s.\n",
 		n, opt.length, machine())
 	fmt.Printf("CPU in cores, of the server, the keepers, and those more than there are numbers; in all, writes to " +
 		"JetStream,\ncalls of its interface, and lists of a bucket. In trouble in the mean and at most; " +
-		"mute cannot issue.\n\n")
+		"mute cannot issue.\nBare: loops in nats.go alone, with a compare-and-set each 3 s, on connections that " +
+		"ping as keepers' do.\n\n")
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "connections\tstate\tserver\tkeepers\twithout number\twrites/s\tcalls/s\tlists/s\t"+
 		"in trouble\tat most\tmute\t")
@@ -48,6 +50,9 @@ func benchKeepers(ctx context.Context, dir string, opt options) error {
 	for _, conns := range []int{n, fewConns} {
 		for range opt.repeats {
 			if err := keep(ctx, dir, n, conns, opt.length, t); err != nil {
+				return err
+			}
+			if err := bare(ctx, dir, n, conns, opt.length, t); err != nil {
 				return err
 			}
 			t.Flush()

@@ -44,6 +44,8 @@ func runRole(role, argument string) error {
 		return runFleet(argument)
 	case "keepers":
 		return runKeepers(argument)
+	case "bare":
+		return runBare(argument)
 	case "spin":
 		return runSpin()
 	case "troubled":
