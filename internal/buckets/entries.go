@@ -190,5 +190,5 @@ func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, e
 }
 
 func (b *Bucket) list(ctx context.Context, prefix string) ([]Entry, error) {
-	return on(ctx, b, func() ([]Entry, error) { return b.streams.List(ctx, b.cfg.Name, prefix) })
+	return on(ctx, b, func() ([]Entry, error) { return b.listAnyhow(ctx, prefix) })
 }

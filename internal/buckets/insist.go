@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,6 +52,62 @@ func insist[T any](ctx context.Context, after time.Duration, ask func(context.Co
 // isAnswer reports whether a call that ended with err need not be made again: its time has not just passed.
 func isAnswer(err error) bool {
 	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
+const (
+	// listAgain is how long a listing takes at least until keys are read one by one beside it.
+	listAgain = 250 * time.Millisecond
+	// fewKeys is how many may be read so.
+	fewKeys = 64
+)
+
+// keyed is a [Streams] that can say which keys a bucket has.
+type keyed interface {
+	// Keys returns the keys that begin with prefix, markers included, as the leader has them.
+	Keys(ctx context.Context, bucket, prefix string) ([]string, error)
+}
+
+// listAnyhow lists the keys that begin with prefix. JetStream begins a listing only while the group of all its servers
+// has a leader, which is not that of the bucket: its election takes up to 9 s. So a listing that requests wait for is
+// made of single reads where it has no answer soon, if the keys are few.
+func (b *Bucket) listAnyhow(ctx context.Context, prefix string) ([]Entry, error) {
+	var asked atomic.Bool
+	list := func(ctx context.Context) ([]Entry, error) {
+		if !asked.Swap(true) {
+			return b.streams.List(ctx, b.cfg.Name, prefix)
+		}
+		return b.readFew(ctx, prefix)
+	}
+	if !b.cfg.Insist || prefix == "" {
+		return list(ctx)
+	}
+	return insist(ctx, b.Enough(slow, listAgain), list)
+}
+
+// readFew reads the keys that begin with prefix. Where they are many, or JetStream does not say which there are, it
+// does nothing until ctx ends.
+func (b *Bucket) readFew(ctx context.Context, prefix string) (entries []Entry, err error) {
+	streams, ok := b.streams.(keyed)
+	var keys []string
+	if ok {
+		keys, err = streams.Keys(ctx, b.cfg.Name, prefix)
+	}
+	if !ok || len(keys) > fewKeys {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	for _, key := range keys {
+		if err != nil {
+			break
+		}
+		var e Entry
+		if e, err = b.ask(ctx, key); errors.Is(err, ErrNoKey) {
+			err = nil // it is gone by now
+			continue
+		}
+		entries = append(entries, e)
+	}
+	return entries, err
 }
 
 // ErrSilent is returned by UpdateSoon for a write that had no answer in time. It may land later, or never.

@@ -70,6 +70,22 @@ func (o onJetStream) entries(ctx context.Context, bucket string) (int, error) {
 	return answer.State.Messages, err
 }
 
+// Keys implements keyed.
+func (o onJetStream) Keys(ctx context.Context, bucket, prefix string) (keys []string, err error) {
+	var answer struct {
+		State struct {
+			Subjects map[string]uint64 `json:"subjects"`
+		} `json:"state"`
+	}
+	subjects := subjectPrefix(bucket)
+	filter := map[string]string{"subjects_filter": subjects + prefix + ">"}
+	err = o.request(ctx, o.api.Info(bucket), filter, &answer)
+	for subject := range answer.State.Subjects {
+		keys = append(keys, strings.TrimPrefix(subject, subjects))
+	}
+	return keys, err
+}
+
 // makerKey is where [Settings].Maker stands in the metadata of a stream.
 const makerKey = "natsid-maker"
 
