@@ -45,12 +45,15 @@ func (r *Registry) Ask(ctx context.Context, w int) (workerid.Who, error) {
 	q := &question{
 		nc: r.nc, subject: r.cfg.WorkerSubject, inbox: r.nc.NewInbox(), answers: make(chan *nats.Msg, 64),
 	}
-	sub, err := q.nc.ChanSubscribe(q.inbox+".*", q.answers)
-	if err != nil {
-		return workerid.Who{}, err
+	// A server looks at all subjects in use for a subscription to a wildcard, when it begins and when it ends.
+	for _, of := range []string{ofNumber, ofControl} {
+		sub, err := q.nc.ChanSubscribe(q.inbox+of, q.answers)
+		if err != nil {
+			return workerid.Who{}, err
+		}
+		// It fails only if the connection is closed.
+		defer func() { _ = sub.Unsubscribe() }()
 	}
-	// It fails only if the connection is closed.
-	defer func() { _ = sub.Unsubscribe() }()
 	return q.ask(ctx, w)
 }
 
