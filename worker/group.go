@@ -61,7 +61,8 @@ type group struct {
 	lag      lag
 	overload overload
 	rate     rate
-	granted  int // credit of new subscriptions; 0: none is needed
+	granted  int           // credit of new subscriptions; 0: none is needed
+	usedUp   time.Duration // when there was none left last, or the group was away for being late
 	leaveAt  time.Duration
 	joinAt   time.Duration
 	seen     int64 // requests that had arrived or waited at the last look
@@ -209,6 +210,9 @@ func (g *group) measure(now time.Duration) {
 	}
 	g.rate.note(now, arrived, waiting)
 	o := &g.overload
+	if o.on {
+		g.usedUp = now
+	}
 	if stillLate := g.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; o.on || stillLate {
 		o.last = now
 	}

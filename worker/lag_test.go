@@ -152,7 +152,14 @@ func TestARateIsThatOfAllSlicesInWhichAProcessRuns(t *testing.T) {
 	}
 }
 
-func TestACreditIsFollowedByAnotherWellBeforeItIsUsedUp(t *testing.T) {
+// A creditedGroup joins with a credit, at 1000 requests per second.
+type creditedGroup struct {
+	*group
+	*testing.T
+	handled chan struct{}
+}
+
+func joinWithCredit(t *testing.T) creditedGroup {
 	conn, err := nats.Connect(natstest.Start(t), nats.SetCustomDialer(&Cork{}))
 	if err != nil {
 		t.Fatal(err)
@@ -169,26 +176,58 @@ func TestACreditIsFollowedByAnotherWellBeforeItIsUsedUp(t *testing.T) {
 	if err := g.join(0); err != nil {
 		t.Fatal(err)
 	}
-	all := int64(creditFor / time.Millisecond) // at 1000 per second
-	first := g.subs[0]
-	deliver := func(until int64) {
-		for i := int64(len(handled)); i < until; i++ {
-			if err := conn.PublishRequest(e.subject, "inbox", nil); err != nil {
-				t.Fatal(err)
-			}
+	return creditedGroup{g, t, handled}
+}
+
+// deliver delivers n requests.
+func (g creditedGroup) deliver(n int) {
+	g.Helper()
+	for range n {
+		if err := g.cfg.Conn.PublishRequest(g.endpoints[0].subject, "inbox", nil); err != nil {
+			g.Fatal(err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); int64(len(handled)) < until; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d of %d requests were handled", len(handled), until)
-			}
+	}
+	for range n {
+		select {
+		case <-g.handled:
+		case <-time.After(30 * time.Second):
+			g.Fatalf("not all of %d requests were handled", n)
 		}
-		g.refill(0)
 	}
-	spare := int64(refillAt / time.Millisecond)
-	if deliver(all - spare - 1); g.subs[0] != first {
-		t.Errorf("another credit follows when %d of %d are left", spare+1, all)
+}
+
+// follows reports whether another credit follows at a time.
+func (g creditedGroup) follows(now time.Duration) bool {
+	before := g.subs[0]
+	g.refill(now)
+	return g.subs[0] != before
+}
+
+func TestACreditIsFollowedByAnotherWellBeforeItIsUsedUp(t *testing.T) {
+	g := joinWithCredit(t)
+	all := int(creditFor / time.Millisecond)
+	if g.deliver(all/2 - 2); g.follows(0) {
+		t.Errorf("another credit follows when more than half of %d are left", all)
 	}
-	if deliver(all - spare); g.subs[0] == first {
-		t.Errorf("no other credit follows when %d of %d are left", spare, all)
+	if g.deliver(1); !g.follows(0) {
+		t.Errorf("no other credit follows when half of %d are left", all)
 	}
+}
+
+// A pause of the collector outlasts a credit of an overload where CPU time is limited.
+func TestCreditsLastLongerOnceNoneIsUsedUp(t *testing.T) {
+	g := joinWithCredit(t)
+	want := func(now time.Duration, credit time.Duration) {
+		t.Helper()
+		if g.overload.last = now; !g.follows(now) || g.endpoints[0].granted != int(credit/time.Millisecond) {
+			t.Errorf("at %v: credit for %d requests follows, want %v", now, g.endpoints[0].granted, credit)
+		}
+	}
+	used := g.endpoints[0].granted - 1
+	g.deliver(used)
+	want(3*lasting, creditFor) // it is found used up
+	g.deliver(used / 2)
+	want(4*lasting-1, creditFor)
+	g.deliver(used / 2)
+	want(4*lasting, creditBelow)
 }
