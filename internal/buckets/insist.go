@@ -113,20 +113,23 @@ func (b *Bucket) readFew(ctx context.Context, prefix string) (entries []Entry, e
 // ErrSilent is returned by UpdateSoon for a write that had no answer in time. It may land later, or never.
 var ErrSilent = errors.New("buckets: a write has no answer yet")
 
-// UpdateSoon is [Bucket.Update], but does not wait for much longer than writes take: for 0.2 s, or three times what the
-// slowest took of late. Then it returns [ErrSilent], if ctx leaves the caller time to find out what became of the
+// UpdateSoon is [Bucket.Update], but does not wait for much longer than answers take: for 0.2 s, or three times what
+// the slowest took of late. Then it returns [ErrSilent], if ctx leaves the caller time to find out what became of the
 // write, as after any error of unknown outcome.
 //
 // A write that the leader of the stream had taken when it stepped down is not answered either: see insist.
 func (b *Bucket) UpdateSoon(
 	ctx context.Context, key string, value []byte, last uint64,
 ) (revision uint64, err error) {
-	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, b.writes.patience())
+	began, patience := time.Now(), b.Enough(slow, b.writes.patience())
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	revision, err = b.Update(limited, key, value, last)
-	b.writes.note(time.Since(began))
-	if errors.Is(err, context.DeadlineExceeded) && limited.Err() != nil && ctx.Err() == nil {
+	switch {
+	case err == nil || errors.Is(err, ErrRevision):
+		b.writes.answered(time.Since(began))
+	case errors.Is(err, context.DeadlineExceeded) && limited.Err() != nil && ctx.Err() == nil:
+		b.writes.unanswered(patience)
 		err = fmt.Errorf("%w: %w", ErrSilent, err)
 	}
 	return revision, err
@@ -135,19 +138,28 @@ func (b *Bucket) UpdateSoon(
 // A pace is how long writes took lately, at most. The zero value knows of none. It is safe for concurrent use.
 type pace struct {
 	mu      sync.Mutex
-	slowest time.Duration // it fades by a sixteenth with each write
+	slowest time.Duration // that was answered; it fades by a sixteenth with each
+	silent  time.Duration // how long the next one is waited for, after some without an answer in a row
 }
 
-// note notes how long a write took, until it was answered or given up: so the next one has more time where all are
-// slow, and few are given up in a row.
-func (p *pace) note(took time.Duration) {
+// mostSilent bounds how long writes are waited for because those before had no answer: it may be lost, and not late.
+const mostSilent = time.Second
+
+func (p *pace) answered(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.slowest = max(took, p.slowest-p.slowest/16)
+	p.slowest, p.silent = max(took, p.slowest-p.slowest/16), 0
+}
+
+// unanswered notes that a write was given up after so long. The next one has more time: all may be slow now.
+func (p *pace) unanswered(after time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = min(2*after, mostSilent)
 }
 
 func (p *pace) patience() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(2*askAgain, slow*p.slowest)
+	return max(2*askAgain, slow*p.slowest, p.silent)
 }

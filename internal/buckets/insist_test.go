@@ -125,8 +125,11 @@ func TestAWriteIsNotWaitedForMuchLongerThanWritesTake(t *testing.T) {
 		put(time.Second, 2*ms, nil, nil) // it opens the bucket first
 		away(time.Hour)
 		put(time.Second, 200*ms, ErrSilent, nil)
-		put(time.Second, 600*ms, ErrSilent, nil) // writes may be slow: the next one gets more time
-		put(time.Second, time.Second, context.DeadlineExceeded, ErrSilent)
+		put(time.Second, 400*ms, ErrSilent, nil) // writes may be slow: the next one gets more time
+		put(time.Second, 800*ms, ErrSilent, nil)
+		put(900*ms, 900*ms, context.DeadlineExceeded, ErrSilent)
+		put(2*time.Second, time.Second, ErrSilent, nil)
+		put(2*time.Second, time.Second, ErrSilent, nil) // and no more: they may be lost
 		away(0)
 		for range 100 {
 			put(time.Second, ms, nil, nil)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // A latency is how long JetStream takes to answer a request, about: the most that two requests in a row have shown, of
@@ -21,7 +23,8 @@ func (l *latency) note(took time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoAnswer), errors.Is(err, errLost):
+	case errors.Is(err, context.Canceled), errors.Is(err, ErrNoAnswer), errors.Is(err, errLost),
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
 		return // that says nothing
 	case errors.Is(err, context.DeadlineExceeded):
 		l.unanswered = true

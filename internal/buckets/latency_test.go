@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // far is a JetStream that answers after so long.
@@ -72,6 +74,10 @@ func TestABucketKnowsHowFarAwayJetStreamIs(t *testing.T) {
 		}
 		b.Measure(t.Context())
 		want("farther than a call waits, and measured", 5*time.Second)
+		for range 2 {
+			b.latency.note(time.Minute, nats.ErrDisconnected) // that was no answer
+		}
+		want("after the connection broke", 5*time.Second)
 		b.latency.note(js.takes, nil) // calls have the time now
 		want("and called", 10*time.Second)
 		js.takes = time.Millisecond
