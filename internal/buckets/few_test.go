@@ -17,13 +17,15 @@ import (
 )
 
 // headless returns a JetStream that answers what the leader of a stream answers alone. Once it has no leader of all its
-// servers, it makes no consumers, and says nothing.
-func headless(t *testing.T) (js jetstream.JetStream, leaderless *atomic.Bool) {
+// servers, it makes no consumers, and says nothing. Once it is behind, a member that lacks all keys describes streams.
+func headless(t *testing.T) (js jetstream.JetStream, leaderless, behind *atomic.Bool) {
 	nc := natstest.Connect(t, natstest.Start(t))
-	leaderless = new(atomic.Bool)
+	leaderless, behind = new(atomic.Bool), new(atomic.Bool)
 	if _, err := nc.Subscribe("api.>", func(m *nats.Msg) {
 		if api := strings.TrimPrefix(m.Subject, "api."); strings.HasPrefix(api, "$KV.") {
 			_ = nc.PublishMsg(&nats.Msg{Subject: api, Reply: m.Reply, Data: m.Data, Header: m.Header})
+		} else if behind.Load() && strings.Contains(string(m.Data), "subjects_filter") {
+			_ = nc.Publish(m.Reply, []byte(`{"state":{"subjects":{}}}`))
 		} else if !leaderless.Load() || !strings.HasPrefix(api, "CONSUMER.") {
 			_ = nc.PublishRequest("$JS.API."+api, m.Reply, m.Data)
 		}
@@ -34,11 +36,11 @@ func headless(t *testing.T) (js jetstream.JetStream, leaderless *atomic.Bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return js, leaderless
+	return js, leaderless, behind
 }
 
 func TestFewKeysAreListedWithoutALeaderOfAllServers(t *testing.T) {
-	js, leaderless := headless(t)
+	js, leaderless, behind := headless(t)
 	urgent := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b", Insist: true})
 	other := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b"})
 	const prefix = buckets.Own + ".w."
@@ -61,15 +63,19 @@ func TestFewKeysAreListedWithoutALeaderOfAllServers(t *testing.T) {
 	if err := urgent.Remove(t.Context(), prefix+"7", urgent.Known()-13); err != nil {
 		t.Fatal(err)
 	}
-	got, err := list(urgent, 30*time.Second)
-	if err != nil || len(got) != 19 {
-		t.Fatalf("%d entries, %v, want 19", len(got), err)
-	}
-	for key, e := range got {
-		if string(e.Value) != key || e.Key != key || e.Revision == 0 {
-			t.Errorf("%s: %+v", key, e)
+	for _, lags := range []bool{false, true} {
+		behind.Store(lags)
+		got, err := list(urgent, 30*time.Second)
+		if err != nil || len(got) != 19 {
+			t.Fatalf("%d entries, %v, want 19; described by a member that is behind: %t", len(got), err, lags)
+		}
+		for key, e := range got {
+			if string(e.Value) != key || e.Key != key || e.Revision == 0 {
+				t.Errorf("%s: %+v", key, e)
+			}
 		}
 	}
+	behind.Store(false)
 	if got, err := list(other, time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody waits for it, and it was not listed by JetStream: %d entries, %v", len(got), err)
 	}

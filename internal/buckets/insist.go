@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,10 +63,13 @@ const (
 	fewKeys = 64
 )
 
-// keyed is a [Streams] that can say which keys a bucket has.
-type keyed interface {
-	// Keys returns the keys that begin with prefix, markers included, as the leader has them.
-	Keys(ctx context.Context, bucket, prefix string) ([]string, error)
+// walker is a [Streams] that can read a bucket entry by entry. Markers count.
+type walker interface {
+	// Count returns about how many keys begin with prefix: whoever says so need not be the leader.
+	Count(ctx context.Context, bucket, prefix string) (int, error)
+	// Next returns the first entry from a revision on whose key begins with prefix, as the leader has it, or
+	// [ErrNoKey].
+	Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error)
 }
 
 // listAnyhow lists the keys that begin with prefix. JetStream begins a listing only while the group of all its servers
@@ -76,7 +81,7 @@ func (b *Bucket) listAnyhow(ctx context.Context, prefix string) ([]Entry, error)
 		if !asked.Swap(true) {
 			return b.streams.List(ctx, b.cfg.Name, prefix)
 		}
-		return b.readFew(ctx, prefix)
+		return b.walk(ctx, prefix)
 	}
 	if !b.cfg.Insist || prefix == "" {
 		return list(ctx)
@@ -84,30 +89,34 @@ func (b *Bucket) listAnyhow(ctx context.Context, prefix string) ([]Entry, error)
 	return insist(ctx, b.Enough(slow, listAgain), list)
 }
 
-// readFew reads the keys that begin with prefix. Where they are many, or JetStream does not say which there are, it
-// does nothing until ctx ends.
-func (b *Bucket) readFew(ctx context.Context, prefix string) (entries []Entry, err error) {
-	streams, ok := b.streams.(keyed)
-	var keys []string
+// walk reads the keys that begin with prefix in the order of their revisions, each from the leader. So it misses none
+// that was there when it began: one that is written meanwhile moves to the end, and is read again. Where they are
+// many, it does nothing until ctx ends.
+func (b *Bucket) walk(ctx context.Context, prefix string) ([]Entry, error) {
+	streams, ok := b.streams.(walker)
+	many := !ok
 	if ok {
-		keys, err = streams.Keys(ctx, b.cfg.Name, prefix)
-	}
-	if !ok || len(keys) > fewKeys {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	for _, key := range keys {
+		n, err := streams.Count(ctx, b.cfg.Name, prefix)
 		if err != nil {
-			break
+			return nil, err
 		}
-		var e Entry
-		if e, err = b.ask(ctx, key); errors.Is(err, ErrNoKey) {
-			err = nil // it is gone by now
-			continue
-		}
-		entries = append(entries, e)
+		many = n > fewKeys
 	}
-	return entries, err
+	all := make(map[string]Entry)
+	for from := uint64(1); !many; many = len(all) > 2*fewKeys { // some may be new
+		e, err := insist(ctx, b.Enough(slow, askAgain), func(ctx context.Context) (Entry, error) {
+			return streams.Next(ctx, b.cfg.Name, prefix, from)
+		})
+		switch {
+		case errors.Is(err, ErrNoKey):
+			return slices.Collect(maps.Values(all)), nil
+		case err != nil:
+			return nil, err
+		}
+		all[e.Key], from = e, e.Revision+1
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 // ErrSilent is returned by UpdateSoon for a write that had no answer in time. It may land later, or never.

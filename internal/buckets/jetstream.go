@@ -70,20 +70,29 @@ func (o onJetStream) entries(ctx context.Context, bucket string) (int, error) {
 	return answer.State.Messages, err
 }
 
-// Keys implements keyed.
-func (o onJetStream) Keys(ctx context.Context, bucket, prefix string) (keys []string, err error) {
+// Count implements walker.
+func (o onJetStream) Count(ctx context.Context, bucket, prefix string) (int, error) {
 	var answer struct {
 		State struct {
 			Subjects map[string]uint64 `json:"subjects"`
 		} `json:"state"`
 	}
-	subjects := subjectPrefix(bucket)
-	filter := map[string]string{"subjects_filter": subjects + prefix + ">"}
-	err = o.request(ctx, o.api.Info(bucket), filter, &answer)
-	for subject := range answer.State.Subjects {
-		keys = append(keys, strings.TrimPrefix(subject, subjects))
+	filter := map[string]string{"subjects_filter": subjectPrefix(bucket) + prefix + ">"}
+	err := o.request(ctx, o.api.Info(bucket), filter, &answer)
+	return len(answer.State.Subjects), err
+}
+
+// Next implements walker. As for Last, the request goes to the leader.
+func (o onJetStream) Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error) {
+	var answer lastAnswer
+	next := struct {
+		From    uint64 `json:"seq"`
+		Subject string `json:"next_by_subj"`
+	}{from, subjectPrefix(bucket) + prefix + ">"}
+	if err := o.request(ctx, o.api.Get(bucket), next, &answer); err != nil {
+		return Entry{}, err
 	}
-	return keys, err
+	return answer.entry(bucket, strings.TrimPrefix(answer.Message.Subject, subjectPrefix(bucket)))
 }
 
 // makerKey is where [Settings].Maker stands in the metadata of a stream.
@@ -258,6 +267,7 @@ func (o onJetStream) Last(ctx context.Context, bucket, key string) (Entry, error
 // A lastAnswer is JetStream's answer to a request for a message of a stream.
 type lastAnswer struct {
 	Message struct {
+		Subject  string    `json:"subject"`
 		Sequence uint64    `json:"seq"`
 		Header   []byte    `json:"hdrs"`
 		Data     []byte    `json:"data"`
