@@ -217,7 +217,8 @@ func merged(row segment.Row, m segment.Mark) segment.Tag {
 }
 
 // Delete implements [segment.Store]. The row stays as it is: its owners decide about it, and its max_id is worth
-// keeping.
+// keeping. Law: the mark keeps it, too, each time: Leaf nodes may load from a deleted tag until its row is removed, and
+// one that is created again begins above that.
 func (g *Guard) Delete(ctx context.Context, tag string) error {
 	if g.marks == nil {
 		return segment.ErrUnguarded
@@ -225,7 +226,7 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 	defer g.kept.Drop(tag)
 	return retry(ctx, func() error {
 		m, row, err := g.read(ctx, tag)
-		if err != nil || m.Disabled {
+		if err != nil || m.Disabled && row.MaxID <= min(m.High, m.Seen) {
 			return err
 		}
 		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true //mutant:deleted

@@ -145,7 +145,7 @@ func (r *request) judgeOrder(ranges []segment.Range) {
 			w.fail("%s issues %d of %s, which is strict, in a request that began after %d was issued",
 				r.life.name(), ranges[0].Start, r.tag.name, r.above)
 		}
-		if len(ranges) > 1 {
+		if len(ranges) > 1 && w.ordering.promised[r.tag.name] { // it may be loose by now, and served from memory
 			w.fail("%s serves a request for %s, which is strict, from %v", r.life.name(), r.tag.name, ranges)
 		}
 	}
