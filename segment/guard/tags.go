@@ -46,7 +46,16 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segm
 
 // insert creates the row of a tag, which begins at the mark m or above, and enables the mark if it is disabled. Of two
 // at once one inserts the row.
+//
+// Law: a row may begin at a mark only if that was the present one: the row is what is left should the marks be lost. So
+// an enabled mark is first replaced by itself, which fails if an old read showed it.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark) error {
+	if m.Revision > 0 && !m.Disabled {
+		err := g.replace(ctx, t.Name, m) //mutant:row-again
+		if err != nil {
+			return err
+		}
+	}
 	if err := uncertain(g.table.Insert(ctx, t)); err != nil || !m.Disabled {
 		return err
 	}

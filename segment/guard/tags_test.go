@@ -193,3 +193,24 @@ func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
 		}
 	}
 }
+
+// A worker whose read is old takes a deleted tag, the row of which was removed, for one that lost its row.
+func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	before, _ := marks.Mark(t.Context(), "a")
+	load(t, g)
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(nil)
+	behind := guard.New(table, &old{Marks: marks, shown: &before}, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if got, err := behind.Create(ctx, segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err == nil {
+		t.Errorf("created: %+v", got)
+	}
+	if row, err := table.Row(t.Context(), "a"); !errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("there is a row again: %+v, %v", row, err)
+	}
+}

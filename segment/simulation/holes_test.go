@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"encoding/json"
+	"reflect"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
@@ -19,6 +20,16 @@ type mark struct{ Mark, Seen, Least int64 }
 func markOf(e buckets.Entry) (m mark) {
 	_ = json.Unmarshal(e.Value, &m)
 	return m
+}
+
+// sayTheSame reports whether two entries say the same of a tag, whichever writes they are of.
+func sayTheSame(a, b buckets.Entry) bool {
+	say := func(e buckets.Entry) (m map[string]any) {
+		_ = json.Unmarshal(e.Value, &m)
+		delete(m, "tokens")
+		return m
+	}
+	return reflect.DeepEqual(say(a), say(b))
 }
 
 func (l *life) wasteOf(tag string) *waste {

@@ -69,6 +69,9 @@ var mutantsOfTables = []mutant.Mutant{
 	{Name: "a deletion forgets the row's max_id", In: "../guard",
 		Args: []string{"-test.run=^TestADeletedTagRemembersWhatLeafTook$"}, Edits: []mutant.Edit{
 			mutant.Replace("deleted", "_ = row; m.High, m.Disabled = max(1, m.High), true")}},
+	{Name: "a row is made again at an old mark", In: "../guard",
+		Args: []string{"-test.run=^TestAnOldReadMakesNoRowOfADeletedTag$"}, Edits: []mutant.Edit{
+			mutant.Replace("row-again", "var err error")}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
 	{Name: "a poll lowers a mark to its row", In: "../guard", Args: []string{"-test.run=^TestAPollLowersNoMark$"},

@@ -164,7 +164,9 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 			s.life.reserves(key, before, s.bucket.entries[key])
 		}
 		revision = s.bucket.last
-		s.world.wrote(key)
+		if !sayTheSame(before, e) {
+			s.world.wrote(key)
+		}
 		return nil
 	})
 	if err != nil {
