@@ -3,15 +3,20 @@ package simulation_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
+
+	"github.com/natsid/natsid/internal/buckets"
 )
 
 // lose lets JetStream lose marks that it acknowledged, where the world does so.
 func (w *world) lose() {
-	if w.lost > 0 && w.now()-w.lost < 25*time.Second {
+	if w.lost > 0 && w.now()-w.lost < 25*time.Second || w.mayBeCreated() {
 		return // what is under way, such as the creation of a tag, belongs to one bucket
 	}
 	switch {
+	case w.conf.loss == wiped && slices.ContainsFunc(w.machines, func(m *machine) bool { return !m.knows.Load() }):
+		return // a worker that never knew the bucket would found another while those that did are down
 	case w.conf.loss == wiped:
 		w.js.bucket, w.js.past = nil, nil
 		w.log("the bucket is deleted")
@@ -34,6 +39,17 @@ func (w *world) lose() {
 			}
 		}
 	}
+}
+
+// mayBeCreated reports whether the creation of a tag may land in the next bucket, and could not be told from one there:
+// that names the identity of its bucket, if it has one.
+func (w *world) mayBeCreated() bool {
+	if b := w.js.bucket; b == nil || len(b.entries[buckets.Own].Value) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(w.changes, func(c *change) bool {
+		return c.verb == createTag && w.now()-c.began < 25*time.Second
+	})
 }
 
 var errKnown = errors.New("a worker knows another bucket of this name")
