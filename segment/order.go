@@ -37,7 +37,8 @@ func (o *orders) of(tag string) order {
 // SetStrict says which tags are strict, and that it is known of all. It keeps a copy of tags.
 //
 // Law: no request that begins after SetStrict has returned gets an ID of a strict tag that was loaded before. A load
-// under way that was begun for another order brings a hole.
+// under way that was begun for another order brings a hole. A request that waits is served in the order that its tag
+// has by then: once that is loose, perhaps from a range that was reserved before it came.
 func (a *Allocator) SetStrict(tags map[string]bool) {
 	a.tags.setOrders(orders{strict: maps.Clone(tags)})
 }

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
@@ -12,6 +13,7 @@ import (
 type waste struct {
 	reserved int64
 	most     int64 // that one load asked for
+	row      int64 // the highest max_id that its loads have read
 }
 
 // mark is what the world reads of an entry.
@@ -42,14 +44,15 @@ func (l *life) wasteOf(tag string) *waste {
 }
 
 // reserves notes that a load has raised a mark. However long loads fail, they cost little more than what is asked for
-// at once: one range that is kept, or ranges that are lost, each at most half as long as the one before.
+// at once: one range that is kept, or ranges that are lost, each at most half as long as the one before. What the row
+// had passed when a load read it is no load's: a range that is kept stays above that, though the table lost it since.
 func (l *life) reserves(tag string, before, after buckets.Entry) {
 	w, h := l.world, l.wasteOf(tag)
 	if w.conf.loss != kept {
 		return
 	}
 	old := markOf(before)
-	from := max(old.Mark, old.Seen, old.Least, w.db.highest(tag))
+	from := max(old.Mark, old.Seen, old.Least, w.db.highest(tag), h.row)
 	h.reserved += max(0, markOf(after).Mark-from)
 	if h.reserved > 3*h.most {
 		w.fail("%s reserves %d IDs of %s since its last load that succeeded, and asked for %d at most",
@@ -62,6 +65,14 @@ func (l *life) asks(tag string, n int64) {
 	h := l.wasteOf(tag)
 	step := l.world.db.copies[0].byName[tag].Step
 	h.most = max(h.most, n, step, 30)
+}
+
+// reads notes the max_id that a call reads, if a load makes it.
+func (l *life) reads(origin, tag string, maxID int64) {
+	if strings.HasPrefix(origin, "load") {
+		h := l.wasteOf(tag)
+		h.row = max(h.row, maxID)
+	}
 }
 
 // loaded notes how a load ended.

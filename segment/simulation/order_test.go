@@ -137,9 +137,12 @@ func (w *world) floor(t *tag) int64 {
 	return t.highest
 }
 
-// judgeOrder takes in the IDs that a request got, which has just ended.
+// judgeOrder takes in the IDs that a request got, which has just ended. One that began while its tag was strict and is
+// served by a worker that knows it to be loose again is served as one of a loose tag, perhaps from what was loaded
+// before it began: that a tag is loose takes effect at once.
 func (r *request) judgeOrder(ranges []segment.Range) {
-	if w := r.life.world; r.above > 0 {
+	w := r.life.world
+	if r.above > 0 && (w.ordering.promised[r.tag.name] || r.life.alloc.IsStrict(r.tag.name)) {
 		w.ordering.fromLoads++
 		if ranges[0].Start <= r.above {
 			w.fail("%s issues %d of %s, which is strict, in a request that began after %d was issued",

@@ -81,6 +81,7 @@ func (t *table) Row(ctx context.Context, tag string) (segment.Row, error) {
 		if row, ok = t.rows()[tag]; !ok {
 			return segment.ErrUnknownTag
 		}
+		t.life.reads(t.world.acting.origin(), tag, row.MaxID)
 		return nil
 	})
 	if err != nil {
