@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,15 +35,21 @@ func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	return entry, nil
 }
 
-// ask asks for the entry of a key.
+// ask asks for the entry of a key. What is asked again says nothing of how long answers take: it may end with the
+// first.
 func (b *Bucket) ask(ctx context.Context, key string) (Entry, error) {
-	once := func(ctx context.Context) (Entry, error) {
-		return timed(b, func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) })()
+	var asked atomic.Bool
+	last := func(ctx context.Context) (Entry, error) {
+		once := func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) }
+		if asked.Swap(true) {
+			return once()
+		}
+		return timed(b, once)()
 	}
 	if !b.cfg.Insist {
-		return once(ctx)
+		return last(ctx)
 	}
-	return insist(ctx, b.Enough(slow, askAgain), once)
+	return insist(ctx, b.Enough(slow, askAgain), last)
 }
 
 // Create puts a value under a key that has none, or returns [ErrKeyExists].

@@ -24,6 +24,9 @@ const (
 // What the leader of a stream has not answered when it steps down is lost, as is what it was asked before the next one
 // leads: nobody says so. The next one mostly leads within 0.1 s, and a read would wait for all the time that it has.
 func insist[T any](ctx context.Context, after time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= after {
+		return ask(ctx) // there is no time for more
+	}
 	first, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	again, stop := context.WithCancel(ctx)
