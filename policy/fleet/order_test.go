@@ -70,13 +70,16 @@ func confirmed(s *site) {
 	}
 	c := natstest.Connect(s, s.url) // hears nothing of settings
 	s.answer(c, "c", "3", func() uint64 { return 0 })
-	began := time.Now()
-	err := setOrder(s, a, "order", true)
-	e, ok := errors.AsType[*subjects.Error](err)
-	if took := time.Since(began); !ok || !strings.Contains(e.Text, `"c"`) || strings.Contains(e.Text, `"b"`) ||
-		took > 1500*time.Millisecond {
-		s.Errorf("%v after %v, want one that names c, in time", err, took)
-	}
+	// Where the machine is busy, all are late.
+	eventually(s.T, "a and b confirm it in time, and c does not", func() bool {
+		began := time.Now()
+		err := setOrder(s, a, "order", true)
+		e, ok := errors.AsType[*subjects.Error](err)
+		if took := time.Since(began); !ok || !strings.Contains(e.Text, `"c"`) || took > 1500*time.Millisecond {
+			s.Fatalf("%v after %v, want one that names c, in time", err, took)
+		}
+		return !strings.Contains(e.Text, `"b"`)
+	})
 	c.Close() // its heartbeat lasts
 	if err := setOrder(s, a, "order", true); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		s.Errorf("%v, want one that names c", err)
