@@ -14,8 +14,9 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-func TestTheProbeWritesByCompareAndSetAndSaysWhenItCannot(t *testing.T) {
-	t.Parallel()
+// startProbe returns a probe, the load that it is beside, and JetStream as others reach it.
+func startProbe(t *testing.T) (*probe, *load, jetstream.JetStream) {
+	t.Helper()
 	url := natstest.Start(t)
 	js := natstest.JetStream(t, url)
 	l := &load{}
@@ -25,6 +26,12 @@ func TestTheProbeWritesByCompareAndSetAndSaysWhenItCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.nc.Close)
+	return p, l, js
+}
+
+func TestTheProbeWritesByCompareAndSetAndSaysWhenItCannot(t *testing.T) {
+	t.Parallel()
+	p, l, js := startProbe(t)
 	if err := p.open(t.Context(), jetstream.KeyValueConfig{Bucket: probeBucket}); err != nil {
 		t.Fatal(err)
 	}
@@ -63,15 +70,7 @@ func TestTheProbeWritesByCompareAndSetAndSaysWhenItCannot(t *testing.T) {
 
 func TestTheProbeAsksTheLeaderOfTheMarksAndWritesNothingThere(t *testing.T) {
 	t.Parallel()
-	url := natstest.Start(t)
-	js := natstest.JetStream(t, url)
-	l := &load{}
-	l.begin()
-	p, err := newProbe(l, []string{url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.nc.Close)
+	p, l, js := startProbe(t)
 	if err := p.ask(); err == nil {
 		t.Error("nobody leads the marks, and the probe got an answer")
 	}
