@@ -204,7 +204,7 @@ func (b *Bucket) try(a *attempt) {
 
 // find returns the state of the bucket, which it makes if there is none.
 func (b *Bucket) find(ctx context.Context) (Info, error) {
-	info, err := timed(b, func() (Info, error) { return b.streams.Info(ctx, b.cfg.Name) })()
+	info, err := b.describe(ctx)
 	if !errors.Is(err, ErrNoBucket) {
 		return info, err
 	}
@@ -223,7 +223,11 @@ func (b *Bucket) find(ctx context.Context) (Info, error) {
 	if err != nil && !errors.Is(err, ErrBucketExists) {
 		return Info{}, err
 	}
-	return b.streams.Info(ctx, b.cfg.Name)
+	return b.describe(ctx)
+}
+
+func (b *Bucket) describe(ctx context.Context) (Info, error) {
+	return read(ctx, b, openAgain, func(ctx context.Context) (Info, error) { return b.streams.Info(ctx, b.cfg.Name) })
 }
 
 // founder returns the Maker of a bucket that is made now: this process, if it saw no other bucket of the name and may

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -35,21 +34,11 @@ func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
 	return entry, nil
 }
 
-// ask asks for the entry of a key. What is asked again says nothing of how long answers take: it may end with the
-// first.
+// ask asks for the entry of a key.
 func (b *Bucket) ask(ctx context.Context, key string) (Entry, error) {
-	var asked atomic.Bool
-	last := func(ctx context.Context) (Entry, error) {
-		once := func() (Entry, error) { return b.streams.Last(ctx, b.cfg.Name, key) }
-		if asked.Swap(true) {
-			return once()
-		}
-		return timed(b, once)()
-	}
-	if !b.cfg.Insist {
-		return last(ctx)
-	}
-	return insist(ctx, b.Enough(slow, askAgain), last)
+	return read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (Entry, error) {
+		return b.streams.Last(ctx, b.cfg.Name, key)
+	})
 }
 
 // Create puts a value under a key that has none, or returns [ErrKeyExists].

@@ -16,6 +16,9 @@ const (
 	askAgain = 100 * time.Millisecond
 	// slow is how many times what answers take that is, at least.
 	slow = 3
+	// openAgain is how long a bucket that is opened is not described until that is asked again. It does not grow with
+	// the time that answers take, as that of an attempt to open does: what was asked may be lost all the same.
+	openAgain = 500 * time.Millisecond
 )
 
 // insist calls ask, and once more beside that if there was no answer after some time, then after twice that, and so on.
@@ -52,6 +55,24 @@ func insist[T any](ctx context.Context, after time.Duration, ask func(context.Co
 		return second, refused
 	}
 	return v, err
+}
+
+// read is insist for a bucket that insists, and asks once for another. What is asked again says nothing of how long
+// answers take: it may end with the first.
+func read[T any](
+	ctx context.Context, b *Bucket, after time.Duration, ask func(context.Context) (T, error),
+) (T, error) {
+	var asked atomic.Bool
+	one := func(ctx context.Context) (T, error) {
+		if asked.Swap(true) {
+			return ask(ctx)
+		}
+		return timed(b, func() (T, error) { return ask(ctx) })()
+	}
+	if !b.cfg.Insist {
+		return one(ctx)
+	}
+	return insist(ctx, after, one)
 }
 
 // isAnswer reports whether a call that ended with err need not be made again: its time has not just passed.

@@ -143,3 +143,54 @@ func TestAWriteIsNotWaitedForMuchLongerThanWritesTake(t *testing.T) {
 		put(100*ms, 100*ms, context.DeadlineExceeded, ErrSilent)
 	})
 }
+
+// deaf is a JetStream that never answers what it was asked about a bucket before some time.
+type deaf struct {
+	far
+	hears time.Time
+	asks  atomic.Int64
+}
+
+func (d *deaf) Info(ctx context.Context, bucket string) (Info, error) {
+	d.asks.Add(1)
+	if time.Now().Before(d.hears) {
+		<-ctx.Done()
+		return Info{}, ctx.Err()
+	}
+	return d.far.Info(ctx, bucket)
+}
+
+// An attempt to open a bucket has time for many requests, so that one that is lost must not take all of it.
+func TestABucketIsOpenedSoonAfterWhatWasAskedFirstIsLost(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		lost, takes, took time.Duration // what was asked in the first while; how long answers take; until it is open
+		asks              int64
+		patient           bool
+		fails             error
+	}{
+		"nothing is lost":                        {takes: ms, took: ms, asks: 1},
+		"the first is lost":                      {lost: ms, takes: ms, took: 501 * ms, asks: 2},
+		"the second, too":                        {lost: 600 * ms, takes: ms, took: 1501 * ms, asks: 3},
+		"it is lost where JetStream is far away": {lost: ms, takes: 2700 * ms, took: 3200 * ms, asks: 3},
+		"nobody waits for the bucket": {
+			lost: ms, takes: ms, took: openTimeout, asks: 1, patient: true, fails: context.DeadlineExceeded,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				js := &deaf{far: far{takes: c.takes}, hears: began.Add(c.lost)}
+				b := New(js, Config{Name: "b", Insist: !c.patient})
+				for range 2 {
+					b.latency.note(c.takes, nil)
+				}
+				_, err := b.Open(t.Context())
+				if took := time.Since(began); !errors.Is(err, c.fails) || took != c.took || js.asks.Load() != c.asks {
+					t.Errorf("%v after %v and %d asks, want %v after %v and %d", err, took, js.asks.Load(),
+						c.fails, c.took, c.asks)
+				}
+			})
+		})
+	}
+}
