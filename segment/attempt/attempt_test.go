@@ -242,3 +242,38 @@ func TestARangeOfADeletedTagIsLostAndHalvesTheNext(t *testing.T) {
 		t.Errorf("%v, %v, want 50 from 101", got.Range, reserved)
 	}
 }
+
+// A strict load begins at the range that is kept, if nobody has loaded since. If others load before its write lands,
+// that range is lost.
+func TestARangeThatIsLostToAStrictLoadHalvesTheNext(t *testing.T) {
+	for name, refuse := range map[string]func(r *Ranges, l Load){
+		"refused at once":     func(r *Ranges, l Load) { r.Refused("a", l) },
+		"that is known later": func(r *Ranges, l Load) { r.Keep("a", l) },
+	} {
+		e, r := entry{mark: 1}, new(Ranges)
+		e.write(e.try())
+		strict := func(n int64) Load {
+			v := View{Revision: e.revision, Tokens: e.tokens, Mark: e.mark, Limit: 1 << 40, Strict: true}
+			l, reserved, err := r.Next("a", v, n)
+			if err != nil || reserved {
+				t.Fatalf("%s: reserved %t, %v", name, reserved, err)
+			}
+			return l
+		}
+		for _, want := range []int64{100, 50, 25} {
+			l := strict(100)
+			if l.Start != e.mark || l.Len() != want {
+				t.Errorf("%s: %v, want %d from %d", name, l.Range, want, e.mark)
+			}
+			e.load(l)
+			r.Keep("a", l) // what else it needs fails
+			again := strict(100)
+			if again.Start != l.Start {
+				t.Errorf("%s: %v, want it from %d", name, again.Range, l.Start)
+			}
+			other, _ := next(t, new(Ranges), e, 10)
+			e.load(other)
+			refuse(r, again)
+		}
+	}
+}

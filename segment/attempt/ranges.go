@@ -12,6 +12,7 @@ type Load struct {
 	Attempt
 	again bool  // the write was sent before
 	most  int64 // IDs that the tag's next range may have; 0 for any number
+	kept  int64 // IDs of it that were reserved before: they are lost if its write is refused
 }
 
 // A View is what a load has just read of a tag, and what it needs.
@@ -32,8 +33,9 @@ type View struct {
 //   - A range whose write was acknowledged, or whose token a later read shows, is used by the next load, however many
 //     IDs that asks for: what is missing is loaded after it. A write that has not landed yet is sent once more, as it
 //     was. Neither moves the mark any further.
-//   - Where a range is lost, since too many others wrote meanwhile or it may be Leaf's, the tag's next range has at
-//     most half as many IDs, until a load succeeds: 1/2 + 1/4 + … of what was asked for at once.
+//   - Where a range is lost, since too many others wrote meanwhile, or it may be Leaf's, or no answer to strict
+//     requests, the tag's next range has at most half as many IDs, until a load succeeds: 1/2 + 1/4 + … of what was
+//     asked for at once.
 //
 // Law: a range is returned as reserved only if its attempt has [Landed], the mark just read is not below its end, and
 // nothing of it is below View.Lowest. Any other range begins at the mark just read or above, and is reserved only when
@@ -53,14 +55,16 @@ type Ranges struct {
 func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err error) {
 	old := r.take(tag)
 	outcome, fits := old.Outcome(v.Revision, v.Tokens), old.Start >= v.Lowest //mutant:fits
-	mark := v.Mark
+	mark, kept := v.Mark, int64(0)
 	switch {
 	case v.Strict && outcome == Landed: //mutant:strict-kept
 		if fits && v.Mark == old.End && v.Tokens.newest() == old.token { //mutant:strict-last
-			mark = old.Start
+			mark, kept = old.Start, old.Len()
 			break
 		}
 		old.most = max(1, old.Len()/2)
+	case outcome == Refused && old.kept > 0:
+		old.most = max(1, old.kept/2)
 	case outcome == Landed && fits && v.Mark >= old.End: //mutant:landed
 		return old, true, nil
 	case outcome == Open && fits && old.Start >= v.Mark:
@@ -72,7 +76,7 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	if old.most > 0 {
 		n = min(n, old.most)
 	}
-	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most}
+	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most, kept: kept}
 	l.Range, err = segment.NextRange(mark, v.Lowest, n, v.Limit) //mutant:next-range
 	l.End = max(l.End, v.Mark)
 	return l, false, err
@@ -98,11 +102,13 @@ func (r *Ranges) Keep(tag string, l Load) {
 }
 
 // Refused takes back a load whose write was refused since another came first. That may have been the same write, sent
-// before; then the range is kept.
+// before; then the range is kept. What was reserved before and went into the load is lost.
 func (r *Ranges) Refused(tag string, l Load) {
 	switch {
 	case l.again:
 		r.Keep(tag, l)
+	case l.kept > 0:
+		r.Keep(tag, Load{most: max(1, l.kept/2)}) //mutant:kept-lost
 	case l.most > 0:
 		r.Keep(tag, Load{most: l.most})
 	}

@@ -38,6 +38,9 @@ var mutantsOfMarks = []mutant.Mutant{
 		mutant.Delete("keep")}},
 	{Name: "the range after a lost one is as long as ever", Edits: []mutant.Edit{
 		mutant.Delete("halve")}},
+	{Name: "a range that is lost to a strict load does not halve the next", In: "../attempt",
+		Args: []string{"-test.run=^TestARangeThatIsLostToAStrictLoadHalvesTheNext$"}, Edits: []mutant.Edit{
+			mutant.Replace("kept-lost", "r.Keep(tag, Load{most: l.most})")}},
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
 		mutant.Delete("disabled")}},
 	{Name: "first use creates tags in a bucket that is not original", Edits: []mutant.Edit{
@@ -142,6 +145,6 @@ func TestMutants(t *testing.T) {
 		},
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: ` +
-			`(seed \d+: .*|.* but Leaf took .*|created: .*|that took \d+ loads)$`),
+			`(seed \d+: .*|.* but Leaf took .*|created: .*|.* want \d+ from \d+|that took \d+ loads)$`),
 	}.Run(t)
 }
