@@ -18,14 +18,19 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	if limit := g.table.Limit(); t.MaxID > limit {
 		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, t.MaxID, limit)
 	}
+	inserted := false
 	err = retry(ctx, func() error {
-		created, err = g.tryCreate(ctx, t, revive)
+		created, err = g.tryCreate(ctx, t, revive, &inserted)
 		return err
 	})
+	if inserted && err != nil {
+		err = fmt.Errorf("%w: the row was made, but the mark was not changed: %w", segment.ErrUncertain, err)
+	}
 	return created, err
 }
 
-func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+// tryCreate also sets inserted once it has made the row.
+func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inserted *bool) (segment.Tag, error) {
 	m, row, err := g.readFree(ctx, t.Name, revive)
 	if err != nil {
 		return segment.Tag{}, err
@@ -39,7 +44,7 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segm
 	}
 	t.Updated = time.Now().UTC()
 	if noRow {
-		return t, g.insert(ctx, t, m)
+		return t, g.insert(ctx, t, m, inserted)
 	}
 	return t, g.revive(ctx, t, m)
 }
@@ -49,7 +54,7 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool) (segm
 //
 // Law: a row may begin at a mark only if that was the present one: the row is what is left should the marks be lost. So
 // an enabled mark is first replaced by itself, which fails if an old read showed it.
-func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark) error {
+func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
 	if m.Revision > 0 && !m.Disabled {
 		err := g.replace(ctx, t.Name, m) //mutant:row-again
 		if err != nil {
@@ -59,6 +64,7 @@ func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark) error
 	if err := uncertain(g.table.Insert(ctx, t)); err != nil || !m.Disabled {
 		return err
 	}
+	*inserted = true
 	return g.change(ctx, t, m)
 }
 

@@ -214,3 +214,42 @@ func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
 		t.Errorf("there is a row again: %+v, %v", row, err)
 	}
 }
+
+// The row is made before the mark of a deleted tag is enabled. If another write of the mark comes in between, and the
+// next attempt fails, the row stays.
+func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
+	refused := errors.New("refused")
+	for name, fail := range map[string]func(ctx context.Context, other *guard.Guard, table *stubborn) error{
+		"the row takes no change": func(_ context.Context, _ *guard.Guard, table *stubborn) error {
+			table.try = refused
+			return refused
+		},
+		"another create comes first": func(ctx context.Context, other *guard.Guard, _ *stubborn) error {
+			if _, err := other.Create(ctx, segment.Tag{Name: "a", Step: 7, MaxID: 50}, true); err != nil {
+				t.Error(err)
+			}
+			return segment.ErrExists
+		},
+	} {
+		other, table, marks := guarded(t, nil)
+		if err := other.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		table.Restore(nil) // an operator removes the row
+		var want error
+		rows := &stubborn{Table: table}
+		g := guard.New(rows, &crossed{Marks: marks, before: func() {
+			want = fail(t.Context(), other, rows)
+			if m, err := marks.Mark(t.Context(), "a"); err != nil || marks.SetMark(t.Context(), "a", m) != nil {
+				t.Error("the mark was not written by another")
+			}
+		}}, nil)
+		_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true)
+		if !errors.Is(err, segment.ErrUncertain) || !errors.Is(err, want) {
+			t.Errorf("%s: %v, want ErrUncertain and %v", name, err, want)
+		}
+		if _, err := table.Row(t.Context(), "a"); err != nil {
+			t.Errorf("%s: no row was made: %v", name, err)
+		}
+	}
+}
