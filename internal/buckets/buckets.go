@@ -223,7 +223,22 @@ func (b *Bucket) find(ctx context.Context) (Info, error) {
 	if err != nil && !errors.Is(err, ErrBucketExists) {
 		return Info{}, err
 	}
-	return b.describe(ctx)
+	return b.made(ctx)
+}
+
+// made describes a bucket that this process has made, or JetStream has refused to make since there is one. Not every
+// server knows of it at once.
+func (b *Bucket) made(ctx context.Context) (info Info, err error) {
+	for tries := 0; ; tries++ {
+		if info, err = b.describe(ctx); !errors.Is(err, ErrNoBucket) || tries == 10 {
+			return info, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return info, err
+		}
+	}
 }
 
 func (b *Bucket) describe(ctx context.Context) (Info, error) {
