@@ -99,7 +99,7 @@ func TestACallMayFailOnlyWhereTheFaultSaysSo(t *testing.T) {
 		{"or earlier", many, short, from - patience - 1, false},
 		{"or later", many, short, till + time.Second + 1, false},
 	} {
-		if got := tc.f.mayFail(failure{tc.of, timeout, tc.at}, from, till); got != tc.want {
+		if got := tc.f.mayFail(&trial{from: from, till: till}, failure{tc.of, timeout, tc.at}); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.law, got, tc.want)
 		}
 	}

@@ -48,6 +48,8 @@ type cluster struct {
 
 	leafLink *mysqltest.Link // between the leaf node and the first server
 	refused  []*worker       // those that must not become ready, and may end
+
+	made map[string]time.Time // when the last creation of a tag was acknowledged
 }
 
 // start starts the fleet, creates the tags, and connects the callers.
@@ -189,6 +191,10 @@ func (c *cluster) createTag(conn func() *nats.Conn, t subjects.TagCreate) {
 	}); err != nil {
 		c.Fatalf("%v: %s", err, last)
 	}
+	if c.made == nil {
+		c.made = make(map[string]time.Time)
+	}
+	c.made[t.Tag] = time.Now()
 }
 
 // conn returns a connection of the callers that is up, if there is one.

@@ -106,22 +106,31 @@ type loss struct {
 	outcomes   []string      // codes, timeout, noResponders, disconnected
 	afterStart time.Duration // up to this after the fault's start; 0: up to its end
 	afterEnd   time.Duration // or up to this after its end
+	cause      cause         // if it has a name, only while that lasts instead
 	most       int           // how many; 0: any number
 }
 
-// allows reports whether the loss names a failure of a fault that lasted from
-// one time till another.
-func (l loss) allows(f failure, from, till time.Duration) bool {
-	return slices.Contains(l.outcomes, f.outcome) && l.covers(f, from-callerWaits, from, till)
+// during returns when the loss may occur in a trial, to requests of a kind.
+func (l loss) during(t *trial, k kind) []span {
+	switch {
+	case l.cause.name != "":
+		return l.cause.lasted(t, k)
+	case l.afterStart > 0:
+		return []span{{t.from, t.from + l.afterStart}}
+	}
+	return []span{{t.from, t.till + l.afterEnd}}
 }
 
-// covers reports whether the loss is about what was requested, at least at begin.
-func (l loss) covers(f failure, begin, from, till time.Duration) bool {
-	last := till + l.afterEnd
-	if l.afterStart > 0 {
-		last = from + l.afterStart
-	}
-	return l.names(f.kind) && begin <= f.at && f.at <= last
+// allows reports whether the loss names a failure of a trial.
+func (l loss) allows(t *trial, f failure) bool {
+	return slices.Contains(l.outcomes, f.outcome) && l.covers(t, f, callerWaits)
+}
+
+// covers reports whether the loss is about what was requested by somebody who waits so long.
+func (l loss) covers(t *trial, f failure, waits time.Duration) bool {
+	return l.names(f.kind) && slices.ContainsFunc(l.during(t, f.kind), func(s span) bool {
+		return s.from-waits <= f.at && f.at <= s.till
+	})
 }
 
 // names reports whether the loss is about a kind. The strict tag needs its store as the
@@ -216,9 +225,9 @@ func (f fault) gapLimitOf(k kind) (most time.Duration, bounded bool) {
 // mayFail reports whether a call through package client may stay without IDs: never
 // where one worker or server is struck, unless the store of its tag may be away for
 // longer than a caller has patience; else where a bare request may.
-func (f fault) mayFail(call failure, from, till time.Duration) bool {
+func (f fault) mayFail(t *trial, call failure) bool {
 	if f.single {
 		return (call.kind == short || call.kind == strict) && f.shortGap > patience
 	}
-	return slices.ContainsFunc(f.losses, func(l loss) bool { return l.covers(call, from-patience, from, till) })
+	return slices.ContainsFunc(f.losses, func(l loss) bool { return l.covers(t, call, patience) })
 }

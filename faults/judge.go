@@ -147,7 +147,7 @@ func (t *trial) judgeFailures() {
 	used := make([]int, len(t.fault.losses))
 	over := make(map[string][]time.Duration)
 	for _, x := range t.load.failed() {
-		i := slices.IndexFunc(t.fault.losses, func(l loss) bool { return l.allows(x, t.from, t.till) })
+		i := slices.IndexFunc(t.fault.losses, func(l loss) bool { return l.allows(t, x) })
 		if i < 0 {
 			over[x.String()] = append(over[x.String()], x.at)
 			continue
@@ -166,7 +166,7 @@ func (t *trial) judgeFailures() {
 func (t *trial) judgeCalls() {
 	over := make(map[string][]time.Duration)
 	for _, x := range t.callers.failed() {
-		if !t.fault.mayFail(x, t.from, t.till) {
+		if !t.fault.mayFail(t, x) {
 			over[x.String()] = append(over[x.String()], x.at)
 		}
 	}

@@ -227,7 +227,7 @@ func TestALossAllowsAFailureOnlyWhereTheFaultMayCostIt(t *testing.T) {
 		{"after the time from its start", loss{kinds: all, outcomes: unanswered, afterStart: time.Second},
 			failure{long, timeout, 12 * time.Second}, false},
 	} {
-		if got := tc.loss.allows(tc.f, from, till); got != tc.want {
+		if got := tc.loss.allows(&trial{from: from, till: till}, tc.f); got != tc.want {
 			t.Errorf("%s: allowed %v, want %v", tc.law, got, tc.want)
 		}
 	}
@@ -237,6 +237,33 @@ func TestALossAllowsAFailureOnlyWhereTheFaultMayCostIt(t *testing.T) {
 	s.judgeFailures()
 	if len(s.violations) != 1 {
 		t.Errorf("two where one is allowed: %q", s.violations)
+	}
+}
+
+func TestALossWithACauseIsAllowedWhileThatLasts(t *testing.T) {
+	s := newTrial(t, fault{})
+	s.load = &load{start: time.Now(), alarms: make(map[string]subjects.AlarmEvent)}
+	s.from, s.till = 10*time.Second, 11*time.Second
+	s.load.alarms["w1"] = subjects.AlarmEvent{Kind: subjects.AlarmNumberLost, Time: s.load.start.Add(time.Minute)}
+	s.made = map[string]time.Time{strictTag: s.load.start.Add(20 * time.Second)}
+	for _, tc := range []struct {
+		law  string
+		loss loss
+		f    failure
+		want bool
+	}{
+		{"in flight when the number was lost", untilRenumbered, failure{snowflake, "503", 59 * time.Second}, true},
+		{"until there is another", untilRenumbered, failure{snowflake, noResponders, 64 * time.Second}, true},
+		{"and no longer", untilRenumbered, failure{snowflake, "503", 66 * time.Second}, false},
+		{"without a lost number", untilRenumbered, failure{snowflake, "503", 11 * time.Second}, false},
+		{"of what needs none", untilRenumbered, failure{long, "503", time.Minute}, false},
+		{"before the tag is created", untilCreated, failure{strict, "404", 19 * time.Second}, true},
+		{"after that", untilCreated, failure{strict, "404", 21 * time.Second}, false},
+		{"of a tag that nobody has created", untilCreated, failure{short, "404", 19 * time.Second}, false},
+	} {
+		if got := tc.loss.allows(s, tc.f); got != tc.want {
+			t.Errorf("%s: allowed %v, want %v", tc.law, got, tc.want)
+		}
 	}
 }
 

@@ -39,11 +39,13 @@ var (
 	}
 	// The store needs an election after the fault.
 	storeAwayLong = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 12 * time.Second}
-	// When all records are gone all workers lose their numbers at one heartbeat, and
-	// each acquires another after the last ID of the old one is past.
+	// When all records are gone each worker loses its number at its next heartbeat that JetStream answers, and
+	// acquires another after the last ID of the old one is past. What it has received by then is refused.
 	untilRenumbered = loss{
-		kinds: []kind{snowflake}, outcomes: []string{"503", noResponders}, afterEnd: 12 * time.Second,
+		kinds: []kind{snowflake}, outcomes: []string{"503", noResponders}, cause: aLostNumber,
 	}
+	// The operator creates the tags, and nobody else: others may have loaded more than any one worker knows.
+	untilCreated = loss{kinds: []kind{long, short}, outcomes: []string{"404"}, cause: aLostTag}
 )
 
 // natsFaults strike nats-servers.
@@ -134,12 +136,8 @@ func allServersFaults() []fault {
 			summary: "all servers are stopped, their stores deleted, and restarted under the live workers; " +
 				"the tags are created again with a start above",
 			fleet: threeWorkers, inject: wipe, lasts: time.Second,
-			losses: []loss{
-				natsAway, storeAwayLong, untilRenumbered,
-				// Until the tags are created again.
-				{kinds: []kind{long, short}, outcomes: []string{"404"}, afterEnd: 5 * time.Second},
-			},
-			gap: 15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
+			losses: []loss{natsAway, storeAwayLong, untilRenumbered, untilCreated},
+			gap:    15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
 			alarms: alarms{
 				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3},
 				subjects.AlarmBucketChanged: {0, 6},

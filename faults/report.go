@@ -285,6 +285,8 @@ func (l loss) String() string {
 		of = fmt.Sprintf(" of %s", l.kinds[0])
 	}
 	switch {
+	case l.cause.name != "":
+		when = l.cause.name
 	case l.afterStart > 0:
 		when = fmt.Sprintf("up to %v after its start", l.afterStart)
 	case l.afterEnd > 0:

@@ -1,0 +1,57 @@
+//go:build linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A cause is what makes a loss possible, where that is neither the fault's start nor its end: it is recorded in the
+// trial when it happens.
+type cause struct {
+	name   string // when it lasts, for the report
+	lasted func(*trial, kind) []span
+}
+
+var (
+	// aLostNumber is a worker that says that it lost its number. Within renumbered it has another: it looks for one,
+	// writes its record twice, and lets a second pass in which the owner before may still issue.
+	aLostNumber = cause{
+		name: "up to " + renumbered.String() + " after a worker's alarm `number-lost`",
+		lasted: func(t *trial, _ kind) (all []span) {
+			for _, at := range t.load.raisedAt(subjects.AlarmNumberLost) {
+				all = append(all, span{at, at + renumbered})
+			}
+			return all
+		},
+	}
+	// aLostTag is a tag that no worker may create. Within heard of its creation all workers know of that.
+	aLostTag = cause{
+		name: "until the tag is created again",
+		lasted: func(t *trial, k kind) []span {
+			return []span{{t.from, t.made[tags[k]].Sub(t.load.start) + heard}}
+		},
+	}
+)
+
+const (
+	renumbered = 5 * time.Second
+	heard      = 500 * time.Millisecond
+)
+
+// tags are those of the load.
+var tags = map[kind]string{long: longTag, short: shortTag, strict: strictTag}
+
+// raisedAt returns when alarms of a kind were raised, since the start of the load.
+func (l *load) raisedAt(kind subjects.Alarm) (at []time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.alarms {
+		if a.Kind == kind {
+			at = append(at, a.Time.Sub(l.start))
+		}
+	}
+	return at
+}
