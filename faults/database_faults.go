@@ -25,7 +25,9 @@ func databaseFaults() []fault {
 			name:    "mysql-restored",
 			summary: "MariaDB is stopped and comes back with a copy of its data from 5 s ago: it lost commits",
 			fleet:   loadingOnMySQL, inject: restoreDatabase,
-			losses: []loss{storeAway}, alarms: alarms{subjects.AlarmStoreWentBack: {1, 6}},
+			losses: []loss{storeAway},
+			// Each worker says it once a minute for each tag that went back, and each may notice each.
+			alarms: alarms{subjects.AlarmStoreWentBack: {1, loadingOnMySQL.workers * len(tags)}},
 		},
 		{
 			name: "mysql-read-only", summary: "MariaDB refuses writes for 5 s, as a replica does",
