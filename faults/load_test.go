@@ -267,6 +267,17 @@ func TestALossWithACauseIsAllowedWhileThatLasts(t *testing.T) {
 	}
 }
 
+func TestAnAlarmIsExpectedOnlyWhereTheTrialMetItsCause(t *testing.T) {
+	r := result{alarms: map[subjects.Alarm]int{subjects.AlarmBucketChanged: 2}}
+	for most, want := range map[int]int{0: 1, 1: 1, 2: 0, 3: 0} {
+		s := newTrial(t, fault{alarms: alarms{subjects.AlarmStoreWentBack: {0, 9}}})
+		s.explained = map[subjects.Alarm]int{subjects.AlarmBucketChanged: most}
+		if s.judgeAlarms(r); len(s.violations) != want {
+			t.Errorf("two where %d are explained: %q", most, s.violations)
+		}
+	}
+}
+
 func TestNoLossIsAllowedInTheLastSecond(t *testing.T) {
 	for at, want := range map[time.Duration]int{28 * time.Second: 0, 29500 * time.Millisecond: 1} {
 		s := newTrial(t, fault{})

@@ -85,16 +85,20 @@ func (c *cluster) backUp(bucket string) *backup {
 }
 
 // restore deletes the stream of a bucket and restores it from the copy, again where a worker has created the bucket in
-// between.
-func (c *cluster) restore(bucket string, b *backup) {
+// between: JetStream refuses the copy then. It returns how often.
+func (c *cluster) restore(bucket string, b *backup) (refused int) {
 	var last error
 	if c.wait(apiWaits, "", func() bool {
 		c.deleteBucket(bucket)
-		last = c.upload(bucket, b)
+		if last = c.upload(bucket, b); last != nil {
+			refused++
+			c.logf("the copy is refused: %v", last)
+		}
 		return last == nil
 	}) != nil {
 		c.Fatalf("%s cannot be restored: %v", bucket, last)
 	}
+	return refused
 }
 
 func (c *cluster) upload(bucket string, b *backup) error {

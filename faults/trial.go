@@ -28,6 +28,8 @@ type trial struct {
 	overload   *overload.Figures
 	stamp      *stampFigures
 	wrong      atomic.Bool // a target does not hold what it must
+	// explained is how many alarms, beside those of the fault, are due to what the trial has met.
+	explained map[subjects.Alarm]int
 }
 
 // A result is what a trial came to.
