@@ -69,12 +69,14 @@ func New(table segment.Table, marks segment.Marks, alarm func(tag, message strin
 // errOvertaken says that another worker changed mark or row meanwhile.
 var errOvertaken = errors.New("guard: overtaken by another worker")
 
-// retry calls f until it returns anything but errOvertaken, or ctx ends. The pauses spread workers that race for one
-// tag; one of them wins each round.
+func isOvertaken(err error) bool { return errors.Is(err, errOvertaken) }
+
+// retry calls f, which changes a tag, until it returns anything but errOvertaken, or ctx ends. Nobody changes a tag all
+// the time: for loads see [jitter.Race].
 func retry(ctx context.Context, f func() error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f()
-		if !errors.Is(err, errOvertaken) {
+		if !isOvertaken(err) {
 			return err
 		}
 		select {
@@ -104,9 +106,9 @@ func (g *Guard) LoadStrict(
 func (g *Guard) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
-	err = retry(ctx, func() error {
+	err = jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		l, err = g.tryLoad(ctx, tag, floor, strict, wanted)
-		return err
+		return l.Revision, err
 	})
 	if err != nil {
 		return segment.Loaded{}, err
@@ -136,13 +138,13 @@ func (g *Guard) tryLoad(
 	if err != nil {
 		return segment.Loaded{}, err
 	}
+	loaded := segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Revision: m.Revision}
 	//mutant:reserve
 	if !reserved {
 		if err := g.reserve(ctx, row, m, l); err != nil {
-			return segment.Loaded{}, err
+			return loaded, err
 		}
 	}
-	loaded := segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Revision: m.Revision}
 	return loaded, g.advance(ctx, tag, l)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/attempt"
 )
@@ -93,23 +94,23 @@ func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) e
 // replaceLost puts e in the place of an entry that names a lost registry. No ID of that entry was ever issued, since
 // no load of it succeeds; its mark is kept all the same if it is higher.
 func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
-	return s.retry(ctx, tag, func() error {
+	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		kve, err := s.kv.Get(ctx, tag)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		old, err := s.decode(kve)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if err = s.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
-			return errors.Join(err, segment.ErrExists) // another operator was faster
+			return 0, errors.Join(err, segment.ErrExists) // another operator was faster
 		}
 		try := attempt.New(kve.Revision, old.Tokens)
 		e.First, e.Mark, e.Least, e.Tokens = s.Identity().Registry, max(e.Mark, old.Mark), old.Least, try.Tokens()
 		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
-		return s.outcome(ctx, tag, try, written(err))
-	})
+		return kve.Revision, s.outcome(ctx, tag, try, written(err))
+	}))
 }
 
 // errOfLostBucket says that an entry was written for a bucket that is lost, and landed in the one that replaced it.

@@ -3,7 +3,7 @@
 // The bucket, id_segments by default, has one key per tag and no TTL. The value is JSON: mark, seen, step, description,
 // disabled, least and tokens. It serves alone, as a [segment.Store], or as the [segment.Marks] that guard a table.
 //
-// Of all loads that read one revision one compare-and-set wins; the others read again after a pause of 0.5 ms to 20 ms.
+// Of all loads that read one revision one compare-and-set wins; the others read again: see [jitter.Race].
 //
 // Revisions of a bucket begin at its creation time, so a write based on a revision of a lost bucket fails in the
 // bucket that replaced it. A bucket that was lost with all marks is created again, empty. In such a bucket no tag is
@@ -20,8 +20,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/jitter"
@@ -137,12 +135,12 @@ func (s *Store) LoadStrict(
 func (s *Store) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
-	err = s.retry(ctx, tag, func() (err error) {
+	err = jitter.Race(ctx, again, func() (uint64, error) {
 		l, err = s.tryLoad(ctx, tag, floor, strict, wanted)
-		return err
+		return l.Revision, err
 	})
 	if err != nil {
-		return segment.Loaded{}, err
+		return segment.Loaded{}, wrap(tag, err)
 	}
 	return l, nil
 }
@@ -255,20 +253,9 @@ func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
 	return nil
 }
 
-// retry calls f until it returns nil, or any error but that another worker's write came first, or that its own has no
-// answer yet, or ctx ends.
-func (s *Store) retry(ctx context.Context, tag string, f func() error) error {
-	try := func() error {
-		err := f()
-		if err == nil || isOvertaken(err) || errors.Is(err, buckets.ErrSilent) {
-			return err
-		}
-		return backoff.Permanent(err)
-	}
-	// The pauses spread workers that race for one tag; one of them wins each round.
-	pauses := jitter.NewBackoff(500*time.Microsecond, 20*time.Millisecond)
-	return wrap(tag, backoff.Retry(try, backoff.WithContext(pauses, ctx)))
-}
+// again reports whether a write that ended with err is tried again: another worker's came first, or it has no answer
+// yet.
+func again(err error) bool { return isOvertaken(err) || errors.Is(err, buckets.ErrSilent) }
 
 // read returns the entry of a tag, or [segment.ErrUnknownTag].
 //
@@ -296,19 +283,19 @@ func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, err
 // change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
 // f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
 func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
-	return s.retry(ctx, tag, func() error {
+	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		kve, e, err := s.read(ctx, tag)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		try := attempt.New(kve.Revision, e.Tokens)
 		if err = f(&e); err != nil {
-			return err
+			return 0, err
 		}
 		e.Tokens = try.Tokens()
 		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
-		return s.outcome(ctx, tag, try, written(err))
-	})
+		return kve.Revision, s.outcome(ctx, tag, try, written(err))
+	}))
 }
 
 // outcome returns what became of a write that ended with err. Where that is not known, the entry is read again: it
