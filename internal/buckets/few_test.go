@@ -17,15 +17,18 @@ import (
 )
 
 // headless returns a JetStream that answers what the leader of a stream answers alone. Once it has no leader of all its
-// servers, it makes no consumers, and says nothing. Once it is behind, a member that lacks all keys describes streams.
-func headless(t *testing.T) (js jetstream.JetStream, leaderless, behind *atomic.Bool) {
+// servers, it makes no consumers, and says nothing. Once it is behind, a member that lacks all keys describes streams;
+// once it refuses, nobody does.
+func headless(t *testing.T) (js jetstream.JetStream, leaderless, behind, refuses *atomic.Bool) {
 	nc := natstest.Connect(t, natstest.Start(t))
-	leaderless, behind = new(atomic.Bool), new(atomic.Bool)
+	leaderless, behind, refuses = new(atomic.Bool), new(atomic.Bool), new(atomic.Bool)
 	if _, err := nc.Subscribe("api.>", func(m *nats.Msg) {
 		if api := strings.TrimPrefix(m.Subject, "api."); strings.HasPrefix(api, "$KV.") {
 			_ = nc.PublishMsg(&nats.Msg{Subject: api, Reply: m.Reply, Data: m.Data, Header: m.Header})
 		} else if behind.Load() && strings.Contains(string(m.Data), "subjects_filter") {
 			_ = nc.Publish(m.Reply, []byte(`{"state":{"subjects":{}}}`))
+		} else if refuses.Load() && strings.Contains(string(m.Data), "subjects_filter") {
+			_ = nc.Publish(m.Reply, []byte(`{"error":{"code":503,"err_code":10118,"description":"stream is offline"}}`))
 		} else if !leaderless.Load() || !strings.HasPrefix(api, "CONSUMER.") {
 			_ = nc.PublishRequest("$JS.API."+api, m.Reply, m.Data)
 		}
@@ -36,11 +39,11 @@ func headless(t *testing.T) (js jetstream.JetStream, leaderless, behind *atomic.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return js, leaderless, behind
+	return js, leaderless, behind, refuses
 }
 
 func TestFewKeysAreListedWithoutALeaderOfAllServers(t *testing.T) {
-	js, leaderless, behind := headless(t)
+	js, leaderless, behind, refuses := headless(t)
 	urgent := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b", Insist: true})
 	other := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b"})
 	const prefix = buckets.Own + ".w."
@@ -76,6 +79,11 @@ func TestFewKeysAreListedWithoutALeaderOfAllServers(t *testing.T) {
 		}
 	}
 	behind.Store(false)
+	refuses.Store(true)
+	if got, err := list(urgent, 30*time.Second); err != nil || len(got) != 19 {
+		t.Errorf("%d entries, %v, want 19, though nobody counts them", len(got), err)
+	}
+	refuses.Store(false)
 	if got, err := list(other, time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody waits for it, and it was not listed by JetStream: %d entries, %v", len(got), err)
 	}
