@@ -12,6 +12,7 @@ import (
 // A waste is what one life has reserved of one tag since its last load that succeeded.
 type waste struct {
 	reserved int64
+	loads    int   // under way: one for a tag, and one for a tag of the name that was deleted before, at most
 	most     int64 // that one load asked for
 	row      int64 // the highest max_id that its loads have read
 }
@@ -60,6 +61,12 @@ func (l *life) reserves(tag string, before, after buckets.Entry) {
 	}
 }
 
+// begins notes that a load begins.
+func (l *life) begins(tag string, n int64) {
+	l.wasteOf(tag).loads++
+	l.asks(tag, n)
+}
+
 // asks notes what a load asks for.
 func (l *life) asks(tag string, n int64) {
 	h := l.wasteOf(tag)
@@ -79,8 +86,14 @@ func (l *life) reads(origin, tag string, maxID int64) {
 func (l *life) loaded(tag string, r segment.Range, err error) {
 	t := l.world.tags[tag]
 	t.top = max(t.top, r.End)
+	h := l.wasteOf(tag)
+	h.loads--
 	if err == nil {
-		*l.wasteOf(tag) = waste{}
+		left := waste{loads: h.loads}
+		if left.loads > 0 {
+			left.most = h.most
+		}
+		*h = left
 	}
 }
 

@@ -149,7 +149,7 @@ type probe struct {
 
 // Load implements [segment.Store].
 func (p probe) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	p.asks(tag, n)
+	p.begins(tag, n)
 	loaded, err := p.Store.Load(from(ctx, "load "+tag), tag, n, floor)
 	return p.loaded(tag, loaded, err)
 }
@@ -158,10 +158,10 @@ func (p probe) Load(ctx context.Context, tag string, n, floor int64) (segment.Lo
 func (p probe) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
-	p.asks(tag, 0)
+	p.begins(tag, 0)
 	loaded, err := p.Store.LoadStrict(from(ctx, "load "+tag), tag, func() int64 {
 		n := join()
-		p.asks(tag, n)
+		p.life.world.post(p.key(tag), func() { p.life.asks(tag, n) })
 		return n
 	}, floor)
 	return p.loaded(tag, loaded, err)
@@ -169,8 +169,8 @@ func (p probe) LoadStrict(
 
 func (p probe) key(tag string) string { return "load " + p.life.name() + " " + tag }
 
-func (p probe) asks(tag string, n int64) {
-	p.life.world.post(p.key(tag), func() { p.life.asks(tag, n) })
+func (p probe) begins(tag string, n int64) {
+	p.life.world.post(p.key(tag), func() { p.life.begins(tag, n) })
 }
 
 func (p probe) loaded(tag string, loaded segment.Loaded, err error) (segment.Loaded, error) {
