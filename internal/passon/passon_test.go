@@ -330,3 +330,27 @@ func TestAnAnswerOfOtherMarksIsNotTaken(t *testing.T) {
 		}
 	}
 }
+
+// A request that comes once the message was sent may have been sent after the answer to one that the loader served.
+func TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent(t *testing.T) {
+	w := fleet(t, 1)[0]
+	for i := 0; w.loader("a") == ""; i++ {
+		w.hear(&nats.Msg{Data: fmt.Appendf(nil, "other%d M1", i)})
+	}
+	joined := 0
+	sent, err := w.conn.Subscribe(w.cfg.Namespace.Loader(w.loader("a")), func(m *nats.Msg) {
+		n := 0
+		if _, err := fmt.Sscan(string(m.Data), &n); err != nil || n != 3 || joined != 1 {
+			t.Errorf("%q was sent after %d joins, want 3 IDs after 1", m.Data, joined)
+		}
+		_ = m.Respond(fmt.Appendf(nil, `{"marks":"M1","start":"900","end":"%d","step":1}`, 900+n))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sent.Unsubscribe() }()
+	l, err := w.Store(w.store).LoadStrict(t.Context(), "a", func() int64 { joined++; return 3 }, 0)
+	if err != nil || !l.Passed || l.Range != (segment.Range{Start: 900, End: 903}) || joined != 1 {
+		t.Errorf("%+v, %v, after %d joins; want 900 to 902 after 1", l, err, joined)
+	}
+}
