@@ -97,7 +97,7 @@ func (s *storage) marksLost() {
 	what := "the marks in bucket " + s.cfg.Namespace.SegmentBucket() +
 		" are gone: was JetStream wiped, or the bucket deleted? "
 	if !s.cfg.OnMySQL() {
-		what += "Loaded IDs are still issued; then each tag is 404 until it is created again, " +
+		what += "Within seconds each tag is 404, loaded or not, until it is created again, " +
 			"with a start above all IDs that any worker has loaded"
 	} else {
 		what += "They are created again from MySQL" + servedAgain(s.marks.Deleted())
