@@ -44,7 +44,8 @@ var (
 	untilRenumbered = loss{
 		kinds: []kind{snowflake}, outcomes: []string{"503", noResponders}, cause: aLostNumber,
 	}
-	// The operator creates the tags, and nobody else: others may have loaded more than any one worker knows.
+	// The operator creates the tags, and nobody else: others may have loaded more than any one worker knows. What is in
+	// memory of the long tag is discarded once its worker has noted in the new bucket how far it had loaded.
 	untilCreated = loss{kinds: []kind{long, short}, outcomes: []string{"404"}, cause: aLostTag}
 )
 
