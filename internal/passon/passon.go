@@ -48,6 +48,9 @@ const (
 	sayEvery  = time.Second
 	saySeldom = 30 * time.Second
 	believed  = 3
+	// lookEvery is how often a worker that cannot load looks whether it can, and says so: where the store was away for
+	// all, they fight over the marks until they have heard of one another.
+	lookEvery = 50 * time.Millisecond
 	// loadsFor is how long a worker that got a message for a tag loads the tag itself.
 	loadsFor = time.Second
 )
@@ -77,17 +80,23 @@ type Ring struct {
 	name string // of this process, one token of a subject
 
 	mu     sync.Mutex
-	heard  map[string]time.Time   // when others said that they are there
+	heard  map[string]word        // by name, of those who said that they are there
 	passed map[string]*rendezvous // by tag, of those for which a message came lately
 
 	pace pace
+}
+
+// A word is what a worker has said last.
+type word struct {
+	at    time.Time
+	marks string // that it loads from
 }
 
 // New returns a ring in which nobody is known.
 func New(cfg Config) *Ring {
 	return &Ring{
 		cfg: cfg, name: cmp.Or(cfg.Name, strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)),
-		heard: make(map[string]time.Time), passed: make(map[string]*rendezvous),
+		heard: make(map[string]word), passed: make(map[string]*rendezvous),
 	}
 }
 
@@ -104,13 +113,15 @@ func (r *Ring) Run(ctx context.Context) error {
 	}
 	defer func() { _ = others.Unsubscribe() }()
 	for {
+		pause := lookEvery
 		if marks := r.cfg.Marks(); marks != "" && r.cfg.Segments().AnyStrict() {
 			// It fails only without a connection; then nobody could send anything.
 			_ = r.cfg.Conn.Publish(r.cfg.Namespace.Loaders(), []byte(r.name+" "+marks))
+			pause = r.pause()
 		}
 		r.forget(time.Now())
 		select {
-		case <-time.After(r.pause()):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil
 		}
@@ -128,17 +139,17 @@ func (r *Ring) every() time.Duration {
 	return min(sayEvery*time.Duration(1+len(r.heard)/20), saySeldom)
 }
 
-// hear notes that another worker is there that loads from the same marks.
+// hear notes that another worker is there, and which marks it loads from. This one need not be able to load at that
+// moment: where the store was away for all, it passes on to those who were back before it.
 func (r *Ring) hear(m *nats.Msg) {
 	name, marks, _ := strings.Cut(string(m.Data), " ")
-	if name == r.name || name == "" || len(name) > 64 || strings.ContainsAny(name, ".*>\r\n\t") ||
-		marks == "" || marks != r.cfg.Marks() {
+	if name == r.name || name == "" || strings.ContainsAny(name, ".*>\r\n\t") || marks == "" || len(m.Data) > 128 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.heard[name]; known || len(r.heard) < 10_000 {
-		r.heard[name] = time.Now()
+		r.heard[name] = word{time.Now(), marks}
 	}
 }
 
@@ -146,8 +157,8 @@ func (r *Ring) hear(m *nats.Msg) {
 func (r *Ring) forget(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, at := range r.heard {
-		if now.Sub(at) > believed*r.every() {
+	for name, w := range r.heard {
+		if now.Sub(w.at) > believed*r.every() {
 			delete(r.heard, name)
 		}
 	}
@@ -160,14 +171,15 @@ func (r *Ring) forget(now time.Time) {
 
 // loader returns who loads a tag, "" for this worker.
 func (r *Ring) loader(tag string) string {
+	marks := r.cfg.Marks()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if meets := r.passed[tag]; meets != nil && time.Since(meets.last) < loadsFor {
 		return ""
 	}
 	loader, highest := "", weight(r.name, tag)
-	for name := range r.heard {
-		if w := weight(name, tag); w > highest {
+	for name, word := range r.heard {
+		if w := weight(name, tag); w > highest && word.marks == marks {
 			loader, highest = name, w
 		}
 	}
