@@ -73,8 +73,10 @@ func (w *worker) start() {
 var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+), http://\S+/readyz`)
 
 // waitReady waits until this life has become ready for the first time.
-func (w *worker) waitReady() {
-	w.c.waitFor(startWithin, w.name+" is ready", func() bool {
+func (w *worker) waitReady() { w.waitReadyWithin(startWithin) }
+
+func (w *worker) waitReadyWithin(d time.Duration) {
+	w.c.waitFor(d, w.name+" is ready", func() bool {
 		if !w.running() {
 			w.c.Fatalf("%s has ended: %v", w.name, w.cmd.ProcessState)
 		}

@@ -162,7 +162,8 @@ func pauseBeyondHorizon(t *trial) func() {
 		others = append(others, o)
 	}
 	for _, o := range others {
-		o.waitReady()
+		// The heartbeat of w lasts for 30 s. Who looks just before its end looks again after 45 s at most.
+		o.waitReadyWithin(90 * time.Second)
 		t.logf("%s has number %d", o.name, o.number)
 	}
 	if !slices.ContainsFunc(others, func(o *worker) bool { return o.number == w.number }) {
