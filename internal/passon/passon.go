@@ -29,6 +29,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"hash/fnv"
 	"strconv"
 	"strings"
@@ -51,6 +52,9 @@ const (
 	// lookEvery is how often a worker that cannot load looks whether it can, and says so: where the store was away for
 	// all, they fight over the marks until they have heard of one another.
 	lookEvery = 50 * time.Millisecond
+	// leastPause is for how long a worker that has not answered in time is passed nothing. It doubles each time, until
+	// the worker says again that it is there.
+	leastPause = 250 * time.Millisecond
 	// loadsFor is how long a worker that got a message for a tag loads the tag itself.
 	loadsFor = time.Second
 )
@@ -90,6 +94,9 @@ type Ring struct {
 type word struct {
 	at    time.Time
 	marks string // that it loads from
+
+	pause time.Duration // for which it is passed nothing, since it has not answered in time
+	again time.Time     // the end of that
 }
 
 // New returns a ring in which nobody is known.
@@ -149,7 +156,7 @@ func (r *Ring) hear(m *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.heard[name]; known || len(r.heard) < 10_000 {
-		r.heard[name] = word{time.Now(), marks}
+		r.heard[name] = word{at: time.Now(), marks: marks}
 	}
 }
 
@@ -177,9 +184,9 @@ func (r *Ring) loader(tag string) string {
 	if meets := r.passed[tag]; meets != nil && time.Since(meets.last) < loadsFor {
 		return ""
 	}
-	loader, highest := "", weight(r.name, tag)
+	loader, highest, now := "", weight(r.name, tag), time.Now()
 	for name, word := range r.heard {
-		if w := weight(name, tag); w > highest && word.marks == marks {
+		if w := weight(name, tag); w > highest && word.marks == marks && !now.Before(word.again) {
 			loader, highest = name, w
 		}
 	}
@@ -293,6 +300,21 @@ func (p passing) LoadStrict(
 	return l, err
 }
 
+// missed notes that a worker has not answered what was passed on to it in time, or is gone. Where the store was slow or
+// away for a moment it is there as before, and who loads beside it fights with it and with those whom it loads for.
+func (r *Ring) missed(loader string, gone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, known := r.heard[loader]
+	if gone {
+		delete(r.heard, loader)
+	} else if now := time.Now(); known && !now.Before(w.again) {
+		w.pause = max(leastPause, 2*w.pause)
+		w.again = now.Add(w.pause)
+		r.heard[loader] = w
+	}
+}
+
 // pass lets the loader load what requests ask for, and reports whether it did. What it loads must have been asked for
 // by the message: a message that was passed on to this worker may have joined meanwhile, and is not passed on again.
 func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) (segment.Loaded, bool) {
@@ -305,9 +327,7 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
 		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))
 	if err != nil {
-		r.mu.Lock()
-		delete(r.heard, loader) // until it says again that it is there
-		r.mu.Unlock()
+		r.missed(loader, errors.Is(err, nats.ErrNoResponders))
 		return segment.Loaded{}, false
 	}
 	var a answer

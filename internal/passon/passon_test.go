@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/testkit/ledger"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/segment"
@@ -275,77 +274,6 @@ func TestMalformedMessagesGetNoID(t *testing.T) {
 	if w.loader("a") != "" || w.loads.Load() != 0 {
 		t.Errorf("heard %v, %d loads", w.heard, w.loads.Load())
 	}
-}
-
-// An air carries what workers say to all of them.
-type air struct {
-	Conn
-	hear []nats.MsgHandler
-}
-
-func (a *air) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error) {
-	if subject == subjects.DefaultNamespace.Loaders() {
-		a.hear = append(a.hear, f)
-	}
-	return nil, nil
-}
-
-func (a *air) Publish(_ string, data []byte) error {
-	for _, f := range a.hear {
-		f(&nats.Msg{Data: data})
-	}
-	return nil
-}
-
-// Otherwise they would fight over the marks until they have heard of one another: for up to 1.5 s.
-func TestWorkersPassOnAsSoonAsTheyCanLoadAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		alloc := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})
-		defer alloc.Close()
-		alloc.SetStrict(map[string]bool{"a": true})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		sky, none := new(air), ""
-		var rings [3]*Ring
-		var theirs [3]atomic.Pointer[string]
-		for i := range rings {
-			theirs[i].Store(&none)
-			rings[i] = New(Config{
-				Namespace: subjects.DefaultNamespace, Name: strconv.Itoa(i), Conn: sky,
-				Segments: func() *segment.Allocator { return alloc },
-				Marks:    func() string { return *theirs[i].Load() },
-			})
-			go func() { _ = rings[i].Run(ctx) }()
-			synctest.Wait() // the next one subscribes after it
-		}
-		for range 20 {
-			for i := range rings {
-				time.Sleep(jitter.UpTo(lookEvery))
-				theirs[i].Store(&marks)
-			}
-			time.Sleep(lookEvery + 1)
-			loaders := map[string]bool{}
-			for i, r := range rings {
-				loader := r.loader("a")
-				if loader == "" {
-					loader = strconv.Itoa(i)
-				}
-				loaders[loader] = true
-			}
-			if len(loaders) != 1 {
-				t.Fatalf("%d workers load", len(loaders))
-			}
-			for i := range theirs {
-				theirs[i].Store(&none)
-			}
-			time.Sleep(time.Minute)
-			rings[0].mu.Lock()
-			if n := len(rings[0].heard); n > 0 {
-				t.Fatalf("%d are still believed", n)
-			}
-			rings[0].mu.Unlock()
-		}
-	})
 }
 
 func TestNothingIsPassedBetweenDifferentMarks(t *testing.T) {
