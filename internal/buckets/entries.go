@@ -156,30 +156,87 @@ func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, remov
 	if err != nil {
 		return nil, nil, err
 	}
+	all, removed = present(entries)
+	return all, removed, nil
+}
+
+// present sorts entries, of which a later one replaces an earlier one of its key.
+func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
 	all, removed = make(map[string]Entry, len(entries)), make(map[string]bool)
 	for _, e := range entries {
 		switch {
 		case strings.HasPrefix(e.Key, Own):
 		case e.Removed:
+			delete(all, e.Key)
 			removed[e.Key] = true
 		default:
+			delete(removed, e.Key)
 			all[e.Key] = e
 		}
 	}
-	return all, removed, nil
+	return all, removed
 }
 
-// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. What
-// holds for All holds for them.
+// Current is All without its age: each key that had a value when it was called is in it. upTo is the highest revision
+// that was read, of a removed key too: no entry with a lower one is missing.
+func (b *Bucket) Current(ctx context.Context) (all map[string]Entry, upTo uint64, err error) {
+	entries, err := b.current(ctx, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	all, _ = present(entries)
+	return all, highest(entries), nil
+}
+
+// current lists the keys that begin with prefix. The member of a cluster that lists them may be behind: what it lacks of
+// the entries that there were is read from the leader. So a later entry of a key follows the earlier one.
+func (b *Bucket) current(ctx context.Context, prefix string) ([]Entry, error) {
+	streams, ok := b.streams.(walker)
+	if !ok {
+		return b.list(ctx, prefix)
+	}
+	return on(ctx, b, func() ([]Entry, error) {
+		now, err := read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (Info, error) {
+			return b.streams.Info(ctx, b.cfg.Name)
+		})
+		if err != nil {
+			return nil, err
+		}
+		entries, err := b.listAnyhow(ctx, prefix)
+		for from := highest(entries) + 1; err == nil && from <= now.LastSeq; {
+			var e Entry
+			e, err = read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (Entry, error) {
+				return streams.Next(ctx, b.cfg.Name, prefix, from)
+			})
+			if err == nil {
+				entries, from = append(entries, e), e.Revision+1
+			}
+		}
+		if errors.Is(err, ErrNoKey) {
+			err = nil
+		}
+		return entries, err
+	})
+}
+
+func highest(entries []Entry) (revision uint64) {
+	for _, e := range entries {
+		revision = max(revision, e.Revision)
+	}
+	return revision
+}
+
+// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. Each key
+// that had a value when it was called is in it.
 func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
-	entries, err := b.list(ctx, prefix)
+	entries, err := b.current(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
 	own := make(map[string]Entry, len(entries))
 	for _, e := range entries {
-		if !e.Removed {
-			own[e.Key] = e
+		if own[e.Key] = e; e.Removed {
+			delete(own, e.Key)
 		}
 	}
 	return own, nil

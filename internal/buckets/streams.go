@@ -27,7 +27,8 @@ type Streams interface {
 	// takes the write; the bucket may not exist, or have no leader. After any other error the outcome is unknown.
 	Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error)
 	// List returns the last entries, markers included, of all keys that begin with prefix, which is "" or ends with a
-	// dot. It may be a little old, but each key that existed all the time is in it.
+	// dot. It may be a little old, but each key that existed all the time is in it. Of any two entries that the bucket
+	// had, it does not lack the earlier one alone, unless that was replaced.
 	List(ctx context.Context, bucket, prefix string) ([]Entry, error)
 }
 

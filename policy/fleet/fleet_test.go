@@ -124,11 +124,13 @@ func (s *site) answer(nc *nats.Conn, name, level string, honoured func() uint64)
 // start starts a worker.
 func (s *site) start(name string) *member {
 	s.Helper()
+	return s.startOn(name, natstest.JetStream(s, s.url))
+}
+
+// startOn starts a worker whose settings are on js.
+func (s *site) startOn(name string, js jetstream.JetStream) *member {
+	s.Helper()
 	m := &member{conn: natstest.Connect(s, s.url)}
-	js, err := jetstream.New(m.conn)
-	if err != nil {
-		s.Fatal(err)
-	}
 	m.Settings = fleet.New(fleet.Config{
 		Namespace: s.ns, Streams: buckets.OnJetStream(js), Replicas: 1, Conn: m.conn, Gate: &m.gate,
 		Poll: time.Second, Marks: s, Live: s.beats,
@@ -198,6 +200,7 @@ func TestFleet(t *testing.T) {
 		{"fields of a newer natsid are kept", newer},
 		{"settings outlive their bucket", lost},
 		{"who starts waits until others have written again what was lost", startedAtALoss},
+		{"a listing that lacks the last change is not taken for all", orderListedLate},
 		{"who starts does not wait for ever for others to write again what was lost", startedBesideTheHelpless},
 		{"who starts says that all settings are gone", gone},
 		{"changes at once are all made", together},

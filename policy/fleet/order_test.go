@@ -144,3 +144,18 @@ func orderRefused(s *site) {
 		s.Errorf("without a guard: %v", err)
 	}
 }
+
+// A member of a cluster may not have an entry yet that its leader describes. Whoever takes its listing for all
+// confirms an order that it has not read, and serves the tag loosely until there is another change.
+func orderListedLate(s *site) {
+	a := s.start("a")
+	js := natstest.Behind(s, s.url, s.ns.SettingsBucket())
+	late := s.startOn("late", js)
+	s.must(func() error { return setOrder(s, a, "order", true) })
+	if !isStrict(late, "order") {
+		s.Error("all have confirmed that the tag is strict, and one does not know of it")
+	}
+	if again := s.startOn("again", js); !isStrict(again, "order") {
+		s.Error("a worker that starts does not know that the tag is strict")
+	}
+}

@@ -88,7 +88,7 @@ type Settings struct {
 	kv    *buckets.Bucket
 	read  atomic.Bool   // at least once
 	again atomic.Bool   // all must be read again
-	seq   atomic.Uint64 // the last revision of the bucket when all was read
+	seq   atomic.Uint64 // the revision of the bucket up to which all was read
 	wake  chan struct{} // has room for one word that all must be read now
 
 	mu      sync.Mutex
@@ -265,32 +265,38 @@ func (s *Settings) Unread() bool { return !s.read.Load() }
 
 // readAll reads what has changed since the last call; mostly nothing, which one request shows. It reports whether all
 // is known now.
+//
+// Law: a worker says that it honours a revision only once it has read all entries up to that one. The description of
+// the bucket says what its last revision is, and not that what was listed then contains it.
 func (s *Settings) readAll(ctx context.Context) (bool, error) {
 	for {
 		state, err := s.kv.Look(ctx)
 		if err != nil || s.read.Load() && state.LastSeq == s.seq.Load() {
 			return err == nil, err
 		}
-		all, err := s.kv.All(ctx)
+		all, upTo, err := s.kv.Current(ctx)
 		if err != nil {
 			return false, err
+		}
+		if state.FirstSeq > 0 { // an empty bucket was read up to there
+			upTo = max(upTo, state.FirstSeq-1)
 		}
 		if again, err := s.restore(ctx, state.Created, all); again || err != nil {
 			return false, err // what was known goes on to hold
 		}
-		again, err := s.meet(ctx, state.LastSeq)
+		again, err := s.meet(ctx, upTo)
 		if err != nil {
 			return false, err
 		}
 		if !again {
-			s.take(state, all)
+			s.take(state, all, upTo)
 			return true, nil
 		}
 	}
 }
 
-// take puts what was read in place of what was known.
-func (s *Settings) take(state buckets.State, all map[string]buckets.Entry) {
+// take puts what was read, up to a revision, in place of what was known.
+func (s *Settings) take(state buckets.State, all map[string]buckets.Entry, upTo uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state.Mine && len(all) == 0 && !s.read.Load() && s.cfg.Marks != nil &&
@@ -299,12 +305,12 @@ func (s *Settings) take(state buckets.State, all map[string]buckets.Entry) {
 			"throttles, so that strict tags are loose: set them again with `natsid tag update` and `natsid throttle`")
 	}
 	for key, e := range s.entries {
-		if _, there := all[key]; there || e.Revision > state.LastSeq {
+		if _, there := all[key]; there || e.Revision > upTo {
 			all[key] = later(e, all[key]) // a change that this worker made meanwhile
 		}
 	}
 	s.entries = all
-	s.seq.Store(state.LastSeq)
+	s.seq.Store(upTo)
 	s.apply()
 }
 

@@ -4,6 +4,7 @@ package natstest
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -59,6 +60,33 @@ func Connect(tb testing.TB, url string, opts ...nats.Option) *nats.Conn {
 func JetStream(tb testing.TB, url string) jetstream.JetStream {
 	tb.Helper()
 	js, err := jetstream.New(Connect(tb, url), jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return js
+}
+
+// Behind returns a JetStream whose listings of a bucket contain no key that does not begin with "old.", as those of a
+// member of a cluster that does not have all entries yet. All else is answered as ever.
+func Behind(tb testing.TB, url, bucket string) jetstream.JetStream {
+	tb.Helper()
+	nc := Connect(tb, url)
+	js, err := jetstream.NewWithAPIPrefix(nc, "behind")
+	if err == nil {
+		_, err = nc.Subscribe("behind.>", func(m *nats.Msg) {
+			subject, all := strings.TrimPrefix(m.Subject, "behind."), "$KV."+bucket+"."
+			switch old := all + "old."; {
+			case strings.HasPrefix(subject, "$KV."):
+			case strings.HasPrefix(subject, "CONSUMER.CREATE."):
+				m.Data = bytes.ReplaceAll(m.Data, []byte(all), []byte(old))
+				subject = strings.ReplaceAll(subject, all, old)
+				fallthrough
+			default:
+				subject = "$JS.API." + subject
+			}
+			_ = nc.PublishMsg(&nats.Msg{Subject: subject, Reply: m.Reply, Data: m.Data, Header: m.Header})
+		})
+	}
 	if err != nil {
 		tb.Fatal(err)
 	}
