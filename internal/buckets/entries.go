@@ -188,8 +188,8 @@ func (b *Bucket) Current(ctx context.Context) (all map[string]Entry, upTo uint64
 	return all, highest(entries), nil
 }
 
-// current lists the keys that begin with prefix. The member of a cluster that lists them may be behind: what it lacks of
-// the entries that there were is read from the leader. So a later entry of a key follows the earlier one.
+// current lists the keys that begin with prefix. The member of a cluster that lists them may be behind: what it lacks
+// of the entries that there were is read from the leader. So a later entry of a key follows the earlier one.
 func (b *Bucket) current(ctx context.Context, prefix string) ([]Entry, error) {
 	streams, ok := b.streams.(walker)
 	if !ok {
@@ -226,8 +226,8 @@ func highest(entries []Entry) (revision uint64) {
 	return revision
 }
 
-// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. Each key
-// that had a value when it was called is in it.
+// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. Each
+// key that had a value when it was called is in it.
 func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
 	entries, err := b.current(ctx, prefix)
 	if err != nil {

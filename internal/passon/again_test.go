@@ -69,7 +69,7 @@ func TestAWorkerThatDidNotAnswerIsAskedAgainSoon(t *testing.T) {
 			if r.loader(name) != "" {
 				t.Errorf("it is asked again before %v", paused)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			if r.loader(name) != "other" {
 				t.Errorf("it is not asked again after %v", paused)
 			}
