@@ -265,6 +265,15 @@ func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
 type stubborn struct {
 	*segmenttest.Table
 	try, update error
+	inserted    func() // if set, it is called after a row was inserted
+}
+
+func (s *stubborn) Insert(ctx context.Context, t segment.Tag) error {
+	err := s.Table.Insert(ctx, t)
+	if s.inserted != nil {
+		s.inserted()
+	}
+	return err
 }
 
 func (s *stubborn) Try(context.Context, string, segment.Change) error { return s.try }

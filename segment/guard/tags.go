@@ -49,13 +49,14 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inser
 	return t, g.revive(ctx, t, m)
 }
 
-// insert creates the row of a tag, which begins at the mark m or above, and enables the mark if it is disabled. Of two
-// at once one inserts the row.
+// insert creates the row of a tag, which begins at the mark m or above. If the mark is disabled, it still is then, and
+// errOvertaken has the caller start over with the row. Of two at once one inserts the row.
 //
-// Law: a row may begin at a mark only if that was the present one: the row is what is left should the marks be lost. So
-// an enabled mark is first replaced by itself, which fails if an old read showed it.
+// Law: a row may begin at a mark only if that was the present one: the row is what is left should the marks be lost,
+// and what Leaf nodes load from. So the mark is first replaced by itself, which fails if an old read showed it. A read
+// that is older than the tag's first mark shows none, and would go unnoticed.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
-	if m.Revision > 0 && !m.Disabled {
+	if m.Revision > 0 {
 		err := g.replace(ctx, t.Name, m) //mutant:row-again
 		if err != nil {
 			return err
@@ -65,7 +66,7 @@ func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inser
 		return err
 	}
 	*inserted = true
-	return g.change(ctx, t, m)
+	return errOvertaken
 }
 
 // revive enables the disabled mark m of a tag, and then gives the row what the tag has now. Of two at once one sets the

@@ -194,24 +194,34 @@ func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
 	}
 }
 
-// A worker whose read is old takes a deleted tag, the row of which was removed, for one that lost its row.
+// A worker whose read is old takes a deleted tag, the row of which was removed, for one that lost its row, or for one
+// that was deleted before it had issued its last IDs.
 func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	load(t, g)
-	before, _ := marks.Mark(t.Context(), "a")
+	enabled, _ := marks.Mark(t.Context(), "a")
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	disabled, _ := marks.Mark(t.Context(), "a")
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
+		t.Fatal(err)
+	}
 	load(t, g)
 	if err := g.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	table.Restore(nil)
-	behind := guard.New(table, &old{Marks: marks, shown: &before}, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if got, err := behind.Create(ctx, segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err == nil {
-		t.Errorf("created: %+v", got)
-	}
-	if row, err := table.Row(t.Context(), "a"); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("there is a row again: %+v, %v", row, err)
+	for what, shown := range map[string]segment.Mark{"enabled": enabled, "disabled": disabled} {
+		behind := guard.New(table, &old{Marks: marks, shown: &shown}, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if got, err := behind.Create(ctx, segment.Tag{Name: "a", Step: 100, MaxID: 1}, shown.Disabled); err == nil {
+			t.Errorf("created: %+v, after a read of a mark: %s", got, what)
+		}
+		if row, err := table.Row(t.Context(), "a"); !errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("there is a row again: %+v, %v, after a read of a mark: %s", row, err, what)
+		}
 	}
 }
 
@@ -238,12 +248,16 @@ func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
 		table.Restore(nil) // an operator removes the row
 		var want error
 		rows := &stubborn{Table: table}
-		g := guard.New(rows, &crossed{Marks: marks, before: func() {
-			want = fail(t.Context(), other, rows)
-			if m, err := marks.Mark(t.Context(), "a"); err != nil || marks.SetMark(t.Context(), "a", m) != nil {
-				t.Error("the mark was not written by another")
+		enabled := &crossed{Marks: marks}
+		g := guard.New(rows, enabled, nil)
+		rows.inserted = func() {
+			enabled.before = func() {
+				want = fail(t.Context(), other, rows)
+				if m, err := marks.Mark(t.Context(), "a"); err != nil || marks.SetMark(t.Context(), "a", m) != nil {
+					t.Error("the mark was not written by another")
+				}
 			}
-		}}, nil)
+		}
 		_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true)
 		if !errors.Is(err, segment.ErrUncertain) || !errors.Is(err, want) {
 			t.Errorf("%s: %v, want ErrUncertain and %v", name, err, want)
