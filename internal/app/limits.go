@@ -57,13 +57,13 @@ func (p *program) readSettings(ctx context.Context) error {
 
 func (p *program) followSettings(ctx context.Context) error { return p.settings.Run(ctx) }
 
-// marksToLoad returns the identity of the marks from which this worker loads for others; "" while it should not.
+// marksToLoad names the marks from which this worker loads for others; "" while it should not.
 func (p *program) marksToLoad() string {
 	if p.storage.marks == nil || p.refusals.why(worker.Segment) != nil || p.away.why(worker.Segment) != nil ||
 		p.segments.Trouble() != nil {
 		return ""
 	}
-	return p.storage.marks.Identity().Registry
+	return p.storage.marks.Bucket()
 }
 
 // passOn lets the workers load a strict tag through one of them.

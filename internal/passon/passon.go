@@ -20,9 +20,9 @@
 // # The second law
 //
 // A range comes from another process, so it must be of the same marks. Whoever says that it is there, asks or answers
-// names the identity of the bucket of marks, and takes nothing from one that names another: two registries behind the
-// same subjects do not mix. The loader parks a message as one request, so its range is in no other answer, and the
-// asker takes one answer to a message and drops any later one.
+// names the bucket of marks, and takes nothing from one that names another: two registries behind the same subjects do
+// not mix. The loader parks a message as one request, so its range is in no other answer, and the asker takes one
+// answer to a message and drops any later one.
 package passon
 
 import (
@@ -73,8 +73,8 @@ type Config struct {
 	Conn      Conn   // must not be the one that requests arrive on
 	// Segments returns the allocator of this worker, once it is there.
 	Segments func() *segment.Allocator
-	// Marks returns the identity of the marks that this worker loads from; "" while it does not know it, cannot load or
-	// must issue nothing. Then it loads for nobody, and nobody for it.
+	// Marks names the bucket of marks that this worker loads from, as no other bucket is named; it returns "" while it
+	// does not know that, cannot load or must issue nothing. Then it loads for nobody, and nobody for it.
 	Marks func() string
 }
 

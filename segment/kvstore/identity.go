@@ -90,6 +90,22 @@ func (s *Store) Identity() Identity {
 	return Identity{}
 }
 
+// Bucket names the bucket that the last Check found: by the registry that it holds, or by when it was made if it has no
+// identity. It is "" before the first Check, and while the bucket must not be used.
+//
+// Law: no two buckets have one name. A registry is a random ID; and two are not made in one nanosecond, with one first
+// revision.
+func (s *Store) Bucket() string {
+	v := s.verdict.Load()
+	switch {
+	case v == nil || Refuses(v.err):
+		return ""
+	case v.id.Registry != "":
+		return v.id.Registry
+	}
+	return v.made
+}
+
 // Level returns the level of the identity that the last Check read, 0 if it could not be read.
 func (s *Store) Level() int {
 	if id := s.Identity(); id.Registry != "" {
@@ -130,19 +146,19 @@ func (s *Store) RaiseLevel(ctx context.Context, level int) error {
 // well again. It returns [ErrNoIdentity] for one in which no tag is made on first use. After any other error nothing is
 // known, and what held before goes on to hold.
 func (s *Store) Check(ctx context.Context) (Identity, error) {
-	id, err := s.look(ctx)
+	state, err := s.kv.Look(ctx)
+	id := Identity{}
+	if err == nil {
+		id, err = s.identify(ctx, state)
+	}
 	if err == nil || Refuses(err) || errors.Is(err, ErrNoIdentity) {
-		s.judge(verdict{id, err})
+		s.judge(verdict{id, fmt.Sprintf("made-%d-%d", state.Created.UnixNano(), state.FirstSeq), err})
 	}
 	return id, err
 }
 
-// look reads the identity, or gives the bucket one if that is safe.
-func (s *Store) look(ctx context.Context) (Identity, error) {
-	state, err := s.kv.Look(ctx)
-	if err != nil {
-		return Identity{}, err
-	}
+// identify reads the identity, or gives the bucket one if that is safe.
+func (s *Store) identify(ctx context.Context, state buckets.State) (Identity, error) {
 	id, err := s.readIdentity(ctx)
 	if errors.Is(err, buckets.ErrNoKey) {
 		id, err = s.found(ctx, state)
@@ -313,8 +329,9 @@ func (s *Store) adoptable(ctx context.Context, state buckets.State) (why string,
 
 // A verdict is what Check found last.
 type verdict struct {
-	id  Identity
-	err error
+	id   Identity
+	made string // when and from which revision on the bucket was made
+	err  error
 }
 
 // text is equal for equal verdicts.

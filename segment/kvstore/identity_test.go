@@ -301,3 +301,27 @@ func TestALevelIsRaisedOnceAndStays(t *testing.T) {
 	}
 	mustLoad(t, stores[1], "order", 1)
 }
+
+// Workers of one bucket load for one another, and of two never.
+func TestWorkersOfOneBucketNameItAlike(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	a := open(t, js, bucket)
+	names := map[string]bool{"": true}
+	for range 3 {
+		b := open(t, js, bucket)
+		if _, err := a.Check(t.Context()); err != nil && !errors.Is(err, kvstore.ErrNoIdentity) {
+			t.Fatal(err)
+		}
+		name := a.Bucket()
+		if names[name] || name != b.Bucket() {
+			t.Errorf("%q and %q, and before %v", name, b.Bucket(), names)
+		}
+		names[name] = true
+		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) { // makes it again
+			t.Fatalf("%v, want ErrNoIdentity", err)
+		}
+	}
+}
