@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -142,9 +143,9 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	return on(ctx, b, timed(b, func() (time.Time, error) { return b.streams.Now(ctx, b.cfg.Name) }))
 }
 
-// All returns the present entries by key, without deleted keys. The snapshot may
-// be a little old: nothing may rest on it that a compare-and-set does not
-// confirm. Each key that existed all the time is in it.
+// All returns the present entries by key, without deleted keys: each that was there when it was called, or a later one
+// of its key. One that is written meanwhile may be missing, or have a value of before: nothing may rest on that which a
+// compare-and-set does not confirm.
 func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 	all, _, err := b.AllAndRemoved(ctx)
 	return all, err
@@ -152,7 +153,13 @@ func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
 
 // AllAndRemoved is All; removed are the keys that were deleted or purged.
 func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, removed map[string]bool, err error) {
-	entries, err := b.list(ctx, "")
+	entries, err := on(ctx, b, func() ([]Entry, error) {
+		entries, last, err := b.streams.List(ctx, b.cfg.Name, "")
+		if err != nil {
+			return nil, err
+		}
+		return b.complete(ctx, "", entries, last)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,46 +184,22 @@ func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
 	return all, removed
 }
 
-// Current is All without its age: each key that had a value when it was called is in it. upTo is the highest revision
-// that was read, of a removed key too: no entry with a lower one is missing.
-func (b *Bucket) Current(ctx context.Context) (all map[string]Entry, upTo uint64, err error) {
-	entries, err := b.current(ctx, "")
-	if err != nil {
-		return nil, 0, err
-	}
-	all, _ = present(entries)
-	return all, highest(entries), nil
-}
-
-// current lists the keys that begin with prefix. The member of a cluster that lists them may be behind: what it lacks
-// of the entries that there were is read from the leader. So a later entry of a key follows the earlier one.
-func (b *Bucket) current(ctx context.Context, prefix string) ([]Entry, error) {
-	streams, ok := b.streams.(walker)
-	if !ok {
-		return b.list(ctx, prefix)
-	}
-	return on(ctx, b, func() ([]Entry, error) {
-		now, err := read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (Info, error) {
-			return b.streams.Info(ctx, b.cfg.Name)
+// complete reads from the leader what entries, as [Streams].List has returned them, lack of those up to a revision: the
+// member of a cluster that listed them may be behind. So a later entry of a key follows the earlier one.
+func (b *Bucket) complete(ctx context.Context, prefix string, entries []Entry, upTo uint64) ([]Entry, error) {
+	for from := highest(entries) + 1; from <= upTo; { //mutant:behind
+		e, err := read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (Entry, error) {
+			return b.streams.Next(ctx, b.cfg.Name, prefix, from)
 		})
+		if errors.Is(err, ErrNoKey) {
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
-		entries, err := b.listAnyhow(ctx, prefix)
-		for from := highest(entries) + 1; err == nil && from <= now.LastSeq; {
-			var e Entry
-			e, err = read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (Entry, error) {
-				return streams.Next(ctx, b.cfg.Name, prefix, from)
-			})
-			if err == nil {
-				entries, from = append(entries, e), e.Revision+1
-			}
-		}
-		if errors.Is(err, ErrNoKey) {
-			err = nil
-		}
-		return entries, err
-	})
+		entries, from = append(entries, e), e.Revision+1
+	}
+	return entries, nil
 }
 
 func highest(entries []Entry) (revision uint64) {
@@ -226,10 +209,22 @@ func highest(entries []Entry) (revision uint64) {
 	return revision
 }
 
+// Current is All without a gap, for a bucket that is seldom written: each key that had a value when it was called is in
+// it, with that value or a later one. upTo is the highest revision of then: no entry with a lower one is missing, not
+// even that of a key which had been removed.
+func (b *Bucket) Current(ctx context.Context) (all map[string]Entry, upTo uint64, err error) {
+	entries, upTo, err := b.current(ctx, "", true)
+	if err != nil {
+		return nil, 0, err
+	}
+	all, _ = present(entries)
+	return all, upTo, nil
+}
+
 // AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. Each
-// key that had a value when it was called is in it.
+// key that had a value when it was called is in it. One that is written at that moment may have a value of before.
 func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
-	entries, err := b.current(ctx, prefix)
+	entries, _, err := b.current(ctx, prefix, false)
 	if err != nil {
 		return nil, err
 	}
@@ -242,6 +237,68 @@ func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, e
 	return own, nil
 }
 
-func (b *Bucket) list(ctx context.Context, prefix string) ([]Entry, error) {
-	return on(ctx, b, func() ([]Entry, error) { return b.listAnyhow(ctx, prefix) })
+// A roll is which keys of a bucket there are, markers included, and the highest revision.
+type roll struct {
+	keys []string
+	last uint64
+}
+
+// current lists the keys that begin with prefix, and returns the highest revision of when it was called.
+//
+// Law: each key of then is in it. The leader calls the roll first. A member of a cluster that is behind may make the
+// listing, which may also end before a key that is written meanwhile, and so moves behind all others: what it lacks is
+// read from the leader. Where nobody calls the roll, all is.
+//
+// It may show an older value of a key that moves on, unless all is read that there is by the end.
+func (b *Bucket) current(
+	ctx context.Context, prefix string, toTheEnd bool,
+) (entries []Entry, upTo uint64, err error) {
+	entries, err = on(ctx, b, func() ([]Entry, error) {
+		called, err := read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (r roll, err error) {
+			r.keys, r.last, err = b.streams.Keys(ctx, b.cfg.Name, prefix)
+			return r, err
+		})
+		if err != nil && b.cfg.Insist && isAnswer(err) {
+			entries, err := b.walk(ctx, prefix, 0)
+			upTo = highest(entries)
+			return entries, err
+		}
+		if err != nil {
+			return nil, err
+		}
+		upTo = called.last
+		entries, err := b.listAnyhow(ctx, prefix, len(called.keys))
+		if err != nil {
+			return nil, err
+		}
+		last := called.last
+		if toTheEnd {
+			last = math.MaxUint64
+		}
+		if entries, err = b.complete(ctx, prefix, entries, last); err != nil {
+			return nil, err
+		}
+		return b.answering(ctx, entries, called.keys)
+	})
+	return entries, upTo, err
+}
+
+// answering adds the entries of those keys that entries lack.
+func (b *Bucket) answering(ctx context.Context, entries []Entry, keys []string) ([]Entry, error) {
+	listed := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		listed[e.Key] = true
+	}
+	for _, key := range keys {
+		if listed[key] {
+			continue
+		}
+		e, err := b.ask(ctx, key)
+		if err == nil {
+			entries = append(entries, e)
+		} else if !errors.Is(err, ErrNoKey) { // none has a marker that has expired
+			return nil, err
+		}
+	}
+	return entries, nil
 }

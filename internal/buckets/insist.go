@@ -87,27 +87,19 @@ const (
 	fewKeys = 64
 )
 
-// walker is a [Streams] that can read a bucket entry by entry. Markers count.
-type walker interface {
-	// Count returns about how many keys begin with prefix: whoever says so need not be the leader.
-	Count(ctx context.Context, bucket, prefix string) (int, error)
-	// Next returns the first entry from a revision on whose key begins with prefix, as the leader has it, or
-	// [ErrNoKey].
-	Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error)
-}
-
-// listAnyhow lists the keys that begin with prefix. JetStream begins a listing only while the group of all its servers
-// has a leader, which is not that of the bucket: its election takes up to 9 s. So a listing that requests wait for is
-// made of single reads where it has no answer soon, if the keys are few.
-func (b *Bucket) listAnyhow(ctx context.Context, prefix string) ([]Entry, error) {
+// listAnyhow lists the keys that begin with prefix, which are about so many. JetStream begins a listing only while the
+// group of all its servers has a leader, which is not that of the bucket: its election takes up to 9 s. So a listing
+// that requests wait for is made of single reads where it has no answer soon, if the keys are few.
+func (b *Bucket) listAnyhow(ctx context.Context, prefix string, keys int) ([]Entry, error) {
 	var asked atomic.Bool
 	list := func(ctx context.Context) ([]Entry, error) {
-		if !asked.Swap(true) {
-			return b.streams.List(ctx, b.cfg.Name, prefix)
+		if asked.Swap(true) {
+			return b.walk(ctx, prefix, keys)
 		}
-		return b.walk(ctx, prefix)
+		entries, _, err := b.streams.List(ctx, b.cfg.Name, prefix)
+		return entries, err
 	}
-	if !b.cfg.Insist || prefix == "" {
+	if !b.cfg.Insist {
 		return list(ctx)
 	}
 	return insist(ctx, b.Enough(slow, listAgain), list)
@@ -115,19 +107,13 @@ func (b *Bucket) listAnyhow(ctx context.Context, prefix string) ([]Entry, error)
 
 // walk reads the keys that begin with prefix in the order of their revisions, each from the leader. So it misses none
 // that was there when it began: one that is written meanwhile moves to the end, and is read again. Where they are
-// many, it does nothing until ctx ends. It counts them first to save reads alone: whoever cannot say is no reason to
-// fail, since another leader may lead soon.
-func (b *Bucket) walk(ctx context.Context, prefix string) ([]Entry, error) {
-	streams, ok := b.streams.(walker)
-	many := !ok
-	if ok {
-		n, err := streams.Count(ctx, b.cfg.Name, prefix)
-		many = err == nil && n > fewKeys
-	}
+// many, or turn out to be, it does nothing until ctx ends.
+func (b *Bucket) walk(ctx context.Context, prefix string, keys int) ([]Entry, error) {
+	many := keys > fewKeys
 	all := make(map[string]Entry)
 	for from := uint64(1); !many; many = len(all) > 2*fewKeys { // some may be new
 		e, err := insist(ctx, b.Enough(slow, askAgain), func(ctx context.Context) (Entry, error) {
-			return streams.Next(ctx, b.cfg.Name, prefix, from)
+			return b.streams.Next(ctx, b.cfg.Name, prefix, from)
 		})
 		switch {
 		case errors.Is(err, ErrNoKey):

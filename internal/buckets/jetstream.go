@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,11 +36,16 @@ func OnJetStream(js jetstream.JetStream) Streams {
 // Info implements [Streams].
 func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	ctx, ended := o.rights.await(ctx, o.api.Info(bucket))
-	s, err := o.js.Stream(ctx, streamName(bucket))
+	i, err := fromLeader(ctx, func() (*jetstream.StreamInfo, *jetstream.ClusterInfo, error) {
+		s, err := o.js.Stream(ctx, streamName(bucket))
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.CachedInfo(), s.CachedInfo().Cluster, nil
+	})
 	if err = ended(err); err != nil {
 		return Info{}, translate(err)
 	}
-	i := s.CachedInfo()
 	return Info{
 		Settings: settings(bucket, i.Config),
 		Created:  i.Created, Now: i.TimeStamp, LastSeq: i.State.LastSeq, Entries: int(i.State.Msgs),
@@ -47,42 +53,89 @@ func (o onJetStream) Info(ctx context.Context, bucket string) (Info, error) {
 	}, nil
 }
 
-// Now implements [Streams]. Of a description of the stream it reads nothing else, which is most of the work.
+// Now implements [Streams]. Of a description of the stream it reads little else, which is most of the work.
 func (o onJetStream) Now(ctx context.Context, bucket string) (time.Time, error) {
-	var answer struct {
-		Now time.Time `json:"ts"`
-	}
-	err := o.request(ctx, o.api.Info(bucket), nil, &answer)
-	if err == nil && answer.Now.IsZero() {
+	now, err := fromLeader(ctx, func() (time.Time, *jetstream.ClusterInfo, error) {
+		var answer struct {
+			Now     time.Time              `json:"ts"`
+			Cluster *jetstream.ClusterInfo `json:"cluster"`
+		}
+		err := o.request(ctx, o.api.Info(bucket), nil, &answer)
+		return answer.Now, answer.Cluster, err
+	})
+	if err == nil && now.IsZero() {
 		err = errors.New("buckets: nats-server does not tell its time; run 2.10 or later")
 	}
-	return answer.Now, err
+	return now, err
 }
 
-// entries returns how many entries a bucket has, markers included. Of a description of the stream it reads no more.
-func (o onJetStream) entries(ctx context.Context, bucket string) (int, error) {
-	var answer struct {
-		State struct {
-			Messages int `json:"messages"`
-		} `json:"state"`
-	}
-	err := o.request(ctx, o.api.Info(bucket), nil, &answer)
-	return answer.State.Messages, err
+// extent is how many entries a bucket has, markers included, its highest revision, and the subjects asked for.
+type extent struct {
+	Entries  int               `json:"messages"`
+	Last     uint64            `json:"last_seq"`
+	Subjects map[string]uint64 `json:"subjects"`
 }
 
-// Count implements walker.
-func (o onJetStream) Count(ctx context.Context, bucket, prefix string) (int, error) {
-	var answer struct {
-		State struct {
-			Subjects map[string]uint64 `json:"subjects"`
-		} `json:"state"`
+// extent reads little else of a description of the stream.
+func (o onJetStream) extent(ctx context.Context, bucket string, filter map[string]string) (extent, error) {
+	return fromLeader(ctx, func() (extent, *jetstream.ClusterInfo, error) {
+		var answer struct {
+			State   extent                 `json:"state"`
+			Cluster *jetstream.ClusterInfo `json:"cluster"`
+		}
+		err := o.request(ctx, o.api.Info(bucket), filter, &answer)
+		return answer.State, answer.Cluster, err
+	})
+}
+
+const (
+	// ledSoon is how long a member of a stream's group that is not its leader has until the group is asked again.
+	ledSoon = 20 * time.Millisecond
+	// ledLate is how long a group may take to have a leader.
+	ledLate = 5 * time.Second
+)
+
+// fromLeader describes a stream until the leader of its group does, for ledLate at most.
+//
+// Law: what the leader describes contains each write that was acknowledged before. In the group of a new stream the
+// member that is to lead describes it too, until it has taken in that another one does: it may lack all that that one
+// has taken (jsStreamInfoRequest of nats-server 2.15.2). A leader that was deposed and has not heard of it still counts
+// here, and for some milliseconds one that was elected in the first seconds of the stream.
+func fromLeader[T any](ctx context.Context, describe func() (T, *jetstream.ClusterInfo, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, ledLate)
+	defer cancel()
+	for {
+		v, group, err := describe()
+		if err != nil || isByLeader(group) {
+			return v, err
+		}
+		select {
+		case <-time.After(ledSoon):
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
 	}
+}
+
+// isByLeader reports whether a description comes from the leader: it names the other members of its group as replicas.
+func isByLeader(group *jetstream.ClusterInfo) bool {
+	return group == nil || group.Leader != "" && !slices.ContainsFunc(group.Replicas, func(p *jetstream.PeerInfo) bool {
+		return p.Name == group.Leader
+	})
+}
+
+// Keys implements [Streams].
+func (o onJetStream) Keys(ctx context.Context, bucket, prefix string) (keys []string, last uint64, err error) {
 	filter := map[string]string{"subjects_filter": subjectPrefix(bucket) + prefix + ">"}
-	err := o.request(ctx, o.api.Info(bucket), filter, &answer)
-	return len(answer.State.Subjects), err
+	now, err := o.extent(ctx, bucket, filter)
+	keys = make([]string, 0, len(now.Subjects))
+	for subject := range now.Subjects {
+		keys = append(keys, strings.TrimPrefix(subject, subjectPrefix(bucket)))
+	}
+	return keys, now.Last, err
 }
 
-// Next implements walker. As for Last, the request goes to the leader.
+// Next implements [Streams]. As for Last, the request goes to the leader.
 func (o onJetStream) Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error) {
 	var answer lastAnswer
 	next := struct {

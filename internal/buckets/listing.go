@@ -25,11 +25,12 @@ var errQuiet = errors.New("buckets: the listing stands still")
 // List implements [Streams]. JetStream says how many entries it will deliver, and then waits for ever for one that
 // expires before its turn. So a listing that stands still is begun again: without flow control, if it may be that this
 // user may not answer it.
-func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries []Entry, err error) {
+func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries []Entry, last uint64, err error) {
 	flow, stalled := !o.flowless.Load(), false
 	for patience := quiet; patience <= mostQuiet; patience *= 2 {
 		l := &listing{conn: o.js.Conn(), prefix: subjectPrefix(bucket), patience: patience, flow: flow}
 		if entries, err = o.listOnce(ctx, bucket, prefix, l); !errors.Is(err, errQuiet) {
+			last = l.last
 			break
 		}
 		stalled = stalled || l.asked
@@ -38,17 +39,18 @@ func (o onJetStream) List(ctx context.Context, bucket, prefix string) (entries [
 	if stalled && err == nil {
 		o.flowless.Store(true)
 	}
-	return entries, err
+	return entries, last, err
 }
 
 // listOnce reads a bucket through a consumer, which JetStream removes by itself once nobody listens: so neither the end
 // of a listing nor a missing right to delete consumers makes anyone wait.
 func (o onJetStream) listOnce(ctx context.Context, bucket, prefix string, l *listing) (entries []Entry, err error) {
 	if prefix == "" { // otherwise how many keys there are is not known
-		// A count of 0 says nothing: a member of a cluster may describe a new stream before it has its entries.
-		if l.keys, err = o.entries(ctx, bucket); err != nil {
+		now, err := o.extent(ctx, bucket, nil)
+		if err != nil {
 			return nil, err
 		}
+		l.keys, l.last = now.Entries, now.Last
 	}
 	begin := o.push
 	if o.js.Options().APIPrefix != "" {
@@ -121,6 +123,7 @@ type listing struct {
 	prefix   string        // of all subjects
 	patience time.Duration // how long to wait for the next entry
 	keys     int           // when it began, markers included, without history one for each key; 0 if unknown
+	last     uint64        // the highest revision when it began; 0 if unknown
 	pending  uint64        // what the server had to deliver when the listing began
 	received uint64
 	flow     bool // with flow control

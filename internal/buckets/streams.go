@@ -10,7 +10,8 @@ import (
 // $KV.<bucket>.<k>, and a revision is a sequence number of the stream. [OnJetStream] is the real one. All methods are
 // safe for concurrent use and return by the time ctx ends.
 type Streams interface {
-	// Info describes a bucket, or returns [ErrNoBucket] if JetStream itself says that it knows none by the name.
+	// Info describes a bucket as its leader does, or returns [ErrNoBucket] if JetStream itself says that it knows none
+	// by the name.
 	Info(ctx context.Context, bucket string) (Info, error)
 	// Now is the Now of Info; every third heartbeat of a worker asks for it.
 	Now(ctx context.Context, bucket string) (time.Time, error)
@@ -27,9 +28,16 @@ type Streams interface {
 	// takes the write; the bucket may not exist, or have no leader. After any other error the outcome is unknown.
 	Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error)
 	// List returns the last entries, markers included, of all keys that begin with prefix, which is "" or ends with a
-	// dot. It may be a little old, but each key that existed all the time is in it. Of any two entries that the bucket
-	// had, it does not lack the earlier one alone, unless that was replaced.
-	List(ctx context.Context, bucket, prefix string) ([]Entry, error)
+	// dot. It may be old, but each key that existed all the time is in it. Of any two entries that the bucket had, it
+	// does not lack the earlier one alone, unless that was replaced. Without a prefix, last is the highest revision of
+	// the bucket when List was called; otherwise 0.
+	List(ctx context.Context, bucket, prefix string) (entries []Entry, last uint64, err error)
+	// Keys returns the keys that begin with prefix, markers included, 100,000 at most, and the highest revision of the
+	// bucket, as its leader has them.
+	Keys(ctx context.Context, bucket, prefix string) (keys []string, last uint64, err error)
+	// Next returns the first entry from a revision on whose key begins with prefix, markers included, as the leader has
+	// it, or [ErrNoKey].
+	Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error)
 }
 
 // Info is the state of a bucket's stream.

@@ -278,9 +278,6 @@ func (s *Settings) readAll(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if state.FirstSeq > 0 { // an empty bucket was read up to there
-			upTo = max(upTo, state.FirstSeq-1)
-		}
 		if again, err := s.restore(ctx, state.Created, all); again || err != nil {
 			return false, err // what was known goes on to hold
 		}

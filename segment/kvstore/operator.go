@@ -34,7 +34,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	if err := r.readIdentity(ctx, streams, bucket); err != nil {
 		return Report{}, err
 	}
-	all, err := streams.List(ctx, bucket, "")
+	all, _, err := streams.List(ctx, bucket, "")
 	s := Store{cfg: Config{Bucket: bucket}}
 	r.Marks = make(map[string]int64)
 	for _, kve := range all {

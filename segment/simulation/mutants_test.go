@@ -100,6 +100,8 @@ var mutantsOfMemory = []mutant.Mutant{
 		mutant.Delete("news-least")}},
 	{Name: "the floor of a tag that was idle is forgotten", Edits: []mutant.Edit{
 		mutant.Replace("rest-floor", "b.leaveLocked(Floor{})")}},
+	{Name: "a listing by a member that is behind is taken for all", Edits: []mutant.Edit{
+		mutant.Before("behind", "upTo = 0")}},
 	{Name: "a poll brings no least ID", Edits: []mutant.Edit{
 		mutant.Delete("listed-least")}},
 	{Name: "a request behind one that expired does not expire", Edits: []mutant.Edit{

@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -20,18 +21,20 @@ type jetStream struct {
 	wasStale bool      // one was
 }
 
-// A bucket never changes: each write makes a new one.
+// A bucket never changes but for until: each write makes a new one.
 type bucket struct {
 	buckets.Settings
 	created time.Time
 	last    uint64
 	entries map[string]buckets.Entry
+	until   time.Time // when another one took its place
 }
 
 // put replaces the bucket.
 func (j *jetStream) put(b *bucket) {
-	if j.bucket != nil {
-		j.past = append(j.past, j.bucket)
+	if old := j.bucket; old != nil {
+		old.until = time.Now()
+		j.past = append(j.past, old)
 		j.past = j.past[max(0, len(j.past)-60):]
 	}
 	j.bucket = b
@@ -47,14 +50,39 @@ func (b *bucket) with(e buckets.Entry) *bucket {
 	return &next
 }
 
-// read returns the bucket as one read may find it.
+// deposed is how long the leader of a group goes on that has lost the others, at most (nats-server 2.15.2).
+const deposed = 10 * time.Second
+
+// read returns the bucket as one read may find it: as a leader has it that was deposed and has not heard of it.
 func (j *jetStream) read() *bucket {
 	w := j.world
 	if n := len(j.past); j.stale && n > 0 && w.one(2) {
-		j.wasStale = true
-		return j.past[max(0, n-1-w.rnd.IntN(6))]
+		old := j.past[max(0, n-1-w.rnd.IntN(6))]
+		if time.Since(old.until) < deposed {
+			j.wasStale = true
+			return old
+		}
 	}
 	return j.bucket
+}
+
+// behind returns the bucket as a member of the cluster has it, now and then without the last writes.
+func (j *jetStream) behind() *bucket {
+	if n := len(j.past); n > 0 && j.world.one(3) {
+		return j.past[max(0, n-1-j.world.rnd.IntN(3))]
+	}
+	return j.bucket
+}
+
+// from returns the entries from a revision on whose keys begin with prefix, in the order of their revisions.
+func (b *bucket) from(prefix string, revision uint64) (all []buckets.Entry) {
+	for key, e := range b.entries {
+		if e.Revision >= revision && strings.HasPrefix(key, prefix) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b buckets.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
+	return all
 }
 
 // A streams is JetStream as one process reaches it.
@@ -103,7 +131,7 @@ func (s *streams) Make(ctx context.Context, _ string, settings buckets.Settings)
 		if s.bucket != nil {
 			return buckets.ErrBucketExists
 		}
-		s.put(&bucket{settings, time.Now(), settings.FirstSeq - 1, map[string]buckets.Entry{}})
+		s.put(&bucket{settings, time.Now(), settings.FirstSeq - 1, map[string]buckets.Entry{}, time.Time{}})
 		return nil
 	})
 }
@@ -175,24 +203,57 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 	return revision, nil
 }
 
-// List implements [buckets.Streams].
-func (s *streams) List(ctx context.Context, _, prefix string) ([]buckets.Entry, error) {
-	var all []buckets.Entry
-	err := s.call(ctx, "list "+prefix, func() error {
+// List implements [buckets.Streams]. The member of a cluster that lists may be behind.
+func (s *streams) List(ctx context.Context, _, prefix string) (all []buckets.Entry, last uint64, err error) {
+	err = s.call(ctx, "list "+prefix, func() error {
 		if s.bucket == nil {
 			return buckets.ErrNoBucket
 		}
-		for _, key := range slices.Sorted(maps.Keys(s.bucket.entries)) {
-			if strings.HasPrefix(key, prefix) {
-				all = append(all, s.bucket.entries[key])
-			}
-		}
+		all, last = s.behind().from(prefix, 0), s.bucket.last
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return all, nil
+	return all, last, nil
+}
+
+// Keys implements [buckets.Streams].
+func (s *streams) Keys(ctx context.Context, _, prefix string) (keys []string, last uint64, err error) {
+	err = s.call(ctx, "keys "+prefix, func() error {
+		if s.bucket == nil {
+			return buckets.ErrNoBucket
+		}
+		for _, e := range s.bucket.from(prefix, 0) {
+			keys = append(keys, e.Key)
+		}
+		last = s.bucket.last
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return keys, last, nil
+}
+
+// Next implements [buckets.Streams].
+func (s *streams) Next(ctx context.Context, _, prefix string, from uint64) (buckets.Entry, error) {
+	var e buckets.Entry
+	err := s.call(ctx, "next "+prefix, func() error {
+		if s.bucket == nil {
+			return buckets.ErrNoBucket
+		}
+		rest := s.bucket.from(prefix, from)
+		if len(rest) == 0 {
+			return buckets.ErrNoKey
+		}
+		e = rest[0]
+		return nil
+	})
+	if err != nil {
+		return buckets.Entry{}, err
+	}
+	return e, nil
 }
 
 // disabled is part of the entry of a tag that is deleted.

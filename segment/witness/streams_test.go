@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -56,6 +57,17 @@ func (s *streams) backup() stored {
 	b := s.state
 	b.entries = maps.Clone(b.entries)
 	return b
+}
+
+// from returns the entries from a revision on whose keys begin with prefix, in the order of their revisions.
+func (s stored) from(prefix string, revision uint64) (all []buckets.Entry) {
+	for key, e := range s.entries {
+		if e.Revision >= revision && strings.HasPrefix(key, prefix) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b buckets.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
+	return all
 }
 
 // witnesses returns the keys of the witnesses in it.
@@ -210,19 +222,36 @@ func (s *streams) publish(ctx context.Context, key string, w buckets.Write) (uin
 	return s.state.last, nil
 }
 
-func (s *streams) List(ctx context.Context, _, prefix string) ([]buckets.Entry, error) {
+func (s *streams) List(ctx context.Context, _, prefix string) ([]buckets.Entry, uint64, error) {
 	if err := s.begin(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer s.mu.Unlock()
 	if prefix != "" {
 		s.lists.Add(1)
 	}
-	var list []buckets.Entry
-	for _, key := range slices.Sorted(maps.Keys(s.state.entries)) {
-		if strings.HasPrefix(key, prefix) {
-			list = append(list, s.state.entries[key])
-		}
+	return s.state.from(prefix, 0), s.state.last, nil
+}
+
+func (s *streams) Keys(ctx context.Context, _, prefix string) (keys []string, last uint64, err error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, 0, err
 	}
-	return list, nil
+	defer s.mu.Unlock()
+	for _, e := range s.state.from(prefix, 0) {
+		keys = append(keys, e.Key)
+	}
+	return keys, s.state.last, nil
+}
+
+func (s *streams) Next(ctx context.Context, _, prefix string, from uint64) (buckets.Entry, error) {
+	if err := s.begin(ctx); err != nil {
+		return buckets.Entry{}, err
+	}
+	defer s.mu.Unlock()
+	rest := s.state.from(prefix, from)
+	if len(rest) == 0 {
+		return buckets.Entry{}, buckets.ErrNoKey
+	}
+	return rest[0], nil
 }
