@@ -48,7 +48,7 @@ func TestWhatAListingLacksIsReadFromTheLeader(t *testing.T) {
 	if entries, last, err := behind.List(t.Context(), "b", ""); err != nil || len(entries) != 1 || last != revision {
 		t.Errorf("%v up to %d, %v: the listing does not lack keys", entries, last, err)
 	}
-	if all, err := b.All(t.Context()); err != nil || len(all) != 3 {
+	if all, _, err := b.AllAndRemoved(t.Context()); err != nil || len(all) != 3 {
 		t.Errorf("%v, %v, want three keys", all, err)
 	}
 	if err := b.Remove(t.Context(), "new", revision); err != nil {

@@ -143,15 +143,23 @@ func (b *Bucket) Time(ctx context.Context) (time.Time, error) {
 	return on(ctx, b, timed(b, func() (time.Time, error) { return b.streams.Now(ctx, b.cfg.Name) }))
 }
 
-// All returns the present entries by key, without deleted keys: each that was there when it was called, or a later one
-// of its key. One that is written meanwhile may be missing, or have a value of before: nothing may rest on that which a
-// compare-and-set does not confirm.
+// All returns the present entries by key, without deleted keys. The snapshot may be a little old: nothing may rest on
+// it that a compare-and-set does not confirm. Each key that existed all the time is in it. No key is read by itself: a
+// worker has no right to that in the bucket of heartbeats.
 func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
-	all, _, err := b.AllAndRemoved(ctx)
-	return all, err
+	entries, err := on(ctx, b, func() ([]Entry, error) {
+		entries, _, err := b.streams.List(ctx, b.cfg.Name, "")
+		return entries, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, _ := present(entries)
+	return all, nil
 }
 
-// AllAndRemoved is All; removed are the keys that were deleted or purged.
+// AllAndRemoved is All, and no older than the call; removed are the keys that were deleted or purged. A key that is
+// written meanwhile may be missing, or have a value of before.
 func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, removed map[string]bool, err error) {
 	entries, err := on(ctx, b, func() ([]Entry, error) {
 		entries, last, err := b.streams.List(ctx, b.cfg.Name, "")

@@ -40,7 +40,7 @@ func (s *Store) List(ctx context.Context, after string, limit int) ([]segment.Ta
 
 // listAll reads all tags, and returns them in the order of names. A damaged entry does not hide the others.
 func (s *Store) listAll(ctx context.Context) ([]segment.Tag, error) {
-	all, err := s.kv.All(ctx)
+	all, _, err := s.kv.AllAndRemoved(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("kvstore: list: %w", err)
 	}

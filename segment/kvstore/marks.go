@@ -58,7 +58,7 @@ func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
 	if _, err := s.Check(ctx); err != nil && !errors.Is(err, ErrNoIdentity) {
 		return nil, err
 	}
-	all, err := s.kv.All(ctx)
+	all, _, err := s.kv.AllAndRemoved(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("kvstore: list: %w", err)
 	}
