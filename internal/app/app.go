@@ -216,6 +216,7 @@ func (p *program) assemble(context.Context) error {
 	p.settings = fleet.New(p.settingsConfig())
 	p.ring = passon.New(passon.Config{
 		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator, Marks: p.marksToLoad,
+		Loads: p.canLoad,
 	})
 	p.aside = aside.New(p.asideConfig())
 	p.grants.open(p)

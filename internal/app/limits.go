@@ -57,13 +57,19 @@ func (p *program) readSettings(ctx context.Context) error {
 
 func (p *program) followSettings(ctx context.Context) error { return p.settings.Run(ctx) }
 
-// marksToLoad names the marks from which this worker loads for others; "" while it should not.
+// marksToLoad names the marks that this worker issues from, whoever loads; "" while it should not.
 func (p *program) marksToLoad() string {
-	if p.storage.marks == nil || p.refusals.why(worker.Segment) != nil || p.away.why(worker.Segment) != nil ||
-		p.segments.Trouble() != nil {
+	if p.storage.marks == nil || p.refusals.why(worker.Segment) != nil {
 		return ""
 	}
 	return p.storage.marks.Bucket()
+}
+
+// canLoad reports whether this worker can load ranges, as far as it knows. One that was disconnected cannot until its
+// witness has checked the marks again.
+func (p *program) canLoad() bool {
+	return p.away.why(worker.Segment) == nil && p.segments.Trouble() == nil && p.aside.Trouble() == nil &&
+		(p.storage.witness == nil || p.storage.witness.Checked())
 }
 
 // passOn lets the workers load a strict tag through one of them.

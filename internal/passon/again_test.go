@@ -2,7 +2,10 @@ package passon
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,11 +22,17 @@ import (
 // An air carries what workers say to all of them.
 type air struct {
 	Conn
-	hear []nats.MsgHandler
 	gone bool // whoever is asked; otherwise nobody answers in time
+
+	mu   sync.Mutex
+	hear []nats.MsgHandler
+	said int  // messages to all
+	deaf bool // not connected
 }
 
 func (a *air) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if subject == subjects.DefaultNamespace.Loaders() {
 		a.hear = append(a.hear, f)
 	}
@@ -31,10 +40,20 @@ func (a *air) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, 
 }
 
 func (a *air) Publish(_ string, data []byte) error {
-	for _, f := range a.hear {
+	a.mu.Lock()
+	a.said++
+	hear := slices.Clone(a.hear)
+	a.mu.Unlock()
+	for _, f := range hear {
 		f(&nats.Msg{Data: data})
 	}
 	return nil
+}
+
+func (a *air) IsConnected() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.deaf
 }
 
 func (a *air) RequestWithContext(ctx context.Context, _ string, _ []byte) (*nats.Msg, error) {
@@ -51,6 +70,7 @@ func TestAWorkerThatDidNotAnswerIsAskedAgainSoon(t *testing.T) {
 		sky := new(air)
 		r := New(Config{
 			Namespace: subjects.DefaultNamespace, Name: "0", Conn: sky, Marks: func() string { return marks },
+			Loads: func() bool { return true },
 		})
 		hear := func() { r.hear(&nats.Msg{Data: []byte("other M1")}) }
 		name := ""
@@ -102,7 +122,7 @@ func TestWorkersPassOnAsSoonAsTheyCanLoadAgain(t *testing.T) {
 			rings[i] = New(Config{
 				Namespace: subjects.DefaultNamespace, Name: strconv.Itoa(i), Conn: sky,
 				Segments: func() *segment.Allocator { return alloc },
-				Marks:    func() string { return *theirs[i].Load() },
+				Marks:    func() string { return *theirs[i].Load() }, Loads: func() bool { return true },
 			})
 			go func() { _ = rings[i].Run(ctx) }()
 			synctest.Wait() // the next one subscribes after it
@@ -135,4 +155,128 @@ func TestWorkersPassOnAsSoonAsTheyCanLoadAgain(t *testing.T) {
 			rings[0].mu.Unlock()
 		}
 	})
+}
+
+// Until then a worker that has come, or come back, would load beside the others: for up to 1.5 s.
+func TestWorkersOfASmallFleetKnowANewOneAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		alloc := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})
+		defer alloc.Close()
+		alloc.SetStrict(map[string]bool{"a": true})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		sky := new(air)
+		said := func() int {
+			sky.mu.Lock()
+			defer sky.mu.Unlock()
+			return sky.said
+		}
+		var rings []*Ring
+		for others := range smallFleet + 2 {
+			before := said()
+			r := New(Config{
+				Namespace: subjects.DefaultNamespace, Name: strconv.Itoa(others), Conn: sky,
+				Segments: func() *segment.Allocator { return alloc }, Marks: func() string { return marks },
+				Loads: func() bool { return true },
+			})
+			rings = append(rings, r)
+			go func() { _ = r.Run(ctx) }()
+			synctest.Wait()
+			answers := said() - before - 1
+			if others <= smallFleet && (r.knows() != others || answers < others) {
+				t.Errorf("a new worker knows %d of %d others at once, after %d answers", r.knows(), others, answers)
+			}
+			if others > smallFleet && answers > 0 {
+				t.Errorf("%d of %d answered a new one", answers, others)
+			}
+			time.Sleep(time.Minute)
+		}
+		for i, r := range rings {
+			if r.knows() != len(rings)-1 {
+				t.Errorf("worker %d knows %d others", i, r.knows())
+			}
+		}
+	})
+}
+
+func (r *Ring) knows() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.heard)
+}
+
+// A worker that was cut off for a while passes on at once: it may have no time to hear of the others again.
+func TestAWorkerForgetsNobodyWhileItIsNotConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		alloc := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})
+		defer alloc.Close()
+		sky := new(air)
+		r := New(Config{
+			Namespace: subjects.DefaultNamespace, Name: "0", Conn: sky, Marks: func() string { return marks },
+			Segments: func() *segment.Allocator { return alloc }, Loads: func() bool { return false },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = r.Run(ctx) }()
+		r.hear(&nats.Msg{Data: []byte("other M1")})
+		connect := func(connected bool) {
+			sky.mu.Lock()
+			defer sky.mu.Unlock()
+			sky.deaf = !connected
+		}
+		connect(false)
+		time.Sleep(time.Hour)
+		if r.loader("a") != "other" {
+			t.Error("it has forgotten who was there")
+		}
+		connect(true)
+		time.Sleep((believed - 1) * sayEvery)
+		if r.loader("a") != "other" {
+			t.Error("it has forgotten who was there before it could be heard")
+		}
+		time.Sleep(2 * sayEvery)
+		if r.loader("a") != "" {
+			t.Error("who is silent is believed for ever")
+		}
+	})
+}
+
+func TestAWorkerThatCannotLoadPassesOnAndLoadsForNobody(t *testing.T) {
+	workers := fleet(t, 2)
+	asker, other := workers[0], workers[1]
+	if asker.loader("a") != "" {
+		asker, other = other, asker
+	}
+	asker.cannot.Store(true)
+	other.hear(&nats.Msg{Data: []byte(asker.name + " " + marks)}) // of a moment ago
+	if _, err := asker.alloc.Take(t.Context(), "a", 1); err != nil || asker.loads.Load() > 0 {
+		t.Errorf("%v, after %d loads of a worker that cannot load", err, asker.loads.Load())
+	}
+	if _, err := other.alloc.Take(t.Context(), "a", 1); err != nil || asker.loads.Load() > 0 {
+		t.Errorf("%v, after %d loads of a worker that cannot load", err, asker.loads.Load())
+	}
+}
+
+// A load that began before the connection is back would wait for the marks to be checked, beside those that are passed
+// on. Where other marks than those of NATS are loaded from, NATS does not matter.
+func TestNoLoadBeginsWhileMarksCannotBeReached(t *testing.T) {
+	store := new(segmenttest.Memory)
+	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	sky, of := &air{deaf: true}, marks
+	r := New(Config{
+		Namespace: subjects.DefaultNamespace, Conn: sky, Marks: func() string { return of },
+		Segments: func() *segment.Allocator { return nil }, Loads: func() bool { return true },
+	})
+	load := func() error {
+		_, err := r.Store(store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, 0)
+		return err
+	}
+	if err := load(); !errors.Is(err, errDisconnected) {
+		t.Error(err)
+	}
+	if of = ""; load() != nil {
+		t.Error("a load that needs no NATS failed")
+	}
 }

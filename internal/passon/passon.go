@@ -12,7 +12,9 @@
 // compare-and-set is sent after all of them arrived. So who loads is a matter of speed alone. A wrong view of who is
 // there costs a message or a conflict. An answer that comes too late is a hole.
 //
-// What was passed on is not passed on again: a worker that got such a message for a tag loads the tag itself.
+// What was passed on is not passed on again: a worker that got such a message for a tag loads the tag itself. A load
+// that others outrun is ended before it sends its next compare-and-set, and what waits by then is passed on if a loader
+// has been heard meanwhile.
 //
 // Before its load joins requests, a loader waits a moment for the next messages of those whom its last load served: see
 // rendezvous. That only delays the compare-and-set, so more requests arrived before it.
@@ -55,8 +57,13 @@ const (
 	// leastPause is for how long a worker that has not answered in time is passed nothing. It doubles each time, until
 	// the worker says again that it is there.
 	leastPause = 250 * time.Millisecond
-	// loadsFor is how long a worker that got a message for a tag loads the tag itself.
+	// loadsFor is how long a worker that got a message for a tag loads the tag itself, unless a worker comes meanwhile:
+	// others pass on to it, since they have not been answered elsewhere.
 	loadsFor = time.Second
+	// smallFleet is up to how many others a worker knows that says at once to a new one that it is there.
+	smallFleet = 20
+	// mostTries is how many compare-and-sets a load sends before it is passed on, if somebody is there to load it.
+	mostTries = 2
 )
 
 // A Conn is what a Ring needs of a [nats.Conn].
@@ -64,6 +71,7 @@ type Conn interface {
 	Publish(subject string, data []byte) error
 	Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error)
 	RequestWithContext(ctx context.Context, subject string, data []byte) (*nats.Msg, error)
+	IsConnected() bool
 }
 
 // Config is what a Ring needs. All fields but Name must be set.
@@ -73,9 +81,12 @@ type Config struct {
 	Conn      Conn   // must not be the one that requests arrive on
 	// Segments returns the allocator of this worker, once it is there.
 	Segments func() *segment.Allocator
-	// Marks names the bucket of marks that this worker loads from, as no other bucket is named; it returns "" while it
-	// does not know that, cannot load or must issue nothing. Then it loads for nobody, and nobody for it.
+	// Marks names the bucket of marks that this worker issues from, as no other bucket is named; it returns "" while it
+	// does not know that, or must issue nothing. Then it loads for nobody, and nobody for it.
 	Marks func() string
+	// Loads reports whether this worker can load, as far as it knows. While it cannot it loads for nobody, and passes
+	// on to those who can.
+	Loads func() bool
 }
 
 // A Ring is the workers among which loaders are chosen, as one of them sees it. It is safe for concurrent use.
@@ -88,6 +99,7 @@ type Ring struct {
 	passed map[string]*rendezvous // by tag, of those for which a message came lately
 
 	pace pace
+	news chan struct{} // has a token if a worker was heard that was not known
 }
 
 // A word is what a worker has said last.
@@ -103,7 +115,7 @@ type word struct {
 func New(cfg Config) *Ring {
 	return &Ring{
 		cfg: cfg, name: cmp.Or(cfg.Name, strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)),
-		heard: make(map[string]word), passed: make(map[string]*rendezvous),
+		heard: make(map[string]word), passed: make(map[string]*rendezvous), news: make(chan struct{}, 1),
 	}
 }
 
@@ -121,14 +133,16 @@ func (r *Ring) Run(ctx context.Context) error {
 	defer func() { _ = others.Unsubscribe() }()
 	for {
 		pause := lookEvery
-		if marks := r.cfg.Marks(); marks != "" && r.cfg.Segments().AnyStrict() {
+		connected := r.cfg.Conn.IsConnected()
+		if marks := r.cfg.Marks(); marks != "" && connected && r.cfg.Loads() && r.cfg.Segments().AnyStrict() {
 			// It fails only without a connection; then nobody could send anything.
 			_ = r.cfg.Conn.Publish(r.cfg.Namespace.Loaders(), []byte(r.name+" "+marks))
 			pause = r.pause()
 		}
-		r.forget(time.Now())
+		r.forget(time.Now(), connected)
 		select {
 		case <-time.After(pause):
+		case <-r.news:
 		case <-ctx.Done():
 			return nil
 		}
@@ -155,22 +169,39 @@ func (r *Ring) hear(m *nats.Msg) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.heard[name]; known || len(r.heard) < 10_000 {
+	_, known := r.heard[name]
+	if known || len(r.heard) < 10_000 {
 		r.heard[name] = word{at: time.Now(), marks: marks}
+	}
+	if known {
+		return
+	}
+	for _, meets := range r.passed {
+		meets.last = time.Time{} // whoever passes on to this worker may pass on to that one now
+	}
+	if len(r.heard) <= smallFleet {
+		select {
+		case r.news <- struct{}{}: // until it hears of this worker, it would load beside it
+		default:
+		}
 	}
 }
 
-// forget forgets who was not heard for long, and which messages came long ago.
-func (r *Ring) forget(now time.Time) {
+// forget forgets who was not heard for long, and which messages came long ago. While this worker is not connected it
+// hears nobody, and forgets nobody: whoever is gone by then has no responders.
+func (r *Ring) forget(now time.Time, connected bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, w := range r.heard {
-		if now.Sub(w.at) > believed*r.every() {
+		if !connected {
+			w.at = now
+			r.heard[name] = w
+		} else if now.Sub(w.at) > believed*r.every() {
 			delete(r.heard, name)
 		}
 	}
 	for tag, meets := range r.passed {
-		if now.Sub(meets.last) > loadsFor {
+		if meets.parked == 0 && now.Sub(meets.last) > loadsFor {
 			delete(r.passed, tag)
 		}
 	}
@@ -178,13 +209,16 @@ func (r *Ring) forget(now time.Time) {
 
 // loader returns who loads a tag, "" for this worker.
 func (r *Ring) loader(tag string) string {
-	marks := r.cfg.Marks()
+	marks, loads := r.cfg.Marks(), r.cfg.Loads()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if meets := r.passed[tag]; meets != nil && time.Since(meets.last) < loadsFor {
+	if meets := r.passed[tag]; meets != nil && (meets.parked > 0 || time.Since(meets.last) < loadsFor) {
 		return ""
 	}
-	loader, highest, now := "", weight(r.name, tag), time.Now()
+	loader, highest, now := "", uint64(0), time.Now()
+	if loads {
+		highest = weight(r.name, tag)
+	}
 	for name, word := range r.heard {
 		if w := weight(name, tag); w > highest && word.marks == marks && !now.Before(word.again) {
 			loader, highest = name, w
@@ -222,7 +256,7 @@ func (r *Ring) take(m *nats.Msg) {
 		return
 	}
 	segments := r.cfg.Segments()
-	if marks == "" || marks != r.cfg.Marks() || !segments.IsStrict(tag) {
+	if marks == "" || marks != r.cfg.Marks() || !r.cfg.Loads() || !segments.IsStrict(tag) {
 		r.reply(m, tag, nil)
 		return
 	}
@@ -234,14 +268,23 @@ func (r *Ring) take(m *nats.Msg) {
 		if len(ranges) == 1 {
 			meets.await() // before the answer: the next message may follow at once
 		}
+		r.part(meets)
 		r.reply(m, tag, ranges)
 	})
 	if err != nil {
+		r.part(meets)
 		r.reply(m, tag, nil)
 	}
 }
 
-// meet notes that a message for a tag came.
+// part notes that a message has its answer.
+func (r *Ring) part(meets *rendezvous) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	meets.parked--
+}
+
+// meet notes that a message for a tag came; part must follow.
 func (r *Ring) meet(tag string) *rendezvous {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,6 +294,7 @@ func (r *Ring) meet(tag string) *rendezvous {
 		r.passed[tag] = meets
 	}
 	meets.last = time.Now()
+	meets.parked++
 	return meets
 }
 
@@ -276,32 +320,65 @@ type passing struct {
 // LoadStrict implements [segment.Store].
 func (p passing) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
-) (segment.Loaded, error) {
+) (l segment.Loaded, err error) {
 	began := time.Now()
 	defer func() { p.ring.pace.note(time.Since(began)) }()
-	if loader := p.ring.loader(tag); loader != "" {
-		if l, ok := p.ring.pass(ctx, loader, tag, join); ok && l.Start >= floor {
-			return l, nil
+	for err = errOutrun; errors.Is(err, errOutrun); {
+		if loader := p.ring.loader(tag); loader != "" {
+			if l, ok := p.ring.pass(ctx, loader, tag, join); ok && l.Start >= floor {
+				return l, nil
+			}
 		}
+		if p.ring.cfg.Marks() != "" && !p.ring.cfg.Conn.IsConnected() {
+			return segment.Loaded{}, errDisconnected
+		}
+		l, err = p.load(ctx, tag, join, floor)
 	}
-	began = time.Now()
-	p.ring.mu.Lock()
-	meets := p.ring.passed[tag]
-	p.ring.mu.Unlock()
-	if meets == nil {
-		return p.Store.LoadStrict(ctx, tag, join, floor)
-	}
-	var waited time.Duration
-	l, err := p.Store.LoadStrict(ctx, tag, func() int64 {
-		waited += meets.wait(ctx)
-		return join()
-	}, floor)
-	meets.loaded(time.Since(began) - waited)
 	return l, err
 }
 
-// missed notes that a worker has not answered what was passed on to it in time, or is gone. Where the store was slow or
-// away for a moment it is there as before, and who loads beside it fights with it and with those whom it loads for.
+// errDisconnected ends a load at once: the connection may be back in a moment. A load that began now would wait until
+// the marks are checked, and the next one is passed on.
+var errDisconnected = errors.New("passon: not connected to NATS")
+
+// errOutrun ends a load that other workers outran, and one of them is there to load the tag.
+var errOutrun = errors.New("passon: other workers load the tag")
+
+// load loads for this worker, and for those whose messages join.
+//
+// A worker that has just come, or come back, may have begun before it heard of the others. It loads against them, and
+// may win none of its compare-and-sets before its requests expire.
+func (p passing) load(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (l segment.Loaded, err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	began, tries := time.Now(), 0
+	p.ring.mu.Lock()
+	meets := p.ring.passed[tag]
+	p.ring.mu.Unlock()
+	var waited time.Duration
+	l, err = p.Store.LoadStrict(ctx, tag, func() int64 {
+		if tries++; tries > mostTries && p.ring.loader(tag) != "" {
+			end(errOutrun) // before the compare-and-set, which is not sent
+		}
+		if meets != nil {
+			waited += meets.wait(ctx)
+		}
+		return join()
+	}, floor)
+	if meets != nil {
+		meets.loaded(time.Since(began) - waited)
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errOutrun) {
+		err = errOutrun
+	}
+	return l, err
+}
+
+// missed notes that a worker has not answered what was passed on to it in time, or with nothing, or is gone. Where the
+// store was slow or away for a moment it is there as before, and who loads beside it fights with it and with those whom
+// it loads for.
 func (r *Ring) missed(loader string, gone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -331,7 +408,10 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 		return segment.Loaded{}, false
 	}
 	var a answer
-	if json.Unmarshal(m.Data, &a) != nil || a.Marks != marks || r.cfg.Marks() != marks ||
+	if err = json.Unmarshal(m.Data, &a); err == nil && a.Marks == "" {
+		r.missed(loader, false)
+	}
+	if err != nil || a.Marks != marks || r.cfg.Marks() != marks ||
 		a.Start < 1 || a.End-a.Start != n || a.Step < 1 {
 		return segment.Loaded{}, false
 	}

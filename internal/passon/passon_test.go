@@ -37,7 +37,9 @@ type worker struct {
 	loads atomic.Int64
 	slow  atomic.Int64 // a time.Duration that each load takes
 	marks atomic.Pointer[string]
-	stop  func()
+	// cannot says that it cannot load.
+	cannot atomic.Bool
+	stop   func()
 }
 
 // marks is the identity of those of all workers, unless a test says otherwise.
@@ -69,6 +71,7 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 			Namespace: subjects.DefaultNamespace, Conn: w.conn,
 			Segments: func() *segment.Allocator { return w.alloc },
 			Marks:    func() string { return *w.marks.Load() },
+			Loads:    func() bool { return !w.cannot.Load() },
 		})
 		w.marks.Store(&marks)
 		w.alloc = segment.New(segment.Config{Store: w.Store(counted{store, &w.loads, &w.slow}), Deadline: deadline})
@@ -95,9 +98,7 @@ func fleet(t *testing.T, n int) (workers []*worker) {
 func (w *worker) await(t *testing.T, others int) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		w.mu.Lock()
-		n := len(w.heard)
-		w.mu.Unlock()
+		n := w.knows()
 		if n == others {
 			return
 		}
@@ -212,6 +213,35 @@ func TestAWorkerWaitsForALoaderAsLongAsLoadsTake(t *testing.T) {
 	}
 }
 
+// A worker that has just come may load before it has heard of the others, and they outrun it.
+func TestALoadThatIsOutrunIsPassedOnOnceALoaderIsHeard(t *testing.T) {
+	workers := fleet(t, 2)
+	loser := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
+	alloc := segment.New(segment.Config{Store: loser.Store(outrun{loser.store}), Deadline: deadline})
+	defer alloc.Close()
+	alloc.SetStrict(map[string]bool{"a": true})
+	loser.mu.Lock()
+	clear(loser.heard)
+	loser.mu.Unlock()
+	if got, err := alloc.Take(t.Context(), "a", 1); err != nil {
+		t.Error(got, err)
+	}
+	if s, _ := alloc.StatsOf("a"); s.Errors > 0 {
+		t.Errorf("a load failed: %v", s.LastError)
+	}
+}
+
+// An outrun store is one in which others win each compare-and-set.
+type outrun struct{ segment.Store }
+
+func (outrun) LoadStrict(ctx context.Context, _ string, join func() int64, _ int64) (segment.Loaded, error) {
+	for ctx.Err() == nil {
+		join()
+		time.Sleep(time.Millisecond)
+	}
+	return segment.Loaded{}, ctx.Err()
+}
+
 // A load of the worker's own needs time, too.
 func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -240,8 +270,23 @@ func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
 func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	workers := fleet(t, 2)
 	w := workers[slices.IndexFunc(workers, func(w *worker) bool { return w.loader("a") != "" })]
+	w.slow.Store(int64(patience))
 	// By one who thinks that w loads the tag.
-	m, err := w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("7 M1 a"), deadline)
+	inbox := nats.NewInbox()
+	answers, err := w.conn.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.conn.PublishRequest(w.cfg.Namespace.Loader(w.name), inbox, []byte("7 M1 a")); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(deadline); w.loads.Load() == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if n, _, _ := answers.Pending(); w.loader("a") != "" && n == 0 {
+		t.Error("a load is passed on though a message waits for it")
+	}
+	m, err := answers.NextMsg(deadline)
 	if err != nil || w.loads.Load() != 1 {
 		t.Fatalf("%v, after %d loads of its own", err, w.loads.Load())
 	}
@@ -250,6 +295,12 @@ func TestWhatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	}
 	if w.loader("a") != "" {
 		t.Error("the next load is passed on, and another message may join it")
+	}
+	w.mu.Lock()
+	clear(w.heard) // so that the other worker comes anew
+	w.mu.Unlock()
+	if w.await(t, 1); w.loader("a") == "" {
+		t.Error("a worker has come, and nothing is passed on to it")
 	}
 }
 

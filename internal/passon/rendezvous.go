@@ -12,8 +12,9 @@ import (
 // A worker sends its next message when the last is answered, so all that came to it meanwhile is in it. Messages arrive
 // a moment after a load has ended, and the next load has read the mark by then. One that misses the load waits for two.
 type rendezvous struct {
-	last time.Time     // when a message came; [Ring.mu] guards it
-	all  chan struct{} // has a token once nobody is awaited any more
+	last   time.Time     // when a message came; [Ring.mu] guards it
+	parked int           // messages that wait for their answers; [Ring.mu] guards it
+	all    chan struct{} // has a token once nobody is awaited any more
 
 	mu      sync.Mutex
 	awaited int           // workers that were served and have not sent the next message

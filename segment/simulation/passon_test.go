@@ -34,6 +34,7 @@ func (l *life) passOn(store segment.Store) (segment.Store, *passon.Ring) {
 		Namespace: subjects.DefaultNamespace, Name: strings.ReplaceAll(l.name(), ".", "-"), Conn: l.wire,
 		Segments: func() *segment.Allocator { return l.alloc },
 		Marks:    func() string { return l.marks.Bucket() },
+		Loads:    func() bool { return true },
 	})
 	return ring.Store(store), ring
 }
@@ -47,6 +48,9 @@ func (c *wire) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription,
 	c.post("hears "+subject, func() { c.hears[subject] = f })
 	return nil, nil
 }
+
+// IsConnected implements [passon.Conn].
+func (c *wire) IsConnected() bool { return !c.life.isDead() }
 
 // Publish implements [passon.Conn].
 func (c *wire) Publish(subject string, data []byte) error {

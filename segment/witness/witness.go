@@ -36,6 +36,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -159,7 +160,8 @@ type Witness struct {
 	checked time.Time // when the last check began; zero if one is due
 	doubts  int       // how often a check became due
 	ahead   bool      // Run is to make the next check
-	// reconnects is how often the connection had been made again before the last check.
+	// reconnects is how often the connection had been made again before the last check; it is the highest number before
+	// the first.
 	reconnects uint64
 	registry   string // the identity of the bucket
 	id         string // of the witness
@@ -189,7 +191,7 @@ func Open(cfg Config) (*Witness, error) {
 	}
 	w := &Witness{
 		cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, 1), known: map[string]record{},
-		seen: map[string]bool{}, met: map[string]time.Time{},
+		seen: map[string]bool{}, met: map[string]time.Time{}, reconnects: math.MaxUint64,
 	}
 	j, damaged, err := openJournal(cfg.Dir)
 	if err != nil {
@@ -298,6 +300,14 @@ func (w *Witness) isReady() (ok bool, err error) {
 		w.signal()
 	}
 	return ok, nil
+}
+
+// Checked reports whether the bucket was checked since the connection to it was last made, and no incident is open. The
+// check may be an old one: see [Witness.Ready].
+func (w *Witness) Checked() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.held && w.cfg.Reconnects() == w.reconnects
 }
 
 func (w *Witness) heldError() error {
