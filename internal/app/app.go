@@ -215,7 +215,7 @@ func (p *program) assemble(context.Context) error {
 	now := func() int64 { return cfg.Now().UnixMilli() }
 	p.settings = fleet.New(p.settingsConfig())
 	p.ring = passon.New(passon.Config{
-		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator, Marks: p.marksToLoad,
+		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator, Marks: p.marksInUse,
 		Loads: p.canLoad,
 	})
 	p.aside = aside.New(p.asideConfig())

@@ -57,8 +57,8 @@ func (p *program) readSettings(ctx context.Context) error {
 
 func (p *program) followSettings(ctx context.Context) error { return p.settings.Run(ctx) }
 
-// marksToLoad names the marks that this worker issues from, whoever loads; "" while it should not.
-func (p *program) marksToLoad() string {
+// marksInUse names the marks that this worker issues from, whoever loads; "" while it should not.
+func (p *program) marksInUse() string {
 	if p.storage.marks == nil || p.refusals.why(worker.Segment) != nil {
 		return ""
 	}

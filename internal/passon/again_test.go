@@ -60,6 +60,9 @@ func (a *air) RequestWithContext(ctx context.Context, _ string, _ []byte) (*nats
 	if a.gone {
 		return nil, nats.ErrNoResponders
 	}
+	if !a.IsConnected() {
+		return nil, nats.ErrDisconnected
+	}
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -225,6 +228,11 @@ func TestAWorkerForgetsNobodyWhileItIsNotConnected(t *testing.T) {
 			sky.deaf = !connected
 		}
 		connect(false)
+		for range 10 { // loads that the cut ends
+			if _, ok := r.pass(t.Context(), "other", "a", func() int64 { return 1 }); ok {
+				t.Error("there was an answer")
+			}
+		}
 		time.Sleep(time.Hour)
 		if r.loader("a") != "other" {
 			t.Error("it has forgotten who was there")
@@ -273,10 +281,33 @@ func TestNoLoadBeginsWhileMarksCannotBeReached(t *testing.T) {
 		_, err := r.Store(store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, 0)
 		return err
 	}
-	if err := load(); !errors.Is(err, errDisconnected) {
+	if err := load(); !errors.Is(err, errCutOff) {
 		t.Error(err)
 	}
 	if of = ""; load() != nil {
 		t.Error("a load that needs no NATS failed")
 	}
+}
+
+// Otherwise each worker that hangs would be waited for longer than the one before.
+func TestAnAnswerThatDoesNotComeDoesNotMakeLoadsLookSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(segmenttest.Memory)
+		if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {
+			t.Fatal(err)
+		}
+		r := New(Config{
+			Namespace: subjects.DefaultNamespace, Conn: new(air), Marks: func() string { return marks },
+			Segments: func() *segment.Allocator { return nil }, Loads: func() bool { return false },
+		})
+		r.pace.note(5 * time.Millisecond)
+		for range 5 {
+			r.hear(&nats.Msg{Data: []byte("other M1")})
+			began := time.Now()
+			_, err := r.Store(store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, 0)
+			if took := time.Since(began); err != nil || took != patience {
+				t.Errorf("%v after %v, want %v", err, took, patience)
+			}
+		}
+	})
 }

@@ -13,8 +13,8 @@
 // there costs a message or a conflict. An answer that comes too late is a hole.
 //
 // What was passed on is not passed on again: a worker that got such a message for a tag loads the tag itself. A load
-// that others outrun is ended before it sends its next compare-and-set, and what waits by then is passed on if a loader
-// has been heard meanwhile.
+// whose first compare-and-sets failed is ended before it sends the next, and what waits by then is passed on, if a
+// loader has been heard meanwhile.
 //
 // Before its load joins requests, a loader waits a moment for the next messages of those whom its last load served: see
 // rendezvous. That only delays the compare-and-set, so more requests arrived before it.
@@ -33,6 +33,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/fnv"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,7 +63,8 @@ const (
 	loadsFor = time.Second
 	// smallFleet is up to how many others a worker knows that says at once to a new one that it is there.
 	smallFleet = 20
-	// mostTries is how many compare-and-sets a load sends before it is passed on, if somebody is there to load it.
+	// mostTries is how many compare-and-sets a load sends before it is passed on, if somebody is there to load it. That
+	// happens once: then it races for the rest of its time.
 	mostTries = 2
 )
 
@@ -194,8 +196,7 @@ func (r *Ring) forget(now time.Time, connected bool) {
 	defer r.mu.Unlock()
 	for name, w := range r.heard {
 		if !connected {
-			w.at = now
-			r.heard[name] = w
+			r.heard[name] = word{at: now, marks: w.marks}
 		} else if now.Sub(w.at) > believed*r.every() {
 			delete(r.heard, name)
 		}
@@ -321,46 +322,63 @@ type passing struct {
 func (p passing) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (l segment.Loaded, err error) {
-	began := time.Now()
-	defer func() { p.ring.pace.note(time.Since(began)) }()
-	for err = errOutrun; errors.Is(err, errOutrun); {
-		if loader := p.ring.loader(tag); loader != "" {
-			if l, ok := p.ring.pass(ctx, loader, tag, join); ok && l.Start >= floor {
-				return l, nil
-			}
-		}
-		if p.ring.cfg.Marks() != "" && !p.ring.cfg.Conn.IsConnected() {
-			return segment.Loaded{}, errDisconnected
-		}
-		l, err = p.load(ctx, tag, join, floor)
+	l, err = p.passOrLoad(ctx, tag, join, floor, mostTries)
+	if errors.Is(err, errOutrun) {
+		l, err = p.passOrLoad(ctx, tag, join, floor, math.MaxInt)
 	}
 	return l, err
 }
 
-// errDisconnected ends a load at once: the connection may be back in a moment. A load that began now would wait until
-// the marks are checked, and the next one is passed on.
-var errDisconnected = errors.New("passon: not connected to NATS")
+// passOrLoad lets the loader load, or loads here, with so many compare-and-sets while a loader is there.
+func (p passing) passOrLoad(
+	ctx context.Context, tag string, join func() int64, floor int64, most int,
+) (segment.Loaded, error) {
+	r := p.ring
+	if r.isCutOff() {
+		return segment.Loaded{}, errCutOff
+	}
+	if loader := r.loader(tag); loader != "" {
+		began := time.Now()
+		if l, ok := r.pass(ctx, loader, tag, join); ok && l.Start >= floor {
+			r.pace.note(time.Since(began))
+			return l, nil
+		}
+		if r.isCutOff() {
+			return segment.Loaded{}, errCutOff
+		}
+	}
+	return p.load(ctx, tag, join, floor, most)
+}
 
-// errOutrun ends a load that other workers outran, and one of them is there to load the tag.
-var errOutrun = errors.New("passon: other workers load the tag")
+// isCutOff reports whether the marks are out of reach.
+func (r *Ring) isCutOff() bool { return r.cfg.Marks() != "" && !r.cfg.Conn.IsConnected() }
+
+var (
+	// errCutOff ends a load at once: the connection may be back in a moment. A load that began now would wait until the
+	// marks are checked, and the next one is passed on.
+	errCutOff = errors.New("passon: not connected to NATS")
+	// errOutrun ends a load that sent its compare-and-sets in vain, while another worker is there to load the tag.
+	errOutrun = errors.New("passon: another worker loads the tag")
+)
 
 // load loads for this worker, and for those whose messages join.
 //
 // A worker that has just come, or come back, may have begun before it heard of the others. It loads against them, and
 // may win none of its compare-and-sets before its requests expire.
 func (p passing) load(
-	ctx context.Context, tag string, join func() int64, floor int64,
+	ctx context.Context, tag string, join func() int64, floor int64, most int,
 ) (l segment.Loaded, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	began, tries := time.Now(), 0
+	defer func() { p.ring.pace.note(time.Since(began)) }()
 	p.ring.mu.Lock()
 	meets := p.ring.passed[tag]
 	p.ring.mu.Unlock()
 	var waited time.Duration
 	l, err = p.Store.LoadStrict(ctx, tag, func() int64 {
-		if tries++; tries > mostTries && p.ring.loader(tag) != "" {
-			end(errOutrun) // before the compare-and-set, which is not sent
+		if tries++; tries > most && p.ring.loader(tag) != "" {
+			end(errOutrun) // before the compare-and-set: a store sends none once its context has ended
 		}
 		if meets != nil {
 			waited += meets.wait(ctx)
@@ -404,7 +422,9 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
 		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))
 	if err != nil {
-		r.missed(loader, errors.Is(err, nats.ErrNoResponders))
+		if r.cfg.Conn.IsConnected() {
+			r.missed(loader, errors.Is(err, nats.ErrNoResponders))
+		}
 		return segment.Loaded{}, false
 	}
 	var a answer

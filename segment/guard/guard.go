@@ -128,13 +128,17 @@ func (g *Guard) tryLoad(
 		return segment.Loaded{}, err
 	}
 	g.setbacks.check(row, m, began)
+	n := wanted(row.Step)
+	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
+		return segment.Loaded{}, err
+	}
 	l, reserved, err := g.kept.Next(tag, attempt.View{
 		Revision: m.Revision, Tokens: attempt.Tokens(m.Tokens), Mark: m.High,
 		// The table may have been seen higher since a range was reserved: then others took from it what the range
 		// holds.
 		Lowest: max(row.MaxID, m.Seen, m.Least, floor), Limit: g.table.Limit(),
 		Strict: strict,
-	}, wanted(row.Step))
+	}, n)
 	if err != nil {
 		return segment.Loaded{}, err
 	}

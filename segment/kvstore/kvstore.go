@@ -156,11 +156,15 @@ func (s *Store) tryLoad(
 	if err != nil {
 		return segment.Loaded{}, err
 	}
+	n := wanted(e.Step)
+	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
+		return segment.Loaded{}, err
+	}
 	//mutant:marks-floor
 	l, reserved, err := s.kept.Next(tag, attempt.View{
 		Revision: kve.Revision, Tokens: e.Tokens, Mark: e.Mark, Lowest: max(floor, e.Least), Limit: math.MaxInt64,
 		Strict: strict,
-	}, wanted(e.Step))
+	}, n)
 	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Revision: kve.Revision}
 	if err != nil || reserved {
 		return loaded, err
