@@ -142,13 +142,18 @@ func ask[T any](l *process, ctx context.Context, b bucket, read func() T) (T, er
 	return got, nil
 }
 
-// Deployment implements [workerid.Registry].
+// Deployment implements [workerid.Registry]. It may be read while the record is.
 func (l *process) Deployment(ctx context.Context) (workerid.Deployment, error) {
-	d, err := ask(l, ctx, history, func() workerid.Deployment { return l.world.reg.deployment })
-	if err == nil && d.ID == "" {
-		err = workerid.ErrNoDeployment
+	time.Sleep(chance(l.ofDeployment, 100*time.Microsecond)) // not in the very moment of that
+	var d workerid.Deployment
+	err := l.callWith(ctx, l.ofDeployment, history, func() { d = l.world.reg.deployment })
+	switch {
+	case err != nil:
+		return workerid.Deployment{}, err // what arrives later is discarded
+	case d.ID == "":
+		return d, workerid.ErrNoDeployment
 	}
-	return d, err
+	return d, nil
 }
 
 // Found implements [workerid.Registry].
