@@ -134,7 +134,8 @@ type Store interface {
 	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. It calls join after it has
 	// read the mark and before it sends the compare-and-set that raises it, each time that it does both, and reserves
 	// exactly the IDs that join returns, at least 1, or fewer as Load does. Its range begins where no load had begun
-	// when join was last called. It returns the errors of Load, and [ErrNoOrder] where the store keeps no mark.
+	// when join was last called. It sends nothing if ctx has ended when join returns. It returns the errors of Load,
+	// and [ErrNoOrder] where the store keeps no mark.
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is

@@ -1,6 +1,7 @@
 package segmenttest
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -32,8 +33,15 @@ func (s *suite) strictLoads() {
 		}
 	}
 	_, err := s.LoadStrict(s.ctx, "unknown", func() int64 { return 1 }, 0)
-	if !errors.Is(err, segment.ErrNoOrder) {
-		s.wantErr(err, segment.ErrUnknownTag)
+	if errors.Is(err, segment.ErrNoOrder) {
+		return
+	}
+	s.wantErr(err, segment.ErrUnknownTag)
+	ctx, end := context.WithCancel(s.ctx)
+	_, err = s.LoadStrict(ctx, "order", func() int64 { end(); return 5 }, 0)
+	s.wantErr(err, context.Canceled)
+	if l, _ := s.loadStrict(1); l.Range != (segment.Range{Start: 27, End: 28}) {
+		s.Errorf("loaded %v, want 27 alone: the load before ended when it would have sent its compare-and-set", l)
 	}
 }
 
