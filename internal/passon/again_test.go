@@ -160,15 +160,36 @@ func TestWorkersPassOnAsSoonAsTheyCanLoadAgain(t *testing.T) {
 	})
 }
 
+// A sky is an air in which rings start that know of a strict tag and can load.
+type sky struct {
+	air
+	ctx   context.Context
+	alloc *segment.Allocator
+}
+
+// newSky must be called in a bubble, at whose end its rings stop.
+func newSky(t *testing.T) *sky {
+	s := &sky{ctx: t.Context(), alloc: segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})}
+	s.alloc.SetStrict(map[string]bool{"a": true})
+	t.Cleanup(s.alloc.Close)
+	return s
+}
+
+func (s *sky) start(name string) *Ring {
+	r := New(Config{
+		Namespace: subjects.DefaultNamespace, Name: name, Conn: s,
+		Segments: func() *segment.Allocator { return s.alloc }, Marks: func() string { return marks },
+		Loads: func() bool { return true },
+	})
+	go func() { _ = r.Run(s.ctx) }()
+	synctest.Wait()
+	return r
+}
+
 // Until then a worker that has come, or come back, would load beside the others: for up to 1.5 s.
-func TestWorkersOfASmallFleetKnowANewOneAtOnce(t *testing.T) {
+func TestWorkersOfASmallFleetAnswerANewOneSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		alloc := segment.New(segment.Config{Store: new(segmenttest.Memory), Deadline: deadline})
-		defer alloc.Close()
-		alloc.SetStrict(map[string]bool{"a": true})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		sky := new(air)
+		sky := newSky(t)
 		said := func() int {
 			sky.mu.Lock()
 			defer sky.mu.Unlock()
@@ -177,17 +198,15 @@ func TestWorkersOfASmallFleetKnowANewOneAtOnce(t *testing.T) {
 		var rings []*Ring
 		for others := range smallFleet + 2 {
 			before := said()
-			r := New(Config{
-				Namespace: subjects.DefaultNamespace, Name: strconv.Itoa(others), Conn: sky,
-				Segments: func() *segment.Allocator { return alloc }, Marks: func() string { return marks },
-				Loads: func() bool { return true },
-			})
+			r := sky.start(strconv.Itoa(others))
 			rings = append(rings, r)
-			go func() { _ = r.Run(ctx) }()
-			synctest.Wait()
+			if others <= smallFleet {
+				time.Sleep(lookEvery) // one of them may have said a word just before
+				synctest.Wait()
+			}
 			answers := said() - before - 1
 			if others <= smallFleet && (r.knows() != others || answers < others) {
-				t.Errorf("a new worker knows %d of %d others at once, after %d answers", r.knows(), others, answers)
+				t.Errorf("a new worker knows %d of %d others soon, after %d answers", r.knows(), others, answers)
 			}
 			if others > smallFleet && answers > 0 {
 				t.Errorf("%d of %d answered a new one", answers, others)
@@ -198,6 +217,24 @@ func TestWorkersOfASmallFleetKnowANewOneAtOnce(t *testing.T) {
 			if r.knows() != len(rings)-1 {
 				t.Errorf("worker %d knows %d others", i, r.knows())
 			}
+		}
+	})
+}
+
+// Otherwise each of a large fleet that starts would answer each of the first it hears: all hear all of that.
+func TestWorkersThatStartAtOnceAnswerOneAnotherOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sky := newSky(t)
+		const workers = 200
+		for i := range workers {
+			sky.start(strconv.Itoa(i))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(lookEvery)
+		sky.mu.Lock()
+		defer sky.mu.Unlock()
+		if sky.said > 2*workers {
+			t.Errorf("%d workers said %d words when they started, want two each at most", workers, sky.said)
 		}
 	})
 }

@@ -53,7 +53,7 @@ const (
 	saySeldom = 30 * time.Second
 	believed  = 3
 	// lookEvery is how often a worker that cannot load looks whether it can, and says so: where the store was away for
-	// all, they fight over the marks until they have heard of one another.
+	// all, they fight over the marks until they have heard of one another. No worker says anything more often.
 	lookEvery = 50 * time.Millisecond
 	// leastPause is for how long a worker that has not answered in time is passed nothing. It doubles each time, until
 	// the worker says again that it is there.
@@ -143,7 +143,12 @@ func (r *Ring) Run(ctx context.Context) error {
 		}
 		r.forget(time.Now(), connected)
 		select {
-		case <-time.After(pause):
+		case <-time.After(lookEvery): // one word answers all that came meanwhile
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(pause - lookEvery):
 		case <-r.news:
 		case <-ctx.Done():
 			return nil
