@@ -37,7 +37,7 @@ func (r request) park() request {
 }
 
 // respond answers with a body that holds n IDs.
-func (r request) respond(body []byte, n int) {
+func (r *request) respond(body []byte, n int) {
 	err := r.send(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
 		e := subjects.Errorf(subjects.BadRequest,
@@ -55,7 +55,7 @@ func (r request) respond(body []byte, n int) {
 }
 
 // send sends a reply, with headers if it has any.
-func (r request) send(body []byte) error {
+func (r *request) send(body []byte) error {
 	if r.header == nil {
 		return r.at.out.conn.Publish(r.reply, body)
 	}
@@ -63,7 +63,7 @@ func (r request) send(body []byte) error {
 }
 
 // refuse answers with the code for err, and no ID.
-func (r request) refuse(err error) {
+func (r *request) refuse(err error) {
 	r.at.out.rations.giveBack(r.admitted)
 	e := wireError(err, r.at.out.log)
 	if e.Code == subjects.TooMany && e.RetryAfter == 0 {
@@ -77,7 +77,7 @@ func (r request) refuse(err error) {
 
 // refuseUnlessProbe refuses a request that is malformed, or answers a probe, which is no
 // request: with nothing. Neither draws an ID.
-func (r request) refuseUnlessProbe(m *nats.Msg, err error) {
+func (r *request) refuseUnlessProbe(m *nats.Msg, err error) {
 	if _, probe := m.Header[subjects.HeaderProbe]; !probe || string(m.Data) != subjects.ProbeBody {
 		r.refuse(err)
 		return
@@ -87,7 +87,7 @@ func (r request) refuseUnlessProbe(m *nats.Msg, err error) {
 	r.at.counts.answered.Add(1)
 }
 
-func (r request) close(code subjects.Code, ids int) {
+func (r *request) close(code subjects.Code, ids int) {
 	took := clock() - r.came
 	r.at.out.observe(Answer{Mode: r.at.mode, Code: code, IDs: ids, Parked: r.parked, Took: took})
 	r.at.counts.took.Add(int64(took))

@@ -32,7 +32,7 @@ func traced(m *nats.Msg) *nats.Msg {
 
 // trace logs a request that was answered, if it has a trace and is worth a line. e is why
 // it was refused, nil if it was not.
-func (r request) trace(e *subjects.Error) {
+func (r *request) trace(e *subjects.Error) {
 	if r.traced == nil {
 		return
 	}
