@@ -22,6 +22,7 @@ type Cork struct {
 	mu      sync.Mutex
 	leaving []*nats.Subscription // drained ones; some may be gone
 	refused time.Time            // the first dial that was refused for them; 0 if the last one was not
+	dragged bool                 // some were there at the last dial, or were drained since without a connection
 }
 
 const (
@@ -50,22 +51,32 @@ func (c *Cork) InProcessConn() (net.Conn, error) {
 	return c.wrap(c.Inside.InProcessConn())
 }
 
-// leave notes subscriptions that are drained from now on, so that no new connection is made while some are: the client
-// would subscribe to them again, and drop what arrives once they are drained. nil does nothing.
-func (c *Cork) leave(subs []*nats.Subscription) {
+// leave notes subscriptions of nc that are drained from now on, so that no new connection is made while some are: the
+// client would subscribe to them again, and drop what arrives once they are drained. nil does nothing.
+func (c *Cork) leave(nc *nats.Conn, subs []*nats.Subscription) {
 	if c == nil {
 		return
 	}
+	connected := nc.IsConnected() // before c.mu, which a dial takes after the client's
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaving = append(slices.DeleteFunc(c.leaving, isGone), subs...)
+	c.dragged = c.dragged || !connected
+}
+
+// drags reports whether the client has subscribed on the present connection to what was drained, as far as may be.
+func (c *Cork) drags() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dragged
 }
 
 // waits reports whether a dial must wait for what is drained.
 func (c *Cork) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leaving = slices.DeleteFunc(c.leaving, isGone); len(c.leaving) == 0 {
+	c.leaving = slices.DeleteFunc(c.leaving, isGone)
+	if c.dragged = len(c.leaving) > 0; !c.dragged {
 		c.refused = time.Time{}
 		return false
 	}

@@ -280,7 +280,7 @@ func (g *group) waiting() (n int64) {
 
 // drain leaves the subscriptions; what was delivered to them is still handled.
 func drain(cfg *Config, subs []*nats.Subscription) {
-	corkOf(cfg.Conn).leave(subs)
+	corkOf(cfg.Conn).leave(cfg.Conn, subs)
 	for _, sub := range subs {
 		err := sub.Drain()
 		if err != nil && !isGone(sub) && !errors.Is(err, nats.ErrConnectionClosed) {

@@ -15,10 +15,19 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// Where a connection is lost while a queue group is left, the client would subscribe on the next connection to what it
-// drains, and drop what arrives once it is drained. So no connection is made before.
-func TestNoRequestIsLostWhereTheConnectionIsLostWhileAGroupIsLeft(t *testing.T) {
-	t.Parallel()
+// A leaver is a worker that leaves the group of snowflakes while a handler of it is held.
+type leaver struct {
+	*rig
+	conn    *nats.Conn
+	answers *nats.Subscription // to the requests that it has taken
+	away    atomic.Bool
+	looks   sync.Mutex // the goroutine that looks needs it
+	free    func()     // the handler
+}
+
+// startLeaver returns a worker that has left after it took so many requests, of which one is handled.
+func startLeaver(t *testing.T, taken int) *leaver {
+	t.Helper()
 	url := startServer(t)
 	conn, err := nats.Connect(url, nats.SetCustomDialer(&worker.Cork{}), nats.MaxReconnects(-1),
 		nats.ReconnectWait(50*time.Millisecond))
@@ -26,13 +35,16 @@ func TestNoRequestIsLostWhereTheConnectionIsLostWhileAGroupIsLeft(t *testing.T) 
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	var away, slow atomic.Bool
+	var slow atomic.Bool
 	handles, handle := make(chan struct{}), make(chan struct{})
-	block, released := sync.OnceFunc(func() { close(handles); <-handle }), sync.OnceFunc(func() { close(handle) })
-	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+	block := sync.OnceFunc(func() { close(handles); <-handle })
+	l := &leaver{conn: conn, free: sync.OnceFunc(func() { close(handle) })}
+	l.rig = start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
 		cfg.Conn = conn
 		cfg.Away = func(mode worker.Mode) error {
-			if away.Load() && mode == worker.Snowflake {
+			l.looks.Lock()
+			defer l.looks.Unlock()
+			if l.away.Load() && mode == worker.Snowflake {
 				return errors.New("away")
 			}
 			return nil
@@ -43,34 +55,46 @@ func TestNoRequestIsLostWhereTheConnectionIsLostWhileAGroupIsLeft(t *testing.T) 
 			}
 		}
 	})
-	t.Cleanup(released) // before the worker stops
-	r.one("id.snowflake")
+	t.Cleanup(l.free) // before the worker stops
+	l.one("id.snowflake")
 	slow.Store(true)
-	answers, err := r.caller.SubscribeSync(r.caller.NewInbox())
-	if err != nil {
+	if l.answers, err = l.caller.SubscribeSync(l.caller.NewInbox()); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 { // its handler holds the first one, and the rest waits behind it
-		if err := r.caller.PublishRequest("id.snowflake", answers.Subject, nil); err != nil {
+	for range taken {
+		if err := l.caller.PublishRequest("id.snowflake", l.answers.Subject, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	<-handles
-	if err := r.caller.Flush(); err != nil {
+	if err := l.caller.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	away.Store(true)
-	r.worker.Wake()
-	gone := func() bool {
-		_, err := r.caller.Request("id.snowflake", nil, 50*time.Millisecond) // one that it still gets waits there
+	l.away.Store(true)
+	l.worker.Wake()
+	l.eventually("leave", func() bool {
+		_, err := l.caller.Request("id.snowflake", nil, 50*time.Millisecond) // one that it still gets waits there
 		return errors.Is(err, nats.ErrNoResponders)
-	}
-	r.eventually("leave", gone)
-	if err := conn.ForceReconnect(); err != nil {
+	})
+	return l
+}
+
+// connectsAgain waits until the worker has connected again so many times.
+func (l *leaver) connectsAgain(times uint64) {
+	l.Helper()
+	l.eventually("connect again", func() bool { return l.conn.Stats().Reconnects == times && l.conn.IsConnected() })
+}
+
+// Where a connection is lost while a queue group is left, the client would subscribe on the next connection to what it
+// drains, and drop what arrives once it is drained. So no connection is made before.
+func TestNoRequestIsLostWhereTheConnectionIsLostWhileAGroupIsLeft(t *testing.T) {
+	t.Parallel()
+	r := startLeaver(t, 100)
+	if err := r.conn.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(500*time.Millisecond, released)
-	r.eventually("connect again", func() bool { return conn.Stats().Reconnects == 1 && conn.IsConnected() })
+	time.AfterFunc(500*time.Millisecond, r.free)
+	r.connectsAgain(1)
 	later, err := r.caller.SubscribeSync(r.caller.NewInbox())
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +114,30 @@ func TestNoRequestIsLostWhereTheConnectionIsLostWhileAGroupIsLeft(t *testing.T) 
 		}
 	}
 	for range 100 {
-		if _, err := answers.NextMsg(time.Minute); err != nil {
+		if _, err := r.answers.NextMsg(time.Minute); err != nil {
 			t.Fatalf("a request that it had taken: %v", err)
 		}
+	}
+}
+
+// Where the handlers of what is left take longer than a dial is put off, the client subscribes to it again. The worker
+// may notice the new connection only when all of that is gone.
+func TestNoRequestIsLostWhereWhatIsLeftIsGoneBeforeTheWorkerLooks(t *testing.T) {
+	t.Parallel()
+	r := startLeaver(t, 2)
+	r.looks.Lock()
+	if err := r.conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	r.connectsAgain(1)
+	r.free()
+	time.Sleep(500 * time.Millisecond) // the client looks each 100 ms whether all is handled
+	r.away.Store(false)
+	r.looks.Unlock()
+	r.connectsAgain(2)
+	r.eventually("serve", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
+	for range 100 {
+		r.one("id.snowflake")
 	}
 }
 

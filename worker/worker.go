@@ -402,12 +402,16 @@ func (w *Worker) heal() {
 		return
 	}
 	draining := func(g *group) bool { return len(g.left) > 0 }
-	w.stale = w.stale || slices.ContainsFunc(w.groups, draining)
-	reconnects := w.reconnects
+	reconnected := n != w.reconnects
 	w.reconnects = n
+	if cork := corkOf(w.cfg.Conn); reconnected && cork != nil {
+		w.stale = cork.drags() // it knows of those that are gone by now, too
+	} else if reconnected {
+		w.stale = slices.ContainsFunc(w.groups, draining)
+	}
 	for _, g := range w.groups {
 		g.waiting() // forgets those that are gone
-		if n != reconnects {
+		if reconnected {
 			g.lift()
 		}
 	}
