@@ -147,11 +147,13 @@ func (r *Ring) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		select {
-		case <-time.After(pause - lookEvery):
-		case <-r.news:
-		case <-ctx.Done():
-			return nil
+		if pause > lookEvery {
+			select {
+			case <-time.After(pause - lookEvery):
+			case <-r.news:
+			case <-ctx.Done():
+				return nil
+			}
 		}
 	}
 }
