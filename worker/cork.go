@@ -21,8 +21,8 @@ type Cork struct {
 
 	mu      sync.Mutex
 	leaving []*nats.Subscription // drained ones; some may be gone
-	refused time.Time            // the first dial that was refused for them; 0 if the last one was not
-	dragged bool                 // some were there at the last dial, or were drained since without a connection
+	refused time.Time            // the first dial that was refused for them since a connection was made; 0 if none was
+	dragged []*nats.Subscription // those that were there at the last dial
 }
 
 const (
@@ -51,21 +51,22 @@ func (c *Cork) InProcessConn() (net.Conn, error) {
 	return c.wrap(c.Inside.InProcessConn())
 }
 
-// leave notes subscriptions of nc that are drained from now on, so that no new connection is made while some are: the
-// client would subscribe to them again, and drop what arrives once they are drained. nil does nothing.
-func (c *Cork) leave(nc *nats.Conn, subs []*nats.Subscription) {
+// leave notes subscriptions that are drained from now on, so that no new connection is made while some are: the client
+// would subscribe to them again, and drop what arrives once they are drained. Those in no queue group do not matter.
+// nil does nothing.
+func (c *Cork) leave(subs []*nats.Subscription) {
 	if c == nil {
 		return
 	}
-	connected := nc.IsConnected() // before c.mu, which a dial takes after the client's
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaving = append(slices.DeleteFunc(c.leaving, isGone), subs...)
-	c.dragged = c.dragged || !connected
+	c.leaving = slices.DeleteFunc(c.leaving, func(s *nats.Subscription) bool { return s.Queue == "" })
 }
 
-// drags reports whether the client has subscribed on the present connection to what was drained, as far as may be.
-func (c *Cork) drags() bool {
+// drags returns what was drained when the present connection was dialed: the client has subscribed to it again. Some
+// may be gone: what arrives for them is dropped.
+func (c *Cork) drags() []*nats.Subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dragged
@@ -76,7 +77,7 @@ func (c *Cork) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaving = slices.DeleteFunc(c.leaving, isGone)
-	if c.dragged = len(c.leaving) > 0; !c.dragged {
+	if c.dragged = slices.Clone(c.leaving); len(c.dragged) == 0 {
 		c.refused = time.Time{}
 		return false
 	}
@@ -101,6 +102,9 @@ func (c *Cork) wrap(conn net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	c.refused = time.Time{}
+	c.mu.Unlock()
 	k := &corked{Conn: conn}
 	c.latest.Store(k)
 	return k, nil

@@ -107,7 +107,7 @@ func (g *group) subscribeFor(e *endpoint, granted int) (sub *nats.Subscription, 
 		sub, err = g.cfg.Conn.QueueSubscribe(e.subject, subjects.QueueGroup, func(m *nats.Msg) {
 			if came++; came >= granted-1 {
 				if s := opened.Swap(nil); s != nil {
-					cork.leave(g.cfg.Conn, []*nats.Subscription{s})
+					cork.leave([]*nats.Subscription{s})
 					cork.together(g.cfg.Conn, func() { end(s) })
 				}
 			}

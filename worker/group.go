@@ -280,7 +280,7 @@ func (g *group) waiting() (n int64) {
 
 // drain leaves the subscriptions; what was delivered to them is still handled.
 func drain(cfg *Config, subs []*nats.Subscription) {
-	corkOf(cfg.Conn).leave(cfg.Conn, subs)
+	corkOf(cfg.Conn).leave(subs)
 	for _, sub := range subs {
 		err := sub.Drain()
 		if err != nil && !isGone(sub) && !errors.Is(err, nats.ErrConnectionClosed) {
@@ -338,8 +338,12 @@ func (g *group) refusal() error {
 }
 
 // renew subscribes anew to endpoints, and then leaves the subscriptions of before.
-// What was delivered to them is still answered.
+// What was delivered to them is still answered. Without a connection it does nothing, since a dial waits for what is
+// left.
 func (g *group) renew(which func(*endpoint) bool) {
+	if !g.cfg.Conn.IsConnected() {
+		return
+	}
 	for i, e := range g.endpoints {
 		if !which(e) {
 			continue

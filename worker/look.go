@@ -51,7 +51,7 @@ func (w *Worker) look() time.Duration {
 // rests reports whether nothing but what wakes the worker can be due soon: requests, an
 // answer of the server, an order, and a worker number that is lost or acquired ([Worker.Wake]).
 func (w *Worker) rests() bool {
-	if !w.due || w.stale || w.ping.out > 0 || len(w.drains.owed) > 0 || !w.cfg.Conn.IsConnected() {
+	if !w.due || len(w.dragged) > 0 || w.ping.out > 0 || len(w.drains.owed) > 0 || !w.cfg.Conn.IsConnected() {
 		return false
 	}
 	for _, g := range w.groups {

@@ -185,8 +185,8 @@ type Worker struct {
 	drains   *drains
 	changes  *changes // set by Run
 
-	reconnects uint64 // of the connection, at the last look
-	stale      bool   // it came back while subscriptions were drained
+	reconnects uint64               // of the connection, at the last look
+	dragged    []*nats.Subscription // what it has drained, and subscribed to again as it came back
 	looked     time.Duration
 	due        bool          // it is time for marks
 	woken      chan struct{} // has room for one word that it is time to look
@@ -398,25 +398,26 @@ func (w *Worker) pingIfNeeded(now time.Duration) {
 // unread in the connection is lost by that, so it is the last resort: see [Cork.Dial].
 func (w *Worker) heal() {
 	n := w.cfg.Conn.Stats().Reconnects
-	if n == w.reconnects && !w.stale {
+	reconnected := n != w.reconnects
+	if !reconnected && len(w.dragged) == 0 {
 		return
 	}
-	draining := func(g *group) bool { return len(g.left) > 0 }
-	reconnected := n != w.reconnects
 	w.reconnects = n
-	if cork := corkOf(w.cfg.Conn); reconnected && cork != nil {
-		w.stale = cork.drags() // it knows of those that are gone by now, too
-	} else if reconnected {
-		w.stale = slices.ContainsFunc(w.groups, draining)
+	if reconnected {
+		w.dragged = nil
 	}
 	for _, g := range w.groups {
 		g.waiting() // forgets those that are gone
 		if reconnected {
+			w.dragged = append(w.dragged, g.left...)
 			g.lift()
 		}
 	}
-	if w.stale && !slices.ContainsFunc(w.groups, draining) {
-		w.stale = false
+	if cork := corkOf(w.cfg.Conn); reconnected && cork != nil {
+		w.dragged = cork.drags() // it knows of those that are gone by now, too
+	}
+	if len(w.dragged) > 0 && !slices.ContainsFunc(w.dragged, (*nats.Subscription).IsValid) {
+		w.dragged = nil
 		w.cfg.Log.Warn("the connection was lost while a queue group was left: connecting anew")
 		_ = w.cfg.Conn.ForceReconnect() // it fails only on a connection that is closed
 	}
