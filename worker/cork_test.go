@@ -3,8 +3,12 @@ package worker
 import (
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // Its writer was told that what was held is written. If the server then gets half of it, or nothing, all that follows
@@ -27,5 +31,66 @@ func TestAConnectionThatCannotWriteWhatItHeldBackIsClosed(t *testing.T) {
 	_ = peer.SetReadDeadline(time.Now().Add(time.Minute)) // it fails where the other end is closed
 	if n, err := peer.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the peer reads %d bytes, %v: want the end", n, err)
+	}
+}
+
+// leaveSlowly leaves a queue group and a subscription in none, whose handlers end when free is called.
+func leaveSlowly(t *testing.T, conn *nats.Conn) (left *nats.Subscription, free func()) {
+	t.Helper()
+	handles, handle := make(chan struct{}, 2), make(chan struct{})
+	free = sync.OnceFunc(func() { close(handle) })
+	t.Cleanup(free)
+	var subs []*nats.Subscription
+	for _, queue := range []string{"natsid", ""} {
+		sub, err := conn.QueueSubscribe("slow", queue, func(*nats.Msg) { handles <- struct{}{}; <-handle })
+		if err != nil {
+			t.Fatal(err)
+		}
+		subs = append(subs, sub)
+	}
+	if err := conn.Publish("slow", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-handles
+	<-handles
+	drain(&Config{Conn: conn}, subs)
+	return subs[0], free
+}
+
+// reconnect ends the connection, and returns how long it takes until there is another.
+func reconnect(t *testing.T, conn *nats.Conn) time.Duration {
+	t.Helper()
+	began, before := time.Now(), conn.Stats().Reconnects
+	if err := conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	for conn.Stats().Reconnects == before {
+		if time.Since(began) > time.Minute {
+			t.Fatal("it does not connect again")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// The client subscribes to it again, and forgets it once it is handled: the worker must know.
+func TestAConnectionDragsTheQueueGroupsThatAreLeftWhenItIsDialed(t *testing.T) {
+	t.Parallel()
+	conn := corkedConn(t)
+	left, free := leaveSlowly(t, conn)
+	for range 2 { // each dial is put off
+		if took := reconnect(t, conn); took < leavingTimeout {
+			t.Errorf("connected again after %v, with what is left", took)
+		}
+		if got := corkOf(conn).drags(); !slices.Equal(got, []*nats.Subscription{left}) {
+			t.Errorf("it drags %v, want the queue subscription alone", got)
+		}
+	}
+	free()
+	for left.IsValid() {
+		time.Sleep(time.Millisecond)
+	}
+	if took := reconnect(t, conn); took >= leavingTimeout || len(corkOf(conn).drags()) > 0 {
+		t.Errorf("connected again after %v, dragging %v, though nothing is left", took, corkOf(conn).drags())
 	}
 }

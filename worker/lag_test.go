@@ -159,12 +159,19 @@ type creditedGroup struct {
 	handled chan struct{}
 }
 
-func joinWithCredit(t *testing.T) creditedGroup {
-	conn, err := nats.Connect(natstest.Start(t), nats.SetCustomDialer(&Cork{}))
+func corkedConn(t *testing.T) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect(natstest.Start(t), nats.SetCustomDialer(&Cork{}), nats.ReconnectWait(10*time.Millisecond),
+		nats.MaxReconnects(-1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
+	return conn
+}
+
+func joinWithCredit(t *testing.T) creditedGroup {
+	conn := corkedConn(t)
 	e := &endpoint{subject: "id.snowflake", own: "id."}
 	handled := make(chan struct{}, 1000)
 	e.handler = func() handler { return func(request, *nats.Msg) { handled <- struct{}{} } }
@@ -215,6 +222,30 @@ func TestACreditIsFollowedByAnotherWellBeforeItIsUsedUp(t *testing.T) {
 }
 
 // A pause of the collector outlasts a credit of an overload where CPU time is limited.
+// What is left then stays until there is a connection, for which the dial waits.
+func TestWithoutAConnectionNothingIsLeftForTheSakeOfACredit(t *testing.T) {
+	g := joinWithCredit(t)
+	conn := g.cfg.Conn
+	_, free := leaveSlowly(t, conn)
+	if err := conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	for conn.IsConnected() {
+		time.Sleep(time.Millisecond)
+	}
+	g.renew(func(*endpoint) bool { return true })
+	if len(g.left) > 0 {
+		t.Error("a subscription is left")
+	}
+	free()
+	for !conn.IsConnected() {
+		time.Sleep(time.Millisecond)
+	}
+	if g.renew(func(*endpoint) bool { return true }); len(g.left) != 1 {
+		t.Error("none is left on the next connection")
+	}
+}
+
 func TestCreditsLastLongerOnceNoneIsUsedUp(t *testing.T) {
 	g := joinWithCredit(t)
 	want := func(now time.Duration, credit time.Duration) {
