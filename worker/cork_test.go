@@ -57,6 +57,16 @@ func leaveSlowly(t *testing.T, conn *nats.Conn) (left *nats.Subscription, free f
 	return subs[0], free
 }
 
+// await waits until the client does something.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the client does not: " + what)
+		}
+	}
+}
+
 // reconnect ends the connection, and returns how long it takes until there is another.
 func reconnect(t *testing.T, conn *nats.Conn) time.Duration {
 	t.Helper()
@@ -64,12 +74,7 @@ func reconnect(t *testing.T, conn *nats.Conn) time.Duration {
 	if err := conn.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	for conn.Stats().Reconnects == before {
-		if time.Since(began) > time.Minute {
-			t.Fatal("it does not connect again")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "connect again", func() bool { return conn.Stats().Reconnects > before })
 	return time.Since(began)
 }
 
@@ -87,9 +92,7 @@ func TestAConnectionDragsTheQueueGroupsThatAreLeftWhenItIsDialed(t *testing.T) {
 		}
 	}
 	free()
-	for left.IsValid() {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "forget what is left", func() bool { return !left.IsValid() })
 	reconnect(t, conn)
 	if got := corkOf(conn).drags(); len(got) > 0 {
 		t.Errorf("it drags %v, though nothing is left", got)

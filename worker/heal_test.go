@@ -21,8 +21,9 @@ type leaver struct {
 	conn    *nats.Conn
 	answers *nats.Subscription // to the requests that it has taken
 	away    atomic.Bool
-	looks   sync.Mutex // the goroutine that looks needs it
-	free    func()     // the handler
+	another atomic.Bool // that the group of segments is left, too, while a handler of it is held for as long as it is
+	looks   sync.Mutex  // the goroutine that looks needs it
+	free    func()      // the handler
 }
 
 // startLeaver returns a worker that has left after it took so many requests, of which one is handled.
@@ -44,7 +45,7 @@ func startLeaver(t *testing.T, taken int) *leaver {
 		cfg.Away = func(mode worker.Mode) error {
 			l.looks.Lock()
 			defer l.looks.Unlock()
-			if l.away.Load() && mode == worker.Snowflake {
+			if l.away.Load() && mode == worker.Snowflake || l.another.Load() && mode == worker.Segment {
 				return errors.New("away")
 			}
 			return nil
@@ -53,9 +54,12 @@ func startLeaver(t *testing.T, taken int) *leaver {
 			if a.Mode == worker.Snowflake && slow.Load() {
 				block()
 			}
+			for a.Mode == worker.Segment && l.another.Load() {
+				time.Sleep(time.Millisecond)
+			}
 		}
 	})
-	t.Cleanup(l.free) // before the worker stops
+	t.Cleanup(func() { l.free(); l.another.Store(false) }) // before the worker stops
 	l.one("id.snowflake")
 	slow.Store(true)
 	if l.answers, err = l.caller.SubscribeSync(l.caller.NewInbox()); err != nil {
@@ -139,6 +143,30 @@ func TestNoRequestIsLostWhereWhatIsLeftIsGoneBeforeTheWorkerLooks(t *testing.T) 
 	for range 100 {
 		r.one("id.snowflake")
 	}
+}
+
+// In a lasting overload something is being left at any time. Only what was left at the dial is subscribed to again.
+func TestAWorkerConnectsAnewThoughMoreIsBeingLeft(t *testing.T) {
+	t.Parallel()
+	r := startLeaver(t, 2)
+	if err := r.conn.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	r.connectsAgain(1)
+	r.eventually("serve segments", func() bool { // so the next one is answered from memory, and held
+		_, err := r.caller.Request("id.segment.order", nil, time.Second)
+		return err == nil
+	})
+	r.another.Store(true)
+	if err := r.caller.PublishRequest("id.segment.order", r.answers.Subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("leave segments", func() bool {
+		_, err := r.caller.Request("id.segment.order", nil, 50*time.Millisecond)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
+	r.free()
+	r.connectsAgain(2)
 }
 
 // The client keeps what it sends while there is no connection for the next one.

@@ -230,17 +230,13 @@ func TestWithoutAConnectionNothingIsLeftForTheSakeOfACredit(t *testing.T) {
 	if err := conn.ForceReconnect(); err != nil {
 		t.Fatal(err)
 	}
-	for conn.IsConnected() {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "lose the connection", func() bool { return !conn.IsConnected() })
 	g.renew(func(*endpoint) bool { return true })
 	if len(g.left) > 0 {
 		t.Error("a subscription is left")
 	}
 	free()
-	for !conn.IsConnected() {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "connect again", conn.IsConnected)
 	if g.renew(func(*endpoint) bool { return true }); len(g.left) != 1 {
 		t.Error("none is left on the next connection")
 	}

@@ -402,23 +402,30 @@ func (w *Worker) heal() {
 	if !reconnected && len(w.dragged) == 0 {
 		return
 	}
-	w.reconnects = n
-	if reconnected {
-		w.dragged = nil
-	}
 	for _, g := range w.groups {
 		g.waiting() // forgets those that are gone
-		if reconnected {
-			w.dragged = append(w.dragged, g.left...)
+	}
+	if w.reconnects = n; reconnected {
+		w.dragged = w.drags()
+		for _, g := range w.groups {
 			g.lift()
 		}
-	}
-	if cork := corkOf(w.cfg.Conn); reconnected && cork != nil {
-		w.dragged = cork.drags() // it knows of those that are gone by now, too
 	}
 	if len(w.dragged) > 0 && !slices.ContainsFunc(w.dragged, (*nats.Subscription).IsValid) {
 		w.dragged = nil
 		w.cfg.Log.Warn("the connection was lost while a queue group was left: connecting anew")
 		_ = w.cfg.Conn.ForceReconnect() // it fails only on a connection that is closed
 	}
+}
+
+// drags returns what the client has subscribed to again on the present connection, though it was drained. A cork knows
+// of those that are gone by now, too.
+func (w *Worker) drags() (subs []*nats.Subscription) {
+	if cork := corkOf(w.cfg.Conn); cork != nil {
+		return cork.drags()
+	}
+	for _, g := range w.groups {
+		subs = append(subs, g.left...)
+	}
+	return subs
 }
