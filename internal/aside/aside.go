@@ -4,7 +4,8 @@
 // A load that fails, or takes unusually long, is a doubt and no more: one locked row can be the cause. A probe
 // decides, a write that depends on no tag. While a probe fails, or has no answer, the worker asks the others. Those
 // that serve, and have written successfully since then, report it: the first few do, each after a moment of its own,
-// and the rest hear them and are silent. Who reports promises to stay for 5 s.
+// and the rest hear them and are silent. Who reports promises to stay for 5 s. A report says how old its write is: one
+// that began before a worker noticed its own trouble shows that worker nothing, as where the store goes away for all.
 //
 // Law: of all workers that hear one another, one stays. A worker stands aside only for 2 s after a report, whose sender
 // stays for 5 s. So where the store is away for all, nobody reports, and all serve what is in memory.
@@ -107,6 +108,14 @@ type message struct {
 	Instance string `json:"instance"`
 	// To is the worker that reported last, which answers at once, and the others only if it does not.
 	To string `json:"to,omitempty"`
+	// Age is how many milliseconds ago the write began that a report rests on, rounded up.
+	Age int64 `json:"age_ms,omitempty"`
+}
+
+// began returns when the write began that a report rests on, or later: what it took on its way is not known. A worker
+// of before [message.Age] was added says nothing of it.
+func (m message) began(now time.Time) time.Time {
+	return now.Add(-time.Duration(m.Age) * time.Millisecond)
 }
 
 const version = 1

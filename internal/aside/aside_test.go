@@ -57,7 +57,7 @@ func TestAllStayWhereNobodyCanLoad(t *testing.T) {
 			t.Errorf("%d questions in a minute", n)
 		}
 		f[2].set(restore)
-		time.Sleep(6 * time.Second)
+		time.Sleep(probeTimeout + askSeldom + probeTimeout) // it notices, it is asked, and another probe hangs
 		if f[0].is() != Aside || f[1].is() != Aside || f[2].is() != Serving {
 			t.Errorf("one can load again: %v, %v, %v", f[0].is(), f[1].is(), f[2].is())
 		}
@@ -120,6 +120,47 @@ func TestAReportOfBeforeTheTroubleDoesNotCount(t *testing.T) {
 			for _, f := range f {
 				f.set(restore)
 			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// Nor is what is reported after the trouble, of a write from before it.
+func TestAReportOfAWriteBeforeTheTroubleDoesNotCount(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(1, "r", "kv")[0]
+		f.set(refuse)
+		w.loads(f, 100*time.Millisecond)
+		for n := range 100 {
+			time.Sleep(20 * time.Millisecond)
+			f.Hear(fmt.Appendf(nil,
+				`{"version":1,"says":"I can load","registry":"r","store":"kv","process":"x","age_ms":%d}`, 20*n+20))
+		}
+		if f.left() > 0 {
+			t.Error("it left for a write from before its trouble")
+		}
+		f.Hear([]byte(`{"version":1,"says":"I can load","registry":"r","store":"kv","process":"x","age_ms":1900}`))
+		if time.Sleep(time.Second); f.left() == 0 {
+			t.Error("it stayed in spite of a write after its trouble")
+		}
+	})
+}
+
+// A worker that was asked already answers whoever asks before that answer is due by the same.
+func TestOneReportAnswersAllWhoAskBeforeIt(t *testing.T) {
+	play(t, func(w *world) {
+		f := w.add(2, "r", "kv")
+		for range 20 {
+			// An answer is due 300 to 500 ms later, since another worker is to answer first.
+			f[0].Hear([]byte(`{"version":1,"says":"who can load","registry":"r","store":"kv","process":"x","to":"y"}`))
+			time.Sleep(time.Millisecond)
+			_ = f[0].load()
+			f[1].set(refuse)
+			_ = f[1].load()
+			if time.Sleep(700 * time.Millisecond); f[1].is() == Serving {
+				t.Fatal("it did not leave: the answer it got rests on a write from before its question")
+			}
+			f[1].set(restore)
 			time.Sleep(10 * time.Second)
 		}
 	})

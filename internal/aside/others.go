@@ -12,6 +12,7 @@ type others struct {
 	until time.Time // the last report counts until then
 	by    string    // the process that sent it; "" if it took it back
 	name  string    // of its worker
+	since time.Time // no report counts that rests on a write which began before
 
 	ask     time.Time // when to ask next; zero if there is nothing to ask
 	retries *jitter.Backoff
@@ -71,9 +72,9 @@ func (w *Watch) ask(now time.Time) {
 		o.ask, o.retries = time.Time{}, nil
 	case o.ask.IsZero():
 		o.ask = now.Add(w.cfg.Jitter(w.moment(spread, now, maxWidth)))
-		o.until = time.Time{} // what was reported before may hold no more, for anyone
+		o.since, o.until = now, time.Time{} // what was written before shows no more, of anyone
 	case !now.Before(o.ask):
-		w.say(asks, o.by)
+		w.say(message{Says: asks, To: o.by})
 		if o.retries == nil {
 			o.retries = jitter.NewBackoff(askEvery, askSeldom)
 		}
@@ -90,10 +91,16 @@ func (w *Watch) take(m message, now time.Time) {
 		if !o.ask.IsZero() && o.ask.Before(now.Add(askEvery/2)) {
 			o.ask = now.Add(w.pause(now)) // this worker hears the answer, too
 		}
-		if o.owes.IsZero() {
+		switch {
+		case o.owes.IsZero():
 			o.asked, o.owes = now, now.Add(w.delay(m, now))
+		case now.Before(o.owes):
+			o.asked = now // one report answers both
 		}
 	case can:
+		if m.began(now).Before(o.since) {
+			return
+		}
 		o.until, o.by, o.name = now.Add(relyFor), m.Process, m.Instance
 		o.owes, o.retries = time.Time{}, nil // one report is enough
 		if !o.ask.IsZero() {
@@ -146,7 +153,7 @@ func (w *Watch) report(now time.Time) {
 	case w.store.provedSince(o.asked):
 		o.owes = time.Time{}
 		o.stays = now.Add(stayFor)
-		w.say(can, "")
+		w.say(message{Says: can, Age: w.store.age(now)})
 	}
 }
 
@@ -154,19 +161,19 @@ func (w *Watch) report(now time.Time) {
 func (w *Watch) takeBack() {
 	if time.Now().Before(w.others.stays) {
 		w.others.stays = time.Time{}
-		w.say(goes, "")
+		w.say(message{Says: goes})
 	}
 }
 
-func (w *Watch) say(what says, to string) {
-	body, err := json.Marshal(message{
-		Version: version, Says: what, Registry: w.cfg.Registry(), Kind: w.cfg.Kind, Process: w.cfg.Process,
-		Instance: w.cfg.Name(), To: to,
-	})
+// say tells all workers a message.
+func (w *Watch) say(m message) {
+	m.Version, m.Registry, m.Kind = version, w.cfg.Registry(), w.cfg.Kind
+	m.Process, m.Instance = w.cfg.Process, w.cfg.Name()
+	body, err := json.Marshal(m)
 	if err == nil {
 		err = w.cfg.Announce(body)
 	}
 	if err != nil {
-		w.cfg.Log.Debug("the other workers were not told", "what", what, "error", err)
+		w.cfg.Log.Debug("the other workers were not told", "what", m.Says, "error", err)
 	}
 }

@@ -130,3 +130,10 @@ func (s *store) provedSince(t time.Time) bool {
 	defer s.mu.Unlock()
 	return s.began.After(t)
 }
+
+// age returns how many milliseconds ago the latest write began that ended well, rounded up.
+func (s *store) age(now time.Time) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64((now.Sub(s.began) + time.Millisecond - 1) / time.Millisecond)
+}
