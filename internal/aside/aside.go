@@ -51,8 +51,7 @@ const (
 	leaveTime = 150 * time.Millisecond
 	// leastPatience is how long a load, or a probe, may take before it is a doubt; more where the store is slow.
 	leastPatience = 300 * time.Millisecond
-	// freshFor is how long what a probe has shown is enough to leave, hangsFor how old a probe may be that hangs.
-	freshFor     = 300 * time.Millisecond
+	// hangsFor is how long a probe that hangs is enough to leave.
 	hangsFor     = time.Second
 	probeTimeout = 3 * time.Second
 	probeEvery   = time.Second
@@ -235,8 +234,8 @@ func (w *Watch) untilNext(now time.Time) time.Duration {
 //
 // Law: a worker leaves, and stays away, only while a report counts, and not before its own promise ends.
 //
-// Before it leaves, it probes once more. Where the store comes back for all, the first worker to notice reports it: all
-// others would leave the whole load to that one.
+// Before it leaves, it probes once more, after the write that was reported. Where the store comes back for all, the
+// first worker to notice reports it: all others would leave the whole load to that one.
 func (w *Watch) move(now time.Time) {
 	unable, relies := w.unable(now), now.Before(w.others.until)
 	switch {

@@ -12,7 +12,8 @@ type others struct {
 	until time.Time // the last report counts until then
 	by    string    // the process that sent it; "" if it took it back
 	name  string    // of its worker
-	since time.Time // no report counts that rests on a write which began before
+	wrote time.Time // when the write began on which it rests
+	since time.Time // a report of a write that began before does not count
 
 	ask     time.Time // when to ask next; zero if there is nothing to ask
 	retries *jitter.Backoff
@@ -98,9 +99,11 @@ func (w *Watch) take(m message, now time.Time) {
 			o.asked = now // one report answers both
 		}
 	case can:
-		if m.began(now).Before(o.since) {
+		began := m.began(now)
+		if began.Before(o.since) {
 			return
 		}
+		o.wrote = began
 		o.until, o.by, o.name = now.Add(relyFor), m.Process, m.Instance
 		o.owes, o.retries = time.Time{}, nil // one report is enough
 		if !o.ask.IsZero() {

@@ -13,6 +13,7 @@ type probe struct {
 	next    time.Time // none begins before
 	ended   time.Time // when the last one ended
 	failed  time.Time // when the last one failed
+	tried   time.Time // when that one began
 	retries *jitter.Backoff
 }
 
@@ -51,7 +52,8 @@ func (w *Watch) takeProbe(err error, now time.Time) {
 	if w.probe.retries == nil {
 		w.probe.retries = jitter.NewBackoff(probeEvery, probeSeldom)
 	}
-	w.probe.failed, w.probe.next = now, began.Add(w.moment(w.probe.retries.NextBackOff(), now, widestProbe))
+	w.probe.failed, w.probe.tried = now, began
+	w.probe.next = began.Add(w.moment(w.probe.retries.NextBackOff(), now, widestProbe))
 	w.setTrouble(err)
 }
 
@@ -75,10 +77,10 @@ func (w *Watch) unable(now time.Time) error {
 	return err
 }
 
-// isFresh reports whether what is known of the store was found out just now.
+// isFresh reports whether a probe has failed since another worker wrote, or has had no answer just now.
 func (w *Watch) isFresh(now time.Time) bool {
 	if w.probe.began.IsZero() {
-		return now.Sub(w.probe.failed) <= freshFor
+		return w.probe.tried.After(w.others.wrote)
 	}
 	return w.hangs(now, w.store.patience()) && !w.hangs(now, w.store.patience()+hangsFor)
 }
