@@ -121,8 +121,9 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		!strings.Contains(got.out, "it may have released the number") {
 		t.Errorf("while the worker may have stopped: %+v", got)
 	}
+	n := len(entries(t, s.url))
 	answered(t, "get", "segment", "alive", nats).want(t, 0, "")
-	for n := len(entries(t, s.url)); n == len(entries(t, s.url)); time.Sleep(50 * time.Millisecond) {
+	for ; n == len(entries(t, s.url)); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the load is not written down")
 		}

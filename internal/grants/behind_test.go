@@ -81,6 +81,15 @@ func TestAScanReadsAllThatTheLeaderHas(t *testing.T) {
 				!strings.Contains(err.Error(), tc.left)) {
 				t.Errorf("%v, want %q", err, tc.left)
 			}
+			for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+				s, err := js.Stream(t.Context(), "KV_id_grants")
+				if err == nil && s.CachedInfo().State.Consumers == 0 {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("consumers are left: %v", err)
+				}
+			}
 		})
 	}
 }

@@ -185,7 +185,7 @@ func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch
 	cfg := jetstream.ConsumerConfig{
 		FilterSubject: r.subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first,
-		InactiveThreshold: time.Minute,
+		InactiveThreshold: 5 * silence, // JetStream keeps 1,000 consumers of a stream by default
 	}
 	c, err := repeated(ctx, r.say, func(ctx context.Context) (jetstream.Consumer, error) {
 		cfg.Name = rand.Text()
