@@ -51,13 +51,11 @@ const (
 	leaveTime = 150 * time.Millisecond
 	// leastPatience is how long a load, or a probe, may take before it is a doubt; more where the store is slow.
 	leastPatience = 300 * time.Millisecond
-	// hangsFor is how long a probe that hangs is enough to leave.
-	hangsFor     = time.Second
-	probeTimeout = 3 * time.Second
-	probeEvery   = time.Second
-	probeSeldom  = 2 * time.Second
-	proofEvery   = 200 * time.Millisecond // at most, whoever asks
-	maxMessage   = 1024
+	probeTimeout  = 3 * time.Second
+	probeEvery    = time.Second
+	probeSeldom   = 2 * time.Second
+	proofEvery    = 200 * time.Millisecond // at most, whoever asks
+	maxMessage    = 1024
 )
 
 // Config configures a [Watch]. All fields must be set but Log.
@@ -108,7 +106,7 @@ type message struct {
 	// To is the worker that reported last, which answers at once, and the others only if it does not.
 	To string `json:"to,omitempty"`
 	// Age is how many milliseconds ago the write began that a report rests on, rounded up.
-	Age int64 `json:"age_ms,omitempty"`
+	Age uint32 `json:"age_ms,omitempty"`
 }
 
 // began returns when the write began that a report rests on, or later: what it took on its way is not known. A worker
@@ -201,7 +199,7 @@ func (w *Watch) Run(ctx context.Context) {
 		now := time.Now()
 		if w.probeIsDue(now) {
 			probing, cancel := context.WithTimeout(ctx, probeTimeout)
-			w.probe.began = now
+			w.probe.began, w.probe.giveUp = now, cancel
 			probes.Go(func() { defer cancel(); w.probed <- w.cfg.Probe(probing) }) // there is room for one
 		}
 		w.report(now)
@@ -234,14 +232,18 @@ func (w *Watch) untilNext(now time.Time) time.Duration {
 //
 // Law: a worker leaves, and stays away, only while a report counts, and not before its own promise ends.
 //
-// Before it leaves, it probes once more, after the write that was reported. Where the store comes back for all, the
-// first worker to notice reports it: all others would leave the whole load to that one.
+// Before it leaves, it probes once more, after the write that was reported, and gives up a probe from before that hangs.
+// Where the store comes back for all, the first worker to notice reports it: all others would leave the whole load to
+// that one.
 func (w *Watch) move(now time.Time) {
 	unable, relies := w.unable(now), now.Before(w.others.until)
 	switch {
 	case w.state == Serving && unable != nil && relies && !now.Before(w.others.stays):
-		if !w.isFresh(now) {
+		if !w.isWorse(now) {
 			w.probe.next = now
+			if w.hangs(now, w.store.patience()) {
+				w.probe.giveUp()
+			}
 			return
 		}
 		w.cfg.Log.Warn("this worker cannot load, and another one can: it leaves the queue groups of segments and tags "+

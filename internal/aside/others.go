@@ -12,7 +12,7 @@ type others struct {
 	until time.Time // the last report counts until then
 	by    string    // the process that sent it; "" if it took it back
 	name  string    // of its worker
-	wrote time.Time // when the write began on which it rests
+	wrote time.Time // when the write began on which a report rests that the own store is to be compared with
 	since time.Time // a report of a write that began before does not count
 
 	ask     time.Time // when to ask next; zero if there is nothing to ask
@@ -20,6 +20,7 @@ type others struct {
 
 	asked time.Time // when another worker asked
 	owes  time.Time // when a report is due; zero if none is
+	again time.Time // when another one asked after that; zero if none did
 	stays time.Time // this worker has promised to stay until then
 
 	crowd crowd
@@ -97,15 +98,23 @@ func (w *Watch) take(m message, now time.Time) {
 			o.asked, o.owes = now, now.Add(w.delay(m, now))
 		case now.Before(o.owes):
 			o.asked = now // one report answers both
+		default:
+			o.again = now
 		}
 	case can:
 		began := m.began(now)
 		if began.Before(o.since) {
 			return
 		}
-		o.wrote = began
+		// Where a probe takes longer to fail than the next report to come, it fails after the write of the one before.
+		if !now.Before(o.until) || w.probe.tried.After(o.wrote) {
+			o.wrote = began
+		}
 		o.until, o.by, o.name = now.Add(relyFor), m.Process, m.Instance
-		o.owes, o.retries = time.Time{}, nil // one report is enough
+		o.retries = nil
+		if !began.Before(o.asked) {
+			w.answered(began, now) // one report is enough
+		}
 		if !o.ask.IsZero() {
 			o.ask = now.Add(w.pause(now))
 		}
@@ -152,12 +161,23 @@ func (w *Watch) report(now time.Time) {
 	switch {
 	case o.owes.IsZero() || now.Before(o.owes):
 	case !serves || w.unable(now) != nil || now.Sub(o.owes) > relyFor:
-		o.owes = time.Time{}
+		o.owes, o.again = time.Time{}, time.Time{}
 	case w.store.provedSince(o.asked):
-		o.owes = time.Time{}
 		o.stays = now.Add(stayFor)
-		w.say(message{Says: can, Age: w.store.age(now)})
+		age := w.store.age(now)
+		w.say(message{Says: can, Age: uint32((age + time.Millisecond - 1) / time.Millisecond)})
+		w.answered(now.Add(-age), now)
 	}
+}
+
+// answered notes that a write which began then was reported. Who asked after that is owed another report.
+func (w *Watch) answered(began, now time.Time) {
+	o := &w.others
+	o.owes = time.Time{}
+	if began.Before(o.again) {
+		o.asked, o.owes = o.again, now
+	}
+	o.again = time.Time{}
 }
 
 // takeBack takes the promise back.

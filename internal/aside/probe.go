@@ -1,6 +1,7 @@
 package aside
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 // A probe is what is known of the probes of the store.
 type probe struct {
 	began   time.Time // of the one under way; zero if none is
+	giveUp  func()    // ends that one
 	next    time.Time // none begins before
 	ended   time.Time // when the last one ended
 	failed  time.Time // when the last one failed
@@ -37,6 +39,9 @@ func (w *Watch) probeIsDue(now time.Time) bool {
 // takeProbe takes in how a probe ended.
 func (w *Watch) takeProbe(err error, now time.Time) {
 	began := w.probe.began
+	if errors.Is(err, context.Canceled) {
+		err = errNoAnswer
+	}
 	w.probe.began, w.probe.ended = time.Time{}, now
 	if errors.Is(err, ErrNoProof) {
 		w.store.reassured()
@@ -77,12 +82,10 @@ func (w *Watch) unable(now time.Time) error {
 	return err
 }
 
-// isFresh reports whether a probe has failed since another worker wrote, or has had no answer just now.
-func (w *Watch) isFresh(now time.Time) bool {
-	if w.probe.began.IsZero() {
-		return w.probe.tried.After(w.others.wrote)
-	}
-	return w.hangs(now, w.store.patience()) && !w.hangs(now, w.store.patience()+hangsFor)
+// isWorse reports whether a probe that began after another worker wrote has failed, or takes too long.
+func (w *Watch) isWorse(now time.Time) bool {
+	p, wrote := &w.probe, w.others.wrote
+	return p.tried.After(wrote) || p.began.After(wrote) && w.hangs(now, w.store.patience()/2)
 }
 
 // hangs reports whether a probe has had no answer for d.

@@ -124,16 +124,16 @@ func (s *store) wroteSince(t time.Time) bool {
 	return s.wrote.After(t)
 }
 
-// provedSince reports whether a write began after t and ended well.
+// provedSince reports whether a write began at t or later, and ended well.
 func (s *store) provedSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.began.After(t)
+	return !s.began.Before(t)
 }
 
-// age returns how many milliseconds ago the latest write began that ended well, rounded up.
-func (s *store) age(now time.Time) int64 {
+// age returns how long ago the latest write began that ended well.
+func (s *store) age(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return int64((now.Sub(s.began) + time.Millisecond - 1) / time.Millisecond)
+	return now.Sub(s.began)
 }
