@@ -232,7 +232,7 @@ func (w *Watch) untilNext(now time.Time) time.Duration {
 //
 // Law: a worker leaves, and stays away, only while a report counts, and not before its own promise ends.
 //
-// Before it leaves, it probes once more, after the write that was reported, and gives up a probe from before that hangs.
+// Before it leaves, it probes once more, after the write that was reported, and gives up one from before that hangs.
 // Where the store comes back for all, the first worker to notice reports it: all others would leave the whole load to
 // that one.
 func (w *Watch) move(now time.Time) {
