@@ -54,11 +54,14 @@ func answered(t *testing.T, args ...string) (r result) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		r = natsid(t, args...)
-		if late := r.code == noAnswer || strings.Contains(r.err, "503"); !late || time.Now().After(end) {
+		if late := r.code == noAnswer || unavailable.MatchString(r.err); !late || time.Now().After(end) {
 			return r
 		}
 	}
 }
+
+// unavailable matches the code of a worker that has no answer, and no ID that has these digits.
+var unavailable = regexp.MustCompile(`\b503\b`)
 
 // noAnswer is the exit code of a command that got no answer in its time.
 const noAnswer = 3

@@ -81,16 +81,33 @@ func TestAScanReadsAllThatTheLeaderHas(t *testing.T) {
 				!strings.Contains(err.Error(), tc.left)) {
 				t.Errorf("%v, want %q", err, tc.left)
 			}
-			for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-				s, err := js.Stream(t.Context(), "KV_id_grants")
-				if err == nil && s.CachedInfo().State.Consumers == 0 {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatalf("consumers are left: %v", err)
-				}
-			}
 		})
+	}
+}
+
+// JetStream keeps 1,000 consumers of a stream by default: scans in a loop must not use them up.
+func TestAScanSoonLeavesNoConsumer(t *testing.T) {
+	t.Parallel()
+	js, _ := writtenTo(t, nil)
+	body := []byte(`{"grants":1,"process":"A1","entry":1}`)
+	if _, err := js.Publish(t.Context(), "$KV.id_grants.log", body); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(t.Context(), js, "id_grants", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Scan(t.Context(), r.First, r.Last, func(At, *Batch) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		s, err := js.Stream(t.Context(), "KV_id_grants")
+		if err == nil && s.CachedInfo().State.Consumers == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("consumers are left: %v", err)
+		}
 	}
 }
 
