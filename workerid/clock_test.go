@@ -139,6 +139,7 @@ func TestTheHeartbeatAfterAStepComparesTheClock(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))
 		time.Sleep(time.Minute)
 		for i := range 6 {
+			synctest.Wait() // for a heartbeat of this moment
 			l.set(time.Duration(i+1) * 100 * time.Millisecond)
 			if n := l.calls(3100 * time.Millisecond); n["Time"] == 0 || n["Record"] == 0 {
 				t.Errorf("step %d: calls in the heartbeat after it: %v", i, n)
