@@ -18,7 +18,7 @@ deps: ## Install what the tests need, if it is missing: a C compiler, MariaDB, G
 # What tests sync to the disk, they sync to memory where that is a file system.
 quick: format vet staticcheck ## Check what is fast to check, in under a minute: lint and the tests with -short
 	@dir=$$(mktemp -d "$(MEMORY)/natsid-XXXXXX") && trap 'rm -rf "$$dir"' EXIT && \
-	GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$dir go test -short -vet=off -p 16 -parallel 6 -timeout 5m ./...
+	GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$dir go test -short -vet=off -p 10 -parallel 6 -timeout 5m ./...
 
 # Most tests wait more than they compute, so more of them run at a time than there
 # are CPUs; those of whole services compute enough to run by themselves. The race

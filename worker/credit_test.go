@@ -95,6 +95,7 @@ func TestEveryRequestIsAnsweredDuringAnOverload(t *testing.T) {
 }
 
 func TestAnOverloadedWorkerThatLosesTheConnectionSwallowsNoRequestLater(t *testing.T) {
+	t.Parallel()
 	url := startServer(t)
 	proxy, err := natsproxy.Start(url)
 	if err != nil {

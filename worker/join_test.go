@@ -120,6 +120,7 @@ func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *te
 }
 
 func TestAWorkerOnAHangingConnectionDoesNotReportThatItServes(t *testing.T) {
+	t.Parallel()
 	url := startServer(t)
 	proxy, err := natsproxy.Start(url)
 	if err != nil {

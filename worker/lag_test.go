@@ -224,6 +224,7 @@ func TestACreditIsFollowedByAnotherWellBeforeItIsUsedUp(t *testing.T) {
 // A pause of the collector outlasts a credit of an overload where CPU time is limited.
 // What is left then stays until there is a connection, for which the dial waits.
 func TestWithoutAConnectionNothingIsLeftForTheSakeOfACredit(t *testing.T) {
+	t.Parallel()
 	g := joinWithCredit(t)
 	conn := g.cfg.Conn
 	_, free := leaveSlowly(t, conn)
