@@ -85,7 +85,8 @@ func (w *Watch) unable(now time.Time) error {
 // isWorse reports whether a probe that began after another worker wrote has failed, or takes too long.
 func (w *Watch) isWorse(now time.Time) bool {
 	p, wrote := &w.probe, w.others.wrote
-	return p.tried.After(wrote) || p.began.After(wrote) && w.hangs(now, w.store.patience()/2)
+	tooLong := max(leastPatience, w.store.patience()/2)
+	return p.tried.After(wrote) || p.began.After(wrote) && w.hangs(now, tooLong)
 }
 
 // hangs reports whether a probe has had no answer for d.

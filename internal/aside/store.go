@@ -131,9 +131,9 @@ func (s *store) provedSince(t time.Time) bool {
 	return !s.began.Before(t)
 }
 
-// age returns how long ago the latest write began that ended well.
+// age returns how long before now the latest write began that ended well; 0 if it began after that.
 func (s *store) age(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Sub(s.began)
+	return max(0, now.Sub(s.began))
 }
