@@ -12,7 +12,7 @@ type others struct {
 	until time.Time // the last report counts until then
 	by    string    // the process that sent it; "" if it took it back
 	name  string    // of its worker
-	wrote time.Time // when the write began on which a report rests that the own store is to be compared with
+	wrote time.Time // when a reported write began: a probe from after it that fails shows that the own store is worse
 	since time.Time // a report of a write that began before does not count
 
 	ask     time.Time // when to ask next; zero if there is nothing to ask
@@ -74,7 +74,7 @@ func (w *Watch) ask(now time.Time) {
 		o.ask, o.retries = time.Time{}, nil
 	case o.ask.IsZero():
 		o.ask = now.Add(w.cfg.Jitter(w.moment(spread, now, maxWidth)))
-		o.since, o.until = now, time.Time{} // what was written before shows no more, of anyone
+		o.since, o.until = now, time.Time{} // a write from before shows nothing now
 	case !now.Before(o.ask):
 		w.say(message{Says: asks, To: o.by})
 		if o.retries == nil {
@@ -106,7 +106,8 @@ func (w *Watch) take(m message, now time.Time) {
 		if began.Before(o.since) {
 			return
 		}
-		// Where a probe takes longer to fail than the next report to come, it fails after the write of the one before.
+		// A probe may take longer to fail than the next report takes to arrive, so the write of this one replaces the
+		// write of the one before only once a probe has followed that.
 		if !now.Before(o.until) || w.probe.tried.After(o.wrote) {
 			o.wrote = began
 		}
