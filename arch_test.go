@@ -49,10 +49,9 @@ var arrows = map[string][]string{
 	"segment":             {"internal/jitter"},
 	"segment/attempt":     {"segment"},
 	"segment/guard":       {"segment", "segment/attempt", "internal/jitter"},
-	"segment/kvstore":     {"segment", "segment/attempt", "internal/buckets", "internal/jitter", backoff},
+	"segment/kvstore":     {"segment", "segment/attempt", "lineage", "internal/buckets", "internal/jitter", backoff},
 	"segment/move":        {"segment"},
 	"segment/mysqlstore":  {"segment", mysqlDriver},
-	"segment/witness":     {"segment", "internal/buckets", "internal/durable", "internal/jitter"},
 	"segment/segmenttest": {"segment"},
 	"segment/simulation":  {}, // test files only
 
@@ -60,8 +59,8 @@ var arrows = map[string][]string{
 	"workerid/workeridtest": {"workerid", "snowflake"},
 	"kvregistry":            {"workerid", "internal/buckets", natsGo, backoff},
 
-	"oneregistry":         {"internal/durable"},
-	"oneregistry/natsbus": {"oneregistry", "subjects", natsGo},
+	"lineage":         {"segment", "internal/buckets", "internal/durable", "internal/jitter"},
+	"lineage/natsbus": {"subjects", natsGo},
 
 	"worker": {"subjects", "policy", "segment", "snowflake", "internal/ration", natsGo},
 	"client": {"subjects", natsGo},
@@ -102,16 +101,14 @@ var arrows = map[string][]string{
 	"internal/testkit/tcpproxy":  {},
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
-		"segment/witness", "policy", "policy/fleet",
-		"workerid", "kvregistry", "oneregistry", "oneregistry/natsbus", "worker",
+		"lineage", "lineage/natsbus", "policy", "policy/fleet", "workerid", "kvregistry", "worker",
 		"internal/aside", "internal/buckets", "internal/configfile", "internal/durable",
 		"internal/fleetview", "internal/grants", "internal/jitter", "internal/leafhttp", "internal/loglimit",
 		"internal/metrics", "internal/monitor", "internal/page",
 		"internal/natscontext", "internal/natsembed", "internal/passon", "internal/rights", natsGo, backoff, flock},
 	"internal/passon": {"segment", "subjects", "internal/jitter", natsGo},
 	"internal/cli": {"internal/app", "client", "stamp", "internal/stage",
-		"subjects", "snowflake", "workerid", "kvregistry",
-		"oneregistry", "oneregistry/natsbus",
+		"subjects", "snowflake", "workerid", "kvregistry", "lineage", "lineage/natsbus",
 		"internal/buckets", "internal/fleetview", "internal/grants", "internal/measure", "internal/metrics",
 		"internal/monitor", "internal/rights", "internal/terminal",
 		"segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},

@@ -34,17 +34,6 @@ func (c *Client) UpdateTag(ctx context.Context, u subjects.TagUpdate) (subjects.
 	return c.tag(ctx, c.ns.TagUpdate(), u.Tag, u)
 }
 
-// RaiseTags raises a page of tags, for a store that was restored from a backup,
-// and returns them; none after the last. Errors are those of
-// [Client.CreateTag]. The request is sent once.
-func (c *Client) RaiseTags(ctx context.Context, r subjects.TagRaise) (raised subjects.TagRaised, err error) {
-	if err := r.Check(); err != nil {
-		return raised, refusal(err)
-	}
-	err = c.json(ctx, c.ns.TagRaise(), r, &raised)
-	return raised, err
-}
-
 // DeleteTag deletes a tag and returns it as it is then. It is no longer served,
 // and keeps its max_id: created again, it continues above its old IDs. To delete
 // a deleted tag succeeds. Errors are those of [Client.CreateTag]. The request is

@@ -27,19 +27,9 @@ var (
 			return all
 		},
 	}
-	// aLostTag is a tag that no worker may create. Within heard of its creation all workers know of that.
-	aLostTag = cause{
-		name: "until the tag is created again",
-		lasted: func(t *trial, k kind) []span {
-			return []span{{t.from, t.made[tags[k]].Sub(t.load.start) + heard}}
-		},
-	}
 )
 
-const (
-	renumbered = 5 * time.Second
-	heard      = 500 * time.Millisecond
-)
+const renumbered = 5 * time.Second
 
 // tags are those of the load.
 var tags = map[kind]string{long: longTag, short: shortTag, strict: strictTag}

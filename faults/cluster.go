@@ -48,8 +48,6 @@ type cluster struct {
 
 	leafLink *mysqltest.Link // between the leaf node and the first server
 	refused  []*worker       // those that must not become ready, and may end
-
-	made map[string]time.Time // when the last creation of a tag was acknowledged
 }
 
 // start starts the fleet, creates the tags, and connects the callers.
@@ -95,7 +93,7 @@ func (c *cluster) start() {
 	c.callers, err = newCallers(load, urls)
 	c.must(err)
 	c.Cleanup(c.callers.close)
-	c.createTags(c.conn, 1)
+	c.createTags(c.conn)
 	if c.fleet.leaf == apart {
 		c.createTagsOnLeaf()
 	}
@@ -166,14 +164,10 @@ func (c *cluster) longStep() int64 {
 }
 
 // createTags creates the tags of the load.
-func (c *cluster) createTags(conn func() *nats.Conn, start subjects.Decimal) {
-	c.createTag(conn, subjects.TagCreate{Tag: longTag, Step: c.longStep(), Start: start})
-	c.createTag(conn, subjects.TagCreate{Tag: shortTag, Step: shortStep, Start: start})
-	if start > 1 { // after a loss: the order stands in the settings, which workers wrote again
-		c.createTag(conn, subjects.TagCreate{Tag: strictTag, Start: start})
-		return
-	}
-	c.createTag(conn, subjects.TagCreate{Tag: strictTag, Start: start, Order: subjects.OrderStrict})
+func (c *cluster) createTags(conn func() *nats.Conn) {
+	c.createTag(conn, subjects.TagCreate{Tag: longTag, Step: c.longStep(), Start: 1})
+	c.createTag(conn, subjects.TagCreate{Tag: shortTag, Step: shortStep, Start: 1})
+	c.createTag(conn, subjects.TagCreate{Tag: strictTag, Start: 1, Order: subjects.OrderStrict})
 }
 
 func (c *cluster) createTag(conn func() *nats.Conn, t subjects.TagCreate) {
@@ -191,10 +185,6 @@ func (c *cluster) createTag(conn func() *nats.Conn, t subjects.TagCreate) {
 	}); err != nil {
 		c.Fatalf("%v: %s", err, last)
 	}
-	if c.made == nil {
-		c.made = make(map[string]time.Time)
-	}
-	c.made[t.Tag] = time.Now()
 }
 
 // conn returns a connection of the callers that is up, if there is one.

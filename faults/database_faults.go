@@ -27,7 +27,7 @@ func databaseFaults() []fault {
 			fleet:   loadingOnMySQL, inject: restoreDatabase,
 			losses: []loss{storeAway},
 			// Each worker says it once a minute for each tag that went back, and each may notice each.
-			alarms: alarms{subjects.AlarmStoreWentBack: {1, loadingOnMySQL.workers * len(tags)}},
+			alarms: alarms{subjects.AlarmTableWentBack: {1, loadingOnMySQL.workers * len(tags)}},
 		},
 		{
 			name: "mysql-read-only", summary: "MariaDB refuses writes for 5 s, as a replica does",
@@ -46,15 +46,13 @@ func databaseFaults() []fault {
 			losses: []loss{untilOneLeft}, unnoticed: true, single: true,
 		},
 		{
-			name:    "mysql-jetstream-wiped",
-			summary: "all nats-servers lose their stores under the live workers; MariaDB keeps its data",
-			fleet:   onMySQL, inject: wipeServers, lasts: time.Second,
-			losses: []loss{natsAway, storeAwayLong, untilRenumbered},
-			gap:    15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
-			alarms: alarms{
-				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3},
-				subjects.AlarmBucketChanged: {0, 6},
-			},
+			name: "mysql-jetstream-wiped",
+			summary: "all nats-servers lose their stores under the live workers; MariaDB keeps its data, " +
+				"and an operator resumes with its rows",
+			fleet: onMySQL, inject: wipe(wholeTable),
+			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
+			gap:    15 * time.Second, watch: 8 * time.Second,
+			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}},
 		},
 	}
 }

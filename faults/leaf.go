@@ -43,5 +43,5 @@ func (c *cluster) leafURL() string { return "nats://" + c.servers[len(c.servers)
 // createTagsOnLeaf creates the tags in the registry of the leaf node.
 func (c *cluster) createTagsOnLeaf() {
 	conn := func() *nats.Conn { return c.load.links[len(c.load.links)-1].nc }
-	c.createTags(conn, 1)
+	c.createTags(conn)
 }

@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,24 +15,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// What faults of the marks may cost, which an operator causes with one command.
 var (
-	// Workers that notice that marks went back refuse segments until all have lifted
-	// their floors: what is in memory may be in another's memory, too.
-	untilLifted = loss{
-		kinds: []kind{long, short}, outcomes: []string{"503", "429", noResponders}, afterEnd: 5 * time.Second,
-	}
-	// Tags that an operator must create again, or whose store has been repaired.
-	untilRepaired = loss{
-		kinds: []kind{long, short}, outcomes: []string{"503", "429", "404", noResponders}, afterEnd: 15 * time.Second,
-	}
-	// A request for the strict tag reads its mark, and there is none while the stream is away.
-	whileAway = loss{kinds: []kind{strict}, outcomes: []string{"404"}}
-	// All workers are down, and refuse segments when they are up again.
-	untilRaised = loss{
-		kinds: all, outcomes: []string{timeout, noResponders, "503", "429"}, afterEnd: 15 * time.Second,
-	}
-
 	// Ranges of the short tag stay short: every second something is loaded.
 	pollOften   = []string{"--tag-poll", "2s", "--max-step", strconv.Itoa(shortStep)}
 	onOneServer = fleet{servers: 1, workers: 3, flags: pollOften}
@@ -38,38 +23,69 @@ var (
 	onOneMySQL  = fleet{servers: 1, workers: 2, mysql: true, flags: pollOften}
 )
 
-// marksFaults set the marks back, remove them, or change their bucket.
+// marksFaults set the marks back, remove them, or change their bucket. Where workers stop for it, an operator runs
+// `natsid resume`.
 func marksFaults() []fault {
-	wentBack := alarms{subjects.AlarmStoreWentBack: {1, 9}}
+	return slices.Concat(restoreFaults(), bucketFaults())
+}
+
+// restoreFaults set the marks back.
+func restoreFaults() []fault {
+	wentBack := alarms{subjects.AlarmMarksWentBack: {1, 3}}
+	restarted := []loss{untilRestarted, whileAway}
 	return []fault{
 		{
 			name: "marks-restored",
 			summary: "the marks' stream is deleted and restored from a copy of 5 s ago, under the live workers; " +
-				"where one makes it again in between, it is deleted once more, and each may raise `bucket-changed`",
+				"where one makes it again in between, it is deleted once more, and each may raise `marks-lost`",
 			fleet: onOneServer, inject: restoreMarks,
-			losses: []loss{untilLifted, whileAway}, recovery: 20 * time.Second, alarms: wentBack,
+			losses: []loss{untilResumed, whileAway}, alarms: wentBack,
 		},
 		{
-			name: "marks-restored-killed",
-			summary: "SIGKILL of all workers; the marks are restored from a copy of 5 s ago, and the workers " +
-				"started: they refuse segments until an operator raises all tags",
-			fleet: onOneServer, inject: restoreMarksOf(killAll, raiseAll),
-			losses: []loss{untilRaised}, recovery: 20 * time.Second, alarms: wentBack,
+			name:    "marks-restored-killed",
+			summary: "SIGKILL of all workers; the marks are restored from a copy of 5 s ago, and the workers started",
+			fleet:   onOneServer, inject: restoreMarksOf(killAll),
+			losses: restarted, alarms: wentBack,
 		},
 		{
 			name:    "marks-restored-stopped",
-			summary: "the same with SIGTERM: they know what they loaded, and repair the marks themselves",
-			fleet:   onOneServer, inject: restoreMarksOf(stopAll, nil),
-			losses: []loss{untilRaised}, recovery: 20 * time.Second, alarms: wentBack,
+			summary: "the same with SIGTERM: they know what they loaded",
+			fleet:   onOneServer, inject: restoreMarksOf(stopAll),
+			losses: restarted, alarms: wentBack,
+		},
+		{
+			name:    "marks-restored-by",
+			summary: "the same with SIGKILL, and the operator gives --by 1: less is raised than was loaded since",
+			fleet:   onOneServer, inject: restoreMarksOf(killAll, "--by", "1"),
+			losses: restarted, alarms: wentBack,
+		},
+		{
+			name: "marks-restored-twice",
+			summary: "the marks are restored from a copy of 5 s ago, and after the resume from the same copy again, " +
+				"while all workers are killed",
+			fleet: onOneServer, inject: restoreTwice,
+			losses: restarted, alarms: alarms{subjects.AlarmMarksWentBack: {1, 6}},
+		},
+		{
+			name:    "marks-restored-paused",
+			summary: "the same once, while a worker is paused, which resumes after the registry did",
+			fleet:   onOneServer, inject: restoreWithout,
+			losses: []loss{untilRestarted, whileAway}, alarms: wentBack,
 		},
 		{
 			name:    "marks-old",
 			summary: "SIGKILL of the only nats-server, which comes back with its store of 5 s ago",
 			fleet:   onOneServer, inject: oldStore,
-			losses: []loss{natsAway, untilRaised}, recovery: 20 * time.Second,
-			alarms: alarms{subjects.AlarmStoreWentBack: {1, 9}, subjects.AlarmNumberLost: {0, 3}},
+			losses: []loss{natsAway, untilRestarted},
+			alarms: alarms{subjects.AlarmMarksWentBack: {1, 3}, subjects.AlarmNumberLost: {0, 3}},
 			brief:  true,
 		},
+	}
+}
+
+// bucketFaults purge the bucket of the marks, change its settings, or delete it.
+func bucketFaults() []fault {
+	return []fault{
 		{
 			name:    "marks-purged",
 			summary: "`nats stream purge` of the marks, which JetStream refuses; then a worker without ranges starts",
@@ -78,17 +94,17 @@ func marksFaults() []fault {
 		{
 			name: "marks-aged",
 			summary: "the marks get a maximum age of 2 s, and a tag is requested that one worker has a range of; " +
-				"then the age is removed, and the tags are created again with a start above",
+				"no operator can resume before the age is removed",
 			fleet: onFirstUse, inject: ageMarks,
-			losses: []loss{untilRepaired}, recovery: 20 * time.Second,
-			alarms: alarms{subjects.AlarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
+			losses: []loss{untilResumed, whileAway},
+			alarms: alarms{subjects.AlarmBucketUnfit: {1, 3}, subjects.AlarmMarksLost: {0, 3}},
 		},
 		{
 			name:    "marks-sourced",
-			summary: "the marks' stream gets a bucket as a source where old marks are written, and loses it 5 s later",
-			fleet:   onOneServer, inject: sourceMarks, lasts: 5 * time.Second,
-			losses: []loss{untilRepaired}, recovery: 20 * time.Second,
-			alarms: alarms{subjects.AlarmBucketChanged: {1, 9}, subjects.AlarmStoreWentBack: {0, 9}},
+			summary: "the marks' stream gets a bucket as a source where old marks are written, and loses it again",
+			fleet:   onOneServer, inject: sourceMarks,
+			losses: []loss{untilResumed},
+			alarms: alarms{subjects.AlarmBucketUnfit: {1, 3}},
 		},
 		{
 			name:    "marks-mirrored",
@@ -98,10 +114,10 @@ func marksFaults() []fault {
 		{
 			name: "stores-mixed",
 			summary: "a worker that keeps its tags in KV starts beside workers on MySQL: it is refused; " +
-				"then the others are stopped, the marks deleted, and the others started",
+				"then the others are stopped, the marks deleted, the others started, and resumed by the rows of MySQL",
 			fleet: onOneMySQL, inject: mixStores,
-			losses: []loss{untilRaised, untilRepaired}, recovery: 20 * time.Second,
-			alarms: alarms{subjects.AlarmStoreWentBack: {0, 9}, subjects.AlarmBucketChanged: {0, 9}},
+			losses: []loss{untilRestarted, whileAway},
+			alarms: alarms{subjects.AlarmMarksLost: {1, 3}},
 		},
 	}
 }
@@ -123,8 +139,7 @@ func (t *trial) useMore() { t.askFor(rareTag, 60) }
 func (t *trial) useByNewcomer() {
 	w := t.addWorker(t.urls())
 	w.start()
-	w.asked.Store(true) // it may end, where the bucket is not to be used
-	_ = t.wait(lookback, "", func() bool { return w.ready() || !w.running() })
+	_ = t.wait(lookback, "", func() bool { return w.ready() || strings.Contains(w.state(), "stopped") })
 	t.useMore()
 }
 
@@ -133,44 +148,86 @@ func restoreMarks(t *trial) func() {
 	copied := t.backUp(namespace.SegmentBucket())
 	t.useMore()
 	t.sleep(lookback)
-	t.logf("the marks are those of 5 s ago")
-	if t.restore(namespace.SegmentBucket(), copied) > 0 {
-		// A worker was faster, and the others have seen its bucket: it is not the original one. Each says so once a
-		// minute at most. Without such a refusal nobody may say so.
-		t.explained = map[subjects.Alarm]int{subjects.AlarmBucketChanged: t.fleet.workers}
-	}
+	t.restoreMarks(copied)
 	t.useByNewcomer()
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	t.resume()
+	t.useMore()
 	return nil
 }
 
+// restoreMarks restores the marks from a copy.
+func (t *trial) restoreMarks(copied *backup) {
+	t.logf("the marks are those of 5 s ago")
+	if t.restore(namespace.SegmentBucket(), copied) > 0 {
+		// A worker was faster, and others may have seen its bucket, which is not the original one. Each says so once a
+		// minute at most. Without such a refusal nobody may say so.
+		t.explained = map[subjects.Alarm]int{subjects.AlarmMarksLost: t.fleet.workers}
+	}
+}
+
 // restoreMarksOf returns a fault that ends all workers, restores the marks, starts
-// the workers, and lets an operator repair what they refuse to.
-func restoreMarksOf(end func(*trial), repair func(*trial)) func(*trial) func() {
+// the workers, and lets an operator resume.
+func restoreMarksOf(end func(*trial), flags ...string) func(*trial) func() {
 	return func(t *trial) func() {
 		t.useRare()
 		copied := t.backUp(namespace.SegmentBucket())
 		t.useMore()
 		t.sleep(lookback)
-		end(t)
-		t.restore(namespace.SegmentBucket(), copied)
-		t.logf("the marks are those of 5 s ago, and all workers start")
-		for _, w := range t.workers {
-			w.start()
-		}
-		t.waitFor(startWithin, "the marks are refused, or all workers ready", func() bool {
-			return t.raised(subjects.AlarmStoreWentBack) || t.allReady()
-		})
+		t.restoreWhileDown(end, copied)
+		t.resume(flags...)
 		t.useMore()
-		if repair != nil {
-			t.sleep(2 * time.Second)
-			for _, w := range t.workers {
-				t.logf("%s: %s", w.name, w.state())
-			}
-			repair(t)
-			t.useMore()
-		}
 		return nil
 	}
+}
+
+// restoreWhileDown ends all workers, restores the marks, and starts the workers, which must stop.
+func (t *trial) restoreWhileDown(end func(*trial), copied *backup) {
+	end(t)
+	t.restoreMarks(copied)
+	t.logf("all workers start")
+	for _, w := range t.workers {
+		w.start()
+	}
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	t.useMore()
+}
+
+// restoreTwice restores the same copy twice: what the first resume raised is in no mark then, and is in use.
+func restoreTwice(t *trial) func() {
+	t.useRare()
+	copied := t.backUp(namespace.SegmentBucket())
+	t.useMore()
+	t.sleep(lookback)
+	t.restoreMarks(copied)
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	t.resume()
+	t.waitFor(startWithin, "all workers are ready", t.allReady)
+	t.useMore()
+	t.sleep(lookback)
+	t.restoreWhileDown(killAll, copied)
+	t.resume()
+	t.useMore()
+	return nil
+}
+
+// restoreWithout restores the marks while a worker is paused, which has ranges in memory, and resumes without it.
+func restoreWithout(t *trial) func() {
+	t.useRare()
+	copied := t.backUp(namespace.SegmentBucket())
+	t.useMore()
+	t.sleep(lookback)
+	w := t.workers[0]
+	t.logf("SIGSTOP of %s", w.name)
+	t.must(w.signal(syscall.SIGSTOP))
+	t.restoreMarks(copied)
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack, w)
+	t.resume()
+	t.useMore()
+	t.logf("SIGCONT of %s", w.name)
+	t.must(w.signal(syscall.SIGCONT))
+	t.useMore()
+	return nil
 }
 
 func killAll(t *trial) {
@@ -187,8 +244,6 @@ func stopAll(t *trial) {
 	}
 }
 
-func raiseAll(t *trial) { t.raiseAll(1_000_000_000) }
-
 func oldStore(t *trial) func() {
 	v := t.servers[0]
 	t.useRare()
@@ -200,6 +255,9 @@ func oldStore(t *trial) func() {
 	t.replaceStore(v, dir)
 	t.startServer(v)
 	t.useByNewcomer()
+	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
+	t.resume()
+	t.useMore()
 	return nil
 }
 
@@ -218,17 +276,17 @@ func ageMarks(t *trial) func() {
 	t.logf("the marks get a maximum age of 2 s")
 	t.askFor(rareTag, 1)
 	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = 2*time.Second, 2*time.Second }))
-	t.sleep(6 * time.Second)
+	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
+	t.sleep(4 * time.Second) // all entries are gone
 	t.askFor(rareTag, 30)
-	return func() {
-		t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge = 0 }))
-		t.logf("the maximum age is removed")
-		t.createTagsAgain()
-		if t.wait(lookback, "", t.allReady) != nil { // the witnesses are gone as well
-			t.logf("%s: %s", t.workers[0].name, t.workers[0].state())
-			raiseAll(t)
-		}
+	if _, err := t.natsid("resume", "--yes", "--since", "1m"); err == nil {
+		t.violation("the registry was resumed while the bucket forgets entries")
 	}
+	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge = 0 }))
+	t.logf("the maximum age is removed")
+	t.resume("--since", "1m")
+	t.askFor(rareTag, 30)
+	return nil
 }
 
 func sourceMarks(t *trial) func() {
@@ -251,7 +309,11 @@ func sourceMarks(t *trial) func() {
 	t.put("old", copied)
 	_ = t.wait(2*time.Second, "", func() bool { return bytes.Equal(t.entries(bucket)[rareTag], copied[rareTag]) })
 	t.useByNewcomer()
-	return func() { t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.Sources = nil })) }
+	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
+	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.Sources = nil }))
+	t.resume("--since", "1m")
+	t.useMore()
+	return nil
 }
 
 func mirrorMarks(t *trial) func() {
@@ -284,8 +346,10 @@ func mixStores(t *trial) func() {
 	t.useMore()
 	t.deleteBucket(namespace.SegmentBucket())
 	for _, o := range others {
-		o.restart()
+		o.start()
 	}
+	t.mustStop(stopsWithin, subjects.AlarmMarksLost)
+	t.resume(wholeTable)
 	t.useMore()
 	return nil
 }

@@ -44,9 +44,6 @@ var (
 	untilRenumbered = loss{
 		kinds: []kind{snowflake}, outcomes: []string{"503", noResponders}, cause: aLostNumber,
 	}
-	// The operator creates the tags, and nobody else: others may have loaded more than any one worker knows. What is in
-	// memory of the long tag is discarded once its worker has noted in the new bucket how far it had loaded.
-	untilCreated = loss{kinds: []kind{long, short}, outcomes: []string{"404"}, cause: aLostTag}
 )
 
 // natsFaults strike nats-servers.
@@ -134,15 +131,12 @@ func allServersFaults() []fault {
 		},
 		{
 			name: "jetstream-wiped",
-			summary: "all servers are stopped, their stores deleted, and restarted under the live workers; " +
-				"the tags are created again with a start above",
-			fleet: threeWorkers, inject: wipe, lasts: time.Second,
-			losses: []loss{natsAway, storeAwayLong, untilRenumbered, untilCreated},
-			gap:    15 * time.Second, recovery: 25 * time.Second, watch: 15 * time.Second,
-			alarms: alarms{
-				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmStoreWentBack: {1, 3},
-				subjects.AlarmBucketChanged: {0, 6},
-			},
+			summary: "all servers are stopped, their stores deleted, and restarted under the live workers, " +
+				"which lift the marks to what they loaded before an operator resumes",
+			fleet: threeWorkers, inject: wipe("--since", "1m"),
+			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
+			gap:    15 * time.Second, watch: 8 * time.Second,
+			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}},
 		},
 	}
 }
@@ -221,20 +215,14 @@ func wipeServers(t *trial) func() {
 	}
 }
 
-func wipe(t *trial) func() {
-	heal := wipeServers(t)
-	return func() {
+// wipe returns a fault that wipes all nats-servers, after which an operator resumes.
+func wipe(flags ...string) func(*trial) func() {
+	return func(t *trial) func() {
+		heal := wipeServers(t)
+		t.sleep(time.Second)
 		heal()
-		t.createTagsAgain()
-	}
-}
-
-// createTagsAgain creates the tags above all that was loaded: what was issued, and
-// what workers hold in memory. Then the bucket of the marks is the original one.
-func (t *trial) createTagsAgain() {
-	t.createTags(t.conn, 1_000_000_000)
-	t.logf("the tags are created again")
-	if err := t.natsid("store", "confirm", "--yes"); err != nil {
-		t.violation("the bucket cannot be confirmed: %v", err)
+		t.mustStop(stopsLater, subjects.AlarmMarksLost)
+		t.resume(flags...)
+		return nil
 	}
 }

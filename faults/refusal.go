@@ -5,9 +5,6 @@ package main
 import (
 	"io"
 	"net/http"
-	"os/exec"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -67,21 +64,6 @@ func (c *cluster) raised(kind subjects.Alarm) bool {
 		}
 	}
 	return false
-}
-
-// natsid runs a command of an operator.
-func (c *cluster) natsid(args ...string) error {
-	out, err := exec.CommandContext(c.ctx, c.bins.natsid,
-		append(slices.Clone(args), "--nats", c.secrets.in(c.urls()))...).CombinedOutput()
-	c.logf("natsid %s: %v %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	return err
-}
-
-// raiseAll raises every tag by n, as an operator does after the marks went back.
-func (c *cluster) raiseAll(n int) {
-	if err := c.natsid("tag", "raise", "--all", "--by", strconv.Itoa(n), "--yes"); err != nil {
-		c.violation("the tags cannot be raised: %v", err)
-	}
 }
 
 // askFor requests IDs of a tag that the load does not use, one at a time, and

@@ -318,3 +318,9 @@ func encode(v any) []byte {
 	}
 	return b
 }
+
+// Unused reports whether no worker ever had a number.
+func (r *Registry) Unused(ctx context.Context) (bool, error) {
+	records, err := r.Records(ctx)
+	return err == nil && len(records) == 0, err
+}

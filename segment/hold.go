@@ -8,7 +8,8 @@ import (
 // A Lifter raises marks to what is known of them elsewhere, where a store may have gone back, or where two stores gave
 // out IDs of one tag.
 type Lifter interface {
-	// Lift raises the mark of a tag to at least f.End, by compare-and-set. It lowers nothing.
+	// Lift raises the mark of a tag to at least f.End, by compare-and-set, and reports whether the mark was lower. It
+	// lowers nothing.
 	//
 	// Law: where a tag has two histories, one that ends at the mark m found here and one that ends at f.End, IDs
 	// below both may be in two memories. Those between are in one at most, and those above are spent by none. So Lift
@@ -17,7 +18,7 @@ type Lifter interface {
 	//
 	// A tag that is missing is created with its mark and its Least at f.End: with f.Step if f.Live, so that it is
 	// served on above everything known; disabled otherwise, so that only its operator brings it back to life.
-	Lift(ctx context.Context, tag string, f Floor) error
+	Lift(ctx context.Context, tag string, f Floor) (raised bool, err error)
 }
 
 // A Floor is what a process knows of a tag by its own loads.

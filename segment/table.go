@@ -58,6 +58,7 @@ type Mark struct {
 	Revision uint64    // of this entry; 0 if the tag has none
 	Tokens   string    // of the entry's latest writes: see package attempt; a write carries them on
 	Updated  time.Time // of the last change; set by the store
+	Record   Record    // of the tag's loads
 	// Step and Description are the row's, so that the marks alone can serve the tag one day.
 	Step        int64
 	Description string

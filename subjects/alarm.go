@@ -12,19 +12,21 @@ type Alarm string
 
 // The kinds of alarm. They are part of the wire contract: none is renamed.
 const (
-	AlarmBucketChanged    Alarm = "bucket-changed"
+	AlarmBucketUnfit      Alarm = "bucket-unfit"
 	AlarmClockBehind      Alarm = "clock-behind"
 	AlarmClockSkew        Alarm = "clock-skew"
 	AlarmClockStep        Alarm = "clock-step"
 	AlarmGrantsLost       Alarm = "grants-lost"
+	AlarmMarksLost        Alarm = "marks-lost"
+	AlarmMarksWentBack    Alarm = "marks-went-back"
 	AlarmNumberLost       Alarm = "number-lost"
 	AlarmNumbersExhausted Alarm = "numbers-exhausted"
 	AlarmOverload         Alarm = "overload"
 	AlarmRegistryConflict Alarm = "registry-conflict"
 	AlarmSecondRegistry   Alarm = "second-registry"
 	AlarmStateFile        Alarm = "state-file"
-	AlarmStoreWentBack    Alarm = "store-went-back"
 	AlarmStreamOverlap    Alarm = "stream-overlap"
+	AlarmTableWentBack    Alarm = "table-went-back"
 	AlarmTimeEnds         Alarm = "time-ends"
 )
 
@@ -42,13 +44,11 @@ func Alarms() []AlarmInfo { return slices.Clone(alarms) }
 
 var alarms = []AlarmInfo{
 	{
-		Kind: AlarmBucketChanged,
-		Happened: "a bucket was given settings with which it forgets or takes what others write, " +
-			"or the bucket of the marks has no identity or another one, or entries of a newer natsid, " +
-			"or the bucket of limits, orders and throttles was lost; " +
-			"depending on which, no tag is created on first use, no segment IDs are served, or strict tags are loose",
-		Do: "do what the message says: correct the settings, or look with `natsid store show`; " +
-			"service continues within `--tag-poll`",
+		Kind: AlarmBucketUnfit,
+		Happened: "a bucket was given settings with which it forgets entries, or takes what others write; " +
+			"if it is that of the marks, all workers have stopped segments; if it is that of the worker numbers, " +
+			"they are not renewed",
+		Do: "correct the settings that the message names; if segments are stopped, then run `natsid resume`",
 	},
 	{
 		Kind: AlarmClockBehind,
@@ -75,6 +75,18 @@ var alarms = []AlarmInfo{
 			"so that `natsid explain` and `natsid audit` lack what the message says; IDs are issued as ever",
 		Do: "make room, delete a stream that is another registry's, or give the worker the rights that " +
 			"`natsid permissions` prints; or set `--grants off`",
+	},
+	{
+		Kind: AlarmMarksLost,
+		Happened: "the bucket of the marks was deleted, purged or made again, or its identity is damaged; " +
+			"all workers have stopped segments",
+		Do: "run `natsid resume`: it shows which tags workers remember, raises them, and asks which are missing",
+	},
+	{
+		Kind: AlarmMarksWentBack,
+		Happened: "the registry in JetStream is in an earlier state, as after restoring a backup or losing a disk; " +
+			"all workers have stopped segments, since IDs would repeat",
+		Do: "find out what was restored, and run `natsid resume`: it proposes how far to raise each tag, and asks",
 	},
 	{
 		Kind: AlarmNumberLost,
@@ -104,24 +116,16 @@ var alarms = []AlarmInfo{
 	{
 		Kind: AlarmSecondRegistry,
 		Happened: "workers behind the same subjects rest on two registries, as of a hub and of a leaf node; " +
-			"one of them yields: its workers serve nothing",
-		Do: "see `natsid registry`; connect the workers that yielded to the NATS of the other registry, " +
-			"or give them a namespace of their own; check what the alarm lists as given twice",
+			"both have stopped segments and snowflakes, but for one that `--registry` names",
+		Do: "separate the two, or decide with `natsid resume --keep REGISTRY` which one serves; " +
+			"`natsid registry` lists both",
 	},
 	{
 		Kind: AlarmStateFile,
 		Happened: "`worker.json` is damaged, was copied here, or cannot be written; " +
-			"the worker acquires another worker number; or `witness.json` is damaged or cannot be written",
+			"the worker acquires another worker number; or `lineage.json` is damaged or cannot be written",
 		Do: "if it cannot be written, repair the data directory: the file is used again within a minute; " +
 			"until then a crash costs the worker its number",
-	},
-	{
-		Kind: AlarmStoreWentBack,
-		Happened: "MySQL lost commits: no ID repeats, but its other data may be lost; " +
-			"or JetStream lost the marks of the tags, or went back to older ones",
-		Do: "check MySQL's failover or backup; if the marks went back and segments stay refused, run " +
-			"`natsid tag raise --all --by N`; if they are lost and there is no MySQL, " +
-			"create each tag again with a start far above every ID in use",
 	},
 	{
 		Kind: AlarmStreamOverlap,
@@ -129,6 +133,12 @@ var alarms = []AlarmInfo{
 			"acknowledgement instead of an answer",
 		Do: "delete the stream that the message names, or take natsid's subjects out of it, " +
 			"or choose another `--namespace`",
+	},
+	{
+		Kind: AlarmTableWentBack,
+		Happened: "MySQL lost commits: natsid repeats no ID and continues above its marks, but other data of the " +
+			"database may be lost, and Leaf nodes on the table may repeat IDs",
+		Do: "check MySQL's failover or backup, and stop Leaf nodes on the table",
 	},
 	{
 		Kind:     AlarmTimeEnds,

@@ -83,18 +83,20 @@ func ExampleAlarms() {
 		fmt.Println(subjects.DefaultNamespace.Alarm(a.Kind))
 	}
 	// Output:
-	// id.alarm.bucket-changed
+	// id.alarm.bucket-unfit
 	// id.alarm.clock-behind
 	// id.alarm.clock-skew
 	// id.alarm.clock-step
 	// id.alarm.grants-lost
+	// id.alarm.marks-lost
+	// id.alarm.marks-went-back
 	// id.alarm.number-lost
 	// id.alarm.numbers-exhausted
 	// id.alarm.overload
 	// id.alarm.registry-conflict
 	// id.alarm.second-registry
 	// id.alarm.state-file
-	// id.alarm.store-went-back
 	// id.alarm.stream-overlap
+	// id.alarm.table-went-back
 	// id.alarm.time-ends
 }

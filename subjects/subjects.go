@@ -75,7 +75,6 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SnowflakeOf("<business>"), count, ids},
 		{n.TagCreate(), "`" + exampleCreate + "`, each optional but tag", tag},
 		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
-		{n.TagRaise(), "`" + exampleRaise + "`, after optional", "tags that were raised, as the JSON of a TagRaised"},
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
 		{n.Throttle(), "empty, or `" + exampleThrottle + "`; `\"all\":true` instead of tag, `\"off\":true` of rate",
 			"what is throttled now, as the JSON of Throttles"},
@@ -89,16 +88,16 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.Probe(""), "sent by idle workers to their queue group: what does another one hear?", ""},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
 		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
-		{n.RegistryAnnounce(), "published by workers every few seconds: their registry, as JSON", ""},
-		{n.RegistryAsk(), "of workers and `natsid registry`", "from one worker of each registry, as JSON"},
-		{n.RegistryOf("<registry>"), "of workers and `natsid registry`", "from one worker of the registry, as JSON"},
+		{n.RegistryAnnounce(), "published by workers every few seconds, and at a stop: their registry, as JSON", ""},
+		{n.RegistryAsk(), "of workers, `natsid registry` and `natsid resume`",
+			"from one worker of each registry, as JSON"},
+		{n.RegistryOf("<registry>"), "of workers and `natsid resume`", "from one worker of the registry, as JSON"},
 		{n.RegistryStore(), "published by workers, for workers: that one cannot load, and that another can", ""},
 		{n.SettingsChanged(), "published by workers, for workers: a key of the bucket of settings that changed", ""},
 		{n.SettingsWorkers(), "published by workers, for workers, while a rate is in force: how many serve tags", ""},
 		{n.Loaders(), "published by workers, for workers: a worker that loads strict tags for others", ""},
 		{n.Loader("<worker>"), "how many IDs of a strict tag a worker loads for another", ""},
 		{n.TagChanged(), "published when a tag was created, changed or deleted: its name", ""},
-		{n.Witness(), "published by workers, for workers: how far the marks have moved, and that they went back", ""},
 		{n.Alarm("<kind>"), "published when an operator must look: the JSON of an AlarmEvent", ""},
 	}
 }
@@ -139,9 +138,6 @@ func (n Namespace) TagCreate() string { return string(n) + ".tag.create" }
 // TagUpdate returns the subject of requests that change a tag.
 func (n Namespace) TagUpdate() string { return string(n) + ".tag.update" }
 
-// TagRaise returns the subject of requests that raise all tags, a page each.
-func (n Namespace) TagRaise() string { return string(n) + ".tag.raise" }
-
 // TagDelete returns the subject of requests that delete a tag.
 func (n Namespace) TagDelete() string { return string(n) + ".tag.delete" }
 
@@ -170,10 +166,6 @@ func (n Namespace) Loaders() string { return string(n) + ".loader" }
 
 // Loader is described with [Namespace.Loaders].
 func (n Namespace) Loader(name string) string { return n.Loaders() + "." + name }
-
-// Witness returns the subject on which workers publish to one another how far the
-// bucket of marks has moved, and that it went back. Only workers may publish it.
-func (n Namespace) Witness() string { return string(n) + ".witness" }
 
 // Worker returns the subject on which the holder of worker number w identifies
 // itself.
@@ -213,7 +205,7 @@ func (n Namespace) RegistryStore() string { return string(n) + ".registry.store"
 func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
-		n.TagCreate(), n.TagUpdate(), n.TagRaise(), n.TagDelete(), n.Throttle(), n.TagList(), n.Workers(),
+		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.Throttle(), n.TagList(), n.Workers(),
 		n.Drain("*"), n.RegistryAsk(), n.RegistryOf("*"),
 	}
 }

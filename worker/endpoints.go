@@ -105,7 +105,6 @@ func (w *Worker) tagEndpoints() []*endpoint {
 	return []*endpoint{
 		tags("tag-create", ns.TagCreate(), admin.create),
 		tags("tag-update", ns.TagUpdate(), admin.update),
-		tags("tag-raise", ns.TagRaise(), admin.raise),
 		tags("tag-delete", ns.TagDelete(), admin.remove),
 		tags(listEndpoint, ns.TagList(), admin.list),
 		tags("throttle", ns.Throttle(), admin.throttle),

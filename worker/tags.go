@@ -93,6 +93,9 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 			}
 		}
 	}
+	if err := a.demandStart(ctx, c); err != nil {
+		return nil, err
+	}
 	t, err := a.cfg.Rations.make(func() (segment.Tag, error) {
 		return a.cfg.Store.Create(ctx, segment.Tag{
 			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
@@ -104,6 +107,19 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 		}
 	}
 	return a.changed(c.Tag, t, err)
+}
+
+// demandStart returns an error for a tag that the store lacks, may have had, and would begin at 1.
+func (a *tagAdmin) demandStart(ctx context.Context, c subjects.TagCreate) error {
+	if c.Start > 1 || a.cfg.NeedsStart == nil || !a.cfg.NeedsStart() {
+		return nil
+	}
+	_, err := a.cfg.Store.Look(ctx, c.Tag)
+	if !errors.Is(err, segment.ErrUnknownTag) {
+		return ofStore(err)
+	}
+	return subjects.Errorf(subjects.BadRequest, "tag %s may have been in use before the registry was resumed: "+
+		"give it a start above all its IDs; once no tag is missing, run `natsid resume --tags-complete`", c.Tag)
 }
 
 func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {

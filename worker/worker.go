@@ -85,7 +85,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Origin, Refused, Away,
-// Rest, Overloaded, Drain, Ask, State, Gate, Rations, Settings, Raised, Observe and Log must be set.
+// Rest, Overloaded, Drain, Ask, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -150,8 +150,9 @@ type Config struct {
 	// Hear, if set, takes what workers tell one another on
 	// [subjects.Namespace.RegistryStore]. It must not block.
 	Hear func(message []byte)
-	// Raised, if set, is called when all tags have been raised by that many IDs.
-	Raised func(ctx context.Context, by int64) error
+	// NeedsStart, if set, reports whether a tag that is missing may have been in use, so that who creates it must say
+	// where it starts.
+	NeedsStart func() bool
 	// Observe, if set, is called with every answer, concurrently. It must not
 	// block.
 	Observe func(Answer)

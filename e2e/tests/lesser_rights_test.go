@@ -20,11 +20,10 @@ func usedBy(r rights.Right) string {
 	for _, use := range [][2]string{
 		{"id.segment.", "get segment order"}, {"id.snowflake.>", ""}, {"id.snowflake", "get snowflake"},
 		{"id.tag.create", "tag create seat"}, {"id.tag.update", "tag update order --step 5"},
-		{"id.tag.raise", "tag raise --all --by 5 --yes"}, {"id.tag.delete", "tag delete order"},
-		{"id.tag.list", "tag list"},
+		{"id.tag.delete", "tag delete order"}, {"id.tag.list", "tag list"},
 		{"id.control.throttle", "throttle"}, {"id.control.drain.", "drain eu-1"},
 		{"$SRV.STATS.", "tag list --stats"}, {"$SRV.PING.", "workers"},
-		{"id.registry.ask", "registry list"},
+		{"id.registry.ask", "registry"},
 		{"id.registry.of.", ""}, {"$JS.FC.", ""}, {"id.alarm.", ""}, // with two registries, very many entries, alarms
 		{"_INBOX.", "tag list"},
 	} {
@@ -130,8 +129,8 @@ func TestACallerMayDoNothingButRequestIDs(t *testing.T) {
 		}
 	}
 	for _, subject := range []string{
-		"id.tag.create", "id.tag.update", "id.tag.raise", "id.tag.delete", "id.tag.list", "id.tag.changed",
-		"id.alarm.overload", "id.witness", "id.registry.announce", "id.registry.store", "id.settings.changed",
+		"id.tag.create", "id.tag.update", "id.tag.delete", "id.tag.list", "id.tag.changed",
+		"id.alarm.overload", "id.registry.announce", "id.registry.store", "id.settings.changed",
 		"id.control.throttle", "id.control.drain.X", "id.worker.1", "$SRV.PING", "$SRV.STATS.id-segment",
 		"$KV.id_segments.order", "$KV.id_history.1", "$KV.id_settings.x", "$JS.API.INFO",
 		"$JS.API.STREAM.MSG.GET.KV_id_segments", "$JS.API.DIRECT.GET.KV_id_segments.$KV.id_segments.order",

@@ -100,7 +100,7 @@ func TestWithoutMarksMemoryIsServedThen503UntilTheyAreBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	says := strings.Contains(string(msg.Data), `"message":"tag order: max_id is`)
-	if msg.Subject != "id.alarm.store-went-back" || !says {
+	if msg.Subject != "id.alarm.table-went-back" || !says {
 		t.Errorf("alarm %s: %s", msg.Subject, msg.Data)
 	}
 	c.StopWorker(0) // before its proxy goes

@@ -64,25 +64,6 @@ func TestAWorkerMakesDoWithASmallMaxPayload(t *testing.T) {
 	if err != nil || len(workers) != 1 || workers[0].Tags != len(tags) {
 		t.Errorf("statistics of %v, %v", workers, err)
 	}
-	raised := 0
-	for r := (subjects.TagRaise{By: 5}); ; {
-		var page subjects.TagRaised
-		waitFor(t, fmt.Sprintf("more than %d tags are raised", raised), func() (done bool) {
-			var err error
-			page, err = c.RaiseTags(patient(t), r)
-			if err != nil && !errors.Is(err, client.ErrUnavailable) { // a busy machine
-				t.Fatal(err)
-			}
-			return err == nil
-		})
-		if len(page.Tags) == 0 {
-			break
-		}
-		raised, r.After = raised+len(page.Tags), page.Tags[len(page.Tags)-1].Tag
-	}
-	if raised != len(tags) {
-		t.Errorf("%d tags are raised, want %d", raised, len(tags))
-	}
 }
 
 // wantABatchThatFits checks that a batch whose reply is too large is refused with one

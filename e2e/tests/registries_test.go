@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -137,13 +138,25 @@ func (w *siteWorker) waitReady(t *testing.T) {
 	waitFor(t, "a worker that is ready", func() bool { _, ok := w.readyz(); return ok })
 }
 
-// waitYielded waits until the worker serves nothing and says why.
-func (w *siteWorker) waitYielded(t *testing.T) {
+// waitBoth waits until the worker serves neither mode, and says why of both.
+func (w *siteWorker) waitBoth(t *testing.T, why string) {
 	t.Helper()
-	waitFor(t, "a worker that has yielded", func() bool {
+	waitFor(t, "a worker that says twice: "+why, func() bool {
 		text, ok := w.readyz()
-		return !ok && strings.Count(text, "has yielded to") == 2
+		return !ok && strings.Count(text, why) == 2
 	})
+}
+
+// waitStopped waits until the worker has stopped because of a second registry.
+func (w *siteWorker) waitStopped(t *testing.T) {
+	t.Helper()
+	w.waitBoth(t, "the registry is stopped: second-registry")
+}
+
+// waitOut waits until the worker is out for another registry.
+func (w *siteWorker) waitOut(t *testing.T, keeps string) {
+	t.Helper()
+	w.waitBoth(t, "registry "+keeps+" serves instead of registry")
 }
 
 // A givenIDs is which IDs were given, and when each was asked for.
@@ -209,72 +222,119 @@ func (g *givenIDs) ask(ctx context.Context, t *testing.T, at string) {
 	}
 }
 
-func TestAHubAndALeafNodeWithJetStreamOfItsOwnEndAsOneRegistry(t *testing.T) {
+// callBoth requests IDs at both sites until the test ends, and returns once both give some.
+func (s *twoSites) callBoth(t *testing.T) *givenIDs {
+	t.Helper()
+	given := new(givenIDs)
+	ctx, stop := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	t.Cleanup(func() { stop(); callers.Wait() })
+	for _, at := range []string{s.hub, s.leaf} {
+		before := given.since(time.Time{})
+		callers.Go(func() { given.ask(ctx, t, at) })
+		waitFor(t, "IDs", func() bool { return given.since(time.Time{}) > before+1000 })
+	}
+	return given
+}
+
+// waitGiven waits for so many IDs of requests from now on, none of which may be a repeat.
+func (g *givenIDs) waitGiven(t *testing.T, n int, when string) {
+	t.Helper()
+	now := time.Now()
+	waitFor(t, "IDs "+when, func() bool { return g.since(now) > n })
+	if n := g.repeats(now); n > 0 {
+		t.Errorf("%d IDs repeat %s", n, when)
+	}
+}
+
+// keep resumes a site so that its registry serves.
+func (s *twoSites) keep(t *testing.T, at, registry string, flags ...string) {
+	t.Helper()
+	args := []string{"resume", "--keep", registry, "--yes", "--tags-complete", "--nats", at}
+	if code, text := run(t, patient(t), append(args, flags...)...); code != 0 {
+		t.Fatalf("resume ended with %d: %s", code, text)
+	}
+}
+
+func TestAHubAndALeafNodeWithJetStreamOfItsOwnStopUntilOneIsKept(t *testing.T) {
 	t.Parallel()
 	s := startSites(t, false)
 	h1, h2, l1 := startAt(t, s.hub), startAt(t, s.hub), startAt(t, s.leaf)
-	for _, w := range []*siteWorker{h1, h2, l1} {
+	all := []*siteWorker{h1, h2, l1}
+	for _, w := range all {
 		w.waitReady(t)
 	}
-	var given givenIDs
-	ctx, stop := context.WithCancel(t.Context())
-	var callers sync.WaitGroup
-	defer callers.Wait()
-	defer stop()
-	callers.Go(func() { given.ask(ctx, t, s.hub) })
-	callers.Go(func() { given.ask(ctx, t, s.leaf) })
-	waitFor(t, "IDs of both", func() bool { return given.since(time.Time{}) > 2000 })
+	hub, leaf := registries(t, s.hub)[0].Registry, registries(t, s.leaf)[0].Registry
+	given := s.callBoth(t)
 
 	linked := time.Now()
 	s.link.Refuse(false)
-	l1.waitYielded(t)
-	t.Logf("the leaf's worker has yielded %v after the link may stand", time.Since(linked))
-	h1.waitReady(t)
-	h2.waitReady(t)
-	waitFor(t, "the alarm with what was given twice", func() bool {
-		return strings.Contains(l1.log.String(), "kind=second-registry") &&
-			strings.Contains(l1.log.String(), "of tags order [1, ")
-	})
-	settled := time.Now()
-	waitFor(t, "IDs from the registry that stays", func() bool { return given.since(settled) > 3000 })
-	if n := given.repeats(settled); n > 0 {
-		t.Errorf("%d IDs repeat after the marks were merged", n)
+	for _, w := range all {
+		w.waitStopped(t)
 	}
-	t.Logf("%d IDs were given twice before", given.repeats(time.Time{}))
-
-	// An operator wants the other one.
-	var rows []string
-	waitFor(t, "natsid registry shows both", func() bool {
-		rows = registries(t, s.hub)
-		return len(rows) == 2 && strings.Contains(strings.Join(rows, "\n"), "yielded to")
+	t.Logf("all are stopped %v after the link may stand; %d IDs were given twice", time.Since(linked),
+		given.repeats(time.Time{}))
+	stopped := time.Now()
+	alarmed := func(w *siteWorker) bool { return strings.Contains(w.log.String(), "kind=second-registry") }
+	waitFor(t, "an alarm of each registry", func() bool { return (alarmed(h1) || alarmed(h2)) && alarmed(l1) })
+	waitFor(t, "natsid registry shows two that are stopped", func() bool {
+		both := registries(t, s.hub)
+		return len(both) == 2 && both[0].State == "stopped" && both[1].State == "stopped"
 	})
-	for _, row := range rows {
-		if strings.Contains(row, "yielded to") {
-			natsid(t, "registry", "adopt", strings.Fields(row)[0], "--nats", s.hub)
+	code, text := run(t, patient(t), "resume", "--yes", "--nats", s.hub)
+	if code != 2 || !strings.Contains(text, "--keep") {
+		t.Errorf("without a choice it ended with %d: %s", code, text)
+	}
+	nc := connectTo(t, s.hub)
+	for _, subject := range []string{"id.segment.order", "id.snowflake"} {
+		if runs, err := request(nc, subject, 1, patience); err == nil {
+			t.Errorf("%s is served while both are stopped: %v", subject, runs)
 		}
 	}
-	l1.waitReady(t)
-	h1.waitYielded(t)
-	h2.waitYielded(t)
-	settled = time.Now()
-	waitFor(t, "IDs from the registry that was adopted", func() bool { return given.since(settled) > 1000 })
-	if n := given.repeats(settled); n > 0 {
-		t.Errorf("%d IDs repeat after the other registry was adopted", n)
+	if n := given.since(stopped); n > 0 {
+		t.Errorf("%d IDs are given while both are stopped", n)
 	}
 
-	// The link is lost, and a worker started again: it remembers, until an operator releases it.
-	s.link.Refuse(true)
-	s.link.Cut()
-	h1.stop()
-	h1.run(t, s.hub)
-	h1.waitYielded(t)
-	waitFor(t, "the end of the link", func() bool { return s.nodes() == 0 })
-	waitFor(t, "a release", func() bool {
-		var out natstest.Buffer
-		return cli.Main(t.Context(), []string{"registry", "release", "--nats", s.hub}, &out, t.Output()) == 0
-	})
+	s.keep(t, s.hub, hub)
 	h1.waitReady(t)
 	h2.waitReady(t)
+	l1.waitOut(t, hub)
+	given.waitGiven(t, 3000, "after the hub's registry was kept")
+
+	// What is out stays out, whoever is reached, until an operator decides otherwise.
+	s.link.Refuse(true)
+	s.link.Cut()
+	l1.stop()
+	l1.run(t, s.leaf)
+	l1.waitOut(t, hub)
+	s.link.Refuse(false)
+	waitFor(t, "the link", func() bool { return s.nodes() == 1 })
+	waitFor(t, "both answer", func() bool { return len(registries(t, s.leaf)) == 2 })
+	s.keep(t, s.leaf, leaf, "--since", "1h")
+	l1.waitReady(t)
+	h1.waitOut(t, leaf)
+	h2.waitOut(t, leaf)
+	given.waitGiven(t, 1000, "after the leaf's registry was kept")
+}
+
+func TestARegistryThatIsPinnedGoesOnWhereAnotherOneIsMet(t *testing.T) {
+	t.Parallel()
+	s := startSites(t, false)
+	h1, l1 := startAt(t, s.hub), startAt(t, s.leaf)
+	h1.waitReady(t)
+	l1.waitReady(t)
+	hub := registries(t, s.hub)[0].Registry
+	h1.stop()
+	h1.run(t, s.hub, func(cfg *app.Config) { cfg.Registry = hub })
+	h1.waitReady(t)
+	given := s.callBoth(t)
+	s.link.Refuse(false)
+	l1.waitStopped(t)
+	given.waitGiven(t, 3000, "while the other one is stopped")
+	h1.waitReady(t)
+	if strings.Contains(h1.log.String(), "the registry is stopped") {
+		t.Error("the registry that is pinned was stopped")
+	}
 }
 
 // natsid runs a command and returns what it prints. On a busy machine a command may get no answer in its time.
@@ -283,7 +343,7 @@ func natsid(t *testing.T, args ...string) (printed string) {
 	waitFor(t, "an answer to natsid "+args[0], func() bool {
 		var out, errs natstest.Buffer
 		code := cli.Main(t.Context(), args, &out, &errs)
-		if late := code == noAnswer || strings.Contains(errs.String(), "no such registry"); code != 0 && !late {
+		if code != 0 && code != noAnswer {
 			t.Fatalf("natsid %q: exit code %d, %s", args, code, errs.String())
 		}
 		printed = out.String()
@@ -292,14 +352,18 @@ func natsid(t *testing.T, args ...string) (printed string) {
 	return printed
 }
 
-// registries returns the rows of `natsid registry`.
-func registries(t *testing.T, url string) []string {
+// A registryRow is one of those that `natsid registry` lists.
+type registryRow struct{ Registry, State string }
+
+func registries(t *testing.T, url string) (rows []registryRow) {
 	t.Helper()
-	lines := strings.Split(strings.TrimSpace(natsid(t, "registry", "--nats", url)), "\n")
-	return lines[1:]
+	if err := json.Unmarshal([]byte(natsid(t, "registry", "--json", "--nats", url)), &rows); err != nil {
+		t.Fatal(err)
+	}
+	return rows
 }
 
-func TestAWorkerBehindALeafNodeYieldsBeforeItServes(t *testing.T) {
+func TestARegistryThatWasNeverUsedLeavesBeforeItServes(t *testing.T) {
 	t.Parallel()
 	repeats := -1
 	for range 4 { // its question is bounded, and a busy machine may outlast that, but not each time
@@ -316,42 +380,26 @@ func repeatsBehindALeafNode(t *testing.T) int {
 	s := startSites(t, true)
 	h1 := startAt(t, s.hub)
 	h1.waitReady(t)
-	var given givenIDs
-	ctx, stop := context.WithCancel(t.Context())
-	var callers sync.WaitGroup
-	defer callers.Wait()
-	defer stop()
-	callers.Go(func() { given.ask(ctx, t, s.hub) })
-	callers.Go(func() { given.ask(ctx, t, s.leaf) })
-	waitFor(t, "IDs", func() bool { return given.since(time.Time{}) > 500 })
+	given := s.callBoth(t)
+	hub := registries(t, s.hub)[0].Registry
 	l1 := startAt(t, s.leaf)
-	l1.waitYielded(t)
+	l1.waitOut(t, hub)
 	h1.waitReady(t)
 	now := time.Now()
 	waitFor(t, "more IDs", func() bool { return given.since(now) > 500 })
 	return given.repeats(time.Time{})
 }
 
-func TestALinkThatDropsTheCallsBetweenRegistriesIsReported(t *testing.T) {
+func TestALinkThatDropsTheCallsBetweenRegistriesStopsBoth(t *testing.T) {
 	t.Parallel()
 	s := startSites(t, false, "id.registry.of.>", "id.registry.ask")
-	h1, h2, l1 := startAt(t, s.hub), startAt(t, s.hub), startAt(t, s.leaf)
-	for _, w := range []*siteWorker{h1, h2, l1} {
+	all := []*siteWorker{startAt(t, s.hub), startAt(t, s.hub), startAt(t, s.leaf)}
+	for _, w := range all {
 		w.waitReady(t)
 	}
+	s.callBoth(t) // one that was never used leaves
 	s.link.Refuse(false)
-	waitFor(t, "the smaller one to stop", func() bool {
-		text, ready := l1.readyz()
-		return !ready && strings.Count(text, "cannot be called") == 2
-	})
-	for _, w := range []*siteWorker{h1, l1} {
-		waitFor(t, "the alarm", func() bool {
-			return strings.Contains(w.log.String(), "none of its workers can be called")
-		})
-	}
-	h1.waitReady(t)
-	const stops = "and cannot be called"
-	if strings.Contains(h1.log.String(), stops) || !strings.Contains(l1.log.String(), stops) {
-		t.Error("the larger one stops, or the smaller one does not say why")
+	for _, w := range all {
+		w.waitStopped(t)
 	}
 }

@@ -69,10 +69,10 @@ func TestTagsMoveToMySQLAndBackAndRepeatNoID(t *testing.T) {
 	}
 }
 
-func TestAnAgeLimitOnTheMarksEndsServiceUntilItIsRemoved(t *testing.T) {
+func TestAnAgeLimitOnTheMarksStopsSegmentsUntilItIsRemovedAndTheyAreResumed(t *testing.T) {
 	t.Parallel()
 	c := e2e.Start(t, setup.Config(func(_ int, cfg *app.Config) { cfg.TagPoll = time.Second }))
-	alarms, err := c.Conn.SubscribeSync("id.alarm.bucket-changed")
+	alarms, err := c.Conn.SubscribeSync("id.alarm.bucket-unfit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,15 @@ func TestAnAgeLimitOnTheMarksEndsServiceUntilItIsRemoved(t *testing.T) {
 		t.Fatalf("alarm %v, %v", msg, err)
 	}
 	waitFor(t, "a refusal", func() bool { return ask() != nil })
+	resume := []string{"resume", "--yes", "--tags-complete", "--since", "1h", "--nats", c.URL}
+	if code, text := run(t, patient(t), resume...); code != 1 || !strings.Contains(text, "remove the TTL") {
+		t.Errorf("a resume while entries can vanish ended with %d: %s", code, text)
+	}
 	limit(0)
+	if err := ask(); err == nil {
+		t.Error("service before it is resumed")
+	}
+	command(t, resume...)
 	waitFor(t, "service again", func() bool { return ask() == nil })
 }
 

@@ -3,9 +3,12 @@ package tests
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/subjects"
@@ -44,54 +46,147 @@ func copyStore(t *testing.T, from, to string) {
 	}
 }
 
-// An oldWorld is two workers and a caller on an oldServer.
+// An oldWorld is two workers, processes of their own, and callers on an oldServer.
 type oldWorld struct {
 	*oldServer
-	nc       *nats.Conn
-	ids      *client.Client
-	got      ledger
-	dirs     []string
-	monitors []string
-	stops    []func() error
+	nc      *nats.Conn
+	load    *load
+	dirs    []string
+	https   []string
+	workers []*process
+}
+
+// startOldWorld starts a server, two workers and callers, and waits for IDs.
+func startOldWorld(t *testing.T) *oldWorld {
+	t.Helper()
+	o := &oldWorld{
+		oldServer: &oldServer{t: t, addr: freePort(t), store: filepath.Join(t.TempDir(), "store")},
+		dirs:      []string{t.TempDir(), t.TempDir()},
+	}
+	o.start()
+	o.begin()
+	o.waitFor("both workers are ready", o.all(func(code int, _ string) bool { return code == http.StatusOK }))
+	o.nc = connectTo(t, o.srv.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	o.load = startLoadWithin(t, time.Second, o.nc, 2, bothModes)
+	t.Cleanup(func() { o.load.stop() })
+	o.waitServed(20_000)
+	return o
+}
+
+// begin starts the workers.
+func (o *oldWorld) begin() {
+	o.workers, o.https = nil, nil
+	for n, dir := range o.dirs {
+		at := freePort(o.t)
+		o.https = append(o.https, at)
+		o.workers = append(o.workers, launchProcess(o.t, "--http", at, "--nats", "nats://"+o.addr, "--data", dir,
+			"--auto-create-tags", "--max-clock-skew", "1ms", "--name", fmt.Sprint("worker-", n)))
+	}
+}
+
+func (o *oldWorld) kill() {
+	for _, w := range o.workers {
+		w.signal(syscall.SIGKILL)
+	}
+}
+
+// all returns a condition: that what each worker says of itself is as wanted.
+func (o *oldWorld) all(want func(code int, ready string) bool) func() bool {
+	return func() bool {
+		for _, at := range o.https {
+			if !want(get("http://" + at + "/readyz")) {
+				return false
+			}
+		}
+		return true
+	}
 }
 
 // waitFor is [waitFor], and says on failure how the workers are.
 func (o *oldWorld) waitFor(what string, cond func() bool) {
 	o.t.Helper()
+	met := false
 	defer func() {
-		if o.t.Failed() {
-			for _, monitor := range o.monitors {
-				code, body := get(monitor + "/readyz")
-				o.t.Logf("%s: %s/readyz says %d: %s", what, monitor, code, body)
+		if !met {
+			for _, at := range o.https {
+				code, body := get("http://" + at + "/readyz")
+				o.t.Logf("%s: /readyz of %s says %d: %s", what, at, code, body)
 			}
-			o.t.Logf("the caller is connected: %v", o.nc != nil && o.nc.IsConnected())
 		}
 	}()
 	waitFor(o.t, what, cond)
+	met = true
 }
 
-func (o *oldWorld) begin(life string) {
-	o.stops, o.monitors = nil, nil
-	for _, dir := range o.dirs {
-		monitor, stop := startOn(o.t, "nats://"+o.addr, dir)
-		o.stops, o.monitors = append(o.stops, stop), append(o.monitors, monitor)
-	}
-	for n, monitor := range o.monitors { // none may be ready before the other has answered
-		o.waitFor(fmt.Sprintf("worker %d of the %s life is ready", n, life), ok(monitor+"/readyz"))
-	}
+// waitServed waits until so many more segment IDs are given.
+func (o *oldWorld) waitServed(n int64) {
+	o.t.Helper()
+	before := o.load.got["segment"].len()
+	o.waitFor("segments are served", func() bool { return o.load.got["segment"].len() > before+n })
 }
 
-// take takes IDs, for most of which a range must be loaded.
-func (o *oldWorld) take() bool {
-	runs, err := o.ids.Segment("order").NextN(o.t.Context(), 700)
-	o.got.add(runs...)
-	return err == nil
+// backUp copies the store, and waits for loads that the copy lacks.
+func (o *oldWorld) backUp() (backup string) {
+	o.t.Helper()
+	backup = filepath.Join(o.t.TempDir(), "backup")
+	o.stop()
+	copyStore(o.t, o.store, backup)
+	o.start()
+	o.waitMoved()
+	return backup
 }
 
-func (o *oldWorld) takeMany(when string) {
-	for range 20 {
-		o.waitFor("segments are served "+when, o.take)
+// waitMoved waits for IDs of ranges that are loaded from now on.
+func (o *oldWorld) waitMoved() {
+	o.t.Helper()
+	before := markOf(o.t, o.nc, "order")
+	o.waitFor("loads", func() bool { return markOf(o.t, o.nc, "order") > before+2 })
+	o.waitServed(20_000)
+}
+
+// restore puts a backup in the place of the store.
+func (o *oldWorld) restore(backup string) {
+	o.stop()
+	copyStore(o.t, backup, o.store)
+	o.start()
+}
+
+// waitStopped waits until each worker, the command and a kept alarm say that segments are stopped, and why.
+func (o *oldWorld) waitStopped(cause subjects.Alarm) {
+	o.t.Helper()
+	began := time.Now()
+	stopped := "the registry is stopped: " + string(cause)
+	o.waitFor("all workers are stopped", o.all(func(code int, ready string) bool {
+		return code == http.StatusServiceUnavailable && strings.Contains(ready, stopped)
+	}))
+	o.t.Logf("stopped after %v", time.Since(began).Round(time.Millisecond))
+	if runs, err := request(o.nc, "id.segment.order", 1, patience); err == nil {
+		o.t.Errorf("a caller gets %v", runs)
 	}
+	shown := natsid(o.t, "store", "show", "--nats", "nats://"+o.addr)
+	if !strings.Contains(shown, "stopped: "+string(cause)) || !strings.Contains(shown, "natsid resume") {
+		o.t.Errorf("store show says %s", shown)
+	}
+	o.waitFor("an alarm is kept", func() bool { return o.alarmed(cause) })
+	before := o.load.got["snowflake"].len()
+	o.waitFor("snowflakes are served", func() bool { return o.load.got["snowflake"].len() > before+100 })
+}
+
+// resume resumes by the command, and waits until segments are served.
+func (o *oldWorld) resume(flags ...string) {
+	o.t.Helper()
+	args := append([]string{"resume", "--yes", "--tags-complete", "--nats", "nats://" + o.addr}, flags...)
+	if code, text := run(o.t, patient(o.t), args...); code != 0 {
+		o.t.Fatalf("resume ended with %d: %s", code, text)
+	}
+	ended := time.Now()
+	o.waitFor("all workers are ready", o.all(func(code int, _ string) bool { return code == http.StatusOK }))
+	if took := time.Since(ended); took > 3*time.Second+slack {
+		o.t.Errorf("workers serve %v after the command", took)
+	} else {
+		o.t.Logf("served %v after the command", took.Round(time.Millisecond))
+	}
+	o.waitMoved()
 }
 
 // alarmed reports whether an alarm is kept. What is published reaches nobody whose connection is away at that moment.
@@ -106,50 +201,76 @@ func (o *oldWorld) alarmed(kind subjects.Alarm) bool {
 	return slices.ContainsFunc(kept, func(e subjects.AlarmEvent) bool { return e.Kind == kind })
 }
 
-func TestAServerThatComesBackWithAnOldStoreRepeatsNoID(t *testing.T) {
+// check fails the test if an ID was issued twice.
+func (o *oldWorld) check() {
+	o.load.stop()
+	o.load.check(o.t)
+}
+
+func TestMarksThatAreSetBackUnderLiveWorkersStopSegmentsUntilResume(t *testing.T) {
 	t.Parallel()
-	for law, under := range map[string]bool{"under live workers": true, "between two lives of the workers": false} {
+	o := startOldWorld(t)
+	backup := o.backUp()
+	o.restore(backup)
+	o.waitStopped(subjects.AlarmMarksWentBack)
+	o.resume()
+	o.check()
+}
+
+func TestMarksThatAreSetBackBetweenTwoLivesStopSegmentsUntilResume(t *testing.T) {
+	t.Parallel()
+	o := startOldWorld(t)
+	backup := o.backUp()
+	o.kill()
+	o.restore(backup)
+	o.begin()
+	o.waitStopped(subjects.AlarmMarksWentBack)
+	o.resume()
+	o.check()
+}
+
+// The second restore brings back a state that knows nothing of the first resume, with its raise and all loads since.
+func TestABackupThatIsRestoredTwiceRepeatsNoID(t *testing.T) {
+	t.Parallel()
+	for law, live := range map[string]bool{"under live workers": true, "and between two lives": false} {
 		t.Run(law, func(t *testing.T) {
 			t.Parallel()
-			o := &oldWorld{
-				oldServer: &oldServer{t: t, addr: freePort(t), store: filepath.Join(t.TempDir(), "store")},
-				dirs:      []string{t.TempDir(), t.TempDir()},
+			o := startOldWorld(t)
+			backup := o.backUp()
+			o.restore(backup)
+			o.waitStopped(subjects.AlarmMarksWentBack)
+			o.resume()
+			if !live {
+				o.kill()
 			}
-			o.start()
-			o.begin("first")
-			nc, err := nats.Connect(o.srv.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
-			if err != nil {
-				t.Fatal(err)
+			o.restore(backup)
+			if !live {
+				o.begin()
 			}
-			defer nc.Close()
-			o.nc, o.ids = nc, client.New(nc)
-			o.takeMany("at first")
-			backup := filepath.Join(t.TempDir(), "backup")
-			o.stop()
-			copyStore(t, o.store, backup)
-			o.start()
-			copied := markOf(t, nc, "order")
-			o.waitFor("a load that the copy lacks", func() bool { return o.take() && markOf(t, nc, "order") > copied })
-			o.takeMany("after the copy was made")
-			if !under {
-				for _, stop := range o.stops {
-					if err := stop(); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			o.stop()
-			copyStore(t, backup, o.store)
-			o.start()
-			if !under {
-				o.begin("second")
-			}
-			o.takeMany("from the old store")
-			o.waitFor("an alarm is kept", func() bool { _ = o.take(); return o.alarmed(subjects.AlarmStoreWentBack) })
-			o.takeMany("after the alarm")
-			o.got.check(t)
+			o.waitStopped(subjects.AlarmMarksWentBack)
+			o.resume("--since", "1h") // the workers' own keys of now are in no state that a backup holds
+			o.check()
 		})
 	}
+}
+
+func TestABucketThatIsDeletedStopsSegmentsUntilItsTagsAreRaised(t *testing.T) {
+	t.Parallel()
+	o := startOldWorld(t)
+	js, err := jetstream.New(o.nc, jetstream.WithDefaultTimeout(2*patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), subjects.DefaultNamespace.SegmentBucket()); err != nil {
+		t.Fatal(err)
+	}
+	o.waitStopped(subjects.AlarmMarksLost)
+	code, text := run(t, patient(t), "resume", "--yes", "--tags-complete", "--nats", "nats://"+o.addr)
+	if code != 2 || !strings.Contains(text, "--since") {
+		t.Errorf("without the time of a state it ended with %d: %s", code, text)
+	}
+	o.resume("--since", "1h")
+	o.check()
 }
 
 // markOf returns the revision of the entry of a tag in the bucket of marks. Each load raises it.

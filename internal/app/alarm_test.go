@@ -23,6 +23,7 @@ import (
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -241,13 +242,14 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 }
 
 // They come within seconds of one another, and each says what no other one does.
-func TestNoAlarmOfASecondRegistryOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
+func TestNoAlarmOfAnIncidentOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
 	a := newAlarms(slog.New(slog.DiscardHandler), func(subjects.Alarm) {}, func(k subjects.Alarm) {
 		t.Errorf("%s is held back", k)
 	})
 	p := &program{alarms: a}
-	for _, event := range []string{"another", "merged", "not merged"} {
-		p.alarmRegistry(event, event)
+	p.storage.raiseAbout = a.raiseAbout
+	for _, cause := range []lineage.Cause{lineage.WentBack, lineage.Lost, lineage.Second} {
+		p.storage.alarmStopped(cause, "stopped")
 	}
 	g := grantLog{p: p, gone: true}
 	p.cfg.Namespace = subjects.DefaultNamespace
@@ -262,7 +264,7 @@ func TestAlarmsAboutVeryManyThingsAreBounded(t *testing.T) {
 	m := metrics.New()
 	a := newAlarms(slog.New(slog.NewTextHandler(&log, nil)), m.Alarmed, m.AlarmHeldBack)
 	for i := range 10_000 {
-		a.raiseAbout(subjects.AlarmStoreWentBack, fmt.Sprint(i), "a tag")
+		a.raiseAbout(subjects.AlarmTableWentBack, fmt.Sprint(i), "a tag")
 	}
 	if n := strings.Count(log.String(), "msg=alarm"); n != alarmedOf+1 || len(a.pauses) != n {
 		t.Errorf("%d alarms, and %d pauses", n, len(a.pauses))

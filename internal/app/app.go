@@ -18,7 +18,6 @@ import (
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/passon"
-	"github.com/natsid/natsid/oneregistry"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
@@ -86,7 +85,6 @@ type program struct {
 	gate     policy.Gate
 	settings *fleet.Settings
 	ring     *passon.Ring
-	watch    *oneregistry.Watch
 	streams  streamWatch
 	hour     fleetview.Hour
 	kept     *alarmLog
@@ -106,6 +104,7 @@ func newProgram(cfg Config, quit func()) *program {
 		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
 		suspect:  func() { p.aside.Suspect() },
+		settings: func() *fleet.Settings { return p.settings },
 	}
 	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}
 	return p
@@ -125,7 +124,7 @@ func (p *program) steps() []step {
 		during("disk of the embedded server", 10*time.Second, p.tendServer),
 		// Waits for NATS. The control connection closes after the last write.
 		{name: "NATS connections", start: p.connect, stop: p.disconnect, within: soon},
-		{name: "messages between registries", start: p.makeWatch},
+		{name: "messages about registries", start: p.makeBus},
 		// JetStream is not waited for: see storage.openLate.
 		{name: "buckets", start: p.storage.openBuckets},
 		// Waits for MySQL. It closes when no load is under way.
@@ -151,13 +150,12 @@ func (p *program) steps() []step {
 		during("announcement", soon, p.announce),
 		// Before anything is served: another registry may serve the same subjects.
 		{name: "question which registries there are", start: p.askRegistries},
-		during("watch for a second registry", soon, p.watchRegistries),
 		// Releases the worker number on the control connection, once no ID can be
 		// issued under it: all requests have been answered.
 		until("worker number", 5*time.Second, p.keepNumber),
 		// Says in the marks, over the control connection, that this worker has loaded
 		// all that it ever will.
-		until("witness of the marks", 5*time.Second, p.watchMarks),
+		until("watch of the registry", 5*time.Second, p.watchRegistry),
 		// Found out while requests are answered: the two steps above hurry if it is so.
 		during("question whether NATS still answers", p.answers()+3*time.Second, p.askNATS),
 		// Refuses requests that still wait, and waits for the loads under way.
@@ -221,8 +219,8 @@ func (p *program) assemble(context.Context) error {
 	p.aside = aside.New(p.asideConfig())
 	p.grants.open(p)
 	p.segments = segment.New(p.segmentConfig())
-	if p.storage.witness != nil {
-		p.storage.witness.Use(p.segments)
+	if p.storage.member != nil {
+		p.storage.member.Use(p.segments)
 	}
 	p.storage.awaitMarks()
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
@@ -230,7 +228,7 @@ func (p *program) assemble(context.Context) error {
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
 		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
-		Reclaim: cfg.ReclaimOnStep, MayFound: p.watch.MayMake, Now: now, Use: p.use, Log: cfg.Log,
+		Reclaim: cfg.ReclaimOnStep, MayFound: p.storage.mayMake, Now: now, Use: p.use, Log: cfg.Log,
 		AtStop: p.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
@@ -248,7 +246,7 @@ func (p *program) assemble(context.Context) error {
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Lag: p.front.lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.watch.Second,
+		Layout: cfg.Layout, Lag: p.front.lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.storage.second,
 		Tags: cfg.MetricsTags,
 	})
 	return nil
@@ -284,8 +282,9 @@ func (p *program) workerConfig() worker.Config {
 		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Drain: p.drain,
-		Hear:   p.aside.Hear,
-		Raised: p.storage.raised, Observe: p.metrics.Answered, Log: cfg.Log,
+		Hear:       p.aside.Hear,
+		NeedsStart: p.storage.needsStart,
+		Observe:    p.metrics.Answered, Log: cfg.Log,
 	}
 }
 
@@ -370,6 +369,12 @@ func (p *program) follow(ctx context.Context) error {
 // layout or epoch must not be issued beside those of the registry.
 func (p *program) keepNumber(ctx context.Context) error {
 	defer p.quit()
+	if !p.storage.late { // a registry that was never used leaves where another one serves
+		select {
+		case <-p.storage.begun:
+		case <-ctx.Done():
+		}
+	}
 	err := p.keeper.Run(ctx)
 	if err == nil || errors.Is(err, workerid.ErrDeployment) {
 		return err

@@ -3,13 +3,11 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 
 	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/witness"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -37,10 +35,10 @@ func (s *storage) kindOfLoads() string {
 
 // registryOfLoads returns the registry on which loads rest, "" if it is not known yet.
 func (p *program) registryOfLoads() string {
-	if p.storage.marks != nil {
-		return p.storage.marks.Identity().Registry
+	if p.storage.member != nil {
+		return p.storage.member.Identity().Registry
 	}
-	return p.watch.Status().Own.Numbers
+	return p.keeper.Status().Registry
 }
 
 // probe returns nil once all that a load writes to has taken a write that was sent after the call.
@@ -50,14 +48,10 @@ func (s *storage) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.witness == nil {
+	if s.member == nil {
 		return nil
 	}
-	err := s.witness.Prove(ctx)
-	if errors.Is(err, witness.ErrHomeless) {
-		return aside.ErrNoProof
-	}
-	return err
+	return s.member.Prove(ctx)
 }
 
 // servesSegments reports whether requests for segments arrive at this worker.

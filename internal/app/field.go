@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/oneregistry"
+	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 )
@@ -171,7 +171,7 @@ func checkNamespace(c *Config) error {
 }
 
 func checkRegistry(c *Config) error {
-	if c.Registry == "" || oneregistry.IsID(c.Registry) {
+	if c.Registry == "" || lineage.IsID(c.Registry) {
 		return nil
 	}
 	return fmt.Errorf("%q: want an ID as `natsid registry` lists it", c.Registry)

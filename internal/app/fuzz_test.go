@@ -4,23 +4,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/natsid/natsid/oneregistry"
 )
-
-// FuzzVerdict guards what a registry remembers of another one: it is asked on a subject that its ID is a token of.
-func FuzzVerdict(f *testing.F) {
-	for _, text := range []string{
-		"", "{}", "null", `{"yields":"R","merged":true}`, `{"yields":"a.>"}`, `{"yields":7}`,
-	} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, value []byte) {
-		if v, err := decodeVerdict(value); err == nil && v.Yields != "" && !oneregistry.IsID(v.Yields) {
-			t.Fatalf("%q reads as %+v", value, v)
-		}
-	})
-}
 
 // FuzzSettings guards that no text of a setting breaks the start: each is taken, or refused with an error on one line.
 func FuzzSettings(f *testing.F) {

@@ -116,8 +116,8 @@ func (g *grantLog) head() (grants.Head, bool) {
 	default:
 		h.Store = "bucket " + s.cfg.Namespace.SegmentBucket()
 	}
-	if marks := g.p.storage.marks; marks != nil {
-		h.Segments = marks.Identity().Registry
+	if m := g.p.storage.member; m != nil {
+		h.Segments = m.Identity().Registry
 	}
 	return h, h.Numbers != ""
 }

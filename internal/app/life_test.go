@@ -122,7 +122,7 @@ func TestTheOrderOfTheLife(t *testing.T) {
 		"answers to workers that ask how this one is", "last hour", "health, readiness, metrics and the page",
 		"comparison of tags with the store", "limits of tags", "settings of the buckets",
 		"buckets that were not open at the start", "watch for streams that take requests", "announcement",
-		"question which registries there are", "watch for a second registry", "worker number", "witness of the marks",
+		"question which registries there are", "worker number", "watch of the registry",
 		"question whether NATS still answers", "allocator", "address of Leaf's paths", "Leaf's paths",
 		"requests", "who can load", "loads for other workers",
 	}

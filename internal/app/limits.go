@@ -26,7 +26,7 @@ func (p *program) settingsConfig() fleet.Config {
 		},
 		SetStrict: func(tags map[string]bool) { p.segments.SetStrict(tags) },
 		Doubt:     func() { p.segments.Doubt() },
-		Lost:      func(what string) { p.alarms.raiseAbout(subjects.AlarmBucketChanged, "limits", what) },
+		Lost:      func(what string) { p.alarms.raiseAbout(subjects.AlarmBucketUnfit, "limits", what) },
 	}
 	if s.marks != nil {
 		c.Marks = s.marks
@@ -59,17 +59,17 @@ func (p *program) followSettings(ctx context.Context) error { return p.settings.
 
 // marksInUse names the marks that this worker issues from, whoever loads; "" while it should not.
 func (p *program) marksInUse() string {
-	if p.storage.marks == nil || p.refusals.why(worker.Segment) != nil {
+	if p.storage.member == nil || p.refusals.why(worker.Segment) != nil {
 		return ""
 	}
-	return p.storage.marks.Bucket()
+	return p.storage.member.Identity().Registry
 }
 
 // canLoad reports whether this worker can load ranges, as far as it knows. One that was disconnected cannot until its
-// witness has checked the marks again.
+// registry was checked again.
 func (p *program) canLoad() bool {
 	return p.away.why(worker.Segment) == nil && p.segments.Trouble() == nil && p.aside.Trouble() == nil &&
-		(p.storage.witness == nil || p.storage.witness.Checked())
+		(p.storage.member == nil || p.storage.member.Checked())
 }
 
 // passOn lets the workers load a strict tag through one of them.

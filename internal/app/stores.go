@@ -3,22 +3,21 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/kvregistry"
+	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/lineage/natsbus"
+	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/guard"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/mysqlstore"
-	"github.com/natsid/natsid/segment/witness"
 	"github.com/natsid/natsid/subjects"
-	"github.com/natsid/natsid/worker"
 )
 
 // storage is where state is durable: the buckets in JetStream, and the store of
@@ -32,14 +31,15 @@ type storage struct {
 	refusals   *refusals
 	instance   func() string
 	suspect    func() // has the store probed
-	// besideOthers returns an error if a live worker has marks already.
-	besideOthers func(context.Context) error
+	settings   func() *fleet.Settings
+	bus        *natsbus.Bus
+	process    string // random, one per process
 
 	js       jetstream.JetStream
 	streams  buckets.Streams
 	registry *kvregistry.Registry
 	marks    *kvstore.Store    // nil if segments do without
-	witness  *witness.Witness  // nil likewise
+	member   *lineage.Member   // nil likewise
 	late     bool              // the buckets could not be opened at the start
 	begun    chan struct{}     // closed when the first check of the marks is over
 	table    *mysqlstore.Table // nil without MySQL
@@ -64,9 +64,9 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if !cfg.OnMySQL() || cfg.Guard {
 		s.marks = kvstore.New(s.streams, kvstore.Config{
 			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(),
-			Lost: s.marksLost, Changed: s.marksChanged, MayFound: s.mayFound, WentBack: s.marksWentBack, Log: cfg.Log,
+			Lost: func() { s.member.Doubt() }, MayFound: s.mayFound, WentBack: s.marksWentBack, Log: cfg.Log,
 		})
-		if err = s.openWitness(s.instance); err != nil {
+		if err = s.openLineage(); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil || kvstore.Refuses(err) {
+	if err == nil || errors.Is(err, kvstore.ErrKind) || errors.Is(err, buckets.ErrUnfit) {
 		return err
 	}
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
@@ -92,55 +92,12 @@ func (s *storage) replicas() int {
 	return s.cfg.Replicas
 }
 
-// marksLost raises the alarm that JetStream lost the marks.
-func (s *storage) marksLost() {
-	what := "the marks in bucket " + s.cfg.Namespace.SegmentBucket() +
-		" are gone: was JetStream wiped, or the bucket deleted? "
-	if !s.cfg.OnMySQL() {
-		what += "Within seconds each tag is 404, loaded or not, until it is created again, " +
-			"with a start above all IDs that any worker has loaded"
-	} else {
-		what += "They are created again from MySQL" + servedAgain(s.marks.Deleted())
-	}
-	s.raise(subjects.AlarmStoreWentBack, what)
-}
-
-// servedAgain names the tags that were deleted in marks which are lost. MySQL
-// still has their rows, above all their IDs.
-func servedAgain(deleted kvstore.Deleted) string {
-	if len(deleted.Names) == 0 {
-		return ""
-	}
-	more := ""
-	if deleted.More > 0 {
-		more = fmt.Sprintf(" and %d more", deleted.More)
-	}
-	return "; tags that were deleted are served again, above their old IDs: delete again " +
-		strings.Join(deleted.Names, ", ") + more
-}
-
 // kind returns what the marks are to this worker.
 func (s *storage) kind() kvstore.Kind {
 	if s.cfg.OnMySQL() {
 		return kvstore.Guarded
 	}
 	return kvstore.Alone
-}
-
-// marksChanged raises the alarm that the bucket of the marks is not what it was,
-// and ends or resumes the service of segments.
-func (s *storage) marksChanged(err error) {
-	const source = "bucket of the marks"
-	if kvstore.Refuses(err) {
-		s.refusals.refuse(source, err, worker.Segment)
-	} else {
-		s.refusals.allow(source, worker.Segment)
-	}
-	if err != nil {
-		s.raise(subjects.AlarmBucketChanged, err.Error())
-		return
-	}
-	s.cfg.Log.Info("the bucket of the marks is in order again")
 }
 
 // measureEvery is how often it is measured how far away JetStream is, while it leaves requests unanswered.
@@ -166,7 +123,7 @@ func (s *storage) watch(ctx context.Context) error {
 		err := s.checkRegistry(ctx)
 		switch unfit := errors.Is(err, buckets.ErrUnfit); {
 		case unfit && !reported:
-			s.raiseAbout(subjects.AlarmBucketChanged, "worker numbers", err.Error()+
+			s.raiseAbout(subjects.AlarmBucketUnfit, "worker numbers", err.Error()+
 				"; the worker numbers are not renewed until then, and snowflakes end with the present window")
 			reported = true
 		case err == nil && reported:
@@ -275,7 +232,7 @@ func (s *storage) openStore(ctx context.Context) error {
 		return nil
 	}
 	s.tags = guard.New(table, s.marks, func(tag, message string) {
-		s.raiseAbout(subjects.AlarmStoreWentBack, tag, "tag "+tag+": "+message)
+		s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
 	})
 	return nil
 }

@@ -46,6 +46,9 @@ type Config struct {
 	MaxBytes int64
 	// Insist says that a read is made again if it has no answer soon: requests wait for those of the bucket.
 	Insist bool
+	// Tolerant says that settings with which the bucket forgets or takes what others write refuse no call: Look reports
+	// them, and the owner stops by itself. A bucket that takes no writes is refused all the same.
+	Tolerant bool
 	// Fleeting says that all that the bucket holds is put again within seconds: a JetStream that is a single server
 	// need not have it on disk before it acknowledges it. Alone says that it is one.
 	Fleeting, Alone bool
@@ -189,7 +192,9 @@ func (b *Bucket) try(a *attempt) {
 	defer cancel()
 	if a.info, a.err = b.find(ctx); a.err == nil {
 		a.mismatch = b.cfg.mismatch(a.info)
-		a.err = b.cfg.Judge(a.info.Settings)
+		if a.err = b.cfg.Judge(a.info.Settings); b.tolerates(a.info.Settings) {
+			a.err = nil
+		}
 	}
 	if a.err != nil {
 		a.err = b.failed(a.err)

@@ -19,6 +19,9 @@ type State struct {
 	AgainAs string
 }
 
+// Untouched reports whether the bucket was made by hand, and nothing was ever written into it. Its first revision is 1.
+func (s State) Untouched() bool { return s.Maker == "" && s.LastSeq == 0 }
+
 // Makers of buckets that are not the first of their name, and of one that was made before there were identities.
 const (
 	madeAgain  = "made again: " // and the kind
@@ -72,9 +75,16 @@ func (b *Bucket) note(s Settings) error {
 		return nil
 	}
 	err = fmt.Errorf("bucket %s: %w", b.cfg.Name, err)
-	b.changed.Store(&err)
+	if b.tolerates(s) {
+		b.changed.Store(nil)
+	} else {
+		b.changed.Store(&err)
+	}
 	return err
 }
+
+// tolerates reports whether the bucket is used with any settings.
+func (b *Bucket) tolerates(s Settings) bool { return b.cfg.Tolerant && s.Mirror == "" && !s.Sealed }
 
 // unfit returns why the open bucket is not used, nil if it is.
 func (b *Bucket) unfit() error {

@@ -28,6 +28,7 @@ type commandLine struct {
 	Throttle throttleCmd `cmd:""`
 	Store    storeCmd    `cmd:""`
 	Registry registryCmd `cmd:""`
+	Resume   resumeCmd   `cmd:""`
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`
 	Workers  workersCmd  `cmd:""`
@@ -66,7 +67,6 @@ func (*getCmd) help() help { return help{summary: "Get IDs."} }
 type tagCmd struct {
 	Create tagCreateCmd `cmd:""`
 	Update tagUpdateCmd `cmd:""`
-	Raise  tagRaiseCmd  `cmd:""`
 	Delete tagDeleteCmd `cmd:""`
 	List   tagListCmd   `cmd:""`
 }
@@ -74,9 +74,8 @@ type tagCmd struct {
 func (*tagCmd) help() help { return help{summary: "Manage tags."} }
 
 type storeCmd struct {
-	Show    storeShowCmd    `cmd:""`
-	Confirm storeConfirmCmd `cmd:""`
-	Move    storeMoveCmd    `cmd:""`
+	Show storeShowCmd `cmd:""`
+	Move storeMoveCmd `cmd:""`
 }
 
 func (*storeCmd) help() help { return help{summary: "Look after the store of the tags."} }

@@ -176,11 +176,32 @@ func TestARequestThatAWorkerRefusesIsExitCode1WithTheReason(t *testing.T) {
 	natsid(t, "get", "snowflake", "--namespace=other", nats).want(t, 3, "namespace", "other.snowflake")
 }
 
-func TestARegistryThatDoesNotExistIsNotAdopted(t *testing.T) {
+func TestAResumeThatIsCalledWronglyStopsNobody(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t).url
-	natsid(t, "registry", "adopt", "NONE", nats).want(t, 2, "no such registry as NONE", "natsid registry")
-	natsid(t, "registry", "adopt", "NONE", "--namespace=other", nats).want(t, 3, "no worker answers", "--namespace")
+	answered(t, "get", "segment", "order", nats).want(t, 0)
+	for _, tc := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--restored --yes", 2, "--since"},
+		{"--restored --since=1h", 2, "--yes"},
+		{"--keep=NONE --yes", 2, "this NATS reaches registry"},
+		{"--by=-1", 2, "--by -1"},
+		{"--restored --since=1h --yes --dry-run", 0, "order: 1001 -> "},
+		{"--since=1h --yes", 0, "in order"}, // nothing is stopped
+	} {
+		got := natsid(t, append(append([]string{"resume"}, strings.Fields(tc.args)...), nats)...)
+		if got.code != tc.code || !strings.Contains(got.out+got.err, tc.says) {
+			t.Errorf("resume %s: %+v, want code %d and %q", tc.args, got, tc.code, tc.says)
+		}
+		if shown := natsid(t, "store", "show", nats); !strings.Contains(shown.out, "in order") {
+			t.Errorf("after resume %s: %+v", tc.args, shown)
+		}
+	}
+	natsid(t, "resume", "--namespace=other", nats).want(t, 3, "no bucket other_segments", "--namespace")
+	natsid(t, "registry", "--namespace=other", nats).want(t, 3, "no worker answers", "--namespace")
 }
 
 func TestVersionNamesTheProgramAndItsBuild(t *testing.T) {
@@ -312,7 +333,7 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"tag delete", "natsid tag delete order"},
 		{"bench segment", "natsid bench segment bench --merge -c 1000 --json"},
 		{"bench snowflake", "natsid bench snowflake --batch 100 -d 30s"},
-		{"store confirm", "natsid store confirm --yes"},
+		{"resume", "natsid resume --yes --tags-complete"},
 		{"store move", "natsid store move --to mysql"},
 		{"workers", "natsid workers"},
 		{"serve", "natsid --nats nats://n1:4222 --layout article --site 2"},

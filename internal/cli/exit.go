@@ -9,7 +9,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/oneregistry"
+	"github.com/natsid/natsid/lineage/natsbus"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -30,7 +30,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case isA[*subjects.Error](err), isA[*app.JoinError](err), isA[*buckets.RightError](err):
 		return exitRefused // somebody answered, whatever came of it then
-	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, oneregistry.ErrNobody),
+	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, natsbus.ErrNobody),
 		errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout),
 		errors.Is(err, context.DeadlineExceeded):
 		return exitNobody

@@ -22,7 +22,7 @@ func wantJSON(t *testing.T, want string, args ...string) string {
 	}
 	line := strings.Join(args, " ")
 	// A busy worker answers too late.
-	if strings.HasPrefix(line, "workers") || strings.HasPrefix(line, "registry list") {
+	if strings.HasPrefix(line, "workers") || strings.HasPrefix(line, "registry") {
 		eventually(t, line, asked)
 	} else {
 		asked()
@@ -62,21 +62,18 @@ func TestEachCommandPrintsItsJSON(t *testing.T) {
 	wantJSON(t, `^\[{"tag":"order",.*}\]$`, "tag", "list", nats)
 	wantJSON(t, `^\[{"instance":"oslo",.*"busiest":\[{"tag":"order"`, "tag", "list", "--stats", nats)
 	wantJSON(t, `^\[{"tag":"order",.*"stats":{"tag":"order"`, "tag", "list", "--all", "--stats", nats)
-	wantJSON(t, `^{"tags":1,"by":"10"}$`, "tag", "raise", "--all", "--by=10", "--yes", nats)
 	wantJSON(t, `"order"`, "throttle", "order", "1000", nats)
 	wantJSON(t, `^{`, "throttle", "--off", nats)
 	wantJSON(t, `"disabled":true`, "tag", "delete", "order", nats)
 	wantJSON(t, `"bucket":"id_segments","kind":"kv",.*"tags":1,"deny_purge":true,"state":"in order"`,
 		"store", "show", nats)
-	wantJSON(t, `^{"changed":false,"bucket":"id_segments","kind":"kv","tags":1}$`, "store", "confirm", nats)
-	wantJSON(t, `^{"changed":true,.*"registry":"\w+"}$`, "store", "confirm", "--yes", nats)
+	wantJSON(t, `"raises":\[{"tag":"order","from":"\d+","to":"\d+"}\],"dry_run":true`,
+		"resume", "--restored", "--since=1h", "--dry-run", "--yes", nats)
+	wantJSON(t, `"cause":"declared",.*"raises":\[{"tag":"order",.*"dry_run":false,"outcome":"in order"}$`,
+		"resume", "--restored", "--since=1h", "--yes", "--tags-complete", nats)
+	wantJSON(t, `"raises":\[\],"dry_run":false,"outcome":"in order"}$`, "resume", nats)
 	wantJSON(t, `^\[{"number":`+number+`,"instance":"oslo","state":"live",.*"segment":"ready"`, "workers", nats)
-	registries := wantJSON(t, `^\[{"registry":"\w+",.*"workers":1,.*"layout":"41\+10\+12"`, "registry", "list", nats)
-	id := "none"
-	if found := regexp.MustCompile(`"registry":"(\w+)"`).FindStringSubmatch(registries); found != nil {
-		id = found[1]
-	}
-	wantJSON(t, `^{"registries":\["`+id+`"\]}$`, "registry", "adopt", id, nats)
+	wantJSON(t, `^\[{"registry":"\w+",.*"state":"serves","layout":"41\+10\+12"`, "registry", nats)
 	wantJSON(t, `"calls":\d+,`, "bench", "snowflake", "-c1", "-d50ms", nats)
 	wantJSON(t, `"number":`+number+`,"drained":true,"serves":\[\],"open":0}$`, "drain", "oslo", nats)
 	wantJSON(t, `"state":"drained"`, "workers", nats)

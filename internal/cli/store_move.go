@@ -68,7 +68,7 @@ func (c *storeMoveCmd) move(
 	ctx context.Context, s *session, streams buckets.Streams, r kvstore.Report, table segment.Table,
 ) error {
 	bucket, to := s.namespace().SegmentBucket(), kvstore.Kind(c.To)
-	marks := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: r.Identity.Kind})
+	marks := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kvstore.Kind(r.Identity.Kind)})
 	plan, write := move.ToTable, (*move.Move).WriteRow
 	if to == kvstore.Alone {
 		plan, write = move.ToMarks, (*move.Move).WriteMark
@@ -77,7 +77,7 @@ func (c *storeMoveCmd) move(
 	if err != nil {
 		return err
 	}
-	outcome := movedJSON{Bucket: bucket, From: string(r.Identity.Kind), To: c.To, Kept: m.Kept, Tags: []movedTag{}}
+	outcome := movedJSON{Bucket: bucket, From: r.Identity.Kind, To: c.To, Kept: m.Kept, Tags: []movedTag{}}
 	for _, t := range m.Tags {
 		outcome.Tags = append(outcome.Tags, movedTag{t.Name, subjects.Decimal(t.From), subjects.Decimal(t.To)})
 	}
@@ -89,7 +89,7 @@ func (c *storeMoveCmd) move(
 			return fmt.Errorf("tag %s: %w; run the command again, it leaves out what is done", t.Name, err)
 		}
 	}
-	if r.Identity.Kind != to {
+	if kvstore.Kind(r.Identity.Kind) != to {
 		if err := kvstore.SetKind(ctx, streams, bucket, r, to); err != nil {
 			return fmt.Errorf("change the kind of bucket %s: %w", bucket, err)
 		}

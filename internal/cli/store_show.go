@@ -21,7 +21,7 @@ func (*storeShowCmd) help() help {
 		summary: "Show where the marks of the tags are, and whether workers may rely on them.",
 		detail: `The identity of the bucket names its registry and its kind: kv, the marks are
 the store; mysql, they guard a table. A bucket without identity was purged, or
-deleted and made again: workers serve the tags that exist, and create none.
+deleted and made again, and all workers have stopped.
 
 Example:
   natsid store show`,
@@ -33,8 +33,8 @@ func (*storeShowCmd) Run(s *session) error {
 	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
 		id := r.Identity
 		store := storeJSON{
-			Bucket: s.namespace().SegmentBucket(), Kind: string(id.Kind), Registry: id.Registry, Made: id.Made,
-			Confirmed: id.Confirmed, Tags: r.Tags, DenyPurge: r.Info.DenyPurge, State: storeState(r),
+			Bucket: s.namespace().SegmentBucket(), Kind: id.Kind, Registry: id.Registry, Made: id.Made,
+			Era: id.Era(), Tags: r.Tags, DenyPurge: r.Info.DenyPurge, State: storeState(r),
 		}
 		return s.print(store, store.print)
 	})
@@ -46,7 +46,7 @@ type storeJSON struct {
 	Kind      string    `json:"kind,omitempty"`
 	Registry  string    `json:"registry,omitempty"`
 	Made      time.Time `json:"made,omitzero"`
-	Confirmed time.Time `json:"confirmed,omitzero"`
+	Era       string    `json:"era,omitempty"`
 	Tags      int       `json:"tags"`
 	DenyPurge bool      `json:"deny_purge"`
 	State     string    `json:"state"` // "in order", or what has to be done
@@ -59,7 +59,7 @@ func (j storeJSON) print(out io.Writer) error {
 	row("KIND", dash(j.Kind))
 	row("REGISTRY", dash(j.Registry))
 	row("MADE", instant(j.Made))
-	row("CONFIRMED", instant(j.Confirmed))
+	row("ERA", dash(j.Era))
 	row("TAGS", j.Tags)
 	row("PURGES", map[bool]string{true: "refused", false: "possible"}[j.DenyPurge])
 	row("STATE", j.State)
@@ -71,11 +71,14 @@ func storeState(r kvstore.Report) string {
 	switch {
 	case r.Unfit != nil:
 		return r.Unfit.Error()
-	case errors.Is(r.Trouble, kvstore.ErrNoIdentity):
-		return "no identity: no tag is created on first use; create each tag that was in use with a start far above " +
-			"its IDs, then run `natsid store confirm`"
 	case r.Trouble != nil:
-		return r.Trouble.Error()
+		return r.Trouble.Error() + ": run `natsid resume`"
+	case r.Identity.Out != "":
+		return "out: registry " + r.Identity.Out + " serves instead"
+	case r.Identity.Incident != nil:
+		return fmt.Sprintf("stopped: %s: %s; run `natsid resume`", r.Identity.Incident.Cause, r.Identity.Incident.Why())
+	case r.Identity.Unconfirmed:
+		return "tags may be missing since the last resume: no tag is created on first use; run `natsid resume`"
 	case len(r.Damaged) > 0:
 		return fmt.Sprintf("%d damaged entries, such as that of tag %s: replace them with `nats kv put`",
 			len(r.Damaged), r.Damaged[0])

@@ -9,11 +9,12 @@ import (
 	"github.com/natsid/natsid/segment/kvstore"
 )
 
-func TestAStoreWithoutIdentityIsShownAndConfirmed(t *testing.T) {
+func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	nats := "--nats=" + srv.ClientURL()
 	natsid(t, "store", "show", nats).want(t, 3, "no bucket id_segments")
+	natsid(t, "resume", nats).want(t, 3, "no bucket id_segments")
 	streams := buckets.OnJetStream(jetStream(t, srv.ClientURL()))
 	// Made by a worker, and made again after it was lost.
 	lost := buckets.New(streams, buckets.Config{Name: "id_segments"})
@@ -21,7 +22,7 @@ func TestAStoreWithoutIdentityIsShownAndConfirmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := kvstore.New(streams, kvstore.Config{Bucket: "id_segments"})
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "order", Step: 10, MaxID: 5000}, true); err != nil {
+	if _, err := store.Lift(t.Context(), "order", segment.Floor{End: 5000, Step: 10, Live: true}); err != nil {
 		t.Fatal(err)
 	}
 	shown := func(want ...string) {
@@ -34,17 +35,28 @@ func TestAStoreWithoutIdentityIsShownAndConfirmed(t *testing.T) {
 			}
 		}
 	}
-	shown("TAGS       1", "PURGES     refused", "no identity", "natsid store confirm")
-	asked := answered(t, "store", "confirm", nats)
-	asked.want(t, 0, "")
-	shown("no identity")
-	if !strings.Contains(asked.out, "Nothing was changed") {
-		t.Errorf("without --yes: %s", asked.out)
+	resume := func(flags ...string) {
+		t.Helper()
+		if got := natsid(t, append([]string{"resume", nats}, flags...)...); got.code != 0 {
+			t.Fatalf("resume %q: %+v", flags, got)
+		}
 	}
-	answered(t, "store", "confirm", "--yes", nats).want(t, 0, "")
-	shown("KIND       kv", "STATE      in order")
-	if _, err := store.Create(t.Context(), segment.Tag{Name: "new", Step: 1, MaxID: 1}, false); err != nil {
-		t.Errorf("first use once it was confirmed: %v", err)
+	shown("TAGS      1", "PURGES    refused", "no identity", "natsid resume")
+	natsid(t, "resume", "--yes", nats).want(t, 2, "--since")
+	natsid(t, "resume", "--since=1h", nats).want(t, 2, "--yes")
+	resume("--yes", "--since=1h", "--by=700")
+	shown("KIND      kv", "natsid resume")
+	first := segment.Tag{Name: "new", Step: 1, MaxID: 1}
+	if _, err := store.Create(t.Context(), first, false); err == nil {
+		t.Error("a tag is made on first use before the tags were confirmed")
+	}
+	resume("--tags-complete")
+	shown("STATE     in order")
+	if _, err := store.Create(t.Context(), first, false); err != nil {
+		t.Errorf("first use once the tags were confirmed: %v", err)
+	}
+	if tag, err := store.Look(t.Context(), "order"); err != nil || tag.MaxID < 5700 {
+		t.Errorf("the tag is %+v, %v, want it above 5700", tag, err)
 	}
 	natsid(t, "store", "move", "--to=mysql", nats).want(t, 2, "--mysql is missing")
 }

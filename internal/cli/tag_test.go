@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -88,7 +90,7 @@ func TestTagsAreLimitedAndThrottled(t *testing.T) {
 	natsid(t, "tag", "update", "order", "--rate=5", "--step=5", nats).want(t, 2, "two requests")
 }
 
-func TestAllTagsAreRaised(t *testing.T) {
+func TestEachTagIsRaisedByAResume(t *testing.T) {
 	t.Parallel()
 	nats := "--nats=" + serve(t, "--no-auto-create-tags").url
 	for _, tag := range []string{"a", "b", "deleted"} {
@@ -96,26 +98,28 @@ func TestAllTagsAreRaised(t *testing.T) {
 	}
 	answered(t, "tag", "delete", "deleted", nats).want(t, 0, "")
 	answered(t, "get", "segment", "a", nats).want(t, 0, "")
-	natsid(t, "tag", "raise", "--all", "--by=0", nats).want(t, 2, "by 0, want 1..1099511627776")
-	natsid(t, "tag", "raise", "--by=5", nats).want(t, 2, "--all")
-	unasked := answered(t, "tag", "raise", "--all", "--by=5000", nats)
-	if unasked.want(t, 2, "no terminal", "--yes"); strings.Contains(unasked.err, "Continue?") {
-		t.Errorf("asked where nobody can answer: %s", unasked.err)
+	file := filepath.Join(t.TempDir(), "marks")
+	if err := os.WriteFile(file, []byte("b 700000\nnew 3000\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	got := answered(t, "tag", "raise", "--all", "--by=50000", "--yes", nats)
-	if got.want(t, 0, "This raises 3 tags by 50000", "3 of 3 tags"); !strings.HasPrefix(got.out, "Raised: 3 tags.") {
-		t.Errorf("printed %q", got.out)
+	got := natsid(t, "resume", "--restored", "--since=1m", "--by=50000", "--at-least="+file, "--yes",
+		"--tags-complete", nats)
+	if got.code != 0 || !strings.HasSuffix(got.out, ": in order\n") {
+		t.Errorf("%+v", got)
 	}
-	for _, tag := range []string{"a", "b"} {
-		if got := answered(t, "get", "segment", tag, nats); !matchLines(got.out, `5\d{4}`) {
-			t.Errorf("%s: %+v, want an ID above 50000", tag, got)
+	for tag, id := range map[string]string{"a": `5\d{4}`, "b": `70[01]\d{3}`} {
+		if got := answered(t, "get", "segment", tag, nats); !matchLines(got.out, id) {
+			t.Errorf("%s: %+v, want an ID like %s", tag, got, id)
 		}
 	}
 	answered(t, "get", "segment", "deleted", nats).want(t, 1, "404", "deleted")
-	if got := answered(t, "tag", "create", "deleted", nats); got.out != "deleted: next ID 50001, step 1000\n" {
+	if got := answered(t, "tag", "create", "new", nats); got.out != "new: next ID 3000, step 1000\n" {
 		t.Errorf("%+v", got)
 	}
-	answered(t, "tag", "raise", "--all", "--by=5", "--yes", "--after=b", nats).want(t, 0, "1 of 1 tag, up to deleted")
+	got = answered(t, "tag", "create", "deleted", nats)
+	if !regexp.MustCompile(`next ID 5\d{4}, `).MatchString(got.out) {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestOnlyTagsOfThePatternAreCreatedOnFirstUse(t *testing.T) {

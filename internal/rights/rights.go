@@ -59,7 +59,7 @@ type Deployment struct {
 	NoGrants bool // workers write no grants
 	// MakesBuckets gives workers the rights to make the buckets, and to protect those that an older natsid made.
 	MakesBuckets bool
-	// Repairs gives operators what `natsid store confirm`, `natsid store move` and `natsid change-layout` need beyond
+	// Repairs gives operators what `natsid resume`, `natsid store move` and `natsid change-layout` need beyond
 	// the other commands: to write the marks and the records, on which uniqueness rests.
 	Repairs bool
 	Stamps  Pipeline // of a stage
@@ -134,7 +134,7 @@ func (t *table) worker() {
 	ns := t.ns
 	const serve = "serve requests"
 	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Snowflake(), ns.Snowflakes(),
-		ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList(), ns.Throttle())
+		ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), ns.Throttle())
 	inboxes := []string{defaultInbox + ".>"}
 	for _, prefix := range append([]string{t.d.InboxPrefix}, t.d.ReplyTo...) {
 		if p := inbox(prefix); !strings.HasPrefix(p, nats.InboxPrefix) && !slices.Contains(inboxes, p) {
@@ -157,14 +157,9 @@ func (t *table) worker() {
 	t.subscribe("", loaders, ns.Loaders(), ns.Loader("*"))
 	t.publish("announce a changed tag", ns.TagChanged())
 	t.subscribe("", "hear of a changed tag", ns.TagChanged())
-	const registry = "find a second registry"
+	const registry = "compare the registry with other workers"
 	t.publish(registry, ns.Registries())
 	t.subscribe("", registry, ns.Registries())
-	if t.marks() {
-		const witness = "compare the marks with the other workers"
-		t.publish(witness, ns.Witness())
-		t.subscribe("", witness, ns.Witness())
-	}
 	t.publish("raise alarms", ns.Alarms())
 	t.subscribe("", "take orders of `natsid drain`", ns.Drain("*"))
 	t.subscribe("", "say how it is, to `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
@@ -243,7 +238,7 @@ func (t *table) stage() {
 // operator: who runs the commands.
 func (t *table) operator() {
 	ns := t.ns
-	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagRaise(), ns.TagDelete(), ns.TagList())
+	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList())
 	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())
@@ -276,6 +271,7 @@ func (t *table) operator() {
 			t.publish(repair+b.holds, t.api.Get(b.name))
 		}
 	}
+	t.publish("say that the registry is stopped or resumed", ns.RegistryAnnounce())
 	const asks = "see that no worker runs while the layout changes"
 	t.publish(asks, ns.Workers())
 	t.subscribe("", asks, ns.Workers())

@@ -67,11 +67,11 @@ func TestRightsFollowTheDeployment(t *testing.T) {
 		},
 		"MySQL alone": {
 			rights.Worker, func(d *rights.Deployment) { d.MySQL = true },
-			[]string{"$KV.id_history.>"}, []string{"$KV.id_segments", "id.witness"}, nil,
+			[]string{"$KV.id_history.>"}, []string{"$KV.id_segments"}, nil,
 		},
 		"MySQL with the guard": {
 			rights.Worker, func(d *rights.Deployment) { d.MySQL, d.Guard = true, true },
-			[]string{"$KV.id_segments.>", "id.witness"}, nil, nil,
+			[]string{"$KV.id_segments.>"}, nil, nil,
 		},
 		"buckets that exist": {
 			rights.Worker, func(d *rights.Deployment) { d.MakesBuckets = false },

@@ -170,6 +170,7 @@ func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l 
 	}
 	m.High, m.Seen, m.Tokens = l.End, max(m.Seen, row.MaxID), string(l.Tokens())
 	m.Step, m.Description = row.Step, row.Description
+	m.Record.Load(time.Now(), l.Len())
 	err := g.setMark(ctx, row.Name, m)
 	switch {
 	case errors.Is(err, errOvertaken):

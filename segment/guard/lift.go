@@ -12,35 +12,40 @@ var _ segment.Lifter = (*Guard)(nil)
 // Lift implements [segment.Lifter]: it lifts the mark first, from where on no load of natsid begins below, then the row
 // for the sake of loaders that know the table alone. A row that is missing stays missing, and what a column cannot hold
 // exhausts the tag.
-func (g *Guard) Lift(ctx context.Context, tag string, f segment.Floor) error {
+func (g *Guard) Lift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
 	f.End = min(f.End, g.table.Limit())
 	if f.End < 1 {
-		return nil
+		return false, nil
 	}
 	if g.marks != nil {
-		if err := retry(ctx, func() error { return g.tryLift(ctx, tag, f) }); err != nil {
+		err := retry(ctx, func() (err error) {
+			raised, err = g.tryLift(ctx, tag, f)
 			return err
+		})
+		if err != nil {
+			return false, err
 		}
 	}
-	_, err := g.table.Advance(ctx, tag, f.End-1, f.End)
+	_, err = g.table.Advance(ctx, tag, f.End-1, f.End)
 	if errors.Is(err, segment.ErrUnknownTag) {
-		return nil
+		err = nil
 	}
-	return err
+	return raised, err
 }
 
-func (g *Guard) tryLift(ctx context.Context, tag string, f segment.Floor) error {
+func (g *Guard) tryLift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
 	m, err := g.marks.Mark(ctx, tag)
 	if err != nil {
-		return err
+		return false, err
 	}
 	high, least := max(m.High, f.End), max(m.Least, min(m.High, f.End))
 	if m.Revision == 0 { // a lost mark: nothing is known of its history
 		least, m.Step, m.Disabled = f.End, f.Step, !f.Live
 	}
 	if high == m.High && least == m.Least {
-		return nil
+		return false, nil
 	}
+	raised = high > m.High
 	m.High, m.Least = high, least
-	return g.setMark(ctx, tag, m)
+	return raised, g.setMark(ctx, tag, m)
 }

@@ -34,34 +34,26 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 // removed, of which a delete marker is left, and none in a bucket that is not original: other workers may have loaded
 // the tag, and its operator must say where it continues.
 //
-// A bucket may be lost and made again between the look at its identity and the write. So the entry names the registry,
+// A bucket may be lost and made again between the look at its identity and the write. So the entry names the era,
 // and the first load looks again: see read.
 func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
 	if err := s.refused(); err != nil {
 		return err
 	}
-	look, create := s.Check, s.kv.CreateFirst //mutant:original
+	look, create := s.era, s.kv.CreateFirst //mutant:original
 	if revive {
-		look, create = s.ownIdentity, s.kv.Create
+		look, create = s.ownEra, s.kv.Create
 	}
-	id, err := look(ctx)
+	era, err := look(ctx)
 	if err != nil {
-		return unoriginal(err)
+		return err
 	}
-	e.First = id.Registry
+	e.First = era
 	_, err = create(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {
 		err = segment.ErrUnknownTag
 	}
 	return written(err)
-}
-
-// unoriginal returns what a caller is answered where no tag is made on first use.
-func unoriginal(err error) error {
-	if errors.Is(err, ErrNoIdentity) {
-		return fmt.Errorf("%w: %w", segment.ErrUnknownTag, err)
-	}
-	return err
 }
 
 // revive enables a disabled tag with the step and description of e, above its old mark, which e gets too. It does the
@@ -91,7 +83,7 @@ func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) e
 	return err
 }
 
-// replaceLost puts e in the place of an entry that names a lost registry. No ID of that entry was ever issued, since
+// replaceLost puts e in the place of an entry that names another era. No ID of that entry was ever issued, since
 // no load of it succeeds; its mark is kept all the same if it is higher.
 func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
@@ -106,8 +98,12 @@ func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
 		if err = s.confirmFirst(ctx, &old); !errors.Is(err, errOfLostBucket) {
 			return 0, errors.Join(err, segment.ErrExists) // another operator was faster
 		}
+		era, err := s.ownEra(ctx)
+		if err != nil {
+			return 0, err
+		}
 		try := attempt.New(kve.Revision, old.Tokens)
-		e.First, e.Mark, e.Least, e.Tokens = s.Identity().Registry, max(e.Mark, old.Mark), old.Least, try.Tokens()
+		e.First, e.Mark, e.Least, e.Tokens = era, max(e.Mark, old.Mark), old.Least, try.Tokens()
 		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
 		return kve.Revision, s.outcome(ctx, tag, try, written(err))
 	}))
@@ -123,11 +119,11 @@ func (s *Store) confirmFirst(ctx context.Context, e *entry) error {
 	if e.First == "" {
 		return nil
 	}
-	id, err := s.Check(ctx)
-	if err != nil && !errors.Is(err, ErrNoIdentity) {
+	era, err := s.ownEra(ctx)
+	if err != nil {
 		return err
 	}
-	if id.Registry != e.First {
+	if era != e.First {
 		return errOfLostBucket
 	}
 	e.First = ""

@@ -21,7 +21,8 @@ type entry struct {
 	Least       int64  `json:"least,omitempty"` // no ID below it is issued, not even one already loaded
 	// Tokens are those of the latest writes. An entry that an older version wrote has none.
 	Tokens attempt.Tokens `json:"tokens,omitempty"`
-	First  string         `json:"first,omitempty"` // registry in which the tag was created, until it is loaded
+	First  string         `json:"first,omitempty"` // era in which the tag was created, until it is loaded
+	Record segment.Record `json:"record,omitzero"`
 }
 
 func (e entry) encode() []byte {
@@ -61,6 +62,6 @@ func (e *entry) set(t segment.Tag) {
 func (e entry) mark(kve buckets.Entry) segment.Mark {
 	return segment.Mark{
 		High: e.Mark, Seen: e.Seen, Least: e.Least, Step: e.Step, Description: e.Description, Disabled: e.Disabled,
-		Revision: kve.Revision, Tokens: string(e.Tokens), Updated: kve.Created.UTC(),
+		Record: e.Record, Revision: kve.Revision, Tokens: string(e.Tokens), Updated: kve.Created.UTC(),
 	}
 }

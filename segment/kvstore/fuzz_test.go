@@ -1,10 +1,12 @@
 package kvstore
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/lineage"
 )
 
 // FuzzEntry guards the mark: an entry is damaged, or its mark and step are positive and are written as they were read.
@@ -45,12 +47,12 @@ func FuzzIdentity(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		id, err := decodeIdentity(value)
-		if err == nil && (id.Registry == "" || id.Kind != Alone && id.Kind != Guarded || id.Version > levelOfThis) {
+		id, err := lineage.DecodeIdentity(value)
+		if err == nil && (id.Registry == "" || id.Kind == "" || id.Era() == "" && id.Incident == nil) {
 			t.Fatalf("%q reads as %+v", value, id)
 		}
-		if err != nil && !Refuses(err) {
-			t.Fatalf("%q is an identity that cannot be read, and does not refuse: %v", value, err)
+		if err != nil && !errors.Is(err, ErrIdentity) {
+			t.Fatalf("%q is an identity that cannot be read, and does not say so: %v", value, err)
 		}
 	})
 }

@@ -1,39 +1,18 @@
 package kvstore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 )
-
-// before makes a bucket as a natsid without identities made it, with one tag that was loaded, and returns its stream.
-func before(t *testing.T, js jetstream.JetStream, bucket string) jetstream.Stream {
-	t.Helper()
-	first := uint64(time.Now().UnixMicro())
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "KV_" + bucket, Subjects: []string{"$KV." + bucket + ".>"}, FirstSeq: first, MaxMsgsPerSubject: 1,
-		MaxBytes: -1, MaxMsgSize: -1, MaxMsgs: -1, MaxConsumers: -1, Replicas: 1, Discard: jetstream.DiscardNew,
-		Duplicates: 2 * time.Minute, AllowRollup: true, DenyDelete: true,
-	})
-	if err == nil {
-		_, err = js.Publish(t.Context(), "$KV."+bucket+".order", []byte(`{"mark":101,"step":10}`))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stream
-}
 
 func firstUse(t *testing.T, s *kvstore.Store, tag string) error {
 	t.Helper()
@@ -58,12 +37,15 @@ func TestOneOfManyWorkersGivesANewBucketItsIdentity(t *testing.T) {
 			if _, err := s.Open(t.Context()); err != nil {
 				t.Error(err)
 			}
-			ids[i] = s.Identity()
+			var err error
+			if ids[i], err = s.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	wg.Wait()
 	for _, id := range ids {
-		if id.Registry == "" || id != ids[0] || id.Kind != kvstore.Alone {
+		if id.Registry == "" || id.Registry != ids[0].Registry || id.Kind != string(kvstore.Alone) {
 			t.Errorf("identities %+v and %+v", ids[0], id)
 		}
 	}
@@ -94,63 +76,6 @@ func TestABucketMadeBesideWorkersOfALostOneGetsNoIdentity(t *testing.T) {
 	})
 	if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) || asked < 2 {
 		t.Errorf("%v after %d questions, want ErrNoIdentity after two", err, asked)
-	}
-}
-
-func TestABucketOfBeforeIsAdoptedOnce(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	stream := before(t, js, bucket)
-	var log bytes.Buffer
-	adopt := func(streams buckets.Streams) error {
-		s := kvstore.New(streams, kvstore.Config{Bucket: bucket, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		if _, err := s.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return firstUse(t, s, "new")
-	}
-	err := adopt(frozen{buckets.OnJetStream(js)})
-	if err != nil || !strings.Contains(log.String(), "without an identity") {
-		t.Errorf("%v, logged\n%s, want the adoption", err, log.String())
-	}
-	// It is purged, since the worker could not protect it; its operator puts a tag back.
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	log.Reset()
-	if err := adopt(buckets.OnJetStream(js)); !errors.Is(err, segment.ErrUnknownTag) || log.Len() > 0 {
-		t.Errorf("purged: %v, logged\n%s, want no identity", err, log.String())
-	}
-}
-
-func TestAPurgeBeforeTheBucketWasProtectedRepeatsNothing(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	stream := before(t, js, bucket)
-	var changes []error
-	p := kvstore.New(frozen{buckets.OnJetStream(js)}, kvstore.Config{
-		Bucket: bucket, Changed: func(err error) { changes = append(changes, err) },
-	})
-	if err := firstUse(t, p, "invoice"); err != nil {
-		t.Fatal(err)
-	}
-	mustLoad(t, p, "invoice", 1)
-	if err := stream.Purge(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	fresh := kvstore.New(frozen{buckets.OnJetStream(js)}, kvstore.Config{Bucket: bucket})
-	for who, s := range map[string]*kvstore.Store{"the one that loaded it": p, "one without memory": fresh} {
-		if err := firstUse(t, s, "invoice"); !errors.Is(err, segment.ErrUnknownTag) {
-			t.Errorf("%s created the tag at 1: %v", who, err)
-		}
-	}
-	// Its operator puts one tag back, and the bucket looks like one of before.
-	if _, err := p.Create(t.Context(), segment.Tag{Name: "invoice", Step: 10, MaxID: 1000}, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := firstUse(t, p, "order"); !errors.Is(err, segment.ErrUnknownTag) {
-		t.Errorf("the one that knew the identity created another tag at 1: %v", err)
-	}
-	if len(changes) != 1 || !errors.Is(changes[0], kvstore.ErrNoIdentity) {
-		t.Errorf("reported %v, want ErrNoIdentity once", changes)
 	}
 }
 
@@ -196,132 +121,32 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 	}
 }
 
-func TestABucketMadeAgainKeepsItsKind(t *testing.T) {
+func TestNoTagIsMadeOnFirstUseWhereTheIdentityDoesNotAllowIt(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	s := open(t, js, bucket)
-	if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.RaiseLevel(t.Context(), 2); !errors.Is(err, kvstore.ErrNoIdentity) {
-		t.Errorf("raise the level: %v, want ErrNoIdentity, which says what to do", err)
-	}
-	if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) {
-		t.Fatal(err)
-	}
-	// Its table may be of a time before what the others have loaded.
-	guarded := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Kind: kvstore.Guarded})
-	if _, err := guarded.Open(t.Context()); !errors.Is(err, kvstore.ErrKind) {
-		t.Errorf("a worker of another kind: %v, want ErrKind", err)
-	}
-	if _, err := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket}).Open(t.Context()); err != nil {
-		t.Errorf("a worker of its kind: %v", err)
-	}
-}
-
-func TestMarksOfBeforeThatGuardATableAreNotAdoptedAlone(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	before(t, js, bucket)
-	if _, err := js.Publish(t.Context(), "$KV."+bucket+".row", []byte(`{"mark":10,"seen":5,"step":1}`)); err != nil {
-		t.Fatal(err)
-	}
-	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
-	if _, err := s.Open(t.Context()); !errors.Is(err, kvstore.ErrKind) {
-		t.Errorf("%v, want ErrKind: the table may be ahead", err)
-	}
-}
-
-func TestAnIdentityThatCannotBeReadIsRefused(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	s := open(t, js, bucket)
-	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
-	good, err := kvstore.Inspect(t.Context(), buckets.OnJetStream(js), bucket)
+	good, err := s.Check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, value := range []string{
-		"", "{", `{"registry":"R"`, `{"registry":"","made":"2026-01-01T00:00:00Z","kind":"kv"}`,
-		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"redis"}`,
-		`{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"kv","version":4}`,
+	stopped, unconfirmed := good, good
+	stopped.Incident = &lineage.Incident{ID: "I", Cause: lineage.WentBack}
+	unconfirmed.Unconfirmed = true
+	for what, value := range map[string][]byte{
+		"an empty one": {}, "one that is cut off": []byte(`{"registry":"R"`),
+		"another version":  []byte(`{"version":9}`),
+		"an open incident": stopped.Encode(), "an unconfirmed list of tags": unconfirmed.Encode(),
 	} {
-		if _, err := js.Publish(t.Context(), "$KV."+bucket+".$natsid", []byte(value)); err != nil {
+		if _, err := js.Publish(t.Context(), "$KV."+bucket+"."+buckets.Own, value); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrIdentity) {
-			t.Errorf("%q: %v, want ErrIdentity", value, err)
-		}
-		if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, kvstore.ErrIdentity) {
-			t.Errorf("%q: loaded %v, %v", value, l, err)
-		}
-		fresh := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
-		if _, err := fresh.Open(t.Context()); !errors.Is(err, kvstore.ErrIdentity) {
-			t.Errorf("%q: opened: %v", value, err)
+		if err := firstUse(t, s, "order"); err == nil {
+			t.Errorf("%s: a tag was made on first use", what)
 		}
 	}
-	other := `{"registry":"R","made":"2026-01-01T00:00:00Z","kind":"kv"}`
-	if _, err := js.Publish(t.Context(), "$KV."+bucket+".$natsid", []byte(other)); err != nil {
+	if _, err := js.Publish(t.Context(), "$KV."+bucket+"."+buckets.Own, good.Encode()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Check(t.Context()); !errors.Is(err, kvstore.ErrRegistry) ||
-		!strings.Contains(err.Error(), good.Identity.Registry) {
-		t.Errorf("another registry: %v, want ErrRegistry", err)
-	}
-}
-
-func TestALevelIsRaisedOnceAndStays(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	stores := []*kvstore.Store{open(t, js, bucket), open(t, js, bucket)}
-	create(t, stores[0], segment.Tag{Name: "order", Step: 10, MaxID: 1})
-	if l := stores[0].Level(); l != 1 {
-		t.Errorf("level %d at first", l)
-	}
-	was := stores[0].Identity()
-	var raising sync.WaitGroup
-	for _, s := range stores {
-		raising.Go(func() {
-			if err := s.RaiseLevel(t.Context(), 2); err != nil || s.Level() != 2 {
-				t.Errorf("level %d, %v", s.Level(), err)
-			}
-		})
-	}
-	raising.Wait()
-	if err := stores[0].RaiseLevel(t.Context(), 1); err != nil || stores[0].Level() != 2 {
-		t.Errorf("level %d, %v: it never falls", stores[0].Level(), err)
-	}
-	was.Version = 2
-	if is := stores[1].Identity(); is != was {
-		t.Errorf("%+v, want only the level changed of %+v", is, was)
-	}
-	streams := buckets.OnJetStream(js)
-	report, err := kvstore.Inspect(t.Context(), streams, bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id, err := kvstore.Confirm(t.Context(), streams, bucket, report, kvstore.Alone); err != nil || id.Version != 2 {
-		t.Errorf("%+v, %v: an operator's word about tags changed the level", id, err)
-	}
-	mustLoad(t, stores[1], "order", 1)
-}
-
-// Workers of one bucket load for one another, and of two never.
-func TestWorkersOfOneBucketNameItAlike(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	a := open(t, js, bucket)
-	names := map[string]bool{"": true}
-	for range 3 {
-		b := open(t, js, bucket)
-		if _, err := a.Check(t.Context()); err != nil && !errors.Is(err, kvstore.ErrNoIdentity) {
-			t.Fatal(err)
-		}
-		name := a.Bucket()
-		if names[name] || name != b.Bucket() {
-			t.Errorf("%q and %q, and before %v", name, b.Bucket(), names)
-		}
-		names[name] = true
-		if err := js.DeleteStream(t.Context(), "KV_"+bucket); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.Check(t.Context()); !errors.Is(err, kvstore.ErrNoIdentity) { // makes it again
-			t.Fatalf("%v, want ErrNoIdentity", err)
-		}
+	if err := firstUse(t, s, "order"); err != nil {
+		t.Error(err)
 	}
 }

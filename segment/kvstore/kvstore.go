@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,11 +38,8 @@ type Store struct {
 	kept  attempt.Ranges // of loads whose acknowledgement was lost
 	pages pages
 
-	verdict atomic.Pointer[verdict] // nil before the first Check
+	checked atomic.Pointer[error]   // what Check found of the kind; nil before the first
 	deleted atomic.Pointer[Deleted] // tags that AllMarks found deleted
-
-	mu    sync.Mutex
-	known string // the registry that this process has used; "" before it knows one
 }
 
 var (
@@ -62,10 +58,7 @@ type Config struct {
 	// MayFound, if set, is asked before the bucket is made, and before it gets an identity: an error says that another
 	// bucket of the name is or was in use.
 	MayFound func(context.Context) error
-	// Changed, if set, is called when Check finds what it did not find before: [ErrNoIdentity], or an error that
-	// refuses the bucket, or nil when all is well again. It must not block.
-	Changed func(error)
-	Log     *slog.Logger // nil discards
+	Log      *slog.Logger // nil discards
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back to an earlier state. The
 	// call comes before a load returns its range, and must not block.
 	WentBack func(why string)
@@ -86,7 +79,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	s := &Store{cfg: cfg, log: cfg.Log}
 	s.kv = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
-		Kind: string(cfg.Kind), Insist: true,
+		Kind: string(cfg.Kind), Insist: true, Tolerant: true,
 		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.foundNow, Log: cfg.Log, WentBack: cfg.WentBack,
 	})
 	return s
@@ -96,13 +89,13 @@ func New(streams buckets.Streams, cfg Config) *Store {
 func (s *Store) Own() *buckets.Bucket { return s.kv }
 
 // Open opens the bucket and creates it if necessary, as any other call would. mismatch says how an existing bucket
-// differs from what is wanted. It returns the errors of Check but for [ErrNoIdentity], with which tags that exist are
-// served.
+// differs from what is wanted. It returns [ErrKind] for a bucket of another kind. What else is wrong with the identity
+// stops the registry: see package lineage.
 func (s *Store) Open(ctx context.Context) (mismatch string, err error) {
 	if mismatch, err = s.kv.Open(ctx); err != nil {
 		return "", err
 	}
-	if _, err = s.Check(ctx); errors.Is(err, ErrNoIdentity) {
+	if _, err = s.Check(ctx); errors.Is(err, ErrNoIdentity) || errors.Is(err, ErrIdentity) {
 		err = nil
 	}
 	return mismatch, err
@@ -171,6 +164,7 @@ func (s *Store) tryLoad(
 	}
 	mark := e.Mark
 	e.Mark, e.Tokens = l.End, l.Tokens()
+	e.Record.Load(time.Now(), l.Len())
 	_, err = s.kv.UpdateSoon(ctx, tag, e.encode(), kve.Revision) //mutant:load-write
 	switch {
 	case err == nil && mark < floor: // that mark was the present one, since the write that replaced it was acknowledged
@@ -183,13 +177,13 @@ func (s *Store) tryLoad(
 	return loaded, err //mutant:loaded
 }
 
-// ownIdentity returns the identity of the bucket, a zero one if it has none: an operator may create tags there.
-func (s *Store) ownIdentity(ctx context.Context) (Identity, error) {
+// ownEra returns the present era, "" if the bucket has none: an operator may create tags there.
+func (s *Store) ownEra(ctx context.Context) (string, error) {
 	id, err := s.readIdentity(ctx)
-	if errors.Is(err, buckets.ErrNoKey) {
-		return Identity{}, nil
+	if errors.Is(err, ErrNoIdentity) || errors.Is(err, ErrIdentity) {
+		return "", nil
 	}
-	return id, err
+	return id.Era(), err
 }
 
 // Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
@@ -235,7 +229,7 @@ func (s *Store) Look(ctx context.Context, tag string) (segment.Tag, error) {
 // Poll implements [segment.Store]. A tag that was removed leaves a delete marker. One that has no entry and no marker
 // was lost with its bucket, and its ranges remain valid. So do those of a tag whose entry is damaged.
 func (s *Store) Poll(ctx context.Context, see func(segment.Listing)) error {
-	if _, err := s.Check(ctx); err != nil && !errors.Is(err, ErrNoIdentity) {
+	if err := s.refused(); err != nil {
 		return err
 	}
 	all, removed, err := s.kv.AllAndRemoved(ctx)
@@ -264,8 +258,8 @@ func again(err error) bool { return isOvertaken(err) || errors.Is(err, buckets.E
 // read returns the entry of a tag, or [segment.ErrUnknownTag].
 //
 // If the tag was created and no worker has loaded it, read looks at the identity once more, after it has read the
-// entry. If it finds the registry that the entry names, a compare-and-set from the entry's revision succeeds only
-// in the bucket of that registry: revisions do not repeat.
+// entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
+// bucket of that era: revisions do not repeat.
 func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
 	if err := s.refused(); err != nil {
 		return buckets.Entry{}, entry{}, err

@@ -11,19 +11,19 @@ import (
 var _ segment.Lifter = (*Store)(nil)
 
 // Lift implements [segment.Lifter].
-func (s *Store) Lift(ctx context.Context, tag string, f segment.Floor) error {
+func (s *Store) Lift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
 	if f.End < 1 {
-		return nil
+		return false, nil
 	}
-	err := s.lift(ctx, tag, f)
+	raised, err = s.lift(ctx, tag, f)
 	if !errors.Is(err, segment.ErrUnknownTag) {
-		return err
+		return raised, err
 	}
 	missing := entry{Mark: f.End, Least: f.End, Step: max(1, f.Step), Disabled: !f.Live || f.Step < 1}
 	if _, err = s.kv.Create(ctx, tag, missing.encode()); errors.Is(err, buckets.ErrKeyExists) {
 		return s.lift(ctx, tag, f)
 	}
-	return wrap(tag, err)
+	return err == nil, wrap(tag, err)
 }
 
 // errLifted says that a mark needs no lift.
@@ -31,17 +31,18 @@ var errLifted = errors.New("kvstore: the mark is high enough")
 
 // lift is Lift for a tag that exists. The bounds are taken from the entry that the compare-and-set replaces: a load
 // that is faster changes them.
-func (s *Store) lift(ctx context.Context, tag string, f segment.Floor) error {
-	err := s.change(ctx, tag, func(e *entry) error {
+func (s *Store) lift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
+	err = s.change(ctx, tag, func(e *entry) error {
 		mark, least := max(e.Mark, f.End), max(e.Least, min(e.Mark, f.End))
 		if mark == e.Mark && least == e.Least {
 			return errLifted
 		}
+		raised = mark > e.Mark
 		e.Mark, e.Least = mark, least
 		return nil
 	})
 	if errors.Is(err, errLifted) {
-		return nil
+		return false, nil
 	}
-	return err
+	return raised && err == nil, err
 }

@@ -23,7 +23,7 @@ func TestALiftRaisesAMarkAndDiscardsWhatMayBeInTwoMemories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, connect(t), bucketName())
 			create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 500, Description: "d"})
-			if err := s.Lift(t.Context(), "order", segment.Floor{End: test.floor}); err != nil {
+			if _, err := s.Lift(t.Context(), "order", segment.Floor{End: test.floor}); err != nil {
 				t.Fatal(err)
 			}
 			got, err := s.Look(t.Context(), "order")
@@ -38,7 +38,7 @@ func TestALiftOfAMissingTagLetsNothingBeIssuedBelow(t *testing.T) {
 	s := open(t, connect(t), bucketName())
 	floors := map[string]segment.Floor{"live": {End: 900, Step: 20, Live: true}, "dropped": {End: 700, Step: 20}}
 	for tag, f := range floors {
-		if err := s.Lift(t.Context(), tag, f); err != nil {
+		if _, err := s.Lift(t.Context(), tag, f); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -237,22 +237,12 @@ func TestNoTagIsCreatedOnFirstUseInABucketMadeAgain(t *testing.T) {
 		}
 		mustLoad(t, s, "order", 1000)
 	}
-	r, err := kvstore.Inspect(t.Context(), buckets.OnJetStream(js), bucket)
-	if err == nil {
-		_, err = kvstore.Confirm(t.Context(), buckets.OnJetStream(js), bucket, r, kvstore.Alone)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := firstUse(t, p, "other"); err != nil {
-		t.Errorf("once it was confirmed: %v", err)
-	}
 }
 
-func TestATagCreatedOnFirstUseInAnotherRegistryIsNotLoaded(t *testing.T) {
+func TestATagCreatedOnFirstUseInAnotherEraIsNotLoaded(t *testing.T) {
 	js, bucket := connect(t), bucketName()
 	s := open(t, js, bucket)
-	left := `{"mark":1,"step":10,"first":"a registry that is lost"}`
+	left := `{"mark":1,"step":10,"first":"an era that is lost"}`
 	if _, err := js.Publish(t.Context(), "$KV."+bucket+".order", []byte(left)); err != nil {
 		t.Fatal(err)
 	}

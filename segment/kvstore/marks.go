@@ -38,6 +38,7 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err er
 	e := entry{
 		Mark: m.High, Seen: m.Seen, Least: m.Least,
 		Step: max(1, m.Step), Description: m.Description, Disabled: m.Disabled, Tokens: attempt.Tokens(m.Tokens),
+		Record: m.Record,
 	}
 	if m.Revision == 0 {
 		_, err = s.kv.Create(ctx, tag, e.encode()) //mutant:first-mark
@@ -55,7 +56,7 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err er
 
 // AllMarks implements [segment.Marks]. A damaged entry has no mark that could be raised; loads of the tag name it.
 func (s *Store) AllMarks(ctx context.Context) (map[string]segment.Mark, error) {
-	if _, err := s.Check(ctx); err != nil && !errors.Is(err, ErrNoIdentity) {
+	if err := s.refused(); err != nil {
 		return nil, err
 	}
 	all, _, err := s.kv.AllAndRemoved(ctx)

@@ -2,13 +2,13 @@ package kvstore
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/segment"
 )
 
 // A Report is what an operator sees of a bucket of marks.
@@ -20,7 +20,8 @@ type Report struct {
 	Tags     int   // disabled ones included
 	Guards   int   // of them, those that guard a row in MySQL
 	Damaged  []string
-	Marks    map[string]int64 // by tag, disabled ones included
+	Marks    map[string]int64          // by tag, disabled ones included
+	Records  map[string]segment.Record // likewise
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
 }
@@ -36,7 +37,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	}
 	all, _, err := streams.List(ctx, bucket, "")
 	s := Store{cfg: Config{Bucket: bucket}}
-	r.Marks = make(map[string]int64)
+	r.Marks, r.Records = make(map[string]int64), make(map[string]segment.Record)
 	for _, kve := range all {
 		if kve.Removed || strings.HasPrefix(kve.Key, buckets.Own) {
 			continue
@@ -47,7 +48,8 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 			r.Damaged = append(r.Damaged, kve.Key)
 			continue
 		}
-		if r.Marks[kve.Key] = e.Mark; e.Seen > 0 {
+		r.Marks[kve.Key], r.Records[kve.Key] = e.Mark, e.Record
+		if e.Seen > 0 {
 			r.Guards++
 		}
 	}
@@ -64,7 +66,7 @@ func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, buck
 	case err != nil:
 		return err
 	}
-	r.Identity, r.Trouble = decodeIdentity(kve.Value)
+	r.Identity, r.Trouble = lineage.DecodeIdentity(kve.Value)
 	return nil
 }
 
@@ -80,39 +82,15 @@ func CheckKind(ctx context.Context, streams buckets.Streams, bucket string, kind
 	return s.compare(r.Identity)
 }
 
-// Confirm writes an identity of a kind on an operator's word: every tag that any worker has loaded has a mark in the
-// bucket above all its IDs. A registry that can be read stays; workers take the identity without a restart.
-//
-// Safety: it makes first use possible again, so it rests on that word alone. It is written by a compare-and-set from
-// the revision that r reports.
-func Confirm(ctx context.Context, streams buckets.Streams, bucket string, r Report, kind Kind) (Identity, error) {
-	now := time.Now().UTC().Truncate(time.Second)
-	id := r.Identity
-	if r.Trouble != nil {
-		id = Identity{Registry: rand.Text(), Made: now}
-	}
-	id.Kind, id.Confirmed = kind, now
-	if err := put(ctx, streams, bucket, r, id); err != nil {
-		return Identity{}, err
-	}
-	// The bucket has an identity from now on. Without the permission to update it, only its workers can protect it.
-	_ = streams.Defend(ctx, bucket, "confirmed")
-	return id, nil
-}
-
 // SetKind changes the kind of a bucket whose identity r reports. Workers of the old kind refuse the bucket from their
-// next Check on. Until then both kinds may load: each load is a compare-and-set on the same mark.
+// next check on. Until then both kinds may load: each load is a compare-and-set on the same mark.
 func SetKind(ctx context.Context, streams buckets.Streams, bucket string, r Report, kind Kind) error {
 	if r.Trouble != nil {
 		return r.Trouble
 	}
 	id := r.Identity
-	id.Kind = kind
-	return put(ctx, streams, bucket, r, id)
-}
-
-func put(ctx context.Context, streams buckets.Streams, bucket string, r Report, id Identity) error {
-	_, err := streams.Publish(ctx, bucket, identityKey, buckets.Write{Value: id.encode(), Last: &r.revision})
+	id.Kind = string(kind)
+	_, err := streams.Publish(ctx, bucket, identityKey, buckets.Write{Value: id.Encode(), Last: &r.revision})
 	if errors.Is(err, buckets.ErrRevision) {
 		return fmt.Errorf("the identity of bucket %s was changed just now; look again: %w", bucket, err)
 	}

@@ -1,10 +1,8 @@
 package kvstore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -36,39 +34,31 @@ type frozen struct{ buckets.Streams }
 func (frozen) Defend(context.Context, string, string) error { return context.DeadlineExceeded }
 
 func TestNoBucketOfMarksCanBePurgedAndLoadsContinue(t *testing.T) {
-	js := connect(t)
-	for _, made := range []string{"new", "of before"} {
-		bucket := bucketName()
-		if made == "of before" {
-			before(t, js, bucket)
-		}
-		s := open(t, js, bucket)
-		if made == "new" {
-			create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 101})
-		}
-		mustLoad(t, s, "order", 101)
-		stream, err := js.Stream(t.Context(), "KV_"+bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kv, err := js.KeyValue(t.Context(), bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for how, purge := range map[string]func() error{
-			"the stream": func() error { return stream.Purge(t.Context()) },
-			"the subject": func() error {
-				return stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+bucket+".order"))
-			},
-			"the key":   func() error { return kv.Purge(t.Context(), "order") },
-			"a message": func() error { return stream.DeleteMsg(t.Context(), stream.CachedInfo().State.LastSeq) },
-		} {
-			if err := purge(); err == nil {
-				t.Errorf("bucket %s: %s was purged", made, how)
-			}
-		}
-		mustLoad(t, s, "order", 111)
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 101})
+	mustLoad(t, s, "order", 101)
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatal(err)
 	}
+	kv, err := js.KeyValue(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, purge := range map[string]func() error{
+		"the stream": func() error { return stream.Purge(t.Context()) },
+		"the subject": func() error {
+			return stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV."+bucket+".order"))
+		},
+		"the key":   func() error { return kv.Purge(t.Context(), "order") },
+		"a message": func() error { return stream.DeleteMsg(t.Context(), stream.CachedInfo().State.LastSeq) },
+	} {
+		if err := purge(); err == nil {
+			t.Errorf("%s was purged", how)
+		}
+	}
+	mustLoad(t, s, "order", 111)
 }
 
 func TestANewBucketRefusesPurgesWithoutAnUpdate(t *testing.T) {
@@ -80,24 +70,6 @@ func TestANewBucketRefusesPurgesWithoutAnUpdate(t *testing.T) {
 	}
 	if err := stream.Purge(t.Context()); err == nil {
 		t.Error("it was purged")
-	}
-}
-
-func TestAWorkerThatMayNotUpdateTheBucketContinuesAndSaysSoOnce(t *testing.T) {
-	js, bucket := connect(t), bucketName()
-	before(t, js, bucket)
-	var log bytes.Buffer
-	s := kvstore.New(frozen{buckets.OnJetStream(js)}, kvstore.Config{
-		Bucket: bucket, Log: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	for range 3 {
-		if _, err := s.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustLoad(t, s, "order", 101)
-	if n := strings.Count(log.String(), "update the bucket"); n != 1 {
-		t.Errorf("%d lines name the missing permission, want one:\n%s", n, log.String())
 	}
 }
 
@@ -123,27 +95,20 @@ func TestSettingsThatForgetAreNoticedWhileInUseAndWhenCorrected(t *testing.T) {
 	} {
 		t.Run(setting, func(t *testing.T) {
 			bucket := bucketName()
-			var changes []error
-			s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{
-				Bucket: bucket, Changed: func(err error) { changes = append(changes, err) },
-			})
+			s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
 			create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
 			edit(t, js, bucket, change.spoil)
-			poll := func() error { return s.Poll(t.Context(), func(segment.Listing) {}) }
-			if err := poll(); !errors.Is(err, buckets.ErrUnfit) || !errors.Is(s.Trouble(), buckets.ErrUnfit) {
-				t.Errorf("a poll returned %v, trouble %v, want ErrUnfit", err, s.Trouble())
+			if _, err := s.Own().Look(t.Context()); !errors.Is(err, buckets.ErrUnfit) {
+				t.Errorf("a look returned %v, want ErrUnfit", err)
 			}
-			if l, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrUnfit) {
-				t.Errorf("a load returned %v, %v, want ErrUnfit", l, err)
+			if _, err := s.Own().Get(t.Context(), buckets.Own); err != nil {
+				t.Errorf("the identity cannot be read, so no worker can be stopped: %v", err)
 			}
 			edit(t, js, bucket, change.correct)
-			if err := poll(); err != nil || s.Trouble() != nil {
-				t.Errorf("once it was corrected: %v, trouble %v", err, s.Trouble())
+			if _, err := s.Own().Look(t.Context()); err != nil {
+				t.Errorf("once it was corrected: %v", err)
 			}
 			mustLoad(t, s, "order", 1)
-			if len(changes) != 2 || !errors.Is(changes[0], buckets.ErrUnfit) || changes[1] != nil {
-				t.Errorf("reported %v, want the change and its end", changes)
-			}
 		})
 	}
 }
@@ -180,19 +145,5 @@ func TestAnExistingBucketIsUsedAsItIs(t *testing.T) {
 	}
 	if _, err := s.Create(t.Context(), segment.Tag{Name: "order", Step: 1, MaxID: 1}, false); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestABucketWithATTLIsRefused(t *testing.T) {
-	js, name := connect(t), bucketName()
-	if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: name, TTL: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	s := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: name})
-	for range 2 {
-		if _, err := s.Load(t.Context(), "order", 0, 0); !errors.Is(err, buckets.ErrUnfit) ||
-			!errors.Is(s.Trouble(), buckets.ErrUnfit) {
-			t.Errorf("marks that vanish after an hour: %v, want ErrUnfit; trouble: %v", err, s.Trouble())
-		}
 	}
 }

@@ -108,9 +108,6 @@ func (l *life) open() {
 			w.post("lost "+l.name(), func() { w.log("%s alarms: the marks are gone", l.name()) })
 		},
 		MayFound: l.mayFound,
-		Changed: func(err error) {
-			w.post("check "+l.name(), func() { w.log("%s finds the bucket: %s", l.name(), outcome(err)) })
-		},
 		WentBack: func(why string) {
 			w.post("back "+l.name(), func() { w.log("%s alarms: %s", l.name(), why) })
 		},
@@ -135,7 +132,7 @@ func (l *life) open() {
 func (l *life) kill() {
 	l.dead.Store(true)
 	l.machine.down.Store(true)
-	if l.marks.Identity().Registry != "" {
+	if l.marks.Own().Known() > 0 {
 		l.machine.knows.Store(true)
 	}
 	l.stop()
@@ -174,7 +171,7 @@ func (p probe) begins(tag string, n int64) {
 }
 
 func (p probe) loaded(tag string, loaded segment.Loaded, err error) (segment.Loaded, error) {
-	if p.life.marks.Identity().Registry != "" {
+	if p.life.marks.Own().Known() > 0 {
 		p.life.machine.knows.Store(true)
 	}
 	p.life.world.post(p.key(tag), func() { p.life.loaded(tag, loaded.Range, err) })

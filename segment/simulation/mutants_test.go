@@ -44,8 +44,8 @@ var mutantsOfMarks = []mutant.Mutant{
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
 		mutant.Delete("disabled")}},
 	{Name: "first use creates tags in a bucket that is not original", Edits: []mutant.Edit{
-		mutant.Replace("original", `remembered := func(context.Context) (Identity, error) { return s.Identity(), nil }
-		look, create := remembered, s.kv.CreateFirst`)}},
+		mutant.Replace("original", `unread := func(context.Context) (string, error) { return "", nil }
+		look, create := unread, s.kv.CreateFirst`)}},
 	{Name: "a revived tag has no least ID", Edits: []mutant.Edit{
 		mutant.Replace("revived", "again.Disabled = false")}},
 	{Name: "a raise may lower the mark", Edits: []mutant.Edit{

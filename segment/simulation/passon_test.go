@@ -33,7 +33,7 @@ func (l *life) passOn(store segment.Store) (segment.Store, *passon.Ring) {
 	ring := passon.New(passon.Config{
 		Namespace: subjects.DefaultNamespace, Name: strings.ReplaceAll(l.name(), ".", "-"), Conn: l.wire,
 		Segments: func() *segment.Allocator { return l.alloc },
-		Marks:    func() string { return l.marks.Bucket() },
+		Marks:    func() string { return "marks" },
 		Loads:    func() bool { return true },
 	})
 	return ring.Store(store), ring

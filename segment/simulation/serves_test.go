@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/kvstore"
 )
 
 // serves checks that, soon after all was repaired, each worker serves each tag that is there.
@@ -63,8 +62,6 @@ func (w *world) refusedRightly(r *request, name string) bool {
 		return table && w.conf.limit < 1<<62
 	case errors.Is(r.err, segment.ErrBadRow):
 		return table && ok && row.Step < 1
-	case errors.Is(r.err, kvstore.ErrRegistry): // an operator must confirm it
-		return w.conf.loss != kept
 	case errors.Is(r.err, segment.ErrDisabled):
 		return true
 	case errors.Is(r.err, segment.ErrUnknownTag):

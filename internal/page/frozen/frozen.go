@@ -78,7 +78,7 @@ var alarms = []subjects.AlarmEvent{
 		Message: "the clock is 2.1 s ahead of the other workers; no snowflakes are issued until it is right"},
 	{Kind: subjects.AlarmClockSkew, Instance: "delta", Time: At.AddDate(0, 0, -9).Add(time.Hour),
 		Message: "the clock is 0.6 s behind the other workers; no snowflakes are issued until it is right"},
-	{Kind: subjects.AlarmStoreWentBack, Instance: "alpha", Time: At.AddDate(0, 0, -9),
+	{Kind: subjects.AlarmTableWentBack, Instance: "alpha", Time: At.AddDate(0, 0, -9),
 		Message: "tag order: the mark went back " + Hostile},
 }
 

@@ -1,0 +1,101 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// What a stop of the registry may cost, which an operator ends with `natsid resume`.
+var (
+	untilResumed = loss{
+		kinds: []kind{long, short}, outcomes: []string{"503", "429", noResponders}, afterEnd: 5 * time.Second,
+	}
+	// The same where all workers are down at first.
+	untilRestarted = loss{
+		kinds: all, outcomes: []string{timeout, noResponders, "503", "429"}, afterEnd: 5 * time.Second,
+	}
+	// A request for a tag reads its mark, and there is none while the bucket is away, or before workers have lifted it.
+	whileAway = loss{kinds: []kind{long, short}, outcomes: []string{"404"}}
+)
+
+// How long workers take to stop once they can reach what went back, and where nats-servers have to elect first.
+const (
+	stopsWithin = 10 * time.Second
+	stopsLater  = 30 * time.Second
+)
+
+// mustStop waits until each worker says that the registry is stopped for the cause that an alarm names, and asks for
+// IDs that nobody may issue then. Workers that are paused say nothing.
+func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*worker) {
+	began := time.Now()
+	err := t.wait(within, "all workers are stopped: "+string(cause), func() bool {
+		return t.raised(cause) && !slices.ContainsFunc(t.workers, func(w *worker) bool {
+			return w.running() && !slices.Contains(paused, w) && !slices.Contains(t.refused, w) && !w.stoppedFor(cause)
+		})
+	})
+	for _, w := range t.workers {
+		t.logf("%s: %s", w.name, w.state())
+	}
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.logf("all workers have stopped after %v", time.Since(began).Round(time.Millisecond))
+	subjectsOf := []string{long.subject(), short.subject(), strict.subject()}
+	if cause == subjects.AlarmSecondRegistry {
+		subjectsOf = append(subjectsOf, snowflake.subject())
+	}
+	for _, subject := range subjectsOf {
+		for range 5 {
+			if m, err := t.conn().Request(subject, nil, callerWaits); err == nil && refusal(m) == "" {
+				t.violation("an ID was issued on %s while the registry was stopped", subject)
+			}
+		}
+	}
+}
+
+// stoppedFor reports whether the worker says that the registry is stopped, and why.
+func (w *worker) stoppedFor(cause subjects.Alarm) bool {
+	return strings.Contains(w.state(), "the registry is stopped: "+string(cause))
+}
+
+// natsid runs a command of an operator at the hub.
+func (c *cluster) natsid(args ...string) (stdout string, err error) {
+	cmd := exec.CommandContext(c.ctx, c.bins.natsid,
+		append(slices.Clone(args), "--nats", c.secrets.in(c.urls()[:c.fleet.servers]))...)
+	if slices.Contains(args, wholeTable) {
+		cmd.Args = append(cmd.Args, "--mysql", c.dsn())
+	}
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	began := time.Now()
+	err = cmd.Run()
+	c.logf("natsid %s took %v: %v\n%s%s", strings.Join(args, " "), time.Since(began).Round(time.Millisecond), err,
+		said.String(), out.String())
+	return out.String(), err
+}
+
+// wholeTable is the flag of an operator who knows that MySQL did not go back.
+const wholeTable = "--table-is-whole"
+
+// resume resumes the registry as an operator does, who knows that each tag in use is in the bucket.
+func (c *cluster) resume(flags ...string) {
+	if _, err := c.natsid(append([]string{"resume", "--yes", "--tags-complete"}, flags...)...); err != nil {
+		c.Fatalf("the registry cannot be resumed: %v", err)
+	}
+}
+
+// registry returns the ID of the hub's registry.
+func (c *cluster) registry() string {
+	out, err := c.natsid("store", "show", "--json")
+	c.must(err)
+	var store struct{ Registry string }
+	c.must(json.Unmarshal([]byte(out), &store))
+	return store.Registry
+}

@@ -1,0 +1,194 @@
+package lineage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/natsid/natsid/internal/buckets"
+)
+
+// An op is what a call asks of one worker of a registry.
+type op string
+
+const (
+	opNotice op = "notice" // who are you?
+	opMarks  op = "marks"  // how far is each tag, in pages?
+	opOut    op = "out"    // another registry is to serve instead; from an operator
+)
+
+// A call is a question, and a reply its answer. Both cross the wire as JSON.
+type call struct {
+	Op    op     `json:"op"`
+	From  Notice `json:"from,omitzero"` // zero from an operator
+	After string `json:"after,omitempty"`
+	Keep  string `json:"keep,omitempty"`
+}
+
+type reply struct {
+	Notice Notice `json:"notice"`
+	Marks  []Mark `json:"marks,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// A Mark is how far a tag is.
+type Mark struct {
+	Tag  string `json:"tag"`
+	Mark int64  `json:"mark,string"`
+}
+
+// marksPage is how many marks one answer has.
+const marksPage = 500
+
+// Answer answers a call, which anyone may have sent, of another worker or an operator.
+func (w *Member) Answer(ctx context.Context, question []byte) []byte {
+	var c call
+	if err := json.Unmarshal(question, &c); err != nil {
+		return encode(reply{Error: "the call cannot be read"})
+	}
+	if c.From.Process == w.cfg.Process {
+		return nil // its own question
+	}
+	var r reply
+	var err error
+	switch c.Op {
+	case opNotice:
+		w.checkFor(ctx, c.From)
+	case opMarks:
+		r.Marks, err = w.marks(ctx, c.After)
+	case opOut:
+		err = w.takeOut(ctx, c.Keep)
+	default:
+		err = fmt.Errorf("unknown op %.20q", c.Op)
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	r.Notice = w.Notice()
+	return encode(r)
+}
+
+// checkFor checks the registry if who asks knows another state of it, or is of another registry.
+func (w *Member) checkFor(ctx context.Context, n Notice) {
+	own := w.Notice()
+	if n.Registry != own.Registry || n.Era != own.Era || n.Revision < own.Revision {
+		w.Doubt()
+		_ = w.Ready(ctx) // the notice says what came of it
+	}
+	w.hear(n) // who asks is there, too
+}
+
+func (w *Member) marks(ctx context.Context, after string) (marks []Mark, err error) {
+	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
+	if err != nil {
+		return nil, err
+	}
+	floors := w.floors()
+	for _, t := range tags {
+		marks = append(marks, Mark{t.Name, max(t.MaxID, floors[t.Name].End)})
+	}
+	return marks, nil
+}
+
+// takeOut takes this registry out for another one, unless it was decided otherwise.
+func (w *Member) takeOut(ctx context.Context, keep string) error {
+	if !IsID(keep) || keep == w.Identity().Registry {
+		return fmt.Errorf("%.40q cannot serve instead of this registry", keep)
+	}
+	if err := w.enter(ctx); err != nil {
+		return err
+	}
+	defer w.leave()
+	v, err := w.read(ctx, false)
+	switch {
+	case err != nil:
+		return err
+	case v.missing != nil:
+		return v.missing
+	case v.id.Out == keep:
+		return nil
+	case v.id.Out != "":
+		return fmt.Errorf("registry %s is out for registry %s already", v.id.Registry, v.id.Out)
+	}
+	if err := w.yield(ctx, &v, keep); err != nil {
+		return err
+	}
+	_ = w.check(ctx, false) // it halts
+	return nil
+}
+
+// yield takes this registry out for another one, by compare-and-set.
+func (w *Member) yield(ctx context.Context, v *view, to string) error {
+	v.id.Out = to
+	_, err := w.cfg.Bucket.Update(ctx, identityKey, v.id.Encode(), v.revision)
+	if errors.Is(err, buckets.ErrRevision) {
+		return errNewerRead
+	}
+	return err
+}
+
+// AskFunc sends a call to one worker of a registry, or with "" to one of each: see [Config].
+type AskFunc func(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
+
+// ask sends a call and passes the replies on.
+func (ask AskFunc) ask(ctx context.Context, registry string, c call, hear func(reply) (enough bool)) error {
+	return ask(ctx, registry, encode(c), func(answer []byte) bool {
+		var r reply
+		if json.Unmarshal(answer, &r) != nil || r.Notice.check() != nil || r.Notice.Process == c.From.Process {
+			return false
+		}
+		return hear(r)
+	})
+}
+
+// Notices returns the notices of one worker of each registry that answers until ctx ends.
+func (ask AskFunc) Notices(ctx context.Context, from Notice) (all []Notice, err error) {
+	seen := make(map[string]bool)
+	err = ask.ask(ctx, "", call{Op: opNotice, From: from}, func(r reply) bool {
+		if !seen[r.Notice.Registry] {
+			seen[r.Notice.Registry] = true
+			all = append(all, r.Notice)
+		}
+		return false
+	})
+	return all, err
+}
+
+// one sends a call to one worker of a registry.
+func (ask AskFunc) one(ctx context.Context, registry string, c call) (r reply, err error) {
+	answered := false
+	err = ask.ask(ctx, registry, c, func(got reply) bool {
+		r, answered = got, true
+		return true
+	})
+	switch {
+	case answered && r.Error != "":
+		return r, errors.New(r.Error)
+	case answered:
+		return r, nil
+	case err == nil:
+		err = fmt.Errorf("lineage: no worker of registry %s answers", registry)
+	}
+	return r, err
+}
+
+// TakeOut takes another registry out for the one that is kept: the operator's word, written by one of its workers.
+func (ask AskFunc) TakeOut(ctx context.Context, registry, keep string) error {
+	_, err := ask.one(ctx, registry, call{Op: opOut, Keep: keep})
+	return err
+}
+
+// Marks returns the marks of a registry, as one of its workers reads them.
+func (ask AskFunc) Marks(ctx context.Context, registry string) (all map[string]int64, err error) {
+	all = make(map[string]int64)
+	for after := ""; ; {
+		r, err := ask.one(ctx, registry, call{Op: opMarks, After: after})
+		if err != nil || len(r.Marks) == 0 {
+			return all, err
+		}
+		for _, m := range r.Marks {
+			after, all[m.Tag] = m.Tag, m.Mark
+		}
+	}
+}

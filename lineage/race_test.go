@@ -1,0 +1,6 @@
+//go:build race
+
+package lineage
+
+// schedules is the default number of simulated schedules.
+const schedules = 150
