@@ -52,7 +52,9 @@ func databaseFaults() []fault {
 			fleet: onMySQL, inject: wipe(wholeTable),
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}},
+			alarms: alarms{
+				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}, subjects.AlarmBucketUnfit: {0, 3},
+			},
 		},
 	}
 }

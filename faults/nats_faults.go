@@ -133,10 +133,12 @@ func allServersFaults() []fault {
 			name: "jetstream-wiped",
 			summary: "all servers are stopped, their stores deleted, and restarted under the live workers, " +
 				"which lift the marks to what they loaded before an operator resumes",
-			fleet: threeWorkers, inject: wipe("--since", "1m"),
+			fleet: threeWorkers, inject: wipe(sinceThen...),
 			losses: []loss{natsAway, untilResumed, whileAway, untilRenumbered},
 			gap:    15 * time.Second, watch: 8 * time.Second,
-			alarms: alarms{subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}},
+			alarms: alarms{
+				subjects.AlarmNumberLost: {3, 3}, subjects.AlarmMarksLost: {1, 3}, subjects.AlarmBucketUnfit: {0, 3},
+			},
 		},
 	}
 }

@@ -660,7 +660,10 @@ func (w *Member) resume(ctx context.Context, v *view) error {
 //
 // Law: floors that are not in the marks are never thrown away. So all marks are lifted to them first, and one that is
 // below is a proof: no resume reckoned with it.
+//
+// It does so as a stopped worker: its first write may get a lower revision than it knows, which the resume explains.
 func (w *Member) renew(ctx context.Context, v *view) error {
+	w.stop(finding{cause: WentBack, why: "it was resumed while this worker was away"})
 	below, err := w.lift(ctx)
 	if err != nil {
 		return err
@@ -668,7 +671,6 @@ func (w *Member) renew(ctx context.Context, v *view) error {
 	if below != "" {
 		return w.prove(ctx, v, finding{cause: WentBack, why: below}, time.Time{})
 	}
-	w.loaded.Discard()
 	return w.begin(ctx, v)
 }
 

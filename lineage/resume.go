@@ -241,7 +241,7 @@ func (o *Operator) Raise(ctx context.Context, raises []Raise, done func(int)) er
 	floors := make(map[string]segment.Floor, len(raises))
 	for n, r := range raises {
 		if r.To > 1 {
-			floors[r.Tag] = segment.Floor{End: r.To, Step: 1}
+			floors[r.Tag] = segment.Floor{End: r.To, Step: 1, Live: true}
 		}
 		if (n+1)%100 != 0 && n+1 != len(raises) {
 			continue

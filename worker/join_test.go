@@ -240,7 +240,7 @@ func TestNATSMicroShowsTwoServicesInOneQueueGroup(t *testing.T) {
 	want := map[string][]string{
 		"id-segment": {
 			"id.control.throttle", "id.segment.>",
-			"id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.raise", "id.tag.update",
+			"id.tag.create", "id.tag.delete", "id.tag.list", "id.tag.update",
 		},
 		"id-snowflake": {"id.snowflake", "id.snowflake.>"},
 	}

@@ -397,19 +397,3 @@ func TestAChangeThatMayHaveBeenMadeIsAnnounced(t *testing.T) {
 		}
 	}
 }
-
-// A blind store raises tags, and cannot say how far.
-type blind struct{ segment.Store }
-
-func (blind) Lift(context.Context, string, segment.Floor) error { return nil }
-
-func (blind) Look(context.Context, string) (segment.Tag, error) { return segment.Tag{}, errPrivate }
-
-func TestARaiseThatFailsNamesTheTag(t *testing.T) {
-	store := newStore(t)
-	r := start(t, startServer(t), 0, store, func(_ *segment.Config, cfg *worker.Config) { cfg.Store = blind{store} })
-	got := r.ask("id.tag.raise", `{"by":5}`)
-	if r.wantRefusal(got, "503"); !strings.Contains(got.text, "tag order could not be raised") {
-		t.Errorf("%q does not name the tag", got.text)
-	}
-}

@@ -78,7 +78,7 @@ func (sh shell) check(t *testing.T, complete func(...string) []string) {
 	for _, tc := range []struct {
 		words, want string // what is completed, separated by spaces
 	}{
-		{"tag ", "create update raise delete list"},
+		{"tag ", "create update delete list"},
 		{"tag cr", "create"},
 		{"store m", "move"},
 		{"--nats nats://n1 tag d", "delete"},

@@ -196,8 +196,9 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 
 // kinds are what operators have in their alerts: see [subjects.Alarm].
 var kinds = []subjects.Alarm{
-	"clock-behind", "clock-skew", "clock-step", "number-lost", "numbers-exhausted", "overload",
-	"registry-conflict", "state-file", "store-went-back", "stream-overlap", "time-ends",
+	"bucket-unfit", "clock-behind", "clock-skew", "clock-step", "marks-lost", "marks-went-back", "number-lost",
+	"numbers-exhausted", "overload", "registry-conflict", "second-registry", "state-file", "stream-overlap",
+	"table-went-back", "time-ends",
 }
 
 func TestAlarmsAreCountedByKindFromZero(t *testing.T) {

@@ -67,7 +67,7 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 		"/tag?name=order":            {"Tag order", "current", "661", "37,200", "tag update --step 240000 order"},
 		"/tag?name=none":             {"There is no such tag"},
 		"/numbers":                   {"1,024 numbers", "blocked", "delta"},
-		"/alarms":                    {"clock-skew", "store-went-back", "What to do", "and 3 like it"},
+		"/alarms":                    {"clock-skew", "table-went-back", "What to do", "and 3 like it"},
 		"/alarms?kind=clock-skew":    {"clock-skew", "no mark went back"},
 		"/charts":                    {"The last hour", "polyline", "IDs a second in the last hour; segment: now"},
 		"/layout":                    {"Layout 41", "2080-07-10"},
