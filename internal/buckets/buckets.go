@@ -46,8 +46,9 @@ type Config struct {
 	MaxBytes int64
 	// Insist says that a read is made again if it has no answer soon: requests wait for those of the bucket.
 	Insist bool
-	// Tolerant says that a bucket which is open is used on where its settings become such that it forgets, or takes what
-	// others write: Look reports them, and the owner stops by itself. One that takes no writes is refused all the same.
+	// Tolerant says that a bucket which is open is used on where its settings become such that it forgets, or takes
+	// what others write: Look reports them, and the owner stops by itself. One that takes no writes is refused all
+	// the same.
 	Tolerant bool
 	// Fleeting says that all that the bucket holds is put again within seconds: a JetStream that is a single server
 	// need not have it on disk before it acknowledges it. Alone says that it is one.
