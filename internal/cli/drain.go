@@ -116,8 +116,8 @@ func (c *drainCmd) order(ctx context.Context, nc *nats.Conn, subject string) (st
 		cancel()
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
-			return state, fmt.Errorf("worker %q takes no orders: it is older than this command or stops, or its user "+
-				"may not subscribe to %s; see its log", c.Worker, subject)
+			return state, fmt.Errorf("worker %q takes no orders: it stops, or its user may not subscribe to "+
+				"%s; see its log", c.Worker, subject)
 		case err != nil:
 			return state, c.unfinished(ctx, state, err)
 		}

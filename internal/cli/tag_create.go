@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/natsid/natsid/client"
@@ -38,16 +36,6 @@ func (*tagCreateCmd) help() help {
 	}
 }
 
-// ofOlder says what to do where a worker of an older version does not know what this natsid asks for.
-func ofOlder(err error) error {
-	e, ok := errors.AsType[*subjects.Error](err)
-	if !ok || e.Code != subjects.BadRequest || !strings.Contains(e.Text, "unknown field") {
-		return err
-	}
-	return fmt.Errorf("the worker that answered is of an older version, and changed nothing: upgrade or stop the "+
-		"workers whose version `natsid top` shows as older than %s, then repeat", version())
-}
-
 // Run implements the command.
 func (c *tagCreateCmd) Run(s *session) error {
 	if err := checkTag(c.Tag); err != nil {
@@ -61,7 +49,7 @@ func (c *tagCreateCmd) Run(s *session) error {
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
 		created, err := cl.CreateTag(ctx, t)
 		if err != nil {
-			return ofOlder(err)
+			return err
 		}
 		return s.print(created, func(out io.Writer) error {
 			_, err := fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)

@@ -81,7 +81,7 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
 		t, err := cl.UpdateTag(ctx, u)
 		if err != nil {
-			return ofOlder(err)
+			return err
 		}
 		return s.print(t, func(out io.Writer) (err error) {
 			if t.StrictFrom != nil {

@@ -42,7 +42,7 @@ func TestTopPrintsTheFleetOnceWhereThereIsNoTerminal(t *testing.T) {
 		return matchLines(top(), `natsid id  [\d:]{8} UTC  2 of 3 answered, 2 serving`,
 			`segment .* IDs/s, snowflake .* IDs/s, .* requests/s, 0 waiting, alarms in 24 h: \d`, ``,
 			`WORKER +STATE +NUMBER +WINDOW +OFFSET +REQ/S +IDS/S +WAITING +LAG +VERSION`,
-			`third +no answer +77 .*`, `  It has a heartbeat and never said how it is: .*`,
+			`third +no answer +77 .*`, `  It has a heartbeat and does not answer: .*`,
 			`first +serving +\d+ +.*`, `second +serving +\d+ +.*`)
 	})
 	eventually(t, "and as JSON", func() bool {

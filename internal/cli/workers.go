@@ -94,7 +94,7 @@ type workerList struct {
 const quiet = 300 * time.Millisecond
 
 // askWorkers returns what workers say of themselves. Their number is not known, so
-// it waits until it is quiet. Workers of before say nothing.
+// it waits until it is quiet.
 func askWorkers(ctx context.Context, nc *nats.Conn, subject string, quiet time.Duration) (answers []micro.Ping) {
 	first := time.Second
 	if way, err := nc.RTT(); err == nil { // NATS may be far away

@@ -104,7 +104,7 @@ func silence(w Worker, now time.Time, alone bool) string {
 	case alone:
 		return last + ": the figures are those of then. More is not known."
 	case w.Seen.IsZero():
-		return "It has a heartbeat and never said how it is: it is of an older version, or hangs."
+		return "It has a heartbeat and does not answer: it was killed, hangs, or is cut off."
 	}
 	return last + ", and did not stop cleanly: the figures are those of then."
 }
