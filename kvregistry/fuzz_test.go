@@ -1,6 +1,8 @@
 package kvregistry
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -12,9 +14,9 @@ import (
 // and a heartbeat that is not whole is one all the same.
 func FuzzEntry(f *testing.F) {
 	for _, text := range []string{
-		"", "{}", "null", `{"token":"T","until":1700000000000}`, `{"v":99,"token":"T","until":1}`,
-		`{"token":"T","until":-1}`, `{"token":"T","until":9223372036854775807}`, `{"token":"","until":1}`,
-		`{"id":"D","layout":"41/10/12","epoch":1,"unit":1}`, `{"id":"D","layout":"x","unit":0}`,
+		"", "{}", "null", inPlace("T", 1700000000000, 1), inPlace("T", 1, 99), inPlace("T", -1, 1),
+		inPlace("T", math.MaxInt64, 1), inPlace("", 1, 1), `{"token":"T","until":1,"v":1}`,
+		`{"id":"D","layout":"41/10/12","epoch":1,"unit":1,"v":1}`, `{"id":"D","layout":"x","unit":0,"v":1}`,
 		`{"instance":"a","time":-9223372036854775808,"since":9223372036854775807}`, `{"time":"x","instance":"a"}`,
 	} {
 		f.Add([]byte(text))
@@ -24,7 +26,7 @@ func FuzzEntry(f *testing.F) {
 		e := buckets.Entry{Value: value, Revision: 3, Created: at}
 		if rec := record(e); rec.Revision != 3 || !rec.Damaged && rec.Valid() != nil {
 			t.Fatalf("%q reads as %+v", value, rec)
-		} else if back := record(buckets.Entry{Value: encode(rec), Revision: 3}); !rec.Damaged && back != rec {
+		} else if back := record(buckets.Entry{Value: encodeRecord(rec), Revision: 3}); !rec.Damaged && back != rec {
 			t.Fatalf("%q reads as %+v, and again as %+v", value, rec, back)
 		}
 		if h := heartbeat(e); h.At != at.UnixMilli() {
@@ -34,6 +36,12 @@ func FuzzEntry(f *testing.F) {
 			t.Fatalf("%q reads as %+v", value, d)
 		}
 	})
+}
+
+// inPlace returns the text of a record whose deployment is whole.
+func inPlace(token string, until int64, version int) string {
+	return fmt.Sprintf(`{"token":%q,"until":%d,"deployment":{"id":"D","layout":"41/10/12","unit":1},"v":%d}`,
+		token, until, version)
 }
 
 func FuzzNumber(f *testing.F) {

@@ -16,6 +16,7 @@
 package kvregistry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,22 +130,40 @@ func (r *Registry) Deployment(ctx context.Context) (workerid.Deployment, error) 
 	have, err := deployment(entry.Value)
 	if err != nil {
 		return workerid.Deployment{}, fmt.Errorf("%w: key %s of bucket %s; if it is damaged, put back its id, layout, "+
-			"epoch and unit with `nats kv put`; if it is of a newer version, start that version: %w",
+			"epoch, unit and v with `nats kv put`; if it is of another version, start that version: %w",
 			workerid.ErrDamaged, deploymentKey, r.cfg.History, err)
 	}
 	return have, nil
 }
 
-func deployment(value []byte) (d workerid.Deployment, err error) {
-	if err := json.Unmarshal(value, &d); err != nil {
+// A storedDeployment is the value of a deployment's key.
+type storedDeployment struct {
+	workerid.Deployment
+	Version int `json:"v"`
+}
+
+func encodeDeployment(d workerid.Deployment) []byte {
+	return encode(storedDeployment{d, workerid.Version})
+}
+
+func deployment(value []byte) (workerid.Deployment, error) {
+	var s storedDeployment
+	if err := json.Unmarshal(value, &s); err != nil {
 		return workerid.Deployment{}, err
 	}
-	return d, d.Valid()
+	return s.Deployment, cmp.Or(checkVersion(s.Version), s.Valid())
+}
+
+func checkVersion(v int) error {
+	if v != workerid.Version {
+		return fmt.Errorf("version %d, this natsid reads version %d", v, workerid.Version)
+	}
+	return nil
 }
 
 // Found implements [workerid.Registry].
 func (r *Registry) Found(ctx context.Context, d workerid.Deployment) error {
-	_, err := r.history.Create(ctx, deploymentKey, encode(d))
+	_, err := r.history.Create(ctx, deploymentKey, encodeDeployment(d))
 	if errors.Is(err, buckets.ErrKeyExists) {
 		return workerid.ErrConflict
 	}
@@ -157,11 +176,10 @@ func (r *Registry) Replace(ctx context.Context, old, d workerid.Deployment) erro
 	if err != nil {
 		return err
 	}
-	var have workerid.Deployment
-	if err := json.Unmarshal(entry.Value, &have); err != nil || have != old {
+	if have, err := deployment(entry.Value); err != nil || have != old {
 		return workerid.ErrConflict
 	}
-	_, err = r.history.Update(ctx, deploymentKey, encode(d), entry.Revision)
+	_, err = r.history.Update(ctx, deploymentKey, encodeDeployment(d), entry.Revision)
 	if errors.Is(err, buckets.ErrRevision) {
 		return workerid.ErrConflict
 	}
@@ -186,23 +204,31 @@ func (r *Registry) Record(ctx context.Context, w int) (workerid.Record, error) {
 	return record(kve), nil
 }
 
-// record decodes an entry. One that is unreadable, has no token or is of a newer
+// A storedRecord is the value of a worker number's key in the bucket of the records.
+type storedRecord struct {
+	workerid.Record
+	Version int `json:"v"`
+}
+
+func encodeRecord(r workerid.Record) []byte { return encode(storedRecord{r, workerid.Version}) }
+
+// record decodes an entry. One that is unreadable, incomplete or of another
 // version is damaged: its window is unknown, so it is not free.
 func record(e buckets.Entry) workerid.Record {
-	var rec workerid.Record
-	if err := json.Unmarshal(e.Value, &rec); err != nil || rec.Valid() != nil {
-		rec = workerid.Record{Damaged: true}
+	var s storedRecord
+	if json.Unmarshal(e.Value, &s) != nil || checkVersion(s.Version) != nil || s.Valid() != nil {
+		s.Record = workerid.Record{Damaged: true}
 	}
-	rec.Revision = e.Revision
-	return rec
+	s.Revision = e.Revision
+	return s.Record
 }
 
 // Write implements [workerid.Registry].
 func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revision uint64, err error) {
 	if rec.Revision == 0 {
-		revision, err = r.history.Create(ctx, strconv.Itoa(w), encode(rec))
+		revision, err = r.history.Create(ctx, strconv.Itoa(w), encodeRecord(rec))
 	} else {
-		revision, err = r.history.Update(ctx, strconv.Itoa(w), encode(rec), rec.Revision)
+		revision, err = r.history.Update(ctx, strconv.Itoa(w), encodeRecord(rec), rec.Revision)
 	}
 	if errors.Is(err, buckets.ErrKeyExists) || errors.Is(err, buckets.ErrRevision) {
 		return 0, workerid.ErrConflict

@@ -189,7 +189,20 @@ func TestAnUnreadableRecordIsNotAFreeOne(t *testing.T) {
 	cfg := place()
 	r := open(t, cfg)
 	kv := bucket(t, cfg.History)
-	for i, value := range []string{"", "garbage", `{"until":5}`, `{"token":"t","until":-5}`, `{"v":2,"token":"t"}`} {
+	const whole = `{"token":"t","until":5,"deployment":{"id":"R","layout":"41+10+12","unit":1},"v":1}`
+	values := []string{"", "garbage"}
+	for part, spoilt := range map[string]string{
+		`"token":"t",`: "", `"until":5`: `"until":-5`, `"id":"R",`: "", `"v":1`: `"v":2`, `,"v":1`: "",
+	} {
+		values = append(values, strings.Replace(whole, part, spoilt, 1))
+	}
+	if _, err := kv.PutString(t.Context(), "100", whole); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Record(t.Context(), 100); err != nil || got.Damaged {
+		t.Errorf("%q: %+v, %v", whole, got, err)
+	}
+	for i, value := range values {
 		rev, err := kv.PutString(t.Context(), strconv.Itoa(i), value)
 		if err != nil {
 			t.Fatal(err)
@@ -470,9 +483,10 @@ func TestSixtyFourWorkersAtOnceOnAnEmptyBucketGetDifferentNumbers(t *testing.T) 
 func TestADamagedDeploymentIsReadAsWrittenOrRefused(t *testing.T) {
 	cfg := place()
 	r := open(t, cfg)
-	whole := `{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"from":9}`
+	whole := `{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"from":9,"v":1}`
 	values := []string{
-		`{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"v":2}`, `{"layout":"41+10+12","unit":1}`, "[]",
+		`{"id":"R","layout":"41+10+12","epoch":7,"unit":1,"v":2}`, `{"id":"R","layout":"41+10+12","epoch":7,"unit":1}`,
+		`{"layout":"41+10+12","unit":1,"v":1}`, "[]",
 	}
 	for n := range whole {
 		values = append(values, whole[:n])

@@ -64,7 +64,7 @@ func ChangeLayout(ctx context.Context, r Changeable, to snowflake.Layout, do boo
 	if err != nil || !do {
 		return c, err
 	}
-	if err = retire(ctx, r, have, records); err == nil {
+	if err = retire(ctx, r, records); err == nil {
 		err = r.Replace(ctx, have, c.New)
 	}
 	if err != nil {
@@ -151,11 +151,7 @@ func plan(have Deployment, to snowflake.Layout, records map[int]Record, now int6
 func (c *Change) bound(records map[int]Record) error {
 	c.Above = 0
 	for w, r := range records {
-		d := r.Deployment
-		if d.ID == "" {
-			d = c.Old
-		}
-		old, err := d.layout()
+		old, err := r.Deployment.layout()
 		if err != nil {
 			return fmt.Errorf("the layout of number %d: %w", w, err)
 		}
@@ -164,13 +160,10 @@ func (c *Change) bound(records map[int]Record) error {
 	return nil
 }
 
-// retire gives each record a fresh token, and the deployment that it is of.
-func retire(ctx context.Context, r Registry, have Deployment, records map[int]Record) error {
+// retire gives each record a fresh token.
+func retire(ctx context.Context, r Registry, records map[int]Record) error {
 	for w, rec := range records {
 		rec.Token = newToken()
-		if rec.Deployment.ID == "" {
-			rec.Deployment = have
-		}
 		if _, err := r.Write(ctx, w, rec); err != nil {
 			return fmt.Errorf("the record of number %d: %w", w, err)
 		}

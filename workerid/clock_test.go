@@ -259,9 +259,9 @@ func TestARightClockBehindItsIDsWaitsOrTakesAnotherNumber(t *testing.T) {
 			m, dir := new(workeridtest.Memory), t.TempDir()
 			// A fleet's numbers have records.
 			longer := func(c *workerid.Config) { c.Layout.Epoch -= 30 * 86400_000 }
-			deploy(m, longer)
+			d := deploy(m, longer)
 			for w := range 1024 {
-				r := workerid.Record{Token: "old", Instance: "old", Until: 1}
+				r := workerid.Record{Token: "old", Instance: "old", Until: 1, Deployment: d}
 				if _, err := (&workeridtest.Fake{Memory: m}).Write(t.Context(), w, r); err != nil {
 					t.Fatal(err)
 				}

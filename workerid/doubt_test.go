@@ -71,7 +71,7 @@ func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, of := newStub()
 		for w := range 3 {
-			s.records[w] = Record{Token: "t", Until: wallClock() + 60_000}
+			s.records[w] = Record{Token: "t", Until: wallClock() + 60_000, Deployment: ofStub()}
 		}
 		s.after = func() error {
 			s.answers[3] = Who{Instance: "other", Process: "q"}

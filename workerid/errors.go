@@ -18,8 +18,8 @@ var (
 	// this worker may not make one.
 	ErrNoDeployment = errors.New("workerid: the registry has no deployment")
 	// ErrDamaged is returned when an entry of the registry is unreadable, or of a
-	// newer version.
-	ErrDamaged = errors.New("workerid: an entry is damaged, or of a newer version")
+	// another version.
+	ErrDamaged = errors.New("workerid: an entry is damaged, or of another version")
 	// ErrStateFile is returned when the state file cannot be written.
 	ErrStateFile = errors.New("workerid: the state file cannot be written")
 	// ErrExhausted is returned when every worker number is in use.

@@ -125,9 +125,9 @@ func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment
 	}
 	d := deploymentIn(records)
 	if d.ID == "" {
-		return d, fmt.Errorf("%w, but records of %d worker numbers, which do not name the layout of their IDs; "+
-			"another layout would repeat those; put back the key deployment with the layout, epoch and unit of all "+
-			"IDs so far", ErrNoDeployment, len(records))
+		return d, fmt.Errorf("%w, but records of %d worker numbers, which are damaged, so that the layout of their "+
+			"IDs is unknown; another layout would repeat those; put back the key deployment with the layout, epoch "+
+			"and unit of all IDs so far", ErrNoDeployment, len(records))
 	}
 	return d, DeploymentOf(h.layout).check(d)
 }
@@ -151,12 +151,12 @@ func (h *chooser) fresh(ctx context.Context) (Deployment, error) {
 	return d, err
 }
 
-// deploymentIn returns the deployment that the newest record names; zero if none
-// names one.
+// deploymentIn returns the deployment that the newest record names; zero if all are
+// damaged.
 func deploymentIn(records map[int]Record) (d Deployment) {
 	newest := uint64(0)
 	for _, r := range records {
-		if r.Deployment.ID != "" && r.Revision > newest {
+		if !r.Damaged && r.Revision > newest {
 			d, newest = r.Deployment, r.Revision
 		}
 	}
@@ -172,7 +172,7 @@ func checkRecords(have Deployment, records map[int]Record) error {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	for w, r := range records {
-		if r.Deployment.ID == "" || have.check(r.Deployment) == nil {
+		if r.Damaged || have.check(r.Deployment) == nil {
 			continue
 		}
 		old, err := r.Deployment.layout()
@@ -190,7 +190,7 @@ func checkRecords(have Deployment, records map[int]Record) error {
 func (h *chooser) warnOfDamage(records map[int]Record) {
 	for w, r := range records {
 		if r.Damaged {
-			h.alarms.set(RegistryConflict, fmt.Sprintf("the record of number %d is damaged or of a newer version: "+
+			h.alarms.set(RegistryConflict, fmt.Sprintf("the record of number %d is damaged or of another version: "+
 				"its window is unknown, so it is left alone; start that version, or delete the key %d once no worker "+
 				"can have the number", w, w))
 			return

@@ -71,7 +71,7 @@ func TestAnotherDeploymentClosesTheGenerator(t *testing.T) {
 func TestADeploymentIsMadeOnlyWithoutRecordsOrAsTheyNameIt(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		old     bool // records of before: they name no deployment
+		damaged bool // the records do not name it
 		change  func(*workerid.Config)
 		refused bool
 	}{
@@ -89,8 +89,8 @@ func TestADeploymentIsMadeOnlyWithoutRecordsOrAsTheyNameIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.end()
-			if c.old {
-				forget(t, a.reg, w)
+			if c.damaged {
+				damage(t, a.reg, w)
 			}
 			m.Deploy(workerid.Deployment{})
 			b := start(t, m, c.change)
@@ -109,13 +109,12 @@ func TestADeploymentIsMadeOnlyWithoutRecordsOrAsTheyNameIt(t *testing.T) {
 	}
 }
 
-// forget removes the deployment from the record of number w.
-func forget(t *testing.T, reg workerid.Registry, w int) {
+// damage makes the record of number w unreadable.
+func damage(t *testing.T, reg workerid.Registry, w int) {
 	t.Helper()
 	r, err := reg.Record(t.Context(), w)
 	if err == nil {
-		r.Deployment = workerid.Deployment{}
-		_, err = reg.Write(t.Context(), w, r)
+		_, err = reg.Write(t.Context(), w, workerid.Record{Revision: r.Revision, Damaged: true})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -275,10 +274,10 @@ func TestOnlyTheOwnReleasedNumberIsUsedWithoutTheMargin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, dir := new(workeridtest.Memory), t.TempDir()
 		one := func(c *workerid.Config) { c.Layout.Site, c.Layout.Worker, c.Layout.Sequence, c.Site = 9, 1, 12, 3 }
-		deploy(m, one)
+		foreign := workerid.Record{Token: "foreign", Until: 1, Deployment: deploy(m, one)}
 		f := &workeridtest.Fake{Memory: m}
 		for w := range 1024 {
-			if _, err := f.Write(t.Context(), w, workerid.Record{Token: "foreign", Until: 1}); err != nil {
+			if _, err := f.Write(t.Context(), w, foreign); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -83,7 +83,7 @@ func start(t *testing.T, m *workeridtest.Memory, change ...func(*workerid.Config
 }
 
 // deploy puts the deployment of a keeper with these settings into registry m.
-func deploy(m *workeridtest.Memory, change ...func(*workerid.Config)) {
+func deploy(m *workeridtest.Memory, change ...func(*workerid.Config)) workerid.Deployment {
 	cfg := workerid.Config{Layout: layout}
 	for _, c := range change {
 		c(&cfg)
@@ -91,6 +91,7 @@ func deploy(m *workeridtest.Memory, change ...func(*workerid.Config)) {
 	d := workerid.DeploymentOf(cfg.Layout)
 	d.ID = "deployed"
 	m.Deploy(d)
+	return d
 }
 
 // run runs the keeper until it waits for something.

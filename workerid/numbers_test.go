@@ -46,9 +46,7 @@ func TestANumberThatAWorkerMayNotTakeIsNotResumed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, of := newStub()
 				of.file = newFile(t, t.TempDir())
-				ours := DeploymentOf(small)
-				ours.ID = "stub"
-				if err := of.file.settle(ours, "me"); err != nil {
+				if err := of.file.settle(ofStub(), "me"); err != nil {
 					t.Fatal(err)
 				}
 				opened(t, of) // and now it crashes

@@ -51,22 +51,21 @@ type Registry interface {
 	Ask(ctx context.Context, w int) (Who, error)
 }
 
-// Version is that of all entries in the registry, and of the state file, which
-// this package writes and reads. An entry of a higher version is refused.
+// Version is the version of the state file, and of records and deployments as a
+// registry stores them. Anything of another version is refused.
 const Version = 1
 
 // A Record is the permanent entry of a worker number. The zero value stands for
 // a record that is absent.
 type Record struct {
 	Instance string `json:"instance"`
-	Token    string `json:"token"`       // random, fresh with each write
-	Reported int64  `json:"reported"`    // the writer's time, Unix ms
-	Until    int64  `json:"until"`       // no ID has a tick that begins at it or later, Unix ms
-	Version  int    `json:"v,omitempty"` // 0 is 1; never above [Version]
-	// Deployment is that of the window; zero in records of before.
-	Deployment Deployment `json:"deployment,omitzero"`
+	Token    string `json:"token"`    // random, fresh with each write
+	Reported int64  `json:"reported"` // the writer's time, Unix ms
+	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
+	// Deployment is that of the window.
+	Deployment Deployment `json:"deployment"`
 	Revision   uint64     `json:"-"`
-	// Damaged says that the record is unreadable, or of a newer version: all but
+	// Damaged says that the record is unreadable, or of another version: all but
 	// Revision is zero. Its number is not acquired, since its window is unknown.
 	Damaged bool `json:"-"`
 }
@@ -75,14 +74,12 @@ type Record struct {
 // record, or nil.
 func (r Record) Valid() error {
 	switch {
-	case r.Version > Version:
-		return fmt.Errorf("version %d, this natsid reads up to %d", r.Version, Version)
 	case r.Token == "":
 		return errors.New("no token")
 	case r.Until < 0 || r.Until > maxTime:
 		return fmt.Errorf("until is %d, want Unix milliseconds", r.Until)
 	}
-	return nil
+	return r.Deployment.Valid()
 }
 
 // maxTime is a time that no window reaches, Unix ms: sums with it do not overflow.
@@ -124,16 +121,11 @@ type Deployment struct {
 	// From is a time before which no window begins, Unix ms: the registry had
 	// another layout until then. 0 is none.
 	From int64 `json:"from,omitempty"`
-	// Version is 1 if 0; never above [Version].
-	Version int `json:"v,omitempty"`
 }
 
 // Valid returns an error that says why this package cannot have written the
 // deployment, or nil.
 func (d Deployment) Valid() error {
-	if d.Version > Version {
-		return fmt.Errorf("version %d, this natsid reads up to %d", d.Version, Version)
-	}
 	if d.ID == "" || d.Layout == "" || d.Unit < 1 {
 		return fmt.Errorf("id %q, layout %q, unit %d: all must be set", d.ID, d.Layout, d.Unit)
 	}
@@ -158,7 +150,7 @@ func (d Deployment) layout() (snowflake.Layout, error) {
 // check returns an error that wraps [ErrDeployment] and shows both if have, the
 // registry's, describes other IDs than want.
 func (want Deployment) check(have Deployment) error {
-	if want.ID, want.From, want.Version = have.ID, have.From, have.Version; want == have {
+	if want.ID, want.From = have.ID, have.From; want == have {
 		return nil
 	}
 	return fmt.Errorf("%w: the registry has layout %s, epoch %d, ticks of %d ms; this worker was started with "+

@@ -78,7 +78,8 @@ func TestEachTraceOfAWorkersPastCanRefuseItsClock(t *testing.T) {
 			r.Reported += 3600_000
 			_, err = f.Write(t.Context(), w, r)
 			if err == nil {
-				_, err = f.Write(t.Context(), (w+1)%1024, workerid.Record{Instance: "one", Token: "t", Reported: 1})
+				later := workerid.Record{Instance: "one", Token: "t", Reported: 1, Deployment: r.Deployment}
+				_, err = f.Write(t.Context(), (w+1)%1024, later)
 			}
 			if err != nil {
 				t.Error(err)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 )
 
@@ -21,8 +20,8 @@ type state struct {
 	Released   *released  `json:"released,omitempty"`
 	Deployment Deployment `json:"deployment"`
 	Place      place      `json:"place"`
-	Version    int        `json:"v"`   // 0 in files of before, which have no sum
-	Sum        string     `json:"sum"` // of all the rest, see sum
+	Version    int        `json:"v"`   // always [Version]
+	Sum        string     `json:"sum"` // of all the rest, see sumOf
 }
 
 // A stateClaim is a claim as it was last acknowledged.
@@ -37,8 +36,8 @@ type stateClaim struct {
 	// anything beyond it is issued. Unix ms, not beyond Until.
 	Fence int64 `json:"fence"`
 	// Clock is the latest reading of the clock at which the fence was moved, but
-	// no later than the reach of a fence before Until, Unix ms; 0 in files of before.
-	Clock int64 `json:"clock,omitempty"`
+	// no later than the reach of a fence before Until, Unix ms.
+	Clock int64 `json:"clock"`
 }
 
 // A released claim is the last one on Number.
@@ -86,40 +85,28 @@ func (st state) unsummed() []byte {
 	return data
 }
 
-// decodeState returns the state that encode wrote, or an error: nothing of a file
-// that is damaged, incomplete or of a newer version is believed.
+// decodeState returns the state that encode wrote, or an error: a file is believed
+// only if encode writes the same bytes again, so that no byte of it is damaged.
 func decodeState(data []byte) (st state, err error) {
-	var of struct {
-		Version int `json:"v"`
-	}
-	if err := json.Unmarshal(data, &of); err != nil {
+	if err := json.Unmarshal(data, &st); err != nil {
 		return state{}, err
 	}
-	if of.Version > Version {
-		return state{}, fmt.Errorf("it is of version %d, this natsid reads up to %d", of.Version, Version)
+	if st.Version != Version {
+		return state{}, fmt.Errorf("it is of version %d, this natsid reads version %d", st.Version, Version)
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&st); err != nil {
-		return state{}, err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return state{}, errors.New("it goes on after its end")
+	if !bytes.Equal(st.encode(), data) {
+		return state{}, errors.New("it is damaged: it is not as a worker wrote it, or its checksum does not match")
 	}
 	return st, st.valid()
 }
 
 // valid returns an error that says why no worker wrote the state, or nil.
 func (st state) valid() error {
-	before := st.Version == 0 && st.Sum == ""
-	if !before && st.Sum != sumOf(st.unsummed()) {
-		return errors.New("it is damaged: its checksum does not match")
-	}
 	c := st.Claim
 	if c == nil {
 		return nil
 	}
-	if st.Number == nil || c.Token == "" || c.Fence <= 0 || c.Until <= 0 || c.Until > maxTime {
+	if st.Number == nil || c.Token == "" || c.Fence <= 0 || c.Clock <= 0 || c.Until <= 0 || c.Until > maxTime {
 		return fmt.Errorf("its claim is incomplete (%+v)", *c)
 	}
 	return nil

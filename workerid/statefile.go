@@ -256,10 +256,7 @@ func (s *stateFile) reported() int64 {
 	if s.absent || s.Claim == nil {
 		return 0
 	}
-	if s.Claim.Clock > 0 {
-		return s.Claim.Clock
-	}
-	return s.Claim.Fence - s.reach.Milliseconds()
+	return s.Claim.Clock
 }
 
 func placeOf(dir string) (p place, err error) {

@@ -83,12 +83,18 @@ var small = snowflake.Layout{Time: 41, Worker: 2, Sequence: 12, Epoch: 946684800
 
 func newStub() (*stub, terms) {
 	s := &stub{records: make(map[int]Record), heartbeats: make(map[int]Heartbeat), answers: make(map[int]Who)}
-	s.deployment = DeploymentOf(small)
-	s.deployment.ID = "stub"
+	s.deployment = ofStub()
 	return s, terms{
 		registry: s, file: &stateFile{absent: true}, instance: "me", process: "p", layout: small,
 		horizon: time.Minute, margin: time.Second, now: wallClock,
 	}
+}
+
+// ofStub returns the deployment of every stub.
+func ofStub() Deployment {
+	d := DeploymentOf(small)
+	d.ID = "stub"
+	return d
 }
 
 func wallClock() int64 { return time.Now().UnixMilli() }
@@ -107,7 +113,7 @@ func newFile(t *testing.T, dir string) *stateFile {
 func opened(t *testing.T, of terms) *claim {
 	t.Helper()
 	now := wallClock()
-	c := &claim{terms: of, number: 1, from: now, compared: reading{now: now, at: time.Now()}}
+	c := &claim{terms: of, number: 1, from: now, compared: reading{now: now, at: time.Now()}, deployment: ofStub()}
 	if err := c.write(t.Context(), now, now+60_000); err != nil {
 		t.Fatal(err)
 	}
@@ -226,11 +232,10 @@ func TestAStateFileRemembersUntilItsRegistryIsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		f := newFile(t, dir)
-		ours := Deployment{ID: "a"}
-		if err := f.settle(ours, "me"); err != nil {
+		if err := f.settle(Deployment{ID: "a"}, "me"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.remember(3, 0, stateClaim{Until: 1, Token: "t"}); err != nil {
+		if _, err := f.remember(3, 0, stateClaim{Until: wallClock(), Token: "t"}); err != nil {
 			t.Fatal(err)
 		}
 		again := newFile(t, dir)
@@ -378,10 +383,10 @@ func TestAChooserAcquiresTheOneNumberThatIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, of := newStub()
 		now := wallClock()
-		s.records[0] = Record{Token: "t", Until: now + 60_000} // its window has not ended
-		s.heartbeats[1] = Heartbeat{Instance: "other"}         // its worker is alive
-		s.answers[2] = Who{Instance: "other", Process: "q"}    // and this one answers
-		s.records[3] = Record{Token: "t", Until: now - 5}
+		s.records[0] = Record{Token: "t", Until: now + 60_000, Deployment: ofStub()} // its window has not ended
+		s.heartbeats[1] = Heartbeat{Instance: "other"}                               // its worker is alive
+		s.answers[2] = Who{Instance: "other", Process: "q"}                          // and this one answers
+		s.records[3] = Record{Token: "t", Until: now - 5, Deployment: ofStub()}
 		c, err := choose(t, s, of)
 		if err != nil || c.number != 3 || c.from < now || s.records[3].Token != c.token {
 			t.Errorf("%+v, %v, want number 3", c, err)
@@ -394,7 +399,7 @@ func TestAChooserWaitsAsLongAsTheShortestWindowLasts(t *testing.T) {
 		s, of := newStub()
 		now := wallClock()
 		for w := range 4 {
-			s.records[w] = Record{Token: "t", Until: now + int64(1+w)*400}
+			s.records[w] = Record{Token: "t", Until: now + int64(1+w)*400, Deployment: ofStub()}
 		}
 		_, err := choose(t, s, of)
 		wait, ok := errors.AsType[*waitError](err)
@@ -408,9 +413,7 @@ func TestAChooserResumesTheWindowOfTheStateFileFromItsFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, of := newStub()
 		of.file = newFile(t, t.TempDir())
-		ours := DeploymentOf(small)
-		ours.ID = "stub"
-		if err := of.file.settle(ours, "me"); err != nil {
+		if err := of.file.settle(ofStub(), "me"); err != nil {
 			t.Fatal(err)
 		}
 		last := opened(t, of) // and now it crashes

@@ -46,9 +46,9 @@ func TestWorkersShowWhoseClockIsWrongAndWhoDoesNotAnswer(t *testing.T) {
 	registry := kvregistry.New(js, kvregistry.Config{
 		History: "id_history", Workers: "id_workers", LeaseTTL: 30 * time.Second,
 	})
-	now := time.Now().UnixMilli()
+	now, deployment := time.Now().UnixMilli(), workerid.Deployment{ID: "R", Layout: "41+10+12", Unit: 1}
 	for w, behind := range []int64{3, 1234, -400_000, 0} {
-		record := workerid.Record{Instance: "a", Token: "t", Until: now + 1000}
+		record := workerid.Record{Instance: "a", Token: "t", Until: now + 1000, Deployment: deployment}
 		if _, err := registry.Write(t.Context(), w, record); err != nil {
 			t.Fatal(err)
 		}
@@ -60,6 +60,7 @@ func TestWorkersShowWhoseClockIsWrongAndWhoDoesNotAnswer(t *testing.T) {
 	ahead := time.Date(2061, 2, 3, 4, 5, 6, 0, time.UTC)
 	record := workerid.Record{
 		Instance: "future", Token: "t", Reported: ahead.UnixMilli(), Until: ahead.UnixMilli() + 60_000,
+		Deployment: deployment,
 	}
 	if _, err := registry.Write(t.Context(), 4, record); err != nil {
 		t.Fatal(err)

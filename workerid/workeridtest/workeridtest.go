@@ -83,7 +83,10 @@ func (s *suite) compareAndSet() {
 	if _, err := s.Record(s.ctx, 7); !errors.Is(err, workerid.ErrNoRecord) {
 		s.Errorf("a number never used: %v, want ErrNoRecord", err)
 	}
-	r := workerid.Record{Instance: "a", Token: "t1", Reported: 1, Until: 2}
+	r := workerid.Record{
+		Instance: "a", Token: "t1", Reported: 1, Until: 2,
+		Deployment: workerid.Deployment{ID: "a", Layout: "41+10+12", Epoch: 7, Unit: 1},
+	}
 	first, err := s.Write(s.ctx, 7, r)
 	if err != nil || first == 0 {
 		s.Fatalf("first write: revision %d, %v", first, err)
