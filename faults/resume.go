@@ -84,8 +84,8 @@ func (c *cluster) natsid(args ...string) (stdout string, err error) {
 // wholeTable is the flag of an operator who knows that MySQL did not go back.
 const wholeTable = "--table-is-whole"
 
-// sinceThen are the flags of an operator who knows when the state was found, and that no worker loaded more since: where
-// the marks are lost, nothing is on record.
+// sinceThen are the flags of an operator who knows when the state was found, and that no worker loaded more since:
+// where the marks are lost, nothing is on record.
 var sinceThen = []string{"--since", "1m", "--by", "1000000"}
 
 // resume resumes the registry as an operator does, who knows that each tag in use is in the bucket.

@@ -69,12 +69,16 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	return encode(r)
 }
 
-// checkFor checks the registry if who asks knows another state of it, or is of another registry.
+// checkFor checks the registry if who asks knows another state of it, or is of another registry. Who merely knows less
+// is answered at once: it waits within a check of its own, and may be asked by this worker at the same time.
 func (w *Member) checkFor(ctx context.Context, n Notice) {
 	own := w.Notice()
-	if n.Registry != own.Registry || n.Era != own.Era || n.Revision < own.Revision {
+	switch {
+	case n.Registry != own.Registry || n.Era != own.Era:
 		w.Doubt()
 		_ = w.Ready(ctx) // the notice says what came of it
+	case n.Revision < own.Revision:
+		w.Doubt()
 	}
 	w.hear(n) // who asks is there, too
 }

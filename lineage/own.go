@@ -121,9 +121,6 @@ func (w *Member) proveForeign(ctx context.Context, v *view, o *ownKey, e buckets
 	if o == nil {
 		gone := ownKey{Version: version, Token: newID(), Name: w.cfg.Name(), Ended: true}
 		_, err = w.cfg.Bucket.Create(ctx, ownPrefix+w.m.Key, encode(gone))
-		if _, unfit := w.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // which is why
-			f.cause, f.why = Exposed, unfit.Error()
-		}
 	} else {
 		_, err = w.cfg.Bucket.Update(ctx, ownPrefix+w.m.Key, e.Value, e.Revision)
 		if state = o.Time; !state.IsZero() {
@@ -136,6 +133,9 @@ func (w *Member) proveForeign(ctx context.Context, v *view, o *ownKey, e buckets
 	}
 	if err != nil {
 		return fmt.Errorf("lineage: the own key of this worker cannot be compared: %w", err)
+	}
+	if _, unfit := w.cfg.Bucket.Look(ctx); state.IsZero() && errors.Is(unfit, buckets.ErrUnfit) { // which is why
+		f.cause, f.why = Exposed, unfit.Error()
 	}
 	return w.prove(ctx, v, f, state)
 }

@@ -266,6 +266,14 @@ func TestAHubAndALeafNodeWithJetStreamOfItsOwnStopUntilOneIsKept(t *testing.T) {
 	}
 	hub, leaf := registries(t, s.hub)[0].Registry, registries(t, s.leaf)[0].Registry
 	given := s.callBoth(t)
+	ahead, began := connectTo(t, s.leaf), time.Now()
+	for range 20 { // so that the hub's tag is among IDs of the leaf's
+		runs, err := request(ahead, "id.segment.order", 1000, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given.add("order", began, runs...)
+	}
 
 	linked := time.Now()
 	s.link.Refuse(false)

@@ -216,6 +216,9 @@ func (r *resumption) try(ctx context.Context) error {
 	if err := r.show(raises); err != nil || r.DryRun {
 		return err
 	}
+	if r.c.Unfit != nil {
+		return fmt.Errorf("correct the settings of the bucket first: %w", r.c.Unfit)
+	}
 	if err := r.agree("Raise the tags and resume?"); err != nil {
 		return err
 	}
@@ -448,6 +451,7 @@ func (r *resumption) describe(raises []lineage.Raise) resumeJSON {
 		switch {
 		case w.Joined:
 			j.Stopped = append(j.Stopped, w.Name)
+		case slices.Contains(j.Stopped, w.Name): // the key that it had until it proved the incident
 		case !w.Ended && time.Since(w.Last) < time.Hour:
 			j.Waiting = append(j.Waiting, w.Name)
 		}
