@@ -127,7 +127,7 @@ func (w *world) put(key string, value []byte) uint64 {
 	old.at = w.now
 	w.past = append(w.past, old)
 	w.past = w.past[max(0, len(w.past)-20):]
-	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && !strings.HasPrefix(key, buckets.Own) {
+	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil && !buckets.IsOwn(key) {
 		w.top[key] = max(w.top[key], n)
 	}
 	if key == identityKey {

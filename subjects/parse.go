@@ -4,19 +4,28 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // MaxTag is the length limit of a tag, in bytes: Leaf's varchar(128).
 const MaxTag = 128
 
+// reserved begins the keys of natsid's own in the bucket of the marks.
+const reserved = "_natsid"
+
 // CheckTag returns an [*Error] of code [BadRequest] that says what is wrong
 // with the tag, or nil. A tag is 1 to 128 bytes of A-Z a-z 0-9 - _ / = . with
 // no dot first, last, or next to a dot: so it can end a subject, be a KV key,
-// and be a biz_tag of Leaf.
+// and be a biz_tag of Leaf. It is not _natsid, and does not begin with _natsid. and
+// more: such keys are natsid's own.
 func CheckTag(tag string) error {
 	if tag == "" {
 		return Errorf(BadRequest, "the tag is empty: give it as <namespace>.segment.<tag>, "+
 			"or in the JSON of a request about tags")
+	}
+	if tag == reserved || strings.HasPrefix(tag, reserved+".") {
+		return Errorf(BadRequest, "the tag is %s or begins with %s., which are keys of natsid's own: choose another",
+			reserved, reserved)
 	}
 	if len(tag) > MaxTag {
 		return Errorf(BadRequest, "the tag has %d bytes, want at most %d", len(tag), MaxTag)

@@ -49,12 +49,16 @@ func TestNamespaceIsOneTokenAndABucketPrefix(t *testing.T) {
 
 // tagRe is the grammar of tags as a regular expression: a second,
 // independent statement of what CheckTag must accept.
-var tagRe = regexp.MustCompile(`\A[A-Za-z0-9_/=-]+(\.[A-Za-z0-9_/=-]+)*\z`)
+var (
+	tagRe      = regexp.MustCompile(`\A[A-Za-z0-9_/=-]+(\.[A-Za-z0-9_/=-]+)*\z`)
+	reservedRe = regexp.MustCompile(`\A_natsid(\.|\z)`)
+)
 
 var tags = []string{
 	"order", "a.b.c", "A/b=c-d_e", strings.Repeat("x", 128), "0",
 	"", ".", ".a", "a.", "a..b", "a b", "*", ">", "a.*", "a.>", "é", "a\x00", "a\n", "\x7f",
 	strings.Repeat("x", 129), "a,b", "a:b", "$SRV",
+	"_natsid", "_natsid.x", "_natsid.s.tag.order", "_natsid..", "_natsids", "_natsid-x", "x._natsid", "_NATSID.x",
 }
 
 func FuzzCheckTag(f *testing.F) {
@@ -63,7 +67,7 @@ func FuzzCheckTag(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, tag string) {
 		err := CheckTag(tag)
-		if want := len(tag) <= 128 && tagRe.MatchString(tag); (err == nil) != want {
+		if want := len(tag) <= 128 && tagRe.MatchString(tag) && !reservedRe.MatchString(tag); (err == nil) != want {
 			t.Fatalf("CheckTag(%q) = %v, want ok = %v", tag, err, want)
 		}
 		wantBadRequest(t, err)

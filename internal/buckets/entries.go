@@ -9,9 +9,13 @@ import (
 	"time"
 )
 
-// Own begins the keys of natsid's own in a bucket, beside those that hold what the bucket is for. No tag and no worker
-// number can have such a key. [Bucket.All] does not return them; all other methods take them like other keys.
-const Own = "$natsid"
+// Own is a key of natsid's own in a bucket, beside those that hold what the bucket is for; others begin with it and a
+// dot. No tag and no worker number can have such a key: see [IsOwn]. [Bucket.All] does not return them; all other
+// methods take them like other keys.
+const Own = "_natsid"
+
+// IsOwn reports whether a key is natsid's own.
+func IsOwn(key string) bool { return key == Own || strings.HasPrefix(key, Own+".") }
 
 // Get returns the entry of a key as the leader has it, or [ErrNoKey].
 func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
@@ -180,7 +184,7 @@ func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
 	all, removed = make(map[string]Entry, len(entries)), make(map[string]bool)
 	for _, e := range entries {
 		switch {
-		case strings.HasPrefix(e.Key, Own):
+		case IsOwn(e.Key):
 		case e.Removed:
 			delete(all, e.Key)
 			removed[e.Key] = true

@@ -451,12 +451,9 @@ func (n *named) Error() string { return n.text }
 // Unwrap returns the client's error.
 func (n *named) Unwrap() error { return n.cause }
 
-// isKey reports whether a bucket can have the key: those of the KV interface, and natsid's own.
+// isKey reports whether a bucket can have the key: the rule of the KV interface.
 func isKey(key string) bool {
-	if rest, ok := strings.CutPrefix(key, Own+"."); ok {
-		key = rest
-	}
-	return key == Own || key != "" && key[0] != '.' && key[len(key)-1] != '.' &&
+	return key != "" && key[0] != '.' && key[len(key)-1] != '.' &&
 		strings.Trim(key, keyChars) == "" && !strings.Contains(key, "..")
 }
 

@@ -37,7 +37,7 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 // A bucket may be lost and made again between the look at its identity and the write. So the entry names the era,
 // and the first load looks again: see read.
 func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
-	if err := s.refused(); err != nil {
+	if err := s.refusedFor(tag); err != nil {
 		return err
 	}
 	look, create := s.era, s.kv.CreateFirst //mutant:original

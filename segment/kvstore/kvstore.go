@@ -261,7 +261,7 @@ func again(err error) bool { return isOvertaken(err) || errors.Is(err, buckets.E
 // entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
 // bucket of that era: revisions do not repeat.
 func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
-	if err := s.refused(); err != nil {
+	if err := s.refusedFor(tag); err != nil {
 		return buckets.Entry{}, entry{}, err
 	}
 	kve, err := s.kv.Get(ctx, tag)
@@ -313,6 +313,15 @@ func (s *Store) outcome(ctx context.Context, tag string, try attempt.Attempt, er
 		return buckets.ErrRevision
 	}
 	return err
+}
+
+// refusedFor returns why the entry of a tag must not be used, nil if it may: the bucket is refused, or the key is
+// natsid's own. No request can name such a tag, but a row of a table can.
+func (s *Store) refusedFor(tag string) error {
+	if buckets.IsOwn(tag) {
+		return fmt.Errorf("%w: %w", segment.ErrInvalid, buckets.ErrInvalidKey)
+	}
+	return s.refused()
 }
 
 // written marks the error of a write with [segment.ErrUncertain], unless it says that nothing was written.

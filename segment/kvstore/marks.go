@@ -13,7 +13,7 @@ import (
 
 // Mark implements [segment.Marks].
 func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
-	if err := s.refused(); err != nil {
+	if err := s.refusedFor(tag); err != nil {
 		return segment.Mark{}, err
 	}
 	kve, err := s.kv.Get(ctx, tag)
@@ -32,7 +32,7 @@ func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 
 // SetMark implements [segment.Marks].
 func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
-	if err := s.refused(); err != nil {
+	if err := s.refusedFor(tag); err != nil {
 		return err
 	}
 	e := entry{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/lineage"
@@ -39,7 +38,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	s := Store{cfg: Config{Bucket: bucket}}
 	r.Marks, r.Records = make(map[string]int64), make(map[string]segment.Record)
 	for _, kve := range all {
-		if kve.Removed || strings.HasPrefix(kve.Key, buckets.Own) {
+		if kve.Removed || buckets.IsOwn(kve.Key) {
 			continue
 		}
 		r.Tags++

@@ -113,7 +113,7 @@ func TestAProbeFailsIfTheServerTakesNoWritesAndForNoLockedRow(t *testing.T) {
 	}
 	srv.SetReadOnly(true)
 	err = probe()
-	says := strings.Contains(fmt.Sprint(err), "read-only") && !strings.Contains(fmt.Sprint(err), "$natsid")
+	says := strings.Contains(fmt.Sprint(err), "read-only") && !strings.Contains(fmt.Sprint(err), "_natsid")
 	if !errors.Is(err, segment.ErrNoWrites) || !says {
 		t.Errorf("while the server is read-only: %v", err)
 	}

@@ -55,8 +55,8 @@ func (t *Table) Advance(ctx context.Context, tag string, start, end int64) (bool
 	return n == 1, wrap(tag, err)
 }
 
-// probeTag is no tag that can be requested, and has no row.
-const probeTag = "$natsid"
+// probeTag cannot be requested, so no row needs to have it.
+const probeTag = "_natsid"
 
 // Probe returns nil if the server takes writes of this user at the moment. It has the server carry out an update that
 // no row matches: so nothing changes, and no locked row delays it.

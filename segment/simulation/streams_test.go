@@ -188,7 +188,7 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 		}
 		before := b.entries[key]
 		s.put(b.with(e))
-		if strings.HasPrefix(s.world.acting.origin(), "load") && !strings.HasPrefix(key, buckets.Own) {
+		if strings.HasPrefix(s.world.acting.origin(), "load") && !buckets.IsOwn(key) {
 			s.life.reserves(key, before, s.bucket.entries[key])
 		}
 		revision = s.bucket.last

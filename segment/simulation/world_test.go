@@ -2,7 +2,6 @@ package simulation_test
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -211,7 +210,7 @@ func (w *world) end() {
 
 // wrote notes that an entry or row of a tag has just changed.
 func (w *world) wrote(key string) {
-	if c := w.acting; c != nil && c.op != nil && !strings.HasPrefix(key, buckets.Own) {
+	if c := w.acting; c != nil && c.op != nil && !buckets.IsOwn(key) {
 		c.op.wrote()
 	}
 }
