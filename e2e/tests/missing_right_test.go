@@ -159,9 +159,6 @@ func (l *lack) use(t *testing.T) {
 	ask := func(subject, body string) {
 		_ = l.admin.PublishRequest(subject, l.admin.NewInbox(), []byte(body)) // again, if it fails
 	}
-	if strings.Contains(l.right.Subject, ns.SettingsBucket()) {
-		ask(ns.Throttle(), `{"tag":"seat","rate":5}`)
-	}
 	if strings.Contains(l.right.Subject, ns.AlarmBucket()) {
 		l.raise(t)
 		_, _ = get("http://" + l.http + "/alarms") // again, if it fails

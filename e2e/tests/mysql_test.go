@@ -123,9 +123,24 @@ func TestWithoutAGuardTheTableAloneServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.KeyValue(t.Context(), "id_segments"); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		t.Errorf("there is a bucket for marks: %v", err)
+	kv, err := js.KeyValue(t.Context(), "id_segments")
+	if err != nil {
+		t.Fatal(err)
 	}
+	if keys, err := kv.Keys(t.Context()); err != nil || len(keys) != 1 || keys[0] != "_natsid" {
+		t.Fatalf("%q, %v, want an identity, and no marks", keys, err)
+	}
+	out := fails(t, "--nats", c.URL, "--data", t.TempDir())
+	if !strings.Contains(out, "another kind of store") {
+		t.Errorf("a worker without --mysql beside them: %s", out)
+	}
+	c.StopWorker(0)
+	c.StopWorker(1)
+	cfg := configOn(t, c.URL, t.TempDir())
+	cfg.MySQL = db.DSN()
+	startWith(t, cfg)
+	waitFor(t, "the guard is on", ok("http://"+cfg.HTTP+"/readyz"))
+	getIDs(t, c.Conn, subjects.DefaultNamespace, "fresh") // created on first use: the marks are original
 }
 
 func TestAStartWaitsForTheDatabaseButNotForAPassword(t *testing.T) {

@@ -62,7 +62,7 @@ func TestATagIsStrictFromItsFirstRequestOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := "$KV." + subjects.DefaultNamespace.SettingsBucket() + ".order."
+	settings := "$KV." + subjects.DefaultNamespace.SegmentBucket() + "._natsid.s.order."
 	last := make(map[string]int64)
 	for i := range 40 {
 		tag := fmt.Sprint("fresh", i%8)

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/natsid/natsid/policy/fleet"
-	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -15,8 +14,8 @@ const unreadLimits = "limits of tags"
 func (p *program) settingsConfig() fleet.Config {
 	s := &p.storage
 	c := fleet.Config{
-		Namespace: p.cfg.Namespace, Streams: s.streams, Replicas: s.replicas(), Conn: p.links.control,
-		Gate: &p.gate, Poll: p.cfg.TagPoll, Live: p.liveWorkers, Log: p.cfg.Log,
+		Namespace: p.cfg.Namespace, Bucket: s.settings, Conn: p.links.control, Gate: &p.gate,
+		Poll: p.cfg.TagPoll, Live: p.liveWorkers, Log: p.cfg.Log,
 		Refuse: func(why error) {
 			if why == nil {
 				p.refusals.allow(unreadLimits, worker.Segment)
@@ -26,7 +25,6 @@ func (p *program) settingsConfig() fleet.Config {
 		},
 		SetStrict: func(tags map[string]bool) { p.segments.SetStrict(tags) },
 		Doubt:     func() { p.segments.Doubt() },
-		Lost:      func(what string) { p.alarms.raiseAbout(subjects.AlarmBucketUnfit, "limits", what) },
 	}
 	if s.marks != nil {
 		c.Marks = s.marks

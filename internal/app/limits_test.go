@@ -2,9 +2,8 @@ package app_test
 
 import (
 	"errors"
-	"io"
-	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,15 +26,43 @@ func retried(t *testing.T, f func() error) {
 	}
 }
 
-func TestNoSegmentIsServedWithoutTheLimitsThatMustBeHeeded(t *testing.T) {
-	t.Parallel()
-	url := startServer(t, "127.0.0.1:0").ClientURL()
-	nc := connect(t, url)
-	cl := client.New(nc)
-	cfg := joined(t, url)
-	cfg.HTTP = "127.0.0.1:0"
-	first := launch(t, cfg)
-	address := first.where().HTTP
+// between passes on what workers with the prefix api ask JetStream, but for what reads settings of tags while it hides
+// them.
+func between(t *testing.T, nc *nats.Conn) (hides *atomic.Bool) {
+	t.Helper()
+	hides = new(atomic.Bool)
+	if _, err := nc.Subscribe("api.>", func(m *nats.Msg) {
+		subject := strings.TrimPrefix(m.Subject, "api.")
+		if hides.Load() && strings.Contains(subject+string(m.Data), "_natsid.s.") {
+			return
+		}
+		if !strings.HasPrefix(subject, "$KV.") {
+			subject = "$JS.API." + subject
+		}
+		_ = nc.PublishMsg(&nats.Msg{Subject: subject, Reply: m.Reply, Data: m.Data, Header: m.Header})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return hides
+}
+
+// marks returns the bucket of the marks as any client of NATS sees it.
+func marks(t *testing.T, nc *nats.Conn) jetstream.KeyValue {
+	t.Helper()
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), "id_segments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+// limited has a worker serve the tag order, with at most 5 IDs a request, and throttle another.
+func limited(t *testing.T, cl *client.Client) {
+	t.Helper()
 	retried(t, func() error {
 		_, err := cl.Segment("order").Next(t.Context())
 		return err
@@ -48,49 +75,12 @@ func TestNoSegmentIsServedWithoutTheLimitsThatMustBeHeeded(t *testing.T) {
 		_, err := cl.Throttle(t.Context(), subjects.Throttle{Tag: "other", Rate: 7})
 		return err
 	})
-	resp, err := http.Get("http://" + address + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil || !strings.Contains(string(body), "throttled: other to 7 IDs/s\n") {
-		t.Errorf("/readyz: %s, %v", body, err)
-	}
-	first.stop()
-	if err := first.end(); err != nil {
-		t.Fatal(err)
-	}
+}
 
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	forgets := func(after time.Duration) {
-		t.Helper()
-		s, err := js.Stream(t.Context(), "KV_id_settings")
-		if err == nil {
-			spoilt := s.CachedInfo().Config
-			spoilt.MaxAge = after
-			_, err = js.UpdateStream(t.Context(), spoilt)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	forgets(time.Hour)
-	second := launch(t, cfg)
-	retried(t, func() error {
-		_, err := cl.Snowflake().Next(t.Context())
-		return err
-	})
-	if m, err := nc.Request("id.segment.order", []byte("6"), 5*time.Second); !errors.Is(err, nats.ErrNoResponders) &&
-		(err != nil || subjects.ParseError(m.Header) == nil) {
-		t.Errorf("IDs without the limit: %+v, %v", m, err)
-	}
-	forgets(0)
-	second.where()
-	if _, err := cl.Segment("order").NextN(t.Context(), 5); err != nil {
+// wantLimited checks that a request for 6 IDs is refused, and one for 5 is not.
+func wantLimited(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	if _, err := client.New(nc).Segment("order").NextN(t.Context(), 5); err != nil {
 		t.Error(err)
 	}
 	m, err := nc.Request("id.segment.order", []byte("6"), 5*time.Second)
@@ -98,6 +88,114 @@ func TestNoSegmentIsServedWithoutTheLimitsThatMustBeHeeded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := subjects.ParseError(m.Header); e == nil || e.MaxBatch != 5 {
-		t.Errorf("%v, want the limit of before the restart", e)
+		t.Errorf("%v, want the limit that was set", e)
+	}
+}
+
+func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
+	t.Parallel()
+	url := startServer(t, "127.0.0.1:0").ClientURL()
+	nc := connect(t, url)
+	cl := client.New(nc)
+	hides := between(t, connect(t, url))
+	cfg := joined(t, url)
+	cfg.HTTP = "127.0.0.1:0"
+	first := launch(t, cfg)
+	address := first.where().HTTP
+	limited(t, cl)
+	if _, body := get(t, "http://"+address+"/readyz"); !strings.Contains(body, "throttled: other to 7 IDs/s\n") {
+		t.Errorf("/readyz: %s", body)
+	}
+	first.stop()
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+	kv := marks(t, nc)
+	before, err := kv.Get(t.Context(), "order")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	hides.Store(true)
+	cfg.JSPrefix = "api"
+	second := launch(t, cfg)
+	retried(t, func() error {
+		_, err := cl.Snowflake().Next(t.Context())
+		return err
+	})
+	for _, n := range []string{"5", "6"} {
+		m, err := nc.Request("id.segment.order", []byte(n), 5*time.Second)
+		if !errors.Is(err, nats.ErrNoResponders) && (err != nil || subjects.ParseError(m.Header) == nil) {
+			t.Errorf("%s IDs though the settings are not known: %+v, %v", n, m, err)
+		}
+	}
+	if now, err := kv.Get(t.Context(), "order"); err != nil || now.Revision() != before.Revision() {
+		t.Errorf("the mark is %v, %v, and was %v", now, err, before)
+	}
+	hides.Store(false)
+	second.where()
+	wantLimited(t, nc)
+}
+
+// Whoever copies the bucket of the marks, or goes back to a copy of it, has the settings of that moment with it.
+func TestSettingsAreWhereTheMarksAre(t *testing.T) {
+	t.Parallel()
+	from := connect(t, startServer(t, "127.0.0.1:0").ClientURL())
+	to := connect(t, startServer(t, "127.0.0.1:0").ClientURL())
+	first := launch(t, joined(t, from.ConnectedUrl()))
+	first.where()
+	cl := client.New(from)
+	limited(t, cl)
+	retried(t, func() error {
+		_, err := cl.CreateTag(t.Context(), subjects.TagCreate{Tag: "invoice", Order: subjects.OrderStrict})
+		return err
+	})
+	last, _ := ids(t, patient(from))
+	first.stop()
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+
+	old := marks(t, from)
+	for _, key := range []string{"_natsid", "_natsid.s.order.invoice"} {
+		if e, err := old.Get(t.Context(), key); err != nil || len(e.Value()) == 0 {
+			t.Errorf("%s: %v, %v", key, e, err)
+		}
+	}
+	copied(t, old, to)
+	launch(t, joined(t, to.ConnectedUrl())).where()
+	wantLimited(t, to)
+	if id, _ := ids(t, patient(to)); id <= last {
+		t.Errorf("%d after %d", id, last)
+	}
+	tags, err := client.New(to).ListTags(t.Context(), subjects.TagList{})
+	if err != nil || len(tags) != 2 || tags[0].Tag != "invoice" || tags[0].Order != subjects.OrderStrict {
+		t.Errorf("%+v, %v, want a strict tag and another", tags, err)
+	}
+}
+
+// copied copies a bucket to another NATS as any client can.
+func copied(t *testing.T, from jetstream.KeyValue, to *nats.Conn) {
+	t.Helper()
+	js, err := jetstream.New(to, jetstream.WithDefaultTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: from.Bucket()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := from.Keys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		e, err := from.Get(t.Context(), key)
+		if err == nil {
+			_, err = kv.Put(t.Context(), key, e.Value())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -127,7 +127,7 @@ func (l lateTags) List(ctx context.Context, after string, limit int) ([]segment.
 
 // mayFound is asked before a bucket of marks gets an identity: it returns an error if another one is or was in use.
 func (s *storage) mayFound(ctx context.Context) error {
-	if s.member.Remembers() {
+	if s.member != nil && s.member.Remembers() {
 		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", s.cfg.Data)
 	}
 	all, err := s.notices(ctx)

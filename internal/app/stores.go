@@ -12,7 +12,6 @@ import (
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/lineage/natsbus"
-	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/guard"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -31,7 +30,6 @@ type storage struct {
 	refusals   *refusals
 	instance   func() string
 	suspect    func() // has the store probed
-	settings   func() *fleet.Settings
 	bus        *natsbus.Bus
 	process    string // random, one per process
 
@@ -39,6 +37,7 @@ type storage struct {
 	streams  buckets.Streams
 	registry *kvregistry.Registry
 	marks    *kvstore.Store    // nil if segments do without
+	settings *buckets.Bucket   // of the marks, where the settings of tags are, too
 	member   *lineage.Member   // nil likewise
 	late     bool              // the buckets could not be opened at the start
 	begun    chan struct{}     // closed when the first check of the marks is over
@@ -69,6 +68,11 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		if err = s.openLineage(); err != nil {
 			return err
 		}
+		s.settings = s.marks.Own()
+	} else { // it gets an identity, so that the marks find their bucket should the guard be switched on
+		s.settings = kvstore.New(s.streams, kvstore.Config{
+			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: s.mayFound, Log: cfg.Log,
+		}).Own()
 	}
 	err = s.open(ctx)
 	if ctx.Err() != nil {

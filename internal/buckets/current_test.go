@@ -30,13 +30,13 @@ func TestWhatAListingLacksIsReadFromTheLeader(t *testing.T) {
 	}
 	check := func(upTo uint64, want string) {
 		t.Helper()
-		all, got, err := b.Current(t.Context())
+		all, got, err := b.Current(t.Context(), "")
 		keys := strings.Join(slices.Sorted(maps.Keys(all)), " ")
 		if err != nil || keys != want || got != upTo {
 			t.Errorf("%q up to %d, %v, want %q up to %d", keys, got, err, want, upTo)
 		}
 	}
-	_, empty, err := b.Current(t.Context())
+	_, empty, err := b.Current(t.Context(), "")
 	if first := put("old.a"); err != nil || empty != first-1 {
 		t.Errorf("an empty bucket up to %d, %v, want %d", empty, err, first-1)
 	}
@@ -55,7 +55,7 @@ func TestWhatAListingLacksIsReadFromTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(revision+1, "again old.a")
-	check(put(buckets.Own+".w.x"), "again old.a")
+	check(put(buckets.Own+".w.x"), "_natsid.w.x again old.a")
 	if all, err := b.AllOwn(t.Context(), buckets.Own+".w."); err != nil || len(all) != 1 {
 		t.Errorf("%v, %v, want one key", all, err)
 	}
@@ -151,7 +151,7 @@ func (movedOn) Last(context.Context, string, string) (buckets.Entry, error) {
 
 func TestAKeyThatIsWrittenWhileItsBucketIsListedIsThere(t *testing.T) {
 	b := buckets.New(movedOn{}, buckets.Config{Name: "b"})
-	all, upTo, err := b.Current(t.Context())
+	all, upTo, err := b.Current(t.Context(), "")
 	if err != nil || len(all) != 2 || all["a"].Revision != 4 || upTo != 2 {
 		t.Errorf("%v up to %d, %v, want two keys, as they are now, up to 2", all, upTo, err)
 	}

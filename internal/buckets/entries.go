@@ -199,7 +199,23 @@ func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
 // complete reads from the leader what entries, as [Streams].List has returned them, lack of those up to a revision: the
 // member of a cluster that listed them may be behind. So a later entry of a key follows the earlier one.
 func (b *Bucket) complete(ctx context.Context, prefix string, entries []Entry, upTo uint64) ([]Entry, error) {
-	for from := highest(entries) + 1; from <= upTo; { //mutant:behind
+	more, err := b.since(ctx, prefix, highest(entries)+1, upTo) //mutant:behind
+	if err != nil {
+		return nil, err
+	}
+	return append(entries, more...), nil
+}
+
+// Since returns the entries, markers included, that begin with prefix and have the revision from or a higher one, in
+// order, as the leader has them: by a request for each and one more, however much else was written. With an error it
+// returns those that it has read before.
+func (b *Bucket) Since(ctx context.Context, prefix string, from uint64) ([]Entry, error) {
+	return on(ctx, b, func() ([]Entry, error) { return b.since(ctx, prefix, from, math.MaxUint64) })
+}
+
+// since is Since with a highest revision, beyond which it asks for nothing.
+func (b *Bucket) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
+	for from <= upTo {
 		e, err := read(ctx, b, b.Enough(slow, askAgain), func(ctx context.Context) (Entry, error) {
 			return b.streams.Next(ctx, b.cfg.Name, prefix, from)
 		})
@@ -207,7 +223,7 @@ func (b *Bucket) complete(ctx context.Context, prefix string, entries []Entry, u
 			break
 		}
 		if err != nil {
-			return nil, err
+			return entries, err
 		}
 		entries, from = append(entries, e), e.Revision+1
 	}
@@ -221,16 +237,15 @@ func highest(entries []Entry) (revision uint64) {
 	return revision
 }
 
-// Current is All without a gap, for a bucket that is seldom written: each key that had a value when it was called is in
-// it, with that value or a later one. upTo is the highest revision of then: no entry with a lower one is missing, not
-// even that of a key which had been removed.
-func (b *Bucket) Current(ctx context.Context) (all map[string]Entry, upTo uint64, err error) {
-	entries, upTo, err := b.current(ctx, "", true)
+// Current returns the present entries whose keys begin with prefix, which ends with a dot, without a gap, for keys that
+// are seldom written: each that had a value when it was called is in it, with that value or a later one. upTo is the
+// highest revision of then: no entry with a lower one is missing, not even that of a key which had been removed.
+func (b *Bucket) Current(ctx context.Context, prefix string) (all map[string]Entry, upTo uint64, err error) {
+	entries, upTo, err := b.current(ctx, prefix, true)
 	if err != nil {
 		return nil, 0, err
 	}
-	all, _ = present(entries)
-	return all, upTo, nil
+	return standing(entries), upTo, nil
 }
 
 // AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. Each
@@ -240,13 +255,18 @@ func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, e
 	if err != nil {
 		return nil, err
 	}
-	own := make(map[string]Entry, len(entries))
+	return standing(entries), nil
+}
+
+// standing returns the last entries that are no markers, by key. A later one follows the earlier one of its key.
+func standing(entries []Entry) map[string]Entry {
+	all := make(map[string]Entry, len(entries))
 	for _, e := range entries {
-		if own[e.Key] = e; e.Removed {
-			delete(own, e.Key)
+		if all[e.Key] = e; e.Removed {
+			delete(all, e.Key)
 		}
 	}
-	return own, nil
+	return all
 }
 
 // A roll is which keys of a bucket there are, markers included, and the highest revision.

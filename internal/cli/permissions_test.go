@@ -35,10 +35,11 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 	prints(t, "permissions stage --core=events.> --format=nsc",
 		"  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>,stamped.>' \\\n"+
 			"  --allow-sub '_INBOX.>,events.> natsid-stamped'\n")
-	const marks = "STREAM.CREATE.KV_id_segments"
-	for _, flags := range []string{"--mysql=u:p@/db --guard=off", "--no-make-buckets"} {
+	for flags, none := range map[string]string{
+		"--mysql=u:p@/db --guard=off": "id.witness", "--no-make-buckets": "STREAM.CREATE.KV_id_segments",
+	} {
 		prints(t, "permissions worker "+flags, "id.worker.*")
-		if out := natsid(t, strings.Fields("permissions worker "+flags)...).out; strings.Contains(out, marks) {
+		if out := natsid(t, strings.Fields("permissions worker "+flags)...).out; strings.Contains(out, none) {
 			t.Errorf("%s: %s", flags, out)
 		}
 	}

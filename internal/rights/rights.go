@@ -164,8 +164,11 @@ func (t *table) worker() {
 	t.subscribe("", "take orders of `natsid drain`", ns.Drain("*"))
 	t.subscribe("", "say how it is, to `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
 	t.publish("find streams that take requests", t.api.Names())
-	for _, b := range append(t.buckets(), bucket{ns.SettingsBucket(), "limits, orders and throttles", true, false},
-		bucket{ns.AlarmBucket(), "the alarms of the last 30 days", false, false}) {
+	all := append(t.buckets(), bucket{ns.AlarmBucket(), "the alarms of the last 30 days", false, false})
+	if !t.marks() { // beside them elsewhere
+		all = append(all, bucket{ns.SegmentBucket(), "limits and throttles", true, false})
+	}
+	for _, b := range all {
 		t.look(b.name, b.holds)
 		t.publish("write "+b.holds, t.api.Write(b.name, ">"))
 		if b.lasts {

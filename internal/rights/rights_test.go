@@ -67,7 +67,7 @@ func TestRightsFollowTheDeployment(t *testing.T) {
 		},
 		"MySQL alone": {
 			rights.Worker, func(d *rights.Deployment) { d.MySQL = true },
-			[]string{"$KV.id_history.>"}, []string{"$KV.id_segments"}, nil,
+			[]string{"$KV.id_history.>", "$KV.id_segments.>"}, nil, nil,
 		},
 		"MySQL with the guard": {
 			rights.Worker, func(d *rights.Deployment) { d.MySQL, d.Guard = true, true },

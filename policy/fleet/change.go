@@ -71,7 +71,7 @@ func (s *Settings) set(
 		return 0, err
 	}
 	for {
-		e, err := s.kv.Get(ctx, key)
+		e, err := s.cfg.Bucket.Get(ctx, key)
 		if errors.Is(err, buckets.ErrNoKey) {
 			e, err = buckets.Entry{Key: key, Value: []byte("{}")}, nil
 		}
@@ -89,9 +89,9 @@ func (s *Settings) set(
 		}
 		e.Value = value
 		if e.Revision == 0 {
-			e.Revision, err = s.kv.Create(ctx, key, value)
+			e.Revision, err = s.cfg.Bucket.Create(ctx, key, value)
 		} else {
-			e.Revision, err = s.kv.Update(ctx, key, value, e.Revision)
+			e.Revision, err = s.cfg.Bucket.Update(ctx, key, value, e.Revision)
 		}
 		if errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) {
 			continue
@@ -99,7 +99,7 @@ func (s *Settings) set(
 		if err != nil {
 			return 0, err
 		}
-		s.learn(e)
+		s.take(0, e)
 		s.announce(key)
 		return e.Revision, nil
 	}

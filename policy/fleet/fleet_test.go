@@ -59,6 +59,11 @@ func (s *site) RaiseLevel(_ context.Context, level int) error {
 	return nil
 }
 
+// bucket returns the bucket of the marks.
+func (s *site) bucket(js jetstream.JetStream) *buckets.Bucket {
+	return buckets.New(buckets.OnJetStream(js), buckets.Config{Name: s.ns.SegmentBucket(), Replicas: 1, Insist: true})
+}
+
 func (s *site) beat(name string, live bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +93,6 @@ type member struct {
 	gate    policy.Gate
 	conn    *nats.Conn
 	refused atomic.Pointer[error]
-	lost    atomic.Pointer[string] // what was said of it
 	orders  orders
 	stop    func()
 }
@@ -132,10 +136,9 @@ func (s *site) startOn(name string, js jetstream.JetStream) *member {
 	s.Helper()
 	m := &member{conn: natstest.Connect(s, s.url)}
 	m.Settings = fleet.New(fleet.Config{
-		Namespace: s.ns, Streams: buckets.OnJetStream(js), Replicas: 1, Conn: m.conn, Gate: &m.gate,
-		Poll: time.Second, Marks: s, Live: s.beats,
+		Namespace: s.ns, Bucket: s.bucket(js), Conn: m.conn, Gate: &m.gate, Poll: time.Second, Marks: s, Live: s.beats,
 		SetStrict: m.orders.set, Doubt: m.orders.doubt,
-		Refuse: func(err error) { m.refused.Store(&err) }, Lost: func(what string) { m.lost.Store(&what) },
+		Refuse: func(err error) { m.refused.Store(&err) },
 	})
 	s.answer(m.conn, name, strconv.Itoa(policy.Level), m.Honoured)
 	m.Begin(s.Context())
@@ -198,11 +201,8 @@ func TestFleet(t *testing.T) {
 		{"limits that must be heeded are read before segments are served", demanded},
 		{"what cannot be read stays as it was", damaged},
 		{"fields of a newer natsid are kept", newer},
-		{"settings outlive their bucket", lost},
-		{"who starts waits until others have written again what was lost", startedAtALoss},
+		{"a setting that is removed ends", removed},
 		{"a listing that lacks the last change is not taken for all", orderListedLate},
-		{"who starts does not wait for ever for others to write again what was lost", startedBesideTheHelpless},
-		{"who starts says that all settings are gone", gone},
 		{"changes at once are all made", together},
 		{"a tag is strict once all workers that are found confirm it", confirmed},
 		{"what was made strict while a worker heard nothing is known before a first range is used", caughtUp},
@@ -245,7 +245,7 @@ func everywhere(s *site) {
 func (s *site) put(key, value string) {
 	s.Helper()
 	js := natstest.JetStream(s, s.url)
-	_, err := js.Publish(s.Context(), "$KV."+s.ns.SettingsBucket()+"."+key, []byte(value))
+	_, err := js.Publish(s.Context(), "$KV."+s.ns.SegmentBucket()+"._natsid.s."+key, []byte(value))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func before(s *site) {
 func demanded(s *site) {
 	js := natstest.JetStream(s, s.url)
 	spoilt := jetstream.StreamConfig{
-		Name: "KV_" + s.ns.SettingsBucket(), Subjects: []string{"$KV." + s.ns.SettingsBucket() + ".>"},
+		Name: "KV_" + s.ns.SegmentBucket(), Subjects: []string{"$KV." + s.ns.SegmentBucket() + ".>"},
 		MaxMsgsPerSubject: 1, MaxAge: time.Hour, DenyDelete: true, AllowDirect: true,
 	}
 	if _, err := js.CreateStream(s.Context(), spoilt); err != nil {
@@ -350,58 +350,13 @@ func newer(s *site) {
 	s.put("tag.order", `{"rate":5,"max_batch":9,"colour":"red"}`)
 	eventually(s.T, "it is read", func() bool { return a.rateOf("order") == 5 })
 	s.limit(a, "order", 0)
-	kv, err := natstest.JetStream(s, s.url).KeyValue(s.Context(), s.ns.SettingsBucket())
+	kv, err := natstest.JetStream(s, s.url).KeyValue(s.Context(), s.ns.SegmentBucket())
 	if err != nil {
 		s.Fatal(err)
 	}
-	e, err := kv.Get(s.Context(), "tag.order")
+	e, err := kv.Get(s.Context(), "_natsid.s.tag.order")
 	if err != nil || string(e.Value()) != `{"colour":"red","max_batch":9}` {
 		s.Errorf("%s, %v", e.Value(), err)
-	}
-}
-
-func lost(s *site) {
-	a, b := s.start("a"), s.start("b")
-	s.limit(a, "order", 5)
-	s.must(func() error { return setOrder(s, a, "order", true) })
-	eventually(s.T, "b follows", func() bool { return b.rateOf("order") == 5 })
-	if err := natstest.JetStream(s, s.url).DeleteKeyValue(s.Context(), s.ns.SettingsBucket()); err != nil {
-		s.Fatal(err)
-	}
-	eventually(s.T, "it is noticed", func() bool { return a.lost.Load() != nil || b.lost.Load() != nil })
-	eventually(s.T, "it is written again", func() bool {
-		c := s.start("c" + fmt.Sprint(time.Now().UnixNano()))
-		defer c.stop()
-		return c.rateOf("order") == 5 && isStrict(c, "order")
-	})
-	js := natstest.JetStream(s, s.url)
-	if err := js.DeleteKeyValue(s.Context(), s.ns.SettingsBucket()); err != nil {
-		s.Fatal(err)
-	}
-	// If a worker is faster than this, it writes everything again all the same.
-	bucket := s.ns.SettingsBucket()
-	kv, err := js.CreateKeyValue(s.Context(), jetstream.KeyValueConfig{Bucket: bucket})
-	if err != nil {
-		kv, err = js.KeyValue(s.Context(), bucket)
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
-	eventually(s.T, "it is written into a bucket that another has made", func() bool {
-		_, err := kv.Get(s.Context(), "tag.order")
-		return err == nil
-	})
-	if a.rateOf("order") != 5 || b.rateOf("order") != 5 || !isStrict(a, "order") || !isStrict(b, "order") {
-		s.Error("a limit or an order ended with its bucket")
-	}
-}
-
-func gone(s *site) {
-	s.level.Store(policy.LevelOrder)
-	a := s.start("a")
-	eventually(s.T, "it is said", func() bool { return a.lost.Load() != nil })
-	if what := *a.lost.Load(); !strings.Contains(what, "strict tags are loose") || !strings.Contains(what, "again") {
-		s.Error(what)
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *Settings) StrictFrom(tag string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := order{}
-	if e, ok := s.entries[orderPrefix+tag]; !ok || read(e.Value, &o) != nil || o.From == nil {
+	if e, ok := s.entries[orderPrefix+tag]; !ok || e.Removed || read(e.Value, &o) != nil || o.From == nil {
 		return time.Time{}
 	}
 	return *o.From
@@ -76,7 +76,7 @@ func (s *Settings) StrictFrom(tag string) time.Time {
 
 // isLoose reports whether a tag is loose already, so that no worker need know of orders for its sake.
 func (s *Settings) isLoose(ctx context.Context, tag string) (bool, error) {
-	e, err := s.kv.Get(ctx, orderPrefix+tag)
+	e, err := s.cfg.Bucket.Get(ctx, orderPrefix+tag)
 	if errors.Is(err, buckets.ErrNoKey) {
 		return true, nil
 	}
@@ -167,19 +167,13 @@ func (s *Settings) CatchUp(ctx context.Context) error {
 		return nil
 	}
 	began := s.begin()
-	all, err := s.readAll(ctx)
-	switch {
-	case err != nil:
+	if err := s.readOn(ctx, 0); err != nil {
 		return fmt.Errorf("which tags are strict cannot be read: %w", err)
-	case !all:
-		return errRestoring
 	}
 	s.honour(began)
 	s.caught = began.until
 	return nil
 }
-
-var errRestoring = errors.New("the settings were lost, and are being written again")
 
 // A certainty says until when this worker certainly knew which tags are strict. It is extended as long as the
 // connection stands on which they were read: who makes a tag strict waits for all workers that are connected.
@@ -212,7 +206,7 @@ func (s *Settings) strict() map[string]bool {
 	tags := make(map[string]bool)
 	for key, e := range s.entries {
 		tag, ok := strings.CutPrefix(key, orderPrefix)
-		if o := (order{}); ok && (read(e.Value, &o) != nil || o.Order == subjects.OrderStrict) {
+		if o := (order{}); ok && !e.Removed && (read(e.Value, &o) != nil || o.Order == subjects.OrderStrict) {
 			tags[tag] = true
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/policy/fleet"
@@ -135,7 +134,7 @@ func orderRefused(s *site) {
 		s.Error("it was refused and made")
 	}
 	unguarded := fleet.New(fleet.Config{
-		Namespace: s.ns, Streams: buckets.OnJetStream(natstest.JetStream(s, s.url)), Conn: a.conn, Gate: &a.gate,
+		Namespace: s.ns, Bucket: s.bucket(natstest.JetStream(s, s.url)), Conn: a.conn, Gate: &a.gate,
 		Poll: time.Second, Live: s.beats,
 	})
 	err = unguarded.SetOrder(s.Context(), "order", true, time.Time{})
@@ -149,7 +148,7 @@ func orderRefused(s *site) {
 // confirms an order that it has not read, and serves the tag loosely until there is another change.
 func orderListedLate(s *site) {
 	a := s.start("a")
-	js := natstest.Behind(s, s.url, s.ns.SettingsBucket())
+	js := natstest.Behind(s, s.url, s.ns.SegmentBucket())
 	late := s.startOn("late", js)
 	s.must(func() error { return setOrder(s, a, "order", true) })
 	if !isStrict(late, "order") {

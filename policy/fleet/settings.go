@@ -1,11 +1,16 @@
-// Package fleet lets all workers follow one policy, in a bucket; it is internal to natsid and may change.
+// Package fleet lets all workers follow one policy, kept beside the marks; it is internal to natsid and may change.
 //
-//	id_settings  key tag.<tag>    the limit of a tag, as the JSON of a [policy.Limit]
-//	             key order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose" as before; and from when on
-//	             key throttle     what is throttled, as the JSON of a [policy.Throttle]
+//	_natsid.s.tag.<tag>    the limit of a tag, as the JSON of a [policy.Limit]
+//	_natsid.s.order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose" as before; and from when on
+//	_natsid.s.throttle     what is throttled, as the JSON of a [policy.Throttle]
+//
+// These are keys in the bucket of the marks. So settings do not go back without the marks, and what notices that of the
+// marks notices it of settings: here nothing does.
 //
 // A change is a compare-and-set, then a message to all workers, which read the key again. Who misses the message finds
-// the change at its next look: after a reconnect, and once a poll. What cannot be read stays as it was.
+// the change at its next look: after a reconnect, and once a poll. It asks the leader for the first setting that was
+// written after those that it knows, and so on: one request where nothing has changed, whatever was loaded. What cannot
+// be read stays as it was.
 //
 // # The level of the registry
 //
@@ -13,8 +18,7 @@
 // least that workers must honour, and a worker of a lower one does not start. The first limit raises it, and is
 // refused while a worker of before is live. With --guard off there is no identity: then only live workers are asked.
 //
-// A worker that may not serve without limits, since the level says so, serves no segments until it has read them, and
-// until those that run have, too: see [Settings.meet].
+// A worker that may not serve without limits, since the level says so, serves no segments until it has read them.
 //
 // # Strict tags
 //
@@ -36,6 +40,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,13 +54,12 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config says where settings are kept and who must honour them. All fields but Marks, Refuse, SetStrict, Doubt, Lost
-// and Log must be set.
+// Config says where settings are kept and who must honour them. All fields but Marks, Refuse, SetStrict, Doubt and Log
+// must be set.
 type Config struct {
 	Namespace subjects.Namespace
-	Streams   buckets.Streams
-	Replicas  int        // of the bucket, if it is created; 0 chooses
-	Conn      *nats.Conn // must not be the one that requests arrive on
+	Bucket    *buckets.Bucket // of the marks
+	Conn      *nats.Conn      // must not be the one that requests arrive on
 	Gate      *policy.Gate
 	Poll      time.Duration // how often to look for what was missed
 	// Marks is where the level is kept; nil if there is no such place.
@@ -69,9 +73,7 @@ type Config struct {
 	// again, no tag may be served from memory.
 	SetStrict func(tags map[string]bool)
 	Doubt     func()
-	// Lost is called when settings that were in force are gone from the bucket. It must not block.
-	Lost func(what string)
-	Log  *slog.Logger // nil discards
+	Log       *slog.Logger // nil discards
 }
 
 // Marks keep the level of the registry: which settings its workers must honour.
@@ -85,16 +87,13 @@ type Marks interface {
 // Settings are the limits, orders and throttles as one worker sees them. It is safe for concurrent use.
 type Settings struct {
 	cfg   Config
-	kv    *buckets.Bucket
 	read  atomic.Bool   // at least once
-	again atomic.Bool   // all must be read again
-	seq   atomic.Uint64 // the revision of the bucket up to which all was read
-	wake  chan struct{} // has room for one word that all must be read now
+	again atomic.Bool   // what has changed must be read
+	seq   atomic.Uint64 // the revision of the bucket up to which all settings were read
+	wake  chan struct{} // has room for one word that it must be read now
 
 	mu      sync.Mutex
-	entries map[string]buckets.Entry
-	lost    bool      // the bucket was, so what it holds is not all
-	made    time.Time // when the bucket was
+	entries map[string]buckets.Entry // markers of removed ones included
 
 	// ordering guards calls of SetStrict and Doubt, doubts, which counts the latter, and certain: what was read before
 	// a doubt does not end it.
@@ -104,7 +103,6 @@ type Settings struct {
 
 	catching sync.Mutex // guards caught
 	caught   time.Time  // when the last read of CatchUp began
-	met      time.Time  // until then the first read waits for other workers
 
 	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
 
@@ -114,9 +112,10 @@ type Settings struct {
 
 // The keys.
 const (
-	throttleKey = "throttle"
-	limitPrefix = "tag."
-	orderPrefix = "order."
+	prefix      = buckets.Own + ".s."
+	throttleKey = prefix + "throttle"
+	limitPrefix = prefix + "tag."
+	orderPrefix = prefix + "order."
 )
 
 // New returns settings that are not read yet.
@@ -133,15 +132,7 @@ func New(cfg Config) *Settings {
 	if cfg.Doubt == nil {
 		cfg.Doubt = func() {}
 	}
-	if cfg.Lost == nil {
-		cfg.Lost = func(string) {}
-	}
-	s := &Settings{cfg: cfg, entries: make(map[string]buckets.Entry), wake: make(chan struct{}, 1)}
-	s.kv = buckets.New(cfg.Streams, buckets.Config{
-		Name: cfg.Namespace.SettingsBucket(), Description: "natsid: limits, orders and throttles, for ever",
-		Replicas: cfg.Replicas, Lost: s.bucketLost, Log: cfg.Log,
-	})
-	return s
+	return &Settings{cfg: cfg, entries: make(map[string]buckets.Entry), wake: make(chan struct{}, 1)}
 }
 
 // readTimeout bounds each attempt to read all settings.
@@ -186,7 +177,7 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 	for {
 		select {
 		case key := <-keys:
-			if !strings.HasPrefix(key, orderPrefix) {
+			if key == throttleKey || strings.HasPrefix(key, limitPrefix) {
 				s.refreshKey(ctx, key)
 				continue
 			}
@@ -216,20 +207,19 @@ func (s *Settings) nextPoll() time.Time {
 	return time.Now().Add(s.cfg.Poll/2 + jitter.UpTo(s.cfg.Poll))
 }
 
-// refresh reads all settings, and reports whether it could.
+// refresh reads what has changed, and reports whether it could.
 func (s *Settings) refresh(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	began := s.begin()
-	all, err := s.readAll(ctx)
-	if all { // it is not where settings that were lost are being written again
+	err := s.look(ctx)
+	if err == nil {
 		s.honour(began)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
 	if err == nil {
-		s.read.Store(true)
 		if s.refused {
 			s.refused = false
 			s.cfg.Refuse(nil)
@@ -263,52 +253,54 @@ func (s *Settings) Demanded() error {
 // Unread reports whether settings were never read.
 func (s *Settings) Unread() bool { return !s.read.Load() }
 
-// readAll reads what has changed since the last call; mostly nothing, which one request shows. It reports whether all
-// is known now.
-//
-// Law: a worker says that it honours a revision only once it has read all entries up to that one. The description of
-// the bucket says what its last revision is, and not that what was listed then contains it.
-func (s *Settings) readAll(ctx context.Context) (bool, error) {
-	for {
-		state, err := s.kv.Look(ctx)
-		if err != nil || s.read.Load() && state.LastSeq == s.seq.Load() {
-			return err == nil, err
-		}
-		all, upTo, err := s.kv.Current(ctx)
-		if err != nil {
-			return false, err
-		}
-		if again, err := s.restore(ctx, state.Created, all); again || err != nil {
-			return false, err // what was known goes on to hold
-		}
-		again, err := s.meet(ctx, upTo)
-		if err != nil {
-			return false, err
-		}
-		if !again {
-			s.take(state, all, upTo)
-			return true, nil
-		}
+// look reads what has changed, and how far the bucket is now. So the leader does not look through all writes of marks
+// since the last change of a setting each time that it is asked for the next one.
+func (s *Settings) look(ctx context.Context) error {
+	if !s.read.Load() {
+		return s.readOn(ctx, 0)
 	}
+	state, err := s.cfg.Bucket.Look(ctx)
+	if err != nil {
+		return err
+	}
+	return s.readOn(ctx, state.LastSeq)
 }
 
-// take puts what was read, up to a revision, in place of what was known.
-func (s *Settings) take(state buckets.State, all map[string]buckets.Entry, upTo uint64) {
+// readOn reads what has changed since the last call; mostly nothing, which one request shows. The first call lists all.
+// The bucket had the revision reached before the call.
+//
+// Law: a worker says that it honours a revision only once it has read all settings up to that one.
+func (s *Settings) readOn(ctx context.Context, reached uint64) error {
+	if !s.read.Load() {
+		all, upTo, err := s.cfg.Bucket.Current(ctx, prefix)
+		if err == nil {
+			s.take(upTo, slices.Collect(maps.Values(all))...)
+			s.read.Store(true)
+		}
+		return err
+	}
+	changed, err := s.cfg.Bucket.Since(ctx, prefix, s.seq.Load()+1)
+	if err != nil {
+		reached = 0
+	}
+	if n := len(changed); n > 0 {
+		reached = max(reached, changed[n-1].Revision)
+	}
+	s.take(reached, changed...)
+	return err
+}
+
+// take takes in entries, without which none is missing up to a revision; 0 says nothing of that.
+func (s *Settings) take(upTo uint64, entries ...buckets.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state.Mine && len(all) == 0 && !s.read.Load() && s.cfg.Marks != nil &&
-		s.cfg.Marks.Level() >= policy.LevelLimits {
-		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " was gone with all limits, orders and " +
-			"throttles, so that strict tags are loose: set them again with `natsid tag update` and `natsid throttle`")
+	for _, e := range entries {
+		s.entries[e.Key] = later(e, s.entries[e.Key]) // this worker may know a change already
 	}
-	for key, e := range s.entries {
-		if _, there := all[key]; there || e.Revision > upTo {
-			all[key] = later(e, all[key]) // a change that this worker made meanwhile
-		}
+	s.seq.Store(max(upTo, s.seq.Load()))
+	if len(entries) > 0 {
+		s.apply()
 	}
-	s.entries = all
-	s.seq.Store(upTo)
-	s.apply()
 }
 
 func later(a, b buckets.Entry) buckets.Entry {
@@ -322,20 +314,12 @@ func later(a, b buckets.Entry) buckets.Entry {
 func (s *Settings) refreshKey(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	e, err := s.kv.Get(ctx, key)
+	e, err := s.cfg.Bucket.Get(ctx, key)
 	if err != nil {
 		s.again.Store(true) // removed, or not to be read at the moment
 		return
 	}
-	s.learn(e)
-}
-
-// learn takes in an entry.
-func (s *Settings) learn(e buckets.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.entries[e.Key] = later(e, s.entries[e.Key])
-	s.apply()
+	s.take(0, e)
 }
 
 // apply makes the gate follow the entries. A limit or throttle that cannot be read changes nothing.
@@ -346,6 +330,7 @@ func (s *Settings) apply() {
 		tag, ofTag := strings.CutPrefix(key, limitPrefix)
 		kept, err := "what it was before is kept", error(nil)
 		switch {
+		case e.Removed:
 		case key == throttleKey:
 			if err = read(e.Value, &rules.Throttle); err != nil {
 				rules.Throttle = old.Throttle
@@ -363,7 +348,7 @@ func (s *Settings) apply() {
 		}
 		if err != nil {
 			s.cfg.Log.Error("a setting cannot be read, and "+kept+"; set it again",
-				"bucket", s.cfg.Namespace.SettingsBucket(), "key", key, "error", err)
+				"bucket", s.cfg.Namespace.SegmentBucket(), "key", key, "error", err)
 		}
 	}
 	s.cfg.Gate.Set(rules)
@@ -376,41 +361,4 @@ func read[T interface{ Valid() bool }](value []byte, into *T) error {
 		err = errors.New("it has a value that cannot be set")
 	}
 	return err
-}
-
-// bucketLost notes that the bucket is gone with all settings. They go on to hold here.
-func (s *Settings) bucketLost() {
-	s.mu.Lock()
-	known := len(s.entries) > 0
-	s.lost = s.lost || known
-	s.mu.Unlock()
-	s.again.Store(true)
-	if known {
-		s.cfg.Lost("the bucket " + s.cfg.Namespace.SettingsBucket() + " is gone; workers go on with the limits, " +
-			"orders and throttles that they know, and write them again: check them with `natsid tag list`")
-	}
-}
-
-// restore writes settings that were lost into the new bucket, which was made then and holds all, unless they were set
-// anew. It reports whether any were lost.
-func (s *Settings) restore(ctx context.Context, made time.Time, all map[string]buckets.Entry) (bool, error) {
-	s.mu.Lock()
-	another := !s.made.IsZero() && !made.Equal(s.made) // made again by another worker, which may know less
-	lost, known := (s.lost || another) && len(s.entries) > 0, maps.Clone(s.entries)
-	s.mu.Unlock()
-	for key, e := range known {
-		if _, there := all[key]; there || !lost {
-			continue
-		}
-		if _, err := s.kv.Create(ctx, key, e.Value); err != nil && !errors.Is(err, buckets.ErrKeyExists) {
-			return lost, fmt.Errorf("%s was lost with its bucket, and cannot be written again: %w", key, err)
-		}
-	}
-	s.mu.Lock()
-	s.made, s.lost = made, false
-	s.mu.Unlock()
-	if lost {
-		s.again.Store(true)
-	}
-	return lost, nil
 }
