@@ -93,7 +93,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 			"from one worker of each registry, as JSON"},
 		{n.RegistryOf("<registry>"), "of workers and `natsid resume`", "from one worker of the registry, as JSON"},
 		{n.RegistryStore(), "published by workers, for workers: that one cannot load, and that another can", ""},
-		{n.SettingsChanged(), "published by workers, for workers: a key of the bucket of settings that changed", ""},
+		{n.SettingsChanged(), "published by workers, for workers: the key of a setting of tags that changed", ""},
 		{n.SettingsWorkers(), "published by workers, for workers, while a rate is in force: how many serve tags", ""},
 		{n.Loaders(), "published by workers, for workers: a worker that loads strict tags for others", ""},
 		{n.Loader("<worker>"), "how many IDs of a strict tag a worker loads for another", ""},
@@ -228,7 +228,8 @@ const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
 	MetaLevel    = "level" // which settings it honours, a number; workers of before have none
-	// MetaSettings is how far it has read the settings, as a revision of their bucket, with the strict tags of then.
+	// MetaSettings is how far it has read the settings, as a revision of the bucket of the marks, with the strict tags
+	// of then.
 	MetaSettings = "settings"
 	MetaDrained  = "drained" // not empty: by an operator
 	Ready        = "ready"
@@ -241,7 +242,8 @@ const SegmentEndpoint = "segment"
 // SnowflakeService returns the name of the NATS service that serves snowflakes.
 func (n Namespace) SnowflakeService() string { return string(n) + "-snowflake" }
 
-// SegmentBucket returns the name of the KV bucket that holds the marks of tags.
+// SegmentBucket returns the name of the KV bucket that holds the marks of tags,
+// and their limits, orders and throttles.
 func (n Namespace) SegmentBucket() string { return string(n) + "_segments" }
 
 // HistoryBucket returns the name of the KV bucket that holds the records of
@@ -258,9 +260,6 @@ func StampQueue(into string) string { return QueueGroup + "-" + strings.TrimSuff
 
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.
 func (n Namespace) WorkerBucket() string { return string(n) + "_workers" }
-
-// SettingsBucket returns the name of the KV bucket of limits, orders and throttles.
-func (n Namespace) SettingsBucket() string { return string(n) + "_settings" }
 
 func isAlnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
