@@ -14,15 +14,6 @@ import (
 	"time"
 )
 
-// A Level says which settings a natsid honours. A worker whose level is below what the settings in force need must
-// not serve: it would issue what operators have forbidden.
-const (
-	LevelNone   = 1 // no settings; a worker that does not say its level
-	LevelLimits = 2 // limits and throttles
-	LevelOrder  = 3 // strict tags
-	Level       = LevelOrder
-)
-
 const (
 	// MaxThrottled is how many tags can have a throttle of their own.
 	MaxThrottled = 1000

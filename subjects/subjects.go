@@ -218,8 +218,8 @@ func (n Namespace) SegmentService() string { return string(n) + "-segment" }
 func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
 
 // SegmentPing returns the subject on which every worker answers with what it says of
-// itself in the metadata: its name, its worker number ("" if it has none), its level, and
-// for each mode what /readyz says, under [MetaInstance], [MetaNumber], [MetaLevel],
+// itself in the metadata: its name, its worker number ("" if it has none), how far it has
+// read settings, and for each mode what /readyz says, under [MetaInstance], [MetaNumber],
 // [MetaSettings] and the modes; and under [MetaDrained] that an operator has drained it.
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
@@ -227,7 +227,6 @@ func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
-	MetaLevel    = "level" // which settings it honours, a number; workers of before have none
 	// MetaSettings is how far it has read the settings, as a revision of the bucket of the marks, with the strict tags
 	// of then.
 	MetaSettings = "settings"

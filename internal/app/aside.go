@@ -17,7 +17,7 @@ const cannotLoad = "loads"
 func (p *program) asideConfig() aside.Config {
 	return aside.Config{
 		Process: rand.Text(), Name: p.instance, Kind: p.storage.kindOfLoads(), Registry: p.registryOfLoads,
-		Probe: p.storage.probe, Serves: p.servesSegments, Change: p.changeStanding,
+		Probe: p.probe, Serves: p.servesSegments, Change: p.changeStanding,
 		Announce: p.tellOthers, Jitter: jitter.UpTo, Log: p.cfg.Log,
 	}
 }
@@ -39,6 +39,14 @@ func (p *program) registryOfLoads() string {
 		return p.storage.member.Identity().Registry
 	}
 	return p.keeper.Status().Registry
+}
+
+// probe returns nil once nothing keeps this worker from loading.
+func (p *program) probe(ctx context.Context) error {
+	if err := p.settings.Known(ctx); err != nil {
+		return err
+	}
+	return p.storage.probe(ctx)
 }
 
 // probe returns nil once all that a load writes to has taken a write that was sent after the call.
@@ -89,8 +97,8 @@ func (p *program) standAside(ctx context.Context) error {
 	return nil
 }
 
-// observed is the store from which ranges are loaded, with a watch that sees how loads end. None begins while settings
-// are demanded that are not known, and the first range of a tag is used once it is known that the tag is loose.
+// observed is the store from which ranges are loaded, with a watch that sees how loads end. None begins before the
+// settings were read, and the first range of a tag is used once it is known that the tag is loose.
 type observed struct {
 	segment.Store
 	watch    *aside.Watch
@@ -99,13 +107,13 @@ type observed struct {
 
 // orderly is what a store needs to know of settings: see [fleet.Settings].
 type orderly interface {
-	Demanded() error
+	Known(ctx context.Context) error
 	CatchUp(ctx context.Context) error
 }
 
 // Load implements [segment.Store].
 func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return o.observe(func() (segment.Loaded, error) {
+	return o.observe(ctx, func() (segment.Loaded, error) {
 		l, err := o.Store.Load(ctx, tag, n, floor)
 		if err == nil && floor == 0 {
 			err = o.settings.CatchUp(ctx) // where the tag is strict, the allocator drops the range
@@ -118,19 +126,17 @@ func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment
 func (o observed) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
-	return o.observe(func() (segment.Loaded, error) { return o.Store.LoadStrict(ctx, tag, join, floor) })
+	return o.observe(ctx, func() (segment.Loaded, error) { return o.Store.LoadStrict(ctx, tag, join, floor) })
 }
 
-func (o observed) observe(load func() (segment.Loaded, error)) (segment.Loaded, error) {
-	if err := o.settings.Demanded(); err != nil {
-		return segment.Loaded{}, err
-	}
+func (o observed) observe(
+	ctx context.Context, load func() (segment.Loaded, error),
+) (l segment.Loaded, err error) {
 	ended := o.watch.Load()
-	l, err := load()
-	ended(err, segment.IsFinal(err) || l.Passed)
-	if err == nil {
-		err = o.settings.Demanded() // the first load may have opened the bucket, which says so: the range is a hole
+	if err = o.settings.Known(ctx); err == nil {
+		l, err = load()
 	}
+	ended(err, segment.IsFinal(err) || l.Passed)
 	return l, err
 }
 

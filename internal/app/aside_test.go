@@ -28,7 +28,7 @@ func (passedOn) LoadStrict(_ context.Context, _ string, join func() int64, floor
 
 type allKnown struct{}
 
-func (allKnown) Demanded() error               { return nil }
+func (allKnown) Known(context.Context) error   { return nil }
 func (allKnown) CatchUp(context.Context) error { return nil }
 
 // What another worker loads for this one, all the time, shows nothing of its own store.

@@ -8,28 +8,13 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// unreadLimits is the source of refusals while limits are demanded that are not known.
-const unreadLimits = "limits of tags"
-
 func (p *program) settingsConfig() fleet.Config {
-	s := &p.storage
-	c := fleet.Config{
-		Namespace: p.cfg.Namespace, Bucket: s.settings, Conn: p.links.control, Gate: &p.gate,
-		Poll: p.cfg.TagPoll, Live: p.liveWorkers, Log: p.cfg.Log,
-		Refuse: func(why error) {
-			if why == nil {
-				p.refusals.allow(unreadLimits, worker.Segment)
-				return
-			}
-			p.refusals.refuse(unreadLimits, why, worker.Segment)
-		},
+	return fleet.Config{
+		Namespace: p.cfg.Namespace, Bucket: p.storage.settings, HasMarks: p.storage.marks != nil,
+		Conn: p.links.control, Gate: &p.gate, Poll: p.cfg.TagPoll, Live: p.liveWorkers, Log: p.cfg.Log,
 		SetStrict: func(tags map[string]bool) { p.segments.SetStrict(tags) },
 		Doubt:     func() { p.segments.Doubt() },
 	}
-	if s.marks != nil {
-		c.Marks = s.marks
-	}
-	return c
 }
 
 // liveWorkers returns the names of the workers that have a heartbeat.
@@ -44,8 +29,8 @@ func (p *program) liveWorkers(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// readSettings reads the limits before anything is served. Without JetStream it does not wait for them: nothing can be
-// loaded then.
+// readSettings reads the settings of tags before anything is served, so that no load waits for them. Without JetStream
+// it does not wait.
 func (p *program) readSettings(ctx context.Context) error {
 	if !p.storage.late {
 		p.settings.Begin(ctx)
@@ -67,7 +52,7 @@ func (p *program) marksInUse() string {
 // registry was checked again.
 func (p *program) canLoad() bool {
 	return p.away.why(worker.Segment) == nil && p.segments.Trouble() == nil && p.aside.Trouble() == nil &&
-		(p.storage.member == nil || p.storage.member.Checked())
+		!p.settings.Unread() && (p.storage.member == nil || p.storage.member.Checked())
 }
 
 // passOn lets the workers load a strict tag through one of them.
@@ -77,9 +62,6 @@ func (p *program) passOn(ctx context.Context) error { return p.ring.Run(ctx) }
 func (p *program) notes() (all []string) {
 	if throttled := p.gate.Rules().Throttle.String(); throttled != "" {
 		all = append(all, "throttled: "+throttled)
-	}
-	if p.settings.Unread() {
-		all = append(all, "limits: not read yet")
 	}
 	return all
 }

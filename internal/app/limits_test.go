@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -94,11 +96,38 @@ func wantLimited(t *testing.T, nc *nats.Conn) {
 
 func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
 	t.Parallel()
+	t.Run("from marks", func(t *testing.T) {
+		t.Parallel()
+		testUnread(t, func(*app.Config) {}, func(nc *nats.Conn) (revision uint64) {
+			e, err := marks(t, nc).Get(t.Context(), "order")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.Revision()
+		})
+	})
+	t.Run("from a table alone", func(t *testing.T) {
+		t.Parallel()
+		db := mysqltest.Start(t)
+		testUnread(t, func(c *app.Config) { c.MySQL, c.Guard = db.DSN(), false }, func(*nats.Conn) (maxID uint64) {
+			row := db.DB().QueryRow("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'order'")
+			if err := row.Scan(&maxID); err != nil {
+				t.Fatal(err)
+			}
+			return maxID
+		})
+	})
+}
+
+// testUnread starts workers on a store, of which loaded returns what each load changes.
+func testUnread(t *testing.T, on func(*app.Config), loaded func(*nats.Conn) uint64) {
+	t.Helper()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
 	nc := connect(t, url)
 	cl := client.New(nc)
 	hides := between(t, connect(t, url))
 	cfg := joined(t, url)
+	on(&cfg)
 	cfg.HTTP = "127.0.0.1:0"
 	first := launch(t, cfg)
 	address := first.where().HTTP
@@ -110,11 +139,7 @@ func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
 	if err := first.end(); err != nil {
 		t.Fatal(err)
 	}
-	kv := marks(t, nc)
-	before, err := kv.Get(t.Context(), "order")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := loaded(nc)
 
 	hides.Store(true)
 	cfg.JSPrefix = "api"
@@ -124,13 +149,18 @@ func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
 		return err
 	})
 	for _, n := range []string{"5", "6"} {
-		m, err := nc.Request("id.segment.order", []byte(n), 5*time.Second)
+		m, err := nc.Request("id.segment.order", []byte(n), time.Minute)
 		if !errors.Is(err, nats.ErrNoResponders) && (err != nil || subjects.ParseError(m.Header) == nil) {
 			t.Errorf("%s IDs though the settings are not known: %+v, %v", n, m, err)
 		}
 	}
-	if now, err := kv.Get(t.Context(), "order"); err != nil || now.Revision() != before.Revision() {
-		t.Errorf("the mark is %v, %v, and was %v", now, err, before)
+	if now := loaded(nc); now != before {
+		t.Errorf("a range was loaded: %d, and before %d", now, before)
+	}
+	select {
+	case <-second.ready:
+		t.Error("it is ready")
+	default:
 	}
 	hides.Store(false)
 	second.where()

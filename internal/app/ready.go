@@ -11,7 +11,6 @@ import (
 	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -48,7 +47,7 @@ func (r readiness) modes() map[string]error {
 func (r readiness) state() map[string]string {
 	k := r.keeper.Status()
 	state := map[string]string{
-		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "", subjects.MetaLevel: strconv.Itoa(policy.Level),
+		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "",
 	}
 	if r.settings != nil {
 		state[subjects.MetaSettings] = strconv.FormatUint(r.settings.Honoured(), 10)
@@ -90,6 +89,9 @@ func (r readiness) segmentTrouble() error {
 	}
 	if err := r.streams.trouble(worker.Segment); err != nil {
 		return err
+	}
+	if r.settings.Unread() {
+		return fleet.ErrUnread
 	}
 	if err := r.aside.Trouble(); err != nil {
 		return fmt.Errorf("nothing can be loaded: %w", err)

@@ -1,10 +1,10 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -16,7 +16,10 @@ import (
 
 // SetLimit changes the limit of a tag for all workers. See worker.Settings.
 func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error {
-	_, err := s.set(ctx, limitPrefix+tag, policy.LevelLimits, func(old []byte) (value []byte, err error) {
+	if err := s.countFirst(ctx); err != nil {
+		return err
+	}
+	_, err := s.set(ctx, limitPrefix+tag, func(old []byte) (value []byte, err error) {
 		l := policy.Limit{}
 		if err := read(old, &l); err != nil {
 			return nil, err
@@ -29,7 +32,10 @@ func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy
 
 // SetThrottle changes what is throttled for all workers, and returns it. See worker.Settings.
 func (s *Settings) SetThrottle(ctx context.Context, change func(*policy.Throttle)) (t policy.Throttle, err error) {
-	_, err = s.set(ctx, throttleKey, policy.LevelLimits, func(old []byte) (value []byte, err error) {
+	if err := s.countFirst(ctx); err != nil {
+		return t, err
+	}
+	_, err = s.set(ctx, throttleKey, func(old []byte) (value []byte, err error) {
 		t = policy.Throttle{}
 		if err := read(old, &t); err != nil {
 			return nil, err
@@ -62,14 +68,11 @@ func merge(old []byte, v any, fields ...string) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// set changes an entry by a compare-and-set, tells all workers, which must be of a level, and returns its revision.
-// Where the lock of another change is lost often, ctx ends it.
+// set changes an entry by a compare-and-set unless change returns it as it is, tells all workers, and returns its
+// revision. Where another change comes first again and again, ctx ends it.
 func (s *Settings) set(
-	ctx context.Context, key string, level int, change func(old []byte) ([]byte, error),
+	ctx context.Context, key string, change func(old []byte) ([]byte, error),
 ) (revision uint64, err error) {
-	if err := s.prepare(ctx, level); err != nil {
-		return 0, err
-	}
 	for {
 		e, err := s.cfg.Bucket.Get(ctx, key)
 		if errors.Is(err, buckets.ErrNoKey) {
@@ -86,6 +89,9 @@ func (s *Settings) set(
 			if value, err = change([]byte("{}")); err != nil {
 				return 0, err
 			}
+		}
+		if bytes.Equal(value, e.Value) {
+			return e.Revision, nil
 		}
 		e.Value = value
 		if e.Revision == 0 {
@@ -132,11 +138,9 @@ func printable(text string) string {
 // askFor is how long workers have to answer a question that a request waits for.
 const askFor = 700 * time.Millisecond
 
-// prepare makes sure that every worker honours what is set next, by its level, and knows how many there are: before the
-// first rate.
-func (s *Settings) prepare(ctx context.Context, level int) error {
-	raised := s.cfg.Marks == nil || s.cfg.Marks.Level() >= level
-	if raised && (s.cfg.Gate.Counts() || level > policy.LevelLimits) {
+// countFirst lets all workers know how many they are before the first rate; while one is in force, they count.
+func (s *Settings) countFirst(ctx context.Context) error {
+	if s.cfg.Gate.Counts() {
 		return nil
 	}
 	live, err := s.cfg.Live(ctx)
@@ -147,42 +151,6 @@ func (s *Settings) prepare(ctx context.Context, level int) error {
 	if err != nil {
 		return away(err)
 	}
-	if err := olderAmong(answers, live, level); err != nil {
-		return err
-	}
 	s.tellCount(answers)
-	if raised {
-		return nil
-	}
-	if err := s.cfg.Marks.RaiseLevel(ctx, level); err != nil {
-		return away(err)
-	}
-	s.cfg.Log.Info(needs[level] + " are in use from now on: workers of before do not start any more")
 	return nil
-}
-
-// needs is what a level is needed for.
-var needs = map[int]string{policy.LevelLimits: "limits", policy.LevelOrder: "strict tags"}
-
-// olderAmong returns an error if a worker is live that would not honour the settings, or may be one.
-func olderAmong(answers []answer, live []string, level int) error {
-	answered := make(map[string]bool, len(answers))
-	for _, a := range answers {
-		answered[a.instance] = true
-		if a.level < level {
-			return notYet(a.instance, "is of a version without "+needs[level], "upgrade or stop it")
-		}
-	}
-	for _, name := range live {
-		if !answered[name] {
-			return notYet(name, "does not answer, and may be of a version without "+needs[level],
-				"wait until it answers, or until its heartbeat has expired")
-		}
-	}
-	return nil
-}
-
-func notYet(name, why, do string) error {
-	return subjects.Errorf(subjects.Unavailable, "worker %.100s %s, so nothing was changed: %s, then repeat",
-		printable(fmt.Sprintf("%q", name)), why, do)
 }

@@ -77,7 +77,6 @@ func (s *Settings) tellCount(answers []answer) {
 // An answer is what a worker says of itself.
 type answer struct {
 	instance string
-	level    int
 	serves   bool   // segments
 	honours  uint64 // see [Settings.Honoured]
 }
@@ -108,7 +107,6 @@ func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) 
 		}
 		a := answer{instance: ping.Metadata[subjects.MetaInstance]}
 		a.honours, _ = strconv.ParseUint(ping.Metadata[subjects.MetaSettings], 10, 64)
-		a.level, _ = strconv.Atoi(ping.Metadata[subjects.MetaLevel])
 		a.serves = ping.Metadata["segment"] == subjects.Ready
 		answers = append(answers, a)
 		if len(missing) == 0 {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,20 +42,11 @@ func eventually(t *testing.T, what string, cond func() bool) {
 // A site is one namespace: its workers, and what they share.
 type site struct {
 	*testing.T
-	url   string
-	ns    subjects.Namespace
-	level atomic.Int64 // of the registry
+	url string
+	ns  subjects.Namespace
 
 	mu   sync.Mutex
 	live map[string]bool // by their heartbeats
-}
-
-// Level and RaiseLevel implement [fleet.Marks].
-func (s *site) Level() int { return int(s.level.Load()) }
-
-func (s *site) RaiseLevel(_ context.Context, level int) error {
-	s.level.Store(int64(level))
-	return nil
 }
 
 // bucket returns the bucket of the marks.
@@ -83,35 +73,25 @@ var sites = sync.OnceValue(func() *atomic.Int64 { return new(atomic.Int64) })
 func newSite(t *testing.T, url string) *site {
 	s := &site{T: t, url: url, live: map[string]bool{}}
 	s.ns = subjects.Namespace("f" + strconv.FormatInt(sites().Add(1), 10))
-	s.level.Store(policy.LevelNone)
 	return s
 }
 
 // A member is one worker, as far as its policy goes.
 type member struct {
 	*fleet.Settings
-	gate    policy.Gate
-	conn    *nats.Conn
-	refused atomic.Pointer[error]
-	orders  orders
-	stop    func()
+	gate   policy.Gate
+	conn   *nats.Conn
+	orders orders
+	stop   func()
 }
 
-func (m *member) refusal() error {
-	if err := m.refused.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// answer lets a connection answer as a worker of a level does; "" is one of before.
-func (s *site) answer(nc *nats.Conn, name, level string, honoured func() uint64) {
+// answer lets a connection answer as a worker does.
+func (s *site) answer(nc *nats.Conn, name string, honoured func() uint64) {
 	s.Helper()
 	_, err := nc.Subscribe(s.ns.SegmentPing(), func(m *nats.Msg) {
-		about := map[string]string{subjects.MetaInstance: name, "segment": subjects.Ready}
-		if level != "" {
-			about[subjects.MetaLevel] = level
-			about[subjects.MetaSettings] = strconv.FormatUint(honoured(), 10)
+		about := map[string]string{
+			subjects.MetaInstance: name, "segment": subjects.Ready,
+			subjects.MetaSettings: strconv.FormatUint(honoured(), 10),
 		}
 		body, _ := json.Marshal(micro.Ping{ServiceIdentity: micro.ServiceIdentity{Metadata: about}})
 		_ = m.Respond(body)
@@ -136,11 +116,10 @@ func (s *site) startOn(name string, js jetstream.JetStream) *member {
 	s.Helper()
 	m := &member{conn: natstest.Connect(s, s.url)}
 	m.Settings = fleet.New(fleet.Config{
-		Namespace: s.ns, Bucket: s.bucket(js), Conn: m.conn, Gate: &m.gate, Poll: time.Second, Marks: s, Live: s.beats,
-		SetStrict: m.orders.set, Doubt: m.orders.doubt,
-		Refuse: func(err error) { m.refused.Store(&err) },
+		Namespace: s.ns, Bucket: s.bucket(js), Conn: m.conn, Gate: &m.gate, Poll: time.Second, Live: s.beats,
+		HasMarks: true, SetStrict: m.orders.set, Doubt: m.orders.doubt,
 	})
-	s.answer(m.conn, name, strconv.Itoa(policy.Level), m.Honoured)
+	s.answer(m.conn, name, m.Honoured)
 	m.Begin(s.Context())
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan error, 1)
@@ -197,8 +176,7 @@ func TestFleet(t *testing.T) {
 		{"a change is heeded by all, and after a restart", everywhere},
 		{"what is written while a worker hears nothing is found", missed},
 		{"a rate is shared by those who serve", shared},
-		{"no limit while a worker of before is live", before},
-		{"limits that must be heeded are read before segments are served", demanded},
+		{"nothing is loaded before the settings were read", unread},
 		{"what cannot be read stays as it was", damaged},
 		{"fields of a newer natsid are kept", newer},
 		{"a setting that is removed ends", removed},
@@ -206,7 +184,7 @@ func TestFleet(t *testing.T) {
 		{"changes at once are all made", together},
 		{"a tag is strict once all workers that are found confirm it", confirmed},
 		{"what was made strict while a worker heard nothing is known before a first range is used", caughtUp},
-		{"no strict tag while a worker of before is live, nor without marks", orderRefused},
+		{"a tag that is loose already needs no setting, and none is strict without marks", orderRefused},
 	} {
 		t.Run(tc.law, func(t *testing.T) {
 			if testing.Short() && tc.law == "a rate is shared by those who serve" {
@@ -269,32 +247,7 @@ func shared(s *site) {
 	eventually(s.T, "the rest is counted", func() bool { return b.gate.Workers() == 2 && c.gate.Workers() == 2 })
 }
 
-func before(s *site) {
-	a := s.start("a")
-	old := natstest.Connect(s, s.url)
-	s.answer(old, "old", "", nil)
-	refused := func(why string) {
-		s.Helper()
-		err := a.SetLimit(s.Context(), "order", rate(5))
-		e, ok := errors.AsType[*subjects.Error](err)
-		if !ok || e.Code != subjects.Unavailable || !strings.Contains(e.Text, why) {
-			s.Fatalf("%v, want a refusal that has %q", err, why)
-		}
-		if a.rateOf("order") != 0 || s.Level() != policy.LevelNone {
-			s.Error("it was refused and made")
-		}
-	}
-	refused(`worker "old" is of a version without limits`)
-	old.Close() // its heartbeat lasts
-	refused(`worker "old" does not answer`)
-	s.beat("old", false)
-	s.limit(a, "order", 5)
-	if s.Level() != policy.LevelLimits {
-		s.Error("the level was not raised")
-	}
-}
-
-func demanded(s *site) {
+func unread(s *site) {
 	js := natstest.JetStream(s, s.url)
 	spoilt := jetstream.StreamConfig{
 		Name: "KV_" + s.ns.SegmentBucket(), Subjects: []string{"$KV." + s.ns.SegmentBucket() + ".>"},
@@ -303,24 +256,17 @@ func demanded(s *site) {
 	if _, err := js.CreateStream(s.Context(), spoilt); err != nil {
 		s.Fatal(err)
 	}
-	free := s.start("free")
-	if err := errors.Join(free.Demanded(), free.refusal()); err != nil || !free.Unread() {
-		s.Error("no limit was ever set, and segments are refused:", err)
-	}
-	free.stop()
 	s.put("tag.order", `{"rate":5}`)
-	s.level.Store(policy.LevelLimits)
 	a := s.start("a")
-	if a.Demanded() == nil || a.refusal() == nil {
-		s.Error("segments are served without the limits that must be heeded")
+	if err := a.Known(s.Context()); !errors.Is(err, fleet.ErrUnread) || !a.Unread() {
+		s.Errorf("%v, and the settings cannot be read", err)
 	}
 	spoilt.MaxAge = 0
 	if _, err := js.UpdateStream(s.Context(), spoilt); err != nil {
 		s.Fatal(err)
 	}
-	eventually(s.T, "segments are served", func() bool { return a.Demanded() == nil && a.refusal() == nil })
-	if a.rateOf("order") != 5 {
-		s.Error("segments are served without their limit")
+	if err := a.Known(s.Context()); err != nil || a.Unread() || a.rateOf("order") != 5 {
+		s.Errorf("%v, a rate of %d", err, a.rateOf("order"))
 	}
 }
 

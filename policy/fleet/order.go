@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -45,16 +42,17 @@ var errNoGuard = subjects.Errorf(subjects.BadRequest, "the order of a strict tag
 func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool, from time.Time) error {
 	o := order{Order: subjects.OrderLoose}
 	if strict {
-		if o.Order = subjects.OrderStrict; s.cfg.Marks == nil {
+		if o.Order = subjects.OrderStrict; !s.cfg.HasMarks {
 			return errNoGuard
 		}
 		if !from.IsZero() {
 			o.From = &from
 		}
-	} else if loose, err := s.isLoose(ctx, tag); loose || err != nil {
-		return err
 	}
-	revision, err := s.set(ctx, orderPrefix+tag, policy.LevelOrder, func(old []byte) ([]byte, error) {
+	revision, err := s.set(ctx, orderPrefix+tag, func(old []byte) ([]byte, error) {
+		if was := (order{}); !strict && read(old, &was) == nil && was.Order != subjects.OrderStrict {
+			return old, nil
+		}
 		return merge(old, o, "order", "from")
 	})
 	if err != nil || !strict {
@@ -72,19 +70,6 @@ func (s *Settings) StrictFrom(tag string) time.Time {
 		return time.Time{}
 	}
 	return *o.From
-}
-
-// isLoose reports whether a tag is loose already, so that no worker need know of orders for its sake.
-func (s *Settings) isLoose(ctx context.Context, tag string) (bool, error) {
-	e, err := s.cfg.Bucket.Get(ctx, orderPrefix+tag)
-	if errors.Is(err, buckets.ErrNoKey) {
-		return true, nil
-	}
-	if err != nil {
-		return false, away(err)
-	}
-	o := order{}
-	return read(e.Value, &o) == nil && o.Order != subjects.OrderStrict, nil
 }
 
 // confirm waits until all workers that are found honour the order of a tag, and names those that do not.
@@ -157,9 +142,17 @@ func (s *Settings) honour(read certainty) {
 // Law: the first range of a tag serves nobody before. Who creates a strict tag makes it strict first, so whoever could
 // load from it finds that here, however long its process or its network stood still.
 func (s *Settings) CatchUp(ctx context.Context) error {
-	if s.cfg.Marks == nil {
+	if !s.cfg.HasMarks {
 		return nil
 	}
+	if err := s.catchUp(ctx); err != nil {
+		return fmt.Errorf("which tags are strict cannot be read: %w", err)
+	}
+	return nil
+}
+
+// catchUp reads what has changed, unless another call has read it since this one was made.
+func (s *Settings) catchUp(ctx context.Context) error {
 	called := time.Now()
 	s.catching.Lock()
 	defer s.catching.Unlock()
@@ -168,7 +161,7 @@ func (s *Settings) CatchUp(ctx context.Context) error {
 	}
 	began := s.begin()
 	if err := s.readOn(ctx, 0); err != nil {
-		return fmt.Errorf("which tags are strict cannot be read: %w", err)
+		return err
 	}
 	s.honour(began)
 	s.caught = began.until

@@ -63,8 +63,8 @@ func TestWhatHasChangedIsFoundByOneRequestForEachChangeAndOne(t *testing.T) {
 	bucket := buckets.New(streams, buckets.Config{Name: s.ns.SegmentBucket()})
 	gate := new(policy.Gate)
 	a := fleet.New(fleet.Config{
-		Namespace: s.ns, Bucket: bucket, Conn: natstest.Connect(t, s.url), Gate: gate, Poll: time.Minute, Marks: s,
-		Live: s.beats, SetStrict: known.set,
+		Namespace: s.ns, Bucket: bucket, Conn: natstest.Connect(t, s.url), Gate: gate, Poll: time.Minute,
+		Live: s.beats, HasMarks: true, SetStrict: known.set,
 	})
 	if _, err := bucket.Open(t.Context()); err != nil {
 		t.Fatal(err)

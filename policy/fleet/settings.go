@@ -12,18 +12,9 @@
 // written after those that it knows, and so on: one request where nothing has changed, whatever was loaded. What cannot
 // be read stays as it was.
 //
-// # The level of the registry
-//
-// A worker of before knows no limit, and would issue what is forbidden. So the identity of the marks has a level, the
-// least that workers must honour, and a worker of a lower one does not start. The first limit raises it, and is
-// refused while a worker of before is live. With --guard off there is no identity: then only live workers are asked.
-//
-// A worker that may not serve without limits, since the level says so, serves no segments until it has read them.
+// A worker that never read the settings loads no range: see [Settings.Known].
 //
 // # Strict tags
-//
-// Which tags are strict stands here too, and not in their marks: an older worker, which serves them loosely, would drop
-// such a field at its next load. The first strict tag raises the level, as the first limit does.
 //
 // A tag that is loose becomes strict while workers hold its IDs in memory. So [Settings.SetOrder] returns once every
 // worker that has a heartbeat, or answers, says that it has read the change and has dropped them; and it names those
@@ -54,34 +45,24 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config says where settings are kept and who must honour them. All fields but Marks, Refuse, SetStrict, Doubt and Log
-// must be set.
+// Config says where settings are kept and who must honour them. All fields but HasMarks, SetStrict, Doubt and Log must
+// be set.
 type Config struct {
 	Namespace subjects.Namespace
 	Bucket    *buckets.Bucket // of the marks
 	Conn      *nats.Conn      // must not be the one that requests arrive on
 	Gate      *policy.Gate
 	Poll      time.Duration // how often to look for what was missed
-	// Marks is where the level is kept; nil if there is no such place.
-	Marks Marks
+	// HasMarks says that the tags have marks, on which the order of a strict tag rests.
+	HasMarks bool
 	// Live returns the names of the workers that have a heartbeat.
 	Live func(context.Context) ([]string, error)
-	// Refuse is called with why segments must not be served, and with nil when they may be.
-	Refuse func(error)
 	// SetStrict is called with the tags that are strict, whenever all settings have been read. When it returns, nothing
 	// of before is served for them. Doubt is called when one may have become strict since: until SetStrict is called
 	// again, no tag may be served from memory.
 	SetStrict func(tags map[string]bool)
 	Doubt     func()
 	Log       *slog.Logger // nil discards
-}
-
-// Marks keep the level of the registry: which settings its workers must honour.
-type Marks interface {
-	// Level returns the level as it was last read, 0 if it was not.
-	Level() int
-	// RaiseLevel raises the level durably. Workers below it refuse the marks from then on.
-	RaiseLevel(ctx context.Context, level int) error
 }
 
 // Settings are the limits, orders and throttles as one worker sees them. It is safe for concurrent use.
@@ -106,8 +87,7 @@ type Settings struct {
 
 	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
 
-	count   count
-	refused bool // only Begin and Run use it
+	count count
 }
 
 // The keys.
@@ -123,9 +103,6 @@ func New(cfg Config) *Settings {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Refuse == nil {
-		cfg.Refuse = func(error) {}
-	}
 	if cfg.SetStrict == nil {
 		cfg.SetStrict = func(map[string]bool) {}
 	}
@@ -138,8 +115,7 @@ func New(cfg Config) *Settings {
 // readTimeout bounds each attempt to read all settings.
 const readTimeout = 3 * time.Second
 
-// Begin reads the settings once. If it cannot, and the registry's level demands them, segments are refused until Run
-// has read them.
+// Begin reads the settings once, if it can.
 func (s *Settings) Begin(ctx context.Context) { s.refresh(ctx) }
 
 // Run follows the settings until ctx ends.
@@ -195,7 +171,7 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 			due = s.nextPoll()
 		} else {
 			wait := failures.NextBackOff()
-			if s.inDoubt() {
+			if s.inDoubt() || s.Unread() {
 				wait = min(wait, lookEvery)
 			}
 			due = time.Now().Add(wait)
@@ -219,35 +195,28 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
-	if err == nil {
-		if s.refused {
-			s.refused = false
-			s.cfg.Refuse(nil)
-		}
-		return true
-	}
-	why := s.Demanded()
 	switch {
-	case why != nil:
-		s.refused = true
-		s.cfg.Refuse(fmt.Errorf("%w: %w", why, err))
+	case err == nil:
 	case s.read.Load(): // polls and loads say at the same time that JetStream is away
 		s.cfg.Log.Debug("settings of tags cannot be read; those known are kept", "error", err)
 	default:
-		s.cfg.Log.Warn("settings of tags cannot be read; requests are served without, since no worker must honour "+
-			"any as far as this one knows", "error", err)
+		s.cfg.Log.Warn("the limits and orders of tags cannot be read, so this worker loads no range", "error", err)
 	}
-	return false
+	return err == nil
 }
 
-var errDemanded = errors.New("the limits and orders of tags are not known yet, and must be honoured")
+// ErrUnread says that the settings were never read.
+var ErrUnread = errors.New("the limits and orders of tags are not known yet")
 
-// Demanded returns an error if no range may be loaded yet: the registry has limits, and they were never read.
-func (s *Settings) Demanded() error {
-	if s.read.Load() || s.cfg.Marks == nil || s.cfg.Marks.Level() < policy.LevelLimits {
+// Known returns nil once the settings were read. If they never were, it reads them: without, no range may be loaded.
+func (s *Settings) Known(ctx context.Context) error {
+	if s.read.Load() {
 		return nil
 	}
-	return errDemanded
+	if err := s.catchUp(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnread, err)
+	}
+	return nil
 }
 
 // Unread reports whether settings were never read.
