@@ -43,7 +43,7 @@ type Tags interface {
 	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
 }
 
-// Config configures a [Member]. Dir, MayFound, Reassert, Pin, Enough, Now and Log may be left out.
+// Config configures a [Member]. Dir, MayFound, Reassert, Reread, Pin, Enough, Now and Log may be left out.
 type Config struct {
 	Bucket Bucket
 	Tags   Tags
@@ -62,8 +62,9 @@ type Config struct {
 	// until that reports that it is enough, ctx ends, or nobody is there. Announce sends a notice to all workers.
 	Ask      AskFunc
 	Announce func(notice []byte) error
-	// Reassert writes again those settings that this worker knows and the bucket lacks.
-	Reassert func(ctx context.Context) error
+	// Reassert writes the strict orders again that this worker knows and the bucket lacks: each worker calls it before
+	// it has stopped. Reread reads all settings again: each calls it before it resumes.
+	Reassert, Reread func(ctx context.Context) error
 	// Refuse and Allow say which modes must not be served, and that all may be. They must not block.
 	Refuse func(why error, modes Modes)
 	Allow  func()
@@ -153,6 +154,13 @@ func open(cfg Config, of files) (*Member, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	nothing := func(context.Context) error { return nil }
+	if cfg.Reassert == nil {
+		cfg.Reassert = nothing
+	}
+	if cfg.Reread == nil {
+		cfg.Reread = nothing
 	}
 	w := &Member{
 		cfg: cfg, wake: make(chan struct{}, 1), busy: make(chan struct{}, 1), looked: ^uint64(0), greeted: ^uint64(0),
@@ -599,10 +607,8 @@ func (w *Member) note(ctx context.Context, v *view) error {
 	if _, err := w.lift(ctx); err != nil {
 		return err
 	}
-	if w.cfg.Reassert != nil {
-		if err := w.cfg.Reassert(ctx); err != nil {
-			return fmt.Errorf("lineage: settings cannot be written again: %w", err)
-		}
+	if err := w.cfg.Reassert(ctx); err != nil {
+		return err
 	}
 	w.journal.writeFloors(w.floors())
 	incident := w.m.Incident
@@ -650,6 +656,9 @@ func (w *Member) resume(ctx context.Context, v *view) error {
 	if below != "" {
 		return w.prove(ctx, v, finding{cause: WentBack, why: below}, time.Time{})
 	}
+	if err := w.cfg.Reread(ctx); err != nil {
+		return err
+	}
 	w.m.end(w.m.Incident)
 	w.m.Incident = ""
 	w.cfg.Log.Info("the registry was resumed", "era", v.id.Era())
@@ -670,6 +679,9 @@ func (w *Member) renew(ctx context.Context, v *view) error {
 	}
 	if below != "" {
 		return w.prove(ctx, v, finding{cause: WentBack, why: below}, time.Time{})
+	}
+	if err := w.cfg.Reread(ctx); err != nil {
+		return err
 	}
 	return w.begin(ctx, v)
 }

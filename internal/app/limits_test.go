@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,7 +13,10 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -193,7 +197,9 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 		}
 	}
 	copied(t, old, to)
-	launch(t, joined(t, to.ConnectedUrl())).where()
+	second := launch(t, joined(t, to.ConnectedUrl()))
+	resume(t, to)
+	second.where()
 	wantLimited(t, to)
 	if id, _ := ids(t, patient(to)); id <= last {
 		t.Errorf("%d after %d", id, last)
@@ -201,6 +207,42 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	tags, err := client.New(to).ListTags(t.Context(), subjects.TagList{})
 	if err != nil || len(tags) != 2 || tags[0].Tag != "invoice" || tags[0].Order != subjects.OrderStrict {
 		t.Errorf("%+v, %v, want a strict tag and another", tags, err)
+	}
+}
+
+// resume does what an operator's command does, once a worker has found that the marks were restored.
+func resume(t *testing.T, nc *nats.Conn) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "id_segments", Kind: kvstore.Alone})
+	o := lineage.Operator{Bucket: store.Own(), Tags: store, Kind: string(kvstore.Alone), Now: time.Now}
+	c := lineage.Case{}
+	retried(t, func() error {
+		if c, err = o.Look(t.Context(), nil); err == nil && c.Identity.Incident == nil {
+			err = errors.New("the registry is not stopped")
+		}
+		return err
+	})
+	time.Sleep(o.Wait(c))
+	to := maps.Clone(c.Marks)
+	for tag := range to {
+		to[tag] += 1_000_000
+	}
+	raises, err := o.Raises(c, to)
+	if err == nil {
+		err = o.Plan(t.Context(), &c, raises)
+	}
+	if err == nil {
+		err = o.Raise(t.Context(), raises, func(int) {})
+	}
+	if err == nil {
+		err = o.End(t.Context(), &c, true)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

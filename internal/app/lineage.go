@@ -62,8 +62,10 @@ func (s *storage) openLineage() (err error) {
 	s.member, err = lineage.Open(lineage.Config{
 		Bucket: s.marks.Own(), Tags: lateTags{s}, Kind: string(s.kind()), Dir: s.cfg.Data, Name: s.instance,
 		Embedded: s.links.embedded != nil, Poll: s.cfg.TagPoll, MayFound: s.mayFound,
-		Links: func() uint64 { return s.links.control.Stats().Reconnects },
-		Ask:   s.bus.Ask, Announce: s.bus.Announce, Settled: s.answerFor, Unused: s.isUnused,
+		Reassert: func(ctx context.Context) error { return s.orders().Reassert(ctx) },
+		Reread:   func(ctx context.Context) error { return s.orders().Reread(ctx) },
+		Links:    func() uint64 { return s.links.control.Stats().Reconnects },
+		Ask:      s.bus.Ask, Announce: s.bus.Announce, Settled: s.answerFor, Unused: s.isUnused,
 		Refuse: s.refuseStopped, Allow: func() { s.refusals.allow(stopped, stoppable...) },
 		Alarm: s.alarmStopped, Enough: s.marks.Own().Enough, Pin: s.cfg.Registry, Fields: s.fields(),
 		Process: s.process, Log: s.cfg.Log,

@@ -12,6 +12,7 @@ import (
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/lineage/natsbus"
+	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/guard"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -30,6 +31,7 @@ type storage struct {
 	refusals   *refusals
 	instance   func() string
 	suspect    func() // has the store probed
+	orders     func() *fleet.Settings
 	bus        *natsbus.Bus
 	process    string // random, one per process
 

@@ -74,6 +74,7 @@ func (s *Settings) set(
 	ctx context.Context, key string, change func(old []byte) ([]byte, error),
 ) (revision uint64, err error) {
 	for {
+		now := s.now()
 		e, err := s.cfg.Bucket.Get(ctx, key)
 		if errors.Is(err, buckets.ErrNoKey) {
 			e, err = buckets.Entry{Key: key, Value: []byte("{}")}, nil
@@ -105,7 +106,7 @@ func (s *Settings) set(
 		if err != nil {
 			return 0, err
 		}
-		s.take(0, e)
+		s.take(now, 0, e)
 		s.announce(key)
 		return e.Revision, nil
 	}

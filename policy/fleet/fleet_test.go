@@ -182,6 +182,7 @@ func TestFleet(t *testing.T) {
 		{"a setting that is removed ends", removed},
 		{"a listing that lacks the last change is not taken for all", orderListedLate},
 		{"changes at once are all made", together},
+		{"a strict tag that the bucket forgot is strict again, and the rest is as the bucket has it", forgotten},
 		{"a tag is strict once all workers that are found confirm it", confirmed},
 		{"what was made strict while a worker heard nothing is known before a first range is used", caughtUp},
 		{"a tag that is loose already needs no setting, and none is strict without marks", orderRefused},

@@ -61,6 +61,26 @@ func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool, from t
 	return s.confirm(ctx, tag, revision)
 }
 
+// Reassert makes those tags strict in the bucket that this worker knows as such, and reads all settings again. A bucket
+// that was lost, or went back, may have them as loose.
+//
+// Law: a strict tag stays so where one worker remembers it. Before the bucket is used again, who stopped has called
+// this, and who starts has read it.
+func (s *Settings) Reassert(ctx context.Context) error {
+	for tag := range s.strict() {
+		_, err := s.set(ctx, orderPrefix+tag, func(old []byte) ([]byte, error) {
+			if was := (order{}); read(old, &was) == nil && was.Order == subjects.OrderStrict {
+				return old, nil
+			}
+			return merge(old, order{Order: subjects.OrderStrict}, "order", "from")
+		})
+		if err != nil {
+			return fmt.Errorf("fleet: tag %s cannot be made strict again: %w", tag, err)
+		}
+	}
+	return s.Reread(ctx)
+}
+
 // StrictFrom returns from when on a strict tag is that was loose; the zero time if it always was, as far as is known.
 func (s *Settings) StrictFrom(tag string) time.Time {
 	s.mu.Lock()
@@ -131,7 +151,7 @@ func (s *Settings) honour(read certainty) {
 		s.again.Store(true)
 		return
 	}
-	seq := s.seq.Load()
+	seq := s.now().seq
 	s.cfg.SetStrict(s.strict())
 	s.certain = read
 	s.honoured.Store(seq)
@@ -160,7 +180,7 @@ func (s *Settings) catchUp(ctx context.Context) error {
 		return nil
 	}
 	began := s.begin()
-	if err := s.readOn(ctx, 0); err != nil {
+	if err := s.readOn(ctx, s.now(), 0); err != nil {
 		return err
 	}
 	s.honour(began)

@@ -117,6 +117,33 @@ func TestWhatHasChangedIsFoundByOneRequestForEachChangeAndOne(t *testing.T) {
 	}
 }
 
+// forgotten checks what a bucket of before, restored under workers, does to them: its revisions are lower.
+func forgotten(s *site) {
+	js := natstest.JetStream(s, s.url)
+	a, b := s.start("a"), s.start("b")
+	s.limit(a, "order", 5)
+	s.must(func() error { return setOrder(s, a, "new", true) })
+	s.must(func() error { return setOrder(s, a, "later", true) })
+	eventually(s.T, "b knows them", func() bool { return isStrict(b, "new") && isStrict(b, "later") })
+	if err := js.DeleteStream(s.Context(), "KV_"+s.ns.SegmentBucket()); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.bucket(js).Open(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	s.put("order.later", `{"order":"loose"}`)
+	s.put("tag.order", `{"rate":3}`)
+	s.must(func() error { return a.Reassert(s.Context()) })
+	s.must(func() error { return b.Reread(s.Context()) })
+	for name, m := range map[string]*member{"a": a, "b": b, "c": s.start("c")} {
+		if !isStrict(m, "new") || !isStrict(m, "later") || m.rateOf("order") != 3 {
+			s.Errorf("%s: strict are %v, a rate of %d", name, &m.orders.strict, m.rateOf("order"))
+		}
+	}
+	s.put("tag.order", `{"rate":4}`)
+	eventually(s.T, "changes are found from then on", func() bool { return a.rateOf("order") == 4 && b.rateOf("order") == 4 })
+}
+
 // removed checks what `nats kv del` does.
 func removed(s *site) {
 	a := s.start("a")

@@ -70,11 +70,12 @@ type Settings struct {
 	cfg   Config
 	read  atomic.Bool   // at least once
 	again atomic.Bool   // what has changed must be read
-	seq   atomic.Uint64 // the revision of the bucket up to which all settings were read
 	wake  chan struct{} // has room for one word that it must be read now
 
 	mu      sync.Mutex
 	entries map[string]buckets.Entry // markers of removed ones included
+	seq     uint64                   // the revision of the bucket up to which all settings were read
+	rereads int                      // what was read of the bucket before the last one is not taken in
 
 	// ordering guards calls of SetStrict and Doubt, doubts, which counts the latter, and certain: what was read before
 	// a doubt does not end it.
@@ -225,51 +226,87 @@ func (s *Settings) Unread() bool { return !s.read.Load() }
 // look reads what has changed, and how far the bucket is now. So the leader does not look through all writes of marks
 // since the last change of a setting each time that it is asked for the next one.
 func (s *Settings) look(ctx context.Context) error {
+	now := s.now()
 	if !s.read.Load() {
-		return s.readOn(ctx, 0)
+		return s.readOn(ctx, now, 0)
 	}
 	state, err := s.cfg.Bucket.Look(ctx)
 	if err != nil {
 		return err
 	}
-	return s.readOn(ctx, state.LastSeq)
+	return s.readOn(ctx, now, state.LastSeq)
 }
 
-// readOn reads what has changed since the last call; mostly nothing, which one request shows. The first call lists all.
-// The bucket had the revision reached before the call.
+// A moment is how far settings were read when a request was sent.
+type moment struct {
+	seq     uint64
+	rereads int
+}
+
+func (s *Settings) now() moment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return moment{s.seq, s.rereads}
+}
+
+// readOn reads what has changed since a moment; mostly nothing, which one request shows. The first call lists all.
+// The bucket had the revision reached after that moment.
 //
 // Law: a worker says that it honours a revision only once it has read all settings up to that one.
-func (s *Settings) readOn(ctx context.Context, reached uint64) error {
+func (s *Settings) readOn(ctx context.Context, since moment, reached uint64) error {
 	if !s.read.Load() {
 		all, upTo, err := s.cfg.Bucket.Current(ctx, prefix)
 		if err == nil {
-			s.take(upTo, slices.Collect(maps.Values(all))...)
+			s.take(since, upTo, slices.Collect(maps.Values(all))...)
 			s.read.Store(true)
 		}
 		return err
 	}
-	changed, err := s.cfg.Bucket.Since(ctx, prefix, s.seq.Load()+1)
+	changed, err := s.cfg.Bucket.Since(ctx, prefix, since.seq+1)
 	if err != nil {
 		reached = 0
 	}
 	if n := len(changed); n > 0 {
 		reached = max(reached, changed[n-1].Revision)
 	}
-	s.take(reached, changed...)
+	s.take(since, reached, changed...)
 	return err
 }
 
-// take takes in entries, without which none is missing up to a revision; 0 says nothing of that.
-func (s *Settings) take(upTo uint64, entries ...buckets.Entry) {
+// take takes in entries that were read since a moment, without which none is missing up to a revision; 0 says nothing
+// of that.
+func (s *Settings) take(since moment, upTo uint64, entries ...buckets.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if since.rereads != s.rereads {
+		s.again.Store(true)
+		return
+	}
 	for _, e := range entries {
 		s.entries[e.Key] = later(e, s.entries[e.Key]) // this worker may know a change already
 	}
-	s.seq.Store(max(upTo, s.seq.Load()))
+	s.seq = max(upTo, s.seq)
 	if len(entries) > 0 {
 		s.apply()
 	}
+}
+
+// Reread reads all settings of a bucket that is another one than before, or went back: its revisions say nothing of
+// what is newer.
+func (s *Settings) Reread(ctx context.Context) error {
+	began := s.begin()
+	all, upTo, err := s.cfg.Bucket.Current(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("fleet: the settings of tags cannot be read again: %w", err)
+	}
+	s.mu.Lock()
+	s.entries, s.seq = all, upTo
+	s.rereads++
+	s.apply()
+	s.mu.Unlock()
+	s.read.Store(true)
+	s.honour(began)
+	return nil
 }
 
 func later(a, b buckets.Entry) buckets.Entry {
@@ -283,12 +320,13 @@ func later(a, b buckets.Entry) buckets.Entry {
 func (s *Settings) refreshKey(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	now := s.now()
 	e, err := s.cfg.Bucket.Get(ctx, key)
 	if err != nil {
 		s.again.Store(true) // removed, or not to be read at the moment
 		return
 	}
-	s.take(0, e)
+	s.take(now, 0, e)
 }
 
 // apply makes the gate follow the entries. A limit or throttle that cannot be read changes nothing.
