@@ -13,8 +13,8 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// lifts is how many marks are lifted at once.
-const lifts = 8
+// lifts is how many marks are lifted at once. It is a variable for simulations, where one goroutine follows a seed.
+var lifts = 8
 
 // floors returns how far this worker has loaded each tag, and the ends of the last plan where they are higher.
 func (w *Member) floors() map[string]segment.Floor {
