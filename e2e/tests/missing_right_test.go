@@ -111,7 +111,6 @@ func (l *lack) start(t *testing.T, s *server.Server) {
 		t.Fatal(err)
 	}
 	l.admin = connectTo(t, s.ClientURL(), nats.UserInfo(l.user.Username, "p"))
-	l.prepare(t)
 	cfg := configOn(t, "nats://"+l.worker.Username+":p@"+s.Addr().String(), t.TempDir())
 	cfg.TagPoll, l.http = time.Second, cfg.HTTP
 	cfg.Log = slog.New(slog.NewTextHandler(&l.log, nil))
@@ -133,22 +132,6 @@ func waitForNames(t *testing.T, lacks []*lack) {
 			l.use(t)
 		}
 		silent = slices.DeleteFunc(silent, (*lack).names)
-	}
-}
-
-// prepare makes what a worker with the right would change at its start.
-func (l *lack) prepare(t *testing.T) {
-	t.Helper()
-	bucket, old := strings.CutPrefix(l.right.Subject, "$JS.API.STREAM.UPDATE.KV_")
-	if !old {
-		return
-	}
-	js, err := jetstream.New(l.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateKeyValue(patient(t), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
-		t.Fatal(err)
 	}
 }
 

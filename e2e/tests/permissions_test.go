@@ -242,35 +242,6 @@ func answersOf(ctx context.Context, nc *nats.Conn, ns subjects.Namespace) error 
 	return err
 }
 
-func TestAnOlderBucketIsProtectedUnderTheRightsOfAWorker(t *testing.T) {
-	t.Parallel()
-	seen := new(violations)
-	s := serverOf(t, map[string]*server.Permissions{"worker": permitted(rights.Worker), "admin": nil})
-	s.SetLoggerV2(seen, false, false, false)
-	js, err := jetstream.New(connectTo(t, urlOf(s, "admin")), jetstream.WithDefaultTimeout(2*patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	older := []string{"id_segments", "id_history"}
-	for _, bucket := range older {
-		if _, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: bucket}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	monitor, stop := startOn(t, urlOf(s, "worker"), t.TempDir())
-	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
-	for _, bucket := range older {
-		waitFor(t, bucket+" refuses purges", func() bool {
-			stream, err := js.Stream(t.Context(), "KV_"+bucket)
-			return err == nil && stream.CachedInfo().Config.DenyPurge
-		})
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	seen.report(t)
-}
-
 // serverOf starts a server whose users have those permissions, nil for all, and the password p.
 func serverOf(t *testing.T, users map[string]*server.Permissions) *server.Server {
 	t.Helper()

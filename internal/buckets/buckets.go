@@ -15,10 +15,10 @@
 //     Replicas lag: about a tenth of the reads right after a write were stale, and
 //     a stale record looks like another worker's.
 //
-// A bucket that keeps its values for ever defends itself: nothing in it can be
-// purged, and no message rolls up others. An older one is updated when it is
-// opened. Otherwise a bucket that exists is used as it is, unless its settings
-// make it forget what it must keep, or take what others write: [ErrUnfit].
+// A bucket that keeps its values for ever is made so that nothing in it can be
+// purged, and no message rolls up others. A bucket that exists is used as it is,
+// unless its settings make it forget what it must keep, or take what others write:
+// [ErrUnfit].
 package buckets
 
 import (
@@ -97,12 +97,11 @@ type Bucket struct {
 	changed atomic.Pointer[error] // what makes the open bucket unfit; nil if nothing
 	maker   string                // of a bucket that this process founds
 
-	mu       sync.Mutex
-	attempt  *attempt  // under way, or the one that succeeded; nil if none
-	trouble  error     // of the last attempt
-	opens    int       // attempts that succeeded
-	helpless bool      // this process could not update the bucket
-	few      time.Time // when JetStream first had too few servers for the replicas; zero if it never had
+	mu      sync.Mutex
+	attempt *attempt  // under way, or the one that succeeded; nil if none
+	trouble error     // of the last attempt
+	opens   int       // attempts that succeeded
+	few     time.Time // when JetStream first had too few servers for the replicas; zero if it never had
 
 	seen    atomic.Uint64 // the highest revision
 	latency latency
@@ -185,8 +184,8 @@ func (b *Bucket) get(ctx context.Context) (*attempt, error) {
 const openTimeout = 3 * time.Second
 
 // openRequests is how many requests an attempt needs at most: to make a bucket,
-// to protect it, and to write what it is.
-const openRequests = 8
+// and to write what it is.
+const openRequests = 6
 
 func (b *Bucket) try(a *attempt) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.Enough(openRequests, openTimeout))
@@ -198,7 +197,6 @@ func (b *Bucket) try(a *attempt) {
 	if a.err != nil {
 		a.err = b.failed(a.err)
 	} else {
-		b.defend(ctx, a.info.Settings)
 		b.found(ctx, a.info)
 	}
 	b.Saw(a.info.LastSeq)

@@ -143,33 +143,15 @@ func (c Config) Judge(s Settings) error {
 	return nil
 }
 
-// defendTimeout bounds the update of a bucket. A user without the permission for it gets no answer.
-const defendTimeout = time.Second
+// markTimeout bounds the update of a bucket. A user without the permission for it gets no answer.
+const markTimeout = time.Second
 
-// defend makes an older bucket refuse purges, unless it has expiring entries. It cannot be undone. A process that may
-// not update the bucket works on without: then a purge is noticed only afterwards.
-func (b *Bucket) defend(ctx context.Context, s Settings) {
-	if b.cfg.TTL == 0 && (!s.DenyPurge || s.AllowRollup) {
-		b.update(ctx, "")
-	}
-}
-
-// Mark marks the bucket as one that has an identity, see [Settings].Maker.
-func (b *Bucket) Mark(ctx context.Context) { b.update(ctx, adopted) }
-
-func (b *Bucket) update(ctx context.Context, maker string) {
-	b.mu.Lock()
-	helpless := b.helpless
-	b.mu.Unlock()
-	if helpless {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, defendTimeout)
+// Mark marks the bucket as one that has an identity, see [Settings].Maker, and makes it refuse purges. A process that
+// may not update the bucket works on without: then a purge is noticed only afterwards.
+func (b *Bucket) Mark(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
-	if err := b.streams.Defend(ctx, b.cfg.Name, maker); err != nil {
-		b.mu.Lock()
-		b.helpless = true
-		b.mu.Unlock()
+	if err := b.streams.Defend(ctx, b.cfg.Name, adopted); err != nil {
 		b.cfg.Log.Warn("the bucket cannot be protected from being purged; a purge would lose what it keeps, and "+
 			"would be noticed only afterwards; allow this user to update the bucket's stream, and restart natsid",
 			"bucket", b.cfg.Name, "error", err)

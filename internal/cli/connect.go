@@ -56,7 +56,7 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 }
 
 // canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops consumers
-// by itself, buckets are protected by workers, and a stage needs its hints only where all copies expire.
+// by itself, a bucket need not refuse purges, and a stage needs its hints only where all copies expire.
 func (s *session) canDoWithout(subject string) bool {
 	hints := s.namespace().StampBucket()
 	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||

@@ -51,14 +51,13 @@ Examples:
 			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
 			"repairs": "For an operator: also what `resume`, `store move` and `change-layout` need, " +
 				"which write what uniqueness rests on.",
-			"make-buckets": "For a worker: it may make the buckets, and protect those of an older natsid. " +
-				"For a stage: it may make the one with hints.",
-			"from":        "For a stage: the stream to copy.",
-			"to":          "For a stage: the stream to copy to.",
-			"core":        "For a stage: the subjects to copy without JetStream.",
-			"into":        "For a stage: the subjects of copies.",
-			"dead-letter": "For a stage: the subject of dead letters, if there is one.",
-			"create":      "For a stage: it may make the target.",
+			"make-buckets": "For a worker: it may make the buckets. For a stage: it may make the one with hints.",
+			"from":         "For a stage: the stream to copy.",
+			"to":           "For a stage: the stream to copy to.",
+			"core":         "For a stage: the subjects to copy without JetStream.",
+			"into":         "For a stage: the subjects of copies.",
+			"dead-letter":  "For a stage: the subject of dead letters, if there is one.",
+			"create":       "For a stage: it may make the target.",
 		},
 	}
 }

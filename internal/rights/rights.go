@@ -57,7 +57,7 @@ type Deployment struct {
 	MySQL    bool // tags are in MySQL
 	Guard    bool // with MySQL: marks are in JetStream, too
 	NoGrants bool // workers write no grants
-	// MakesBuckets gives workers the rights to make the buckets, and to protect those that an older natsid made.
+	// MakesBuckets gives workers the rights to make the buckets.
 	MakesBuckets bool
 	// Repairs gives operators what `natsid resume`, `natsid store move` and `natsid change-layout` need beyond
 	// the other commands: to write the marks and the records, on which uniqueness rests.
@@ -176,9 +176,6 @@ func (t *table) worker() {
 		}
 		if t.d.MakesBuckets {
 			t.publish("make the bucket with "+b.holds, t.api.Create(b.name))
-			if b.lasts {
-				t.publish("protect an older bucket with "+b.holds, t.api.Update(b.name))
-			}
 		}
 	}
 	if !t.d.NoGrants {

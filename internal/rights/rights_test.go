@@ -73,9 +73,13 @@ func TestRightsFollowTheDeployment(t *testing.T) {
 			rights.Worker, func(d *rights.Deployment) { d.MySQL, d.Guard = true, true },
 			[]string{"$KV.id_segments.>"}, nil, nil,
 		},
+		"buckets that workers make, and never change": {
+			rights.Worker, func(*rights.Deployment) {},
+			[]string{"$JS.API.STREAM.CREATE.KV_id_history"}, []string{"$JS.API.STREAM.UPDATE"}, nil,
+		},
 		"buckets that exist": {
 			rights.Worker, func(d *rights.Deployment) { d.MakesBuckets = false },
-			nil, []string{"$JS.API.STREAM.CREATE", "$JS.API.STREAM.UPDATE"}, nil,
+			nil, []string{"$JS.API.STREAM.CREATE"}, nil,
 		},
 		"an operator who does not repair": {
 			rights.Operator, func(d *rights.Deployment) { d.Repairs = false },
