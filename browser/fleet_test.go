@@ -163,7 +163,7 @@ func startWorker(t *testing.T, cfg app.Config) {
 	})
 }
 
-// storeTags writes the tags into their bucket, as workers of an older version do.
+// storeTags writes the tags into their bucket, as an operator can.
 func storeTags(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	for i := range manyTags {

@@ -4,8 +4,8 @@ package subjects
 // asks whether somebody serves the subject, and for no ID. The answer is empty.
 const HeaderProbe = "Natsid-Probe"
 
-// ProbeBody is the body of a probe. It is no count, so workers of before, which do
-// not know the header, refuse it without drawing an ID.
+// ProbeBody is the body of a probe. It is no count, so workers look for the header
+// only where a body is malformed, and a probe never draws an ID.
 const ProbeBody = "probe"
 
 // SegmentProbe returns the subject on which workers probe whether requests for IDs

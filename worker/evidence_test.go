@@ -160,7 +160,6 @@ func TestAProbeCostsNoID(t *testing.T) {
 	for _, probe := range []string{"id.segment.~probe", "id.segment.order", "id.snowflake", "id.snowflake.0"} {
 		m := nats.NewMsg(probe)
 		m.Data = []byte(subjects.ProbeBody)
-		// A worker of before does not know the header.
 		if m, err := r.caller.RequestMsg(m, slack); err != nil || read(m).code != "400" {
 			t.Errorf("%s without the header: %v, %v", probe, m, err)
 		}

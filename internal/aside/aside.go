@@ -10,8 +10,8 @@
 // Law: of all workers that hear one another, one stays. A worker stands aside only for 2 s after a report, whose sender
 // stays for 5 s. So where the store is away for all, nobody reports, and all serve what is in memory.
 //
-// While loads succeed nothing is sent and nothing is written. What a silent listener, a stream or an older worker does
-// changes nothing, since only a report counts.
+// While loads succeed nothing is sent and nothing is written. What a silent listener or a stream does changes
+// nothing, since only a report counts.
 package aside
 
 import (
@@ -105,12 +105,11 @@ type message struct {
 	Instance string `json:"instance"`
 	// To is the worker that reported last, which answers at once, and the others only if it does not.
 	To string `json:"to,omitempty"`
-	// Age is how many milliseconds ago the write began that a report rests on, rounded up.
-	Age uint32 `json:"age_ms,omitempty"`
+	// Age is how many milliseconds ago the write began that a report rests on, rounded up; 0 if it is no report.
+	Age uint32 `json:"age_ms"`
 }
 
-// began returns when the write began that a report rests on, or later: what it took on its way is not known. A worker
-// of before [message.Age] was added says nothing of it.
+// began returns when the write began that a report rests on, or later: what it took on its way is not known.
 func (m message) began(now time.Time) time.Time {
 	return now.Add(-time.Duration(m.Age) * time.Millisecond)
 }

@@ -390,7 +390,7 @@ func TestOnlyReportsOfTheSameRegistryAndStoreCount(t *testing.T) {
 	}
 }
 
-// What others answer that know nothing of reports: streams, bystanders, older workers.
+// What others answer that know nothing of reports: streams and bystanders.
 func TestWhatIsNoReportChangesNothing(t *testing.T) {
 	play(t, func(w *world) {
 		f := w.add(1, "r", "kv")[0]

@@ -17,7 +17,7 @@ import (
 const borne = 8
 
 // Tokens are those of the latest writes of an entry, newest first, separated by commas; "" if it has none, as an entry
-// that an older version wrote.
+// that an operator put.
 type Tokens string
 
 // Bear reports whether a token is among them; "" never is.

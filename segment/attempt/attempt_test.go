@@ -47,7 +47,7 @@ func TestALaterReadSaysWhatBecameOfAWrite(t *testing.T) {
 	}
 }
 
-func TestAnOlderVersionsWriteLeavesTheOutcomeUnknown(t *testing.T) {
+func TestAnOperatorsWriteLeavesTheOutcomeUnknown(t *testing.T) {
 	e := entry{revision: 7}
 	fromNone := e.try()
 	if got := fromNone.Outcome(8, ""); got != Unknown {
@@ -57,7 +57,7 @@ func TestAnOlderVersionsWriteLeavesTheOutcomeUnknown(t *testing.T) {
 	a := e.try()
 	e.write(a)
 	if got := a.Outcome(e.revision+1, ""); got != Unknown {
-		t.Errorf("an older version wrote after it: %v", got)
+		t.Errorf("an operator wrote after it: %v", got)
 	}
 }
 

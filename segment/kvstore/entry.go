@@ -19,7 +19,7 @@ type entry struct {
 	Description string `json:"description,omitempty"`
 	Disabled    bool   `json:"disabled,omitempty"`
 	Least       int64  `json:"least,omitempty"` // no ID below it is issued, not even one already loaded
-	// Tokens are those of the latest writes. An entry that an older version wrote has none.
+	// Tokens are those of the latest writes. An entry that an operator put has none.
 	Tokens attempt.Tokens `json:"tokens,omitempty"`
 	First  string         `json:"first,omitempty"` // era in which the tag was created, until it is loaded
 	Record segment.Record `json:"record,omitzero"`
