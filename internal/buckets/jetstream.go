@@ -252,14 +252,12 @@ func (o onJetStream) Defend(ctx context.Context, bucket, maker string) error {
 	}
 	info.Config["deny_purge"] = true
 	delete(info.Config, "allow_rollup_hdrs")
-	if maker != "" {
-		metadata, _ := info.Config["metadata"].(map[string]any)
-		if metadata == nil {
-			metadata = make(map[string]any)
-		}
-		metadata[makerKey] = maker
-		info.Config["metadata"] = metadata
+	metadata, _ := info.Config["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = make(map[string]any)
 	}
+	metadata[makerKey] = maker
+	info.Config["metadata"] = metadata
 	return o.request(ctx, o.api.Update(bucket), info.Config, nil)
 }
 

@@ -18,8 +18,7 @@ type Streams interface {
 	// Make makes a bucket. It returns [ErrBucketExists] if there is one of the name, and [ErrOneServer] or
 	// [ErrFewServers] if JetStream cannot keep so many replicas.
 	Make(ctx context.Context, bucket string, s Settings) error
-	// Defend sets DenyPurge, removes AllowRollup, and sets Maker unless maker is "". It leaves all other settings of a
-	// bucket as they are.
+	// Defend sets DenyPurge, removes AllowRollup, and sets Maker. It leaves all other settings of a bucket as they are.
 	Defend(ctx context.Context, bucket, maker string) error
 	// Last returns the last entry of a key as the leader has it, be it a value or a marker, or [ErrNoKey].
 	Last(ctx context.Context, bucket, key string) (Entry, error)

@@ -143,10 +143,7 @@ func (s *streams) Defend(ctx context.Context, _, maker string) error {
 			return buckets.ErrNoBucket
 		}
 		b := *s.bucket
-		b.DenyPurge, b.AllowRollup = true, false
-		if maker != "" {
-			b.Maker = maker
-		}
+		b.DenyPurge, b.AllowRollup, b.Maker = true, false, maker
 		s.put(&b)
 		return nil
 	})
