@@ -181,9 +181,10 @@ func TestEachWayToAuthenticate(t *testing.T) {
 				{"--context=" + ctx, "--user=", "--password=", "--nkey=" + file(t, "user.nk", key.seed)},
 			},
 			wrong: map[string][]string{
-				"refuses this user & none is given":        {at},
-				"refuses this user & --user":               {at, "--user=me", "--password=secret"},
-				"refuses this user & the user in --nats (": {"--nats=nats://me:secret@" + addr},
+				"refuses this user & none is given":          {at},
+				"refuses this user & --user":                 {at, "--user=me", "--password=secret"},
+				"refuses this user & the user in --nats (":   {"--nats=nats://me:secret@" + addr},
+				"refuses this user & the user in --server (": {"--server=nats://me:secret@" + addr},
 				"refuses this user & user of context": {"--context=" + file(t, "x.json",
 					`{"url":"`+addr+`","user":"me","password":"secret"}`)},
 				"refuses this user & --nkey (":           {at, "--nkey=" + file(t, "other.nk", other.seed)},
@@ -219,13 +220,11 @@ func TestEachWayToAuthenticate(t *testing.T) {
 		door{
 			right: [][]string{
 				{at, "--creds=" + file(t, "user.creds", op.creds(key))},
-				{at, "--nats-creds=" + file(t, "user.creds", op.creds(key))},
 				{at, "--jwt=" + token, seed},
 				{at, "--jwt-file=" + file(t, "jwt", token), "--seed=" + key.seed},
 			},
 			wrong: map[string][]string{
 				"refuses this user & --creds (":         {at, "--creds=" + file(t, "x.creds", stranger.creds(key))},
-				"refuses this user & --nats-creds (":    {at, "--nats-creds=" + file(t, "x", stranger.creds(key))},
 				"refuses this user & --jwt (":           {at, "--jwt=" + token, "--seed=" + other.seed},
 				"--jwt cannot be used & its --seed":     {at, "--jwt=" + token, "--seed=secret"},
 				"--creds cannot be used & nsc generate": {at, "--creds=" + file(t, "y.creds", "secret")},

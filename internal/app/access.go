@@ -58,7 +58,7 @@ var ofAccess = []Setting{
 		field: text(func(c *Config) *string { return &c.NATSToken }, "").checked("", checkToken),
 		file:  func(c *Config) *string { return &c.NATSTokenFile },
 	}, {
-		Flag: "creds", Aliases: []string{"nats-creds"}, Env: "NATS_CREDS", Group: GroupNATS, Placeholder: "FILE",
+		Flag: "creds", Env: "NATS_CREDS", Group: GroupNATS, Placeholder: "FILE",
 		Help: "File with the credentials of the user, a JWT and its seed. " +
 			"It is read again for each connection, as are all files of this group.",
 		field: text(func(c *Config) *string { return &c.NATSCreds }, "").checked("", checkSigner),
@@ -77,16 +77,16 @@ var ofAccess = []Setting{
 		field: text(func(c *Config) *string { return &c.NATSSeed }, "").checked("", checkSeed).with("seed-file"),
 		file:  func(c *Config) *string { return &c.NATSSeedFile },
 	}, {
-		Flag: "tlsca", Aliases: []string{"nats-ca"}, Env: "NATS_CA", Group: GroupNATS, Placeholder: "FILE",
+		Flag: "tlsca", Env: "NATS_CA", Group: GroupNATS, Placeholder: "FILE",
 		Help:  "File with the certificates of the authorities that vouch for the NATS servers, not the system's.",
 		field: text(func(c *Config) *string { return &c.NATSCA }, ""),
 	}, {
-		Flag: "tlscert", Aliases: []string{"nats-cert"}, Env: "NATS_CERT", Group: GroupNATS, Placeholder: "FILE",
+		Flag: "tlscert", Env: "NATS_CERT", Group: GroupNATS, Placeholder: "FILE",
 		Help: "File with the client certificate for NATS servers that ask for one.",
 		field: text(func(c *Config) *string { return &c.NATSCert }, "").checked("with --tlskey", checkCertificate).
 			with("tlskey"),
 	}, {
-		Flag: "tlskey", Aliases: []string{"nats-key"}, Env: "NATS_KEY", Group: GroupNATS, Placeholder: "FILE",
+		Flag: "tlskey", Env: "NATS_KEY", Group: GroupNATS, Placeholder: "FILE",
 		Help:  "File with the key of --tlscert.",
 		field: text(func(c *Config) *string { return &c.NATSKey }, ""),
 	}, {

@@ -107,13 +107,13 @@ func TestTheHigherSourceDecidesAmongWhatExcludesEachOther(t *testing.T) {
 	}
 }
 
-func TestAFileMayUseTheOldNamesOfFlags(t *testing.T) {
+func TestAFileMayUseTheNatsCommandsOtherNamesOfFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "natsid.yaml")
-	if err := os.WriteFile(file, []byte("nats-creds: a\nserver: b\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("js-api-prefix: a\nserver: b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	given, err := app.ReadFile(app.Given{Text: file})
-	if err != nil || given["creds"].Text != "a" || given["nats"].Text != "b" {
+	if err != nil || given["js-prefix"].Text != "a" || given["nats"].Text != "b" {
 		t.Errorf("%v, %v", given, err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // docs/reference.md follow from the table.
 type Setting struct {
 	Flag        string   // on the command line, without the leading dashes
-	Aliases     []string // other names of the flag
+	Aliases     []string // names that the nats command has for the flag beside it
 	Env         string   // environment variable; the flag takes precedence
 	Placeholder string   // stands for the value in the help if there is no default
 	Group       string   // settings of one purpose

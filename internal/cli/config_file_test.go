@@ -20,7 +20,8 @@ func configFile(t *testing.T, lines ...string) string {
 func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 	file := configFile(t,
 		"deadline: soon", "maxbatch: 5", "namespace: a.b", "# a comment", "horizon: 1h", "replicas: 9", "",
-		"horizon: 2h", "guard:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}", "tlsca: a", "nats-ca: b")
+		"horizon: 2h", "guard:", "zzzz: 1", "config: other.yaml", "epoch: -5", "http: {a: 1}", "js-prefix: a",
+		"js-api-prefix: b")
 	got := natsid(t, "serve", "--config", file)
 	last := 0
 	for _, want := range []string{
@@ -34,7 +35,7 @@ func TestEveryFaultOfAConfigurationFileIsNamedWithItsLine(t *testing.T) {
 		`:11: config cannot stand in the file`,
 		`:12: --layout or --epoch: `,
 		`:13: http: want a value`,
-		`:15: nats-ca is the same setting as `,
+		`:15: js-api-prefix is the same setting as `,
 	} {
 		at := strings.Index(got.err, file+want)
 		if got.want(t, 2, file+want); at < last {

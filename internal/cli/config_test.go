@@ -24,7 +24,7 @@ func TestConfigShowsWhatIsInForceAndWhereItComesFrom(t *testing.T) {
 	t.Setenv("NATSID_DEADLINE", "2s")
 	t.Setenv("NATSID_HTTP", "")
 	file := configFile(t, "nats: [nats://n1, nats://n2]", "deadline: 3s", "horizon: 4m", "site: 1", "layout: article",
-		"nats-ca: ca.pem")
+		"js-api-prefix: JS.hub.API")
 	args := []string{"config", "--config", file, "--context=prod", "--horizon=2m", "--auto-create-tags=a.*"}
 	got := natsid(t, args...)
 	got.want(t, 0, "natsid.yaml:1: nats takes precedence over url of context prod")
@@ -33,7 +33,7 @@ func TestConfigShowsWhatIsInForceAndWhereItComesFrom(t *testing.T) {
 		`deadline +2s +NATSID_DEADLINE`,
 		`http +"" +NATSID_HTTP`,
 		`horizon +2m +--horizon`,
-		`tlsca +ca\.pem +` + file + `:6: nats-ca`,
+		`js-prefix +JS\.hub\.API +` + file + `:6: js-api-prefix`,
 		`creds +/tmp/a\.creds +creds of context prod`,
 		`epoch +2018-09-21T16:00:00Z +default`,
 		`auto-create-tags +a\.\* +--auto-create-tags`,

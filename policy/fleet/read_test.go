@@ -141,7 +141,9 @@ func forgotten(s *site) {
 		}
 	}
 	s.put("tag.order", `{"rate":4}`)
-	eventually(s.T, "changes are found from then on", func() bool { return a.rateOf("order") == 4 && b.rateOf("order") == 4 })
+	eventually(s.T, "changes are found from then on", func() bool {
+		return a.rateOf("order") == 4 && b.rateOf("order") == 4
+	})
 }
 
 // removed checks what `nats kv del` does.
