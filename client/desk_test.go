@@ -141,7 +141,7 @@ func gather(ctx context.Context, t *testing.T, d *desk, h *client.Handle, calls 
 	all, before := make(chan result, 4), len(d.requests())
 	for i := range 4 {
 		go func() { all <- <-start(ctx, h, 1) }()
-		until(t, "a request for each call arrives", func() bool { return len(d.requests()) == before+i+1 })
+		until(t, "a request for each call arrives", func() bool { return len(d.requests()) > before+i })
 	}
 	gathered = start(ctx, h, calls)
 	until(t, "all calls wait", func() bool { return h.Gathered() == int64(calls) })
