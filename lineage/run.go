@@ -75,7 +75,7 @@ func (w *Member) onTick(ctx context.Context) {
 		_ = w.checkNow(ctx, slog.LevelInfo, false)
 	case w.cfg.Now().Sub(w.lastLooked()) >= w.cfg.Poll:
 		if w.checkNow(ctx, slog.LevelDebug, true) == nil {
-			w.journal.writeFloors(w.floors())
+			w.try(ctx, func() error { w.journal.writeFloors(w.floors()); return nil })
 		}
 	}
 }

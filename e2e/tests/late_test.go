@@ -135,9 +135,10 @@ func TestABucketThatForgetsIsRefusedAlsoWhenItIsOpenedLate(t *testing.T) {
 	restart(store)
 	waitFor(t, "the bucket is refused, the others are not",
 		readyz("segment: not ready: bucket id_segments", "remove the TTL", "snowflake: ready"))
-	waitFor(t, "no worker takes requests for segments", func() bool {
-		_, err := nc.Request("id.segment.order", nil, patience)
-		return errors.Is(err, nats.ErrNoResponders)
+	waitFor(t, "requests for segments are refused", func() bool {
+		_, err := request(nc, "id.segment.order", 1, patience)
+		refused, ok := errors.AsType[*subjects.Error](err)
+		return ok && refused.Code == subjects.Unavailable
 	})
 	waitFor(t, "the bucket keeps its entries", func() bool {
 		_, err := js.UpdateKeyValue(t.Context(), forever)

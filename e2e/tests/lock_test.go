@@ -176,7 +176,7 @@ func (l *locked) join(t *testing.T) {
 		l.as("caller", "get", "segment", "order", "-n", "100"), l.as("caller", "get", "snowflake"),
 		l.as("operator", "tag", "create", "by-operator"), l.as("operator", "tag", "list", "--stats"),
 		l.as("operator", "tag", "update", "by-operator", "--step=20"), l.as("operator", "tag", "delete", "by-operator"),
-		l.as("operator", "registry"), l.as("operator", "store", "show"), l.as("operator", "store", "confirm"),
+		l.as("operator", "registry"), l.as("operator", "store", "show"), l.as("operator", "resume"),
 	} {
 		code, text := noAnswer, ""
 		waitFor(t, "an answer to natsid "+args[0], func() bool {

@@ -76,12 +76,16 @@ func startOldWorld(t *testing.T) *oldWorld {
 // begin starts the workers.
 func (o *oldWorld) begin() {
 	o.workers, o.https = nil, nil
-	for n, dir := range o.dirs {
-		at := freePort(o.t)
-		o.https = append(o.https, at)
-		o.workers = append(o.workers, launchProcess(o.t, "--http", at, "--nats", "nats://"+o.addr, "--data", dir,
-			"--auto-create-tags", "--max-clock-skew", "1ms", "--name", fmt.Sprint("worker-", n)))
+	for n := range o.dirs {
+		o.https = append(o.https, freePort(o.t))
+		o.workers = append(o.workers, o.launch(n))
 	}
+}
+
+// launch starts a worker.
+func (o *oldWorld) launch(n int) *process {
+	return launchProcess(o.t, "--http", o.https[n], "--nats", "nats://"+o.addr, "--data", o.dirs[n],
+		"--auto-create-tags", "--max-clock-skew", "1ms", "--name", fmt.Sprint("worker-", n))
 }
 
 func (o *oldWorld) kill() {
@@ -213,7 +217,7 @@ func TestMarksThatAreSetBackUnderLiveWorkersStopSegmentsUntilResume(t *testing.T
 	backup := o.backUp()
 	o.restore(backup)
 	o.waitStopped(subjects.AlarmMarksWentBack)
-	o.resume()
+	o.resume("--by", "1") // less than was loaded since
 	o.check()
 }
 
@@ -254,6 +258,44 @@ func TestABackupThatIsRestoredTwiceRepeatsNoID(t *testing.T) {
 	}
 }
 
+// A worker that starts after the resume has no memory of a tag that was made strict since the backup.
+func TestATagThatWasMadeStrictAfterTheBackupStaysStrict(t *testing.T) {
+	t.Parallel()
+	o := startOldWorld(t)
+	backup := o.backUp()
+	natsid(t, "tag", "create", "invoice", "--order=strict", "--nats=nats://"+o.addr)
+	last := int64(0)
+	next := func() {
+		t.Helper()
+		waitFor(t, "an ID of the strict tag", func() bool {
+			runs, err := request(o.nc, "id.segment.invoice", 1, patience)
+			if err != nil {
+				return false
+			}
+			if id := runs[0].First; id <= last {
+				t.Errorf("ID %d after %d", id, last)
+			} else {
+				last = id
+			}
+			return true
+		})
+	}
+	next()
+	o.restore(backup)
+	o.waitStopped(subjects.AlarmMarksWentBack)
+	o.dirs = append(o.dirs, t.TempDir())
+	o.https = append(o.https, freePort(t))
+	o.workers = append(o.workers, o.launch(2))
+	o.resume()
+	for range 300 {
+		next()
+	}
+	if list := natsid(t, "tag", "list", "--json", "--nats=nats://"+o.addr); !strings.Contains(list, `"strict"`) {
+		t.Errorf("the tags are %s", list)
+	}
+	o.check()
+}
+
 func TestABucketThatIsDeletedStopsSegmentsUntilItsTagsAreRaised(t *testing.T) {
 	t.Parallel()
 	o := startOldWorld(t)
@@ -265,11 +307,13 @@ func TestABucketThatIsDeletedStopsSegmentsUntilItsTagsAreRaised(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.waitStopped(subjects.AlarmMarksLost)
-	code, text := run(t, patient(t), "resume", "--yes", "--tags-complete", "--nats", "nats://"+o.addr)
-	if code != 2 || !strings.Contains(text, "--since") {
-		t.Errorf("without the time of a state it ended with %d: %s", code, text)
+	for _, flags := range [][]string{nil, {"--since=1h"}} { // nothing is known of paces
+		args := append([]string{"resume", "--yes", "--tags-complete", "--nats", "nats://" + o.addr}, flags...)
+		if code, text := run(t, patient(t), args...); code != 2 || !strings.Contains(text, "--by N") {
+			t.Errorf("without a distance it ended with %d: %s", code, text)
+		}
 	}
-	o.resume("--since", "1h")
+	o.resume("--since", "1h", "--by", "10000000")
 	o.check()
 }
 
