@@ -38,12 +38,14 @@ type world struct {
 	quiet bool // nothing fails, and nobody restores
 
 	issued    map[string][]issue // by tag
-	top       map[string]int64   // the highest end that was ever written, by tag
-	base      map[string]int64   // marks just after the last restore
-	epoch     int                // restores so far
-	restored  time.Duration      // the last one
-	lastEnd   int                // epoch of the last incident that an operator ended
-	detected  time.Duration      // of the first incident of this epoch; -1 before
+	loads     []loaded
+	top       map[string]int64 // the highest end that was ever written, by tag
+	base      map[string]int64 // marks just after the last restore
+	epoch     int              // restores so far
+	restored  time.Duration    // the last one
+	taken     time.Duration    // when what it brought back was saved
+	lastEnd   int              // epoch of the last incident that an operator ended
+	detected  time.Duration    // of the first incident of this epoch; -1 before
 	incidents int
 	restores  int
 	count     int
@@ -61,6 +63,7 @@ type bucket struct {
 	last    uint64
 	entries map[string]buckets.Entry
 	at      time.Duration // when another state took its place
+	saved   time.Duration // of a backup
 }
 
 type lateWrite struct {
@@ -71,13 +74,17 @@ type lateWrite struct {
 }
 
 type issue struct {
-	tag    string
-	r      segment.Range
-	by     string
-	epoch  int
-	loaded time.Duration
-	// Excused says that it was loaded while nobody had detected a restore.
-	excused bool
+	tag   string
+	r     segment.Range
+	by    string
+	epoch int
+}
+
+// loaded is how far a worker loaded a tag.
+type loaded struct {
+	by  *proc
+	tag string
+	end int64
 }
 
 func (b *bucket) with(key string, value []byte, now time.Duration) (*bucket, uint64) {
@@ -165,29 +172,22 @@ func (w *world) fail(format string, args ...any) {
 
 // issue notes issued IDs.
 //
-// What an undetected restore repeats is outside the promise until those who remember a later state have checked: for as
-// long as a check counts, and the write of a load that was sent before.
-func (w *world) issue(i issue) {
+// What an undetected restore repeats is outside the promise. So is what a worker has in memory that has heard of no
+// incident since.
+func (w *world) issue(i issue, excused bool) {
 	tag, r := i.tag, i.r
 	for _, o := range w.issued[tag] {
-		if o.r.End <= r.Start || r.End <= o.r.Start {
-			continue
-		}
-		later := i
-		if o.loaded > i.loaded {
-			later = o
-		}
-		if !later.excused {
+		if o.r.End > r.Start && r.End > o.r.Start && !excused {
 			w.fail("tag %s: %s issues [%d, %d), and %s had issued [%d, %d) in epoch %d",
-				tag, i.by, r.Start, r.End, o.by,
-				o.r.Start, o.r.End, o.epoch)
+				tag, i.by, r.Start, r.End, o.by, o.r.Start, o.r.End, o.epoch)
 		}
 	}
 	w.issued[tag] = append(w.issued[tag], i)
 	w.count++
 }
 
-// isBlind reports whether a load that ends now may rest on a restore that nobody has detected.
+// isBlind reports whether a load that ends now may rest on a restore that nobody has detected: until those who remember
+// a later state have checked, for as long as a check counts, and the write of a load that was sent before.
 func (w *world) isBlind() bool {
 	return w.epoch > w.lastEnd && (w.detected < 0 || w.now <= w.detected+fresh+writeTimeout)
 }
@@ -207,6 +207,15 @@ type proc struct {
 	held     bool
 	floor    map[string]int64
 	memory   []issue // loaded, and not issued yet
+
+	started, refused time.Duration // this life, and when it was stopped last
+	wrote            time.Duration // its own key last, as far as it knows
+	wroteKey         string
+}
+
+// isAware reports whether this life knows that the registry was stopped since the last restore.
+func (p *proc) isAware() bool {
+	return p.refused >= p.w.restored || p.w.detected >= 0 && p.started >= p.w.detected
 }
 
 var errDown = errors.New("down")
@@ -216,6 +225,10 @@ func (p *proc) start() {
 	p.lives++
 	p.up, p.busy, p.held, p.known, p.floor, p.memory = true, false, false, 0, map[string]int64{}, nil
 	life := p.lives
+	p.started, p.refused = p.w.now, -1
+	if p.volatile {
+		p.wroteKey = ""
+	}
 	cfg := Config{
 		Bucket: link{p, life}, Tags: link{p, life}, Kind: "kv",
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
@@ -225,7 +238,12 @@ func (p *proc) start() {
 			return nil
 		},
 		Announce: func(m []byte) error { p.w.announce(p, m); return nil },
-		Refuse:   func(error, Modes) {}, Allow: func() {}, JournalAlarm: func(string) {},
+		Refuse: func(error, Modes) {
+			if p.lives == life {
+				p.refused = p.w.now
+			}
+		},
+		Allow: func() {}, JournalAlarm: func(string) {},
 		Alarm: func(cause Cause, message string) {
 			p.w.incidents++
 			p.w.log("%s alarm %s: %s", p.name, cause, message)
@@ -298,6 +316,11 @@ func (l link) before() error {
 	if w.depth < 3 && w.one(5) {
 		w.depth++
 		w.step()
+		if w.depth == 1 && w.one(8) { // it takes long
+			for range w.rnd.IntN(60) {
+				w.step()
+			}
+		}
 		w.depth--
 	}
 	if l.p.lives != l.life {
@@ -370,6 +393,7 @@ func (l link) Update(_ context.Context, key string, value []byte, last uint64) (
 	if err != nil {
 		return 0, err
 	}
+	landed := w.now
 	if !w.quiet && w.one(60) {
 		l.p.die()
 		return 0, errDown
@@ -385,6 +409,9 @@ func (l link) Update(_ context.Context, key string, value []byte, last uint64) (
 		l.p.known = revision
 	}
 	l.Saw(revision)
+	if strings.HasPrefix(key, ownPrefix) && w.now == landed {
+		l.p.wrote, l.p.wroteKey = landed, strings.TrimPrefix(key, ownPrefix)
+	}
 	return revision, nil
 }
 
@@ -474,8 +501,9 @@ func (p *proc) load(ctx context.Context) {
 	p.w.log("%s loads %s [%d, %d)", p.name, tag, l.Start, l.End)
 	p.floor[tag] = max(p.floor[tag], l.End)
 	half := l.Start + l.Len()/2
-	i := issue{tag, segment.Range{Start: l.Start, End: half}, p.name, p.w.epoch, p.w.now, p.w.isBlind()}
-	p.w.issue(i)
+	p.w.loads = append(p.w.loads, loaded{p, tag, l.End})
+	i := issue{tag, segment.Range{Start: l.Start, End: half}, p.name, p.w.epoch}
+	p.w.issue(i, p.w.isBlind())
 	i.r = segment.Range{Start: half, End: l.End}
 	p.memory = append(p.memory, i)
 }
@@ -488,7 +516,20 @@ func (p *proc) serve() {
 	i := p.memory[0]
 	p.memory = p.memory[1:]
 	p.w.log("%s issues %s [%d, %d) from memory", p.name, i.tag, i.r.Start, i.r.End)
-	p.w.issue(i)
+	p.w.issue(i, p.w.isBlind() || !p.isAware())
+}
+
+// check checks, as a worker does now and then. One that finds all in order must not remember what a restore undid.
+func (p *proc) check(ctx context.Context, thorough bool) error {
+	w, life, key := p.w, p.lives, p.member.m.Key
+	remembers := key != "" && key == p.wroteKey && w.taken < p.wrote && p.wrote < w.restored &&
+		p.member.Stopped() == nil
+	epoch := w.epoch
+	err := p.member.checkOnce(ctx, thorough)
+	if err == nil && remembers && p.lives == life && w.epoch == epoch && p.refused < w.restored {
+		w.fail("%s takes a state of %v for the one that it wrote at %v", p.name, w.taken, p.wrote)
+	}
+	return err
 }
 
 func (w *world) ask(from *proc, m []byte, hear func([]byte) bool) {
@@ -542,6 +583,26 @@ type command struct {
 	c      *Case
 	raises []Raise
 	next   int
+	tight  bool // it counts on those who have stopped, which is all that they promise
+}
+
+// unknownTo returns how far tags were loaded by those who have not joined an incident, or forgot it. The others lift
+// the marks by themselves.
+func (w *world) unknownTo(incident string) map[string]int64 {
+	joined := map[string]bool{}
+	for key, e := range w.bkt.entries {
+		if o, err := decodeOwn(e.Value); strings.HasPrefix(key, ownPrefix) && err == nil && o.Incident == incident {
+			joined[o.Name] = true
+		}
+	}
+	to := map[string]int64{}
+	for _, l := range w.loads {
+		known := l.by.up && joined[fmt.Sprint(l.by.name, ".", l.by.lives)] && l.by.floor[l.tag] >= l.end
+		if !known {
+			to[l.tag] = max(to[l.tag], l.end)
+		}
+	}
+	return to
 }
 
 func (w *world) newOp(n int) *command {
@@ -592,6 +653,9 @@ func (o *command) try(ctx context.Context) (err error) {
 		for _, tag := range tagNames {
 			to[tag] = c.Marks[tag] + max(0, o.w.top[tag]-o.w.base[tag]) + 1
 		}
+		if o.tight {
+			to = o.w.unknownTo(c.Identity.Incident.ID)
+		}
 		if o.raises, err = o.o.Raises(c, to); err != nil {
 			return err
 		}
@@ -630,7 +694,7 @@ func (w *world) step() {
 	switch x := w.rnd.IntN(100); {
 	case x < 30:
 		p.act(func(ctx context.Context) {
-			if err := p.member.checkOnce(ctx, w.one(5)); err != nil {
+			if err := p.check(ctx, w.one(5)); err != nil {
 				w.log("%s checks: %v", p.name, err)
 			}
 		})
@@ -652,7 +716,9 @@ func (w *world) step() {
 		p.deaf = !p.deaf
 		w.log("%s is cut off: %t", p.name, p.deaf)
 	case x < 92:
-		w.snaps = append(w.snaps, w.bkt)
+		saved := *w.bkt
+		saved.saved = w.now
+		w.snaps = append(w.snaps, &saved)
 		w.log("backup %d", len(w.snaps)-1)
 	case x < 95 || x == 95 && w.detected >= 0:
 		if w.restores < w.opts.restores && len(w.snaps) > 0 {
@@ -688,7 +754,7 @@ func (w *world) restore() {
 	w.bkt, w.past = &b, nil
 	w.epoch++
 	w.restores++
-	w.restored, w.detected = w.now, -1
+	w.restored, w.taken, w.detected = w.now, b.saved, -1
 	for _, tag := range tagNames {
 		w.base[tag], _ = strconv.ParseInt(string(b.entries[tag].Value), 10, 64)
 	}
@@ -717,6 +783,7 @@ func (w *world) operate() {
 	}
 	if id, err := DecodeIdentity(w.bkt.entries[identityKey].Value); err == nil && id.Incident != nil {
 		w.ops[n] = w.newOp(n)
+		w.ops[n].tight = w.one(3)
 	}
 }
 
