@@ -84,12 +84,43 @@ type Loaded struct {
 	Range
 	Step  int64
 	Least int64
-	// Revision is that of the tag's mark as the load read it; 0 if the store keeps no mark beside a table. It serves
-	// provenance alone.
-	Revision uint64
+	// Write is the compare-and-set of the mark that reserved the range; zero if the store keeps no mark.
+	Write Write
 	// Passed says that another worker loaded the range for this one, and has reported it to [Config.Granted].
 	Passed bool
 }
+
+// A Write is a compare-and-set of a tag's mark, as provenance keeps it: nothing else reads it. Of one mark the writes
+// form a chain, of which each replaces the revision that the one before has written.
+type Write struct {
+	How           How
+	Before, After int64  // the mark; Before is 0 if the tag had none
+	Read          uint64 // the revision that it replaces; 0 if the tag had none
+	// Written is the revision that it wrote. It is 0 if that is not known: of a [Loaded] since its acknowledgement was
+	// lost, of any other write since it may not have landed.
+	Written uint64
+	// Replaced is when the entry that it replaces was written, by the store's clock; zero if there was none.
+	Replaced time.Time
+}
+
+// How is what a [Write] was made for.
+type How string
+
+// What marks are written for.
+const (
+	ByLoad   How = "load"
+	ByCreate How = "create"
+	ByUpdate How = "update" // of a step or a description
+	ByRaise  How = "raise"
+	ByDelete How = "delete"
+	ByRevive How = "revive"
+	ByLift   How = "lift"
+	ByPoll   How = "poll" // of a guarded row
+)
+
+// Wrote is called with each write of a tag's mark that grants no range, after it: also with that of a load that failed,
+// whose range may be granted later. It must not block. Nothing rests on it.
+type Wrote func(tag string, w Write)
 
 // A Tag is what a store keeps of a tag.
 type Tag struct {

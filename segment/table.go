@@ -39,9 +39,10 @@ type Marks interface {
 	// Mark returns the mark of a tag; a zero one if the tag has none.
 	Mark(ctx context.Context, tag string) (Mark, error)
 	// SetMark replaces the mark of a tag if its revision is m.Revision, 0 if the tag has none. m.High must not be below
-	// the one that was read. It returns [ErrMarkMoved] if the revision is another, and [ErrInvalid] for a tag that
-	// cannot have a mark. After any other error the mark may have been set, or may be set later.
-	SetMark(ctx context.Context, tag string, m Mark) error
+	// the one that was read. It returns the revision that it wrote, [ErrMarkMoved] if the revision is another, and
+	// [ErrInvalid] for a tag that cannot have a mark. After any other error the mark may have been set, or may be set
+	// later.
+	SetMark(ctx context.Context, tag string, m Mark) (revision uint64, err error)
 	// MayCreate returns nil if a tag that has no mark never had one, and [ErrUnknownTag] if its mark may be lost. It is
 	// asked before a tag is created on first use.
 	MayCreate(ctx context.Context) error

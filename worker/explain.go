@@ -31,7 +31,7 @@ func (h *segmentHandler) origins(tag string, ranges []segment.Range) nats.Header
 				break
 			}
 			header.Add(subjects.HeaderLoad, strconv.FormatInt(l.Start, 10)+"-"+strconv.FormatInt(l.End-1, 10))
-			header.Add(subjects.HeaderRevision, strconv.FormatUint(l.Revision, 10))
+			header.Add(subjects.HeaderRevision, strconv.FormatUint(l.Write.Read, 10))
 			id = l.End
 		}
 	}

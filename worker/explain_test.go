@@ -17,7 +17,9 @@ func TestAReplyNamesWorkerAndLoadsWhereItsCallerAsks(t *testing.T) {
 	// Loads are of 10 IDs, as the store's step; those above 40 are not remembered.
 	origin := func(tag string, id int64) (segment.Loaded, bool) {
 		first := (id-1)/10*10 + 1
-		return segment.Loaded{Range: segment.Range{Start: first, End: first + 10}, Revision: uint64(first)},
+		return segment.Loaded{
+				Range: segment.Range{Start: first, End: first + 10}, Write: segment.Write{Read: uint64(first)},
+			},
 			tag == "order" && id <= 40
 	}
 	r := start(t, url, 1, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Origin = origin })

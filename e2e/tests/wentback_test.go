@@ -205,10 +205,16 @@ func (o *oldWorld) alarmed(kind subjects.Alarm) bool {
 	return slices.ContainsFunc(kept, func(e subjects.AlarmEvent) bool { return e.Kind == kind })
 }
 
-// check fails the test if an ID was issued twice.
+// check fails the test if an ID was issued twice, or if an audit says so of the grants that are left.
 func (o *oldWorld) check() {
+	o.t.Helper()
 	o.load.stop()
 	o.load.check(o.t)
+	if code, text := run(o.t, patient(o.t), "audit", "--nats", "nats://"+o.addr); code == 1 {
+		o.t.Errorf("the audit ended with %d: %s", code, text)
+	} else {
+		o.t.Logf("the audit ended with %d: %s", code, text)
+	}
 }
 
 func TestMarksThatAreSetBackUnderLiveWorkersStopSegmentsUntilResume(t *testing.T) {

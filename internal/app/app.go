@@ -104,6 +104,7 @@ func newProgram(cfg Config, quit func()) *program {
 		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
 		suspect:  func() { p.aside.Suspect() },
+		wrote:    p.grants.wrote,
 		orders:   func() *fleet.Settings { return p.settings },
 	}
 	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}

@@ -8,13 +8,11 @@ import (
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/grants"
+	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"
 )
-
-// grantsKey is the key of all entries in the bucket of grants.
-const grantsKey = "log"
 
 // A grantLog writes down which IDs this process may issue. Nothing rests on it: whatever becomes of it, IDs are issued.
 // The zero value writes nothing.
@@ -53,8 +51,51 @@ func (g *grantLog) load(tag string, l segment.Loaded) {
 		number = s.Number
 	}
 	g.log.Load(grants.Load{
-		Tag: tag, First: l.Start, Last: l.End - 1, Number: number, Revision: l.Revision, Time: time.Now().UnixMilli(),
+		Era: g.era(),
+		Tag: tag, First: l.Start, Last: l.End - 1, Number: number, Before: l.Write.Before, Read: l.Write.Read,
+		Written: l.Write.Written, Replaced: milliseconds(l.Write.Replaced), Time: time.Now().UnixMilli(),
 	})
+}
+
+// wrote adds a write of a mark that granted nothing.
+func (g *grantLog) wrote(tag string, w segment.Write) {
+	if g.log != nil {
+		written := WriteOf(tag, w)
+		written.Era = g.era()
+		g.log.Write(written)
+	}
+}
+
+// era returns the present era, as far as this process knows.
+func (g *grantLog) era() string {
+	if m := g.p.storage.member; m != nil {
+		return EraOf(m.Identity())
+	}
+	return ""
+}
+
+// EraOf returns the era to which writes of marks belong that are made now: once it stopped, of the one that comes next.
+func EraOf(id lineage.Identity) string {
+	if id.Incident != nil {
+		return id.Incident.ID
+	}
+	return id.Era()
+}
+
+// WriteOf returns a write of a tag's mark as it is written down now.
+func WriteOf(tag string, w segment.Write) grants.Write {
+	return grants.Write{
+		Tag: tag, How: string(w.How), Before: w.Before, After: w.After, Read: w.Read, Written: w.Written,
+		Replaced: milliseconds(w.Replaced), Time: time.Now().UnixMilli(),
+	}
+}
+
+// milliseconds returns a time as Unix ms, 0 for the zero time.
+func milliseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }
 
 // discarded adds IDs of a load that were never issued.
@@ -70,7 +111,9 @@ func (g *grantLog) origin(tag string, id int64) (segment.Loaded, bool) {
 		return segment.Loaded{}, false
 	}
 	l, ok := g.log.Recent(tag, id)
-	return segment.Loaded{Range: segment.Range{Start: l.First, End: l.Last + 1}, Revision: l.Revision}, ok
+	return segment.Loaded{
+		Range: segment.Range{Start: l.First, End: l.Last + 1}, Write: segment.Write{Read: l.Read, Written: l.Written},
+	}, ok
 }
 
 // last returns the last loads of a tag by this process.
@@ -117,7 +160,7 @@ func (g *grantLog) head() (grants.Head, bool) {
 		h.Store = "bucket " + s.cfg.Namespace.SegmentBucket()
 	}
 	if m := g.p.storage.member; m != nil {
-		h.Segments = m.Identity().Registry
+		h.Segments, h.Era = m.Identity().Registry, g.era()
 	}
 	return h, h.Numbers != ""
 }
@@ -142,7 +185,7 @@ func (g *grantLog) put(ctx context.Context, body []byte) error {
 		}
 		g.looked = time.Now()
 	}
-	_, err := g.bucket.Put(ctx, grantsKey, body)
+	_, err := g.bucket.Put(ctx, grants.Key, body)
 	if err != nil {
 		g.looked = time.Time{}
 	}

@@ -30,7 +30,8 @@ type storage struct {
 	raiseAbout func(kind subjects.Alarm, about, message string)
 	refusals   *refusals
 	instance   func() string
-	suspect    func() // has the store probed
+	suspect    func()        // has the store probed
+	wrote      segment.Wrote // writes down a write of a mark
 	orders     func() *fleet.Settings
 	bus        *natsbus.Bus
 	process    string // random, one per process
@@ -65,7 +66,8 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if !cfg.OnMySQL() || cfg.Guard {
 		s.marks = kvstore.New(s.streams, kvstore.Config{
 			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(),
-			Lost: func() { s.member.Doubt() }, MayFound: s.mayFound, WentBack: s.marksWentBack, Log: cfg.Log,
+			Lost: func() { s.member.Doubt() }, MayFound: s.mayFound, WentBack: s.marksWentBack, Wrote: s.wrote,
+			Log: cfg.Log,
 		})
 		if err = s.openLineage(); err != nil {
 			return err
@@ -237,9 +239,9 @@ func (s *storage) openStore(ctx context.Context) error {
 		s.tags = guard.New(table, nil, nil)
 		return nil
 	}
-	s.tags = guard.New(table, s.marks, func(tag, message string) {
+	s.tags = guard.New(table, s.marks, &guard.Config{Wrote: s.wrote, Alarm: func(tag, message string) {
 		s.raiseAbout(subjects.AlarmTableWentBack, tag, "tag "+tag+": "+message)
-	})
+	}})
 	return nil
 }
 

@@ -230,6 +230,38 @@ func (b *Bucket) since(ctx context.Context, prefix string, from, upTo uint64) (e
 	return entries, nil
 }
 
+// Listed returns the last entries of all keys of a bucket, markers included, and no older than the call, for who has no
+// [Bucket]. A key that is written meanwhile may be missing, or have a value of before.
+func Listed(ctx context.Context, streams Streams, bucket string) ([]Entry, error) {
+	entries, last, err := streams.List(ctx, bucket, "")
+	for from := highest(entries) + 1; err == nil && from <= last; {
+		var e Entry
+		if e, err = streams.Next(ctx, bucket, "", from); err == nil {
+			entries, from = append(entries, e), e.Revision+1
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNoKey) {
+		return nil, err
+	}
+	return latest(entries), nil
+}
+
+// latest returns entries without those that a later one of their key replaces.
+func latest(entries []Entry) []Entry {
+	at := make(map[string]int, len(entries))
+	all := entries[:0]
+	for _, e := range entries {
+		i, again := at[e.Key]
+		if !again {
+			i = len(all)
+			at[e.Key] = i
+			all = append(all, e)
+		}
+		all[i] = e
+	}
+	return all
+}
+
 func highest(entries []Entry) (revision uint64) {
 	for _, e := range entries {
 		revision = max(revision, e.Revision)

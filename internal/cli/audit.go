@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/grants"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -23,17 +24,22 @@ type auditCmd struct {
 
 func (*auditCmd) help() help {
 	return help{
-		summary: "Check that no ID was granted twice, by what workers wrote down.",
-		detail: `Reads the stream of grants: all loads of tags, and all windows of worker numbers.
-No two loads of a tag may share an ID; all marks, and MySQL's rows where there is
-no mark, must stand above all loads; no two workers may have had one number at one
-time. Grants of two registries are not compared. It sorts in the directory of
-temporary files, 32 bytes for each load.
+		summary: "Prove that no ID was granted twice, by what workers wrote down, or say of which that is not proven.",
+		detail: `Reads the stream of grants: all loads of tags, all other writes of their marks,
+and all windows of worker numbers. It sorts in the directory of temporary files,
+some 20 bytes for each load.
 
-It ends with 1 and names both grants if two share IDs. Where a worker wrote that it
-discarded what it shares, as after marks that went back, nothing was issued twice:
-that is shown as harmless. What is missing in the stream is counted, and cannot be
-judged.
+proven      exit code 0. The writes of each tag's mark, from the first one kept to
+            the present mark, follow one another without a gap, but for loads of
+            workers that were killed before they wrote them down. No two grants
+            share an ID, and no two workers had one number at one time.
+repeated    exit code 1. Two grants share IDs: both are named.
+not proven  exit code 2. A write of a mark is missing, as where marks were put
+            back, or entries are: it says which IDs of which tag may have been
+            granted twice, and why.
+
+Where a worker wrote that it discarded what it shares, as after marks that went
+back, nothing was issued twice: that is shown as harmless.
 
 Examples:
   natsid audit
@@ -47,29 +53,33 @@ Examples:
 
 // auditJSON is the outcome of an audit.
 type auditJSON struct {
-	Entries    int64          `json:"entries"`
-	Loads      int64          `json:"loads"`
-	Tags       int            `json:"tags"`
-	Windows    int64          `json:"windows"`
-	Processes  int            `json:"processes"`
-	From       time.Time      `json:"from,omitzero"` // the first entry
-	Lost       uint64         `json:"lost"`          // grants that workers could not keep
-	Missing    uint64         `json:"missing"`       // entries between others of one process
-	Unreadable int            `json:"unreadable"`    // entries
-	Conflicts  int            `json:"conflicts"`
-	Shown      []conflictJSON `json:"shown"`    // the first 100 conflicts
-	Unclear    []conflictJSON `json:"unclear"`  // that may be none
-	Harmless   []conflictJSON `json:"harmless"` // the first 100 that share IDs which one of them discarded unused
-	Notes      []string       `json:"notes"`    // what was not judged
+	Verdict    string        `json:"verdict"` // proven, repeated or "not proven"
+	Entries    int64         `json:"entries"`
+	Loads      int64         `json:"loads"`
+	Writes     int64         `json:"writes"` // of marks, that granted nothing
+	Windows    int64         `json:"windows"`
+	Processes  int           `json:"processes"`
+	From       time.Time     `json:"from,omitzero"` // the first entry
+	Lost       uint64        `json:"lost"`          // grants and writes that workers could not keep
+	Missing    uint64        `json:"missing"`       // entries between others of one process
+	Unreadable int           `json:"unreadable"`    // entries
+	Held       int64         `json:"held,string"`   // IDs that only workers had which were killed: see the glossary
+	Resumed    int           `json:"resumed"`       // tags that `natsid resume` raised after their marks went back
+	Tags       grants.Tally  `json:"tags"`
+	Numbers    grants.Tally  `json:"numbers"`
+	Repeated   []findingJSON `json:"repeated"`   // the first 100
+	NotProven  []findingJSON `json:"not_proven"` // likewise; one for each tag
+	Harmless   []findingJSON `json:"harmless"`   // likewise, that share IDs which one of them discarded unused
+	More       int           `json:"more"`       // findings beyond these
 }
 
-// conflictJSON is two grants that share IDs, or a mark below a grant.
-type conflictJSON struct {
-	What    string `json:"what"` // "tag order" or "worker number 17"
+// findingJSON is what was found of a tag or of a worker number.
+type findingJSON struct {
+	What    string `json:"what"` // "tag order", "worker number 17" or "worker numbers"
 	Message string `json:"message"`
 }
 
-// maxShown bounds the conflicts that an audit names.
+// maxShown bounds the findings of a kind that an audit names.
 const maxShown = 100
 
 // Run implements the command.
@@ -83,46 +93,24 @@ func (c *auditCmd) Run(s *session) error {
 		a := grants.NewAudit("")
 		defer a.Close()
 		a.Tag = c.Tag
-		out := auditJSON{Notes: []string{}}
-		out.Shown, out.Unclear, out.Harmless = []conflictJSON{}, []conflictJSON{}, []conflictJSON{}
-		if err := c.read(ctx, s, r, a, &out); err != nil {
+		out := auditJSON{Repeated: []findingJSON{}, NotProven: []findingJSON{}, Harmless: []findingJSON{}}
+		if err := c.readAll(ctx, s, js, r, a, &out); err != nil {
 			return err
 		}
 		if err := s.judge(a, &out); err != nil {
 			return err
 		}
-		said := make(chan struct{})
-		slow := time.AfterFunc(progressEvery, func() {
-			defer close(said)
-			fmt.Fprintln(s.stderr, "natsid: the grants are read; JetStream is slow to list the marks")
-		})
-		err := s.checkMarks(ctx, js, a, &out)
-		if !slow.Stop() {
-			<-said
-		}
-		if err != nil {
-			return err
-		}
 		if err := s.print(out, out.print); err != nil {
 			return err
 		}
-		if out.Conflicts > 0 {
-			return fmt.Errorf("%s: IDs were granted twice, or may be", numberOf(out.Conflicts, "conflict"))
-		}
-		return nil
+		return out.err()
 	})
 }
 
 // withGrants calls f with the stream of grants.
 func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grants.Reader) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		var said time.Time
-		r, err := grants.Open(ctx, js, s.namespace().GrantsBucket(), func(why string) {
-			if time.Since(said) > progressEvery {
-				said = time.Now()
-				fmt.Fprintf(s.stderr, "natsid: the stream of grants is not read yet: %s; it is tried again\n", why)
-			}
-		})
+		r, err := s.openGrants(ctx, js)
 		if errors.Is(err, grants.ErrNone) {
 			return nobodyError{fmt.Errorf("%w in namespace %s; check --nats and --namespace", err, s.namespace())}
 		}
@@ -133,9 +121,20 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 	})
 }
 
-// read reads all grants, and reports how far it is.
-func (c *auditCmd) read(
-	ctx context.Context, s *session, r *grants.Reader, a *grants.Audit, out *auditJSON,
+func (s *session) openGrants(ctx context.Context, js jetstream.JetStream) (*grants.Reader, error) {
+	var said time.Time
+	return grants.Open(ctx, js, s.namespace().GrantsBucket(), func(why string) {
+		if time.Since(said) > progressEvery {
+			said = time.Now()
+			fmt.Fprintf(s.stderr, "natsid: the stream of grants is not read yet: %s; it is tried again\n", why)
+		}
+	})
+}
+
+// readAll reads the grants, then the marks, and then what was written down meanwhile. So a mark of which a write is not
+// read is one that nobody wrote down.
+func (c *auditCmd) readAll(
+	ctx context.Context, s *session, js jetstream.JetStream, r *grants.Reader, a *grants.Audit, out *auditJSON,
 ) (err error) {
 	first := r.First
 	if !c.Since.IsZero() {
@@ -143,9 +142,38 @@ func (c *auditCmd) read(
 			return err
 		}
 	}
+	if err = c.read(ctx, s, r, first, a, out); err != nil {
+		return err
+	}
+	a.MarksNow()
+	marks, err := s.readMarks(ctx, js, a)
+	if err != nil {
+		return err
+	}
+	a.Whole = c.Since.IsZero() && !r.Cut && r.Made.Sub(marks.Info.Created).Abs() < sameAge
+	if err := marks.settle(ctx); err != nil {
+		return err
+	}
+	later, err := s.openGrants(ctx, js)
+	if err != nil {
+		return err
+	}
+	if err = c.read(ctx, s, later, r.Last+1, a, out); err != nil {
+		return err
+	}
+	return marks.points(ctx, a)
+}
+
+// sameAge is how long after the marks the stream of grants is made at most, if it has all writes of them.
+const sameAge = 10 * time.Minute
+
+// read reads grants from an entry on, and reports how far it is.
+func (c *auditCmd) read(
+	ctx context.Context, s *session, r *grants.Reader, first uint64, a *grants.Audit, out *auditJSON,
+) error {
 	var failed error
 	said := time.Now()
-	out.Unreadable, err = r.Scan(ctx, first, r.Last, func(at grants.At, b *grants.Batch) bool {
+	bad, err := r.Scan(ctx, first, r.Last, func(at grants.At, b *grants.Batch) bool {
 		if out.Entries++; out.Entries == 1 {
 			out.From = at.Time.UTC()
 		}
@@ -157,82 +185,46 @@ func (c *auditCmd) read(
 		failed = a.Add(at, b)
 		return failed == nil
 	})
+	a.Unreadable += bad
 	return errors.Join(err, failed)
 }
 
 // progressEvery is how often a long audit says how far it is.
 const progressEvery = 2 * time.Second
 
-// judge finds the grants that share IDs.
-func (s *session) judge(a *grants.Audit, out *auditJSON) error {
-	said := time.Now()
-	err := a.Judge(func(c grants.Conflict) {
-		switch text := c.String(); {
-		case c.Unclear != "":
-			out.Unclear = add(out.Unclear, c.What, text)
-		case c.Harmless != "":
-			out.Harmless = add(out.Harmless, c.What, text)
-		default:
-			out.conflict(c.What, text)
-		}
-	}, func(loads int64) {
-		if time.Since(said) > progressEvery {
-			said = time.Now()
-			fmt.Fprintf(s.stderr, "natsid: %d loads judged, %d %%\n", loads, 100*loads/a.Loads)
-		}
+// presentMarks are the marks, and the rows of the tags that were loaded without marks.
+type presentMarks struct {
+	kvstore.Report
+	streams buckets.Streams
+	bucket  string
+	rows    map[string]int64
+}
+
+// readMarks reads what the marks are at present. What cannot be read is said in a.
+func (s *session) readMarks(ctx context.Context, js jetstream.JetStream, a *grants.Audit) (m presentMarks, err error) {
+	said := make(chan struct{})
+	slow := time.AfterFunc(progressEvery, func() {
+		defer close(said)
+		fmt.Fprintln(s.stderr, "natsid: the grants are read; JetStream is slow to list the marks")
 	})
-	out.Loads, out.Tags, out.Windows, out.Processes = a.Loads, a.Tags(), a.Windows, a.Processes()
-	out.Lost, out.Missing = a.Lost, a.Missing
-	return err
-}
-
-func (j *auditJSON) conflict(what, text string) {
-	j.Conflicts++
-	j.Shown = add(j.Shown, what, text)
-}
-
-// add adds to what is shown, unless that is enough.
-func add(all []conflictJSON, what, text string) []conflictJSON {
-	if len(all) >= maxShown {
-		return all
-	}
-	return append(all, conflictJSON{what, text})
-}
-
-func (j *auditJSON) note(format string, args ...any) {
-	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
-}
-
-// checkMarks checks that the marks are above all that was granted. They only rise, and are read after the grants.
-func (s *session) checkMarks(ctx context.Context, js jetstream.JetStream, a *grants.Audit, out *auditJSON) error {
-	bucket := s.namespace().SegmentBucket()
-	r, err := kvstore.Inspect(ctx, buckets.OnJetStream(js), bucket)
-	marks, whose := r.Marks, "mark"
+	m.streams, m.bucket = buckets.OnJetStream(js), s.namespace().SegmentBucket()
+	m.Report, err = kvstore.Inspect(ctx, m.streams, m.bucket)
 	if errors.Is(err, buckets.ErrNoBucket) {
-		whose = "row"
-		marks, err = s.rows(ctx, js)
+		err = nil
 	}
-	if err != nil && isA[*buckets.RightError](err) {
-		return err
+	if a.Unmarked() && err == nil {
+		m.rows, err = s.rows(ctx, js)
+	}
+	if !slow.Stop() {
+		<-said
+	}
+	if isA[*buckets.RightError](err) {
+		return m, err
 	}
 	if err != nil {
-		out.note("the marks were not compared: %v", err)
-		return nil
+		a.Unread = err.Error()
 	}
-	missing := 0
-	a.Highest(r.Identity.Registry, func(tag string, highest int64) {
-		mark, ok := marks[tag]
-		switch {
-		case !ok:
-			missing++
-		case mark <= highest:
-			out.conflict("tag "+tag, fmt.Sprintf("its %s is %d, and IDs up to %d were granted", whose, mark, highest))
-		}
-	})
-	if missing > 0 {
-		out.note("%s with grants have no %s: they were removed, or are lost", numberOf(missing, "tag"), whose)
-	}
-	return nil
+	return m, nil
 }
 
 // rows returns how far the tags of a table without marks are, as a worker lists them.
@@ -251,35 +243,165 @@ func (s *session) rows(ctx context.Context, js jetstream.JetStream) (map[string]
 	}
 }
 
+// settled is how long after a write of a mark a worker has written it down, if it can.
+const settled = 2500 * time.Millisecond
+
+// settle waits until the last writes of the marks that were read are written down.
+func (m *presentMarks) settle(ctx context.Context) error {
+	var last time.Time
+	for _, p := range m.Marks {
+		if p.Written.After(last) {
+			last = p.Written
+		}
+	}
+	age := m.Info.Now.Sub(last)
+	if last.IsZero() || age >= settled {
+		return nil
+	}
+	select {
+	case <-time.After(min(settled, settled-age)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// maxAsked bounds the marks that the list lacks and that are asked for one by one: a mark that is written while they
+// are listed may be missing.
+const maxAsked = 1000
+
+// points passes the marks of all tags that were granted to the audit.
+func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
+	asked := 0
+	for _, tag := range a.Tags() {
+		p, ok := m.Marks[tag]
+		row, inTable := m.rows[tag]
+		if !ok && !inTable && a.Unread == "" && asked < maxAsked {
+			asked++
+			var err error
+			if p, ok, err = kvstore.InspectMark(ctx, m.streams, m.bucket, tag); err != nil &&
+				!errors.Is(err, buckets.ErrNoBucket) {
+				return err
+			}
+		}
+		switch {
+		case ok:
+			if err := a.Point(tag, app.EraOf(m.Identity), p.Mark, p.Revision, p.Written); err != nil {
+				return err
+			}
+		case inTable:
+			if err := a.Point(tag, "", row, 0, time.Time{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// judge finds what is proven and what is not.
+func (s *session) judge(a *grants.Audit, out *auditJSON) error {
+	said := time.Now()
+	err := a.Judge(out.add, func(loads int64) {
+		if time.Since(said) > progressEvery {
+			said = time.Now()
+			fmt.Fprintf(s.stderr, "natsid: %d loads judged, %d %%\n", loads, 100*loads/a.Loads)
+		}
+	})
+	out.Loads, out.Writes, out.Windows, out.Processes = a.Loads, a.Writes, a.Windows, a.Processes()
+	out.Lost, out.Missing, out.Unreadable = a.Lost, a.Missing, a.Unreadable
+	out.Held, out.Resumed = a.Held, a.Resumed
+	out.Tags, out.Numbers = a.OfTags, a.OfNumbers
+	switch {
+	case len(out.Repeated) > 0:
+		out.Verdict = "repeated"
+	case len(out.NotProven) > 0:
+		out.Verdict = "not proven"
+	default:
+		out.Verdict = "proven"
+	}
+	return err
+}
+
+// add adds a finding to what is shown, unless that is enough.
+func (j *auditJSON) add(f grants.Finding) {
+	shown := map[grants.Kind]*[]findingJSON{
+		grants.Repeated: &j.Repeated, grants.NotProven: &j.NotProven, grants.Harmless: &j.Harmless,
+	}[f.Kind]
+	if len(*shown) >= maxShown {
+		j.More++
+		return
+	}
+	*shown = append(*shown, findingJSON{f.What, f.String()})
+}
+
+// err returns the error that a command ends with after such an audit.
+func (j *auditJSON) err() error {
+	switch {
+	case len(j.Repeated) > 0:
+		return fmt.Errorf("IDs of %s were granted twice", j.parts(j.Tags.Repeated, j.Numbers.Repeated))
+	case len(j.NotProven) > 0:
+		return notProvenError{fmt.Errorf("of %s it is not proven that no ID was granted twice",
+			j.parts(j.Tags.NotProven, j.Numbers.NotProven))}
+	}
+	return nil
+}
+
+// parts names how many tags and worker numbers there are.
+func (*auditJSON) parts(tags, numbers int) string {
+	switch {
+	case numbers == 0:
+		return numberOf(tags, "tag")
+	case tags == 0:
+		return numberOf(numbers, "worker number")
+	}
+	return numberOf(tags, "tag") + " and " + numberOf(numbers, "worker number")
+}
+
 func (j *auditJSON) print(out io.Writer) error {
-	fmt.Fprintf(out, "read      %s of %s and %s of worker numbers, in %d entries of %s\n",
-		numberOf(int(j.Loads), "load"), numberOf(j.Tags, "tag"), numberOf(int(j.Windows), "window"),
-		j.Entries, processes(j.Processes))
-	fmt.Fprintf(out, "since     %s\n", instant(j.From))
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(out, "%-12s"+format+"\n", append([]any{name}, args...)...)
+	}
+	line("read", "%s of %s and %s of worker numbers, and %s of marks, in %d entries of %s",
+		numberOf(int(j.Loads), "load"), numberOf(j.Tags.Proven+j.Tags.Repeated+j.Tags.NotProven, "tag"),
+		numberOf(int(j.Windows), "window"), numberOf(int(j.Writes), "other write"), j.Entries, processes(j.Processes))
+	line("since", "%s", instant(j.From))
 	if j.Lost+j.Missing+uint64(j.Unreadable) > 0 {
-		fmt.Fprintf(out, "missing   %d grants that workers could not keep, %d entries; %d entries cannot be read\n",
+		line("missing", "%d grants that workers could not keep, %d entries; %d entries cannot be read",
 			j.Lost, j.Missing, j.Unreadable)
+	}
+	if j.Held > 0 {
+		line("held", "%d IDs by workers that were killed before they wrote them down, or have not yet", j.Held)
+	}
+	if j.Resumed > 0 {
+		line("resumed", "%s: the mark went back and was raised, on the assumption of `natsid resume` that nothing was "+
+			"loaded further", numberOf(j.Resumed, "tag"))
 	}
 	for _, part := range []struct {
 		name string
-		all  []conflictJSON
-	}{{"conflict", j.Shown}, {"unclear ", j.Unclear}, {"harmless", j.Harmless}} {
-		for _, c := range part.all {
-			fmt.Fprintf(out, "%s  %s: %s\n", part.name, c.What, c.Message)
+		all  []findingJSON
+	}{{"repeated", j.Repeated}, {"not proven", j.NotProven}, {"harmless", j.Harmless}} {
+		for _, f := range part.all {
+			line(part.name, "%s: %s", f.What, f.Message)
 		}
 	}
-	for _, note := range j.Notes {
-		fmt.Fprintf(out, "note      %s\n", note)
+	if j.More > 0 {
+		line("", "and %d more", j.More)
 	}
-	verdict := "no ID was granted twice"
-	switch {
-	case j.Conflicts > 0:
-		verdict = numberOf(j.Conflicts, "conflict")
-	case len(j.Harmless) > 0:
-		verdict = "no ID was issued twice"
+	line("tags", "%s", tally(j.Tags))
+	line("numbers", "%s", tally(j.Numbers))
+	verdict := map[string]string{
+		"proven": "proven: no ID was granted twice", "repeated": "repeated: IDs were granted twice",
+		"not proven": "not proven: no ID is known to have been granted twice",
+	}[j.Verdict]
+	if j.Verdict == "proven" && len(j.Harmless) > 0 {
+		verdict = "proven: no ID was issued twice"
 	}
-	_, err := fmt.Fprintf(out, "verdict   %s\n", verdict)
-	return err
+	line("verdict", "%s", verdict)
+	return nil
+}
+
+func tally(t grants.Tally) string {
+	return fmt.Sprintf("%d proven, %d repeated, %d not proven", t.Proven, t.Repeated, t.NotProven)
 }
 
 func processes(n int) string {

@@ -140,7 +140,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	if err != nil {
 		fmt.Fprintf(stderr, "natsid: %s\n", strings.TrimPrefix(err.Error(), "client: ")) // a word of programs
 	}
-	if code == exitUsage {
+	if isA[usageError](err) {
 		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")
 	}
 	return code

@@ -56,11 +56,12 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 }
 
 // canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops consumers
-// by itself, a bucket need not refuse purges, and a stage needs its hints only where all copies expire.
+// by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire, and no ID depends
+// on grants.
 func (s *session) canDoWithout(subject string) bool {
 	hints := s.namespace().StampBucket()
 	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
-		strings.HasSuffix(subject, ".INFO") ||
+		strings.HasSuffix(subject, ".INFO") || strings.Contains(subject, "$KV."+s.namespace().GrantsBucket()) ||
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 

@@ -18,6 +18,7 @@ const (
 	exitDone    = 0 // what was asked for is done
 	exitRefused = 1 // it was refused, or failed
 	exitUsage   = 2 // the command was called incorrectly
+	exitUnknown = 2 // an audit found nothing wrong, and proves nothing: its output says why
 	exitNobody  = 3 // nobody serves: NATS is not reached, or nobody answers there
 )
 
@@ -28,6 +29,8 @@ func exitCode(err error) int {
 		return exitDone
 	case isA[usageError](err):
 		return exitUsage
+	case isA[notProvenError](err):
+		return exitUnknown
 	case isA[*subjects.Error](err), isA[*app.JoinError](err), isA[*buckets.RightError](err):
 		return exitRefused // somebody answered, whatever came of it then
 	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, natsbus.ErrNobody),
@@ -54,6 +57,11 @@ func usage(err error) error {
 	}
 	return usageError{err}
 }
+
+// notProvenError marks an error that means that a proof was looked for and not found.
+type notProvenError struct{ error }
+
+func (e notProvenError) Unwrap() error { return e.error }
 
 // nobodyError marks an error that means that nobody serves.
 type nobodyError struct{ error }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -41,7 +42,7 @@ type explainedJSON struct {
 	ID     int64       `json:"id,string"`
 	Tag    string      `json:"tag,omitempty"`
 	Parts  *partsJSON  `json:"parts,omitempty"` // of a snowflake
-	Grants []grantJSON `json:"grants"`          // more than one only if IDs may have repeated, or of two registries
+	Grants []grantJSON `json:"grants"`          // more than one only if IDs may have repeated
 	CantBe []string    `json:"cant_be"`         // what is known of an ID that no grant contains
 }
 
@@ -54,6 +55,7 @@ type grantJSON struct {
 	First    int64     `json:"first,string"`     // of the range; of a window the first time, Unix ms
 	Last     int64     `json:"last,string"`
 	Revision uint64    `json:"revision,omitempty"` // of the mark as the load read it
+	Written  uint64    `json:"written,omitempty"`  // of the mark as the load wrote it
 	How      string    `json:"how,omitempty"`      // a window came about
 	Store    string    `json:"store"`
 	Registry string    `json:"registry,omitempty"`
@@ -104,7 +106,7 @@ func (c *explainCmd) segment(
 		out.cant("an ID of a tag: these begin at 1")
 		return nil
 	}
-	first, known := int64(0), false
+	first, known, hole := int64(0), false, ""
 	gaps := grants.NewAudit("")
 	defer gaps.Close()
 	gaps.Tag = " " // no tag: only what is missing counts
@@ -113,6 +115,14 @@ func (c *explainCmd) segment(
 		for _, l := range b.Loads {
 			if l.Tag == c.Tag && (!known || l.First < first) {
 				first, known = l.First, true
+			}
+			if l.Tag == c.Tag && 0 < l.Before && l.Before <= c.ID && c.ID < l.First {
+				hole = fmt.Sprintf("the load %d-%d of process %s left it out", l.First, l.Last, b.Process)
+			}
+		}
+		for _, w := range b.Writes {
+			if w.Tag == c.Tag && w.Before <= c.ID && c.ID < w.After {
+				hole = holeOf(w, b.Process)
 			}
 		}
 		return gaps.Add(at, b) == nil
@@ -123,8 +133,10 @@ func (c *explainCmd) segment(
 	marks, err := kvstore.Inspect(ctx, buckets.OnJetStream(js), s.namespace().SegmentBucket())
 	mark, marked := marks.Marks[c.Tag]
 	switch {
-	case err == nil && marked && c.ID >= mark:
-		out.cant("one that was issued: the tag's mark is %d, and no worker has loaded what is above", mark)
+	case err == nil && marked && c.ID >= mark.Mark:
+		out.cant("one that was issued: the tag's mark is %d, and no worker has loaded what is above", mark.Mark)
+	case hole != "":
+		out.cant("one that was issued: %s", hole)
 	case !known && err == nil && !marked:
 		out.cant("one of this tag here: there is no such tag, and no load of it is written down")
 	case !known:
@@ -134,10 +146,19 @@ func (c *explainCmd) segment(
 	case gaps.Lost+gaps.Missing > 0:
 		out.cant("one of a load that is written down; %d grants and %d entries are missing", gaps.Lost, gaps.Missing)
 	default:
-		out.cant("one that was issued while all grants were written down: it is in a hole between loads, " +
-			"as after a raise, or was issued by Leaf")
+		out.cant("one that was issued while all grants were written down: `natsid audit` says what is missing; or " +
+			"Leaf issued it")
 	}
 	return nil
+}
+
+// holeOf says which write of a mark passed over an ID.
+func holeOf(w grants.Write, process string) string {
+	if w.How == "load" {
+		return fmt.Sprintf("a load of %d-%d by process %s failed, or its acknowledgement was lost",
+			w.Before, w.After-1, process)
+	}
+	return fmt.Sprintf("process %s raised the mark from %d to %d (%s)", process, w.Before, w.After, w.How)
 }
 
 func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader, out *explainedJSON) error {
@@ -199,13 +220,21 @@ func (j *explainedJSON) cant(format string, args ...any) {
 func loadJSON(f grants.Found) grantJSON {
 	g := grantJSON{
 		Granted: time.UnixMilli(f.Load.Time).UTC(), Instance: f.Head.Instance, Process: f.Head.Process,
-		First: f.Load.First, Last: f.Load.Last, Revision: f.Load.Revision, Store: f.Head.Store,
+		First: f.Load.First, Last: f.Load.Last, Revision: f.Load.Read, Written: f.Load.Written, Store: f.Head.Store,
 		Registry: f.Head.Segments, Entry: f.At.Sequence,
 	}
 	if f.Load.Number >= 0 {
 		g.Number = &f.Load.Number
 	}
 	return g
+}
+
+// revision names a revision that a load wrote.
+func revision(n uint64) string {
+	if n == 0 {
+		return "one that is not known"
+	}
+	return strconv.FormatUint(n, 10)
 }
 
 func windowJSON(f grants.Found) grantJSON {
@@ -224,8 +253,8 @@ func (j *explainedJSON) print(out io.Writer) error {
 			fmt.Fprintf(out, "number    %d\n", *g.Number)
 		}
 		if j.Tag != "" {
-			fmt.Fprintf(out, "load      %d-%d of tag %s, from revision %d of its mark\n",
-				g.First, g.Last, j.Tag, g.Revision)
+			fmt.Fprintf(out, "load      %d-%d of tag %s, from revision %d of its mark to %s\n",
+				g.First, g.Last, j.Tag, g.Revision, revision(g.Written))
 		} else {
 			fmt.Fprintf(out, "window    %s to %s, %s\n", time.UnixMilli(g.First).UTC().Format(millis),
 				time.UnixMilli(g.Last+1).UTC().Format(millis), g.How)

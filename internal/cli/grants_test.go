@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func entries(t *testing.T, url string) (all []grants.Batch) {
 		c := *b
 		c.Loads = append([]grants.Load{}, b.Loads...)
 		c.Windows = append([]grants.Window{}, b.Windows...)
+		c.Writes = append([]grants.Write{}, b.Writes...)
 		all = append(all, c)
 		return true
 	})
@@ -86,8 +88,11 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		{[]string{"explain", "1234", "--tag=order"}, []string{"worker    eu-1, process " + head.Process, "of tag order",
 			"number    ", "bucket id_segments, registry " + head.Segments, time.Now().UTC().Format("2006-01-02")}},
 		{[]string{"explain", snowflake}, []string{"worker    eu-1", "acquired", "registry " + head.Numbers}},
-		{[]string{"audit"}, []string{"no ID was granted twice", "of 1 tag "}},
-		{[]string{"audit", "--tag=order", "--since=1h"}, []string{"no ID was granted twice"}},
+		{[]string{"audit"}, []string{"of 1 tag ", "tags        1 proven, 0 repeated, 0 not proven",
+			"numbers     1 proven, 0 repeated, 0 not proven", "verdict     proven: no ID was granted twice"}},
+		{[]string{"audit", "--tag=order", "--since=1h"}, []string{"proven: no ID was granted twice"}},
+		{[]string{"audit", "--json"},
+			[]string{`"verdict":"proven"`, `"tags":{"proven":1,"repeated":0,"not_proven":0}`}},
 	} {
 		got := answered(t, append(tc.args, nats)...)
 		got.want(t, 0)
@@ -115,9 +120,10 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	}
 	thief := head
 	thief.Instance, thief.Process, thief.Entry = "us-1", "THIEF", 1
-	plant(t, s.url, thief, "t 9 1200 1250 5 1700000000000 order",
+	plant(t, s.url, thief, "t 9 1200 1250 5 1 1700000000000   order",
 		fmt.Sprintf("w %d %d %d acquired 1", number, from+1, from+9))
-	if got := answered(t, "audit", nats); !strings.Contains(got.out, "verdict   1 conflict\n") ||
+	if got := answered(t, "audit", nats); got.code != 1 ||
+		!strings.Contains(got.out, "numbers     0 proven, 0 repeated, 1 not proven") ||
 		!strings.Contains(got.out, "it may have released the number") {
 		t.Errorf("while the worker may have stopped: %+v", got)
 	}
@@ -129,7 +135,8 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 		}
 	}
 	got := answered(t, "audit", nats)
-	if got.code != 1 || !strings.Contains(got.out, "verdict   2 conflicts") {
+	if got.code != 1 || !strings.Contains(got.out, "verdict     repeated") ||
+		!strings.Contains(got.err, "IDs of 1 tag and 1 worker number were granted twice") {
 		t.Errorf("with an overlap: %+v", got)
 	}
 	for _, w := range []string{"tag order: ", "worker number ", "us-1, process THIEF", "eu-1, process " + head.Process,
@@ -141,24 +148,57 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	if got := answered(t, "explain", "1234", "--tag=order", nats); !strings.Contains(got.out, "2 grants contain it") {
 		t.Errorf("%+v", got)
 	}
-	// The same IDs in another registry are others; a load above the mark is not.
-	other := thief
-	other.Process, other.Segments, other.Numbers = "OTHER", "ANOTHER", "ANOTHER"
-	plant(t, s.url, other, "t 9 1 2500 5 1700000000000 seat")
-	plant(t, s.url, other, "t 9 1 2500 5 1700000000000 order")
 	thief.Entry = 5
-	plant(t, s.url, thief, "t 9 90000000 90000001 5 1700000000000 order")
+	plant(t, s.url, thief, fmt.Sprintf("t 9 90000000 90000001 9000000000000000 1 %d   alive", time.Now().UnixMilli()))
 	got = answered(t, "audit", nats)
-	if !strings.Contains(got.out, "verdict   3 conflicts") || !strings.Contains(got.out, "IDs up to 90000001") ||
+	if got.code != 1 || !strings.Contains(got.out, "process THIEF had written a later one, 90000002: the marks") ||
+		!strings.Contains(got.out, "tags        0 proven, 1 repeated, 1 not proven") ||
 		!strings.Contains(got.out, "3 entries;") {
 		t.Errorf("with a load above the mark: %s", got.out)
 	}
 	thief.Entry = 6
 	plant(t, s.url, thief, "d 1200 1250 1700000000000 order")
 	got = answered(t, "audit", nats)
-	if !strings.Contains(got.out, "verdict   2 conflicts") || !strings.Contains(got.out, "harmless  tag order: 1") ||
+	if !strings.Contains(got.out, "tags        0 proven, 0 repeated, 2 not proven") ||
+		!strings.Contains(got.out, "harmless    tag order: 1") ||
 		!strings.Contains(got.out, "discarded these IDs, and issued none") {
 		t.Errorf("with a range that was discarded: %s", got.out)
+	}
+}
+
+func TestAWriteThatGrantsNothingIsWrittenDownAndExplainsAGap(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--name=eu-1")
+	nats := "--nats=" + s.url
+	answered(t, "tag", "create", "order", "--step=100", nats).want(t, 0, "")
+	answered(t, "get", "segment", "order", nats).want(t, 0, "")
+	answered(t, "tag", "update", "order", "--step=200", nats).want(t, 0, "")
+	answered(t, "tag", "update", "order", "--raise-by=5000", nats).want(t, 0, "")
+	answered(t, "tag", "delete", "order", nats).want(t, 0, "")
+	answered(t, "tag", "create", "order", nats).want(t, 0, "")
+	answered(t, "get", "segment", "order", nats).want(t, 0, "")
+	s.stop() // it writes down all
+	// Its own nats-server ends with it.
+	again := serve(t, "--name=eu-1", "--data="+s.data)
+	nats = "--nats=" + again.url
+	got := answered(t, "audit", nats)
+	if got.code != 0 || !strings.Contains(got.out, "tags        1 proven") || strings.Contains(got.out, "held") {
+		t.Errorf("%+v", got)
+	}
+	hows := make(map[string]int)
+	for _, b := range entries(t, again.url) {
+		for _, w := range b.Writes {
+			hows[w.How]++
+		}
+	}
+	for _, how := range []string{"create", "update", "raise", "delete", "revive"} {
+		if hows[how] == 0 {
+			t.Errorf("no %s is among the writes: %v", how, hows)
+		}
+	}
+	if got := answered(t, "explain", "3000", "--tag=order", nats); got.code != 1 ||
+		!regexp.MustCompile(`process \w+ raised the mark from \d+ to \d+ \(raise\)`).MatchString(got.out) {
+		t.Errorf("%+v", got)
 	}
 }
 

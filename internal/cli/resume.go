@@ -12,12 +12,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/grants"
 	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/lineage/natsbus"
+	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/subjects"
 )
@@ -103,7 +106,8 @@ func (c *resumeCmd) Run(s *session) error {
 	if c.TableIsWhole {
 		kind = kvstore.Guarded
 	}
-	store := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kind})
+	made := new(markWrites)
+	store := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kind, Wrote: made.add})
 	host, _ := os.Hostname() // a name for people
 	bus := natsbus.New(nc, s.namespace())
 	r := &resumption{
@@ -114,7 +118,21 @@ func (c *resumeCmd) Run(s *session) error {
 			Announce: bus.Announce,
 		},
 	}
-	return r.run(s.ctx)
+	err = r.run(s.ctx)
+	s.writeDown(context.WithoutCancel(s.ctx), streams, r.c.Identity, made.all)
+	return err
+}
+
+// markWrites is the writes of marks that a command made. Several goroutines add to it.
+type markWrites struct {
+	mu  sync.Mutex
+	all []grants.Write
+}
+
+func (w *markWrites) add(tag string, of segment.Write) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, app.WriteOf(tag, of))
 }
 
 // kindOf returns the kind that the identity names, or what the marks look like.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/grants"
+	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/move"
@@ -77,6 +79,9 @@ func (c *storeMoveCmd) move(
 	if err != nil {
 		return err
 	}
+	var written []grants.Write
+	m.Wrote = func(tag string, w segment.Write) { written = append(written, app.WriteOf(tag, w)) }
+	defer func() { s.writeDown(ctx, streams, r.Identity, written) }()
 	outcome := movedJSON{Bucket: bucket, From: r.Identity.Kind, To: c.To, Kept: m.Kept, Tags: []movedTag{}}
 	for _, t := range m.Tags {
 		outcome.Tags = append(outcome.Tags, movedTag{t.Name, subjects.Decimal(t.From), subjects.Decimal(t.To)})
@@ -96,6 +101,23 @@ func (c *storeMoveCmd) move(
 	}
 	outcome.Changed = true
 	return s.print(outcome, outcome.print)
+}
+
+// writeDown writes down what a command has written into the marks, for audits.
+func (s *session) writeDown(ctx context.Context, streams buckets.Streams, id lineage.Identity, all []grants.Write) {
+	head := grants.Head{
+		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: app.EraOf(id),
+		Store: "bucket " + s.namespace().SegmentBucket(),
+	}
+	bucket := s.namespace().GrantsBucket()
+	err := grants.Append(func(entry []byte) error {
+		_, err := streams.Publish(ctx, bucket, grants.Key, buckets.Write{Value: entry})
+		return err
+	}, head, all)
+	none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket) // nobody writes any down
+	if err != nil && !none {
+		fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
+	}
 }
 
 // movedJSON is what was moved, or would be with --yes.

@@ -5,30 +5,53 @@ import (
 	"time"
 )
 
-// An Audit checks that no ID was granted twice: that no two loads of a tag share an ID, and no two windows of a worker
-// number a time. Add takes the entries in the order of the stream, and Judge judges them. It keeps what is as large as
-// the stream on disk.
+// An Audit proves that no ID was granted twice, or says of which that is not proven. Add takes the entries in the order
+// of the stream, Point the marks as they are at present, and Judge judges them. It keeps what is as large as the stream
+// on disk.
 //
-// Only what one registry granted is compared: with two of them, IDs of one name may be different things.
+// Law: each write of a tag's mark replaces one revision. So the writes form a chain, and a chain without a missing link
+// proves that each ID below the mark was granted once, or is in the gap of a write that granted nothing: see chain. No
+// two loads of a tag may share an ID, and no two windows of a worker number a time.
 type Audit struct {
 	// Tag, if set, is the only tag whose loads are judged.
 	Tag string
+	// Whole says that the stream has all entries since there are marks: each chain must begin with a tag's creation.
+	Whole bool
+	// Unread, if set, is why the present marks are not known.
+	Unread string
 
-	tags      map[tagKey]uint32
-	names     []tagKey
-	highest   []int64 // by tag
+	tags      map[string]uint32
+	names     []string
+	eras      map[string]uint32
 	processes map[string]*process
 	list      []*process
-	sorter    sorter
+	rows      sorter
 	numbers   numbers
+	began     int64  // when the first entry was stored, Unix ms
+	past      uint64 // entries up to it were stored before the marks were read: see MarksNow
+	unmarked  bool
+	cut       bool // a process has lost its first entry
 
-	// Loads and Windows are how many grants were read. Lost is how many the workers could not keep, and Missing how
-	// many entries are missing between others of one process.
-	Loads, Windows int64
-	Lost, Missing  uint64
+	// Loads, Writes and Windows are how many were read. Lost is how many grants and writes the workers could not keep,
+	// and Missing how many entries are missing between others of one process.
+	Loads, Writes, Windows int64
+	Lost, Missing          uint64
+	// Unreadable is how many entries could not be read. It is set by who read them.
+	Unreadable int
+	// OfTags and OfNumbers are the outcome of Judge; Held is how many IDs were held by workers that were killed before
+	// they wrote down who has them.
+	OfTags, OfNumbers Tally
+	Held              int64
+	// Resumed is how many tags continue in a later era, after a resume raised them.
+	Resumed int
 }
 
-type tagKey struct{ registry, tag string }
+// A Tally counts tags or worker numbers by what an audit found.
+type Tally struct {
+	Proven    int `json:"proven"`
+	Repeated  int `json:"repeated"`
+	NotProven int `json:"not_proven"`
+}
 
 // A process is who wrote entries.
 type process struct {
@@ -36,98 +59,168 @@ type process struct {
 	id, instance      string
 	entry             uint64 // the last one
 	firstSeq, lastSeq uint64 // its entries in the stream
+	first             uint64 // the number of the first one
 	ended             bool   // the last one says that it is the last
+	lastAt            int64  // when that was stored, Unix ms
+	until             int64  // of its last window
 }
 
 // NewAudit returns an audit that sorts on disk in dir, "" for the system's directory of temporary files.
 func NewAudit(dir string) *Audit {
 	return &Audit{
-		tags: make(map[tagKey]uint32), processes: make(map[string]*process), sorter: sorter{dir: dir},
-		numbers: make(numbers),
+		tags: make(map[string]uint32), eras: make(map[string]uint32), processes: make(map[string]*process),
+		rows: sorter{dir: dir, compare: byRevision}, numbers: make(numbers),
 	}
 }
 
 // Close frees what the audit has on disk.
-func (a *Audit) Close() { a.sorter.close() }
+func (a *Audit) Close() { a.rows.close() }
 
 // Add takes in an entry. Of an entry that was written twice it heeds one.
 func (a *Audit) Add(at At, b *Batch) error {
-	p := a.processes[b.Process]
-	if p == nil {
-		p = &process{index: uint32(len(a.list)), id: b.Process, instance: b.Instance, firstSeq: at.Sequence}
-		a.processes[b.Process] = p
-		a.list = append(a.list, p)
-	} else if b.Entry <= p.entry {
+	p, isNew := a.process(at, b)
+	if !isNew {
 		return nil
-	} else {
-		a.Missing += b.Entry - p.entry - 1
 	}
-	p.entry, p.lastSeq, p.ended = b.Entry, at.Sequence, b.End
+	if b.Era != "" {
+		a.era(b.Era)
+	}
 	a.Lost += b.Lost
 	for _, w := range b.Windows {
 		a.Windows++
+		p.until = max(p.until, w.Until)
 		a.numbers.add(at, b, w)
 	}
 	for i := range b.Loads {
 		l := &b.Loads[i]
-		if a.Tag != "" && l.Tag != a.Tag {
-			continue
+		err := a.add(l.Tag, &a.Loads, row{
+			process: p.index, kind: aLoad, first: l.First, last: l.Last, before: l.Before, read: l.Read,
+			written: l.Written, replaced: l.Replaced, time: l.Time, sequence: at.Sequence, era: a.era(b.Era),
+		})
+		if err != nil {
+			return err
 		}
-		a.Loads++
-		tag := a.tag(tagKey{b.Segments, l.Tag})
-		a.highest[tag] = max(a.highest[tag], l.Last)
-		if err := a.sorter.add(row{tag, p.index, l.First, l.Last, at.Sequence, false}); err != nil {
+	}
+	for i := range b.Writes {
+		w := &b.Writes[i]
+		err := a.add(w.Tag, &a.Writes, row{
+			process: p.index, kind: aWrite, first: w.Before, last: w.After - 1, before: w.Before, read: w.Read,
+			written: w.Written, replaced: w.Replaced, time: w.Time, sequence: at.Sequence, era: a.era(b.Era),
+		})
+		if err != nil {
 			return err
 		}
 	}
 	for _, d := range b.Discards {
-		if a.Tag != "" && d.Tag != a.Tag {
-			continue
-		}
-		tag := a.tag(tagKey{b.Segments, d.Tag})
-		if err := a.sorter.add(row{tag, p.index, d.First, d.Last, at.Sequence, true}); err != nil {
+		err := a.add(d.Tag, new(int64), row{
+			process: p.index, kind: aDiscard, first: d.First, last: d.Last, sequence: at.Sequence, era: a.era(b.Era),
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *Audit) tag(key tagKey) uint32 {
-	n, ok := a.tags[key]
+// process returns who wrote an entry, and reports whether it was not added before.
+func (a *Audit) process(at At, b *Batch) (p *process, isNew bool) {
+	if len(a.list) == 0 {
+		a.began = at.Time.UnixMilli()
+	}
+	p = a.processes[b.Process]
+	switch {
+	case p == nil:
+		p = &process{
+			index: uint32(len(a.list)), id: b.Process, instance: b.Instance, first: b.Entry, firstSeq: at.Sequence,
+		}
+		a.processes[b.Process] = p
+		a.list = append(a.list, p)
+	case b.Entry <= p.entry:
+		return p, false
+	default:
+		a.Missing += b.Entry - p.entry - 1
+	}
+	p.entry, p.lastSeq, p.lastAt, p.ended = b.Entry, at.Sequence, at.Time.UnixMilli(), b.End
+	return p, true
+}
+
+// add adds a row of a tag that is judged, and counts it.
+func (a *Audit) add(tag string, count *int64, r row) error {
+	if a.Tag != "" && tag != a.Tag {
+		return nil
+	}
+	*count++
+	a.unmarked = a.unmarked || r.unmarked()
+	n, ok := a.tags[tag]
 	if !ok {
 		n = uint32(len(a.names))
-		a.tags[key] = n
-		a.names = append(a.names, key)
-		a.highest = append(a.highest, 0)
+		a.tags[tag] = n
+		a.names = append(a.names, tag)
+	}
+	r.tag = n
+	return a.rows.add(r)
+}
+
+// era returns the number of an era, in the order in which they are first named.
+func (a *Audit) era(name string) uint32 {
+	n, ok := a.eras[name]
+	if !ok {
+		n = uint32(len(a.eras))
+		a.eras[name] = n
 	}
 	return n
 }
 
-// Highest calls f with each tag of a registry, and the highest ID that was granted of it.
-func (a *Audit) Highest(registry string, f func(tag string, highest int64)) {
-	for n, key := range a.names {
-		if key.registry == registry {
-			f(key.tag, a.highest[n])
-		}
+// MarksNow says that the present marks are read next: what was added so far was written before.
+func (a *Audit) MarksNow() {
+	for _, p := range a.list {
+		a.past = max(a.past, p.lastSeq)
 	}
 }
 
-// Tags returns of how many tags there are loads.
-func (a *Audit) Tags() int { return len(a.names) }
+// Unmarked reports whether a load has no revision, as there were no marks. Then rows of the table are points, too.
+func (a *Audit) Unmarked() bool { return a.unmarked }
+
+// Point takes in the mark of a tag as it is at present, in an era, with its revision and when that was written; or the
+// max_id of a row of the table, without. A tag that was not granted is skipped.
+func (a *Audit) Point(tag, era string, mark int64, revision uint64, written time.Time) error {
+	n, ok := a.tags[tag]
+	if !ok {
+		return nil
+	}
+	r := row{tag: n, era: a.era(era), kind: thePoint, before: mark, read: revision}
+	if revision != 0 {
+		r.replaced = written.UnixMilli()
+		r.time = r.replaced
+	}
+	return a.rows.add(r)
+}
+
+// Tags returns the tags that were added.
+func (a *Audit) Tags() []string { return a.names }
 
 // Processes returns how many processes wrote entries.
 func (a *Audit) Processes() int { return len(a.list) }
 
-// A Conflict is two grants that share IDs.
-type Conflict struct {
-	Registry string
-	What     string // "tag order" or "worker number 17"
-	First    int64  // of what both have: IDs of a tag; Unix ms of a worker number
-	Last     int64
-	Times    bool // First and Last are times, as are those of the culprits
-	By       [2]Culprit
-	// Unclear says why this may be no conflict, and Harmless why it is none; "" if it is one.
-	Unclear, Harmless string
+// A Kind is what a [Finding] says.
+type Kind int
+
+// What an audit finds.
+const (
+	Repeated  Kind = iota // two grants share IDs
+	NotProven             // it is not known whether they do
+	Harmless              // they do, but one of them discarded these IDs
+)
+
+// A Finding is what an audit has found of a tag or a worker number.
+type Finding struct {
+	Kind Kind
+	What string // "tag order", "worker number 17" or "worker numbers"
+	Why  string // of one that is not proven or harmless
+	// By is the two grants that share IDs; it has no process where it is not that which is not proven.
+	By          [2]Culprit
+	First, Last int64 // of what both have: IDs of a tag; Unix ms of a worker number
+	Times       bool  // First and Last are times, as are those of the culprits
 }
 
 // A Culprit is a grant that shares IDs with another.
@@ -137,10 +230,13 @@ type Culprit struct {
 	Sequence          uint64 // of the entry in the stream
 }
 
-// String names both culprits, and what they share.
-func (c Conflict) String() string {
+// String names both culprits and what they share, or says what is not proven.
+func (f Finding) String() string {
+	if f.By[0].Process == "" {
+		return f.Why
+	}
 	span := func(first, last int64) string {
-		if !c.Times {
+		if !f.Times {
 			return fmt.Sprintf("%d-%d", first, last)
 		}
 		const form = "2006-01-02 15:04:05.000"
@@ -150,9 +246,9 @@ func (c Conflict) String() string {
 		return fmt.Sprintf("%s by worker %s, process %s, in entry %d",
 			span(k.First, k.Last), k.Instance, k.Process, k.Sequence)
 	}
-	text := fmt.Sprintf("%s, and %s, share %s", by(c.By[0]), by(c.By[1]), span(c.First, c.Last))
-	if why := c.Unclear + c.Harmless; why != "" {
-		text += "; " + why
+	text := fmt.Sprintf("%s, and %s, share %s", by(f.By[0]), by(f.By[1]), span(f.First, f.Last))
+	if f.Why != "" {
+		text += "; " + f.Why
 	}
 	return text
 }

@@ -10,59 +10,95 @@ import (
 	"strings"
 )
 
-// encode returns an entry that ends with the grant that brings it above limit bytes, if one does, and how many windows,
-// loads and discards of b are in it. It groups the loads by tag.
-func (b *Batch) encode(limit int) (body []byte, windows, loads, discards int) {
-	b.Version = 1
+// version is that of the entries' form.
+const version = 1
+
+// encode returns an entry that ends with the line that brings it above limit bytes, if one does, and what of b is not
+// in it. It groups the loads by tag.
+func (b *Batch) encode(limit int) (body []byte, left Batch) {
+	b.Version = version
 	body, err := json.Marshal(b.Head)
 	if err != nil {
 		panic(err) // cannot be: strings and numbers
 	}
 	body = append(body, '\n')
-	for _, w := range b.Windows {
-		if len(body) > limit {
-			return body, windows, 0, 0
-		}
-		body = fmt.Appendf(body, "w %d %d %d %s %d\n", w.Number, w.From, w.Until, w.How, w.Time)
-		windows++
-	}
 	slices.SortStableFunc(b.Loads, func(x, y Load) int { return strings.Compare(x.Tag, y.Tag) })
-	var last *Load
-	for i := range b.Loads {
-		if len(body) > limit {
-			return body, windows, loads, 0
-		}
-		l := &b.Loads[i]
-		body = l.append(body, last)
-		last = l
-		loads++
+	left = *b
+	for len(left.Windows) > 0 && len(body) <= limit {
+		w := left.Windows[0]
+		left.Windows = left.Windows[1:]
+		body = fmt.Appendf(body, "w %d %d %d %s %d\n", w.Number, w.From, w.Until, w.How, w.Time)
 	}
-	for _, d := range b.Discards {
-		if len(body) > limit {
-			break
-		}
+	for last := (*Load)(nil); len(left.Loads) > 0 && len(body) <= limit; left.Loads = left.Loads[1:] {
+		body = left.Loads[0].append(body, last)
+		last = &left.Loads[0]
+	}
+	for len(left.Writes) > 0 && len(body) <= limit {
+		body = left.Writes[0].append(body)
+		left.Writes = left.Writes[1:]
+	}
+	for len(left.Discards) > 0 && len(body) <= limit {
+		d := left.Discards[0]
+		left.Discards = left.Discards[1:]
 		body = fmt.Appendf(body, "d %d %d %d %s\n", d.First, d.Last, d.Time, d.Tag)
-		discards++
 	}
-	return body, windows, loads, discards
+	return body, left
 }
 
 // append appends the line of a load, which follows another one unless last is nil.
 func (l *Load) append(body []byte, last *Load) []byte {
 	if last == nil || last.Tag != l.Tag || last.Number != l.Number {
-		body = append(body, 't')
-		for _, n := range [...]int64{int64(l.Number), l.First, l.Last, int64(l.Revision), l.Time} {
-			body = strconv.AppendInt(append(body, ' '), n, 10)
+		body = appendNumbers(append(body, 't'), int64(l.Number), l.First, l.Last, int64(l.Read),
+			since(l.Written, l.Read), l.Time, l.below())
+		return append(append(append(appendAge(body, l.Time, l.Replaced), ' '), l.Tag...), '\n')
+	}
+	body = appendNumbers(append(body, '+'), l.First-last.Last-1, (l.Last-l.First)-(last.Last-last.First),
+		int64(l.Read-last.Written), since(l.Written, l.Read), l.Time-last.Time, l.below())
+	if l.Read != last.Written {
+		body = appendAge(body, l.Time, l.Replaced)
+	}
+	return append(bytes.TrimRight(body, " "), '\n')
+}
+
+// below returns how many IDs the load left out above the mark.
+func (l *Load) below() int64 {
+	if l.Read == 0 {
+		return 0 // there was no mark
+	}
+	return l.First - l.Before
+}
+
+// append appends the line of a write.
+func (w *Write) append(body []byte) []byte {
+	body = append(append(body, "c "...), w.How...)
+	body = appendNumbers(body, w.After, w.After-w.Before, int64(w.Read), since(w.Written, w.Read), w.Time)
+	return append(append(append(appendAge(body, w.Time, w.Replaced), ' '), w.Tag...), '\n')
+}
+
+// since returns how far a revision is above another one, 0 if it is not known.
+func since(written, read uint64) int64 {
+	if written == 0 {
+		return 0
+	}
+	return int64(written - read)
+}
+
+// appendNumbers appends numbers with a space before each, and nothing for 0.
+func appendNumbers(body []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		if body = append(body, ' '); n != 0 {
+			body = strconv.AppendInt(body, n, 10)
 		}
-		return append(append(append(body, ' '), l.Tag...), '\n')
 	}
-	body = append(body, '+')
-	for _, n := range [...]int64{
-		l.First - last.Last - 1, l.Last - l.First, int64(l.Revision - last.Revision), l.Time - last.Time,
-	} {
-		body = strconv.AppendInt(append(body, ' '), n, 10)
+	return body
+}
+
+// appendAge appends for how long what was replaced had stood, and nothing if that is not known.
+func appendAge(body []byte, time, replaced int64) []byte {
+	if body = append(body, ' '); replaced != 0 {
+		body = strconv.AppendInt(body, time-replaced, 10)
 	}
-	return append(body, '\n')
+	return body
 }
 
 // ErrUnreadable is returned for an entry that no natsid of this version wrote.
@@ -70,13 +106,14 @@ var ErrUnreadable = errors.New("grants: an entry that cannot be read")
 
 // decode reads an entry into b, whose slices it uses again. names keeps the tags that were read before.
 func (b *Batch) decode(body []byte, names map[string]string) error {
-	b.Head, b.Windows, b.Loads, b.Discards = Head{}, b.Windows[:0], b.Loads[:0], b.Discards[:0]
+	*b = Batch{Windows: b.Windows[:0], Loads: b.Loads[:0], Writes: b.Writes[:0], Discards: b.Discards[:0]}
 	head, rest, _ := bytes.Cut(body, []byte{'\n'})
 	if err := json.Unmarshal(head, &b.Head); err != nil {
 		return fmt.Errorf("%w: its head: %w", ErrUnreadable, err)
 	}
-	if b.Version != 1 || b.Process == "" {
-		return fmt.Errorf("%w: version %d of process %q, want version 1", ErrUnreadable, b.Version, b.Process)
+	if b.Version != version || b.Process == "" {
+		return fmt.Errorf("%w: version %d of process %q, want version %d",
+			ErrUnreadable, b.Version, b.Process, version)
 	}
 	for line := 2; len(rest) > 0; line++ {
 		var text []byte
@@ -93,27 +130,27 @@ func (b *Batch) line(text []byte, names map[string]string) bool {
 	f := fields{rest: text}
 	switch string(f.next()) {
 	case "t":
-		l := Load{Number: int(f.number()), First: f.number(), Last: f.number(), Revision: uint64(f.number()),
-			Time: f.number()}
+		l := f.load()
 		l.Tag = nameIn(names, f.rest)
 		b.Loads = append(b.Loads, l)
-		return !f.bad && l.Tag != "" && sound(l.First, l.Last)
-	case "d":
-		d := Discard{First: f.number(), Last: f.number(), Time: f.number()}
-		d.Tag = nameIn(names, f.rest)
-		b.Discards = append(b.Discards, d)
-		return !f.bad && d.Tag != "" && sound(d.First, d.Last)
+		return !f.bad && l.sound()
 	case "+":
 		if len(b.Loads) == 0 {
 			return false
 		}
-		l := b.Loads[len(b.Loads)-1]
-		l.First = l.Last + 1 + f.number()
-		l.Last = l.First + f.number()
-		l.Revision += uint64(f.number())
-		l.Time += f.number()
+		l := f.nextLoad(b.Loads[len(b.Loads)-1])
 		b.Loads = append(b.Loads, l)
-		return !f.bad && len(f.rest) == 0 && sound(l.First, l.Last)
+		return !f.bad && len(f.rest) == 0 && l.sound()
+	case "c":
+		w := f.write()
+		w.Tag = nameIn(names, f.rest)
+		b.Writes = append(b.Writes, w)
+		return !f.bad && w.sound()
+	case "d":
+		d := Discard{First: f.number(), Last: f.number(), Time: f.number()}
+		d.Tag = nameIn(names, f.rest)
+		b.Discards = append(b.Discards, d)
+		return !f.bad && d.Tag != "" && 1 <= d.First && d.First <= d.Last
 	case "w":
 		w := Window{Number: int(f.number()), From: f.number(), Until: f.number()}
 		w.How, w.Time = string(f.next()), f.number()
@@ -123,7 +160,77 @@ func (b *Batch) line(text []byte, names map[string]string) bool {
 	return false
 }
 
-func sound(first, last int64) bool { return 1 <= first && first <= last }
+// load reads a load that follows no other one, but for its tag.
+func (f *fields) load() Load {
+	l := Load{Number: int(f.number()), First: f.number(), Last: f.number(), Read: uint64(f.number())}
+	return f.mark(l, 0)
+}
+
+// nextLoad reads a load that follows another one.
+func (f *fields) nextLoad(last Load) Load {
+	l := Load{Tag: last.Tag, Number: last.Number, First: last.Last + 1 + f.number()}
+	l.Last = l.First + last.Last - last.First + f.number()
+	l.Read = last.Written + uint64(f.number())
+	return f.mark(l, last.Time)
+}
+
+// mark reads what both kinds of lines end with.
+func (f *fields) mark(l Load, began int64) Load {
+	l.Written = f.revision(l.Read)
+	l.Time = began + f.number()
+	if below := f.number(); l.Read > 0 {
+		l.Before = l.First - below
+	}
+	l.Replaced = f.replaced(l.Time)
+	return l
+}
+
+// write reads a write, but for its tag.
+func (f *fields) write() Write {
+	w := Write{How: string(f.next()), After: f.number()}
+	w.Before = w.After - f.number()
+	w.Read = uint64(f.number())
+	w.Written = f.revision(w.Read)
+	w.Time = f.number()
+	w.Replaced = f.replaced(w.Time)
+	return w
+}
+
+// revision reads what was written in the place of a revision, 0 if that is not known.
+func (f *fields) revision(read uint64) uint64 {
+	if since := f.number(); since != 0 {
+		return read + uint64(since)
+	}
+	return 0
+}
+
+// replaced reads when what was replaced had been written, 0 if that is not known.
+func (f *fields) replaced(time int64) int64 {
+	if age, ok := f.optional(); ok {
+		return time - age
+	}
+	return 0
+}
+
+// sound reports whether a load can be one.
+func (l *Load) sound() bool {
+	end := l.Last + 1
+	return l.Tag != "" && 1 <= l.First && l.First < end && 0 <= l.Before && l.Before <= end &&
+		follows(l.Read, l.Written)
+}
+
+// sound reports whether a write can be one.
+func (w *Write) sound() bool {
+	return w.Tag != "" && w.How != "" && 1 <= w.After && 0 <= w.Before && w.Before <= w.After &&
+		follows(w.Read, w.Written)
+}
+
+// follows reports whether a revision can take the place of another one. Above maxRevision no stream gets.
+func follows(read, written uint64) bool {
+	return read < maxRevision && written < maxRevision && (written == 0 || written > read)
+}
+
+const maxRevision = 1 << 60
 
 // nameIn returns a tag as a string that names has, too.
 func nameIn(names map[string]string, text []byte) string {
@@ -153,9 +260,19 @@ func (f *fields) next() []byte {
 	return word
 }
 
-func (f *fields) number() (n int64) {
+// number reads a number, or nothing for 0.
+func (f *fields) number() int64 {
+	n, _ := f.optional()
+	return n
+}
+
+// optional reads a number, and reports whether there is one.
+func (f *fields) optional() (n int64, ok bool) {
 	word := f.next()
-	negative := len(word) > 0 && word[0] == '-'
+	if len(word) == 0 {
+		return 0, false
+	}
+	negative := word[0] == '-'
 	if negative {
 		word = word[1:]
 	}
@@ -167,8 +284,8 @@ func (f *fields) number() (n int64) {
 		n = n*10 + int64(c-'0')
 	}
 	if negative {
-		return -n
+		return -n, true
 	}
 	f.bad = f.bad || n < 0
-	return n
+	return n, true
 }

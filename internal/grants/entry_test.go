@@ -19,17 +19,32 @@ func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
 	b := Batch{Head: Head{Instance: "w 1", Process: "P", Segments: "S", Numbers: "N", Store: "b", Entry: 7, Lost: 3}}
 	for i := range 1000 {
 		first := 1 + rng.Int64N(1<<62)
-		b.Loads = append(b.Loads, Load{
+		l := Load{
 			Tag: fmt.Sprintf("tag/%d=.x", i%7), First: first, Last: first + rng.Int64N(1<<40), Number: rng.IntN(4) - 1,
-			Revision: rng.Uint64N(1 << 60), Time: rng.Int64N(1 << 41),
-		})
+			Before: first - rng.Int64N(2), Read: 1 + rng.Uint64N(1<<59), Time: rng.Int64N(1 << 41),
+			Replaced: rng.Int64N(1 << 41),
+		}
+		switch rng.IntN(8) {
+		case 0:
+			l.Read, l.Before, l.Replaced = 0, 0, 0 // the tag had no mark, or there are none
+		case 1:
+			l.Before = l.Last + 1 // a kept range that is granted later
+		}
+		if rng.IntN(4) > 0 {
+			l.Written = l.Read + 1 + rng.Uint64N(1<<40)
+		}
+		b.Loads = append(b.Loads, l)
+	}
+	b.Writes = []Write{
+		{"tag/1=.x", "raise", 5, 1 << 62, 7, 9, 80, 90, ""}, {"b", "create", 0, 1, 0, 3, 0, 50, ""},
+		{"b", "load", 1, 9, 3, 0, 50, 50, ""},
 	}
 	b.Windows = []Window{{5, 100, 200, "acquired", 90}, {5, 100, 150, Closed, 140}}
 	b.Discards = []Discard{{"tag/1=.x", 5, 9, 80}, {"b", 1, 1 << 62, 90}}
 	want := slices.Clone(b.Loads)
-	body, windows, loads, discards := b.encode(1 << 20)
-	if windows != 2 || loads != 1000 || discards != 2 {
-		t.Fatalf("%d windows, %d loads and %d discards fit", windows, loads, discards)
+	body, left := b.encode(1 << 20)
+	if !left.empty() {
+		t.Fatalf("%+v do not fit", left)
 	}
 	slices.SortStableFunc(want, func(x, y Load) int { return slices.Compare([]byte(x.Tag), []byte(y.Tag)) })
 	var got Batch
@@ -37,26 +52,47 @@ func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Head != b.Head || !reflect.DeepEqual(got.Windows, b.Windows) || !slices.Equal(got.Loads, want) ||
-		!slices.Equal(got.Discards, b.Discards) {
+		!slices.Equal(got.Writes, b.Writes) || !slices.Equal(got.Discards, b.Discards) {
 		t.Errorf("it was read as %+v", got.Head)
 	}
 }
 
 func TestABusyTagCostsFewBytes(t *testing.T) {
-	b := Batch{Head: Head{Process: "P"}}
-	for i := range int64(1800) {
-		b.Loads = append(b.Loads, Load{"invoice", 1_000_000 + 64*i, 1_000_063 + 64*i, 3, uint64(1e15 + i), 1e12 + i/2})
-	}
-	if body, _, _, _ := b.encode(1 << 20); len(body) > 13*1800 {
-		t.Errorf("%d bytes for 1800 loads", len(body))
+	for name, tc := range map[string]struct {
+		between, bytes int64 // other writes of the bucket, or loads of another worker, between two loads
+		others         bool
+	}{
+		"alone":               {0, 11, false},
+		"beside a busy one":   {20, 12, false},
+		"with another worker": {1, 18, true},
+	} {
+		b := Batch{Head: Head{Process: "P"}}
+		for i := range int64(1800) {
+			l := Load{
+				Tag: "invoice", First: 1_000_000 + 64*i, Last: 1_000_063 + 64*i, Number: 3,
+				Read: uint64(1e15 + i*(tc.between+1)), Time: 1e12 + i/2, Replaced: 1e12 + i/2 - 100,
+			}
+			if l.Written = l.Read + 1 + uint64(tc.between); tc.others {
+				l.First, l.Last, l.Written = 1_000_000+128*i, 1_000_063+128*i, l.Read+1
+			}
+			l.Before = l.First
+			b.Loads = append(b.Loads, l)
+		}
+		if body, _ := b.encode(1 << 20); int64(len(body)) > tc.bytes*1800 {
+			t.Errorf("%s: %d bytes for 1800 loads, as %s", name, len(body), body[len(body)-40:])
+		}
 	}
 }
 
 func FuzzEntry(f *testing.F) {
 	b := Batch{Head: Head{Process: "P"}, Windows: []Window{{5, 100, 200, "acquired", 90}},
-		Loads:    []Load{{"a", 1, 9, -1, 5, 7}, {"a", 10, 19, -1, 6, 8}},
+		Loads: []Load{
+			{Tag: "a", First: 1, Last: 9, Number: -1, Before: 1, Read: 5, Written: 6, Replaced: 3, Time: 7},
+			{Tag: "a", First: 10, Last: 19, Number: -1, Before: 10, Read: 6, Time: 8},
+		},
+		Writes:   []Write{{"a", "raise", 20, 30, 8, 9, 7, 8, ""}},
 		Discards: []Discard{{"a", 1, 5, 9}}}
-	body, _, _, _ := b.encode(1 << 20)
+	body, _ := b.encode(1 << 20)
 	f.Add(body)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var b Batch
@@ -64,8 +100,13 @@ func FuzzEntry(f *testing.F) {
 			return
 		}
 		for _, l := range b.Loads {
-			if l.Tag == "" || l.First < 1 || l.Last < l.First {
+			if l.Tag == "" || l.First < 1 || l.Last < l.First || l.Before < 0 || l.Before > l.Last+1 {
 				t.Errorf("%+v", l)
+			}
+		}
+		for _, w := range b.Writes {
+			if w.Tag == "" || w.Before < 0 || w.After < w.Before {
+				t.Errorf("%+v", w)
 			}
 		}
 	})
@@ -173,6 +214,21 @@ func TestAnEntryASecondHasAllGrants(t *testing.T) {
 	})
 }
 
+func TestAnEntryHasLoadsOfOneEra(t *testing.T) {
+	b := Batch{
+		Loads:  []Load{{Tag: "a", Era: "A"}, {Tag: "a", Era: "I"}, {Tag: "b", Era: "A"}},
+		Writes: []Write{{Tag: "a", Era: "I"}, {Tag: "b", Era: "A"}},
+	}
+	others := b.split()
+	if b.Era != "A" || len(b.Loads) != 2 || len(b.Writes) != 1 || b.Writes[0].Tag != "b" ||
+		len(others.Loads) != 1 || len(others.Writes) != 1 {
+		t.Errorf("%+v, and for later %+v", b, others)
+	}
+	if left := others.split(); others.Era != "I" || !left.empty() {
+		t.Errorf("%+v, and for later %+v", others, left)
+	}
+}
+
 func TestGrantsWaitWhileTheStreamIsAwayAndAreCountedBeyondABound(t *testing.T) {
 	logged(t, func(l *Log, k *kept, stop func()) {
 		k.set(errors.New("away"), false)
@@ -216,8 +272,12 @@ func TestAnEntryWhoseAcknowledgementWasLostIsWrittenAgainAndHeededOnce(t *testin
 				t.Fatal(err)
 			}
 		}
-		if err := a.Judge(func(c Conflict) { t.Errorf("%+v", c) }, func(int64) {}); err != nil || a.Loads != 2 ||
-			a.Missing != 0 {
+		err := a.Judge(func(f Finding) {
+			if f.Kind == Repeated {
+				t.Errorf("%v", f)
+			}
+		}, func(int64) {})
+		if err != nil || a.Loads != 2 || a.Missing != 0 {
 			t.Errorf("%d loads, %d missing entries, %v", a.Loads, a.Missing, err)
 		}
 	})

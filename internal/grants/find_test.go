@@ -32,7 +32,7 @@ func writtenTo(t testing.TB, entries []Batch) (jetstream.JetStream, *Reader) {
 	}
 	var acks []jetstream.PubAckFuture
 	for i := range entries {
-		body, _, _, _ := entries[i].encode(1 << 20)
+		body, _ := entries[i].encode(1 << 20)
 		ack, err := js.PublishMsgAsync(&nats.Msg{Subject: "$KV.id_grants.log", Data: body})
 		if err != nil {
 			t.Fatal(err)

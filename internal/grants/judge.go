@@ -1,32 +1,119 @@
 package grants
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
-// Judge calls report with each conflict, the harmless ones too, and progress with how many loads were judged. It judges
-// loads in the order of tags and IDs, each one against those before that reach it: one at most, where none conflict.
-func (a *Audit) Judge(report func(Conflict), progress func(loads int64)) error {
-	for _, c := range a.numbers.judge(a.processes) {
-		report(c)
+// Judge calls report with each finding, and progress with how many loads were judged. It follows the chain of each tag
+// first, and then compares the grants of those tags whose grants do not rise with the revisions.
+func (a *Audit) Judge(report func(Finding), progress func(loads int64)) error {
+	a.judgeNumbers(report)
+	crossed := make(map[uint32]bool)
+	var unproven []uint32
+	err := a.chains(func(c *chain) {
+		a.OfTags.Proven++
+		a.Held += c.held
+		if c.resumed {
+			a.Resumed++
+		}
+		if c.crossed {
+			crossed[c.tag] = true
+		}
+		if c.faults > 0 {
+			unproven = append(unproven, c.tag)
+			report(c.finding())
+		}
+	}, progress)
+	if err != nil {
+		return err
 	}
-	s := sweep{audit: a, report: report}
+	repeated, err := a.sweep(crossed, report)
+	if err != nil {
+		return err
+	}
+	unproven = slices.DeleteFunc(unproven, func(tag uint32) bool { return repeated[tag] })
+	a.OfTags.Repeated, a.OfTags.NotProven = len(repeated), len(unproven)
+	a.OfTags.Proven -= len(repeated) + len(unproven)
+	return nil
+}
+
+// judgeNumbers judges the worker numbers. A window that is missing may be one of any number.
+func (a *Audit) judgeNumbers(report func(Finding)) {
+	a.OfNumbers = a.numbers.judge(a.processes, report)
+	if a.Lost+a.Missing+uint64(a.Unreadable) > 0 {
+		a.OfNumbers.NotProven += a.OfNumbers.Proven
+		a.OfNumbers.Proven = 0
+		why := fmt.Sprintf("%d grants that workers could not keep, %d entries that are missing and %d that cannot be "+
+			"read may have had windows", a.Lost, a.Missing, a.Unreadable)
+		report(Finding{Kind: NotProven, What: "worker numbers", Why: why})
+	}
+}
+
+// chains calls ended with the chain of each tag that has a grant or a write.
+func (a *Audit) chains(ended func(*chain), progress func(loads int64)) error {
+	a.cut = slices.ContainsFunc(a.list, func(p *process) bool { return p.first > 1 })
+	c := &chain{audit: a}
+	end := func() {
+		if c.rows > 0 {
+			c.end()
+			ended(c)
+		}
+	}
 	var done int64
-	err := a.sorter.each(func(r row) error {
-		s.pass(r)
-		if !r.discard {
+	err := a.rows.each(func(r row) error {
+		if r.tag != c.tag {
+			end()
+			c = &chain{audit: a, tag: r.tag}
+		}
+		c.pass(r)
+		if r.kind == aLoad {
 			if done++; done&0xffff == 0 {
 				progress(done)
 			}
 		}
 		return nil
 	})
-	s.settle(nil)
+	end()
 	return err
+}
+
+// sweep compares the grants of some tags, in the order of their IDs, each one with those before that reach it. It
+// returns the tags of which IDs were granted twice.
+func (a *Audit) sweep(tags map[uint32]bool, report func(Finding)) (repeated map[uint32]bool, err error) {
+	repeated = make(map[uint32]bool)
+	if len(tags) == 0 {
+		return repeated, nil
+	}
+	byIDs := sorter{dir: a.rows.dir, compare: byID}
+	defer byIDs.close()
+	err = a.rows.each(func(r row) error {
+		if tags[r.tag] && (r.kind == aLoad || r.kind == aDiscard) {
+			return byIDs.add(r)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := sweep{audit: a, report: func(f Finding, tag uint32) {
+		report(f)
+		if f.Kind == Repeated {
+			repeated[tag] = true
+		}
+	}}
+	err = byIDs.each(func(r row) error {
+		s.pass(r)
+		return nil
+	})
+	s.settle(nil)
+	return repeated, err
 }
 
 // A sweep passes the IDs of each tag from below.
 type sweep struct {
 	audit  *Audit
-	report func(Conflict)
+	report func(f Finding, tag uint32)
 
 	tag      uint32
 	open     []row  // the loads that reach the present ID
@@ -48,7 +135,7 @@ func (s *sweep) pass(r row) {
 	}
 	s.settle(&r)
 	s.open = slices.DeleteFunc(s.open, func(o row) bool { return o.last < r.first })
-	if r.discard {
+	if r.kind == aDiscard {
 		s.discards = append(s.discards, r)
 		return
 	}
@@ -64,7 +151,7 @@ func (s *sweep) settle(next *row) {
 	s.pairs = slices.DeleteFunc(s.pairs, func(p pair) bool {
 		done := next == nil || p.last < next.first
 		if done {
-			s.report(s.judge(p))
+			s.report(s.judge(p), s.tag)
 		}
 		return done
 	})
@@ -80,25 +167,27 @@ func (s *sweep) settle(next *row) {
 
 // judge returns what is to be said of a pair.
 //
-// Law: what a process discarded it never issued. So it is no conflict if, of each ID that two processes share, one of
-// them says that. Of one process it stays a conflict: which of its loads it discarded is not known.
-func (s *sweep) judge(p pair) Conflict {
+// Law: what a process discarded it never issued. So it is no repeat if, of each ID that two processes share, one of
+// them says that. Of one process it stays a repeat: which of its loads it discarded is not known.
+func (s *sweep) judge(p pair) Finding {
 	a, b := p.by[0], p.by[1]
-	key := s.audit.names[s.tag]
-	c := Conflict{
-		Registry: key.registry, What: "tag " + key.tag, First: p.first, Last: p.last,
+	f := Finding{
+		Kind: Harmless, What: "tag " + s.audit.names[s.tag], First: p.first, Last: p.last,
 		By: [2]Culprit{s.audit.culprit(a), s.audit.culprit(b)},
 	}
 	switch {
 	case a.process == b.process:
+		f.Kind = Repeated
 	case s.discarded(p, a.process, a.process):
-		c.Harmless = "the first discarded these IDs, and issued none"
+		f.Why = "the first discarded these IDs, and issued none"
 	case s.discarded(p, b.process, b.process):
-		c.Harmless = "the second discarded these IDs, and issued none"
+		f.Why = "the second discarded these IDs, and issued none"
 	case s.discarded(p, a.process, b.process):
-		c.Harmless = "each of these IDs was discarded by one, and not issued"
+		f.Why = "each of these IDs was discarded by one, and not issued"
+	default:
+		f.Kind = Repeated
 	}
-	return c
+	return f
 }
 
 // discarded reports whether one of two processes discarded each ID that a pair shares.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxKept bounds the grants that wait to be written, some 5 MB, and what was discarded, some 3 MB; what comes beyond is
-// counted as lost.
+// maxKept bounds the grants and writes that wait to be written, some 7 MB, and what was discarded, some 3 MB; what
+// comes beyond is counted as lost.
 const maxKept = 1 << 16
 
 // interval is the time between two entries of a process.
@@ -34,13 +34,11 @@ type Config struct {
 type Log struct {
 	cfg Config
 
-	mu       sync.Mutex
-	loads    []Load
-	windows  []Window
-	discards []Discard
-	lost     uint64 // since the last entry that was made
-	gone     uint64 // in all
-	recent   recent
+	mu     sync.Mutex
+	kept   Batch  // but for its head
+	lost   uint64 // since the last entry that was made
+	gone   uint64 // in all
+	recent recent
 
 	// Only the goroutine of Run uses these.
 	unsent []byte // the entry that is to be written, nil if none
@@ -60,41 +58,52 @@ func (l *Log) Load(g Load) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.recent.add(g)
-	if l.fullLocked(len(l.loads) + len(l.windows)) {
-		return
+	if !l.fullLocked() {
+		l.kept.Loads = append(l.kept.Loads, g)
 	}
-	l.loads = append(l.loads, g)
+}
+
+// Write adds a write of a mark that granted nothing.
+func (l *Log) Write(w Write) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.fullLocked() {
+		l.kept.Writes = append(l.kept.Writes, w)
+	}
 }
 
 // Discard adds IDs of a load that were never issued.
 func (l *Log) Discard(d Discard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fullLocked(len(l.discards)) {
+	if len(l.kept.Discards) >= maxKept { // they take no room from grants
+		l.loseLocked()
 		return
 	}
-	l.discards = append(l.discards, d)
+	l.kept.Discards = append(l.kept.Discards, d)
 }
 
 // Window adds a window.
 func (l *Log) Window(w Window) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.fullLocked(len(l.loads) + len(l.windows)) {
-		return
+	if !l.fullLocked() {
+		l.kept.Windows = append(l.kept.Windows, w)
 	}
-	l.windows = append(l.windows, w)
 }
 
-// fullLocked reports whether no more than so many can be kept, and counts one as lost then. What is discarded takes no
-// room from grants.
-func (l *Log) fullLocked(kept int) bool {
-	full := kept >= maxKept
+// fullLocked reports whether no other grant or write can be kept, and counts one as lost then.
+func (l *Log) fullLocked() bool {
+	full := len(l.kept.Loads)+len(l.kept.Windows)+len(l.kept.Writes) >= maxKept
 	if full {
-		l.lost++
-		l.gone++
+		l.loseLocked()
 	}
 	return full
+}
+
+func (l *Log) loseLocked() {
+	l.lost++
+	l.gone++
 }
 
 // Run writes entries until ctx ends, and then what is left and a last one, if that succeeds soon.
@@ -140,28 +149,27 @@ func (l *Log) begin(end bool) bool {
 		return false
 	}
 	l.mu.Lock()
-	b := Batch{Head: head, Windows: l.windows, Loads: l.loads, Discards: l.discards}
-	b.Lost = l.lost
-	if l.keptLocked() == 0 && b.Lost == 0 && (!end || l.entry == 0) {
+	b := l.kept
+	b.Head, b.Lost = head, l.lost
+	if b.empty() && b.Lost == 0 && (!end || l.entry == 0) {
 		l.mu.Unlock()
 		return false
 	}
-	l.loads, l.windows, l.discards, l.lost = nil, nil, nil, 0
+	l.kept, l.lost = Batch{}, 0
 	l.mu.Unlock()
 	l.entry++
 	b.Entry, b.End = l.entry, end
-	body, windows, loads, discards := b.encode(l.cfg.Limit())
-	l.unsent = body
+	others := b.split()
+	var left Batch
+	l.unsent, left = b.encode(l.cfg.Limit())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.windows = append(b.Windows[windows:], l.windows...)
-	l.loads = append(b.Loads[loads:], l.loads...)
-	l.discards = append(b.Discards[discards:], l.discards...)
+	l.kept.Windows = append(left.Windows, l.kept.Windows...)
+	l.kept.Loads = slices.Concat(left.Loads, others.Loads, l.kept.Loads)
+	l.kept.Writes = slices.Concat(left.Writes, others.Writes, l.kept.Writes)
+	l.kept.Discards = append(left.Discards, l.kept.Discards...)
 	return true
 }
-
-// keptLocked returns how much waits for the next entry.
-func (l *Log) keptLocked() int { return len(l.loads) + len(l.windows) + len(l.discards) }
 
 // finish writes what is left, and a last entry.
 func (l *Log) finish(ctx context.Context) {
@@ -183,7 +191,7 @@ func (l *Log) finish(ctx context.Context) {
 func (l *Log) left() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.unsent != nil || l.keptLocked() > 0 || l.lost > 0
+	return l.unsent != nil || !l.kept.empty() || l.lost > 0
 }
 
 // Recent returns the load of this process that an ID of a tag came from, if it is one of the last few.

@@ -59,48 +59,59 @@ func (n numbers) add(at At, b *Batch, w Window) {
 	}
 }
 
-// judge returns the conflicts of all numbers, in order.
+// judge reports which tenures of a number share times, in the order of the numbers, and counts these.
 //
 // Two tenures of one process never conflict: its generators follow one another. One that a worker resumed cuts the
 // earlier life of that worker off where it begins, as long as that life is over: the fence keeps the two apart. A
-// process that was killed while it stopped may have lowered its window without writing that down: then it is unclear
-// how far it got.
-func (n numbers) judge(processes map[string]*process) (all []Conflict) {
+// process that was killed while it stopped may have lowered its window without writing that down: then how far it got
+// is not proven.
+func (n numbers) judge(processes map[string]*process, report func(Finding)) (t Tally) {
 	keys := slices.SortedFunc(maps.Keys(n), numberKey.compare)
 	for _, key := range keys {
+		var found [Harmless]int // by Kind
 		tenures := slices.SortedFunc(maps.Values(n[key]), func(a, b *tenure) int {
 			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.firstSeq, b.firstSeq))
 		})
 		var open []*tenure // that may reach beyond the next one's begin
-		for _, t := range tenures {
-			open = slices.DeleteFunc(open, func(o *tenure) bool { return o.until <= t.from })
+		for _, next := range tenures {
+			open = slices.DeleteFunc(open, func(o *tenure) bool { return o.until <= next.from })
 			for _, o := range open {
-				if c, shared := conflict(o, t, processes); shared {
-					c.Registry, c.What = key.registry, fmt.Sprintf("worker number %d", key.number)
-					all = append(all, c)
+				if f, shared := share(o, next, processes); shared {
+					f.What = fmt.Sprintf("worker number %d", key.number)
+					report(f)
+					found[f.Kind]++
 				}
 			}
-			if t.until > t.from {
-				open = append(open, t)
+			if next.until > next.from {
+				open = append(open, next)
 			}
 		}
+		switch {
+		case found[Repeated] > 0:
+			t.Repeated++
+		case found[NotProven] > 0:
+			t.NotProven++
+		default:
+			t.Proven++
+		}
 	}
-	return all
+	return t
 }
 
-// conflict returns what two tenures share of which a began first or at the same time.
-func conflict(a, b *tenure, processes map[string]*process) (c Conflict, shared bool) {
+// share returns what two tenures share of which a began first or at the same time.
+func share(a, b *tenure, processes map[string]*process) (f Finding, shared bool) {
 	over := a.lastSeq < b.firstSeq && !a.closed
 	if a.process == b.process || b.until <= b.from || b.resumed && over && a.instance == b.instance {
-		return Conflict{}, false
+		return Finding{}, false
 	}
-	c = Conflict{
+	f = Finding{
 		First: b.from, Last: min(a.until, b.until) - 1, Times: true, By: [2]Culprit{a.culprit(), b.culprit()},
 	}
 	if p := processes[a.process]; !a.closed && !p.ended && p.lastSeq < b.firstSeq {
-		c.Unclear = fmt.Sprintf("the end of process %s is not written down: it may have released the number", a.process)
+		f.Kind = NotProven
+		f.Why = fmt.Sprintf("the end of process %s is not written down: it may have released the number", a.process)
 	}
-	return c, true
+	return f, true
 }
 
 func (t *tenure) culprit() Culprit {

@@ -44,6 +44,9 @@ type Reader struct {
 	// First and Last are the first and the last entry, as sequence numbers of the stream; Last is below First if there
 	// is none.
 	First, Last uint64
+	// Made is when the stream was made, and Cut says that it has forgotten entries since.
+	Made time.Time
+	Cut  bool
 }
 
 // Open returns a reader of the entries that a bucket has now. Whenever reading has to wait and is begun again, say is
@@ -69,6 +72,7 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string, say func(w
 	r := &Reader{
 		stream: s, subject: "$KV." + bucket + ".>", names: make(map[string]string),
 		First: state.FirstSeq, Last: state.LastSeq, within: readWithin, say: say,
+		Made: info.Created, Cut: state.FirstSeq > max(1, info.Config.FirstSeq),
 	}
 	if state.Msgs == 0 {
 		r.Last = r.First - 1

@@ -6,43 +6,102 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"io"
+	"math"
 	"os"
 	"slices"
 )
 
-// A row is a load, or what was discarded, in few bytes: its tag and where it stands are numbers.
+// A row is what an audit keeps of a line of an entry: its tag and its process are numbers.
 type row struct {
-	tag         uint32 // index into the tags of the audit
-	process     uint32 // index into its processes
-	first, last int64
-	sequence    uint64 // of the entry
-	discard     bool   // the process discarded these IDs; else it loaded them
+	tag     uint32 // index into the tags of the audit
+	era     uint32 // index into its eras, in which they begin
+	process uint32 // index into its processes
+	kind    kind
+	// The IDs that were granted or discarded. The last one is also where a write ended: it raised the mark to last+1.
+	first, last    int64
+	before         int64 // the mark
+	read, written  uint64
+	replaced, time int64
+	sequence       uint64 // of the entry
 }
 
-const rowBytes = 32
+// A kind is what a row is.
+type kind uint32
 
-// discardBit marks, on disk, the process of what was discarded.
-const discardBit = 1 << 31
+const (
+	aWrite   kind = iota // of a mark, that granted nothing
+	aLoad                // that granted IDs
+	thePoint             // no write: the mark as it is at present, before and read; without revision, the table's row
+	aDiscard             // of IDs
+)
 
-func (a row) compare(b row) int {
+// unmarked reports whether a load or a row of the table has no revision, as there are no marks.
+func (r *row) unmarked() bool {
+	return r.read == 0 && r.written == 0 && (r.kind == aLoad || r.kind == thePoint)
+}
+
+// landed reports whether a row is a write that certainly landed.
+func (r *row) landed() bool { return r.kind == aLoad || r.kind == aWrite && r.written != 0 }
+
+// order returns where a row stands among those of its tag: in the order of the revisions that it wrote. One of which
+// that is not known stands behind the revision that it read, as does the present mark.
+func (r *row) order() uint64 {
+	switch {
+	case r.kind == aDiscard:
+		return math.MaxUint64
+	case r.unmarked() && r.kind == aLoad:
+		return 0
+	case r.kind == thePoint:
+		return 4*r.read + 1
+	case r.written == 0:
+		return 4*r.read + 2
+	}
+	return 4 * r.written
+}
+
+// byRevision compares rows in the order in which a chain is followed.
+func byRevision(a, b row) int {
+	return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.era, b.era), cmp.Compare(a.order(), b.order()),
+		cmp.Compare(a.kind, b.kind), cmp.Compare(a.first, b.first), cmp.Compare(a.sequence, b.sequence))
+}
+
+// byID compares rows in the order in which IDs are compared.
+func byID(a, b row) int {
 	return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.first, b.first), cmp.Compare(a.sequence, b.sequence))
 }
 
-// chunk is how many rows are sorted in memory at once: 16 MB.
+// columns is how many numbers a row is on disk.
+const columns = 12
+
+// numbers returns the row as numbers, of which most differ little from those of the next row.
+func (r *row) numbers() [columns]int64 {
+	return [...]int64{
+		int64(r.tag), int64(r.era), int64(r.process), int64(r.kind), r.first, r.last, r.before, int64(r.read),
+		int64(r.written), r.replaced, r.time, int64(r.sequence),
+	}
+}
+
+func rowOf(n [columns]int64) row {
+	return row{
+		tag: uint32(n[0]), era: uint32(n[1]), process: uint32(n[2]), kind: kind(n[3]), first: n[4], last: n[5],
+		before: n[6], read: uint64(n[7]), written: uint64(n[8]), replaced: n[9], time: n[10], sequence: uint64(n[11]),
+	}
+}
+
+// chunk is how many rows are sorted in memory at once: 46 MB.
 const chunk = 1 << 19
 
-// A sorter sorts rows on disk: it writes sorted runs of them into one file, and merges these. Its file has no name.
+// A sorter sorts rows on disk: it writes sorted runs of them into one file, each row as differences from the one
+// before, and merges these. Its file has no name.
 type sorter struct {
-	dir  string
-	file *os.File // nil while all rows are in memory
-	rows []row
-	runs []int64 // where each run ends in the file
+	dir     string
+	compare func(a, b row) int
+	file    *os.File // nil while all rows are in memory
+	rows    []row
+	runs    []int64 // where each run ends in the file
 }
 
 func (s *sorter) add(r row) error {
-	if s.rows == nil {
-		s.rows = make([]row, 0, chunk)
-	}
 	s.rows = append(s.rows, r)
 	if len(s.rows) < chunk {
 		return nil
@@ -52,6 +111,9 @@ func (s *sorter) add(r row) error {
 
 // spill writes the rows in memory as a run.
 func (s *sorter) spill() (err error) {
+	if len(s.rows) == 0 {
+		return nil
+	}
 	if s.file == nil {
 		if s.file, err = os.CreateTemp(s.dir, "natsid-audit-"); err != nil {
 			return err
@@ -60,28 +122,27 @@ func (s *sorter) spill() (err error) {
 			return err
 		}
 	}
-	slices.SortFunc(s.rows, row.compare)
+	slices.SortFunc(s.rows, s.compare)
 	end := int64(0)
 	if n := len(s.runs); n > 0 {
 		end = s.runs[n-1]
 	}
-	s.runs = append(s.runs, end+int64(len(s.rows))*rowBytes)
 	out := bufio.NewWriterSize(s.file, 1<<18)
-	var b [rowBytes]byte
-	for _, r := range s.rows {
-		binary.LittleEndian.PutUint32(b[0:], r.tag)
-		process := r.process
-		if r.discard {
-			process |= discardBit
+	var last [columns]int64
+	b := make([]byte, 0, columns*binary.MaxVarintLen64)
+	for i := range s.rows {
+		b = b[:0]
+		now := s.rows[i].numbers()
+		for k, n := range now {
+			b = binary.AppendVarint(b, n-last[k])
 		}
-		binary.LittleEndian.PutUint32(b[4:], process)
-		binary.LittleEndian.PutUint64(b[8:], uint64(r.first))
-		binary.LittleEndian.PutUint64(b[16:], uint64(r.last))
-		binary.LittleEndian.PutUint64(b[24:], r.sequence)
-		if _, err = out.Write(b[:]); err != nil {
+		last = now
+		end += int64(len(b))
+		if _, err = out.Write(b); err != nil {
 			return err
 		}
 	}
+	s.runs = append(s.runs, end)
 	s.rows = s.rows[:0]
 	return out.Flush()
 }
@@ -92,10 +153,10 @@ func (s *sorter) close() {
 	}
 }
 
-// each calls f with all rows, in order.
+// each calls f with all rows, in order. It may be called again.
 func (s *sorter) each(f func(row) error) error {
 	if s.file == nil {
-		slices.SortFunc(s.rows, row.compare)
+		slices.SortFunc(s.rows, s.compare)
 		for _, r := range s.rows {
 			if err := f(r); err != nil {
 				return err
@@ -107,7 +168,7 @@ func (s *sorter) each(f func(row) error) error {
 		return err
 	}
 	s.rows = nil
-	var m merge
+	m := merge{compare: s.compare}
 	begin := int64(0)
 	for _, end := range s.runs {
 		r := &run{in: bufio.NewReaderSize(io.NewSectionReader(s.file, begin, end-begin), 1<<16)}
@@ -116,7 +177,7 @@ func (s *sorter) each(f func(row) error) error {
 			return err
 		}
 	}
-	for len(m) > 0 {
+	for len(m.runs) > 0 {
 		r := heap.Pop(&m).(*run)
 		if err := f(r.row); err != nil {
 			return err
@@ -130,44 +191,59 @@ func (s *sorter) each(f func(row) error) error {
 
 // A run is rows in order, of which row is the next.
 type run struct {
-	in  *bufio.Reader
-	row row
+	in   *bufio.Reader
+	row  row
+	last [columns]int64 // it, as numbers
+}
+
+// read reads the next row. It returns [io.EOF] if there is none.
+func (r *run) read() error {
+	if _, err := r.in.Peek(1); err != nil {
+		return err
+	}
+	for k := range r.last {
+		d, err := binary.ReadVarint(r.in)
+		if err == io.EOF {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		r.last[k] += d
+	}
+	r.row = rowOf(r.last)
+	return nil
 }
 
 // A merge is runs that have a next row, as a heap.
-type merge []*run
+type merge struct {
+	compare func(a, b row) int
+	runs    []*run
+}
 
 // advance reads the next row of a run and puts the run into the heap, unless it has ended.
 func (m *merge) advance(r *run) error {
-	b, err := r.in.Peek(rowBytes)
-	if len(b) == 0 && err == io.EOF {
+	err := r.read()
+	if err == io.EOF {
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		heap.Push(m, r)
 	}
-	process := binary.LittleEndian.Uint32(b[4:])
-	r.row = row{
-		tag: binary.LittleEndian.Uint32(b[0:]), process: process &^ discardBit, discard: process&discardBit != 0,
-		first: int64(binary.LittleEndian.Uint64(b[8:])), last: int64(binary.LittleEndian.Uint64(b[16:])),
-		sequence: binary.LittleEndian.Uint64(b[24:]),
-	}
-	heap.Push(m, r)
-	_, err = r.in.Discard(rowBytes)
 	return err
 }
 
-func (m merge) Len() int           { return len(m) }
-func (m merge) Less(i, j int) bool { return m[i].row.compare(m[j].row) < 0 }
-func (m merge) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *merge) Len() int           { return len(m.runs) }
+func (m *merge) Less(i, j int) bool { return m.compare(m.runs[i].row, m.runs[j].row) < 0 }
+func (m *merge) Swap(i, j int)      { m.runs[i], m.runs[j] = m.runs[j], m.runs[i] }
 
 // Push implements [heap.Interface].
-func (m *merge) Push(r any) { *m = append(*m, r.(*run)) }
+func (m *merge) Push(r any) { m.runs = append(m.runs, r.(*run)) }
 
 // Pop implements [heap.Interface].
 func (m *merge) Pop() any {
-	last := len(*m) - 1
-	r := (*m)[last]
-	*m = (*m)[:last]
+	last := len(m.runs) - 1
+	r := m.runs[last]
+	m.runs = m.runs[:last]
 	return r
 }

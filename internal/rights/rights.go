@@ -271,6 +271,9 @@ func (t *table) operator() {
 			t.publish(repair+b.holds, t.api.Get(b.name))
 		}
 	}
+	if t.marks() && !t.d.NoGrants {
+		t.publish("write down what was repaired", t.api.Write(ns.GrantsBucket(), ">"))
+	}
 	t.publish("say that the registry is stopped or resumed", ns.RegistryAnnounce())
 	const asks = "see that no worker runs while the layout changes"
 	t.publish(asks, ns.Workers())

@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"sync"
+	"time"
 
 	"github.com/natsid/natsid/segment"
 )
@@ -10,14 +11,20 @@ import (
 type Load struct {
 	segment.Range
 	Attempt
+	// Write is that attempt, for provenance. The caller sets Written once the write is acknowledged.
+	Write segment.Write
 	again bool  // the write was sent before
 	most  int64 // IDs that the tag's next range may have; 0 for any number
 	kept  int64 // IDs of it that were reserved before: they are lost if its write is refused
 }
 
+// Again reports whether the write was sent before.
+func (l Load) Again() bool { return l.again }
+
 // A View is what a load has just read of a tag, and what it needs.
 type View struct {
 	Revision uint64
+	Written  time.Time // when the entry was
 	Tokens   Tokens
 	Mark     int64
 	Lowest   int64 // no ID below it may be used: the highest of floor, least, and a guarded row's max_id and seen
@@ -66,6 +73,10 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	case outcome == Refused && old.kept > 0:
 		old.most = max(1, old.kept/2)
 	case outcome == Landed && fits && v.Mark >= old.End: //mutant:landed
+		if old.Write.Written == 0 && v.Tokens.newest() == old.token {
+			old.Write.Written = v.Revision
+		}
+		old.again = true
 		return old, true, nil
 	case outcome == Open && fits && old.Start >= v.Mark:
 		old.again = true
@@ -79,6 +90,9 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	l = Load{Attempt: New(v.Revision, v.Tokens), most: old.most, kept: kept}
 	l.Range, err = segment.NextRange(mark, v.Lowest, n, v.Limit) //mutant:next-range
 	l.End = max(l.End, v.Mark)
+	l.Write = segment.Write{
+		How: segment.ByLoad, Before: v.Mark, After: l.End, Read: v.Revision, Replaced: v.Written,
+	}
 	return l, false, err
 }
 

@@ -121,7 +121,9 @@ func TestARowThatIsLoadedWhileAPollReadsItHasNotGoneBack(t *testing.T) {
 	var alarms []string
 	_, table, marks := guarded(t, nil)
 	between := &interrupted{Table: table}
-	g := guard.New(between, marks, func(_, message string) { alarms = append(alarms, message) })
+	g := guard.New(between, marks, &guard.Config{
+		Alarm: func(_, message string) { alarms = append(alarms, message) },
+	})
 	between.read = func() { load(t, g) }
 	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil || len(alarms) > 0 {
 		t.Errorf("%v, alarms %q", err, alarms)

@@ -53,17 +53,31 @@ type Guard struct {
 	setbacks setbacks
 	behind   behind
 	pages    pageMarks
+	wrote    segment.Wrote
 }
 
 var _ segment.Store = (*Guard)(nil)
 
-// New returns a store on a table. If marks is nil the table is unguarded. alarm, if not nil, is called once for each
-// loss of commits that is noticed.
-func New(table segment.Table, marks segment.Marks, alarm func(tag, message string)) *Guard {
-	if alarm == nil {
-		alarm = func(string, string) {}
+// Config is what a guard reports, and to whom. Its zero value reports nothing.
+type Config struct {
+	// Alarm is called once for each loss of commits that is noticed.
+	Alarm func(tag, message string)
+	Wrote segment.Wrote
+}
+
+// New returns a store on a table. If marks is nil the table is unguarded. A nil cfg is a zero one.
+func New(table segment.Table, marks segment.Marks, cfg *Config) *Guard {
+	g := &Guard{
+		table: table, marks: marks,
+		setbacks: setbacks{alarm: func(string, string) {}}, wrote: func(string, segment.Write) {},
 	}
-	return &Guard{table: table, marks: marks, setbacks: setbacks{alarm: alarm}}
+	if cfg != nil && cfg.Alarm != nil {
+		g.setbacks.alarm = cfg.Alarm
+	}
+	if cfg != nil && cfg.Wrote != nil {
+		g.wrote = cfg.Wrote
+	}
+	return g
 }
 
 // errOvertaken says that another worker changed mark or row meanwhile.
@@ -108,7 +122,7 @@ func (g *Guard) load(
 ) (l segment.Loaded, err error) {
 	err = jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		l, err = g.tryLoad(ctx, tag, floor, strict, wanted)
-		return l.Revision, err
+		return l.Write.Read, err
 	})
 	if err != nil {
 		return segment.Loaded{}, err
@@ -133,7 +147,7 @@ func (g *Guard) tryLoad(
 		return segment.Loaded{}, err
 	}
 	l, reserved, err := g.kept.Next(tag, attempt.View{
-		Revision: m.Revision, Tokens: attempt.Tokens(m.Tokens), Mark: m.High,
+		Revision: m.Revision, Written: m.Updated, Tokens: attempt.Tokens(m.Tokens), Mark: m.High,
 		// The table may have been seen higher since a range was reserved: then others took from it what the range
 		// holds.
 		Lowest: max(row.MaxID, m.Seen, m.Least, floor), Limit: g.table.Limit(),
@@ -142,14 +156,17 @@ func (g *Guard) tryLoad(
 	if err != nil {
 		return segment.Loaded{}, err
 	}
-	loaded := segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Revision: m.Revision}
 	//mutant:reserve
 	if !reserved {
-		if err := g.reserve(ctx, row, m, l); err != nil {
-			return loaded, err
-		}
+		err = g.reserve(ctx, row, m, &l)
 	}
-	return loaded, g.advance(ctx, tag, l)
+	if err == nil {
+		err = g.advance(ctx, tag, l)
+	}
+	if g.marks == nil {
+		l.Write = segment.Write{}
+	}
+	return segment.Loaded{Range: l.Range, Step: row.Step, Least: m.Least, Write: l.Write}, err
 }
 
 // servable returns why a tag has no IDs to load, or nil.
@@ -164,21 +181,31 @@ func servable(row segment.Row, m segment.Mark) error {
 }
 
 // reserve raises the mark m of a row to the end of a load, which is kept if that fails.
-func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l attempt.Load) error {
+func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l *attempt.Load) error {
 	if g.marks == nil {
 		return nil
 	}
 	m.High, m.Seen, m.Tokens = l.End, max(m.Seen, row.MaxID), string(l.Tokens())
 	m.Step, m.Description = row.Step, row.Description
 	m.Record.Load(time.Now(), l.Len())
-	err := g.setMark(ctx, row.Name, m)
+	revision, err := g.setMark(ctx, row.Name, m)
 	switch {
+	case err == nil:
+		l.Write.Written = revision
 	case errors.Is(err, errOvertaken):
-		g.kept.Refused(row.Name, l)
-	case err != nil:
-		g.kept.Keep(row.Name, l)
+		g.kept.Refused(row.Name, *l)
+	default:
+		g.keep(row.Name, *l)
 	}
 	return err
+}
+
+// keep keeps the range of a load that failed.
+func (g *Guard) keep(tag string, l attempt.Load) {
+	g.kept.Keep(tag, l)
+	if g.marks != nil && !l.Again() {
+		g.wrote(tag, l.Write)
+	}
 }
 
 // advance raises the row to the end of a reserved load, which is kept if that fails. After an error the statement may
@@ -193,7 +220,7 @@ func (g *Guard) advance(ctx context.Context, tag string, l attempt.Load) error {
 	}
 	//mutant:confirmed
 	if err != nil {
-		g.kept.Keep(tag, l)
+		g.keep(tag, l)
 		return err
 	}
 	g.setbacks.acknowledged(tag, l.End)
@@ -221,10 +248,22 @@ func (g *Guard) mark(ctx context.Context, tag string) (segment.Mark, error) {
 	return g.marks.Mark(ctx, tag)
 }
 
-func (g *Guard) setMark(ctx context.Context, tag string, m segment.Mark) error {
-	err := g.marks.SetMark(ctx, tag, m)
+func (g *Guard) setMark(ctx context.Context, tag string, m segment.Mark) (revision uint64, err error) {
+	revision, err = g.marks.SetMark(ctx, tag, m)
 	if errors.Is(err, segment.ErrMarkMoved) {
-		return errOvertaken
+		err = errOvertaken
+	}
+	return revision, err
+}
+
+// write replaces a mark, as it was read, by m, and reports that.
+func (g *Guard) write(ctx context.Context, tag string, how segment.How, was, m segment.Mark) (err error) {
+	w := segment.Write{
+		How: how, Before: was.High, After: m.High, Read: was.Revision, Replaced: was.Updated,
+	}
+	w.Written, err = g.setMark(ctx, tag, m)
+	if !errors.Is(err, errOvertaken) && !errors.Is(err, segment.ErrInvalid) {
+		g.wrote(tag, w)
 	}
 	return err
 }

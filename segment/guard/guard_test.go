@@ -32,11 +32,11 @@ func create(t *testing.T, s segment.Store, tag segment.Tag) {
 func guarded(t *testing.T, alarms *[]string) (*guard.Guard, *segmenttest.Table, *segmenttest.Marks) {
 	t.Helper()
 	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
-	g := guard.New(table, marks, func(tag, message string) {
+	g := guard.New(table, marks, &guard.Config{Alarm: func(tag, message string) {
 		if alarms != nil {
 			*alarms = append(*alarms, tag+": "+message)
 		}
-	})
+	}})
 	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
 	return g, table, marks
 }
@@ -338,7 +338,7 @@ func TestALossOfCommitsRaisesAnAlarmAlsoAfterARevival(t *testing.T) {
 	}
 	table.Restore(backup)
 	var alarms int
-	poll(guard.New(table, marks, func(string, string) { alarms++ }))
+	poll(guard.New(table, marks, &guard.Config{Alarm: func(string, string) { alarms++ }}))
 	if alarms != 1 {
 		t.Errorf("%d alarms, want one", alarms)
 	}

@@ -34,10 +34,11 @@ func (g *Guard) Lift(ctx context.Context, tag string, f segment.Floor) (raised b
 }
 
 func (g *Guard) tryLift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
-	m, err := g.marks.Mark(ctx, tag)
+	was, err := g.marks.Mark(ctx, tag)
 	if err != nil {
 		return false, err
 	}
+	m := was
 	high, least := max(m.High, f.End), max(m.Least, min(m.High, f.End))
 	if m.Revision == 0 { // a lost mark: nothing is known of its history
 		least, m.Step, m.Disabled = f.End, f.Step, !f.Live
@@ -47,5 +48,5 @@ func (g *Guard) tryLift(ctx context.Context, tag string, f segment.Floor) (raise
 	}
 	raised = high > m.High
 	m.High, m.Least = high, least
-	return raised, g.setMark(ctx, tag, m)
+	return raised, g.write(ctx, tag, segment.ByLift, was, m)
 }

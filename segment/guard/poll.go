@@ -53,10 +53,11 @@ func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark, be
 	if row.MaxID <= m.Seen || row.MaxID < 1 {
 		return nil
 	}
+	was := m
 	//mutant:caught-up
 	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
-	err := g.marks.SetMark(ctx, row.Name, m)
-	if errors.Is(err, segment.ErrMarkMoved) || errors.Is(err, segment.ErrInvalid) {
+	err := g.write(ctx, row.Name, segment.ByPoll, was, m)
+	if isOvertaken(err) || errors.Is(err, segment.ErrInvalid) {
 		return nil // another worker knows more, or no tag can have that name
 	}
 	return err

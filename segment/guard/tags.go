@@ -57,7 +57,7 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inser
 // that is older than the tag's first mark shows none, and would go unnoticed.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
 	if m.Revision > 0 {
-		err := g.replace(ctx, t.Name, m) //mutant:row-again
+		err := g.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error
 	if err := g.table.Try(ctx, t.Name, c); err != nil {
 		return err
 	}
-	if err := g.change(ctx, t, m); err != nil {
+	if err := g.change(ctx, segment.ByRevive, t, m); err != nil {
 		return err
 	}
 	return half(g.table.Update(ctx, t.Name, c))
@@ -84,18 +84,19 @@ func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error
 
 // change sets the mark m of a tag to what the tag has now. If it was replaced meanwhile, nothing is changed, and the
 // caller starts over.
-func (g *Guard) change(ctx context.Context, t segment.Tag, m segment.Mark) error {
+func (g *Guard) change(ctx context.Context, how segment.How, t segment.Tag, was segment.Mark) error {
+	m := was
 	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled //mutant:changed
 	m.Step, m.Description = t.Step, t.Description
-	return g.replace(ctx, t.Name, m)
+	return g.replace(ctx, t.Name, how, was, m)
 }
 
-// replace sets a mark. If the outcome is not known, the mark is read again: it bears the write's token if the write has
-// landed.
-func (g *Guard) replace(ctx context.Context, tag string, m segment.Mark) error {
+// replace replaces a mark, as it was read, by m. If the outcome is not known, the mark is read again: it bears the
+// write's token if the write has landed.
+func (g *Guard) replace(ctx context.Context, tag string, how segment.How, was, m segment.Mark) error {
 	try := attempt.New(m.Revision, attempt.Tokens(m.Tokens))
 	m.Tokens = string(try.Tokens())
-	err := g.setMark(ctx, tag, m)
+	err := g.write(ctx, tag, how, was, m)
 	if err == nil || errors.Is(err, errOvertaken) || errors.Is(err, segment.ErrInvalid) {
 		return err
 	}
@@ -203,7 +204,7 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 		}
 	}
 	//mutant:raised
-	if err := g.change(ctx, t, m); err != nil {
+	if err := g.change(ctx, segment.ByRaise, t, m); err != nil {
 		return segment.Tag{}, err
 	}
 	return t, half(g.table.Update(ctx, tag, inRow))
@@ -218,7 +219,7 @@ func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) 
 	}
 	if m, row, err := g.read(ctx, t.Name); err == nil {
 		t = merged(row, m)
-		_ = g.change(ctx, t, m)
+		_ = g.change(ctx, segment.ByUpdate, t, m)
 	}
 	return t, nil
 }
@@ -241,12 +242,13 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 	}
 	defer g.kept.Drop(tag)
 	return retry(ctx, func() error {
-		m, row, err := g.read(ctx, tag)
-		if err != nil || m.Disabled && row.MaxID <= min(m.High, m.Seen) {
+		was, row, err := g.read(ctx, tag)
+		if err != nil || was.Disabled && row.MaxID <= min(was.High, was.Seen) {
 			return err
 		}
+		m := was
 		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true //mutant:deleted
-		return g.replace(ctx, tag, m)
+		return g.replace(ctx, tag, segment.ByDelete, was, m)
 	})
 }
 

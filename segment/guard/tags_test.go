@@ -17,7 +17,7 @@ type crossed struct {
 	before func()
 }
 
-func (c *crossed) SetMark(ctx context.Context, tag string, m segment.Mark) error {
+func (c *crossed) SetMark(ctx context.Context, tag string, m segment.Mark) (uint64, error) {
 	if f := c.before; f != nil {
 		c.before = nil
 		f()
@@ -253,7 +253,8 @@ func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
 		rows.inserted = func() {
 			enabled.before = func() {
 				want = fail(t.Context(), other, rows)
-				if m, err := marks.Mark(t.Context(), "a"); err != nil || marks.SetMark(t.Context(), "a", m) != nil {
+				m, err := marks.Mark(t.Context(), "a")
+				if _, fault := marks.SetMark(t.Context(), "a", m); err != nil || fault != nil {
 					t.Error("the mark was not written by another")
 				}
 			}

@@ -20,7 +20,11 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 	}
 	try := attempt.New(0, "")
 	e := entry{Mark: t.MaxID, Step: t.Step, Description: t.Description, Tokens: try.Tokens()}
-	err := s.outcome(ctx, t.Name, try, s.createKey(ctx, t.Name, e, revive))
+	w := segment.Write{How: segment.ByCreate, After: e.Mark}
+	var err error
+	w.Written, err = s.createKey(ctx, t.Name, e, revive)
+	err = s.outcome(ctx, t.Name, try, err)
+	s.wrote(t.Name, w, err)
 	if errors.Is(err, buckets.ErrKeyExists) {
 		err = s.revive(ctx, t.Name, &e, revive)
 	}
@@ -36,9 +40,9 @@ func (s *Store) Create(ctx context.Context, t segment.Tag, revive bool) (segment
 //
 // A bucket may be lost and made again between the look at its identity and the write. So the entry names the era,
 // and the first load looks again: see read.
-func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) error {
+func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool) (revision uint64, err error) {
 	if err := s.refusedFor(tag); err != nil {
-		return err
+		return 0, err
 	}
 	look, create := s.era, s.kv.CreateFirst //mutant:original
 	if revive {
@@ -46,20 +50,20 @@ func (s *Store) createKey(ctx context.Context, tag string, e entry, revive bool)
 	}
 	era, err := look(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	e.First = era
-	_, err = create(ctx, tag, e.encode())
+	revision, err = create(ctx, tag, e.encode())
 	if errors.Is(err, buckets.ErrKeyRemoved) {
 		err = segment.ErrUnknownTag
 	}
-	return written(err)
+	return revision, written(err)
 }
 
 // revive enables a disabled tag with the step and description of e, above its old mark, which e gets too. It does the
 // same with a tag that was created in a bucket that is lost.
 func (s *Store) revive(ctx context.Context, tag string, e *entry, revive bool) error {
-	err := s.change(ctx, tag, func(old *entry) error {
+	err := s.change(ctx, tag, segment.ByRevive, func(old *entry) error {
 		if !old.Disabled {
 			return segment.ErrExists
 		}
@@ -102,10 +106,8 @@ func (s *Store) replaceLost(ctx context.Context, tag string, e *entry) error {
 		if err != nil {
 			return 0, err
 		}
-		try := attempt.New(kve.Revision, old.Tokens)
-		e.First, e.Mark, e.Least, e.Tokens = era, max(e.Mark, old.Mark), old.Least, try.Tokens()
-		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
-		return kve.Revision, s.outcome(ctx, tag, try, written(err))
+		e.First, e.Mark, e.Least = era, max(e.Mark, old.Mark), old.Least
+		return kve.Revision, s.replace(ctx, tag, segment.ByCreate, kve, old, *e)
 	}))
 }
 

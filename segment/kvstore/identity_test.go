@@ -105,7 +105,7 @@ func TestWorkersOfTwoKindsDoNotShareMarks(t *testing.T) {
 		if _, err := b.Load(t.Context(), "order", 0, 0); !errors.Is(err, kvstore.ErrKind) {
 			t.Errorf("a load of the second: %v", err)
 		}
-		if err := b.SetMark(t.Context(), "order", segment.Mark{High: 10}); !errors.Is(err, kvstore.ErrKind) {
+		if _, err := b.SetMark(t.Context(), "order", segment.Mark{High: 10}); !errors.Is(err, kvstore.ErrKind) {
 			t.Errorf("a mark of the second: %v", err)
 		}
 		// The kind changes while both run.

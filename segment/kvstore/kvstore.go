@@ -62,6 +62,7 @@ type Config struct {
 	// WentBack, if set, is called when an acknowledged write shows that the bucket went back to an earlier state. The
 	// call comes before a load returns its range, and must not block.
 	WentBack func(why string)
+	Wrote    segment.Wrote // nil for nobody
 }
 
 // New returns a store on a bucket. The first call that can opens the bucket; until then all calls return why it cannot
@@ -72,6 +73,9 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	}
 	if cfg.WentBack == nil {
 		cfg.WentBack = func(string) {}
+	}
+	if cfg.Wrote == nil {
+		cfg.Wrote = func(string, segment.Write) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -130,7 +134,7 @@ func (s *Store) load(
 ) (l segment.Loaded, err error) {
 	err = jitter.Race(ctx, again, func() (uint64, error) {
 		l, err = s.tryLoad(ctx, tag, floor, strict, wanted)
-		return l.Revision, err
+		return l.Write.Read, err
 	})
 	if err != nil {
 		return segment.Loaded{}, wrap(tag, err)
@@ -155,26 +159,34 @@ func (s *Store) tryLoad(
 	}
 	//mutant:marks-floor
 	l, reserved, err := s.kept.Next(tag, attempt.View{
-		Revision: kve.Revision, Tokens: e.Tokens, Mark: e.Mark, Lowest: max(floor, e.Least), Limit: math.MaxInt64,
-		Strict: strict,
+		Revision: kve.Revision, Written: kve.Created, Tokens: e.Tokens, Mark: e.Mark,
+		Lowest: max(floor, e.Least), Limit: math.MaxInt64, Strict: strict,
 	}, n)
-	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Revision: kve.Revision}
+	loaded := segment.Loaded{Range: l.Range, Step: e.Step, Least: e.Least, Write: l.Write}
 	if err != nil || reserved {
 		return loaded, err
 	}
 	mark := e.Mark
 	e.Mark, e.Tokens = l.End, l.Tokens()
 	e.Record.Load(time.Now(), l.Len())
-	_, err = s.kv.UpdateSoon(ctx, tag, e.encode(), kve.Revision) //mutant:load-write
+	loaded.Write.Written, err = s.kv.UpdateSoon(ctx, tag, e.encode(), kve.Revision) //mutant:load-write
 	switch {
 	case err == nil && mark < floor: // that mark was the present one, since the write that replaced it was acknowledged
 		s.cfg.WentBack(fmt.Sprintf("the mark of tag %s was %d, and this worker had loaded up to %d", tag, mark, floor))
 	case isOvertaken(err):
 		s.kept.Refused(tag, l)
 	case err != nil:
-		s.kept.Keep(tag, l)
+		s.keep(tag, l)
 	}
 	return loaded, err //mutant:loaded
+}
+
+// keep keeps the range of a load that may have landed.
+func (s *Store) keep(tag string, l attempt.Load) {
+	s.kept.Keep(tag, l)
+	if !l.Again() {
+		s.cfg.Wrote(tag, l.Write)
+	}
 }
 
 // ownEra returns the present era, "" if the bucket has none: an operator may create tags there.
@@ -189,7 +201,11 @@ func (s *Store) ownEra(ctx context.Context) (string, error) {
 // Update implements [segment.Store]. It is one compare-and-set, as a load is: a load that read the mark before is
 // overtaken and starts over.
 func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
-	err = s.change(ctx, tag, func(e *entry) (err error) {
+	how := segment.ByUpdate
+	if c.Raises() {
+		how = segment.ByRaise
+	}
+	err = s.change(ctx, tag, how, func(e *entry) (err error) {
 		if e.Disabled {
 			return segment.ErrDisabled
 		}
@@ -208,7 +224,7 @@ func (s *Store) Update(ctx context.Context, tag string, c segment.Change) (t seg
 // Delete implements [segment.Store].
 func (s *Store) Delete(ctx context.Context, tag string) error {
 	defer s.kept.Drop(tag)
-	return s.change(ctx, tag, func(e *entry) error {
+	return s.change(ctx, tag, segment.ByDelete, func(e *entry) error {
 		e.Disabled = true
 		return nil
 	})
@@ -280,20 +296,40 @@ func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, err
 
 // change replaces the entry of a tag by what f makes of it, by compare-and-set. When overtaken it reads again and calls
 // f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
-func (s *Store) change(ctx context.Context, tag string, f func(*entry) error) error {
+func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(*entry) error) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
 		kve, e, err := s.read(ctx, tag)
 		if err != nil {
 			return 0, err
 		}
-		try := attempt.New(kve.Revision, e.Tokens)
+		before := e
 		if err = f(&e); err != nil {
 			return 0, err
 		}
-		e.Tokens = try.Tokens()
-		_, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
-		return kve.Revision, s.outcome(ctx, tag, try, written(err))
+		return kve.Revision, s.replace(ctx, tag, how, kve, before, e)
 	}))
+}
+
+// replace replaces the entry before, as kve has it, by e.
+func (s *Store) replace(
+	ctx context.Context, tag string, how segment.How, kve buckets.Entry, before, e entry,
+) (err error) {
+	try := attempt.New(kve.Revision, before.Tokens)
+	e.Tokens = try.Tokens()
+	w := segment.Write{
+		How: how, Before: before.Mark, After: e.Mark, Read: kve.Revision, Replaced: kve.Created,
+	}
+	w.Written, err = s.kv.Update(ctx, tag, e.encode(), kve.Revision)
+	err = s.outcome(ctx, tag, try, written(err))
+	s.wrote(tag, w, err)
+	return err
+}
+
+// wrote reports a write that ended with err, unless nothing was written.
+func (s *Store) wrote(tag string, w segment.Write, err error) {
+	if err == nil || errors.Is(err, segment.ErrUncertain) {
+		s.cfg.Wrote(tag, w)
+	}
 }
 
 // outcome returns what became of a write that ended with err. Where that is not known, the entry is read again: it

@@ -118,12 +118,13 @@ func TestAMarkIsReplacedOnlyAtTheRevisionThatWasRead(t *testing.T) {
 		t.Fatalf("%+v, %v", none, err)
 	}
 	none.High = 100
-	if err := s.SetMark(t.Context(), "order", none); err != nil {
-		t.Fatal(err)
+	written, err := s.SetMark(t.Context(), "order", none)
+	if m, again := s.Mark(t.Context(), "order"); err != nil || again != nil || m.Revision != written {
+		t.Fatalf("revision %d was written, and the mark is %+v; %v, %v", written, m, err, again)
 	}
 	for _, revision := range []uint64{0, 1} {
 		m := segment.Mark{High: 50, Revision: revision}
-		if err := s.SetMark(t.Context(), "order", m); !errors.Is(err, segment.ErrMarkMoved) {
+		if _, err := s.SetMark(t.Context(), "order", m); !errors.Is(err, segment.ErrMarkMoved) {
 			t.Errorf("at revision %d: %v, want ErrMarkMoved", revision, err)
 		}
 	}

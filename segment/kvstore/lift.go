@@ -20,9 +20,11 @@ func (s *Store) Lift(ctx context.Context, tag string, f segment.Floor) (raised b
 		return raised, err
 	}
 	missing := entry{Mark: f.End, Least: f.End, Step: max(1, f.Step), Disabled: !f.Live || f.Step < 1}
-	if _, err = s.kv.Create(ctx, tag, missing.encode()); errors.Is(err, buckets.ErrKeyExists) {
+	w := segment.Write{How: segment.ByLift, After: missing.Mark}
+	if w.Written, err = s.kv.Create(ctx, tag, missing.encode()); errors.Is(err, buckets.ErrKeyExists) {
 		return s.lift(ctx, tag, f)
 	}
+	s.wrote(tag, w, written(err))
 	return err == nil, wrap(tag, err)
 }
 
@@ -32,7 +34,7 @@ var errLifted = errors.New("kvstore: the mark is high enough")
 // lift is Lift for a tag that exists. The bounds are taken from the entry that the compare-and-set replaces: a load
 // that is faster changes them.
 func (s *Store) lift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
-	err = s.change(ctx, tag, func(e *entry) error {
+	err = s.change(ctx, tag, segment.ByLift, func(e *entry) error {
 		mark, least := max(e.Mark, f.End), max(e.Least, min(e.Mark, f.End))
 		if mark == e.Mark && least == e.Least {
 			return errLifted

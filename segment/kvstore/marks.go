@@ -31,9 +31,9 @@ func (s *Store) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 }
 
 // SetMark implements [segment.Marks].
-func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err error) {
+func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (revision uint64, err error) {
 	if err := s.refusedFor(tag); err != nil {
-		return err
+		return 0, err
 	}
 	e := entry{
 		Mark: m.High, Seen: m.Seen, Least: m.Least,
@@ -41,17 +41,17 @@ func (s *Store) SetMark(ctx context.Context, tag string, m segment.Mark) (err er
 		Record: m.Record,
 	}
 	if m.Revision == 0 {
-		_, err = s.kv.Create(ctx, tag, e.encode()) //mutant:first-mark
+		revision, err = s.kv.Create(ctx, tag, e.encode()) //mutant:first-mark
 	} else {
-		_, err = s.kv.Update(ctx, tag, e.encode(), m.Revision)
+		revision, err = s.kv.Update(ctx, tag, e.encode(), m.Revision)
 	}
 	if isOvertaken(err) {
-		return segment.ErrMarkMoved
+		return 0, segment.ErrMarkMoved
 	}
 	if errors.Is(err, buckets.ErrInvalidKey) {
-		return segment.ErrInvalid
+		return 0, segment.ErrInvalid
 	}
-	return wrap(tag, err)
+	return revision, wrap(tag, err)
 }
 
 // AllMarks implements [segment.Marks]. A damaged entry has no mark that could be raised; loads of the tag name it.

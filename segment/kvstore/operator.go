@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/lineage"
@@ -19,10 +20,19 @@ type Report struct {
 	Tags     int   // disabled ones included
 	Guards   int   // of them, those that guard a row in MySQL
 	Damaged  []string
-	Marks    map[string]int64          // by tag, disabled ones included
-	Records  map[string]segment.Record // likewise
+	// Marks is by tag, disabled ones included. It is no older than the call of Inspect; one that was written meanwhile
+	// may be missing: see [InspectMark].
+	Marks   map[string]Present
+	Records map[string]segment.Record // likewise
 
 	revision uint64 // of the identity or its marker; 0 if there never was one
+}
+
+// A Present is a mark as it stands in its bucket.
+type Present struct {
+	Mark     int64
+	Revision uint64
+	Written  time.Time
 }
 
 // Inspect describes a bucket, and changes nothing. It returns [buckets.ErrNoBucket] if there is none.
@@ -34,9 +44,9 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	if err := r.readIdentity(ctx, streams, bucket); err != nil {
 		return Report{}, err
 	}
-	all, _, err := streams.List(ctx, bucket, "")
+	all, err := buckets.Listed(ctx, streams, bucket)
 	s := Store{cfg: Config{Bucket: bucket}}
-	r.Marks, r.Records = make(map[string]int64), make(map[string]segment.Record)
+	r.Marks, r.Records = make(map[string]Present), make(map[string]segment.Record)
 	for _, kve := range all {
 		if kve.Removed || buckets.IsOwn(kve.Key) {
 			continue
@@ -47,12 +57,26 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 			r.Damaged = append(r.Damaged, kve.Key)
 			continue
 		}
-		r.Marks[kve.Key], r.Records[kve.Key] = e.Mark, e.Record
+		r.Marks[kve.Key], r.Records[kve.Key] = Present{e.Mark, kve.Revision, kve.Created}, e.Record
 		if e.Seen > 0 {
 			r.Guards++
 		}
 	}
 	return r, err
+}
+
+// InspectMark returns the mark of one tag, and changes nothing; ok is false if it has none, or one that is damaged.
+func InspectMark(ctx context.Context, streams buckets.Streams, bucket, tag string) (p Present, ok bool, err error) {
+	kve, err := streams.Last(ctx, bucket, tag)
+	if errors.Is(err, buckets.ErrNoKey) || err == nil && kve.Removed {
+		return Present{}, false, nil
+	}
+	if err != nil {
+		return Present{}, false, err
+	}
+	s := Store{cfg: Config{Bucket: bucket}}
+	e, err := s.decode(kve)
+	return Present{e.Mark, kve.Revision, kve.Created}, err == nil, nil
 }
 
 func (r *Report) readIdentity(ctx context.Context, streams buckets.Streams, bucket string) error {

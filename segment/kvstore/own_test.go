@@ -44,12 +44,13 @@ func TestNoTagHasAKeyOfNatsidsOwn(t *testing.T) {
 		_, loaded := s.Load(t.Context(), tag, 1, 0)
 		_, updated := s.Update(t.Context(), tag, segment.Change{Step: 5})
 		_, marked := s.Mark(t.Context(), tag)
+		_, set := s.SetMark(t.Context(), tag, segment.Mark{High: 5})
 		_, lifted := s.Lift(t.Context(), tag, segment.Floor{End: 5})
 		for what, err := range map[string]error{
 			"look": looked, "create": created, "load": loaded, "update": updated, "mark": marked,
 			"delete":   s.Delete(t.Context(), tag),
 			"lift":     lifted,
-			"set mark": s.SetMark(t.Context(), tag, segment.Mark{High: 5}),
+			"set mark": set,
 		} {
 			if !errors.Is(err, segment.ErrInvalid) {
 				t.Errorf("%s of %s: %v, want ErrInvalid", what, tag, err)

@@ -33,6 +33,9 @@ type Move struct {
 	Tags []Tag // in the order of names
 	Kept int   // tags for which nothing needs to be done
 
+	// Wrote, if set, is called with each write of a mark.
+	Wrote segment.Wrote
+
 	table segment.Table
 	marks segment.Marks
 	known map[string]segment.Mark
@@ -117,10 +120,16 @@ func (m *Move) WriteMark(ctx context.Context, t Tag) error {
 		if err != nil {
 			return err
 		}
+		w := segment.Write{How: segment.ByLift, Before: mark.High, Read: mark.Revision, Replaced: mark.Updated}
 		mark.High, mark.Seen = max(1, mark.High, row.MaxID), max(mark.Seen, row.MaxID)
 		mark.Step, mark.Description = max(1, row.Step), row.Description
-		if err = m.marks.SetMark(ctx, t.Name, mark); !errors.Is(err, segment.ErrMarkMoved) {
-			return err
+		w.After = mark.High
+		if w.Written, err = m.marks.SetMark(ctx, t.Name, mark); errors.Is(err, segment.ErrMarkMoved) {
+			continue
 		}
+		if m.Wrote != nil && !errors.Is(err, segment.ErrInvalid) {
+			m.Wrote(t.Name, w)
+		}
+		return err
 	}
 }

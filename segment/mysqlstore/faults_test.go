@@ -20,7 +20,9 @@ func TestADatabaseRestoredFromAnOldCopyRepeatsNothing(t *testing.T) {
 	srv := mysqltest.Start(t)
 	var alarms []string
 	marks := new(segmenttest.Marks)
-	g := guard.New(open(t, srv.DSN()), marks, func(tag, message string) { alarms = append(alarms, tag+": "+message) })
+	g := guard.New(open(t, srv.DSN()), marks, &guard.Config{
+		Alarm: func(tag, message string) { alarms = append(alarms, tag+": "+message) },
+	})
 	create(t, g, "order", 100, 1)
 	ranges := []segment.Range{load(t, g)}
 	old := srv.Snapshot()

@@ -156,7 +156,7 @@ type Marks struct {
 	hook     atomic.Pointer[MarkHook]
 }
 
-// A MarkHook replaces a SetMark; set is the real one.
+// A MarkHook replaces a SetMark; set is the real one. Only one that returns nil has written a known revision.
 type MarkHook func(set func() error) error
 
 var _ segment.Marks = (*Marks)(nil)
@@ -172,7 +172,7 @@ func (m *Marks) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 }
 
 // SetMark implements [segment.Marks].
-func (m *Marks) SetMark(ctx context.Context, tag string, mark segment.Mark) error {
+func (m *Marks) SetMark(ctx context.Context, tag string, mark segment.Mark) (revision uint64, err error) {
 	set := func() error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -188,12 +188,18 @@ func (m *Marks) SetMark(ctx context.Context, tag string, mark segment.Mark) erro
 		m.revision++
 		mark.Revision, mark.Updated = m.revision, time.Now()
 		m.marks[tag] = mark
+		revision = m.revision
 		return nil
 	}
 	if hook := m.hook.Load(); hook != nil && *hook != nil {
-		return (*hook)(set)
+		err = (*hook)(set)
+	} else {
+		err = set()
 	}
-	return set()
+	if err != nil {
+		return 0, err
+	}
+	return revision, nil
 }
 
 // MayCreate implements [segment.Marks]: these marks are never lost.

@@ -81,6 +81,7 @@ func (m *machine) start() {
 		cfg.Store, ring = l.passOn(cfg.Store)
 		passesOn = ring.Run
 	}
+	cfg.Granted = l.granted
 	cfg.OnCreate = func(tag string) {
 		w.post("created "+l.name()+" "+tag, func() { w.announce(tag) })
 	}
@@ -111,20 +112,21 @@ func (l *life) open() {
 		WentBack: func(why string) {
 			w.post("back "+l.name(), func() { w.log("%s alarms: %s", l.name(), why) })
 		},
+		Wrote: l.wrote,
 	})
 	l.marks = marks
 	l.machine.marks.Store(marks)
 	rows := &table{w.db, l, l.machine.side}
-	alarm := func(tag, message string) {
+	reports := &guard.Config{Wrote: l.wrote, Alarm: func(tag, message string) {
 		w.post("alarm "+l.name()+" "+tag, func() { w.log("%s alarms for %s: %s", l.name(), tag, message) })
-	}
+	}}
 	switch w.conf.kind {
 	case marksAlone:
 		l.store = marks
 	case guardedTable:
-		l.store = guard.New(rows, marks, alarm)
+		l.store = guard.New(rows, marks, reports)
 	case bareTable:
-		l.store = guard.New(rows, nil, alarm)
+		l.store = guard.New(rows, nil, reports)
 	}
 }
 

@@ -32,6 +32,7 @@ type world struct {
 	acting   *call     // that arrives now
 	waiting  map[int]*request
 	asked    int
+	reports  reports
 	breach   error // the first one
 }
 
@@ -206,6 +207,7 @@ func (w *world) end() {
 			<-m.life.ended
 		}
 	}
+	w.audit()
 }
 
 // wrote notes that an entry or row of a tag has just changed.
