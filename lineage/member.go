@@ -479,10 +479,13 @@ func (w *Member) follow(ctx context.Context, v *view, proof *finding) error {
 	if m.Incident != "" {
 		return w.followStop(ctx, v)
 	}
-	if f := find(m, v); f != nil {
+	f := find(m, v)
+	if f != nil {
 		proof = f
 	}
 	switch in := v.id.Incident; {
+	case f == nil && in == nil && !m.isFresh() && m.Era != v.id.Era(): //mutant:renew
+		return w.renew(ctx, v)
 	case v.missing != nil && m.isFresh():
 		if left, err := w.giveWay(ctx, v); left || err != nil {
 			return err
@@ -494,8 +497,6 @@ func (w *Member) follow(ctx context.Context, v *view, proof *finding) error {
 		return w.join(ctx, v)
 	case m.isFresh():
 		return w.begin(ctx, v)
-	case m.Era != v.id.Era(): //mutant:renew
-		return w.renew(ctx, v)
 	}
 	return w.write(ctx, v, false)
 }
@@ -509,9 +510,7 @@ func (w *Member) followStop(ctx context.Context, v *view) error {
 	case in != nil && in.ID == w.m.Incident:
 		return w.stay(ctx, v)
 	case in != nil:
-		w.m.Incident = in.ID
-		w.stop(finding{cause: in.Cause, why: in.Why()})
-		return w.note(ctx, v)
+		return w.join(ctx, v)
 	case v.id.Knows(w.m.Incident):
 		return w.resume(ctx, v)
 	}
@@ -548,7 +547,7 @@ func (w *Member) prove(ctx context.Context, v *view, f finding, state time.Time)
 	w.copied = false
 	v.id, v.missing = next, nil
 	w.id.Store(&v.id)
-	w.m.Incident = next.Incident.ID
+	w.m.join(next.Incident.ID)
 	// What the proof rests on stays as it was found.
 	w.m.leaveKey() //mutant:proof-key
 	if opened {
@@ -582,7 +581,7 @@ func (w *Member) accuse(v *view, f finding, state time.Time) (next Identity, ope
 			in.forget(next, append(slices.Clone(open.Forgotten), open.ID)...)
 		}
 	}
-	in.forget(next, m.Era, m.Incident) //mutant:forgotten
+	in.forget(next, append([]string{m.Era, m.Incident}, m.Ended...)...) //mutant:forgotten
 	in.addProver(Prover{Name: w.cfg.Name(), Why: f.why, At: w.cfg.Now().UTC(), State: state})
 	next.Incident = &in
 	return next, opened
@@ -591,12 +590,14 @@ func (w *Member) accuse(v *view, f finding, state time.Time) (next Identity, ope
 // join stops since an incident is open that another worker has proved.
 func (w *Member) join(ctx context.Context, v *view) error {
 	w.stop(finding{cause: v.id.Incident.Cause, why: v.id.Incident.Why()})
-	if w.m.isFresh() {
-		w.m.Registry, w.m.Era = v.id.Registry, v.id.Era()
-	} else if err := w.compare(ctx, v); err != nil || w.m.Incident != "" {
+	before := w.m.Incident
+	if err := w.compare(ctx, v); err != nil || w.m.Incident != before {
 		return err
 	}
-	w.m.Incident = v.id.Incident.ID
+	if w.m.isFresh() {
+		w.m.Registry, w.m.Era = v.id.Registry, v.id.Era()
+	}
+	w.m.join(v.id.Incident.ID)
 	return w.note(ctx, v)
 }
 
@@ -671,8 +672,12 @@ func (w *Member) resume(ctx context.Context, v *view) error {
 // below is a proof: no resume reckoned with it.
 //
 // It does so as a stopped worker: its first write may get a lower revision than it knows, which the resume explains.
+// So it does a late acknowledgement of a write that was sent before: all that this worker loaded is of its era.
 func (w *Member) renew(ctx context.Context, v *view) error {
-	w.stop(finding{cause: WentBack, why: "it was resumed while this worker was away"})
+	w.mu.Lock()
+	w.proof = nil
+	w.stopLocked(finding{cause: WentBack, why: "it was resumed while this worker was away"})
+	w.mu.Unlock()
 	below, err := w.lift(ctx)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ type memory struct {
 	Flight   flight   `json:"flight,omitzero"`
 	Highest  uint64   `json:"highest,string,omitempty"` // revision of the bucket that is known
 	Incident string   `json:"incident,omitempty"`       // that this worker has joined
-	Ended    []string `json:"ended,omitempty"`          // incidents that it knows to have ended, the last mostEnded
+	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
 	// Stop is why the worker issues nothing, and All whether that holds for snowflakes, too: at the next start it holds
 	// until the registry can be read.
 	Stop     string `json:"stop,omitempty"`
@@ -65,11 +65,19 @@ type flight struct {
 	Highest uint64 `json:"highest,string"` // revision that was known when it was first sent
 }
 
-// mostEnded bounds the ended incidents that a worker remembers by itself; the chain has them all.
+// mostEnded bounds the former incidents that a worker remembers by itself; the chain has them all.
 const mostEnded = 64
 
 // isFresh reports whether the worker remembers no registry: it has loaded nothing, so nothing can be missing.
 func (m *memory) isFresh() bool { return m.Era == "" }
+
+// join makes an incident the one that the worker is in, instead of another one that is open no more.
+func (m *memory) join(incident string) {
+	if m.Incident != incident {
+		m.end(m.Incident)
+	}
+	m.Incident = incident
+}
 
 func (m *memory) end(incident string) {
 	if incident != "" && !slices.Contains(m.Ended, incident) {

@@ -41,7 +41,9 @@ var mutants = []mutant.Mutant{
 func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants, Folders: []string{"."},
-		Args:    []string{"-test.run=^TestSimulation$", "-test.timeout=6m", fmt.Sprint("-sim.n=", 2*schedules)},
-		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (seed \d+: .*)$`),
+		Args: []string{
+			"-test.run=^(TestSimulation|TestOneStop.*)$", "-test.timeout=6m", fmt.Sprint("-sim.n=", 2*schedules),
+		},
+		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: (seed \d+: .*|\d+ stops.*)$`),
 	}.Run(t)
 }

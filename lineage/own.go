@@ -160,7 +160,7 @@ func (w *Member) chooseKey(ctx context.Context) error {
 	if m.Key != "" {
 		return nil
 	}
-	if !m.Volatile {
+	if !m.Volatile || m.Incident != "" { // a restore may have made the key of one who runs look like one that ended
 		m.Key = newID()
 		return nil
 	}
