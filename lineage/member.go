@@ -572,6 +572,7 @@ func (w *Member) accuse(v *view, f finding, state time.Time) (next Identity, ope
 		}
 	}
 	in := Incident{ID: newID(), Cause: f.cause, Opened: w.cfg.Now().UTC(), Other: f.other}
+	//mutant:joins
 	if open := next.Incident; open != nil && open.ID != m.Incident && !slices.Contains(m.Ended, open.ID) {
 		in = *open
 		in.Provers, in.Forgotten = slices.Clone(in.Provers), slices.Clone(in.Forgotten)

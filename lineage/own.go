@@ -44,6 +44,9 @@ func (w *Member) send(ctx context.Context, v *view, ended bool) (again bool, err
 	if m.Flight.Token == "" {
 		m.Flight = flight{newID(), w.cfg.Bucket.Known()}
 	}
+	if m.Incident != "" { // what is known above the identity may be of another history
+		m.Flight.Highest = min(m.Flight.Highest, v.revision)
+	}
 	w.noteToDisk()
 	o := ownKey{
 		Version: version, Token: m.Flight.Token, Name: w.cfg.Name(), Time: w.cfg.Now().UTC(), Era: m.Era,

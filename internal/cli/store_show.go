@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -12,9 +14,12 @@ import (
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/subjects"
 )
 
-type storeShowCmd struct{}
+type storeShowCmd struct {
+	Marks bool
+}
 
 func (*storeShowCmd) help() help {
 	return help{
@@ -23,20 +28,41 @@ func (*storeShowCmd) help() help {
 the store; mysql, they guard a table. A bucket without identity was purged, or
 deleted and made again, and all workers have stopped.
 
-Example:
-  natsid store show`,
+Examples:
+  natsid store show
+  natsid store show --marks >marks.txt   # for natsid resume --marks, --at-least`,
+		values: map[string]string{"marks": "Print the mark of each tag instead, in lines of TAG MARK."},
 	}
 }
 
 // Run implements the command.
-func (*storeShowCmd) Run(s *session) error {
+func (c *storeShowCmd) Run(s *session) error {
 	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
+		if c.Marks {
+			return printMarks(s, r.Marks)
+		}
 		id := r.Identity
 		store := storeJSON{
 			Bucket: s.namespace().SegmentBucket(), Kind: id.Kind, Registry: id.Registry, Made: id.Made,
 			Era: id.Era(), Tags: r.Tags, DenyPurge: r.Info.DenyPurge, State: storeState(r),
 		}
 		return s.print(store, store.print)
+	})
+}
+
+// printMarks prints marks as `natsid resume` reads them.
+func printMarks(s *session, marks map[string]kvstore.Present) error {
+	all := make(map[string]subjects.Decimal, len(marks))
+	for tag, p := range marks {
+		all[tag] = subjects.Decimal(p.Mark)
+	}
+	return s.print(all, func(out io.Writer) error {
+		for _, tag := range slices.Sorted(maps.Keys(all)) {
+			if _, err := fmt.Fprintln(out, tag, all[tag]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

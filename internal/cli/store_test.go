@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -55,8 +56,13 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	if _, err := store.Create(t.Context(), first, false); err != nil {
 		t.Errorf("first use once the tags were confirmed: %v", err)
 	}
-	if tag, err := store.Look(t.Context(), "order"); err != nil || tag.MaxID < 5700 {
+	tag, err := store.Look(t.Context(), "order")
+	if err != nil || tag.MaxID < 5700 {
 		t.Errorf("the tag is %+v, %v, want it above 5700", tag, err)
+	}
+	want := fmt.Sprintf("new 1\norder %d\n", tag.MaxID)
+	if got := answered(t, "store", "show", "--marks", nats); got.code != 0 || got.out != want {
+		t.Errorf("the marks are shown as %+v, want %q", got, want)
 	}
 	natsid(t, "store", "move", "--to=mysql", nats).want(t, 2, "--mysql is missing")
 }
