@@ -20,7 +20,7 @@ func diskFaults() []fault {
 			losses: []loss{{
 				kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: 5 * time.Second, most: 60,
 			}},
-			// One of worker.json, and one of witness.json if it is written meanwhile.
+			// One of worker.json, and one of lineage.json if it is written meanwhile.
 			alarms: alarms{subjects.AlarmStateFile: {1, 2}}, single: true,
 		},
 		{

@@ -48,7 +48,7 @@ func (o *order) end(began begun, now time.Duration, first, last int64) error {
 }
 
 // inOrder has an answer of the strict tag judged. Two registries that meet have an order
-// only once one has yielded.
+// only once one serves alone.
 func (l *load) inOrder(began begun, first, last int64) {
 	now := l.now()
 	if int64(began.at) < l.settled.Load() {

@@ -113,6 +113,11 @@ func (w *Member) takeEnds(ctx context.Context, v *view) error {
 		return nil
 	}
 	raises, err := readPlan(ctx, w.cfg.Bucket, *v.id.Plan)
+	if errors.Is(err, errNoPlan) {
+		if stale := w.proveNoPlan(ctx, *v.id.Plan); stale != nil {
+			return stale
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -121,6 +126,32 @@ func (w *Member) takeEnds(ctx context.Context, v *view) error {
 		ends[r.Tag] = r.To
 	}
 	w.ends.Store(&ends)
+	return nil
+}
+
+// proveNoPlan proves that a plan is not there, by a compare-and-set of each part as it was read. It returns nil then.
+func (w *Member) proveNoPlan(ctx context.Context, p Plan) error {
+	var parts [][]byte
+	for n := range p.Parts {
+		key := planKey(p.ID, n)
+		e, err := w.cfg.Bucket.Get(ctx, key)
+		switch {
+		case err == nil:
+			_, err = w.cfg.Bucket.Update(ctx, key, e.Value, e.Revision)
+		case errors.Is(err, buckets.ErrNoKey):
+			_, err = w.cfg.Bucket.Create(ctx, key, nil)
+		}
+		if errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) {
+			return errNewerRead
+		}
+		if err != nil {
+			return fmt.Errorf("lineage: part %d of plan %s cannot be compared: %w", n, p.ID, err)
+		}
+		parts = append(parts, e.Value)
+	}
+	if _, err := p.read(parts); err == nil {
+		return errNewerRead
+	}
 	return nil
 }
 

@@ -540,11 +540,12 @@ func (p *proc) serve() {
 	p.w.issue(i, p.w.isBlind() || !p.isAware())
 }
 
-// check checks, as a worker does now and then. One that finds all in order must not remember what a restore undid.
+// check checks, as a worker does now and then. One that finds all in order must not remember what a restore undid. Of a
+// key that was taken over from one who lives, two histories may have the same revision; then the other one proves.
 func (p *proc) check(ctx context.Context, thorough bool) error {
 	w, life, key := p.w, p.lives, p.member.m.Key
 	remembers := key != "" && key == p.wroteKey && w.taken < p.wrote && p.wrote < w.restored &&
-		p.member.Stopped() == nil
+		p.member.Stopped() == nil && len(p.member.m.Taken) == 0
 	epoch := w.epoch
 	err := p.member.checkOnce(ctx, thorough)
 	if err == nil && remembers && p.lives == life && w.epoch == epoch && p.refused < w.restored {

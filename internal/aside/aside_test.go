@@ -398,7 +398,7 @@ func TestWhatIsNoReportChangesNothing(t *testing.T) {
 		w.loads(f, 100*time.Millisecond)
 		for range 100 {
 			for _, body := range []string{
-				"", "ok", `{"stream":"all","seq":7}`, `{"version":1,"registry":"r","witness":"x","revision":"7"}`,
+				"", "ok", `{"stream":"all","seq":7}`, `{"version":1,"registry":"r","extra":"x","revision":"7"}`,
 				`{"version":2,"says":"I can load","registry":"r","store":"kv","process":"x"}`,
 				`{"version":1,"says":"I can load","registry":"r","store":"kv","process":"w1"}`, // its own
 			} {

@@ -36,7 +36,7 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 		"  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>,stamped.>' \\\n"+
 			"  --allow-sub '_INBOX.>,events.> natsid-stamped'\n")
 	for flags, none := range map[string]string{
-		"--mysql=u:p@/db --guard=off": "id.witness", "--no-make-buckets": "STREAM.CREATE.KV_id_segments",
+		"--mysql=u:p@/db --guard=off": "id.registry.of", "--no-make-buckets": "STREAM.CREATE.KV_id_segments",
 	} {
 		prints(t, "permissions worker "+flags, "id.worker.*")
 		if out := natsid(t, strings.Fields("permissions worker "+flags)...).out; strings.Contains(out, none) {

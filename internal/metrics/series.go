@@ -113,7 +113,7 @@ var (
 	}
 	secondRegistry = SeriesInfo{
 		Name: "natsid_second_registry", Type: gauge,
-		Help: "1 while another registry is heard, or this worker's has yielded to one.",
+		Help: "1 while another registry is heard, or this worker's is out for one.",
 	}
 	clockOffset = SeriesInfo{
 		Name: "natsid_clock_offset_seconds", Type: gauge,
