@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -84,6 +85,17 @@ func (c *resumeCmd) Run(s *session) error {
 	if c.By < 0 || c.By > math.MaxInt64/4 {
 		return usage(fmt.Errorf("--by %d: want 1 to %d", c.By, int64(math.MaxInt64/4)))
 	}
+	if c.Keep != "" && (c.Marks != "") != c.Cut {
+		return usage(errors.New("--marks FILE and --cut go together: the marks are those of a registry that is cut off"))
+	}
+	least, err := marksIn(c.AtLeast)
+	if err != nil {
+		return err
+	}
+	others, err := marksIn(c.Marks)
+	if err != nil {
+		return err
+	}
 	nc, err := s.connect()
 	if err != nil {
 		return err
@@ -111,7 +123,7 @@ func (c *resumeCmd) Run(s *session) error {
 	host, _ := os.Hostname() // a name for people
 	bus := natsbus.New(nc, s.namespace())
 	r := &resumption{
-		resumeCmd: c, s: s, kind: kind, ask: bus.Ask,
+		resumeCmd: c, s: s, kind: kind, ask: bus.Ask, least: least, others: others,
 		inspect: func() (kvstore.Report, error) { return kvstore.Inspect(s.ctx, streams, bucket) },
 		o: lineage.Operator{
 			Bucket: store.Own(), Tags: store, Kind: string(kind), Name: "natsid resume on " + host, Now: time.Now,
@@ -152,6 +164,8 @@ type resumption struct {
 	s       *session
 	kind    kvstore.Kind
 	ask     lineage.AskFunc
+	least   map[string]int64 // of --at-least
+	others  map[string]int64 // of --marks
 	inspect func() (kvstore.Report, error)
 	o       lineage.Operator
 	c       lineage.Case
@@ -240,6 +254,9 @@ func (r *resumption) try(ctx context.Context) error {
 	if err := r.agree("Raise the tags and resume?"); err != nil {
 		return err
 	}
+	if err := r.takeOut(ctx); err != nil {
+		return err
+	}
 	if err := r.wait(ctx); err != nil {
 		return err
 	}
@@ -301,9 +318,7 @@ func (r *resumption) targets(ctx context.Context) (map[string]int64, error) {
 	default:
 		err = r.addDistance(to)
 	}
-	if err == nil && r.AtLeast != "" {
-		err = addFile(r.AtLeast, to)
-	}
+	merge(to, r.least)
 	for tag, mark := range r.c.Marks {
 		to[tag] = max(to[tag], mark+r.By)
 	}
@@ -358,29 +373,45 @@ func (r *resumption) addRows(ctx context.Context, to map[string]int64) error {
 	return err
 }
 
-// addOther takes the other registry out, and raises the marks above its own.
+// addOther raises the marks above those of the other registry.
 func (r *resumption) addOther(ctx context.Context, to map[string]int64) error {
 	if own := r.c.Identity.Registry; r.Keep != own {
 		return otherKept(r.Keep, own)
 	}
+	marks, err := r.others, error(nil)
+	if !r.Cut {
+		marks, err = r.marksOfOther(ctx)
+	}
+	merge(to, marks)
+	return err
+}
+
+func (r *resumption) marksOfOther(ctx context.Context) (map[string]int64, error) {
 	other := r.other(ctx)
-	if r.Marks != "" && r.Cut {
-		return addFile(r.Marks, to)
-	}
 	if other == "" {
-		return errors.New("no worker of another registry answers, so it cannot be taken out: connect it, or give its " +
-			"marks with --marks FILE --cut")
+		return nil, errors.New("no worker of another registry answers, so it cannot be taken out: connect it, or give " +
+			"its marks with --marks FILE --cut")
 	}
-	if !r.DryRun {
-		if err := r.ask.TakeOut(ctx, other, r.Keep); err != nil {
-			return fmt.Errorf("registry %s is not taken out: %w", other, err)
-		}
+	return r.ask.Marks(ctx, other)
+}
+
+// takeOut takes the other registry out, before the wait: then its marks are final.
+func (r *resumption) takeOut(ctx context.Context) error {
+	if r.Keep == "" || r.Cut {
+		return nil
 	}
-	marks, err := r.ask.Marks(ctx, other)
-	for tag, mark := range marks {
+	other := r.other(ctx)
+	if err := r.ask.TakeOut(ctx, other, r.Keep); err != nil {
+		return fmt.Errorf("registry %s is not taken out: %w", other, err)
+	}
+	return nil
+}
+
+// merge raises marks to those in from.
+func merge(to, from map[string]int64) {
+	for tag, mark := range from {
 		to[tag] = max(to[tag], mark)
 	}
-	return err
 }
 
 // other returns the other registry.
@@ -399,21 +430,28 @@ func (r *resumption) other(ctx context.Context) string {
 	return ""
 }
 
-// addFile reads marks from a file: lines of a tag and a mark.
-func addFile(path string, to map[string]int64) error {
+// marksIn reads marks from a file, lines of a tag and a mark; none if path is "".
+func marksIn(path string) (marks map[string]int64, err error) {
+	if path == "" {
+		return nil, nil
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return usage(err)
+		return nil, usage(err)
 	}
+	marks = make(map[string]int64)
 	for n, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
-		var tag string
-		var mark int64
-		if _, err := fmt.Sscan(string(line), &tag, &mark); err != nil || mark < 1 {
-			return usage(fmt.Errorf("%s:%d: %q: want a tag and its mark", path, n+1, line))
+		tag, text, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
+		mark, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		if err != nil || mark < 1 {
+			return nil, usage(fmt.Errorf("%s:%d: %q: want a tag and its mark", path, n+1, line))
 		}
-		to[tag] = max(to[tag], mark)
+		if err := checkTag(tag); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n+1, err)
+		}
+		marks[tag] = mark
 	}
-	return nil
+	return marks, nil
 }
 
 // resumeJSON is what a resume does, or would do with --dry-run.

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,6 +47,14 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	shown("TAGS      1", "PURGES    refused", "no identity", "natsid resume")
 	natsid(t, "resume", "--yes", nats).want(t, 2, "--since")
 	natsid(t, "resume", "--since=1h", nats).want(t, 2, "--yes")
+	unfit := filepath.Join(t.TempDir(), "marks")
+	for text, says := range map[string]string{"bad!tag 5": ":1: tag", "a\nb 7": ":1: ", "a 0": "want a tag and its mark"} {
+		if err := os.WriteFile(unfit, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		natsid(t, "resume", "--yes", "--since=1h", "--by=700", "--at-least="+unfit, nats).want(t, 2, says)
+	}
+	natsid(t, "resume", "--yes", "--keep=R", "--cut", nats).want(t, 2, "--marks FILE and --cut go together")
 	resume("--yes", "--since=1h", "--by=700")
 	shown("KIND      kv", "natsid resume")
 	first := segment.Tag{Name: "new", Step: 1, MaxID: 1}
