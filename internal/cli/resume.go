@@ -389,8 +389,8 @@ func (r *resumption) addOther(ctx context.Context, to map[string]int64) error {
 func (r *resumption) marksOfOther(ctx context.Context) (map[string]int64, error) {
 	other := r.other(ctx)
 	if other == "" {
-		return nil, errors.New("no worker of another registry answers, so it cannot be taken out: connect it, or give " +
-			"its marks with --marks FILE --cut")
+		return nil, errors.New("no worker of another registry answers, so it cannot be taken out: connect it, or " +
+			"give its marks with --marks FILE --cut")
 	}
 	return r.ask.Marks(ctx, other)
 }

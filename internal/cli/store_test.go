@@ -48,7 +48,9 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	natsid(t, "resume", "--yes", nats).want(t, 2, "--since")
 	natsid(t, "resume", "--since=1h", nats).want(t, 2, "--yes")
 	unfit := filepath.Join(t.TempDir(), "marks")
-	for text, says := range map[string]string{"bad!tag 5": ":1: tag", "a\nb 7": ":1: ", "a 0": "want a tag and its mark"} {
+	for text, says := range map[string]string{
+		"bad!tag 5": ":1: tag", "a\nb 7": ":1: ", "a 0": "want a tag and its mark",
+	} {
 		if err := os.WriteFile(unfit, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
