@@ -86,7 +86,7 @@ func (c *resumeCmd) Run(s *session) error {
 		return usage(fmt.Errorf("--by %d: want 1 to %d", c.By, int64(math.MaxInt64/4)))
 	}
 	if c.Keep != "" && (c.Marks != "") != c.Cut {
-		return usage(errors.New("--marks FILE and --cut go together: the marks are those of a registry that is cut off"))
+		return usage(errors.New("--marks FILE and --cut go together: the marks of a registry that is cut off"))
 	}
 	least, err := marksIn(c.AtLeast)
 	if err != nil {
