@@ -572,8 +572,9 @@ func (w *Member) accuse(v *view, f finding, state time.Time) (next Identity, ope
 		}
 	}
 	in := Incident{ID: newID(), Cause: f.cause, Opened: w.cfg.Now().UTC(), Other: f.other}
-	//mutant:joins
-	if open := next.Incident; open != nil && open.ID != m.Incident && !slices.Contains(m.Ended, open.ID) {
+	open := next.Incident
+	joins := open != nil && open.ID != m.Incident && !slices.Contains(m.Ended, open.ID) //mutant:joins
+	if joins {
 		in = *open
 		in.Provers, in.Forgotten = slices.Clone(in.Provers), slices.Clone(in.Forgotten)
 	} else {

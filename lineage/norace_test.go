@@ -22,7 +22,7 @@ var mutants = []mutant.Mutant{
 	{Name: "an incident that is gone ends", Edits: []mutant.Edit{
 		mutant.Replace("gone", `w.m.Incident = ""; return w.begin(ctx, v)`)}},
 	{Name: "a prover joins an incident that it had joined before", Edits: []mutant.Edit{
-		mutant.Replace("joins", "if open := next.Incident; open != nil {")}},
+		mutant.Replace("joins", "joins := open != nil")}},
 	{Name: "who stops lifts nothing", Edits: []mutant.Edit{mutant.Delete("stop-lift")}},
 	{Name: "memory is issued after a stop", Edits: []mutant.Edit{mutant.Delete("discard")}},
 	{Name: "a worker of an old era continues", Edits: []mutant.Edit{

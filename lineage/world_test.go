@@ -546,6 +546,9 @@ func (p *proc) check(ctx context.Context, thorough bool) error {
 	w, life, key := p.w, p.lives, p.member.m.Key
 	remembers := key != "" && key == p.wroteKey && w.taken < p.wrote && p.wrote < w.restored &&
 		p.member.Stopped() == nil && len(p.member.m.Taken) == 0
+	if o, err := decodeOwn(w.bkt.entries[ownPrefix+key].Value); err == nil && o.Token == p.member.m.Written.Token {
+		remembers = false // a copy of its last write that was late
+	}
 	epoch := w.epoch
 	err := p.member.checkOnce(ctx, thorough)
 	if err == nil && remembers && p.lives == life && w.epoch == epoch && p.refused < w.restored {
