@@ -4,9 +4,11 @@ package main
 
 import (
 	_ "embed"
+	"encoding/csv"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -188,11 +190,40 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 		"Totals":   totals(results), "Broken": broken(results),
 		"Seed": opt.seed, "Rate": opt.rate, "Calls": opt.rate / callsPer,
 		"Patience": patience, "Batch": opt.batch, "Parallel": opt.parallel,
-		"Table": table(results), "Overload": markdownTable(overloadRows(results)),
-		"Stamping": markdownTable(stampRows(results)), "Faults": legend(results),
-		"Record": strings.TrimSpace(record),
+		"Table": filepath.Base(tableOf(opt.markdown)), "Overload": markdownTable(overloadRows(results)),
+		"Stamping": markdownTable(stampRows(results)),
+		"Record":   strings.TrimSpace(record),
 	})
+	if err == nil {
+		err = f.Close()
+	}
 	if err != nil {
+		return err
+	}
+	return writeTable(tableOf(opt.markdown), results)
+}
+
+// tableOf returns where the table of a report goes: beside it.
+func tableOf(report string) string { return strings.TrimSuffix(report, ".md") + ".csv" }
+
+// writeTable writes all results as CSV, with what each fault does and may cost.
+func writeTable(path string, results []result) error {
+	does := make(map[string]fault)
+	for _, f := range catalogue() {
+		does[f.name] = f
+	}
+	rows := [][]string{append(slices.Clone(columns), "what happens", "what it may cost")}
+	rows[0][1] = "on clock step"
+	for _, r := range results {
+		f := does[r.name]
+		rows = append(rows, append(r.cells(), f.summary, f.cost()))
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err = csv.NewWriter(f).WriteAll(rows); err != nil {
 		return err
 	}
 	return f.Close()
@@ -212,15 +243,6 @@ func database(results []result) string {
 	return "no MariaDB"
 }
 
-func table(results []result) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s |\n|%s", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
-	for _, r := range results {
-		fmt.Fprintf(&b, "\n| %s |", strings.Join(r.cells(), " | "))
-	}
-	return b.String()
-}
-
 func markdownTable(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {
@@ -232,21 +254,10 @@ func markdownTable(rows [][]string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// legend describes each fault of the results and what it may cost.
-func legend(results []result) string {
-	var lines []string
-	for _, f := range catalogue() {
-		if slices.ContainsFunc(results, func(r result) bool { return r.name == f.name }) {
-			lines = append(lines, fmt.Sprintf("- **%s**: %s. %s", f.name, f.summary, f.cost()))
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
 // cost describes what a fault may cost.
 func (f fault) cost() string {
 	if f.random {
-		return fmt.Sprintf("May cost anything but a repeat; recovery within %v of its end.", f.recoveryLimit())
+		return fmt.Sprintf("anything but a repeat; recovery within %v of its end.", f.recoveryLimit())
 	}
 	parts := []string{"no request"}
 	if len(f.losses) > 0 {
@@ -255,7 +266,7 @@ func (f fault) cost() string {
 	for _, t := range f.losses {
 		parts = append(parts, t.String())
 	}
-	text := "May cost " + strings.Join(parts, "; ")
+	text := strings.Join(parts, "; ")
 	switch {
 	case f.single && f.shortGap > patience:
 		text += "; no call through the client but of short and strict"
