@@ -27,8 +27,8 @@ type Operator struct {
 	Now    func() time.Time
 	// Announce sends a notice to all workers, so that each checks at once; nil sends none.
 	Announce func(notice []byte) error
-	// Limit returns the highest mark that a tag can have; nil is no limit.
-	Limit func(tag string) int64
+	// Limit is the highest mark that a tag can have and still give an ID; 0 is that of int64.
+	Limit int64
 }
 
 // Settling is how long an operator waits after it first read an incident.
@@ -193,16 +193,21 @@ func (o *Operator) Raises(c Case, to map[string]int64) (raises []Raise, err erro
 	for tag, end := range to {
 		ends[tag] = max(ends[tag], end)
 	}
+	limit := o.Limit
+	if limit == 0 {
+		limit = math.MaxInt64 - 1
+	}
 	var over []string
 	for _, tag := range slices.Sorted(maps.Keys(ends)) {
 		r := Raise{tag, c.Marks[tag], max(ends[tag], c.Marks[tag])}
-		if o.Limit != nil && r.To > o.Limit(tag) {
-			over = append(over, fmt.Sprintf("%s to %d, at most %d", tag, r.To, o.Limit(tag)))
+		if r.To > max(limit, r.From) { // one that is used up already stays so
+			over = append(over, fmt.Sprintf("%s from %d to %d, at most %d", tag, r.From, r.To, limit))
 		}
 		raises = append(raises, r)
 	}
 	if len(over) > 0 {
-		return nil, fmt.Errorf("these tags cannot be raised so far: %s; nothing was raised", strings.Join(over, "; "))
+		return nil, fmt.Errorf("these tags cannot be raised so far: %s; nothing was raised: choose a smaller distance "+
+			"that is still above all that was loaded, or delete tags that are not in use", strings.Join(over, "; "))
 	}
 	return raises, nil
 }

@@ -483,7 +483,9 @@ func (m marks) Load(ctx context.Context, tag string, n, floor int64) (segment.Lo
 	if _, err := m.l.Update(ctx, tag, fmt.Append(nil, start+n), e.Revision); err != nil {
 		return segment.Loaded{}, err
 	}
-	m.hang()
+	if m.hang(); m.l.p.lives != m.l.life {
+		return segment.Loaded{}, errDown
+	}
 	if mark < floor {
 		m.l.p.member.WentBack("a mark was below a floor")
 	}

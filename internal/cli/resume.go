@@ -23,6 +23,7 @@ import (
 	"github.com/natsid/natsid/lineage/natsbus"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -164,8 +165,9 @@ type resumption struct {
 	s       *session
 	kind    kvstore.Kind
 	ask     lineage.AskFunc
-	least   map[string]int64 // of --at-least
-	others  map[string]int64 // of --marks
+	least   map[string]int64  // of --at-least
+	others  map[string]int64  // of --marks
+	table   *mysqlstore.Table // that the marks guard; nil if none is named
 	inspect func() (kvstore.Report, error)
 	o       lineage.Operator
 	c       lineage.Case
@@ -177,6 +179,17 @@ type resumption struct {
 const mostTries = 10
 
 func (r *resumption) run(ctx context.Context) (err error) {
+	if r.table, err = r.openTable(ctx); err != nil {
+		return err
+	}
+	switch {
+	case r.table != nil:
+		defer r.table.Close()
+		r.o.Limit = r.table.Limit()
+	case r.kind == kvstore.Guarded:
+		fmt.Fprintln(r.s.stderr,
+			"The marks guard a table: with --mysql DSN no tag is raised beyond what its column holds.")
+	}
 	if r.c, err = r.o.Look(ctx, nil); err != nil {
 		return err
 	}
@@ -320,7 +333,7 @@ func (r *resumption) targets(ctx context.Context) (map[string]int64, error) {
 	}
 	merge(to, r.least)
 	for tag, mark := range r.c.Marks {
-		to[tag] = max(to[tag], mark+r.By)
+		to[tag] = max(to[tag], above(mark, r.By))
 	}
 	return to, err
 }
@@ -343,30 +356,33 @@ func (r *resumption) addDistance(to map[string]int64) error {
 		return err
 	}
 	for tag, by := range lineage.Distance(report.Records, since, time.Now()) {
-		to[tag] = max(to[tag], r.c.Marks[tag]+min(by, math.MaxInt64-r.c.Marks[tag]))
+		to[tag] = max(to[tag], above(r.c.Marks[tag], by))
 	}
 	return nil
 }
 
-// addRows raises the marks to the rows of the table that they guard.
-func (r *resumption) addRows(ctx context.Context, to map[string]int64) error {
+// above returns mark+by, or the highest mark that there is if that is higher.
+func above(mark, by int64) int64 { return mark + min(by, math.MaxInt64-mark) }
+
+// openTable opens the table that the marks guard; nil where none is named.
+func (r *resumption) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 	cfg, err := r.s.validConfig()
-	if err != nil {
-		return err
-	}
-	if r.kind != kvstore.Guarded || !cfg.OnMySQL() {
-		return usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
+	if err != nil || r.kind != kvstore.Guarded || !cfg.OnMySQL() {
+		return nil, err
 	}
 	login, err := cfg.Database()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	table, err := app.OpenTable(ctx, login)
-	if err != nil {
-		return err
+	return app.OpenTable(ctx, login)
+}
+
+// addRows raises the marks to the rows of the table that they guard.
+func (r *resumption) addRows(ctx context.Context, to map[string]int64) error {
+	if r.table == nil {
+		return usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
 	}
-	defer table.Close()
-	rows, err := table.AllRows(ctx)
+	rows, err := r.table.AllRows(ctx)
 	for _, row := range rows {
 		to[row.Name] = max(to[row.Name], row.MaxID)
 	}

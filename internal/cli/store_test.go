@@ -47,15 +47,20 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	shown("TAGS      1", "PURGES    refused", "no identity", "natsid resume")
 	natsid(t, "resume", "--yes", nats).want(t, 2, "--since")
 	natsid(t, "resume", "--since=1h", nats).want(t, 2, "--yes")
-	unfit := filepath.Join(t.TempDir(), "marks")
+	write := func(text string) (path string) {
+		path = filepath.Join(t.TempDir(), "marks")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	for text, says := range map[string]string{
 		"bad!tag 5": ":1: tag", "a\nb 7": ":1: ", "a 0": "want a tag and its mark",
 	} {
-		if err := os.WriteFile(unfit, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		natsid(t, "resume", "--yes", "--since=1h", "--by=700", "--at-least="+unfit, nats).want(t, 2, says)
+		natsid(t, "resume", "--yes", "--since=1h", "--by=700", "--at-least="+write(text), nats).want(t, 2, says)
 	}
+	natsid(t, "resume", "--yes", "--since=1h", "--by=2305843009213693951",
+		"--at-least="+write("new 9223372036854775807"), nats).want(t, 1, "new from 0 to 9223372036854775807")
 	natsid(t, "resume", "--yes", "--keep=R", "--cut", nats).want(t, 2, "--marks FILE and --cut go together")
 	resume("--yes", "--since=1h", "--by=700")
 	shown("KIND      kv", "natsid resume")
