@@ -96,6 +96,8 @@ var (
 	ErrNoIdentity = errors.New("lineage: the bucket of the marks has no identity")
 	// ErrIdentity is returned for an identity that cannot be read.
 	ErrIdentity = errors.New("lineage: the identity of the bucket of the marks cannot be read")
+	// ErrNewer is returned for an identity that a newer natsid wrote. Nobody but that one replaces it.
+	ErrNewer = errors.New("lineage: a newer natsid wrote the identity of the bucket of the marks")
 )
 
 // Found returns the identity of a registry that begins with a bucket.
@@ -120,14 +122,16 @@ func (id Identity) Knows(era string) bool { return slices.Contains(id.Eras, era)
 // Encode returns the value of the entry.
 func (id Identity) Encode() []byte { return encode(id) }
 
-// DecodeIdentity returns the identity in the value of an entry, or [ErrIdentity].
+// DecodeIdentity returns the identity in the value of an entry, [ErrIdentity] or [ErrNewer].
 func DecodeIdentity(value []byte) (id Identity, err error) {
 	switch err := json.Unmarshal(value, &id); {
 	case err != nil:
 		return Identity{}, fmt.Errorf("%w: it is damaged: %w", ErrIdentity, err)
+	case id.Version > version:
+		return Identity{}, fmt.Errorf("%w: it has version %d, and this natsid knows %d: use the natsid that wrote it",
+			ErrNewer, id.Version, version)
 	case id.Version != version:
-		return Identity{}, fmt.Errorf("%w: it is of version %d, and this natsid knows %d: use the natsid that wrote it",
-			ErrIdentity, id.Version, version)
+		return Identity{}, fmt.Errorf("%w: it is damaged: version %d", ErrIdentity, id.Version)
 	case id.Registry == "" || id.Kind == "" || len(id.Eras) == 0 && id.Incident == nil:
 		return Identity{}, fmt.Errorf("%w: it lacks registry, kind or era", ErrIdentity)
 	}

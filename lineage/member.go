@@ -431,11 +431,14 @@ func (w *Member) read(ctx context.Context, thorough bool) (v view, err error) {
 	}
 	v.revision = e.Revision
 	if v.id, err = DecodeIdentity(e.Value); err != nil {
-		if v.id.Version != version && v.id.Version != 0 {
+		if errors.Is(err, ErrNewer) {
 			return v, err
 		}
 		v.missing = err
-		return v, nil
+		if !v.created.IsZero() {
+			return v, nil
+		}
+		return w.read(ctx, true)
 	}
 	if v.id.Kind != w.cfg.Kind {
 		return v, fmt.Errorf("%w: the marks are of kind %s, and this worker is of kind %s",

@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,9 +40,12 @@ func ofSettings(_ *memory, v *view) *finding {
 
 // ofIdentity finds an identity that is missing, damaged, or of another registry.
 func ofIdentity(m *memory, v *view) *finding {
-	if v.missing != nil {
+	if errors.Is(v.missing, ErrNoIdentity) {
 		return &finding{cause: Lost, why: "the identity of the bucket of marks is gone: the bucket was purged, or " +
 			"deleted and made again"}
+	}
+	if v.missing != nil {
+		return &finding{cause: Lost, why: v.missing.Error()}
 	}
 	if m.Registry != "" && m.Registry != v.id.Registry {
 		return &finding{cause: WentBack, why: fmt.Sprintf("the bucket of marks holds registry %s, and this worker has "+

@@ -85,6 +85,9 @@ func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
 		c.revision = e.Revision
 		c.Identity, c.Missing = DecodeIdentity(e.Value)
 	}
+	if errors.Is(c.Missing, ErrNewer) {
+		return c, c.Missing
+	}
 	c.Seen = o.Now()
 	if in := c.Identity.Incident; before != nil && in != nil && before.Identity.Incident != nil &&
 		before.Identity.Incident.ID == in.ID {

@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 )
@@ -83,5 +84,26 @@ func TestOneStopWhereSeveralProve(t *testing.T) {
 	w.sound(t, a, b, c)
 	if w.incidents != 2 || w.breach != nil {
 		t.Errorf("%d stops for 2 restores, %v", w.incidents, w.breach)
+	}
+}
+
+// A worker of an older version leaves alone what it does not know.
+func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	w.sound(t, w.procs[0])
+	newer := []byte(`{"version":2,"registry":"R","kind":"kv"}`)
+	w.bkt, _ = w.bkt.with(identityKey, newer, w.now)
+	for _, p := range w.procs[:2] {
+		if err := p.member.checkOnce(context.Background(), true); !errors.Is(err, ErrNewer) {
+			t.Errorf("%v, want ErrNewer", err)
+		}
+	}
+	o := w.newOp(0)
+	if _, err := o.o.Look(context.Background(), nil); !errors.Is(err, ErrNewer) {
+		t.Errorf("the operator's command: %v, want ErrNewer", err)
+	}
+	if now := w.bkt.entries[identityKey].Value; string(now) != string(newer) {
+		t.Errorf("the identity is %s now", now)
 	}
 }

@@ -82,7 +82,8 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil || errors.Is(err, kvstore.ErrKind) || errors.Is(err, buckets.ErrUnfit) {
+	if err == nil || errors.Is(err, kvstore.ErrKind) || errors.Is(err, buckets.ErrUnfit) ||
+		errors.Is(err, lineage.ErrNewer) {
 		return err
 	}
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+

@@ -277,6 +277,15 @@ func again(err error) bool { return isOvertaken(err) || errors.Is(err, buckets.E
 // entry. If it finds the era that the entry names, a compare-and-set from the entry's revision succeeds only in a
 // bucket of that era: revisions do not repeat.
 func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, error) {
+	kve, e, err := s.readAny(ctx, tag)
+	if err == nil {
+		err = s.confirmFirst(ctx, &e)
+	}
+	return kve, e, err
+}
+
+// readAny reads an entry, also one that was written for a bucket that is lost.
+func (s *Store) readAny(ctx context.Context, tag string) (buckets.Entry, entry, error) {
 	if err := s.refusedFor(tag); err != nil {
 		return buckets.Entry{}, entry{}, err
 	}
@@ -288,9 +297,6 @@ func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, err
 		return buckets.Entry{}, entry{}, err
 	}
 	e, err := s.decode(kve)
-	if err == nil {
-		err = s.confirmFirst(ctx, &e)
-	}
 	return kve, e, err
 }
 
@@ -298,7 +304,11 @@ func (s *Store) read(ctx context.Context, tag string) (buckets.Entry, entry, err
 // f again. The error wraps [segment.ErrUncertain] if the write may have landed; otherwise nothing was changed.
 func (s *Store) change(ctx context.Context, tag string, how segment.How, f func(*entry) error) error {
 	return wrap(tag, jitter.Race(ctx, isOvertaken, func() (uint64, error) {
-		kve, e, err := s.read(ctx, tag)
+		read := s.read
+		if how == segment.ByLift {
+			read = s.readAny
+		}
+		kve, e, err := read(ctx, tag)
 		if err != nil {
 			return 0, err
 		}

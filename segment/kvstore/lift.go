@@ -33,14 +33,17 @@ var errLifted = errors.New("kvstore: the mark is high enough")
 
 // lift is Lift for a tag that exists. The bounds are taken from the entry that the compare-and-set replaces: a load
 // that is faster changes them.
+//
+// Law: marks are lifted while the registry is stopped, and an operator raises each by more than what was loaded. So an
+// entry that was written for a bucket that is lost is an ordinary one from then on, as is one that Lift makes.
 func (s *Store) lift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
 	err = s.change(ctx, tag, segment.ByLift, func(e *entry) error {
 		mark, least := max(e.Mark, f.End), max(e.Least, min(e.Mark, f.End))
-		if mark == e.Mark && least == e.Least {
+		if mark == e.Mark && least == e.Least && e.First == "" {
 			return errLifted
 		}
 		raised = mark > e.Mark
-		e.Mark, e.Least = mark, least
+		e.Mark, e.Least, e.First = mark, least, ""
 		return nil
 	})
 	if errors.Is(err, errLifted) {

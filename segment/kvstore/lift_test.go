@@ -34,6 +34,32 @@ func TestALiftRaisesAMarkAndDiscardsWhatMayBeInTwoMemories(t *testing.T) {
 	}
 }
 
+// Where the identity was damaged nobody knows the era in which a tag was made that nobody has loaded.
+func TestALiftTakesATagThatWasMadeForABucketThatIsLost(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	create(t, s, segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	put := func(identity []byte) {
+		t.Helper()
+		if _, err := js.Publish(t.Context(), "$KV."+bucket+"."+buckets.Own, identity); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put([]byte("{"))
+	if raised, err := s.Lift(t.Context(), "order", segment.Floor{End: 900}); err != nil || !raised {
+		t.Errorf("raised is %t, %v", raised, err)
+	}
+	id.Eras = []string{"another"}
+	put(id.Encode())
+	if l, err := s.Load(t.Context(), "order", 1, 0); err != nil || l.Start != 900 {
+		t.Errorf("%+v, %v, want a range from 900 on", l, err)
+	}
+}
+
 func TestALiftOfAMissingTagLetsNothingBeIssuedBelow(t *testing.T) {
 	s := open(t, connect(t), bucketName())
 	floors := map[string]segment.Floor{"live": {End: 900, Step: 20, Live: true}, "dropped": {End: 700, Step: 20}}
