@@ -27,6 +27,8 @@ type Operator struct {
 	Now    func() time.Time
 	// Announce sends a notice to all workers, so that each checks at once; nil sends none.
 	Announce func(notice []byte) error
+	// Step is that of tags which the bucket lacks and a plan names; 0 is 1.
+	Step int64
 	// Limit is the highest mark that a tag can have and still give an ID; 0 is that of int64.
 	Limit int64
 }
@@ -249,7 +251,7 @@ func (o *Operator) Raise(ctx context.Context, raises []Raise, done func(int)) er
 	floors := make(map[string]segment.Floor, len(raises))
 	for n, r := range raises {
 		if r.To > 1 {
-			floors[r.Tag] = segment.Floor{End: r.To, Step: 1, Live: true}
+			floors[r.Tag] = segment.Floor{End: r.To, Step: max(1, o.Step), Live: true}
 		}
 		if (n+1)%100 != 0 && n+1 != len(raises) {
 			continue

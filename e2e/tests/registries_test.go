@@ -318,6 +318,10 @@ func TestAHubAndALeafNodeWithJetStreamOfItsOwnStopUntilOneIsKept(t *testing.T) {
 	s.link.Refuse(false)
 	waitFor(t, "the link", func() bool { return s.nodes() == 1 })
 	waitFor(t, "both answer", func() bool { return len(registries(t, s.leaf)) == 2 })
+	code, text = run(t, patient(t), "resume", "--restored", "--since=1h", "--yes", "--nats", s.leaf)
+	if code != 2 || !strings.Contains(text, "is out: registry "+hub+" serves instead") {
+		t.Errorf("a resume of the registry that is out ended with %d: %s", code, text)
+	}
 	s.keep(t, s.leaf, leaf, "--since", "1h")
 	l1.waitReady(t)
 	h1.waitOut(t, leaf)

@@ -128,7 +128,7 @@ func (c *resumeCmd) Run(s *session) error {
 		inspect: func() (kvstore.Report, error) { return kvstore.Inspect(s.ctx, streams, bucket) },
 		o: lineage.Operator{
 			Bucket: store.Own(), Tags: store, Kind: string(kind), Name: "natsid resume on " + host, Now: time.Now,
-			Announce: bus.Announce,
+			Announce: bus.Announce, Step: app.DefaultStep,
 		},
 	}
 	err = r.run(s.ctx)
@@ -192,6 +192,10 @@ func (r *resumption) run(ctx context.Context) (err error) {
 	}
 	if r.c, err = r.o.Look(ctx, nil); err != nil {
 		return err
+	}
+	if out := r.c.Identity.Out; out != "" && r.Keep == "" {
+		return usage(fmt.Errorf("registry %s is out: registry %s serves instead; `natsid resume --keep %s` lets this "+
+			"one serve again, and takes that one out", r.c.Identity.Registry, out, r.c.Identity.Registry))
 	}
 	declared, err := r.declare(ctx)
 	if err != nil {
