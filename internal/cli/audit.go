@@ -361,9 +361,10 @@ func (j *auditJSON) print(out io.Writer) error {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-12s"+format+"\n", append([]any{name}, args...)...)
 	}
-	line("read", "%s of %s and %s of worker numbers, and %s of marks, in %d entries of %s",
+	line("read", "%s of %s and %s of worker numbers, and %s of marks, in %s of %s",
 		numberOf(int(j.Loads), "load"), numberOf(j.Tags.Proven+j.Tags.Repeated+j.Tags.NotProven, "tag"),
-		numberOf(int(j.Windows), "window"), numberOf(int(j.Writes), "other write"), j.Entries, processes(j.Processes))
+		numberOf(int(j.Windows), "window"), numberOf(int(j.Writes), "other write"), entries(j.Entries),
+		processes(j.Processes))
 	line("since", "%s", instant(j.From))
 	if j.Lost+j.Missing+uint64(j.Unreadable) > 0 {
 		line("missing", "%d grants that workers could not keep, %d entries; %d entries cannot be read",
@@ -402,6 +403,13 @@ func (j *auditJSON) print(out io.Writer) error {
 
 func tally(t grants.Tally) string {
 	return fmt.Sprintf("%d proven, %d repeated, %d not proven", t.Proven, t.Repeated, t.NotProven)
+}
+
+func entries(n int64) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
 }
 
 func processes(n int) string {
