@@ -87,6 +87,32 @@ func TestOneStopWhereSeveralProve(t *testing.T) {
 	}
 }
 
+// A backup that was made while the registry was stopped has the incident open that has ended since.
+func TestOneMoreStopWhereABackupOfAStopIsRestored(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	a, b := w.procs[0], w.procs[1]
+	w.sound(t, a, b)
+	backup := w.save()
+	w.sound(t, a, b)
+	w.bring(*backup)
+	for range 3 {
+		for _, p := range []*proc{a, b} {
+			w.now += time.Second
+			_ = p.check(context.Background(), true)
+		}
+	}
+	stopped := w.save()
+	w.resumed(t, a, b)
+	w.sound(t, a, b)
+	w.bring(*stopped)
+	w.resumed(t, a, b)
+	w.sound(t, a, b)
+	if w.incidents != 2 || w.breach != nil {
+		t.Errorf("%d stops for 2 restores, %v", w.incidents, w.breach)
+	}
+}
+
 // A worker of an older version leaves alone what it does not know.
 func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)
@@ -105,5 +131,63 @@ func TestAnIdentityOfANewerNatsidIsLeftAlone(t *testing.T) {
 	}
 	if now := w.bkt.entries[identityKey].Value; string(now) != string(newer) {
 		t.Errorf("the identity is %s now", now)
+	}
+}
+
+// A worker may still use what it loaded before it heard of the incident.
+func TestAnOperatorWaitsBeforeItEndsAStop(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	w.sound(t, w.procs[0])
+	backup := w.save()
+	w.sound(t, w.procs[0])
+	w.bring(*backup)
+	_ = w.procs[0].check(context.Background(), true)
+	o := w.newOp(0).o
+	c, err := o.Look(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early, planned := w.now+fresh+writeTimeout, false
+	for ; w.now <= early; w.now += time.Second {
+		if o.Plan(context.Background(), &c, nil) == nil || o.End(context.Background(), &c, true) == nil {
+			t.Fatalf("it went on after %v", w.now)
+		}
+	}
+	for range 3 {
+		w.now += time.Second
+		planned = planned || o.Plan(context.Background(), &c, nil) == nil
+	}
+	if !planned {
+		t.Error("it waits for longer than loads can take")
+	}
+}
+
+// What the entry of an own key shows, by its token and revision.
+func TestAnOwnKeyOfAnotherHistoryIsAReasonToStop(t *testing.T) {
+	m := memory{Written: written{"last", 5}, Flight: flight{"flight", 10}}
+	for name, tc := range map[string]struct {
+		token    string // "" for no entry
+		revision uint64
+		want     ownership
+	}{
+		"the last write":                            {"last", 5, mine},
+		"the last write, put back":                  {"last", 12, foreign},
+		"the write under way":                       {"flight", 11, landed},
+		"it, below what was known when it was sent": {"flight", 9, foreign},
+		"an earlier write":                          {"earlier", 4, foreign},
+		"a later one":                               {"later", 20, foreign},
+		"none":                                      {"", 0, foreign},
+	} {
+		var o *ownKey
+		if tc.token != "" {
+			o = &ownKey{Version: version, Token: tc.token}
+		}
+		if got := m.own(o, tc.revision); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	if got := (&memory{Flight: flight{"flight", 10}}).own(&ownKey{Token: "other"}, 20); got != unwritten {
+		t.Errorf("another one's entry before the first write: %v", got)
 	}
 }
