@@ -374,8 +374,8 @@ func (j *auditJSON) print(out io.Writer) error {
 		line("held", "%d IDs by workers that were killed before they wrote them down, or have not yet", j.Held)
 	}
 	if j.Resumed > 0 {
-		line("resumed", "%s: the mark went back and was raised, on the assumption of `natsid resume` that nothing was "+
-			"loaded further", numberOf(j.Resumed, "tag"))
+		line("resumed", "%s: raised after the marks went back, or made since, on the assumptions of `natsid resume` "+
+			"that nothing was loaded further, and no tag was missing", numberOf(j.Resumed, "tag"))
 	}
 	for _, part := range []struct {
 		name string
@@ -394,6 +394,9 @@ func (j *auditJSON) print(out io.Writer) error {
 		"proven": "proven: no ID was granted twice", "repeated": "repeated: IDs were granted twice",
 		"not proven": "not proven: no ID is known to have been granted twice",
 	}[j.Verdict]
+	if j.Verdict == "proven" && j.Resumed > 0 {
+		verdict = "proven, on the assumptions of `natsid resume`: no ID was granted twice"
+	}
 	if j.Verdict == "proven" && len(j.Harmless) > 0 {
 		verdict = "proven: no ID was issued twice"
 	}

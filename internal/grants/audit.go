@@ -42,7 +42,8 @@ type Audit struct {
 	// they wrote down who has them.
 	OfTags, OfNumbers Tally
 	Held              int64
-	// Resumed is how many tags continue in a later era, after a resume raised them.
+	// Resumed is how many tags continue in a later era, after a resume raised them, or were made then: an operator said
+	// that none was missing.
 	Resumed int
 }
 

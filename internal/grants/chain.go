@@ -43,7 +43,7 @@ type chain struct {
 	may      []point // what the mark is if a write of this revision has landed of which that is not known
 
 	highest int64 // ID that was granted
-	resumed bool  // the mark was put back between two eras
+	resumed bool  // the mark was put back between two eras, or the tag is made after one
 	low     bool  // and no write since has raised it above all that was granted
 	crossed bool  // a grant begins below the end of another: they may share IDs
 	held    int64 // see [Audit.Held]
@@ -86,9 +86,8 @@ func (c *chain) pass(r row) {
 // next begins an era with its first row.
 func (c *chain) next(r row) {
 	c.era = r.era
-	begins := c.rows == 0 && (r.read == 0 || c.audit.forgotten(r))
 	stayed := c.known && c.above == 0 && r.read == c.revision && r.before == c.mark
-	if begins || stayed {
+	if stayed || c.rows == 0 && r.read != 0 && c.audit.forgotten(r) {
 		return
 	}
 	c.known, c.settled, c.back, c.last, c.may = false, false, false, row{}, nil

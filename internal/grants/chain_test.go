@@ -271,7 +271,7 @@ func TestAChainIsProvenOnlyWithoutAMissingLink(t *testing.T) {
 			"1 proven, 1 resumed"},
 		"a tag that was created after an incident": {scene{entries: []timed{at(9, by("A1", 1, "era A")),
 			at(21, by("O", 1, "era I", wrote("create", 0, 1, 0, 1), got(1, 100, 1, 2), "end"))},
-			era: "I", present: present(101, 2), whole: true}, "1 proven"},
+			era: "I", present: present(101, 2), whole: true}, "1 proven, 1 resumed"},
 		"and nobody wrote that down": {scene{entries: []timed{created,
 			at(9, by("A1", 2, got(1, 100, 1, 2), "end")),
 			at(22, by("B1", 1, "era I", got(5001, 5100, 5, 6), "end"))}, era: "I", present: present(5101, 6)},
