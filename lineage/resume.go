@@ -319,25 +319,31 @@ const (
 	hour  = time.Hour
 )
 
+// ErrNoRecord is returned where no tag has a load on record, so that no distance can be proposed.
+var ErrNoRecord = errors.New("lineage: no load is on record")
+
 // Distance returns by how much each tag is raised at least: ten times what its highest pace on record gives in the time
 // since the state that was found, and ten of its largest loads. A tag without an hour of record takes the highest pace
-// of any.
+// and the largest load of any. It returns [ErrNoRecord] if none has a record.
 //
 // Its assumption is that no tag moved further than that, loads, raises by operators and earlier resumes counted.
-func Distance(records map[string]segment.Record, since, now time.Time) map[string]int64 {
+func Distance(records map[string]segment.Record, since, now time.Time) (map[string]int64, error) {
 	var highest float64
+	var largest int64
 	for _, r := range records {
-		highest = max(highest, r.PerSecond())
+		highest, largest = max(highest, r.PerSecond()), max(largest, r.Largest)
+	}
+	if largest == 0 && len(records) > 0 {
+		return nil, ErrNoRecord
 	}
 	away := max(0, now.Sub(since).Seconds())
 	distance := make(map[string]int64, len(records))
 	for tag, r := range records {
-		pace := r.PerSecond()
-		if since.Sub(time.UnixMilli(r.Since)) < hour {
-			pace = highest
+		pace, load := r.PerSecond(), r.Largest
+		if r.Since == 0 || since.Sub(time.UnixMilli(r.Since)) < hour {
+			pace, load = highest, largest
 		}
-		d := far*pace*away + loads*float64(max(r.Largest, 1))
-		distance[tag] = int64(min(d, math.MaxInt64/4))
+		distance[tag] = int64(min(far*pace*away+loads*float64(load), math.MaxInt64/4))
 	}
-	return distance
+	return distance, nil
 }

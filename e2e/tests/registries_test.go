@@ -303,6 +303,17 @@ func TestAHubAndALeafNodeWithJetStreamOfItsOwnStopUntilOneIsKept(t *testing.T) {
 		t.Errorf("%d IDs are given while both are stopped", n)
 	}
 
+	// Of two operators who decide otherwise at the same moment none, or one, is obeyed.
+	kept := make(chan int, 2)
+	for at, registry := range map[string]string{s.hub: hub, s.leaf: leaf} {
+		go func() {
+			code, _ := run(t, patient(t), "resume", "--keep", registry, "--yes", "--tags-complete", "--nats", at)
+			kept <- code
+		}()
+	}
+	if one, other := <-kept, <-kept; one == 0 && other == 0 {
+		t.Error("two operators were both told that their registry serves")
+	}
 	s.keep(t, s.hub, hub)
 	h1.waitReady(t)
 	h2.waitReady(t)

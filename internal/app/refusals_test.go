@@ -23,7 +23,7 @@ func TestAModeIsAllowedOnlyWhenEachSourceAllowsIt(t *testing.T) {
 		}
 	}
 	want(worker.Segment)
-	r.refuse("registry", back, worker.Segment)
+	r.refuse("marks", back, worker.Segment)
 	r.refuse("registry", second, worker.Segment, worker.Snowflake)
 	want(worker.Segment, back, second)
 	want(worker.Snowflake, second)
@@ -31,6 +31,6 @@ func TestAModeIsAllowedOnlyWhenEachSourceAllowsIt(t *testing.T) {
 	r.allow("registry", worker.Segment, worker.Snowflake)
 	want(worker.Segment, back)
 	want(worker.Snowflake)
-	r.allow("registry", worker.Segment)
+	r.allow("marks", worker.Segment)
 	want(worker.Segment)
 }

@@ -53,7 +53,8 @@ Examples:
 
 // auditJSON is the outcome of an audit.
 type auditJSON struct {
-	Verdict    string        `json:"verdict"` // proven, repeated or "not proven"
+	Verdict    string        `json:"verdict"`            // proven, repeated or "not proven"
+	Registry   string        `json:"registry,omitempty"` // of the marks: nothing is said of another one's
 	Entries    int64         `json:"entries"`
 	Loads      int64         `json:"loads"`
 	Writes     int64         `json:"writes"` // of marks, that granted nothing
@@ -64,7 +65,7 @@ type auditJSON struct {
 	Missing    uint64        `json:"missing"`       // entries between others of one process
 	Unreadable int           `json:"unreadable"`    // entries
 	Held       int64         `json:"held,string"`   // IDs that only workers had which were killed: see the glossary
-	Resumed    int           `json:"resumed"`       // tags that `natsid resume` raised after their marks went back
+	Resumed    int           `json:"resumed"`       // tags that were loaded after a stop of the registry
 	Tags       grants.Tally  `json:"tags"`
 	Numbers    grants.Tally  `json:"numbers"`
 	Repeated   []findingJSON `json:"repeated"`   // the first 100
@@ -150,6 +151,7 @@ func (c *auditCmd) readAll(
 	if err != nil {
 		return err
 	}
+	out.Registry = marks.Identity.Registry
 	a.Whole = c.Since.IsZero() && !r.Cut && r.Made.Sub(marks.Info.Created).Abs() < sameAge
 	if err := marks.settle(ctx); err != nil {
 		return err
@@ -365,7 +367,7 @@ func (j *auditJSON) print(out io.Writer) error {
 		numberOf(int(j.Loads), "load"), numberOf(j.Tags.Proven+j.Tags.Repeated+j.Tags.NotProven, "tag"),
 		numberOf(int(j.Windows), "window"), numberOf(int(j.Writes), "other write"), entries(j.Entries),
 		processes(j.Processes))
-	line("since", "%s", instant(j.From))
+	line("since", "%s, of registry %s", instant(j.From), dash(j.Registry))
 	if j.Lost+j.Missing+uint64(j.Unreadable) > 0 {
 		line("missing", "%d grants that workers could not keep, %d entries; %d entries cannot be read",
 			j.Lost, j.Missing, j.Unreadable)
@@ -374,8 +376,8 @@ func (j *auditJSON) print(out io.Writer) error {
 		line("held", "%d IDs by workers that were killed before they wrote them down, or have not yet", j.Held)
 	}
 	if j.Resumed > 0 {
-		line("resumed", "%s: raised after the marks went back, or made since, on the assumptions of `natsid resume` "+
-			"that nothing was loaded further, and no tag was missing", numberOf(j.Resumed, "tag"))
+		line("resumed", "%s: loaded after a stop, on the assumptions of `natsid resume` that nothing was loaded "+
+			"further than it raised, and no tag was missing", numberOf(j.Resumed, "tag"))
 	}
 	for _, part := range []struct {
 		name string

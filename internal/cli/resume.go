@@ -117,6 +117,9 @@ func (c *resumeCmd) Run(s *session) error {
 	}
 	kind := kindOf(report)
 	if c.TableIsWhole {
+		if report.Trouble == nil && kind != kvstore.Guarded {
+			return usage(errNoTable)
+		}
 		kind = kvstore.Guarded
 	}
 	made := new(markWrites)
@@ -202,9 +205,18 @@ func (r *resumption) run(ctx context.Context) (err error) {
 		return err
 	}
 	if !declared && r.c.Identity.Incident == nil {
+		if r.By > 0 || r.AtLeast != "" || r.TableIsWhole || !r.Since.IsZero() {
+			return usage(errors.New("the registry is not stopped, so nothing is raised: no worker has noticed " +
+				"another state; if a backup was restored, say so with --restored"))
+		}
 		return r.confirm(ctx)
 	}
+	out := r.c.Identity.Out
 	for range mostTries {
+		if now := r.c.Identity.Out; now != out && now != "" {
+			return fmt.Errorf("another operator has taken this registry out meanwhile, and keeps registry %s: agree "+
+				"which one serves, then run the command again", now)
+		}
 		if err = r.try(ctx); !errors.Is(err, lineage.ErrChanged) {
 			return err
 		}
@@ -234,16 +246,17 @@ func (r *resumption) declare(ctx context.Context) (declared bool, err error) {
 		return false, otherKept(r.Keep, own)
 	case r.Keep == "" && !r.TableIsWhole && r.Since.IsZero():
 		return false, errSince
-	case !r.Yes && !isTerminal(os.Stdin):
-		return false, errNoTerminal
 	case r.DryRun:
 		return true, nil
+	case !r.Yes && !isTerminal(os.Stdin):
+		return false, errNoTerminal
 	}
 	return true, r.o.Declare(ctx, &r.c, why)
 }
 
 var (
 	errSince      = usage(errors.New("no worker knows of when the state is that was found: say so with --since"))
+	errNoTable    = errors.New("--table-is-whole is for marks that guard a table: name that with --mysql")
 	errNoTerminal = usage(errors.New("there is no terminal to ask on; give --yes"))
 )
 
@@ -281,12 +294,16 @@ func (r *resumption) try(ctx context.Context) error {
 	if r.c, err = r.o.Look(ctx, &seen); err != nil { // marks may have moved until all had stopped
 		return err
 	}
+	if r.c.Identity.Out != seen.Identity.Out {
+		return lineage.ErrChanged
+	}
 	if to, err = r.targets(ctx); err != nil {
 		return err
 	}
 	if raises, err = r.o.Raises(r.c, to); err != nil {
 		return err
 	}
+	r.report = r.describe(raises)
 	if err := r.o.Plan(ctx, &r.c, raises); err != nil {
 		return err
 	}
@@ -345,8 +362,8 @@ func (r *resumption) targets(ctx context.Context) (map[string]int64, error) {
 func (r *resumption) addDistance(to map[string]int64) error {
 	since := r.Since.Time
 	in := r.c.Identity.Incident
-	if since.IsZero() && in != nil {
-		since = in.Since()
+	if in != nil && !in.Since().IsZero() && (since.IsZero() || in.Since().Before(since)) {
+		since = in.Since() // a worker proved it
 	}
 	if in != nil && in.Cause == lineage.Lost && r.By == 0 && r.AtLeast == "" {
 		return usage(errors.New("the marks are lost, and with them how fast tags were loaded: give --by N, N above " +
@@ -359,7 +376,15 @@ func (r *resumption) addDistance(to map[string]int64) error {
 	if err != nil {
 		return err
 	}
-	for tag, by := range lineage.Distance(report.Records, since, time.Now()) {
+	distance, err := lineage.Distance(report.Records, since, time.Now())
+	if errors.Is(err, lineage.ErrNoRecord) && (r.By > 0 || r.AtLeast != "") {
+		return nil
+	}
+	if err != nil {
+		return usage(fmt.Errorf("%w, so how far tags moved cannot be proposed: give --by N, N above all that was "+
+			"loaded of a tag since the state found, or --at-least FILE", err))
+	}
+	for tag, by := range distance {
 		to[tag] = max(to[tag], above(r.c.Marks[tag], by))
 	}
 	return nil
@@ -384,7 +409,7 @@ func (r *resumption) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 // addRows raises the marks to the rows of the table that they guard.
 func (r *resumption) addRows(ctx context.Context, to map[string]int64) error {
 	if r.table == nil {
-		return usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
+		return usage(errNoTable)
 	}
 	rows, err := r.table.AllRows(ctx)
 	for _, row := range rows {
@@ -486,6 +511,8 @@ type resumeJSON struct {
 	Raises   []raisedJSON `json:"raises"`
 	DryRun   bool         `json:"dry_run"`
 	Outcome  string       `json:"outcome,omitempty"` // "in order", or what has to be done; absent with --dry-run
+
+	assumption string // on which the raises rest
 }
 
 type foundJSON struct {
@@ -532,6 +559,15 @@ func (r *resumption) describe(raises []lineage.Raise) resumeJSON {
 			j.Waiting = append(j.Waiting, w.Name)
 		}
 	}
+	switch {
+	case r.Keep != "":
+		j.assumption = "No ID repeats if the marks of the other registry are all that its workers loaded."
+	case r.TableIsWhole:
+		j.assumption = "No ID repeats if the table lacks nothing that was ever loaded."
+	default:
+		j.assumption = "No ID repeats if no tag moved further than that since the state found: loads, raises and " +
+			"earlier resumes counted."
+	}
 	for _, raise := range raises {
 		j.Raises = append(j.Raises, raisedJSON{raise.Tag, subjects.Decimal(raise.From), subjects.Decimal(raise.To)})
 	}
@@ -553,8 +589,7 @@ func (j resumeJSON) print(out io.Writer) error {
 		}
 		fmt.Fprintf(out, "  %s: %d -> %d\n", raise.Tag, raise.From, raise.To)
 	}
-	_, err := fmt.Fprintln(out, "No ID repeats if no tag moved further than that since the state found: loads, raises "+
-		"and earlier resumes counted.")
+	_, err := fmt.Fprintln(out, j.assumption)
 	return err
 }
 
@@ -610,7 +645,7 @@ func (r *resumption) confirm(ctx context.Context) (err error) {
 	fmt.Fprintf(r.s.stderr, "Tags, limits or orders that were made after the state found are missing. The bucket has "+
 		"%s: %s. Create those that are missing with `natsid tag create TAG --start N`, N above all their IDs.\n",
 		numberOf(len(r.c.Marks), "tag"), names(firstOf(slices.Collect(maps.Keys(r.c.Marks)), 50)))
-	if !r.TagsComplete && (!isTerminal(os.Stdin) || !r.s.asks("Is each tag in use among them?")) {
+	if r.DryRun || !r.TagsComplete && (!isTerminal(os.Stdin) || !r.s.asks("Is each tag in use among them?")) {
 		return r.done("no tag is created on first use until you run `natsid resume --tags-complete`")
 	}
 	if err := r.o.Confirm(ctx, &r.c); err != nil {

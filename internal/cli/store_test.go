@@ -68,8 +68,18 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	if _, err := store.Create(t.Context(), first, false); err == nil {
 		t.Error("a tag is made on first use before the tags were confirmed")
 	}
+	resume("--tags-complete", "--dry-run")
+	if _, err := store.Create(t.Context(), first, false); err == nil {
+		t.Error("a dry run confirmed the tags")
+	}
 	resume("--tags-complete")
 	shown("STATE     in order")
+	for _, flag := range []string{"--by=5", "--since=1h", "--table-is-whole"} {
+		natsid(t, "resume", "--yes", flag, nats).want(t, 2, "not stopped, so nothing is raised")
+	}
+	natsid(t, "resume", "--restored", "--since=1h", "--dry-run", nats).want(t, 2, "no load is on record")
+	natsid(t, "resume", "--restored", "--since=1h", "--by=5", "--dry-run", nats).want(t, 0, "")
+	natsid(t, "resume", "--table-is-whole", "--mysql=u:p@/db", "--restored", "--yes", nats).want(t, 2, "guard a table")
 	if _, err := store.Create(t.Context(), first, false); err != nil {
 		t.Errorf("first use once the tags were confirmed: %v", err)
 	}

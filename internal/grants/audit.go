@@ -42,8 +42,7 @@ type Audit struct {
 	// they wrote down who has them.
 	OfTags, OfNumbers Tally
 	Held              int64
-	// Resumed is how many tags continue in a later era, after a resume raised them, or were made then: an operator said
-	// that none was missing.
+	// Resumed is how many tags have writes after an incident, whose resume rests on its assumptions.
 	Resumed int
 }
 

@@ -43,7 +43,7 @@ type chain struct {
 	may      []point // what the mark is if a write of this revision has landed of which that is not known
 
 	highest int64 // ID that was granted
-	resumed bool  // the mark was put back between two eras, or the tag is made after one
+	resumed bool  // it has writes after an incident
 	low     bool  // and no write since has raised it above all that was granted
 	crossed bool  // a grant begins below the end of another: they may share IDs
 	held    int64 // see [Audit.Held]
@@ -86,12 +86,15 @@ func (c *chain) pass(r row) {
 // next begins an era with its first row.
 func (c *chain) next(r row) {
 	c.era = r.era
-	stayed := c.known && c.above == 0 && r.read == c.revision && r.before == c.mark
-	if stayed || c.rows == 0 && r.read != 0 && c.audit.forgotten(r) {
+	if c.rows == 0 && r.read != 0 && c.audit.forgotten(r) {
 		return
 	}
+	c.resumed = true
+	if c.known && c.above == 0 && r.read == c.revision && r.before == c.mark {
+		return // the marks stayed, or went back together with what was written down
+	}
 	c.known, c.settled, c.back, c.last, c.may = false, false, false, row{}, nil
-	c.resumed, c.low = true, true
+	c.low = true
 }
 
 // unmarked takes where a load of a table without marks begins, or where its row ends.
