@@ -74,7 +74,7 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	}
 	resume("--tags-complete")
 	shown("STATE     in order")
-	for _, flag := range []string{"--by=5", "--since=1h", "--table-is-whole"} {
+	for _, flag := range []string{"--by=5", "--since=1h"} {
 		natsid(t, "resume", "--yes", flag, nats).want(t, 2, "not stopped, so nothing is raised")
 	}
 	natsid(t, "resume", "--restored", "--since=1h", "--dry-run", nats).want(t, 2, "no load is on record")
