@@ -143,6 +143,14 @@ func (t *trial) useByNewcomer() {
 	t.useMore()
 }
 
+// refuseNewcomer starts a worker, which a bucket that is unfit refuses at once, and uses the rare tag.
+func (t *trial) refuseNewcomer() {
+	w := t.addWorker(t.urls())
+	w.start()
+	t.mustRefuse(w)
+	t.useMore()
+}
+
 func restoreMarks(t *trial) func() {
 	t.useRare()
 	copied := t.backUp(namespace.SegmentBucket())
@@ -308,7 +316,7 @@ func sourceMarks(t *trial) func() {
 	t.must(err)
 	t.put("old", copied)
 	_ = t.wait(2*time.Second, "", func() bool { return bytes.Equal(t.entries(bucket)[rareTag], copied[rareTag]) })
-	t.useByNewcomer()
+	t.refuseNewcomer()
 	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
 	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.Sources = nil }))
 	t.resume(sinceThen...)

@@ -60,8 +60,9 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 // on grants.
 func (s *session) canDoWithout(subject string) bool {
 	hints := s.namespace().StampBucket()
-	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
-		strings.HasSuffix(subject, ".INFO") || strings.Contains(subject, "$KV."+s.namespace().GrantsBucket()) ||
+	grants := "$KV." + s.namespace().GrantsBucket()
+	return strings.Contains(subject, grants) && !strings.Contains(subject, ".CONSUMER.") || strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
+		strings.HasSuffix(subject, ".INFO") ||
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 
