@@ -192,6 +192,9 @@ inline write() {
 	:: !proved && W.token != 0 && O.rev != W.rev -> refused = true
 	:: !proved && !(W.token != 0 && O.rev != W.rev) ->
 		if :: W.flight == 0 -> W.fresh++; W.flight = W.fresh; W.above = W.highest :: else fi;
+#ifndef ANY_HIGHEST /* "what is known above the identity may be of another history" */
+		if :: W.incident != 0 && W.above > b.idRev -> W.above = b.idRev :: else fi;
+#endif
 		if
 		:: losses < LOSSES -> losses++        /* the write is lost */
 		:: losses < LOSSES -> losses++; put() /* the answer is lost */
