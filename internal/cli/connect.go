@@ -59,10 +59,10 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 // by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire, and no ID depends
 // on grants.
 func (s *session) canDoWithout(subject string) bool {
-	hints := s.namespace().StampBucket()
-	grants := "$KV." + s.namespace().GrantsBucket()
-	return strings.Contains(subject, grants) && !strings.Contains(subject, ".CONSUMER.") || strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
-		strings.HasSuffix(subject, ".INFO") ||
+	hints, grants := s.namespace().StampBucket(), "$KV."+s.namespace().GrantsBucket()
+	consumer := strings.Contains(subject, ".CONSUMER.")
+	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
+		strings.HasSuffix(subject, ".INFO") || strings.Contains(subject, grants) && !consumer ||
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 
