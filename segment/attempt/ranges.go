@@ -73,10 +73,7 @@ func (r *Ranges) Next(tag string, v View, n int64) (l Load, reserved bool, err e
 	case outcome == Refused && old.kept > 0:
 		old.most = max(1, old.kept/2)
 	case outcome == Landed && fits && v.Mark >= old.End: //mutant:landed
-		if old.Write.Written == 0 && v.Tokens.newest() == old.token {
-			old.Write.Written = v.Revision
-		}
-		old.again = true
+		old.again = true // which revision it wrote is not known: another write may have kept its token
 		return old, true, nil
 	case outcome == Open && fits && old.Start >= v.Mark:
 		old.again = true
