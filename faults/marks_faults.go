@@ -209,7 +209,7 @@ func restoreTwice(t *trial) func() {
 	t.sleep(lookback)
 	t.restoreMarks(copied)
 	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
-	t.resume()
+	t.resume(sinceThen...) // where a worker makes the bucket again in between, nobody knows
 	t.waitFor(startWithin, "all workers are ready", t.allReady)
 	t.useMore()
 	t.sleep(lookback)
@@ -357,6 +357,10 @@ func mixStores(t *trial) func() {
 		o.start()
 	}
 	t.mustStop(stopsWithin, subjects.AlarmMarksLost)
+	_ = t.wait(10*time.Second, "orders, which are lost with the marks, are set while segments are stopped", func() bool {
+		_, err := t.natsid("tag", "update", strictTag, "--order=strict")
+		return err == nil
+	})
 	t.resume(wholeTable)
 	t.useMore()
 	return nil

@@ -640,10 +640,14 @@ func (w *Member) stay(ctx context.Context, v *view) error {
 	}
 	begun := w.machine.state == Stopped
 	w.mu.Unlock()
-	if begun {
-		return nil
+	switch {
+	case !begun:
+		return w.note(ctx, v)
+	case v.id.Incident.Cause == Exposed: // what was lifted may vanish again until the settings are right
+		_, err := w.lift(ctx)
+		return err
 	}
-	return w.note(ctx, v)
+	return nil
 }
 
 // resume ends the stop, since the chain has the incident.
