@@ -357,7 +357,7 @@ func mixStores(t *trial) func() {
 		o.start()
 	}
 	t.mustStop(stopsWithin, subjects.AlarmMarksLost)
-	_ = t.wait(10*time.Second, "orders, which are lost with the marks, are set while segments are stopped", func() bool {
+	_ = t.wait(10*time.Second, "orders, which are lost with the marks, are set during the stop", func() bool {
 		_, err := t.natsid("tag", "update", strictTag, "--order=strict")
 		return err == nil
 	})
