@@ -190,7 +190,9 @@ func TestAResumeThatIsCalledWronglyStopsNobody(t *testing.T) {
 		{"--keep=NONE --yes", 2, "this NATS reaches registry"},
 		{"--by=-1", 2, "--by -1"},
 		{"--restored --since=1h --yes --dry-run", 0, "order: 1001 -> "},
-		{"--since=1h --yes", 0, "in order"}, // nothing is stopped
+		{"--since=1h --yes", 2, "not stopped, so nothing is raised"},
+		{"--by=1000 --yes", 2, "not stopped, so nothing is raised"},
+		{"--tags-complete", 0, "in order"},
 	} {
 		got := natsid(t, append(append([]string{"resume"}, strings.Fields(tc.args)...), nats)...)
 		if got.code != tc.code || !strings.Contains(got.out+got.err, tc.says) {
