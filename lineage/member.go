@@ -659,20 +659,27 @@ func (w *Member) resume(ctx context.Context, v *view) error {
 	} else if err != nil {
 		return err
 	}
-	below, err := w.lift(ctx)
-	if err != nil {
-		return err
-	}
-	if below != "" {
-		return w.prove(ctx, v, finding{cause: WentBack, why: below}, time.Time{})
-	}
-	if err := w.cfg.Reread(ctx); err != nil {
+	if done, err := w.catchUp(ctx, v); !done {
 		return err
 	}
 	w.m.end(w.m.Incident)
 	w.m.Incident = ""
 	w.cfg.Log.Info("the registry was resumed", "era", v.id.Era())
 	return w.begin(ctx, v)
+}
+
+// catchUp lifts all marks to this worker's floors and reads all settings again, or proves that a mark was below. It
+// reports whether the worker may begin.
+func (w *Member) catchUp(ctx context.Context, v *view) (done bool, err error) {
+	below, err := w.lift(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case below != "":
+		return false, w.prove(ctx, v, finding{cause: WentBack, why: below}, time.Time{})
+	}
+	err = w.cfg.Reread(ctx)
+	return err == nil, err
 }
 
 // renew begins as new in a registry that was resumed while this worker was away.
@@ -687,14 +694,7 @@ func (w *Member) renew(ctx context.Context, v *view) error {
 	w.proof = nil
 	w.stopLocked(finding{cause: WentBack, why: "it was resumed while this worker was away"})
 	w.mu.Unlock()
-	below, err := w.lift(ctx)
-	if err != nil {
-		return err
-	}
-	if below != "" {
-		return w.prove(ctx, v, finding{cause: WentBack, why: below}, time.Time{})
-	}
-	if err := w.cfg.Reread(ctx); err != nil {
+	if done, err := w.catchUp(ctx, v); !done {
 		return err
 	}
 	return w.begin(ctx, v)

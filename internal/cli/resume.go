@@ -109,8 +109,7 @@ func (c *resumeCmd) Run(s *session) error {
 	streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()
 	report, err := kvstore.Inspect(s.ctx, streams, bucket)
 	if errors.Is(err, buckets.ErrNoBucket) {
-		return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
-			"check --nats and --namespace", bucket, s.namespace())}
+		return s.noMarks()
 	}
 	if err != nil {
 		return fmt.Errorf("read bucket %s: %w", bucket, err)

@@ -153,14 +153,19 @@ func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) err
 	return f(ctx, js)
 }
 
+// noMarks says that there is no bucket of marks.
+func (s *session) noMarks() error {
+	return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
+		"check --nats and --namespace", s.namespace().SegmentBucket(), s.namespace())}
+}
+
 // withStore calls f with what is in the bucket of the marks, which must exist.
 func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
 		streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()
 		r, err := kvstore.Inspect(ctx, streams, bucket)
 		if errors.Is(err, buckets.ErrNoBucket) {
-			return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
-				"check --nats and --namespace", bucket, s.namespace())}
+			return s.noMarks()
 		}
 		if err != nil {
 			return fmt.Errorf("read bucket %s: %w", bucket, err)
