@@ -134,3 +134,14 @@ func (t *tally) open() int64 {
 	answered := t.answered.Load() // first, so that open is never too small
 	return t.arrived.Load() - answered
 }
+
+// add adds the counts of another tally, but for those by which requests that are open are counted.
+func (t *tally) add(o *tally) {
+	t.answered.Add(o.answered.Load())
+	t.none.Add(o.none.Load())
+	t.took.Add(o.took.Load())
+	t.errors.Add(o.errors.Load())
+	if e := o.last.Load(); e != nil {
+		t.last.Store(e)
+	}
+}

@@ -77,10 +77,9 @@ type program struct {
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
 	keeper   *workerid.Keeper
-	front    *front
+	worker   *worker.Worker
 	ready    readiness
-	refusals refusals
-	away     refusals // modes that other workers are to serve; what arrives is served from memory
+	reasons  worker.Reasons // why modes are in no queue group
 	aside    *aside.Watch
 	gate     policy.Gate
 	settings *fleet.Settings
@@ -101,7 +100,7 @@ func newProgram(cfg Config, quit func()) *program {
 		rations: worker.NewRations(cfg.MaxRate, cfg.MaxRequests, cfg.MaxNewTags),
 	}
 	p.storage = storage{
-		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
+		cfg: &p.cfg, links: &p.links, reasons: &p.reasons, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
 		suspect:  func() { p.aside.Suspect() },
 		wrote:    p.grants.wrote,
@@ -233,13 +232,10 @@ func (p *program) assemble(context.Context) error {
 		AtStop: p.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
-	p.front = &front{cfg: cfg, worker: p.workerConfig()}
-	for _, r := range []*refusals{&p.refusals, &p.away} {
-		r.changed.Store(new(p.front.wake))
-	}
+	p.worker = worker.New(p.workerConfig())
 	p.ready = readiness{
 		embedded: p.links.embedded,
-		front:    p.front, refusals: &p.refusals, away: &p.away, marks: p.storage.marks,
+		worker:   p.worker, reasons: &p.reasons, marks: p.storage.marks,
 		segments: p.segments, aside: p.aside, keeper: p.keeper, streams: &p.streams, settings: p.settings,
 	}
 	p.kept.on(&p.storage)
@@ -247,7 +243,7 @@ func (p *program) assemble(context.Context) error {
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Lag: p.front.lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.storage.second,
+		Layout: cfg.Layout, Lag: p.worker.Lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.storage.second,
 		Tags: cfg.MetricsTags,
 	})
 	return nil
@@ -264,7 +260,7 @@ func (p *program) instance() string {
 // answer for a number from the moment it may issue under it.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
-	p.front.wake()
+	p.worker.Wake()
 }
 
 func (p *program) allocator() *segment.Allocator { return p.segments }
@@ -272,7 +268,7 @@ func (p *program) allocator() *segment.Allocator { return p.segments }
 func (p *program) workerConfig() worker.Config {
 	cfg := p.cfg
 	return worker.Config{
-		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix,
+		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix, Dial: p.dialServing,
 		Ask: p.links.control, Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
 			who, held := p.keeper.Who()
@@ -282,7 +278,7 @@ func (p *program) workerConfig() worker.Config {
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
 		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Drain: p.drain,
+		Reasons: &p.reasons, Overloaded: p.overloaded, Drain: p.drain,
 		Hear:       p.aside.Hear,
 		NeedsStart: p.storage.needsStart,
 		Observe:    p.metrics.Answered, Log: cfg.Log,
@@ -347,7 +343,8 @@ func (p *program) watchStreams(ctx context.Context) error {
 // serve answers requests until ctx ends.
 func (p *program) serve(ctx context.Context) error {
 	defer p.quit()
-	return p.front.serve(ctx, p.links.serve)
+	p.worker.Run(ctx)
+	return nil
 }
 
 func (p *program) closeAllocator() error {

@@ -11,9 +11,6 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// cannotLoad is the source of what another worker is to serve, since this one cannot load.
-const cannotLoad = "loads"
-
 func (p *program) asideConfig() aside.Config {
 	return aside.Config{
 		Process: rand.Text(), Name: p.instance, Kind: p.storage.kindOfLoads(), Registry: p.registryOfLoads,
@@ -64,30 +61,25 @@ func (s *storage) probe(ctx context.Context) error {
 
 // servesSegments reports whether requests for segments arrive at this worker.
 func (p *program) servesSegments() bool {
-	s, connected := p.front.current()
-	return connected && s.worker.Trouble(worker.Segment) == nil
+	return p.worker.Trouble(worker.Segment) == nil
 }
 
 // tellOthers tells the other workers what they should know of this one's loads. That goes where requests come from: the
 // control connection may be what this worker has lost.
 func (p *program) tellOthers(message []byte) error {
-	s, connected := p.front.current()
-	if !connected {
-		return errDisconnected
-	}
-	return s.conn.Publish(p.cfg.Namespace.RegistryStore(), message)
+	return p.worker.Publish(p.cfg.Namespace.RegistryStore(), message)
 }
 
 // changeStanding leaves the queue groups of segments and tags, or joins them again.
 func (p *program) changeStanding(s aside.State, why error) {
 	switch modes := []worker.Mode{worker.Segment, worker.Tags}; s {
 	case aside.Leaving:
-		p.away.refuse(cannotLoad, fmt.Errorf("this worker cannot load, and another one can: %w", why), modes...)
+		p.reasons.Set(worker.Standby, fmt.Errorf("this worker cannot load, and another one can: %w", why), modes...)
 	case aside.Aside:
 		p.segments.TurnAway()
 	case aside.Serving:
 		p.segments.Admit()
-		p.away.allow(cannotLoad, modes...)
+		p.reasons.Clear(worker.Standby, modes...)
 	}
 }
 
