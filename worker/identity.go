@@ -50,7 +50,8 @@ func (i *identity) follow() error {
 		i.retry = retry{}
 	case first:
 		i.retry.put()
-		i.link.Log.Error("no snowflakes: other workers could not find the holder of the worker number", "reason", denied)
+		i.link.Log.Error("no snowflakes: other workers could not find the holder of the worker number",
+			"reason", denied)
 	case i.retry.isDue():
 		i.retry.put()
 		_ = i.sub.Unsubscribe()

@@ -36,6 +36,9 @@ const (
 
 var shown = []Reason{Disconnected, Unchecked, Stopped, Replies, Number, Drained, Standby, Overload}
 
+// AllReasons returns all reasons, in the order in which they are shown.
+func AllReasons() []Reason { return slices.Clone(shown) }
+
 // Forbids reports whether no ID of the mode may leave the process: requests that the worker took before are answered
 // with 503. While a worker has only other reasons, it answers those from memory.
 func (r Reason) Forbids() bool { return r == Unchecked || r == Stopped }

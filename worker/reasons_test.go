@@ -53,7 +53,8 @@ func TestOnlySomeReasonsForbidIDs(t *testing.T) {
 func TestAWorkerListsAllReasonsToBeOut(t *testing.T) {
 	t.Parallel()
 	var reasons worker.Reasons
-	r := start(t, startServer(t), 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Reasons = &reasons })
+	keeps := func(_ *segment.Config, cfg *worker.Config) { cfg.Reasons = &reasons }
+	r := start(t, startServer(t), 0, newStore(t), keeps)
 	if outs := r.worker.Outs(worker.Snowflake); len(outs) > 0 {
 		t.Errorf("a worker that serves is out: %v", outs)
 	}

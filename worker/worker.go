@@ -344,9 +344,8 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	next, err := w.begin(ctx, old)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.cfg.Log.Warn("another connection to NATS is needed, since the server is about to stop or does not deliver "+
-				"messages, and none can be made; staying until the server has stopped: requests under way then may be lost",
-				"error", err)
+			w.cfg.Log.Warn("the NATS server is about to stop, or delivers nothing, and no other one can be joined; "+
+				"staying until it has stopped: requests under way then may be lost", "error", err)
 		}
 		return old
 	}

@@ -243,8 +243,8 @@ func (p *program) assemble(context.Context) error {
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Lag: p.worker.Lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.storage.second,
-		Tags: cfg.MetricsTags,
+		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.ready.modes, Version: cfg.Version,
+		Second: p.storage.second, Tags: cfg.MetricsTags,
 	})
 	return nil
 }

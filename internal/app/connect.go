@@ -20,12 +20,11 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// links is how this process reaches NATS, to the embedded server or to others, by two connections, so that neither waits
-// behind the other. The worker makes the serving connection, which carries requests, and makes another one where it is
-// lost. The control connection carries loads, records, heartbeats and alarms; it
-// outlives the serving one, so that the worker number can be released after the
-// last answer. It reconnects every 250 ms without limit, also while a server
-// refuses its credentials. More connections were not faster: no handler waits.
+// links is how this process reaches NATS, the embedded server or others: by two connections, so that neither waits
+// behind the other. The worker makes the serving connection, which carries requests. The control connection carries
+// loads, records, heartbeats and alarms; it outlives the serving one, so that the worker number can be released after
+// the last answer. It reconnects every 250 ms without limit, also while a server refuses its credentials. More
+// connections were not faster: no handler waits.
 type links struct {
 	embedded *natsembed.Host // nil where a NATS is joined
 	control  *nats.Conn
