@@ -66,7 +66,7 @@ var arrows = map[string][]string{
 	"client": {"subjects", natsGo},
 	"stamp":  {"client", natsGo},
 
-	"internal/aside":       {"internal/jitter"},
+	"internal/standby":     {"internal/jitter"},
 	"internal/buckets":     {natsGo},
 	"internal/durable":     {system},
 	"internal/fleetview":   {"subjects", "workerid", natsGo},
@@ -102,7 +102,7 @@ var arrows = map[string][]string{
 
 	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
 		"lineage", "lineage/natsbus", "policy", "policy/fleet", "workerid", "kvregistry", "worker",
-		"internal/aside", "internal/buckets", "internal/configfile", "internal/durable",
+		"internal/standby", "internal/buckets", "internal/configfile", "internal/durable",
 		"internal/fleetview", "internal/grants", "internal/jitter", "internal/leafhttp", "internal/loglimit",
 		"internal/metrics", "internal/monitor", "internal/page",
 		"internal/natscontext", "internal/natsembed", "internal/passon", "internal/rights", natsGo, backoff, flock},

@@ -28,6 +28,9 @@ type endpoint struct {
 	own    string // what natsid's own subjects begin with
 }
 
+// standbyEndpoint is the endpoint of other workers. `nats micro` does not show it.
+const standbyEndpoint = "standby"
+
 // listEndpoint is the endpoint about tags that changes none.
 const listEndpoint = "tag-list"
 
@@ -103,10 +106,21 @@ func (s served) of(name string) *tally {
 }
 
 func (m *membership) segmentEndpoints(before served) []*endpoint {
-	return []*endpoint{
+	all := []*endpoint{
 		m.endpoint(Segment, subjects.SegmentEndpoint, m.link.Namespace.Segments(), before,
 			func() handler { return newSegmentHandler(&m.link.Config).handle }),
 	}
+	if m.link.Asked != nil {
+		all = append(all, m.endpoint(Segment, standbyEndpoint, m.link.Namespace.RegistryStore(), before,
+			func() handler { return m.answerWorker }))
+	}
+	return all
+}
+
+// answerWorker answers another worker that cannot load. The question is a message in the queue group, so that a worker
+// which has left that is not asked.
+func (m *membership) answerWorker(r request, msg *nats.Msg) {
+	m.link.Asked(msg.Data, r.answerUncounted)
 }
 
 func (m *membership) tagEndpoints(before served) []*endpoint {

@@ -340,21 +340,13 @@ func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
 // misses one sees the change at its next load or poll.
 type changes struct {
 	link *link
-	subs []*nats.Subscription
+	sub  *nats.Subscription
 }
 
 // listen subscribes to the messages. What was sent before is looked up.
-func (c *changes) listen() error {
-	hears := map[string]nats.MsgHandler{c.link.Namespace.TagChanged(): c.hear}
-	if c.link.Hear != nil {
-		hears[c.link.Namespace.RegistryStore()] = func(m *nats.Msg) { c.link.Hear(m.Data) }
-	}
-	for subject, hear := range hears {
-		sub, err := c.link.conn.Subscribe(subject, hear)
-		if err != nil {
-			return fmt.Errorf("worker: %s: %w", subject, err)
-		}
-		c.subs = append(c.subs, sub)
+func (c *changes) listen() (err error) {
+	if c.sub, err = c.link.conn.Subscribe(c.link.Namespace.TagChanged(), c.hear); err != nil {
+		return fmt.Errorf("worker: %s: %w", c.link.Namespace.TagChanged(), err)
 	}
 	c.link.Segments.Refresh()
 	return nil
@@ -371,8 +363,6 @@ func (c *changes) hear(m *nats.Msg) {
 }
 
 func (c *changes) stop() {
-	for _, sub := range c.subs {
-		// It fails only on a connection that is gone, and the subscription with it.
-		_ = sub.Unsubscribe()
-	}
+	// It fails only on a connection that is gone, and the subscription with it.
+	_ = c.sub.Unsubscribe()
 }

@@ -82,7 +82,12 @@ func (r *request) refuseUnlessProbe(m *nats.Msg, err error) {
 		r.refuse(err)
 		return
 	}
-	r.at.out.sent(r.at.out.conn.Publish(r.reply, nil))
+	r.answerUncounted(nil)
+}
+
+// answerUncounted answers a message that is no request for IDs.
+func (r *request) answerUncounted(body []byte) {
+	r.at.out.sent(r.at.out.conn.Publish(r.reply, body))
 	r.at.counts.none.Add(1)
 	r.at.counts.answered.Add(1)
 }

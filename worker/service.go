@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,7 @@ func (s *service) follow() error {
 	for _, g := range s.groups {
 		if g.isShown() {
 			shown = append(shown, g.endpoints...)
+			shown = slices.DeleteFunc(shown, func(e *endpoint) bool { return e.name == standbyEndpoint })
 		}
 	}
 	s.shown.Store(&shown)

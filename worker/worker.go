@@ -74,7 +74,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Origin, Reasons,
-// Rest, Overloaded, Drain, Ask, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
+// Rest, Overloaded, Drain, Ask, Asked, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -127,9 +127,9 @@ type Config struct {
 	// called again with each repeated order, reports whether that changed anything, and
 	// must not block.
 	Drain func(drain bool) (changed bool)
-	// Hear, if set, takes what workers tell one another on
-	// [subjects.Namespace.RegistryStore]. It must not block.
-	Hear func(message []byte)
+	// Asked, if set, is called with the question of another worker whether this one can load, see package
+	// internal/standby. It calls reply once, and must not block.
+	Asked func(question []byte, reply func(answer []byte))
 	// NeedsStart, if set, reports whether a tag that is missing may have been in use, so that who creates it must say
 	// where it starts.
 	NeedsStart func() bool
@@ -236,12 +236,18 @@ func (w *Worker) Lag(mode Mode) time.Duration {
 	return 0
 }
 
-// Publish sends a message on the connection that requests arrive on.
-func (w *Worker) Publish(subject string, data []byte) error {
-	if m := w.current(); m != nil {
-		return m.link.conn.Publish(subject, data)
+// Request sends a request on the connection that requests arrive on, and returns the body of its reply. The error is
+// [nats.ErrNoResponders] if nobody is there.
+func (w *Worker) Request(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	m := w.current()
+	if m == nil {
+		return nil, ErrDisconnected
 	}
-	return ErrDisconnected
+	reply, err := m.link.conn.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return nil, err
+	}
+	return reply.Data, nil
 }
 
 // Wake makes the worker look at once at what it can serve. It does not block.
@@ -321,6 +327,7 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	}
 	replace := make(chan struct{}, 1)
 	conn, err := w.cfg.Dial(announced, nats.NoReconnect(), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
+		nats.UseOldRequestStyle(),    // no subscription outlasts a request, which a stop would wait for
 		nats.SkipSubjectValidation(), // it publishes where a message said, which a server has split at white space
 		nats.LameDuckModeHandler(func(*nats.Conn) {
 			select {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/passon"
+	"github.com/natsid/natsid/internal/standby"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
@@ -80,7 +80,7 @@ type program struct {
 	worker   *worker.Worker
 	ready    readiness
 	reasons  worker.Reasons // why modes are in no queue group
-	aside    *aside.Watch
+	standby  *standby.Watch
 	gate     policy.Gate
 	settings *fleet.Settings
 	ring     *passon.Ring
@@ -102,7 +102,7 @@ func newProgram(cfg Config, quit func()) *program {
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, reasons: &p.reasons, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
-		suspect:  func() { p.aside.Suspect() },
+		suspect:  func() { p.standby.Suspect() },
 		wrote:    p.grants.wrote,
 		orders:   func() *fleet.Settings { return p.settings },
 	}
@@ -168,7 +168,7 @@ func (p *program) steps() []step {
 		// the serving connection, so that the last replies are on the wire.
 		during("requests", p.answers()+5*time.Second, p.serve),
 		// Takes back what it promised to workers that cannot load, while requests are still answered.
-		during("who can load", soon, p.standAside),
+		during("who can load", soon, p.standBy),
 		// Others load for themselves from then on.
 		during("loads for other workers", soon, p.passOn),
 	}
@@ -216,7 +216,7 @@ func (p *program) assemble(context.Context) error {
 		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator, Marks: p.marksInUse,
 		Loads: p.canLoad,
 	})
-	p.aside = aside.New(p.asideConfig())
+	p.standby = standby.New(p.standbyConfig())
 	p.grants.open(p)
 	p.segments = segment.New(p.segmentConfig())
 	if p.storage.member != nil {
@@ -236,7 +236,7 @@ func (p *program) assemble(context.Context) error {
 	p.ready = readiness{
 		embedded: p.links.embedded,
 		worker:   p.worker, reasons: &p.reasons, marks: p.storage.marks,
-		segments: p.segments, aside: p.aside, keeper: p.keeper, streams: &p.streams, settings: p.settings,
+		segments: p.segments, standby: p.standby, keeper: p.keeper, streams: &p.streams, settings: p.settings,
 	}
 	p.kept.on(&p.storage)
 	p.alarms.keep = p.kept.add
@@ -279,7 +279,7 @@ func (p *program) workerConfig() worker.Config {
 		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
 		Reasons: &p.reasons, Overloaded: p.overloaded, Drain: p.drain,
-		Hear:       p.aside.Hear,
+		Asked:      p.standby.Answer,
 		NeedsStart: p.storage.needsStart,
 		Observe:    p.metrics.Answered, Log: cfg.Log,
 	}
@@ -294,7 +294,7 @@ func (p *program) overloaded(mode worker.Mode) {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: observed{p.ring.Store(p.storage.gated()), p.aside, p.settings}, Deadline: cfg.Deadline,
+		Store: observed{p.ring.Store(p.storage.gated()), p.standby, p.settings}, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },

@@ -51,7 +51,7 @@ func (p *program) marksInUse() string {
 // canLoad reports whether this worker can load ranges, as far as it knows. One that was disconnected cannot until its
 // registry was checked again.
 func (p *program) canLoad() bool {
-	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.aside.Trouble() == nil &&
+	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.standby.Trouble() == nil &&
 		!p.settings.Unread() && (p.storage.member == nil || p.storage.member.Checked())
 }
 

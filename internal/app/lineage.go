@@ -213,7 +213,7 @@ func (p *program) watchRegistry(ctx context.Context) error {
 	logs := control.Opts.ReconnectedCB
 	control.SetReconnectHandler(func(nc *nats.Conn) {
 		m.Doubt()
-		p.aside.Suspect()
+		p.standby.Suspect()
 		logs(nc)
 	})
 	m.Run(ctx, p.storage.marksChecked)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/standby"
 	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -26,7 +26,7 @@ type readiness struct {
 	reasons  *worker.Reasons
 	marks    *kvstore.Store // nil if segments do without
 	segments *segment.Allocator
-	aside    *aside.Watch
+	standby  *standby.Watch
 	keeper   *workerid.Keeper
 	streams  *streamWatch
 	settings *fleet.Settings
@@ -94,7 +94,7 @@ func (r readiness) segmentTrouble() error {
 	if r.settings.Unread() {
 		return fleet.ErrUnread
 	}
-	if err := r.aside.Trouble(); err != nil {
+	if err := r.standby.Trouble(); err != nil {
 		return fmt.Errorf("nothing can be loaded: %w", err)
 	}
 	if err := r.segments.Trouble(); err != nil {
