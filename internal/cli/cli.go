@@ -32,7 +32,6 @@ type commandLine struct {
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`
 	Workers  workersCmd  `cmd:""`
-	Top      topCmd      `cmd:""`
 	Drain    drainCmd    `cmd:""`
 	Health   healthCmd   `cmd:""`
 	Stamp    stampCmd    `cmd:""`

@@ -24,7 +24,7 @@ func Outputs() []Output {
 		{"store show", storeJSON{}}, {"store move", movedJSON{}},
 		{"registry", []registryJSON{}}, {"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
-		{"workers", []workerRow{}}, {"top", topJSON{}}, {"drain", subjects.WorkerDrained{}},
+		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},

@@ -242,7 +242,6 @@ func (t *table) operator() {
 	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())
-	t.publish("watch workers, with `natsid top`", ns.View())
 	t.publish("drain workers", ns.Drain("*"))
 	t.publish("list registries", ns.RegistryAsk())
 	t.publish("choose a registry", ns.RegistryOf("*"))
@@ -254,7 +253,6 @@ func (t *table) operator() {
 			t.publish("read "+b.holds, t.api.Get(b.name))
 		}
 	}
-	t.look(ns.AlarmBucket(), "the alarms of the last 30 days")
 	t.readGrants()
 	if !t.d.Repairs {
 		return
