@@ -42,9 +42,8 @@ type commandLine struct {
 
 	Permissions permissionsCmd `cmd:""`
 
-	ChangeLayout changeLayoutCmd `cmd:""`
-	Completion   completionCmd   `cmd:""`
-	Version      versionCmd      `cmd:""`
+	Completion completionCmd `cmd:""`
+	Version    versionCmd    `cmd:""`
 }
 
 func (*commandLine) help() help {

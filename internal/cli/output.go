@@ -28,7 +28,7 @@ func Outputs() []Output {
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
-		{"decode", partsJSON{}}, {"layout", layoutJSON{}}, {"change-layout", layoutChange{}},
+		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
 	}
 }

@@ -49,7 +49,7 @@ Examples:
 			"role":   "worker, caller, operator or stage.",
 			"format": "nats, nsc or json.",
 			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
-			"repairs": "For an operator: also what `resume`, `store move` and `change-layout` need, " +
+			"repairs": "For an operator: also what `resume` and `store move` need, " +
 				"which write what uniqueness rests on.",
 			"make-buckets": "For a worker: it may make the buckets. For a stage: it may make the one with hints.",
 			"from":         "For a stage: the stream to copy.",
