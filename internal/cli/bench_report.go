@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -90,8 +89,7 @@ func (b *bench) print() error {
 	return errors.New("no call got IDs")
 }
 
-func (b *bench) printTable(out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (b *bench) printTable(table io.Writer) {
 	fmt.Fprint(table, "\tCALLS/S\tREQUESTS/S\tIDS/S")
 	for _, p := range percentiles {
 		fmt.Fprint(table, "\t"+p.head)
@@ -101,16 +99,12 @@ func (b *bench) printTable(out io.Writer) error {
 	if b.noEcho == nil {
 		row(table, "bare echo", &b.echo, b.echo.Made, "-")
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
 	for _, line := range b.remarks() {
-		fmt.Fprintln(out, line)
+		fmt.Fprintln(table, line)
 	}
-	return nil
 }
 
-func row(table *tabwriter.Writer, name string, f *measure.Figures, requests int64, ids string) {
+func row(table io.Writer, name string, f *measure.Figures, requests int64, ids string) {
 	fmt.Fprintf(table, "%s\t%s\t%s\t%s", name,
 		rate(subjects.Fraction(f.PerSecond())), rate(subjects.Fraction(perSecond(requests, f))), ids)
 	for _, p := range percentiles {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -97,14 +96,14 @@ func (c *workersCmd) watch(s *session, nc *nats.Conn, rows []workerRow, err erro
 
 // show prints rows; with --watch below the time, and on a terminal in place of what it shows.
 func (c *workersCmd) show(s *session, rows []workerRow) error {
-	return s.print(rows, func(out io.Writer) error {
+	return s.print(rows, func(out io.Writer) {
 		if c.Watch {
-			if f, ok := out.(*os.File); ok && isTerminal(f) {
+			if f, ok := s.stdout.(*os.File); ok && isTerminal(f) {
 				fmt.Fprint(out, "\x1b[H\x1b[2J") // cursor to the top, clear the screen
 			}
 			fmt.Fprintf(out, "%s UTC\n", instant(time.Now()))
 		}
-		return printWorkers(out, rows)
+		printWorkers(out, rows)
 	})
 }
 
@@ -300,9 +299,8 @@ func (row workerRow) says(a micro.Ping) workerRow {
 	return row
 }
 
-func printWorkers(out io.Writer, rows []workerRow) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
+func printWorkers(out io.Writer, rows []workerRow) {
+	fmt.Fprintln(out, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
 	for _, r := range rows {
 		number, offset := "-", "-"
 		if r.Number != nil {
@@ -311,14 +309,10 @@ func printWorkers(out io.Writer, rows []workerRow) error {
 		if r.OffsetMs != nil {
 			offset = signed(time.Duration(*r.OffsetMs) * time.Millisecond)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			number, r.Instance, r.State, instant(r.Since), offset, instant(r.Reported), instant(r.Until))
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
 	printTrouble(out, rows)
-	return nil
 }
 
 // printTrouble prints what /readyz says of each worker that is not ready, and which did not answer.
