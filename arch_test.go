@@ -83,7 +83,6 @@ var arrows = map[string][]string{
 	"internal/ration":      {},
 	"internal/stage":       {"client", "stamp", "internal/jitter", natsGo},
 	"internal/rights":      {"subjects", "internal/buckets", natsGo},
-	"internal/terminal":    {system},
 	"internal/configfile":  {yaml},
 	"internal/natscontext": {},
 
@@ -96,7 +95,6 @@ var arrows = map[string][]string{
 	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
 	"internal/testkit/natstest":  {"internal/natsembed", natsGo, goleak},
 	"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
-	"internal/testkit/pty":       {system},
 	"internal/testkit/steps":     {},
 	"internal/testkit/tcpproxy":  {},
 
@@ -109,8 +107,8 @@ var arrows = map[string][]string{
 	"internal/passon": {"segment", "subjects", "internal/jitter", natsGo},
 	"internal/cli": {"internal/app", "client", "stamp", "internal/stage",
 		"subjects", "snowflake", "workerid", "kvregistry", "lineage", "lineage/natsbus",
-		"internal/buckets", "internal/fleetview", "internal/grants", "internal/measure", "internal/metrics",
-		"internal/monitor", "internal/rights", "internal/terminal",
+		"internal/buckets", "internal/grants", "internal/measure", "internal/metrics",
+		"internal/monitor", "internal/rights",
 		"segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
 
 	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},
