@@ -29,7 +29,7 @@ func NewDirect(cfg Config) *Direct {
 }
 
 // Trace logs that a request was slow or refused, as one over NATS is logged, if parent is one header traceparent. path
-// is where it came, and err what [Direct.Segment] or [Direct.Snowflake] returned.
+// is the path of the request, and err the error of [Direct.Segment] or [Direct.Snowflake].
 func (d *Direct) Trace(parent []string, path string, took time.Duration, err error) {
 	var said *subjects.Error
 	if r, refused := errors.AsType[*Refusal](err); refused {
@@ -38,7 +38,7 @@ func (d *Direct) Trace(parent []string, path string, took time.Duration, err err
 	d.traces.answered(d.cfg.Log, parent, "path", path, took, said)
 }
 
-// A Refusal is why a request got no ID: what its caller reads, and the cause.
+// A Refusal is why a request got no ID: the text for its caller, and the cause.
 type Refusal struct {
 	Said  *subjects.Error
 	cause error
@@ -80,7 +80,7 @@ func (d *Direct) Segment(dst []byte, tag string, count []byte) ([]byte, error) {
 	return appendRanges(dst, ranges), nil
 }
 
-// awaitRanges parks a request. What the mode is refused for meanwhile makes its IDs a hole.
+// awaitRanges parks a request. Its IDs are a hole if the mode is forbidden before they come.
 func (d *Direct) awaitRanges(c *call, tag string, n int) (ranges []segment.Range, err error) {
 	c.parked = true
 	answered := make(chan struct{})

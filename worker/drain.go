@@ -13,18 +13,18 @@ import (
 const drainLimit = 16
 
 // A drains takes the orders of operators to leave the queue groups, or to join them again.
-// An answer says what stands after the order was followed. Only the goroutine of
+// An answer says which groups stand once the order was followed. Only the goroutine of
 // [Worker.Run] uses it, but for hear.
 type drains struct {
-	link    *link
-	out     *outlet
-	rights  *rights
-	subject string
-	said    bool // that the subscription was refused
-	sub     *nats.Subscription
-	heard   chan *nats.Msg
-	wake    func()  // the worker
-	owed    []order // that are followed, and not answered yet
+	link     *link
+	out      *outlet
+	rights   *rights
+	subject  string
+	isLogged bool // that the subscription was refused
+	sub      *nats.Subscription
+	heard    chan *nats.Msg
+	wake     func()  // the worker
+	owed     []order // that are followed, and not answered yet
 }
 
 // An order is followed before it is answered.
@@ -71,8 +71,8 @@ func (d *drains) hear(m *nats.Msg) {
 
 // take takes the orders that have arrived.
 func (d *drains) take() {
-	if !d.said && d.rights.subscription(d.subject) != "" {
-		d.said = true
+	if !d.isLogged && d.rights.subscription(d.subject) != "" {
+		d.isLogged = true
 		d.link.Log.Error("`natsid drain` does not reach this worker; give the right, and restart it",
 			"reason", errSubscription(d.subject, ""))
 	}

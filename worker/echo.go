@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A verdict is what is known about the replies of a worker:
+// A verdict says whether the replies of a worker arrive, as far as it knows:
 //
 //	            +------------> proven <---+
 //	            |                 |       |

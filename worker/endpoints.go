@@ -16,7 +16,7 @@ type endpoint struct {
 	mode    Mode
 	name    string // in `nats micro`
 	subject string
-	// handler returns a new handler, for one subscription: that of before may
+	// handler returns a new handler, for one subscription: the handler of the former subscription may
 	// still be at work. A handler must not block: it delays all requests of its
 	// subscription.
 	handler func() handler
@@ -41,7 +41,7 @@ type handler func(request, *nats.Msg)
 // where CPU time is short, that of the goroutine that sees the queue would come late.
 const yieldEvery = 5 * time.Millisecond
 
-// receive returns what a new subscription calls with each message. A message
+// receive returns the function that a new subscription calls with each message. A message
 // without a reply subject is dropped before it costs an ID, and so is one whose
 // answer its caller may not publish: see misled.
 func (e *endpoint) receive() nats.MsgHandler {
@@ -73,7 +73,7 @@ func (e *endpoint) wakeIf(rests bool) {
 	e.counts.wakesAt.Store(at)
 }
 
-// misled reports whether the answer would do what only workers may: answers are
+// misled reports whether the answer would use a right that only workers have: answers are
 // published with the worker's rights, and NATS does not ask whether the caller may
 // publish to the reply subject that he chose. One of natsid's own subjects, or of a
 // bucket, is nobody's inbox. An answer there would replace a mark, which keeps IDs
@@ -93,7 +93,7 @@ func (e *endpoint) misled(m *nats.Msg) bool {
 // has three subscriptions in no queue group: changes and drains for as long as it runs,
 // and identity while it holds a worker number.
 
-// A served is what was counted on connections that are gone, by the name of the endpoint.
+// A served has the counts of connections that are gone, by the name of the endpoint.
 type served map[string]*tally
 
 func newServed() served { return served{} }

@@ -22,14 +22,14 @@ func ofStore(err error) error {
 	return fmt.Errorf("%w: %w", errStore, err)
 }
 
-// codes maps the cores' errors to what crosses the wire; the first row that
-// matches counts. The texts say what to do next, and name no internals.
+// codes maps the cores' errors to codes and texts for callers; the first row that
+// matches counts. The texts say how callers go on, and name no internals.
 var codes = []struct {
 	err  error
 	code subjects.Code
 	text string
 }{
-	// Before what ended the load: whether a tag was made on first use is no caller's affair.
+	// This row comes before the causes of a failed load: whether a tag was made on first use is no caller's affair.
 	{segment.ErrNotLoaded, subjects.Unavailable, "the store did not deliver a range in time: retry, then back off"},
 	{segment.ErrUncertain, subjects.Unavailable,
 		"the change may have been made, in whole or in part: look at the tag with `natsid tag list`, " +

@@ -27,7 +27,8 @@ var (
 
 // A group is the queue subscriptions of one mode, on the connection of one membership. They stand while there is no
 // reason to be out, and only then: callers reach other workers, or learn from NATS at once that there are none. What
-// was delivered is still answered. Only the goroutine of the membership uses it, but for what mu guards.
+// was delivered is still answered. Only the goroutine of the membership uses it, but for
+// the fields that mu guards.
 type group struct {
 	mode      Mode
 	link      *link
@@ -81,7 +82,7 @@ func (g *group) late() time.Duration {
 	return g.lateBy
 }
 
-// publish sets what why, reasons and late return.
+// publish sets the results of why, reasons and late.
 func (g *group) publish(now time.Duration, trouble error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +91,7 @@ func (g *group) publish(now time.Duration, trouble error) {
 
 func (g *group) isUp() bool { return g.subs != nil }
 
-// isShown reports whether `nats micro` shows the group. One that left since it is late
+// isShown reports whether `nats micro` shows the group. A group that is away for being late
 // comes back soon.
 func (g *group) isShown() bool { return g.isUp() || g.overload.on }
 
@@ -160,8 +161,8 @@ func (g *group) follow(now time.Duration) error {
 	return errNotBegun
 }
 
-// logLeave logs why the group is left. A group that is late leaves for moments, which is one line for all of them: see
-// measure.
+// logLeave logs why the worker leaves the group. In an overload it leaves for moments, all of which are one line of the
+// log: see measure.
 func (g *group) logLeave(outs []Out) {
 	if len(outs) == 1 && outs[0].Reason == Overload {
 		return
@@ -220,7 +221,7 @@ func (g *group) measure(now time.Duration) {
 		o.on = false
 	case !o.on && g.isUp() && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
 		if o.leave(now) {
-			g.link.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
+			g.link.Log.Info("requests are answered late: leaving the queue group for moments", "mode", g.mode,
 				"lag", late.String())
 		}
 	}
@@ -274,7 +275,7 @@ func (g *group) waiting() (n int64) {
 
 func isGone(sub *nats.Subscription) bool { return !sub.IsValid() }
 
-// drain leaves the subscriptions; what was delivered to them is still handled.
+// drain leaves the subscriptions; requests that were delivered to them are still handled.
 func drain(log *slog.Logger, subs []*nats.Subscription) {
 	for _, sub := range subs {
 		err := sub.Drain()
@@ -332,8 +333,8 @@ func (g *group) refusal() error {
 	return nil
 }
 
-// renewEvery is about how often a group subscribes again to what it serves, in case that the routes of the NATS
-// servers have lost its subscriptions. No fault is known that does this without an end of the connection.
+// renewEvery is about how often a group subscribes again to its subjects, in case that the routes of the NATS servers
+// have lost its subscriptions. No fault is known that does this without an end of the connection.
 const renewEvery = 10 * time.Minute
 
 // renew subscribes to endpoints again, and then leaves their former subscriptions. What was delivered to those is still

@@ -165,7 +165,7 @@ func newSnowflakeHandler(cfg *Config) *snowflakeHandler {
 	}
 }
 
-// now returns what the wall clock showed when a request came, or at most wallEvery before.
+// now returns the time of the wall clock when a request came, or at most wallEvery before.
 func (h *snowflakeHandler) now(came time.Duration) int64 {
 	if came-h.read >= wallEvery {
 		h.wall, h.read = h.ids.Now(), came

@@ -74,7 +74,7 @@ func isCrowd(late time.Duration, waiting int64) bool {
 	return waiting >= few && late*time.Duration(waiting) >= crowd
 }
 
-// of returns for how long the oldest mark has been set, or what the last one took.
+// of returns the age of the oldest mark, or how long the last mark took if that is more.
 func (l *lag) of(now time.Duration) time.Duration {
 	if len(l.marks) > 0 {
 		return max(l.last, now-l.marks[0].set)

@@ -22,11 +22,11 @@ type Settings interface {
 	// from a time on, that of others is zero. StrictFrom returns it.
 	SetOrder(ctx context.Context, tag string, strict bool, from time.Time) error
 	StrictFrom(tag string) time.Time
-	// SetThrottle changes what is throttled, and returns it.
+	// SetThrottle changes the throttle, and returns it.
 	SetThrottle(ctx context.Context, change func(*policy.Throttle)) (policy.Throttle, error)
 }
 
-// limit changes what callers may have of a tag.
+// limit changes the limits of a tag.
 func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error) {
 	t, err := a.link.Store.Look(ctx, u.Tag)
 	if err == nil && t.Disabled {
@@ -95,7 +95,7 @@ func (a *tagAdmin) setOrder(ctx context.Context, tag, order string, from time.Ti
 	return nil
 }
 
-// throttle throttles tags, or ends that. The answer says what is throttled.
+// throttle throttles tags, or ends that. The answer is the throttle in force.
 func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	c, err := subjects.ParseThrottle(body)
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	return answer, nil
 }
 
-// change does to a throttle what a request asks for.
+// change applies the change of a request to a throttle.
 func change(t *policy.Throttle, c subjects.Throttle) {
 	switch {
 	case c.Tag != "" && c.Off:

@@ -39,7 +39,7 @@ func (m *membership) look() time.Duration {
 	return pause
 }
 
-// isIdle reports whether nothing but what wakes the worker can be due soon: requests, an
+// isIdle reports whether nothing can be due soon but events that wake the worker: requests, an
 // answer of the server, an order, and a worker number that is lost or acquired ([Worker.Wake]).
 func (m *membership) isIdle() bool {
 	if !m.isDue || m.ping.out > 0 || len(m.drains.owed) > 0 {

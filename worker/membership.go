@@ -77,7 +77,7 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, deaf []Mo
 	m.groups = []*group{segments, tags, flakes}
 	m.hearing = newHearing(l, m.rights, deaf, segments, flakes)
 	ranges := newService(l, w.ranges, "IDs of tags, from ranges", segments, tags)
-	ranges.always, ranges.data = true, w.stats.of
+	ranges.isAlwaysUp, ranges.data = true, w.stats.of
 	clocks := newService(l, w.clocks, "IDs from time, worker number and sequence", flakes)
 	m.services = []*service{ranges, clocks}
 	m.drains = newDrains(l, m.out, m.rights, w.ranges.ID, m.wake)

@@ -27,7 +27,7 @@ func newPage(conn *nats.Conn) *page {
 }
 
 // add adds a tag, or reports that it belongs on the next page. The first tag gets
-// on the page, if need be without what else is said of it.
+// on the page, if need be without its description and statistics.
 func (p *page) add(info subjects.TagInfo) (fits bool) {
 	size := sizeOf(info)
 	if size > p.room && len(p.infos) == 0 {

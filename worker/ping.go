@@ -25,7 +25,7 @@ type pinger struct {
 	stretch          time.Duration // when this one began
 }
 
-// A proof is a ping by its number: when it was answered, the server had read what was
+// A proof is a ping by its number: when it was answered, the server had read all that was
 // sent before it.
 type proof uint64
 
@@ -92,7 +92,7 @@ func (p *pinger) end(now time.Duration, q pong, arrived int64) {
 // stretch is for how long a shortest round trip counts, once or twice as long.
 const stretch = 10 * time.Second
 
-// way returns how long the way to the server and back is, without what waits there; 0
+// way returns the round trip to the server, without the messages that wait there; 0
 // if that is not known.
 func (p *pinger) way() time.Duration {
 	if p.shortest == 0 || p.before == 0 {
@@ -123,7 +123,7 @@ func (p *pinger) hangs(now time.Duration) bool {
 	return p.lost != nil || p.out > 0 && now-p.asked >= slowPing
 }
 
-// waited returns what is left of a lag without the way to the server and back, and
+// waited returns a lag without the round trip to the server, and
 // without half as much again, by which ways vary. Before the way is known nothing is.
 func (p *pinger) waited(lag time.Duration) time.Duration {
 	if p.way() == 0 {

@@ -22,9 +22,9 @@ type allowance struct {
 }
 
 const (
-	// rest is for how long a worker that rested gives at once what it did not.
+	// rest is the length of idle time whose unused IDs a worker may give at once.
 	rest = time.Second
-	// longest is for how long one request may take all IDs of a worker: others wait meanwhile.
+	// longest is for how long one request may take all IDs of a worker, while other requests wait.
 	longest = 10 * time.Second
 )
 

@@ -188,7 +188,7 @@ func of(causes *atomic.Pointer[map[Mode]error], mode Mode) error {
 	return nil
 }
 
-// wakes sets what is called after each change.
+// wakes sets the function that is called after each change.
 func (r *Reasons) wakes(changed func()) {
 	if r == nil {
 		return

@@ -105,7 +105,7 @@ type outlet struct {
 	observe func(Answer)
 	log     *slog.Logger
 	rations *Rations
-	// jsPrefix is what begins the subjects of JetStream beside $, "" for nothing.
+	// jsPrefix begins the subjects of an imported JetStream, which do not begin with $; "" for none.
 	jsPrefix   string
 	retryAfter time.Duration
 	traces     traceLog

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A rights is what the NATS server refuses on the serving connection: it says so
-// in errors beside the replies, at a subscription or later, when the rights of the
-// user were changed. It handles the errors about subjects that were claimed; all
-// others go to the handler of before. It is safe for concurrent use.
+// A rights tracks asynchronous permission errors of the serving connection: the server
+// sends them beside the replies, at a subscription or later, when the rights of the
+// user were changed. It takes the errors about claimed subjects; the rest go to the
+// previous handler. It is safe for concurrent use.
 type rights struct {
 	conn *nats.Conn
 	next nats.ErrHandler // may be nil
@@ -30,7 +30,7 @@ type rights struct {
 	refusals chan struct{}
 }
 
-// watchRights begins to watch what is refused on conn.
+// watchRights begins to track the permission errors of conn.
 func watchRights(conn *nats.Conn) *rights {
 	r := &rights{
 		conn: conn, next: conn.ErrorHandler(), handled: conn.LastError(),
@@ -155,7 +155,7 @@ func (r *rights) flush() error {
 	return nil
 }
 
-// errSubscription returns what operators read of a subscription that was refused.
+// errSubscription returns the error for operators about a subscription that the server refused.
 func errSubscription(subject, group string) error {
 	what, right := subject, anyToken(subject)
 	if group != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A service is what `nats micro` shows of groups: their endpoints while they
+// A service shows groups in `nats micro`: their endpoints while they
 // stand. It answers on the subjects $SRV.*, in the words of package micro, whose
 // own services cannot say how many requests wait. Only the goroutine of
 // [Worker.Run] puts it up and down.
@@ -24,7 +24,7 @@ type service struct {
 	identity    micro.ServiceIdentity
 	description string
 	groups      []*group
-	always      bool                                        // it is shown without endpoints, too
+	isAlwaysUp  bool                                        // it is shown without endpoints, too
 	data        func(e *endpoint, tags int) json.RawMessage // shown with the statistics of an endpoint; may be nil
 
 	shown atomic.Pointer[[]*endpoint]
@@ -53,7 +53,7 @@ func (s *service) follow() error {
 		}
 	}
 	s.shown.Store(&shown)
-	if s.always || len(shown) > 0 {
+	if s.isAlwaysUp || len(shown) > 0 {
 		return s.join()
 	}
 	s.leave()
@@ -112,10 +112,10 @@ func (s *service) leave() {
 	s.subs = nil
 }
 
-// who returns the identity of the service, with what the worker says of itself.
+// who returns the identity of the service, with the state of the worker.
 func (s *service) who() micro.ServiceIdentity {
 	who := s.identity
-	if s.always && s.link.State != nil {
+	if s.isAlwaysUp && s.link.State != nil {
 		who.Metadata = s.link.State()
 	}
 	return who

@@ -21,7 +21,7 @@ const (
 // noData is the data of endpoints that have none.
 var noData = json.RawMessage("{}")
 
-// A statistics is what a worker shows of its tags in $SRV.STATS. It is safe for
+// A statistics has the figures of tags for $SRV.STATS. It is safe for
 // concurrent use.
 type statistics struct {
 	cfg *Config

@@ -217,8 +217,7 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	return page.infos, nil
 }
 
-// addStats adds what this worker and the store know about a tag beyond its
-// entry.
+// addStats adds the statistics of this worker and of the store to a tag.
 func (a *tagAdmin) addStats(info *subjects.TagInfo, t segment.Tag) {
 	if t.MarkAhead != nil {
 		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))

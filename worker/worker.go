@@ -20,8 +20,8 @@
 // # Joining and leaving the queue group
 //
 // Within a membership each mode is a group of queue subscriptions. They stand unless there is a [Reason] to be out.
-// What was delivered before a group left is still answered, with IDs or with 503. With no worker left, NATS itself
-// reports to callers at once that there are no responders.
+// Requests that were delivered before a group left are still answered, with IDs or with 503. With no worker left, NATS
+// itself reports to callers at once that there are no responders.
 //
 // # Proof that callers are served
 //
@@ -101,13 +101,13 @@ type Config struct {
 	Origin func(tag string, id int64) (segment.Loaded, bool)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
-	// State, if set, returns what the worker says of itself in `nats micro`: see
+	// State, if set, returns the metadata of the worker in `nats micro`: see
 	// [subjects.Namespace.SegmentPing]. It must be fast.
 	State func() map[string]string
-	// Gate, if set, admits requests for IDs of tags, and Settings, if set, changes what it admits.
+	// Gate, if set, admits requests for IDs of tags, and Settings, if set, changes its rules.
 	Gate     *policy.Gate
 	Settings Settings
-	// Rations, if set, bound what this process gives, on this connection and others.
+	// Rations, if set, bound the IDs, requests and new tags of this process, on all its connections.
 	Rations *Rations
 	// MaxBatch is the most IDs that one request may ask for; at least 1.
 	MaxBatch int
@@ -116,7 +116,8 @@ type Config struct {
 	// Reasons, if set, are why the process keeps modes out of their queue groups. The worker looks at each change.
 	Reasons *Reasons
 	// Rest is how long the worker may go without a look at what it can serve, while all is well and hardly anything is
-	// asked; 500 ms if 0. Whoever changes what Number and Snowflakes return calls [Worker.Wake].
+	// asked; 500 ms if 0. Whoever changes the results of Number and
+	// Snowflakes calls [Worker.Wake].
 	Rest time.Duration
 	// Overloaded, if set, is called once for each time in which the worker leaves the
 	// queue group of the mode again and again, since more requests arrive than it can
@@ -136,7 +137,7 @@ type Config struct {
 	// Observe, if set, is called with every answer, concurrently. It must not
 	// block.
 	Observe func(Answer)
-	// Log receives what operators should know; nil discards.
+	// Log is for operators; nil discards.
 	Log *slog.Logger
 }
 
@@ -149,7 +150,7 @@ type Answer struct {
 	Took   time.Duration // from when a handler took it up until the answer
 }
 
-// fill sets what may be absent and is called without looking.
+// fill sets defaults for optional fields that are used without a check.
 func (cfg *Config) fill() {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Answer) {}
@@ -162,8 +163,8 @@ func (cfg *Config) fill() {
 	}
 }
 
-// retryAfter returns what a caller waits where a queue is full: a part of the deadline, by which all that is in the
-// queue is answered.
+// retryAfter returns how long a caller waits where a queue is full: a part of the deadline, by which all requests in
+// the queue are answered.
 func retryAfter(deadline time.Duration) time.Duration { return deadline / 10 }
 
 // A Worker serves the requests of one process, by one membership after another. It never answers a request twice, and

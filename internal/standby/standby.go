@@ -58,7 +58,7 @@ const (
 	// leastPatience is how long a load, or a probe, may take before it is a doubt; more where the store is slow.
 	leastPatience = 300 * time.Millisecond
 	probeTimeout  = 2 * time.Second
-	// shareEvery is how often this worker writes at most to answer questions, whoever asks.
+	// shareEvery is how often this worker writes at most to answer questions of all workers.
 	shareEvery = 200 * time.Millisecond
 	// maxAnswers bounds the questions that wait for a write at once.
 	maxAnswers = 64
@@ -213,7 +213,7 @@ func (w *Watch) hear(ctx context.Context, asked time.Time) {
 	w.asks = jitter.NewBackoff(askEvery, askEvery)
 }
 
-// move changes the state of a worker that cannot load, by what it has heard.
+// move changes the state of a worker that cannot load, by the last answer.
 //
 // Law: the worker leaves, and stays out, only while an answer counts. It leaves only if no write has succeeded since
 // before the question, and that is decided before it answers another one: an answer of its own could rest on that

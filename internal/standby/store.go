@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A store is what the loads and probes of this worker show of it.
+// A store has the outcomes of this worker's loads and probes.
 type store struct {
 	doubted chan struct{} // has room for one word that loads are in doubt
 	wrote   chan struct{} // has room for one word that a write has succeeded, or that nothing speaks against the store
