@@ -81,10 +81,6 @@ func runTroubled(url string) error {
 	store := &troubledStore{Store: new(segmenttest.Memory), places: make(chan struct{}, statements)}
 	well := "well"
 	store.trouble.Store(&well)
-	nc, err := nats.Connect(url)
-	if err != nil {
-		return err
-	}
 	control, err := nats.Connect(url)
 	if err != nil {
 		return err
@@ -102,16 +98,15 @@ func runTroubled(url string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- serveTroubled(ctx, nc, store) }()
 	go func() { // the parent ends it
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	return <-ended
+	serveTroubled(ctx, url, store)
+	return nil
 }
 
-func serveTroubled(ctx context.Context, nc *nats.Conn, store segment.Store) error {
+func serveTroubled(ctx context.Context, url string, store segment.Store) {
 	const deadline = 1500 * time.Millisecond
 	segments := segment.New(segment.Config{
 		Store: store, Deadline: deadline,
@@ -119,11 +114,12 @@ func serveTroubled(ctx context.Context, nc *nats.Conn, store segment.Store) erro
 	})
 	defer segments.Close()
 	issuer := snowflake.NewIssuer(deadline, 1, func() int64 { return time.Now().UnixMilli() })
-	return worker.New(worker.Config{
-		Namespace: "id", Version: "1.0.0", Conn: nc, Segments: segments, Store: store,
+	worker.New(worker.Config{
+		Namespace: "id", Version: "1.0.0", Segments: segments, Store: store,
 		Snowflakes: issuer, Layout: snowflake.Leaf, MaxBatch: 1000, Deadline: deadline,
 		Number:   func() (int, bool, any) { return 0, false, nil },
 		Instance: func() string { return "troubled" },
+		Dial:     func(_ []string, opts ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, opts...) },
 	}).Run(ctx)
 }
 

@@ -78,7 +78,7 @@ type Registry struct {
 	astray   atomic.Bool  // the bucket of the heartbeats failed last
 }
 
-var _ workerid.Changeable = (*Registry)(nil)
+var _ workerid.Registry = (*Registry)(nil)
 
 // deploymentKey is the key of the deployment among the records.
 const deploymentKey = "deployment"
@@ -165,22 +165,6 @@ func checkVersion(v int) error {
 func (r *Registry) Found(ctx context.Context, d workerid.Deployment) error {
 	_, err := r.history.Create(ctx, deploymentKey, encodeDeployment(d))
 	if errors.Is(err, buckets.ErrKeyExists) {
-		return workerid.ErrConflict
-	}
-	return err
-}
-
-// Replace implements [workerid.Changeable].
-func (r *Registry) Replace(ctx context.Context, old, d workerid.Deployment) error {
-	entry, err := r.history.Get(ctx, deploymentKey)
-	if err != nil {
-		return err
-	}
-	if have, err := deployment(entry.Value); err != nil || have != old {
-		return workerid.ErrConflict
-	}
-	_, err = r.history.Update(ctx, deploymentKey, encodeDeployment(d), entry.Revision)
-	if errors.Is(err, buckets.ErrRevision) {
 		return workerid.ErrConflict
 	}
 	return err

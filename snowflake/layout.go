@@ -150,17 +150,6 @@ func (l Layout) TickAt(ms int64) int64 {
 // millisecond ms.
 func (l Layout) TickFrom(ms int64) int64 { return l.TickAt(ms + l.Unit - 1) }
 
-// Lowest returns a lower bound of all IDs whose ticks begin at or after the Unix
-// millisecond ms, which all IDs of earlier ticks are below: the first ID of that
-// tick, 0 before the epoch, and [math.MaxInt64] after the end of the time field.
-func (l Layout) Lowest(ms int64) int64 {
-	tick := max(0, l.TickFrom(ms))
-	if tick > l.maxTick() {
-		return math.MaxInt64
-	}
-	return tick << (l.Bits() - l.Time)
-}
-
 func (l Layout) maxTick() int64 { return 1<<l.Time - 1 }
 
 // id composes an ID of parts that fit their fields.

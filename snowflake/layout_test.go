@@ -393,28 +393,34 @@ func TestTicksOfMilliseconds(t *testing.T) {
 	}
 }
 
-func TestLowestDividesTheIDsOfEarlierTicksFromLaterOnes(t *testing.T) {
+// The procedure of docs/operations.md for another layout rests on this.
+func TestNewIDsAreAboveOldOnesForAsLongAsAnOldIDIsEarlierInTheNewLayout(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for range 2000 {
-		l := Layout{
-			Time: 10 + r.IntN(32), Site: r.IntN(3), Worker: 1 + r.IntN(8), Business: r.IntN(3), Sequence: 1 + r.IntN(8),
-			Epoch: r.Int64N(2_000_000_000_000), Unit: 1 + r.Int64N(3000),
+	of := func(below int, unit int64) Layout {
+		l := Layout{Time: 63 - below, Worker: 1 + r.IntN(8), Business: r.IntN(3), Unit: unit}
+		l.Time, l.Sequence, l.Epoch = min(l.Time, 41), below-l.Worker-l.Business, r.Int64N(1_600_000_000_000)
+		return l
+	}
+	checked := 0
+	for range 5000 {
+		below, unit := 12+r.IntN(10), 1+r.Int64N(3000)
+		old, next := of(below, unit), of(below+r.IntN(4), unit)
+		if err := errors.Join(old.Validate(), next.Validate()); err != nil {
+			t.Fatal(err)
 		}
-		all := int64(1)<<(l.Bits()-l.Time) - 1 // machine, business and sequence
-		tick := r.Int64N(l.maxTick() + 1)
-		for _, ms := range []int64{l.FirstMs(tick), l.FirstMs(tick) - r.Int64N(l.Unit), l.Epoch - 1 - r.Int64N(1e9)} {
-			from := max(tick, 0)
-			if ms < l.Epoch-l.Unit {
-				from = 0
-			}
-			low := l.Lowest(ms)
-			shift := l.Bits() - l.Time
-			if first := from << shift; low != first || from > 0 && (from-1)<<shift|all >= low {
-				t.Fatalf("%+v: Lowest of tick %d is %d, the first ID is %d", l, from, low, first)
-			}
+		const moment = 1_800_000_000_000
+		id := func(l Layout, ms, rest int64) int64 { return l.TickAt(ms)<<(l.Bits()-l.Time) | rest }
+		parts, err := next.Decode(id(old, moment, r.Int64N(1<<below)))
+		gap := moment - parts.Time.UnixMilli() - 2*unit // both times are of whole ticks
+		if err != nil || gap <= 0 || gap > 1e12 {
+			continue
 		}
-		if end := l.Lowest(l.Ends().UnixMilli()); end != math.MaxInt64 {
-			t.Fatalf("%+v: after the end %d", l, end)
+		checked++
+		if highest := id(old, moment+gap-1, 1<<below-1); highest >= id(next, moment, 0) {
+			t.Fatalf("ID %d of %+v, issued %d ms after the check, is not below all of %+v", highest, old, gap-1, next)
 		}
+	}
+	if checked < 500 {
+		t.Errorf("%d pairs of layouts were checked", checked)
 	}
 }

@@ -92,7 +92,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.RegistryAsk(), "of workers, `natsid registry` and `natsid resume`",
 			"from one worker of each registry, as JSON"},
 		{n.RegistryOf("<registry>"), "of workers and `natsid resume`", "from one worker of the registry, as JSON"},
-		{n.RegistryStore(), "published by workers, for workers: that one cannot load, and that another can", ""},
+		{n.RegistryStore(), "of a worker that cannot load", "from one worker of the queue group: can it, as JSON"},
 		{n.SettingsChanged(), "published by workers, for workers: the key of a setting of tags that changed", ""},
 		{n.SettingsWorkers(), "published by workers, for workers, while a rate is in force: how many serve tags", ""},
 		{n.Loaders(), "published by workers, for workers: a worker that loads strict tags for others", ""},
@@ -196,8 +196,8 @@ func (n Namespace) RegistryOf(id string) string { return string(n) + ".registry.
 // Registries returns the pattern that matches all subjects on which workers speak of registries.
 func (n Namespace) Registries() string { return string(n) + ".registry.>" }
 
-// RegistryStore returns the subject on which a worker that cannot load asks which others can, and those that can report
-// it. Only workers should be allowed to publish on it.
+// RegistryStore returns the subject on which a worker that cannot load asks one worker of the queue group of segments
+// whether that one can. Only workers should be allowed to publish on it.
 func (n Namespace) RegistryStore() string { return string(n) + ".registry.store" }
 
 // Requests returns patterns that match all subjects of requests, but for those

@@ -67,11 +67,12 @@ func BenchmarkRequest(b *testing.B) {
 	issuer := snowflake.NewIssuer(time.Minute, 100, func() int64 { return time.Now().UnixMilli() })
 	issuer.Use(g)
 	w := New(Config{
-		Namespace: subjects.Namespace("id"), Version: "1.0.0", Conn: conn, Segments: segments, Store: store,
+		Namespace: subjects.Namespace("id"), Version: "1.0.0", Segments: segments, Store: store,
 		Snowflakes: issuer, Layout: snowflake.Leaf, MaxBatch: 1000, Deadline: time.Minute,
 		Instance: func() string { return "bench" },
 		Number:   func() (int, bool, any) { return 9, true, nil },
 	})
+	m := w.newMembership(conn, nil, nil)
 	run := func(name, subject string, handle nats.MsgHandler) {
 		b.Run(name, func(b *testing.B) {
 			m := &nats.Msg{Subject: subject, Reply: "_INBOX.aaaaaaaaaaaaaaaaaaaaaa.bbbbbb"}
@@ -83,6 +84,6 @@ func BenchmarkRequest(b *testing.B) {
 	}
 	reply := []byte("12345678")
 	run("bare", "id.segment.bench", func(m *nats.Msg) { _ = conn.Publish(m.Reply, reply) })
-	run("segment", "id.segment.bench", w.segmentEndpoints()[0].receive())
-	run("snowflake", "id.snowflake", w.snowflakeEndpoints()[0].receive())
+	run("segment", "id.segment.bench", m.segmentEndpoints(w.served)[0].receive())
+	run("snowflake", "id.snowflake", m.snowflakeEndpoints(w.served)[0].receive())
 }

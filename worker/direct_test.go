@@ -68,9 +68,9 @@ func TestADirectRequestIsAnsweredAsOneOverNATS(t *testing.T) {
 			t.Errorf("%q %q: %+v, over NATS %+v", c.tag, c.count, direct, over)
 		}
 	}
-	f.on.Store(true)
 	for mode, tag := range map[worker.Mode]string{worker.Segment: "order", worker.Snowflake: ""} {
 		f.mode = mode
+		f.set(true)
 		if got := r.askDirect(tag, ""); got.code != "503" || !strings.Contains(got.text, errRefused.Error()) {
 			t.Errorf("%s while it is refused: %+v", mode, got)
 		}
@@ -112,7 +112,7 @@ func TestNoIDLeavesADirectRequestOnceItsModeIsRefused(t *testing.T) {
 	answers := make(chan reply, 1)
 	go func() { answers <- r.askDirect("order", "") }()
 	<-loads // the request is parked
-	f.on.Store(true)
+	f.set(true)
 	close(proceed)
 	if got := <-answers; got.code != "503" || !strings.Contains(got.text, errRefused.Error()) {
 		t.Errorf("a request that was parked before: %+v", got)

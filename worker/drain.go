@@ -16,7 +16,7 @@ const drainLimit = 16
 // An answer says what stands after the order was followed. Only the goroutine of
 // [Worker.Run] uses it, but for hear.
 type drains struct {
-	cfg     *Config
+	link    *link
 	out     *outlet
 	rights  *rights
 	subject string
@@ -33,18 +33,18 @@ type order struct {
 	message *nats.Msg
 }
 
-func newDrains(cfg *Config, out *outlet, r *rights, id string, wake func()) *drains {
+func newDrains(l *link, out *outlet, r *rights, id string, wake func()) *drains {
 	return &drains{
-		cfg: cfg, out: out, rights: r, subject: cfg.Namespace.Drain(id), heard: make(chan *nats.Msg, drainLimit),
+		link: l, out: out, rights: r, subject: l.Namespace.Drain(id), heard: make(chan *nats.Msg, drainLimit),
 		wake: wake,
 	}
 }
 
 // listen begins to take orders.
 func (d *drains) listen() (err error) {
-	if d.cfg.Drain != nil {
+	if d.link.Drain != nil {
 		d.rights.claim(d.subject)
-		d.sub, err = d.cfg.Conn.Subscribe(d.subject, d.hear)
+		d.sub, err = d.link.conn.Subscribe(d.subject, d.hear)
 	}
 	return err
 }
@@ -57,7 +57,7 @@ func (d *drains) stop() {
 }
 
 func (d *drains) hear(m *nats.Msg) {
-	at := &endpoint{out: d.out, own: string(d.cfg.Namespace) + "."}
+	at := &endpoint{out: d.out, own: string(d.link.Namespace) + "."}
 	if m.Reply != "" && at.misled(m) {
 		return
 	}
@@ -73,7 +73,7 @@ func (d *drains) hear(m *nats.Msg) {
 func (d *drains) take() {
 	if !d.said && d.rights.subscription(d.subject) != "" {
 		d.said = true
-		d.cfg.Log.Error("`natsid drain` does not reach this worker; give the right, and restart it",
+		d.link.Log.Error("`natsid drain` does not reach this worker; give the right, and restart it",
 			"reason", errSubscription(d.subject, ""))
 	}
 	for range len(d.heard) {
@@ -83,11 +83,11 @@ func (d *drains) take() {
 			d.refuse(m, err)
 			continue
 		}
-		switch changed := d.cfg.Drain(!o.Undo); {
+		switch changed := d.link.Drain(!o.Undo); {
 		case changed && o.Undo:
-			d.cfg.Log.Info("an operator lets this worker serve again", originOf(m))
+			d.link.Log.Info("an operator lets this worker serve again", originOf(m))
 		case changed:
-			d.cfg.Log.Warn("an operator has drained this worker: it leaves its queue groups, and keeps its number",
+			d.link.Log.Warn("an operator has drained this worker: it leaves its queue groups, and keeps its number",
 				originOf(m))
 		}
 		d.owed = append(d.owed, order{o, m})
@@ -98,13 +98,13 @@ func (d *drains) take() {
 func (d *drains) answer(groups []*group, open int64) {
 	for _, o := range d.owed {
 		state := subjects.WorkerDrained{
-			Instance: d.cfg.Instance(), Drained: !o.Undo, Serves: []string{}, Open: open,
+			Instance: d.link.Instance(), Drained: !o.Undo, Serves: []string{}, Open: open,
 		}
-		if number, held, _ := d.cfg.Number(); held {
+		if number, held, _ := d.link.Number(); held {
 			state.Number = &number
 		}
 		for _, g := range groups {
-			if g.isUp() || len(g.left) > 0 {
+			if g.isUp() || len(g.draining) > 0 {
 				state.Serves = append(state.Serves, string(g.mode))
 			}
 		}
@@ -118,7 +118,7 @@ func (d *drains) answer(groups []*group, open int64) {
 }
 
 func (d *drains) refuse(m *nats.Msg, err error) {
-	d.sent(m.RespondMsg(&nats.Msg{Header: wireError(err, d.cfg.Log).Headers()}))
+	d.sent(m.RespondMsg(&nats.Msg{Header: wireError(err, d.link.Log).Headers()}))
 }
 
 func (d *drains) sent(err error) {

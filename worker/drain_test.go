@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,13 +21,16 @@ import (
 
 // obeys makes a worker follow the orders of operators.
 func obeys(_ *segment.Config, cfg *worker.Config) {
-	var drained atomic.Bool
-	cfg.Drain = func(drain bool) bool { return drained.Swap(drain) != drain }
-	cfg.Away = func(worker.Mode) error {
-		if drained.Load() {
-			return errors.New("drained")
+	reasons := &worker.Reasons{}
+	cfg.Reasons = reasons
+	cfg.Drain = func(drain bool) (changed bool) {
+		changed = reasons.Has(worker.Drained) != drain
+		if modes := []worker.Mode{worker.Segment, worker.Tags, worker.Snowflake}; drain {
+			reasons.Set(worker.Drained, errors.New("drained"), modes...)
+		} else {
+			reasons.Clear(worker.Drained, modes...)
 		}
-		return nil
+		return changed
 	}
 }
 

@@ -77,13 +77,13 @@ func errMayNotAsk(subject string) error {
 		"give its user the right to publish on `%s`", anyToken(subject))
 }
 
-func newEcho(cfg *Config, r *rights) *echo {
-	if cfg.Ask == nil {
+func newEcho(l *link, r *rights) *echo {
+	if l.Ask == nil {
 		return nil
 	}
 	return &echo{
-		ask: cfg.Ask, serve: cfg.Conn, rights: r, why: errUndecided,
-		subject: cfg.Namespace.Probe(strings.ToLower(rand.Text())),
+		ask: l.Ask, serve: l.conn, rights: r, why: errUndecided,
+		subject: l.Namespace.Probe(strings.ToLower(rand.Text())),
 	}
 }
 

@@ -21,12 +21,15 @@ type endpoint struct {
 	// subscription.
 	handler func() handler
 
-	out     *outlet
-	wake    func() // the worker
-	counts  tally
-	own     string // what natsid's own subjects begin with
-	granted int    // credit of the subscription; 0: any number of requests
+	out    *outlet
+	wake   func() // the worker
+	counts tally
+	before *tally // of the connections before this one
+	own    string // what natsid's own subjects begin with
 }
+
+// standbyEndpoint is the endpoint of other workers. `nats micro` does not show it.
+const standbyEndpoint = "standby"
 
 // listEndpoint is the endpoint about tags that changes none.
 const listEndpoint = "tag-list"
@@ -90,17 +93,40 @@ func (e *endpoint) misled(m *nats.Msg) bool {
 // has three subscriptions in no queue group: changes and drains for as long as it runs,
 // and identity while it holds a worker number.
 
-func (w *Worker) segmentEndpoints() []*endpoint {
-	return []*endpoint{
-		w.endpoint(Segment, subjects.SegmentEndpoint, w.cfg.Namespace.Segments(),
-			func() handler { return newSegmentHandler(&w.cfg).handle }),
+// A served is what was counted on connections that are gone, by the name of the endpoint.
+type served map[string]*tally
+
+func newServed() served { return served{} }
+
+func (s served) of(name string) *tally {
+	if s[name] == nil {
+		s[name] = new(tally)
 	}
+	return s[name]
 }
 
-func (w *Worker) tagEndpoints() []*endpoint {
-	ns, admin := w.cfg.Namespace, newTagAdmin(&w.cfg)
+func (m *membership) segmentEndpoints(before served) []*endpoint {
+	all := []*endpoint{
+		m.endpoint(Segment, subjects.SegmentEndpoint, m.link.Namespace.Segments(), before,
+			func() handler { return newSegmentHandler(&m.link.Config).handle }),
+	}
+	if m.link.Asked != nil {
+		all = append(all, m.endpoint(Segment, standbyEndpoint, m.link.Namespace.RegistryStore(), before,
+			func() handler { return m.answerWorker }))
+	}
+	return all
+}
+
+// answerWorker answers another worker that cannot load. The question is a message in the queue group, so that a worker
+// which has left that is not asked.
+func (m *membership) answerWorker(r request, msg *nats.Msg) {
+	m.link.Asked(msg.Data, r.answerUncounted)
+}
+
+func (m *membership) tagEndpoints(before served) []*endpoint {
+	ns, admin := m.link.Namespace, newTagAdmin(m.link)
 	tags := func(name, subject string, serve serve) *endpoint {
-		return w.endpoint(Tags, name, subject, func() handler { return admin.handler(serve) })
+		return m.endpoint(Tags, name, subject, before, func() handler { return admin.handler(serve) })
 	}
 	return []*endpoint{
 		tags("tag-create", ns.TagCreate(), admin.create),
@@ -111,16 +137,18 @@ func (w *Worker) tagEndpoints() []*endpoint {
 	}
 }
 
-func (w *Worker) snowflakeEndpoints() []*endpoint {
+func (m *membership) snowflakeEndpoints(before served) []*endpoint {
 	// One handler each: subscriptions run concurrently.
-	handler := func() handler { return newSnowflakeHandler(&w.cfg).handle }
+	handler := func() handler { return newSnowflakeHandler(&m.link.Config).handle }
 	return []*endpoint{
-		w.endpoint(Snowflake, "snowflake", w.cfg.Namespace.Snowflake(), handler),
-		w.endpoint(Snowflake, "business", w.cfg.Namespace.Snowflakes(), handler),
+		m.endpoint(Snowflake, "snowflake", m.link.Namespace.Snowflake(), before, handler),
+		m.endpoint(Snowflake, "business", m.link.Namespace.Snowflakes(), before, handler),
 	}
 }
 
-func (w *Worker) endpoint(mode Mode, name, subject string, handler func() handler) *endpoint {
-	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, out: w.out, wake: w.Wake,
-		own: string(w.cfg.Namespace) + "."}
+func (m *membership) endpoint(
+	mode Mode, name, subject string, before served, handler func() handler,
+) *endpoint {
+	return &endpoint{mode: mode, name: name, subject: subject, handler: handler, out: m.out, wake: m.wake,
+		before: before.of(name), own: string(m.link.Namespace) + "."}
 }

@@ -3,24 +3,22 @@ package worker
 import (
 	"time"
 
-	"github.com/natsid/natsid/subjects"
+	"github.com/nats-io/nats.go"
 )
 
-// Hasten makes workers gather evidence that many times as fast.
+// Hasten makes workers probe whether messages arrive that many times as fast.
 func Hasten(times int) {
-	for _, d := range []*time.Duration{
-		&usualPace.probeAfter, &usualPace.probeEvery, &usualPace.askAfter, &usualPace.askEvery, &usualPace.silence,
-	} {
-		*d /= time.Duration(times)
-	}
+	silence /= time.Duration(times)
+	probeEvery /= time.Duration(times)
 }
 
-// RefuseProbes makes the worker believe that it may not publish on subjects of requests.
-func (w *Worker) RefuseProbes(ns subjects.Namespace) {
-	w.rights.mu.Lock()
-	defer w.rights.mu.Unlock()
-	w.rights.pubs[ns.SegmentProbe()], w.rights.pubs[ns.Snowflake()] = true, true
+// Conn returns the connection on which the worker serves, nil before the first.
+func (w *Worker) Conn() *nats.Conn {
+	if m := w.now.Load(); m != nil {
+		return m.link.conn
+	}
+	return nil
 }
 
 // WakesAt returns after how many requests a worker at rest is woken; 0 for one that is not at rest.
-func (w *Worker) WakesAt() int64 { return w.groups[0].endpoints[0].counts.wakesAt.Load() }
+func (w *Worker) WakesAt() int64 { return w.now.Load().groups[0].endpoints[0].counts.wakesAt.Load() }

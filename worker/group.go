@@ -2,6 +2,8 @@ package worker
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -15,18 +17,6 @@ import (
 // group, so that it refuses hardly any request delivered to it.
 const leaveAhead = 200 * time.Millisecond
 
-// refused returns why a mode must not be served at the moment, as it crosses the
-// wire, or nil. It allocates nothing unless the mode is refused.
-func (cfg *Config) refused(mode Mode) error {
-	if cfg.Refused == nil {
-		return nil
-	}
-	if why := cfg.Refused(mode); why != nil {
-		return subjects.Errorf(subjects.Unavailable, "%v", why)
-	}
-	return nil
-}
-
 var (
 	// errNotBegun is why a mode is not served before the server knows that it is.
 	errNotBegun = errors.New("worker: not serving yet")
@@ -35,40 +25,36 @@ var (
 		"callers learn at once that nobody serves them, or reach other workers: start more workers")
 )
 
-// A group is the queue subscriptions of one mode. They stand while the mode can
-// be served, and only then: callers reach other workers, or learn from NATS at
-// once that there are none. What was delivered is still answered. Only the
-// goroutine of [Worker.Run] uses it, but for why and late.
+// A group is the queue subscriptions of one mode, on the connection of one membership. They stand while there is no
+// reason to be out, and only then: callers reach other workers, or learn from NATS at once that there are none. What
+// was delivered is still answered. Only the goroutine of the membership uses it, but for what mu guards.
 type group struct {
 	mode      Mode
-	cfg       *Config
+	link      *link
 	ping      *pinger
 	rights    *rights
 	echo      *echo
 	endpoints []*endpoint
 	// cannot returns why requests would fail, or nil; up reports whether the group
-	// stands. nil: they never would.
+	// stands. A nil func means never.
 	cannot func(up bool) error
 
-	subs     []*nats.Subscription // of the endpoints; nil while down
-	left     []*nats.Subscription // drained ones, until they are gone
-	known    proof                // that the server knows them
-	goes     bool                 // it leaves once there is the proof
-	alive    proof                // that the connection is alive, as a leave needs
-	said     bool                 // the log says that it serves
-	denial   error                // why endpoints are not served, though it stands
-	again    again                // of those
+	subs     []*nats.Subscription // of the endpoints; nil while the group is down
+	draining []*nats.Subscription // those left before, until their last request is handled
+	known    proof                // that the server knows subs
+	isLogged bool                 // the log says that the group serves
+	denial   error                // why endpoints are not served, though the group stands
+	retry    retry                // of subscriptions that the server refused
+	renewAt  time.Duration        // when the subscriptions are renewed
 	lag      lag
 	overload overload
-	rate     rate
-	granted  int           // credit of new subscriptions; 0: none is needed
-	usedUp   time.Duration // when there was none left last, or the group was away for being late
 	leaveAt  time.Duration
 	joinAt   time.Duration
 	seen     int64 // requests that had arrived or waited at the last look
 	isBusy   bool  // many came since the look before
 
 	mu      sync.Mutex
+	outs    []Out
 	trouble error         // why the mode is not served; nil while it is
 	lateBy  time.Duration // the lag
 }
@@ -81,6 +67,13 @@ func (g *group) why() error {
 	return g.trouble
 }
 
+// reasons returns why the group should be down. It is safe for concurrent use.
+func (g *group) reasons() []Out {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.outs)
+}
+
 // late returns how late requests are answered. It is safe for concurrent use.
 func (g *group) late() time.Duration {
 	g.mu.Lock()
@@ -88,8 +81,8 @@ func (g *group) late() time.Duration {
 	return g.lateBy
 }
 
-// say sets what why and late return.
-func (g *group) say(now time.Duration, trouble error) {
+// publish sets what why, reasons and late return.
+func (g *group) publish(now time.Duration, trouble error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trouble, g.lateBy = trouble, g.ping.waited(g.lag.of(now))
@@ -101,61 +94,62 @@ func (g *group) isUp() bool { return g.subs != nil }
 // comes back soon.
 func (g *group) isShown() bool { return g.isUp() || g.overload.on }
 
-// reason returns why the group should be down, or nil.
-func (g *group) reason() error {
-	if err := g.cfg.refused(g.mode); err != nil {
-		return err
-	}
-	if g.cfg.Away != nil {
-		if err := g.cfg.Away(g.mode); err != nil {
-			return err
-		}
+// decide returns all reasons why the group should be down: those of the process, and those of this connection. It is
+// the one place that does.
+func (g *group) decide() []Out {
+	outs, now := g.link.Reasons.Of(g.mode), time.Now()
+	if err := g.echo.refusal(); err != nil {
+		outs = add(outs, Out{Replies, err, now})
 	}
 	if g.cannot != nil {
 		if err := g.cannot(g.isUp()); err != nil {
-			return err
+			outs = add(outs, Out{Number, err, now})
 		}
 	}
-	return g.echo.refusal()
+	if g.overload.on {
+		outs = add(outs, Out{Overload, errOverload, now})
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range outs {
+		if before := find(g.outs, outs[i].Reason); before >= 0 {
+			outs[i].Since = g.outs[before].Since
+		}
+	}
+	g.outs = outs
+	return outs
 }
 
 // follow joins or leaves the queue group if it is time, and returns why the mode
 // is not served, or nil.
 func (g *group) follow(now time.Duration) error {
-	trouble := g.reason()
-	if g.goes = g.goes && trouble != nil; g.isUp() && trouble != nil && !g.goes {
-		g.goes, g.alive = true, g.ping.ask()
-	}
-	leaves := g.goes && g.ping.has(g.alive)
+	outs := g.decide()
 	switch {
-	case (leaves || g.isUp() && g.overload.on) && !g.cfg.Conn.IsConnected():
-		// It leaves later. Nothing arrives by now, and the client would subscribe again to what it drains.
-	case leaves:
-		g.goes, g.said = false, false
-		g.cfg.Log.Warn("no longer serving", "mode", g.mode, "reason", trouble)
+	case g.isUp() && len(outs) > 0:
+		g.logLeave(outs)
 		g.leave()
-	case g.isUp() && g.overload.on:
-		g.leave() // the messages that arrive show that the connection is alive
-	case !g.isUp() && trouble == nil && !g.overload.on:
+	case !g.isUp() && len(outs) == 0:
 		if err := g.join(now); err != nil {
-			g.cfg.Log.Error("cannot serve yet; trying again, while other workers answer", "mode", g.mode, "error", err)
+			g.link.Log.Error("cannot serve yet; trying again, while other workers answer", "mode", g.mode, "error", err)
 			return err
 		}
-	case g.isUp() && g.granted > 0:
-		g.refill(now)
+	case g.isUp() && now >= g.renewAt:
+		g.renew(func(*endpoint) bool { return true })
+		g.renewAt = now + jittered(renewEvery)
 	}
-	switch {
-	case trouble != nil:
-		return trouble
+	isNotLate := func(r Reason) bool { return r != Overload }
+	switch why := join(outs, isNotLate); {
+	case why != nil:
+		return why
 	case g.overload.isTrouble(now):
 		return errOverload
 	case g.ping.has(g.known) && g.rights.areKnown():
 		if g.denied() != nil {
 			return g.denial
 		}
-		if !g.said {
-			g.said = true
-			g.cfg.Log.Info("serving", "mode", g.mode)
+		if !g.isLogged {
+			g.isLogged = true
+			g.link.Log.Info("serving", "mode", g.mode)
 		}
 		return nil
 	case g.ping.hangs(now):
@@ -166,17 +160,18 @@ func (g *group) follow(now time.Duration) error {
 	return errNotBegun
 }
 
-// needs returns the proof that the group waits for; 0 if none.
-func (g *group) needs() proof {
-	if g.goes {
-		return g.alive
+// logLeave logs why the group is left. A group that is late leaves for moments, which is one line for all of them: see
+// measure.
+func (g *group) logLeave(outs []Out) {
+	if len(outs) == 1 && outs[0].Reason == Overload {
+		return
 	}
-	return g.known
+	g.isLogged = false
+	g.link.Log.Warn("no longer serving", "mode", g.mode, "reason", join(outs, anyReason))
 }
 
 // join subscribes to all endpoints, or to none and returns an error.
 func (g *group) join(now time.Duration) error {
-	g.granted = g.credit(now)
 	for _, e := range g.endpoints {
 		sub, err := g.subscribe(e)
 		if err != nil {
@@ -187,13 +182,24 @@ func (g *group) join(now time.Duration) error {
 	}
 	g.known = g.ping.ask()
 	g.leaveAt, g.joinAt = jittered(leaveAt), jittered(joinAt)
+	g.renewAt = now + jittered(renewEvery)
 	return nil
+}
+
+// subscribe subscribes to an endpoint.
+func (g *group) subscribe(e *endpoint) (*nats.Subscription, error) {
+	g.rights.claim(e.subject)
+	sub, err := g.link.conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
+	if err != nil {
+		return nil, fmt.Errorf("worker: %s: %w", e.subject, err)
+	}
+	return sub, nil
 }
 
 // leave leaves the queue group. What was delivered is still answered.
 func (g *group) leave() {
-	drain(g.cfg, g.subs)
-	g.left, g.subs, g.denial, g.again = append(g.left, g.subs...), nil, nil, again{}
+	drain(g.link.Log, g.subs)
+	g.draining, g.subs, g.denial, g.retry = append(g.draining, g.subs...), nil, nil, retry{}
 }
 
 // measure follows the lag of the group, and decides whether it is late.
@@ -208,29 +214,22 @@ func (g *group) measure(now time.Duration) {
 		oldest = g.lag.marks[0]
 		late = g.ping.waited(now - oldest.set)
 	}
-	g.rate.note(now, arrived, waiting)
 	o := &g.overload
-	if o.on {
-		g.usedUp = now
-	}
-	if stillLate := g.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; o.on || stillLate {
-		o.last = now
-	}
 	switch {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false
-	case !o.on && g.isUp() && g.granted == 0 && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
+	case !o.on && g.isUp() && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
 		if o.leave(now) {
-			g.cfg.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
+			g.link.Log.Info("requests are answered late: leaving the queue group meanwhile", "mode", g.mode,
 				"lag", late.String())
 		}
 	}
 	alarm, over := g.overload.pass(now)
-	if alarm && g.cfg.Overloaded != nil {
-		g.cfg.Overloaded(g.mode)
+	if alarm && g.link.Overloaded != nil {
+		g.link.Overloaded(g.mode)
 	}
 	if over {
-		g.cfg.Log.Info("requests are answered in time again", "mode", g.mode)
+		g.link.Log.Info("requests are answered in time again", "mode", g.mode)
 	}
 }
 
@@ -243,18 +242,13 @@ func (g *group) look() {
 	}
 }
 
-// rests reports whether the group serves, and hardly anything is asked of it.
-func (g *group) rests() bool {
-	return g.isUp() && g.trouble == nil && !g.isBusy && len(g.left) == 0 && g.overload.times == 0
+// isIdle reports whether the group serves, and hardly anything is asked of it.
+func (g *group) isIdle() bool {
+	return g.isUp() && g.why() == nil && !g.isBusy && len(g.draining) == 0 && g.overload.times == 0
 }
 
 // needsMark reports whether the lag is measured.
 func (g *group) needsMark() bool { return (g.isBusy || g.overload.on) && len(g.lag.marks) < maxPings }
-
-// forget forgets what waited in a server that is gone.
-func (g *group) forget() {
-	g.lag, g.overload.on = lag{}, false
-}
 
 // arrived returns how many requests have reached their handlers.
 func (g *group) arrived() (n int64) {
@@ -264,11 +258,11 @@ func (g *group) arrived() (n int64) {
 	return n
 }
 
-// waiting returns how many messages wait in this process for their handlers, of
-// subscriptions that were left, too.
+// waiting returns how many messages wait in this process for their handlers, those of
+// subscriptions that are drained included.
 func (g *group) waiting() (n int64) {
-	g.left = slices.DeleteFunc(g.left, isGone)
-	for _, subs := range [][]*nats.Subscription{g.subs, g.left} {
+	g.draining = slices.DeleteFunc(g.draining, isGone)
+	for _, subs := range [][]*nats.Subscription{g.subs, g.draining} {
 		for _, sub := range subs {
 			if messages, _, err := sub.Pending(); err == nil {
 				n += int64(messages)
@@ -278,49 +272,50 @@ func (g *group) waiting() (n int64) {
 	return n
 }
 
+func isGone(sub *nats.Subscription) bool { return !sub.IsValid() }
+
 // drain leaves the subscriptions; what was delivered to them is still handled.
-func drain(cfg *Config, subs []*nats.Subscription) {
-	corkOf(cfg.Conn).leave(subs)
+func drain(log *slog.Logger, subs []*nats.Subscription) {
 	for _, sub := range subs {
 		err := sub.Drain()
 		if err != nil && !isGone(sub) && !errors.Is(err, nats.ErrConnectionClosed) {
-			cfg.Log.Warn("a subscription was not left cleanly", "subject", sub.Subject, "error", err)
+			log.Warn("a subscription was not left cleanly", "subject", sub.Subject, "error", err)
 		}
 	}
 }
 
-// An again is when a subscription that was refused is tried again: soon, then more
+// A retry is when a subscription that was refused is tried again: soon, then more
 // rarely, since each attempt is an error in the server's log, and nothing says when
 // the rights of a user were changed. The zero value stands for none refused.
-type again struct {
+type retry struct {
 	at    time.Time
 	pause time.Duration
 }
 
-const againMin, againMax = 500 * time.Millisecond, 5 * time.Second
+const retryMin, retryMax = 500 * time.Millisecond, 5 * time.Second
 
 // put puts the next attempt off.
-func (a *again) put() {
-	a.pause = min(max(againMin, 2*a.pause), againMax)
-	a.at = time.Now().Add(a.pause)
+func (r *retry) put() {
+	r.pause = min(max(retryMin, 2*r.pause), retryMax)
+	r.at = time.Now().Add(r.pause)
 }
 
-func (a *again) due() bool { return !time.Now().Before(a.at) }
+func (r *retry) isDue() bool { return !time.Now().Before(r.at) }
 
 // denied returns why the server routes nothing of some endpoint to this worker, or
 // nil. It subscribes to such endpoints again from time to time; the others stand.
 func (g *group) denied() error {
-	why, first := g.refusal(), g.again == again{}
+	why, first := g.refusal(), g.retry == retry{}
 	switch {
 	case why == nil && !first:
-		g.cfg.Log.Info("callers reach this worker again", "mode", g.mode)
-		g.again = again{}
+		g.link.Log.Info("callers reach this worker again", "mode", g.mode)
+		g.retry = retry{}
 	case why != nil && first:
-		g.cfg.Log.Error("callers do not reach this worker", "mode", g.mode, "reason", why)
-		g.again.put()
-	case why != nil && g.again.due():
+		g.link.Log.Error("callers do not reach this worker", "mode", g.mode, "reason", why)
+		g.retry.put()
+	case why != nil && g.retry.isDue():
 		g.renew(func(e *endpoint) bool { return g.rights.subscription(e.subject) != "" })
-		g.again.put()
+		g.retry.put()
 		g.known = g.ping.ask()
 	}
 	g.denial = why
@@ -337,32 +332,25 @@ func (g *group) refusal() error {
 	return nil
 }
 
-// renew subscribes anew to endpoints, and then leaves the subscriptions of before.
-// What was delivered to them is still answered. Without a connection it does nothing, since a dial waits for what is
-// left.
+// renewEvery is about how often a group subscribes again to what it serves, in case that the routes of the NATS
+// servers have lost its subscriptions. No fault is known that does this without an end of the connection.
+const renewEvery = 10 * time.Minute
+
+// renew subscribes to endpoints again, and then leaves their former subscriptions. What was delivered to those is still
+// answered.
 func (g *group) renew(which func(*endpoint) bool) {
-	if !g.cfg.Conn.IsConnected() {
-		return
-	}
 	for i, e := range g.endpoints {
 		if !which(e) {
 			continue
 		}
 		sub, err := g.subscribe(e)
 		if err != nil {
-			g.cfg.Log.Warn("cannot subscribe anew", "subject", e.subject, "error", err)
+			g.link.Log.Warn("cannot subscribe again", "subject", e.subject, "error", err)
 			continue
 		}
-		drain(g.cfg, g.subs[i:i+1])
-		g.left = append(g.left, g.subs[i])
+		drain(g.link.Log, g.subs[i:i+1])
+		g.draining = append(g.draining, g.subs[i])
 		g.subs[i] = sub
-	}
-}
-
-// anew subscribes to all endpoints anew.
-func (g *group) anew() {
-	if g.stands() {
-		g.renew(func(*endpoint) bool { return true })
 	}
 }
 

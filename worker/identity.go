@@ -15,23 +15,23 @@ import (
 // A worker that stops still answers until its connection is drained: until its
 // last ID is issued.
 type identity struct {
-	cfg    *Config
+	link   *link
 	ping   *pinger
 	rights *rights
 	sub    *nats.Subscription // nil while there is no number
 	number int                // whose subject sub is on
 	known  proof              // that the server knows sub
-	again  again              // when it subscribes again, if it was refused
+	retry  retry              // of a subscription that the server refused
 }
 
 // follow subscribes to the subject of the number that is held now. It returns an
 // error until the server has taken that, if a number is held.
 func (i *identity) follow() error {
-	number, held, _ := i.cfg.Number()
+	number, held, _ := i.link.Number()
 	if i.sub != nil && (!held || number != i.number) {
 		// It fails only on a connection that is gone, and the subscription with it.
 		_ = i.sub.Unsubscribe()
-		i.sub, i.again = nil, again{}
+		i.sub, i.retry = nil, retry{}
 	}
 	if !held {
 		return nil
@@ -44,15 +44,16 @@ func (i *identity) follow() error {
 	if !i.ping.has(i.known) || !i.rights.areKnown() {
 		return errNotBegun
 	}
-	denied, first := i.denied(), i.again == again{}
+	denied, first := i.denied(), i.retry == retry{}
 	switch {
 	case denied == nil:
-		i.again = again{}
+		i.retry = retry{}
 	case first:
-		i.again.put()
-		i.cfg.Log.Error("no snowflakes: other workers could not find the holder of the worker number", "reason", denied)
-	case i.again.due():
-		i.again.put()
+		i.retry.put()
+		i.link.Log.Error("no snowflakes: other workers could not find the holder of the worker number",
+			"reason", denied)
+	case i.retry.isDue():
+		i.retry.put()
 		_ = i.sub.Unsubscribe()
 		_ = i.subscribe(number) // logged
 	}
@@ -61,10 +62,10 @@ func (i *identity) follow() error {
 
 // subscribe subscribes to the subject of a number.
 func (i *identity) subscribe(number int) (err error) {
-	subject := i.cfg.Namespace.Worker(number)
+	subject := i.link.Namespace.Worker(number)
 	i.rights.claim(subject)
-	if i.sub, err = i.cfg.Conn.Subscribe(subject, i.answer); err != nil {
-		i.cfg.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
+	if i.sub, err = i.link.conn.Subscribe(subject, i.answer); err != nil {
+		i.link.Log.Error("cannot listen for questions about the worker number, so other workers may find no holder; "+
 			"trying again", "number", number, "error", err)
 		return fmt.Errorf("worker: cannot answer for worker number %d: %w", number, err)
 	}
@@ -89,14 +90,14 @@ func (i *identity) denied() error {
 }
 
 func (i *identity) answer(m *nats.Msg) {
-	_, _, who := i.cfg.Number()
+	_, _, who := i.link.Number()
 	body, err := json.Marshal(who)
 	if err != nil {
-		i.cfg.Log.Error("cannot answer which worker holds the worker number: report this as a bug", "error", err)
+		i.link.Log.Error("cannot answer which worker holds the worker number: report this as a bug", "error", err)
 		return
 	}
 	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-		i.cfg.Log.Debug("a reply was not sent", "error", err)
+		i.link.Log.Debug("a reply was not sent", "error", err)
 	}
 }
 

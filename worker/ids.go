@@ -54,7 +54,7 @@ func (h *segmentHandler) handle(r request, m *nats.Msg) {
 
 // admitSegments returns nil if n IDs of a tag may be drawn now, and how many of them the rations count.
 func (cfg *Config) admitSegments(tag string, n int, now time.Duration) (counted int, err error) {
-	if err = cfg.refused(Segment); err == nil {
+	if err = cfg.Reasons.Forbidden(Segment); err == nil {
 		err = cfg.Gate.Admit(tag, n, now) // counts them
 	}
 	if err == nil {
@@ -68,7 +68,7 @@ func (cfg *Config) admitSegments(tag string, n int, now time.Duration) (counted 
 
 // admitSnowflakes is admitSegments for snowflakes.
 func (cfg *Config) admitSnowflakes(n int, now time.Duration) (counted int, err error) {
-	if err = cfg.refused(Snowflake); err == nil {
+	if err = cfg.Reasons.Forbidden(Snowflake); err == nil {
 		err = cfg.Rations.admit(n, now) // the last: it counts them
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func (h *segmentHandler) park(r request, tag string, n int, ahead bool) {
 	parked := r.park()
 	err := h.ids.Park(tag, int64(n), func(ranges []segment.Range, err error) {
 		if err == nil {
-			err = h.cfg.refused(Segment) // the ranges are a hole
+			err = h.cfg.Reasons.Forbidden(Segment) // the ranges are a hole
 		}
 		if err == nil && ahead && h.ids.IsStrict(tag) {
 			err = errStrictPrefetch // so are these
@@ -211,7 +211,7 @@ func (h *snowflakeHandler) parse(m *nats.Msg) (business int64, n int, err error)
 func (h *snowflakeHandler) park(r request, business int64, n int) {
 	err := h.ids.Park(n, func(runs snowflake.Runs, err error) {
 		if err == nil {
-			err = h.cfg.refused(Snowflake) // the IDs are a hole
+			err = h.cfg.Reasons.Forbidden(Snowflake) // the IDs are a hole
 		}
 		if err != nil {
 			r.refuse(err)

@@ -77,13 +77,13 @@ func TestAWorkerThatCannotIssueSnowflakesLeavesTheGroupAndComesBack(t *testing.T
 
 func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*rig, *nats.Conn, *natsproxy.Proxy){
-		"it is lost": func(r *rig, conn *nats.Conn, p *natsproxy.Proxy) {
+	for name, lose := range map[string]func(*rig, *natsproxy.Proxy){
+		"it is lost": func(r *rig, p *natsproxy.Proxy) {
 			p.Refuse(true)
 			p.Cut()
-			r.eventually("lose the connection", func() bool { return !conn.IsConnected() })
+			r.eventually("lose the connection", func() bool { return !r.worker.IsConnected() })
 		},
-		"it hangs, and is lost later": func(_ *rig, _ *nats.Conn, p *natsproxy.Proxy) { p.Stall(true, "") },
+		"it hangs, and is lost later": func(_ *rig, p *natsproxy.Proxy) { p.Stall(true, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := startServer(t)
@@ -92,20 +92,14 @@ func TestAWorkerThatLeavesOverALostConnectionGetsNoRequestsAfterAReconnect(t *te
 				t.Fatal(err)
 			}
 			t.Cleanup(proxy.Close)
-			conn, err := nats.Connect(proxy.URL(), nats.IgnoreDiscoveredServers(), nats.MaxReconnects(-1),
-				nats.ReconnectWait(0), nats.ReconnectJitter(0, 0))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(conn.Close)
-			r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
+			r := start(t, url, 0, newStore(t), over(proxy.URL()))
 			r.one("id.snowflake")
-			lose(r, conn, proxy)
+			lose(r, proxy)
 			r.issuer.Use(nil)
 			time.Sleep(300 * time.Millisecond) // long enough to notice, and to leave
 			proxy.Cut()
 			proxy.Pass()
-			r.eventually("connect again", func() bool { return conn.IsConnected() && conn.Stats().Reconnects > 0 })
+			r.eventually("connect again", func() bool { return r.dials.Load() > 1 && r.worker.IsConnected() })
 			for range 50 {
 				if _, err := r.try("id.snowflake", ""); err != nil && !errors.Is(err, nats.ErrNoResponders) {
 					t.Fatalf("%v, want an answer or no responders", err)
@@ -127,11 +121,17 @@ func TestAWorkerOnAHangingConnectionDoesNotReportThatItServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	conn := connect(t, proxy.URL())
-	proxy.Stall(true, "")
 	var passes atomic.Bool
-	time.AfterFunc(1500*time.Millisecond, func() { passes.Store(true); proxy.Pass() })
-	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Conn = conn })
+	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Dial = func(_ []string, opts ...nats.Option) (*nats.Conn, error) {
+			nc, err := nats.Connect(proxy.URL(), opts...)
+			if !passes.Load() {
+				proxy.Stall(true, "")
+				time.AfterFunc(1500*time.Millisecond, func() { passes.Store(true); proxy.Pass() })
+			}
+			return nc, err
+		}
+	})
 	if !passes.Load() {
 		t.Error("it reported that it serves, and the server did not know")
 	}
@@ -140,14 +140,14 @@ func TestAWorkerOnAHangingConnectionDoesNotReportThatItServes(t *testing.T) {
 
 func TestComingAndGoingLeavesNothingBehind(t *testing.T) {
 	r := start(t, startServer(t), 0, newStore(t))
-	before := r.conn.NumSubscriptions()
+	before := r.conn().NumSubscriptions()
 	for range 5 {
 		r.issuer.Use(nil)
 		r.eventually("leave the group", func() bool { return r.worker.Trouble(worker.Snowflake) != nil })
 		r.issuer.Use(r.generator(time.Hour))
 		r.eventually("come back", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
 	}
-	r.eventually("have as many subscriptions as before", func() bool { return r.conn.NumSubscriptions() == before })
+	r.eventually("have as many subscriptions as before", func() bool { return r.conn().NumSubscriptions() == before })
 	r.one("id.snowflake")
 }
 
@@ -315,9 +315,7 @@ func TestTwoNamespacesShareAServerAndNothingElse(t *testing.T) {
 	r := start(t, url, 0, store)
 	other := start(t, url, 1, store, func(_ *segment.Config, cfg *worker.Config) { cfg.Namespace = "other" })
 	r.one("id.segment.order")
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
+	r.stop()
 	other.one("other.segment.order")
 	other.one("other.snowflake")
 	for _, subject := range []string{"id.segment.order", "id.snowflake", "$SRV.INFO.id-segment"} {
@@ -327,17 +325,11 @@ func TestTwoNamespacesShareAServerAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestRunFailsOnAClosedConnection(t *testing.T) {
-	conn := connect(t, startServer(t))
-	conn.Close()
-	w := worker.New(worker.Config{
-		Namespace: "id", Version: "1.2.3", Conn: conn, Layout: layout, Deadline: deadline, MaxBatch: 1,
-	})
-	if err := w.Run(t.Context()); !errors.Is(err, nats.ErrConnectionClosed) {
-		t.Errorf("Run on a closed connection: %v", err)
-	}
-	if err := w.Trouble(worker.Snowflake); err == nil {
-		t.Error("a worker that does not run reports that it serves")
+func TestAWorkerThatDoesNotRunServesNothing(t *testing.T) {
+	w := worker.New(worker.Config{Namespace: "id", Version: "1.2.3", Layout: layout, Deadline: deadline, MaxBatch: 1})
+	outs := w.Outs(worker.Segment)
+	if w.Trouble(worker.Snowflake) == nil || len(outs) != 1 || outs[0].Reason != worker.Disconnected {
+		t.Errorf("trouble: %v, out: %v", w.Trouble(worker.Snowflake), outs)
 	}
 }
 

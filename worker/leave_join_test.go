@@ -19,15 +19,8 @@ import (
 func TestEveryRequestIsAnsweredHoweverOftenAWorkerLeavesAndComesBack(t *testing.T) {
 	t.Parallel()
 	url := startServer(t)
-	var away atomic.Bool
-	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
-		cfg.Away = func(worker.Mode) error {
-			if away.Load() {
-				return errors.New("away")
-			}
-			return nil
-		}
-	})
+	var reasons worker.Reasons
+	r := start(t, url, 0, newStore(t), func(_ *segment.Config, cfg *worker.Config) { cfg.Reasons = &reasons })
 	const conns, outstanding = 4, 500
 	var sent, ids, none, other atomic.Int64
 	answered := func() int64 { return ids.Load() + none.Load() + other.Load() }
@@ -75,8 +68,11 @@ func TestEveryRequestIsAnsweredHoweverOftenAWorkerLeavesAndComesBack(t *testing.
 			break // the machine is slow
 		}
 		for _, leave := range []bool{true, false} {
-			away.Store(leave)
-			r.worker.Wake()
+			if leave {
+				reasons.Set(worker.Standby, errors.New("away"), worker.Segment, worker.Snowflake, worker.Tags)
+			} else {
+				reasons.Clear(worker.Standby, worker.Segment, worker.Snowflake, worker.Tags)
+			}
 			r.eventually("leave or come back", func() bool {
 				return (r.worker.Trouble(worker.Snowflake) != nil) == leave
 			})

@@ -28,17 +28,17 @@ type Settings interface {
 
 // limit changes what callers may have of a tag.
 func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error) {
-	t, err := a.cfg.Store.Look(ctx, u.Tag)
+	t, err := a.link.Store.Look(ctx, u.Tag)
 	if err == nil && t.Disabled {
 		err = segment.ErrDisabled
 	}
 	if err != nil {
 		return nil, ofStore(err)
 	}
-	if a.cfg.Settings == nil {
+	if a.link.Settings == nil {
 		return nil, errNoSettings
 	}
-	err = a.cfg.Settings.SetLimit(ctx, u.Tag, func(l *policy.Limit) {
+	err = a.link.Settings.SetLimit(ctx, u.Tag, func(l *policy.Limit) {
 		if u.MaxBatch != nil {
 			l.MaxBatch = *u.MaxBatch
 		}
@@ -54,7 +54,7 @@ func (a *tagAdmin) limit(ctx context.Context, u subjects.TagUpdate) (any, error)
 
 // order makes a tag strict or loose.
 func (a *tagAdmin) order(ctx context.Context, u subjects.TagUpdate) (any, error) {
-	t, err := a.cfg.Store.Look(ctx, u.Tag)
+	t, err := a.link.Store.Look(ctx, u.Tag)
 	if err == nil && t.Disabled {
 		err = segment.ErrDisabled
 	}
@@ -86,10 +86,10 @@ func strictFrom(ctx context.Context) time.Time {
 const confirmWithin = time.Minute
 
 func (a *tagAdmin) setOrder(ctx context.Context, tag, order string, from time.Time) error {
-	if a.cfg.Settings == nil {
+	if a.link.Settings == nil {
 		return errNoSettings
 	}
-	if err := a.cfg.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict, from); err != nil {
+	if err := a.link.Settings.SetOrder(ctx, tag, order == subjects.OrderStrict, from); err != nil {
 		return ofSettings(err)
 	}
 	return nil
@@ -101,16 +101,16 @@ func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := a.cfg.Gate.Rules().Throttle
+	now := a.link.Gate.Rules().Throttle
 	if !c.Asks() {
-		if a.cfg.Settings == nil {
+		if a.link.Settings == nil {
 			return nil, errNoSettings
 		}
-		now, err = a.cfg.Settings.SetThrottle(ctx, func(t *policy.Throttle) { change(t, c) })
+		now, err = a.link.Settings.SetThrottle(ctx, func(t *policy.Throttle) { change(t, c) })
 		if err != nil {
 			return nil, ofSettings(err)
 		}
-		a.cfg.Log.Warn("an operator changed what is throttled", "throttled", now.String())
+		a.link.Log.Warn("an operator changed what is throttled", "throttled", now.String())
 	}
 	answer := subjects.Throttles{All: now.All, Tags: map[string]int64{}}
 	maps.Copy(answer.Tags, now.Tags)
@@ -145,10 +145,12 @@ func ofSettings(err error) error {
 }
 
 // info returns a tag as replies show it, with its limits.
-func (a *tagAdmin) info(t segment.Tag) subjects.TagInfo { return a.cfg.TagInfo(t) }
+func (a *tagAdmin) info(t segment.Tag) subjects.TagInfo { return a.link.tagInfo(t) }
 
-// TagInfo returns a tag as a worker of this configuration lists it, with its limits.
-func (c *Config) TagInfo(t segment.Tag) subjects.TagInfo {
+// TagInfo returns a tag as the worker lists it, with its limits. It is safe for concurrent use.
+func (w *Worker) TagInfo(t segment.Tag) subjects.TagInfo { return w.cfg.tagInfo(t) }
+
+func (c *Config) tagInfo(t segment.Tag) subjects.TagInfo {
 	info, rules := tagInfo(t), c.Gate.Rules()
 	limit := rules.Limits[t.Name]
 	info.MaxBatch, info.Rate, info.Throttle = limit.MaxBatch, limit.Rate, rules.Throttle.Of(t.Name)

@@ -9,55 +9,46 @@ const (
 	lookAtRest = 500 * time.Millisecond
 )
 
-// Wake makes the worker look at once at what it can serve. It does not block, and is safe
-// for concurrent use.
-func (w *Worker) Wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default: // it is about to
-	}
-}
-
 // look looks how busy the worker is, and returns when to look again.
-func (w *Worker) look() time.Duration {
+func (m *membership) look() time.Duration {
 	now := clock()
-	if w.due = now-w.looked >= markEvery; w.due {
-		w.looked = now
+	if m.isDue = now-m.looked >= markEvery; m.isDue {
+		m.looked = now
 	}
 	pause := lookSeldom
-	for _, g := range w.groups {
-		if w.due {
+	for _, g := range m.groups {
+		if m.isDue {
 			g.look()
 		}
 		switch {
 		case g.lag.of(now) > markEvery:
 			pause = lookOften
-		case g.overload.on || g.granted > 0:
+		case g.overload.on:
 			pause = min(pause, markEvery)
 		}
 	}
-	rests := pause == lookSeldom && w.rests()
-	for _, g := range w.groups {
+	isIdle := pause == lookSeldom && m.isIdle()
+	for _, g := range m.groups {
 		for _, e := range g.endpoints {
-			e.wakeIf(rests)
+			e.wakeIf(isIdle)
 		}
 	}
-	if rests {
-		return max(lookSeldom, w.evidence.patience(w.cfg.Rest))
+	if isIdle {
+		return max(lookSeldom, m.link.Rest)
 	}
 	return pause
 }
 
-// rests reports whether nothing but what wakes the worker can be due soon: requests, an
+// isIdle reports whether nothing but what wakes the worker can be due soon: requests, an
 // answer of the server, an order, and a worker number that is lost or acquired ([Worker.Wake]).
-func (w *Worker) rests() bool {
-	if !w.due || len(w.dragged) > 0 || w.ping.out > 0 || len(w.drains.owed) > 0 || !w.cfg.Conn.IsConnected() {
+func (m *membership) isIdle() bool {
+	if !m.isDue || m.ping.out > 0 || len(m.drains.owed) > 0 {
 		return false
 	}
-	for _, g := range w.groups {
-		if !g.rests() {
+	for _, g := range m.groups {
+		if !g.isIdle() {
 			return false
 		}
 	}
-	return w.cfg.Snowflakes.Ready(w.cfg.Deadline, w.cfg.Rest+leaveAhead) == nil
+	return m.link.Snowflakes.Ready(m.link.Deadline, m.link.Rest+leaveAhead) == nil
 }

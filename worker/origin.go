@@ -60,11 +60,11 @@ func (a *tagAdmin) logRequest(endpoint string, m *nats.Msg, err error) {
 	attrs := []any{"request", endpoint, "tag", about.Tag[:min(len(about.Tag), subjects.MaxTag)], originOf(m)}
 	switch {
 	case err == nil:
-		a.cfg.Log.Info("tags changed", attrs...)
+		a.link.Log.Info("tags changed", attrs...)
 	case changedNothing(err):
-		a.cfg.Log.Warn("a request about tags was refused", append(attrs, "error", err)...)
+		a.link.Log.Warn("a request about tags was refused", append(attrs, "error", err)...)
 	default:
-		a.cfg.Log.Warn("tags may have changed", append(attrs, "error", err)...)
+		a.link.Log.Warn("tags may have changed", append(attrs, "error", err)...)
 	}
 }
 

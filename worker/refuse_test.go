@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -15,18 +14,22 @@ import (
 
 // A refuser refuses one mode while it is on.
 type refuser struct {
-	mode worker.Mode
-	on   atomic.Bool
+	mode    worker.Mode
+	reasons worker.Reasons
 }
 
 var errRefused = errors.New("the marks went back")
 
 func (f *refuser) edit(_ *segment.Config, cfg *worker.Config) {
-	cfg.Refused = func(m worker.Mode) error {
-		if f.on.Load() && m == f.mode {
-			return errRefused
-		}
-		return nil
+	cfg.Reasons = &f.reasons
+}
+
+// set refuses the mode, or allows it.
+func (f *refuser) set(on bool) {
+	if on {
+		f.reasons.Set(worker.Stopped, errRefused, f.mode)
+	} else {
+		f.reasons.Clear(worker.Stopped, f.mode)
 	}
 }
 
@@ -42,14 +45,14 @@ func TestAModeThatIsRefusedIsLeftAndJoinedAgainWhileTheOthersAreServed(t *testin
 				_, err := r.try(subject, "")
 				return !errors.Is(err, nats.ErrNoResponders)
 			}
-			f.on.Store(true)
+			f.set(true)
 			r.eventually("leave", func() bool { return !served(subject) })
 			for m, other := range subjects {
 				if m != mode && !served(other) {
 					t.Errorf("%s is not served any more", other)
 				}
 			}
-			f.on.Store(false)
+			f.set(false)
 			r.eventually("come back", func() bool { return served(subject) })
 			if got := r.ask(subject, ""); got.code != "" {
 				t.Errorf("afterwards: %s %s", got.code, got.text)
@@ -73,7 +76,7 @@ func TestNoIDLeavesTheWorkerOnceItsModeIsRefused(t *testing.T) {
 		answers <- got
 	}()
 	<-loads // the request is parked
-	f.on.Store(true)
+	f.set(true)
 	close(proceed)
 	if got := <-answers; got.code != "503" || !strings.Contains(got.text, errRefused.Error()) {
 		t.Errorf("a request that was parked before: %+v", got)

@@ -82,7 +82,12 @@ func (r *request) refuseUnlessProbe(m *nats.Msg, err error) {
 		r.refuse(err)
 		return
 	}
-	r.at.out.sent(r.at.out.conn.Publish(r.reply, nil))
+	r.answerUncounted(nil)
+}
+
+// answerUncounted answers a message that is no request for IDs.
+func (r *request) answerUncounted(body []byte) {
+	r.at.out.sent(r.at.out.conn.Publish(r.reply, body))
 	r.at.counts.none.Add(1)
 	r.at.counts.answered.Add(1)
 }
@@ -133,4 +138,15 @@ func (t *tally) refused(e *subjects.Error) {
 func (t *tally) open() int64 {
 	answered := t.answered.Load() // first, so that open is never too small
 	return t.arrived.Load() - answered
+}
+
+// add adds the counts of another tally, but for those by which requests that are open are counted.
+func (t *tally) add(o *tally) {
+	t.answered.Add(o.answered.Load())
+	t.none.Add(o.none.Load())
+	t.took.Add(o.took.Load())
+	t.errors.Add(o.errors.Load())
+	if e := o.last.Load(); e != nil {
+		t.last.Store(e)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 // own services cannot say how many requests wait. Only the goroutine of
 // [Worker.Run] puts it up and down.
 type service struct {
-	cfg         *Config
+	link        *link
 	identity    micro.ServiceIdentity
 	description string
 	groups      []*group
@@ -27,14 +28,17 @@ type service struct {
 	data        func(e *endpoint, tags int) json.RawMessage // shown with the statistics of an endpoint; may be nil
 
 	shown atomic.Pointer[[]*endpoint]
-	began time.Time            // when it was first put up
+	began time.Time            // when it was put up on this connection
 	subs  []*nats.Subscription // nil while down
 }
 
-func newService(cfg *Config, name, description string, groups ...*group) *service {
-	s := &service{cfg: cfg, description: description, groups: groups, identity: micro.ServiceIdentity{
-		Name: name, ID: rand.Text()[:22], Version: cfg.Version, Metadata: map[string]string{},
-	}}
+// newIdentity returns the identity of a service, which it keeps for as long as the process lives.
+func newIdentity(name, version string) micro.ServiceIdentity {
+	return micro.ServiceIdentity{Name: name, ID: rand.Text()[:22], Version: version, Metadata: map[string]string{}}
+}
+
+func newService(l *link, who micro.ServiceIdentity, description string, groups ...*group) *service {
+	s := &service{link: l, description: description, groups: groups, identity: who}
 	s.shown.Store(new([]*endpoint))
 	return s
 }
@@ -45,6 +49,7 @@ func (s *service) follow() error {
 	for _, g := range s.groups {
 		if g.isShown() {
 			shown = append(shown, g.endpoints...)
+			shown = slices.DeleteFunc(shown, func(e *endpoint) bool { return e.name == standbyEndpoint })
 		}
 	}
 	s.shown.Store(&shown)
@@ -87,13 +92,13 @@ func (s *service) join() error {
 
 // listen answers on a subject.
 func (s *service) listen(subject string, answer func() ([]byte, error)) error {
-	sub, err := s.cfg.Conn.Subscribe(subject, func(m *nats.Msg) {
+	sub, err := s.link.conn.Subscribe(subject, func(m *nats.Msg) {
 		body, err := answer()
 		if err == nil {
 			err = m.Respond(body)
 		}
 		if err != nil && !errors.Is(err, nats.ErrMsgNoReply) {
-			s.cfg.Log.Warn("`nats micro` gets no answer", "subject", subject, "error", err)
+			s.link.Log.Warn("`nats micro` gets no answer", "subject", subject, "error", err)
 		}
 	})
 	if err == nil {
@@ -103,15 +108,15 @@ func (s *service) listen(subject string, answer func() ([]byte, error)) error {
 }
 
 func (s *service) leave() {
-	drain(s.cfg, s.subs)
+	drain(s.link.Log, s.subs)
 	s.subs = nil
 }
 
 // who returns the identity of the service, with what the worker says of itself.
 func (s *service) who() micro.ServiceIdentity {
 	who := s.identity
-	if s.always && s.cfg.State != nil {
-		who.Metadata = s.cfg.State()
+	if s.always && s.link.State != nil {
+		who.Metadata = s.link.State()
 	}
 	return who
 }
@@ -136,7 +141,7 @@ func (s *service) statsThatFit() (body []byte, err error) {
 		stats := s.stats(tags)
 		for {
 			body, err = json.Marshal(stats)
-			if err != nil || len(body) <= int(s.cfg.Conn.MaxPayload()) {
+			if err != nil || len(body) <= int(s.link.conn.MaxPayload()) {
 				return body, err
 			}
 			if tags > 0 || len(stats.Endpoints) < 2 {
@@ -157,7 +162,7 @@ func (s *service) stats(tags int) micro.Stats {
 		Endpoints: []*micro.EndpointStats{},
 	}
 	for _, e := range *s.shown.Load() {
-		one := e.counts.stats()
+		one := e.stats()
 		one.Name, one.Subject, one.QueueGroup = e.name, e.subject, subjects.QueueGroup
 		if s.data != nil {
 			one.Data = s.data(e, tags)
@@ -167,16 +172,18 @@ func (s *service) stats(tags int) micro.Stats {
 	return stats
 }
 
-// stats returns the counts in the words of package micro. The time of processing
-// is that until the answer, parked or not.
-func (t *tally) stats() *micro.EndpointStats {
-	s := &micro.EndpointStats{
-		NumRequests: int(t.answered.Load() - t.none.Load()), NumErrors: int(t.errors.Load()),
-		ProcessingTime: time.Duration(t.took.Load()),
+// stats returns the counts of this connection and of those before, in the words of package micro. The time of
+// processing is that until the answer, parked or not.
+func (e *endpoint) stats() *micro.EndpointStats {
+	s := &micro.EndpointStats{}
+	for _, t := range []*tally{e.before, &e.counts} {
+		s.NumRequests += int(t.answered.Load() - t.none.Load())
+		s.NumErrors += int(t.errors.Load())
+		s.ProcessingTime += time.Duration(t.took.Load())
+		if e := t.last.Load(); e != nil {
+			s.LastError = e.Code.String() + ":" + e.Text
+		}
 	}
 	s.AverageProcessingTime = s.ProcessingTime / time.Duration(max(1, s.NumRequests))
-	if e := t.last.Load(); e != nil {
-		s.LastError = e.Code.String() + ":" + e.Text
-	}
 	return s
 }

@@ -29,11 +29,9 @@ func TestAWorkerThatStopsAnswersEveryRequestDelivered(t *testing.T) {
 	for round := range 6 {
 		leaves := start(t, url, 1, store)
 		leaves.eventually("take part", func() bool { return len(leaves.answers) > 300 })
-		if err := leaves.stop(); err != nil {
-			t.Errorf("round %d: %v", round, err)
-		}
-		if leaves.conn.Status() != nats.CLOSED {
-			t.Errorf("round %d: the connection is %v, want it closed", round, leaves.conn.Status())
+		leaves.stop()
+		if status := leaves.conn().Status(); status != nats.CLOSED {
+			t.Errorf("round %d: the connection is %v, want it closed", round, status)
 		}
 		close(leaves.answers)
 		for a := range leaves.answers {
@@ -140,9 +138,7 @@ func TestRequestsThatWaitAreAnsweredBeforeTheWorkerIsGone(t *testing.T) {
 	if err := r.caller.Flush(); err != nil { // the server has them all
 		t.Fatal(err)
 	}
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
+	r.stop()
 	for i := range 2 * each {
 		m, err := sub.NextMsg(30 * time.Second)
 		if err != nil {
@@ -169,8 +165,8 @@ func TestAWorkerAnswersForItsNumberUntilItsLastIDIsIssued(t *testing.T) {
 		late <- err
 	}()
 	r.eventually("park the request", func() bool { return r.parked() == 1 })
-	stopped := make(chan error, 1)
-	go func() { stopped <- r.stop() }()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); r.stop() }()
 	r.eventually("leave the group", func() bool {
 		_, err := r.try("$SRV.INFO.id-segment", "")
 		return errors.Is(err, nats.ErrNoResponders)
@@ -181,7 +177,8 @@ func TestAWorkerAnswersForItsNumberUntilItsLastIDIsIssued(t *testing.T) {
 		}
 	}
 	free()
-	if err := errors.Join(<-late, <-stopped); err != nil {
+	<-stopped
+	if err := <-late; err != nil {
 		t.Error(err)
 	}
 	if _, err := r.try("id.worker.0", ""); !errors.Is(err, nats.ErrNoResponders) {
@@ -197,14 +194,11 @@ func TestAWorkerOutlivesItsServer(t *testing.T) {
 	r := start(t, srv.ClientURL(), 0, newStore(t))
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	r.eventually("lose the server", func() bool { return !r.conn.IsConnected() })
-	done := make(chan error, 1)
-	go func() { done <- r.stop() }()
+	r.eventually("lose the server", func() bool { return !r.conn().IsConnected() })
+	done := make(chan struct{})
+	go func() { defer close(done); r.stop() }()
 	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
+	case <-done:
 	case <-time.After(30 * time.Second):
 		t.Error("a worker whose server is gone does not stop")
 	}

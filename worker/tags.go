@@ -20,12 +20,12 @@ const adminLimit = 16
 // A tagAdmin serves the requests that create, change, delete and list tags. At
 // most adminLimit of them are under way at once. It is safe for concurrent use.
 type tagAdmin struct {
-	cfg   *Config
+	link  *link
 	slots chan struct{}
 }
 
-func newTagAdmin(cfg *Config) *tagAdmin {
-	return &tagAdmin{cfg: cfg, slots: make(chan struct{}, adminLimit)}
+func newTagAdmin(l *link) *tagAdmin {
+	return &tagAdmin{link: l, slots: make(chan struct{}, adminLimit)}
 }
 
 // serve returns the JSON value that answers the request with the given body.
@@ -35,7 +35,7 @@ type serve func(ctx context.Context, body []byte) (any, error)
 // goroutine, since it waits for the store.
 func (a *tagAdmin) handler(serve serve) handler {
 	return func(r request, m *nats.Msg) {
-		if err := a.cfg.refused(Tags); err != nil {
+		if err := a.link.Reasons.Forbidden(Tags); err != nil {
 			r.refuse(err)
 			return
 		}
@@ -54,7 +54,7 @@ func (a *tagAdmin) handler(serve serve) handler {
 }
 
 func (a *tagAdmin) answer(r request, m *nats.Msg, serve serve) {
-	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.Deadline)
+	ctx, cancel := context.WithTimeout(context.Background(), a.link.Deadline)
 	defer cancel()
 	answer, err := serve(ctx, m.Data)
 	a.logRequest(r.at.name, m, err)
@@ -76,7 +76,7 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 		return nil, err
 	}
 	if c.Order != "" { // strict before the tag is there, so that no worker serves it in another order
-		old, err := a.cfg.Store.Look(ctx, c.Tag)
+		old, err := a.link.Store.Look(ctx, c.Tag)
 		if err == nil && !old.Disabled {
 			return nil, ofStore(segment.ErrExists)
 		}
@@ -96,8 +96,8 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 	if err := a.demandStart(ctx, c); err != nil {
 		return nil, err
 	}
-	t, err := a.cfg.Rations.make(func() (segment.Tag, error) {
-		return a.cfg.Store.Create(ctx, segment.Tag{
+	t, err := a.link.Rations.make(func() (segment.Tag, error) {
+		return a.link.Store.Create(ctx, segment.Tag{
 			Name: c.Tag, Step: c.Step, MaxID: int64(c.Start), Description: c.Description,
 		}, true)
 	})
@@ -111,10 +111,10 @@ func (a *tagAdmin) create(ctx context.Context, body []byte) (any, error) {
 
 // demandStart returns an error for a tag that the store lacks, may have had, and would begin at 1.
 func (a *tagAdmin) demandStart(ctx context.Context, c subjects.TagCreate) error {
-	if c.Start > 1 || a.cfg.NeedsStart == nil || !a.cfg.NeedsStart() {
+	if c.Start > 1 || a.link.NeedsStart == nil || !a.link.NeedsStart() {
 		return nil
 	}
-	_, err := a.cfg.Store.Look(ctx, c.Tag)
+	_, err := a.link.Store.Look(ctx, c.Tag)
 	if !errors.Is(err, segment.ErrUnknownTag) {
 		return ofStore(err)
 	}
@@ -143,7 +143,7 @@ func (a *tagAdmin) update(ctx context.Context, body []byte) (any, error) {
 	if u.RaiseBy != nil {
 		c.RaiseBy = int64(*u.RaiseBy)
 	}
-	t, err := a.cfg.Store.Update(ctx, u.Tag, c)
+	t, err := a.link.Store.Update(ctx, u.Tag, c)
 	return a.changed(u.Tag, t, err)
 }
 
@@ -152,11 +152,11 @@ func (a *tagAdmin) remove(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = a.cfg.Store.Delete(ctx, d.Tag)
+	err = a.link.Store.Delete(ctx, d.Tag)
 	if _, err := a.changed(d.Tag, segment.Tag{Name: d.Tag, Disabled: true}, err); err != nil {
 		return nil, err
 	}
-	t, err := a.cfg.Store.Look(ctx, d.Tag)
+	t, err := a.link.Store.Look(ctx, d.Tag)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the tag was deleted, and cannot be read: %w", segment.ErrUncertain, err)
 	}
@@ -173,7 +173,7 @@ func (a *tagAdmin) changed(tag string, t segment.Tag, err error) (any, error) {
 		}
 		return nil, ofStore(err)
 	}
-	a.cfg.Segments.See(t)
+	a.link.Segments.See(t)
 	a.announce(t.Name)
 	return a.info(t), nil
 }
@@ -189,8 +189,8 @@ func isRefusal(err error) bool {
 // announce publishes to every worker, this one included, that a tag may have
 // changed.
 func (a *tagAdmin) announce(tag string) {
-	if err := a.cfg.Conn.Publish(a.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
-		a.cfg.Log.Warn("a changed tag could not be announced; other workers see the change at their next load or poll",
+	if err := a.link.conn.Publish(a.link.Namespace.TagChanged(), []byte(tag)); err != nil {
+		a.link.Log.Warn("a changed tag could not be announced; other workers see the change at their next load or poll",
 			"tag", tag, "error", err)
 	}
 }
@@ -200,11 +200,11 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := a.cfg.Store.List(ctx, l.After, l.Limit)
+	tags, err := a.link.Store.List(ctx, l.After, l.Limit)
 	if err != nil {
 		return nil, ofStore(err)
 	}
-	page := newPage(a.cfg.Conn)
+	page := newPage(a.link.conn)
 	for _, t := range tags {
 		info := a.info(t)
 		if l.Stats {
@@ -223,8 +223,8 @@ func (a *tagAdmin) addStats(info *subjects.TagInfo, t segment.Tag) {
 	if t.MarkAhead != nil {
 		info.MarkAhead = new(subjects.Decimal(*t.MarkAhead))
 	}
-	if s, ok := a.cfg.Segments.StatsOf(t.Name); ok {
-		info.Stats = new(tagStats(a.cfg.Instance(), s))
+	if s, ok := a.link.Segments.StatsOf(t.Name); ok {
+		info.Stats = new(tagStats(a.link.Instance(), s))
 	}
 }
 

@@ -11,34 +11,24 @@
 // Only requests about tags, which wait for the store, get a goroutine each, and
 // at most 16 of them are under way at once.
 //
+// # Memberships
+//
+// A worker serves by one membership at a time, which is one connection: see [membership]. It makes another one when
+// the connection is lost; when its server is about to stop (lame duck mode), or does not deliver messages, it makes
+// the other one first, so that no request is lost.
+//
 // # Joining and leaving the queue group
 //
-// Each mode is a group of queue subscriptions. They stand unless
-//
-//   - the mode is refused ([Config.Refused]),
-//   - this worker stands back for others, or an operator has drained it ([Config.Away]),
-//   - requests are answered late, since more arrive than this worker can answer,
-//   - or, for snowflakes, requests would fail: shortly before the window ends, when
-//     the worker number is lost, and while the clock is not trusted or is behind by
-//     the deadline or more.
-//
-// What was delivered before a group left is still answered, with IDs or with 503.
-// With no worker left, NATS itself reports to callers at once that there are no
-// responders.
-//
-// The server must answer a ping before a group leaves, or be heard otherwise;
-// without an answer nothing changes. The reason: after a reconnect, the NATS client
-// subscribes again to what it was about to drain, and then drops what arrives, so
-// callers that are routed to this worker would get no answer. Where a connection is
-// lost nevertheless while a group leaves, a [Cork] makes the next one once all is drained;
-// if that takes too long, or without a Cork, the worker connects once more.
+// Within a membership each mode is a group of queue subscriptions. They stand unless there is a [Reason] to be out.
+// What was delivered before a group left is still answered, with IDs or with 503. With no worker left, NATS itself
+// reports to callers at once that there are no responders.
 //
 // # Proof that callers are served
 //
 // A mode has no trouble once NATS has taken its subscriptions, which it refuses, at
 // once or later, in errors beside the messages (rights.go); once the worker has heard
 // a reply of its own over another connection (echo.go); and while requests or probes
-// arrive, if others receive theirs (evidence.go). Where replies are refused no group
+// arrive (hearing.go). Where replies are refused no group
 // stands. What is not known makes no group leave: callers may be served all the same.
 // No proof draws an ID.
 //
@@ -60,13 +50,12 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
@@ -84,18 +73,17 @@ const (
 	Tags      Mode = "tags"
 )
 
-// Config says what a worker serves, and where. All fields but JSPrefix, Origin, Refused, Away,
-// Rest, Overloaded, Drain, Ask, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
+// Config says what a worker serves, and where. All fields but JSPrefix, Origin, Reasons,
+// Rest, Overloaded, Drain, Ask, Asked, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
 	JSPrefix string
 	// Version is shown by `nats micro ls`; a semantic version.
 	Version string
-	// Conn is the connection to serve on. The worker drains and closes it, so
-	// nothing else may use it. Dialed by a [Cork], it does not get many more requests
-	// than it can answer in time when it comes back during an overload.
-	Conn *nats.Conn
+	// Dial connects to a NATS server once, with these options and its own. announced are the URLs of servers that one
+	// named of its own accord. The worker closes the connection, and nothing else may use it.
+	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
 	// Ask, if set, is another connection, on which the worker asks itself whether
 	// its replies arrive. A mode is ready only if they do.
 	Ask *nats.Conn
@@ -125,31 +113,23 @@ type Config struct {
 	MaxBatch int
 	// Deadline is how long a request may wait for its answer.
 	Deadline time.Duration
-	// Refused, if set, returns why a mode must not be served at the moment, in
-	// words for callers, or nil. The worker then leaves the queue group of the
-	// mode, and answers what was delivered with 503 and the reason: no ID leaves
-	// the process after Refused has returned an error. It is called with each
-	// request, so it must be fast, and safe for concurrent use.
-	Refused func(Mode) error
-	// Away, if set, returns why this worker had better leave a mode to others, or
-	// nil. The worker then leaves the queue group of the mode, and serves what is
-	// delivered all the same. It must be fast.
-	Away func(Mode) error
+	// Reasons, if set, are why the process keeps modes out of their queue groups. The worker looks at each change.
+	Reasons *Reasons
 	// Rest is how long the worker may go without a look at what it can serve, while all is well and hardly anything is
-	// asked; 500 ms if 0. Whoever changes what Number, Snowflakes, Refused and Away return calls [Worker.Wake].
+	// asked; 500 ms if 0. Whoever changes what Number and Snowflakes return calls [Worker.Wake].
 	Rest time.Duration
 	// Overloaded, if set, is called once for each time in which the worker leaves the
 	// queue group of the mode again and again, since more requests arrive than it can
 	// answer in time. It must not block.
 	Overloaded func(Mode)
 	// Drain, if set, is called when an operator orders the worker to leave all its queue
-	// groups, or with false to join them again. From then on Away must say so. It is
+	// groups, or with false to join them again. From then on Reasons must say so. It is
 	// called again with each repeated order, reports whether that changed anything, and
 	// must not block.
 	Drain func(drain bool) (changed bool)
-	// Hear, if set, takes what workers tell one another on
-	// [subjects.Namespace.RegistryStore]. It must not block.
-	Hear func(message []byte)
+	// Asked, if set, is called with the question of another worker whether this one can load, see package
+	// internal/standby. It calls reply once, and must not block.
+	Asked func(question []byte, reply func(answer []byte))
 	// NeedsStart, if set, reports whether a tag that is missing may have been in use, so that who creates it must say
 	// where it starts.
 	NeedsStart func() bool
@@ -169,30 +149,6 @@ type Answer struct {
 	Took   time.Duration // from when a handler took it up until the answer
 }
 
-// A Worker serves the requests of one process. It never answers a request twice,
-// and stops only once it has answered each that was delivered to it.
-type Worker struct {
-	cfg  Config
-	out  *outlet
-	ping *pinger
-
-	stats    *statistics
-	identity *identity
-	rights   *rights
-	echo     *echo
-	evidence *evidence
-	groups   []*group // of all modes
-	services []*service
-	drains   *drains
-	changes  *changes // set by Run
-
-	reconnects uint64               // of the connection, at the last look
-	dragged    []*nats.Subscription // what it has drained, and subscribed to again as it came back
-	looked     time.Duration
-	due        bool          // it is time for marks
-	woken      chan struct{} // has room for one word that it is time to look
-}
-
 // fill sets what may be absent and is called without looking.
 func (cfg *Config) fill() {
 	if cfg.Observe == nil {
@@ -210,223 +166,220 @@ func (cfg *Config) fill() {
 // queue is answered.
 func retryAfter(deadline time.Duration) time.Duration { return deadline / 10 }
 
+// A Worker serves the requests of one process, by one membership after another. It never answers a request twice, and
+// stops only once it has answered each that was delivered to it on a connection that was not lost. Its methods are safe
+// for concurrent use.
+type Worker struct {
+	cfg            Config
+	stats          *statistics
+	ranges, clocks micro.ServiceIdentity
+	served         served
+
+	now  atomic.Pointer[membership] // the one that serves; nil before the first
+	next atomic.Pointer[membership] // the one that is joining in its place; nil if there is none
+}
+
 // New returns a worker. It serves nothing until it runs.
 func New(cfg Config) *Worker {
 	cfg.fill()
-	w := &Worker{cfg: cfg, ping: newPinger(cfg.Conn), woken: make(chan struct{}, 1)}
-	w.out = &outlet{
-		conn: cfg.Conn, observe: cfg.Observe, log: cfg.Log, rations: cfg.Rations, retryAfter: retryAfter(cfg.Deadline),
-		jsPrefix: cfg.JSPrefix, traces: newTraceLog(),
-	}
+	w := &Worker{cfg: cfg, served: newServed()}
 	w.stats = &statistics{cfg: &w.cfg}
-	w.rights = watchRights(cfg.Conn)
-	w.echo = newEcho(&w.cfg, w.rights)
-	w.identity = &identity{cfg: &w.cfg, ping: w.ping, rights: w.rights}
-	segments := w.group(Segment, nil, w.segmentEndpoints())
-	tags := w.group(Tags, nil, w.tagEndpoints())
-	flakes := w.group(Snowflake, w.cannotIssue, w.snowflakeEndpoints())
-	w.groups = []*group{segments, tags, flakes}
-	w.evidence = newEvidence(&w.cfg, w.rights, segments, flakes)
-	ns := cfg.Namespace
-	ranges := newService(&w.cfg, ns.SegmentService(), "IDs of tags, from ranges", segments, tags)
-	ranges.always, ranges.data = true, w.stats.of
-	clocks := newService(&w.cfg, ns.SnowflakeService(), "IDs from time, worker number and sequence", flakes)
-	w.services = []*service{ranges, clocks}
-	w.drains = newDrains(&w.cfg, w.out, w.rights, ranges.identity.ID, w.Wake)
+	w.ranges = newIdentity(cfg.Namespace.SegmentService(), cfg.Version)
+	w.clocks = newIdentity(cfg.Namespace.SnowflakeService(), cfg.Version)
+	cfg.Reasons.wakes(w.Wake)
 	return w
 }
 
-func (w *Worker) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
-	return &group{
-		mode: mode, cfg: &w.cfg, ping: w.ping, rights: w.rights, echo: w.echo, cannot: cannot, endpoints: endpoints,
-		trouble: errNotBegun,
+// ErrDisconnected is returned while there is no connection to serve on.
+var ErrDisconnected = errors.New("not connected to NATS")
+
+// current returns the membership that serves, nil while there is no connection.
+func (w *Worker) current() *membership {
+	if m := w.now.Load(); m != nil && m.link.conn.IsConnected() {
+		return m
 	}
+	return nil
 }
 
-// cannotIssue returns why requests for snowflakes would fail, or nil. No ID is
-// issued under a number that looks free: a group joins once the worker answers for
-// its number.
-func (w *Worker) cannotIssue(up bool) error {
-	// Join when the next request need not wait; stay while it need not fail.
-	if up {
-		if err := w.identity.denied(); err != nil {
-			return err
-		}
-		return w.cfg.Snowflakes.Ready(w.cfg.Deadline, leaveAhead)
-	}
-	if err := w.cfg.Snowflakes.Ready(0, leaveAhead); err != nil {
-		return err
-	}
-	// The generator in use may be younger than the last look at the number.
-	return w.identity.follow()
-}
+// IsConnected reports whether the worker has a connection to serve on.
+func (w *Worker) IsConnected() bool { return w.current() != nil }
 
 // Trouble returns why callers of a mode are not served here, or why nothing shows
-// that they are; nil while they are. It is safe for concurrent use.
+// that they are; nil while they are.
 func (w *Worker) Trouble(mode Mode) error {
-	for _, g := range w.groups {
-		if g.mode != mode {
-			continue
-		}
-		why, unheard := g.why(), w.echo.trouble()
-		switch {
-		case why == nil && unheard == nil:
-			return w.evidence.why(mode)
-		case why == nil:
-			return unheard
-		case unheard == nil || errors.Is(why, unheard):
-			return why
-		}
-		return fmt.Errorf("%w; %w", why, unheard)
+	if m := w.current(); m != nil {
+		return m.trouble(mode)
 	}
-	return fmt.Errorf("worker: no mode %q", mode)
+	return ErrDisconnected
+}
+
+// Outs returns all reasons why the worker is in no queue group of a mode, in the order in which they matter; none while
+// it is in one.
+func (w *Worker) Outs(mode Mode) []Out {
+	m := w.current()
+	if m == nil {
+		return add(w.cfg.Reasons.Of(mode), Out{Reason: Disconnected, Why: ErrDisconnected})
+	}
+	if g := m.of(mode); g != nil {
+		return g.reasons()
+	}
+	return nil
 }
 
 // Lag returns how late requests of a mode are answered at the moment; 0 if few arrive.
-// It is safe for concurrent use.
 func (w *Worker) Lag(mode Mode) time.Duration {
-	for _, g := range w.groups {
-		if g.mode == mode {
+	if m := w.now.Load(); m != nil {
+		if g := m.of(mode); g != nil {
 			return g.late()
 		}
 	}
 	return 0
 }
 
-// Run serves until ctx ends, then answers what has been delivered and closes
-// the connection. It returns an error if it could not begin to serve. It may be
-// called once.
-func (w *Worker) Run(ctx context.Context) error {
-	if err := w.start(); err != nil {
-		w.cfg.Conn.Close()
-		return err
+// Request sends a request on the connection that requests arrive on, and returns the body of its reply. The error is
+// [nats.ErrNoResponders] if nobody is there.
+func (w *Worker) Request(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	m := w.current()
+	if m == nil {
+		return nil, ErrDisconnected
 	}
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	asking.Go(func() { w.echo.run(ctx, w.cfg.Log) })
-	next := time.NewTimer(0)
-	defer next.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-next.C:
-			next.Reset(w.look())
-			for len(w.ping.back) > 0 { // first, or what they answer looks late
-				w.pinged(<-w.ping.back)
-			}
-		case pong := <-w.ping.back:
-			w.pinged(pong)
-		case <-w.woken:
-			next.Reset(w.look())
-		case <-ctx.Done():
-			continue
+	reply, err := m.link.conn.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return nil, err
+	}
+	return reply.Data, nil
+}
+
+// Wake makes the worker look at once at what it can serve. It does not block.
+func (w *Worker) Wake() {
+	for _, m := range []*membership{w.now.Load(), w.next.Load()} {
+		if m != nil {
+			m.wake()
 		}
-		w.follow()
 	}
-	w.stop()
+}
+
+// Run serves until ctx ends, then answers the requests that were delivered and closes
+// the connection. It may be called once.
+func (w *Worker) Run(ctx context.Context) {
+	m := w.connect(ctx, nil)
+	for m != nil {
+		w.now.Store(m)
+		select {
+		case <-m.done:
+			m = w.connect(ctx, m)
+		case <-m.replace:
+			m = w.move(ctx, m)
+		}
+	}
+}
+
+const (
+	// redialEvery is about how long a worker waits between two attempts to connect.
+	redialEvery = 250 * time.Millisecond
+	// joinWithin bounds the wait for snowflakes, which this worker may not serve at
+	// the moment. A server in lame duck mode disconnects no client for the first
+	// 10 s by default, 5 s in deploy/nats.conf.
+	joinWithin = time.Second
+	// spread is how long both servers are served. The new one announces to its
+	// cluster that requests may go to it, and nothing says when the others know.
+	// They must not learn before that the old one takes no more.
+	spread = 300 * time.Millisecond
+)
+
+// connect returns a membership on the first connection that can be made, in place of one that is gone or that never
+// was, or nil once ctx has ended.
+func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
+	if gone != nil && time.Since(gone.began) < redialEvery { // the server hangs up
+		pause(ctx, jittered(redialEvery))
+	}
+	for first := true; ctx.Err() == nil; first = false {
+		m, err := w.begin(ctx, gone)
+		if err == nil {
+			if gone != nil {
+				w.cfg.Log.Info("reconnected to NATS", "connection", m.link.conn.Opts.Name,
+					"server", m.link.conn.ConnectedUrlRedacted())
+			}
+			return m
+		}
+		if !first {
+			w.cfg.Log.Warn("cannot connect to NATS; trying again", "error", err)
+		}
+		pause(ctx, jittered(redialEvery))
+	}
 	return nil
 }
 
-func (w *Worker) start() (err error) {
-	w.reconnects = w.cfg.Conn.Stats().Reconnects
-	if w.changes, err = listen(&w.cfg); err != nil {
-		return err
-	}
-	return w.drains.listen()
-}
-
-// pinged notes how a ping ended.
-func (w *Worker) pinged(p pong) {
-	arrived, _ := w.requests()
-	if w.ping.end(clock(), p, arrived); p.err == nil {
-		w.rights.pinged()
-		return
-	}
-	for _, g := range w.groups {
-		g.forget()
+// pause waits, until ctx ends at the latest.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 
-// follow makes the subscriptions follow what can be served.
-func (w *Worker) follow() {
-	now := clock()
-	_ = w.identity.follow() // logged; snowflakes are not served without it
-	w.heal()
-	w.drains.take()
-	troubles := make([]error, len(w.groups))
-	for i, g := range w.groups {
-		g.measure(now)
-		troubles[i] = g.follow(now)
+// begin connects once, and begins a membership.
+func (w *Worker) begin(ctx context.Context, before *membership) (*membership, error) {
+	var announced []string
+	var deaf []Mode
+	if before != nil {
+		announced, deaf = before.link.conn.DiscoveredServers(), before.hearing.deaf()
 	}
-	w.evidence.follow()
-	w.pingIfNeeded(now)
-	for _, s := range w.services {
-		if err := s.follow(); err != nil {
-			w.cfg.Log.Error("`nats micro` does not show this worker; trying again", "error", err)
+	replace := make(chan struct{}, 1)
+	conn, err := w.cfg.Dial(announced, nats.NoReconnect(), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
+		nats.UseOldRequestStyle(),    // no subscription outlasts a request, which a stop would wait for
+		nats.SkipSubjectValidation(), // it publishes where a message said, which a server has split at white space
+		nats.LameDuckModeHandler(func(*nats.Conn) {
+			select {
+			case replace <- struct{}{}:
+			default: // that is known
+			}
+		}))
+	if err != nil {
+		return nil, err
+	}
+	m := w.newMembership(conn, replace, deaf)
+	ctx, m.leave = context.WithCancel(ctx)
+	go m.run(ctx)
+	return m, nil
+}
+
+// move serves on another connection before it leaves the old one, as at a stop: a
+// server that stops disconnects its clients, and messages under way are lost.
+// Where no other server can be reached, the old one is served until it is gone.
+func (w *Worker) move(ctx context.Context, old *membership) *membership {
+	next, err := w.begin(ctx, old)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.cfg.Log.Warn("the NATS server is about to stop, or delivers nothing, and no other one can be joined; "+
+				"staying until it has stopped: requests under way then may be lost", "error", err)
+		}
+		return old
+	}
+	w.next.Store(next)
+	defer w.next.Store(nil)
+	w.cfg.Log.Info("moving to another connection to NATS", "from", old.link.conn.ConnectedUrlRedacted(),
+		"to", next.link.conn.ConnectedUrlRedacted())
+	if !next.joins() {
+		next.leave()
+		<-next.done
+		return old
+	}
+	pause(ctx, spread)
+	w.now.Store(next)
+	old.leave()
+	<-old.done
+	return next
+}
+
+// joins waits until a membership serves, and its server knows. It reports whether the connection stands.
+func (m *membership) joins() bool {
+	for late := time.Now().Add(joinWithin); m.trouble(Snowflake) != nil && time.Now().Before(late); {
+		select {
+		case <-m.done:
+			return false
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	for i, g := range w.groups { // what serves is shown by then
-		g.say(now, troubles[i])
-	}
-	_, open := w.requests()
-	w.drains.answer(w.groups, open)
-	w.changes.follow()
-}
-
-// pingIfNeeded pings if a group waits for the server, or its lag is measured.
-func (w *Worker) pingIfNeeded(now time.Duration) {
-	if !w.cfg.Conn.IsConnected() {
-		return
-	}
-	needed, marked := w.ping.owes(w.identity.needs()), []*group{}
-	for _, g := range w.groups {
-		needed = needed || w.ping.owes(g.needs())
-		if w.due && g.needsMark() {
-			marked = append(marked, g)
-		}
-	}
-	w.due = false
-	arrived, _ := w.requests()
-	if (needed || len(marked) > 0) && w.ping.send(now, arrived) {
-		for _, g := range marked {
-			g.lag.mark(now, w.ping.sent, g.arrived())
-		}
-	}
-}
-
-// heal connects anew where the connection was lost while a subscription was drained.
-// The client subscribes to it again on the new connection, and drops what arrives once
-// it is drained, so callers that are routed to this worker would get no answer. What lies
-// unread in the connection is lost by that, so it is the last resort: see [Cork.Dial].
-func (w *Worker) heal() {
-	n := w.cfg.Conn.Stats().Reconnects
-	reconnected := n != w.reconnects
-	if !reconnected && len(w.dragged) == 0 {
-		return
-	}
-	for _, g := range w.groups {
-		g.waiting() // forgets those that are gone
-	}
-	if w.reconnects = n; reconnected {
-		w.dragged = w.drags()
-		for _, g := range w.groups {
-			g.lift()
-		}
-	}
-	if len(w.dragged) > 0 && !slices.ContainsFunc(w.dragged, (*nats.Subscription).IsValid) {
-		w.dragged = nil
-		w.cfg.Log.Warn("the connection was lost while a queue group was left: connecting anew")
-		_ = w.cfg.Conn.ForceReconnect() // it fails only on a connection that is closed
-	}
-}
-
-// drags returns what the client has subscribed to again on the present connection, though it was drained. A cork knows
-// of those that are gone by now, too.
-func (w *Worker) drags() (subs []*nats.Subscription) {
-	if cork := corkOf(w.cfg.Conn); cork != nil {
-		return cork.drags()
-	}
-	for _, g := range w.groups {
-		subs = append(subs, g.left...)
-	}
-	return subs
+	return m.link.conn.FlushTimeout(joinWithin) == nil
 }

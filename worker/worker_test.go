@@ -72,7 +72,7 @@ func newStore(t *testing.T) *segmenttest.Faulty {
 type rig struct {
 	*testing.T
 	caller  *nats.Conn
-	conn    *nats.Conn // the worker's
+	dials   atomic.Int64 // connections that the worker made
 	store   *segmenttest.Faulty
 	issuer  *snowflake.Issuer
 	worker  *worker.Worker
@@ -83,8 +83,8 @@ type rig struct {
 	parked  func() int         // segment requests that wait
 	strict  func(map[string]bool)
 	doubt   func()
-	follow  func()       // makes the allocator follow the store
-	stop    func() error // stops the worker and returns what Run returned
+	follow  func() // makes the allocator follow the store
+	stop    func() // stops the worker
 }
 
 // An edit changes the settings of a rig before it starts.
@@ -95,16 +95,28 @@ func start(t *testing.T, url string, number int, store *segmenttest.Faulty, edit
 	t.Helper()
 	r := launch(t, url, number, store, edits...)
 	r.eventually("serve snowflakes", func() bool { return r.worker.Trouble(worker.Snowflake) == nil })
-	if err := r.conn.Flush(); err != nil {
+	if err := r.conn().Flush(); err != nil {
 		r.Fatal(err)
 	}
 	return r
 }
 
+// conn returns the connection on which the worker serves.
+func (r *rig) conn() *nats.Conn { return r.worker.Conn() }
+
+// over makes the worker serve by way of another address, as of a proxy.
+func over(url string, more ...nats.Option) edit {
+	return func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Dial = func(_ []string, opts ...nats.Option) (*nats.Conn, error) {
+			return nats.Connect(url, append(opts, more...)...)
+		}
+	}
+}
+
 // launch runs a worker with the number.
 func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edits ...edit) *rig {
 	t.Helper()
-	r := &rig{T: t, caller: connect(t, url), conn: connect(t, url), store: store}
+	r := &rig{T: t, caller: connect(t, url), store: store}
 	r.answers = make(chan worker.Answer, 1000)
 	r.number.Store(int64(number))
 	r.issuer = snowflake.NewIssuer(deadline, 100, func() int64 { return time.Now().UnixMilli() + r.offset.Load() })
@@ -114,7 +126,7 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 		MaxStep: 1, // ranges stay small
 	}
 	cfg := worker.Config{
-		Namespace: subjects.DefaultNamespace, Version: "1.2.3", Conn: r.conn,
+		Namespace: subjects.DefaultNamespace, Version: "1.2.3",
 		Store: store, Snowflakes: r.issuer, Layout: layout, MaxBatch: maxBatch, Deadline: deadline,
 		Rest: 250 * time.Millisecond, // tests change what it follows without waking it
 		Number: func() (int, bool, any) {
@@ -129,10 +141,17 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 			}
 		},
 	}
-	for _, f := range edits {
+	for _, f := range append([]edit{over(url)}, edits...) {
 		f(&segments, &cfg)
 	}
-	r.conn = cfg.Conn
+	dial := cfg.Dial
+	cfg.Dial = func(announced []string, opts ...nats.Option) (*nats.Conn, error) {
+		nc, err := dial(announced, append(opts, nats.IgnoreDiscoveredServers())...)
+		if err == nil {
+			r.dials.Add(1)
+		}
+		return nc, err
+	}
 	allocator := segment.New(segments)
 	cfg.Segments = allocator
 	r.parked = func() int { return allocator.Stats().Waiting }
@@ -146,20 +165,15 @@ func launch(t *testing.T, url string, number int, store *segmenttest.Faulty, edi
 func (r *rig) run(allocator *segment.Allocator) {
 	r.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.worker.Run(ctx) }()
+	done := make(chan struct{})
+	go func() { defer close(done); r.worker.Run(ctx) }()
 	r.follow = func() { go allocator.Follow(ctx) }
-	r.stop = sync.OnceValue(func() error {
+	r.stop = sync.OnceFunc(func() {
 		cancel()
-		err := <-done
+		<-done
 		allocator.Close()
-		return err
 	})
-	r.Cleanup(func() {
-		if err := r.stop(); err != nil {
-			r.Error(err)
-		}
-	})
+	r.Cleanup(r.stop)
 }
 
 // generator returns one whose window ends after d.

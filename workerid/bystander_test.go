@@ -72,20 +72,3 @@ func TestABystanderStopsNobodyAndHidesNoWindow(t *testing.T) {
 		c.end()
 	})
 }
-
-// The layout is not changed on a silence that says nothing.
-func TestABystanderKeepsTheLayout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := new(workeridtest.Memory)
-		l := start(t, m)
-		time.Sleep(10 * time.Second)
-		l.end()
-		m.Overhear(true)
-		to := layout
-		to.Worker, to.Sequence = to.Worker-1, to.Sequence+1
-		_, err := workerid.ChangeLayout(t.Context(), &workeridtest.Fake{Memory: m}, to, false)
-		if !errors.Is(err, workerid.ErrInUse) || !errors.Is(err, workerid.ErrBystander) {
-			t.Errorf("%v, want ErrInUse and ErrBystander", err)
-		}
-	})
-}

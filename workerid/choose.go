@@ -171,7 +171,6 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 		return reading{}, view{}, err
 	}
 	h.deployment = have
-	// In the same registry [ChangeLayout] has ended the number, as its operator knows.
 	if f := h.file; !f.absent && f.Claim != nil && f.Deployment.ID != have.ID {
 		h.alarms.set(StateFile, fmt.Sprintf("the state file remembers a number of another registry (%s, this is %s): "+
 			"it is ignored, and another number acquired; unless this worker was moved, find out who replaced "+

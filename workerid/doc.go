@@ -72,8 +72,7 @@
 //   - Layout, epoch and unit must equal the registry's [Deployment], which is read
 //     before and after a number is won and at each third heartbeat. Other ticks,
 //     shifted differently, give the same 64 bits. It is made only where there is no
-//     record, or as the records name it, and changed only if all new IDs are
-//     above all old ones ([ChangeLayout]).
+//     record, or as the records name it, and never changed.
 //   - A clean stop closes the generator, then removes the claim from the state
 //     file, then lowers until, never below from. In another order an ID could
 //     lie beyond until; below from, the next owner would enter ticks of an

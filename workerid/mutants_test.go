@@ -120,7 +120,7 @@ var mutants = []mutant.Mutant{
 		Edits: []mutant.Edit{mutant.Delete("deployment-won")}},
 	{Name: "another layout serves beside records of the old one",
 		Args:  unit("ADeploymentReplacedByHandDoesNotServeBesideOldRecords"),
-		Edits: []mutant.Edit{mutant.Replace("above", "_, _, _, _ = mine, old, err, w")}},
+		Edits: []mutant.Edit{mutant.Replace("foreign-record", "_, _ = w, r")}},
 	{Name: "a number is taken though a worker answers for it", Edits: []mutant.Edit{
 		mutant.Replace("answered", `case err == nil:
 			return nil`)}},

@@ -118,8 +118,8 @@ type Deployment struct {
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
-	// From is a time before which no window begins, Unix ms: the registry had
-	// another layout until then. 0 is none.
+	// From is a time before which no window begins, Unix ms: workers that rest on a
+	// lost deployment may issue until then. 0 is none.
 	From int64 `json:"from,omitempty"`
 }
 
@@ -135,16 +135,6 @@ func (d Deployment) Valid() error {
 // DeploymentOf returns the deployment of a layout, without an ID.
 func DeploymentOf(l snowflake.Layout) Deployment {
 	return Deployment{Layout: l.String(), Epoch: l.Epoch, Unit: l.Unit}
-}
-
-// layout returns the layout of the deployment's IDs.
-func (d Deployment) layout() (snowflake.Layout, error) {
-	l, err := snowflake.ParseLayout(d.Layout)
-	if err != nil {
-		return snowflake.Layout{}, err
-	}
-	l.Epoch, l.Unit = d.Epoch, d.Unit
-	return l, l.Validate()
 }
 
 // check returns an error that wraps [ErrDeployment] and shows both if have, the

@@ -31,12 +31,6 @@ func usedBy(r rights.Right) string {
 			return use[1]
 		}
 	}
-	if strings.Contains(r.Subject, "KV_id_alarms") && !strings.Contains(r.Subject, "INFO") {
-		return "" // with alarms
-	}
-	if r.Subject == "id.worker.view" || strings.Contains(r.Subject, "KV_id_alarms") {
-		return "top"
-	}
 	if strings.Contains(r.Subject, "KV_id_grants") {
 		return "audit --since 1h"
 	}

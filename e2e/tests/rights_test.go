@@ -28,20 +28,19 @@ func TestACommandNamesTheRightThatItMisses(t *testing.T) {
 	monitor, _ := startOn(t, urlOf(s, "worker"), t.TempDir())
 	waitFor(t, "a worker is ready", ok(monitor+"/readyz"))
 	for command, subject := range map[string]string{
-		"get segment order":           "id.segment.order",
-		"get snowflake":               "id.snowflake",
-		"bench snowflake":             "id.snowflake",
-		"tag create order":            "id.tag.create",
-		"tag update order --step 5":   "id.tag.update",
-		"tag delete order":            "id.tag.delete",
-		"tag list":                    "id.tag.list",
-		"tag list --stats":            "$SRV.STATS.id-segment",
-		"store show":                  "$JS.API.STREAM.INFO.KV_id_segments",
-		"resume --yes":                "$JS.API.STREAM.INFO.KV_id_segments",
-		"workers":                     "$SRV.PING.id-segment",
-		"drain any":                   "$SRV.PING.id-segment",
-		"change-layout --layout js53": "$JS.API.STREAM.INFO.KV_id_",
-		"registry":                    "id.registry.",
+		"get segment order":         "id.segment.order",
+		"get snowflake":             "id.snowflake",
+		"bench snowflake":           "id.snowflake",
+		"tag create order":          "id.tag.create",
+		"tag update order --step 5": "id.tag.update",
+		"tag delete order":          "id.tag.delete",
+		"tag list":                  "id.tag.list",
+		"tag list --stats":          "$SRV.STATS.id-segment",
+		"store show":                "$JS.API.STREAM.INFO.KV_id_segments",
+		"resume --yes":              "$JS.API.STREAM.INFO.KV_id_segments",
+		"workers":                   "$SRV.PING.id-segment",
+		"drain any":                 "$SRV.PING.id-segment",
+		"registry":                  "id.registry.",
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()

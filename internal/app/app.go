@@ -13,11 +13,11 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/fleetview"
 	"github.com/natsid/natsid/internal/loglimit"
 	"github.com/natsid/natsid/internal/metrics"
 	"github.com/natsid/natsid/internal/passon"
+	"github.com/natsid/natsid/internal/standby"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
@@ -77,11 +77,10 @@ type program struct {
 	segments *segment.Allocator
 	issuer   *snowflake.Issuer
 	keeper   *workerid.Keeper
-	front    *front
+	worker   *worker.Worker
 	ready    readiness
-	refusals refusals
-	away     refusals // modes that other workers are to serve; what arrives is served from memory
-	aside    *aside.Watch
+	reasons  worker.Reasons // why modes are in no queue group
+	standby  *standby.Watch
 	gate     policy.Gate
 	settings *fleet.Settings
 	ring     *passon.Ring
@@ -101,9 +100,9 @@ func newProgram(cfg Config, quit func()) *program {
 		rations: worker.NewRations(cfg.MaxRate, cfg.MaxRequests, cfg.MaxNewTags),
 	}
 	p.storage = storage{
-		cfg: &p.cfg, links: &p.links, refusals: &p.refusals, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
+		cfg: &p.cfg, links: &p.links, reasons: &p.reasons, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
 		instance: p.instance,
-		suspect:  func() { p.aside.Suspect() },
+		suspect:  func() { p.standby.Suspect() },
 		wrote:    p.grants.wrote,
 		orders:   func() *fleet.Settings { return p.settings },
 	}
@@ -169,7 +168,7 @@ func (p *program) steps() []step {
 		// the serving connection, so that the last replies are on the wire.
 		during("requests", p.answers()+5*time.Second, p.serve),
 		// Takes back what it promised to workers that cannot load, while requests are still answered.
-		during("who can load", soon, p.standAside),
+		during("who can load", soon, p.standBy),
 		// Others load for themselves from then on.
 		during("loads for other workers", soon, p.passOn),
 	}
@@ -217,7 +216,7 @@ func (p *program) assemble(context.Context) error {
 		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator, Marks: p.marksInUse,
 		Loads: p.canLoad,
 	})
-	p.aside = aside.New(p.asideConfig())
+	p.standby = standby.New(p.standbyConfig())
 	p.grants.open(p)
 	p.segments = segment.New(p.segmentConfig())
 	if p.storage.member != nil {
@@ -233,22 +232,19 @@ func (p *program) assemble(context.Context) error {
 		AtStop: p.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
-	p.front = &front{cfg: cfg, worker: p.workerConfig()}
-	for _, r := range []*refusals{&p.refusals, &p.away} {
-		r.changed.Store(new(p.front.wake))
-	}
+	p.worker = worker.New(p.workerConfig())
 	p.ready = readiness{
 		embedded: p.links.embedded,
-		front:    p.front, refusals: &p.refusals, away: &p.away, marks: p.storage.marks,
-		segments: p.segments, aside: p.aside, keeper: p.keeper, streams: &p.streams, settings: p.settings,
+		worker:   p.worker, reasons: &p.reasons, marks: p.storage.marks,
+		segments: p.segments, standby: p.standby, keeper: p.keeper, streams: &p.streams, settings: p.settings,
 	}
 	p.kept.on(&p.storage)
 	p.alarms.keep = p.kept.add
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
-		Layout: cfg.Layout, Lag: p.front.lag, Ready: p.ready.modes, Version: cfg.Version, Second: p.storage.second,
-		Tags: cfg.MetricsTags,
+		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.ready.modes, Version: cfg.Version,
+		Second: p.storage.second, Tags: cfg.MetricsTags,
 	})
 	return nil
 }
@@ -264,7 +260,7 @@ func (p *program) instance() string {
 // answer for a number from the moment it may issue under it.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
-	p.front.wake()
+	p.worker.Wake()
 }
 
 func (p *program) allocator() *segment.Allocator { return p.segments }
@@ -272,7 +268,7 @@ func (p *program) allocator() *segment.Allocator { return p.segments }
 func (p *program) workerConfig() worker.Config {
 	cfg := p.cfg
 	return worker.Config{
-		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix,
+		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix, Dial: p.dialServing,
 		Ask: p.links.control, Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
 			who, held := p.keeper.Who()
@@ -282,8 +278,8 @@ func (p *program) workerConfig() worker.Config {
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
 		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Refused: p.refusals.why, Away: p.away.why, Overloaded: p.overloaded, Drain: p.drain,
-		Hear:       p.aside.Hear,
+		Reasons: &p.reasons, Overloaded: p.overloaded, Drain: p.drain,
+		Asked:      p.standby.Answer,
 		NeedsStart: p.storage.needsStart,
 		Observe:    p.metrics.Answered, Log: cfg.Log,
 	}
@@ -298,7 +294,7 @@ func (p *program) overloaded(mode worker.Mode) {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: observed{p.ring.Store(p.storage.gated()), p.aside, p.settings}, Deadline: cfg.Deadline,
+		Store: observed{p.ring.Store(p.storage.gated()), p.standby, p.settings}, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
@@ -347,7 +343,8 @@ func (p *program) watchStreams(ctx context.Context) error {
 // serve answers requests until ctx ends.
 func (p *program) serve(ctx context.Context) error {
 	defer p.quit()
-	return p.front.serve(ctx, p.links.serve)
+	p.worker.Run(ctx)
+	return nil
 }
 
 func (p *program) closeAllocator() error {

@@ -20,40 +20,24 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// links is how this process reaches NATS: two connections, so that neither waits
-// behind the other, to the embedded server or to others. The serving connection
-// carries requests; it is drained at the stop, and where its server is about to
-// stop. The control connection carries loads, records, heartbeats and alarms; it
-// outlives the serving one, so that the worker number can be released after the
-// last answer. Both reconnect every 250 ms without limit, also while a server
-// refuses their credentials. More connections were not faster: no handler waits.
+// links is how this process reaches NATS, the embedded server or others: by two connections, so that neither waits
+// behind the other. The worker makes the serving connection, which carries requests. The control connection carries
+// loads, records, heartbeats and alarms; it outlives the serving one, so that the worker number can be released after
+// the last answer. It reconnects every 250 ms without limit, also while a server refuses its credentials. More
+// connections were not faster: no handler waits.
 type links struct {
 	embedded *natsembed.Host // nil where a NATS is joined
-	serve    servingConn
 	control  *nats.Conn
 }
 
-// A servingConn is a connection that requests arrive on. A server that hangs is left after 2 to 3 s, so that callers
-// whose patience is 5 s see no more of it than a pause, even where all workers serve on it.
-type servingConn struct {
-	*nats.Conn
-	leaving chan struct{} // its server is about to stop (lame duck mode)
-}
-
-// connect opens both connections, to the embedded server if there is one, and
+// connect opens the control connection, to the embedded server if there is one, and
 // waits until NATS answers.
 func (p *program) connect(ctx context.Context) (err error) {
 	l := &p.links
-	l.serve.leaving = make(chan struct{}, 1)
-	if l.serve.Conn, err = dial(ctx, p.cfg, servingOptions(p.cfg, p.links.embedded, l.serve.leaving)); err != nil {
+	if l.control, err = dial(ctx, p.cfg, controlOptions(p.cfg, l.embedded)); err != nil {
 		return err
 	}
-	if l.control, err = dial(ctx, p.cfg, controlOptions(p.cfg, p.links.embedded)); err != nil {
-		l.serve.Close()
-		return err
-	}
-	if most := l.serve.MaxPayload(); most < worker.MinPayload {
-		l.serve.Close()
+	if most := l.control.MaxPayload(); most < worker.MinPayload {
 		l.control.Close()
 		return fmt.Errorf("NATS at %s accepts messages of %d bytes, and natsid needs %d: raise its max_payload",
 			Redact(p.cfg.NATS), most, worker.MinPayload)
@@ -61,10 +45,8 @@ func (p *program) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// disconnect closes both. The serving connection is drained by then, unless a
-// later step of the start failed.
+// disconnect closes the control connection.
 func (p *program) disconnect() error {
-	p.links.serve.Close()
 	p.links.control.Close()
 	return nil
 }
@@ -72,23 +54,6 @@ func (p *program) disconnect() error {
 func controlOptions(cfg Config, embedded *natsembed.Host) []nats.Option {
 	opts := append(options(cfg, embedded), nats.Name("natsid control"))
 	return append(opts, kvregistry.Options()...)
-}
-
-func servingOptions(cfg Config, embedded *natsembed.Host, leaving chan<- struct{}) []nats.Option {
-	cork := &worker.Cork{Inside: embedded}
-	dialed := nats.SetCustomDialer(cork)
-	if embedded != nil {
-		dialed = nats.InProcessServer(cork)
-	}
-	return append(options(cfg, embedded), nats.Name("natsid"), nats.PingInterval(time.Second),
-		nats.MaxPingsOutstanding(2), dialed,
-		nats.SkipSubjectValidation(), // it publishes where a message said, which a server has split at white space
-		nats.LameDuckModeHandler(func(*nats.Conn) {
-			select {
-			case leaving <- struct{}{}:
-			default: // known already
-			}
-		}))
 }
 
 func options(cfg Config, embedded *natsembed.Host) []nats.Option {

@@ -98,7 +98,7 @@ func (p *program) page() http.Handler {
 		}),
 		Tags: func(ctx context.Context) ([]segment.Tag, error) { return p.storage.tags.List(ctx, "", maxTags) },
 		Look: func(ctx context.Context, tag string) (segment.Tag, error) { return p.storage.tags.Look(ctx, tag) },
-		Info: p.front.worker.TagInfo, Alarms: p.kept.read,
+		Info: p.worker.TagInfo, Alarms: p.kept.read,
 		Settings: p.pageSettings, Notes: p.notes,
 		Namespace: p.cfg.Namespace, Layout: p.cfg.Layout, Version: p.cfg.Version, Instance: p.instance,
 		Now: p.cfg.Now,

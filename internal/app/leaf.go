@@ -34,16 +34,9 @@ func (p *program) serveLeaf(ctx context.Context) error {
 		return nil
 	}
 	defer p.quit()
-	ids, drained := p.workerConfig(), func() bool { return p.away.has(drained) }
-	refused := ids.Refused
-	ids.Refused = func(mode worker.Mode) error {
-		if drained() { // there is no queue group to leave
-			return errDrained
-		}
-		return refused(mode)
-	}
+	drained := func() bool { return p.reasons.Has(worker.Drained) }
 	return leafhttp.New(leafhttp.Config{
-		IDs: worker.NewDirect(ids), Segments: p.segments, Store: p.storage.tags,
+		IDs: worker.NewDirect(p.workerConfig()), Segments: p.segments, Store: p.storage.tags,
 		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Away: drained, Log: p.cfg.Log,
 	}).Serve(ctx, p.leaf)
 }

@@ -42,7 +42,7 @@ func (p *program) followSettings(ctx context.Context) error { return p.settings.
 
 // marksInUse names the marks that this worker issues from, whoever loads; "" while it should not.
 func (p *program) marksInUse() string {
-	if p.storage.member == nil || p.refusals.why(worker.Segment) != nil {
+	if p.storage.member == nil || p.reasons.Forbidden(worker.Segment) != nil {
 		return ""
 	}
 	return p.storage.member.Identity().Registry
@@ -51,7 +51,7 @@ func (p *program) marksInUse() string {
 // canLoad reports whether this worker can load ranges, as far as it knows. One that was disconnected cannot until its
 // registry was checked again.
 func (p *program) canLoad() bool {
-	return p.away.why(worker.Segment) == nil && p.segments.Trouble() == nil && p.aside.Trouble() == nil &&
+	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.standby.Trouble() == nil &&
 		!p.settings.Unread() && (p.storage.member == nil || p.storage.member.Checked())
 }
 

@@ -17,12 +17,6 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Sources of refusals: a registry that is stopped, and one that this worker has not checked yet.
-const (
-	stopped    = "registry"
-	firstCheck = "first check of the registry"
-)
-
 var errFirstCheck = errors.New("this worker has not checked its registry yet")
 
 // stoppable are the modes that a registry can stop. Those of segments stop in every incident.
@@ -36,7 +30,7 @@ func (s *storage) awaitMarks() {
 	case s.member == nil:
 		close(s.begun)
 	case !s.late:
-		s.refusals.refuse(firstCheck, errFirstCheck, stoppable...)
+		s.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
 	}
 }
 
@@ -47,8 +41,8 @@ const joinLater = 1500 * time.Millisecond
 // knows whether they can load.
 func (s *storage) marksChecked(err error) {
 	close(s.begun)
-	s.refusals.allow(firstCheck, worker.Snowflake, worker.Tags)
-	allow := func() { s.refusals.allow(firstCheck, worker.Segment) }
+	s.reasons.Clear(worker.Unchecked, worker.Snowflake, worker.Tags)
+	allow := func() { s.reasons.Clear(worker.Unchecked, worker.Segment) }
 	if err == nil {
 		allow()
 		return
@@ -66,7 +60,7 @@ func (s *storage) openLineage() (err error) {
 		Reread:   func(ctx context.Context) error { return s.orders().Reread(ctx) },
 		Links:    func() uint64 { return s.links.control.Stats().Reconnects },
 		Ask:      s.bus.Ask, Announce: s.bus.Announce, Settled: s.answerFor, Unused: s.isUnused,
-		Refuse: s.refuseStopped, Allow: func() { s.refusals.allow(stopped, stoppable...) },
+		Refuse: s.refuseStopped, Allow: func() { s.reasons.Clear(worker.Stopped, stoppable...) },
 		Alarm: s.alarmStopped, Enough: s.marks.Own().Enough, Pin: s.cfg.Registry, Fields: s.fields(),
 		Process: s.process, Log: s.cfg.Log,
 		JournalAlarm: func(message string) { s.raiseAbout(subjects.AlarmStateFile, "lineage", message) },
@@ -81,11 +75,11 @@ func (s *storage) fields() lineage.Fields {
 
 func (s *storage) refuseStopped(why error, modes lineage.Modes) {
 	if modes == lineage.All {
-		s.refusals.refuse(stopped, why, stoppable...)
+		s.reasons.Set(worker.Stopped, why, stoppable...)
 		return
 	}
-	s.refusals.allow(stopped, worker.Snowflake, worker.Tags)
-	s.refusals.refuse(stopped, why, worker.Segment)
+	s.reasons.Clear(worker.Stopped, worker.Snowflake, worker.Tags)
+	s.reasons.Set(worker.Stopped, why, worker.Segment)
 }
 
 // alarmStopped raises the alarm that the registry was stopped.
@@ -219,7 +213,7 @@ func (p *program) watchRegistry(ctx context.Context) error {
 	logs := control.Opts.ReconnectedCB
 	control.SetReconnectHandler(func(nc *nats.Conn) {
 		m.Doubt()
-		p.aside.Suspect()
+		p.standby.Suspect()
 		logs(nc)
 	})
 	m.Run(ctx, p.storage.marksChecked)

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/aside"
 	"github.com/natsid/natsid/internal/monitor"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/standby"
 	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
@@ -22,12 +22,11 @@ import (
 
 // readiness is what decides whether callers are served.
 type readiness struct {
-	front    *front
-	refusals *refusals
-	away     *refusals
+	worker   *worker.Worker
+	reasons  *worker.Reasons
 	marks    *kvstore.Store // nil if segments do without
 	segments *segment.Allocator
-	aside    *aside.Watch
+	standby  *standby.Watch
 	keeper   *workerid.Keeper
 	streams  *streamWatch
 	settings *fleet.Settings
@@ -55,7 +54,7 @@ func (r readiness) state() map[string]string {
 	if k.Held {
 		state[subjects.MetaNumber] = strconv.Itoa(k.Number)
 	}
-	if r.away.has(drained) {
+	if r.reasons.Has(worker.Drained) {
 		state[subjects.MetaDrained] = "yes"
 	}
 	for mode, why := range r.modes() {
@@ -67,14 +66,16 @@ func (r readiness) state() map[string]string {
 // all reports whether every mode can issue.
 func (r readiness) all() bool { return r.segmentTrouble() == nil && r.snowflakeTrouble() == nil }
 
-var errDisconnected = errors.New("not connected to NATS")
+// outOf returns why this process keeps a mode out of its queue group, or nil.
+func (r readiness) outOf(mode worker.Mode) error {
+	if !r.worker.IsConnected() {
+		return worker.ErrDisconnected
+	}
+	return r.reasons.Why(mode)
+}
 
 func (r readiness) segmentTrouble() error {
-	s, connected := r.front.current()
-	if !connected {
-		return errDisconnected
-	}
-	if err := r.refusals.why(worker.Segment); err != nil {
+	if err := r.outOf(worker.Segment); err != nil {
 		return err
 	}
 	if r.embedded != nil {
@@ -93,24 +94,23 @@ func (r readiness) segmentTrouble() error {
 	if r.settings.Unread() {
 		return fleet.ErrUnread
 	}
-	if err := r.aside.Trouble(); err != nil {
+	if err := r.standby.Trouble(); err != nil {
 		return fmt.Errorf("nothing can be loaded: %w", err)
 	}
 	if err := r.segments.Trouble(); err != nil {
 		return err
 	}
-	return s.worker.Trouble(worker.Segment)
+	return r.worker.Trouble(worker.Segment)
 }
 
 func (r readiness) snowflakeTrouble() error {
-	s, connected := r.front.current()
-	if !connected {
-		return errDisconnected
+	if err := r.outOf(worker.Snowflake); err != nil {
+		return err
 	}
 	if err := r.streams.trouble(worker.Snowflake); err != nil {
 		return err
 	}
-	err := s.worker.Trouble(worker.Snowflake)
+	err := r.worker.Trouble(worker.Snowflake)
 	k := r.keeper.Status()
 	if errors.Is(err, snowflake.ErrNoNumber) { // in the words of `natsid workers` and of the log
 		words := "this worker has no number"

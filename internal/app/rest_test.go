@@ -29,7 +29,10 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 	for _, s := range p.steps() {
 		if steps = append(steps, s); s.name == "allocator, issuer and keeper" {
 			steps = append(steps, step{name: "rest", start: func(context.Context) error {
-				p.front.worker.Rest, p.front.worker.Ask = 2*time.Minute, nil // no proof is due either
+				cfg := p.workerConfig()
+				cfg.Rest, cfg.Ask = 2*time.Minute, nil // no proof is due either
+				p.worker = worker.New(cfg)
+				p.ready.worker = p.worker
 				return nil
 			}})
 		}
@@ -47,12 +50,11 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatalf("not ready: %v", p.ready.modes())
 	}
-	s, _ := p.front.current()
 	eventually := func(what string, mode worker.Mode, serves bool) {
 		t.Helper()
-		for late := time.Now().Add(time.Minute); (s.worker.Trouble(mode) == nil) != serves; {
+		for late := time.Now().Add(time.Minute); (p.worker.Trouble(mode) == nil) != serves; {
 			if time.Now().After(late) {
-				t.Fatalf("%s: %v", what, s.worker.Trouble(mode))
+				t.Fatalf("%s: %v", what, p.worker.Trouble(mode))
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -64,10 +66,10 @@ func TestAWorkerAtRestIsWokenByItsNumberAndByRefusals(t *testing.T) {
 	eventually("its number is lost", worker.Snowflake, false)
 	p.use(g)
 	eventually("it has one again", worker.Snowflake, true)
-	for name, r := range map[string]*refusals{"refused": &p.refusals, "away": &p.away} {
-		r.refuse("test", errors.New("a test"), worker.Segment)
-		eventually(name, worker.Segment, false)
-		r.allow("test", worker.Segment)
-		eventually("no longer "+name, worker.Segment, true)
+	for _, reason := range []worker.Reason{worker.Stopped, worker.Standby} {
+		p.reasons.Set(reason, errors.New("a test"), worker.Segment)
+		eventually(string(reason), worker.Segment, false)
+		p.reasons.Clear(reason, worker.Segment)
+		eventually("no longer "+string(reason), worker.Segment, true)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
 )
 
 // storage is where state is durable: the buckets in JetStream, and the store of
@@ -28,7 +29,7 @@ type storage struct {
 	raise func(kind subjects.Alarm, message string)
 	// raiseAbout is raise for one of many things: see alarms.
 	raiseAbout func(kind subjects.Alarm, about, message string)
-	refusals   *refusals
+	reasons    *worker.Reasons
 	instance   func() string
 	suspect    func()        // has the store probed
 	wrote      segment.Wrote // writes down a write of a mark

@@ -29,7 +29,7 @@ func (p *program) keepHour(ctx context.Context) error {
 			before[mode] = now
 			points[string(mode)] = fleetview.Point{
 				Requests: t.Requests, Refused: t.Refused, IDs: t.IDs,
-				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: p.front.lag(mode),
+				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: p.worker.Lag(mode),
 			}
 		}
 		return points
@@ -56,7 +56,7 @@ func (p *program) view(q subjects.ViewRequest) subjects.WorkerView {
 	for _, mode := range viewed {
 		t := p.metrics.Totals(mode)
 		v.Modes[string(mode)] = subjects.ModeView{
-			State: state[string(mode)], LagSeconds: subjects.Fraction(p.front.lag(mode).Seconds()),
+			State: state[string(mode)], LagSeconds: subjects.Fraction(p.worker.Lag(mode).Seconds()),
 			Requests: t.Requests, Refused: t.Refused, IDs: t.IDs,
 		}
 	}
@@ -73,11 +73,9 @@ func (p *program) addTags(v *subjects.WorkerView, q subjects.ViewRequest) {
 	if q.Busiest {
 		busiest = subjects.MaxBusiest
 	}
-	if s, _ := p.front.current(); s != nil {
-		v.Statistics = s.worker.Stats(busiest)
-		if q.Tag != "" {
-			v.Tag, v.Grants = s.worker.StatsOf(q.Tag), p.grants.last(q.Tag)
-		}
+	v.Statistics = p.worker.Stats(busiest)
+	if q.Tag != "" {
+		v.Tag, v.Grants = p.worker.StatsOf(q.Tag), p.grants.last(q.Tag)
 	}
 	v.Statistics.Instance = p.instance() // also before anything is served
 	wait := func(mode worker.Mode, waiting int) {

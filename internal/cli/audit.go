@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -260,12 +261,8 @@ func (m *presentMarks) settle(ctx context.Context) error {
 	if last.IsZero() || age >= settled {
 		return nil
 	}
-	select {
-	case <-time.After(min(settled, settled-age)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	tick(ctx, min(settled, settled-age))
+	return ctx.Err()
 }
 
 // maxAsked bounds the marks that the list lacks and that are asked for one by one: a mark that is written while they
@@ -359,15 +356,15 @@ func (*auditJSON) parts(tags, numbers int) string {
 	return numberOf(tags, "tag") + " and " + numberOf(numbers, "worker number")
 }
 
-func (j *auditJSON) print(out io.Writer) error {
+func (j *auditJSON) print(out io.Writer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-12s"+format+"\n", append([]any{name}, args...)...)
 	}
 	line("read", "%s of %s and %s of worker numbers, and %s of marks, in %s of %s",
 		numberOf(int(j.Loads), "load"), numberOf(j.Tags.Proven+j.Tags.Repeated+j.Tags.NotProven, "tag"),
-		numberOf(int(j.Windows), "window"), numberOf(int(j.Writes), "other write"), entries(j.Entries),
-		processes(j.Processes))
-	line("since", "%s, of registry %s", instant(j.From), dash(j.Registry))
+		numberOf(int(j.Windows), "window"), numberOf(int(j.Writes), "other write"), numberOf(int(j.Entries), "entry"),
+		numberOf(j.Processes, "process"))
+	line("since", "%s, of registry %s", instant(j.From), cmp.Or(j.Registry, "-"))
 	if j.Lost+j.Missing+uint64(j.Unreadable) > 0 {
 		line("missing", "%d grants that workers could not keep, %d entries; %d entries cannot be read",
 			j.Lost, j.Missing, j.Unreadable)
@@ -403,23 +400,8 @@ func (j *auditJSON) print(out io.Writer) error {
 		verdict = "proven: no ID was issued twice"
 	}
 	line("verdict", "%s", verdict)
-	return nil
 }
 
 func tally(t grants.Tally) string {
 	return fmt.Sprintf("%d proven, %d repeated, %d not proven", t.Proven, t.Repeated, t.NotProven)
-}
-
-func entries(n int64) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return fmt.Sprintf("%d entries", n)
-}
-
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
 }

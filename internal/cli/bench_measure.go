@@ -175,7 +175,7 @@ func (b *bench) measure(ctx context.Context) {
 	} else {
 		defer echo.close()
 	}
-	b.announce(echo.turn(ctx, b.load(0), min(each, longestTurn)).PerSecond())
+	b.announce()
 	call, line := b.call(), time.Now()
 	for i := range turns {
 		left := (b.maxIDs - b.used() - b.ahead()) / int64(b.Batch)
@@ -209,23 +209,6 @@ func (b *bench) load(limit int64) measure.Load {
 		l.Sample = 61 // a prime, so that what happens at each n-th call is met
 	}
 	return l
-}
-
-// bound returns how many IDs are used up at most, and about how many, for an echo that
-// is called so often per second; 0: that is not known.
-func (b *bench) bound(perSecond float64) (most, about int64) {
-	most = b.maxIDs
-	if b.Rate > 0 {
-		turns, each := b.turns()
-		load := b.load(0)
-		calls := 1 + float64(turns)*float64(load.Due(each))
-		if ids := calls*float64(b.Batch) + float64(b.ahead()); ids < float64(most) {
-			most = int64(ids)
-		}
-	} else if b.bare() {
-		about = int64(perSecond * b.Duration.Seconds() * float64(b.Batch))
-	}
-	return most, about
 }
 
 // An echo is a responder that natsid is compared with. A nil one is never called.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -16,8 +15,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// announce says what is going to happen. The echo was called so often per second.
-func (b *bench) announce(perSecond float64) {
+// announce says what is going to happen.
+func (b *bench) announce() {
 	beside := ", in turns with a bare echo"
 	if b.noEcho != nil {
 		beside = ""
@@ -27,21 +26,14 @@ func (b *bench) announce(perSecond float64) {
 	if b.noEcho != nil {
 		fmt.Fprintf(b.s.stderr, "There is no bare echo to compare with: %v.\n", b.noEcho)
 	}
-	most, about := b.bound(perSecond)
+	if b.tag == "" {
+		return // each tick of the clock brings more snowflakes
+	}
 	more := ""
 	if !b.bare() {
 		more = ", and those of requests that the client repeats"
 	}
-	switch {
-	case b.tag == "" && about > 0:
-		fmt.Fprintf(b.s.stderr, "About %d snowflakes are taken; each tick of the clock brings more.\n", about)
-	case b.tag == "":
-		fmt.Fprintln(b.s.stderr, "As many snowflakes are taken as come; each tick of the clock brings more.")
-	case about > 0 && about < most:
-		fmt.Fprintf(b.s.stderr, "About %d IDs of tag %s are used up, at most %d.\n", about, b.tag, most)
-	default:
-		fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up%s.\n", most, b.tag, more)
-	}
+	fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up%s.\n", b.maxIDs, b.tag, more)
 }
 
 // progress prints the figures of one turn of each.
@@ -90,8 +82,7 @@ func (b *bench) print() error {
 	return errors.New("no call got IDs")
 }
 
-func (b *bench) printTable(out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (b *bench) printTable(table io.Writer) {
 	fmt.Fprint(table, "\tCALLS/S\tREQUESTS/S\tIDS/S")
 	for _, p := range percentiles {
 		fmt.Fprint(table, "\t"+p.head)
@@ -101,16 +92,12 @@ func (b *bench) printTable(out io.Writer) error {
 	if b.noEcho == nil {
 		row(table, "bare echo", &b.echo, b.echo.Made, "-")
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
 	for _, line := range b.remarks() {
-		fmt.Fprintln(out, line)
+		fmt.Fprintln(table, line)
 	}
-	return nil
 }
 
-func row(table *tabwriter.Writer, name string, f *measure.Figures, requests int64, ids string) {
+func row(table io.Writer, name string, f *measure.Figures, requests int64, ids string) {
 	fmt.Fprintf(table, "%s\t%s\t%s\t%s", name,
 		rate(subjects.Fraction(f.PerSecond())), rate(subjects.Fraction(perSecond(requests, f))), ids)
 	for _, p := range percentiles {

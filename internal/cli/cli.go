@@ -32,7 +32,6 @@ type commandLine struct {
 	Explain  explainCmd  `cmd:""`
 	Audit    auditCmd    `cmd:""`
 	Workers  workersCmd  `cmd:""`
-	Top      topCmd      `cmd:""`
 	Drain    drainCmd    `cmd:""`
 	Health   healthCmd   `cmd:""`
 	Stamp    stampCmd    `cmd:""`
@@ -43,9 +42,8 @@ type commandLine struct {
 
 	Permissions permissionsCmd `cmd:""`
 
-	ChangeLayout changeLayoutCmd `cmd:""`
-	Completion   completionCmd   `cmd:""`
-	Version      versionCmd      `cmd:""`
+	Completion completionCmd `cmd:""`
+	Version    versionCmd    `cmd:""`
 }
 
 func (*commandLine) help() help {

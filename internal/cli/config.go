@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/natsid/natsid/internal/app"
 )
@@ -42,7 +41,7 @@ func (*configCmd) Run(s *session) error {
 	for _, v := range cfg.Values() {
 		values = append(values, valueJSON{v.Flag, v.Text, v.From.String(), v.Place})
 	}
-	return s.print(values, func(out io.Writer) error { return printValues(out, values) })
+	return s.print(values, func(out io.Writer) { printValues(out, values) })
 }
 
 // valueJSON is a setting in force.
@@ -53,8 +52,7 @@ type valueJSON struct {
 	Place   string `json:"place,omitempty"`
 }
 
-func printValues(out io.Writer, values []valueJSON) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func printValues(table io.Writer, values []valueJSON) {
 	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
 	for _, v := range values {
 		value := v.Value
@@ -66,5 +64,4 @@ func printValues(out io.Writer, values []valueJSON) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Setting, value, cmp.Or(v.Place, v.From))
 	}
-	return table.Flush()
 }

@@ -33,7 +33,7 @@ func (c *decodeCmd) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("%w; give the layout of the workers with --layout", err)
 	}
-	return s.print(partsOf(l, p), func(out io.Writer) error { return printParts(out, l, p) })
+	return s.print(partsOf(l, p), func(out io.Writer) { printParts(out, l, p) })
 }
 
 // layout returns what --layout and --epoch say.
@@ -66,7 +66,7 @@ func partsOf(l snowflake.Layout, p snowflake.Parts) partsJSON {
 	return out
 }
 
-func printParts(out io.Writer, l snowflake.Layout, p snowflake.Parts) error {
+func printParts(out io.Writer, l snowflake.Layout, p snowflake.Parts) {
 	fmt.Fprintf(out, "time      %s\n", p.Time.Format(millis))
 	if l.Site > 0 {
 		fmt.Fprintf(out, "site      %d\nmachine   %d\n", p.Site, p.Machine)
@@ -75,6 +75,5 @@ func printParts(out io.Writer, l snowflake.Layout, p snowflake.Parts) error {
 	if l.Business > 0 {
 		fmt.Fprintf(out, "business  %d\n", p.Business)
 	}
-	_, err := fmt.Fprintf(out, "sequence  %d\n", p.Sequence)
-	return err
+	fmt.Fprintf(out, "sequence  %d\n", p.Sequence)
 }

@@ -159,10 +159,7 @@ func (c *drainCmd) report(s *session, state subjects.WorkerDrained) error {
 	if c.Undo {
 		says = "takes requests again, as far as `natsid workers` shows it ready"
 	}
-	return s.print(state, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "%s: %s\n", who, says)
-		return err
-	})
+	return s.print(state, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", who, says) })
 }
 
 // warn says for which modes no other worker is ready.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -245,7 +246,7 @@ func windowJSON(f grants.Found) grantJSON {
 	}
 }
 
-func (j *explainedJSON) print(out io.Writer) error {
+func (j *explainedJSON) print(out io.Writer) {
 	for _, g := range j.Grants {
 		fmt.Fprintf(out, "granted   %s\n", g.Granted.Format(millis))
 		fmt.Fprintf(out, "worker    %s, process %s\n", g.Instance, g.Process)
@@ -259,7 +260,7 @@ func (j *explainedJSON) print(out io.Writer) error {
 			fmt.Fprintf(out, "window    %s to %s, %s\n", time.UnixMilli(g.First).UTC().Format(millis),
 				time.UnixMilli(g.Last+1).UTC().Format(millis), g.How)
 		}
-		fmt.Fprintf(out, "store     %s, registry %s, entry %d\n", g.Store, dash(g.Registry), g.Entry)
+		fmt.Fprintf(out, "store     %s, registry %s, entry %d\n", g.Store, cmp.Or(g.Registry, "-"), g.Entry)
 	}
 	if len(j.Grants) > 1 {
 		fmt.Fprintf(out, "warning   %d grants contain it: run `natsid audit`\n", len(j.Grants))
@@ -267,5 +268,4 @@ func (j *explainedJSON) print(out io.Writer) error {
 	for _, c := range j.CantBe {
 		fmt.Fprintf(out, "cannot be %s\n", c)
 	}
-	return nil
 }

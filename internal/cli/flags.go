@@ -15,7 +15,7 @@ import (
 // Settings that other commands have too. All others belong to serve alone.
 var (
 	common   = []string{"config", "namespace"} // of every command, as is all of NATS
-	ofLayout = []string{"layout", "epoch"}     // of decode, explain, layout, change-layout and serve
+	ofLayout = []string{"layout", "epoch"}     // of decode, explain, layout and serve
 )
 
 // addSettings gives each command the flags of its settings.
@@ -42,7 +42,6 @@ func addSettings(k *kong.Kong) error {
 			addFlag(find(k, "decode"), s)
 			addFlag(find(k, "explain"), s)
 			addFlag(find(k, "layout"), s)
-			addFlag(find(k, "change-layout"), s)
 		}
 	}
 	return nil

@@ -64,11 +64,10 @@ func (s *session) printRuns(runs client.Runs, err error) error {
 	for _, r := range runs {
 		got.Runs = append(got.Runs, runJSON{subjects.Decimal(r.First), subjects.Decimal(r.Last)})
 	}
-	return s.print(got, func(out io.Writer) error {
+	return s.print(got, func(out io.Writer) {
 		for _, r := range runs {
 			fmt.Fprintln(out, r)
 		}
-		return nil
 	})
 }
 

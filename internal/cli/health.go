@@ -53,12 +53,10 @@ func (*healthCmd) Run(s *session) error {
 		return nobodyError{fmt.Errorf("nobody answers on http://%s/readyz: %w; name the address of the worker with "+
 			"--http ADDR", addr, err)}
 	}
-	err = s.print(h, func(out io.Writer) error {
-		if !h.Ready {
-			return nil // the error says it
+	err = s.print(h, func(out io.Writer) {
+		if h.Ready { // the error says it otherwise
+			fmt.Fprintln(out, strings.Join(h.Says, "\n"))
 		}
-		_, err := fmt.Fprintln(out, strings.Join(h.Says, "\n"))
-		return err
 	})
 	if err == nil && !h.Ready {
 		err = errors.New(strings.Join(h.Says, "; "))

@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/natsid/natsid/snowflake"
@@ -42,18 +41,16 @@ func (s *session) describe(l snowflake.Layout, needs snowflake.Needs) error {
 			d.Fields = append(d.Fields, layoutField{c.field, c.bits, c.room, c.what, c.need})
 		}
 	}
-	return s.print(d, func(out io.Writer) error { return describeLayout(out, l, needs) })
+	return s.print(d, func(out io.Writer) { describeLayout(out, l, needs) })
 }
 
 func largestOf(l snowflake.Layout) subjects.Decimal { return subjects.Decimal(int64(1)<<l.Bits() - 1) }
 
 // describeLayout prints a layout, beside the needs that it was planned for
 // unless they are zero.
-func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) error {
+func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) {
 	fmt.Fprintf(out, "%s, ticks of %v\n\n%s\n", l, tickOf(l), picture(l))
-	if err := capacities(out, l, needs); err != nil {
-		return err
-	}
+	capacities(out, l, needs)
 	begins, warns := time.UnixMilli(l.Epoch).UTC(), l.Ends().AddDate(-snowflake.LastYears, 0, 0)
 	largest := int64(largestOf(l))
 	fmt.Fprintf(out, "\nbegins   %s\n", begins.Format(millis))
@@ -64,8 +61,7 @@ func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) er
 	if l.Site > 0 {
 		fmt.Fprintf(out, " --site N    N is 0 to %d", l.Sites()-1)
 	}
-	_, err := fmt.Fprintln(out)
-	return err
+	fmt.Fprintln(out)
 }
 
 func inJavaScript(l snowflake.Layout) string {
@@ -80,8 +76,7 @@ const millis = "2006-01-02 15:04:05.000 MST"
 func tickOf(l snowflake.Layout) time.Duration { return time.Duration(l.Unit) * time.Millisecond }
 
 // capacities prints a table of what each field has room for.
-func capacities(out io.Writer, l snowflake.Layout, needs snowflake.Needs) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func capacities(table io.Writer, l snowflake.Layout, needs snowflake.Needs) {
 	planned := needs != snowflake.Needs{}
 	if planned {
 		fmt.Fprintln(table, "FIELD\tBITS\tNEED\tCAPACITY\tHEADROOM")
@@ -98,7 +93,6 @@ func capacities(out io.Writer, l snowflake.Layout, needs snowflake.Needs) error 
 			fmt.Fprintf(table, "%s\t%d\t%s %s\n", c.field, c.bits, amount(c.room), c.what)
 		}
 	}
-	return table.Flush()
 }
 
 // A capacity is how much a field has room for, beside the need.

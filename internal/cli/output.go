@@ -1,8 +1,15 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/natsid/natsid/subjects"
 )
@@ -24,22 +31,72 @@ func Outputs() []Output {
 		{"store show", storeJSON{}}, {"store move", movedJSON{}},
 		{"registry", []registryJSON{}}, {"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
-		{"workers", []workerRow{}}, {"top", topJSON{}}, {"drain", subjects.WorkerDrained{}},
+		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
-		{"decode", partsJSON{}}, {"layout", layoutJSON{}}, {"change-layout", layoutChange{}},
+		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
 	}
 }
 
 // print prints the outcome of a command: value as JSON on one line with --json, and what text writes without. Both go
-// to standard output; all else that is said goes to standard error.
-func (s *session) print(value any, text func(out io.Writer) error) error {
-	if !s.line.JSON {
-		return text(s.stdout)
+// to standard output; all else that is said goes to standard error. Tabs in the text make columns, in lines one below
+// another.
+func (s *session) print(value any, text func(out io.Writer)) error {
+	var all bytes.Buffer // so that one write says whether all is written
+	if s.line.JSON {
+		out := json.NewEncoder(&all)
+		out.SetEscapeHTML(false)
+		if err := out.Encode(value); err != nil {
+			return err
+		}
+	} else {
+		out := tabwriter.NewWriter(&all, 0, 0, 2, ' ', 0)
+		text(out)
+		if err := out.Flush(); err != nil {
+			return err
+		}
 	}
-	out := json.NewEncoder(s.stdout)
-	out.SetEscapeHTML(false)
-	return out.Encode(value)
+	_, err := s.stdout.Write(all.Bytes())
+	return err
+}
+
+// numberOf returns a number of things: "1 tag", "2 tags", "2 entries", "2 processes".
+func numberOf(n int, thing string) string {
+	stem, isY := strings.CutSuffix(thing, "y")
+	switch {
+	case n == 1:
+		return "1 " + thing
+	case isY:
+		return fmt.Sprintf("%d %sies", n, stem)
+	case strings.HasSuffix(thing, "s"):
+		return fmt.Sprintf("%d %ses", n, thing)
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.DateTime)
+}
+
+// asks asks a question, and reports whether the answer is yes.
+func (s *session) asks(question string) bool {
+	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // none is no
+	a := strings.ToLower(strings.TrimSpace(answer))
+	return a == "y" || a == "yes"
+}
+
+// isTerminal reports whether someone can type into f.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

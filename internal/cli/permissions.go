@@ -11,7 +11,7 @@ import (
 
 type permissionsCmd struct {
 	Role   string   `arg:"" enum:"worker,caller,operator,stage"`
-	Format string   `enum:"nats,nsc,json" default:"nats" placeholder:"FORMAT"`
+	Format string   `enum:"nats,nsc" default:"nats" placeholder:"FORMAT"`
 	Inbox  []string `placeholder:"PREFIX"`
 
 	Repairs     bool
@@ -38,7 +38,7 @@ each user an --inbox-prefix that does not begin with _INBOX and a dot, and tell
 the workers all of them with --inbox.
 
 Formats: nats for the configuration of nats-server, nsc for the command that adds
-the user to an account, json (as --json) for programs.
+the user to an account.
 
 Examples:
   natsid permissions worker
@@ -47,9 +47,9 @@ Examples:
   natsid permissions worker --inbox _INBOX_shop,_INBOX_operator --format nsc`,
 		values: map[string]string{
 			"role":   "worker, caller, operator or stage.",
-			"format": "nats, nsc or json.",
+			"format": "nats or nsc.",
 			"inbox":  "For a worker: prefixes of the inboxes of its callers and operators.",
-			"repairs": "For an operator: also what `resume`, `store move` and `change-layout` need, " +
+			"repairs": "For an operator: also what `resume` and `store move` need, " +
 				"which write what uniqueness rests on.",
 			"make-buckets": "For a worker: it may make the buckets. For a stage: it may make the one with hints.",
 			"from":         "For a stage: the stream to copy.",
@@ -85,44 +85,40 @@ func (c *permissionsCmd) Run(s *session) error {
 			Core: c.Core, From: c.From, To: c.To, Into: c.Into, DeadLetter: c.DeadLetter, Creates: c.Create,
 		},
 	})
-	s.line.JSON = s.line.JSON || c.Format == "json"
-	return s.print(rightsInJSON(role, all), func(out io.Writer) error {
+	return s.print(rightsInJSON(role, all), func(out io.Writer) {
 		if c.Format == "nsc" {
-			return printForNSC(out, role, all)
+			printForNSC(out, role, all)
+		} else {
+			printForServer(out, role, all)
 		}
-		return printForServer(out, role, all)
 	})
 }
 
 // printForServer prints rights as the configuration of nats-server has them, under a user.
-func printForServer(out io.Writer, role rights.Role, all rights.Rights) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\npermissions: {\n", role)
+func printForServer(out io.Writer, role rights.Role, all rights.Rights) {
+	fmt.Fprintf(out, "# %s\npermissions: {\n", role)
 	for _, part := range []struct {
 		name  string
 		given []rights.Right
 	}{{"publish", all.Publish}, {"subscribe", all.Subscribe}} {
-		fmt.Fprintf(&b, "  %s: { allow: [\n", part.name)
+		fmt.Fprintf(out, "  %s: { allow: [\n", part.name)
 		why := ""
 		for _, r := range part.given {
 			if r.Why != why {
 				why = r.Why
-				fmt.Fprintf(&b, "    # %s\n", why)
+				fmt.Fprintf(out, "    # %s\n", why)
 			}
-			fmt.Fprintf(&b, "    %q\n", r)
+			fmt.Fprintf(out, "    %q\n", r)
 		}
-		b.WriteString("  ] }\n")
+		fmt.Fprintln(out, "  ] }")
 	}
-	b.WriteString("}\n")
-	_, err := io.WriteString(out, b.String())
-	return err
+	fmt.Fprintln(out, "}")
 }
 
 // printForNSC prints a command for a shell. A subject has neither commas nor quotes.
-func printForNSC(out io.Writer, role rights.Role, all rights.Rights) error {
-	_, err := fmt.Fprintf(out, "nsc add user --name %s \\\n  --allow-pub '%s' \\\n  --allow-sub '%s'\n",
+func printForNSC(out io.Writer, role rights.Role, all rights.Rights) {
+	fmt.Fprintf(out, "nsc add user --name %s \\\n  --allow-pub '%s' \\\n  --allow-sub '%s'\n",
 		role, strings.Join(rights.Texts(all.Publish), ","), strings.Join(rights.Texts(all.Subscribe), ","))
-	return err
 }
 
 // rightsJSON is what `natsid permissions --json` prints.

@@ -24,11 +24,9 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 	prints(t, "permissions caller --format=nsc --inbox-prefix=_INBOX_a",
 		"nsc add user --name caller \\\n  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>' \\\n"+
 			"  --allow-sub '_INBOX_a.>'\n")
-	for _, json := range []string{"--format=json", "--json"} {
-		prints(t, "permissions worker "+json,
-			`{"role":"worker","publish":[{"subject":"_INBOX.>","why":"answer requests"}`,
-			`{"subject":"id.segment.>","queue":"natsid","why":"serve requests"}`)
-	}
+	prints(t, "permissions worker --json",
+		`{"role":"worker","publish":[{"subject":"_INBOX.>","why":"answer requests"}`,
+		`{"subject":"id.segment.>","queue":"natsid","why":"serve requests"}`)
 	prints(t, "permissions stage --from=A --to=B --into=b.> --create --dead-letter=dead --inbox-prefix=_INBOX_s",
 		`"$JS.API.CONSUMER.CREATE.A.>"`, `"$JS.API.STREAM.CREATE.B"`, `"b.>"`, `"dead"`, `"$KV.id_stamp.B"`,
 		`"_INBOX_s.>"`)
@@ -45,7 +43,7 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 	}
 	for flag, want := range map[string]string{
 		"stage": "--from and --to", "stage --from=A": "or --core", "stage --core=a.> --from=A --to=B": "or --core",
-		"nobody": `"worker","caller","operator","stage"`, "worker --format=xml": `"nats","nsc","json"`,
+		"nobody": `"worker","caller","operator","stage"`, "worker --format=xml": `"nats","nsc"`,
 		"worker --inbox=_INBOX.>": `--inbox "_INBOX.>": want a prefix`, "caller --namespace=a.b": "namespace",
 	} {
 		natsid(t, append([]string{"permissions"}, strings.Fields(flag)...)...).want(t, 2, want)

@@ -3,9 +3,15 @@ package cli
 import "testing"
 
 func TestNumbersHaveTheirPlural(t *testing.T) {
-	for n, want := range map[int]string{0: "0 tags", 1: "1 tag", 2: "2 tags"} {
-		if got := numberOf(n, "tag"); got != want {
-			t.Errorf("%q, want %q", got, want)
+	for _, c := range []struct {
+		n           int
+		thing, want string
+	}{
+		{0, "tag", "0 tags"}, {1, "tag", "1 tag"}, {2, "tag", "2 tags"},
+		{1, "entry", "1 entry"}, {2, "entry", "2 entries"}, {2, "process", "2 processes"},
+	} {
+		if got := numberOf(c.n, c.thing); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,7 +53,7 @@ func (*registryCmd) Run(s *session) error {
 		list = append(list, registryJSON{n.Registry, n.Made.UTC(), n.Pinned, registryState(n), n.Incident, n.Out,
 			n.Layout, time.UnixMilli(n.Epoch).UTC(), n.Unit})
 	}
-	return s.print(list, func(out io.Writer) error { return printRegistries(out, list) })
+	return s.print(list, func(out io.Writer) { printRegistries(out, list) })
 }
 
 // registryJSON is a registry whose workers answer.
@@ -70,13 +69,11 @@ type registryJSON struct {
 	UnitMs   int64     `json:"unit_ms"` // the length of a tick
 }
 
-func printRegistries(out io.Writer, all []registryJSON) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func printRegistries(table io.Writer, all []registryJSON) {
 	fmt.Fprintln(table, "REGISTRY\tMADE\tSTATE\tLAYOUT")
 	for _, r := range all {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Registry, instant(r.Made), r.State, r.Layout)
 	}
-	return table.Flush()
 }
 
 func registryState(n lineage.Notice) string {

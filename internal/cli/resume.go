@@ -1,20 +1,18 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/buckets"
@@ -24,18 +22,16 @@ import (
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/segment/mysqlstore"
-	"github.com/natsid/natsid/subjects"
 )
 
 type resumeCmd struct {
 	Restored     bool
 	Since        since
-	By           int64  `placeholder:"N"`
-	AtLeast      string `placeholder:"FILE"`
+	By           int64     `placeholder:"N"`
+	AtLeast      marksFile `placeholder:"FILE"`
 	TableIsWhole bool
-	Keep         string `placeholder:"REGISTRY"`
-	Marks        string `placeholder:"FILE"`
-	Cut          bool
+	Keep         string    `placeholder:"REGISTRY"`
+	Marks        marksFile `placeholder:"FILE"`
 	TagsComplete bool
 	Yes          bool `short:"y"`
 	DryRun       bool
@@ -72,8 +68,7 @@ Examples:
 			"at-least":       "Raise tags at least to the marks in this file, lines of TAG MARK.",
 			"table-is-whole": "Raise the marks to the rows of MySQL alone, which did not go back.",
 			"keep":           "Of two registries, the one that serves: the one of the NATS that this command reaches.",
-			"marks":          "The marks of the other registry, lines of TAG MARK, where its workers do not answer.",
-			"cut":            "Go on though the other registry cannot be taken out: it was cut off.",
+			"marks":          "The marks of the other registry, lines of TAG MARK, where that one is cut off.",
 			"tags-complete":  "Say that each tag in use is in the bucket.",
 			"yes":            "Do not ask.",
 			"dry-run":        "Show what would be done.",
@@ -83,29 +78,16 @@ Examples:
 
 // Run implements the command.
 func (c *resumeCmd) Run(s *session) error {
-	if c.By < 0 || c.By > math.MaxInt64/4 {
+	switch {
+	case c.By < 0 || c.By > math.MaxInt64/4:
 		return usage(fmt.Errorf("--by %d: want 1 to %d", c.By, int64(math.MaxInt64/4)))
+	case c.Marks.given && c.Keep == "":
+		return usage(errors.New("--marks is of the registry that does not serve: say which one does with --keep"))
 	}
-	if c.Keep != "" && (c.Marks != "") != c.Cut {
-		return usage(errors.New("--marks FILE and --cut go together: the marks of a registry that is cut off"))
-	}
-	least, err := marksIn(c.AtLeast)
-	if err != nil {
-		return err
-	}
-	others, err := marksIn(c.Marks)
-	if err != nil {
-		return err
-	}
-	nc, err := s.connect()
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	js, err := s.jetStream(nc)
-	if err != nil {
-		return err
-	}
+	return s.withJetStream(func(_ context.Context, js jetstream.JetStream) error { return c.on(s, js) })
+}
+
+func (c *resumeCmd) on(s *session, js jetstream.JetStream) error {
 	streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()
 	report, err := kvstore.Inspect(s.ctx, streams, bucket)
 	if errors.Is(err, buckets.ErrNoBucket) {
@@ -117,17 +99,16 @@ func (c *resumeCmd) Run(s *session) error {
 	kind := kindOf(report)
 	if c.TableIsWhole {
 		if report.Trouble == nil && kind != kvstore.Guarded {
-			return usage(errNoTable)
+			return errNoTable
 		}
 		kind = kvstore.Guarded
 	}
 	made := new(markWrites)
 	store := kvstore.New(streams, kvstore.Config{Bucket: bucket, Kind: kind, Wrote: made.add})
 	host, _ := os.Hostname() // a name for people
-	bus := natsbus.New(nc, s.namespace())
+	bus := natsbus.New(js.Conn(), s.namespace())
 	r := &resumption{
-		resumeCmd: c, s: s, kind: kind, ask: bus.Ask, least: least, others: others,
-		inspect: func() (kvstore.Report, error) { return kvstore.Inspect(s.ctx, streams, bucket) },
+		resumeCmd: c, s: s, kind: kind, nc: js.Conn(), ask: bus.Ask, streams: streams,
 		o: lineage.Operator{
 			Bucket: store.Own(), Tags: store, Kind: string(kind), Name: "natsid resume on " + host, Now: time.Now,
 			Announce: bus.Announce, Step: app.DefaultStep,
@@ -166,11 +147,10 @@ type resumption struct {
 	*resumeCmd
 	s       *session
 	kind    kvstore.Kind
+	nc      *nats.Conn
 	ask     lineage.AskFunc
-	least   map[string]int64  // of --at-least
-	others  map[string]int64  // of --marks
+	streams buckets.Streams
 	table   *mysqlstore.Table // that the marks guard; nil if none is named
-	inspect func() (kvstore.Report, error)
 	o       lineage.Operator
 	c       lineage.Case
 	report  resumeJSON
@@ -204,7 +184,7 @@ func (r *resumption) run(ctx context.Context) (err error) {
 		return err
 	}
 	if !declared && r.c.Identity.Incident == nil {
-		if r.By > 0 || r.AtLeast != "" || r.TableIsWhole || !r.Since.IsZero() {
+		if r.By > 0 || r.AtLeast.given || r.TableIsWhole || !r.Since.IsZero() {
 			return usage(errors.New("the registry is not stopped, so nothing is raised: no worker has noticed " +
 				"another state; if a backup was restored, say so with --restored"))
 		}
@@ -255,7 +235,7 @@ func (r *resumption) declare(ctx context.Context) (declared bool, err error) {
 
 var (
 	errSince      = usage(errors.New("no worker knows of when the state is that was found: say so with --since"))
-	errNoTable    = errors.New("--table-is-whole is for marks that guard a table: name that with --mysql")
+	errNoTable    = usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
 	errNoTerminal = usage(errors.New("there is no terminal to ask on; give --yes"))
 )
 
@@ -266,11 +246,7 @@ func otherKept(keep, own string) error {
 
 // try plans, asks, waits, raises and ends the stop.
 func (r *resumption) try(ctx context.Context) error {
-	to, err := r.targets(ctx)
-	if err != nil {
-		return err
-	}
-	raises, err := r.o.Raises(r.c, to)
+	raises, err := r.plan(ctx)
 	if err != nil {
 		return err
 	}
@@ -296,10 +272,7 @@ func (r *resumption) try(ctx context.Context) error {
 	if r.c.Identity.Out != seen.Identity.Out {
 		return lineage.ErrChanged
 	}
-	if to, err = r.targets(ctx); err != nil {
-		return err
-	}
-	if raises, err = r.o.Raises(r.c, to); err != nil {
+	if raises, err = r.plan(ctx); err != nil {
 		return err
 	}
 	r.report = r.describe(raises)
@@ -326,311 +299,8 @@ func (r *resumption) wait(ctx context.Context) error {
 		return nil
 	}
 	fmt.Fprintf(r.s.stderr, "Waiting %s until no worker uses what it loaded before.\n", left.Round(time.Second))
-	select {
-	case <-time.After(left):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// targets returns how far each tag is to be raised.
-func (r *resumption) targets(ctx context.Context) (map[string]int64, error) {
-	in := r.c.Identity.Incident
-	if in != nil && in.Cause == lineage.Second && r.Keep == "" {
-		return nil, usage(fmt.Errorf("registries %s and %s serve the same subjects: say which one serves with --keep",
-			r.c.Identity.Registry, in.Other))
-	}
-	to := maps.Clone(r.c.Marks)
-	var err error
-	switch {
-	case r.Keep != "":
-		err = r.addOther(ctx, to)
-	case r.TableIsWhole:
-		err = r.addRows(ctx, to)
-	default:
-		err = r.addDistance(to)
-	}
-	merge(to, r.least)
-	for tag, mark := range r.c.Marks {
-		to[tag] = max(to[tag], above(mark, r.By))
-	}
-	return to, err
-}
-
-func (r *resumption) addDistance(to map[string]int64) error {
-	since := r.Since.Time
-	in := r.c.Identity.Incident
-	if in != nil && !in.Since().IsZero() && (since.IsZero() || in.Since().Before(since)) {
-		since = in.Since() // a worker proved it
-	}
-	if in != nil && in.Cause == lineage.Lost && r.By == 0 && r.AtLeast == "" {
-		return usage(errors.New("the marks are lost, and with them how fast tags were loaded: give --by N, N above " +
-			"all that any worker which is gone may have loaded of a tag, or --at-least FILE"))
-	}
-	if since.IsZero() {
-		return errSince
-	}
-	report, err := r.inspect()
-	if err != nil {
-		return err
-	}
-	distance, err := lineage.Distance(report.Records, since, time.Now())
-	if errors.Is(err, lineage.ErrNoRecord) && (r.By > 0 || r.AtLeast != "") {
-		return nil
-	}
-	if err != nil {
-		return usage(fmt.Errorf("%w, so how far tags moved cannot be proposed: give --by N, N above all that was "+
-			"loaded of a tag since the state found, or --at-least FILE", err))
-	}
-	for tag, by := range distance {
-		to[tag] = max(to[tag], above(r.c.Marks[tag], by))
-	}
-	return nil
-}
-
-// above returns mark+by, or the highest mark that there is if that is higher.
-func above(mark, by int64) int64 { return mark + min(by, math.MaxInt64-mark) }
-
-// openTable opens the table that the marks guard; nil where none is named.
-func (r *resumption) openTable(ctx context.Context) (*mysqlstore.Table, error) {
-	cfg, err := r.s.validConfig()
-	if err != nil || r.kind != kvstore.Guarded || !cfg.OnMySQL() {
-		return nil, err
-	}
-	login, err := cfg.Database()
-	if err != nil {
-		return nil, err
-	}
-	return app.OpenTable(ctx, login)
-}
-
-// addRows raises the marks to the rows of the table that they guard.
-func (r *resumption) addRows(ctx context.Context, to map[string]int64) error {
-	if r.table == nil {
-		return usage(errNoTable)
-	}
-	rows, err := r.table.AllRows(ctx)
-	for _, row := range rows {
-		to[row.Name] = max(to[row.Name], row.MaxID)
-	}
-	return err
-}
-
-// addOther raises the marks above those of the other registry.
-func (r *resumption) addOther(ctx context.Context, to map[string]int64) error {
-	if own := r.c.Identity.Registry; r.Keep != own {
-		return otherKept(r.Keep, own)
-	}
-	marks, err := r.others, error(nil)
-	if !r.Cut {
-		marks, err = r.marksOfOther(ctx)
-	}
-	merge(to, marks)
-	return err
-}
-
-func (r *resumption) marksOfOther(ctx context.Context) (map[string]int64, error) {
-	other := r.other(ctx)
-	if other == "" {
-		return nil, errors.New("no worker of another registry answers, so it cannot be taken out: connect it, or " +
-			"give its marks with --marks FILE --cut")
-	}
-	return r.ask.Marks(ctx, other)
-}
-
-// takeOut takes the other registry out, before the wait: then its marks are final.
-func (r *resumption) takeOut(ctx context.Context) error {
-	if r.Keep == "" || r.Cut {
-		return nil
-	}
-	other := r.other(ctx)
-	if err := r.ask.TakeOut(ctx, other, r.Keep); err != nil {
-		return fmt.Errorf("registry %s is not taken out: %w", other, err)
-	}
-	return nil
-}
-
-// merge raises marks to those in from.
-func merge(to, from map[string]int64) {
-	for tag, mark := range from {
-		to[tag] = max(to[tag], mark)
-	}
-}
-
-// other returns the other registry.
-func (r *resumption) other(ctx context.Context) string {
-	if in := r.c.Identity.Incident; in != nil && in.Other != "" {
-		return in.Other
-	}
-	ctx, cancel := context.WithTimeout(ctx, registriesTimeout)
-	defer cancel()
-	all, _ := r.ask.Notices(ctx, lineage.Notice{Process: "resume"}) // none is none
-	for _, n := range all {
-		if n.Registry != "" && n.Registry != r.Keep {
-			return n.Registry
-		}
-	}
-	return ""
-}
-
-// marksIn reads marks from a file, lines of a tag and a mark; none if path is "".
-func marksIn(path string) (marks map[string]int64, err error) {
-	if path == "" {
-		return nil, nil
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, usage(err)
-	}
-	marks = make(map[string]int64)
-	for n, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
-		tag, text, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-		mark, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		if err != nil || mark < 1 {
-			return nil, usage(fmt.Errorf("%s:%d: %q: want a tag and its mark", path, n+1, line))
-		}
-		if err := checkTag(tag); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n+1, err)
-		}
-		marks[tag] = mark
-	}
-	return marks, nil
-}
-
-// resumeJSON is what a resume does, or would do with --dry-run.
-type resumeJSON struct {
-	Registry string       `json:"registry"`
-	Incident string       `json:"incident,omitempty"`
-	Cause    string       `json:"cause,omitempty"`
-	Found    []foundJSON  `json:"found"` // by workers
-	State    time.Time    `json:"state,omitzero"`
-	Stopped  []string     `json:"stopped"` // workers that have stopped for it
-	Waiting  []string     `json:"waiting"` // workers that have not said so
-	Raises   []raisedJSON `json:"raises"`
-	DryRun   bool         `json:"dry_run"`
-	Outcome  string       `json:"outcome,omitempty"` // "in order", or what has to be done; absent with --dry-run
-
-	assumption string // on which the raises rest
-}
-
-type foundJSON struct {
-	Worker string    `json:"worker"`
-	Why    string    `json:"why"`
-	At     time.Time `json:"at"`
-}
-
-type raisedJSON struct {
-	Tag  string           `json:"tag"`
-	From subjects.Decimal `json:"from"`
-	To   subjects.Decimal `json:"to"`
-}
-
-// show prints what was found, who has stopped, and what will be done.
-func (r *resumption) show(raises []lineage.Raise) error {
-	r.report = r.describe(raises)
-	switch {
-	case r.DryRun:
-		return r.s.print(r.report, r.report.print)
-	case r.s.line.JSON:
-		return nil // done prints it
-	}
-	return r.report.print(r.s.stderr)
-}
-
-func (r *resumption) describe(raises []lineage.Raise) resumeJSON {
-	j := resumeJSON{
-		Registry: r.c.Identity.Registry, Found: []foundJSON{}, Stopped: []string{}, Waiting: []string{},
-		Raises: []raisedJSON{}, DryRun: r.DryRun,
-	}
-	if in := r.c.Identity.Incident; in != nil {
-		j.Incident, j.Cause, j.State = in.ID, string(in.Cause), in.Since()
-		for _, p := range in.Provers {
-			j.Found = append(j.Found, foundJSON{p.Name, p.Why, p.At})
-		}
-	}
-	for _, w := range r.c.Workers {
-		switch {
-		case w.Joined:
-			j.Stopped = append(j.Stopped, w.Name)
-		case slices.Contains(j.Stopped, w.Name): // the key that it had until it proved the incident
-		case !w.Ended && time.Since(w.Last) < time.Hour:
-			j.Waiting = append(j.Waiting, w.Name)
-		}
-	}
-	switch {
-	case r.Keep != "":
-		j.assumption = "No ID repeats if the marks of the other registry are all that its workers loaded."
-	case r.TableIsWhole:
-		j.assumption = "No ID repeats if the table lacks nothing that was ever loaded."
-	default:
-		j.assumption = "No ID repeats if no tag moved further than that since the state found: loads, raises and " +
-			"earlier resumes counted."
-	}
-	for _, raise := range raises {
-		j.Raises = append(j.Raises, raisedJSON{raise.Tag, subjects.Decimal(raise.From), subjects.Decimal(raise.To)})
-	}
-	return j
-}
-
-func (j resumeJSON) print(out io.Writer) error {
-	fmt.Fprintf(out, "Registry %s is stopped: %s, incident %s\n", j.Registry, dash(j.Cause), dash(j.Incident))
-	for _, f := range j.Found {
-		fmt.Fprintf(out, "  %s  worker %s: %s\n", instant(f.At), f.Worker, f.Why)
-	}
-	fmt.Fprintf(out, "The state found is of %s.\n", instant(j.State))
-	fmt.Fprintf(out, "Stopped: %s. Heard within the last hour, and not stopped yet: %s.\n",
-		names(j.Stopped), names(j.Waiting))
-	for i, raise := range j.Raises {
-		if i == 20 {
-			fmt.Fprintf(out, "  ... and %d more\n", len(j.Raises)-i)
-			break
-		}
-		fmt.Fprintf(out, "  %s: %d -> %d\n", raise.Tag, raise.From, raise.To)
-	}
-	_, err := fmt.Fprintln(out, j.assumption)
-	return err
-}
-
-func names(all []string) string {
-	slices.Sort(all)
-	if all = slices.Compact(all); len(all) == 0 {
-		return "none"
-	}
-	return strings.Join(all, ", ")
-}
-
-// agree asks whether to continue, once.
-func (r *resumption) agree(question string) error {
-	if r.Yes || r.agreed {
-		return nil
-	}
-	if !isTerminal(os.Stdin) {
-		return errNoTerminal
-	}
-	if !r.s.asks(question) {
-		return errors.New("nothing was changed")
-	}
-	r.agreed = true
-	return nil
-}
-
-// asks asks a question, and reports whether the answer is yes.
-func (s *session) asks(question string) bool {
-	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // none is no
-	a := strings.ToLower(strings.TrimSpace(answer))
-	return a == "y" || a == "yes"
-}
-
-// isTerminal reports whether someone can type into f.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	tick(ctx, left)
+	return ctx.Err()
 }
 
 // confirm asks whether the bucket has each tag in use, where nobody has said so since the last stop.
@@ -651,24 +321,4 @@ func (r *resumption) confirm(ctx context.Context) (err error) {
 		return err
 	}
 	return r.done("in order")
-}
-
-func firstOf(all []string, most int) []string {
-	slices.Sort(all)
-	if len(all) > most {
-		return append(all[:most:most], fmt.Sprintf("and %d more", len(all)-most))
-	}
-	return all
-}
-
-// done prints how the registry is.
-func (r *resumption) done(state string) error {
-	if r.report.Raises == nil { // nothing was stopped
-		r.report = r.describe(nil)
-	}
-	r.report.Outcome = state
-	return r.s.print(r.report, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "registry %s: %s\n", r.report.Registry, state)
-		return err
-	})
 }

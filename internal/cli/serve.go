@@ -39,9 +39,8 @@ func (c *serveCmd) Run(s *session) error {
 	}
 	cfg.Ready = func(w app.Where) {
 		ready := readyJSON{w.URL, w.Embedded, w.Context, w.HTTP, w.LeafHTTP, w.Instance, w.Number}
-		_ = s.print(ready, func(out io.Writer) error { // nobody reads it, which stops no service
-			_, err := fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
-			return err
+		_ = s.print(ready, func(out io.Writer) { // nobody reads it, which stops no service
+			fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
 		})
 	}
 	spare := make([]byte, spareHeap)

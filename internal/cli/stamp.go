@@ -143,14 +143,12 @@ func (c *stampCmd) Run(s *session) error {
 		return err
 	}
 	p := st.Progress()
-	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Dropped, p.Position, p.Behind}, func(out io.Writer) error {
+	return s.print(stampJSON{p.Copied, p.DeadLetters, p.Dropped, p.Position, p.Behind}, func(out io.Writer) {
 		letters := ""
 		if p.DeadLetters > 0 {
 			letters = fmt.Sprintf(", %d made dead letters", p.DeadLetters)
 		}
-		_, err := fmt.Fprintf(out, "%d messages copied%s, up to message %d of %s\n",
-			p.Copied, letters, p.Position, c.From)
-		return err
+		fmt.Fprintf(out, "%d messages copied%s, up to message %d of %s\n", p.Copied, letters, p.Position, c.From)
 	})
 }
 

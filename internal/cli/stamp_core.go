@@ -56,8 +56,7 @@ func (c *stampCmd) runCore(s *session, nc *nats.Conn, l net.Listener, line *stat
 		return err
 	}
 	p := core.Progress()
-	return s.print(stampJSON{Copied: p.Copied, Dropped: p.Dropped}, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "%d messages copied from %s, %d dropped\n", p.Copied, c.Core, p.Dropped)
-		return err
+	return s.print(stampJSON{Copied: p.Copied, Dropped: p.Dropped}, func(out io.Writer) {
+		fmt.Fprintf(out, "%d messages copied from %s, %d dropped\n", p.Copied, c.Core, p.Dropped)
 	})
 }

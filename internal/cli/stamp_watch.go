@@ -160,8 +160,7 @@ func newStatusLine(out io.Writer) *statusLine {
 	if !ok {
 		return &statusLine{out: out}
 	}
-	info, err := f.Stat()
-	return &statusLine{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+	return &statusLine{out: out, terminal: isTerminal(f)}
 }
 
 // clearLine moves to the start of the line, and clears it.

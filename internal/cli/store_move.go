@@ -136,11 +136,11 @@ type movedTag struct {
 	To   subjects.Decimal `json:"to"`
 }
 
-func (j movedJSON) print(out io.Writer) (err error) {
+func (j movedJSON) print(out io.Writer) {
 	if j.Changed {
-		_, err = fmt.Fprintf(out, "%s: of kind %s; %s written, %d in order before\n",
+		fmt.Fprintf(out, "%s: of kind %s; %s written, %d in order before\n",
 			j.Bucket, j.To, numberOf(len(j.Tags), "tag"), j.Kept)
-		return err
+		return
 	}
 	for i, t := range j.Tags {
 		if i == 20 {
@@ -153,7 +153,6 @@ func (j movedJSON) print(out io.Writer) (err error) {
 		}
 		fmt.Fprintf(out, "%s: %s %d\n", t.Tag, from, t.To)
 	}
-	_, err = fmt.Fprintf(out, "To write: %s; in order: %d. The kind is %s and would be %s.\n"+
+	fmt.Fprintf(out, "To write: %s; in order: %d. The kind is %s and would be %s.\n"+
 		"Nothing was changed. Run it again with --yes.\n", numberOf(len(j.Tags), "tag"), j.Kept, j.From, j.To)
-	return err
 }

@@ -1,13 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -56,13 +56,10 @@ func printMarks(s *session, marks map[string]kvstore.Present) error {
 	for tag, p := range marks {
 		all[tag] = subjects.Decimal(p.Mark)
 	}
-	return s.print(all, func(out io.Writer) error {
+	return s.print(all, func(out io.Writer) {
 		for _, tag := range slices.Sorted(maps.Keys(all)) {
-			if _, err := fmt.Fprintln(out, tag, all[tag]); err != nil {
-				return err
-			}
+			fmt.Fprintln(out, tag, all[tag])
 		}
-		return nil
 	})
 }
 
@@ -78,18 +75,16 @@ type storeJSON struct {
 	State     string    `json:"state"` // "in order", or what has to be done
 }
 
-func (j storeJSON) print(out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (j storeJSON) print(table io.Writer) {
 	row := func(name string, value any) { fmt.Fprintf(table, "%s\t%v\n", name, value) }
 	row("BUCKET", j.Bucket)
-	row("KIND", dash(j.Kind))
-	row("REGISTRY", dash(j.Registry))
+	row("KIND", cmp.Or(j.Kind, "-"))
+	row("REGISTRY", cmp.Or(j.Registry, "-"))
 	row("MADE", instant(j.Made))
-	row("ERA", dash(j.Era))
+	row("ERA", cmp.Or(j.Era, "-"))
 	row("TAGS", j.Tags)
 	row("PURGES", map[bool]string{true: "refused", false: "possible"}[j.DenyPurge])
 	row("STATE", j.State)
-	return table.Flush()
 }
 
 // storeState returns in one line what an operator has to do.
@@ -110,28 +105,6 @@ func storeState(r kvstore.Report) string {
 			len(r.Damaged), r.Damaged[0])
 	}
 	return "in order"
-}
-
-// numberOf returns a number of things: "1 tag", "2 tags".
-func numberOf(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-func instant(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.DateTime)
 }
 
 // storeTimeout bounds a look at a bucket of many tags.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	}
 	natsid(t, "resume", "--yes", "--since=1h", "--by=2305843009213693951",
 		"--at-least="+write("new 9223372036854775807"), nats).want(t, 1, "new from 0 to 9223372036854775807")
-	natsid(t, "resume", "--yes", "--keep=R", "--cut", nats).want(t, 2, "--marks FILE and --cut go together")
+	natsid(t, "resume", "--yes", "--marks="+write(""), nats).want(t, 2, "which one does with --keep")
 	resume("--yes", "--since=1h", "--by=700")
 	shown("KIND      kv", "natsid resume")
 	first := segment.Tag{Name: "new", Step: 1, MaxID: 1}
@@ -86,6 +87,11 @@ func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {
 	tag, err := store.Look(t.Context(), "order")
 	if err != nil || tag.MaxID < 5700 {
 		t.Errorf("the tag is %+v, %v, want it above 5700", tag, err)
+	}
+	registry := regexp.MustCompile(`REGISTRY +(\w+)`).FindStringSubmatch(answered(t, "store", "show", nats).out)[1]
+	resume("--yes", "--tags-complete", "--keep="+registry, "--marks="+write("order 90000\n\n"))
+	if tag, err = store.Look(t.Context(), "order"); err != nil || tag.MaxID != 90_000 {
+		t.Errorf("the tag is %+v, %v, want it at the mark of the registry that is cut off", tag, err)
 	}
 	want := fmt.Sprintf("new 1\norder %d\n", tag.MaxID)
 	if got := answered(t, "store", "show", "--marks", nats); got.code != 0 || got.out != want {

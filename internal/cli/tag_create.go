@@ -51,13 +51,12 @@ func (c *tagCreateCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.print(created, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
-			if created.StrictFrom != nil && err == nil {
-				_, err = fmt.Fprintf(out, "strict from %s on: until then clients may use IDs that they hold\n",
+		return s.print(created, func(out io.Writer) {
+			fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
+			if created.StrictFrom != nil {
+				fmt.Fprintf(out, "strict from %s on: until then clients may use IDs that they hold\n",
 					created.StrictFrom.Format(time.RFC3339))
 			}
-			return err
 		})
 	})
 }

@@ -35,9 +35,8 @@ func (c *tagDeleteCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.print(t, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
-			return err
+		return s.print(t, func(out io.Writer) {
+			fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
 		})
 	})
 }

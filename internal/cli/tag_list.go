@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -89,13 +88,11 @@ func (s *session) listTags(ctx context.Context, cl *client.Client, form columns)
 		}
 		all = append(all, page...)
 	}
-	return s.print(all, func(out io.Writer) error {
-		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	return s.print(all, func(table io.Writer) {
 		fmt.Fprintln(table, form.head)
 		for _, t := range all {
 			fmt.Fprintln(table, form.row(t))
 		}
-		return table.Flush()
 	})
 }
 

@@ -83,21 +83,17 @@ func (c *tagUpdateCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.print(t, func(out io.Writer) (err error) {
-			if t.StrictFrom != nil {
-				_, err = fmt.Fprintf(out, "%s: strict from %s on\n", t.Tag, t.StrictFrom.Format(time.RFC3339))
-				return err
+		return s.print(t, func(out io.Writer) {
+			switch {
+			case t.StrictFrom != nil:
+				fmt.Fprintf(out, "%s: strict from %s on\n", t.Tag, t.StrictFrom.Format(time.RFC3339))
+			case u.Order != nil:
+				fmt.Fprintf(out, "%s: %s\n", t.Tag, *u.Order)
+			case u.ChangesLimit():
+				fmt.Fprintf(out, "%s: %s\n", t.Tag, cmp.Or(limits(t), "no limits"))
+			default:
+				fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
 			}
-			if u.Order != nil {
-				_, err = fmt.Fprintf(out, "%s: %s\n", t.Tag, *u.Order)
-				return err
-			}
-			if u.ChangesLimit() {
-				_, err = fmt.Fprintf(out, "%s: %s\n", t.Tag, cmp.Or(limits(t), "no limits"))
-				return err
-			}
-			_, err = fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
-			return err
 		})
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/natsid/natsid/client"
@@ -37,10 +36,10 @@ func (s *session) listBusiest(ctx context.Context, cl *client.Client) error {
 	if err != nil {
 		return err
 	}
-	return s.print(workers, func(out io.Writer) error { return printBusiest(out, workers) })
+	return s.print(workers, func(out io.Writer) { printBusiest(out, workers) })
 }
 
-func printBusiest(out io.Writer, workers []subjects.WorkerStats) error {
+func printBusiest(out io.Writer, workers []subjects.WorkerStats) {
 	var names []string
 	uses := map[string]*tagUse{}
 	for _, w := range workers {
@@ -55,12 +54,10 @@ func printBusiest(out io.Writer, workers []subjects.WorkerStats) error {
 	}
 	fmt.Fprintf(out, "The %d busiest tags of %s: %s.\n",
 		subjects.MaxBusiest, eachOf(len(workers)), strings.Join(names, ", "))
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TAG\tWORKERS\t"+useHead)
+	fmt.Fprintln(out, "TAG\tWORKERS\t"+useHead)
 	for _, u := range inOrder(uses) {
-		fmt.Fprintf(table, "%s\t%d/%d\t%d\t%s\n", u.tag, u.workers, len(workers), u.step, u.rest())
+		fmt.Fprintf(out, "%s\t%d/%d\t%d\t%s\n", u.tag, u.workers, len(workers), u.step, u.rest())
 	}
-	return table.Flush()
 }
 
 func eachOf(workers int) string {

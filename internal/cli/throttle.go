@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
@@ -80,16 +79,15 @@ func (c *throttleCmd) Run(s *session) error {
 		if err != nil {
 			return err
 		}
-		return s.print(now, func(out io.Writer) error { return printThrottles(out, now) })
+		return s.print(now, func(out io.Writer) { printThrottles(out, now) })
 	})
 }
 
-func printThrottles(out io.Writer, now subjects.Throttles) error {
+func printThrottles(table io.Writer, now subjects.Throttles) {
 	if now.All == 0 && len(now.Tags) == 0 {
-		_, err := fmt.Fprintln(out, "Nothing is throttled.")
-		return err
+		fmt.Fprintln(table, "Nothing is throttled.")
+		return
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TAG\tIDS/S")
 	if now.All > 0 {
 		fmt.Fprintf(table, "(each)\t%d\n", now.All)
@@ -97,5 +95,4 @@ func printThrottles(out io.Writer, now subjects.Throttles) error {
 	for _, tag := range slices.Sorted(maps.Keys(now.Tags)) {
 		fmt.Fprintf(table, "%s\t%d\n", tag, now.Tags[tag])
 	}
-	return table.Flush()
 }

@@ -20,9 +20,8 @@ func (*versionCmd) help() help {
 // Run implements the command.
 func (*versionCmd) Run(s *session) error {
 	v := versionJSON{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
-	return s.print(v, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "natsid %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
-		return err
+	return s.print(v, func(out io.Writer) {
+		fmt.Fprintf(out, "natsid %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
 	})
 }
 

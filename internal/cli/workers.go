@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,7 +25,8 @@ import (
 )
 
 type workersCmd struct {
-	All bool
+	All   bool
+	Watch bool
 }
 
 func (*workersCmd) help() help {
@@ -43,9 +44,13 @@ number that is blocked for longer was last written by a worker whose clock ran
 ahead; REPORTED is what that clock said. Nothing needs to be done about it, since
 all others acquire other numbers. OFFSET is a worker's clock minus JetStream's.
 
-Example:
-  natsid workers`,
-		values: map[string]string{"all": "Also list the numbers that are free again."},
+Examples:
+  natsid workers
+  natsid workers --watch`,
+		values: map[string]string{
+			"all":   "Also list the numbers that are free again.",
+			"watch": "List them again each second, until it is interrupted.",
+		},
 	}
 }
 
@@ -54,30 +59,72 @@ const workersWithin = 15 * time.Second
 
 // Run implements the command.
 func (c *workersCmd) Run(s *session) error {
-	nc, err := s.connect()
+	nc, err := s.connect(nats.MaxReconnects(-1))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
+	rows, err := c.look(s, nc)
+	switch {
+	case rows == nil:
+		return err
+	case c.Watch:
+		return c.watch(s, nc, rows, err)
+	}
+	return errors.Join(c.show(s, rows), err)
+}
+
+// watch shows rows, and looks again about every second until the command is interrupted. It shows an error of a look
+// below the last table.
+func (c *workersCmd) watch(s *session, nc *nats.Conn, rows []workerRow, err error) error {
+	for next := time.Tick(time.Second); s.ctx.Err() == nil; rows, err = c.look(s, nc) {
+		if rows != nil {
+			if err := c.show(s, rows); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			fmt.Fprintf(s.stderr, "natsid: %v\n", err)
+		}
+		select {
+		case <-next:
+		case <-s.ctx.Done():
+		}
+	}
+	return s.missing()
+}
+
+// show prints rows; with --watch below the time, and on a terminal in place of what it shows.
+func (c *workersCmd) show(s *session, rows []workerRow) error {
+	return s.print(rows, func(out io.Writer) {
+		if c.Watch {
+			if f, ok := s.stdout.(*os.File); ok && isTerminal(f) {
+				fmt.Fprint(out, "\x1b[H\x1b[2J") // cursor to the top, clear the screen
+			}
+			fmt.Fprintf(out, "%s UTC\n", instant(time.Now()))
+		}
+		printWorkers(out, rows)
+	})
+}
+
+// look returns the workers, and why some may be missing; nil if nothing is known of any.
+func (c *workersCmd) look(s *session, nc *nats.Conn) ([]workerRow, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, workersWithin)
 	defer cancel()
 	list := &workerList{all: c.All, answers: askWorkers(ctx, nc, s.namespace().SegmentPing(), quiet)}
-	err = list.read(ctx, s, nc)
+	err := list.read(ctx, s, nc)
 	if err != nil && len(list.answers) == 0 {
-		return err
+		return nil, err
 	}
 	rows := list.rows()
 	if slices.ContainsFunc(rows, func(r workerRow) bool { return r.Silent }) { // or slow
 		list.answers = askWorkers(ctx, nc, s.namespace().SegmentPing(), time.Second)
 		rows = list.rows()
 	}
-	if failed := s.print(rows, func(out io.Writer) error { return printWorkers(out, rows) }); failed != nil {
-		return failed
-	}
 	if err != nil {
-		return fmt.Errorf("only workers that answer are listed, since the registry cannot be read: %w", err)
+		err = fmt.Errorf("only workers that answer are listed, since the registry cannot be read: %w", err)
 	}
-	return nil
+	return rows, err
 }
 
 // A workerList is what is known of workers: by their own answers, which need no
@@ -252,9 +299,8 @@ func (row workerRow) says(a micro.Ping) workerRow {
 	return row
 }
 
-func printWorkers(out io.Writer, rows []workerRow) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
+func printWorkers(out io.Writer, rows []workerRow) {
+	fmt.Fprintln(out, "NUMBER\tINSTANCE\tSTATE\tSINCE\tOFFSET\tREPORTED\tUNTIL")
 	for _, r := range rows {
 		number, offset := "-", "-"
 		if r.Number != nil {
@@ -263,14 +309,10 @@ func printWorkers(out io.Writer, rows []workerRow) error {
 		if r.OffsetMs != nil {
 			offset = signed(time.Duration(*r.OffsetMs) * time.Millisecond)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 			number, r.Instance, r.State, instant(r.Since), offset, instant(r.Reported), instant(r.Until))
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
 	printTrouble(out, rows)
-	return nil
 }
 
 // printTrouble prints what /readyz says of each worker that is not ready, and which did not answer.

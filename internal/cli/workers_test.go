@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/workerid"
 )
@@ -38,6 +41,33 @@ func TestWorkersAreListedLiveOrFree(t *testing.T) {
 	list(`first`+free, "--all")
 	second.stop()
 	list(`^[^\n]*\n$`)
+}
+
+func TestWorkersAreListedAgainUntilTheWatchIsInterrupted(t *testing.T) {
+	t.Parallel()
+	nats := "--nats=" + startServer(t).ClientURL()
+	serve(t, nats, "--name=first")
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out, errs natstest.Buffer
+	ended := make(chan int, 1)
+	go func() { ended <- cli.Main(ctx, []string{"workers", "--watch", nats}, &out, &errs) }()
+	lists := func(name string) (tables int) {
+		for table := range strings.SplitSeq(out.String(), " UTC\nNUMBER ") {
+			if strings.Contains(table, name+" ") {
+				tables++
+			}
+		}
+		return tables
+	}
+	eventually(t, "two tables are printed", func() bool { return lists("first") >= 2 })
+	serve(t, nats, "--name=second")
+	eventually(t, "a worker that has started is in a later one", func() bool { return lists("second") >= 2 })
+	interrupt()
+	if code := <-ended; code != 0 || strings.Contains(out.String(), "\x1b") {
+		t.Errorf("exit code %d, standard error %q, printed\n%q", code, errs.String(), out.String())
+	}
+	natsid(t, "workers", "--watch", "--nats", nowhere(t)).want(t, 3, "cannot reach NATS")
 }
 
 func TestWorkersShowWhoseClockIsWrongAndWhoDoesNotAnswer(t *testing.T) {

@@ -41,7 +41,7 @@ type rig struct {
 	store   *segmenttest.Faulty
 	issuer  *snowflake.Issuer
 	gate    policy.Gate
-	refused atomic.Pointer[error]
+	reasons worker.Reasons
 	away    atomic.Bool
 	given   atomic.Int64 // answers with IDs
 	log     natstest.Buffer
@@ -82,12 +82,7 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 				r.given.Add(1)
 			}
 		},
-		Refused: func(worker.Mode) error {
-			if why := r.refused.Load(); why != nil {
-				return *why
-			}
-			return nil
-		},
+		Reasons: &r.reasons,
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -265,11 +260,11 @@ func TestFailuresAreThoseOfLeaf(t *testing.T) {
 	r.wantFailure(limited, a, leafFailure(429, -3))
 
 	why := fmt.Errorf("the marks went back")
-	r.refused.Store(&why)
+	r.reasons.Set(worker.Stopped, why, worker.Segment, worker.Snowflake)
 	for _, path := range []string{"/api/segment/get/order", "/api/snowflake/get/any"} {
 		r.wantFailure(path, r.get(path), leafFailure(503, -1))
 	}
-	r.refused.Store(nil)
+	r.reasons.Clear(worker.Stopped, worker.Segment, worker.Snowflake)
 	r.issuer.Use(nil)
 	r.wantFailure("/api/snowflake/get/any", r.get("/api/snowflake/get/any"), leafFailure(503, -1))
 }

@@ -102,6 +102,12 @@ func sources(t *testing.T) (s metrics.Sources, store *segmenttest.Faulty) {
 		Lag: func(mode worker.Mode) time.Duration {
 			return map[worker.Mode]time.Duration{worker.Snowflake: time.Second}[mode]
 		},
+		Outs: func(mode worker.Mode) []worker.Out {
+			if mode == worker.Snowflake {
+				return []worker.Out{{Reason: worker.Number, Why: errors.New("no number")}}
+			}
+			return nil
+		},
 		Ready: func() map[string]error {
 			return map[string]error{"segment": nil, "snowflake": errors.New("no number")}
 		},
@@ -316,19 +322,21 @@ func TestAProcessThatHoldsNothingYet(t *testing.T) {
 	s, _ := sources(t)
 	m.Watch(s)
 	want(t, scrape(t, m), map[string]float64{
-		`natsid_ready{mode="segment"}`:                 1,
-		`natsid_ready{mode="snowflake"}`:               0,
-		`natsid_lag_seconds{mode="segment"}`:           0,
-		`natsid_lag_seconds{mode="snowflake"}`:         1,
-		`natsid_waiting_requests{mode="segment"}`:      0,
-		`natsid_waiting_requests{mode="snowflake"}`:    0,
-		`natsid_segment_tags`:                          0,
-		`natsid_segment_seconds_left`:                  math.Inf(1),
-		`natsid_snowflake_window_seconds`:              0,
-		`natsid_worker_number`:                         -1,
-		`natsid_clock_offset_seconds`:                  0,
-		`natsid_snowflake_time_ends_timestamp_seconds`: 3487858230, // 2080-07-10
-		`natsid_build_info{version="1.2.3"}`:           1,
+		`natsid_ready{mode="segment"}`:                          1,
+		`natsid_out_of_group{mode="segment",reason="number"}`:   0,
+		`natsid_out_of_group{mode="snowflake",reason="number"}`: 1,
+		`natsid_ready{mode="snowflake"}`:                        0,
+		`natsid_lag_seconds{mode="segment"}`:                    0,
+		`natsid_lag_seconds{mode="snowflake"}`:                  1,
+		`natsid_waiting_requests{mode="segment"}`:               0,
+		`natsid_waiting_requests{mode="snowflake"}`:             0,
+		`natsid_segment_tags`:                                   0,
+		`natsid_segment_seconds_left`:                           math.Inf(1),
+		`natsid_snowflake_window_seconds`:                       0,
+		`natsid_worker_number`:                                  -1,
+		`natsid_clock_offset_seconds`:                           0,
+		`natsid_snowflake_time_ends_timestamp_seconds`:          3487858230, // 2080-07-10
+		`natsid_build_info{version="1.2.3"}`:                    1,
 	})
 }
 

@@ -103,6 +103,11 @@ var (
 		Name: "natsid_ready", Type: gauge, Labels: "mode",
 		Help: "1 while the mode can issue IDs.",
 	}
+	outOfGroup = SeriesInfo{
+		Name: "natsid_out_of_group", Type: gauge, Labels: "mode, reason",
+		Help: "1 while the worker is out of the queue group of the mode for the reason; there can be several. " +
+			"/readyz and the log say the cause.",
+	}
 	windowSeconds = SeriesInfo{
 		Name: "natsid_snowflake_window_seconds", Type: gauge,
 		Help: "How long snowflakes can be issued without another renewal; 0 without a worker number.",
@@ -133,7 +138,7 @@ var (
 // the process.
 func Series() []SeriesInfo {
 	return []SeriesInfo{
-		ready, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, lagSeconds,
+		ready, outOfGroup, alarmsTotal, alarmsHeldBack, requestsTotal, idsTotal, requestSeconds, lagSeconds,
 		waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
 		tagIDs, tagLeft, tagSecondsLeft, tagStep, tagLoads, tagErrors, tagWaits,

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/natsid/natsid/segment"
@@ -17,6 +18,7 @@ type Sources struct {
 	Layout     snowflake.Layout
 	Lag        func(worker.Mode) time.Duration
 	Ready      func() map[string]error // by mode; nil means ready
+	Outs       func(worker.Mode) []worker.Out
 	Version    string
 	Tags       int // how many tags have series of their own
 	// Second reports whether there is a second registry; nil if that is not watched for.
@@ -30,6 +32,10 @@ func (m *Metrics) Watch(s Sources) {
 	}
 	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
 		m.registry.MustRegister(lagSeconds.read(func() float64 { return s.Lag(mode).Seconds() }, string(mode)))
+		for _, reason := range worker.AllReasons() {
+			m.registry.MustRegister(outOfGroup.read(func() float64 { return s.isOut(mode, reason) },
+				string(mode), string(reason)))
+		}
 	}
 	m.registry.MustRegister(
 		&segments{a: s.Segments, most: s.Tags, now: time.Now, shown: make(map[string]bool)},
@@ -54,6 +60,13 @@ func (s Sources) isReady(mode string) float64 {
 		return 0
 	}
 	return 1
+}
+
+func (s Sources) isOut(mode worker.Mode, reason worker.Reason) float64 {
+	if slices.ContainsFunc(s.Outs(mode), func(o worker.Out) bool { return o.Reason == reason }) {
+		return 1
+	}
+	return 0
 }
 
 func (s Sources) window() float64 {

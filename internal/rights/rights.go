@@ -59,8 +59,8 @@ type Deployment struct {
 	NoGrants bool // workers write no grants
 	// MakesBuckets gives workers the rights to make the buckets.
 	MakesBuckets bool
-	// Repairs gives operators what `natsid resume`, `natsid store move` and `natsid change-layout` need beyond
-	// the other commands: to write the marks and the records, on which uniqueness rests.
+	// Repairs gives operators what `natsid resume` and `natsid store move` need beyond the other commands: to write
+	// the marks, on which uniqueness rests.
 	Repairs bool
 	Stamps  Pipeline // of a stage
 }
@@ -242,7 +242,6 @@ func (t *table) operator() {
 	t.publish("throttle tags", ns.Throttle())
 	t.publish("ask workers for statistics", ns.SegmentStats())
 	t.publish("ask workers how they are", ns.SegmentPing())
-	t.publish("watch workers, with `natsid top`", ns.View())
 	t.publish("drain workers", ns.Drain("*"))
 	t.publish("list registries", ns.RegistryAsk())
 	t.publish("choose a registry", ns.RegistryOf("*"))
@@ -254,30 +253,17 @@ func (t *table) operator() {
 			t.publish("read "+b.holds, t.api.Get(b.name))
 		}
 	}
-	t.look(ns.AlarmBucket(), "the alarms of the last 30 days")
 	t.readGrants()
 	if !t.d.Repairs {
 		return
 	}
-	for _, b := range t.buckets() {
-		if !b.lasts {
-			continue
-		}
-		const repair = "repair "
-		t.publish(repair+b.holds, t.api.Write(b.name, ">"))
-		if b.marks {
-			t.publish(repair+b.holds, t.api.Update(b.name))
-		} else {
-			t.publish(repair+b.holds, t.api.Get(b.name))
-		}
+	if t.marks() {
+		t.publish("repair the marks", t.api.Write(ns.SegmentBucket(), ">"), t.api.Update(ns.SegmentBucket()))
 	}
 	if t.marks() && !t.d.NoGrants {
 		t.publish("write down what was repaired", t.api.Write(ns.GrantsBucket(), ">"))
 	}
 	t.publish("say that the registry is stopped or resumed", ns.RegistryAnnounce())
-	const asks = "see that no worker runs while the layout changes"
-	t.publish(asks, ns.Workers())
-	t.subscribe("", asks, ns.Workers())
 }
 
 // A bucket is one in which natsid keeps what it must not lose, or heartbeats.

@@ -83,7 +83,7 @@ func TestRightsFollowTheDeployment(t *testing.T) {
 		},
 		"an operator who does not repair": {
 			rights.Operator, func(d *rights.Deployment) { d.Repairs = false },
-			[]string{"id.tag.create", "id.worker.view", "$JS.API.STREAM.MSG.GET.KV_id_segments"},
+			[]string{"id.tag.create", "$JS.API.STREAM.MSG.GET.KV_id_segments"},
 			[]string{"$KV.", "id.worker.*"}, []string{"id.alarm.*"},
 		},
 	} {

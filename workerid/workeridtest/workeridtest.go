@@ -270,7 +270,7 @@ type Fake struct {
 	hook atomic.Pointer[Hook]
 }
 
-var _ workerid.Changeable = (*Fake)(nil)
+var _ workerid.Registry = (*Fake)(nil)
 
 // A Hook replaces a call; call is the real one. It can fail before it, or make it
 // and then fail: a lost acknowledgement.
@@ -312,20 +312,6 @@ func (f *Fake) Found(ctx context.Context, d workerid.Deployment) error {
 	landed := false
 	err := f.do(ctx, "Found", func() {
 		if landed = f.deployment.ID == ""; landed {
-			f.deployment = d
-		}
-	})
-	if err == nil && !landed {
-		err = workerid.ErrConflict
-	}
-	return err
-}
-
-// Replace implements [workerid.Changeable].
-func (f *Fake) Replace(ctx context.Context, old, d workerid.Deployment) error {
-	landed := false
-	err := f.do(ctx, "Replace", func() {
-		if landed = f.deployment == old; landed {
 			f.deployment = d
 		}
 	})

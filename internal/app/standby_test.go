@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/internal/aside"
+	"github.com/natsid/natsid/internal/standby"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -35,22 +35,18 @@ func (allKnown) CatchUp(context.Context) error { return nil }
 func TestAWorkerThatIsCutOffLeavesThoughAnotherLoadsStrictTagsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		now := aside.Serving
-		var watch *aside.Watch
-		watch = aside.New(aside.Config{
+		now := standby.Serving
+		watch := standby.New(standby.Config{
 			Process: "cut", Name: func() string { return "cut" }, Kind: "kv",
 			Registry: func() string { return "r" }, Probe: func(context.Context) error { return errCut },
-			Serves: func() bool { return true }, Change: func(s aside.State, _ error) { now = s },
-			Jitter: func(d time.Duration) time.Duration { return d / 2 },
-			Announce: func(body []byte) error { // the other one answers each question
+			Serves: func() bool { return true }, Change: func(s standby.State, _ error) { now = s },
+			Ask: func(_ context.Context, question []byte) ([]byte, error) { // another worker answers each question
 				var m map[string]any
-				err := json.Unmarshal(body, &m)
-				if m["says"] == "who can load" {
-					m["says"], m["process"] = "I can load", "other"
-					answer, _ := json.Marshal(m)
-					time.AfterFunc(50*time.Millisecond, func() { watch.Hear(answer) })
-				}
-				return err
+				err := json.Unmarshal(question, &m)
+				m["can_load"], m["process"] = true, "other"
+				answer, _ := json.Marshal(m)
+				time.Sleep(50 * time.Millisecond)
+				return answer, err
 			},
 		})
 		go watch.Run(ctx)
@@ -65,8 +61,8 @@ func TestAWorkerThatIsCutOffLeavesThoughAnotherLoadsStrictTagsForIt(t *testing.T
 		}
 		cancel()
 		synctest.Wait()
-		if now != aside.Aside {
-			t.Errorf("2 s after it was cut off its state is %v, want %v", now, aside.Aside)
+		if now != standby.Standby {
+			t.Errorf("2 s after it was cut off its state is %v, want %v", now, standby.Standby)
 		}
 	})
 }

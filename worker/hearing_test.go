@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -65,66 +64,38 @@ func startDeafener(t *testing.T, target, prefix string) *deafener {
 
 // asking returns an edit that lets a worker ask itself, and serve behind a proxy if one is given.
 func asking(t *testing.T, url string, proxy *deafener) edit {
-	return func(_ *segment.Config, cfg *worker.Config) {
+	return func(s *segment.Config, cfg *worker.Config) {
 		cfg.Ask = connect(t, url)
 		if proxy != nil {
-			cfg.Conn.Close()
-			cfg.Conn = connect(t, "nats://"+proxy.Addr())
+			over("nats://"+proxy.Addr())(s, cfg)
 		}
 	}
 }
 
-func TestAWorkerThatItsServerDoesNotRouteToSubscribesAnewAndSaysSo(t *testing.T) {
+func TestAWorkerThatItsServerDoesNotRouteToConnectsAgainAndIsNotReady(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it waits for silence")
-	}
-	for name, deaf := range map[string]struct {
-		prefix   string
-		mode     worker.Mode
-		others   int
-		unprobed bool // subjects of requests may not be probed: callers ask others
-	}{
-		"others hear probes":   {prefix: "id.segment.>", mode: worker.Segment, others: 2},
-		"nobody hears probes":  {prefix: "id.snowflake ", mode: worker.Snowflake},
-		"others hear requests": {prefix: "id.segment.>", mode: worker.Segment, others: 1, unprobed: true},
+	url := startServer(t)
+	d := startDeafener(t, strings.TrimPrefix(url, "nats://"), "id.snowflake ")
+	d.on.Store(true)
+	var log natstest.Buffer
+	w := start(t, url, 1, newStore(t), asking(t, url, d), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	w.eventually("see that nothing arrives, on each connection", func() bool {
+		why := w.worker.Trouble(worker.Snowflake)
+		return why != nil && strings.Contains(why.Error(), "no message reaches this worker") && w.dials.Load() > 2
+	})
+	d.on.Store(false) // the next connection helps
+	w.eventually("serve again", func() bool {
+		got, err := w.try("id.snowflake", "")
+		return err == nil && got.code == "" && w.worker.Trouble(worker.Snowflake) == nil
+	})
+	for _, line := range []string{
+		`msg="not ready: connecting again" mode=snowflake reason=`, `msg="messages arrive again" mode=snowflake`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url, store := startServer(t), newStore(t)
-			for i := range deaf.others {
-				other := start(t, url, i, store, asking(t, url, nil))
-				other.eventually("serve segments", func() bool { return other.worker.Trouble(worker.Segment) == nil })
-			}
-			d := startDeafener(t, strings.TrimPrefix(url, "nats://"), deaf.prefix)
-			d.on.Store(true)
-			var log natstest.Buffer
-			w := start(t, url, 1, store, asking(t, url, d), func(_ *segment.Config, cfg *worker.Config) {
-				cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-			})
-			if deaf.unprobed {
-				w.worker.RefuseProbes(subjects.DefaultNamespace)
-			}
-			w.eventually("see that nothing arrives", func() bool {
-				if deaf.unprobed {
-					w.one("id.segment.order")
-				}
-				why := w.worker.Trouble(deaf.mode)
-				return why != nil && strings.Contains(why.Error(), "no message reaches this worker")
-			})
-			d.on.Store(false) // the next time that it subscribes anew helps
-			w.eventually("serve again", func() bool {
-				if deaf.unprobed {
-					w.one("id.segment.order")
-				}
-				return w.worker.Trouble(deaf.mode) == nil
-			})
-			for _, line := range []string{`msg="not ready" mode=%s reason=`, `msg="messages arrive again" mode=%s`} {
-				if line = fmt.Sprintf(line, deaf.mode); !strings.Contains(log.String(), line) {
-					t.Errorf("the log does not say %s:\n%s", line, &log)
-				}
-			}
-		})
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("the log does not say %s:\n%s", line, &log)
+		}
 	}
 }
 

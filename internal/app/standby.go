@@ -3,22 +3,21 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 
-	"github.com/natsid/natsid/internal/aside"
-	"github.com/natsid/natsid/internal/jitter"
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/standby"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
 
-// cannotLoad is the source of what another worker is to serve, since this one cannot load.
-const cannotLoad = "loads"
-
-func (p *program) asideConfig() aside.Config {
-	return aside.Config{
+func (p *program) standbyConfig() standby.Config {
+	return standby.Config{
 		Process: rand.Text(), Name: p.instance, Kind: p.storage.kindOfLoads(), Registry: p.registryOfLoads,
 		Probe: p.probe, Serves: p.servesSegments, Change: p.changeStanding,
-		Announce: p.tellOthers, Jitter: jitter.UpTo, Log: p.cfg.Log,
+		Ask: p.askOther, Log: p.cfg.Log,
 	}
 }
 
@@ -64,36 +63,35 @@ func (s *storage) probe(ctx context.Context) error {
 
 // servesSegments reports whether requests for segments arrive at this worker.
 func (p *program) servesSegments() bool {
-	s, connected := p.front.current()
-	return connected && s.worker.Trouble(worker.Segment) == nil
+	return p.worker.Trouble(worker.Segment) == nil
 }
 
-// tellOthers tells the other workers what they should know of this one's loads. That goes where requests come from: the
-// control connection may be what this worker has lost.
-func (p *program) tellOthers(message []byte) error {
-	s, connected := p.front.current()
-	if !connected {
-		return errDisconnected
+// askOther asks another worker whether it can load. That goes where requests come from: the control connection may be
+// what this worker has lost.
+func (p *program) askOther(ctx context.Context, question []byte) ([]byte, error) {
+	answer, err := p.worker.Request(ctx, p.cfg.Namespace.RegistryStore(), question)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, standby.ErrNobody
 	}
-	return s.conn.Publish(p.cfg.Namespace.RegistryStore(), message)
+	return answer, err
 }
 
 // changeStanding leaves the queue groups of segments and tags, or joins them again.
-func (p *program) changeStanding(s aside.State, why error) {
+func (p *program) changeStanding(s standby.State, why error) {
 	switch modes := []worker.Mode{worker.Segment, worker.Tags}; s {
-	case aside.Leaving:
-		p.away.refuse(cannotLoad, fmt.Errorf("this worker cannot load, and another one can: %w", why), modes...)
-	case aside.Aside:
+	case standby.Leaving:
+		p.reasons.Set(worker.Standby, fmt.Errorf("this worker cannot load, and another one can: %w", why), modes...)
+	case standby.Standby:
 		p.segments.TurnAway()
-	case aside.Serving:
+	case standby.Serving:
 		p.segments.Admit()
-		p.away.allow(cannotLoad, modes...)
+		p.reasons.Clear(worker.Standby, modes...)
 	}
 }
 
-// standAside lets others serve segments while this worker cannot load and they can, until ctx ends.
-func (p *program) standAside(ctx context.Context) error {
-	p.aside.Run(ctx)
+// standBy lets others serve segments while this worker cannot load and they can, until ctx ends.
+func (p *program) standBy(ctx context.Context) error {
+	p.standby.Run(ctx)
 	return nil
 }
 
@@ -101,7 +99,7 @@ func (p *program) standAside(ctx context.Context) error {
 // settings were read, and the first range of a tag is used once it is known that the tag is loose.
 type observed struct {
 	segment.Store
-	watch    *aside.Watch
+	watch    *standby.Watch
 	settings orderly
 }
 

@@ -1,0 +1,57 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/client"
+)
+
+// The control connection, the serving one and that of the caller are all that the server takes.
+func TestAWorkerThatLosesItsConnectionComesBackAtTheLimitOfConnections(t *testing.T) {
+	t.Parallel()
+	srv := launch(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), MaxConn: 3})
+	monitor, stop := startOn(t, srv.ClientURL(), t.TempDir())
+	waitFor(t, "the worker is ready", ok(monitor+"/readyz"))
+	nc := connectTo(t, srv.ClientURL(), nats.MaxReconnects(-1))
+	if _, err := nats.Connect(srv.ClientURL()); err == nil {
+		t.Fatal("the server takes more connections")
+	}
+	ids := client.New(nc)
+	for range 3 {
+		before := servingConnection(t, srv)
+		if err := srv.DisconnectClientByID(before); err != nil {
+			t.Fatal(err)
+		}
+		lost := time.Now()
+		waitFor(t, "another serving connection", func() bool { return servingConnection(t, srv) > before })
+		waitFor(t, "the worker is ready again", ok(monitor+"/readyz"))
+		if took := time.Since(lost); took > 5*time.Second {
+			t.Errorf("it is ready after %v", took)
+		}
+		if _, err := ids.Snowflake().Next(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// servingConnection returns the number of the connection that requests arrive on, 0 if there is none.
+func servingConnection(t *testing.T, srv *server.Server) (id uint64) {
+	t.Helper()
+	all, err := srv.Connz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all.Conns {
+		if c.Name == "natsid" {
+			id = max(id, c.Cid)
+		}
+	}
+	return id
+}

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/segment/mysqlstore"
+)
+
+// plan returns from where to where each tag is to be raised.
+func (r *resumption) plan(ctx context.Context) ([]lineage.Raise, error) {
+	in := r.c.Identity.Incident
+	if in != nil && in.Cause == lineage.Second && r.Keep == "" {
+		return nil, usage(fmt.Errorf("registries %s and %s serve the same subjects: say which one serves with --keep",
+			r.c.Identity.Registry, in.Other))
+	}
+	var found map[string]int64
+	var err error
+	switch {
+	case r.Keep != "":
+		found, err = r.marksOfOther(ctx)
+	case r.TableIsWhole:
+		found, err = r.rows(ctx)
+	default:
+		found, err = r.distant(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	to := make(map[string]int64, len(r.c.Marks))
+	for tag, mark := range r.c.Marks {
+		to[tag] = above(mark, r.By)
+	}
+	for _, marks := range []map[string]int64{found, r.AtLeast.marks} {
+		for tag, mark := range marks {
+			to[tag] = max(to[tag], mark)
+		}
+	}
+	return r.o.Raises(r.c, to)
+}
+
+// distant returns the marks that no tag can have passed since the state found.
+func (r *resumption) distant(ctx context.Context) (map[string]int64, error) {
+	since := r.Since.Time
+	in := r.c.Identity.Incident
+	if in != nil && !in.Since().IsZero() && (since.IsZero() || in.Since().Before(since)) {
+		since = in.Since() // a worker proved it
+	}
+	isGiven := r.By > 0 || r.AtLeast.given
+	if in != nil && in.Cause == lineage.Lost && !isGiven {
+		return nil, usage(errors.New("the marks are lost, and with them how fast tags were loaded: give --by N, N " +
+			"above all that any worker which is gone may have loaded of a tag, or --at-least FILE"))
+	}
+	if since.IsZero() {
+		return nil, errSince
+	}
+	report, err := kvstore.Inspect(ctx, r.streams, r.s.namespace().SegmentBucket())
+	if err != nil {
+		return nil, err
+	}
+	distance, err := lineage.Distance(report.Records, since, time.Now())
+	if errors.Is(err, lineage.ErrNoRecord) && isGiven {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, usage(fmt.Errorf("%w, so how far tags moved cannot be proposed: give --by N, N above all that was "+
+			"loaded of a tag since the state found, or --at-least FILE", err))
+	}
+	for tag, by := range distance {
+		distance[tag] = above(r.c.Marks[tag], by)
+	}
+	return distance, nil
+}
+
+// above returns mark+by, or the highest mark that there is if that is higher.
+func above(mark, by int64) int64 { return mark + min(by, math.MaxInt64-mark) }
+
+// openTable opens the table that the marks guard; nil where none is named.
+func (r *resumption) openTable(ctx context.Context) (*mysqlstore.Table, error) {
+	cfg, err := r.s.validConfig()
+	if err != nil || r.kind != kvstore.Guarded || !cfg.OnMySQL() {
+		return nil, err
+	}
+	login, err := cfg.Database()
+	if err != nil {
+		return nil, err
+	}
+	return app.OpenTable(ctx, login)
+}
+
+// rows returns the marks of the table that the marks guard.
+func (r *resumption) rows(ctx context.Context) (map[string]int64, error) {
+	if r.table == nil {
+		return nil, errNoTable
+	}
+	rows, err := r.table.AllRows(ctx)
+	marks := make(map[string]int64, len(rows))
+	for _, row := range rows {
+		marks[row.Name] = row.MaxID
+	}
+	return marks, err
+}
+
+// marksOfOther returns the marks of the registry that is not kept.
+func (r *resumption) marksOfOther(ctx context.Context) (map[string]int64, error) {
+	if own := r.c.Identity.Registry; r.Keep != own {
+		return nil, otherKept(r.Keep, own)
+	}
+	if r.Marks.given {
+		return r.Marks.marks, nil
+	}
+	other := r.other(ctx)
+	if other == "" {
+		return nil, errors.New("no worker of another registry answers, so it cannot be taken out: connect it, or " +
+			"give its marks with --marks FILE")
+	}
+	return r.ask.Marks(ctx, other)
+}
+
+// takeOut takes the other registry out, before the wait: then its marks are final.
+func (r *resumption) takeOut(ctx context.Context) error {
+	if r.Keep == "" || r.Marks.given {
+		return nil
+	}
+	other := r.other(ctx)
+	if err := r.ask.TakeOut(ctx, other, r.Keep); err != nil {
+		return fmt.Errorf("registry %s is not taken out: %w", other, err)
+	}
+	return nil
+}
+
+// other returns the other registry.
+func (r *resumption) other(ctx context.Context) string {
+	if in := r.c.Identity.Incident; in != nil && in.Other != "" {
+		return in.Other
+	}
+	all, _ := r.s.registries(ctx, r.nc) // none is none
+	for _, n := range all {
+		if n.Registry != r.Keep {
+			return n.Registry
+		}
+	}
+	return ""
+}
+
+// A marksFile is a file of marks, lines of a tag and a mark.
+type marksFile struct {
+	given bool
+	marks map[string]int64
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler]: it reads the file of that path.
+func (f *marksFile) UnmarshalText(path []byte) error {
+	data, err := os.ReadFile(string(path))
+	if err != nil {
+		return err
+	}
+	f.given, f.marks = true, make(map[string]int64)
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		tag, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		mark, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		switch {
+		case tag == "":
+			continue
+		case err != nil || mark < 1:
+			return fmt.Errorf("%s:%d: %q: want a tag and its mark", path, n, line)
+		}
+		if err := checkTag(tag); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		f.marks[tag] = mark
+	}
+	return nil
+}

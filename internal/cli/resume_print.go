@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/subjects"
+)
+
+// resumeJSON is what a resume does, or would do with --dry-run.
+type resumeJSON struct {
+	Registry string       `json:"registry"`
+	Incident string       `json:"incident,omitempty"`
+	Cause    string       `json:"cause,omitempty"`
+	Found    []foundJSON  `json:"found"` // by workers
+	State    time.Time    `json:"state,omitzero"`
+	Stopped  []string     `json:"stopped"` // workers that have stopped for it
+	Waiting  []string     `json:"waiting"` // workers that have not said so
+	Raises   []raisedJSON `json:"raises"`
+	DryRun   bool         `json:"dry_run"`
+	Outcome  string       `json:"outcome,omitempty"` // "in order", or what has to be done; absent with --dry-run
+
+	assumption string // on which the raises rest
+}
+
+type foundJSON struct {
+	Worker string    `json:"worker"`
+	Why    string    `json:"why"`
+	At     time.Time `json:"at"`
+}
+
+type raisedJSON struct {
+	Tag  string           `json:"tag"`
+	From subjects.Decimal `json:"from"`
+	To   subjects.Decimal `json:"to"`
+}
+
+// show prints what was found, who has stopped, and what will be done.
+func (r *resumption) show(raises []lineage.Raise) error {
+	r.report = r.describe(raises)
+	switch {
+	case r.DryRun:
+		return r.s.print(r.report, r.report.print)
+	case r.s.line.JSON:
+		return nil // done prints it
+	}
+	r.report.print(r.s.stderr)
+	return nil
+}
+
+func (r *resumption) describe(raises []lineage.Raise) resumeJSON {
+	j := resumeJSON{
+		Registry: r.c.Identity.Registry, Found: []foundJSON{}, Stopped: []string{}, Waiting: []string{},
+		Raises: []raisedJSON{}, DryRun: r.DryRun,
+	}
+	if in := r.c.Identity.Incident; in != nil {
+		j.Incident, j.Cause, j.State = in.ID, string(in.Cause), in.Since()
+		for _, p := range in.Provers {
+			j.Found = append(j.Found, foundJSON{p.Name, p.Why, p.At})
+		}
+	}
+	for _, w := range r.c.Workers {
+		switch {
+		case w.Joined:
+			j.Stopped = append(j.Stopped, w.Name)
+		case slices.Contains(j.Stopped, w.Name): // the key that it had until it proved the incident
+		case !w.Ended && time.Since(w.Last) < time.Hour:
+			j.Waiting = append(j.Waiting, w.Name)
+		}
+	}
+	switch {
+	case r.Keep != "":
+		j.assumption = "No ID repeats if the marks of the other registry are all that its workers loaded."
+	case r.TableIsWhole:
+		j.assumption = "No ID repeats if the table lacks nothing that was ever loaded."
+	default:
+		j.assumption = "No ID repeats if no tag moved further than that since the state found: loads, raises and " +
+			"earlier resumes counted."
+	}
+	for _, raise := range raises {
+		j.Raises = append(j.Raises, raisedJSON{raise.Tag, subjects.Decimal(raise.From), subjects.Decimal(raise.To)})
+	}
+	return j
+}
+
+func (j resumeJSON) print(out io.Writer) {
+	fmt.Fprintf(out, "Registry %s is stopped: %s, incident %s\n",
+		j.Registry, cmp.Or(j.Cause, "-"), cmp.Or(j.Incident, "-"))
+	for _, f := range j.Found {
+		fmt.Fprintf(out, "  %s  worker %s: %s\n", instant(f.At), f.Worker, f.Why)
+	}
+	fmt.Fprintf(out, "The state found is of %s.\n", instant(j.State))
+	fmt.Fprintf(out, "Stopped: %s. Heard within the last hour, and not stopped yet: %s.\n",
+		names(j.Stopped), names(j.Waiting))
+	for i, raise := range j.Raises {
+		if i == 20 {
+			fmt.Fprintf(out, "  ... and %d more\n", len(j.Raises)-i)
+			break
+		}
+		fmt.Fprintf(out, "  %s: %d -> %d\n", raise.Tag, raise.From, raise.To)
+	}
+	fmt.Fprintln(out, j.assumption)
+}
+
+func names(all []string) string {
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, ", ")
+}
+
+func firstOf(all []string, most int) []string {
+	slices.Sort(all)
+	if len(all) > most {
+		return append(all[:most:most], fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return all
+}
+
+// done prints how the registry is.
+func (r *resumption) done(state string) error {
+	if r.report.Raises == nil { // nothing was stopped
+		r.report = r.describe(nil)
+	}
+	r.report.Outcome = state
+	return r.s.print(r.report, func(out io.Writer) {
+		fmt.Fprintf(out, "registry %s: %s\n", r.report.Registry, state)
+	})
+}
+
+// agree asks whether to continue, once.
+func (r *resumption) agree(question string) error {
+	if r.Yes || r.agreed {
+		return nil
+	}
+	if !isTerminal(os.Stdin) {
+		return errNoTerminal
+	}
+	if !r.s.asks(question) {
+		return errors.New("nothing was changed")
+	}
+	r.agreed = true
+	return nil
+}

@@ -1,0 +1,179 @@
+package standby
+
+import (
+	"sync"
+	"time"
+)
+
+// A store is what the loads and probes of this worker show of it.
+type store struct {
+	doubted chan struct{} // has room for one word that loads are in doubt
+	wrote   chan struct{} // has room for one word that a write has succeeded, or that nothing speaks against the store
+
+	mu      sync.Mutex
+	ended   time.Time     // when the last write ended that succeeded
+	began   time.Time     // the latest begin of one that succeeded
+	count   uint64        // writes that succeeded
+	usual   time.Duration // estimate of how long a write takes: the slowest of recent ones, decays by 1/8 with each
+	isDoubt bool          // a load failed or hangs, and no write has succeeded since
+	unable  error         // of the last probe, unless a write has succeeded since
+}
+
+func newStore() store {
+	return store{doubted: make(chan struct{}, 1), wrote: make(chan struct{}, 1)}
+}
+
+// load notes the begin of a load.
+func (s *store) load() (ended func(err error, silent bool)) {
+	began := time.Now()
+	var timer *time.Timer
+	var mu sync.Mutex
+	over := false
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			s.hangs()
+			timer.Reset(s.patience())
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(s.patience(), look)
+	return func(err error, silent bool) {
+		mu.Lock()
+		over = true
+		timer.Stop()
+		mu.Unlock()
+		switch {
+		case silent:
+		case err == nil:
+			s.succeeded(began)
+		default:
+			s.failed(began)
+		}
+	}
+}
+
+// succeeded notes that a write succeeded.
+func (s *store) succeeded(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = time.Now()
+	if began.After(s.began) {
+		s.began = began
+	}
+	s.count++
+	s.usual = max(s.ended.Sub(began), s.usual-s.usual/8)
+	s.sound()
+}
+
+// reassured ends a doubt, though nothing was written.
+func (s *store) reassured() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sound()
+}
+
+// sound ends a doubt. The lock is held.
+func (s *store) sound() {
+	if s.isDoubt {
+		s.isDoubt, s.unable = false, nil
+		signal(s.wrote)
+	}
+}
+
+// failed notes a load that failed. It is no doubt if a write has succeeded since it began.
+func (s *store) failed(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended.Before(began) {
+		s.doubt()
+	}
+}
+
+// hangs notes that a load takes unusually long. It is no doubt while other writes succeed.
+func (s *store) hangs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.ended) >= s.patienceLocked() {
+		s.doubt()
+	}
+}
+
+func (s *store) suspect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubt()
+}
+
+// doubt begins a doubt. The lock is held.
+func (s *store) doubt() {
+	if !s.isDoubt {
+		s.isDoubt = true
+		select {
+		case <-s.wrote: // of the doubt before
+		default:
+		}
+	}
+	signal(s.doubted)
+}
+
+// isUnable notes why the store cannot be written, unless a write has succeeded since there were so many.
+func (s *store) isUnable(why error, writes uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count == writes && s.isDoubt {
+		s.unable = why
+	}
+}
+
+// whyUnable returns why the store cannot be written, nil if it can or that is not known.
+func (s *store) whyUnable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unable
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// patience is how long a write may take.
+func (s *store) patience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.patienceLocked()
+}
+
+func (s *store) patienceLocked() time.Duration { return max(leastPatience, 3*s.usual) }
+
+func (s *store) isDoubted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isDoubt
+}
+
+// writes returns how many writes have succeeded.
+func (s *store) writes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+// sinceWrite returns how long ago the last write succeeded.
+func (s *store) sinceWrite() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.ended)
+}
+
+// provedSince reports whether a write began at t or later, and succeeded.
+func (s *store) provedSince(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.began.Before(t)
+}

@@ -1,0 +1,368 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A link is the settings of a worker with one connection. That connection does not reconnect.
+type link struct {
+	Config
+	conn *nats.Conn
+}
+
+// A membership is one connection on which a worker serves, from the first subscription to the last answer:
+//
+//	joining ---> serving ---> leaving ---> gone
+//	   |            |                       ^
+//	   +------------+---- lost -------------+
+//
+// Within a membership each mode joins its queue group and leaves it as often as there is a reason: see [group]. A
+// membership that leaves answers every request that it took, on the connection which the request came on, and then
+// closes that. It is never joined again: nothing is subscribed to a second time behind its back. The requests that a
+// membership holds when its connection is lost get no answer from it; their callers time out, or learn from the next
+// server that nobody took the request.
+type membership struct {
+	link *link
+	out  *outlet
+	ping *pinger
+
+	rights   *rights
+	identity *identity
+	echo     *echo
+	hearing  *hearing
+	groups   []*group // of all modes
+	services []*service
+	drains   *drains
+	changes  *changes
+
+	began  time.Time
+	looked time.Duration
+	isDue  bool          // it is time for marks
+	woken  chan struct{} // has room for one word that it is time to look
+	leave  context.CancelFunc
+	closed chan nats.Status // the connection is closed
+	// replace has room for one word that another connection is needed: the server is about to stop, or does not
+	// deliver messages.
+	replace chan struct{}
+	done    chan struct{} // closed when the membership is gone
+}
+
+// newMembership returns a membership that is joining once it runs. deaf are the modes that heard nothing on the
+// connection before.
+func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, deaf []Mode) *membership {
+	l := &link{Config: w.cfg, conn: conn}
+	m := &membership{
+		link: l, ping: newPinger(conn), woken: make(chan struct{}, 1), replace: replace, done: make(chan struct{}),
+		closed: conn.StatusChanged(nats.CLOSED), began: time.Now(),
+	}
+	m.out = &outlet{
+		conn: conn, observe: l.Observe, log: l.Log, rations: l.Rations, retryAfter: retryAfter(l.Deadline),
+		jsPrefix: l.JSPrefix, traces: newTraceLog(),
+	}
+	m.rights = watchRights(conn)
+	m.echo = newEcho(l, m.rights)
+	m.identity = &identity{link: l, ping: m.ping, rights: m.rights}
+	segments := m.group(Segment, nil, m.segmentEndpoints(w.served))
+	tags := m.group(Tags, nil, m.tagEndpoints(w.served))
+	flakes := m.group(Snowflake, m.cannotIssue, m.snowflakeEndpoints(w.served))
+	m.groups = []*group{segments, tags, flakes}
+	m.hearing = newHearing(l, m.rights, deaf, segments, flakes)
+	ranges := newService(l, w.ranges, "IDs of tags, from ranges", segments, tags)
+	ranges.always, ranges.data = true, w.stats.of
+	clocks := newService(l, w.clocks, "IDs from time, worker number and sequence", flakes)
+	m.services = []*service{ranges, clocks}
+	m.drains = newDrains(l, m.out, m.rights, w.ranges.ID, m.wake)
+	m.changes = &changes{link: l}
+	return m
+}
+
+func (m *membership) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
+	return &group{
+		mode: mode, link: m.link, ping: m.ping, rights: m.rights, echo: m.echo, cannot: cannot, endpoints: endpoints,
+		trouble: errNotBegun,
+	}
+}
+
+// cannotIssue returns why requests for snowflakes would fail, or nil. No ID is
+// issued under a number that looks free: a group joins once the worker answers for
+// its number.
+func (m *membership) cannotIssue(up bool) error {
+	// Join when the next request need not wait; stay while it need not fail.
+	if up {
+		if err := m.identity.denied(); err != nil {
+			return err
+		}
+		return m.link.Snowflakes.Ready(m.link.Deadline, leaveAhead)
+	}
+	if err := m.link.Snowflakes.Ready(0, leaveAhead); err != nil {
+		return err
+	}
+	// The generator in use may be younger than the last look at the number.
+	return m.identity.follow()
+}
+
+// trouble returns why callers of a mode are not served on this connection, or why nothing shows that they are; nil
+// while they are. It is safe for concurrent use.
+func (m *membership) trouble(mode Mode) error {
+	g := m.of(mode)
+	if g == nil {
+		return fmt.Errorf("worker: no mode %q", mode)
+	}
+	why, unheard := g.why(), m.echo.trouble()
+	switch {
+	case why == nil && unheard == nil:
+		return m.hearing.why(mode)
+	case why == nil:
+		return unheard
+	case unheard == nil || errors.Is(why, unheard):
+		return why
+	}
+	return fmt.Errorf("%w; %w", why, unheard)
+}
+
+// of returns the group of a mode, nil if there is none.
+func (m *membership) of(mode Mode) *group {
+	for _, g := range m.groups {
+		if g.mode == mode {
+			return g
+		}
+	}
+	return nil
+}
+
+// wake makes the membership look at once at what it can serve.
+func (m *membership) wake() {
+	select {
+	case m.woken <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+// run serves until ctx ends, and leaves then, or until the connection is lost.
+func (m *membership) run(ctx context.Context) {
+	defer close(m.done)
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { m.echo.run(ctx, m.link.Log) })
+	if m.serve(ctx) == nil {
+		m.stop()
+	}
+	cancel()
+	m.link.conn.Close()
+	m.ping.stop()
+	asking.Wait()
+	for _, g := range m.groups {
+		for _, e := range g.endpoints {
+			e.before.add(&e.counts)
+		}
+	}
+}
+
+var errLost = errors.New("worker: the connection to NATS is lost")
+
+// serve serves until ctx ends. It returns an error if the connection is lost before.
+func (m *membership) serve(ctx context.Context) error {
+	if err := m.listen(); err != nil {
+		m.link.Log.Error("cannot serve on a connection to NATS", "error", err)
+		return err
+	}
+	if m.link.conn.IsClosed() {
+		return errLost
+	}
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-next.C:
+			next.Reset(m.look())
+			for len(m.ping.back) > 0 { // first, or what they answer looks late
+				m.pinged(<-m.ping.back)
+			}
+		case pong := <-m.ping.back:
+			m.pinged(pong)
+		case <-m.woken:
+			next.Reset(m.look())
+		case <-m.closed:
+			return errLost
+		case <-ctx.Done():
+			continue
+		}
+		m.follow()
+	}
+	return nil
+}
+
+// listen subscribes to all that is no request of a queue group.
+func (m *membership) listen() error {
+	return errors.Join(m.changes.listen(), m.drains.listen(), m.hearing.listen())
+}
+
+// pinged notes how a ping ended.
+func (m *membership) pinged(p pong) {
+	arrived, _ := m.requests()
+	if m.ping.end(clock(), p, arrived); p.err == nil {
+		m.rights.pinged()
+	}
+}
+
+// follow makes the subscriptions follow what can be served.
+func (m *membership) follow() {
+	now := clock()
+	_ = m.identity.follow() // logged; snowflakes are not served without it
+	m.drains.take()
+	troubles := make([]error, len(m.groups))
+	for i, g := range m.groups {
+		g.measure(now)
+		troubles[i] = g.follow(now)
+	}
+	if m.hearing.follow() {
+		m.needsAnother()
+	}
+	m.pingIfNeeded(now)
+	for _, s := range m.services {
+		if err := s.follow(); err != nil {
+			m.link.Log.Error("`nats micro` does not show this worker; trying again", "error", err)
+		}
+	}
+	for i, g := range m.groups { // what serves is shown by then
+		g.publish(now, troubles[i])
+	}
+	_, open := m.requests()
+	m.drains.answer(m.groups, open)
+}
+
+// needsAnother says that the worker needs another connection.
+func (m *membership) needsAnother() {
+	select {
+	case m.replace <- struct{}{}:
+	default: // that is known
+	}
+}
+
+// pingIfNeeded pings if a group waits for the server, or its lag is measured.
+func (m *membership) pingIfNeeded(now time.Duration) {
+	needed, marked := m.ping.owes(m.identity.needs()), []*group{}
+	for _, g := range m.groups {
+		needed = needed || m.ping.owes(g.known)
+		if m.isDue && g.needsMark() {
+			marked = append(marked, g)
+		}
+	}
+	m.isDue = false
+	arrived, _ := m.requests()
+	if (needed || len(marked) > 0) && m.ping.send(now, arrived) {
+		for _, g := range marked {
+			g.lag.mark(now, m.ping.sent, g.arrived())
+		}
+	}
+}
+
+// requests returns how many requests have arrived, and how many of them are not
+// answered yet.
+func (m *membership) requests() (arrived, open int64) {
+	for _, g := range m.groups {
+		for _, e := range g.endpoints {
+			open += e.counts.open()
+			arrived += e.counts.arrived.Load()
+		}
+	}
+	return arrived, open
+}
+
+// stop leaves the queue groups, waits until every request that has been
+// delivered is answered, and closes the connection: see the package comment.
+func (m *membership) stop() {
+	m.changes.stop()
+	m.drains.stop()
+	m.hearing.stop()
+	for _, s := range m.services {
+		s.leave()
+	}
+	for _, g := range m.groups {
+		g.leave()
+	}
+	m.settle(m.identity.subscriptions(), m.link.Deadline+2*time.Second)
+	closeGently(m.link.conn, m.closed, m.link.Log)
+}
+
+// settle waits, for patience at most, until the connection has no subscription
+// but the given number of them, and every request is answered. A subscription
+// is gone when its last request has left its queue, which is a moment before
+// the handler counts that request: hence the counters must stand still for two
+// looks. On a connection that is lost there is nothing to wait for.
+func (m *membership) settle(subscriptions int, patience time.Duration) {
+	const look = 10 * time.Millisecond
+	still, before := 0, int64(-1)
+	for end := time.Now().Add(patience); still < 2 && time.Now().Before(end); time.Sleep(look) {
+		if m.link.conn.IsClosed() {
+			return
+		}
+		arrived, open := m.requests()
+		if m.link.conn.NumSubscriptions() > subscriptions || open > 0 || arrived != before {
+			still = 0
+		} else {
+			still++
+		}
+		before = arrived
+	}
+}
+
+// drainTimeout bounds the drain of the connection. All requests are answered by
+// then, so only the server can delay it.
+const drainTimeout = 2 * time.Second
+
+// closeGently closes a connection once the server has read all that was sent.
+func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
+	if conn.IsClosed() {
+		return
+	}
+	if err := conn.Drain(); err != nil {
+		log.Warn("the connection could not be drained; replies under way may be lost", "error", err)
+		return
+	}
+	select {
+	case <-closed:
+	case <-time.After(drainTimeout): // the server does not answer
+	}
+}
+
+// changes are the messages by which workers tell all others. Messages about changed tags let
+// a change made by any worker reach this one within milliseconds; a worker that
+// misses one sees the change at its next load or poll.
+type changes struct {
+	link *link
+	sub  *nats.Subscription
+}
+
+// listen subscribes to the messages. What was sent before is looked up.
+func (c *changes) listen() (err error) {
+	if c.sub, err = c.link.conn.Subscribe(c.link.Namespace.TagChanged(), c.hear); err != nil {
+		return fmt.Errorf("worker: %s: %w", c.link.Namespace.TagChanged(), err)
+	}
+	c.link.Segments.Refresh()
+	return nil
+}
+
+// hear looks up the tag that a message names.
+func (c *changes) hear(m *nats.Msg) {
+	tag := string(m.Data)
+	if err := subjects.CheckTag(tag); err != nil {
+		c.link.Log.Debug("a message names no tag", "subject", m.Subject, "error", err)
+		return
+	}
+	c.link.Segments.Changed(tag)
+}
+
+func (c *changes) stop() {
+	// It fails only on a connection that is gone, and the subscription with it.
+	_ = c.sub.Unsubscribe()
+}

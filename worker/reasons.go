@@ -1,0 +1,199 @@
+package worker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Reason is why a worker takes no requests of a mode.
+type Reason string
+
+// The reasons, in the order in which they are shown. A worker with one of them is in no queue group of the mode.
+const (
+	// Disconnected: there is no connection to NATS.
+	Disconnected Reason = "disconnected"
+	// Unchecked: the registry was not checked since the start.
+	Unchecked Reason = "unchecked"
+	// Stopped: the registry has an incident, which an operator resolves.
+	Stopped Reason = "stopped"
+	// Replies: no reply of this worker arrives, or none was tried yet.
+	Replies Reason = "replies"
+	// Number: there is no worker number, or its window or the clock does not allow snowflakes.
+	Number Reason = "number"
+	// Drained: an operator has drained the worker.
+	Drained Reason = "drained"
+	// Standby: the store cannot be written here, while another worker can write it.
+	Standby Reason = "standby"
+	// Overload: requests are answered late.
+	Overload Reason = "overload"
+)
+
+var shown = []Reason{Disconnected, Unchecked, Stopped, Replies, Number, Drained, Standby, Overload}
+
+// AllReasons returns all reasons, in the order in which they are shown.
+func AllReasons() []Reason { return slices.Clone(shown) }
+
+// Forbids reports whether no ID of the mode may leave the process: requests that the worker took before are answered
+// with 503. While a worker has only other reasons, it answers those from memory.
+func (r Reason) Forbids() bool { return r == Unchecked || r == Stopped }
+
+// An Out is one reason, with its cause.
+type Out struct {
+	Reason Reason
+	Why    error // for callers and operators
+	Since  time.Time
+}
+
+// Reasons are those why a worker takes no requests, by mode, as far as its process decides: a membership adds those of
+// its connection, see [Worker.Outs]. Reasons stand side by side; whoever sets one clears it. No ID of a mode leaves the
+// process after a Set of a reason that forbids has returned. The zero value has none. It is safe for concurrent use.
+type Reasons struct {
+	mu      sync.Mutex
+	out     map[Mode][]Out
+	changed func() // wakes the worker, if set; it does not block
+
+	// Each request asks these. They are nil where no mode has such a reason.
+	forbidden, drained atomic.Pointer[map[Mode]error]
+}
+
+// Set takes a worker out of modes. It replaces the cause of a reason that is set already, and keeps its time.
+func (r *Reasons) Set(reason Reason, why error, modes ...Mode) {
+	r.change(modes, func(outs []Out) []Out { return add(outs, Out{reason, why, time.Now()}) })
+}
+
+// Clear takes a reason back.
+func (r *Reasons) Clear(reason Reason, modes ...Mode) {
+	r.change(modes, func(outs []Out) []Out {
+		return slices.DeleteFunc(outs, func(o Out) bool { return o.Reason == reason })
+	})
+}
+
+// add returns outs with o in its place. A reason that is there keeps its time.
+func add(outs []Out, o Out) []Out {
+	if i := find(outs, o.Reason); i >= 0 {
+		outs[i].Why = o.Why
+		return outs
+	}
+	outs = append(outs, o)
+	slices.SortFunc(outs, func(a, b Out) int {
+		return cmp.Compare(slices.Index(shown, a.Reason), slices.Index(shown, b.Reason))
+	})
+	return outs
+}
+
+func find(outs []Out, reason Reason) int {
+	return slices.IndexFunc(outs, func(o Out) bool { return o.Reason == reason })
+}
+
+// change replaces the reasons of modes.
+func (r *Reasons) change(modes []Mode, f func([]Out) []Out) {
+	r.mu.Lock()
+	changed := r.changed
+	if r.out == nil {
+		r.out = map[Mode][]Out{}
+	}
+	for _, m := range modes {
+		r.out[m] = f(slices.Clone(r.out[m]))
+	}
+	r.publish(&r.forbidden, Reason.Forbids)
+	r.publish(&r.drained, func(r Reason) bool { return r == Drained })
+	r.mu.Unlock()
+	if changed != nil {
+		changed()
+	}
+}
+
+// publish stores the causes of some reasons where requests read them. The lock is held.
+func (r *Reasons) publish(to *atomic.Pointer[map[Mode]error], which func(Reason) bool) {
+	causes := map[Mode]error{}
+	for m, outs := range r.out {
+		if why := join(outs, which); why != nil {
+			causes[m] = subjects.Errorf(subjects.Unavailable, "%v", why)
+		}
+	}
+	if len(causes) == 0 {
+		to.Store(nil)
+		return
+	}
+	to.Store(&causes)
+}
+
+// join returns the causes of some reasons, nil if there are none.
+func join(outs []Out, which func(Reason) bool) (why error) {
+	for _, o := range outs {
+		switch {
+		case !which(o.Reason):
+		case why == nil:
+			why = o.Why
+		default:
+			why = fmt.Errorf("%w; %w", why, o.Why)
+		}
+	}
+	return why
+}
+
+func anyReason(Reason) bool { return true }
+
+// Of returns the reasons of a mode. A nil Reasons has none.
+func (r *Reasons) Of(mode Mode) []Out {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.out[mode])
+}
+
+// Why returns the causes of all reasons of a mode, or nil.
+func (r *Reasons) Why(mode Mode) error { return join(r.Of(mode), anyReason) }
+
+// Has reports whether any mode has a reason.
+func (r *Reasons) Has(reason Reason) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, outs := range r.out {
+		if find(outs, reason) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Forbidden returns why no ID of a mode may leave the process, as callers read it, or nil.
+func (r *Reasons) Forbidden(mode Mode) error {
+	if r == nil {
+		return nil
+	}
+	return of(&r.forbidden, mode)
+}
+
+// isDrained returns that an operator has drained a mode, or nil.
+func (r *Reasons) isDrained(mode Mode) error {
+	if r == nil {
+		return nil
+	}
+	return of(&r.drained, mode)
+}
+
+func of(causes *atomic.Pointer[map[Mode]error], mode Mode) error {
+	if all := causes.Load(); all != nil {
+		return (*all)[mode]
+	}
+	return nil
+}
+
+// wakes sets what is called after each change.
+func (r *Reasons) wakes(changed func()) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed = changed
+}
