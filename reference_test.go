@@ -27,33 +27,46 @@ var update = flag.Bool("update", false, "rewrite what documents take from the co
 // which part.
 var made = regexp.MustCompile(`(?ms)^<!-- made: ([a-z -]+) -->\n(.*?)^<!-- end -->$`)
 
+// An entry of the runbook about an alarm begins with what the code says of that alarm.
+var alarmEntry = regexp.MustCompile(`(?m)^### ([a-z-]+)\n\n\*Event:\* .*\n\n\*Do:\* .*\n`)
+
 // parts returns what documents take from the code, by name.
-func parts(t *testing.T) map[string]string {
+func parts() map[string]string {
 	all := map[string]string{
 		"settings": settingsTable(), "outputs": outputsTable(),
 		"subjects": subjectsTable(), "codes": codesTable(), "imports": importsTable(),
-		"alarms": alarmsTable(), "alerts": alertsTable(alerts(t)), "metrics": metricsTable(metrics.Series()),
+		"alarms": alarmsTable(), "metrics": metricsTable(metrics.Series()),
 		"stage metrics": metricsTable(metrics.StageSeries()),
 	}
 	for _, a := range subjects.Alarms() {
-		all["alarm "+string(a.Kind)] = fmt.Sprintf("*What happened:* %s\n\n*What to do:* %s\n",
-			sentence(a.Happened), sentence(a.Do))
+		all["alarm "+string(a.Kind)] = fmt.Sprintf("### %s\n\n*Event:* %s\n\n*Do:* %s\n",
+			a.Kind, sentence(a.Happened), sentence(a.Do))
 	}
 	return all
 }
 
 func TestReferenceIsMadeFromTheCode(t *testing.T) {
-	left := parts(t)
+	left := parts()
 	for _, d := range documents(t, os.DirFS(".")) {
-		text := made.ReplaceAllStringFunc(d.text, func(block string) string {
-			name := made.FindStringSubmatch(block)[1]
-			part, ok := left[name]
-			if !ok {
+		take := func(block, name string) (part string, ok bool) {
+			if part, ok = left[name]; !ok {
 				t.Errorf("%s has a part %q, which is not made from the code, or stands in two places", d.path, name)
-				return block
+				return block, false
 			}
 			delete(left, name)
+			return part, true
+		}
+		text := made.ReplaceAllStringFunc(d.text, func(block string) string {
+			name := made.FindStringSubmatch(block)[1]
+			part, ok := take(block, name)
+			if !ok {
+				return block
+			}
 			return fmt.Sprintf("<!-- made: %s -->\n%s<!-- end -->", name, part)
+		})
+		text = alarmEntry.ReplaceAllStringFunc(text, func(block string) string {
+			part, _ := take(block, "alarm "+alarmEntry.FindStringSubmatch(block)[1])
+			return part
 		})
 		if text == d.text {
 			continue
@@ -65,7 +78,8 @@ func TestReferenceIsMadeFromTheCode(t *testing.T) {
 		}
 	}
 	for name := range left {
-		t.Errorf("no document shows %q: write <!-- made: %s --> and <!-- end --> where it belongs", name, name)
+		t.Errorf("no document shows %q: write <!-- made: %s --> and <!-- end --> where it belongs, or an alarm's "+
+			"entry with *Event:* . and *Do:* .", name, name)
 	}
 }
 
@@ -187,12 +201,13 @@ func codesTable() string {
 	return table(rows...)
 }
 
+// alarmsTable links each kind to its entry in the runbook, which explains it.
 func alarmsTable() string {
-	rows := [][]string{{"kind", "what happened"}}
+	var kinds []string
 	for _, a := range subjects.Alarms() {
-		rows = append(rows, []string{fmt.Sprintf("[%s](operations.md#%[1]s)", a.Kind), a.Happened})
+		kinds = append(kinds, fmt.Sprintf("[%s](operations.md#%[1]s)", a.Kind))
 	}
-	return table(rows...)
+	return strings.Join(kinds, ",\n") + "\n"
 }
 
 func metricsTable(series []metrics.SeriesInfo) string {
@@ -239,15 +254,6 @@ func alerts(t *testing.T) (all []alert) {
 		}
 	}
 	return all
-}
-
-func alertsTable(all []alert) string {
-	rows := [][]string{{"alert", "severity", "fires when"}}
-	for _, a := range all {
-		name := fmt.Sprintf("[%s](#%s)", a.Alert, a.entry())
-		rows = append(rows, []string{name, a.Labels.Severity, a.Annotations.Description})
-	}
-	return table(rows...)
 }
 
 // importsTable shows the rows of arrows, third parties by their short names.

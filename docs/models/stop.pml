@@ -12,9 +12,9 @@
  * the own key. At any time an actor may stand still, and the bucket be saved or go back. There is no clock: an operator
  * plans only once no check counts any more.
  *
- * No ID is issued twice, but for what "Outside the promise" excuses: "Marks set back (A3), until who remembers more has
- * proved it", and "A worker cut off when the marks go back". No incident is opened without a set-back. `make model`
- * removes rules, as README.md lists, and expects a repeat.
+ * No ID is issued twice, but for what "Outside the promise" excuses: "The marks are set back (A3)", until another
+ * worker "proves the set-back", and "A worker is cut off when the marks go back". No incident is opened without a
+ * set-back. `make model` removes rules, as README.md lists, and expects a repeat.
  */
 #ifndef N
 #define N 2

@@ -137,16 +137,16 @@ func jetStreamOf(t *testing.T, s *server.Server) jetstream.JetStream {
 }
 
 // accounts is the configuration of a server where account IDS imports the
-// JetStream of account STORE, as docs/operations.md has it.
+// JetStream of account STORE, as docs/security.md has it.
 func accounts(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	example := regexp.MustCompile("(?s)```\naccounts \\{.*?\n```").FindString(string(page))
 	if example == "" {
-		t.Fatal("docs/operations.md has no example of accounts")
+		t.Fatal("docs/security.md has no example of accounts")
 	}
 	return strings.Trim(example, "`")
 }
