@@ -77,14 +77,22 @@ func errMayNotAsk(subject string) error {
 		"give its user the right to publish on `%s`", anyToken(subject))
 }
 
-func newEcho(l *link, r *rights) *echo {
+// newEcho returns an echo on the connection of l. It begins with the verdict of the connection before, if there was
+// one: that a connection was lost says nothing against the rights of the user, and the other connection may be lost, too.
+func newEcho(l *link, r *rights, before *echo) *echo {
 	if l.Ask == nil {
 		return nil
 	}
-	return &echo{
+	e := &echo{
 		ask: l.Ask, serve: l.conn, rights: r, why: errUndecided,
 		subject: l.Namespace.Probe(strings.ToLower(rand.Text())),
 	}
+	if before != nil {
+		before.mu.Lock()
+		defer before.mu.Unlock()
+		e.verdict, e.why, e.last, e.misses = before.verdict, before.why, before.last, before.misses
+	}
+	return e
 }
 
 // refusal returns why no group may stand, or nil.
@@ -115,7 +123,9 @@ func (e *echo) run(ctx context.Context, log *slog.Logger) {
 	if e == nil {
 		return
 	}
-	e.last = time.Now()
+	if e.last.IsZero() {
+		e.last = time.Now()
+	}
 	pause := proofAgain
 	for ctx.Err() == nil {
 		v, why := e.once(ctx)

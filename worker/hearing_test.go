@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/testkit/natsproxy"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/internal/testkit/tcpproxy"
 	"github.com/natsid/natsid/segment"
@@ -169,3 +170,30 @@ func TestAReplyOfABystanderIsNoProof(t *testing.T) {
 	d.on.Store(false)
 	r.eventually("be ready", func() bool { return r.worker.Trouble(worker.Segment) == nil })
 }
+
+// Both connections of a worker are lost with their server, and the other one may take longer to come back.
+func TestAWorkerThatLostItsConnectionServesAgainBeforeItCanAskItself(t *testing.T) {
+	t.Parallel()
+	url := startServer(t)
+	proxy, err := natsproxy.Start(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	r := start(t, url, 0, newStore(t), asking(t, proxy.URL(), nil), func(_ *segment.Config, cfg *worker.Config) {
+		over(url)(nil, cfg)
+	})
+	r.one("id.snowflake")
+	proxy.Stall(true, "")
+	lost := time.Now()
+	r.conn().Close()
+	r.eventually("serve again", func() bool {
+		got, err := r.try("id.snowflake", "")
+		return r.dials.Load() > 1 && err == nil && got.code == ""
+	})
+	if took := time.Since(lost); took > slowPing {
+		t.Errorf("it serves again after %v: it waited for an answer of the other connection", took)
+	}
+}
+
+const slowPing = 2 * time.Second // as in the code

@@ -56,9 +56,8 @@ type membership struct {
 	done    chan struct{} // closed when the membership is gone
 }
 
-// newMembership returns a membership that is joining once it runs. deaf are the modes that heard nothing on the
-// connection before.
-func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, deaf []Mode) *membership {
+// newMembership returns a membership that is joining once it runs, after another one unless before is nil.
+func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *membership) *membership {
 	l := &link{Config: w.cfg, conn: conn}
 	m := &membership{
 		link: l, ping: newPinger(conn), woken: make(chan struct{}, 1), replace: replace, done: make(chan struct{}),
@@ -69,7 +68,12 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, deaf []Mo
 		jsPrefix: l.JSPrefix, traces: newTraceLog(),
 	}
 	m.rights = watchRights(conn)
-	m.echo = newEcho(l, m.rights)
+	var echoed *echo
+	var deaf []Mode
+	if before != nil {
+		echoed, deaf = before.echo, before.hearing.deaf()
+	}
+	m.echo = newEcho(l, m.rights, echoed)
 	m.identity = &identity{link: l, ping: m.ping, rights: m.rights}
 	segments := m.group(Segment, nil, m.segmentEndpoints(w.served))
 	tags := m.group(Tags, nil, m.tagEndpoints(w.served))

@@ -322,9 +322,8 @@ func pause(ctx context.Context, d time.Duration) {
 // begin connects once, and begins a membership.
 func (w *Worker) begin(ctx context.Context, before *membership) (*membership, error) {
 	var announced []string
-	var deaf []Mode
 	if before != nil {
-		announced, deaf = before.link.conn.DiscoveredServers(), before.hearing.deaf()
+		announced = before.link.conn.DiscoveredServers()
 	}
 	replace := make(chan struct{}, 1)
 	conn, err := w.cfg.Dial(announced, nats.NoReconnect(), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
@@ -339,7 +338,7 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	if err != nil {
 		return nil, err
 	}
-	m := w.newMembership(conn, replace, deaf)
+	m := w.newMembership(conn, replace, before)
 	ctx, m.leave = context.WithCancel(ctx)
 	go m.run(ctx)
 	return m, nil
