@@ -53,7 +53,7 @@ type membership struct {
 	// replace has room for one word that another connection is needed: the server is about to stop, or does not
 	// deliver messages.
 	replace chan struct{}
-	done    chan struct{} // closed when the membership is gone
+	done    chan struct{} // closed when the connection is gone
 }
 
 // newMembership returns a membership that is joining once it runs, after another one unless before is nil.
@@ -153,7 +153,6 @@ func (m *membership) wake() {
 
 // run serves until ctx ends, and leaves then, or until the connection is lost.
 func (m *membership) run(ctx context.Context) {
-	defer close(m.done)
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() { m.echo.run(ctx, m.link.Log) })
@@ -162,8 +161,9 @@ func (m *membership) run(ctx context.Context) {
 	}
 	cancel()
 	m.link.conn.Close()
+	close(m.done)
 	m.ping.stop()
-	asking.Wait()
+	asking.Wait() // for the other connection, which may hang
 	for _, g := range m.groups {
 		for _, e := range g.endpoints {
 			e.before.add(&e.counts)

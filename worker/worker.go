@@ -51,6 +51,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -176,6 +177,8 @@ type Worker struct {
 	ranges, clocks micro.ServiceIdentity
 	served         served
 
+	running sync.WaitGroup // memberships
+
 	now  atomic.Pointer[membership] // the one that serves; nil before the first
 	next atomic.Pointer[membership] // the one that is joining in its place; nil if there is none
 }
@@ -263,6 +266,7 @@ func (w *Worker) Wake() {
 // Run serves until ctx ends, then answers the requests that were delivered and closes
 // the connection. It may be called once.
 func (w *Worker) Run(ctx context.Context) {
+	defer w.running.Wait()
 	m := w.connect(ctx, nil)
 	for m != nil {
 		w.now.Store(m)
@@ -340,7 +344,7 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 	}
 	m := w.newMembership(conn, replace, before)
 	ctx, m.leave = context.WithCancel(ctx)
-	go m.run(ctx)
+	w.running.Go(func() { m.run(ctx) })
 	return m, nil
 }
 
