@@ -62,7 +62,7 @@ var arrows = map[string][]string{
 	"lineage":         {"segment", "internal/buckets", "internal/durable", "internal/jitter"},
 	"lineage/natsbus": {"subjects", natsGo},
 
-	"worker": {"subjects", "policy", "segment", "snowflake", "internal/ration", natsGo},
+	"worker": {"subjects", "policy", "segment", "snowflake", "internal/jitter", "internal/ration", natsGo},
 	"client": {"subjects", natsGo},
 	"stamp":  {"client", natsGo},
 

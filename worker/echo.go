@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // A verdict says whether the replies of a worker arrive, as far as it knows:
@@ -78,7 +79,7 @@ func errMayNotAsk(subject string) error {
 }
 
 // newEcho returns an echo on the connection of l. It begins with the verdict of the connection before, if there was
-// one: that a connection was lost says nothing against the rights of the user, and the other connection may be lost, too.
+// one: the end of a connection says nothing against the rights of the user, and [Config.Ask] may be lost, too.
 func newEcho(l *link, r *rights, before *echo) *echo {
 	if l.Ask == nil {
 		return nil
@@ -161,7 +162,7 @@ func (e *echo) rest(ctx context.Context, v verdict, pause time.Duration) {
 	if v == proven {
 		pause, refusals = proofEvery, e.rights.refusals
 	}
-	pause = time.Duration(float64(pause) * (0.75 + mathrand.Float64()/2))
+	pause = pause*3/4 + jitter.UpTo(pause/2)
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {

@@ -58,6 +58,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -280,7 +281,8 @@ func (w *Worker) Run(ctx context.Context) {
 }
 
 const (
-	// redialEvery is about how long a worker waits between two attempts to connect.
+	// redialEvery is about how long a worker waits between two attempts to connect, half to one and a half of it: of
+	// many workers whose server is restarted, some are back at once.
 	redialEvery = 250 * time.Millisecond
 	// joinWithin bounds the wait for snowflakes, which this worker may not serve at
 	// the moment. A server in lame duck mode disconnects no client for the first
@@ -310,7 +312,7 @@ func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 		if !first {
 			w.cfg.Log.Warn("cannot connect to NATS; trying again", "error", err)
 		}
-		pause(ctx, jittered(redialEvery))
+		pause(ctx, redialEvery/2+jitter.UpTo(redialEvery))
 	}
 	return nil
 }
