@@ -12,11 +12,5 @@ const ProbeBody = "probe"
 // of tags are delivered. No tag has its name.
 func (n Namespace) SegmentProbe() string { return n.Segment("~probe") }
 
-// Probe returns a subject on which one worker asks itself, with a name of its own,
-// and with "" the one on which workers ask the queue group what it hears.
-func (n Namespace) Probe(name string) string {
-	if name != "" {
-		name = "-" + name
-	}
-	return n.worker("probe" + name)
-}
+// Probe returns the subject on which a worker asks itself, by a name of its own.
+func (n Namespace) Probe(name string) string { return n.worker("probe-" + name) }

@@ -85,7 +85,6 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.Drain("<id>"), "of `natsid drain`: empty, or `" + exampleDrain + "`",
 			"from the worker of that service ID, as the JSON of a WorkerDrained"},
 		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
-		{n.Probe(""), "sent by idle workers to their queue group: what does another one hear?", ""},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
 		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
 		{n.RegistryAnnounce(), "published by workers every few seconds, and at a stop: their registry, as JSON", ""},
@@ -206,7 +205,7 @@ func (n Namespace) Requests() []string {
 	return []string{
 		n.Segments(), n.Snowflake(), n.Snowflakes(),
 		n.TagCreate(), n.TagUpdate(), n.TagDelete(), n.Throttle(), n.TagList(), n.Workers(),
-		n.Drain("*"), n.RegistryAsk(), n.RegistryOf("*"),
+		n.Drain("*"), n.RegistryAsk(), n.RegistryOf("*"), n.RegistryStore(),
 	}
 }
 
