@@ -57,7 +57,8 @@ const (
 	leaveTime = 150 * time.Millisecond
 	// leastPatience is how long a load, or a probe, may take before it is a doubt; more where the store is slow.
 	leastPatience = 300 * time.Millisecond
-	probeTimeout  = 2 * time.Second
+	// probeTimeout bounds a probe. The first check of a registry takes 2 s where no other worker answers.
+	probeTimeout = 3 * time.Second
 	// shareEvery is how often this worker writes at most to answer questions of all workers.
 	shareEvery = 200 * time.Millisecond
 	// maxAnswers bounds the questions that wait for a write at once.

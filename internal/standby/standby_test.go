@@ -28,7 +28,7 @@ func TestAWorkerThatCannotLoadLeavesWhileAnotherCan(t *testing.T) {
 					t.Error("it has no trouble")
 				}
 				heal(all[0])
-				w.within(4*time.Second, "it comes back", func() bool { return w.in() == 3 && all[0].Trouble() == nil })
+				w.within(5*time.Second, "it comes back", func() bool { return w.in() == 3 && all[0].Trouble() == nil })
 			})
 		})
 	}
