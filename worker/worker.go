@@ -305,7 +305,7 @@ func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 		if err == nil {
 			if gone != nil {
 				w.cfg.Log.Info("reconnected to NATS", "connection", m.link.conn.Opts.Name,
-					"server", m.link.conn.ConnectedUrlRedacted())
+					"server", m.link.conn.ConnectedAddr())
 			}
 			return m
 		}
@@ -364,8 +364,8 @@ func (w *Worker) move(ctx context.Context, old *membership) *membership {
 	}
 	w.next.Store(next)
 	defer w.next.Store(nil)
-	w.cfg.Log.Info("moving to another connection to NATS", "from", old.link.conn.ConnectedUrlRedacted(),
-		"to", next.link.conn.ConnectedUrlRedacted())
+	w.cfg.Log.Info("moving to another connection to NATS", "from", old.link.conn.ConnectedAddr(),
+		"to", next.link.conn.ConnectedAddr())
 	if !next.joins() {
 		next.leave()
 		<-next.done

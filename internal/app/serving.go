@@ -14,7 +14,11 @@ func (p *program) dialServing(announced []string, opts ...nats.Option) (*nats.Co
 	cfg := p.cfg
 	cfg.NATS = others(cfg.NATS, announced)
 	all := append(options(cfg, p.links.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout))
-	return Join(cfg, append(all, opts...))
+	nc, err := Join(cfg, append(all, opts...))
+	if err != nil {
+		return nil, WithoutURL(err)
+	}
+	return nc, nil
 }
 
 // servingTimeout is enough for a server most of a second away.

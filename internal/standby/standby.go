@@ -146,7 +146,7 @@ func New(cfg Config) *Watch {
 // nothing of the store: the store refused the tag, or another worker loaded.
 func (w *Watch) Load() (ended func(err error, silent bool)) { return w.store.load() }
 
-// Suspect has the store probed.
+// Suspect has the store probed now, by a write that begins after the call: call it when a connection was made again.
 func (w *Watch) Suspect() { w.store.suspect() }
 
 // Trouble returns why the store cannot be written, as far as it is known.
@@ -176,7 +176,7 @@ func (w *Watch) resolve(ctx context.Context) {
 		w.asks.Reset()
 	}()
 	for ctx.Err() == nil && w.store.isDoubted() {
-		if !w.fails(ctx, w.store.patience(), false) {
+		if !w.fails(ctx, w.store.patience(), w.isSuspected()) {
 			break
 		}
 		if now := time.Now(); !now.Before(w.ask) {
@@ -189,6 +189,18 @@ func (w *Watch) resolve(ctx context.Context) {
 	if w.State() != Serving && ctx.Err() == nil {
 		w.cfg.Log.Info("this worker can load again")
 		w.change(Serving, nil)
+	}
+}
+
+// isSuspected reports whether the store was suspected since the last call. Then a question is due, too.
+func (w *Watch) isSuspected() bool {
+	select {
+	case <-w.store.suspected:
+		w.ask = time.Time{}
+		w.asks.Reset()
+		return true
+	default:
+		return false
 	}
 }
 
@@ -259,13 +271,15 @@ func (w *Watch) rest(ctx context.Context) {
 	w.sleep(ctx, time.Until(next))
 }
 
-// sleep waits, until a write has succeeded or ctx ends at the latest.
+// sleep waits, until a write has succeeded, the store is suspected or ctx ends at the latest.
 func (w *Watch) sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-w.store.wrote:
+	case <-w.store.suspected:
+		signal(w.store.suspected) // for isSuspected
 	case <-ctx.Done():
 	}
 }

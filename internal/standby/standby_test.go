@@ -276,3 +276,17 @@ func TestASlowStoreIsNoTrouble(t *testing.T) {
 		})
 	})
 }
+
+// The answer to a write can be lost with a connection: the probe would wait for it.
+func TestAWorkerProbesAgainOnceItIsConnectedAgain(t *testing.T) {
+	play(t, func(w *world) {
+		all := w.add(2, "R", "kv")
+		time.Sleep(time.Second)
+		all[0].set(func(f *fake) { f.hangs = true })
+		w.running.Go(func() { all[0].load(w.ctx) })
+		w.within(3*time.Second, "it leaves", func() bool { return all[0].State() == Standby })
+		heal(all[0])
+		all[0].Suspect()
+		w.within(100*time.Millisecond, "it comes back", func() bool { return all[0].State() == Serving })
+	})
+}

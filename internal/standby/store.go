@@ -9,6 +9,8 @@ import (
 type store struct {
 	doubted chan struct{} // has room for one word that loads are in doubt
 	wrote   chan struct{} // has room for one word that a write has succeeded, or that nothing speaks against the store
+	// suspected has room for one word that what is under way may never end, as where a connection was lost.
+	suspected chan struct{}
 
 	mu      sync.Mutex
 	ended   time.Time     // when the last write ended that succeeded
@@ -20,7 +22,9 @@ type store struct {
 }
 
 func newStore() store {
-	return store{doubted: make(chan struct{}, 1), wrote: make(chan struct{}, 1)}
+	return store{
+		doubted: make(chan struct{}, 1), wrote: make(chan struct{}, 1), suspected: make(chan struct{}, 1),
+	}
 }
 
 // load notes the begin of a load.
@@ -105,6 +109,7 @@ func (s *store) suspect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubt()
+	signal(s.suspected)
 }
 
 // doubt begins a doubt. The lock is held.
