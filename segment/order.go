@@ -45,7 +45,6 @@ func (a *Allocator) SetStrict(tags map[string]bool) {
 
 // Doubt declares that any tag may be strict: until SetStrict is called, requests wait, for the deadline at most, and
 // no memory serves them.
-// no memory serves them.
 func (a *Allocator) Doubt() { a.tags.setOrders(orders{doubtful: true}) }
 
 // IsStrict reports whether a tag is strict, as far as is known.

@@ -173,9 +173,9 @@ type Store interface {
 	// enabled again with t's step and description, and continues above its own mark; otherwise Create returns
 	// [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an invalid one. Without
 	// revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of them.
+	//
 	// Of several concurrent calls that create or revive a tag one succeeds, and the tag gets the fields of that call.
 	// After an error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].
-	// error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].
 	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
 
 	// Update changes a tag and returns it as stored. It returns [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a
