@@ -1,19 +1,19 @@
 package subjects
 
-// HeaderProbe marks a message on a subject of requests whose body is [ProbeBody]: it
-// asks whether somebody serves the subject, and for no ID. The answer is empty.
+// HeaderProbe marks a message on a subject of requests whose body is [ProbeBody]: it asks whether a worker serves the
+// subject, and for no ID. The answer is empty.
 const HeaderProbe = "Natsid-Probe"
 
-// ProbeBody is the body of a probe. It is no count, so workers look for the header
-// only where a body is malformed, and a probe never draws an ID.
+// ProbeBody is the body of a probe. It is not a count, so workers look for the header only if a body is malformed,
+// and a probe never draws an ID.
 const ProbeBody = "probe"
 
 // SegmentProbe returns the subject on which workers probe whether requests for IDs
 // of tags are delivered. No tag has its name.
 func (n Namespace) SegmentProbe() string { return n.Segment("~probe") }
 
-// Probe returns a subject on which one worker asks itself, with a name of its own,
-// and with "" the one on which workers ask the queue group what it hears.
+// Probe returns the subject on which the worker of that name asks itself; for "" it returns the subject on which
+// workers ask the queue group which requests it receives.
 func (n Namespace) Probe(name string) string {
 	if name != "" {
 		name = "-" + name
