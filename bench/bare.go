@@ -20,8 +20,8 @@ const (
 	bareEach   = 3 * time.Second // as a keeper's heartbeat
 )
 
-// bare measures the least that so many keepers at rest can cost: programs of nats.go alone, which ping as keepers do,
-// and each make a compare-and-set each 3 s, in a stream like that of the heartbeats.
+// bare measures the least cost of n idle keepers: programs of nats.go alone, which ping as keepers do, and each make
+// a compare-and-set every 3 s, in a stream like that of the heartbeats.
 func bare(ctx context.Context, dir string, n, conns int, length time.Duration, t io.Writer) error {
 	dir, err := os.MkdirTemp(dir, "bare-")
 	if err != nil {
@@ -58,7 +58,8 @@ func bare(ctx context.Context, dir string, n, conns int, length time.Duration, t
 	return m.during(ctx, func() error { return sleep(ctx, length) })
 }
 
-// runBare makes so many compare-and-sets each 3 s, given as "1000 4 nats://host:port" with the connections.
+// runBare makes compare-and-sets every 3 s; the argument is "1000 4 nats://host:port", with the number of
+// connections.
 func runBare(argument string) error {
 	var n, conns int
 	var url string
@@ -98,7 +99,7 @@ func runBare(argument string) error {
 	return err
 }
 
-// compareAndSet sets key i each 3 s, at first after a while, until ctx ends.
+// compareAndSet sets key i every 3 s, first after after, until ctx ends.
 func compareAndSet(ctx context.Context, js jetstream.JetStream, i int, after time.Duration) error {
 	subject, value, last := "$KV.bare."+strconv.Itoa(i), make([]byte, 80), uint64(0) // as long as a heartbeat
 	for next := time.Now().Add(after); ; next = next.Add(bareEach) {

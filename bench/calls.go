@@ -19,9 +19,8 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 )
 
-// benchClient compares ways to get single IDs in a program: bare requests, the
-// client's shared ones and its prefetched ranges, beside what they cannot be faster
-// than: to wake as many goroutines without a network, and to add to a counter.
+// benchClient compares ways to get single IDs in a program: bare requests, the client's shared ones and its
+// prefetched ranges, beside their lower bounds: waking as many goroutines without a network, and adding to a counter.
 func benchClient(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -55,14 +54,13 @@ type way struct {
 	name   string
 	cancel bool // callers have contexts that can be cancelled
 	call   func(ctx context.Context) error
-	asked  func() int64 // requests so far; nil: it is not said
+	asked  func() int64 // requests so far; nil if unknown
 
 	rate, p50, p99 []float64 // per repeat; microseconds
 	cpu            []float64 // microseconds of this process per call
 }
 
-// waysOf returns the ways over one connection. The first is the one that others are
-// compared with.
+// waysOf returns the ways over one connection. The first is the reference.
 func waysOf(nc *nats.Conn) (ways []*way, end func()) {
 	ids := client.New(nc)
 	shared := ids.Segment("bench").Next
@@ -100,7 +98,7 @@ func compareCalls(ctx context.Context, opt options, nc *nats.Conn) error {
 	return nil
 }
 
-// compareFar does so at a round trip of 20 ms.
+// compareFar compares calls at a round trip of 20 ms.
 func compareFar(ctx context.Context, opt options, url string) error {
 	link, err := natsproxy.Start(strings.TrimPrefix(url, "nats://"))
 	if err != nil {
@@ -143,7 +141,7 @@ func measureWays(ctx context.Context, opt options, n int, ways []*way) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
-			if round == 0 { // for connections and heaps to settle
+			if round == 0 { // the first round warms up connections and heaps
 				continue
 			}
 			w.rate, w.cpu = append(w.rate, rate), append(w.cpu, cpu)
@@ -158,11 +156,11 @@ func microseconds(sorted []time.Duration, quantile float64) float64 {
 	return float64(sorted[int(float64(len(sorted)-1)*quantile)].Nanoseconds()) / 1000
 }
 
-// callAll has n goroutines call again and again, and returns the calls, how many per second, the
-// microseconds of this process's CPU time per call, and how long some calls took, sorted.
+// callAll has n goroutines call repeatedly, and returns the calls, their rate per second, the microseconds of this
+// process's CPU time per call, and the durations of some calls, sorted.
 func callAll(ctx context.Context, length time.Duration, n int, w *way) (ids, rate, cpu float64,
 	took []time.Duration, err error) {
-	const timed = 8 // one call in so many: a look at the clock costs as much as a wake-up
+	const timed = 8 // one call in so many: reading the clock costs as much as a wake-up
 	var stop atomic.Bool
 	var calls atomic.Int64
 	var mu sync.Mutex
@@ -212,11 +210,11 @@ func callAll(ctx context.Context, length time.Duration, n int, w *way) (ids, rat
 	return ids, ids / lasted.Seconds(), (after - before) * 1e6 / ids, took, err
 }
 
-// An alarmClock wakes those who wait together, again and again, but without asking anybody. It
-// does so as the client does when an answer has come: see groupSize and passOn there.
+// An alarmClock wakes goroutines that wait together, repeatedly and without any request. It wakes them as the client
+// does after an answer: see groupSize and passOn there.
 type alarmClock struct {
 	mu          sync.Mutex
-	first, last *bell // of those who gather
+	first, last *bell // groups of goroutines that wait
 	ringing     bool  // until the last group is woken
 	rings       chan struct{}
 }
@@ -272,7 +270,7 @@ func (c *alarmClock) wait(context.Context) error {
 	return nil
 }
 
-// rung rings for those who have gathered, since all who waited before have been woken.
+// rung rings for those that wait by now, since all who waited before have been woken.
 func (c *alarmClock) rung() {
 	c.mu.Lock()
 	c.ringing = c.first.waiting > 0
@@ -307,7 +305,7 @@ func compareHeld(ctx context.Context, opt options, nc *nats.Conn) error {
 
 func compareOn(ctx context.Context, opt options, t *tabwriter.Writer, cpus int, handle *client.Handle) error {
 	var counter atomic.Int64
-	// each draws some IDs in a row, so that the loop costs nothing beside them.
+	// Each draws some IDs in a row, so that the loop itself costs nothing.
 	type each = func(n int) error
 	type held struct {
 		name string
@@ -358,7 +356,7 @@ func compareOn(ctx context.Context, opt options, t *tabwriter.Writer, cpus int, 
 	return nil
 }
 
-// spin has n goroutines call for a while, and returns how long a call takes.
+// spin has n goroutines call for a while, and returns the duration of a call.
 func spin(length time.Duration, n int, newCalls func() func(n int) error) (ns float64, err error) {
 	const chunk = 1000
 	var stop atomic.Bool

@@ -37,10 +37,10 @@ func benchCounter(ctx context.Context, dir string, opt options) error {
 	return nil
 }
 
-// alone is the namespace whose workers may not hear of one another, so that each loads for itself.
+// alone is the namespace whose workers cannot reach one another, so that each loads for itself.
 const alone = "plain"
 
-// A strictRow is one way to get IDs that rise.
+// A strictRow is one way to get rising IDs.
 type strictRow struct {
 	name, ns string // no namespace: the counter
 	workers  int
@@ -129,7 +129,7 @@ func compareCounters(ctx context.Context, dir string, opt options, replicas int)
 	return t.Flush()
 }
 
-// apart makes a server write all to disk, and keep the workers of one namespace from hearing of one another.
+// apart makes a server sync every write, and keep the workers of one namespace from hearing one another.
 func apart(conf map[string]any) {
 	conf["jetstream"].(map[string]any)["sync_interval"] = "always"
 	deny := map[string]any{"deny": alone + ".loader"}

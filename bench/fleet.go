@@ -21,10 +21,9 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// benchFleet starts many workers at the same moment, and then leaves them at rest: what
-// they cost together with their server. All workers are in one process, since so many
-// processes fit into the memory of few machines. Each has its own connections and files;
-// these are in memory, since one disk does not take the fences of a whole fleet.
+// benchFleet starts many workers at the same moment, and then leaves them idle: it measures the cost of the workers
+// and their server. All workers are in one process, since few machines have memory for so many processes. Each has
+// its own connections and files; the files are in memory, since one disk cannot sync the fences of a whole fleet.
 func benchFleet(ctx context.Context, dir string, opt options) error {
 	workers := only(opt.workers, 100)[0]
 	server, url, err := startServer(ctx, dir)
@@ -49,7 +48,7 @@ func benchFleet(ctx context.Context, dir string, opt options) error {
 		return err
 	}
 	for range opt.repeats {
-		if err := rest(ctx, nc, both, opt.length); err != nil {
+		if err := idle(ctx, nc, both, opt.length); err != nil {
 			return err
 		}
 	}
@@ -58,8 +57,8 @@ func benchFleet(ctx context.Context, dir string, opt options) error {
 	return err
 }
 
-// watchStart says how many workers are in trouble 10 s and a minute after the start, and
-// what the start took until each worker was ready, which it awaits for five minutes.
+// watchStart prints how many workers are in trouble 10 s and a minute after the start, and the cost of the start
+// until each worker was ready, for which it waits five minutes at most.
 func watchStart(ctx context.Context, nc *nats.Conn, both []*process, workers int) error {
 	began, ready := time.Now(), make(chan error, 1)
 	go func() { ready <- awaitStart(ctx, both) }()
@@ -78,7 +77,7 @@ func watchStart(ctx context.Context, nc *nats.Conn, both []*process, workers int
 	return <-ready
 }
 
-// awaitStart says what a server and a fleet have used once each worker was ready.
+// awaitStart prints the use of a server and a fleet until each worker was ready.
 func awaitStart(ctx context.Context, both []*process) error {
 	for tries := 0; ; tries++ {
 		line, err := both[1].printed(ctx, "all issue after ")
@@ -96,7 +95,7 @@ func awaitStart(ctx context.Context, both []*process) error {
 	}
 }
 
-// troubled returns how many of the workers do not say that both modes are ready.
+// troubled returns how many of the workers do not report that both modes are ready.
 func troubled(ctx context.Context, nc *nats.Conn, workers int) (n int, err error) {
 	sub, err := nc.SubscribeSync(nc.NewInbox())
 	if err != nil {
@@ -111,7 +110,7 @@ func troubled(ctx context.Context, nc *nats.Conn, workers int) (n int, err error
 	for n = workers; n > 0; {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return n, nil // those that do not answer are in trouble
+			return n, nil // workers that do not answer are in trouble
 		}
 		var ping micro.Ping
 		if json.Unmarshal(m.Data, &ping) == nil &&
@@ -122,8 +121,8 @@ func troubled(ctx context.Context, nc *nats.Conn, workers int) (n int, err error
 	return 0, nil
 }
 
-// rest measures what processes use while nothing is asked of them.
-func rest(ctx context.Context, nc *nats.Conn, both []*process, length time.Duration) error {
+// idle measures the use of idle processes.
+func idle(ctx context.Context, nc *nats.Conn, both []*process, length time.Duration) error {
 	writes, err := writesTo(ctx, nc)
 	if err != nil {
 		return err
@@ -153,7 +152,7 @@ func rest(ctx context.Context, nc *nats.Conn, both []*process, length time.Durat
 	return nil
 }
 
-// secondsOf returns the processor seconds that each process used so far.
+// secondsOf returns the processor seconds that each process has used.
 func secondsOf(processes []*process) (all []float64, err error) {
 	for _, p := range processes {
 		s, err := p.cpu()
@@ -165,7 +164,7 @@ func secondsOf(processes []*process) (all []float64, err error) {
 	return all, nil
 }
 
-// writesTo returns a number that each write to any stream makes greater by one.
+// writesTo returns a number that each write to any stream increments.
 func writesTo(ctx context.Context, nc *nats.Conn) (n uint64, err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -178,7 +177,7 @@ func writesTo(ctx context.Context, nc *nats.Conn) (n uint64, err error) {
 	return n, streams.Err()
 }
 
-// runFleet runs so many workers, given as "100 nats://host:port".
+// runFleet runs workers; the argument is "100 nats://host:port".
 func runFleet(argument string) error {
 	number, url, _ := strings.Cut(argument, " ")
 	n, err := strconv.Atoi(number)

@@ -19,7 +19,7 @@ import (
 	"github.com/sony/sonyflake/v2"
 )
 
-// wideBits of sequence per ms are more than any generator here can use.
+// wideBits is a width of the sequence, per ms, that no generator here can use up.
 const wideBits = 20
 
 var wideLayout = snowflake.Layout{Time: 40, Worker: 3, Sequence: wideBits, Epoch: snowflake.LeafEpoch, Unit: 1}
@@ -162,8 +162,7 @@ func compareGenerators(ctx context.Context, opt options) error {
 	return nil
 }
 
-// measure takes IDs from a new generator for so long. Those of a goroutine must
-// rise.
+// measure takes IDs from a new generator for length. The IDs of a goroutine must rise.
 func (c *contender) measure(length time.Duration) (rate, allocs float64, err error) {
 	next, err := c.open()
 	if err != nil {
@@ -234,7 +233,7 @@ wide = 20 bits of sequence per ms for all, so that no layout limits. time given 
 	t.Flush()
 }
 
-// versions returns those of the modules whose paths hold one of the names.
+// versions returns the versions of the modules whose paths contain one of the names.
 func versions(names ...string) (list string) {
 	info, _ := debug.ReadBuildInfo()
 	for _, dep := range info.Deps {

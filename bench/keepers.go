@@ -26,15 +26,15 @@ import (
 )
 
 const (
-	fewConns = 4  // that keepers share
-	noNumber = 44 // keepers more than numbers
+	fewConns = 4  // shared by keepers
+	noNumber = 44 // number of keepers beyond the worker numbers
 	spinners = 4  // processes that keep a machine busy
 )
 
-// benchKeepers starts many keepers of worker numbers at the same moment, as package app makes them, and measures what
-// they cost together with their server: at the start, at rest, while the machine is busy, and beside keepers that find
-// no number; then what bare clients of nats.go cost in their place. These workers, unlike benchFleet's, do nothing
-// else. Their state files are in memory.
+// benchKeepers starts many keepers of worker numbers at the same moment, as package app does, and measures their cost
+// together with their server: at the start, idle, while the machine is busy, and beside keepers that find no number;
+// then the cost of bare clients of nats.go in their place. These workers, unlike benchFleet's, do nothing else. Their
+// state files are in memory.
 func benchKeepers(ctx context.Context, dir string, opt options) error {
 	n := only(opt.workers, 1000)[0]
 	fmt.Printf("%d keepers of worker numbers in one process; each state %v, busy twice; %s.\n",
@@ -61,7 +61,7 @@ func benchKeepers(ctx context.Context, dir string, opt options) error {
 	return nil
 }
 
-// keep measures n keepers on so many connections.
+// keep measures n keepers on conns connections.
 func keep(ctx context.Context, dir string, n, conns int, length time.Duration, t io.Writer) error {
 	dir, err := os.MkdirTemp(dir, "keepers-")
 	if err != nil {
@@ -159,7 +159,7 @@ type keeping struct {
 	to    io.Writer
 }
 
-// listen counts the consumers that are made: one for each list of a bucket.
+// listen counts the consumers that are created: one for each list of a bucket.
 func (m *keeping) listen(url string) (err error) {
 	if m.nc, err = nats.Connect(url); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (m *keeping) listen(url string) (err error) {
 	return err
 }
 
-// A count is what was used so far.
+// A count is the use so far.
 type count struct {
 	at      time.Time
 	seconds []float64 // of each process
@@ -195,7 +195,7 @@ func (m *keeping) count(ctx context.Context) (c count, err error) {
 	return c, err
 }
 
-// during writes a line of what is used while f runs.
+// during prints the use while f runs.
 func (m *keeping) during(ctx context.Context, f func() error) error {
 	before, err := m.count(ctx)
 	if err == nil {
@@ -224,7 +224,7 @@ func (m *keeping) during(ctx context.Context, f func() error) error {
 }
 
 // inTrouble returns how many keepers were in trouble between two times, in the mean and at most, and how many at most
-// could not issue, by what they printed each second.
+// could not issue, from the lines that they printed each second.
 func inTrouble(p *process, from, until time.Time) (mean float64, most, mute int, err error) {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
@@ -252,7 +252,7 @@ func runSpin() error {
 	}
 }
 
-// runKeepers runs keepers, given as "1000 4 nats://host:port" with their connections.
+// runKeepers runs keepers; the argument is "1000 4 nats://host:port", with the number of connections.
 func runKeepers(argument string) error {
 	var n, conns int
 	var url string
@@ -321,7 +321,7 @@ func watchKeepers(ctx context.Context, keepers []*oneKeeper) {
 	}
 }
 
-// A oneKeeper is a keeper with what the rest of a worker does for it: it answers for its number, and issues.
+// A oneKeeper is a keeper with the remaining work of a worker: it answers for its number, and issues.
 type oneKeeper struct {
 	connect   func() (*nats.Conn, error)
 	dir       string
@@ -330,7 +330,7 @@ type oneKeeper struct {
 	keeper    atomic.Pointer[workerid.Keeper]
 	generator atomic.Pointer[snowflake.Generator]
 	nc        *nats.Conn
-	sub       *nats.Subscription // that answers for the number
+	sub       *nats.Subscription // the subscription on which it answers for the number
 }
 
 func (k *oneKeeper) run(ctx context.Context) (err error) {
@@ -355,7 +355,7 @@ func (k *oneKeeper) run(ctx context.Context) (err error) {
 	return keeper.Run(ctx)
 }
 
-// use issues an ID as soon as there is one, for the first time.
+// use issues the first ID as soon as there is a generator.
 func (k *oneKeeper) use(g *snowflake.Generator) {
 	k.generator.Store(g)
 	if g == nil {

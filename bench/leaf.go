@@ -18,9 +18,8 @@ import (
 
 const leafPath = "/api/segment/get/bench"
 
-// benchLeaf compares Leaf's HTTP paths with the least that a Go program does over HTTP: a
-// net/http handler that returns a counter. Each caller has a connection of its own to
-// each, which it keeps.
+// benchLeaf compares Leaf's HTTP paths with the least work of a Go program over HTTP: a net/http handler that returns
+// a counter. Each caller has a connection of its own to each, which it keeps.
 func benchLeaf(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -45,7 +44,7 @@ func benchLeaf(ctx context.Context, dir string, opt options) error {
 		return err
 	}
 	defer natsid.stop()
-	opt.conns = 1 // over NATS, to make the tag
+	opt.conns = 1 // over NATS, to create the tag
 	load, err := newLoad(url, opt)
 	if err != nil {
 		return err
@@ -74,7 +73,7 @@ func benchLeaf(ctx context.Context, dir string, opt options) error {
 	return printTable(os.Stdout, opt, rows)
 }
 
-// runWeb is a bare HTTP server. All that it prints is its address.
+// runWeb is a bare HTTP server. It prints only its address.
 func runWeb(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -89,8 +88,7 @@ func runWeb(address string) error {
 	return err
 }
 
-// A webConn is a connection that is kept. Its caller does as little as it can, since it
-// uses the same CPUs.
+// A webConn is a persistent connection. Its caller does as little work as possible, since it uses the same CPUs.
 type webConn struct {
 	net.Conn
 	in      *bufio.Reader

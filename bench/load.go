@@ -16,8 +16,8 @@ import (
 // replyWithin is how long a caller waits; natsid's own deadline is 1.5 s.
 const replyWithin = 3 * time.Second
 
-// stride is the distance between the subjects that a caller uses one after the
-// other, so that they are not neighbours in memory; a prime.
+// stride is the distance between consecutive subjects of a caller, so that they are not neighbours in memory; a
+// prime.
 const stride = 7919
 
 // A load is callers who share some connections.
@@ -30,19 +30,19 @@ type load struct {
 // A caller sends a request, waits for the reply, and sends the next.
 type caller struct {
 	nc     *nats.Conn
-	web    map[*row]*webConn // of rows that are asked over HTTP
+	web    map[*row]*webConn // of rows that are requested over HTTP
 	took   []time.Duration   // per good reply; kept between measurements, so that it stops growing
 	errors int
-	err    error // the last of them
+	err    error // the last error
 }
 
 // A sample is one measurement of one row.
 type sample struct {
 	rate     float64 // good replies per second
 	p50, p99 float64 // microseconds
-	cpu      float64 // worker's microseconds per good reply; NaN: not known
+	cpu      float64 // worker's microseconds per good reply; NaN if unknown
 	errors   int
-	err      error // one of them
+	err      error // one of the errors
 }
 
 func newLoad(url string, opt options) (*load, error) {

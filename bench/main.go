@@ -1,4 +1,4 @@
-// Command bench shows what an ID costs next to a bare NATS reply, in one table.
+// Command bench shows the cost of an ID next to a bare NATS reply, in one table.
 //
 // It starts a nats-server, a bare QueueSubscribe echo and natsid, each as a process
 // of its own on loopback TCP, and sends requests to one after the other: A B C D,
@@ -20,8 +20,8 @@
 // see benchStrict. With "counter" it asks workers for a strict tag, beside a counter in
 // JetStream: see benchCounter. With "stamp" it compares the stage that stamps messages with a plain
 // copy: see benchStamp. With "leaf" it compares Leaf's HTTP paths with a bare handler of
-// net/http: see benchLeaf. With "fleet" it leaves many workers at rest: see benchFleet.
-// With "keepers" it does so with what keeps their worker numbers alone: see benchKeepers.
+// net/http: see benchLeaf. With "fleet" it leaves many workers idle: see benchFleet.
+// With "keepers" it leaves the keepers of their worker numbers alone idle: see benchKeepers.
 //
 //	cd bench && go run .                        # builds natsid from the parent folder
 //	cd bench && go run . -callers 1             # the latency of an idle system
@@ -52,7 +52,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// options are the flags; their usage texts say what they mean.
+// options are the flags; their usage texts explain them.
 type options struct {
 	callers, conns, repeats int
 	length                  time.Duration
@@ -104,7 +104,7 @@ func command(ctx context.Context) error {
 	}
 	mode, known := modes[flag.Arg(0)]
 	switch {
-	case flag.NArg() == 2: // not the bench, but one of the processes it starts
+	case flag.NArg() == 2: // a child process of the bench
 		return runRole(flag.Arg(0), flag.Arg(1))
 	case flag.NArg() > 1 || !known && flag.Arg(0) != "generators":
 		return fmt.Errorf("unexpected argument %q", flag.Args())
@@ -153,7 +153,7 @@ func compare(ctx context.Context, opt options, url string, echo, natsid *process
 		return err
 	}
 	defer load.close()
-	rows := []*row{ // the first is the one that others are compared with
+	rows := []*row{ // the first is the reference
 		{name: "bare echo", subjects: []string{echoSubject}, ids: 1, worker: echo},
 		{name: "segment", subjects: []string{"id.segment.bench"}, ids: 1, worker: natsid},
 		{name: "snowflake", subjects: []string{"id.snowflake"}, ids: 1, worker: natsid},
@@ -192,7 +192,7 @@ func measure(ctx context.Context, load *load, rows []*row, opt options) error {
 			if err != nil {
 				return err
 			}
-			if round > 0 { // the first is for connections, heaps and loads to settle
+			if round > 0 { // the first round warms up connections, heaps and loads
 				r.samples = append(r.samples, s)
 			}
 		}

@@ -16,10 +16,9 @@ import (
 	"github.com/natsid/natsid/internal/testkit/overload"
 )
 
-// benchOverload offers workers three times their capacity, and then a little less than
-// it. Each has so little CPU time that callers and server have enough. Every ID is
-// checked for repeats. Where the callers' own messages are late, too, the machine is
-// overloaded, and the row says nothing about workers.
+// benchOverload offers workers three times their capacity, and then a little less than their capacity. Each has so
+// little CPU time that callers and server have enough. Every ID is checked for repeats. If the callers' own messages
+// are late, too, the machine is overloaded, and the row does not measure workers.
 func benchOverload(ctx context.Context, dir string, opt options) error {
 	if opt.natsid == "" {
 		opt.natsid = filepath.Join(dir, "natsid.exe")

@@ -12,8 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A pipe sends requests without waiting for the replies to those before, and
-// receives the replies on one subscription.
+// A pipe sends requests without waiting for earlier replies, and receives the replies on one subscription.
 type pipe struct {
 	nc    *nats.Conn
 	inbox string // replies go to inbox.<number of the request>
@@ -22,9 +21,9 @@ type pipe struct {
 	mu      sync.Mutex
 	sent    []time.Time
 	took    []time.Duration // by number; 0: no reply yet
-	err     error           // of some reply
+	err     error           // of one of the replies
 	errors  int
-	refused []int // the numbers of those that got an error
+	refused []int // the numbers of the requests that got an error
 	replies int
 	places  chan struct{} // nil: any number may be in flight
 }
@@ -71,7 +70,7 @@ func (p *pipe) take(m *nats.Msg) {
 		p.errors++
 		p.refused = append(p.refused, i)
 	}
-	if err == nil { // else i is no number of a request
+	if err == nil { // else i is not the number of a request
 		p.took[i] = max(now.Sub(p.sent[i]), 1)
 	}
 	p.replies++
@@ -81,7 +80,7 @@ func (p *pipe) take(m *nats.Msg) {
 	}
 }
 
-// wait returns when n replies have arrived, with the error of one that had one.
+// wait returns when n replies have arrived, with one of their errors.
 func (p *pipe) wait(ctx context.Context, n int) error {
 	for late := time.Now().Add(replyWithin); ; {
 		p.mu.Lock()
@@ -109,8 +108,8 @@ type batch struct {
 	body     func(i int) string
 }
 
-// send sends all requests, again where the answer was an error, and returns how
-// long that took and how many answers were errors.
+// send sends all requests, and repeats those whose answer was an error. It returns the duration, and how many answers
+// were errors.
 func (b batch) send(ctx context.Context) (took time.Duration, refused int, err error) {
 	const rounds = 10
 	open := make([]int, len(b.subjects))
@@ -128,8 +127,7 @@ func (b batch) send(ctx context.Context) (took time.Duration, refused int, err e
 	return time.Since(began), refused, err
 }
 
-// sendOnce sends the requests with the numbers that are open, and returns those
-// that were refused, with one of the errors.
+// sendOnce sends the requests with these numbers, and returns those that were refused, with one of the errors.
 func (b batch) sendOnce(ctx context.Context, open []int) (refused []int, err error) {
 	p, err := newPipe(b.nc, len(b.subjects), b.window)
 	if err != nil {

@@ -54,8 +54,8 @@ func runRole(role, argument string) error {
 	return fmt.Errorf("unexpected argument %q", role)
 }
 
-// runServer is a nats-server with the settings of natsid's embedded one. All that it
-// prints is its URL, and that of its monitoring.
+// runServer is a nats-server with the settings of natsid's embedded one. It prints only its URL, and that of its
+// monitoring.
 func runServer(dir string) error {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
@@ -74,8 +74,7 @@ func runServer(dir string) error {
 	return err
 }
 
-// runEcho is the least that a NATS worker can do: it answers with 8 bytes, which are
-// a valid ID.
+// runEcho is the least work of a NATS worker: it answers with 8 bytes, which are a valid ID.
 func runEcho(url string) error {
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -123,7 +122,7 @@ func startSelf(dir, role, argument string) (*process, error) {
 	return start(dir, role, self, role, argument)
 }
 
-// startNatsid starts a natsid. It is built once.
+// startNatsid starts a natsid, which is built once.
 func startNatsid(ctx context.Context, dir string, opt options, url string, flags ...string) (*process, error) {
 	exe := opt.natsid
 	if exe == "" {
@@ -147,10 +146,10 @@ type process struct {
 	ended chan struct{} // closed when it has exited
 }
 
-// otherCPUs are those of the processes that are started, as taskset takes them; "" for the same as this one's.
+// otherCPUs are the CPUs of the started processes, in the form of taskset; "" for the same as this process's.
 var otherCPUs string
 
-// whichCPUs says it.
+// whichCPUs describes otherCPUs.
 func whichCPUs() string {
 	if otherCPUs == "" {
 		return "use the same CPUs"
@@ -216,8 +215,8 @@ func (p *process) printed(ctx context.Context, start string) (line string, err e
 	return line, err
 }
 
-// awaitReply sends a request until the reply is not an error. It waits for longer than the first strict tag takes to
-// make: a second request for it would be refused.
+// awaitReply sends a request until the reply is not an error. It waits longer than the creation of the first strict
+// tag takes: a second request for it would be refused.
 func (p *process) awaitReply(ctx context.Context, nc *nats.Conn, subject, body string) error {
 	return p.await(ctx, func() error {
 		if _, err := request(nc, subject, []byte(body), 10*time.Second); err != nil {
@@ -227,7 +226,7 @@ func (p *process) awaitReply(ctx context.Context, nc *nats.Conn, subject, body s
 	})
 }
 
-// await tries until there is no error, the process has exited, or readyWithin is over.
+// await retries until there is no error, the process has exited, or readyWithin has passed.
 func (p *process) await(ctx context.Context, try func() error) error {
 	late := time.After(readyWithin)
 	for {
@@ -247,7 +246,7 @@ func (p *process) await(ctx context.Context, try func() error) error {
 	}
 }
 
-// failed returns err with all that the process printed.
+// failed returns err with the output of the process.
 func (p *process) failed(err error) error {
 	log, _ := os.ReadFile(p.log)
 	return fmt.Errorf("%s: %w; it printed:\n%s", p.name, err, log)

@@ -19,17 +19,16 @@ import (
 	"github.com/natsid/natsid/internal/testkit/freeport"
 )
 
-// The streams of benchStamp, and what their messages hold.
+// The streams of benchStamp, and the size of their messages.
 const (
 	copiedFrom    = "FROM"
 	copiedPayload = 100 // bytes
 )
 
-// benchStamp compares natsid's stage with a plain copy: a process that consumes a
-// stream and publishes what it reads asynchronously, without IDs. Each copies the same
-// source to a target of its own, in turns; the rate is that between the first and the
-// last message of the target. Streams are in files, synced as a nats-server does by
-// default: not with each message.
+// benchStamp compares natsid's stage with a plain copy: a process that consumes a stream and publishes the messages
+// asynchronously, without IDs. Each copies the same source to a target of its own, in turns; the rate is that between
+// the first and the last message of the target. Streams are in files, synced by nats-server's default: not with each
+// message.
 func benchStamp(ctx context.Context, dir string, opt options) error {
 	fmt.Printf("%d messages of %d bytes, %d repeats; %s, nats-server %s, nats.go %s.\n",
 		opt.messages, copiedPayload, opt.repeats, machine(), server.VERSION, nats.Version)
@@ -63,7 +62,7 @@ type copier struct {
 	rate, cpu []float64 // per repeat; messages per second, microseconds per message
 }
 
-// compareCopies measures both ways, on servers of its own, and gives the plain one first.
+// compareCopies measures both ways, on servers of its own, and returns the plain one first.
 func compareCopies(ctx context.Context, dir string, replicas int, opt options) ([]*copier, error) {
 	servers, url, err := startServers(ctx, dir, replicas)
 	defer func() {
@@ -111,7 +110,7 @@ func compareCopies(ctx context.Context, dir string, replicas int, opt options) (
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
-			if round > 0 { // the first is for files and heaps to settle
+			if round > 0 { // the first round warms up files and heaps
 				c.rate, c.cpu = append(c.rate, rate), append(c.cpu, cpu)
 			}
 		}
@@ -133,7 +132,7 @@ func fillSource(ctx context.Context, js jetstream.JetStream, replicas, messages 
 	return published(js)
 }
 
-// published waits until all that was published asynchronously is acknowledged.
+// published waits until all asynchronous publishes are acknowledged.
 func published(js jetstream.JetStream) error {
 	select {
 	case <-js.PublishAsyncComplete():
@@ -156,8 +155,8 @@ func createStream(ctx context.Context, js jetstream.JetStream, name, subject str
 	}
 }
 
-// copyOnce copies all messages to a new stream, and returns how many a second, and the
-// process's CPU time per message.
+// copyOnce copies all messages to a new stream, and returns the rate per second, and the process's CPU time per
+// message.
 func copyOnce(ctx context.Context, js jetstream.JetStream, by *copier, replicas, messages int) (
 	rate, cpu float64, err error) {
 	const name = "TO"
@@ -196,8 +195,8 @@ func copyOnce(ctx context.Context, js jetstream.JetStream, by *copier, replicas,
 	return float64(messages) / took.Seconds(), used * 1e6 / float64(messages), err
 }
 
-// runCopy is the least that a program does which copies a stream: it consumes, and
-// publishes asynchronously. The argument is the URL, the target and how many messages.
+// runCopy is the least work of a program that copies a stream: it consumes, and publishes asynchronously. The
+// argument is the URL, the target and the number of messages.
 func runCopy(argument string) error {
 	var url, to string
 	var messages int
@@ -239,8 +238,8 @@ func runCopy(argument string) error {
 	return err
 }
 
-// startServers starts a nats-server, or a cluster of them, and returns the URL of the
-// first. Each change, if there is one, is made to the configuration of each.
+// startServers starts a nats-server, or a cluster of them, and returns the URL of the first. Each change is applied
+// to the configuration of each.
 func startServers(
 	ctx context.Context, dir string, n int, changes ...func(conf map[string]any),
 ) (all []*process, url string, err error) {
@@ -286,7 +285,7 @@ func startServers(
 	return all, url, err
 }
 
-// runMember is a nats-server with a configuration. All that it prints is its URL.
+// runMember is a nats-server with a configuration. It prints only its URL.
 func runMember(file string) error {
 	opts, err := server.ProcessConfigFile(file)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// benchStrict has many goroutines call the client for a strict tag and for one that is
-// not, beside what neither can be faster than: to wake as many without a network. In one
-// row each ID of the strict tag is judged: see [ledger.Order].
+// benchStrict has many goroutines call the client for a strict tag and for a loose one, beside their lower bound:
+// waking as many goroutines without a network. In one row each ID of the strict tag is judged: see [ledger.Order].
 func benchStrict(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -71,7 +70,7 @@ func benchStrict(ctx context.Context, dir string, opt options) error {
 	return nil
 }
 
-// strictWays returns the ways. The first is the one that others are compared with.
+// strictWays returns the ways. The first is the reference.
 func strictWays(ids *client.Client, order *ledger.Order) []*way {
 	loose, strict := ids.Segment("loose"), ids.Segment("strict")
 	asked := func(h *client.Handle) func() int64 { return func() int64 { return h.Stats().Requests } }
@@ -97,7 +96,7 @@ func strictWays(ids *client.Client, order *ledger.Order) []*way {
 	}
 }
 
-// accountCPU says where the CPU time of each way goes: to the callers, the server and the worker.
+// accountCPU prints the distribution of the CPU time of each way: callers, server and worker.
 func accountCPU(ctx context.Context, opt options, n int, ways []*way, server, worker *process) error {
 	pids := []int{os.Getpid(), server.cmd.Process.Pid, worker.cmd.Process.Pid}
 	type account struct {
@@ -141,7 +140,7 @@ func accountCPU(ctx context.Context, opt options, n int, ways []*way, server, wo
 	return t.Flush()
 }
 
-// addCPU adds the processor seconds of processes, so often.
+// addCPU adds the processor seconds of processes, multiplied by times.
 func addCPU(seconds *[3]float64, pids []int, times float64) error {
 	for i, pid := range pids {
 		s, err := cpuSeconds(pid)

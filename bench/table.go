@@ -16,8 +16,8 @@ import (
 // A row is one line of the table.
 type row struct {
 	name     string
-	address  string   // where it is asked over HTTP; "" for over NATS
-	subjects []string // asked in turn; paths, over HTTP
+	address  string   // address for HTTP; "" means NATS
+	subjects []string // requested in turn; paths, over HTTP
 	body     string
 	ids      int      // in each reply
 	worker   *process // whose CPU time counts
@@ -54,7 +54,7 @@ func printTable(w io.Writer, opt options, rows []*row) error {
 	return nil
 }
 
-// machine describes what the figures were measured on.
+// machine describes the machine of the measurement.
 func machine() string {
 	return fmt.Sprintf("%s/%s, %d CPUs, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 }
@@ -71,7 +71,7 @@ func (r *row) values(of func(sample) float64) (vs []float64) {
 	return vs
 }
 
-// errors returns how many there were, and one of them.
+// errors returns the number of errors, and one of them.
 func (r *row) errors() (n int, err error) {
 	for _, s := range r.samples {
 		n += s.errors

@@ -13,10 +13,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// benchTags creates many tags, restarts natsid, requests IDs of each, and then
-// compares requests for all of them, each for another tag, with those to a bare
-// echo on as many subjects. With a database it does the same again with the tags in
-// it.
+// benchTags creates many tags, restarts natsid, requests IDs of each, and then compares requests for all of them,
+// each for another tag, with requests to a bare echo on as many subjects. With a database it repeats that with the
+// tags in it.
 func benchTags(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -42,7 +41,7 @@ func benchTags(ctx context.Context, dir string, opt options) error {
 	return b.run(ctx, "MySQL, guarded", "sql", "--mysql", opt.mysql)
 }
 
-// A tagsBench is what is measured with each store.
+// A tagsBench is the measurement of one store after the other.
 type tagsBench struct {
 	opt      options
 	dir, url string
@@ -50,8 +49,8 @@ type tagsBench struct {
 	load     *load
 }
 
-// How many requests are in flight: a worker takes at most 16 requests about tags at
-// once; of others there are enough to keep it busy.
+// Bounds of the requests in flight: a worker takes at most 16 requests about tags at once; of others there are enough
+// to keep it busy.
 const (
 	adminWindow = 12
 	useWindow   = 256
@@ -110,7 +109,7 @@ func (b *tagsBench) create(ctx context.Context, namespace string, names, flags [
 
 // use requests IDs of all tags, and compares.
 func (b *tagsBench) use(ctx context.Context, natsid *process, nc *nats.Conn, namespace string, ids []string) error {
-	// The memory that requests need in any case is not that of tags.
+	// The memory that any requests need is not that of tags.
 	if _, err := b.load.measure(ctx, &row{subjects: ids[:1], ids: 1, worker: natsid}); err != nil {
 		return err
 	}
@@ -145,8 +144,7 @@ func (b *tagsBench) use(ctx context.Context, natsid *process, nc *nats.Conn, nam
 	return printTable(os.Stdout, b.opt, rows)
 }
 
-// printList lists all tags. It comes last, since what it reads stays in memory for a
-// while.
+// printList lists all tags. It comes last, since the listing stays in memory for a while.
 func (b *tagsBench) printList(ctx context.Context, natsid *process, nc *nats.Conn, namespace string) error {
 	took, n, err := listAll(ctx, nc, namespace)
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// benchTrouble requests IDs of some tags at a steady rate: while loads are quick,
-// while those of 60 other tags hang, for which there are requests all the time, and
-// while each load takes 200 ms. It does so in turn, several times. A request is
-// sent when it is due, whatever became of those before.
+// benchTrouble requests IDs of some tags at a steady rate: while loads are quick, while the loads of 60 other tags
+// hang, for which there are requests all the time, and while each load takes 200 ms. It repeats these in turn. A
+// request is sent when it is due, whatever the outcome of earlier ones.
 func benchTrouble(ctx context.Context, dir string, opt options) error {
 	server, url, err := startServer(ctx, dir)
 	if err != nil {
@@ -70,13 +69,12 @@ type troubleRow struct {
 	p50, p99, p999   []float64 // microseconds, one per repeat
 	longest          float64
 	requests, errors int
-	err              error         // one of them
+	err              error         // one of the errors
 	refused          int64         // requests for hanging tags that were refused
 	refusal          time.Duration // the longest time until a refusal
 }
 
-// measure sends requests for length, once the trouble has lasted a while, and
-// records the figures if keep is set.
+// measure sends requests for length, once the trouble has lasted for settle, and records the figures if keep is set.
 func (r *troubleRow) measure(ctx context.Context, nc *nats.Conn, length time.Duration, keep bool) error {
 	if err := setTrouble(nc, r.trouble); err != nil {
 		return err

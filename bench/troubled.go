@@ -31,8 +31,7 @@ const (
 	steadyTag    = "steady"
 )
 
-// troubles is how long loads take: those of hanging tags, and of all others. hang is
-// longer than any load may take.
+// troubles is the duration of loads: of hanging tags, and of all others. hang is longer than any load may take.
 var troubles = map[string]struct{ hanging, others time.Duration }{
 	"well":    {quickLoad, quickLoad},
 	"slow":    {slowLoad, slowLoad},
@@ -44,8 +43,8 @@ const (
 	slowLoad  = 200 * time.Millisecond
 	hang      = time.Hour
 
-	troubleSubject = "bench.trouble" // whose requests name one of troubles
-	statements     = 32              // that a database takes at once, as in mysqlstore
+	troubleSubject = "bench.trouble" // the subject of requests that name one of troubles
+	statements     = 32              // most statements that a database takes at once, as in mysqlstore
 )
 
 // A troubledStore is a store in memory that behaves like a database in trouble.
@@ -75,8 +74,7 @@ func (s *troubledStore) Load(ctx context.Context, tag string, n, floor int64) (s
 	}
 }
 
-// runTroubled is a worker of natsid on a troubled store, otherwise as natsid
-// assembles it.
+// runTroubled is a worker of natsid on a troubled store, assembled as natsid does.
 func runTroubled(url string) error {
 	store := &troubledStore{Store: new(segmenttest.Memory), places: make(chan struct{}, statements)}
 	well := "well"
@@ -123,7 +121,7 @@ func serveTroubled(ctx context.Context, url string, store segment.Store) {
 	}).Run(ctx)
 }
 
-// setTrouble makes the loads of the troubled worker as the trouble says, from now on.
+// setTrouble sets the loads of the troubled worker to a trouble, from now on.
 func setTrouble(nc *nats.Conn, trouble string) error {
 	if _, err := nc.Request(troubleSubject, []byte(trouble), replyWithin); err != nil {
 		return fmt.Errorf("setting the trouble of the worker: %w", err)
@@ -137,7 +135,7 @@ type victims struct {
 	longest               atomic.Int64 // wait for a refusal, ns
 }
 
-// run requests one ID of a hanging tag after the other until ctx ends.
+// run requests IDs of a hanging tag, one after the other, until ctx ends.
 func (v *victims) run(ctx context.Context, nc *nats.Conn, number int) {
 	for ctx.Err() == nil {
 		asked := time.Now()
@@ -150,7 +148,7 @@ func (v *victims) run(ctx context.Context, nc *nats.Conn, number int) {
 			v.served.Add(1)
 		default:
 			v.refused.Add(1)
-			// One of two at the same moment may be lost.
+			// One of two concurrent updates may be lost.
 			v.longest.Store(max(v.longest.Load(), int64(time.Since(asked))))
 		}
 	}

@@ -7,61 +7,61 @@ import (
 	"time"
 )
 
-// sealed is more calls than ever join a group; one whose batch has left has been joined by more.
+// sealed is more than the number of calls that join a group; the count of a batch that has left is higher.
 const sealed = 1 << 62
 
-// groupSize is how many calls of a batch are woken at once: as many as the run queue of
-// a processor holds beside others. So a call runs while what woke it is still in the cache,
-// and who reads and writes the network never waits for a whole crowd.
+// groupSize is how many calls of a batch are woken at once: as many as the run queue of a processor holds beside
+// others. So a call runs while the answer is still in the cache, and the goroutines that read and write the network
+// never wait for a whole crowd.
 const groupSize = 128
 
-// passOn is the number of the call that wakes the next group: one that is woken late, but
-// before its processor has nothing to do.
+// passOn is the number of the call that wakes the next group: it is woken late, but before its processor runs out of
+// work.
 const passOn = groupSize * 3 / 4
 
-// A batch is calls that share a request, in groups. By the third law a strict ID is from a
-// load that is sent after its call began; the client's part is that no call joins a batch that has
-// left: only its last group has room, and [merger.depart] seals that before the request is sent.
+// A batch is calls that share a request, in groups. By the third law a strict ID is from a load that is sent after
+// its call began. The client's part of that law is that no call joins a batch that has left: only the last group of a
+// batch has room, and [merger.depart] seals that group before the request is sent.
 type batch struct {
-	m    *merger
-	most int64        // calls that may join
-	turn int64        // with more, a large one leaves while one is under way
-	n    int64        // calls that have joined; set when it leaves
-	gone atomic.Int64 // calls that have given up
-	held time.Time    // since when it must wait before it leaves; the merger's lock guards it
-	came time.Time    // when the answer came
+	m      *merger
+	most   int64        // calls that may join
+	turn   int64        // a batch larger than this leaves while another is under way
+	n      int64        // calls that have joined; set when it leaves
+	gaveUp atomic.Int64 // calls that have given up
+	held   time.Time    // since when it must wait before it leaves; guarded by the merger's lock
+	came   time.Time    // when the answer came
 
 	mu      sync.Mutex
 	state   atomic.Int32  // quick, slow or answered
-	passing bool          // each group wakes the next; set when it is answered
-	done    chan struct{} // closed when it is answered; made when it is slow
-	late    chan struct{} // closed when calls without a deadline have waited enough; made so, too
-	ended   bool          // it is
+	passing bool          // each group wakes the next; set when the batch is answered
+	done    chan struct{} // closed when the batch is answered; made when it turns slow
+	late    chan struct{} // closed when calls without a deadline have waited enough; made when it turns slow
+	ended   bool          // late is closed
 	timer   *time.Timer   // closes late
-	since   time.Time     // it is slow
+	since   time.Time     // when it turned slow
 	runs    Runs
 	err     error
 
 	first group
 }
 
-// A group is calls of a batch that are woken together. All but the last are full. The call
-// that joined as number i gets the ID that follows those of the calls before.
+// A group is calls of a batch that are woken together. All groups but the last are full. The i-th call to join gets
+// the i-th ID of the group, after the IDs of the groups before.
 type group struct {
 	batch  *batch
 	joined atomic.Int64  // sealed once the batch has left
-	size   int64         // calls that may join; who joins as a later one does not
+	size   int64         // calls that may join; later ones must find another group
 	base   int64         // calls in the groups before
-	woken  chan struct{} // closed when it is answered, or when that takes long
-	lasted chan struct{} // closed when it is answered, or when calls without a deadline have waited enough
+	woken  chan struct{} // closed when the batch is answered or turns slow
+	lasted chan struct{} // closed when the batch is answered, or when calls without a deadline have waited enough
 	next   *group
 }
 
 // How the calls of a batch wait.
 const (
-	quick    = iota // for the answer alone, which is soon there
+	quick    = iota // for the answer alone, which is expected soon
 	slow            // for the answer or the end of their context
-	answered        // no longer
+	answered        // not any longer
 )
 
 func (m *merger) newBatch() *batch {
@@ -70,14 +70,14 @@ func (m *merger) newBatch() *batch {
 	return b
 }
 
-// grow returns a group that follows one that is full.
+// grow returns a new group that follows g, which is full.
 func (g *group) grow() *group {
 	b := g.batch
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	base := g.base + g.size
 	g.next = &group{batch: b, base: base, size: min(b.most-base, groupSize), woken: b.first.woken}
-	if b.state.Load() == quick { // else those who join do not wait for either
+	if b.state.Load() == quick { // else new calls do not wait for these channels
 		g.next.woken, g.next.lasted = make(chan struct{}), make(chan struct{})
 	}
 	return g.next
@@ -86,10 +86,10 @@ func (g *group) grow() *group {
 // count returns how many calls have joined the batch, up to the group.
 func (g *group) count() int64 { return g.base + min(g.joined.Load(), g.size) }
 
-func (b *batch) isWanted() bool { return b.gone.Load() < b.n }
+func (b *batch) isWanted() bool { return b.gaveUp.Load() < b.n }
 
-// untilSlow returns how long the calls of a batch that must not leave yet may wait before they must
-// learn that it takes long. The merger's lock is held.
+// untilSlow returns how long the calls of a batch that must not leave yet may wait before the batch turns slow. The
+// merger's lock is held.
 func (b *batch) untilSlow() time.Duration {
 	if b.held.IsZero() {
 		b.held = time.Now()
@@ -97,7 +97,7 @@ func (b *batch) untilSlow() time.Duration {
 	return slowAfter - time.Since(b.held)
 }
 
-// turnSlow lets the calls look after their contexts, since the answer takes long.
+// turnSlow makes the calls watch their contexts, since the answer takes long.
 func (b *batch) turnSlow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +105,7 @@ func (b *batch) turnSlow() {
 		b.done, b.late = make(chan struct{}), make(chan struct{})
 		b.since = time.Now()
 		b.timer = time.AfterFunc(b.m.src.client.timeout, b.turnLate)
-		b.state.Store(slow) // after what it says is there
+		b.state.Store(slow) // after the fields that it publishes are set
 		for g := &b.first; g != nil; g = g.next {
 			close(g.woken)
 		}
@@ -130,14 +130,14 @@ func (b *batch) wakePatient() {
 	}
 }
 
-// answer hands the answer to the calls, and reports whether all have been woken. If not,
-// each group wakes the next, and the last tells the merger.
+// answer hands the answer to the calls, and reports whether all have been woken. If not, each group wakes the next,
+// and the last group calls merger.landed.
 func (b *batch) answer(runs Runs, err error) (all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.runs, b.err, b.came = runs, err, time.Now()
 	b.passing = b.state.Load() == quick
-	b.state.Store(answered) // after what it says is there
+	b.state.Store(answered) // after the fields that it publishes are set
 	switch {
 	case b.passing:
 		b.first.wake()
@@ -163,9 +163,9 @@ func (g *group) pass() {
 	}
 }
 
-// wakes returns what a call waits for. A patient one is not woken when the answer takes
-// long, since its context cannot end, and to be woken costs as much as the answer itself.
-// One that joins when it takes long already has its own time.
+// wakes returns the channel that a call waits on. A patient call is not woken when the batch turns slow, since its
+// context cannot end, and waking costs as much as the answer itself. A call that joins a slow batch has its own time
+// limit.
 func (g *group) wakes(ctx context.Context) (woken <-chan struct{}, patient bool) {
 	if ctx.Done() == nil && g.batch.state.Load() == quick {
 		return g.lasted, true
@@ -173,12 +173,12 @@ func (g *group) wakes(ctx context.Context) (woken <-chan struct{}, patient bool)
 	return g.woken, false
 }
 
-// id returns the ID of call number i, which was woken.
+// id returns the ID of call number i of the group, which was woken.
 func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
 	b := g.batch
 	if b.state.Load() == slow {
 		if patient {
-			b.gone.Add(1)
+			b.gaveUp.Add(1)
 			return 0, b.m.src.gaveUp(context.DeadlineExceeded)
 		}
 		if err := b.waitSlow(ctx); err != nil {
@@ -188,18 +188,18 @@ func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
 	if i == passOn && b.passing && g.next != nil {
 		g.pass()
 	}
-	if b.err != nil { // it is set before what was closed
+	if b.err != nil { // set before the channel was closed
 		return 0, b.err
 	}
 	return b.runs.at(g.base + i), nil
 }
 
-// waitSlow returns nil when the batch is answered, or why the call gives up.
+// waitSlow returns nil when the batch is answered, or the reason why the call gives up.
 func (b *batch) waitSlow(ctx context.Context) error {
 	late := b.late
 	if _, ok := ctx.Deadline(); ok {
 		late = nil
-	} else if time.Since(b.since) > slowAfter { // it may have joined long after that timer began
+	} else if time.Since(b.since) > slowAfter { // the call may have joined long after the timer of the batch began
 		var cancel context.CancelFunc
 		ctx, cancel = b.m.src.client.bounded(ctx)
 		defer cancel()
@@ -209,10 +209,10 @@ func (b *batch) waitSlow(ctx context.Context) error {
 	case <-b.done:
 		return nil
 	case <-ctx.Done():
-		b.gone.Add(1)
+		b.gaveUp.Add(1)
 		return b.m.src.gaveUp(ctx.Err())
 	case <-late:
-		b.gone.Add(1)
+		b.gaveUp.Add(1)
 		return b.m.src.gaveUp(context.DeadlineExceeded)
 	}
 }

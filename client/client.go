@@ -11,12 +11,12 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// DefaultTimeout bounds a call whose context has no deadline. Workers answer
-// within 1.5 s unless configured otherwise, so it leaves time to ask another.
+// DefaultTimeout bounds a call whose context has no deadline. Workers answer within 1.5 s unless configured
+// otherwise, so there is time to ask another worker.
 const DefaultTimeout = 5 * time.Second
 
-// handlesMost is how many handles a client remembers, so that calls share requests: some
-// 1 KB each. A program that draws from more tags loses some sharing, and no memory.
+// handlesMost is how many handles a client remembers, so that calls share requests: some 1 KB each. Beyond that
+// number a program loses some sharing, and memory stays bounded.
 const handlesMost = 10_000
 
 // A Client requests IDs from the workers of one namespace. It is safe for
@@ -37,25 +37,23 @@ type Client struct {
 // An Option changes a [Client].
 type Option func(*Client)
 
-// Namespace is that of the workers. The default is [subjects.DefaultNamespace].
+// Namespace is the namespace of the workers. The default is [subjects.DefaultNamespace].
 func Namespace(ns subjects.Namespace) Option { return func(c *Client) { c.ns = ns } }
 
-// Timeout bounds calls whose context has no deadline. The default, and what 0
-// means, is [DefaultTimeout].
+// Timeout bounds calls whose context has no deadline. The default, also for 0, is [DefaultTimeout].
 func Timeout(d time.Duration) Option {
 	return func(c *Client) { c.timeout = cmp.Or(d, DefaultTimeout) }
 }
 
-// Log is where the client says what an operator should know, such as a program
-// that answers in natsid's place. The default discards it.
+// Log receives messages for an operator, for example about a program that answers in natsid's place. The default
+// discards them.
 func Log(l *slog.Logger) Option { return func(c *Client) { c.log = l } }
 
-// Observe has f called after each request, for metrics. Calls that share a
-// request are one. f must not block, and may be called concurrently.
+// Observe has f called after each request, for metrics. Calls that share a request count as one. f must not block,
+// and may be called concurrently.
 func Observe(f func(Request)) Option { return func(c *Client) { c.observe = f } }
 
-// New returns a client on a connection, which remains the caller's to close. It
-// sends nothing before the first call.
+// New returns a client on a connection, which the caller closes. It sends nothing before the first call.
 func New(nc *nats.Conn, opts ...Option) *Client {
 	c := &Client{
 		nc: nc, ns: subjects.DefaultNamespace, timeout: DefaultTimeout,
@@ -69,14 +67,13 @@ func New(nc *nats.Conn, opts ...Option) *Client {
 	return c
 }
 
-// Close ends the client's subscription to replies. Calls for IDs, under way or
-// later, fail with [ErrClosed], but prefetched IDs are given until they are used up
-// or too old. The connection stays open. Who closes it need not close the client.
+// Close ends the client's subscription to replies. Calls for IDs, under way or later, fail with [ErrClosed], but
+// prefetched IDs are given out until they are used up or too old. The connection stays open. A caller that closes the
+// connection need not close the client.
 func (c *Client) Close() { c.inbox.close() }
 
-// Segment returns the handle of a tag. Without options it is the same for all
-// callers, who share its requests; with options each call returns a new one. If
-// the tag is malformed, the calls of the handle say so, with [ErrBadRequest].
+// Segment returns the handle of a tag. Without options it is the same for all callers, who share its requests; with
+// options each call returns a new handle. If the tag is malformed, the calls of the handle return [ErrBadRequest].
 func (c *Client) Segment(tag string, opts ...HandleOption) *Handle {
 	return c.handle(c.ns.Segment(tag), subjects.CheckTag(tag), opts)
 }
@@ -99,7 +96,7 @@ func (c *Client) handle(subject string, fault error, opts []HandleOption) *Handl
 	h := c.handles[subject]
 	if h == nil {
 		if len(c.handles) == handlesMost {
-			clear(c.handles) // who holds one goes on with it
+			clear(c.handles) // callers keep the handles that they hold
 		}
 		h = newHandle(c, subject, nil, nil)
 		c.handles[subject] = h

@@ -5,11 +5,10 @@
 //	order := ids.Segment("order")
 //	id, err := order.Next(ctx)
 //
-// A [Handle] draws the IDs of one tag, or snowflakes. Keep it and share it: calls that
-// overlap share requests. A call asks again while that can help: after a refusal that
-// another worker may not repeat, after silence, after a lost connection. It ends with
-// its context, or after [DefaultTimeout] if that has no deadline. Asking again is safe:
-// no two calls return the same ID, and what nobody uses is a hole.
+// A [Handle] draws the IDs of one tag, or snowflakes. Keep it and share it: overlapping calls share requests. A call
+// asks again while that can help: after a refusal that another worker may not repeat, after silence, after a lost
+// connection. It ends with its context, or after [DefaultTimeout] if the context has no deadline. Asking again is
+// safe: no two calls return the same ID, and unused IDs are holes.
 //
 // # Which mode for which need
 //
@@ -26,30 +25,29 @@
 //	Prefetch        an addition in memory     as issued    2n at a time      up to maxAge
 //	Local           an increment              per Local    as for Prefetch   up to maxAge
 //
-// As issued means: of two calls, one of which began after the other had ended, the
-// later one gets the ID that was issued later. Segment IDs of one worker rise; those of
-// several interleave, as each has a range of its own. IDs of a strict tag rise over all
-// workers: the later call gets the higher ID, in any process. It has no Prefetch. Snowflakes
-// rise with the clocks of the workers.
+// As issued means: of two calls, one of which began after the other had ended, the later call gets the ID that was
+// issued later. Segment IDs of one worker rise; those of several workers interleave, as each has a range of its own.
+// IDs of a strict tag rise over all workers: the later call gets the higher ID, in any process. A strict tag has no
+// Prefetch. Snowflakes rise with the clocks of the workers.
 //
-// A hole is an ID that no call gets. Each mode leaves some: the answer to a copy of a
-// request, and one that comes after the call gave up. What is held in advance, at most
-// 2n, becomes a hole when it is too old or the process ends.
+// A hole is an ID that no call gets. Each mode leaves some: the answer to a copy of a request, and an answer that
+// comes after the call gave up. IDs held in advance, at most 2n, become a hole when they are too old or the process
+// ends.
 //
-// A segment ID that is held in advance may be below a max_id that was raised meanwhile,
-// and the time in a snowflake is as old as the ID: maxAge bounds both.
+// A segment ID that is held in advance may be below a max_id that was raised since, and the time in a snowflake is as
+// old as the ID: maxAge bounds both.
 //
 // # Errors
 //
-// errors.Is finds the sentinels of this package, and errors.As a [*subjects.Error] where
-// a worker refused: its text says what was wrong. When ctx ends first, the error is that
-// of ctx, and wraps the reason for the wait if there is one, such as [ErrNotServed].
+// errors.Is finds the sentinels of this package, and errors.As a [*subjects.Error] where a worker refused: its text
+// names the reason. When ctx ends first, the error is that of ctx, and wraps the reason for the wait if there is one,
+// such as [ErrNotServed].
 //
 // # The connection
 //
-// It stays the caller's. By default nats.go gives up after 60 attempts to connect again,
-// and notices only after minutes that a NATS server hangs. A service should connect so
-// that it notices within two seconds, and never gives up:
+// The caller owns the connection. By default nats.go gives up after 60 attempts to reconnect, and notices only after
+// minutes that a NATS server hangs. A service should connect so that it notices within two seconds, and never gives
+// up:
 //
 //	nats.Connect(urls, nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1))
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// What a call can fail with, beside the error of its context. Where a worker
-// refused, errors.As finds its [*subjects.Error] too: the text says what was wrong.
+// Errors of calls, beside the error of their context. Where a worker refused, errors.As finds its [*subjects.Error]
+// too: the text names the reason.
 var (
 	// ErrNotServed: no worker serves the subject. Start natsid on this NATS, in
 	// this namespace.
@@ -24,8 +24,8 @@ var (
 	ErrBadRequest = errors.New("client: malformed request")
 	// ErrUnknownTag: there is no such tag. Create it.
 	ErrUnknownTag = errors.New("client: no such tag")
-	// ErrNotNatsid: the reply is not one of natsid's, as from another program or a
-	// JetStream stream on the same subject. Stop that from answering.
+	// ErrNotNatsid: the reply is not one of natsid's, but for example of another program or a JetStream stream on the
+	// same subject. Stop that from answering.
 	ErrNotNatsid = errors.New("client: the reply is not natsid's")
 	// ErrBusy: too many calls of this handle wait already. Nothing was sent. Slow
 	// down, or find out why natsid does not answer.
@@ -34,7 +34,7 @@ var (
 	ErrClosed = errors.New("client: closed")
 )
 
-// errUnwanted is how a request ends that nobody waits for any longer. No call returns it.
+// errUnwanted ends a request for which no caller waits any longer. No call returns it.
 var errUnwanted = errors.New("client: nobody waits for the answer any longer")
 
 // A refusedError is the answer of a worker, with the sentinel of its code.
@@ -43,7 +43,7 @@ type refusedError struct{ sentinel, refusal error }
 func (e *refusedError) Error() string   { return "client: refused: " + e.refusal.Error() }
 func (e *refusedError) Unwrap() []error { return []error{e.sentinel, e.refusal} }
 
-// refusal returns an error that may be a worker's as one of this package.
+// refusal returns an error that may be a worker's as an error of this package.
 func refusal(err error) error {
 	e, ok := errors.AsType[*subjects.Error](err)
 	if !ok {
@@ -62,7 +62,7 @@ func refusal(err error) error {
 	return e
 }
 
-// refused returns the refusal that a message is, or nil.
+// refused returns the refusal in a message, or nil.
 func refused(m *nats.Msg) error {
 	if e := subjects.ParseError(m.Header); e != nil {
 		return refusal(e)

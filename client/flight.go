@@ -14,75 +14,73 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A flight is one request for IDs, with the copies of it that are sent while no
-// answer comes or none is good. The first good answer counts. IDs of another are
-// never used: a hole, which no law forbids.
+// A flight is one request for IDs, with its copies, which are sent after silence or a refusal. The first good answer
+// counts. IDs of other answers are never used: holes, which no law forbids.
 type flight struct {
 	src *source
 	n   int
-	// header is that of each copy; nil if there is none.
+	// header is the header of each copy; nil means none.
 	header nats.Header
-	// wanted reports whether somebody waits for the answer. It is nil if somebody does.
+	// wanted reports whether a caller still waits; a nil func means always.
 	wanted func() bool
-	// slow is called once if the answer takes long; nil: never.
+	// slow is called once if the answer takes long; nil means never.
 	slow func()
 	done func(answer)
 
-	mu     sync.Mutex
-	began  time.Time
-	timer  *time.Timer
-	step   step
-	copies int // that were sent
-	open   []trip
-	pause  time.Duration // before the next copy, after a refusal; 0: none was refused yet
-	last   error         // why it fails, for the step of that name
-	ended  bool
+	mu      sync.Mutex
+	began   time.Time
+	timer   *time.Timer
+	step    step
+	copies  int // number of copies sent
+	open    []trip
+	pause   time.Duration // before the next copy, after a refusal; 0 before the first refusal
+	failure error         // the error of the step fail
+	ended   bool
 }
 
-// An answer is how a flight ended.
+// An answer is the outcome of a flight.
 type answer struct {
 	runs Runs
-	sent time.Time // the request that was answered
-	wall time.Time // the wall clock then
+	sent time.Time // when the answered copy was sent
+	wall time.Time // the same by the wall clock
 	err  error
-	most int // the largest batch that the worker accepts, if that is why; else 0
+	most int // the worker's limit, if the request exceeded it; else 0
 }
 
 // A trip is one copy of a request, under way.
 type trip struct {
 	token      uint64
 	sent       time.Time
-	wall       time.Time // the wall clock then
-	reconnects uint64    // of the connection then
-	spent      bool      // it is a copy that [source.spend] allowed
+	wall       time.Time // the same by the wall clock
+	reconnects uint64    // of the connection at that time
+	spent      bool      // [source.spend] has counted this copy
 }
 
-// A step is what the timer of a flight is set for.
+// A step is the action for which the timer of a flight is set.
 type step int
 
 const (
-	turnSlow step = iota // callers may want to give up
+	turnSlow step = iota // let callers watch their contexts
 	askAgain             // no answer came
 	sendNow              // a pause is over
-	fail                 // it ends; not at once, since who launched it may be told of the end
+	fail                 // end the flight; not at once, since its launcher may not be ready for the end
 )
 
 const (
-	// A call notices so late at most that its context has ended, since to wait for both
-	// that and the answer costs more: for less, if answers usually come sooner.
+	// slowAfter bounds how late a call notices that its context has ended: waiting for both the context and the
+	// answer costs more. It is less, down to slowSoonest, if answers usually come sooner.
 	slowAfter   = 20 * time.Millisecond
 	slowSoonest = 5 * time.Millisecond
 	// hedgedMost is the largest request of which a copy is sent while no answer has come.
 	hedgedMost = 10_000
-	// lostAfter is when an answer to a larger one is lost: workers refuse by 1.5 s.
+	// lostAfter is when the answer to a larger request counts as lost: workers refuse by 1.5 s.
 	lostAfter = 2 * time.Second
-	// The pauses between refused copies double from the first to the longest; the
-	// first copy is sent at once.
+	// The pauses between refused copies double from the first to the longest; the first copy is sent at once.
 	pauseFirst   = 20 * time.Millisecond
 	pauseLongest = 500 * time.Millisecond
 )
 
-// launch sends a flight on its way.
+// launch starts a flight.
 func (f *flight) launch() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +112,7 @@ func (f *flight) send(spent bool) bool {
 	c := f.src.client
 	nc := c.nc
 	msg := &nats.Msg{Subject: f.src.subject, Reply: reply, Header: f.header}
-	if f.n != 1 { // empty requests one
+	if f.n != 1 { // an empty body requests one
 		msg.Data = strconv.AppendInt(nil, int64(f.n), 10)
 	}
 	f.copies++
@@ -133,9 +131,9 @@ func (f *flight) send(spent bool) bool {
 	return false
 }
 
-// failSoon ends the flight with an error, from a goroutine of its own. f.mu is held.
+// failSoon ends the flight with an error, from the goroutine of the timer. f.mu is held.
 func (f *flight) failSoon(err error) {
-	f.last = err
+	f.failure = err
 	f.after(fail, 0)
 }
 
@@ -145,7 +143,7 @@ func (f *flight) drop(token uint64) {
 	f.src.client.inbox.forget(token)
 }
 
-// end ends the flight. f.mu is held, and given up while the answer is handed on.
+// end ends the flight. f.mu is held, and released during the callbacks.
 func (f *flight) end(a answer) {
 	f.ended = true
 	f.timer.Stop()
@@ -159,7 +157,7 @@ func (f *flight) end(a answer) {
 	f.done(a)
 }
 
-// receive takes the reply to a copy.
+// receive processes the reply to a copy.
 func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,9 +197,9 @@ func (s *source) refusalIn(m *nats.Msg) error {
 	return refused(m)
 }
 
-// refused decides what follows a refusal. f.mu is held.
+// refused decides the next step after a refusal. f.mu is held.
 func (f *flight) refused(err error) {
-	var e subjects.Error // what no worker has said, if none has
+	var e subjects.Error // zero unless a worker sent the refusal
 	if said, ok := errors.AsType[*subjects.Error](err); ok {
 		e = *said
 	}
@@ -216,12 +214,11 @@ func (f *flight) refused(err error) {
 	}
 }
 
-// retry sends a copy after a refusal: at once the first time, and not before least. f.mu
-// is held.
+// retry schedules a copy after a refusal: at once the first time, and not before least. f.mu is held.
 func (f *flight) retry(why error, least time.Duration) {
 	f.src.note(why)
 	if len(f.open) > 0 {
-		return // another copy may be answered, or asked again
+		return // another copy may be answered, or retried
 	}
 	pause := f.pause
 	f.pause = min(max(2*pause, pauseFirst), pauseLongest)
@@ -248,7 +245,7 @@ func (f *flight) tick() {
 	}
 	switch f.step {
 	case fail:
-		f.end(answer{err: f.last})
+		f.end(answer{err: f.failure})
 	case turnSlow:
 		f.turnSlow()
 		f.after(askAgain, f.silence())
@@ -267,9 +264,8 @@ func (f *flight) turnSlow() {
 	}
 }
 
-// silence returns how long to wait for an answer before a copy is sent: twice as long for
-// each copy, so that a service that is away for seconds does not use up the copies that
-// calls need when it is back. f.mu is held.
+// silence returns how long to wait for an answer before a copy is sent: twice as long for each copy, so that a
+// service that is out of reach for seconds does not use up the copies that calls need when it is back. f.mu is held.
 func (f *flight) silence() time.Duration {
 	if f.n > hedgedMost {
 		return lostAfter
@@ -278,7 +274,7 @@ func (f *flight) silence() time.Duration {
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
 
-// busyPause is the pause before it is tried again to send what may not be sent now.
+// busyPause is the pause before the next attempt to send a copy that may not be sent now.
 const busyPause = 50 * time.Millisecond
 
 // askAgain sends a copy since no answer came.
@@ -288,7 +284,7 @@ func (f *flight) askAgain() {
 		f.after(askAgain, busyPause)
 		return
 	}
-	// What was under way on a connection that was lost is lost.
+	// Copies under way on a lost connection are lost.
 	for _, t := range slices.Clone(f.open) {
 		if t.reconnects != nc.Stats().Reconnects {
 			f.drop(t.token)
@@ -311,7 +307,7 @@ func (f *flight) askAgain() {
 func (f *flight) sendNow() {
 	switch wait := f.src.held(); {
 	case wait > 0:
-		f.after(sendNow, min(wait, pauseLongest)) // nobody may want it any longer by then
+		f.after(sendNow, min(wait, pauseLongest)) // the request may be unwanted by then
 	case f.copies > 0 && !f.src.spend():
 		f.after(sendNow, busyPause)
 	default:

@@ -12,14 +12,13 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// DefaultMaxBatch is how many calls share a request at most, unless the handle has
-// the option [MaxBatch].
+// DefaultMaxBatch is how many calls share a request at most, unless the handle has the option [MaxBatch].
 const DefaultMaxBatch = 10_000
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
 type Handle struct {
 	src    *source
-	fault  error // of how it was asked for
+	fault  error // of the arguments that created the handle
 	merger *merger
 	stock  *stock // nil without Prefetch
 }
@@ -27,9 +26,9 @@ type Handle struct {
 // A HandleOption changes a [Handle].
 type HandleOption func(*Handle)
 
-// MaxBatch bounds how many calls share a request; others wait for the next. The
-// default, and what less than 1 means, is [DefaultMaxBatch]. Beyond five batches of
-// calls that wait, more fail with [ErrBusy]. A worker with a lower limit is obeyed.
+// MaxBatch bounds how many calls share a request; others wait for the next. The default, also for values below 1, is
+// [DefaultMaxBatch]. When five batches of calls wait, more calls fail with [ErrBusy]. A lower limit of a worker is
+// obeyed.
 func MaxBatch(n int) HandleOption {
 	return func(h *Handle) {
 		if n >= 1 {
@@ -51,17 +50,15 @@ func Business(b int64) HandleOption {
 	}
 }
 
-// Prefetch holds a range of n IDs, and requests the next in the background before it is
-// used up. IDs older than maxAge, counted from before they were requested, are thrown
-// away: so the time in a snowflake is no older than that, and a raised max_id counts
-// after it. Age is watched by a timer and at one call in 64, so a process that was paused
-// may give fewer than 64 of them before it notices; and for at most five seconds more,
-// where the whole machine was suspended. While natsid is away, calls get what is held.
+// Prefetch holds a range of n IDs, and requests the next range in the background before the first is used up. IDs
+// older than maxAge, counted from before they were requested, are discarded: so the time in a snowflake is no older
+// than that, and a raised max_id takes effect after it. Age is checked by a timer and at one call in 64, so a process
+// that was paused may give out fewer than 64 of them before it notices; and for at most five seconds more, where the
+// whole machine was suspended. While natsid is out of reach, calls get held IDs.
 //
-// n is at least 1, and at most what the workers allow. maxAge is at most
-// [subjects.MaxPrefetchAge]. Each range that is thrown away is a hole. IDs of a strict tag
-// are not held, since others get higher ones meanwhile: workers refuse it, and calls fail
-// with [ErrBadRequest].
+// n is at least 1, and at most the limit of the workers. maxAge is at most [subjects.MaxPrefetchAge]. Each discarded
+// range is a hole. IDs of a strict tag are not held, since other callers get higher ones in that time: workers refuse
+// Prefetch for it, and calls fail with [ErrBadRequest].
 func Prefetch(n int, maxAge time.Duration) HandleOption {
 	return func(h *Handle) {
 		if n < 1 || maxAge <= 0 || maxAge > subjects.MaxPrefetchAge {
@@ -93,14 +90,12 @@ func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Han
 // Next returns one ID. Concurrent calls share requests: the ID is from a request that
 // was sent after the call began, unless the handle has the option [Prefetch].
 //
-// It asks again after refusals that another worker may not repeat, after silence, and
-// after a lost connection, until ctx ends. A ctx without a deadline ends after the
-// client's [Timeout]. A call may return up to 20 ms after ctx has ended. IDs that nobody
-// waits for any longer are holes.
+// It asks again after refusals that another worker may not repeat, after silence, and after a lost connection, until
+// ctx ends. A ctx without a deadline ends after the client's [Timeout]. A call may return up to 20 ms after ctx has
+// ended. IDs for which no call waits any longer are holes.
 //
-// The error is [ErrBadRequest], [ErrUnknownTag], [ErrNotNatsid], [ErrBusy],
-// [ErrClosed], or that of ctx, which then wraps why there was no ID until then, such as
-// [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
+// The error is [ErrBadRequest], [ErrUnknownTag], [ErrNotNatsid], [ErrBusy], [ErrClosed], or that of ctx, which then
+// wraps the reason why there was no ID, such as [ErrNotServed], [ErrUnavailable] or [ErrThrottled].
 func (h *Handle) Next(ctx context.Context) (ID, error) {
 	if k := h.stock; k != nil {
 		s, i := k.place()
@@ -116,15 +111,15 @@ func (h *Handle) Next(ctx context.Context) (ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	// It waits here, and not in a function that it calls: the less stack a call has while
-	// it waits, the less memory is fetched to wake it, and with 10,000 that is the cost.
+	// The call waits in this function, not in a callee: the less stack a call has while it waits, the less memory is
+	// fetched to wake it, which is the main cost with 10,000 calls.
 	woken, patient := g.wakes(ctx)
 	<-woken
 	return g.id(ctx, i, patient)
 }
 
-// NextN returns n IDs, which are requested for this call alone. n is at least 1, and at
-// most what the workers allow: 100,000 by default. Errors are those of [Handle.Next].
+// NextN returns n IDs, which are requested for this call alone. n is at least 1, and at most the limit of the
+// workers: 100,000 by default. Errors are those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (Runs, error) {
 	if h.fault != nil {
 		return nil, refusal(h.fault)
@@ -142,7 +137,7 @@ func (h *Handle) NextN(ctx context.Context, n int) (Runs, error) {
 	f.launch()
 	select {
 	case a := <-done:
-		if errors.Is(a.err, errUnwanted) { // it noticed the end of ctx before this call did
+		if errors.Is(a.err, errUnwanted) { // the flight noticed the end of ctx before this call did
 			return nil, h.src.gaveUp(ctx.Err())
 		}
 		return a.runs, a.err

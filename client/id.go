@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// An ID is what a call returns: 1 to 2^63-1. The zero value is no ID.
+// An ID is the result of a call: 1 to 2^63-1. The zero value is no ID.
 //
 // It prints as a decimal. JSON carries it as a string, because JavaScript rounds
 // numbers above 2^53, and SQL as a BIGINT. A column that may be NULL is a
@@ -32,8 +32,8 @@ func (id ID) String() string { return strconv.FormatInt(int64(id), 10) }
 // error is nil.
 func (id ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(id), 10), nil }
 
-// UnmarshalText reads what [ParseID] accepts. After an error the ID is zero, as
-// after any error below: no ID is better than one of before.
+// UnmarshalText reads a text that [ParseID] accepts. After an error the ID is zero, as after any error below: no old
+// value remains.
 func (id *ID) UnmarshalText(text []byte) (err error) {
 	*id, err = ParseID(string(text))
 	return err
@@ -44,9 +44,8 @@ func (id ID) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, id.String()), nil
 }
 
-// UnmarshalJSON reads a string, or a number: one that has passed through
-// JavaScript may be another by then. null changes nothing, as the package
-// encoding/json wants it.
+// UnmarshalJSON reads a string, or a number: a number that has passed through JavaScript may have been rounded. null
+// changes nothing, as the package encoding/json demands.
 func (id *ID) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil

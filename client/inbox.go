@@ -24,8 +24,8 @@ type inbox struct {
 	closed bool
 }
 
-// expect returns a reply subject, and calls f once, with the reply to it, unless
-// it is forgotten before. f must not block. After close, f gets [ErrClosed].
+// expect returns a reply subject, and calls f once, with the reply to it, unless the token is forgotten before. f
+// must not block. After close, f gets [ErrClosed].
 func (b *inbox) expect(f receiver) (reply string, token uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +53,7 @@ func (b *inbox) open() (err error) {
 	return nil
 }
 
-// check returns [ErrClosed] once no reply can come any more.
+// check returns [ErrClosed] once no reply can arrive.
 func (b *inbox) check() error {
 	b.mu.Lock()
 	closed := b.closed
@@ -69,7 +69,7 @@ func (b *inbox) check() error {
 	return nil
 }
 
-// forget makes a later reply a stranger's.
+// forget drops the receiver of a token: a later reply is ignored.
 func (b *inbox) forget(token uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,7 +96,7 @@ func (b *inbox) close() {
 	b.closed, b.wait, b.sub = true, nil, nil
 	b.mu.Unlock()
 	if sub != nil {
-		_ = sub.Unsubscribe() // it fails only on a connection that is gone
+		_ = sub.Unsubscribe() // it fails only on a closed connection
 	}
 	for token, f := range waiting {
 		f(token, nil, ErrClosed)

@@ -10,27 +10,26 @@ import (
 	"time"
 )
 
-// mostUnderWay is how many batches of a handle are under way at most, so that one
-// that hangs does not stall the others.
+// mostUnderWay is how many batches of a handle are under way at most, so that a batch that hangs does not stall the
+// others.
 const mostUnderWay = 4
 
-// largeCrowd is how many calls take longer to wake than a request takes nearby. Two
-// batches of more take turns: the calls of one are woken while the other is under way.
+// largeCrowd is how many calls take longer to wake than a request takes on a fast network. Two larger batches take
+// turns: the calls of one are woken while the other is under way.
 const largeCrowd = 256
 
-// A merger lets concurrent calls share requests. Those that arrive while a batch is
-// under way gather in the next, which leaves when that is answered, when that takes
-// longer than usual, or when it is full. A call joins only a batch that has not left,
-// so its ID is from a request that was sent after it began.
+// A merger lets concurrent calls share requests. Calls that arrive while a batch is under way gather in the next
+// batch. It leaves when the batch under way is answered or takes longer than usual, or when it is full. A call joins
+// only a batch that has not left, so its ID is from a request that was sent after the call began.
 type merger struct {
 	src       *source
 	gathering atomic.Pointer[group] // the last group of the batch that gathers
 
 	mu       sync.Mutex
 	underWay int
-	left     time.Time     // the last batch
-	size     int64         // of that: calls
-	woke     time.Duration // how long it took to wake the calls of the last that was answered
+	left     time.Time     // when the last batch left
+	size     int64         // number of its calls
+	woke     time.Duration // how long waking the calls of the last answered batch took
 	timer    *time.Timer
 }
 
@@ -42,8 +41,7 @@ func newMerger(s *source) *merger {
 	return m
 }
 
-// join joins a call to a group of a batch that has not left, and returns which number it
-// has there.
+// join joins a call to a group of a batch that has not left, and returns the number of the call in that group.
 func (m *merger) join(ctx context.Context) (*group, int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
@@ -52,7 +50,7 @@ func (m *merger) join(ctx context.Context) (*group, int64, error) {
 		g := m.gathering.Load()
 		i := g.joined.Add(1) - 1
 		switch {
-		case i >= sealed: // the next is there already
+		case i >= sealed: // the batch has left, and the next one gathers
 			continue
 		case i >= g.size:
 			if err := m.full(g); err != nil {
@@ -66,8 +64,7 @@ func (m *merger) join(ctx context.Context) (*group, int64, error) {
 	}
 }
 
-// full makes room for calls that find none in a group: in the next of its batch, or in the
-// next batch.
+// full makes room for calls that find none in a group: in the next group of its batch, or in the next batch.
 func (m *merger) full(g *group) error {
 	m.mu.Lock()
 	if m.gathering.Load() != g {
@@ -81,7 +78,7 @@ func (m *merger) full(g *group) error {
 	}
 	m.mu.Unlock()
 	switch {
-	case room && (b.turn < g.base || b.turn >= n): // it is not time
+	case room && (b.turn < g.base || b.turn >= n): // the batch may not leave yet
 	case !m.depart(b) && !room:
 		return fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
 	}
@@ -94,7 +91,7 @@ func (m *merger) first(b *batch) {
 	crowd := m.size > 1 && m.underWay == 0
 	m.mu.Unlock()
 	if crowd {
-		runtime.Gosched() // let those who come with it join
+		runtime.Gosched() // let concurrent calls join
 	}
 	m.depart(b)
 }
@@ -136,9 +133,9 @@ func (m *merger) launch(b *batch, n int, done func(answer)) {
 	f.launch()
 }
 
-// mustWait returns how long the gathering batch must wait, at least; 0: it may leave. Batches do not
-// leave faster than calls are woken: a request for a strict tag costs the server and the worker the CPU
-// time that wakes a thousand calls. m.mu is held.
+// mustWait returns how long the gathering batch must wait at least; 0 means that it may leave. Batches do not leave
+// faster than calls are woken: a request for a strict tag costs the server and the worker the CPU time that wakes a
+// thousand calls. m.mu is held.
 func (m *merger) mustWait(g *group) time.Duration {
 	b, n := g.batch, g.count()
 	gap := max(m.src.gap(), min(m.woke, slowAfter))
@@ -181,11 +178,11 @@ func (m *merger) land(b *batch, a answer) {
 	}
 }
 
-// landed sends the next batch, since all calls of one have been woken.
+// landed sends the next batch, since all calls of batch b have been woken.
 func (m *merger) landed(b *batch) {
 	woke := time.Since(b.came)
 	if b.n > 1 {
-		runtime.Gosched() // let those who call again join
+		runtime.Gosched() // let calls from the same goroutines join
 	}
 	m.mu.Lock()
 	m.underWay--
@@ -196,8 +193,8 @@ func (m *merger) landed(b *batch) {
 	}
 }
 
-// split sends n calls of a batch, more than a worker accepts, in parts, and remembers
-// the limit. A worker with a lower one may have a part split again.
+// split sends n calls of a batch, more than a worker accepts, in parts, and remembers the limit. A worker with a
+// lower limit may cause another split of a part.
 func (m *merger) split(b *batch, n, most int, done func(answer)) {
 	m.src.limit.Store(min(m.src.limit.Load(), int64(most)))
 	parts := (n + most - 1) / most

@@ -11,62 +11,60 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A stock holds IDs for calls to come. Each is given once: a call takes a place in a
-// span by one atomic addition, and no two replies of natsid hold the same ID. Places
-// of a span that is used up or too old are never taken again.
+// A stock holds IDs for future calls. Each ID is given once: a call takes a place in a span by one atomic addition,
+// and no two replies of natsid hold the same ID. Places of a span that is used up or too old are never taken again.
 type stock struct {
 	src    *source
 	header nats.Header
 	n      int
 	maxAge time.Duration
-	now    atomic.Pointer[span] // the one that is drawn from
+	now    atomic.Pointer[span] // the span to draw from
 
-	mu      sync.Mutex
-	later   []*span       // for when that is used up
-	newest  *block        // of those
-	asks    bool          // a request is under way
-	waiting int           // calls, for its answer
-	arrived chan struct{} // closed when it has ended
-	err     error         // why the last one failed
+	mu       sync.Mutex
+	later    []*span       // the spans to draw from after that
+	newest   *block        // the block of the last span in later
+	isAsking bool          // a request is under way
+	waiting  int           // calls that wait for its answer
+	arrived  chan struct{} // closed when that request has ended
+	err      error         // error of the last request
 }
 
 // A span is a run of IDs, or a part of one.
 type span struct {
-	taken  atomic.Int64 // places, by calls; usedUp or more: there is none left
+	taken  atomic.Int64 // number of places taken by calls; size or more: none is left
 	first  int64
 	size   int64
-	refill int64 // the place at which the next request is sent; -1: at none
+	refill int64 // the place at which the next request is sent; -1 means none
 	block  *block
 }
 
 // A block is the IDs of one request.
 //
-// They are too old when maxAge has passed by either clock: the monotonic one stands still
-// while a machine is suspended, and timers with it. The third law counts on it: a tag is
-// strict once nobody holds IDs of when it was loose. A wall clock that is set ahead makes
-// a hole, and one that is set back changes nothing.
+// They are too old when maxAge has passed by either clock: the monotonic clock stands still while a machine is
+// suspended, and timers with it. The third law depends on that: a tag becomes strict only when no caller holds IDs
+// from the time when it was loose. A wall clock that is set ahead makes a hole, and one that is set back changes
+// nothing.
 type block struct {
-	until  time.Time // when they are too old, by the monotonic clock
+	until  time.Time // when the IDs are too old, by the monotonic clock
 	by     time.Time // the same by the wall clock
 	wall   func() time.Time
-	follow time.Duration // so long before that, what follows it is requested; 0 after that
+	follow time.Duration // how long before until the next block is requested; 0 after that
 	stale  atomic.Bool
 	spans  []*span
-	timer  *time.Timer  // makes it stale
-	locals atomic.Int64 // that hold some of it
+	timer  *time.Timer  // sets stale
+	locals atomic.Int64 // number of Locals that hold some of it
 }
 
 const (
 	usedUp = 1 << 62
-	// lookEvery is how many places lie between two at which a call looks at the clock,
-	// since the timer is late where the whole process was paused, and whether it is
-	// time for the next request. It is a power of two.
+	// lookEvery is the number of places between two calls that read the clock, since the timer is late if the whole
+	// process was paused. Those calls also check whether the next request is due. It is a power of two.
 	lookEvery = 64
-	// chunkMost is how many IDs a [Local] takes at a time, at most, and an eighth of
-	// the range at most, or a few would hold all of it.
+	// chunkMost is how many IDs a [Local] takes at a time at most. A Local takes at most an eighth of the range, or a
+	// few Locals would hold all of it.
 	chunkMost = 1024
-	// wakeEvery is how often the age of a block is looked at besides: the timer for its end
-	// stood still while a machine was suspended, and 64 calls may take long.
+	// wakeEvery is the interval of extra checks of a block's age: the timer for its end stands still while a machine
+	// is suspended, and 64 calls may take long.
 	wakeEvery = 5 * time.Second
 )
 
@@ -76,16 +74,16 @@ func newStock(s *source, n int, maxAge time.Duration, header nats.Header) *stock
 	return k
 }
 
-// place takes a place in the span that is drawn from. It is small, to be inlined.
+// place takes a place in the span to draw from. It is small, to be inlined.
 func (k *stock) place() (*span, int64) {
 	s := k.now.Load()
 	return s, s.taken.Add(1) - 1
 }
 
-// isPlain reports whether the ID at a place of a span may be used without a look.
+// isPlain reports whether the ID at a place of a span may be used without a check.
 func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookEvery-1) != 0 }
 
-// next returns the ID at a place that a call has taken, or waits for one if it is not there.
+// next returns the ID at a place that a call has taken, or waits for another ID if that place is not usable.
 func (k *stock) next(ctx context.Context, s *span, i int64) (ID, error) {
 	if i < s.size && k.look(s, i, 1) {
 		return ID(s.first + i), nil
@@ -102,7 +100,7 @@ func (k *stock) next(ctx context.Context, s *span, i int64) (ID, error) {
 	}
 }
 
-// fill gives a Local some IDs that are held, or waits for them.
+// fill gives a Local some held IDs, or waits for them.
 func (k *stock) fill(ctx context.Context, l *Local) error {
 	s, ok := k.chunk(l)
 	if ok {
@@ -120,7 +118,7 @@ func (k *stock) fill(ctx context.Context, l *Local) error {
 	}
 }
 
-// chunk gives a Local some IDs of the span that is drawn from, if it has any.
+// chunk gives a Local some IDs of the span to draw from, if it has any.
 func (k *stock) chunk(l *Local) (s *span, ok bool) {
 	s = k.now.Load()
 	most := int64(min(max(k.n/8, 1), chunkMost))
@@ -134,15 +132,15 @@ func (k *stock) chunk(l *Local) (s *span, ok bool) {
 	return s, true
 }
 
-// leave is called when a Local holds none any longer.
+// leave is called when a Local holds no more IDs of the block.
 func (b *block) leave() {
 	if b.locals.Add(-1) == 0 {
 		b.drop()
 	}
 }
 
-// drop stops the timer of a block that nobody holds any of, or it would be kept until it
-// is too old.
+// drop stops the timer of a block whose IDs are all given out, with none left in a Local. Otherwise the timer would
+// keep the block in memory until it is too old.
 func (b *block) drop() {
 	isUsedUp := !slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() < s.size })
 	if isUsedUp && b.locals.Load() == 0 && b.timer != nil {
@@ -150,11 +148,11 @@ func (b *block) drop() {
 	}
 }
 
-// look sends the next request if it is time, and reports whether the IDs may be used.
+// look sends the next request if it is due, and reports whether the IDs may be used.
 func (k *stock) look(s *span, place, n int64) bool {
 	if place <= s.refill && s.refill < place+n {
 		k.mu.Lock()
-		if k.newest == s.block { // what follows it is not there yet
+		if k.newest == s.block { // the next block is not there yet
 			k.ask()
 		}
 		k.mu.Unlock()
@@ -173,7 +171,7 @@ func (b *block) isFresh() bool {
 	return false
 }
 
-// left returns for how long the IDs of a block may be used, by the clock that says less.
+// left returns how long the IDs of a block may still be used, by the clock that shows less.
 func (b *block) left() time.Duration {
 	left := time.Until(b.until)
 	if left > 0 {
@@ -182,7 +180,7 @@ func (b *block) left() time.Duration {
 	return left
 }
 
-// expire throws away what is left.
+// expire discards the remaining IDs.
 func (b *block) expire() {
 	b.stale.Store(true)
 	for _, s := range b.spans {
@@ -190,7 +188,7 @@ func (b *block) expire() {
 	}
 }
 
-// wait returns when there is another span than s to draw from.
+// wait returns when the stock has another span than s to draw from.
 func (k *stock) wait(ctx context.Context, s *span) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -213,14 +211,13 @@ func (k *stock) wait(ctx context.Context, s *span) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.waiting--
-	if ended == nil && len(k.later) == 0 && !k.asks {
+	if ended == nil && len(k.later) == 0 && !k.isAsking {
 		ended = k.err
 	}
 	return ended
 }
 
-// advance replaces s by the next span, and reports whether there is another than s.
-// k.mu is held.
+// advance replaces s by the next span, and reports whether the stock has another span than s. k.mu is held.
 func (k *stock) advance(s *span) bool {
 	if k.now.Load() != s {
 		return true
@@ -242,28 +239,28 @@ func (k *stock) dropStale() {
 
 // ask sends a request unless one is under way. k.mu is held.
 func (k *stock) ask() {
-	if k.asks {
+	if k.isAsking {
 		return
 	}
-	k.asks = true
+	k.isAsking = true
 	f := &flight{src: k.src, n: k.n, header: k.header, wanted: k.isWanted, done: k.receive}
-	go f.launch() // it may end at once, and hand the answer to who holds k.mu
+	go f.launch() // the flight may end at once, and its callback takes k.mu
 }
 
-// isWanted reports whether a call waits, or a range is held that the answer would follow.
+// isWanted reports whether a call waits, or IDs are held that the answer would follow.
 func (k *stock) isWanted() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.waiting > 0 || k.now.Load().block.isFresh()
 }
 
-// receive takes the answer to a request.
+// receive processes the answer to a request.
 func (k *stock) receive(a answer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asks, k.err = false, a.err
+	k.isAsking, k.err = false, a.err
 	if errors.Is(a.err, errUnwanted) {
-		k.err = nil // whoever has come since asks again
+		k.err = nil // calls that wait by now ask again
 	}
 	if a.err == nil {
 		k.put(a)
@@ -272,7 +269,7 @@ func (k *stock) receive(a answer) {
 	k.arrived = make(chan struct{})
 }
 
-// put puts the IDs of an answer behind those that are held. k.mu is held.
+// put appends the IDs of an answer to the held ones. k.mu is held.
 func (k *stock) put(a answer) {
 	b := &block{
 		until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge), wall: k.src.client.wall,
@@ -291,11 +288,11 @@ func (k *stock) put(a answer) {
 	b.timer = time.AfterFunc(b.pause(b.left()), func() { k.tick(b) })
 }
 
-// pause returns when a block that may be used for so long is looked at next.
+// pause returns the time until the next check of a block that may be used for the time left.
 func (b *block) pause(left time.Duration) time.Duration { return min(max(0, left-b.follow), wakeEvery) }
 
-// tick is called now and then, when a block will soon be too old, and when it is. In
-// between the last two, what follows it is there if calls came.
+// tick is called by the timer of a block: at least every wakeEvery, when the block will soon be too old, and when it
+// is. At the second it requests the next block if calls have used this one.
 func (k *stock) tick(b *block) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -313,7 +310,7 @@ func (k *stock) tick(b *block) {
 	b.timer.Reset(b.pause(left))
 }
 
-// isUsed reports whether a call has got an ID of the block, and it is not too old.
+// isUsed reports whether a call has got an ID of the block, and the block is not too old.
 func (b *block) isUsed() bool {
 	return !b.stale.Load() && slices.ContainsFunc(b.spans, func(s *span) bool { return s.taken.Load() > 0 })
 }
@@ -328,17 +325,16 @@ func (k *stock) held() (n int64) {
 	return n
 }
 
-// A Local draws the IDs of a [Handle] for one goroutine: it is faster, since it takes
-// some at a time, and not safe for concurrent use. IDs of several are not ordered among
-// them. What it holds when it is dropped is a hole. Without [Prefetch] it calls
-// [Handle.Next].
+// A Local draws the IDs of a [Handle] for one goroutine: it is faster, since it takes some at a time, and not safe
+// for concurrent use. IDs of several Locals are not ordered among each other. IDs that a dropped Local holds are a
+// hole. Without [Prefetch] it calls [Handle.Next].
 type Local struct {
 	handle *Handle
 	block  *block
 	next   int64
-	look   int64 // IDs below it are given without a look at the clock
+	look   int64 // IDs below it are given without a check of the clock
 	end    int64
-	_      [88]byte // so that two Locals, which two CPUs write to, share no line of a cache
+	_      [88]byte // keeps two Locals, which two CPUs write to, on separate cache lines
 }
 
 // Local returns a new Local.
@@ -368,7 +364,7 @@ func (l *Local) nextSlow(ctx context.Context) (id ID, err error) {
 	return ID(l.next - 1), nil
 }
 
-// refill takes IDs in place of what is used up or too old.
+// refill replaces IDs that are used up or too old.
 func (l *Local) refill(ctx context.Context, k *stock) error {
 	if l.block != nil {
 		l.block.leave()

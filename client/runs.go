@@ -9,7 +9,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Runs are the IDs of one reply, as runs of consecutive IDs, none of which is in two.
+// Runs are the IDs of one reply, as disjoint runs of consecutive IDs.
 type Runs []subjects.Run
 
 // All returns the IDs one after the other, in the order of the reply.

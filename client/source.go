@@ -8,26 +8,24 @@ import (
 	"time"
 )
 
-// A source is what the requests of one handle go to, and what is known of it. It
-// is safe for concurrent use.
+// A source is the target of a handle's requests, with its measurements and limits. It is safe for concurrent use.
 type source struct {
 	client  *Client
 	subject string
-	most    int64        // calls that share a request
-	limit   atomic.Int64 // of a worker, if that is less
+	most    int64        // how many calls share a request
+	limit   atomic.Int64 // a worker's limit, if lower
 	counts  counts
 
 	mu     sync.Mutex
-	usual  time.Duration // a smoothed time of an answer; 0: none has come yet
-	spread time.Duration // a smoothed deviation from it
-	hold   time.Time     // nothing is sent before, as a worker demanded
+	usual  time.Duration // smoothed response time; 0 before the first answer
+	spread time.Duration // smoothed deviation from it
+	hold   time.Time     // no request is sent before it: a worker demanded so
 	spare  spare
-	// trouble is why the latest copy got no IDs; nil: it got some, or no answer yet.
+	// trouble is the reason why the latest copy got no IDs; nil if it got some, or before the first answer.
 	trouble error
 }
 
-// learn takes the time that an answer took. The weights are those of TCP's
-// smoothed round trip (RFC 6298).
+// learn takes in a response time. The weights are those of TCP's smoothed round trip (RFC 6298).
 func (s *source) learn(took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,17 +37,17 @@ func (s *source) learn(took time.Duration) {
 	s.usual += (took - s.usual) / 8
 }
 
-// The bounds of how long an answer may take before another worker is asked: within
-// them it is [RFC 6298]'s time-out, a smoothed time and four deviations.
+// Bounds of the response time after which another worker is asked: within them it is [RFC 6298]'s time-out, a
+// smoothed time and four deviations.
 const (
 	hedgeSoonest = 100 * time.Millisecond
 	hedgeLatest  = 500 * time.Millisecond
-	// hedgeAgain is how long a further copy waits at most, unless answers take longer: for
-	// seconds after a server hangs, others route half of the copies to it.
+	// hedgeAgain bounds the wait before a further copy, unless answers take longer: for seconds after a server hangs,
+	// other servers route half of the copies to it.
 	hedgeAgain = 250 * time.Millisecond
 )
 
-// patience returns how long an answer may take before another worker is asked.
+// patience returns the response time after which another worker is asked.
 func (s *source) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,9 +61,9 @@ func (s *source) slowAfter() time.Duration {
 	return min(max(4*s.usual, slowSoonest), slowAfter)
 }
 
-// The bounds of how long a batch waits for the answer to the one before, unless that
-// comes earlier: within them it is a quarter of the usual time, so that four batches under
-// way, [mostUnderWay], cover it, and a call waits for a quarter of it at most.
+// Bounds of the gap between two batches, unless the answer to the first comes earlier: within them the gap is a
+// quarter of the usual time, so that four batches under way, [mostUnderWay], cover that time, and a call waits for a
+// quarter of it at most.
 const (
 	gapLeast = time.Millisecond
 	gapMost  = 100 * time.Millisecond
@@ -77,28 +75,28 @@ func (s *source) gap() time.Duration {
 	return min(max(s.usual/mostUnderWay, gapLeast), gapMost)
 }
 
-// earn counts a request that is no copy of another.
+// earn counts a request that is not a copy.
 func (s *source) earn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spare.earn(time.Now())
 }
 
-// spend reports whether one more copy of a request may be sent, and takes it.
+// spend reports whether one more copy of a request may be sent, and counts it.
 func (s *source) spend() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spare.spend(time.Now())
 }
 
-// refund gives back a copy that reached no worker.
+// refund takes back the count of a copy that reached no worker.
 func (s *source) refund() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spare.used = max(0, s.spare.used-1)
 }
 
-// held returns how long nothing may be sent.
+// held returns for how long no request may be sent.
 func (s *source) held() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,10 +106,10 @@ func (s *source) held() time.Duration {
 	return max(0, time.Until(s.hold))
 }
 
-// holdMost bounds how long a reply can keep a handle from asking.
+// holdMost bounds how long a reply can stop a handle's requests.
 const holdMost = 30 * time.Second
 
-// holdFor sends nothing for a while.
+// holdFor stops the handle's requests for d.
 func (s *source) holdFor(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,14 +118,13 @@ func (s *source) holdFor(d time.Duration) {
 	}
 }
 
-// A spare is how many copies of requests may be sent: a tenth of the requests, so
-// that an overloaded service is not asked twice as much. Those of the last minute or so
-// count, too: while one of three workers hangs, half as many copies as requests are
-// needed for the 6 s until NATS notices that. And it is no less than four a second, and
-// 200 at once, since a handle that is new or seldom used must be able to retry.
+// A spare bounds the copies of requests to a tenth of the requests, so that an overloaded service does not get twice
+// the load. Requests of the last minute or so count, too: while one of three workers hangs, half as many copies as
+// requests are needed for the 6 s until NATS notices that. At least four copies a second, and 200 at once, are
+// allowed, since a handle that is new or seldom used must be able to retry.
 type spare struct {
 	used   float64
-	recent float64 // requests, each of which counts less the older it is
+	recent float64 // requests, decaying with recentFor
 	at     time.Time
 }
 
@@ -135,11 +132,11 @@ const (
 	sparePerRequest = 0.1
 	sparePerSecond  = 4
 	spareLeast      = 200
-	// recentFor is when a request counts by a factor of e less.
+	// recentFor is the time in which the weight of a request falls by a factor of e.
 	recentFor = time.Minute
 )
 
-// pass lets time pass.
+// pass applies the time that has passed.
 func (s *spare) pass(now time.Time) {
 	passed := now.Sub(s.at).Seconds()
 	s.used = max(0, s.used-passed*sparePerSecond)
@@ -173,7 +170,7 @@ func (s *source) gaveUp(err error) error {
 	return fmt.Errorf("client: no ID from %s in time: %w: %w", s.subject, err, trouble)
 }
 
-// note keeps why the latest copy got no IDs; nil: it got some.
+// note records why the latest copy got no IDs; nil if it got some.
 func (s *source) note(trouble error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,9 +13,8 @@ import (
 
 // CreateTag creates a tag and returns it.
 //
-// The error is that of a refusal, such as [ErrBadRequest], or [ErrNotServed],
-// [ErrNotNatsid], or that of ctx. The request is sent once: repeated after a
-// failure it could find the tag that it created itself.
+// The error is that of a refusal, such as [ErrBadRequest], or [ErrNotServed], [ErrNotNatsid], or that of ctx. The
+// request is sent once: repeated after a failure it could find the tag that it created itself.
 func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created subjects.TagInfo, err error) {
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, refusal(err)
@@ -23,9 +22,8 @@ func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created s
 	return c.tag(ctx, c.ns.TagCreate(), t.Tag, t)
 }
 
-// UpdateTag changes a tag and returns it as it is then. The worker that answers
-// knows the change at once, the others a moment later. Errors are those of
-// [Client.CreateTag]. The request is sent once: repeated after a failure RaiseBy
+// UpdateTag changes a tag and returns the changed tag. The worker that answers applies the change at once, the others
+// a moment later. Errors are those of [Client.CreateTag]. The request is sent once: repeated after a failure RaiseBy
 // could raise max_id twice.
 func (c *Client) UpdateTag(ctx context.Context, u subjects.TagUpdate) (subjects.TagInfo, error) {
 	if err := u.Check(); err != nil {
@@ -34,10 +32,9 @@ func (c *Client) UpdateTag(ctx context.Context, u subjects.TagUpdate) (subjects.
 	return c.tag(ctx, c.ns.TagUpdate(), u.Tag, u)
 }
 
-// DeleteTag deletes a tag and returns it as it is then. It is no longer served,
-// and keeps its max_id: created again, it continues above its old IDs. To delete
-// a deleted tag succeeds. Errors are those of [Client.CreateTag]. The request is
-// sent once.
+// DeleteTag deletes a tag and returns the deleted tag. The tag is no longer served, and keeps its max_id: created
+// again, it continues above its old IDs. Deleting a deleted tag succeeds. Errors are those of [Client.CreateTag]. The
+// request is sent once.
 func (c *Client) DeleteTag(ctx context.Context, tag string) (subjects.TagInfo, error) {
 	if err := subjects.CheckTag(tag); err != nil {
 		return subjects.TagInfo{}, refusal(err)
@@ -45,21 +42,21 @@ func (c *Client) DeleteTag(ctx context.Context, tag string) (subjects.TagInfo, e
 	return c.tag(ctx, c.ns.TagDelete(), tag, subjects.TagDelete{Tag: tag})
 }
 
-// Throttle throttles a tag, or each tag, or ends that, and returns what is throttled then; the zero request changes
-// nothing. It is for operators. The worker that answers follows at once, the others a moment later. Errors are those of
-// [Client.CreateTag]. The request is sent once.
+// Throttle throttles a tag, or each tag, or ends a throttle, and returns the throttles then in force; the zero
+// request changes nothing. It is for operators. The worker that answers applies the change at once, the others a
+// moment later. Errors are those of [Client.CreateTag]. The request is sent once.
 func (c *Client) Throttle(ctx context.Context, t subjects.Throttle) (now subjects.Throttles, err error) {
 	if err := t.Check(); err != nil {
 		return now, refusal(err)
 	}
 	err = c.json(ctx, c.ns.Throttle(), t, &now)
 	if err == nil && now.Tags == nil {
-		err = notNatsid(c.ns.Throttle(), errors.New("it does not say what is throttled"))
+		err = notNatsid(c.ns.Throttle(), errors.New("it lacks the throttles"))
 	}
 	return now, err
 }
 
-// tag sends a request that is answered with the tag that it names.
+// tag sends a request about a tag; the answer must be about the same tag.
 func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info subjects.TagInfo, err error) {
 	if err := c.json(ctx, subject, req, &info); err != nil {
 		return info, err
@@ -70,9 +67,8 @@ func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info su
 	return info, nil
 }
 
-// ListTags returns a page of tags in their order. It may be shorter than
-// l.Limit, and is empty only past the last tag. With l.Stats each tag shows what
-// the worker that answered knows of it: the next page may be from another
+// ListTags returns a page of tags in their order. It may be shorter than l.Limit, and is empty only past the last
+// tag. With l.Stats each tag has the statistics of the worker that answered: the next page may be from another
 // worker. Errors are those of [Client.CreateTag]. The request is sent once.
 func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subjects.TagInfo, err error) {
 	err = c.json(ctx, c.ns.TagList(), l, &page)

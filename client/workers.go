@@ -14,12 +14,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// quietTime is how long after one worker's answer another's may arrive.
+// quietTime is how long after one worker's answer the next may arrive.
 const quietTime = 300 * time.Millisecond
 
-// Workers returns the statistics of all workers that answer, in the order of
-// their names. Their number is not known, so it waits until none has answered
-// for 0.3 s, or until ctx ends: a call takes at least 0.3 s. Errors are
+// Workers returns the statistics of all workers that answer, in the order of their names. The number of workers is
+// unknown, so it waits until none has answered for 0.3 s, or until ctx ends: a call takes at least 0.3 s. Errors are
 // [ErrNotServed], [ErrNotNatsid], or that of ctx if no worker answered.
 func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
 	ctx, cancel := c.bounded(ctx)
@@ -29,7 +28,7 @@ func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: subscribe to replies: %w", err)
 	}
-	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	if err := c.nc.PublishRequest(c.ns.SegmentStats(), inbox, nil); err != nil {
 		return nil, fmt.Errorf("client: request on %s: %w", c.ns.SegmentStats(), err)
 	}
@@ -41,7 +40,7 @@ func (c *Client) Workers(ctx context.Context) ([]subjects.WorkerStats, error) {
 	return all, nil
 }
 
-// collect returns the answers that arrive until it is quiet.
+// collect returns the answers that arrive until none has arrived for quietTime.
 func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []subjects.WorkerStats, err error) {
 	subject := c.ns.SegmentStats()
 	for wait, heard := ctx, false; ; heard = true {
@@ -63,7 +62,7 @@ func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []sub
 		}
 		var cancel context.CancelFunc
 		wait, cancel = context.WithTimeout(ctx, quietTime)
-		defer cancel() // as many as there are workers
+		defer cancel() // one per worker
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// auditWithin bounds an audit. One that JetStream does not answer ends by itself before, and says why.
+// auditWithin bounds an audit. An audit that JetStream does not answer ends by itself before that, with the reason.
 const auditWithin = 90 * time.Second
 
-// An audit is what `natsid audit --json` prints.
+// An audit is the output of `natsid audit --json`.
 type audit struct {
 	Verdict        string
 	Loads, Windows int64
@@ -25,9 +25,9 @@ type audit struct {
 	NotProven          []struct{ What, Message string } `json:"not_proven"`
 }
 
-// audit lets natsid check what the workers of the trial wrote down, on each JetStream, and returns how many grants that
-// were. An ID that was granted twice broke the law, whether or not a caller met it twice, unless a worker wrote that it
-// discarded it. What is not proven broke nothing: trials take marks and grants away.
+// audit runs natsid's audit of the workers' records, on each JetStream, and returns how many grants it checked. An ID
+// that was granted twice broke the law, whether or not a caller got it twice, unless a worker recorded that it
+// discarded the ID. An ID that is not proven broke nothing: trials take marks and grants away.
 func (t *trial) audit() (grants int64) {
 	links := []*link{t.load.links[0]}
 	if t.fleet.leaf != noLeaf {

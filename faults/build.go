@@ -17,7 +17,7 @@ import (
 	"unsafe"
 )
 
-// binaries are the programs that a cluster consists of.
+// binaries are the programs of a cluster.
 type binaries struct {
 	natsid, natsServer string
 	versions           string // of nats-server and nats.go
@@ -39,7 +39,7 @@ func build(ctx context.Context, dir string) (b binaries, err error) {
 	if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", b.natsid, natsid); err != nil {
 		return b, err
 	}
-	// With the same change: what both consist of is compiled once.
+	// With the same overlay: packages of both programs are compiled once.
 	if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", b.natsServer, natsServer); err != nil {
 		return b, err
 	}
@@ -60,12 +60,11 @@ func goTool(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// clockEnv names the file that holds a process's offset, for the overlay below.
+// clockEnv names the file that holds a process's clock offset, for the overlay below.
 const clockEnv = "NATSID_FAULTS_CLOCK"
 
-// A change of package time that natsid is built with: the wall clock is ahead by
-// the nanoseconds that a mapped file holds. The monotonic clock and timers are
-// unchanged, as when the clock of a machine is set.
+// The overlay of package time in natsid: the wall clock is ahead by the nanoseconds in a mapped file. The monotonic
+// clock and timers are unchanged, as when the clock of a machine is set.
 const (
 	nowOld = "	sec, nsec, mono := runtimeNow()\n"
 	nowNew = nowOld + "	sec, nsec = setWall(sec, nsec)\n"
@@ -113,8 +112,7 @@ func setWall(sec int64, nsec int32) (int64, int32) {
 `
 )
 
-// writeOverlay writes the change and returns the path of a file for
-// `go build -overlay`.
+// writeOverlay writes the overlay and returns the path of a file for `go build -overlay`.
 func writeOverlay(ctx context.Context, dir string) (string, error) {
 	root, err := goTool(ctx, "env", "GOROOT")
 	if err != nil {
@@ -150,7 +148,7 @@ func writeOverlay(ctx context.Context, dir string) (string, error) {
 	return overlay, nil
 }
 
-// A clock is the wall clock of one process that was built by build.
+// A clock is the wall clock of one process built by build.
 type clock struct {
 	path   string
 	offset *atomic.Int64
@@ -165,7 +163,7 @@ func newClock(path string) (*clock, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// Mapped until this process ends: a clock may be read at any time.
+	// It stays mapped until this process ends: a clock may be read at any time.
 	b, err := syscall.Mmap(int(f.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("mapping %s: %w", path, err)
@@ -173,5 +171,5 @@ func newClock(path string) (*clock, error) {
 	return &clock{path, (*atomic.Int64)(unsafe.Pointer(&b[0]))}, nil
 }
 
-// set makes the process's clock differ from the machine's by d, at once.
+// set sets the process's clock to the machine's plus d, at once.
 func (c *clock) set(d time.Duration) { c.offset.Store(int64(d)) }

@@ -18,13 +18,11 @@ import (
 // patience is how long a call through package client may take.
 const patience = 5 * time.Second
 
-// callsPer is how many requests of a load there are for one call through package
-// client.
+// callsPer is how many requests of a load are sent for each call through package client.
 const callsPer = 4
 
-// Callers request IDs through package client, beside the bare requests of a load,
-// and leave to it what a service leaves to it: faults. Their IDs go into the
-// ledgers of the load. The methods are safe for concurrent use.
+// Callers request IDs through package client, beside the bare requests of a load, and leave the handling of faults to
+// the client, as a service does. Their IDs go into the ledgers of the load. The methods are safe for concurrent use.
 type callers struct {
 	load    *load
 	clients []*caller
@@ -42,10 +40,10 @@ type caller struct {
 	handles [kinds]*client.Handle
 }
 
-// A wait is how long a call took, IDs or not.
+// A wait is the duration of a call, with or without IDs.
 type wait struct {
 	kind kind
-	at   time.Duration // when it began, since the start of the load
+	at   time.Duration // when the call began, since the start of the load
 	took time.Duration
 }
 
@@ -57,7 +55,7 @@ func (w wait) String() string {
 func newCallers(l *load, urls []string) (*callers, error) {
 	c := &callers{load: l}
 	for i := range urls {
-		// What a service sets: a server that hangs is left within 2 s.
+		// The options of a service: a server that hangs is left within 2 s.
 		nc, err := nats.Connect(strings.Join(nearest(urls, i), ","), nats.Name("faults client"), nats.DontRandomize(),
 			nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1),
 			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -103,7 +101,7 @@ func (c *callers) run(ctx context.Context, rate, batch int) {
 	}
 }
 
-// call makes the i-th call, by the next client, and keeps its outcome.
+// call makes the i-th call, by the next client, and records its outcome.
 func (c *callers) call(i int64, batch int) {
 	what, n := mix[i%10].kind, 1
 	if mix[i%10].batch {
@@ -155,8 +153,7 @@ func (c *callers) next(ctx context.Context, by *caller, what kind, n int) error 
 	return nil
 }
 
-// outcomeOf returns the outcome that an error of package client stands for, "" if
-// none may have it.
+// outcomeOf returns the outcome for an error of package client, "" for an error that must not occur.
 func outcomeOf(err error) string {
 	for _, known := range []struct {
 		err     error
@@ -179,8 +176,7 @@ func (c *callers) failed() []failure {
 	return append([]failure(nil), c.failures...)
 }
 
-// copies returns how many requests the clients sent for calls of a kind, and how many
-// copies of them.
+// copies returns how many requests the clients sent for calls of a kind, and how many copies of them.
 func (c *callers) copies(k kind) (sum client.Stats) {
 	for _, of := range c.clients {
 		s := of.handles[k].Stats()

@@ -8,16 +8,16 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A cause is what makes a loss possible, where that is neither the fault's start nor its end: it is recorded in the
-// trial when it happens.
+// A cause is an event other than the fault's start and end that makes a loss possible: the trial records when it
+// happens.
 type cause struct {
-	name   string // when it lasts, for the report
+	name   string // the time of its effect, for the report
 	lasted func(*trial, kind) []span
 }
 
 var (
-	// aLostNumber is a worker that says that it lost its number. Within renumbered it has another: it looks for one,
-	// writes its record twice, and lets a second pass in which the owner before may still issue.
+	// aLostNumber is a worker that reports the loss of its number. Within renumbered it has another number: it
+	// searches for one, writes the record twice, and waits a second in which the former owner may still issue.
 	aLostNumber = cause{
 		name: "up to " + renumbered.String() + " after a worker's alarm `number-lost`",
 		lasted: func(t *trial, _ kind) (all []span) {
@@ -31,7 +31,7 @@ var (
 
 const renumbered = 5 * time.Second
 
-// tags are those of the load.
+// tags are the tags of the load.
 var tags = map[kind]string{long: longTag, short: shortTag, strict: strictTag}
 
 // raisedAt returns when alarms of a kind were raised, since the start of the load.

@@ -14,7 +14,7 @@ func clockFaults() (list []fault) {
 	for _, d := range []time.Duration{-time.Hour, -2 * time.Second, -3 * time.Millisecond, 2 * time.Second, time.Hour} {
 		list = append(list, clockFault(d), clockRestartFault(d))
 	}
-	// The only one in which --on-clock-step makes a difference.
+	// Of the clock faults, --on-clock-step makes a difference here alone.
 	return append(list, fault{
 		name: "clock+2s-and-back",
 		summary: "a worker's clock is set by +2s, and corrected after 0.2 s: " +
@@ -27,8 +27,8 @@ func clockFaults() (list []fault) {
 	})
 }
 
-// tolerated reports whether workers take a clock that is wrong by d for right.
-func tolerated(d time.Duration) bool { return d.Abs() <= time.Second }
+// isTolerated reports whether workers accept a clock that is wrong by d.
+func isTolerated(d time.Duration) bool { return d.Abs() <= time.Second }
 
 func clockFault(d time.Duration) fault {
 	f := fault{
@@ -37,7 +37,7 @@ func clockFault(d time.Duration) fault {
 		fleet:   threeWorkers, inject: setClock(d), lasts: 5 * time.Second,
 		single: true, area: onClock, brief: d == -2*time.Second || d == time.Hour,
 	}
-	if !tolerated(d) {
+	if !isTolerated(d) {
 		f.losses = []loss{untilItLeft}
 		// Once per event, until the clock is found to be right.
 		f.alarms = alarms{subjects.AlarmClockStep: {1, 1}, subjects.AlarmClockSkew: {1, 1}}
@@ -52,7 +52,7 @@ func clockRestartFault(d time.Duration) fault {
 		fleet:   threeWorkers, inject: setClockOverRestart(d), lasts: 5 * time.Second,
 		losses: []loss{lostInFlight}, single: true, area: onWorker,
 	}
-	if !tolerated(d) {
+	if !isTolerated(d) {
 		f.alarms = alarms{subjects.AlarmClockStep: {0, 1}, subjects.AlarmClockSkew: {1, 1}}
 	}
 	return f

@@ -28,7 +28,7 @@ const (
 	diskSize    = 32 << 20
 )
 
-// A cluster is the processes under test and what is between them.
+// A cluster is the processes under test and the proxies between them.
 type cluster struct {
 	*harness
 	fleet fleet
@@ -42,19 +42,19 @@ type cluster struct {
 	db      *mysqltest.Server
 	link    *mysqltest.Link // between the workers and db
 	load    *load           // the callers
-	callers *callers        // those through package client
+	callers *callers        // calls through package client
 	probe   *probe          // nil before the start
-	crashed []*process      // those that ended by themselves and were reported
+	crashed []*process      // processes that ended by themselves and were reported
 
 	leafLink *mysqltest.Link // between the leaf node and the first server
-	refused  []*worker       // those that must not become ready, and may end
+	refused  []*worker       // workers that must not become ready, and may end
 }
 
 // start starts the fleet, creates the tags, and connects the callers.
 func (c *cluster) start() {
 	urls := c.startServers()
 	c.startDatabase()
-	near := urls // where the first worker connects to
+	near := urls // the servers to which the first worker connects
 	switch {
 	case c.fleet.proxied:
 		near = c.startProxies()
@@ -145,7 +145,7 @@ func (c *cluster) mount(dir string) {
 		c.Skipf("%v", err)
 	}
 	c.must(err)
-	// It ends with the runner in any case.
+	// The kernel removes it with the runner in any case.
 	c.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 }
 
@@ -187,7 +187,7 @@ func (c *cluster) createTag(conn func() *nats.Conn, t subjects.TagCreate) {
 	}
 }
 
-// conn returns a connection of the callers that is up, if there is one.
+// conn returns a connected connection of the callers, if there is one.
 func (c *cluster) conn() *nats.Conn {
 	for _, k := range c.load.links {
 		if k.nc.IsConnected() {
@@ -197,7 +197,7 @@ func (c *cluster) conn() *nats.Conn {
 	return c.load.links[0].nc
 }
 
-// allReady reports whether every worker is ready that runs and is not refused.
+// allReady reports whether all running workers are ready, except those that must refuse.
 func (c *cluster) allReady() bool {
 	return !slices.ContainsFunc(c.workers, func(w *worker) bool {
 		return w.running() && !slices.Contains(c.refused, w) && !w.ready()
@@ -228,9 +228,8 @@ type server struct {
 	monitor                string // URL of its monitoring, without a path; "" for none
 }
 
-// natsConf is deploy/nats.conf on loopback: always synced; clients and servers
-// that hang are detected within seconds; a server in lame duck mode waits for 1 s
-// before it disconnects its clients, one per second.
+// natsConf is deploy/nats.conf on loopback: always synced; clients and servers that hang are detected within seconds;
+// a server in lame duck mode waits for 1 s before it disconnects its clients, one per second.
 const natsConf = `
 server_name: %[1]s
 listen: %[2]q
@@ -242,8 +241,8 @@ lame_duck_duration: "30s"
 %[4]s
 `
 
-// routing is what natsConf has besides where there are several servers. They tell their
-// clients of one another only where workers must learn that: not past a proxy.
+// routing is the addition to natsConf for several servers. They announce one another to clients only where workers
+// must learn of other servers: not past a proxy.
 const routing = `cluster { name: faults, listen: %q, routes: ["nats://%s"], no_advertise: %t }`
 
 // startServers starts the nats-servers and returns the URLs of all.
@@ -275,7 +274,7 @@ func (c *cluster) startServers() (urls []string) {
 	return urls
 }
 
-// configure writes the configuration of a server: natsConf, and what it has besides.
+// configure writes the configuration of a server: natsConf, and more.
 func (c *cluster) configure(v *server, more string) {
 	domain := "" // leaf node and hub have domains of their own
 	if c.fleet.leaf != noLeaf {
@@ -302,7 +301,7 @@ func (c *cluster) startServer(v *server) {
 	})
 }
 
-// urls returns where the nats-servers are.
+// urls returns the URLs of the nats-servers.
 func (c *cluster) urls() (urls []string) {
 	for _, v := range c.servers {
 		urls = append(urls, "nats://"+v.addr)
@@ -310,8 +309,7 @@ func (c *cluster) urls() (urls []string) {
 	return urls
 }
 
-// replicas returns the state of a stream on a cluster; ok is false if it is not
-// available at the moment.
+// replicas returns the state of a stream on a cluster; ok is false if the state is not available at the moment.
 func (c *cluster) replicas(stream string) (info *jetstream.ClusterInfo, ok bool) {
 	js, err := jetstream.New(c.conn())
 	c.must(err)
@@ -331,8 +329,8 @@ func (c *cluster) current(stream string) bool {
 		!slices.ContainsFunc(info.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Offline })
 }
 
-// waitForReplicas waits until every server has a current replica of every
-// bucket, as an operator does before stopping the next server.
+// waitForReplicas waits until every server has a current replica of every bucket, as an operator does before stopping
+// the next server.
 func (c *cluster) waitForReplicas() {
 	for _, bucket := range []string{namespace.SegmentBucket(), namespace.HistoryBucket(), namespace.WorkerBucket()} {
 		c.waitFor(startWithin, bucket+" has three current replicas", func() bool { return c.current("KV_" + bucket) })
@@ -369,13 +367,13 @@ func (c *cluster) roll(sig syscall.Signal) {
 	}
 }
 
-// handOver asks the leader of a bucket to let another server lead it. It may fail, and is asked again.
+// handOver asks the leader of a bucket to let another server lead it. The request may fail, and is repeated.
 func (c *cluster) handOver(bucket, to string) {
 	body := fmt.Appendf(nil, `{"placement":{"preferred":%q}}`, to)
 	_, _ = c.conn().Request("$JS.API.STREAM.LEADER.STEPDOWN.KV_"+bucket, body, time.Second)
 }
 
-// placeMarks lets the server lead the marks that the fault wants.
+// placeMarks makes the fault's choice of server the leader of the marks.
 func (c *cluster) placeMarks() {
 	if c.fleet.marksOn == "" {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// databaseFaults strike MariaDB, or what is between it and the workers.
+// databaseFaults strike MariaDB, or the link between it and the workers.
 func databaseFaults() []fault {
 	return []fault{
 		{
@@ -26,7 +26,7 @@ func databaseFaults() []fault {
 			summary: "MariaDB is stopped and comes back with a copy of its data from 5 s ago: it lost commits",
 			fleet:   loadingOnMySQL, inject: restoreDatabase,
 			losses: []loss{storeAway},
-			// Each worker says it once a minute for each tag that went back, and each may notice each.
+			// Each worker reports each tag that went back once a minute.
 			alarms: alarms{subjects.AlarmTableWentBack: {1, loadingOnMySQL.workers * len(tags)}},
 		},
 		{
@@ -84,7 +84,7 @@ func readOnly(t *trial) func() {
 	return func() { t.db.SetReadOnly(false) }
 }
 
-// refuseOne is refuseDatabase where only the first worker has the link.
+// refuseOne is refuseDatabase in a fleet where only the first worker has the link.
 func refuseOne(t *trial) func() {
 	heal := refuseDatabase(t)
 	return func() {

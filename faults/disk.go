@@ -36,12 +36,12 @@ func withOwnMounts() (code int, ok bool) {
 	if err := cmd.Start(); err != nil {
 		return 0, false
 	}
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // reaches both: the other one acts on it
-	_ = cmd.Wait()                                       // the exit code says how it ended
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // Ctrl-C reaches both processes: the other one acts on it
+	_ = cmd.Wait()                                       // the exit code reports how it ended
 	return cmd.ProcessState.ExitCode(), true
 }
 
-// mountDisk mounts a disk of so many bytes on dir.
+// mountDisk mounts a disk of size bytes on dir.
 func mountDisk(dir string, size int) error {
 	if os.Getenv(ownMountsEnv) == "" {
 		return errNoMounts
@@ -59,9 +59,8 @@ func mountDisk(dir string, size int) error {
 var errNoMounts = errors.New("a disk that can be filled needs a mount namespace: " +
 	"run as root, or where users may create them")
 
-// watchDisk writes a small file to the harness's disk all the time, as workers and
-// nats-servers do. The function that it returns stops that, and returns how long
-// the slowest write took.
+// watchDisk writes a small file to the harness's disk continuously, as workers and nats-servers do. The function that
+// it returns stops the writes, and returns the duration of the slowest.
 func watchDisk(h *harness) (slowest func() time.Duration) {
 	stop, most := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {
@@ -93,8 +92,7 @@ func writeSynced(name string) error {
 	return f.Sync()
 }
 
-// fillDisk uses up what is free on the disk of dir, to the last byte, and returns
-// what frees it again.
+// fillDisk uses up the free space on the disk of dir, to the last byte, and returns a function that frees it again.
 func fillDisk(dir string) (free func() error, err error) {
 	name := filepath.Join(dir, "fill")
 	f, err := os.Create(name)

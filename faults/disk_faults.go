@@ -20,7 +20,7 @@ func diskFaults() []fault {
 			losses: []loss{{
 				kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: 5 * time.Second, most: 60,
 			}},
-			// One of worker.json, and one of lineage.json if it is written meanwhile.
+			// One for worker.json, and one for lineage.json if that is written during the fault.
 			alarms: alarms{subjects.AlarmStateFile: {1, 2}}, single: true,
 		},
 		{
@@ -31,7 +31,7 @@ func diskFaults() []fault {
 			losses: []loss{lostOnRoute, lostAsServerReturns}, single: true,
 		},
 		{
-			// Its JetStream ends, and hands over what it leads but for the stream that it could not write.
+			// Its JetStream ends, and hands over leadership, except of the stream that it could not write.
 			name:    "disk-full-leader",
 			summary: "the same of the one that leads it",
 			fleet:   leading, inject: fillServer, lasts: 10 * time.Second,
@@ -40,7 +40,7 @@ func diskFaults() []fault {
 	}
 }
 
-// The server is killed at the end of the fault: it routes nothing until it knows its peers again.
+// The server is killed at the end of the fault: it routes no message until it knows its peers again.
 var lostAsServerReturns = loss{
 	kinds: all, outcomes: []string{timeout, disconnected, noResponders}, afterEnd: time.Second, most: 30,
 }

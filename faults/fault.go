@@ -10,53 +10,51 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A fault is a failure that is caused on a cluster under load, and what it may
-// cost. Whatever it is, no ID repeats.
+// A fault is a failure that is caused on a cluster under load, and its permitted cost. No fault may make an ID
+// repeat.
 type fault struct {
 	name    string
-	summary string // what happens, for the report
+	summary string // the event, for the report
 	fleet   fleet
-	// inject causes the fault; the function that it returns ends it, nil if
-	// the fault ends by itself. lasts is the time between the two.
+	// inject causes the fault; the function that it returns ends it, nil if the fault ends by itself. lasts is the
+	// time between the two.
 	inject func(*trial) (heal func())
 	lasts  time.Duration
 
-	// losses are the only requests that may stay without IDs.
+	// losses are the only requests that may get no IDs.
 	losses []loss
-	// single says that the fault strikes one worker of several, or one server of
-	// three, at a time: callers through package client do not see it.
+	// single means that the fault strikes one worker of several, or one server of three, at a time: callers through
+	// package client do not notice it.
 	single bool
-	// gap is the longest that callers may go without IDs of a kind that no loss
-	// names; 1 s if 0. shortGap is that of the short and the strict tag where a loss
-	// names them; 0: no bound.
+	// gap is the longest time for which callers may get no IDs of a kind that no loss names; 1 s if 0. shortGap is
+	// the same for the short and the strict tag where a loss names them; 0 means no bound.
 	gap, shortGap time.Duration
-	// recovery is the time within which every worker serves all it can and no
-	// request fails, from the fault's end; 5 s if 0.
+	// recovery is the time from the fault's end within which every worker serves fully and no request fails; 5 s if
+	// 0.
 	recovery time.Duration
 	// watch is how long the cluster is watched after its recovery; 4 s if 0.
 	watch time.Duration
-	// unnoticed says that no caller may wait longer than a second, but for a loss.
+	// unnoticed means that no caller may wait longer than a second, except for a loss.
 	unnoticed bool
-	// settle is how long after the fault's start IDs may repeat that were issued by
-	// then; 0 if none may.
+	// settle is how long after the fault's start IDs issued before may repeat; 0 if none may.
 	settle time.Duration
-	// alarms are those that workers raise; no others may be.
+	// alarms are the alarms that workers raise; no others are permitted.
 	alarms alarms
 
-	area   area // of a fault that can be mixed with others; "" for the rest
+	area   area // of a fault that can be mixed with others; "" for others
 	brief  bool // part of the short run
 	random bool // a sequence of other faults; it has no inject
 	once   bool // it is run with one --on-clock-step only
-	alone  bool // once, and no other trial runs meanwhile
+	alone  bool // runs once, and without other trials at the same time
 }
 
-// fleet is the processes that a fault needs.
+// fleet is the processes of a fault.
 type fleet struct {
 	servers  int // nats-servers; 0: the only worker has one inside
 	workers  int
 	mysql    bool          // segments in MariaDB, guarded by marks in JetStream
 	oneLink  bool          // only the first worker reaches MariaDB through its proxy
-	together bool          // all workers join the first server, and learn of the others there
+	together bool          // all workers connect to the first server, and learn of the others there
 	proxied  bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
 	disks    bool          // the last server and the first worker have small disks of their own
 	marksOn  string        // the server that leads the marks' stream; "": any
@@ -65,8 +63,7 @@ type fleet struct {
 	quota    time.Duration // CPU time of each worker in overload.Period; 0: no limit
 }
 
-// leafNode is whether a fleet has a leaf node, with a JetStream of its own in a
-// domain of its own, and callers.
+// leafNode is the kind of a fleet's leaf node, which has a JetStream of its own in a domain of its own, and callers.
 type leafNode int
 
 const (
@@ -75,7 +72,7 @@ const (
 	apart           // its link is down until the fault begins; a worker serves there
 )
 
-// alarms bounds how many of a kind are raised: at least and at most.
+// alarms bounds the number of alarms of each kind: minimum and maximum.
 type alarms map[subjects.Alarm]times
 
 type times [2]int
@@ -87,7 +84,7 @@ func (t times) String() string {
 	return fmt.Sprintf("%d to %d", t[0], t[1])
 }
 
-// An area is what a fault strikes. Two of one area are not mixed.
+// An area is the target of a fault. Two faults of one area are not mixed.
 type area string
 
 const (
@@ -98,19 +95,18 @@ const (
 	onDatabase area = "database"
 )
 
-// A loss allows requests to stay without IDs: those of some kinds, with some
-// outcomes, sent between a caller's patience (2 s) before the fault began and
-// some time after.
+// A loss allows requests to get no IDs: those of some kinds, with some outcomes, sent between a caller's patience (2
+// s) before the fault began and some time after.
 type loss struct {
 	kinds      []kind
 	outcomes   []string      // codes, timeout, noResponders, disconnected
 	afterStart time.Duration // up to this after the fault's start; 0: up to its end
 	afterEnd   time.Duration // or up to this after its end
-	cause      cause         // if it has a name, only while that lasts instead
-	most       int           // how many; 0: any number
+	cause      cause         // if it has a name, only during its effect instead
+	most       int           // maximum number; 0 means any
 }
 
-// during returns when the loss may occur in a trial, to requests of a kind.
+// during returns the spans in which the loss may occur in a trial, for requests of a kind.
 func (l loss) during(t *trial, k kind) []span {
 	switch {
 	case l.cause.name != "":
@@ -126,52 +122,50 @@ func (l loss) allows(t *trial, f failure) bool {
 	return slices.Contains(l.outcomes, f.outcome) && l.covers(t, f, callerWaits)
 }
 
-// covers reports whether the loss is about what was requested by somebody who waits so long.
+// covers reports whether the loss covers a request or call whose caller waits for waits.
 func (l loss) covers(t *trial, f failure, waits time.Duration) bool {
 	return l.names(f.kind) && slices.ContainsFunc(l.during(t, f.kind), func(s span) bool {
 		return s.from-waits <= f.at && f.at <= s.till
 	})
 }
 
-// names reports whether the loss is about a kind. The strict tag needs its store as the
-// short one does, for each request.
+// names reports whether the loss is about a kind. The strict tag needs its store for each request, like the short
+// one.
 func (l loss) names(k kind) bool {
 	return slices.Contains(l.kinds, k) || k == strict && slices.Contains(l.kinds, short)
 }
 
-// lasting reports whether the loss allows callers to be refused for as long as
-// the fault lasts.
+// lasting reports whether the loss allows callers to be refused for as long as the fault lasts.
 func (l loss) lasting() bool { return l.most == 0 && l.afterStart == 0 }
 
 var all = []kind{snowflake, long, short, strict}
 
 // Losses that several faults have.
 var (
-	// Requests that a process had taken are lost with it: core NATS delivers at
-	// most once. At 400 requests per second that is a handful.
+	// Requests that a process had taken are lost with it: core NATS delivers at most once. At 400 requests per second
+	// that is a handful.
 	lostInFlight = loss{
 		kinds: all, outcomes: []string{timeout, disconnected}, afterStart: 500 * time.Millisecond, most: 20,
 	}
-	// The same of a process that is killed only later in the fault.
+	// The same for a process that is killed later in the fault.
 	lostInFlightLater = loss{
 		kinds: all, outcomes: []string{timeout, disconnected}, afterEnd: 500 * time.Millisecond, most: 20,
 	}
-	// NATS routes to a worker that hangs until its server misses the second
-	// answer to a ping: 6 s with ping_interval 2s and ping_max 2.
+	// NATS routes to a worker that hangs until its server misses the second answer to a ping: 6 s with ping_interval
+	// 2s and ping_max 2.
 	untilDetected = loss{kinds: all, outcomes: []string{timeout}, afterStart: 8 * time.Second}
 	// A worker that resumes receives requests before it knows that its window has
 	// ended.
 	afterResume = loss{kinds: []kind{snowflake}, outcomes: []string{"503"}, afterEnd: time.Second, most: 60}
-	// The short tag cannot do without its store for more than a second or two.
+	// The short tag needs its store every second or two.
 	storeAway = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
 	// A request for the strict tag needs a leader of the marks, and its acknowledgement.
 	betweenLeaders = loss{kinds: []kind{strict}, outcomes: []string{"503", "429"}, afterEnd: 2 * time.Second}
-	// A worker that lost its store leaves soon. Meanwhile callers may be refused, or wait.
+	// A worker that lost its store leaves soon. Until then callers may be refused, or wait.
 	untilOneLeft = loss{
 		kinds: []kind{short}, outcomes: []string{"503", slowly, noResponders}, afterStart: 5 * time.Second,
 	}
-	// A worker whose clock is wrong leaves within 100 ms; what it had received by
-	// then is refused.
+	// A worker whose clock is wrong leaves within 100 ms; requests that it had received are refused.
 	untilItLeft = loss{kinds: []kind{snowflake}, outcomes: []string{"503"}, afterStart: time.Second, most: 60}
 )
 
@@ -211,8 +205,8 @@ func (f fault) gapLimit() time.Duration {
 	return f.gap
 }
 
-// gapLimitOf returns how long callers of a kind may go without IDs. There is no
-// such bound if they may be refused for as long as the fault lasts.
+// gapLimitOf returns how long callers of a kind may get no IDs. There is no bound if they may be refused for as long
+// as the fault lasts.
 func (f fault) gapLimitOf(k kind) (most time.Duration, bounded bool) {
 	if (k == short || k == strict) && f.shortGap > 0 {
 		return f.shortGap, true
@@ -222,9 +216,8 @@ func (f fault) gapLimitOf(k kind) (most time.Duration, bounded bool) {
 	})
 }
 
-// mayFail reports whether a call through package client may stay without IDs: never
-// where one worker or server is struck, unless the store of its tag may be away for
-// longer than a caller has patience; else where a bare request may.
+// mayFail reports whether a call through package client may get no IDs: never where one worker or server is struck,
+// unless the store of its tag may be out of reach for longer than a caller waits; otherwise where a bare request may.
 func (f fault) mayFail(t *trial, call failure) bool {
 	if f.single {
 		return (call.kind == short || call.kind == strict) && f.shortGap > patience

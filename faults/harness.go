@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// A harness is what a trial runs in: its directory, its log of events, the
-// violations found so far, and what is to be cleaned up.
+// A harness is the environment of a trial: its directory, its log of events, its violations so far, and its cleanups.
 //
 // It is a [testing.TB] as far as internal/testkit/mysqltest needs one. A method
 // that fails it ends the trial, and must be called on the trial's goroutine.
@@ -24,13 +23,13 @@ type harness struct {
 	testing.TB // nil: only the methods below exist
 
 	name string
-	dir  string // all that the trial has on disk, and its logs
+	dir  string // all files of the trial, and its logs
 	ctx  context.Context
 
 	mu         sync.Mutex
-	zero       time.Time // of the times of events
+	zero       time.Time // origin of the times of events
 	events     []string
-	violations []string // promises that were not kept
+	violations []string // broken promises
 	skipped    string   // why the trial cannot run here
 	cleanups   []func()
 }
@@ -54,7 +53,7 @@ func (h *harness) logf(format string, args ...any) {
 	h.events = append(h.events, fmt.Sprintf("%8.3f  %s", at, fmt.Sprintf(format, args...)))
 }
 
-// violation notes a promise that was not kept; the trial goes on.
+// violation records a broken promise; the trial continues.
 func (h *harness) violation(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	h.logf("VIOLATION: %s", text)
@@ -70,7 +69,7 @@ func (h *harness) must(err error) {
 	}
 }
 
-// What internal/testkit/mysqltest calls.
+// Methods that internal/testkit/mysqltest calls.
 
 func (h *harness) Helper()                  {}
 func (h *harness) Name() string             { return h.name }
@@ -96,8 +95,7 @@ func (h *harness) TempDir() string {
 	return dir
 }
 
-// run runs f to its end, or to the first thing that fails, and then the
-// functions given to Cleanup.
+// run runs f to its end, or to the first failure, and then the functions given to Cleanup.
 func (h *harness) run(f func()) {
 	for _, part := range []func(){f, h.clean} {
 		done := make(chan struct{})
@@ -115,7 +113,7 @@ func (h *harness) clean() {
 	}
 }
 
-// waitFor waits for a condition, and ends the trial if it does not come true.
+// waitFor waits for a condition, and ends the trial if the condition does not come true.
 func (h *harness) waitFor(within time.Duration, what string, ok func() bool) {
 	h.must(h.wait(within, what, ok))
 }
@@ -133,7 +131,7 @@ func (h *harness) wait(within time.Duration, what string, ok func() bool) error 
 	return nil
 }
 
-// sleep lets time pass while callers go on.
+// sleep waits while callers continue.
 func (h *harness) sleep(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -145,8 +143,7 @@ func (h *harness) sleep(d time.Duration) {
 // path returns the path of a file of this trial.
 func (h *harness) path(name string) string { return filepath.Join(h.dir, name) }
 
-// logs returns the last warnings and errors of each worker and stage, from which the
-// reason of a violation may be seen.
+// logs returns the last warnings and errors of each worker and stage, which may show the reason of a violation.
 func (h *harness) logs() string {
 	names, _ := filepath.Glob(h.path("[ws]*.log"))
 	var b strings.Builder

@@ -11,10 +11,10 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// figures counts what the load has met, and ends it.
+// figures counts the outcomes of the load, and ends the load.
 func (t *trial) figures() (r result) {
 	l := t.load
-	l.mu.Lock() // answers may still come, and are too late
+	l.mu.Lock() // answers may still come, too late to count
 	defer l.mu.Unlock()
 	r = result{
 		took: l.quit, stalled: l.stalled, ids: l.ids.Load(), gaps: l.gaps, repeats: l.askedTwice,
@@ -61,7 +61,7 @@ func (t *trial) figures() (r result) {
 	return r
 }
 
-// judge notes every promise that was not kept.
+// judge records every broken promise.
 func (t *trial) judge(r result) {
 	if err := t.load.err(); err != nil {
 		t.violation("%v", err)
@@ -91,10 +91,10 @@ func (t *trial) judge(r result) {
 	}
 }
 
-// judgeAlarms notes the kinds of alarm that were raised too often or too rarely.
+// judgeAlarms records the kinds of alarm that were raised too often or too rarely.
 func (t *trial) judgeAlarms(r result) {
 	kinds := maps.Clone(r.alarms)
-	delete(kinds, subjects.AlarmGrantsLost) // no promise: it says what an audit lacks
+	delete(kinds, subjects.AlarmGrantsLost) // not a promise: it reports a gap for audits
 	most := make(alarms)
 	maps.Copy(most, t.fault.alarms)
 	for kind, n := range t.explained {
@@ -110,7 +110,7 @@ func (t *trial) judgeAlarms(r result) {
 	}
 }
 
-// judgeGaps notes the kinds whose callers went without IDs for too long.
+// judgeGaps records the kinds whose callers got no IDs for too long.
 func (t *trial) judgeGaps(r result) {
 	for k, gap := range r.gaps {
 		if most, bounded := t.fault.gapLimitOf(kind(k)); bounded && gap > most {
@@ -119,9 +119,8 @@ func (t *trial) judgeGaps(r result) {
 	}
 }
 
-// judgeLastSecond notes what callers missed in the last second of the load. No
-// loss is allowed there: nothing else distinguishes a cluster that has recovered
-// from one that never will.
+// judgeLastSecond records missing answers in the last second of the load. No loss is allowed there: only this
+// distinguishes a cluster that has recovered from one that never will.
 func (t *trial) judgeLastSecond() {
 	last := t.load.quit - time.Second
 	var n int
@@ -135,7 +134,7 @@ func (t *trial) judgeLastSecond() {
 	}
 }
 
-// judgeEnd notes what may not be after a random sequence.
+// judgeEnd records violations at the end of a random sequence.
 func (t *trial) judgeEnd() {
 	for _, x := range t.load.failed() {
 		if slices.Contains([]string{"400", "404", "500"}, x.outcome) {
@@ -147,7 +146,7 @@ func (t *trial) judgeEnd() {
 	}
 }
 
-// judgeFailures notes the failures that no loss of the fault allows.
+// judgeFailures records the failures that no loss of the fault allows.
 func (t *trial) judgeFailures() {
 	used := make([]int, len(t.fault.losses))
 	over := make(map[string][]time.Duration)
@@ -167,7 +166,7 @@ func (t *trial) judgeFailures() {
 	}
 }
 
-// judgeCalls notes the calls through package client that had to get IDs.
+// judgeCalls records the calls through package client that had to get IDs and did not.
 func (t *trial) judgeCalls() {
 	over := make(map[string][]time.Duration)
 	for _, x := range t.callers.failed() {
@@ -178,7 +177,7 @@ func (t *trial) judgeCalls() {
 	t.notServed("calls through the client", over)
 }
 
-// notServed notes when requests were sent, or calls began, that had to get IDs.
+// notServed records when requests were sent, or calls began, that had to get IDs and did not.
 func (t *trial) notServed(what string, over map[string][]time.Duration) {
 	for _, x := range slices.Sorted(maps.Keys(over)) {
 		at := over[x]

@@ -10,23 +10,21 @@ import (
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
 )
 
-// A hub is the first server of a fleet with a leaf node. Each has a JetStream in
-// a domain of its own, so neither is seen by the other's clients; subjects are
-// shared as soon as the link between them is up.
+// A hub is the first server of a fleet with a leaf node. Each has a JetStream in a domain of its own, which the
+// other's clients do not see; subjects are shared while the link between them is up.
 
-// leafListener returns what the i-th server's configuration has for leaf nodes.
+// leafListener returns the part for leaf nodes in the i-th server's configuration.
 func (c *cluster) leafListener(i int) string {
 	if c.fleet.leaf == noLeaf || i > 0 {
 		return ""
 	}
 	addr := c.port()
-	c.leafLink = mysqltest.Proxy(c, addr) // it passes bytes on, whatever they mean
+	c.leafLink = mysqltest.Proxy(c, addr) // it passes bytes on unchanged
 	c.leafLink.Refuse(c.fleet.leaf == apart)
 	return fmt.Sprintf("leafnodes { listen: %q }", addr)
 }
 
-// startLeaf starts the leaf node, adds its worker if it has one, and returns its
-// URL.
+// startLeaf starts the leaf node, adds its worker if it has one, and returns its URL.
 func (c *cluster) startLeaf() string {
 	v := &server{name: "leaf", addr: c.port(), data: c.path("leaf"), conf: c.path("leaf.conf")}
 	c.servers = append(c.servers, v)

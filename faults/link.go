@@ -13,7 +13,7 @@ import (
 // A link is a connection of callers to one nats-server.
 type link struct {
 	nc      *nats.Conn
-	inbox   string       // its answers come to inbox.<kind>.<sequence number>
+	inbox   string       // subject prefix of its answers: inbox.<kind>.<sequence number>
 	epoch   atomic.Int64 // how often it was lost
 	leaving atomic.Bool  // its server is about to stop
 }
@@ -26,8 +26,7 @@ func (l *load) connect(urls string) error {
 		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.Timeout(time.Second),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			// Answers were dropped here, and their IDs with them. The cost of
-			// other errors is counted.
+			// Answers were dropped here, and their IDs with them. Other errors show as losses.
 			if errors.Is(err, nats.ErrSlowConsumer) {
 				l.invalidate(err)
 			}
@@ -47,16 +46,16 @@ func (l *load) connect(urls string) error {
 	return err
 }
 
-// leave does what a caller does whose server is about to stop: it sends nothing
-// more there, waits for its answers, and goes to another.
+// leave acts as a caller whose server is about to stop: it sends no more requests there, waits for its answers, and
+// reconnects to another server.
 func (l *load) leave(k *link) {
 	k.leaving.Store(true)
 	epoch := k.epoch.Load()
 	for late := time.Now().Add(callerWaits); l.waitsOn(k) && time.Now().Before(late); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if k.epoch.Load() == epoch { // else the server has disconnected it by now
-		_ = k.nc.ForceReconnect() // fails only on a connection that is closed
+	if k.epoch.Load() == epoch { // else the server has disconnected it already
+		_ = k.nc.ForceReconnect() // it fails only on a closed connection
 	}
 }
 

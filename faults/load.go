@@ -20,7 +20,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A kind is what a request asks for. Each kind is judged by itself.
+// A kind is the kind of IDs that a request asks for. Each kind is judged by itself.
 type kind int
 
 const (
@@ -45,28 +45,28 @@ func (k kind) subject() string {
 	return namespace.Snowflake()
 }
 
-// The tags, and how patient callers are.
+// The tags, and the patience of callers.
 const (
 	namespace = subjects.DefaultNamespace
 	longTag   = "faults.long"
 	shortTag  = "faults.short"
 	strictTag = "faults.strict"
-	rareTag   = "faults.rare" // only of some faults: see askFor
+	rareTag   = "faults.rare" // used by some faults only: see askFor
 	shortStep = 50
 
 	// callerWaits is how long a caller waits: workers answer within 1.5 s.
 	callerWaits = 2 * time.Second
 )
 
-// Outcomes of a request other than IDs. An error code stands for itself.
+// Outcomes of a request without IDs. An error code is an outcome, too.
 const (
 	timeout      = "timeout"       // no answer, though the caller's connection lived
-	disconnected = "disconnected"  // no answer, and the caller's own connection was lost meanwhile
+	disconnected = "disconnected"  // no answer, and the caller's own connection was lost
 	noResponders = "no-responders" // NATS knew of no worker
-	slowly       = "slow"          // IDs after more than noticed; counted only where a fault is to go unnoticed
+	slowly       = "slow"          // IDs after more than noticed; counted only for faults that must be unnoticed
 )
 
-// tick is how often callers look whether something is due.
+// tick is the interval at which callers check for due work.
 const tick = 5 * time.Millisecond
 
 // noticed is how long callers wait before they notice.
@@ -82,32 +82,32 @@ type load struct {
 	asked      map[int64]bool // IDs that askFor got; only the trial's goroutine uses it
 	askedTwice int64
 	unnoticed  bool                  // slow answers count as failures
-	early      [kinds]*ledger.Ledger // of what was issued before a fault settled
-	settled    atomic.Int64          // when it has, a time.Duration since start; 0 if nothing is early
+	early      [kinds]*ledger.Ledger // IDs issued before a fault settled
+	settled    atomic.Int64          // when it settled, a time.Duration since start; 0 if early is unused
 	ids        atomic.Int64
-	rising     order // of the strict tag
+	rising     order // judges the strict tag
 
 	mu       sync.Mutex
 	seq      uint64
 	pending  map[uint64]request
-	begun    map[uint64]begun // requests for the strict tag without an answer, given up or not
+	begun    map[uint64]begun // requests for the strict tag without an answer, expired or not
 	order    []uint64         // of pending, the oldest first; answered ones stay until they are due
 	sent     [kinds]int64
 	failures []failure
-	refused  []span // requests for the strict tag that ended 503, until then
+	refused  []span // requests for the strict tag that ended with 503, until then
 	lastOK   [kinds]time.Time
 	gaps     [kinds]time.Duration
-	stalled  time.Duration                  // the longest that this process itself stood still
+	stalled  time.Duration                  // the longest that this process stood still
 	alarms   map[string]subjects.AlarmEvent // each event once
 	fault    error                          // of the load itself: its figures are void
 }
 
-// A request is one that waits for its answer.
+// A request is a request that waits for its answer.
 type request struct {
 	kind  kind
 	n     int
 	at    time.Time
-	until time.Time // how long its caller waits
+	until time.Time // deadline of its caller
 	link  *link
 	epoch int64 // of the link
 }
@@ -139,8 +139,7 @@ func newLoad(dir string, urls []string) (*load, error) {
 	return l, nil
 }
 
-// nearest returns the servers of callers at the i-th: when it is down they go to
-// another, each to one of its own.
+// nearest returns the servers for the i-th caller: when its own is down, each caller goes to another one.
 func nearest(urls []string, i int) []string {
 	return slices.Concat(urls[i:i+1], urls[:i], urls[i+1:])
 }
@@ -191,8 +190,8 @@ func (l *load) waiting() bool {
 	return len(l.pending) > 0
 }
 
-// mix is what ten requests in a row ask for: three snowflakes and three times the long
-// tag, one of each in a batch, and twice the short and the strict tag.
+// mix is the kinds of ten requests in a row: three snowflakes and three times the long tag, one of each in a batch,
+// and twice the short and the strict tag.
 var mix = [10]struct {
 	kind  kind
 	batch bool
@@ -215,7 +214,7 @@ func (l *load) send(i int64, batch int) {
 		seq := l.register(request{kind: what, n: n, link: k, epoch: k.epoch.Load()})
 		reply := fmt.Sprintf("%s.%d.%d", k.inbox, what, seq)
 		if err := k.nc.PublishRequest(what.subject(), reply, body); err != nil {
-			l.unregister(seq) // the connection was lost this moment: nothing was sent
+			l.unregister(seq) // the connection was lost at this moment: nothing was sent
 		}
 		return
 	}
@@ -244,8 +243,7 @@ func (l *load) unregister(seq uint64) {
 	delete(l.begun, seq)
 }
 
-// answered records an answer. One that comes after its caller has given up may
-// still hold IDs, which may not repeat either.
+// answered records an answer. An answer after the deadline may still hold IDs, which may not repeat either.
 func (l *load) answered(m *nats.Msg) {
 	tokens := strings.Split(m.Subject, ".")
 	what, err1 := strconv.Atoi(tokens[len(tokens)-2])
@@ -287,7 +285,7 @@ func (l *load) record(body []byte, r request, waits bool, began begun) {
 		err = fmt.Errorf("%d IDs where %d were requested", n, r.n)
 	}
 	if errors.Is(err, ledger.ErrClosed) {
-		return // the report is made
+		return // the violation is reported already
 	}
 	if err != nil {
 		l.invalidate(err)
@@ -304,8 +302,7 @@ func (l *load) record(body []byte, r request, waits bool, began begun) {
 	}
 }
 
-// add adds the IDs of an answer to the ledger of a kind, and returns how many
-// there are.
+// add adds the IDs of an answer to the ledger of a kind, and returns their number.
 func (l *load) add(body []byte, k kind, began begun) (n int64, err error) {
 	runs, err := subjects.ParseRuns(body)
 	if err != nil {
@@ -329,7 +326,7 @@ func (l *load) keep(k kind, first, last int64) error {
 		return err
 	}
 	if int64(l.now()) < l.settled.Load() {
-		_ = l.early[k].Add(first, last) // as the other
+		_ = l.early[k].Add(first, last) // errors show in the other ledger
 	}
 	l.ids.Add(last - first + 1)
 	return nil
@@ -344,8 +341,7 @@ func (l *load) fail(r request, outcome string) {
 	}
 }
 
-// invalidate notes that an answer was not natsid's, or that the load itself does
-// not work.
+// invalidate records that an answer was not natsid's, or that the load itself does not work.
 func (l *load) invalidate(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -368,22 +364,21 @@ func (l *load) failed() []failure {
 	return slices.Clone(l.failures)
 }
 
-// refusals returns when requests for the strict tag were refused with 503, each from its sending to its answer.
+// refusals returns the spans of requests for the strict tag that were refused with 503, from sending to answer.
 func (l *load) refusals() []span {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.refused)
 }
 
-// stoodStill notes that this process, or what it needs besides workers, stood still.
+// stoodStill records that this process, or its own connections, stood still.
 func (l *load) stoodStill(stalled time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stalled = max(l.stalled, stalled)
 }
 
-// extend gives all callers more time: this process stood still meanwhile, and
-// answers may have arrived unread.
+// extend extends all deadlines: this process stood still, and answers may have arrived unread.
 func (l *load) extend(stalled time.Duration) {
 	l.stoodStill(stalled)
 	l.mu.Lock()
@@ -394,8 +389,8 @@ func (l *load) extend(stalled time.Duration) {
 	}
 }
 
-// expire ends the requests whose callers have waited long enough. They are due in
-// order, except those whose time was extended, which only delays the others.
+// expire ends the requests whose deadline has passed. They are due in order, except those whose deadline was
+// extended, which only delays the others.
 func (l *load) expire(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -418,7 +413,7 @@ func (l *load) expire(now time.Time) {
 	}
 }
 
-// finish counts the time since the last answer as a gap, too.
+// finish also counts the time since the last answer as a gap.
 func (l *load) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

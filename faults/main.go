@@ -30,7 +30,7 @@ import (
 	"time"
 )
 
-// options are the flags; their usage texts say what they mean.
+// options are the flags; their usage texts explain them.
 type options struct {
 	list, brief, keep, verbose bool
 	rate, batch, parallel      int
@@ -127,8 +127,7 @@ func run(ctx context.Context, opt options, chosen []fault) error {
 	return report(opt, bins, results)
 }
 
-// runAll runs a trial of each fault, some at a time, and prints each result as it
-// comes.
+// runAll runs a trial of each fault, several concurrently, and prints each result at its end.
 func runAll(ctx context.Context, opt options, bins binaries, dir string, chosen []fault) []result {
 	settings := []string{opt.onClockStep}
 	if opt.onClockStep == "both" {

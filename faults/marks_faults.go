@@ -16,14 +16,14 @@ import (
 )
 
 var (
-	// Ranges of the short tag stay short: every second something is loaded.
+	// Ranges of the short tag stay short: there is a load every second.
 	pollOften   = []string{"--tag-poll", "2s", "--max-step", strconv.Itoa(shortStep)}
 	onOneServer = fleet{servers: 1, workers: 3, flags: pollOften}
 	onFirstUse  = fleet{servers: 1, workers: 3, flags: append(pollOften, "--auto-create-tags")}
 	onOneMySQL  = fleet{servers: 1, workers: 2, mysql: true, flags: pollOften}
 )
 
-// marksFaults set the marks back, remove them, or change their bucket. Where workers stop for it, an operator runs
+// marksFaults set the marks back, remove them, or change their bucket. If workers stop for it, an operator runs
 // `natsid resume`.
 func marksFaults() []fault {
 	return slices.Concat(restoreFaults(), bucketFaults())
@@ -125,8 +125,8 @@ func bucketFaults() []fault {
 // lookback is how old a copy is when it comes back.
 const lookback = 5 * time.Second
 
-// useRare creates the rare tag and lets a worker load a range of it. What useMore
-// loads later is above each copy that is made in between.
+// useRare creates the rare tag and makes a worker load a range of it. The ranges that useMore loads later are above
+// each copy made in between.
 func (t *trial) useRare() {
 	t.createTag(t.conn, subjects.TagCreate{Tag: rareTag, Step: 10, Start: 1})
 	t.askFor(rareTag, 1)
@@ -143,7 +143,7 @@ func (t *trial) useByNewcomer() {
 	t.useMore()
 }
 
-// refuseNewcomer starts a worker, which a bucket that is unfit refuses at once, and uses the rare tag.
+// refuseNewcomer starts a worker, which must refuse an unfit bucket at once, and uses the rare tag.
 func (t *trial) refuseNewcomer() {
 	w := t.addWorker(t.urls())
 	w.start()
@@ -168,14 +168,14 @@ func restoreMarks(t *trial) func() {
 func (t *trial) restoreMarks(copied *backup) {
 	t.logf("the marks are those of 5 s ago")
 	if t.restore(namespace.SegmentBucket(), copied) > 0 {
-		// A worker was faster, and others may have seen its bucket, which is not the original one. Each says so once a
-		// minute at most. Without such a refusal nobody may say so.
+		// A worker was faster, and others may have seen its bucket, which is not the original one. Each reports that
+		// at most once a minute. If no worker was faster, none may report it.
 		t.explained = map[subjects.Alarm]int{subjects.AlarmMarksLost: t.fleet.workers}
 	}
 }
 
-// restoreMarksOf returns a fault that ends all workers, restores the marks, starts
-// the workers, and lets an operator resume.
+// restoreMarksOf returns a fault that ends all workers, restores the marks, starts the workers, and makes an operator
+// resume.
 func restoreMarksOf(end func(*trial), flags ...string) func(*trial) func() {
 	return func(t *trial) func() {
 		t.useRare()
@@ -201,7 +201,7 @@ func (t *trial) restoreWhileDown(end func(*trial), copied *backup) {
 	t.useMore()
 }
 
-// restoreTwice restores the same copy twice: what the first resume raised is in no mark then, and is in use.
+// restoreTwice restores the same copy twice: then no mark has the raises of the first resume, whose IDs are in use.
 func restoreTwice(t *trial) func() {
 	t.useRare()
 	copied := t.backUp(namespace.SegmentBucket())
@@ -209,17 +209,17 @@ func restoreTwice(t *trial) func() {
 	t.sleep(lookback)
 	t.restoreMarks(copied)
 	t.mustStop(stopsWithin, subjects.AlarmMarksWentBack)
-	t.resume(sinceThen...) // where a worker makes the bucket again in between, nobody knows
+	t.resume(sinceThen...) // if a worker recreates the bucket in between, the time is unknown
 	t.waitFor(startWithin, "all workers are ready", t.allReady)
 	t.useMore()
 	t.sleep(lookback)
 	t.restoreWhileDown(killAll, copied)
-	t.resume("--since", "1m") // the copy has none of the keys that workers have had since the first resume
+	t.resume("--since", "1m") // the copy has none of the keys that workers got at the first resume
 	t.useMore()
 	return nil
 }
 
-// restoreWithout restores the marks while a worker is paused, which has ranges in memory, and resumes without it.
+// restoreWithout restores the marks while a worker with ranges in memory is paused, and resumes without it.
 func restoreWithout(t *trial) func() {
 	t.useRare()
 	copied := t.backUp(namespace.SegmentBucket())
@@ -285,7 +285,7 @@ func ageMarks(t *trial) func() {
 	t.askFor(rareTag, 1)
 	t.must(t.edit(bucket, func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = 2*time.Second, 2*time.Second }))
 	t.mustStop(stopsWithin, subjects.AlarmBucketUnfit)
-	t.sleep(4 * time.Second) // all entries are gone
+	t.sleep(4 * time.Second) // all entries have expired
 	t.askFor(rareTag, 30)
 	if _, err := t.natsid("resume", "--yes", "--since", "1m", "--by", "1000000"); err == nil {
 		t.violation("the registry was resumed while the bucket forgets entries")

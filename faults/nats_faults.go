@@ -11,36 +11,34 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// What faults of NATS may cost.
+// Permitted costs of NATS faults.
 var (
-	// Answers on their way through a server that dies are lost, and so is what it
-	// was about to route. Its own clients notice: their connection is gone.
+	// Answers on their way through a server that dies are lost, and so are messages that it was about to route. Its
+	// own clients notice: they lose their connection.
 	lostOnRoute = loss{
 		kinds: all, outcomes: []string{timeout, disconnected, noResponders},
 		afterStart: 500 * time.Millisecond, most: 30,
 	}
-	// A worker behind a server that hangs is not reached until the other servers
-	// detect that, or the worker does.
+	// A worker behind a server that hangs is not reached until the other servers, or the worker, detect that.
 	behindHungServer = loss{
 		kinds: all, outcomes: []string{timeout, disconnected, noResponders}, afterStart: 10 * time.Second,
 	}
-	// An election takes 4 to 9 s from the loss of the leader, and the store is
-	// away meanwhile.
+	// An election takes 4 to 9 s from the loss of the leader, and the store is out of reach until then.
 	untilElected = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterStart: 11 * time.Second}
 	// A server that resumes takes part in elections again, and may cause one.
 	afterReturn = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 11 * time.Second}
-	// A server that resumes routes to workers that have left it, until it has read so.
+	// A server that resumes routes to workers that have left it, until it has processed their departure.
 	strayOnReturn = loss{
 		kinds: all, outcomes: []string{timeout, noResponders}, afterEnd: 500 * time.Millisecond, most: 10,
 	}
-	// Without any NATS nothing can be requested or answered.
+	// Without any NATS there are no requests and no answers.
 	natsAway = loss{
 		kinds: all, outcomes: []string{timeout, disconnected, noResponders, "503"}, afterEnd: 3 * time.Second,
 	}
 	// The store needs an election after the fault.
 	storeAwayLong = loss{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 12 * time.Second}
 	// When all records are gone each worker loses its number at its next heartbeat that JetStream answers, and
-	// acquires another after the last ID of the old one is past. What it has received by then is refused.
+	// acquires another after the last ID of the old one is past. Requests that it received before that are refused.
 	untilRenumbered = loss{
 		kinds: []kind{snowflake}, outcomes: []string{"503", noResponders}, cause: aLostNumber,
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 )
 
-// networkFaults strike what is between the first worker and NATS.
+// networkFaults strike the links between the first worker and NATS.
 func networkFaults() []fault {
 	return []fault{
 		{

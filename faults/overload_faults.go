@@ -10,11 +10,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// overloadFaults offer workers more than they can answer. They have so little CPU time
-// that callers and servers are not what is overloaded.
+// overloadFaults offer workers more requests than they can answer. Workers have so little CPU time that callers and
+// servers are not overloaded.
 func overloadFaults() (faults []fault) {
 	refused := loss{kinds: all, outcomes: []string{noResponders}}
-	// What is on its way between servers when the last worker leaves is lost.
+	// Messages between servers when the last worker leaves are lost.
 	betweenServers := loss{kinds: all, outcomes: []string{timeout}, most: 150}
 	for _, of := range []struct {
 		name             string
@@ -41,8 +41,8 @@ func overloadFaults() (faults []fault) {
 
 const overloadFor = 20 * time.Second
 
-// overloadWorkers requests IDs of a kind, beside the load of all trials. A share of the
-// requests may get no answer.
+// overloadWorkers requests IDs of a kind, beside the load of all trials. The share never of the requests may get no
+// answer.
 func overloadWorkers(what kind, never float64) func(*trial) func() {
 	return func(t *trial) func() {
 		offer := overload.Trial{
@@ -70,7 +70,7 @@ func overloadWorkers(what kind, never float64) func(*trial) func() {
 	}
 }
 
-// limitWorkers gives the workers the CPU time of the fleet, if that is limited.
+// limitWorkers limits the workers to the CPU time of the fleet, if that is set.
 func (c *cluster) limitWorkers() {
 	for _, w := range c.workers {
 		if c.fleet.quota == 0 {
@@ -84,8 +84,7 @@ func (c *cluster) limitWorkers() {
 	}
 }
 
-// monitoring returns what a server's configuration has for its monitoring, if a trial
-// needs that.
+// monitoring returns the part for its monitoring in a server's configuration, if a trial needs that.
 func (c *cluster) monitoring(v *server) string {
 	if c.fleet.quota == 0 {
 		return ""

@@ -28,12 +28,11 @@ const (
 	toStream   = "TO"
 )
 
-// A pipeline is a source that is filled, stages that copy it, and a target that is
-// checked as it grows: message after message, nothing of them is kept but their IDs, in
-// the ledger of their kind. What was checked is removed from both streams.
+// A pipeline is a source that is filled, stages that copy it, and a target that is checked as it grows, message by
+// message. Only the IDs of messages are kept, in the ledger of their kind. Checked messages are removed from both
+// streams.
 //
-// Message k of the source holds the number k, so nothing else needs to be remembered to
-// know what the target must hold.
+// Message k of the source holds the number k, so the expected content of the target follows from the sequence.
 type pipeline struct {
 	t    *trial
 	nc   *nats.Conn
@@ -46,34 +45,34 @@ type pipeline struct {
 	kills   int
 
 	stop, stopChecking func()
-	enough             atomic.Bool   // nothing more is published
-	published          atomic.Uint64 // messages of the source
+	enough             atomic.Bool   // no more messages are published
+	published          atomic.Uint64 // number of messages in the source
 	checked            atomic.Uint64 // the last message of the source that was found in the target
-	held               atomic.Bool   // nothing is removed from the streams
+	held               atomic.Bool   // no message is removed from the streams
 	began              time.Time
 
 	mu         sync.Mutex
-	next       time.Time // when the last message was found
+	next       time.Time // time when the last message was found
 	standstill time.Duration
 }
 
-// stampFigures are what a pipeline came to.
+// stampFigures are the figures of a pipeline.
 type stampFigures struct {
 	messages   uint64
 	kills      int
 	took       time.Duration
-	standstill time.Duration // the longest that no message arrived in the target
+	standstill time.Duration // the longest time without a new message in the target
 }
 
-// Bounds of what is in the streams.
+// Bounds of the messages in the streams.
 const (
 	published    = 1000   // at a time, at most
 	perSecond    = 2000   // unless -stamp-messages is given
-	ahead        = 10_000 // what is published and not checked, at most
+	ahead        = 10_000 // most messages published and not checked
 	removedEvery = 5_000
 )
 
-// newPipeline makes the streams, and fills the source from now on.
+// newPipeline creates the streams, and fills the source from then on.
 func (t *trial) newPipeline(k kind) *pipeline {
 	nc, err := nats.Connect(strings.Join(t.urls(), ","), nats.MaxReconnects(-1),
 		nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1))
@@ -115,7 +114,7 @@ func (p *pipeline) makeStream(c jetstream.StreamConfig) {
 	}
 }
 
-// publish fills the source, in batches of which each lands behind the message it expects.
+// publish fills the source, in batches, each of which lands only after the message that it expects.
 func (p *pipeline) publish(ctx context.Context) {
 	rng := mathrand.New(mathrand.NewPCG(p.t.opt.seed, 2))
 	for ctx.Err() == nil && !p.enough.Load() {
@@ -130,7 +129,7 @@ func (p *pipeline) publish(ctx context.Context) {
 			p.published.Store(last + uint64(n))
 			continue
 		}
-		// Whether it landed is not known: the stream says it.
+		// The outcome is unknown: the stream shows it.
 		time.Sleep(50 * time.Millisecond)
 		if s, err := p.js.Stream(ctx, fromStream); err == nil {
 			p.published.Store(max(last, s.CachedInfo().State.LastSeq))
@@ -181,7 +180,7 @@ func (p *pipeline) source() *jetstream.StreamInfo {
 	return s.CachedInfo()
 }
 
-// check reads the target, which begins behind what was checked.
+// check reads the target from the first unchecked message on.
 func (p *pipeline) check(ctx context.Context) {
 	c := checker{p: p, seq: 1, source: p.checked.Load() + 1}
 	for ctx.Err() == nil {
@@ -191,12 +190,12 @@ func (p *pipeline) check(ctx context.Context) {
 			p.t.violation("%v", wrong)
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // servers are away
+		time.Sleep(50 * time.Millisecond) // servers are out of reach
 	}
 }
 
-// deleteTarget deletes the target, and makes it again. The next one begins with what
-// the source holds then.
+// deleteTarget deletes the target, and creates it again. The new one begins with the messages that the source then
+// holds.
 func (p *pipeline) deleteTarget() {
 	p.stopChecking()
 	ctx, cancel := p.t.within()
@@ -207,7 +206,7 @@ func (p *pipeline) deleteTarget() {
 
 func (p *pipeline) checkAgain() { p.stopChecking = p.background(p.check) }
 
-// A checker knows what the target must hold next.
+// A checker holds the expected next message of the target.
 type checker struct {
 	p           *pipeline
 	seq, source uint64
@@ -220,7 +219,7 @@ func (e *wrongError) Error() string { return e.text }
 
 func wrong(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
 
-// read reads what comes, until that fails.
+// read reads and checks messages until reading fails.
 func (c *checker) read(ctx context.Context) error {
 	opened, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -288,8 +287,7 @@ func (p *pipeline) found(source uint64) {
 	p.checked.Store(source)
 }
 
-// remove removes what was checked, but for the last: what it cannot remove now, it
-// removes the next time.
+// remove removes checked messages, except the last: messages that it cannot remove now are removed the next time.
 func (p *pipeline) remove(target, source uint64) {
 	for name, seq := range map[string]uint64{toStream: target - 1, fromStream: source} {
 		ctx, cancel := context.WithTimeout(p.t.ctx, 2*time.Second)
@@ -300,14 +298,14 @@ func (p *pipeline) remove(target, source uint64) {
 	}
 }
 
-// A stamper is a natsid stamp in all its lives.
+// A stamper is a natsid stamp over all its processes.
 type stamper struct {
 	*process
 	p    *pipeline
 	name string
 	args []string
 
-	begun time.Time // its life
+	begun time.Time // start of the current process
 }
 
 // stage adds a stage that reaches NATS at urls, and starts it.
@@ -330,15 +328,14 @@ func (s *stamper) start() {
 	s.process, s.begun = process, time.Now()
 }
 
-// strike kills the stage, and says so.
+// strike kills the stage, and logs that.
 func (s *stamper) strike() {
 	s.p.t.logf("SIGKILL of %s, message %d is copied", s.name, s.p.checked.Load())
 	s.kill()
 	s.p.kills++
 }
 
-// stoodBy returns when the stage last said that another one copies, as its log has it;
-// "" if it never did.
+// stoodBy returns when the stage last logged that another one copies; "" if it never did.
 func (s *stamper) stoodBy() (at string) {
 	text, err := os.ReadFile(s.p.t.path(s.name + ".log"))
 	s.p.t.must(err)
@@ -350,7 +347,7 @@ func (s *stamper) stoodBy() (at string) {
 	return at
 }
 
-// copying returns the one of two stages that copies, once the other stands by.
+// copying returns the copying stage of two, once the other stands by.
 func (p *pipeline) copying() (s *stamper) {
 	a, b := p.stages[0], p.stages[1]
 	begun := a.begun
@@ -369,8 +366,8 @@ func (p *pipeline) copying() (s *stamper) {
 	return s
 }
 
-// progress waits until messages are copied that are not published yet: whoever copied
-// before may be dead by then.
+// progress waits until messages are copied that are not published yet: the stage that copied the last one may have
+// been killed since.
 func (p *pipeline) progress() {
 	last := p.published.Load()
 	if p.t.wait(startWithin, "", func() bool { return p.checked.Load() > last }) != nil {
@@ -384,8 +381,8 @@ func (p *pipeline) finish() {
 	for p.published.Load() < p.t.opt.stampMessages {
 		p.progress()
 	}
-	// Both must be up: a process that has just begun dies of the signal. One that begins when all is copied writes
-	// nothing, so that neither stands by.
+	// Both must be up: a process that has just started is killed by the signal. A stage that starts when all is
+	// copied writes nothing, so that neither stands by.
 	if len(p.stages) == 2 {
 		p.copying()
 	}
@@ -401,7 +398,7 @@ func (p *pipeline) finish() {
 	p.judge()
 }
 
-// judge compares the ends of the streams with what was found.
+// judge compares the ends of the streams with the messages found.
 func (p *pipeline) judge() {
 	t := p.t
 	ctx, cancel := t.within()

@@ -15,44 +15,45 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A probe writes to JetStream beside the load as a worker does that loads a range: by one compare-and-set after the
-// other, in a bucket of its own with as many replicas as the marks. Where requests are refused and its writes took
-// long meanwhile, JetStream stood still, or what it rests on; where they did not, natsid did. It says so and excuses
+// A probe writes to JetStream beside the load like a worker that loads ranges: one compare-and-set after the other,
+// in a bucket of its own with as many replicas as the marks. If requests are refused while the probe's writes are
+// slow, JetStream or its machine stood still; if the writes are fast, natsid did. The probe reports that and excuses
 // nothing.
 //
-// It is no worker: no fault is about its connection, which leads to the servers themselves. It does not read before
+// It is not a worker: no fault strikes its connection, which leads to the servers directly. It does not read before
 // each write.
 //
-// The group of servers that keeps its bucket elects leaders of its own, so a probe also asks the leader of the marks:
-// by a compare-and-set there that it must refuse. Without an answer nobody leads the marks, and no worker can load.
+// The servers of its bucket elect leaders of their own, so a probe also asks the leader of the marks: by a
+// compare-and-set there that the leader must refuse. Without an answer the marks have no leader, and no worker can
+// load.
 type probe struct {
-	load  *load
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	kv    jetstream.KeyValue
-	rev   uint64 // of the entry
-	known bool   // rev is its present one, as far as this probe knows
+	load      *load
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	kv        jetstream.KeyValue
+	rev       uint64 // of the entry
+	isCurrent bool   // rev is the present revision, as far as this probe knows
 
 	writes, asks series
 
 	mu   sync.Mutex
-	conn context.Context // ends with the present connection, and with it what was asked there
+	conn context.Context // ends with the present connection, and with it its requests
 	lost context.CancelFunc
 }
 
-// A series is what a probe does again and again. It is safe for concurrent use.
+// A series is the repeated writes or asks of a probe. It is safe for concurrent use.
 type series struct {
 	mu  sync.Mutex
 	all []write
 }
 
-// A write is one of a probe.
+// A write is one write or ask of a probe.
 type write struct {
 	span
-	err error // why there was no answer; that another write came first is an answer
+	err error // why there was no answer; a lost race is an answer
 }
 
-// A span is from one time to another since the start of the load.
+// A span is a span of time since the start of the load.
 type span struct{ from, till time.Duration }
 
 func (s span) took() time.Duration { return s.till - s.from }
@@ -65,11 +66,11 @@ const (
 	probeEvery  = 100 * time.Millisecond
 	probeBucket = "faults_probe"
 	probeKey    = "key"
-	// probeMark is a key of the bucket of marks that nobody writes, and is no tag.
+	// probeMark is a key of the bucket of marks that no worker writes, and is not a tag.
 	probeMark = "$faults"
 )
 
-// startProbe makes the probe's bucket as that of the marks is made, led by the same server, and connects to that one
+// startProbe creates the probe's bucket like that of the marks, led by the same server, and connects to that server
 // first. urls are those of the servers.
 func (c *cluster) startProbe(urls []string) {
 	js, err := jetstream.New(c.conn())
@@ -102,7 +103,7 @@ func (c *cluster) startProbe(urls []string) {
 	}
 }
 
-// leadProbeAsMarks has the server that leads the marks lead the probe's bucket, and reports whether it does.
+// leadProbeAsMarks makes the server that leads the marks lead the probe's bucket, and reports whether it does.
 func (c *cluster) leadProbeAsMarks() bool {
 	marks, ok1 := c.replicas("KV_" + namespace.SegmentBucket())
 	own, ok2 := c.replicas("KV_" + probeBucket)
@@ -131,7 +132,7 @@ func newProbe(l *load, urls []string) (*probe, error) {
 	return p, err
 }
 
-// reconnect gives up what was asked on the last connection.
+// reconnect cancels the requests on the last connection.
 func (p *probe) reconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +149,7 @@ func (p *probe) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(p.conn, callerWaits)
 }
 
-// open makes the bucket and its entry, unless they are there.
+// open creates the bucket and its entry, unless they exist.
 func (p *probe) open(ctx context.Context, cfg jetstream.KeyValueConfig) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callerWaits)
 	defer cancel()
@@ -165,16 +166,16 @@ func (p *probe) run(ctx context.Context) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { again(ctx, p.write) })
-	both.Go(func() { again(ctx, p.ask) })
+	both.Go(func() { repeat(ctx, p.write) })
+	both.Go(func() { repeat(ctx, p.ask) })
 	both.Wait()
 }
 
-func again(ctx context.Context, do func() error) {
+func repeat(ctx context.Context, do func() error) {
 	ticks := time.NewTicker(probeEvery)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		_ = do() // kept
+		_ = do() // the error is recorded
 		select {
 		case <-ctx.Done():
 		case <-ticks.C:
@@ -182,10 +183,10 @@ func again(ctx context.Context, do func() error) {
 	}
 }
 
-// write writes once, and keeps how long that took.
+// write writes once, and records the duration.
 func (p *probe) write() error { return p.writes.note(p.load, p.put) }
 
-// ask asks the leader of the marks once, and keeps how long that took.
+// ask asks the leader of the marks once, and records the duration.
 func (p *probe) ask() error { return p.asks.note(p.load, p.askLeader) }
 
 func (s *series) note(l *load, do func() error) error {
@@ -197,8 +198,8 @@ func (s *series) note(l *load, do func() error) error {
 	return err
 }
 
-// askLeader returns nil if the leader of the marks answers. It decides itself that the revision is wrong, and writes
-// nothing: so it answers also where the other servers do not acknowledge.
+// askLeader returns nil if the leader of the marks answers. The leader itself finds that the revision is wrong, and
+// writes nothing: so it answers even if the other servers do not acknowledge.
 func (p *probe) askLeader() error {
 	ctx, cancel := p.patience()
 	defer cancel()
@@ -212,29 +213,29 @@ func (p *probe) askLeader() error {
 	return err
 }
 
-// put replaces the entry from the revision that the last write gave it. Where that is not known, it is read first. A
-// bucket that is gone is not made again: that would be one more thing for JetStream to do while it recovers.
+// put replaces the entry at the revision that the last write returned. If that is unknown, put reads it first. It
+// does not recreate a missing bucket: that would add work for JetStream while it recovers.
 func (p *probe) put() error {
 	ctx, cancel := p.patience()
 	defer cancel()
-	if !p.known {
+	if !p.isCurrent {
 		e, err := p.kv.Get(ctx, probeKey)
 		if err != nil {
 			return err
 		}
-		p.rev, p.known = e.Revision(), true
+		p.rev, p.isCurrent = e.Revision(), true
 	}
 	rev, err := p.kv.Update(ctx, probeKey, []byte("1"), p.rev)
-	if p.known = err == nil; p.known {
+	if p.isCurrent = err == nil; p.isCurrent {
 		p.rev = rev
 	}
-	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // as after a write whose answer was lost
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) { // for example after a write whose answer was lost
 		return nil
 	}
 	return err
 }
 
-// meanwhile returns those that were under way within a span.
+// meanwhile returns the summary of the writes that were under way within a span.
 func (s *series) meanwhile(within span) (found bare) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +247,7 @@ func (s *series) meanwhile(within span) (found bare) {
 	return found
 }
 
-// bare is what the writes of a probe came to.
+// bare is the summary of a probe's writes.
 type bare struct {
 	writes, failed int
 	slowest        write
@@ -280,8 +281,8 @@ func (b bare) text(when string) string {
 	return text
 }
 
-// slowestBare returns how long the slowest write took, and the slowest answer of the leader of the marks, and when each
-// began, as seen from the fault.
+// slowestBare returns the duration of the slowest write, and of the slowest answer of the leader of the marks, and
+// when each began, relative to the fault.
 func (t *trial) slowestBare() (write, answer string) {
 	if t.probe == nil {
 		return "-", "-"
@@ -305,10 +306,10 @@ func (t *trial) seen(b bare) string {
 	return b.text(seconds(at-t.till) + " after the fault")
 }
 
-// burstGap is how long after the end of one burst of refusals another may begin.
+// burstGap is the least time between the end of one burst of refusals and the begin of the next.
 const burstGap = time.Second
 
-// bursts returns when requests were refused, each from its sending to its answer, as spans without such a gap.
+// bursts joins the spans of refused requests that are less than burstGap apart.
 func bursts(refused []span) (all []span) {
 	refused = slices.SortedFunc(slices.Values(refused), func(a, b span) int { return int(a.from - b.from) })
 	for _, r := range refused {
@@ -321,7 +322,7 @@ func bursts(refused []span) (all []span) {
 	return all
 }
 
-// beside returns how long the slowest bare write took during a burst, and the slowest answer of the marks' leader.
+// beside describes the slowest bare write during a burst, and the slowest answer of the marks' leader.
 func (p *probe) beside(burst span) string {
 	var writes, asks bare
 	if p != nil {
@@ -330,8 +331,8 @@ func (p *probe) beside(burst span) string {
 	return writes.text("from "+burst.String()) + ", answer of the marks' leader: " + asks.text("")
 }
 
-// besideBursts returns how long the slowest bare write took during each burst of refused requests for the strict tag
-// to which one of those belongs that began at these times.
+// besideBursts describes the slowest bare write during each burst of refused requests for the strict tag that
+// contains one of the requests that began at these times.
 func (t *trial) besideBursts(began []time.Duration) string {
 	var parts []string
 	for _, b := range bursts(t.load.refusals()) {

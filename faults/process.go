@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// A process is one life of a program that the runner started. Its log goes to a
-// file that all lives of one name share.
+// A process is one process of a program that the runner started. Its log goes to a file that all processes of one
+// name share.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has ended and was waited for
-	asked atomic.Bool   // to end
+	ended chan struct{} // closed when the process has ended and was waited for
+	asked atomic.Bool   // the runner asked it to end
 
 	mu    sync.Mutex
 	lines []string // of its standard output
 }
 
-// startProcess starts path with args. It dies with the runner, however that ends.
+// startProcess starts path with args. The process is killed with the runner, however that ends.
 func startProcess(log, name string, env []string, path string, args ...string) (*process, error) {
 	p := &process{name: name, cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -40,7 +40,7 @@ func startProcess(log, name string, env []string, path string, args ...string) (
 	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NATS") })
 	p.cmd.Env = append(inherited, env...)
 	p.cmd.Stderr = file
-	// A group of its own: Ctrl-C reaches only the runner, which decides on the order.
+	// A group of its own: Ctrl-C reaches only the runner, which stops processes in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -59,7 +59,7 @@ func (p *process) run(out io.Reader) error {
 			p.lines = append(p.lines, s.Text())
 			p.mu.Unlock()
 		}
-		_ = p.cmd.Wait() // how it ended does not matter: cmd.ProcessState says it
+		_ = p.cmd.Wait() // cmd.ProcessState shows how it ended
 		close(p.ended)
 	}()
 	return nil
@@ -90,12 +90,11 @@ func (p *process) running() bool {
 // crashed reports whether the process has ended by itself.
 func (p *process) crashed() bool { return p != nil && !p.running() && !p.asked.Load() }
 
-// kill ends the process as a power cut would, except that the system keeps what
-// was written.
+// kill ends the process as a power cut would, except that the system keeps written data.
 func (p *process) kill() {
 	if p.running() {
 		p.asked.Store(true)
-		_ = p.cmd.Process.Kill() // fails only if it has ended by itself
+		_ = p.cmd.Process.Kill() // it fails only if the process has ended by itself
 		<-p.ended
 	}
 }
@@ -108,7 +107,7 @@ func (p *process) signal(s syscall.Signal) error {
 	return p.cmd.Process.Signal(s)
 }
 
-// stop asks the process to end, and waits for that.
+// stop asks the process to end, and waits for its end.
 func (p *process) stop(sig syscall.Signal, within time.Duration) error {
 	p.asked.Store(true)
 	if err := p.signal(sig); err != nil {

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// randomFaults are sequences of the other faults, one or several at a time, on
-// one cluster. What each may cost is not known then, so callers may be refused;
-// but no ID repeats, and in the end the cluster recovers.
+// randomFaults are sequences of the other faults, one or several at a time, on one cluster. The permitted cost of a
+// sequence is not known, so callers may be refused; but no ID repeats, and in the end the cluster recovers.
 func randomFaults() []fault {
 	return []fault{
 		{

@@ -14,14 +14,14 @@ import (
 // refuseFor is how long a worker that must be refused is watched.
 const refuseFor = 8 * time.Second
 
-// excuse takes a worker out of those that must be ready: it is to be refused.
-// judgeRefusals looks at it when the trial ends.
+// excuse removes a worker from those that must be ready: it must be refused. judgeRefusals checks it when the trial
+// ends.
 func (c *cluster) excuse(w *worker) {
 	c.refused = append(c.refused, w)
 	w.asked.Store(true) // it may end by itself
 }
 
-// mustRefuse watches a worker that must be refused: it ends, or is not ready.
+// mustRefuse watches a worker that must be refused: it must end, or not be ready.
 func (c *cluster) mustRefuse(w *worker) {
 	c.excuse(w)
 	if c.wait(refuseFor, "", func() bool { return !w.running() || w.ready() }) == nil && w.running() {
@@ -30,7 +30,7 @@ func (c *cluster) mustRefuse(w *worker) {
 	c.logf("%s: %s", w.name, w.state())
 }
 
-// judgeRefusals notes the workers that serve and had to be refused.
+// judgeRefusals records the workers that serve and had to be refused.
 func (t *trial) judgeRefusals() {
 	for _, w := range t.refused {
 		t.logf("%s in the end: %s", w.name, w.state())
@@ -40,7 +40,7 @@ func (t *trial) judgeRefusals() {
 	}
 }
 
-// state says whether the worker is ready and, if not, what it gives as the reason.
+// state describes whether the worker is ready and, if not, its reason.
 func (w *worker) state() string {
 	if !w.running() {
 		return "ended: " + w.cmd.ProcessState.String()
@@ -66,8 +66,8 @@ func (c *cluster) raised(kind subjects.Alarm) bool {
 	return false
 }
 
-// askFor requests IDs of a tag that the load does not use, one at a time, and
-// counts those that a trial gets twice. It is not interested in refusals.
+// askFor requests IDs of a tag that the load does not use, one at a time, and counts the IDs that a trial gets twice.
+// It ignores refusals.
 func (c *cluster) askFor(tag string, n int) {
 	for range n {
 		m, err := c.conn().Request(namespace.Segment(tag), nil, callerWaits)

@@ -10,12 +10,12 @@ import (
 
 // Two registries, and registries that are wiped.
 var (
-	// Both sides refuse all until an operator has decided. Callers at the one that is out are answered over the link.
+	// Both sides refuse all requests until an operator has decided. Callers at the side that is out are answered over
+	// the link.
 	untilDecided = loss{
 		kinds: all, outcomes: []string{"503", "429", "404", noResponders, timeout}, afterEnd: 5 * time.Second,
 	}
-	// All lose their numbers at one heartbeat, and there is no free one but their
-	// own.
+	// All workers lose their numbers at one heartbeat, and no number is free but their own.
 	untilRenumberedAtOnce = loss{
 		kinds: []kind{snowflake}, outcomes: []string{"503", noResponders}, afterStart: 10 * time.Second,
 	}
@@ -86,8 +86,8 @@ func joinLeaf(t *trial) func() {
 	return nil
 }
 
-// changeLayout returns a fault that removes what the workers' layout is compared
-// with, and starts workers of another layout.
+// changeLayout returns a fault that removes the record of the registry's layout, and starts workers of another
+// layout.
 func changeLayout(remove func(*trial)) func(*trial) func() {
 	return func(t *trial) func() {
 		remove(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/overload"
 )
 
-// printResult prints the result of one trial as it comes.
+// printResult prints the result of one trial at its end.
 func printResult(opt options, r result) {
 	verdict := "ok"
 	switch {
@@ -35,8 +35,7 @@ func printResult(opt options, r result) {
 	fmt.Fprint(os.Stderr, text, r.logs)
 }
 
-// report prints the table, writes it as Markdown if that is wanted, and returns
-// an error if a promise was not kept.
+// report prints the table, writes it as Markdown if requested, and returns an error if a promise was broken.
 func report(opt options, bins binaries, results []result) error {
 	printTable(results)
 	if opt.markdown != "" {
@@ -103,8 +102,7 @@ func printTable(results []result) {
 	fmt.Println(totals(results))
 }
 
-// overloadRows returns what became of the requests of overloads, with a head; none if
-// there was no overload.
+// overloadRows returns the outcomes of the requests of overloads, with a head; none if there was no overload.
 func overloadRows(results []result) (rows [][]string) {
 	for _, r := range results {
 		if r.overload == nil {
@@ -118,7 +116,7 @@ func overloadRows(results []result) (rows [][]string) {
 	return rows
 }
 
-// stampRows returns what stages came to, with a head; none if there was no stage.
+// stampRows returns the figures of stages, with a head; none if there was no stage.
 func stampRows(results []result) (rows [][]string) {
 	for _, r := range results {
 		if r.stamp == nil {
@@ -171,7 +169,7 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds())
 var about string
 
 //go:embed record.md
-var record string // no run changes it: a defect is added by hand
+var record string // no run changes it: defects are added by hand
 
 func writeMarkdown(opt options, bins binaries, results []result) error {
 	page, err := template.New("about.md").Parse(about)
@@ -203,10 +201,10 @@ func writeMarkdown(opt options, bins binaries, results []result) error {
 	return writeTable(tableOf(opt.markdown), results)
 }
 
-// tableOf returns where the table of a report goes: beside it.
+// tableOf returns the path of a report's table: beside the report.
 func tableOf(report string) string { return strings.TrimSuffix(report, ".md") + ".csv" }
 
-// writeTable writes all results as CSV, with what each fault does and may cost.
+// writeTable writes all results as CSV, with the summary and the permitted cost of each fault.
 func writeTable(path string, results []result) error {
 	does := make(map[string]fault)
 	for _, f := range catalogue() {
@@ -254,7 +252,7 @@ func markdownTable(rows [][]string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// cost describes what a fault may cost.
+// cost describes the permitted cost of a fault.
 func (f fault) cost() string {
 	if f.random {
 		return fmt.Sprintf("anything but a repeat; recovery within %v of its end.", f.recoveryLimit())

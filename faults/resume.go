@@ -12,27 +12,29 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// What a stop of the registry may cost, which an operator ends with `natsid resume`.
+// Permitted costs of a stop of the registry, which an operator ends with `natsid resume`.
 var (
 	untilResumed = loss{
 		kinds: []kind{long, short}, outcomes: []string{"503", "429", noResponders}, afterEnd: 5 * time.Second,
 	}
-	// The same where all workers are down at first.
+	// The same if all workers are down at first.
 	untilRestarted = loss{
 		kinds: all, outcomes: []string{timeout, noResponders, "503", "429"}, afterEnd: 5 * time.Second,
 	}
-	// A request for a tag reads its mark, and there is none while the bucket is away, or before workers have lifted it.
+	// A request for a tag reads its mark, and there is no mark while the bucket is missing, or before workers have
+	// lifted it.
 	whileAway = loss{kinds: []kind{long, short}, outcomes: []string{"404"}}
 )
 
-// How long workers take to stop once they can reach what went back, and where nats-servers have to elect first.
+// How long workers take to stop once they can reach the registry that went back, and where nats-servers have to elect
+// first.
 const (
 	stopsWithin = 10 * time.Second
 	stopsLater  = 30 * time.Second
 )
 
-// mustStop waits until each worker says that the registry is stopped for the cause that an alarm names, and asks for
-// IDs that nobody may issue then. Workers that are paused say nothing.
+// mustStop waits until each worker reports that the registry is stopped for the cause that an alarm names, and
+// requests IDs that no worker may issue then. Paused workers are not asked.
 func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*worker) {
 	began := time.Now()
 	err := t.wait(within, "all workers are stopped: "+string(cause), func() bool {
@@ -60,7 +62,7 @@ func (t *trial) mustStop(within time.Duration, cause subjects.Alarm, paused ...*
 	}
 }
 
-// stoppedFor reports whether the worker says that the registry is stopped, and why.
+// stoppedFor reports whether the worker reports that the registry is stopped for this cause.
 func (w *worker) stoppedFor(cause subjects.Alarm) bool {
 	return strings.Contains(w.state(), "the registry is stopped: "+string(cause))
 }
@@ -84,11 +86,11 @@ func (c *cluster) natsid(args ...string) (stdout string, err error) {
 // wholeTable is the flag of an operator who knows that MySQL did not go back.
 const wholeTable = "--table-is-whole"
 
-// sinceThen are the flags of an operator who knows when the state was found, and that no worker loaded more since:
-// where the marks are lost, nothing is on record.
+// sinceThen are the flags of an operator who knows the time of the restored state, and that no worker loaded more
+// since: if the marks are lost, there is no record.
 var sinceThen = []string{"--since", "1m", "--by", "1000000"}
 
-// resume resumes the registry as an operator does, who knows that each tag in use is in the bucket.
+// resume resumes the registry like an operator who knows that each tag in use is in the bucket.
 func (c *cluster) resume(flags ...string) {
 	if _, err := c.natsid(append([]string{"resume", "--yes", "--tags-complete"}, flags...)...); err != nil {
 		c.Fatalf("the registry cannot be resumed: %v", err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// secrets are what the workers and the operators of a trial are given to log in with. NATS does not ask for them here.
+// secrets are the credentials of a trial's workers and operators. NATS does not check them here.
 type secrets struct {
 	password, token string // of NATS
 	mysql           string // the password, "" without MySQL
@@ -21,7 +21,7 @@ func newSecrets() secrets {
 	return secrets{password: "password-" + rand.Text(), token: "token-" + rand.Text()}
 }
 
-// keepMySQL takes the password out of a DSN.
+// keepMySQL records the password in a DSN.
 func (s *secrets) keepMySQL(dsn string) {
 	_, rest, _ := strings.Cut(dsn, ":")
 	if end := strings.LastIndexByte(rest, '@'); end >= 0 {
@@ -29,7 +29,7 @@ func (s *secrets) keepMySQL(dsn string) {
 	}
 }
 
-// in returns URLs with secrets in them, of both forms.
+// in returns URLs that contain secrets, in both forms.
 func (s *secrets) in(urls []string) string {
 	users := []string{"natsid:" + s.password + "@", s.token + "@"}
 	urls = slices.Clone(urls)
@@ -39,7 +39,7 @@ func (s *secrets) in(urls []string) string {
 	return strings.Join(urls, ",")
 }
 
-// shown returns the kind of secret that stands in a text, "" if there is none.
+// shown returns the kind of secret that a text contains, "" if none.
 func (s *secrets) shown(text []byte) string {
 	for kind, secret := range map[string]string{
 		"the password of NATS": s.password, "the token of NATS": s.token, "the password of MySQL": s.mysql,
@@ -51,12 +51,12 @@ func (s *secrets) shown(text []byte) string {
 	return ""
 }
 
-// judgeSecrets looks for secrets in all that workers, which log at level debug, and operators' commands wrote.
+// judgeSecrets searches all output of workers, which log at level debug, and of operators' commands for secrets.
 func (t *trial) judgeSecrets() {
 	for _, w := range t.workers {
 		name := w.name + ".log"
 		text, err := os.ReadFile(t.path(name))
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // it was never started
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // the worker was never started
 			t.violation("%v", err)
 		}
 		if w.process != nil {

@@ -13,12 +13,11 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natsproxy"
 )
 
-// stampFaults strike stages that copy a stream, each message with an ID, and what they
-// rest on. Whatever happens, the target holds each message of the source once, in order,
-// with an ID that was issued to nobody else.
+// stampFaults strike stages that copy a stream, each message with an ID, and their dependencies. In every case the
+// target must hold each message of the source once, in order, with an ID that was issued to no other message.
 func stampFaults() []fault {
 	cluster := fleet{servers: 3, workers: 2}
-	// Servers are struck one after another, and so is whoever is connected there.
+	// Servers are struck one after another, and with each the callers connected there.
 	inTurn := []loss{
 		{kinds: all, outcomes: []string{timeout, disconnected, noResponders}, afterEnd: 2 * time.Second},
 		{kinds: []kind{short}, outcomes: []string{"503", "429"}, afterEnd: 11 * time.Second},
@@ -71,7 +70,7 @@ func stampFaults() []fault {
 	return faults
 }
 
-// stamping makes a pipeline for a scene, which starts its stages, and lets it end well.
+// stamping creates a pipeline for a scene, which starts its stages, and ends the pipeline after it.
 func stamping(k kind, scene func(*trial, *pipeline)) func(*trial) func() {
 	return func(t *trial) func() {
 		p := t.newPipeline(k)
@@ -96,7 +95,7 @@ func killStages(t *trial, p *pipeline) {
 	p.progress()
 }
 
-// takesOver is how long nothing may arrive when one of two stages has died.
+// takesOver is how long no message may arrive when one of two stages has died.
 const takesOver = 5 * time.Second
 
 func killInTurn(t *trial, p *pipeline) {
@@ -165,9 +164,9 @@ func cutStage(t *trial, p *pipeline) {
 		for _, l := range links {
 			l.Pass()
 		}
-		t.sleep(2 * time.Second) // what is on its way arrives
+		t.sleep(2 * time.Second) // for messages under way to arrive
 		other.strike()
-		p.progress() // the one behind the links copies again
+		p.progress() // the stage behind the links copies again
 	}
 	other.start()
 }
@@ -192,7 +191,7 @@ func fillTarget(t *trial, p *pipeline) {
 	s := p.stage(t.urls())
 	p.progress()
 	for range 3 {
-		// The checker makes no room any more.
+		// The checker makes no more room.
 		p.held.Store(true)
 		p.changeTarget(func(c *jetstream.StreamConfig) { c.MaxBytes, c.Discard = 4<<20, jetstream.DiscardNew })
 		var last uint64

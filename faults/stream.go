@@ -16,20 +16,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What an operator does to a stream, with the API of JetStream: what `nats stream
-// backup`, restore, edit and rm do.
+// Operations of an operator on a stream, with the API of JetStream: like `nats stream backup`, restore, edit and rm.
 
 // apiWaits is how long the trial waits for one answer of JetStream.
 const apiWaits = 10 * time.Second
 
-// A backup is what `nats stream backup` writes.
+// A backup is the output of `nats stream backup`.
 type backup struct {
 	Config json.RawMessage `json:"config"`
 	State  json.RawMessage `json:"state"`
 	chunks [][]byte
 }
 
-// An apiError is the part of an answer of JetStream that says what failed.
+// An apiError is the part of an answer of JetStream that describes a failure.
 type apiError struct {
 	Error *struct {
 		Description string `json:"description"`
@@ -56,14 +55,14 @@ func answerOf(m *nats.Msg, reply any) error {
 	return json.Unmarshal(m.Data, reply)
 }
 
-// backUp copies the stream of a bucket while no worker writes. What nats-server 2.15 copies of a bucket that is written
-// may lack keys: a trial would be one of tags that are lost, and its operator would have to make them again.
+// backUp copies the stream of a bucket while no worker writes. The copy that nats-server 2.15 makes of a bucket under
+// writes may lack keys: then the trial would lose tags, and its operator would have to create them again.
 func (c *cluster) backUp(bucket string) *backup {
 	for _, w := range c.workers {
 		c.must(w.signal(syscall.SIGSTOP))
 		defer func() { c.must(w.signal(syscall.SIGCONT)) }()
 	}
-	time.Sleep(50 * time.Millisecond) // what is on its way arrives
+	time.Sleep(50 * time.Millisecond) // for writes under way to arrive
 	nc := c.conn()
 	sub, err := nc.SubscribeSync(nats.NewInbox())
 	c.must(err)
@@ -84,8 +83,8 @@ func (c *cluster) backUp(bucket string) *backup {
 	}
 }
 
-// restore deletes the stream of a bucket and restores it from the copy, again where a worker has created the bucket in
-// between: JetStream refuses the copy then. It returns how often.
+// restore deletes the stream of a bucket and restores it from the copy. If a worker has created the bucket in
+// between, JetStream refuses the copy, and restore retries. It returns the number of refusals.
 func (c *cluster) restore(bucket string, b *backup) (refused int) {
 	var last error
 	if c.wait(apiWaits, "", func() bool {
@@ -108,7 +107,7 @@ func (c *cluster) upload(bucket string, b *backup) error {
 	if err := c.api("$JS.API.STREAM.RESTORE.KV_"+bucket, b, &to); err != nil {
 		return err
 	}
-	for _, chunk := range append(b.chunks, nil) { // an empty one ends the copy
+	for _, chunk := range append(b.chunks, nil) { // an empty chunk ends the copy
 		m, err := c.conn().Request(to.Subject, chunk, apiWaits)
 		if err != nil {
 			return err
@@ -122,8 +121,7 @@ func (c *cluster) upload(bucket string, b *backup) error {
 	return nil
 }
 
-// js returns JetStream as an operator uses it, who is connected to the first
-// server.
+// js returns JetStream for an operator, who is connected to the first server.
 func (c *cluster) js() jetstream.JetStream {
 	js, err := jetstream.New(c.conn())
 	c.must(err)
@@ -156,7 +154,7 @@ func (c *cluster) edit(bucket string, change func(*jetstream.StreamConfig)) erro
 	return err
 }
 
-// purge removes all that is in a bucket's stream. JetStream may refuse that.
+// purge removes all messages of a bucket's stream. JetStream may refuse that.
 func (c *cluster) purge(bucket string) error {
 	ctx, cancel := c.within()
 	defer cancel()
@@ -167,7 +165,7 @@ func (c *cluster) purge(bucket string) error {
 	return s.Purge(ctx)
 }
 
-// copyStore copies what a server has on disk, while it stands still.
+// copyStore copies the store of a server on disk, while the server stands still.
 func (c *cluster) copyStore(v *server) (dir string) {
 	dir = c.path(v.name + ".copy")
 	c.must(v.signal(syscall.SIGSTOP))
@@ -182,7 +180,7 @@ func (c *cluster) replaceStore(v *server, dir string) {
 	c.must(os.CopyFS(v.data, os.DirFS(dir)))
 }
 
-// entries returns what a bucket has now.
+// entries returns the present entries of a bucket.
 func (c *cluster) entries(bucket string) map[string][]byte {
 	ctx, cancel := c.within()
 	defer cancel()
@@ -192,7 +190,7 @@ func (c *cluster) entries(bucket string) map[string][]byte {
 	c.must(err)
 	all := make(map[string][]byte)
 	for _, key := range keys {
-		if strings.HasPrefix(key, "$") { // natsid's own
+		if strings.HasPrefix(key, "$") { // natsid's own keys
 			continue
 		}
 		e, err := kv.Get(ctx, key)

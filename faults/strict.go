@@ -11,8 +11,8 @@ import (
 	"github.com/natsid/natsid/internal/testkit/linear"
 )
 
-// An order judges the answers of the strict tag: all of them by the ledger, and
-// histories of some by porcupine. The zero value is ready. It is safe for concurrent use.
+// An order judges the answers of the strict tag: all of them by the ledger, and parts of their history by porcupine.
+// The zero value is ready. It is safe for concurrent use.
 type order struct {
 	all ledger.Order
 
@@ -21,7 +21,7 @@ type order struct {
 	faults []string
 }
 
-// A begun is a request for the strict tag that was sent.
+// A begun is the state when a request for the strict tag was sent.
 type begun struct {
 	had int64 // the highest ID that had arrived
 	at  time.Duration
@@ -47,8 +47,8 @@ func (o *order) end(began begun, now time.Duration, first, last int64) error {
 	return nil
 }
 
-// inOrder has an answer of the strict tag judged. Two registries that meet have an order
-// only once one serves alone.
+// inOrder makes the judges check an answer of the strict tag. Two registries that meet have an order only once one
+// serves alone.
 func (l *load) inOrder(began begun, first, last int64) {
 	now := l.now()
 	if int64(began.at) < l.settled.Load() {
@@ -59,7 +59,7 @@ func (l *load) inOrder(began begun, first, last int64) {
 	}
 }
 
-// A verdict is what the judges of the strict tag found.
+// A verdict is the result of the judges of the strict tag.
 type verdict struct {
 	answers, inversions  int64
 	histories, undecided int
@@ -76,14 +76,13 @@ func (v *verdict) add(w verdict) {
 	v.histories, v.undecided = v.histories+w.histories, v.undecided+w.undecided
 }
 
-// A history that porcupine judges has so many answers at most, that came one after the
-// other, and takes it so long at most.
+// Bounds of a history for porcupine: the number of consecutive answers, and the time to judge them.
 const (
 	historyMost     = 100
 	historyPatience = time.Second
 )
 
-// verdict is called when all answers are in.
+// verdict is called after all answers have arrived.
 func (o *order) verdict() verdict {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -27,12 +27,12 @@ type trial struct {
 	recovered  time.Duration // since till, once every worker is ready and no request fails
 	overload   *overload.Figures
 	stamp      *stampFigures
-	wrong      atomic.Bool // a target does not hold what it must
-	// explained is how many alarms, beside those of the fault, are due to what the trial has met.
+	wrong      atomic.Bool // a target holds wrong messages
+	// explained is how many alarms, beside those of the fault, the trial's events explain.
 	explained map[subjects.Alarm]int
 }
 
-// A result is what a trial came to.
+// A result is the result of a trial.
 type result struct {
 	name        string
 	onClockStep string
@@ -45,32 +45,31 @@ type result struct {
 	repeats  int64
 	order    verdict       // on the strict tag
 	stalled  time.Duration // the longest that the load itself stood still
-	disk     time.Duration // the longest that a small write of this process took
-	bare     string        // the longest that a write of the probe took, and when
-	leader   string        // the same of an answer of the leader of the marks
+	disk     time.Duration // the slowest small write of this process
+	bare     string        // the slowest write of the probe, and when
+	leader   string        // the slowest answer of the leader of the marks
 	failures map[string]int64
 	gaps     [kinds]time.Duration
 
 	calls       int64 // through package client
 	failedCalls map[string]int64
-	longest     time.Duration // that one took, IDs or not
+	longest     time.Duration // the slowest, with or without IDs
 
 	recovered time.Duration
 	alarms    map[subjects.Alarm]int
-	grants    int64             // that were audited
+	grants    int64             // grants audited
 	overload  *overload.Figures // nil if there was none
 	stamp     *stampFigures     // nil if there was no stage
 
-	wrong      bool // a violation for which no machine that stalled is the reason
+	wrong      bool // a violation that a stalled machine does not explain
 	violations []string
 	skipped    string // why the trial could not run
 	events     []string
 	logs       string
 }
 
-// stallMax is how long this process may stand still, which does nothing but wait
-// for messages and timers; diskMax is how long its writes may take. Beyond them
-// the machine stalled, and with it everything under test.
+// stallMax is how long this process may stand still, though it only waits for messages and timers; diskMax is how
+// long its writes may take. Beyond them the machine stalled, and with it everything under test.
 const (
 	stallMax = 300 * time.Millisecond
 	diskMax  = 700 * time.Millisecond
@@ -78,8 +77,8 @@ const (
 
 func (r result) machineStalled() bool { return r.stalled >= stallMax || r.disk >= diskMax }
 
-// try runs a trial of a fault, again if the machine stalled meanwhile. If it stalls
-// each time, the trial is skipped. A repeated ID counts in any case, and so does a wrong copy.
+// try runs a trial of a fault, again if the machine stalled. If it stalls each time, the trial is skipped. A repeated
+// ID counts in any case, and so does a wrong copy.
 func try(ctx context.Context, opt options, bins binaries, dir string, f fault) (r result) {
 	for n := range 3 {
 		at := filepath.Join(dir, fmt.Sprint(n))
@@ -117,7 +116,7 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 		t.waitReady()
 		t.sleep(f.watchTime())
 	})
-	t.judgeSecrets() // that the stop wrote, too
+	t.judgeSecrets() // including the logs of the stop
 	r.wrong = t.wrong.Load()
 	r.name, r.onClockStep, r.disk = f.name, opt.onClockStep, slowest()
 	if len(t.violations) > 0 {
@@ -131,13 +130,12 @@ func tryOnce(ctx context.Context, opt options, bins binaries, dir string, f faul
 // warmUp is how long a cluster is watched before a fault.
 const warmUp = 2 * time.Second
 
-// startLoad lets callers call. The function that it returns stops them, and
-// returns when the last answer is in.
+// startLoad starts the callers. The function that it returns stops them, and returns after the last answer.
 func (t *trial) startLoad() (stop func()) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	done := make(chan struct{})
 	if t.fault.settle > 0 {
-		t.load.settled.Store(math.MaxInt64) // injectAll knows it
+		t.load.settled.Store(math.MaxInt64) // injectAll sets the time
 	}
 	t.load.unnoticed = t.fault.unnoticed
 	t.load.begin()
@@ -172,8 +170,7 @@ func (t *trial) injectAll() {
 	}
 }
 
-// waitReady waits until all workers are ready. Whether callers get what they ask
-// for is judged later.
+// waitReady waits until all workers are ready. The answers to callers are judged later.
 func (t *trial) waitReady() {
 	if err := t.wait(t.fault.recoveryLimit()+startWithin, "all workers are ready", t.allReady); err != nil {
 		t.violation("%v", err)
@@ -191,8 +188,7 @@ func (t *trial) target() *worker {
 	return t.workers[t.rng.IntN(len(t.workers))]
 }
 
-// violationIfAlone notes what may not be if the fault is the only one: in a
-// random sequence another may be the cause.
+// violationIfAlone records a violation if the fault is the only one: in a random sequence another may be the cause.
 func (t *trial) violationIfAlone(format string, args ...any) {
 	if t.rng == nil {
 		t.violation(format, args...)

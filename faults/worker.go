@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A worker is a natsid in all its lives.
+// A worker is a natsid over all its processes.
 type worker struct {
 	*process
 	c      *cluster
@@ -22,12 +22,11 @@ type worker struct {
 	data   string // its directory; "" for none
 	args   []string
 	clock  *clock
-	number int    // of its last life that became ready
+	number int    // number of its last process that became ready
 	http   string // URL of its /readyz, without the path
 }
 
-// addWorker adds a worker that reaches NATS at urls; start starts it. Its own
-// flags replace those of the fleet.
+// addWorker adds a worker that reaches NATS at urls; start starts it. Its own flags replace those of the fleet.
 func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	name := fmt.Sprint("w", len(c.workers)+1)
 	clock, err := newClock(c.path(name + ".clock"))
@@ -50,7 +49,7 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	return w
 }
 
-// dsn leads the next worker to the database, through the link if it has one.
+// dsn returns the DSN for the next worker, through the link if it has one.
 func (c *cluster) dsn() string {
 	dsn := c.db.DSN()
 	c.secrets.keepMySQL(dsn)
@@ -60,9 +59,9 @@ func (c *cluster) dsn() string {
 	return dsn
 }
 
-// start starts a life of the worker, and does not wait until it serves.
+// start starts a process of the worker, and does not wait until it serves.
 func (w *worker) start() {
-	w.c.checkProcesses() // before the end of the last life is forgotten
+	w.c.checkProcesses() // before the end of the last process is forgotten
 	env := []string{clockEnv + "=" + w.clock.path}
 	args := append([]string{"serve", "--data", w.data}, w.args...)
 	p, err := startProcess(w.c.path(w.name+".log"), w.name, env, w.c.bins.natsid, args...)
@@ -72,7 +71,7 @@ func (w *worker) start() {
 
 var readyRe = regexp.MustCompile(`^natsid is ready on .*, worker number (\d+), http://\S+/readyz`)
 
-// waitReady waits until this life has become ready for the first time.
+// waitReady waits until this process has become ready for the first time.
 func (w *worker) waitReady() { w.waitReadyWithin(startWithin) }
 
 func (w *worker) waitReadyWithin(d time.Duration) {
@@ -89,7 +88,7 @@ func (w *worker) waitReadyWithin(d time.Duration) {
 	})
 }
 
-// restart starts the next life of the worker and waits until it is ready.
+// restart starts the next process of the worker and waits until it is ready.
 func (w *worker) restart() {
 	w.start()
 	w.waitReady()

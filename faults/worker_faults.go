@@ -63,8 +63,8 @@ func workerFaults() []fault {
 				"there are four numbers for five workers",
 			fleet:  fleet{servers: 3, workers: 3, flags: []string{"--horizon", "20s", "--layout", "41+0+2+0+12"}},
 			inject: pauseBeyondHorizon,
-			// The scene waits for 5 s. A worker without a number looks 2, 4, 8 and 16 s after one another, half as
-			// long again at most; the number that it takes is used a second later.
+			// The scene waits for 5 s. A worker without a number retries after 2, 4, 8 and 16 s, half as long again
+			// at most; the number that it acquires is used a second later.
 			losses: []loss{untilDetected, afterResume}, recovery: 35 * time.Second,
 			alarms: alarms{subjects.AlarmNumberLost: {1, 1}, subjects.AlarmNumbersExhausted: {0, 3}}, single: true,
 		},
@@ -162,7 +162,8 @@ func pauseBeyondHorizon(t *trial) func() {
 		others = append(others, o)
 	}
 	for _, o := range others {
-		// The heartbeat of w lasts for 30 s. Who looks just before its end looks again after 45 s at most.
+		// The heartbeat of w lasts for 30 s. A worker that retries just before its end retries again after 45 s at
+		// most.
 		o.waitReadyWithin(90 * time.Second)
 		t.logf("%s has number %d", o.name, o.number)
 	}
@@ -171,7 +172,7 @@ func pauseBeyondHorizon(t *trial) func() {
 	}
 	return func() {
 		heal()
-		t.sleep(5 * time.Second) // until it has lost its number and found none that is free
+		t.sleep(5 * time.Second) // until it has lost its number and found no free one
 		t.logf("SIGTERM of %s", others[0].name)
 		t.must(others[0].stop(syscall.SIGTERM, stopWithin))
 	}

@@ -22,10 +22,9 @@ import (
 //	silence         no responders   one listens for this number, and may have it
 //	silence         silence         ErrBystander, if this worker's questions are delivered
 //
-// Whoever listens for all numbers hears both: a subscriber, or a stream, whose
-// acknowledgement is no answer. Questions that the server drops, for a missing
-// right, look the same; so they must reach a subscription of this worker too
-// before silence counts.
+// A process that subscribes to all numbers receives both: a subscriber, or a stream, whose acknowledgement is not an
+// answer. Questions that the server drops, for a missing right, look the same; so a question must reach a
+// subscription of this worker before silence counts.
 type question struct {
 	nc      *nats.Conn
 	subject func(w int) string
@@ -45,7 +44,8 @@ func (r *Registry) Ask(ctx context.Context, w int) (workerid.Who, error) {
 	q := &question{
 		nc: r.nc, subject: r.cfg.WorkerSubject, inbox: r.nc.NewInbox(), answers: make(chan *nats.Msg, 64),
 	}
-	// A server looks at all subjects in use for a subscription to a wildcard, when it begins and when it ends.
+	// The server matches each new wildcard subscription against all subjects in use, and again when it ends. So these
+	// subscriptions have no wildcard.
 	for _, of := range []string{ofNumber, ofControl} {
 		sub, err := q.nc.ChanSubscribe(q.inbox+of, q.answers)
 		if err != nil {
@@ -66,7 +66,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 			return who, err
 		}
 	}
-	own, delivered, alone := "", false, false // alone: who listens, if any, listens for this number
+	own, delivered, controlUnserved := "", false, false // no process subscribes to the control
 	half := time.After(halfOf(ctx))
 	for {
 		select {
@@ -75,10 +75,11 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 			case m.Subject == own:
 				delivered = true
 			case m.Subject == q.inbox+ofControl:
-				alone = alone || none
+				controlUnserved = controlUnserved || none
 			case none:
 				return who, workerid.ErrNoWorker
-			// What is no worker's answer, as the acknowledgement of a stream, hides none.
+			// An answer that is not a worker's, such as the acknowledgement of a stream, does not end the wait for
+			// one.
 			case json.Unmarshal(m.Data, &who) == nil && who.Process != "":
 				return who, nil
 			}
@@ -89,7 +90,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 			}
 			defer func() { _ = sub.Unsubscribe() }()
 		case <-ctx.Done():
-			if delivered && !alone && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if delivered && !controlUnserved && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return workerid.Who{}, workerid.ErrBystander
 			}
 			return workerid.Who{}, fmt.Errorf("a subscriber to %s does not answer, or this worker may not publish "+
@@ -98,7 +99,7 @@ func (q *question) ask(ctx context.Context, w int) (who workerid.Who, err error)
 	}
 }
 
-// toMyself asks a subject that only this question listens to, and sets it.
+// toMyself publishes to a subject that only this question subscribes to, and stores it in own.
 func (q *question) toMyself(own *string) (*nats.Subscription, error) {
 	*own = q.subject(nobody())
 	sub, err := q.nc.ChanSubscribe(*own, q.answers)
@@ -108,7 +109,7 @@ func (q *question) toMyself(own *string) (*nats.Subscription, error) {
 	return sub, q.nc.Publish(*own, nil)
 }
 
-// halfOf returns half of the time that ctx has left.
+// halfOf returns half of the time until the deadline of ctx.
 func halfOf(ctx context.Context) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {

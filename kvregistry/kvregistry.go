@@ -5,10 +5,9 @@
 //	              key deployment  the registry's ID and layout
 //	id_workers    key w           the heartbeat of worker number w; expires after LeaseTTL
 //
-// A JetStream that is a single server acknowledges heartbeats before they are on
-// disk, since each sync would delay all heartbeats behind it: a lost one is put
-// again within seconds, and heartbeats restrict no worker. Records are never
-// acknowledged so.
+// If JetStream is a single server, it acknowledges heartbeats before they are on disk, since each sync would delay
+// all heartbeats behind it: a lost one is put again within seconds, and heartbeats restrict no worker. Records are
+// acknowledged only once they are on disk.
 //
 // The TTL is the bucket's, since a later write drops a TTL of the key's own. Its
 // default, 30 s, is longer than the 4 to 7 s that an election took after the hard
@@ -35,7 +34,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config is where the registry is. All fields but Replicas and Single must be set.
+// Config is the buckets and subjects of a registry. All fields but Replicas, Single and Log must be set.
 type Config struct {
 	// History is the bucket of the records, which are permanent.
 	History string
@@ -45,7 +44,7 @@ type Config struct {
 	LeaseTTL time.Duration
 	// Replicas is how many servers keep a copy of each bucket that is created; 0 chooses.
 	Replicas int
-	// Single says that JetStream is known to be a single server.
+	// Single means that JetStream is known to be a single server.
 	Single bool
 	// WorkerSubject returns the subject on which the worker with number w answers
 	// who it is. Numbers below 0 are no worker's.
@@ -53,10 +52,9 @@ type Config struct {
 	Log           *slog.Logger // nil discards
 }
 
-// Options returns the options that the registry's connection needs. It fails at
-// once while disconnected: a write that was buffered until the connection is back
-// would land long after its caller has given up. It notices a server that hangs
-// within 6 s. Pings are most of what an idle connection costs its server.
+// Options returns the options that the registry's connection needs. While disconnected, writes fail at once: a write
+// that was buffered until the connection is back would land long after its caller has given up. The connection
+// notices a server that hangs within 6 s. Pings are most of the load that an idle connection puts on its server.
 func Options() []nats.Option {
 	return []nats.Option{
 		nats.ReconnectBufSize(-1),
@@ -66,16 +64,15 @@ func Options() []nats.Option {
 	}
 }
 
-// A Registry is a [workerid.Registry] in JetStream KV. The first call that can
-// opens its buckets; until then all calls return why they cannot be opened,
-// except for Ask, which needs no JetStream.
+// A Registry is a [workerid.Registry] in JetStream KV. The first call that succeeds in it opens its buckets; before
+// that all calls return why the buckets cannot be opened, except for Ask, which needs no JetStream.
 type Registry struct {
-	cfg      Config
-	nc       *nats.Conn
-	history  *buckets.Bucket
-	workers  *buckets.Bucket
-	failures atomic.Int32 // consecutive heartbeats that failed
-	astray   atomic.Bool  // the bucket of the heartbeats failed last
+	cfg           Config
+	nc            *nats.Conn
+	history       *buckets.Bucket
+	workers       *buckets.Bucket
+	failures      atomic.Int32 // consecutive heartbeats that failed
+	workersFailed atomic.Bool  // the last call to the bucket of the heartbeats failed
 }
 
 var _ workerid.Registry = (*Registry)(nil)
@@ -101,18 +98,17 @@ func New(js jetstream.JetStream, cfg Config) *Registry {
 	}
 }
 
-// Open opens the buckets and creates missing ones, as any other call would.
-// mismatch describes how existing ones differ from the configuration; "" if they
-// do not.
+// Open opens the buckets and creates missing ones, as any other call would. mismatch describes how existing buckets
+// differ from the configuration; "" if they do not.
 func (r *Registry) Open(ctx context.Context) (mismatch string, err error) {
 	mismatch, err = r.history.Open(ctx)
 	other, otherErr := r.workers.Open(ctx)
 	return strings.Trim(mismatch+"; "+other, "; "), errors.Join(err, otherErr)
 }
 
-// Check looks at the settings of the records' bucket. It returns
-// [buckets.ErrUnfit] for one that forgets records or takes what others write; then
-// all calls that need the records fail until Check finds it corrected.
+// Check reads the settings of the records' bucket. It returns [buckets.ErrUnfit] for a bucket that forgets records or
+// takes messages from other streams; then all calls that need the records fail until Check finds the settings
+// corrected.
 func (r *Registry) Check(ctx context.Context) error {
 	_, err := r.history.Look(ctx)
 	return err
@@ -196,8 +192,8 @@ type storedRecord struct {
 
 func encodeRecord(r workerid.Record) []byte { return encode(storedRecord{r, workerid.Version}) }
 
-// record decodes an entry. One that is unreadable, incomplete or of another
-// version is damaged: its window is unknown, so it is not free.
+// record decodes an entry. An entry that is unreadable, incomplete or of another version is damaged: its window is
+// unknown, so its number is not free.
 func record(e buckets.Entry) workerid.Record {
 	var s storedRecord
 	if json.Unmarshal(e.Value, &s) != nil || checkVersion(s.Version) != nil || s.Valid() != nil {
@@ -220,20 +216,19 @@ func (r *Registry) Write(ctx context.Context, w int, rec workerid.Record) (revis
 	return revision, err
 }
 
-// Time implements [workerid.Registry]. It is the time of the server that dates the
-// heartbeats. If that does not answer, it is the records' server's: without
-// heartbeats windows are renewed all the same. A heartbeat begins with it, so a
-// failure counts as one of the heartbeat; see [Registry.Report].
+// Time implements [workerid.Registry]. It is the time of the server that dates the heartbeats. If that server does
+// not answer, it is the time of the records' server: windows are renewed even without heartbeats. A heartbeat begins
+// with Time, so a failure counts as one of the heartbeat; see [Registry.Report].
 func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	order := []*buckets.Bucket{r.workers, r.history}
-	if r.astray.Load() {
+	if r.workersFailed.Load() {
 		slices.Reverse(order)
 	}
 	for _, b := range order {
 		t, why := timeOf(ctx, b)
 		if why == nil {
-			if r.astray.Store(b == r.history); b == r.history {
-				r.failures.Store(0) // nothing is wrong with the connection
+			if r.workersFailed.Store(b == r.history); b == r.history {
+				r.failures.Store(0) // the connection works
 			}
 			return t.UnixMilli(), nil
 		}
@@ -245,8 +240,7 @@ func (r *Registry) Time(ctx context.Context) (ms int64, err error) {
 	return 0, err
 }
 
-// timeOf returns the time of the bucket's server, if it answers in half the time
-// that is left.
+// timeOf returns the time of the bucket's server, if it answers within half the time until the deadline.
 func timeOf(ctx context.Context, b *buckets.Bucket) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, halfOf(ctx))
 	defer cancel()
@@ -262,18 +256,18 @@ func (r *Registry) Report(ctx context.Context, w int, h workerid.Heartbeat) erro
 		return err
 	}
 	r.failures.Store(0)
-	r.astray.Store(false)
+	r.workersFailed.Store(false)
 	return nil
 }
 
 // failed counts a heartbeat that failed.
 func (r *Registry) failed(err error) {
-	// A caller that gave up says nothing about the connection.
+	// A call that its caller cancelled says nothing about the connection.
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	// After two failures, four, eight and so on: a busy server does not answer sooner
-	// if hundreds of workers connect anew all the time.
+	// After two failures, four, eight and so on: a busy server does not answer sooner if hundreds of workers
+	// reconnect all the time.
 	if n := r.failures.Add(1); n > 1 && n&(n-1) == 0 {
 		// It fails only if the connection is closed or reconnecting already.
 		_ = r.nc.ForceReconnect()
@@ -285,7 +279,7 @@ func (r *Registry) Heartbeats(ctx context.Context) (map[int]workerid.Heartbeat, 
 	return all(ctx, r.workers, heartbeat)
 }
 
-// heartbeat decodes an entry. One that is unreadable is a heartbeat all the same: a worker is alive.
+// heartbeat decodes an entry. An unreadable one still counts as a heartbeat: its worker is alive.
 func heartbeat(e buckets.Entry) (h workerid.Heartbeat) {
 	if json.Unmarshal(e.Value, &h) != nil {
 		h = workerid.Heartbeat{}
@@ -314,8 +308,8 @@ func all[T any](ctx context.Context, b *buckets.Bucket, read func(buckets.Entry)
 	return out, nil
 }
 
-// number returns the worker number that a key names. Each has one key: an entry 07 that someone put must not hide that
-// of number 7.
+// number returns the worker number that a key names. Each number has one key: an entry 07 that someone put must not
+// hide the entry of number 7.
 func number(key string) (w int, ok bool) {
 	w, err := strconv.Atoi(key)
 	return w, err == nil && w >= 0 && strconv.Itoa(w) == key

@@ -10,46 +10,46 @@ import (
 	"github.com/natsid/natsid/internal/ration"
 )
 
-// A Gate admits requests by the rules. Each worker of N has a Gate of its own, which admits a tag at an N-th of its
+// A Gate admits requests by the rules. Each of N workers has a Gate of its own, which admits a tag at 1/N of its
 // rate. So in a time T all workers together issue at most
 //
 //	rate × (T + 1 s) + N × the largest batch
 //
-// if each knows N. A use of any size is admitted once what was used before is paid: a batch may be larger than the
-// rate, and what follows waits the longer. The zero value, like a nil Gate, admits everything. It is safe for
+// if each knows N. A use of any size is admitted once the uses before it are paid off: a batch may be larger than the
+// rate, and later requests wait longer for it. The zero value, like a nil Gate, admits everything. It is safe for
 // concurrent use.
 type Gate struct {
 	table   atomic.Pointer[table] // nil without rules
 	workers atomic.Int64
 
-	mu sync.Mutex // of those who set
+	mu sync.Mutex // serializes Set
 }
 
-// A table is the rules as requests meet them. It does not change, but for its buckets.
+// A table is the rules in the form in which requests are checked. It does not change, except for its buckets.
 type table struct {
 	rules  Rules
 	tags   map[string]*entry
 	others *shared // tags without an entry; nil if they are free
 }
 
-// An entry is what one tag allows.
+// An entry is the limits of one tag.
 type entry struct {
-	maxBatch  int   // 0: any
-	rate      int64 // 0: any
+	maxBatch  int   // 0 means any
+	rate      int64 // IDs/s; 0 means any
 	throttled bool
 	bucket    *ration.Bucket
 }
 
-// burst is for how long a tag that rested may give what it did not. longest is for how long one request may take all
-// that a tag gives here: a single one must not shut a tag for hours.
+// burst bounds the time for which an unused rate is saved up. longest bounds one request to the IDs that a tag gives
+// in that time on this worker: a single request must not block a tag for hours.
 const (
 	burst   = time.Second
 	longest = time.Minute
 )
 
 // Admit returns nil if n IDs of a tag may be issued now, a time that never goes back, and counts them. Otherwise it
-// returns a [*BatchError] or a [*RateError]. For a tag that is free it costs one atomic load, and a look into a map
-// where other tags are not.
+// returns a [*BatchError] or a [*RateError]. For a tag without limits it costs one atomic load, and a map lookup if
+// other tags have limits.
 func (g *Gate) Admit(tag string, n int, now time.Duration) error {
 	if g == nil {
 		return nil
@@ -86,8 +86,8 @@ func (e *entry) admit(n int, now time.Duration, share float64, b *ration.Bucket)
 	return nil
 }
 
-// A shared is what each tag without an entry allows. Names of tags are callers' to choose, so memory for each is not:
-// a tag shares its bucket with one in so many others.
+// A shared is the limit of each tag without an entry. Callers choose the names of tags, so memory must not grow with
+// them: tags share a fixed number of buckets by hash.
 type shared struct {
 	entry
 	seed    maphash.Seed
@@ -108,7 +108,7 @@ func (s *shared) bucket(tag string) *ration.Bucket {
 	return s.buckets[maphash.String(s.seed, tag)%sharing]
 }
 
-// Set replaces the rules, which must not change afterwards. What tags have used stays used.
+// Set replaces the rules, which must not change afterwards. The use of a tag so far stays counted.
 func (g *Gate) Set(r Rules) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,7 +134,7 @@ func (g *Gate) Set(r Rules) {
 	g.table.Store(t)
 }
 
-// entry returns the entry of a tag, with the bucket that it had.
+// entry returns the entry of a tag. It keeps the tag's bucket if the old table has one.
 func (r Rules) entry(tag string, old *table) *entry {
 	limit, throttle := r.Limits[tag], r.Throttle.Of(tag)
 	e := &entry{maxBatch: limit.MaxBatch, rate: lower(limit.Rate, throttle)}
@@ -147,13 +147,13 @@ func (r Rules) entry(tag string, old *table) *entry {
 	return e
 }
 
-// SetWorkers sets among how many workers, this one included, requests for IDs of tags are spread.
+// SetWorkers sets the number of workers, this one included, that share the requests for IDs of tags.
 func (g *Gate) SetWorkers(n int) { g.workers.Store(int64(max(1, n))) }
 
-// Workers returns what SetWorkers set, 1 at first.
+// Workers returns the number that SetWorkers set, 1 at first.
 func (g *Gate) Workers() int { return int(max(1, g.workers.Load())) }
 
-// Rules returns what is in force. The caller must not change it.
+// Rules returns the rules in force. The caller must not change them.
 func (g *Gate) Rules() Rules {
 	if g == nil {
 		return Rules{}
@@ -164,8 +164,8 @@ func (g *Gate) Rules() Rules {
 	return Rules{}
 }
 
-// Counts reports whether a rate is in force, so that it matters how many workers there are.
-func (g *Gate) Counts() bool {
+// HasRate reports whether a rate is in force, so that the number of workers matters.
+func (g *Gate) HasRate() bool {
 	r := g.Rules()
 	if !r.Throttle.IsZero() {
 		return true

@@ -163,7 +163,7 @@ func TestAThrottleIsToldFromALimit(t *testing.T) {
 	if got, want := g.Rules().Throttle.String(), "each tag to 5 IDs/s, b to 2 IDs/s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if g.Set(Rules{}); g.Counts() || g.Admit("a", 1_000_000, 0) != nil {
+	if g.Set(Rules{}); g.HasRate() || g.Admit("a", 1_000_000, 0) != nil {
 		t.Error("limited without rules")
 	}
 }

@@ -1,9 +1,9 @@
 // Package policy decides how many IDs of a tag callers may have; it is internal to natsid and may change.
 //
-// It goes by the limits of the tag, which last, and by throttles, which operators set for a time.
+// It applies the limits of the tag, which are permanent, and throttles, which operators set for a time.
 //
-// It knows nothing of IDs. A request that it refuses has drawn none, so what it decides, and when a worker learns of
-// it, never makes an ID repeat.
+// It knows nothing of IDs. A request that it refuses has drawn no ID, so its decisions, and the time at which a
+// worker learns of a setting, never make an ID repeat.
 package policy
 
 import (
@@ -21,13 +21,13 @@ const (
 	MaxRate = 1_000_000_000_000
 )
 
-// A Limit is what one tag allows, until it is changed. The zero value allows all.
+// A Limit is the limit of one tag. The zero value allows all.
 type Limit struct {
 	MaxBatch int   `json:"max_batch,omitempty"` // IDs a request can get; 0 is no limit
 	Rate     int64 `json:"rate,omitempty"`      // IDs per second of all workers together; 0 is no limit
 }
 
-// A Throttle is what an operator allows for a time: IDs per second of all workers together, of each tag. 0 is no
+// A Throttle is a limit that an operator sets for a time: IDs per second of all workers together, per tag. 0 means no
 // throttle.
 type Throttle struct {
 	All  int64            `json:"all,omitempty"`  // each tag
@@ -53,7 +53,7 @@ func (t Throttle) IsZero() bool { return t.All == 0 && len(t.Tags) == 0 }
 // Of returns the throttle of a tag.
 func (t Throttle) Of(tag string) int64 { return lower(t.All, t.Tags[tag]) }
 
-// String says what is throttled, for people; "" if nothing is.
+// String describes the throttle for people; "" if nothing is throttled.
 func (t Throttle) String() string {
 	var all []string
 	if t.All > 0 {
@@ -70,13 +70,13 @@ func (t Throttle) String() string {
 	return strings.Join(all, ", ")
 }
 
-// Rules are all settings that are in force.
+// Rules are all settings in force.
 type Rules struct {
 	Limits   map[string]Limit // by tag
 	Throttle Throttle
 }
 
-// lower returns the lower of two limits of which 0 is none.
+// lower returns the lower of two limits, of which 0 means no limit.
 func lower(a, b int64) int64 {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -87,19 +87,20 @@ func lower(a, b int64) int64 {
 // A BatchError refuses a request for more IDs than the tag allows at once.
 type BatchError struct {
 	Max int
-	// Rate is what makes Max so low, in IDs per second of all workers together; 0 if it is the largest batch itself.
+	// Rate is the limit that makes Max so low, in IDs per second of all workers together; 0 if Max is a limit by
+	// itself.
 	Rate int64
 }
 
 func (e *BatchError) Error() string {
 	if e.Rate > 0 {
-		return fmt.Sprintf("this tag is limited to %d IDs/s, and one request to what a worker may give in %d s: "+
+		return fmt.Sprintf("this tag is limited to %d IDs/s, and one request to the IDs of %d s on one worker: "+
 			"ask for at most %d IDs", e.Rate, int(longest.Seconds()), e.Max)
 	}
 	return fmt.Sprintf("this tag is limited to %d IDs a request: ask for fewer", e.Max)
 }
 
-// A RateError refuses a request since its tag has given all that it may for now.
+// A RateError refuses a request since its tag has used up its rate for now.
 type RateError struct {
 	Rate      int64 // IDs per second, of all workers together
 	Throttled bool  // by an operator, for a time

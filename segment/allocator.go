@@ -32,7 +32,8 @@ func New(cfg Config) *Allocator {
 	return &Allocator{tags: tags, source: src, follower: newFollower(cfg, clock, tags), deadline: cfg.Deadline}
 }
 
-// A clock returns the time since an allocator began. That is monotonic, and a third of the size of a [time.Time].
+// A clock returns the time since the allocator was created. That time is monotonic, and a third of the size of a
+// [time.Time].
 type clock struct{ began time.Time }
 
 func (c clock) now() time.Duration { return time.Since(c.began) }
@@ -141,5 +142,5 @@ func (a *Allocator) Changed(tag string) { a.follower.changed(tag) }
 //
 // Law: no request to this allocator that begins after See has returned gets an ID below t.Least, nor any ID if the tag
 // is disabled; this includes loads under way. Older states that arrive later bring no ID back: Least only rises, and
-// what was discarded is not loaded again.
+// discarded IDs are not loaded again.
 func (a *Allocator) See(t Tag) { a.follower.see(t) }

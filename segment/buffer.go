@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// A buffer serves one tag: it guards the tag's supply with a lock, answers requests from it, and starts a load when one
-// is due. At rest it is Leaf's double buffer: a current range, and the next one, loaded once a tenth of the current one
-// is used. Where that would not last as long as a load takes, it becomes a chain: see [supply].
+// A buffer serves one tag: it guards the tag's supply with a lock, answers requests from it, and starts a load when
+// one is due. Without load on the store it is Leaf's double buffer: a current range, and the next one, which is
+// loaded once a tenth of the current one is used. Where two ranges would not last as long as a load takes, the buffer
+// holds a chain of ranges: see [supply].
 //
-// The stock is open while no request waits: requests take IDs from it without the lock. As soon as one waits it is
-// shut, and every request comes to the lock: so no request overtakes one that waits.
+// The stock is open while no request waits: requests take IDs from it without the lock. As soon as a request waits,
+// the stock is shut, and every request takes the lock: so no request overtakes a waiting one.
 //
 // At most one load of a tag is under way. Requests see whether one is due, so the next request retries a failed load.
 //
-// Answers are delivered after the lock is free. Lock order: mu, then the locks of the owner and of the source.
+// Answers are delivered after the lock is released. Lock order: mu, then the locks of the owner and of the source.
 type buffer struct {
 	tag  string
 	deps *deps
 
 	mu       sync.Mutex
 	supply   supply        // guarded by mu, but for the open run of its stock
-	unlisted bool          // the last listing did not have the tag, and no load has found it yet
-	changes  uint32        // number of news about the tag
-	discards uint32        // how often the memory of the tag was discarded
-	vouched  time.Duration // when a load or news last said that the tag exists
+	unlisted bool          // the last listing lacked the tag, and no load has found the tag since
+	changes  uint32        // number of announced changes of the tag
+	discards uint32        // number of times that the IDs in memory were discarded
+	vouched  time.Duration // when a load or an announcement last confirmed that the tag exists
 }
 
-// deps is what all buffers of an allocator share.
+// deps are the dependencies that all buffers of an allocator share.
 type deps struct {
 	clock      clock
 	rule       stepRule
@@ -39,13 +40,13 @@ type deps struct {
 	discarded  func(tag string, r Range) // see [Config.Discarded]
 }
 
-// An owner holds buffers. A buffer calls it, which is a call upwards, with its own lock held.
+// An owner holds buffers. A buffer calls its owner while holding its own lock.
 type owner interface {
-	// found says that a load found a tag that was not listed.
+	// found reports that a load found a tag that was not listed.
 	found(tag string, now time.Duration)
-	// refuse says that the store does not serve the tag.
+	// refuse reports that the store does not serve the tag.
 	refuse(tag string, err error, now time.Duration)
-	// forget removes a buffer that is gone, and keeps what its loads say of the tag.
+	// forget removes a closed buffer, and keeps its tag's floor.
 	forget(b *buffer, floor Floor, unlisted bool)
 }
 
@@ -68,12 +69,12 @@ func (b *buffer) next(n int64, dst []Range) ([]Range, error) {
 	return b.nextSlowly(n, dst)
 }
 
-// nextSlowly is next for requests that the open run alone cannot serve.
+// nextSlowly is next for requests that the open run cannot serve alone.
 func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	//mutant:sealed
-	if b.supply.waiters.any() || b.supply.gone || b.supply.stock.sealed || b.supply.stock.held() < n {
+	if b.supply.waiters.any() || b.supply.closed || b.supply.stock.sealed || b.supply.stock.held() < n {
 		return dst, ErrWait
 	}
 	b.supply.stock.shut()
@@ -85,7 +86,7 @@ func (b *buffer) nextSlowly(n int64, dst []Range) ([]Range, error) {
 	return dst, err
 }
 
-// look does what is due after IDs were taken from the open run.
+// look closes a used-up run and starts a load if one is due. Requests call it after they took IDs from the open run.
 func (b *buffer) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,9 +94,9 @@ func (b *buffer) look() {
 	b.tendLocked()
 }
 
-// tendLocked leaves the buffer as it must be whenever the lock is free: open unless a request waits, and with a load
-// under way if one is due. The check of the run is set before it is decided whether a load is due: a request in between
-// is seen by this call, or sees the check.
+// tendLocked establishes the state that holds whenever the lock is free: the stock is open unless a request waits,
+// and a load is under way if one is due. It sets the check of the run before it decides whether a load is due: a
+// request in between is counted in that decision, or sees the check.
 func (b *buffer) tendLocked() {
 	now := b.deps.clock.now()
 	b.supply.settle(now)
@@ -115,7 +116,7 @@ func (b *buffer) park(w waiter) error {
 	if why := b.refusesLocked(); why != nil {
 		defer b.mu.Unlock()
 		if b.supply.unused() {
-			b.stopLocked(why, false) // it was made for this request
+			b.stopLocked(why, false) // the buffer was created for this request alone
 		}
 		return why
 	}
@@ -129,10 +130,10 @@ func (b *buffer) park(w waiter) error {
 	return nil
 }
 
-// refusesLocked returns why no request may wait, or nil.
+// refusesLocked returns why the buffer refuses to park a request, or nil.
 func (b *buffer) refusesLocked() error {
 	switch {
-	case b.supply.gone:
+	case b.supply.closed:
 		return errGone
 	case b.deps.source.elsewhere.Load():
 		return ErrElsewhere
@@ -149,7 +150,7 @@ func (b *buffer) expire() {
 	answers := b.supply.waiters.expire(&b.supply.stock, time.Now(), l.failing(), l.notLoaded())
 	b.tendLocked()
 	if b.supply.unused() {
-		b.stopLocked(nil, false) // its order was in doubt, and so it was not loaded
+		b.stopLocked(nil, false) // requests waited while the tag's order was in doubt, so nothing was loaded
 	}
 	b.mu.Unlock()
 	deliver(answers)
@@ -158,14 +159,14 @@ func (b *buffer) expire() {
 // close refuses all requests, waiting and future ones.
 func (b *buffer) close() {
 	b.mu.Lock()
-	b.supply.gone = true
+	b.supply.closed = true
 	b.supply.stock.shut()
 	answers := b.supply.waiters.refuse(&b.supply.stock, ErrClosed)
 	b.mu.Unlock()
 	deliver(answers)
 }
 
-// plan implements [consumer]: it returns what to load next.
+// plan implements [consumer]: it returns the plan of the next load.
 func (b *buffer) plan() plan {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,18 +174,19 @@ func (b *buffer) plan() plan {
 	p := plan{
 		tag: b.tag, n: b.supply.plan(now), floor: b.supply.stock.floor,
 		made: now, fails: b.supply.loader.fails, changes: b.changes, discards: b.discards, unlisted: b.unlisted,
-		again: b.supply.loader.excused,
+		excused: b.supply.loader.excused,
 	}
 	if b.supply.order != loose {
-		p.n, p.join, p.waited = b.supply.waiters.demand(), b.join, b.waited
+		p.n, p.join, p.hasWaiters = b.supply.waiters.demand(), b.join, b.hasWaiters
 	}
 	return p
 }
 
-// takeIn implements [consumer]: it takes in the outcome of a load, answers waiting requests, and returns how long to
-// pause before the next load.
+// takeIn implements [consumer]: it processes the outcome of a load, answers waiting requests, and returns the pause
+// before the next load.
 //
-// A tag that the store refuses is loaded again if news about it arrived meanwhile: the refusal may be older.
+// If the store refuses a tag that was announced as changed while the load was under way, the load is repeated: the
+// refusal may be older than the change.
 func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	b.mu.Lock()
 	now := b.deps.clock.now()
@@ -194,10 +196,10 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 		holes := b.addLocked(p, l, now)
 		var left []Range
 		answers, left = b.supply.serve(now)
-		if !l.Passed { // who loaded it has counted it as issued
+		if !l.Passed { // the worker that loaded the range has reported all of it as issued
 			b.lost(append(holes, left...))
 		}
-	case errors.Is(err, errNobody): // another follows as soon as a request waits
+	case errors.Is(err, errNobody): // the next waiting request starts another load
 	case IsFinal(err) && p.changes != b.changes:
 		b.supply.loader.outdated()
 	case IsFinal(err):
@@ -212,7 +214,7 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 	return pause
 }
 
-// addLocked adds a loaded range to the stock, and returns what became holes.
+// addLocked adds a loaded range to the stock, and returns the IDs that became holes.
 func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) {
 	b.vouched = now
 	if b.unlisted {
@@ -227,29 +229,29 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) 
 	if hole := b.supply.stock.add(l.Range, now); hole.Len() > 0 {
 		holes = append(holes, hole)
 	}
-	if p.discards != b.discards || b.supply.gone {
-		holes = append(holes, b.supply.stock.discard(now)...) // loaded before
+	if p.discards != b.discards || b.supply.closed {
+		holes = append(holes, b.supply.stock.discard(now)...) // the load began before the memory was discarded
 	}
 	return holes
 }
 
-// lost reports what was loaded and is issued by none.
+// lost reports IDs that were loaded and that nobody will issue.
 func (b *buffer) lost(holes []Range) {
 	for _, r := range holes {
 		b.deps.discarded(b.tag, r)
 	}
 }
 
-// refusedLocked takes in that the store does not serve the tag, and refuses waiting requests. The refusal is cached if
-// no ID of the tag is left, so that further requests do not reach the store each time. A deleted tag is stopped
-// whatever is left. A tag that has merely vanished may be in a store that lost its memory: the IDs loaded from it
-// remain valid.
+// refusedLocked processes the store's refusal of the tag, and refuses waiting requests. If the stock is empty it
+// removes the buffer and caches the refusal, so that further requests do not reach the store each time. A deleted tag
+// is removed even if the stock has IDs. A tag that has merely vanished may be in a store that lost its memory: the
+// IDs loaded from it remain valid.
 func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) {
 	b.supply.loader.refused(now)
-	if b.supply.gone {
+	if b.supply.closed {
 		return nil
 	}
-	lasting := errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrBadRow) // for any number of IDs
+	lasting := errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrBadRow) // the refusal holds for any number of IDs
 	if errors.Is(err, ErrDisabled) || lasting && b.supply.stock.held() == 0 {
 		b.deps.owner.refuse(b.tag, err, now)
 		return b.stopLocked(err, errors.Is(err, ErrDisabled))
@@ -257,8 +259,8 @@ func (b *buffer) refusedLocked(err error, now time.Duration) (answers []answer) 
 	return b.supply.waiters.refuse(&b.supply.stock, err)
 }
 
-// more implements [consumer]: it reports whether another load follows one that ended with err. If not, a tag that never
-// had a range is forgotten, so that names that do not exist cannot fill the memory.
+// more implements [consumer]: it reports whether another load follows one that ended with err. If not, and the tag
+// never had a range, its buffer is removed, so that names that do not exist cannot fill the memory.
 func (b *buffer) more(err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,10 +273,10 @@ func (b *buffer) more(err error) bool {
 	return b.supply.loader.running
 }
 
-// preload loads a first range, unless a load has begun, and returns when that has ended.
+// preload loads a first range and returns when that load has ended. It does nothing if a load has begun before.
 func (b *buffer) preload() {
 	b.mu.Lock()
-	idle := !b.supply.loader.running && !b.supply.gone && b.supply.loader.loads == 0 && b.supply.order == loose
+	idle := !b.supply.loader.running && !b.supply.closed && b.supply.loader.loads == 0 && b.supply.order == loose
 	if idle {
 		b.supply.loader.running = true
 	}
@@ -284,22 +286,22 @@ func (b *buffer) preload() {
 	}
 }
 
-// see takes over the state of the tag as the store returned it. news says that the tag was changed just now: a refusal
-// by a load or listing that began before does not count. It reports false if the buffer is gone.
-func (b *buffer) see(t Tag, news bool) (seen bool) {
+// see takes over the state of the tag as the store returned it. isNews means that the tag was changed just now: a
+// refusal by a load or listing that began before is ignored. see reports false if the buffer is closed.
+func (b *buffer) see(t Tag, isNews bool) (seen bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.supply.gone {
+	if b.supply.closed {
 		return false
 	}
 	now := b.deps.clock.now()
-	if news {
+	if isNews {
 		b.changes++
 		b.vouched = now
 		b.supply.loader.wake()
 	}
 	b.supply.pace.configure(t.Step, b.deps.rule)
-	if !news && t.Least <= b.supply.stock.least {
+	if !isNews && t.Least <= b.supply.stock.least {
 		return true
 	}
 	b.lost(b.supply.stock.drop(t.Least, now))
@@ -309,18 +311,18 @@ func (b *buffer) see(t Tag, news bool) (seen bool) {
 	return true
 }
 
-// changed notes that the tag was changed: a refusal by a load that began before does not count.
+// changed records that the tag was changed: a refusal by a load that began before is ignored.
 func (b *buffer) changed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.changes++
 }
 
-// certain, as the time of a statement about a tag, says that nothing outweighs the statement.
+// certain, as the time of a listing, means that no load and no change outweighs the listing.
 const certain time.Duration = math.MaxInt64
 
-// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is when the deciding listing began:
-// a load or news since then outweighs it, and so does a first load under way.
+// stop ends the issuing of IDs of the tag, and refuses waiting requests. asOf is when the deciding listing began: a
+// later load or change of the tag outweighs it, and so does a first load under way.
 func (b *buffer) stop(why error, asOf time.Duration) {
 	b.mu.Lock()
 	var answers []answer
@@ -331,10 +333,11 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	deliver(answers)
 }
 
-// stopLocked is stop for a caller that holds the lock. A tag is live until it is known to be deleted: one that the
-// store does not have at the moment may be in a store that lost its memory, whose repair must serve it on.
+// stopLocked is stop for a caller that holds the lock. The floor is marked as live unless the tag is known to be
+// deleted: a tag that the store merely lacks may be in a store that lost its memory, and a repair must keep serving
+// it.
 func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
-	if b.supply.gone {
+	if b.supply.closed {
 		return nil
 	}
 	floor := b.floorLocked()
@@ -345,23 +348,23 @@ func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	return b.supply.waiters.refuse(&b.supply.stock, why)
 }
 
-// leaveLocked removes the buffer. The loaded IDs are discarded; only the tag's floor remains.
+// leaveLocked removes the buffer and discards the loaded IDs. The floor of the tag is kept by the owner.
 func (b *buffer) leaveLocked(floor Floor) {
-	b.supply.gone = true
+	b.supply.closed = true
 	b.lost(b.supply.stock.clear())
 	b.deps.owner.forget(b, floor, b.unlisted)
 	b.unlisted = false
 }
 
-// rest removes the buffer if its tag was not requested for as long as idle. What is loaded becomes a hole.
+// dropIfIdle removes the buffer if its tag was not requested for at least idle. The loaded IDs become a hole.
 //
-// Law: the floor stays, with all that a repair of the marks takes from the buffer, and is at least the tag's least ID.
-// So the next buffer of the tag loads above both, and the tag is not created on first use.
-func (b *buffer) rest(idle time.Duration) {
+// Law: the owner keeps the floor, with all that a repair of the marks reads from the buffer, and the floor is at
+// least the tag's least ID. So the next buffer of the tag loads above both, and the tag is not created on first use.
+func (b *buffer) dropIfIdle(idle time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.supply
-	if s.gone || s.loader.running || s.waiters.any() || s.pace.speed.idle(b.deps.clock.now(), s.asked()) < idle {
+	if s.closed || s.loader.running || s.waiters.any() || s.pace.speed.idle(b.deps.clock.now(), s.asked()) < idle {
 		return
 	}
 	b.leaveLocked(b.floorLocked()) //mutant:rest-floor

@@ -9,7 +9,7 @@ import (
 type Change struct {
 	Step        int64   // the tag's configured step from now on, 1..[MaxStep]
 	Description *string // nil leaves it
-	// MaxID raises the mark: no ID below it is issued any more.
+	// MaxID raises the mark: no ID below it is issued afterwards.
 	MaxID int64
 	// RaiseBy raises the mark by this many IDs, at least 1, above its present value. MaxID and RaiseBy exclude each
 	// other.
@@ -18,17 +18,17 @@ type Change struct {
 	Force bool
 }
 
-// MaxRaise is the most by which a mark is raised without [Change.Force]: no typing error uses up a tag for good.
+// MaxRaise is the most by which a mark is raised without [Change.Force], so that no typing error uses up a tag.
 const MaxRaise = 1 << 40
 
 // Raises reports whether the change raises the mark.
 func (c Change) Raises() bool { return c.MaxID != 0 || c.RaiseBy != 0 }
 
-// Apply returns t as the change makes it, in a store whose marks go up to limit. Fields of t that are not known may be
-// zero. It is the one place where the arithmetic of raising is done, for all stores.
+// Apply returns t with the change applied, in a store whose marks go up to limit. Fields of t that the caller does
+// not know may be zero. Apply is the one place where the arithmetic of raising is done, for all stores.
 //
-// Law: the mark never goes down. A mark that was raised becomes the tag's Least: a worker that sees it discards the IDs
-// that it has loaded below.
+// Law: the mark never goes down. A raised mark becomes the tag's Least: a worker that sees it discards the loaded IDs
+// below it.
 func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	if err := c.validate(); err != nil {
 		return t, err
@@ -40,7 +40,7 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 		t.Description = *c.Description
 	}
 	if !c.Raises() || c.MaxID != 0 && c.MaxID == t.Least {
-		return t, nil // the same change was made before
+		return t, nil // the same change was applied before
 	}
 	raised := c.MaxID
 	if c.RaiseBy != 0 {
@@ -54,10 +54,10 @@ func (c Change) Apply(t Tag, limit int64) (Tag, error) {
 	return t, nil
 }
 
-// Revive returns t, a deleted tag, as it is created again with the step, description and start of by.
+// Revive returns the deleted tag t as created again, with the step, description and start of by.
 //
-// Law: the mark never goes down, and becomes the tag's Least: no ID loaded before the tag was deleted is issued any
-// more.
+// Law: the mark never goes down, and becomes the tag's Least: no ID loaded before the tag was deleted is issued
+// afterwards.
 func (t Tag) Revive(by Tag, limit int64) (Tag, error) {
 	revived := Change{Step: by.Step, Description: &by.Description}
 	if by.MaxID > t.MaxID {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What [Config] takes for MaxStep and StepTime if they are 0: Leaf's values.
+// Defaults of MaxStep and StepTime in [Config]: Leaf's values.
 const (
 	DefaultMaxStep  = 1_000_000
 	DefaultStepTime = 15 * time.Minute
@@ -20,8 +20,8 @@ type Config struct {
 	// LoadTimeout bounds one load; two thirds of Deadline if 0. Keep it below Deadline, so that a load that hangs is
 	// retried before the requests behind it expire.
 	LoadTimeout time.Duration
-	// Enough, if set, returns the time that a load needs: least, or more where the store is far away. It may be longer
-	// than Deadline: such a load serves the requests that come later.
+	// Enough, if set, returns the time that a load needs: least, or more where the store is far away. It may be
+	// longer than Deadline: such a load serves later requests.
 	Enough func(least time.Duration) time.Duration
 	// MaxStep bounds the step while ranges last less than StepTime; 1,000,000 if 0. A tag configured with more keeps
 	// its own step.
@@ -35,15 +35,15 @@ type Config struct {
 	AutoStep int64
 	// AutoCreate, if set, reports whether a tag may be created on first use; nil allows all.
 	AutoCreate func(tag string) bool
-	// Ration, if set, is asked before a tag is created on first use. It returns why no tag must be made now, for the
-	// requests that wait, or nil, and counts the tag.
+	// Ration, if set, is called before a tag is created on first use. It counts the tag and returns nil, or returns
+	// why no tag may be created now; the waiting requests get that error.
 	Ration func() error
 	// OnCreate, if set, is called after each tag created on first use. It must not block.
 	OnCreate func(tag string)
 	// Poll is the interval at which [Allocator.Follow] reads all tags; 1 min if 0.
 	Poll time.Duration
-	// Of the tags that were not requested for Idle, 1 h if 0, a poll drops some from memory while there are more than
-	// MaxIdle, 10,000 if 0, none if below 0: what is loaded of them becomes a hole.
+	// When more than MaxIdle tags are in memory (10,000 if 0; below 0 means any number), a poll removes tags that
+	// were not requested for Idle (1 h if 0). Their loaded IDs become holes.
 	Idle    time.Duration
 	MaxIdle int
 	// Preload makes Follow load one range of every tag that was changed or loaded within this time; 0 loads none.
@@ -52,17 +52,18 @@ type Config struct {
 	Servable func(tag string) bool
 	// OnLoad, if set, is called after every load with its duration and outcome.
 	OnLoad func(tag string, took time.Duration, err error)
-	// Granted, if set, is called with each range that was loaded, before any of its IDs is issued. It must not block.
-	// Nothing rests on it.
+	// Granted, if set, is called with each loaded range, before any of its IDs is issued. It must not block.
+	// Uniqueness does not depend on it.
 	Granted func(tag string, l Loaded)
-	// Discarded, if set, is called with IDs of such a range that became a hole: none of them was issued, nor will be.
-	// Those in memory at Close are not reported. It must not block, nor call the allocator. Nothing rests on it.
+	// Discarded, if set, is called with IDs of a granted range that became a hole: none of them was issued, nor will
+	// be. IDs in memory at Close are not reported. It must not block, nor call the allocator. Uniqueness does not
+	// depend on it.
 	Discarded func(tag string, r Range)
 	// Log receives failed loads and polls; nil discards.
 	Log *slog.Logger
 }
 
-// patience returns how long a load may take now.
+// patience returns the time limit of a load that begins now.
 func (c Config) patience() time.Duration { return c.Enough(c.LoadTimeout) }
 
 // withDefaults returns the configuration with a value for every optional field.

@@ -28,7 +28,7 @@ var (
 	ErrNotLoaded = errors.New("segment: no range could be loaded in time")
 	// ErrElsewhere is returned while another worker can load and this one cannot: see [Allocator.TurnAway].
 	ErrElsewhere = errors.New("segment: this worker cannot load, and another one can")
-	// ErrRationed is returned when a tag is not made on first use now, since others were: see [Config.Ration].
+	// ErrRationed is returned when [Config.Ration] does not allow a tag to be created on first use now.
 	ErrRationed = errors.New("segment: no tag is made on first use now")
 	// ErrClosed is returned after [Allocator.Close].
 	ErrClosed = errors.New("segment: the allocator is closed")
@@ -102,13 +102,13 @@ func (e *RaiseError) Error() string {
 // Unwrap returns [ErrInvalid].
 func (e *RaiseError) Unwrap() error { return ErrInvalid }
 
-// IsFinal reports whether a load failed for a reason that waiting cannot fix: the store works.
+// IsFinal reports whether a load failed for a reason that retrying cannot fix, while the store works.
 func IsFinal(err error) bool {
 	return errors.Is(err, ErrUnknownTag) || errors.Is(err, ErrExhausted) || errors.Is(err, ErrBadRow) ||
 		errors.Is(err, ErrRationed) || errors.Is(err, ErrNoOrder)
 }
 
-// isMissing reports whether a tag was never created, and may be.
+// isMissing reports whether a tag was never created, and may be created.
 func isMissing(err error) bool {
 	_, misnamed := errors.AsType[*NameError](err)
 	return errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrDisabled) && !misnamed

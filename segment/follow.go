@@ -12,8 +12,9 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A follower keeps the tags in memory in line with the store, by polls and by news of single tags. News may be late or
-// lost: then the follower is late, and nothing else, since the next load or poll brings the same.
+// A follower keeps the tags in memory in line with the store, by polls and by announced changes of single tags. An
+// announcement that is late or lost delays the change until the next load or poll of the tag, and has no other
+// effect.
 type follower struct {
 	store       Store
 	tags        *tagSet
@@ -23,7 +24,7 @@ type follower struct {
 	preloader   preloader
 	log         *slog.Logger
 
-	pollNow chan struct{} // a poll is wanted now
+	pollNow chan struct{} // receives when a poll is wanted now
 	news    news
 }
 
@@ -36,7 +37,7 @@ func newFollower(cfg Config, clock clock, tags *tagSet) *follower {
 	}
 }
 
-// run polls until ctx ends, preloads after the first poll, and looks up changed tags meanwhile.
+// run polls until ctx ends and preloads after the first poll. At the same time it looks up changed tags.
 func (f *follower) run(ctx context.Context) {
 	var side sync.WaitGroup
 	defer side.Wait()
@@ -68,7 +69,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// pollTimeout bounds a poll, with what the store does after its listing.
+// pollTimeout bounds a poll, including the store's own work after its listing.
 const pollTimeout = time.Minute
 
 // poll reads all tags once, and reports whether the store listed them.
@@ -84,7 +85,7 @@ func (f *follower) poll(ctx context.Context, then func([]Tag)) (seen bool, err e
 	return seen, err
 }
 
-// apply takes over a listing that began at that time. Loads and news of a tag since then outweigh it.
+// apply takes over a listing that began at that time. Later loads and changes of a tag outweigh it.
 func (f *follower) apply(l Listing, began time.Duration) {
 	f.tags.names.list(l.Tags, began)
 	for _, t := range l.Tags {
@@ -105,7 +106,7 @@ func (f *follower) apply(l Listing, began time.Duration) {
 			b.stop(ErrUnknownTag, began)
 		}
 	}
-	f.tags.rest()
+	f.tags.dropIdle()
 }
 
 // refresh makes run poll now. It does not block.
@@ -116,7 +117,7 @@ func (f *follower) refresh() {
 	}
 }
 
-// changed clears what is cached of a tag, and has it looked up if it is in memory. It does not block.
+// changed clears the cached result of a tag, and has the tag looked up if it is in memory. It does not block.
 func (f *follower) changed(tag string) {
 	if f.invalidate(tag) != nil {
 		f.news.add(tag)
@@ -130,7 +131,7 @@ func (f *follower) see(t Tag) {
 		defer f.tags.names.deleted(t.Name)
 	}
 	for seen := false; !seen; {
-		// After the cached refusal is gone: a request may just have created the buffer.
+		// Read the buffer after the cached refusal is cleared: a request may have created the buffer in between.
 		b := f.tags.getOrKeep(t.Name, t.Least)
 		seen = true
 		switch {
@@ -177,13 +178,13 @@ func (f *follower) lookUp(ctx context.Context, tag string) {
 	switch {
 	case err == nil:
 		f.see(t)
-	case errors.Is(err, ErrUnknownTag): // the next poll says whether it was removed
+	case errors.Is(err, ErrUnknownTag): // the next poll decides whether the tag was removed
 	default:
 		f.news.put(tag)
 	}
 }
 
-// News is the set of changed tags that are still to be looked up.
+// News is the set of changed tags that wait for their lookup.
 type news struct {
 	wake chan struct{} // receives after add
 

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// An index finds buffers by tag. A lookup takes no lock and allocates nothing: hash chains are immutable, and a change
-// replaces a whole chain. A lookup during a change may miss a tag just added, and find one just removed: the buffer
-// itself knows, under its lock, that it is gone. Changes must be serialized by the caller.
+// An index finds buffers by tag. A lookup takes no lock and allocates nothing: hash chains are immutable, and a
+// change replaces a whole chain. A lookup during a change may miss a tag that is being added, and find one that is
+// being removed: the buffer records under its own lock that it is closed. The caller must serialize changes.
 type index struct {
 	seed  maphash.Seed
 	table atomic.Pointer[[]chain] // its length is a power of two
@@ -41,7 +41,7 @@ func (x *index) get(tag string) *buffer {
 	return nil
 }
 
-// put adds a buffer whose tag has none.
+// put adds the buffer of a tag that is not in the index.
 func (x *index) put(b *buffer) {
 	table := *x.table.Load()
 	if x.size == len(table) {
@@ -66,7 +66,7 @@ func (x *index) grow(old []chain) []chain {
 	return table
 }
 
-// remove removes a buffer, if it is there.
+// remove removes a buffer, if the index has it.
 func (x *index) remove(b *buffer) {
 	c := x.chainOf(*x.table.Load(), b.tag)
 	var rest *entry

@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// Lanes bound the loads that are under way in the store at once. A tag whose loads hang, as when another session has
-// locked its row, occupies a place for the whole timeout of a load, and then retries. So tags are in separate
-// lanes by how their last loads ended: tags in trouble queue behind one another, never in front of the others.
+// Lanes bound the number of loads that are under way in the store at once. A tag whose loads hang, for example
+// because another session has locked its row, occupies a place for the whole timeout of a load, and then retries. So
+// tags are in separate lanes by how their last loads ended: failing tags queue behind one another, never in front of
+// the others.
 //
-// The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. There a load
-// that takes much longer than usual gives way as soon as another waits for its place: it ends. That alone is no
-// trouble, as it may have been slow by chance: its tag retries in the sound lane, at the end of the queue, and once.
-// When the whole store becomes slow, the usual time follows within some 50 loads.
+// The first load of a tag that hangs is still in the sound lane, and many tags may begin to hang at once. There a
+// load that takes much longer than usual is cancelled as soon as another load waits for a place: it gives way. Giving
+// way once is not counted as a failure, since the load may have been slow by chance: its tag retries once in the
+// sound lane, at the end of the queue. When the whole store becomes slow, the usual time adapts within some 50 loads.
 type lanes struct {
-	sound    lane // the last load succeeded, or gave way after one that did, or none was made yet
+	sound    lane // the last load succeeded or gave way after a success, or there was none yet
 	troubled lane // one or two loads in a row failed
 	stuck    lane // more loads in a row failed
-	unlisted lane // no listing had the tag: most likely it does not exist
+	unlisted lane // the last listing lacked the tag: most likely it does not exist
 	usual    usual
 }
 
-// The places of all lanes together are a few less than the statements that mysqlstore sends at once to one database:
-// polls and administrators need some, too.
+// newLanes gives all lanes together a few places less than the statements that mysqlstore sends at once to one
+// database: polls and administrators need some, too.
 func newLanes() *lanes {
 	l := &lanes{
 		sound:    lane{places: make(chan struct{}, 20)},
@@ -54,7 +55,7 @@ func (l *lanes) of(p plan) *lane {
 type lane struct {
 	places chan struct{}
 	usual  *usual       // nil where no load gives way
-	wanted atomic.Int64 // places waited for that no load is about to leave
+	wanted atomic.Int64 // waiting loads, less the places that a load has announced to leave
 }
 
 // enter waits for a place, and reports whether it got one; if not, ctx ended.
@@ -73,7 +74,7 @@ func (l *lane) enter(ctx context.Context) bool {
 	}
 }
 
-// leave gives the place back. promised says that [lane.promise] has announced it.
+// leave gives the place back. promised means that [lane.promise] has announced it.
 func (l *lane) leave(promised bool) {
 	if !promised {
 		l.promise()
@@ -81,7 +82,7 @@ func (l *lane) leave(promised bool) {
 	<-l.places
 }
 
-// promise reports whether a place is wanted, and announces that one will be free.
+// promise reports whether a load waits for a place, and announces that one will be free.
 func (l *lane) promise() bool {
 	for {
 		n := l.wanted.Load()
@@ -97,14 +98,14 @@ func (l *lane) promise() bool {
 // errGaveWay is the cause of a load that was ended before its timeout.
 var errGaveWay = errors.New("segment: the load took unusually long and gave way to loads of other tags")
 
-// errStoodStill is the cause of a load of whose time much passed while this process did not run, as when it was stopped
-// for a moment, or gets little CPU time: the store may have answered long ago.
+// errStoodStill is the cause of a load during much of whose time this process did not run, for example because it was
+// suspended or got little CPU time: the store may have answered long before.
 var errStoodStill = errors.New("segment: this process stood still while the load was under way")
 
 // drive waits for a place in the lane and calls load, with a context that ends after timeout, or when the load must
-// give way. again says that the load before gave way.
+// give way. gaveWayBefore means that the tag's previous load gave way.
 func (l *lane) drive(
-	ctx context.Context, again bool, timeout time.Duration, load func(context.Context) error,
+	ctx context.Context, gaveWayBefore bool, timeout time.Duration, load func(context.Context) error,
 ) error {
 	if !l.enter(ctx) {
 		return ctx.Err()
@@ -117,7 +118,7 @@ func (l *lane) drive(
 	}
 	start := time.Now()
 	patience := l.usual.patience()
-	if again {
+	if gaveWayBefore {
 		patience = patienceAgain
 	}
 	d := newDriver(l, patience, cancel)
@@ -136,8 +137,8 @@ func (l *lane) drive(
 	return err
 }
 
-// A driver ends a load that must give way, and measures for how long the process stood still meanwhile: so long did
-// a look come late.
+// A driver ends a load that must give way, and measures how long the process stood still during the load: the sum of
+// the delays of its looks.
 type driver struct {
 	lane     *lane
 	cancel   context.CancelFunc
@@ -147,7 +148,7 @@ type driver struct {
 	timer   *time.Timer
 	pause   time.Duration // until the next look
 	looked  time.Time
-	yields  time.Time // when it gives way, if the place is wanted
+	yields  time.Time // when the load gives way, if another load waits for a place
 	stood   time.Duration
 	gaveWay bool
 	arrived bool
@@ -163,7 +164,7 @@ func newDriver(l *lane, patience time.Duration, cancel context.CancelFunc) *driv
 	return d
 }
 
-// lookEvery is how often a driver looks at least. A process that gets little CPU time looks late each time.
+// lookEvery bounds the pause between two looks. In a process that gets little CPU time every look is late.
 const lookEvery = unusual * leastUsual
 
 // next begins the pause until the next look.
@@ -171,10 +172,10 @@ func (d *driver) next(now time.Time) {
 	d.looked, d.pause = now, min(lookEvery, d.yields.Sub(now))
 }
 
-// note notes that the process runs.
+// note adds the delay of this look to stood.
 func (d *driver) note(now time.Time) { d.stood += max(0, now.Sub(d.looked)-d.pause) }
 
-// look gives way if the place is wanted; otherwise it looks again later.
+// look cancels the load if its time is up and another load waits for a place; otherwise it schedules the next look.
 func (d *driver) look(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,7 +194,7 @@ func (d *driver) look(now time.Time) {
 	d.timer.Reset(d.pause)
 }
 
-// arrive ends the watch. It reports whether the load gave way, and for how long the process stood still.
+// arrive ends the looks. It reports whether the load gave way, and how long the process stood still.
 func (d *driver) arrive(now time.Time) (gaveWay bool, stood time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -203,12 +204,13 @@ func (d *driver) arrive(now time.Time) (gaveWay bool, stood time.Duration) {
 	return d.gaveWay, d.stood
 }
 
-// usual is about how long a load takes. It moves a little with each load: a few that hang hardly change it, many do. So
-// loads soon have the time that they need when the whole store has become slow.
+// usual estimates how long a load takes. Each load moves it by at most 1/16, so a few hanging loads hardly change it,
+// and many do: when the whole store has become slow, loads soon get the time that they need.
 type usual struct{ d atomic.Int64 }
 
-// A load that takes unusual times the usual time is too long. leastUsual is the lower bound of the usual time.
-// patienceAgain is what the load after one that gave way may take, whatever is usual: those that hang raise that.
+// A load that takes more than unusual times the usual time is too long. leastUsual is the lower bound of the usual
+// time. patienceAgain is the time limit of the load after one that gave way. It does not follow the usual time, which
+// hanging loads raise.
 const (
 	unusual       = 8
 	leastUsual    = 3 * time.Millisecond
@@ -223,7 +225,7 @@ func (u *usual) note(took time.Duration) {
 	} else {
 		d = max(took, d-d/16)
 	}
-	u.d.Store(int64(d)) // of two at once one may be lost
+	u.d.Store(int64(d)) // of two concurrent updates one may be lost
 }
 
 func (u *usual) patience() time.Duration {

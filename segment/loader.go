@@ -8,24 +8,24 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// quietTime is how long a tag that the store refused is not loaded while there are IDs for all requests.
+// quietTime is how long a tag that the store refused is not loaded while no request waits.
 const quietTime = time.Second
 
-// A loader is what is known of the loads of one tag. At most one is under way.
+// A loader records the loads of one tag. At most one is under way.
 type loader struct {
 	running    bool          // a goroutine loads, or is about to
-	loads      int64         // that succeeded
+	loads      int64         // loads that succeeded
 	errs       int64         // loads that failed
-	fails      int           // in a row, less the first that was excused
-	excused    bool          // since the last that succeeded, one gave way or the process stood still
-	took       time.Duration // by the last load that succeeded
-	slowest    time.Duration // of recent loads
+	fails      int           // failed loads in a row, without the excused one
+	excused    bool          // since the last success, one load gave way or stood still
+	took       time.Duration // duration of the last load that succeeded
+	slowest    time.Duration // longest of recent loads; decays by 1/8 with each
 	quietUntil time.Duration // no load before then unless a request waits
-	lastErr    error         // of the last load, if another may succeed
+	lastErr    error         // error of the last load, if a retry may succeed
 	retry      *jitter.Backoff
 }
 
-// succeeded notes a load, and how long it took. The slowest of recent loads fades by an eighth with each.
+// succeeded records a load and its duration. The slowest of recent loads decays by an eighth with each load.
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
 	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
@@ -33,7 +33,7 @@ func (l *loader) succeeded(took time.Duration) {
 	l.slowest = max(took, l.slowest-l.slowest/8)
 }
 
-// failed notes a load that may succeed when retried, and returns the pause before that.
+// failed records a load that may succeed when retried, and returns the pause before the retry.
 func (l *loader) failed(err error) (pause time.Duration) {
 	l.lastErr = err
 	l.errs++
@@ -48,13 +48,13 @@ func (l *loader) failed(err error) (pause time.Duration) {
 	return l.retry.NextBackOff()
 }
 
-// refused notes that the store does not serve the tag.
+// refused records that the store does not serve the tag.
 func (l *loader) refused(now time.Duration) {
 	l.errs++
 	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, now+quietTime, nil
 }
 
-// outdated notes that the store refused the tag, but news of the tag arrived meanwhile.
+// outdated records that the store refused the tag, but the tag was changed while the load was under way.
 func (l *loader) outdated() {
 	l.errs++
 	l.lastErr = nil
@@ -66,8 +66,7 @@ func (l *loader) wake() { l.quietUntil = 0 }
 // quiet reports whether no load begins unless a request waits.
 func (l *loader) quiet(now time.Duration) bool { return now < l.quietUntil }
 
-// failing reports whether the last load failed, and another may succeed. One that was excused is not a failure
-// yet.
+// failing reports whether the last load failed, and a retry may succeed. An excused load is not counted as a failure.
 func (l *loader) failing() bool { return l.fails > 0 }
 
 // notLoaded returns [ErrNotLoaded] with the cause, if there is one.

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// What is remembered of tags that are not in an allocator's memory is bounded:
+// Bounds of the memory for tags that have no buffer:
 const (
-	// refusedFor is how long a tag is refused without a lookup after the store said that it does not exist, or that it
-	// cannot be served.
+	// refusedFor is how long a tag is refused without a lookup after the store reported that it does not exist, or
+	// that it cannot be served.
 	refusedFor = 3 * time.Second
-	// maxRefused is how many such tags are remembered; then each new one replaces the oldest.
+	// maxRefused is how many such tags are remembered; beyond that each new one replaces the oldest.
 	maxRefused = 10_000
-	// lookupRate is how many unlisted tags are looked up per second, and how many at once after a rest. maxUnlisted is
-	// how many lookups of them may be under way.
+	// lookupRate is how many unlisted tags are looked up per second, and how many at once after a second without
+	// lookups. maxUnlisted is how many lookups of them may be under way.
 	lookupRate  = 1000
 	maxUnlisted = 1024
 	// maxFresh is how many tags are remembered that were found since the last listing; others count as unlisted, and
@@ -25,38 +25,38 @@ const (
 	maxFloors = 100_000
 )
 
-// Names is what an allocator knows of tags that it has no ranges of. A flood of requests for names that do not exist,
-// one or very many, ends here: it reaches the store lookupRate times per second at most, in a lane of its own.
+// Names is what an allocator remembers of tags that have no buffer. It stops floods of requests for names that do not
+// exist, one or very many: they reach the store lookupRate times per second at most, in a lane of their own.
 //
 // Beyond that rate the listing decides: an unlisted tag is refused with ErrUnknownTag, or with ErrTooMany where tags
-// are created on first use or the listing is too old. So during a flood, and only then, a tag that was added to the
-// store within the last poll interval, without news, may not be found.
+// are created on first use or the listing is too old. So a tag that was added to the store within the last poll
+// interval and not announced may not be found during a flood, and only then.
 type names struct {
 	seed maphash.Seed
 
 	mu       sync.Mutex
 	listed   map[uint64]struct{}      // hashes of the tags in the last listing; nil before the first
-	listedAt time.Duration            // when that began
-	fresh    map[uint64]time.Duration // tags that exist, and when that was learnt, since that listing
+	listedAt time.Duration            // when that listing began
+	fresh    map[uint64]time.Duration // tags found since that listing, and when
 	refused  map[string]int           // index in refusals
 	// refusals is a ring: oldest is the oldest once there are maxRefused.
 	refusals []refusal
 	oldest   int
 	unlisted int // lookups of unlisted tags under way
 	lookups  tokenBucket
-	// floors are those of tags that were stopped or idle, or that an earlier life loaded, raises those of tags that
-	// were raised while they were not in memory: about 300 bytes each.
+	// floors are the floors of tags that were stopped or idle, or that a former process loaded; raises are those of
+	// tags whose mark was raised while they had no buffer. Each takes about 300 bytes.
 	//
-	// Law: uniqueness does not rest on those that are dropped where there are too many. A floor counts only where the
-	// store went back, and then the floors of all workers repair it. A worker that forgot one of its own loads says so
-	// there: see [Allocator.Forgot]. A raise is no load.
+	// Law: uniqueness does not depend on the floors that are dropped when there are too many. A floor counts only
+	// where the store went back, and then the floors of all workers repair it. A worker that dropped the floor of one
+	// of its own loads reports that there: see [Allocator.Forgot]. A raise is no load.
 	floors map[string]Floor
 	raises map[string]Floor
-	extra  int  // floors of an earlier life, whose tags no listing has confirmed yet
+	extra  int  // floors of a former process whose tags no listing has confirmed yet
 	forgot bool // a floor was dropped
 }
 
-// A refusal is a cached answer of the store: it has no such tag, or cannot serve it.
+// A refusal is a cached answer of the store: it lacks the tag, or cannot serve it.
 type refusal struct {
 	tag   string
 	err   error
@@ -72,9 +72,9 @@ func newNames() *names {
 
 func (n *names) hash(tag string) uint64 { return maphash.String(n.seed, tag) }
 
-// admit reports whether a tag that is not in memory may be loaded, and whether it is unlisted; then [names.release]
-// must follow. creates says that the tag will be created if it does not exist. recent is the maximum age of a listing
-// that replaces a lookup where there are too many.
+// admit reports whether a tag that has no buffer may be loaded, and whether it is unlisted; if it is, [names.release]
+// must follow. creates means that a load creates the tag if it does not exist. recent is the maximum age of a listing
+// that replaces a lookup while there are too many lookups.
 func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unlisted bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,7 @@ func (n *names) admit(tag string, now, recent time.Duration, creates bool) (unli
 	return false, ErrUnknownTag
 }
 
-// existsLocked reports whether a tag is in the store, as far as is known; before the first listing all are.
+// existsLocked reports whether a tag is known to be in the store; before the first listing it returns true for all.
 func (n *names) existsLocked(tag string) bool {
 	if n.listed == nil {
 		return true
@@ -105,14 +105,14 @@ func (n *names) existsLocked(tag string) bool {
 	return listed || fresh
 }
 
-// release ends what admit began for an unlisted tag.
+// release ends the lookup that admit began for an unlisted tag.
 func (n *names) release() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.unlisted--
 }
 
-// refuse remembers for a while that the store does not serve a tag.
+// refuse caches for refusedFor that the store does not serve a tag.
 func (n *names) refuse(tag string, err error, now time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,7 +130,7 @@ func (n *names) refuse(tag string, err error, now time.Duration) {
 	n.oldest = (n.oldest + 1) % maxRefused
 }
 
-// found notes that the store had a tag at that time.
+// found records that the store had a tag at that time.
 func (n *names) found(tag string, at time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,7 +141,7 @@ func (n *names) found(tag string, at time.Duration) {
 	}
 }
 
-// list takes over a listing that began at that time. What was learnt since then remains.
+// list takes over a listing that began at that time. Later results remain.
 func (n *names) list(tags []Tag, began time.Duration) {
 	listed := make(map[uint64]struct{}, len(tags))
 	for _, t := range tags {
@@ -167,7 +167,7 @@ func (n *names) inListing(tag string) bool {
 	return ok
 }
 
-// keepFloor remembers the floor of a tag that is not in memory any more, unless it is 0.
+// keepFloor keeps the floor of a tag whose buffer was removed, unless the floor is 0.
 func (n *names) keepFloor(tag string, floor Floor) {
 	if floor.End == 0 {
 		return
@@ -175,7 +175,7 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.floors[tag]
-	if floor.Live && floor.Step == 0 { // its buffer has not seen the tag
+	if floor.Live && floor.Step == 0 { // the removed buffer never saw the tag in the store
 		floor.Live, floor.Step = known.Live, known.Step
 	}
 	floor.End = max(floor.End, known.End)
@@ -183,7 +183,7 @@ func (n *names) keepFloor(tag string, floor Floor) {
 	n.boundFloors()
 }
 
-// deleted notes that a tag is deleted, so that nothing that is remembered of it brings it back to life.
+// deleted records that a tag is deleted, so that no floor marks it as live.
 func (n *names) deleted(tag string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -192,7 +192,7 @@ func (n *names) deleted(tag string) {
 	}
 }
 
-// keepRaise remembers the least ID of a tag that is not in memory, unless it is 0.
+// keepRaise keeps the least ID of a tag that has no buffer, unless it is 0.
 func (n *names) keepRaise(tag string, least int64) {
 	if least == 0 {
 		return
@@ -203,7 +203,7 @@ func (n *names) keepRaise(tag string, least int64) {
 	n.boundFloors()
 }
 
-// remember is keepFloor for the floors of an earlier life: none is dropped before the first listing.
+// remember is keepFloor for the floors of a former process: none is dropped before the first listing.
 func (n *names) remember(floors map[string]Floor) {
 	n.mu.Lock()
 	n.extra = len(floors)
@@ -213,7 +213,7 @@ func (n *names) remember(floors map[string]Floor) {
 	}
 }
 
-// boundFloors drops floors where there are too many, first those of tags that the store does not have.
+// boundFloors drops floors while there are too many, first those of tags that the store lacks.
 func (n *names) boundFloors() {
 	most := maxFloors + max(len(n.listed), n.extra)
 	n.forgot = n.drop(n.floors, most) || n.forgot
@@ -226,7 +226,7 @@ func (n *names) drop(floors map[string]Floor, most int) (dropped bool) {
 	}
 	for _, all := range []bool{false, true} {
 		for tag := range floors {
-			if len(floors) <= most-maxFloors/10 { // rarely, since it takes long
+			if len(floors) <= most-maxFloors/10 { // drops many at once, since a drop takes long
 				return true
 			}
 			if _, listed := n.listed[n.hash(tag)]; all || !listed {
@@ -237,7 +237,7 @@ func (n *names) drop(floors map[string]Floor, most int) (dropped bool) {
 	return true
 }
 
-// allFloors returns what keepFloor and keepRaise remembered.
+// allFloors returns the floors that keepFloor and keepRaise kept.
 func (n *names) allFloors() map[string]Floor {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -250,7 +250,7 @@ func (n *names) allFloors() map[string]Floor {
 	return all
 }
 
-// floor returns the floor that is remembered of a tag, or 0.
+// floor returns the kept floor of a tag, or 0.
 func (n *names) floor(tag string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// An order is what a buffer knows of the order of its tag's IDs.
+// An order says whether a tag is strict, as far as its buffer knows.
 type order int8
 
 const (
 	loose order = iota
 	// strict: nothing is in memory, and each request is served from a load that it joined: see the third law.
 	strict
-	// doubtful: the tag may be strict. Requests wait, and what is in memory stays there until it is known.
+	// doubtful: the tag may be strict. Requests wait, and IDs in memory stay there, until the order is known.
 	doubtful
 )
 
-// orders is which tags are strict. It is guarded by tagSet.mu.
+// orders records which tags are strict. It is guarded by tagSet.mu.
 type orders struct {
 	strict   map[string]bool
 	doubtful bool
@@ -34,16 +34,16 @@ func (o *orders) of(tag string) order {
 	return loose
 }
 
-// SetStrict says which tags are strict, and that it is known of all. It keeps a copy of tags.
+// SetStrict sets which tags are strict; all others are loose. It keeps a copy of tags.
 //
 // Law: no request that begins after SetStrict has returned gets an ID of a strict tag that was loaded before. A load
-// under way that was begun for another order brings a hole. A request that waits is served in the order that its tag
-// has by then: once that is loose, perhaps from a range that was reserved before it came.
+// under way that was begun for another order brings a hole. A waiting request is served in the order that its tag has
+// when it is served: once the tag is loose, perhaps from a range that was reserved before the request arrived.
 func (a *Allocator) SetStrict(tags map[string]bool) {
 	a.tags.setOrders(orders{strict: maps.Clone(tags)})
 }
 
-// Doubt says that any tag may be strict by now: until SetStrict is called, requests wait, for the deadline at most, and
+// Doubt declares that any tag may be strict: until SetStrict is called, requests wait, for the deadline at most, and
 // no memory serves them.
 func (a *Allocator) Doubt() { a.tags.setOrders(orders{doubtful: true}) }
 
@@ -61,9 +61,9 @@ func (a *Allocator) AnyStrict() bool {
 	return len(a.tags.orders.strict) > 0
 }
 
-// setOrders changes the order of all tags. In doubt, those that were strict are still known to be.
+// setOrders changes the order of all tags. While in doubt, it keeps the last known set of strict tags.
 func (s *tagSet) setOrders(o orders) {
-	s.ordering.Lock() // two at once would leave buffers of both
+	s.ordering.Lock() // two concurrent calls would leave buffers of both orders
 	defer s.ordering.Unlock()
 	s.mu.Lock()
 	if o.doubtful {
@@ -75,18 +75,19 @@ func (s *tagSet) setOrders(o orders) {
 	if same {
 		return
 	}
-	all := s.snapshot() // later ones are made with the new order
+	all := s.snapshot() // later buffers are created with the new order
 	slices.SortFunc(all, func(a, b *buffer) int { return strings.Compare(a.tag, b.tag) })
 	for _, b := range all {
 		b.setOrder(o.of(b.tag))
 	}
 }
 
-// setOrder changes the order of the tag. What was loaded for another order, or is being loaded, is a hole.
+// setOrder changes the order of the tag. If the tag was strict or becomes strict, its loaded IDs and the load under way
+// become holes.
 func (b *buffer) setOrder(o order) {
 	b.mu.Lock()
 	s, now := &b.supply, b.deps.clock.now()
-	if o == s.order || s.gone {
+	if o == s.order || s.closed {
 		b.mu.Unlock()
 		return
 	}
@@ -105,8 +106,8 @@ func (b *buffer) setOrder(o order) {
 	deliver(answers)
 }
 
-// waited reports whether a request waits.
-func (b *buffer) waited() bool {
+// hasWaiters reports whether a request waits.
+func (b *buffer) hasWaiters() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.supply.waiters.any()
@@ -119,7 +120,7 @@ func (s *supply) setOrder(o order) {
 }
 
 // join is called by the load of a strict tag before it sends its compare-and-set: the requests that wait now may be
-// served from it. It returns how many IDs they ask for together, within 1..[MaxStep].
+// served from that load. It returns how many IDs they request in total, within 1..[MaxStep].
 func (b *buffer) join() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,8 +128,8 @@ func (b *buffer) join() int64 {
 	return max(1, min(MaxStep, b.supply.waiters.demand())) //mutant:join
 }
 
-// serve answers the requests that wait from what was just loaded. Of a strict tag, these are the requests that joined
-// the load; what they leave, as those that expired meanwhile, are holes.
+// serve answers the waiting requests from the loaded range. For a strict tag these are the requests that joined the
+// load; the IDs that remain, such as those of requests that have expired, are holes.
 func (s *supply) serve(now time.Duration) (answers []answer, holes []Range) {
 	if s.order != strict {
 		return s.waiters.serve(&s.stock, nil), nil

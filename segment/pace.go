@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A pace is how fast the IDs of one tag are used, and the step that follows from it.
+// A pace records how fast the IDs of one tag are used, and the step that follows from that.
 type pace struct {
 	speed      speedometer
 	last       usage // of the last range; zero if none was used up yet
@@ -14,7 +14,8 @@ type pace struct {
 	configured int64 // the tag's own step; 0 before the first load
 }
 
-// note takes a reading of how many IDs were asked for so far. used is the range used up since the last reading, if any.
+// note takes a reading of how many IDs were requested so far. used is the range used up since the last reading, if
+// any.
 func (p *pace) note(now time.Duration, asked int64, used usage) {
 	p.speed.note(now, asked)
 	if used.ids > 0 {
@@ -31,8 +32,8 @@ func (p *pace) nextStep(rule stepRule) int64 {
 	return p.step
 }
 
-// configure takes over the tag's own step, which counts from the next load on. A lowered step starts over, whatever the
-// step had grown to.
+// configure takes over the tag's own step, from the next load on. A lowered step replaces the current step even if
+// that had grown.
 func (p *pace) configure(step int64, rule stepRule) {
 	switch {
 	case step < 1 || step == p.configured:
@@ -43,8 +44,8 @@ func (p *pace) configure(step int64, rule stepRule) {
 	}
 }
 
-// A speedometer measures how fast the IDs of one tag are asked for, from occasional readings of how many were asked for
-// so far. Times are since the allocator began.
+// A speedometer measures how fast the IDs of one tag are requested, from occasional readings of the number requested
+// so far. Times are since the allocator was created.
 type speedometer struct {
 	prev, last reading
 	peakFrom   reading
@@ -80,7 +81,7 @@ func (s *speedometer) note(now time.Duration, ids int64) {
 	}
 }
 
-// idle returns for how long nothing was asked for, less the time to the first reading after that.
+// idle returns how long nothing was requested, less the time to the first reading after the last request.
 func (s *speedometer) idle(now time.Duration, ids int64) time.Duration {
 	if ids != s.last.ids {
 		s.note(now, ids)
@@ -95,8 +96,8 @@ func (s *speedometer) at(now time.Duration, ids int64) float64 {
 	return speed(s.prev, reading{now, ids}, speedSpan)
 }
 
-// speed returns the IDs per second from one reading to another, never below 0: requests that were refused no longer
-// count.
+// speed returns the IDs per second from one reading to another, never below 0: refused requests are subtracted from
+// the readings.
 func speed(from, to reading, atLeast time.Duration) float64 {
 	d := max(to.at-from.at, atLeast).Seconds()
 	return max(0, float64(to.ids-from.ids)/d)

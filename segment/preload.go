@@ -11,12 +11,12 @@ import (
 const (
 	preloads    = 4               // loads under way at once
 	maxPreload  = 100_000         // tags
-	preloadTime = 5 * time.Minute // then the rest is left to their first requests
+	preloadTime = 5 * time.Minute // after it the remaining tags are left to their first requests
 )
 
-// A preloader loads one range of every recently used tag at the start, so that its first request waits for nothing.
-// That costs one range per tag, which the first request would have loaded anyway. These loads are like any others, in
-// the lane of sound tags, but take few of its places.
+// A preloader loads one range of every recently used tag at the start, so that the tag's first request does not wait.
+// That costs one range per tag, which the first request would have loaded anyway. These loads go through the lane of
+// sound tags like any others, but take few of its places.
 type preloader struct {
 	tags     *tagSet
 	within   time.Duration // how recently a tag was used, by its time of change; 0 preloads none
@@ -24,7 +24,7 @@ type preloader struct {
 	log      *slog.Logger
 }
 
-// run preloads those of the tags that were used recently, the latest first.
+// run preloads the recently used tags, the latest first.
 func (p *preloader) run(ctx context.Context, tags []Tag) {
 	began := time.Now()
 	recent := p.recent(tags, began)

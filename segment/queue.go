@@ -31,17 +31,17 @@ func deliver(answers []answer) {
 	}
 }
 
-// Waiters are the requests that wait for one tag, in order of arrival. All wait equally long, so the first to arrive is
-// the first to expire, and one timer serves all. They wait less long while loads of the tag fail: then the callers have
-// time to ask another worker. The buffer's lock guards them.
+// Waiters are the requests that wait for one tag, in order of arrival. All have the same deadline, so the first to
+// arrive is the first to expire, and one timer serves all. The deadline is shorter while loads of the tag fail: so
+// the callers have time to ask another worker. The buffer's lock guards them.
 type waiters struct {
 	queue *queue // nil if none wait: tags in use hardly ever have a queue, so it costs memory only while needed
-	ever  int64  // how many requests ever waited
+	ever  int64  // number of requests that ever waited
 }
 
 type queue struct {
 	waiters []waiter
-	ids     int64 // that they ask for
+	ids     int64 // total of IDs requested
 	expiry  *time.Timer
 }
 
@@ -54,7 +54,7 @@ func (w *waiters) len() int {
 	return len(w.queue.waiters)
 }
 
-// demand returns how many IDs are waited for.
+// demand returns the total of IDs that waiting requests ask for.
 func (w *waiters) demand() int64 {
 	if w.queue == nil {
 		return 0
@@ -62,7 +62,7 @@ func (w *waiters) demand() int64 {
 	return w.queue.ids
 }
 
-// push adds a request. expire is called when the first request has waited for long enough.
+// push adds a request. expire is called when the deadline of the first request has passed.
 func (w *waiters) push(x waiter, failing bool, expire func()) {
 	w.ever++
 	if w.queue == nil {
@@ -86,8 +86,8 @@ func (w *waiters) pop() waiter {
 	return x
 }
 
-// serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them. It
-// returns answers with theirs appended. From a sealed stock it serves none.
+// serve removes requests from the head of the queue as long as the stock, which must be shut, has the IDs for them.
+// It returns answers with theirs appended. From a sealed stock it serves none.
 func (w *waiters) serve(s *stock, answers []answer) []answer {
 	if s.sealed {
 		return answers
@@ -95,7 +95,7 @@ func (w *waiters) serve(s *stock, answers []answer) []answer {
 	return w.serveUpTo(w.ever, s, answers)
 }
 
-// serveUpTo is serve for the first so many of the requests that ever waited, from a sealed stock too.
+// serveUpTo is serve for the first last requests that ever waited, and serves from a sealed stock, too.
 func (w *waiters) serveUpTo(last int64, s *stock, answers []answer) []answer {
 	for w.any() && w.ever-int64(w.len()) < last && w.queue.waiters[0].n <= s.restLen {
 		x := w.pop()
@@ -104,7 +104,7 @@ func (w *waiters) serveUpTo(last int64, s *stock, answers []answer) []answer {
 	return answers
 }
 
-// refuse removes all requests: it serves those for which there are enough IDs and refuses the others.
+// refuse removes all requests: it serves those for which the stock has enough IDs and refuses the others.
 func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 	for answers = w.serve(s, nil); w.any(); answers = w.serve(s, answers) {
 		answers = append(answers, answer{done: w.pop().done, err: err})
@@ -112,8 +112,8 @@ func (w *waiters) refuse(s *stock, err error) (answers []answer) {
 	return answers
 }
 
-// expire refuses the requests that have waited for long enough with err. A refused request may have asked for more than
-// there was, and those after it for less: it serves them.
+// expire refuses with err the requests whose deadline has passed. A refused request may have asked for more IDs than
+// the stock has, and a later one for fewer: expire serves the later one.
 func (w *waiters) expire(s *stock, now time.Time, failing bool, err error) (answers []answer) {
 	for w.any() && !w.queue.waiters[0].end(failing).After(now) {
 		answers = append(answers, answer{done: w.pop().done, err: err})

@@ -2,14 +2,14 @@ package segment
 
 import "time"
 
-// A Record is how fast and how far a tag was loaded, as the tag's mark keeps it. From it an operator sees how far the
-// tag may have moved since a backup. The zero value has no load.
+// A Record is how fast and how far a tag was loaded, as the tag's mark stores it. From it an operator estimates how
+// far the tag may have moved since a backup. The zero value has no load.
 type Record struct {
 	Since   int64 `json:"since"`   // when the first load was made, Unix ms
 	Window  int64 `json:"window"`  // when the present minute began, Unix ms
-	Used    int64 `json:"used"`    // IDs loaded since then
-	Peak    int64 `json:"peak"`    // IDs loaded in a minute, at most
-	Largest int64 `json:"largest"` // IDs in a load, at most
+	Used    int64 `json:"used"`    // IDs loaded since Window
+	Peak    int64 `json:"peak"`    // most IDs loaded in a minute
+	Largest int64 `json:"largest"` // most IDs in a load
 }
 
 // Load takes in a load of n IDs. A clock that was set back begins another minute.

@@ -2,25 +2,26 @@ package segment
 
 import "sync/atomic"
 
-// A run is what is left of a tag's current range while no request waits. Requests take IDs from it without a lock and
-// without allocating.
+// A run is the unused part of a tag's current range while no request waits. Requests take IDs from it without a lock
+// and without allocating.
 //
 // Law: next only rises, by single atomic operations, and each ID that it passes belongs to the caller whose operation
-// passed it, and to no other. To shut a run is to take all that is left of it, so it needs no second state that a
-// taker could miss: a request that still holds a run that was shut finds it used up. A run is never filled again; what
-// was taken back continues in another one. So every loaded ID is at any time in one place: issued, ahead of next in
-// the one open run, or in the rest of the stock, which the buffer's lock guards.
+// passed it, and to no other. To shut a run is to take all its unused IDs, so it needs no second state that a taker
+// could miss: a request that still holds a run that was shut finds it used up. A run is never filled again; the IDs
+// taken back continue in another one. So every loaded ID is at any time in one place: issued, at next or above in the
+// one open run, or in the rest of the stock, which the buffer's lock guards.
 //
 // The next run holds only higher IDs and is opened after this one was used up or shut: a request that begins after
-// another has ended gets higher IDs than that one.
+// another has ended gets higher IDs than the other.
 type run struct {
-	end int64 // not in it
-	// A request that takes the ID check or a later one calls buffer.look. It is the last ID at most, so that the end of
-	// the run is always noticed, and 0, so that every request calls, until the buffer sets it.
+	end int64 // the first ID above the run
+	// A request that takes the ID check or a later one calls buffer.look. check is the last ID at most, so that the
+	// end of the run is always noticed. It is 0, so that every request calls, until the buffer sets it.
 	check atomic.Int64
 
-	// Requests write next all the time. It is on another cache line than end and check, so that they need not fetch
-	// those again. No padding follows: the line may be shared with another tag, but 48 more bytes per tag are many.
+	// Requests write next all the time. It is on another cache line than end and check, so that readers of those two
+	// need not fetch them again. No padding follows: the line may be shared with another tag, and 48 more bytes per
+	// tag are many.
 	_    [48]byte
 	next atomic.Int64 // the next ID to issue; end once used up
 }
@@ -44,8 +45,8 @@ func (r *run) take(n int64) (Range, bool) {
 	}
 }
 
-// shut takes all that is left.
+// shut takes all unused IDs.
 func (r *run) shut() Range { return Range{r.next.Swap(r.end), r.end} }
 
-// left returns how many IDs are left. Takers may make them fewer at any time.
+// left returns the number of unused IDs. It may fall at any time.
 func (r *run) left() int64 { return r.end - r.next.Load() }

@@ -11,7 +11,7 @@
 // by raising the mark from m to b, durably and in one step that no other load can share. The IDs are used only if the
 // store acknowledged that step, or if the entry, read again, bears the random token of this very write. After any other
 // outcome, a timeout or a lost connection, the write may have landed, may land later, or never, and the range is used
-// by none. So no two workers ever hold the same ID. Package attempt bounds what is lost that way.
+// by none. So no two workers ever hold the same ID. Package attempt bounds the size of such holes.
 //
 //   - floor is the highest range end that this process ever loaded for the tag. A store that went back cannot make the
 //     process repeat itself. A range that begins below the floor or is empty is refused, whatever the store says.
@@ -36,8 +36,8 @@
 // No clock, lease or owner is part of this. A stale read loses its compare-and-set, a lost acknowledgement is a hole,
 // and the callers of a worker that stands still are concurrent with those of others.
 //
-// So a strict tag has nothing in memory: no run is open, nothing is loaded ahead, what a load brings beyond its
-// requests is a hole, and a range that was kept from a load that failed is no answer: see package attempt.
+// So a strict tag has nothing in memory: no run is open, nothing is loaded ahead, IDs of a load beyond its
+// requests are holes, and a range kept from a failed load is no answer: see package attempt.
 //
 // The law rests on marks that lose no acknowledged write, as the second does. A table without a guard cannot keep it.
 //
@@ -90,23 +90,23 @@ type Loaded struct {
 	Passed bool
 }
 
-// A Write is a compare-and-set of a tag's mark, as provenance keeps it: nothing else reads it. Of one mark the writes
-// form a chain, of which each replaces the revision that the one before has written.
+// A Write is a compare-and-set of a tag's mark, as provenance keeps it: nothing else reads it. The writes of one mark
+// form a chain: each replaces the revision that the one before wrote.
 type Write struct {
 	How           How
 	Before, After int64  // the mark; Before is 0 if the tag had none
-	Read          uint64 // the revision that it replaces; 0 if the tag had none
-	// Written is the revision that it wrote. It is 0 if that is not known: of a [Loaded] since its acknowledgement was
-	// lost, of any other write since it may not have landed.
+	Read          uint64 // the replaced revision; 0 if the tag had none
+	// Written is the revision that the write made. 0 means unknown: the acknowledgement of a [Loaded] range was lost,
+	// or any other write may not have landed.
 	Written uint64
-	// Replaced is when the entry that it replaces was written, by the store's clock; zero if there was none.
+	// Replaced is when the replaced entry was written, by the store's clock; zero if there was none.
 	Replaced time.Time
 }
 
-// How is what a [Write] was made for.
+// How is the purpose of a [Write].
 type How string
 
-// What marks are written for.
+// Purposes of writes.
 const (
 	ByLoad   How = "load"
 	ByCreate How = "create"
@@ -118,11 +118,11 @@ const (
 	ByPoll   How = "poll" // of a guarded row
 )
 
-// Wrote is called with each write of a tag's mark that grants no range, after it: also with that of a load that failed,
-// whose range may be granted later. It must not block. Nothing rests on it.
+// Wrote is called after each write of a tag's mark that grants no range, also after the write of a failed load, whose
+// range may be granted later. It must not block. Uniqueness does not depend on it.
 type Wrote func(tag string, w Write)
 
-// A Tag is what a store keeps of a tag.
+// A Tag is a tag as a store keeps it.
 type Tag struct {
 	Name        string
 	Step        int64     // a load reserves at least this many IDs, 1..MaxStep
@@ -162,11 +162,11 @@ type Store interface {
 	// succeed.
 	Load(ctx context.Context, tag string, n, floor int64) (Loaded, error)
 
-	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. It calls join after it has
-	// read the mark and before it sends the compare-and-set that raises it, each time that it does both, and reserves
-	// exactly the IDs that join returns, at least 1, or fewer as Load does. Its range begins where no load had begun
-	// when join was last called. It sends nothing if ctx has ended when join returns. It returns the errors of Load,
-	// and [ErrNoOrder] where the store keeps no mark.
+	// LoadStrict reserves IDs of a tag whose requests are ordered: see the third law above. In each attempt it reads
+	// the mark, then calls join, then sends the compare-and-set that raises the mark. It reserves exactly the number
+	// of IDs that join returns, at least 1, or fewer as Load does. Its range begins where no load had begun when join
+	// was last called. It sends nothing if ctx has ended when join returns. It returns the errors of Load, and
+	// [ErrNoOrder] where the store keeps no mark.
 	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64) (Loaded, error)
 
 	// Create creates a tag whose first ID is t.MaxID and returns it as stored. If revive is set, a disabled tag is
@@ -174,8 +174,8 @@ type Store interface {
 	// [ErrDisabled] for it. It returns [ErrExists] for an enabled tag and [ErrInvalid] for an invalid one. Without
 	// revive it may return [ErrUnknownTag] if the store has lost tags, since this could be one of them.
 	//
-	// Of several calls at once that create or revive a tag one succeeds, and the tag is as that one says. After an
-	// error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].
+	// Of several concurrent calls that create or revive a tag one succeeds, and the tag gets the fields of that call.
+	// After an error of Create, Update or Delete nothing was changed, unless the error wraps [ErrUncertain].
 	Create(ctx context.Context, t Tag, revive bool) (Tag, error)
 
 	// Update changes a tag and returns it as stored. It returns [ErrUnknownTag], [ErrDisabled], [ErrInvalid] or a
@@ -190,7 +190,7 @@ type Store interface {
 	Look(ctx context.Context, tag string) (Tag, error)
 
 	// Poll reads all tags with one query or listing, passes them to see, and then does the store's own periodic work.
-	// If it returns an error, see may have been called or not.
+	// If it returns an error, it may or may not have called see.
 	Poll(ctx context.Context, see func(Listing)) error
 
 	// List returns at most limit tags whose names are above after, in the byte order of names, disabled ones included.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A source loads ranges of all tags from the store: in lanes, with a timeout, and creating tags on first use. It counts
-// and logs how loads end, and waits for their goroutines at the end.
+// A source loads ranges of all tags from the store: in lanes, with a timeout, and creating tags on first use. It
+// counts and logs the outcomes of loads; wait waits for their goroutines.
 type source struct {
 	store   Store
 	timeout func() time.Duration // of one load
@@ -19,7 +19,7 @@ type source struct {
 	lanes   *lanes
 	health  health
 	holdup  holdup
-	// elsewhere says that requests that memory cannot serve are refused at once.
+	// elsewhere is true while requests that memory cannot serve are refused at once.
 	elsewhere atomic.Bool
 	log       *slog.Logger
 	onLoad    func(tag string, took time.Duration, err error)
@@ -38,23 +38,24 @@ type source struct {
 	loading sync.WaitGroup
 }
 
-// A plan is what a load is to bring, and what was known of the tag before it.
+// A plan describes a load before it is made, and the state of the tag at that time.
 type plan struct {
 	tag      string
 	n, floor int64
 	made     time.Duration // when the plan was made
 	fails    int           // loads that failed in a row
-	changes  uint32        // number of news about the tag
-	discards uint32        // how often the memory of the tag was discarded
-	unlisted bool          // no listing had the tag
-	again    bool          // a load before was excused: see loader
-	// join is set for a strict tag: the load reserves what it returns. See [Store.LoadStrict].
+	changes  uint32        // number of announced changes of the tag
+	discards uint32        // number of times that the IDs in memory were discarded
+	unlisted bool          // the last listing lacked the tag
+
+	excused bool // the previous load was excused: see loader
+	// join is set for a strict tag: the load reserves as many IDs as join returns. See [Store.LoadStrict].
 	join func() int64
-	// waited is set with it, and reports whether a request waits.
-	waited func() bool
+	// hasWaiters is set together with join, and reports whether a request waits.
+	hasWaiters func() bool
 }
 
-// check returns an error if a store breaks its contract: that must not repeat an ID.
+// check returns an error if the store broke its contract: a store's fault must not repeat an ID.
 func (p plan) check(l Loaded) error {
 	//mutant:check
 	if l.Start < max(1, p.floor) || l.Len() < 1 || l.Step < 1 {
@@ -64,11 +65,11 @@ func (p plan) check(l Loaded) error {
 	return nil
 }
 
-// A consumer is what a source loads for: one tag. The goroutine that loads calls it back, in a loop of these calls:
+// A consumer is the tag that a source loads for. The loading goroutine calls these methods in a loop:
 type consumer interface {
-	// plan returns what to load.
+	// plan returns the plan of the next load.
 	plan() plan
-	// takeIn takes in how that load ended, and returns how long to pause before the next.
+	// takeIn processes the outcome of that load, and returns the pause before the next.
 	takeIn(p plan, l Loaded, err error) (pause time.Duration)
 	// more reports, after the pause, whether another load follows one that ended with err.
 	more(err error) bool
@@ -149,18 +150,18 @@ func (s *source) pause(d time.Duration) bool {
 	}
 }
 
-// errNobody is the outcome of a load of a strict tag that was not made.
+// errNobody is the outcome of a load of a strict tag that was skipped because no request waited for it.
 var errNobody = errors.New("segment: the requests have expired before their load had a place")
 
-// load loads one range, once it has a place in its lane. If nobody waits any more for one of a strict tag by then, it
-// makes way for those that are waited for: where very many tags are strict, and the store is slow, these would wait
-// for loads that are a hole, until they expire too. By the third law no later request could use the range of an earlier
-// load, so none loses anything; it reserves nothing, so the second law does not bear on it.
+// load loads one range, once it has a place in its lane. A load of a strict tag for which no request waits by then is
+// skipped: where very many tags are strict and the store is slow, other requests would expire behind loads that only
+// make holes. By the third law no later request could use the range of an earlier load, so skipping loses nothing; it
+// reserves nothing, so the second law is not concerned.
 func (s *source) load(p plan) (l Loaded, err error) {
 	began := time.Now()
-	err = s.lanes.of(p).drive(s.ctx, p.again, s.timeout(), func(ctx context.Context) (err error) {
+	err = s.lanes.of(p).drive(s.ctx, p.excused, s.timeout(), func(ctx context.Context) (err error) {
 		start := time.Now()
-		if p.waited != nil && !p.waited() {
+		if p.hasWaiters != nil && !p.hasWaiters() {
 			return errNobody
 		}
 		if err = s.holdup.err(); err != nil {
@@ -175,7 +176,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 		s.onLoad(p.tag, time.Since(start), err)
 		return err
 	})
-	if !l.Passed { // by another worker: that shows nothing of this one's store
+	if !l.Passed { // another worker's load shows nothing about this worker's store
 		if errors.Is(err, errNobody) {
 			return l, err
 		}
@@ -183,7 +184,7 @@ func (s *source) load(p plan) (l Loaded, err error) {
 			s.health.note(began, err)
 		}
 	}
-	// Anyone may request a tag that does not exist: that is not worth a line.
+	// Anyone may request a tag that does not exist, so that is not logged.
 	if err != nil && !errors.Is(err, ErrUnknownTag) && !errors.Is(err, ErrRationed) && s.ctx.Err() == nil {
 		s.log.Warn("a load failed: the tag has only the IDs in memory until a load succeeds; see the error",
 			"tag", p.tag, "ids", p.n, "error", err)
@@ -199,16 +200,16 @@ func (s *source) trouble() error {
 	return s.health.trouble()
 }
 
-// errNotYet is the outcome of a load if the tag is being created by another worker at this moment: a store of several
-// servers may refuse to create it twice before it shows it. Another load will find it.
+// errNotYet is the outcome of a load while another worker is creating the tag: a store of several servers may refuse
+// to create it, since it exists, before reads show it. The next load will find it.
 var errNotYet = errors.New("segment: the tag was created just now, and cannot be read yet")
 
 // creates reports whether a tag is created on first use.
 func (s *source) creates(tag string) bool { return s.autoStep > 0 && s.mayCreate(tag) }
 
-// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed and
-// does not any more has lost its mark. Created again it would repeat what other allocators have loaded: its operator
-// must say where it continues.
+// loadOrCreate loads a range, and creates the tag first if it is unknown and may be created. A tag that existed
+// before and is missing now has lost its mark. Created again it would repeat IDs that other allocators have loaded:
+// its operator must set where it continues.
 func (s *source) loadOrCreate(ctx context.Context, p plan) (Loaded, error) {
 	l, err := s.loadOnce(ctx, p)
 	if !s.creates(p.tag) || p.floor > 0 || !isMissing(err) {

@@ -17,7 +17,7 @@ type Stats struct {
 	// SecondsLeft is how long the tag that runs out first lasts at its present speed if every load fails from now on;
 	// +Inf if no tag is in use.
 	SecondsLeft float64
-	Loads       int64 // that succeeded
+	Loads       int64 // loads that succeeded
 	Errors      int64 // loads that failed
 	Waits       int64 // requests that had to wait for a load
 }
@@ -38,13 +38,13 @@ type TagStats struct {
 	// Configured is the tag's own step as of the last load, Step the step of the next load; both are 0 before the
 	// first.
 	Configured, Step int64
-	// Recommended is the step at which a range lasts 10 min at the highest speed measured; 0 if none was.
+	// Recommended is the step at which a range lasts 10 min at the highest speed measured; 0 if no speed was.
 	Recommended int64
-	Peak        float64 // that speed, over a second or more, IDs/s
-	// Lasted is how long the last range lasted that was used up; 0 if none was.
+	Peak        float64 // highest speed over a second or more, IDs/s
+	// Lasted is how long the last used-up range lasted; 0 if none was used up.
 	Lasted   time.Duration
-	Loads    int64         // that succeeded
-	LoadTime time.Duration // of the last one of them, including the wait for its place
+	Loads    int64         // loads that succeeded
+	LoadTime time.Duration // of the last successful load, including the wait for its place
 	Errors   int64         // loads that failed
 	// LastError is why the last load failed, nil if it succeeded or the store refused the tag.
 	LastError error
@@ -68,7 +68,7 @@ func (a *Allocator) Stats() Stats {
 }
 
 // Busiest returns the totals of [Allocator.Stats], and the figures of the n tags that are requested most at present,
-// the busiest first. It takes no longer.
+// the busiest first. It takes no longer than Stats.
 func (a *Allocator) Busiest(n int) (Stats, []TagStats) {
 	total := Stats{SecondsLeft: math.Inf(1)}
 	var top []candidate // in order, n at most

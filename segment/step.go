@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A stepRule says how many IDs the next load of a tag reserves, from how long the last range lasted, so that at any
-// traffic a range lasts for time to twice time. It is Leaf's rule, in arithmetic that does not overflow.
+// A stepRule computes the number of IDs that the next load of a tag reserves from how long the last range lasted, so
+// that at any traffic a range lasts between time and twice time. It is Leaf's rule, in arithmetic that does not
+// overflow.
 type stepRule struct {
 	// max bounds the step, at least 1. A tag configured with more keeps its own step.
 	max int64
@@ -27,7 +28,7 @@ func (r stepRule) next(step, configured int64, lasted time.Duration) int64 {
 	return r.clamp(step, configured)
 }
 
-// clamp returns step within what the rule and the tag allow.
+// clamp returns step within the bounds of the rule and the tag.
 func (r stepRule) clamp(step, configured int64) int64 {
 	return max(configured, min(step, r.max))
 }
@@ -39,7 +40,7 @@ func double(n int64) int64 {
 	return 2 * n
 }
 
-// A usage is how long so many IDs lasted: those of one range, or of several that one request used up together.
+// A usage is how long ids IDs lasted: those of one range, or of several that one request used up together.
 type usage struct {
 	ids    int64
 	lasted time.Duration

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A stock is the loaded ranges of one tag: what is left of the current range, and the ranges after it. The buffer's
-// lock guards it.
+// A stock is the loaded ranges of one tag: the unused part of the current range, and the ranges after it. The
+// buffer's lock guards it.
 //
-// It is open or shut. While it is open, what is left of the current range is in a run, from which requests take IDs
-// without the lock. While it is shut all is in rest.
+// It is open or shut. While it is open, the unused part of the current range is in a run, from which requests take
+// IDs without the lock. While it is shut all unused IDs are in rest.
 //
 // Law: each loaded ID is at any time in one place: issued, ahead of next in the one open run, or in rest.
 type stock struct {
@@ -19,16 +19,16 @@ type stock struct {
 	rest    []Range       // loaded and not in the open run, in order, none empty
 	restLen int64         // IDs in rest
 	first   int64         // the current range was loaded as [first, first+size):
-	size    int64         // the open run, or else rest[0], is what is left of it
+	size    int64         // the open run, or else rest[0], is its unused part
 	began   time.Duration // when the current range began to be used
 	ended   int64         // IDs of ranges used up since the last call of usedUp
 	loaded  int64         // IDs ever loaded, less those discarded
 	floor   int64         // the highest end ever loaded, or least
 	least   int64         // no ID below it may be issued; it only rises
-	sealed  bool          // it serves nobody, and is not opened: the tag is strict, or may be
+	sealed  bool          // it serves no request and is not opened: the tag is strict, or may be
 }
 
-// open puts what is left of the current range into a run, if the stock is shut, not sealed and not empty.
+// open moves the unused part of the current range into a run, if the stock is shut, not sealed and not empty.
 func (s *stock) open() {
 	if s.run.Load() != nil || len(s.rest) == 0 || s.sealed {
 		return
@@ -39,7 +39,7 @@ func (s *stock) open() {
 	s.run.Store(newRun(r))
 }
 
-// shut takes back what is left of the open run, if there is one.
+// shut takes back the unused IDs of the open run, if there is one.
 func (s *stock) shut() {
 	r := s.run.Load()
 	if r == nil {
@@ -61,7 +61,7 @@ func (s *stock) shutIfUsedUp() {
 	}
 }
 
-// take moves n IDs, which must be there, from rest to dst. The stock must be shut.
+// take moves n IDs from rest, which must have as many, to dst. The stock must be shut.
 func (s *stock) take(n int64, dst []Range) []Range {
 	s.restLen -= n
 	for n > 0 {
@@ -77,7 +77,7 @@ func (s *stock) take(n int64, dst []Range) []Range {
 	return dst
 }
 
-// end notes that the current range is used up: the next one becomes the current.
+// end records that the current range is used up: the next one becomes the current.
 func (s *stock) end() {
 	s.ended += s.size
 	s.beginFirst()
@@ -91,7 +91,7 @@ func (s *stock) beginFirst() {
 	}
 }
 
-// usedUp returns how long the ranges lasted that were used up since the last call; zero if none was. Ranges that one
+// usedUp returns how long the ranges that were used up since its last call lasted; zero if none was. Ranges that one
 // request used up together count as one: each by itself took no time.
 func (s *stock) usedUp(now time.Duration) (u usage) {
 	if s.ended > 0 {
@@ -101,7 +101,7 @@ func (s *stock) usedUp(now time.Duration) (u usage) {
 	return u
 }
 
-// add adds a loaded range, less what is below least, which it returns: a hole.
+// add adds a loaded range, less its IDs below least, which it returns: a hole.
 func (s *stock) add(r Range, now time.Duration) (hole Range) {
 	s.floor = max(s.floor, r.End) //mutant:floor
 	if r.Start < s.least {
@@ -120,12 +120,12 @@ func (s *stock) add(r Range, now time.Duration) (hole Range) {
 	return hole
 }
 
-// drop discards what is loaded below least. It takes back first what is left of the open run, so:
+// drop discards the loaded IDs below least. It first takes back the unused IDs of the open run, so:
 //
 // Law: no request that begins after drop has returned gets an ID below least. A load under way may still bring IDs
 // below it; they are discarded when they arrive, since least only rises.
 //
-// What is discarded, which it returns, is a hole. It counts neither as issued nor as asked for, and so does not change
+// The discarded IDs, which it returns, are holes. They count neither as issued nor as requested, and so do not change
 // the speed.
 func (s *stock) drop(least int64, now time.Duration) (holes []Range) {
 	if least <= s.least {
@@ -151,10 +151,11 @@ func (s *stock) drop(least int64, now time.Duration) (holes []Range) {
 	return holes
 }
 
-// discard turns all that is loaded into holes, which it returns. They count as never loaded: so the speed does not
+// discard turns all loaded IDs into holes, which it returns. They count as never loaded, so the speed does not
 // change.
 //
-// Law: what takers of the open run have taken by then is not among the holes, and none takes from them afterwards.
+// Law: IDs that requests have taken from the open run are not among the holes, and no request takes from the run
+// afterwards.
 func (s *stock) discard(now time.Duration) (holes []Range) {
 	s.shut()
 	holes = s.rest
@@ -164,7 +165,7 @@ func (s *stock) discard(now time.Duration) (holes []Range) {
 	return holes
 }
 
-// clear is discard for a tag of which no figure is needed any more.
+// clear is discard for a tag whose figures are no longer needed.
 func (s *stock) clear() (holes []Range) {
 	s.shut()
 	holes = s.rest
@@ -172,7 +173,7 @@ func (s *stock) clear() (holes []Range) {
 	return holes
 }
 
-// held returns how many IDs are in memory. While the stock is open they may become fewer at any time.
+// held returns how many IDs are in memory. While the stock is open the number may fall at any time.
 func (s *stock) held() int64 {
 	if r := s.run.Load(); r != nil {
 		return s.restLen + r.left()

@@ -13,8 +13,8 @@ const (
 	highWater = 4
 )
 
-// chainSteps bounds a chain: at most so many times the maximum step is held, whatever was measured. With loads of 0.5 s
-// that carries 7 million IDs/s of one tag, and it keeps one slow load or one burst from reserving more.
+// chainSteps bounds a chain: at most so many times the maximum step is held, whatever speed was measured. With loads
+// of 0.5 s that carries 7 million IDs/s of one tag, and it keeps one slow load or one burst from reserving more.
 const chainSteps = 10
 
 // checkEvery is how often, at the present speed, a request calls buffer.look, so that a change of speed within a range
@@ -22,17 +22,17 @@ const chainSteps = 10
 const checkEvery = 250 * time.Millisecond
 
 // A supply holds the ranges of a tag and the requests that wait for them, and decides from both when to load, and how
-// much. It has no lock and starts nothing; callers pass the time.
+// many IDs. It has no lock and starts nothing; callers pass the time.
 //
-// At rest two ranges are held. Where what is held lasts less than two loads at the present speed, as slow as recent
-// loads were, more is loaded: as much as is used in four, within chainSteps.
+// Normally two ranges are held. If the IDs held last less than two loads at the present speed, as slow as recent
+// loads were, more are loaded: as many as are used in four loads, within chainSteps.
 type supply struct {
 	stock   stock
 	waiters waiters
 	pace    pace
 	loader  loader
 	rule    *stepRule
-	gone    bool // the tag was stopped or the allocator closed: the stock is never opened again
+	closed  bool // the tag was stopped or the allocator closed: the stock is never opened again
 	order   order
 	joined  int64 // of the requests that ever waited, how many the last load of a strict tag may serve
 }
@@ -44,20 +44,20 @@ func newSupply(rule *stepRule, now time.Duration) supply {
 // settle measures the pace, opens the stock unless a request waits, and sets the check of its run.
 func (s *supply) settle(now time.Duration) {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
-	if !s.waiters.any() && !s.gone {
+	if !s.waiters.any() && !s.closed {
 		s.stock.open()
 	}
 	s.setCheck(now)
 }
 
-// unused reports whether the tag never had a range, and nobody waits for one.
+// unused reports whether the tag never had a range, and no request waits for one.
 func (s *supply) unused() bool { return !s.loader.running && s.loader.loads == 0 && !s.waiters.any() }
 
-// asked returns how many IDs were ever asked for: issued, or waited for.
+// asked returns how many IDs were ever requested: issued, or waited for.
 func (s *supply) asked() int64 { return s.stock.issued() + s.waiters.demand() }
 
-// due reports whether a load should be under way: a request waits, or the next range is not there and a tenth of the
-// current one is used, or the IDs held do not last as long as they must.
+// due reports whether a load should be under way: a request waits, or the next range is missing and a tenth of the
+// current one is used, or the IDs held last less than lowWater loads.
 func (s *supply) due(now time.Duration) bool {
 	held := s.stock.held()
 	switch {
@@ -65,7 +65,7 @@ func (s *supply) due(now time.Duration) bool {
 		return false
 	case s.waiters.any():
 		return true
-	case s.gone || s.order == strict || s.loader.quiet(now):
+	case s.closed || s.order == strict || s.loader.quiet(now):
 		return false
 	case held == 0:
 		return true
@@ -73,15 +73,15 @@ func (s *supply) due(now time.Duration) bool {
 	return s.stock.lastRangeBegun(held) || held < s.ahead(now, lowWater)
 }
 
-// plan returns how many IDs to load: the step that follows from how long the last range lasted, or more if more is
-// waited for or would be used too soon.
+// plan returns how many IDs to load: the step that follows from how long the last range lasted, or more if requests
+// wait for more or the IDs would be used up within highWater loads.
 func (s *supply) plan(now time.Duration) int64 {
 	s.pace.note(now, s.asked(), s.stock.usedUp(now))
 	step := s.pace.nextStep(*s.rule)
 	return max(step, s.waiters.demand()+s.ahead(now, highWater)-s.stock.held())
 }
 
-// ahead returns how many IDs are used in the time of so many loads, at the present speed, within what a chain may hold.
+// ahead returns how many IDs are used during that many loads, at the present speed, within the bound of a chain.
 func (s *supply) ahead(now time.Duration, loads float64) int64 {
 	need := s.pace.speed.at(now, s.asked()) * s.loader.slowest.Seconds() * loads
 	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))

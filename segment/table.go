@@ -17,10 +17,10 @@ type Table interface {
 	// Insert inserts a row. It returns [ErrExists] if there is one, [ErrInvalid] if the table cannot hold it, and
 	// [ErrNotApplied] if it changed nothing for another reason. After any other error it may have inserted the row.
 	Insert(ctx context.Context, t Tag) error
-	// Update changes what c names and nothing else, in one step: others may change the rest meanwhile. It raises max_id
-	// to c.MaxID if it is lower; c.RaiseBy is 0. Its errors are those of Insert, but for ErrExists.
+	// Update changes the fields that c sets and nothing else, in one step: others may change the rest concurrently.
+	// It raises max_id to c.MaxID if it is lower; c.RaiseBy is 0. Its errors are those of Insert, but for ErrExists.
 	Update(ctx context.Context, tag string, c Change) error
-	// Try returns what Update would return now, and changes nothing.
+	// Try returns the error that Update would return now, and changes nothing.
 	Try(ctx context.Context, tag string, c Change) error
 	// Rows returns at most limit rows whose names are above after, in the byte order of names.
 	Rows(ctx context.Context, after string, limit int) ([]Row, error)
@@ -50,17 +50,17 @@ type Marks interface {
 	AllMarks(ctx context.Context) (map[string]Mark, error)
 }
 
-// A Mark is what is remembered of a tag outside its table.
+// A Mark is the state of a tag that is kept outside its table.
 type Mark struct {
 	High     int64     // no ID below it is ever reserved again
 	Seen     int64     // highest max_id that was ever read from the table
 	Least    int64     // the tag's [Tag.Least]
 	Disabled bool      // the tag was deleted
 	Revision uint64    // of this entry; 0 if the tag has none
-	Tokens   string    // of the entry's latest writes: see package attempt; a write carries them on
+	Tokens   string    // tokens of the entry's latest writes, which each write passes on: see package attempt
 	Updated  time.Time // of the last change; set by the store
 	Record   Record    // of the tag's loads
-	// Step and Description are the row's, so that the marks alone can serve the tag one day.
+	// Step and Description are the row's, so that the marks alone can serve the tag later.
 	Step        int64
 	Description string
 }

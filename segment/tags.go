@@ -15,11 +15,11 @@ type tagSet struct {
 	names  *names
 	deps   deps
 	recent time.Duration // the maximum age of a listing that replaces a lookup
-	// Of the tags that were not requested for as long as idle, some are dropped while more than maxIdle are in memory.
+	// While more than maxIdle tags are in memory, tags that were not requested for idle are dropped.
 	idle    time.Duration
 	maxIdle int
 
-	ordering sync.Mutex // of those who set orders
+	ordering sync.Mutex // serializes setOrders
 
 	mu     sync.Mutex
 	orders orders
@@ -55,15 +55,15 @@ func (s *tagSet) getOrKeep(tag string, least int64) *buffer {
 // all calls yield for every buffer, in no order, until it returns false. It takes no lock.
 func (s *tagSet) all(yield func(*buffer) bool) { s.index.all(yield) }
 
-// snapshot returns every buffer that exists now, one that is just being added included.
+// snapshot returns every buffer that exists now, one that is being added included.
 func (s *tagSet) snapshot() []*buffer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(s.all)
 }
 
-// obtain returns the buffer of a tag, which it creates if necessary; or why the tag is refused: it does not exist as
-// far as is known, or too many such tags are requested.
+// obtain returns the buffer of a tag, which it creates if necessary; or why the tag is refused: it is known not to
+// exist, or too many such tags are requested.
 func (s *tagSet) obtain(tag string) (*buffer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,20 +89,20 @@ func (s *tagSet) close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	for b := range s.all { // none is added any more
+	for b := range s.all { // the closed set adds none
 		b.close()
 	}
 }
 
-// rest removes idle tags from memory while there are too many. A tag that no listing has stays: its store may have lost
-// it, and the IDs loaded from it remain valid.
-func (s *tagSet) rest() {
+// dropIdle removes idle tags from memory while there are too many. A tag that the last listing lacks stays: its store
+// may have lost it, and the IDs loaded from it remain valid.
+func (s *tagSet) dropIdle() {
 	for b := range s.all {
 		if s.size() <= s.maxIdle || s.deps.source.trouble() != nil {
-			return // in trouble, what is in memory is all that there is
+			return // while loads fail, the IDs in memory are all that can be issued
 		}
 		if s.names.inListing(b.tag) {
-			b.rest(s.idle)
+			b.dropIfIdle(s.idle)
 		}
 	}
 }

@@ -7,13 +7,12 @@ import (
 )
 
 var (
-	// ErrClosed is returned after the generator was closed: its worker number is
-	// given up for good.
+	// ErrClosed is returned after the generator was closed: its worker number is given up for good.
 	ErrClosed = errors.New("snowflake: the generator is closed")
 	// ErrWindow is returned when the clock has reached the end of the generator's
 	// window, and [Generator.Extend] has not moved it.
 	ErrWindow = errors.New("snowflake: the window of the worker number is used up")
-	// ErrFence is returned instead within the window of the worker number, beyond what may be issued yet: see
+	// ErrFence is returned where the clock is within the window of the worker number, but beyond the fence: see
 	// [Generator.Within]. errors.Is takes it for an ErrWindow, too.
 	ErrFence error = fenceError{}
 	// ErrEpoch is returned when the clock is before the layout's epoch.

@@ -14,15 +14,13 @@ const DefaultMaxAhead = 5 * time.Millisecond
 
 // A Generator issues the IDs of one claim on a worker number.
 //
-// It guarantees its half of the law of uniqueness: tick t goes into an ID only
-// if
+// It guarantees its half of the law of uniqueness: tick t goes into an ID only if
 //
 //	from <= first ms of t < until
 //
-// and no (tick, sequence) is issued twice, because all callers take positions
-// from one counter that only grows. The other half is that windows [from, until)
-// of one worker number never overlap: the caller of NewGenerator and Extend
-// guarantees it.
+// and no (tick, sequence) is issued twice, because all callers take positions from one counter that only grows. The
+// other half is that windows [from, until) of one worker number never overlap: the caller of NewGenerator and Extend
+// guarantees that.
 //
 // The worker number and from never change, until only grows, and Close is final.
 // All methods are safe for concurrent use, lock-free, and free of allocation
@@ -42,15 +40,16 @@ const DefaultMaxAhead = 5 * time.Millisecond
 //
 //   - Random start: at one ID a millisecond or fewer, sequences that began at 0
 //     would put all IDs into one shard of id mod 2^k. Once per tick of the clock
-//     the sequence moves on to a random place, without wrapping, so IDs still
-//     rise. It does so also in a tick that the one before ran into; otherwise some
-//     low sequences would come twice as often as others at several IDs a tick.
+//     the sequence skips to a random place, without wrapping, so IDs still
+//     rise. It does so also in a tick that IDs of the tick before ran into; otherwise
+//     some low sequences would come twice as often as others at several IDs a tick.
 //     Thus id mod 2^k is evenly distributed for 2^k up to 2^Sequence, except close
 //     to the limit, where it is slightly less so.
 //   - Full rate: a tick entered because the one before ran out begins at 0, and no
 //     random start is made while IDs are ahead of the clock, so no sequence is
-//     skipped at the limit. Where MaxAhead is one tick, none is made either in a
-//     tick that was run into, so that no request waits for a tick because of it.
+//     skipped at the limit. Where MaxAhead is one tick, a tick that IDs of the tick
+//     before ran into gets no random start either, so that no request waits for a
+//     tick because of it.
 //   - Reach back: a batch ends in the clock's tick and starts in ticks of the
 //     window that have passed unused, instead of running ahead.
 type Generator struct {
@@ -68,9 +67,8 @@ type Generator struct {
 	// the last position.
 	state atomic.Uint64 //mutant:position
 
-	// fresh is the first tick for which a random start is due. Uniqueness does not
-	// depend on it: one start too many or too few costs some sequences or some
-	// evenness.
+	// fresh is the first tick for which a random start is due. Uniqueness does not depend on it: a start too many or
+	// too few costs some sequences or some evenness.
 	fresh atomic.Int64
 }
 
@@ -91,17 +89,16 @@ func NewGenerator(l Layout, worker int, from, until int64, maxAhead time.Duratio
 	seed := mix(uint64(worker)) + uint64(from)
 	g.random = func(tick, n int64) int64 { return int64(mix(seed+uint64(tick)) & uint64(n-1)) }
 	g.until.Store(until)
-	// A start before the epoch counts as the epoch, one after the end of the
-	// time field as its end: there is nothing to issue outside.
+	// A start before the epoch counts as the epoch, one after the end of the time field as its end: no tick exists
+	// outside.
 	first := min(max(l.TickFrom(from), 0), l.maxTick()+1) //mutant:first-tick
 	g.first = first << l.Sequence
 	g.state.Store(uint64(g.first))
 	return g, nil
 }
 
-// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): consecutive
-// numbers come out as if random. It has no state, so nothing is shared, and a
-// failure that is replayed has the same sequences.
+// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014): consecutive numbers come out as if random. It
+// has no state, so nothing is shared, and a replayed failure has the same sequences.
 func mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -132,14 +129,13 @@ func (g *Generator) Extend(until int64) {
 	}
 }
 
-// Within says that the window of the worker number ends at end, in Unix ms, maybe later than what may be issued yet.
-// It decides nothing but whether the error beyond that is [ErrFence] or [ErrWindow].
+// Within sets the end of the worker number's window, in Unix ms, which may be later than until. It decides only
+// whether the error beyond until is [ErrFence] or [ErrWindow].
 func (g *Generator) Within(end int64) { g.window.Store(end) }
 
-// Close ends issuing for good and returns the Unix ms at and after which this
-// generator has issued nothing: the end of its last tick, or from if that is later
-// or nothing was issued. (The first tick may begin long after from: at an epoch
-// in the future.) Closing again returns the same.
+// Close ends issuing for good and returns a time, in Unix ms, at and after which this generator has issued nothing:
+// the end of its last tick, or from if that is later or nothing was issued. (The first tick may begin long after
+// from: at an epoch in the future.) Closing again returns the same.
 func (g *Generator) Close() (free int64) {
 	next := int64(g.state.Or(closedBit) &^ closedBit) //mutant:last-tick
 	if next == g.first {
@@ -151,10 +147,9 @@ func (g *Generator) Close() (free int64) {
 // NextAt issues n IDs, n at least 1, at the time now in Unix ms: all of them
 // or none. They rise, and are greater than all that were issued before.
 //
-// The error is [ErrClosed], [ErrWindow], [ErrFence], [ErrEpoch], [ErrTimeEnds] or a
-// [*BehindError]. After a [*BehindError] a caller should read the clock again
-// and retry if it has changed: a reading taken before the goroutine was
-// descheduled looks like a clock that was set back.
+// The error is [ErrClosed], [ErrWindow], [ErrFence], [ErrEpoch], [ErrTimeEnds] or a [*BehindError]. After a
+// [*BehindError] a caller should read the clock again and retry if it has changed: a reading from before the
+// goroutine was descheduled looks like a clock that was set back.
 func (g *Generator) NextAt(now int64, n int) (Runs, error) {
 	for { //mutant:issue
 		state := g.state.Load()
@@ -178,8 +173,8 @@ func (g *Generator) CheckAt(now int64) error {
 	return err
 }
 
-// startAt returns the position at which n IDs would start and, if it is a
-// random one, the next tick for which one is due.
+// startAt returns the position at which n IDs would start and, if that is a random start, the next tick for which one
+// is due.
 func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err error) {
 	if state&closedBit != 0 {
 		return 0, 0, ErrClosed
@@ -193,8 +188,8 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 		return 0, 0, ErrTimeEnds
 	}
 	start = int64(state)
-	// A random start may reach into the next tick; if that is all of MaxAhead, it
-	// needs a tick that nothing has run into.
+	// A random start may reach into the next tick; if MaxAhead allows no more than that, the tick must be one that no
+	// ID has run into.
 	if start+n <= (tick+min(g.ahead-1, 1))<<l.Sequence && g.fresh.Load() <= tick {
 		per := l.PerTick()
 		start = max(start, (tick+1)<<l.Sequence-n-per+1) + g.random(tick, per)
@@ -204,7 +199,7 @@ func (g *Generator) startAt(now, n int64, state uint64) (start, fresh int64, err
 	if last > l.maxTick() {
 		return 0, 0, ErrTimeEnds
 	}
-	// Before the window: it may be extended until the clock is there.
+	// Checked before the window: the window may be extended until the clock is there.
 	if lead := last - tick; lead > g.ahead {
 		ms := min((lead-g.ahead)*l.Unit, math.MaxInt64/int64(time.Millisecond))
 		return 0, 0, &BehindError{By: time.Duration(ms) * time.Millisecond}

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// An Issuer issues the IDs of the generator in use, and parks the requests that
-// must wait for the clock. Parked requests are answered in order of arrival and
-// within the deadline. A request that is refused uses up no IDs.
+// An Issuer issues the IDs of the generator in use, and parks the requests that must wait for the clock. Parked
+// requests are answered in order of arrival and within the deadline. A request that is refused uses up no IDs.
 //
 // All methods are safe for concurrent use.
 type Issuer struct {
@@ -20,25 +19,25 @@ type Issuer struct {
 	waiting  atomic.Int32 // len(parked), readable without mu
 
 	mu     sync.Mutex
-	parked []parked // in order of arrival, so of expiry too
-	ids    int64    // that they wait for
-	issued int64    // to requests that were parked, ever
-	pace   float64  // IDs per second that the last of them saw issued while it waited long; 0: none did
+	parked []parked // in order of arrival, and so of expiry
+	ids    int64    // total of IDs that they wait for
+	issued int64    // IDs ever issued to requests that were parked
+	pace   float64  // IDs/s, measured by the last answered request; 0 if it waited less than short
 	timer  *time.Timer
 }
 
 type parked struct {
 	n      int
 	came   time.Time
-	issued int64 // by then
+	issued int64 // issued when the request was parked
 	done   func(Runs, error)
 }
 
-// patience returns how long a request waits for the clock: the rest of the deadline is for
-// an answer that comes late, as where CPU time is short.
+// patience returns how long a request waits for the clock: the rest of the deadline is for an answer that comes late,
+// for example where CPU time is short.
 func (i *Issuer) patience() time.Duration { return i.deadline - i.deadline/8 }
 
-// short is how long a queue may last that no pace bounds.
+// short returns the length of a queue that is accepted at any pace.
 func (i *Issuer) short() time.Duration { return i.deadline / 8 }
 
 // NewIssuer returns an issuer without a generator. It answers each parked request
@@ -48,8 +47,7 @@ func NewIssuer(deadline time.Duration, limit int, now func() int64) *Issuer {
 	return &Issuer{now: now, deadline: deadline, limit: limit}
 }
 
-// Use makes g the generator in use; nil is none. Parked requests are served by g,
-// or refused at once if it is nil.
+// Use makes g the generator in use; nil means none. Parked requests are served by g, or refused at once if it is nil.
 func (i *Issuer) Use(g *Generator) {
 	i.current.Store(g)
 	i.serve()
@@ -69,13 +67,12 @@ func (i *Issuer) Next(n int) (Runs, error) { return i.NextAt(i.now(), n) }
 // Now reads the wall clock in Unix ms.
 func (i *Issuer) Now() int64 { return i.now() }
 
-// NextAt is [Issuer.Next] for a caller that has read the clock, [Issuer.Now], a moment ago.
+// NextAt is [Issuer.Next] at the time now, which the caller has just read with [Issuer.Now].
 //
-// Law: now says how IDs are dated, and has no part in what keeps them unique. Whatever it
-// is, the generator never goes back, and it is the tick in an ID that must lie in the
-// window, not now. An older reading dates IDs too early by as much, no more: if it looks
-// like a clock that was set back, the clock is read again, and what is parked is
-// dated when it is served.
+// Law: now dates the IDs, and has no part in keeping them unique. Whatever now is, the generator never goes back, and
+// the tick in an ID, not now, must lie in the window. An older reading dates IDs too early by its age, and has no
+// other effect: if it looks like a clock that was set back, the clock is read again, and a parked request is dated
+// when it is served.
 func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	if i.waiting.Load() > 0 {
 		return Runs{}, ErrWait
@@ -90,12 +87,11 @@ func (i *Issuer) NextAt(now int64, n int) (Runs, error) {
 	return runs, err
 }
 
-// Park queues a request that [Issuer.Next] answered with [ErrWait]. done is
-// called exactly once, within the deadline, on any goroutine, with the IDs or an
-// error; it must not block. If too many requests are parked, or the queue would take
-// more than three quarters of the deadline, at the pace at which IDs are issued, Park
-// returns [ErrTooMany] and never calls done: in a longer one all would wait, and many in
-// vain. Where the process gets little CPU time that pace is below the layout's.
+// Park queues a request that [Issuer.Next] answered with [ErrWait]. done is called exactly once, within the deadline,
+// on any goroutine, with the IDs or an error; it must not block. If too many requests are parked, or the queue would
+// last more than three quarters of the deadline at the pace at which IDs are issued, Park returns [ErrTooMany] and
+// never calls done: in a longer queue all would wait, and many in vain. Where the process gets little CPU time that
+// pace is below the layout's.
 func (i *Issuer) Park(n int, done func(Runs, error)) error {
 	i.mu.Lock()
 	if len(i.parked) >= i.limit || i.isFullLocked(n) {
@@ -127,20 +123,19 @@ func (i *Issuer) isFullLocked(n int) bool {
 	return i.ids+int64(n) > most
 }
 
-// Ready returns nil if one ID can be issued within patience, and before a request would
-// be refused, and the window lasts
-// for the time ahead, and otherwise why not, as [Issuer.Next] does.
+// Ready returns nil if one ID can be issued within patience, before a request would be refused, and the window lasts
+// for the time ahead; otherwise it returns why not, as [Issuer.Next] does.
 func (i *Issuer) Ready(patience, ahead time.Duration) error {
 	g, patience := i.current.Load(), min(patience, i.patience())
 	if g == nil {
 		return ErrNoNumber
 	}
-	for now, again := i.now(), false; ; {
+	for now, changed := i.now(), false; ; {
 		err := g.CheckAt(now + ahead.Milliseconds())
 		if !errors.Is(err, ErrWindow) {
 			err = g.CheckAt(now)
 		}
-		if now, again = i.later(now, err); again {
+		if now, changed = i.reread(now, err); changed {
 			continue
 		}
 		if b, ok := errors.AsType[*BehindError](err); ok && b.By < patience {
@@ -155,22 +150,21 @@ func (i *Issuer) nextAt(now int64, n int) (Runs, error) {
 	if g == nil {
 		return Runs{}, ErrNoNumber
 	}
-	for again := false; ; {
+	for changed := false; ; {
 		runs, err := g.NextAt(now, n)
 		if err == nil {
 			return runs, nil
 		}
-		if now, again = i.later(now, err); !again {
+		if now, changed = i.reread(now, err); !changed {
 			return runs, err
 		}
 	}
 }
 
-// later reads the clock again after an error, and reports whether that may mend it. A
-// [*BehindError] counts only if the clock still shows the same: a reading from before this
-// goroutine was descheduled is older than what others have issued since. (At the
-// limit, 64 goroutines on 2 CPUs met about 90 such readings a second.)
-func (i *Issuer) later(before int64, err error) (now int64, again bool) {
+// reread reads the clock again after an error, and reports whether a retry may succeed. A [*BehindError] is final if
+// the clock still shows the same: a reading from before this goroutine was descheduled is older than the IDs that
+// others have issued since. (At the limit, 64 goroutines on 2 CPUs met about 90 such readings a second.)
+func (i *Issuer) reread(before int64, err error) (now int64, changed bool) {
 	if _, behind := errors.AsType[*BehindError](err); !behind {
 		return before, false
 	}
@@ -178,8 +172,7 @@ func (i *Issuer) later(before int64, err error) (now int64, again bool) {
 	return now, now != before
 }
 
-// serve answers requests from the head of the queue as far as it can, and sets
-// the timer for the rest.
+// serve answers requests from the head of the queue as far as it can, and sets the timer for the others.
 func (i *Issuer) serve() {
 	for {
 		done, runs, err := i.serveHead()
@@ -190,8 +183,8 @@ func (i *Issuer) serve() {
 	}
 }
 
-// serveHead removes the first parked request if it can be answered now, and
-// returns its answer; a nil done means that none can.
+// serveHead removes the first parked request if it can be answered now, and returns its answer; a nil done means that
+// no request can be answered.
 func (i *Issuer) serveHead() (done func(Runs, error), runs Runs, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -4,9 +4,10 @@
 //   - A [Layout] describes the bits of an ID; [ParseLayout] reads one,
 //     [Layout.Decode] splits an ID, and [Plan] finds a layout for given needs.
 //   - A [Generator] issues the IDs of one worker number within a window of time,
+//   - A [Generator] issues the IDs of one worker number within a window of time,
 //     and refuses outside it. Its caller guarantees that no other generator has
-//     the same number at an overlapping window: that is what makes IDs unique.
-//   - An [Issuer] adds waiting: it queues the requests that a clock set back by
+//     the same number at an overlapping window: that makes IDs unique.
+//   - An [Issuer] adds waiting: it queues requests that a clock set back by
 //     little, or a burst, can delay but must not refuse.
 //
 // Times are Unix milliseconds in int64 unless a name says otherwise.
@@ -36,10 +37,9 @@ import (
 	"time"
 )
 
-// A Layout is how the 63 bits of an ID are split and what a tick means. It is a
-// plain value, and comparable. Generators whose layouts differ in any field may
-// issue the same ID under one worker number, so they must not share numbers. The
-// zero value is not valid; see [Layout.Validate].
+// A Layout is the split of the 63 bits of an ID, and the length of a tick. It is a plain value, and comparable.
+// Generators whose layouts differ in any field may issue the same ID under one worker number, so they must not share
+// numbers. The zero value is not valid; see [Layout.Validate].
 //
 // All other methods require a valid layout. All are safe for concurrent use.
 type Layout struct {
@@ -55,13 +55,13 @@ type Layout struct {
 	Unit int64
 }
 
-// LastYears is how many years before the end of a layout [Layout.EndsSoon] begins
-// to report it: enough to plan the next one.
+// LastYears is how many years before the end of a layout [Layout.EndsSoon] begins to report it: enough to plan the
+// next layout.
 const LastYears = 5
 
 const maxWorkerBits = 31
 
-// maxEpoch is 3000-01-01 UTC: far enough, and sums with it do not overflow.
+// maxEpoch is 3000-01-01 UTC: sums with it do not overflow.
 const maxEpoch = 32503680000000
 
 // Validate returns an error that names every fault of the layout, or nil.

@@ -9,7 +9,7 @@ import (
 // Year is the length of a year in [Needs].
 const Year = 365.25 * 24 * time.Hour
 
-// Needs are what a layout must have room for. The zero value is not valid.
+// Needs are the quantities that a layout must have room for. The zero value is not valid.
 type Needs struct {
 	Years      int64 // from the epoch on, 1 to 1,000,000
 	Sites      int64 // 1 to 10^12
@@ -21,8 +21,7 @@ type Needs struct {
 
 // A FitError is returned when needs are too large for the 63 bits of an ID.
 type FitError struct {
-	// Largest holds for each need the largest value that fits if the others are
-	// kept; 0 if none does.
+	// Largest holds for each need the largest value that fits if the others are kept; 0 if no value does.
 	Largest Needs
 	// Nearest are needs that fit, lowered as little as possible.
 	Nearest Needs
@@ -33,9 +32,8 @@ type FitError struct {
 // Error implements error.
 func (e *FitError) Error() string { return e.fault.Error() }
 
-// Plan returns the narrowest layout that has room for the needs and begins at
-// epoch, in Unix ms. The error is a [*FitError] if no layout has room, and another
-// one if needs or epoch are out of range.
+// Plan returns the narrowest layout that has room for the needs and begins at epoch, in Unix ms. The error is a
+// [*FitError] if no layout has room, and another error if needs or epoch are out of range.
 func Plan(n Needs, epoch int64) (Layout, error) {
 	if err := n.check(); err != nil {
 		return Layout{}, err
@@ -55,8 +53,7 @@ func (n *Needs) fields() [5]*int64 {
 
 var needNames = [5]string{"years", "sites", "machines", "businesses", "peak"}
 
-// mostNeed is the highest value of each need, low enough not to overflow with any
-// unit.
+// mostNeed is the highest value of each need, low enough not to overflow with any unit.
 var mostNeed = [5]int64{1e6, 1e12, 1e12, 1e12, 1e12}
 
 func (n Needs) check() error {
@@ -71,8 +68,7 @@ func (n Needs) check() error {
 	return nil
 }
 
-// layout returns the narrowest layout for the needs, without an epoch. It is
-// invalid if they do not fit.
+// layout returns the narrowest layout for the needs, without an epoch. The layout is invalid if the needs do not fit.
 func (n Needs) layout() Layout {
 	return Layout{
 		Time:     width(ceil(n.Years*Year.Milliseconds(), n.Unit)),
@@ -109,10 +105,9 @@ func (n Needs) largest() (large Needs) {
 	return large
 }
 
-// nearest lowers the needs bit by bit until they fit, each time the one that
-// loses least: at most half for its first bit, about half for each further one.
-// Of equals it takes the last, since a peak is easier to spread than a site is to
-// close.
+// nearest lowers the needs bit by bit until they fit, each time the need that loses the smallest part: at most half
+// for its first bit, about half for each further one. Of equals it takes the last, since a peak is easier to spread
+// than a site is to close.
 func (n Needs) nearest() Needs {
 	for l := n.layout(); l.Validate() != nil; l = n.layout() {
 		var best *int64

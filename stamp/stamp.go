@@ -3,14 +3,13 @@
 //	s := stamp.New(ids.Segment("order")) // of package client
 //	id, err := s.Msg(ctx, msg)           // then publish msg
 //
-// A message that has an ID keeps it, so stamping twice is safe. No other header is
-// touched. Nats-Msg-Id in particular must stay as it is when a message is published
-// again, and an ID that is drawn anew each time would not.
+// A message that has an ID keeps it, so stamping twice is safe. No other header is touched. Nats-Msg-Id in particular
+// must stay as it is when a message is published again: a newly drawn ID would differ each time.
 //
-// No two messages get the same ID: that is the law of the IDs, not of this package. A
-// message that is stamped and then not published is a hole. A message that is received
-// again, since its acknowledgement was lost, is stamped anew, unless what was stored
-// had its ID already: stamp before the first publish where every reader must see one ID.
+// No two messages get the same ID: that is the law of the IDs, not of this package. The ID of a message that is
+// stamped and then not published is a hole. A message that is received again, since its acknowledgement was lost,
+// gets a new ID, unless the stored message had its ID already: stamp before the first publish where every reader must
+// see one ID.
 package stamp
 
 import (
@@ -30,16 +29,16 @@ const Header = "Natsid-Id"
 var (
 	// ErrNone is returned where a message has no ID: stamp it.
 	ErrNone = errors.New("stamp: the message has no ID in its header " + Header)
-	// ErrMalformed is returned where the header holds no ID, or several: whoever
-	// published the message wrote them, and it is not changed.
+	// ErrMalformed is returned where the header holds no ID, or several: the publisher of the message wrote them, and
+	// the header is not changed.
 	ErrMalformed = errors.New("stamp: the message has something else than one ID in its header " + Header)
 )
 
 // ID returns the ID of a message, 1 to 2^63-1. The error is [ErrNone] or [ErrMalformed].
 func ID(m *nats.Msg) (client.ID, error) { return IDIn(m.Header) }
 
-// IDIn returns the ID of a message with these headers, such as those of a
-// [jetstream.Msg]. It does what [ID] does.
+// IDIn returns the ID of a message with these headers, such as those of a [jetstream.Msg]. Its errors are those of
+// [ID].
 func IDIn(h nats.Header) (client.ID, error) {
 	values := h[Header]
 	switch len(values) {
@@ -66,8 +65,8 @@ type Stamper struct {
 // costs no round trip, and its ID may be as old as that allows.
 func New(ids *client.Handle) *Stamper { return &Stamper{ids} }
 
-// Msg gives a message an ID, unless it has one, and returns it. The error is
-// [ErrMalformed], or one of [client.Handle.Next]; the message is as it was then.
+// Msg gives a message an ID, unless it has one, and returns the ID. The error is [ErrMalformed], or one of
+// [client.Handle.Next]; then the message is unchanged.
 func (s *Stamper) Msg(ctx context.Context, m *nats.Msg) (client.ID, error) {
 	id, err := ID(m)
 	if !errors.Is(err, ErrNone) {
@@ -87,14 +86,13 @@ func set(m *nats.Msg, id client.ID) {
 	m.Header[Header] = []string{id.String()}
 }
 
-// most is how many IDs are requested at a time: of a larger request the client sends no
-// copy to another worker while no answer has come.
+// most is how many IDs are requested at a time: the client sends copies to another worker only for requests up to
+// this size.
 const most = 10_000
 
-// Msgs gives all of the messages that have none an ID, in their order, with one request
-// for each 10,000. The error is that of [Stamper.Msg]. Where one has a malformed ID no
-// message is stamped; after another error some may be, and are not stamped again by the
-// next call.
+// Msgs gives each message without an ID an ID, in order, with one request for each 10,000. The error is that of
+// [Stamper.Msg]. If a message has a malformed ID no message is stamped; after another error some may be stamped, and
+// the next call leaves those unchanged.
 func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
 	var bare []*nats.Msg
 	for i, m := range msgs {
@@ -121,9 +119,8 @@ func (s *Stamper) Msgs(ctx context.Context, msgs []*nats.Msg) error {
 	return nil
 }
 
-// Handler returns a handler that passes on each message with an ID. Where there is none
-// it calls failed in place of next, since core NATS does not deliver a message again. It
-// waits for the ID for the time-out of the client, at most.
+// Handler returns a handler that passes on each message with an ID. If a message gets no ID it calls failed in place
+// of next, since core NATS does not deliver a message again. It waits for the ID for the client's timeout at most.
 func (s *Stamper) Handler(next nats.MsgHandler, failed func(*nats.Msg, error)) nats.MsgHandler {
 	return func(m *nats.Msg) {
 		if _, err := s.Msg(context.Background(), m); err != nil {
@@ -134,10 +131,9 @@ func (s *Stamper) Handler(next nats.MsgHandler, failed func(*nats.Msg, error)) n
 	}
 }
 
-// Consumer returns a handler for [jetstream.Consumer.Consume] that passes on each
-// message with an ID. It calls failed where there is none, which decides whether the
-// message is delivered again, as by NakWithDelay. It waits for the ID for the time-out of
-// the client, at most.
+// Consumer returns a handler for [jetstream.Consumer.Consume] that passes on each message with an ID. If a message
+// gets no ID it calls failed, which decides whether the message is delivered again, for example by NakWithDelay. It
+// waits for the ID for the client's timeout at most.
 func (s *Stamper) Consumer(next jetstream.MessageHandler, failed func(jetstream.Msg, error)) jetstream.MessageHandler {
 	return func(m jetstream.Msg) {
 		own := nats.Msg{Header: m.Headers()}
@@ -149,7 +145,7 @@ func (s *Stamper) Consumer(next jetstream.MessageHandler, failed func(jetstream.
 	}
 }
 
-// A stamped message has other headers than the one that was received.
+// A stamped message has other headers than the received one.
 type stamped struct {
 	jetstream.Msg
 	headers nats.Header

@@ -38,8 +38,7 @@ type AlarmInfo struct {
 	Do       string
 }
 
-// Alarms returns every kind, and what an operator does about it. The slice is
-// the caller's.
+// Alarms returns every kind, with an operator's remedy. The slice is the caller's.
 func Alarms() []AlarmInfo { return slices.Clone(alarms) }
 
 var alarms = []AlarmInfo{
@@ -155,6 +154,6 @@ type AlarmEvent struct {
 	Instance string    `json:"instance"` // name of the worker
 	Message  string    `json:"message"`  // text for an operator
 	Time     time.Time `json:"time"`     // when the event happened, by the worker's clock
-	// HeldBack is how many alarms about the same thing were not published in the minute before this one.
+	// HeldBack is how many alarms of the same kind and object were not published in the minute before this one.
 	HeldBack int `json:"held_back,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Headers of an error reply: two as in the NATS services protocol, and what an [Error]
-// says beyond them. A reply that has them has an empty body and holds no ID.
+// Headers of an error reply: two as in the NATS services protocol, and two for the optional fields of an [Error]. A
+// reply that has them has an empty body and holds no ID.
 const (
 	HeaderError      = "Nats-Service-Error"
 	HeaderErrorCode  = "Nats-Service-Error-Code"
@@ -17,8 +17,7 @@ const (
 	HeaderRetryAfter = "Natsid-Retry-After-Ms"
 )
 
-// A Code says why a request got no ID. [Codes] explains each. Codes are part of
-// the wire contract.
+// A Code is the reason why a request got no ID. [Codes] explains each. Codes are part of the wire contract.
 type Code int
 
 // The codes of error replies.
@@ -41,8 +40,8 @@ type CodeInfo struct {
 	Do      string
 }
 
-// Codes returns every code that an error reply can have, in ascending order,
-// and what a caller does about it. The slice is the caller's.
+// Codes returns every code that an error reply can have, in ascending order, with a caller's remedy. The slice is the
+// caller's.
 func Codes() []CodeInfo { return slices.Clone(codes) }
 
 var codes = []CodeInfo{
@@ -65,8 +64,8 @@ func (c Code) Retry() bool { return c == TooMany || c == Unavailable }
 type Error struct {
 	Code Code
 	Text string
-	// MaxBatch is 0, or, where fewer IDs would not have been refused, how many may be
-	// requested at once. It comes with [BadRequest].
+	// MaxBatch is the largest count that would not have been refused, if a smaller count helps; otherwise 0. It comes
+	// with [BadRequest].
 	MaxBatch int
 	// RetryAfter is 0, or how long to wait before the request is repeated, in whole ms.
 	// It comes with [TooMany].
@@ -93,9 +92,9 @@ func (e *Error) Headers() map[string][]string {
 	return headers
 }
 
-// ParseError returns the error in the headers of a reply, or nil if they have no code:
-// then the reply is not an error. A code that is not a number becomes [Internal]; a
-// MaxBatch or RetryAfter that is no decimal counts as absent.
+// ParseError returns the error in the headers of a reply, or nil if they have no code: then the reply is not an
+// error. A code that is not a number becomes [Internal]; a MaxBatch or RetryAfter that is not a decimal counts as
+// absent.
 func ParseError(headers map[string][]string) *Error {
 	code, text := first(headers[HeaderErrorCode]), first(headers[HeaderError])
 	if code == "" {

@@ -6,19 +6,19 @@ package subjects
 // allowed to publish on it.
 func (n Namespace) Drain(id string) string { return string(n) + ".control.drain." + id }
 
-// WorkerDrain is the order to one worker to leave its queue groups: it takes no more
-// requests, and keeps its worker number, until it is stopped or Undo is ordered. The order
-// may be repeated, to see how far the worker is.
+// WorkerDrain is the order to one worker to leave its queue groups: the worker takes no more requests, and keeps its
+// worker number, until it is stopped or gets an order with Undo. The order may be repeated, to see how far the worker
+// is.
 type WorkerDrain struct {
 	Undo bool `json:"undo,omitempty"` // join the queue groups again
 }
 
-// WorkerDrained is the answer: the state of the worker once it has the order.
+// WorkerDrained is the answer to a WorkerDrain: the state of the worker after the order.
 type WorkerDrained struct {
 	Instance string   `json:"instance"` // name of the worker
 	Number   *int     `json:"number"`   // its worker number; null while it has none
 	Drained  bool     `json:"drained"`
-	Serves   []string `json:"serves"` // the modes whose requests are delivered to it; none once it has left
+	Serves   []string `json:"serves"` // the modes whose requests are delivered to it; empty once it has left
 	Open     int64    `json:"open"`   // requests that it has taken and not answered yet
 }
 

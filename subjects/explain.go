@@ -1,11 +1,11 @@
 package subjects
 
-// HeaderExplain asks, with the value 1, where the IDs of a reply come from. A reply with IDs of a tag then has the
+// HeaderExplain, with the value 1, asks for the origin of the IDs in a reply. A reply with IDs of a tag then has the
 // headers below. It is for debugging, and costs allocations; a request without it costs nothing more.
 const HeaderExplain = "Natsid-Explain"
 
-// The headers of a reply that explains itself. Loads and revisions have a value for each load, in the order of the IDs;
-// both are absent where the worker does not remember the load.
+// Headers of a reply to a request with HeaderExplain. Loads and revisions have a value for each load, in the order of
+// the IDs; both are absent where the worker does not remember the load.
 const (
 	HeaderWorker   = "Natsid-Worker"   // the name of the worker
 	HeaderLoad     = "Natsid-Load"     // the first and the last ID of a load, as 1-1000

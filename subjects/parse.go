@@ -10,14 +10,12 @@ import (
 // MaxTag is the length limit of a tag, in bytes: Leaf's varchar(128).
 const MaxTag = 128
 
-// reserved begins the keys of natsid's own in the bucket of the marks.
+// reserved is the prefix of natsid's own keys in the bucket of the marks.
 const reserved = "_natsid"
 
-// CheckTag returns an [*Error] of code [BadRequest] that says what is wrong
-// with the tag, or nil. A tag is 1 to 128 bytes of A-Z a-z 0-9 - _ / = . with
-// no dot first, last, or next to a dot: so it can end a subject, be a KV key,
-// and be a biz_tag of Leaf. It is not _natsid, and does not begin with _natsid. and
-// more: such keys are natsid's own.
+// CheckTag returns nil, or an [*Error] of code [BadRequest] that names the fault of the tag. A tag is 1 to 128 bytes
+// of A-Z a-z 0-9 - _ / = . with no dot first, last, or next to a dot: so it can end a subject, be a KV key, and be a
+// biz_tag of Leaf. It is not _natsid, and does not begin with "_natsid.": such keys are natsid's own.
 func CheckTag(tag string) error {
 	if tag == "" {
 		return Errorf(BadRequest, "the tag is empty: give it as <namespace>.segment.<tag>, "+
@@ -43,11 +41,10 @@ func CheckTag(tag string) error {
 	return nil
 }
 
-// ParseCount reads from the body of a request how many IDs it asks for. An
-// empty body asks for one. Any other is a decimal 1..limit without sign,
-// leading zero or space; one newline at the end is ignored, for
-// `echo 5 | nats request …`. The error is an [*Error] of code [BadRequest]; if the
-// count is above the limit, it has the limit as its MaxBatch.
+// ParseCount reads from the body of a request how many IDs it asks for. An empty body asks for one. Any other body is
+// a decimal 1..limit without sign, leading zero or space; one newline at the end is ignored, for `echo 5 | nats
+// request …`. The error is an [*Error] of code [BadRequest]; if the count is above the limit, its MaxBatch is the
+// limit.
 func ParseCount(body []byte, limit int) (int, error) {
 	if len(body) == 0 {
 		return 1, nil
@@ -77,7 +74,7 @@ func isCount(digits []byte) bool {
 // BatchThatFits returns how many IDs a reply of so many bytes always has room for,
 // whatever their runs are.
 func BatchThatFits(size int) int {
-	const most = len("\n9223372036854775807") // for one ID; a run of two takes no more than both
+	const most = len("\n9223372036854775807") // for one ID; a run of two IDs takes at most twice as much
 	return size / most
 }
 
@@ -111,8 +108,8 @@ func parseDecimal(digits []byte, limit int64) (int64, bool) {
 	return n, n <= limit
 }
 
-// excerpt quotes at most limit bytes of what a caller sent, for an error text: in
-// ASCII, because the text travels in a header.
+// excerpt quotes at most limit bytes of a caller's text, for an error text: in ASCII, because error texts travel in
+// headers.
 func excerpt(b []byte, limit int) string {
 	if len(b) > limit {
 		return fmt.Sprintf("%s and %d bytes more", strconv.QuoteToASCII(string(b[:limit])), len(b)-limit)

@@ -1,11 +1,11 @@
 package subjects
 
-// HeaderProbe marks a message on a subject of requests whose body is [ProbeBody]: it
-// asks whether somebody serves the subject, and for no ID. The answer is empty.
+// HeaderProbe marks a message on a subject of requests whose body is [ProbeBody]: it asks whether a worker serves the
+// subject, and for no ID. The answer is empty.
 const HeaderProbe = "Natsid-Probe"
 
-// ProbeBody is the body of a probe. It is no count, so workers look for the header
-// only where a body is malformed, and a probe never draws an ID.
+// ProbeBody is the body of a probe. It is not a count, so workers look for the header only if a body is malformed,
+// and a probe never draws an ID.
 const ProbeBody = "probe"
 
 // SegmentProbe returns the subject on which workers probe whether requests for IDs

@@ -36,10 +36,9 @@ func AppendRun(dst []byte, first, last int64) []byte {
 	return Run{first, last}.append(dst)
 }
 
-// ParseRuns reads the body of a reply. It rejects all that [AppendRun] does not
-// write, such as an empty body, a sign, a leading zero, a run that ends before
-// it begins, or a newline at the end: so a client notices a reply that is not
-// natsid's.
+// ParseRuns reads the body of a reply. It rejects every body that [AppendRun] does not write, such as an empty body,
+// a sign, a leading zero, a run that ends before it begins, or a newline at the end: so a client notices a reply that
+// is not natsid's.
 func ParseRuns(body []byte) ([]Run, error) {
 	runs := make([]Run, 0, bytes.Count(body, []byte{'\n'})+1)
 	for line := range bytes.SplitSeq(body, []byte{'\n'}) {

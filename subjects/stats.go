@@ -14,10 +14,9 @@ const MaxBusiest = 20
 // in memory only where the store is slow.
 const MaxRanges = 8
 
-// WorkerStats is the statistics of one worker: of all its tags together, and of
-// the busiest. It is the data of the endpoint [SegmentEndpoint] in a reply on
-// [Namespace.SegmentStats]. Sums are over the tags in the worker's memory, each
-// since it came there. In JSON, IDs are strings; counts and durations are numbers.
+// WorkerStats is the statistics of one worker: of all its tags together, and of its busiest tags. It is the data of
+// the endpoint [SegmentEndpoint] in a reply on [Namespace.SegmentStats]. Sums are over the tags in the worker's
+// memory, each since it was loaded there. In JSON, IDs are strings; counts and durations are numbers.
 type WorkerStats struct {
 	Instance     string     `json:"instance"` // name of the worker
 	Number       *int       `json:"number"`   // its worker number; null while it has none
@@ -40,13 +39,13 @@ type TagStats struct {
 	IDsPerSecond Fraction `json:"ids_per_second"`
 	Peak         Fraction `json:"peak_ids_per_second"` // the highest over a second or more
 	Left         int64    `json:"left"`                // IDs in memory
-	// SecondsLeft is how long Left lasts at IDsPerSecond: how long the store may
-	// be away. It is null if no IDs are requested.
+	// SecondsLeft is how long Left lasts at IDsPerSecond, and so how long the store may be out of reach. It is null
+	// if no IDs are requested.
 	SecondsLeft Fraction `json:"seconds_left"`
 	Step        int64    `json:"step"`      // configured for the tag, as of the last load; 0 before the first
-	NextStep    int64    `json:"next_step"` // what the next load reserves at least
-	// RecommendedStep is 600 times Peak: with it a range lasts at least 10
-	// minutes. It is 0 before there is a peak.
+	NextStep    int64    `json:"next_step"` // least number of IDs that the next load reserves
+	// RecommendedStep is 600 times Peak: with it a range lasts at least 10 minutes. It is 0 before a peak was
+	// measured.
 	RecommendedStep int64      `json:"recommended_step"`
 	LastRange       Fraction   `json:"last_range_seconds"` // how long the last range lasted; 0 if none was used up
 	Loads           int64      `json:"loads"`              // loads that succeeded

@@ -40,7 +40,7 @@ const MaxNamespace = 32
 // A-Z a-z 0-9 - _; the zero value is not valid.
 type Namespace string
 
-// Check returns an error that says what is wrong with the namespace, or nil.
+// Check returns nil, or an error that names the fault of the namespace.
 func (n Namespace) Check() error {
 	if n == "" || len(n) > MaxNamespace {
 		return fmt.Errorf("namespace %q: want 1 to %d bytes, have %d", string(n), MaxNamespace, len(n))
@@ -53,11 +53,11 @@ func (n Namespace) Check() error {
 	return nil
 }
 
-// A SubjectInfo explains one subject. Names in <> stand for what varies.
+// A SubjectInfo explains one subject. Names in <> are placeholders.
 type SubjectInfo struct {
 	Subject string
-	Body    string // of the request, or of what workers publish
-	Reply   string // of the request; "" for what workers publish
+	Body    string // of the request, or of a published message
+	Reply   string // of the request; "" for a published message
 }
 
 // Subjects returns all subjects of the namespace. The slice is the caller's.
@@ -77,7 +77,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.TagUpdate(), "`" + exampleUpdate + "`, each optional but tag" + raise, tag},
 		{n.TagDelete(), "`" + exampleDelete + "`", tag},
 		{n.Throttle(), "empty, or `" + exampleThrottle + "`; `\"all\":true` instead of tag, `\"off\":true` of rate",
-			"what is throttled now, as the JSON of Throttles"},
+			"the throttles in force, as the JSON of Throttles"},
 		{n.TagList(), "empty, or `" + exampleList + "`, each optional", "a page of tags in order: an array of TagInfo"},
 		{n.SegmentStats(), "empty", "from every worker: statistics of its tags, as the JSON of a WorkerStats"},
 		{n.SegmentPing(), "empty", "from every worker: its name, number and readiness, as metadata"},
@@ -147,7 +147,7 @@ func (n Namespace) TagList() string { return string(n) + ".tag.list" }
 // that was created, changed or deleted through natsid.
 func (n Namespace) TagChanged() string { return string(n) + ".tag.changed" }
 
-// Throttle returns the subject of requests that throttle tags, or show what is throttled. Only operators should be
+// Throttle returns the subject of requests that throttle tags, or show the throttles. Only operators should be
 // allowed to publish on it.
 func (n Namespace) Throttle() string { return string(n) + ".control.throttle" }
 
@@ -159,8 +159,8 @@ func (n Namespace) SettingsChanged() string { return string(n) + ".settings.chan
 // is in force. Only workers should be allowed to publish on it.
 func (n Namespace) SettingsWorkers() string { return string(n) + ".settings.workers" }
 
-// Loaders returns the subject on which workers publish that they can load strict tags for others, and Loader the one
-// on which a worker takes what others pass on. Only workers should be allowed to publish on them.
+// Loaders returns the subject on which workers publish that they can load strict tags for others, and Loader the
+// subject on which a worker receives such loads. Only workers should be allowed to publish on them.
 func (n Namespace) Loaders() string { return string(n) + ".loader" }
 
 // Loader is described with [Namespace.Loaders].
@@ -181,22 +181,21 @@ func (n Namespace) Alarms() string { return n.Alarm("*") }
 // Alarm returns the subject on which alarms of a kind are published.
 func (n Namespace) Alarm(kind Alarm) string { return string(n) + ".alarm." + string(kind) }
 
-// RegistryAnnounce returns the subject on which workers announce the registry on
-// which they rest. Only workers should be allowed to publish on it.
+// RegistryAnnounce returns the subject on which workers announce their registry. Only workers should be allowed to
+// publish on it.
 func (n Namespace) RegistryAnnounce() string { return string(n) + ".registry.announce" }
 
-// RegistryAsk returns the subject of the question which registries there are. One
-// worker of each answers.
+// RegistryAsk returns the subject of the question which registries exist. One worker of each answers.
 func (n Namespace) RegistryAsk() string { return string(n) + ".registry.ask" }
 
 // RegistryOf returns the subject of calls to one worker of a registry.
 func (n Namespace) RegistryOf(id string) string { return string(n) + ".registry.of." + id }
 
-// Registries returns the pattern that matches all subjects on which workers speak of registries.
+// Registries returns the pattern that matches all subjects about registries.
 func (n Namespace) Registries() string { return string(n) + ".registry.>" }
 
 // RegistryStore returns the subject on which a worker that cannot load asks one worker of the queue group of segments
-// whether that one can. Only workers should be allowed to publish on it.
+// whether that worker can load. Only workers should be allowed to publish on it.
 func (n Namespace) RegistryStore() string { return string(n) + ".registry.store" }
 
 // Requests returns patterns that match all subjects of requests, but for those
@@ -216,18 +215,17 @@ func (n Namespace) SegmentService() string { return string(n) + "-segment" }
 // statistics of its tags: see [WorkerStats].
 func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentService() }
 
-// SegmentPing returns the subject on which every worker answers with what it says of
-// itself in the metadata: its name, its worker number ("" if it has none), how far it has
-// read settings, and for each mode what /readyz says, under [MetaInstance], [MetaNumber],
-// [MetaSettings] and the modes; and under [MetaDrained] that an operator has drained it.
+// SegmentPing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
+// has none), how far it has read settings, and for each mode the state as on /readyz, under [MetaInstance],
+// [MetaNumber], [MetaSettings] and the modes; and under [MetaDrained] whether an operator has drained it.
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
-// Keys of the metadata, and what stands there for a mode that can issue.
+// Keys of the metadata, and the value of a mode that can issue.
 const (
 	MetaInstance = "instance"
 	MetaNumber   = "number"
-	// MetaSettings is how far it has read the settings, as a revision of the bucket of the marks, with the strict tags
-	// of then.
+	// MetaSettings is the revision of the bucket of the marks up to which the worker has read the settings; the
+	// strict tags of that revision are in force there.
 	MetaSettings = "settings"
 	MetaDrained  = "drained" // not empty: by an operator
 	Ready        = "ready"
@@ -248,12 +246,11 @@ func (n Namespace) SegmentBucket() string { return string(n) + "_segments" }
 // worker numbers, permanently.
 func (n Namespace) HistoryBucket() string { return string(n) + "_history" }
 
-// StampBucket returns the name of the KV bucket with hints of how far `natsid stamp` has
-// copied streams.
+// StampBucket returns the name of the KV bucket with hints of how far `natsid stamp` has copied streams.
 func (n Namespace) StampBucket() string { return string(n) + "_stamp" }
 
-// StampQueue returns the queue group of those who run `natsid stamp --core` with copies on
-// these subjects, which end with a dot and >.
+// StampQueue returns the queue group of all processes that run `natsid stamp --core` with copies on these subjects,
+// which end with a dot and >.
 func StampQueue(into string) string { return QueueGroup + "-" + strings.TrimSuffix(into, ".>") }
 
 // WorkerBucket returns the name of the KV bucket of the workers' heartbeats.

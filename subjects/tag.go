@@ -27,7 +27,7 @@ const (
 	MaxRate       = 1_000_000_000_000 // IDs per second
 )
 
-// The orders of a tag's IDs. Loose is as if none was set: IDs rise roughly, and in one worker strictly. The IDs of a
+// The orders of a tag's IDs. Loose is the default: IDs rise roughly, and strictly within one worker. The IDs of a
 // strict tag rise over all workers: if a request is sent after the answer to another has arrived, its IDs are higher.
 const (
 	OrderLoose  = "loose"
@@ -43,8 +43,8 @@ type TagCreate struct {
 	Order       string  `json:"order,omitempty"` // OrderLoose or OrderStrict; "" leaves it as it is, loose at first
 }
 
-// TagUpdate is the request that changes a tag. Fields that are nil stay as they
-// are. At least one must be set, and MaxID and RaiseBy exclude each other.
+// TagUpdate is the request that changes a tag. Fields that are nil leave their value unchanged. At least one must be
+// set, and MaxID and RaiseBy exclude each other.
 type TagUpdate struct {
 	Tag         string  `json:"tag"`
 	Step        *int64  `json:"step,omitempty"` // at least 1
@@ -54,13 +54,13 @@ type TagUpdate struct {
 	MaxID *Decimal `json:"max_id,omitempty"`
 	// RaiseBy raises max_id by this number, at least 1: so many IDs are skipped.
 	RaiseBy *Decimal `json:"raise_by,omitempty"`
-	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most
-	// IDs per second, of all workers together, 0 to 10^12. 0 is no limit. They exclude all else.
+	// MaxBatch is the most IDs that one request for the tag gets, 0 to 1000000, and Rate the most IDs per second, of
+	// all workers together, 0 to 10^12. 0 means no limit. They exclude all other fields.
 	MaxBatch *int   `json:"max_batch,omitempty"`
 	Rate     *int64 `json:"rate,omitempty"`
-	// Order is [OrderLoose] or [OrderStrict]. It excludes all else. A tag is strict
-	// [StrictAfter] the answer: so long clients may hold IDs that they fetched ahead, from
-	// workers that were cut off, too. The answer is an error until all workers have confirmed it.
+	// Order is [OrderLoose] or [OrderStrict]. It excludes all other fields. A tag is strict [StrictAfter] the answer:
+	// for that long clients may hold IDs that they fetched ahead, also from workers that were cut off. The answer is
+	// an error until all workers have confirmed the change.
 	Order *string `json:"order,omitempty"`
 	// Force allows to skip more than MaxRaise IDs at once. It is for MaxID and
 	// RaiseBy.
@@ -78,7 +78,7 @@ type TagDelete struct {
 type TagList struct {
 	After string `json:"after,omitempty"` // the last tag of the previous page
 	Limit int    `json:"limit,omitempty"` // most tags of a page, 1 to MaxTags; 0 means MaxTags
-	// Stats adds to each tag what only the worker that answers knows about it.
+	// Stats adds to each tag the figures that only the answering worker has.
 	Stats bool `json:"stats,omitempty"`
 }
 
@@ -99,17 +99,16 @@ type TagInfo struct {
 	Rate        int64     `json:"rate,omitempty"`       // most IDs per second, of all workers together; 0 is no limit
 	Throttle    int64     `json:"throttle,omitempty"`   // the same, by an operator and for a time
 	Order       string    `json:"order,omitempty"`      // OrderStrict; "" if the tag is loose
-	// StrictFrom is from when on a tag is strict that was loose, or had been deleted; nil from then on.
+	// StrictFrom is the time from which a tag is strict that was loose, or had been deleted; nil after that time.
 	StrictFrom *time.Time `json:"strict_from,omitempty"`
 
-	// The fields below are set only where TagList.Stats was.
+	// The fields below are set only if TagList.Stats was.
 
 	// MarkAhead is how far the mark that guards a table is ahead of the row's
 	// max_id, negative if it is behind; nil without a table or its guard.
 	// MaxID is the higher of the two.
 	MarkAhead *Decimal `json:"mark_ahead,omitempty"`
-	// Stats is that of the worker that answers; nil if the tag is not in its
-	// memory.
+	// Stats is the statistics of the answering worker; nil if the tag is not in its memory.
 	Stats *TagStats `json:"stats,omitempty"`
 }
 
@@ -192,8 +191,7 @@ func ParseTagUpdate(body []byte) (u TagUpdate, err error) {
 	return u, nil
 }
 
-// Check returns an [*Error] of code [BadRequest] that says what is wrong with
-// the request, or nil.
+// Check returns nil, or an [*Error] of code [BadRequest] that names the fault of the request.
 func (u TagUpdate) Check() error {
 	if err := CheckTag(u.Tag); err != nil {
 		return err
@@ -233,7 +231,7 @@ func (u TagUpdate) ChangesTag() bool {
 	return u.Step != nil || u.Description != nil || u.MaxID != nil || u.RaiseBy != nil
 }
 
-// ChangesLimit reports whether the request changes what callers may have of the tag.
+// ChangesLimit reports whether the request changes the limits of the tag.
 func (u TagUpdate) ChangesLimit() bool { return u.MaxBatch != nil || u.Rate != nil }
 
 // ParseTagDelete reads the body of a request that deletes a tag. The error is

@@ -1,7 +1,8 @@
 package subjects
 
-// Throttle is the request that throttles a tag, or each tag, to a number of IDs per second of all workers together, or
-// ends that. The zero value changes nothing, and asks what is throttled. Off without Tag and All ends all throttles.
+// Throttle is the request that throttles a tag, or each tag, to a number of IDs per second of all workers together,
+// or ends a throttle. The zero value changes nothing, and asks for the throttles. Off without Tag and All ends all
+// throttles.
 type Throttle struct {
 	Tag  string `json:"tag,omitempty"`
 	All  bool   `json:"all,omitempty"`  // each tag; excludes Tag
@@ -9,7 +10,7 @@ type Throttle struct {
 	Off  bool   `json:"off,omitempty"`
 }
 
-// Throttles is the answer: what is throttled now, in IDs per second. The lower of two counts.
+// Throttles is the answer: the throttles in force, in IDs per second. If two apply to a tag, the lower one counts.
 type Throttles struct {
 	All  int64            `json:"all"`  // each tag; 0 is no throttle
 	Tags map[string]int64 `json:"tags"` // some tags
@@ -31,7 +32,7 @@ func ParseThrottle(body []byte) (t Throttle, err error) {
 // Asks reports whether the request changes nothing.
 func (t Throttle) Asks() bool { return t == Throttle{} }
 
-// Check returns an [*Error] of code [BadRequest] that says what is wrong with the request, or nil.
+// Check returns nil, or an [*Error] of code [BadRequest] that names the fault of the request.
 func (t Throttle) Check() error {
 	switch {
 	case t.Asks():

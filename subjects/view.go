@@ -2,24 +2,24 @@ package subjects
 
 import "time"
 
-// View returns the subject on which every worker says how it is, to workers: see [ViewRequest]. Who may publish on the
-// subjects of worker numbers may publish on it.
+// View returns the subject on which every worker publishes its state for other workers: see [ViewRequest]. Users that
+// may publish on the subjects of worker numbers may publish on it.
 func (n Namespace) View() string { return n.worker("view") }
 
-// GrantsBucket returns the name of the bucket whose stream holds which worker was given which IDs.
+// GrantsBucket returns the name of the bucket whose stream records which worker was given which IDs.
 func (n Namespace) GrantsBucket() string { return string(n) + "_grants" }
 
 // AlarmBucket returns the name of the KV bucket in which alarms are kept for people.
 func (n Namespace) AlarmBucket() string { return string(n) + "_alarms" }
 
-// ViewRequest says what a worker shows beside how it is.
+// ViewRequest selects optional parts of a WorkerView.
 type ViewRequest struct {
 	Busiest bool   `json:"busiest,omitempty"` // its busiest tags
 	Tag     string `json:"tag,omitempty"`     // this tag
 	Hour    bool   `json:"hour,omitempty"`    // its last hour
 }
 
-// WorkerView is how one worker is. Counts are since the process started.
+// WorkerView is the state of one worker. Counts are since the process started.
 type WorkerView struct {
 	Version    string              `json:"version"`
 	Started    time.Time           `json:"started"`
@@ -31,9 +31,9 @@ type WorkerView struct {
 	Drained    bool                `json:"drained"` // by an operator
 	Modes      map[string]ModeView `json:"modes"`   // segment and snowflake
 	Statistics WorkerStats         `json:"statistics"`
-	Tag        *TagStats           `json:"tag"`              // as asked for; null if it has nothing of it in memory
+	Tag        *TagStats           `json:"tag"`              // the requested tag; null if not in memory
 	Grants     []GrantView         `json:"grants,omitempty"` // its last loads of the tag, oldest first
-	Hour       *HourView           `json:"hour"`             // as asked for
+	Hour       *HourView           `json:"hour"`             // if requested
 }
 
 // GrantView is a range of a tag that a worker loaded.
@@ -43,7 +43,7 @@ type GrantView struct {
 	Time  time.Time `json:"time"`
 }
 
-// ModeView is what a worker says of one mode.
+// ModeView is the state of one mode of a worker.
 type ModeView struct {
 	State      string   `json:"state"`       // as in /readyz: [Ready], or why not
 	LagSeconds Fraction `json:"lag_seconds"` // how long requests wait for their turn
@@ -53,7 +53,7 @@ type ModeView struct {
 	IDs        int64    `json:"ids"`         // issued
 }
 
-// HourStep is how far apart the points of an hour are, and HourPoints how many there are at most.
+// HourStep is the interval between the points of an hour, and HourPoints the maximum number of points.
 const (
 	HourStep   = 10 * time.Second
 	HourPoints = 360
@@ -65,12 +65,12 @@ type HourView struct {
 	Modes map[string]HourSeries `json:"modes"`
 }
 
-// HourSeries are the points of a mode; the last is of the step before End. All slices are equally long.
+// HourSeries are the points of a mode; the last point covers the step before End. All slices are equally long.
 type HourSeries struct {
 	Requests []int64 `json:"requests"`  // answered
 	Refused  []int64 `json:"refused"`   // answered with an error
 	IDs      []int64 `json:"ids"`       // issued
-	MedianUs []int64 `json:"median_us"` // at most so long did half of the answers take
-	SlowUs   []int64 `json:"slow_us"`   // at most so long did 99 of 100 take
+	MedianUs []int64 `json:"median_us"` // upper bound of the duration of half of the answers
+	SlowUs   []int64 `json:"slow_us"`   // upper bound of the duration of 99 of 100 answers
 	LagMs    []int64 `json:"lag_ms"`    // at the end of the step
 }

@@ -10,39 +10,34 @@ import (
 	"time"
 )
 
-// A chooser chooses a worker number and acquires it: the number of the state
-// file if it can be resumed, else a random free one of those it may take. First
-// it asks on the number's subject which worker holds it, so that a number whose
-// holder is alive is not acquired, whatever the records say. Only the goroutine of
-// Keeper.Run uses it.
+// A chooser chooses a worker number and acquires it: the number of the state file if it can be resumed, else a random
+// free one of the numbers that this worker may take. First it asks on the number's subject which worker holds it, so
+// that a number whose holder is alive is not acquired, whatever the records say. Only the goroutine of Keeper.Run
+// uses it.
 //
-// # When silence says nothing
+// # When silence proves nothing
 //
-// A subscriber to id.worker.* hears the question and does not answer, so nobody
-// can be told apart from a worker that hangs ([ErrBystander]). A live holder
-// answers as ever. Without an answer the record decides alone:
+// If a process that subscribes to id.worker.* receives the question and does not answer, a number without a holder
+// cannot be distinguished from one whose holder hangs ([ErrBystander]). A live holder answers as usual. Without an
+// answer the record decides alone:
 //
-//   - A window that has not ended is never acquired, as always. This is (2) of
-//     the law, and it is what covers a holder whose serving connection is cut
-//     while the subscriber hides that.
-//   - A window that has ended may be the work of a registry that lost its state.
-//     The new window then begins a margin and unheardFor after the write was
-//     acknowledged: a holder that reaches the registry reads the record at its
-//     next heartbeat and closes its generator before that.
+//   - A window that has not ended is never acquired. This is (2) of the law. It protects a holder whose serving
+//     connection is cut while the bystander hides that.
+//   - A window may seem to have ended because the registry lost its state. So the new window begins a margin and
+//     unheardFor after the write was acknowledged: a live holder that reaches the registry reads the record at its next
+//     heartbeat, and closes its generator before then.
 //   - The own window, as the state file remembers it, is resumed: (1) and (3).
 //
 // # Without heartbeats
 //
-// Heartbeats say which numbers have an owner though their records are lost, and
-// what the others' clocks show. The law rests on neither: (1) and (2) are about
-// records, which are read and written as ever. So where only the heartbeats have
-// been out of reach for blindAfter, a number is acquired without them: by a clock
-// that agrees with the registry's, and used as late as where silence says nothing.
+// Heartbeats show which numbers have an owner although their records are lost, and the clocks of other workers. The
+// law depends on neither: (1) and (2) are about records, which are read and written as always. So if only the
+// heartbeats have been out of reach for blindAfter, a number is acquired without them: by a clock that agrees with
+// the registry's. Its window begins as late as after a question to which silence proves nothing.
 //
-// The loser of a compare-and-set goes on to the next number. A write that was
-// not acknowledged leaves an unconfirmed claim: the next attempt continues it if
-// the record bears its token, so that lost replies do not block one number after
-// another.
+// The loser of a compare-and-set tries the next number. A write that was not acknowledged leaves an unconfirmed
+// claim: the next attempt continues that claim if the record bears its token, so that lost replies do not block one
+// number after another.
 type chooser struct {
 	terms
 	mine   Span // the numbers that this worker may take
@@ -50,64 +45,61 @@ type chooser struct {
 	alarms *alarms
 	policy behindPolicy
 	rand   *rand.Rand
-	// joined is called with the registry's ID and this clock's offset once this
-	// worker may join it.
+	// joined is called with the registry's ID and this clock's offset once this worker may join the registry.
 	joined func(registry string, offset time.Duration)
-	// mayFound is asked before and after this worker makes the deployment.
+	// mayFound is called before and after this worker creates the deployment.
 	mayFound func(ctx context.Context) error
 	log      *slog.Logger
 
-	deployment  Deployment // that this process joined; zero before
-	founding    bool       // mayFound is to be asked before this worker joins
-	avoid       bool       // the number of the state file was given up for another
-	unconfirmed *claim     // its write was not acknowledged and may have landed
-	lost        *claim     // its record was lost while this process held it
-	ended       *claim     // its window passed while this process held it
-	exhausted   int        // looks in a row that found no number free
-	warned      bool       // of a subscriber that hides who listens
+	deployment  Deployment // the deployment that this process joined; zero before
+	founding    bool       // mayFound is to be called once more before this worker joins
+	gaveUpOwn   bool       // the number of the state file was given up for another
+	unconfirmed *claim     // the claim whose write was not acknowledged and may have landed
+	lost        *claim     // the claim whose record was lost while this process held it
+	ended       *claim     // the claim whose window passed while this process held it
+	exhausted   int        // consecutive attempts that found no number free
+	warned      bool       // the warning about a bystander was logged
 	awaySince   time.Time  // since when no attempt reached the registry; zero if the last one did
-	blindSince  time.Time  // since when heartbeats could not be read; zero if they could be, or nothing could
-	blind       bool       // the last look was without heartbeats
+	blindSince  time.Time  // since when only heartbeats cannot be read; zero if they can be, or nothing can
+	isBlind     bool       // the last look was without heartbeats
 }
 
-// A waitError carries when to try again.
+// A waitError says when the next attempt is due.
 type waitError struct {
 	error
-	atLeast time.Duration // 0 unless the next attempt would find the same
-	atMost  time.Duration // something changes then
+	atLeast time.Duration // 0 unless an earlier attempt would find the same
+	atMost  time.Duration // after it the situation changes
 }
 
 func (e *waitError) Unwrap() error { return e.error }
 
 const (
-	// awayAfter is how long the registry must be out of reach before a worker
-	// resumes without it; one lost reply is not an outage. After a crash the fence
-	// takes as long anyway.
+	// awayAfter is how long the registry must be out of reach before a worker resumes without it; one lost reply is
+	// not an outage. After a crash the fence is about as far ahead.
 	awayAfter = 2 * time.Second
-	// A worker that found no number free looks again after minExhausted, and ever
-	// more seldom up to maxExhausted: each look reads all records and heartbeats.
+	// A worker that found no number free retries after minExhausted, with pauses that double up to maxExhausted: each
+	// attempt reads all records and heartbeats.
 	minExhausted = 2 * time.Second
 	maxExhausted = 30 * time.Second
-	// blindAfter is how long heartbeats must be out of reach before a number is
-	// acquired without them: a busy registry is late with a list, and there it is
-	// of use.
+	// blindAfter is how long heartbeats must be out of reach before a number is acquired without them: a busy
+	// registry is late with a list, and such a list is worth waiting for.
 	blindAfter = 10 * time.Second
-	// maxLate is the longest pause after attempts that had no answer in time.
+	// maxLate is the longest pause after attempts that were not answered in time.
 	maxLate = 10 * time.Second
-	// maxUnknown is how many numbers are skipped because asking for them failed.
-	// A few may belong to workers that hang; more mean that asking itself fails.
+	// maxUnknown is how many numbers are skipped because the question for them failed. A few may belong to workers
+	// that hang; more mean that no question can be answered.
 	maxUnknown = 3
-	// unheardFor is how much later than a margin a window begins if another worker
-	// may have had the number a moment ago and could not be asked: two heartbeats,
-	// each of which closes the generator of a worker whose record is not its own.
+	// unheardFor is added to the margin before a window begins if another worker may have had the number a moment ago
+	// and could not be asked. It covers two heartbeats: at each, a worker whose record is no longer its own closes
+	// its generator.
 	unheardFor = 6 * time.Second
 )
 
-// find makes one attempt to get a claim. Nothing in it waits for a number: the
-// error says why there is none, and a *waitError how soon to try again.
+// find makes one attempt to get a claim. It does not wait for a number: the error says why there is none, and a
+// *waitError how soon to retry.
 func (h *chooser) find(ctx context.Context) (*claim, error) {
 	seen, v, err := h.look(ctx)
-	if away(err) {
+	if isAway(err) {
 		return h.findAway(ctx, err)
 	}
 	h.awaySince = time.Time{}
@@ -136,20 +128,20 @@ func (h *chooser) find(ctx context.Context) (*claim, error) {
 	return h.acquireAny(ctx, seen, v)
 }
 
-// away reports whether err means that the registry is out of reach.
-func away(err error) bool {
-	return err != nil && !refused(err) && !errors.Is(err, errClock) && !errors.Is(err, ErrStateFile)
+// isAway reports whether err means that the registry is out of reach.
+func isAway(err error) bool {
+	return err != nil && !isRefused(err) && !errors.Is(err, errClock) && !errors.Is(err, ErrStateFile)
 }
 
-// A view is what the registry knew a moment ago: enough to choose a number by.
+// A view is the state of the registry as read a moment ago, from which a number is chosen.
 type view struct {
 	records    map[int]Record
 	heartbeats map[int]Heartbeat
-	lost       *claim // whose heartbeat is this worker's own; nil if none was lost
+	lost       *claim // the claim whose heartbeat is this worker's own; nil if none was lost
 }
 
-// free reports whether number w seems to have no owner at now, Unix ms.
-func (v view) free(w int, now int64) bool {
+// isFree reports whether number w seems to have no owner at now, Unix ms.
+func (v view) isFree(w int, now int64) bool {
 	beat, live := v.heartbeats[w]
 	if v.lost != nil && v.lost.number == w && v.lost.sent(beat) {
 		live = false
@@ -157,8 +149,7 @@ func (v view) free(w int, now int64) bool {
 	return !live && v.records[w].Until <= now && !v.records[w].Damaged //mutant:free-number
 }
 
-// look compares the clock, checks that this worker may join the registry, and
-// reads it.
+// look compares the clock, checks that this worker may join the registry, and reads its records and heartbeats.
 func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*listTimeout)
 	defer cancel()
@@ -192,11 +183,12 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	return seen, v, nil
 }
 
-// compare compares the clock and reads the heartbeats, or does without these if they have been out of reach for long.
+// compare compares the clock and reads the heartbeats. It leaves the heartbeats out if they have been out of reach
+// for blindAfter.
 func (h *chooser) compare(ctx context.Context) (seen reading, beats map[int]Heartbeat, err error) {
-	h.blind = false
-	seen, beats, err = h.clock.compareAnew(ctx)
-	unread := h.clock.unread
+	h.isBlind = false
+	seen, beats, err = h.clock.compareFresh(ctx)
+	unread := h.clock.readErr
 	if err == nil || unread == nil || !errors.Is(err, unread) {
 		h.blindSince = time.Time{}
 		return seen, beats, err
@@ -211,13 +203,12 @@ func (h *chooser) compare(ctx context.Context) (seen reading, beats map[int]Hear
 	if seen, err = h.clock.compare(ctx); err != nil {
 		return reading{}, nil, errors.Join(why, err)
 	}
-	h.blind = true
+	h.isBlind = true
 	return seen, nil, nil
 }
 
-// lastReported returns the latest time that this worker is known to have read
-// from its clock, Unix ms: in the newest record of its name, in that number's
-// heartbeat, or behind the fence of its state file.
+// lastReported returns the latest time that this worker is known to have read from its clock, Unix ms: in the newest
+// record of its name, in that number's heartbeat, or at the last move of the fence in its state file.
 func (h *chooser) lastReported(v view) int64 {
 	var newest Record
 	for w, r := range v.records {
@@ -232,7 +223,7 @@ func (h *chooser) lastReported(v view) int64 {
 	return max(h.file.reported(), newest.Reported)
 }
 
-// acquireAny acquires a random number that is free, of those that this worker may take.
+// acquireAny acquires a random free number of those that this worker may take.
 func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim, error) {
 	// All numbers in a random order: with a power of 2, an odd stride meets each once.
 	size := 1 << bits.Len(uint(h.mine.count()-1))
@@ -243,7 +234,7 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 		if !h.mine.has(w) {
 			continue
 		}
-		if !v.free(w, seen.now) {
+		if !v.isFree(w, seen.now) {
 			wait := time.Duration(v.records[w].Until-seen.now) * time.Millisecond
 			if _, live := v.heartbeats[w]; wait > 0 && !live { // a live worker extends its window
 				frees = min(frees, wait)
@@ -275,7 +266,7 @@ func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*
 		c.from = max(c.from, own.Free)
 	}
 	c.doubtful = !own.wrote(r.Token) //mutant:doubtful
-	if h.blind {
+	if h.isBlind {
 		c.unheard = true //mutant:blind
 		h.log.Warn("the heartbeats of other workers cannot be read: a number is acquired by its record alone, and "+
 			"used some seconds later; check the bucket of the heartbeats", "number", w, "later", unheardFor)
@@ -283,19 +274,17 @@ func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*
 	return h.confirm(ctx, seen, c, r)
 }
 
-// claimOn returns a claim on number w whose window begins at from, Unix ms. It is
-// not written yet.
+// claimOn returns a claim on number w whose window begins at from, Unix ms. Its record is not written yet.
 func (h *chooser) claimOn(w int, from int64) *claim {
 	return &claim{terms: h.terms, number: w, from: max(from, h.deployment.From), deployment: h.deployment}
 }
 
-// confirm replaces record r by that of claim c, unless another worker answers for
-// the number. After an error that leaves the outcome open, the claim is kept as
-// unconfirmed.
+// confirm replaces record r by that of claim c, unless another worker answers for the number. After an error that
+// leaves the outcome open, it keeps the claim as unconfirmed.
 func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record) (*claim, error) {
 	h.unconfirmed = nil
 	if err := h.ask(ctx, c); err != nil {
-		// On a busy machine each number that was written, and then left, stays blocked.
+		// On a busy machine every number that was written and then given up would stay blocked.
 		if c.asked++; errors.Is(err, errUnknown) && c.series.wrote > 0 && c.asked <= maxUnknown {
 			h.unconfirmed = c
 		}
@@ -309,7 +298,7 @@ func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record)
 	case errors.Is(err, errLost):
 		return nil, errTaken
 	//mutant:no-doubt
-	case errors.Is(err, errTaken), errors.Is(err, ErrStateFile): // a later life may believe the file
+	case errors.Is(err, errTaken), errors.Is(err, ErrStateFile): // a later process may believe the file
 		return nil, err
 	}
 	h.unconfirmed = c
@@ -335,13 +324,11 @@ func (h *chooser) establish(ctx context.Context, c *claim, r Record) error {
 	return c.open(now)
 }
 
-// afterLoss makes a claim safe on a number that this worker does not know as its
-// own. Its record may be absent, or look free, because the registry lost its
-// state or was restored, perhaps while this claim was being written: then
-// another worker may have the number, and answers for it, or had it until a
-// moment ago. The window begins at a time that no clock within the skew has
-// reached, nor an ID that ran ahead of it. It returns the time of the clock,
-// compared again, Unix ms.
+// afterLoss makes a claim safe on a number of which this worker is not known to be the owner. The record may be
+// absent, or look free, because the registry lost its state or was restored, perhaps while this claim was being
+// written. Then another worker may have the number, and answers for it, or had it until a moment ago. So the window
+// begins at a time that no clock within the skew has reached, nor an ID that ran ahead of such a clock. It returns
+// the time of the clock, compared again, Unix ms.
 func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error) {
 	seen, err := h.clock.compare(ctx)
 	if err != nil {
@@ -357,10 +344,9 @@ func (h *chooser) afterLoss(ctx context.Context, c *claim) (now int64, err error
 	return seen.now, c.write(ctx, seen.now, max(c.until.Load(), c.firstUntil(seen.now)))
 }
 
-// ask returns nil if no other process answers for the number of c, errTaken if one
-// does, and errUnknown if that could not be found out. The answer outweighs the
-// records, which may be newer than the process. It sets c.unheard if the silence
-// says nothing.
+// ask returns nil if no other process answers for the number of c, errTaken if one does, and errUnknown if the
+// question failed. The answer overrides the records, which may be newer than the process. It sets c.unheard if
+// silence proves nothing.
 func (h *chooser) ask(ctx context.Context, c *claim) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -378,7 +364,7 @@ func (h *chooser) ask(ctx context.Context, c *claim) error {
 	return fmt.Errorf("%w: number %d: %w", errUnknown, c.number, err)
 }
 
-// bystander tells operators, once, that a subscriber hides who listens.
+// bystander logs, once, that a subscriber hides whether a worker listens.
 func (h *chooser) bystander() {
 	if !h.warned {
 		h.warned = true

@@ -13,21 +13,20 @@ import (
 )
 
 const (
-	// callTimeout bounds one call to the registry: a round trip of a second, and
-	// as much again for a machine that is busy.
+	// callTimeout bounds one call to the registry: a round trip of a second, and as much again for a busy machine.
 	callTimeout = 2500 * time.Millisecond
 	// listTimeout bounds a call that lists all records or heartbeats.
 	listTimeout = 10 * time.Second
-	// askTimeout bounds the question who has a number. A number that hangs, and a
-	// subscriber that never answers, cost as much.
+	// askTimeout bounds the question who has a number. A holder that hangs, and a subscriber that never answers, cost
+	// all of it.
 	askTimeout = 2 * time.Second
-	// A renewal comes up to a horizon / maxEarly sooner than it must, at random for each
-	// claim. Otherwise workers that started at once renew at once, each write is synced
-	// to disk, and the calls of all others wait behind them.
+	// A renewal comes up to horizon / maxEarly sooner than it must, by a random time per claim. Otherwise workers
+	// that started at once would renew at once: each write is synced to disk, and all other calls would wait behind
+	// the writes.
 	maxEarly = 12
 )
 
-// terms are what all claims of one worker have in common.
+// terms are the settings that all claims of one worker share.
 type terms struct {
 	registry Registry
 	file     *stateFile
@@ -41,29 +40,27 @@ type terms struct {
 	granted  func(Window)
 }
 
-// A claim is one worker number with its window, from the first write of its
-// record until it is released or lost: acquired by a compare-and-set of this
-// process, or resumed from its previous life.
+// A claim is one worker number with its window, from the first write of its record until it is released or lost:
+// acquired by a compare-and-set of this process, or resumed from its predecessor.
 //
-// The window grows by an acknowledged write and by nothing else. The generator
-// issues within the window and below the fence. Only the goroutine of Keeper.Run
-// uses a claim, except for until and the generator.
+// An acknowledged write extends the window, and nothing else does. The generator issues within the window and below
+// the fence. Only the goroutine of Keeper.Run uses a claim, except for until and the generator.
 type claim struct {
 	terms
-	number     int
-	from       int64        // begin of the window, Unix ms
-	until      atomic.Int64 // its end as last acknowledged, Unix ms; 0 before the first write
-	since      int64        // when it was acquired, Unix ms
-	deployment Deployment   // that it is of
-	doubtful   bool         // another worker may have had the number until a moment ago
-	unheard    bool         // and that it does not answer says nothing
-	asked      int          // how often it was asked for before it was written
-	begins     time.Time    // when the clock reaches from, unless it is set
-	compared   reading      // the clock, when it was last compared
-	resumed    bool         // it continues the window of an earlier life
-	away       bool         // it was resumed while the registry was out of reach
-	rechecked  bool         // the record was read again after it was acquired
-	early      int64        // ms by which it is renewed before a third of the horizon is used, see maxEarly
+	number      int
+	from        int64        // begin of the window, Unix ms
+	until       atomic.Int64 // its end as last acknowledged, Unix ms; 0 before the first write
+	since       int64        // when it was acquired, Unix ms
+	deployment  Deployment   // the deployment of the window
+	doubtful    bool         // another worker may have had the number until a moment ago
+	unheard     bool         // silence about the number proves nothing
+	asked       int          // how often the question was asked before the first write
+	begins      time.Time    // when the clock reaches from, unless it is set
+	compared    reading      // the clock at the last comparison
+	resumed     bool         // it continues the window of an earlier process
+	resumedAway bool         // it was resumed while the registry was out of reach
+	rechecked   bool         // the record was read again after the number was acquired
+	early       int64        // ms by which renewal precedes the end of a third of the horizon, see maxEarly
 
 	revision uint64    // of the record
 	token    string    // of the last acknowledged write
@@ -72,16 +69,15 @@ type claim struct {
 	gen      *snowflake.Generator
 }
 
-// A series is the tokens of one claim: a random base, and the number of the
-// write. No two writes have the same, and the claim knows its own again however
-// many writes are unacknowledged. The zero value has made none.
+// A series is the tokens of one claim: a random base, and the number of the write. No two writes share a token, and
+// the claim recognizes its own tokens however many writes are unacknowledged. The zero value has made none.
 type series struct {
 	base  string
 	wrote int // writes so far
-	acked int // of them, up to the last acknowledged one
+	acked int // number of the last acknowledged write
 }
 
-// begin returns the base of all tokens of the series.
+// begin returns the common base of all tokens of the series.
 func (s *series) begin() string {
 	if s.base == "" {
 		s.base = newToken() + "-"
@@ -95,8 +91,8 @@ func (s *series) next() string {
 	return s.begin() + strconv.Itoa(s.wrote)
 }
 
-// open reports whether token is of a write since the last acknowledged one.
-func (s *series) open(token string) bool {
+// isOpen reports whether token is of a write since the last acknowledged one.
+func (s *series) isOpen(token string) bool {
 	number, mine := strings.CutPrefix(token, s.base)
 	if !mine || s.base == "" {
 		return false
@@ -105,8 +101,8 @@ func (s *series) open(token string) bool {
 	return err == nil && s.acked < n && n <= s.wrote
 }
 
-// write sets the end of the record's window to until, at the time now, both
-// Unix ms. It returns errLost if the number is another worker's.
+// write sets the end of the record's window to until, at the time now, both Unix ms. It returns errLost if the number
+// belongs to another worker.
 //
 // Where the outcome is in doubt the record is read again. If it bears a token of
 // this claim, its revision (not its window) is adopted and the write repeated.
@@ -135,9 +131,9 @@ func (c *claim) lostTo(r Record) error {
 	return fmt.Errorf("%w: number %d belongs to %q now", errLost, c.number, r.Instance)
 }
 
-// wrote reports whether a write of this claim left record r.
+// wrote reports whether record r was written by this claim.
 func (c *claim) wrote(r Record) bool {
-	return r.Token != "" && (r.Token == c.token || c.series.open(r.Token))
+	return r.Token != "" && (r.Token == c.token || c.series.isOpen(r.Token))
 }
 
 func (c *claim) tryWrite(ctx context.Context, now, until int64) error {
@@ -167,9 +163,8 @@ func (c *claim) read(ctx context.Context) (Record, error) {
 	return r, err
 }
 
-// firstUntil returns the end of a first window written at now, Unix ms. That of
-// a doubtful claim is not before its first ID: the next owner then sees that the
-// number may have been in use a moment ago.
+// firstUntil returns the end of a first window written at now, Unix ms. For a doubtful claim it is not before the
+// claim's first ID: the next owner then sees that the number may have been in use a moment ago.
 func (c *claim) firstUntil(now int64) int64 {
 	ahead := c.horizon
 	if c.doubtful {
@@ -178,8 +173,7 @@ func (c *claim) firstUntil(now int64) int64 {
 	return now + ahead.Milliseconds()
 }
 
-// caution returns how long a doubtful claim issues nothing after its write was
-// acknowledged.
+// caution returns how long a doubtful claim issues nothing after its write was acknowledged.
 func (c *claim) caution() time.Duration {
 	if c.unheard {
 		return c.margin + unheardFor //mutant:unheard-wait
@@ -187,8 +181,7 @@ func (c *claim) caution() time.Duration {
 	return c.margin
 }
 
-// open puts the claim into the state file at the time now, Unix ms. Then, and
-// not before, it makes the generator.
+// open puts the claim into the state file at the time now, Unix ms, and only then creates the generator.
 func (c *claim) open(now int64) error {
 	c.since, c.begins = now, time.Now().Add(time.Duration(c.from-now)*time.Millisecond)
 	limit, err := c.remember()
@@ -203,14 +196,12 @@ func (c *claim) open(now int64) error {
 	return nil
 }
 
-// renew reads the record, and extends the window once a third of the horizon is
-// used, or a little sooner. So a worker learns within a heartbeat that its record was taken, wiped or
-// set back. While the registry is out of reach, snowflakes continue for at least
-// two thirds of the horizon.
+// renew reads the record, and extends the window once a third of the horizon is used, or a little sooner. So a worker
+// detects within a heartbeat that its record was taken, wiped or set back. While the registry is out of reach,
+// snowflakes continue for at least two thirds of the horizon.
 //
-// A window that has passed is not extended: another worker may have had the
-// number since, and a registry that was restored shows this claim's token again.
-// The error is errEnded then, also if the window passed during the write.
+// A window that has passed is not extended: another worker may have had the number since, and a restored registry
+// shows this claim's token again. Then the error is errEnded, also if the window passed during the write.
 func (c *claim) renew(ctx context.Context) error {
 	//mutant:renewed-at
 	now, horizon, acknowledged := c.compared.now, c.horizon.Milliseconds(), c.until.Load()
@@ -243,11 +234,10 @@ func (c *claim) isDue(now int64) bool {
 	return c.until.Load()-now <= c.horizon.Milliseconds()*2/3+c.early
 }
 
-// recheck reads the record and adopts its revision if it bears a token of this
-// claim, which it returns. Otherwise the number is lost, or the read was old: then
-// it is repeated, three times at most. A write that is not the first one needs it:
-// a registry that was restored gives its revisions again, and the one of this
-// claim's last write may by now be that of another worker's record.
+// recheck reads the record, and returns its token and adopts its revision if the token is of this claim. Otherwise
+// the number is lost, or the read was old: so the read is repeated, three reads at most. Every write but the first
+// needs recheck: a restored registry gives its revisions again, and the revision of this claim's last write may now
+// be that of another worker's record.
 func (c *claim) recheck(ctx context.Context) (token string, err error) {
 	var r Record
 	for range 3 {
@@ -262,8 +252,7 @@ func (c *claim) recheck(ctx context.Context) (token string, err error) {
 	return "", c.lostTo(r)
 }
 
-// ended returns why a claim is over whose window has passed: errEnded, or
-// errLost if the record is another worker's.
+// ended returns why a claim whose window has passed is over: errEnded, or errLost if the record is another worker's.
 func (c *claim) ended(ctx context.Context) error {
 	r, err := c.read(ctx)
 	if err == nil && !c.wrote(r) {
@@ -272,22 +261,21 @@ func (c *claim) ended(ctx context.Context) error {
 	return errEnded
 }
 
-// remember puts the acknowledged window into the state file, and returns how far
-// IDs may be issued after that.
+// remember puts the acknowledged window into the state file, and returns the limit of IDs that this allows.
 func (c *claim) remember() (limit int64, err error) {
 	until := c.until.Load()
 	return c.file.remember(c.number, c.from, stateClaim{Token: c.token, Revision: c.revision, Until: until})
 }
 
-// retryFile puts the acknowledged window into a state file that had failed, if
-// it is time to try, and reports whether it is there.
+// retryFile puts the acknowledged window into a state file whose write had failed, if a retry is due, and reports
+// whether the file holds the window.
 func (c *claim) retryFile() (back bool, err error) {
 	window := stateClaim{Token: c.token, Revision: c.revision, Until: c.until.Load()}
 	return c.file.retry(c.instance, c.deployment, c.number, window)
 }
 
-// heartbeat puts the heartbeat. Its time is the clock as it was compared: if it
-// was set since, that must not count against the others.
+// heartbeat puts the heartbeat. Its time continues the compared reading of the clock: a step of the clock since must
+// not count against the other workers.
 func (c *claim) heartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -297,9 +285,9 @@ func (c *claim) heartbeat(ctx context.Context) error {
 // sent reports whether h is a heartbeat of this claim.
 func (c *claim) sent(h Heartbeat) bool { return h.Instance == c.instance && h.Since == c.since }
 
-// release gives the number back at a clean stop. The order is part of the law:
-// close the generator for good; forget the claim; lower until to what was really
-// used, which only the owner may. It may be called again after an error.
+// release gives the number back at a clean stop. The order is part of the law: close the generator for good; forget
+// the claim; lower until to the end of the last tick used, which only the owner may do. It may be called again after
+// an error.
 func (c *claim) release(ctx context.Context) error {
 	free := c.gen.Close() //mutant:free
 	if c.released == nil {

@@ -9,30 +9,27 @@ import (
 	"time"
 )
 
-// A clock compares this machine's wall clock with its monotonic clock, and with
-// the clocks of the registry and the other workers. Clocks decide nothing about
-// uniqueness: windows do. A clock keeps IDs true to time, and keeps a wrong
-// reading from moving a window years ahead. Only the goroutine of Keeper.Run
-// uses it.
+// A clock compares this machine's wall clock with its monotonic clock, and with the clocks of the registry and the
+// other workers. Uniqueness depends on windows, not on clocks. A clock keeps the time in IDs true, and keeps a wrong
+// reading from moving a window years ahead. Only the goroutine of Keeper.Run uses it.
 //
-// It is compared before the first write of a search, at each third heartbeat and before
-// each renewal, and at once after a step beyond the tolerance, or back by the
-// deadline. The offset is the wall clock minus the registry's, whose clock also dates
-// the heartbeats. The wall clock is read before and after, and the offset lies between
-// both differences.
+// The wall clock is compared before the first write of a search, at each third heartbeat, before each renewal, and at
+// once after a step beyond the tolerance or back by the deadline. The offset is the wall clock minus the registry's,
+// whose clock also dates the heartbeats. The wall clock is read before and after the registry's, and the offset lies
+// between both differences.
 //
 //   - The offset must be within the tolerance of the median of all offsets, where
-//     the registry is one voice, with 0: two workers alone cannot know which of
-//     them is wrong, three voices can.
+//     the registry is one voice, with 0: with two workers alone the wrong clock cannot
+//     be identified, with three voices it can.
 //   - Of an even number of voices either one in the middle will do. Their mean is
 //     not the time of any clock: that of 0 and 24 h would refuse both, and let a
 //     clock pass that is 12 h off.
 //   - The tolerance is MaxClockSkew, at least 1 s: a call takes a while, and
 //     heartbeats are dated when they arrive. A slow network is not a wrong clock.
-//   - The others' offsets are a list of all heartbeats. It is read now and then,
-//     and before a clock is refused. While it cannot be read, a clock that was not
-//     set, and agrees with the last list or with the registry's clock alone, is
-//     right: heartbeats stop nobody.
+//   - The others' offsets come from a list of all heartbeats. The list is read every
+//     othersAge, and before a clock is refused. While it cannot be read, a clock that was not
+//     set, and agrees with the last list or with the registry's clock alone, counts as
+//     right: missing heartbeats stop no worker.
 //   - A clock that was found right, and was not set since, may fail maxDoubts
 //     comparisons in a row: when the registry's clock is set, heartbeats put
 //     before that still vouch for its old time, and every worker would be refused.
@@ -40,7 +37,7 @@ import (
 //     generator copes with it. After a step beyond the tolerance nothing is issued
 //     until the clock was compared, so for as long as the registry is out of reach.
 //
-// What follows for a running worker:
+// Effects on a running worker:
 //
 //	set back, within the tolerance     continues; requests wait, or as in the last row
 //	set ahead, within the tolerance    continues
@@ -53,76 +50,73 @@ import (
 type clock struct {
 	now       func() int64 // wall clock, Unix ms
 	registry  timeSource
-	self      string // this worker's instance, whose heartbeats do not count
+	self      string // this worker's instance, whose heartbeats are left out
 	tolerance int64  // how far the clock may be from the others', ms
 	slack     int64  // a step of up to this many ms is none
 	onStep    func(step time.Duration)
 
-	born   time.Time // origin of the monotonic time
-	lead   int64     // of the wall clock over the monotonic one, ms, as last seen
-	proven bool      // found right, and not set since
-	doubts int       // comparisons in a row that failed though it was not set
-	others []int64   // offsets of the other workers, ms
-	unread error     // why others could not be read last; nil if it was
-	due    time.Time // when others is to be read again
-	again  time.Time // until then it is not, unless the clock disagrees with it
-	soon   time.Time // until then it is not, whatever happens
-	failed int       // readings of it that failed in a row
-	apart  int       // readings of it in a row with which the clock disagreed
-	far    int       // readings of it that a far step still asks for, 2 at first
-	rand   *rand.Rand
+	born        time.Time // origin of the monotonic time
+	lead        int64     // of the wall clock over the monotonic one, ms, at the last reading
+	proven      bool      // found right, and not set since
+	doubts      int       // consecutive comparisons that failed though the clock was not set
+	others      []int64   // offsets of the other workers, ms
+	readErr     error     // error of the last read of others; nil if it succeeded
+	due         time.Time // when others is due to be read
+	retryAfter  time.Time // no read of others before it, unless the clock disagrees with the last list
+	earliest    time.Time // no read of others before it, even then
+	failedReads int       // consecutive reads of others that failed
+	disagreed   int       // consecutive reads of others with which the clock disagreed
+	farReads    int       // reads of others still wanted after a far step, 2 at first
+	rand        *rand.Rand
 }
 
-// A timeSource is what a clock asks of a [Registry].
+// A timeSource is the part of a [Registry] that a clock calls.
 type timeSource interface {
 	Time(ctx context.Context) (ms int64, err error)
 	Heartbeats(ctx context.Context) (map[int]Heartbeat, error)
 }
 
-// A reading is the wall clock as it was compared. What is written with it is
-// true even if the process stood still, or the clock was set, since.
+// A reading is the wall clock at a comparison. A time written from it stays true even if the process stood still, or
+// the clock was set, since.
 type reading struct {
 	now    int64         // Unix ms
 	at     time.Time     // when the comparison ended, for its monotonic reading
 	offset time.Duration // from the registry's clock
 }
 
-// elapsed returns what the wall clock shows if it was not set since, Unix ms.
+// elapsed returns the time that the wall clock shows if it was not set since, Unix ms.
 func (r reading) elapsed() int64 { return r.now + time.Since(r.at).Milliseconds() }
 
 const (
-	// othersAge is how old the list of the others' offsets becomes: each worker of a
-	// fleet reads the heartbeats of all. It is read sooner after a step of the clock
-	// beyond the tolerance, which may be that of the registry, too: at once, and
-	// againSoon later, when the others' heartbeats show it.
+	// othersAge is the maximum age of the list of the others' offsets: each worker of a fleet reads the heartbeats of
+	// all. A step of the clock beyond the tolerance may be a step of the registry's clock. After it the list is read
+	// at once, and againSoon later, when the others' heartbeats show such a step.
 	othersAge = 5 * time.Minute
 	againSoon = 10 * time.Second
-	// After a list that failed, or that a clock disagreed with, the next one waits
-	// for minPause, less than a heartbeat, and twice as long each time, up to
-	// maxFailed, or up to maxApart for a clock that disagrees with the last list: if it
-	// is right again, only a new list shows that.
+	// After a list that failed, or that a clock disagreed with, the next read waits for minPause, less than a
+	// heartbeat, and twice as long each time: up to maxFailed, or up to maxApart for a clock that disagrees with the
+	// last list. If that clock is right by now, only a new list shows it.
 	minPause  = 1500 * time.Millisecond
 	maxFailed = time.Minute
 	maxApart  = 15 * time.Second
-	// precision is how far apart two clocks may be that cannot be compared better.
+	// precision is the difference of two clocks below which a comparison cannot tell them apart.
 	precision = time.Second
 	// maxDoubts is how many comparisons in a row may fail for a clock that was
 	// not set.
 	maxDoubts = 3
-	// maxWait is the longest that a worker waits for its clock to catch up. A
-	// clock that once was years ahead must not lock its worker out for years.
+	// maxWait is the longest time that a worker waits for its clock to catch up. A clock that once was years ahead
+	// must not lock its worker out for years.
 	maxWait = 24 * time.Hour
 )
 
-// start begins to watch for steps.
+// start begins the watch for steps.
 func (c *clock) start() {
 	c.born = time.Now()
 	c.lead, _ = c.leads()
 }
 
-// leads returns by how much the wall clock leads the monotonic one, and the
-// error of that: the time between two readings, in which the process may have
-// been off its CPU. Both in ms.
+// leads returns by how much the wall clock leads the monotonic one, and the error of that: the time between the two
+// readings, during which the process may have been off its CPU. Both in ms.
 func (c *clock) leads() (lead, inexact int64) {
 	for range 3 {
 		before := time.Since(c.born).Milliseconds()
@@ -134,13 +128,13 @@ func (c *clock) leads() (lead, inexact int64) {
 	return lead, inexact
 }
 
-// stepped returns by how many ms the clock was set since the last call, 0 if it
-// was not, and calls onStep if it was. The clock has to prove itself again then.
+// stepped returns by how many ms the clock was set since the last call, 0 if it was not, and calls onStep if it was.
+// After a step the clock is no longer proven.
 func (c *clock) stepped() (step int64) {
 	lead, inexact := c.leads()
 	if step = lead - c.lead; max(step, -step) > c.slack+inexact {
 		if c.lead, c.proven = lead, false; max(step, -step) > c.tolerance {
-			c.far = 2
+			c.farReads = 2
 		}
 		c.onStep(time.Duration(step) * time.Millisecond)
 		return step
@@ -151,17 +145,17 @@ func (c *clock) stepped() (step int64) {
 	return 0
 }
 
-// still returns what r, a reading of before, is now if the clock was found right, with no
-// doubt left, and was not set since.
+// still extrapolates the earlier reading r to now. ok reports whether the clock was found right, with no open doubt,
+// and was not set since.
 func (c *clock) still(r reading) (now reading, ok bool) {
-	ok = c.stepped() == 0 && c.proven && c.doubts == 0 && c.far == 0
+	ok = c.stepped() == 0 && c.proven && c.doubts == 0 && c.farReads == 0
 	at := time.Now()
 	return reading{now: c.lead + at.Sub(c.born).Milliseconds(), at: at, offset: r.offset}, ok
 }
 
-// setFar reports whether the clock was set beyond the tolerance since the last call
-// of stepped, or back by the deadline or more: then callers wait for it in vain.
-func (c *clock) setFar(deadline time.Duration) bool {
+// wasSetFar reports whether the clock was set beyond the tolerance since the last call of stepped, or back by the
+// deadline or more: then callers would wait for it in vain.
+func (c *clock) wasSetFar(deadline time.Duration) bool {
 	step := c.stepped()
 	return max(step, -step) > c.tolerance || step < 0 && -step >= deadline.Milliseconds()
 }
@@ -174,20 +168,19 @@ func (c *clock) compare(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// compareAnew is compare, with the others as they are now: it returns their
-// heartbeats.
-func (c *clock) compareAnew(ctx context.Context) (reading, map[int]Heartbeat, error) {
+// compareFresh is compare with a fresh list of heartbeats, which it returns.
+func (c *clock) compareFresh(ctx context.Context) (reading, map[int]Heartbeat, error) {
 	return c.judge(ctx, true)
 }
 
-func (c *clock) judge(ctx context.Context, anew bool) (r reading, beats map[int]Heartbeat, err error) {
+func (c *clock) judge(ctx context.Context, fresh bool) (r reading, beats map[int]Heartbeat, err error) {
 	c.stepped()
 	early, late, now, err := c.bounds(ctx)
 	if err != nil {
 		return reading{}, nil, err
 	}
 	agreed := c.agree(early, late)
-	if anew || !agreed && time.Now().After(c.soon) || c.far == 2 && time.Now().After(c.again) {
+	if fresh || !agreed && time.Now().After(c.earliest) || c.farReads == 2 && time.Now().After(c.retryAfter) {
 		if beats, err = c.readOthers(ctx); err != nil {
 			return reading{}, nil, err
 		}
@@ -199,14 +192,14 @@ func (c *clock) judge(ctx context.Context, anew bool) (r reading, beats map[int]
 	r = reading{now: now, at: time.Now(), offset: time.Duration(early+late) / 2 * time.Millisecond}
 	switch {
 	case agreed: //mutant:clock-agrees
-		c.proven, c.doubts, c.apart = true, 0, 0
+		c.proven, c.doubts, c.disagreed = true, 0, 0
 		return r, beats, nil
-	case c.unread != nil:
-		return reading{}, nil, c.unread
+	case c.readErr != nil:
+		return reading{}, nil, c.readErr
 	case beats != nil:
-		c.apart++
-		c.soon = c.after(c.apart, maxApart)
-		c.again = c.soon
+		c.disagreed++
+		c.earliest = c.after(c.disagreed, maxApart)
+		c.retryAfter = c.earliest
 	}
 	if c.proven && c.doubts < maxDoubts {
 		c.doubts++
@@ -220,8 +213,7 @@ func (c *clock) judge(ctx context.Context, anew bool) (r reading, beats map[int]
 		time.Duration(c.tolerance)*time.Millisecond)
 }
 
-// bounds returns the bounds of the clock's offset, in ms, and the reading of the
-// clock that the offset belongs to.
+// bounds returns the bounds of the clock's offset, in ms, and the reading of the clock at that offset.
 func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) {
 	for range 3 {
 		before := c.now()
@@ -231,10 +223,10 @@ func (c *clock) bounds(ctx context.Context) (early, late, now int64, err error) 
 		}
 		now = c.now()
 		early, late = before-at, now-at
-		// The registry read its clock in between. Bounds in the wrong order, or farther
-		// apart than a call may take, mean that the clock was set.
+		// The registry read its clock in between. Bounds in the wrong order, or farther apart than a call may take,
+		// mean that the clock was set.
 		if width := late - early; 0 <= width && width <= callTimeout.Milliseconds() {
-			// Both ways of a slow call take about as long.
+			// Assume that both ways of a slow call take equally long.
 			spare := max(0, width-precision.Milliseconds()) / 2
 			return early + spare, late - spare, now, nil
 		}
@@ -248,81 +240,78 @@ func (c *clock) registryTime(ctx context.Context) (int64, error) {
 	return c.registry.Time(ctx)
 }
 
-// refresh reads the others' offsets if that is due. It is no part of a heartbeat:
-// if it fails, the last list will do for a while.
+// refresh reads the others' offsets if that is due. It is not part of a heartbeat: if it fails, the last list is used
+// for a while.
 func (c *clock) refresh(ctx context.Context) {
-	if time.Now().After(c.due) && time.Now().After(c.again) {
+	if time.Now().After(c.due) && time.Now().After(c.retryAfter) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout) // the next heartbeat waits
 		defer cancel()
-		_, _ = c.readOthers(ctx) // c.unread
+		_, _ = c.readOthers(ctx) // c.readErr
 	}
 }
 
-// readOthers reads the heartbeats of the live workers, and so their offsets.
+// readOthers reads the heartbeats of the live workers, and computes their offsets.
 func (c *clock) readOthers(ctx context.Context) (map[int]Heartbeat, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	beats, err := c.registry.Heartbeats(ctx)
-	if c.unread = err; err != nil {
-		c.failed++
-		c.soon, c.again = c.after(c.failed, maxApart), c.after(c.failed, maxFailed)
+	if c.readErr = err; err != nil {
+		c.failedReads++
+		c.earliest, c.retryAfter = c.after(c.failedReads, maxApart), c.after(c.failedReads, maxFailed)
 		return nil, err
 	}
-	c.others, c.failed = c.others[:0], 0
+	c.others, c.failedReads = c.others[:0], 0
 	for _, h := range beats {
 		if h.Time != 0 && h.Instance != c.self {
 			c.others = append(c.others, h.Offset().Milliseconds())
 		}
 	}
 	age := othersAge
-	if c.far = max(0, c.far-1); c.far > 0 {
+	if c.farReads = max(0, c.farReads-1); c.farReads > 0 {
 		age = againSoon
 	}
 	c.due = time.Now().Add(c.about(age))
 	return beats, nil
 }
 
-// after returns when the others may be read again, after so many readings in a row
-// that did not help.
+// after returns when the others may be read again after that many useless reads in a row.
 func (c *clock) after(times int, most time.Duration) time.Time {
 	return time.Now().Add(c.about(min(minPause<<min(times-1, 16), most)))
 }
 
-// about returns a random time of half to one and a half of d, so that the workers
-// of a fleet do not ask at once.
+// about returns a random time of half to one and a half of d, so that the workers of a fleet do not all read at the
+// same time.
 func (c *clock) about(d time.Duration) time.Duration {
 	return d/2 + time.Duration(c.rand.Int64N(int64(d)))
 }
 
-// agree reports whether an offset between early and late is within the
-// tolerance of the median.
+// agree reports whether an offset between early and late is within the tolerance of the median.
 func (c *clock) agree(early, late int64) bool {
 	low, high := c.median()
 	near := func(m int64) bool { return late >= m-c.tolerance && early <= m+c.tolerance }
 	return near(low) || near(high)
 }
 
-// median returns the median of the others' offsets and the registry's own, 0: of
-// an even number of offsets, both in the middle.
+// median returns the median of the others' offsets and the registry's own, 0: of an even number of offsets, both in
+// the middle.
 func (c *clock) median() (low, high int64) {
 	all := append(slices.Clone(c.others), 0)
 	slices.Sort(all)
 	return all[(len(all)-1)/2], all[len(all)/2]
 }
 
-// A behindPolicy decides what a worker does whose clock is right, but behind
-// its own past.
+// A behindPolicy decides how a worker continues when its clock is right, but behind a time that it has issued or
+// reported.
 type behindPolicy struct {
-	reclaim bool // it acquires another number
+	reclaim bool // acquire another number
 }
 
-// another reports whether a worker that is behind by d acquires another number
-// instead of waiting.
+// another reports whether a worker that is behind by d acquires another number instead of waiting.
 func (p behindPolicy) another(d time.Duration) bool {
 	return d > 0 && (p.reclaim || d > maxWait)
 }
 
-// remedy describes what happens to a worker that is behind by d.
+// remedy describes for logs how a worker that is behind by d continues.
 func (p behindPolicy) remedy(d time.Duration) string {
 	if p.another(d) {
 		return "this worker acquires another number if its clock is right; nothing to do but check the clock"

@@ -8,13 +8,11 @@
 //
 //	from <= first ms of t < until
 //
-// where [from, until) is a window that this process, or the life that it resumes,
-// wrote into the record with an acknowledged compare-and-set, and from is not
-// below the until that the record's previous owner left. Windows of different
-// owners are therefore disjoint, and the fence in the state file separates two
-// lives of one owner.
-// No clock, pause, partition or lost acknowledgement changes that: they decide
-// only how soon a number is used again. So do heartbeats and timeouts.
+// where [from, until) is a window that this process, or the predecessor whose window it resumes, wrote into the
+// record with an acknowledged compare-and-set, and from is not below the until that the record's previous owner left.
+// Windows of different owners are therefore disjoint, and the fence in the state file separates two processes of one
+// owner. Clocks, pauses, partitions and lost acknowledgements do not change that: they decide only how soon a number
+// is used again. The same holds for heartbeats and timeouts.
 //
 //	 until of the previous owner
 //	   |   from                              now     limit = min(fence, until)      until (acknowledged)
@@ -29,14 +27,14 @@
 //
 // # The rules
 //
-// Each rule is followed by what would repeat without it.
+// Each rule is followed by the repeat that it prevents.
 //
 //   - Every write is a compare-and-set with a fresh random token. Otherwise two
-//     workers of one name, or two lives of one worker, would mistake each
+//     workers of one name, or two processes of one worker, would mistake each
 //     other's record for their own.
-//   - Every write of a claim but the first reads the record before and goes on
-//     only if it bears the claim's token. A registry that was restored gives its
-//     revisions again: a write on a remembered one could hit the record of
+//   - Every write of a claim but the first reads the record before, and is made
+//     only if the record bears the claim's token. A restored registry gives its
+//     revisions again: a write on a remembered revision could hit the record of
 //     another worker.
 //   - Only an acknowledged write extends the window; a read never does. After
 //     an error the record is read: if it bears a token of this claim, its
@@ -53,30 +51,30 @@
 //     and A extends a window that begins before B's.
 //   - The first window begins at max(until of the record, now + margin), as read
 //     after the write was acknowledged, unless the worker resumes the rest of its
-//     own window, or released the number itself: a record that is absent or looks
-//     free may have been lost or set back with its owner alive, who has issued up to
-//     its own now and a little ahead.
+//     own window, or released the number itself. A record that is absent or looks
+//     free may have been lost or set back while its owner was alive, and that owner
+//     has issued up to its own now and a little ahead.
 //   - A number that another process answers for is not acquired, nor is one
-//     for which the question times out. It is asked for once more after the
-//     write was acknowledged, and written again: the owner may still run on its
-//     old window, or a write may have been under way when the record was lost.
-//     It is asked for again after this worker has answered for a lost number
-//     instead: another may have acquired it where its record was lost, too.
-//     Where silence says nothing ([ErrBystander]), the record decides, and a first
-//     window begins two heartbeats later: each of them closes the generator of a
-//     worker whose record is gone. A damaged record's window is unknown, so its
-//     number is left alone.
+//     for which the question times out. The question is repeated after the
+//     write was acknowledged, and the record is written again: the owner may still
+//     run on its old window, or its write may have been under way when the record
+//     was lost. The question is also repeated after this worker has answered for a
+//     lost number instead: another worker may have acquired the new number where its
+//     record was lost, too. Where silence proves nothing ([ErrBystander]), the record
+//     decides, and a first window begins two heartbeats later: each of them closes
+//     the generator of a worker whose record is gone. A damaged record's window is
+//     unknown, so its number is left alone.
 //   - Revisions of a bucket begin at its creation time in microseconds (package
 //     internal/buckets). Otherwise an owner's old revision could fit the record
 //     of another worker in a bucket that was created again.
 //   - Layout, epoch and unit must equal the registry's [Deployment], which is read
-//     before and after a number is won and at each third heartbeat. Other ticks,
-//     shifted differently, give the same 64 bits. It is made only where there is no
-//     record, or as the records name it, and never changed.
+//     before and after a number is acquired and at each third heartbeat. Other ticks,
+//     shifted differently, give the same 64 bits. A deployment is created only where
+//     there is no record, or as the records name it, and never changed.
 //   - A clean stop closes the generator, then removes the claim from the state
 //     file, then lowers until, never below from. In another order an ID could
 //     lie beyond until; below from, the next owner would enter ticks of an
-//     earlier life.
+//     earlier owner.
 //
 // The margin is MaxClockSkew + max(MaxAhead, one tick) + one tick: how far the
 // last ID of a worker with a correct clock can be ahead of this clock.

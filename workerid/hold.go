@@ -11,26 +11,21 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A holder holds one claim: it sends heartbeats, moves the fence and watches
-// the clock, until the claim ends.
+// A holder holds one claim: it sends heartbeats, moves the fence and watches the clock, until the claim ends.
 //
-// A heartbeat comes every 3 s, or six times a horizon if that is more often. It
-// comes at once after a step of the clock beyond the tolerance, but that is once in
-// hastyEach: a clock that jitters must not multiply the calls. It comes soon, too,
-// while the record was not read again yet. It does four things in this order, and
-// stops at the first that fails: it compares the clock and the deployment, it
-// renews the claim or reads its record, and it puts the worker's heartbeat into
-// the registry. Nothing is written by a clock that was not compared.
+// A heartbeat comes every 3 s, or six times per horizon if that is more often. It comes at once after a step of the
+// clock beyond the tolerance, at most once in hastyEach: a clock that jitters must not multiply the calls. It also
+// comes sooner until the record has been read once more. A heartbeat does four things in this order, and stops at the
+// first failure: it compares the clock, it compares the deployment, it renews the claim or reads its record, and it
+// puts the worker's heartbeat into the registry. Nothing is written by a clock that was not compared.
 //
-// While all is well and the window needs no renewal, a heartbeat does at once what follows the
-// comparison of the clock. Two of three are brief then: without comparing the clock, which was not
-// set, and the deployment. No window grows in either, so none does under a deployment or by a clock
-// that was not just compared. The first law rests on that, and on the record, which every heartbeat
-// reads.
+// While there is no trouble and the window needs no renewal, a heartbeat makes all calls after the comparison of the
+// clock concurrently. Then two of three heartbeats are brief: they compare neither the clock, which was not set, nor
+// the deployment. Concurrent and brief heartbeats extend no window, so no window grows under a deployment or by a
+// clock that was not just compared. The first law depends on that, and on the record, which every heartbeat reads.
 //
-// A heartbeat that renewed the claim puts nothing more, if the one before did: a
-// write of each worker in each turn is what the registry has to take. Heartbeats
-// expire after many turns and restrict no worker.
+// A heartbeat that renewed the claim puts no entry if the heartbeat before did: the registry's load is one write per
+// worker and interval. Entries expire after many intervals and restrict no worker.
 type holder struct {
 	claim    *claim
 	clock    *clock
@@ -42,22 +37,22 @@ type holder struct {
 	deadline time.Duration // how long requests may wait for the clock
 	log      *slog.Logger
 
-	unread int       // heartbeats so far that left the record unread
-	hasty  time.Time // when the last heartbeat came at once
-	whole  time.Time // when the last heartbeat that was not brief found all well; zero if another failed since
-	waits  bool      // the number is not used yet
-	put    bool      // the last heartbeat was put into the registry
+	unread    int       // heartbeats so far after which the record was unread
+	lastHasty time.Time // time of the last heartbeat that came at once
+	lastWhole time.Time // time of the last complete heartbeat without trouble; zero if one had trouble since
+	isEarly   bool      // the number is not used yet
+	wasPut    bool      // the last heartbeat was put into the registry
 }
 
 const (
-	// minRest is the pause after the first heartbeat that left the record unread.
+	// minRest is the pause after the first heartbeat that did not read the record.
 	minRest = 500 * time.Millisecond
 	// hastyEach is the shortest time between two heartbeats that come at once.
 	hastyEach = time.Second
 )
 
-// hold holds the claim until ctx ends, which is not an error, or until it must be
-// given up: errLost, errEnded, errBehind, [ErrDeployment] or [ErrStateFile].
+// hold holds the claim until ctx ends, which is not an error, or until the claim must be given up: errLost, errEnded,
+// errBehind, [ErrDeployment] or [ErrStateFile].
 func (h *holder) hold(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var fencing sync.WaitGroup
@@ -84,7 +79,7 @@ func (h *holder) hold(ctx context.Context) error {
 		if back {
 			fence()
 		}
-		h.rest(ctx)
+		h.pause(ctx)
 	}
 	if err := context.Cause(ctx); errors.Is(err, ErrStateFile) {
 		return err
@@ -92,8 +87,8 @@ func (h *holder) hold(ctx context.Context) error {
 	return nil
 }
 
-// retryFile makes a state file that had failed hold the claim again, after a
-// heartbeat in order, and reports whether it does. The error is [ErrStateFile].
+// retryFile makes a state file whose write had failed hold the claim again, after a heartbeat without trouble, and
+// reports whether the file does. The error is [ErrStateFile].
 func (h *holder) retryFile() (back bool, err error) {
 	if h.life.current().Trouble != nil || h.life.phase() != issuing {
 		return false, nil
@@ -106,9 +101,8 @@ func (h *holder) retryFile() (back bool, err error) {
 	return back, err
 }
 
-// keepFence keeps the fence ahead of the clock until ctx ends, except while
-// suspended, since the clock may be wrong. It does not wait for the registry,
-// whose calls may hang. The error is [ErrStateFile].
+// keepFence keeps the fence ahead of the clock until ctx ends, except while suspended, since the clock may be wrong.
+// It does not wait for the registry, whose calls may hang. The error is [ErrStateFile].
 func (h *holder) keepFence(ctx context.Context) error {
 	tick := time.NewTicker(fenceEvery)
 	defer tick.Stop()
@@ -125,9 +119,9 @@ func (h *holder) keepFence(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until the next heartbeat is due. It ends early if the clock was set
-// far, so that it is compared at once.
-func (h *holder) rest(ctx context.Context) {
+// pause waits until the next heartbeat is due. It ends early if the clock was set far, so that the clock is compared
+// at once.
+func (h *holder) pause(ctx context.Context) {
 	due, far := time.Now().Add(h.interval), false
 	if !h.claim.rechecked {
 		due = time.Now().Add(min(minRest<<min(h.unread, 16), h.interval))
@@ -136,20 +130,20 @@ func (h *holder) rest(ctx context.Context) {
 	tick := time.NewTicker(min(h.watch, h.interval))
 	defer tick.Stop()
 	for time.Now().Before(due) && wait(ctx, tick) {
-		now := h.clock.now() // read first: a clock that is set from here on was set, and is not behind
-		if far = h.clock.setFar(h.deadline) || far; far && time.Since(h.hasty) > hastyEach {
-			h.hasty = time.Now()
+		now := h.clock.now() // read first: a later step of the clock must not look like a clock that is behind
+		if far = h.clock.wasSetFar(h.deadline) || far; far && time.Since(h.lastHasty) > hastyEach {
+			h.lastHasty = time.Now()
 			return
 		}
 		h.behind(now)
-		h.begun()
+		h.clearEarly()
 	}
 }
 
-// begun ends the trouble that the number is not used yet.
-func (h *holder) begun() {
-	if h.waits && h.early() == nil {
-		h.waits = false
+// clearEarly clears errEarly from the status once the number is used.
+func (h *holder) clearEarly() {
+	if h.isEarly && h.early() == nil {
+		h.isEarly = false
 		h.life.note(func(s *Status) {
 			if errors.Is(s.Trouble, errEarly) {
 				s.Trouble = nil
@@ -174,7 +168,7 @@ func (h *holder) beat(ctx context.Context) error {
 	}
 	r, err := h.clock.compare(ctx)
 	if err != nil {
-		h.whole = time.Time{}
+		h.lastWhole = time.Time{}
 		h.beatUncompared(ctx, r, err)
 		h.behind(h.clock.now())
 		return nil
@@ -189,22 +183,21 @@ func (h *holder) beat(ctx context.Context) error {
 	return nil
 }
 
-// steady reports whether a heartbeat that was not brief found all well a while ago, and none failed since.
-func (h *holder) steady(while time.Duration) bool {
-	return !h.whole.IsZero() && time.Since(h.whole) <= while && h.life.phase() == issuing
+// isSteady reports whether a complete heartbeat within that time had no trouble, and none had trouble since.
+func (h *holder) isSteady(while time.Duration) bool {
+	return !h.lastWhole.IsZero() && time.Since(h.lastWhole) <= while && h.life.phase() == issuing
 }
 
-// brief reports whether this heartbeat is brief, and returns what stands for the
-// comparison then.
+// brief reports whether this heartbeat is brief; then it returns the extrapolated reading of the clock.
 func (h *holder) brief() (r reading, ok bool) {
-	if !h.steady(h.interval * 5 / 2) {
+	if !h.isSteady(h.interval * 5 / 2) {
 		return reading{}, false
 	}
 	r, ok = h.clock.still(h.claim.compared)
 	return r, ok && !h.claim.isDue(r.now)
 }
 
-// renewAs renews the claim and puts the heartbeat with the clock as it was compared.
+// renewAs renews the claim and puts the heartbeat, with the reading r of the clock.
 func (h *holder) renewAs(ctx context.Context, r reading, brief bool) error {
 	h.claim.compared = r
 	trouble, fatal := h.renewAndReport(ctx, brief)
@@ -213,9 +206,9 @@ func (h *holder) renewAs(ctx context.Context, r reading, brief bool) error {
 	}
 	switch {
 	case trouble != nil:
-		h.whole = time.Time{}
+		h.lastWhole = time.Time{}
 	case !brief:
-		h.whole = r.at
+		h.lastWhole = r.at
 	}
 	h.life.becomeIssuing(h.claim)
 	h.life.note(func(s *Status) { s.Offset = r.offset })
@@ -226,13 +219,12 @@ func (h *holder) renewAs(ctx context.Context, r reading, brief bool) error {
 	return nil
 }
 
-// beatUncompared is a heartbeat whose clock could not be compared, or was found
-// wrong, as why says: it writes nothing. A claim that was resumed while the
-// registry is away issues within the window that it had. One that was won
-// issues nothing before its record has been read again: the registry may have
-// lost it before this worker began to answer for the number.
+// beatUncompared is a heartbeat whose clock could not be compared, or was found wrong; why is the reason. It writes
+// nothing. A claim that was resumed while the registry is out of reach issues within its old window. A claim that was
+// acquired issues nothing before its record has been read again: the registry may have lost the record before this
+// worker began to answer for the number.
 func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
-	h.claim.rechecked = h.claim.rechecked || h.claim.away
+	h.claim.rechecked = h.claim.rechecked || h.claim.resumedAway
 	switch {
 	case errors.Is(why, errClock):
 		h.alarms.set(ClockSkew, why.Error())
@@ -247,15 +239,15 @@ func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
 	h.trouble(ctx, why)
 }
 
-// renewAndReport renews the claim and puts the heartbeat.
-// A trouble lets the claim live on; a fatal error ends it. A claim that was resumed while
-// the registry is away issues though its record cannot be read: see beatUncompared.
+// renewAndReport renews the claim and puts the heartbeat. After a trouble the claim continues; a fatal error ends it.
+// A claim that was resumed while the registry is out of reach issues even if its record cannot be read: see
+// beatUncompared.
 func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal error) {
 	before := h.claim.until.Load()
-	var err, unput error
-	together := brief || h.steady(h.interval*4) && !h.claim.isDue(h.claim.compared.now)
-	if together {
-		unput, err = h.together(ctx, brief)
+	var err, putErr error
+	atOnce := brief || h.isSteady(h.interval*4) && !h.claim.isDue(h.claim.compared.now)
+	if atOnce {
+		putErr, err = h.concurrently(ctx, brief)
 	} else {
 		err = h.claim.sameDeployment(ctx, h.log) //mutant:deployment-held
 		if err == nil {
@@ -263,70 +255,70 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 		}
 	}
 	h.life.note(func(s *Status) { s.Until = h.claim.until.Load() })
-	if ends(err) {
+	if isFatal(err) {
 		return nil, err
 	}
-	if refused(err) {
+	if isRefused(err) {
 		h.alarms.set(RegistryConflict, err.Error())
 	}
 	if err != nil {
-		h.claim.rechecked = h.claim.rechecked || h.claim.away && away(err)
+		h.claim.rechecked = h.claim.rechecked || h.claim.resumedAway && isAway(err)
 		return fmt.Errorf("workerid: the window of number %d was not renewed: %w", h.claim.number, err), nil
 	}
 	h.alarms.clear(RegistryConflict)
 	h.claim.rechecked = true
-	if h.put && h.claim.until.Load() != before {
-		h.put = false
+	if h.wasPut && h.claim.until.Load() != before {
+		h.wasPut = false
 		return nil, nil
 	}
-	if !together {
-		unput = h.claim.heartbeat(ctx)
+	if !atOnce {
+		putErr = h.claim.heartbeat(ctx)
 	}
-	if h.put = unput == nil; unput != nil {
+	if h.wasPut = putErr == nil; putErr != nil {
 		return fmt.Errorf("workerid: the heartbeat of number %d was not put, and its window goes on: %w",
-			h.claim.number, unput), nil
+			h.claim.number, putErr), nil
 	}
 	return nil, nil
 }
 
-// together puts the heartbeat, reads the record and, unless it is brief, the deployment, all at once. It writes no
-// record: one that bears the token of a write that was not acknowledged is trouble, so that the next heartbeat, which
-// is not steady, renews it.
-func (h *holder) together(ctx context.Context, brief bool) (unput, err error) {
+// concurrently puts the heartbeat, reads the record and, unless it is brief, the deployment, all at once. It writes
+// no record: a record with the token of an unacknowledged write is a trouble, and the next heartbeat, which is not
+// steady then, renews it.
+func (h *holder) concurrently(ctx context.Context, brief bool) (putErr, err error) {
 	var calls sync.WaitGroup
 	var other error
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	calls.Go(func() { unput = h.claim.heartbeat(ctx) })
+	calls.Go(func() { putErr = h.claim.heartbeat(ctx) })
 	if !brief {
 		calls.Go(func() {
-			if other = h.claim.sameDeployment(ctx, h.log); ends(other) { //mutant:deployment-together
+			if other = h.claim.sameDeployment(ctx, h.log); isFatal(other) { //mutant:deployment-together
 				stop()
 			}
 		})
 	}
 	token, err := h.claim.recheck(ctx) //mutant:reread-together
-	if ends(err) {                     //mutant:closed-late
-		stop() // nothing comes before the generator is closed
+	if isFatal(err) {                  //mutant:closed-late
+		stop() // the generator must be closed before anything else
 	}
 	calls.Wait()
 	switch {
-	case other != nil && !ends(err):
+	case other != nil && !isFatal(err):
 		err = other
 	case err == nil && token != h.claim.token:
 		err = errors.New("workerid: the record is of a write that was not acknowledged")
 	}
-	return unput, err
+	return putErr, err
 }
 
-// ends reports whether a claim ends with err.
-func ends(err error) bool {
+// isFatal reports whether a claim ends with err.
+func isFatal(err error) bool {
 	return errors.Is(err, errLost) || errors.Is(err, errEnded) || errors.Is(err, ErrDeployment) ||
 		errors.Is(err, ErrStateFile)
 }
 
-// trouble notes why the heartbeat failed, or why the number is not used yet; nil if
-// all is well. The first failure in a row is logged.
+// trouble records in the status why the heartbeat failed, or why the number is not used yet; nil if there is no
+// trouble. It logs the first of consecutive failures.
 func (h *holder) trouble(ctx context.Context, err error) {
 	known, early := false, h.early()
 	h.life.note(func(s *Status) {
@@ -335,7 +327,7 @@ func (h *holder) trouble(ctx context.Context, err error) {
 			s.Trouble = early
 		}
 	})
-	h.waits = early != nil
+	h.isEarly = early != nil
 	if err != nil && !known && ctx.Err() == nil {
 		h.log.Warn("a heartbeat failed: snowflakes are issued until the window of the worker number ends, "+
 			"if the clock is right; check NATS and the clock",
@@ -343,7 +335,7 @@ func (h *holder) trouble(ctx context.Context, err error) {
 	}
 }
 
-// early returns errEarly, and from when on the number is used, before that.
+// early returns errEarly with the time at which the number will be used; nil from then on.
 func (h *holder) early() error {
 	if !time.Now().Before(h.claim.begins) {
 		return nil
@@ -356,16 +348,15 @@ func (h *holder) early() error {
 		h.claim.number, time.UnixMilli(h.claim.from).UTC().Format(time.TimeOnly), why)
 }
 
-// behind returns by how much the clock must advance from now before the generator
-// issues again; 0 if requests can wait for that. A clock that has yet to reach the window
-// of a new claim is not behind, since it was not set back. Nor is that of a
-// suspended worker, since it may be wrong.
+// behind returns by how much the clock must advance from now before the generator issues again; 0 if that is short
+// enough for requests to wait. A clock that has yet to reach the window of a new claim is not behind, since it was
+// not set back. The clock of a suspended worker is not behind either, since it may be wrong.
 func (h *holder) behind(now int64) time.Duration {
 	if time.Now().Before(h.claim.begins) {
 		now = max(now, h.claim.from)
 	}
 	b, ok := errors.AsType[*snowflake.BehindError](h.claim.gen.CheckAt(now))
-	burst := time.Duration(h.claim.layout.Unit) * time.Millisecond // puts the generator a tick ahead, and no more
+	burst := time.Duration(h.claim.layout.Unit) * time.Millisecond // a burst puts the generator at most a tick ahead
 	if h.life.phase() == suspended || !ok || b.By < h.deadline || b.By <= burst {
 		h.alarms.clear(ClockBehind)
 		return 0

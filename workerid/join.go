@@ -8,28 +8,26 @@ import (
 	"time"
 )
 
-// refused reports whether err means that the registry is there, but this worker
-// must not issue under it: nothing of the state file is resumed then either.
-func refused(err error) bool {
+// isRefused reports whether err means that the registry answers, but this worker must not issue under it: then the
+// window of the state file is not resumed either.
+func isRefused(err error) bool {
 	return errors.Is(err, ErrDeployment) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrDamaged)
 }
 
-// join returns the registry's deployment, which this worker makes if there is
-// none and it may. The error is ErrDeployment if this worker has another.
+// join returns the registry's deployment, which this worker creates if there is none and it may. The error is
+// ErrDeployment if this worker has another.
 //
-// Two layouts in one registry give equal IDs, also at times far apart. So the
-// deployment is read before a number is acquired, after that, and at each
-// heartbeat; a generator is closed when it differs. It is made in three cases, and in no
-// other:
+// Two layouts in one registry give equal IDs, also at times far apart. So the deployment is read before a number is
+// acquired, after that, and at heartbeats; a generator is closed when the deployment differs. A deployment is created
+// in three cases only:
 //
-//   - This process joined the one that was there: that one is put back.
+//   - This process joined a deployment that is gone now: that one is put back.
 //   - The records name it: that one is put back.
 //   - The registry has no records: no worker ever had a number in it.
 //
-// A registry that lost everything may still have live workers. mayFound asks
-// them, before it is made and after: a worker that acquires a number meanwhile
-// reads the deployment after its own write, and so either it sees this one or
-// this worker is asked about.
+// A registry that lost everything may still have live workers. mayFound asks them, before the deployment is created
+// and after. A worker that acquires a number in between reads the deployment after its own write. So it sees this
+// deployment, or mayFound finds that worker.
 func (h *chooser) join(ctx context.Context) (Deployment, error) {
 	began := time.Now()
 	have, err := h.readDeployment(ctx)
@@ -64,9 +62,9 @@ const (
 	maxPatience = 3 * time.Second
 )
 
-// foundLater is found for a registry that took so long to say that it has no deployment. A
-// fleet may start at this moment: then all would list all records and heartbeats to
-// make it, and one does. So it waits for a random time of a few answers, and reads again.
+// foundLater is found for a registry that took so long to report that it has no deployment. A fleet may be starting
+// at this moment: all its workers would list all records and heartbeats to create the deployment, and only one
+// creates it. So foundLater waits for a random time of a few answers, and reads again.
 func (h *chooser) foundLater(ctx context.Context, took time.Duration) (Deployment, error) {
 	if took > busyAfter {
 		select {
@@ -81,7 +79,7 @@ func (h *chooser) foundLater(ctx context.Context, took time.Duration) (Deploymen
 	return h.found(ctx)
 }
 
-// found makes the deployment, and returns the one that the registry has then.
+// found creates the deployment, and returns the one that the registry then has.
 func (h *chooser) found(ctx context.Context) (Deployment, error) {
 	d := h.deployment
 	if d.ID == "" {
@@ -90,7 +88,7 @@ func (h *chooser) found(ctx context.Context) (Deployment, error) {
 			return Deployment{}, err
 		}
 		if have, err := h.readDeployment(ctx); !errors.Is(err, ErrNoDeployment) {
-			return have, err // another worker has made it meanwhile
+			return have, err // another worker has created it since
 		}
 		if d, err = h.first(ctx, records); err != nil {
 			return Deployment{}, err
@@ -99,22 +97,21 @@ func (h *chooser) found(ctx context.Context) (Deployment, error) {
 	return put(ctx, h.registry, d)
 }
 
-// put makes d the deployment of a registry that has none, and returns the one
-// that it has then.
+// put makes d the deployment of a registry that has none, and returns the one that the registry then has.
 func put(ctx context.Context, r Registry, d Deployment) (Deployment, error) {
 	err := r.Found(ctx, d)
 	if !errors.Is(err, ErrConflict) {
 		return d, err
 	}
 	have, err := r.Deployment(ctx)
-	if errors.Is(err, ErrNoDeployment) { // JetStream is losing its state at this moment
+	if errors.Is(err, ErrNoDeployment) { // JetStream is losing its state
 		err = errors.New("workerid: a deployment was made and lost again; trying again")
 	}
 	return have, err
 }
 
-// first returns the deployment that this worker may make in a registry with these
-// records, which this process never joined.
+// first returns the deployment that this worker may create in a registry with these records. This process never
+// joined the registry.
 func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment, error) {
 	if len(records) == 0 {
 		if err := h.askOthers(ctx); err != nil {
@@ -132,13 +129,13 @@ func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment
 	return d, DeploymentOf(h.layout).check(d)
 }
 
-// settling is how long the windows of a new deployment wait for workers that rest
-// on a lost one and were not found by asking: each heartbeat of theirs that reaches the
-// registry finds their record gone, and closes their generators. It is more than two heartbeats.
+// settling is how long the windows of a new deployment wait for workers under a lost deployment whom asking did not
+// find: at each heartbeat that reaches the registry they find their record gone, and close their generators. It is
+// more than two heartbeats.
 const settling = 10 * time.Second
 
-// fresh returns a new deployment. Heartbeats without a deployment are of workers
-// that may still issue under another layout.
+// fresh returns a new deployment. If there are heartbeats without a deployment, their workers may still issue under
+// another layout.
 func (h *chooser) fresh(ctx context.Context) (Deployment, error) {
 	d := DeploymentOf(h.layout)
 	d.ID = newToken()
@@ -163,8 +160,8 @@ func deploymentIn(records map[int]Record) (d Deployment) {
 	return d
 }
 
-// checkRecords returns ErrDeployment if a record is of another layout than have: the deployment was replaced by hand,
-// or made where the records were lost.
+// checkRecords returns ErrDeployment if a record has another layout than have: the deployment was replaced by hand,
+// or created where the records were lost.
 func checkRecords(have Deployment, records map[int]Record) error {
 	for w, r := range records {
 		if !r.Damaged && have.check(r.Deployment) != nil { //mutant:foreign-record
@@ -190,7 +187,7 @@ func (h *chooser) warnOfDamage(records map[int]Record) {
 	h.alarms.clear(RegistryConflict)
 }
 
-// askOthers asks the live workers whether this one may make the deployment.
+// askOthers asks the live workers whether this one may create the deployment.
 func (h *chooser) askOthers(ctx context.Context) error {
 	if err := h.mayFound(ctx); err != nil {
 		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
@@ -198,18 +195,16 @@ func (h *chooser) askOthers(ctx context.Context) error {
 	return nil
 }
 
-// refusal returns the error of a number won in a registry whose deployment is
-// another one by now.
+// refusal returns the error for a number acquired in a registry whose deployment has changed since.
 func (h *chooser) refusal(err error) error {
-	if errors.Is(err, errLost) { // not this number alone
+	if errors.Is(err, errLost) { // another registry: all numbers are affected, not this one alone
 		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
 	}
 	return err
 }
 
-// sameDeployment returns nil if the registry still has the claim's deployment,
-// and puts it back if it has none. The error is [ErrDeployment] if it describes
-// other IDs, and errLost if it is of another registry.
+// sameDeployment returns nil if the registry still has the claim's deployment, and puts it back if it has none. The
+// error is [ErrDeployment] if the deployment has another layout, and errLost if it is of another registry.
 func (c *claim) sameDeployment(ctx context.Context, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -14,63 +14,57 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// Config is how a keeper works. Registry, Layout, Deadline, Now and Use must be
-// set.
+// Config is the settings of a keeper. Registry, Layout, Deadline, Now and Use must be set.
 type Config struct {
 	// Registry keeps the records and heartbeats.
 	Registry Registry
-	// Layout is that of the IDs; all workers of a registry must have the same.
+	// Layout is the layout of the IDs; all workers of a registry must have the same.
 	Layout snowflake.Layout
-	// Site is this worker's, in a layout with site bits: it acquires only numbers
-	// of its own site.
+	// Site is this worker's site, in a layout with site bits: the worker acquires only numbers of its own site.
 	Site int
-	// Numbers are those of its site that this worker may take; nil is all. Uniqueness does not depend on them: a
-	// number that is left out is acquired by nobody here, and every other as if there were no Numbers.
+	// Numbers are the numbers of its site that this worker may take; nil means all. Uniqueness does not depend on
+	// them: they restrict which numbers this worker acquires, and nothing else.
 	Numbers *Span
-	// Instance names this worker to people; "" is the name in the state file, or
-	// a new one.
+	// Instance names this worker to people; "" takes the name in the state file, or a new one.
 	Instance string
 	// StateDir is the directory of the state file; "" keeps no local state.
 	// The caller must have locked it against other processes.
 	StateDir string
-	// Horizon is how far ahead a renewal puts the end of the window, and so how
-	// long snowflakes outlast the registry; 5 min if 0.
+	// Horizon is how far ahead a renewal puts the end of the window, and so how long snowflakes outlast the registry;
+	// 5 min if 0.
 	Horizon time.Duration
 	// Heartbeat is the time between two heartbeats; 3 s if 0, as Leaf's.
 	Heartbeat time.Duration
-	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A
-	// worker whose clock is farther from the others' does not issue; there, less
-	// than 1 s counts as 1 s, since it cannot be distinguished from a slow network.
-	// A number whose record is absent or unreadable is used from that much later
-	// on, since a bucket may have been lost with its owner still alive.
+	// MaxClockSkew is how far the clocks of two workers may differ; 1 s if 0. A worker whose clock is farther from
+	// the others' does not issue; for that check less than 1 s counts as 1 s, since it cannot be distinguished from a
+	// slow network. A number whose record is absent or unreadable is used only that much later, since a bucket may
+	// have been lost while the owner of the number is alive.
 	MaxClockSkew time.Duration
-	// MaxAhead is the generators'; see [snowflake.NewGenerator].
+	// MaxAhead is passed to the generators; see [snowflake.NewGenerator].
 	MaxAhead time.Duration
 	// Deadline is how long requests may wait for a clock that was set back; a
 	// clock farther back counts as behind. It must be set.
 	Deadline time.Duration
-	// Reclaim makes a worker acquire another number when its clock is right, but
-	// behind what it issued or reported. Otherwise it waits until the clock has
-	// caught up, a day at most.
+	// Reclaim makes a worker acquire another number when its clock is right, but behind a time that it issued or
+	// reported. Otherwise it waits until the clock has caught up, a day at most.
 	Reclaim bool
-	// MayFound is asked before and after this worker makes the deployment of a
-	// registry that has none; an error refuses. It finds workers that issue under
-	// another layout, which that registry has lost. nil allows.
+	// MayFound is called before and after this worker creates the deployment of a registry that has none; an error
+	// refuses. It finds workers that issue under another layout, whose deployment that registry has lost. nil allows.
 	MayFound func(ctx context.Context) error
-	// AtStop returns how long releasing the number may take, given how long it may usually; nil
-	// is as long. A number that is not released stays blocked until its window ends.
+	// AtStop returns how long releasing the number may take, given the usual limit; nil returns that limit. A number
+	// that is not released stays blocked until its window ends.
 	AtStop func(usual time.Duration) time.Duration
 	// Now reads the wall clock, in Unix ms.
 	Now func() int64
 	// Use is called with the generator to issue from; nil while there is none.
 	Use func(*snowflake.Generator)
-	// Alarm is called, once per event, with what an operator must look at; nil
-	// discards. It must not block.
+	// Alarm is called, once per event, with a condition that an operator must look at; nil discards. It must not
+	// block.
 	Alarm func(kind Alarm, message string)
 	// Granted is called with each window, after its write was acknowledged and before an ID of it is issued; nil
-	// discards. It must not block. Nothing rests on it.
+	// discards. It must not block. Uniqueness does not depend on it.
 	Granted func(Window)
-	// Log receives what happens to the number; nil discards.
+	// Log receives changes of the number's state; nil discards.
 	Log *slog.Logger
 }
 
@@ -91,7 +85,7 @@ func (s Span) Within(l snowflake.Layout, site int) error {
 	return nil
 }
 
-// numbers returns those that this worker may take.
+// numbers returns the numbers that this worker may take.
 func (cfg Config) numbers() Span {
 	if cfg.Numbers != nil {
 		return *cfg.Numbers
@@ -100,7 +94,7 @@ func (cfg Config) numbers() Span {
 	return Span{first, first + count - 1}
 }
 
-// withDefaults returns the settings with defaults for those that have one.
+// withDefaults returns the settings with a value for every optional field.
 func (cfg Config) withDefaults() Config {
 	if cfg.Horizon == 0 {
 		cfg.Horizon = 5 * time.Minute
@@ -126,16 +120,15 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// margin returns how far the last ID of a worker with a correct clock may be
-// ahead of this clock: the skew, and what IDs may run ahead of a clock.
+// margin returns how far the last ID of a worker with a correct clock may be ahead of this clock: the skew, and how
+// far IDs may run ahead of a clock.
 func (cfg Config) margin() time.Duration {
 	unit := time.Duration(cfg.Layout.Unit) * time.Millisecond
 	return cfg.MaxClockSkew + max(cfg.MaxAhead, unit) + unit
 }
 
-// tolerance returns how far the clock may be from the others', in ms. A call takes
-// a while, and heartbeats are dated when they arrive: clocks cannot be compared
-// better than that.
+// tolerance returns how far the clock may be from the others', in ms. A call takes a while, and heartbeats are dated
+// when they arrive: a comparison is not more precise than that.
 func (cfg Config) tolerance() int64 { return max(cfg.MaxClockSkew, precision).Milliseconds() }
 
 // A Keeper acquires a worker number, renews its window, sends heartbeats for it,
@@ -144,7 +137,7 @@ type Keeper struct {
 	cfg   Config
 	terms terms
 	life  *lifecycle
-	joins Deployment // what it issues; without the registry's ID
+	joins Deployment // the deployment of its IDs; without the registry's ID
 
 	// Only the goroutine of Run uses these.
 	unread  error // why the state file was ignored
@@ -152,18 +145,17 @@ type Keeper struct {
 	alarms  *alarms
 	chooser *chooser
 	rand    *rand.Rand
-	watch   time.Duration // how often the clock is looked at
-	answers time.Time     // until when a lost number is answered for
+	watch   time.Duration // interval between readings of the clock
+	answers time.Time     // until when this worker answers for a lost number
 }
 
-// watchEvery is how often the clock is looked at for steps: how long a clock that was
-// set far may go into IDs, up to the fence. Looking costs an idle worker more than its
-// heartbeats do. A clock that is slewed by 2 % moves by less than MaxAhead meanwhile.
+// watchEvery is the interval between checks of the clock for steps. It bounds how long a clock that was set far may
+// go into IDs, up to the fence. The checks cost an idle worker more than its heartbeats do. A clock that is slewed by
+// 2 % moves by less than MaxAhead in that time.
 const watchEvery = 200 * time.Millisecond
 
-// New returns a keeper. It reads the state file and starts nothing. A state file
-// that is damaged, or was copied from another place, is reported by Run and
-// ignored.
+// New returns a keeper. It reads the state file and starts nothing. A state file that is damaged, or was copied from
+// another place, is ignored and reported by Run.
 func New(cfg Config) *Keeper {
 	cfg = cfg.withDefaults()
 	file, unread := openState(cfg.StateDir, cfg.Layout.Unit, cfg.Now)
@@ -193,8 +185,8 @@ func New(cfg Config) *Keeper {
 	return k
 }
 
-// instanceOf returns the name that was set, else that of the state file, else a
-// new one that contains the host's name and differs from all others there.
+// instanceOf returns the name that was set, else the name in the state file, else a new one that contains the host's
+// name and a random part.
 func instanceOf(set string, file *stateFile) string {
 	if set != "" {
 		return set
@@ -211,11 +203,11 @@ func instanceOf(set string, file *stateFile) string {
 
 func (k *Keeper) policy() behindPolicy { return behindPolicy{reclaim: k.cfg.Reclaim} }
 
-// Status describes the keeper as it is. It is safe for concurrent use.
+// Status returns the present status of the keeper. It is safe for concurrent use.
 func (k *Keeper) Status() Status { return k.life.current() }
 
-// Who returns what this worker answers when it is asked who it is, and whether
-// it holds a number at all. It is safe for concurrent use.
+// Who returns this worker's answer to the question who it is, and reports whether the worker holds a number. It is
+// safe for concurrent use.
 func (k *Keeper) Who() (who Who, held bool) { return k.whoAt(k.cfg.Now()) }
 
 // whoAt is Who at a time on this worker's clock, Unix ms.
@@ -227,10 +219,9 @@ func (k *Keeper) whoAt(now int64) (who Who, held bool) {
 	}, s.Held
 }
 
-// Run keeps a worker number until ctx ends, and releases it then. It returns nil
-// after a clean stop, an error that wraps [ErrDeployment] if this worker must not
-// join the registry at its start, or why the number could not be released: it
-// then stays blocked until its window ends.
+// Run keeps a worker number until ctx ends, and then releases it. It returns nil after a clean stop, an error that
+// wraps [ErrDeployment] if this worker must not join the registry at its start, or why the number could not be
+// released: such a number stays blocked until its window ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.clock.start()
 	if k.unread != nil {
@@ -245,13 +236,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		why := k.lingered(ctx, c)
+		why := k.awaitLinger(ctx, c)
 		if why != nil && ctx.Err() != nil {
 			return k.abandon(ctx, c)
 		}
 		if why == nil {
 			k.life.becomeHolding(c)
-			// What was tried before may lie before what this claim issues.
+			// A remembered claim may end before the times that this claim issues: it must not be continued.
 			k.chooser.unconfirmed, k.chooser.ended, k.chooser.lost = nil, nil, nil //mutant:begin
 			why = k.holder(c).hold(ctx)
 		}
@@ -262,24 +253,23 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// abandon releases a claim that was never held, at the stop.
+// abandon releases, at the stop, a claim that was never held.
 func (k *Keeper) abandon(ctx context.Context, c *claim) error {
 	c.report(Closed, c.gen.Close())
 	k.life.becomeReleasing()
 	return k.release(ctx, c)
 }
 
-// search finds a claim, trying again until ctx ends or, at the first search, the
-// worker is refused.
+// search finds a claim. It retries until ctx ends or, at the first search, the worker is refused.
 func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second),
-		backoff.WithRandomizationFactor(0), // the keeper has its own
+		backoff.WithRandomizationFactor(0), // pause adds randomness
 		backoff.WithMaxElapsedTime(0))
 	k.chooser.awaySince, k.chooser.exhausted = time.Time{}, 0
 	var logged time.Time
-	late := 0 // attempts in a row that had no answer in time
+	late := 0 // consecutive attempts without an answer in time
 	for {
 		if !time.Now().Before(k.answers) {
 			k.life.becomeSearching()
@@ -302,7 +292,7 @@ func (k *Keeper) search(ctx context.Context, first bool) (*claim, error) {
 		if late++; !errors.Is(err, context.DeadlineExceeded) {
 			late = 0
 		}
-		if late > 0 { // hundreds of workers that ask again at once keep a busy registry from answering any
+		if late > 0 { // hundreds of workers that retry at once keep a busy registry from answering any
 			next = max(next, min(time.Second<<min(late-1, 16), maxLate))
 		}
 		pause := k.pause(next, err)
@@ -324,7 +314,7 @@ func (k *Keeper) wait(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// notFound notes why an attempt to find a claim failed.
+// notFound records why an attempt to find a claim failed.
 func (k *Keeper) notFound(err error) {
 	switch {
 	case errors.Is(err, ErrStateFile):
@@ -333,14 +323,14 @@ func (k *Keeper) notFound(err error) {
 		k.alarms.set(ClockSkew, err.Error())
 	case errors.Is(err, ErrExhausted):
 		k.alarms.set(NumbersExhausted, err.Error())
-	case refused(err):
+	case isRefused(err):
 		k.alarms.set(RegistryConflict, err.Error())
 	}
 	k.life.note(func(s *Status) { s.Trouble = err })
 }
 
-// pause returns how long to wait after an attempt that failed: a random time of
-// half to one and a half of d, or what the error asks for.
+// pause returns how long to wait after a failed attempt: a random time of half to one and a half of d, within the
+// bounds of the error if that is a *waitError.
 func (k *Keeper) pause(d time.Duration, err error) time.Duration {
 	about := func(d time.Duration) time.Duration { return d/2 + time.Duration(k.rand.Int64N(int64(d))) }
 	w, ok := errors.AsType[*waitError](err)
@@ -350,7 +340,7 @@ func (k *Keeper) pause(d time.Duration, err error) time.Duration {
 	return min(about(max(d, w.atLeast)), w.atMost+about(min(w.atMost/4+1, 250*time.Millisecond)))
 }
 
-// holder returns what holds c.
+// holder returns a holder of c.
 func (k *Keeper) holder(c *claim) *holder {
 	c.early = k.rand.Int64N(k.cfg.Horizon.Milliseconds()/maxEarly + 1)
 	return &holder{
@@ -359,11 +349,10 @@ func (k *Keeper) holder(c *claim) *holder {
 	}
 }
 
-// giveUp ends a closed claim as why asks for, and reports whether the keeper
-// stops.
+// giveUp disposes of a closed claim, depending on why, and reports whether the keeper stops.
 func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, err error) {
 	taken := errors.Is(why, errTaken) || errors.Is(why, errUnknown)
-	k.chooser.avoid = taken || errors.Is(why, errBehind)
+	k.chooser.gaveUpOwn = taken || errors.Is(why, errBehind)
 	switch {
 	case errors.Is(why, errLost), errors.Is(why, ErrDeployment):
 		k.cfg.Alarm(NumberLost, fmt.Sprintf("%v: this worker issues nothing more under it and acquires another; "+
@@ -395,9 +384,8 @@ func (k *Keeper) giveUp(ctx context.Context, c *claim, why error) (stop bool, er
 	return false, nil
 }
 
-// dropFile makes this worker continue without a state file: better to issue without
-// local state than not at all. After a crash another number is acquired. The file
-// is tried again: see holder.retryFile.
+// dropFile makes this worker continue without a state file: issuing without local state is better than not issuing.
+// After a crash another number is acquired. The file is retried: see holder.retryFile.
 func (k *Keeper) dropFile(why error) {
 	if !k.terms.file.absent {
 		k.terms.file.drop()
@@ -428,9 +416,8 @@ func (k *Keeper) release(ctx context.Context, c *claim) error {
 	return nil
 }
 
-// stepped handles a step of the clock. One that was set farther than the others'
-// may differ issues nothing until it has been compared with them: until the next
-// heartbeat the wrong time would go into IDs.
+// stepped handles a step of the clock. After a step beyond the tolerance nothing is issued until the clock has been
+// compared with the others': until the next heartbeat the wrong time would go into IDs.
 func (k *Keeper) stepped(step time.Duration) {
 	k.alarms.set(ClockStep, fmt.Sprintf("the clock was set by %v, or the machine slept: "+
 		"it is compared with the other workers' at once; find out what set it", step))

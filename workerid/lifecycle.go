@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A phase is what a keeper does about its worker number:
+// A phase is the state of a keeper's worker number:
 //
 //	                +-----------------------+
 //	                v                       v
@@ -22,20 +22,19 @@ import (
 //	    |                      |
 //	    +----------------------+
 //
-// While a lost number is still answered for, the worker searches: closed then
-// leads to holding.
+// While this worker still answers for a lost number, it searches: closed then leads to holding.
 type phase int32
 
 const (
-	// searching: there is no claim. Nothing is issued, no number is answered for.
+	// searching: there is no claim. Nothing is issued, and this worker answers for no number.
 	searching phase = iota
-	// holding: there is a claim, but its record has to be read once more before
-	// the first ID: the process may have stood still since the claim was written.
+	// holding: there is a claim, but its record has to be read once more before the first ID: the process may have
+	// stood still since the claim was written.
 	holding
 	// issuing: the claim's generator is in use.
 	issuing
-	// suspended: there is a claim, but the clock is wrong or was set far. Nothing
-	// is issued and the fence stands still until the clock was compared.
+	// suspended: there is a claim, but the clock is wrong or was set far. Nothing is issued and the fence does not
+	// move until the clock was compared.
 	suspended
 	// closed: the claim's generator is closed for good. The worker still answers
 	// for its number.
@@ -48,28 +47,27 @@ const (
 // Status describes a keeper at one moment.
 type Status struct {
 	Instance string
-	Held     bool   // whether this worker answers for a number
+	Held     bool   // this worker answers for a number
 	Number   int    // 0 unless Held
-	Since    int64  // when it was acquired, Unix ms; 0 unless Held
+	Since    int64  // when the number was acquired, Unix ms; 0 unless Held
 	Until    int64  // acknowledged end of its window, Unix ms; 0 unless Held
-	Registry string // ID of the deployment; "" before it was read
+	Registry string // ID of the deployment; "" until it is read
 	// Offset is this machine's clock minus the registry's at the last
 	// comparison; 0 before the first.
 	Offset time.Duration
-	// Trouble is why there is no number, why nothing is issued under it, or
-	// why the last renewal or heartbeat failed; nil if all is well.
+	// Trouble is why there is no number, why nothing is issued under it, or why the last renewal or heartbeat failed;
+	// nil if there is none.
 	Trouble error
 }
 
-// A lifecycle is the phase of a keeper and what must change together with it:
-// the generator in use and the status. A phase changes in a become method and
-// nowhere else. Only the goroutine of Keeper.Run calls those; phase and current
-// are safe for concurrent use.
+// A lifecycle is the phase of a keeper and the state that must change together with it: the generator in use and the
+// status. A phase changes in a become method and nowhere else. Only the goroutine of Keeper.Run calls those; phase
+// and current are safe for concurrent use.
 type lifecycle struct {
 	use  func(*snowflake.Generator)
 	log  *slog.Logger
 	at   atomic.Int32         // the phase
-	used *snowflake.Generator // what use was last called with
+	used *snowflake.Generator // argument of the last call of use
 
 	mu     sync.Mutex
 	status Status
@@ -95,8 +93,8 @@ func (l *lifecycle) note(change func(*Status)) {
 	change(&l.status)
 }
 
-// hand makes g the generator in use; nil is none.
-func (l *lifecycle) hand(g *snowflake.Generator) {
+// setInUse makes g the generator in use; nil means none.
+func (l *lifecycle) setInUse(g *snowflake.Generator) {
 	if l.used != g {
 		l.used = g
 		l.use(g)
@@ -116,8 +114,7 @@ func (l *lifecycle) becomeHolding(c *claim) {
 	l.log.Info("worker number acquired", "number", c.number, "instance", l.current().Instance)
 }
 
-// becomeIssuing puts the generator of c to use, or returns to holding if the
-// record of c has not been read again yet.
+// becomeIssuing puts the generator of c to use, or returns to holding if the record of c has not been read again yet.
 //
 // Before: holding, issuing or suspended. If suspended, the clock has been
 // compared since and is right. After: the generator is in use if c.rechecked.
@@ -130,33 +127,31 @@ func (l *lifecycle) becomeIssuing(c *claim) {
 		return
 	}
 	l.at.Store(int32(issuing))
-	l.hand(c.gen)
+	l.setInUse(c.gen)
 }
 
 // becomeSuspended stops issuing, and keeps the number.
 //
-// Before: any phase; without a claim, or with a closed one, nothing changes.
-// After: no generator is in use; the claim's stays open, for it will be used
-// again once the clock was compared.
+// Before: any phase; without a claim, or with a closed one, nothing changes. After: no generator is in use; the
+// claim's generator stays open, since it is used again once the clock was compared.
 func (l *lifecycle) becomeSuspended(why string) {
 	if p := l.phase(); p != holding && p != issuing {
 		return
 	}
 	l.at.Store(int32(suspended))
-	l.hand(nil)
+	l.setInUse(nil)
 	l.log.Error("no snowflakes until this machine's clock is found right; the worker number is kept; check NTP",
 		"reason", why)
 }
 
 // becomeClosed ends c for good; why is nil at a clean stop. It returns the end of the last tick issued, Unix ms.
 //
-// Before: holding, issuing or suspended, or any if c was never held. After: the
-// generator is closed, which precedes everything else that happens to a claim that
-// ends; the worker still answers for the number.
+// Before: holding, issuing or suspended, or any phase if c was never held. After: the generator is closed, before
+// anything else happens to the ending claim; the worker still answers for the number.
 func (l *lifecycle) becomeClosed(c *claim, why error) (free int64) {
 	free = c.gen.Close() //mutant:close
 	l.at.Store(int32(closed))
-	l.hand(nil) //mutant:unuse
+	l.setInUse(nil) //mutant:unuse
 	l.note(func(s *Status) { s.Trouble = why })
 	if why != nil {
 		l.log.Error("worker number given up; this worker searches for another", "number", c.number, "error", why)
@@ -164,12 +159,12 @@ func (l *lifecycle) becomeClosed(c *claim, why error) (free int64) {
 	return free
 }
 
-// becomeReleasing ends the answering for a number that is to be given back.
+// becomeReleasing ends the answering for a number that is being released.
 //
 // Before: closed. After: the status holds no number.
 func (l *lifecycle) becomeReleasing() { l.leave(releasing) }
 
-// becomeSearching ends all that had to do with a claim.
+// becomeSearching ends the claim: nothing of it remains in the status.
 //
 // Before: closed or releasing. After: the status holds no number.
 func (l *lifecycle) becomeSearching() { l.leave(searching) }

@@ -10,11 +10,9 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// A Registry holds the records and heartbeats of all workers of a deployment.
-// All methods are safe for concurrent use, also by many processes, and return by
-// the time ctx ends. An error that is none of this package's means that the
-// registry is out of reach or did not answer: a write may then have landed, or
-// may land later.
+// A Registry holds the records and heartbeats of all workers of a deployment. All methods are safe for concurrent
+// use, also by many processes, and return by the time ctx ends. An error from outside this package means that the
+// registry is out of reach or did not answer: then a write may have landed, or may land later.
 type Registry interface {
 	// Deployment returns the registry's deployment, [ErrNoDeployment] if it has
 	// none, or [ErrDamaged].
@@ -44,10 +42,10 @@ type Registry interface {
 	// Leave removes the heartbeat of number w.
 	Leave(ctx context.Context, w int) error
 
-	// Ask asks the worker with number w who it is. It returns [ErrNoWorker] if
-	// nobody listens for that number. It returns [ErrBystander] if nobody answers,
-	// but somebody listens for all numbers and never answers: then silence does
-	// not say whether a worker has this one. Any other error means that one may.
+	// Ask asks the worker with number w who it is. It returns [ErrNoWorker] if the subject of that number has no
+	// subscriber. It returns [ErrBystander] if no answer arrives and a process subscribes to all numbers without
+	// answering: then silence does not show whether a worker has the number. Any other error means that a worker may
+	// have it.
 	Ask(ctx context.Context, w int) (Who, error)
 }
 
@@ -62,16 +60,15 @@ type Record struct {
 	Token    string `json:"token"`    // random, fresh with each write
 	Reported int64  `json:"reported"` // the writer's time, Unix ms
 	Until    int64  `json:"until"`    // no ID has a tick that begins at it or later, Unix ms
-	// Deployment is that of the window.
+	// Deployment is the deployment of the window.
 	Deployment Deployment `json:"deployment"`
 	Revision   uint64     `json:"-"`
-	// Damaged says that the record is unreadable, or of another version: all but
-	// Revision is zero. Its number is not acquired, since its window is unknown.
+	// Damaged means that the record is unreadable, or of another version: all fields but Revision are zero. Its
+	// number is not acquired, since its window is unknown.
 	Damaged bool `json:"-"`
 }
 
-// Valid returns an error that says why this package cannot have written the
-// record, or nil.
+// Valid returns nil, or an error that says why this package cannot have written the record.
 func (r Record) Valid() error {
 	switch {
 	case r.Token == "":
@@ -85,8 +82,8 @@ func (r Record) Valid() error {
 // maxTime is a time that no window reaches, Unix ms: sums with it do not overflow.
 const maxTime = 1 << 61
 
-// A Heartbeat is the entry that a live worker puts every few seconds and that
-// expires. It restricts no worker: only the record decides.
+// A Heartbeat is an entry that a live worker puts every few seconds and that expires. It restricts no worker: only
+// the record decides.
 type Heartbeat struct {
 	Instance string `json:"instance"`
 	Time     int64  `json:"time"`  // the worker's own, Unix ms; 0 if unreadable
@@ -98,7 +95,7 @@ type Heartbeat struct {
 // put.
 func (h Heartbeat) Offset() time.Duration { return time.Duration(h.Time-h.At) * time.Millisecond }
 
-// Who is what a worker answers when asked who it is.
+// Who is a worker's answer to the question who it is.
 type Who struct {
 	Instance string `json:"instance"`
 	Process  string `json:"process"` // random, one per process
@@ -111,20 +108,18 @@ type Who struct {
 	Unit     int64  `json:"unit"`  // of a tick, ms
 }
 
-// A Deployment is what all workers of a registry must share, since their IDs
-// would otherwise collide.
+// A Deployment is the settings that all workers of a registry must share, since their IDs would otherwise collide.
 type Deployment struct {
 	ID     string `json:"id"` // random, identifies the registry
 	Layout string `json:"layout"`
 	Epoch  int64  `json:"epoch"` // Unix ms
 	Unit   int64  `json:"unit"`  // of a tick, ms
-	// From is a time before which no window begins, Unix ms: workers that rest on a
-	// lost deployment may issue until then. 0 is none.
+	// From is a time before which no window begins, Unix ms: workers under a lost deployment may issue until then. 0
+	// means none.
 	From int64 `json:"from,omitempty"`
 }
 
-// Valid returns an error that says why this package cannot have written the
-// deployment, or nil.
+// Valid returns nil, or an error that says why this package cannot have written the deployment.
 func (d Deployment) Valid() error {
 	if d.ID == "" || d.Layout == "" || d.Unit < 1 {
 		return fmt.Errorf("id %q, layout %q, unit %d: all must be set", d.ID, d.Layout, d.Unit)
@@ -137,8 +132,8 @@ func DeploymentOf(l snowflake.Layout) Deployment {
 	return Deployment{Layout: l.String(), Epoch: l.Epoch, Unit: l.Unit}
 }
 
-// check returns an error that wraps [ErrDeployment] and shows both if have, the
-// registry's, describes other IDs than want.
+// check returns an error that wraps [ErrDeployment] and shows both deployments if have, the registry's, describes
+// other IDs than want.
 func (want Deployment) check(have Deployment) error {
 	if want.ID, want.From = have.ID, have.From; want == have {
 		return nil

@@ -9,20 +9,18 @@ import (
 
 // resume acquires the number that the state file remembers; nil if it cannot.
 //
-// If the file has a claim, the previous life crashed. While the record bears the
-// claim's token the number is still this worker's, and it resumes the rest of
-// its own window from the fence on: nothing beyond the fence was ever issued. A
-// life that was killed between a renewal and its entry in the file cannot be
-// resumed. If the file has no claim, the previous life stopped cleanly, and its
-// number is acquired like any other.
+// If the file has a claim, the previous process crashed. While the record bears the claim's token the number is still
+// this worker's, and the worker resumes the rest of its own window from the fence on: nothing beyond the fence was
+// ever issued. If that process was killed between a renewal and the entry of the renewal in the file, nothing can be
+// resumed. If the file has no claim, the previous process stopped cleanly, and its number is acquired like any other.
 func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, err error) {
 	w, ok := h.file.number(h.mine)
-	if !ok || h.avoid {
+	if !ok || h.gaveUpOwn {
 		return nil, nil
 	}
 	r := v.records[w]
 	switch last := h.file.Claim; {
-	// It was written when the disk worked again: another number issues sooner.
+	// The fence was put at until when the disk worked again: under another number IDs are issued sooner.
 	case last != nil && last.Fence > seen.now+h.longestFence():
 	case last != nil && last.Token == r.Token && seen.now < r.Until: //mutant:resume
 		rest := h.claimOn(w, max(last.Fence, seen.now))
@@ -31,10 +29,10 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	// The window has passed: it is a new claim on the own number.
 	case last != nil && last.Token == r.Token:
 		c, err = h.own(ctx, seen, w, last.Fence, r)
-	// Its last ID may have run a little ahead of the clock.
-	case last == nil && v.free(w, seen.now+fenceReach.Milliseconds()),
-		// To the end of the next tick, if that was this worker's.
-		last == nil && h.file.own(w).wrote(r.Token) && v.free(w, seen.now+2*h.layout.Unit):
+	// The last ID of the number may have run a little ahead of the clock.
+	case last == nil && v.isFree(w, seen.now+fenceReach.Milliseconds()),
+		// This worker released the number: its last ID is before the end of the next tick.
+		last == nil && h.file.own(w).wrote(r.Token) && v.isFree(w, seen.now+2*h.layout.Unit):
 		c, err = h.acquire(ctx, seen, w, r)
 	}
 	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
@@ -43,15 +41,15 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	return c, err
 }
 
-// longestFence returns how far a fence is ahead of the clock, in ms, at most,
-// unless the file had failed before.
+// longestFence returns how far a fence is ahead of the clock at most, in ms, unless the file's write had failed
+// before.
 func (h *chooser) longestFence() int64 {
 	return (h.file.reach + unheardFor + h.margin).Milliseconds()
 }
 
-// own acquires number w again, whose record r this worker wrote and whose window
-// has passed, from a time on that it never reached: used, Unix ms. Another worker
-// may have had the number since, if the registry was restored.
+// own acquires number w again. This worker wrote its record r, and its window has passed. The new window begins at
+// used or later: a time that the old window never reached, Unix ms. Another worker may have had the number since, if
+// the registry was restored.
 func (h *chooser) own(ctx context.Context, seen reading, w int, used int64, r Record) (*claim, error) {
 	c := h.claimOn(w, max(used, seen.now))
 	c.doubtful = true
@@ -72,8 +70,8 @@ func (h *chooser) reacquire(ctx context.Context, seen reading, v view) (*claim, 
 	return c, err
 }
 
-// findAway is find while the registry is out of reach, as why says: this
-// worker's own number can be resumed, no other can be acquired.
+// findAway is find while the registry is out of reach for the reason why: only this worker's own number can be
+// resumed, and no other can be acquired.
 func (h *chooser) findAway(ctx context.Context, why error) (*claim, error) {
 	if h.awaySince.IsZero() {
 		h.awaySince = time.Now()
@@ -94,11 +92,10 @@ func (h *chooser) findAway(ctx context.Context, why error) (*claim, error) {
 	return c, nil
 }
 
-// resumeAway resumes the number of the previous life while the registry is out
-// of reach: inside the rest of the window that the state file remembers, from
-// the fence on, and nowhere else. No other worker was ever given that: others
-// begin where the record's window ends, and a clean stop, which lowers that,
-// removes the claim from the file first.
+// resumeAway resumes the number of the previous process while the registry is out of reach: only inside the rest of
+// the window that the state file remembers, from the fence on. No other worker was ever given that part: other
+// workers begin where the record's window ends, and a clean stop, which lowers that end, removes the claim from the
+// file first.
 func (h *chooser) resumeAway(ctx context.Context) (*claim, error) {
 	w, ok := h.file.number(h.mine)
 	if !ok || h.file.Claim == nil || DeploymentOf(h.layout).check(h.file.Deployment) != nil {
@@ -118,8 +115,8 @@ func (h *chooser) resumeAway(ctx context.Context) (*claim, error) {
 	if err := h.ask(ctx, c); err != nil {
 		return nil, err
 	}
-	c.revision, c.token, c.deployment, c.away = last.Revision, last.Token, h.file.Deployment, true
+	c.revision, c.token, c.deployment, c.resumedAway = last.Revision, last.Token, h.file.Deployment, true
 	c.until.Store(until)
-	c.compared = reading{now: now, at: time.Now()} // as far as it can be known
+	c.compared = reading{now: now, at: time.Now()} // the best known time: no comparison is possible
 	return c, c.open(now)
 }

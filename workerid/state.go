@@ -10,8 +10,8 @@ import (
 	"math"
 )
 
-// A state is what a worker remembers on its own disk, so that it can resume its
-// number after a restart. The zero value remembers nothing.
+// A state is the part of a worker's state on its own disk, from which it can resume its number after a restart. The
+// zero value remembers nothing.
 type state struct {
 	Instance string      `json:"instance"`
 	Number   *int        `json:"number,omitempty"` // the last one held
@@ -21,19 +21,18 @@ type state struct {
 	Deployment Deployment `json:"deployment"`
 	Place      place      `json:"place"`
 	Version    int        `json:"v"`   // always [Version]
-	Sum        string     `json:"sum"` // of all the rest, see sumOf
+	Sum        string     `json:"sum"` // of all other fields, see sumOf
 }
 
 // A stateClaim is a claim as it was last acknowledged.
 type stateClaim struct {
-	// Token, Revision and Until are those of the last acknowledged write. While
-	// the record bears the token, or the registry is out of reach, the next life
-	// may resume what is left before Until.
+	// Token, Revision and Until are those of the last acknowledged write. While the record bears the token, or the
+	// registry is out of reach, the next process may resume the rest of the window before Until.
 	Token    string `json:"token"`
 	Revision uint64 `json:"revision"`
 	Until    int64  `json:"until"` // Unix ms
-	// Fence is a time that no issued tick reaches: it is on disk before
-	// anything beyond it is issued. Unix ms, not beyond Until.
+	// Fence is a time that no issued tick reaches: it is on disk before anything beyond its old value is issued. Unix
+	// ms, not beyond Until.
 	Fence int64 `json:"fence"`
 	// Clock is the latest reading of the clock at which the fence was moved, but
 	// no later than the reach of a fence before Until, Unix ms.
@@ -42,25 +41,25 @@ type stateClaim struct {
 
 // A released claim is the last one on Number.
 type released struct {
-	Base   string `json:"base"`   // how its tokens begin
-	Writes int    `json:"writes"` // before its release: later ones are of the release itself
-	Free   int64  `json:"free"`   // none of its ticks reaches it, Unix ms
+	Base   string `json:"base"`   // prefix of its tokens
+	Writes int    `json:"writes"` // writes before its release: later ones belong to the release itself
+	Free   int64  `json:"free"`   // a time that none of its ticks reaches, Unix ms
 }
 
-// wrote reports whether token is of the release.
+// wrote reports whether token is of a write of the release.
 func (r *released) wrote(token string) bool {
-	return r != nil && (&series{base: r.Base, acked: r.Writes, wrote: math.MaxInt}).open(token)
+	return r != nil && (&series{base: r.Base, acked: r.Writes, wrote: math.MaxInt}).isOpen(token)
 }
 
-// A place is where a state file may be believed.
+// A place is a machine and a directory: a state file counts only where it was written.
 type place struct {
 	Host    string `json:"host"`
 	Machine string `json:"machine,omitempty"`
 	Inode   uint64 `json:"inode,omitempty"` // of the directory
 }
 
-// encode returns the state as it stands in the file: the text that was summed, with
-// the sum in its place at the end. A worker writes it again and again.
+// encode returns the content of the file: the text that was summed, with the sum in its place at the end. A worker
+// writes it again and again.
 func (st state) encode() []byte {
 	st.Version = Version
 	text := st.unsummed()
@@ -68,8 +67,8 @@ func (st state) encode() []byte {
 	return fmt.Appendf(text[:end:end], "%s\"\n}\n", sumOf(text))
 }
 
-// sumOf returns the checksum of a state without its sum. A fence of which one
-// digit changed is too low in half of the cases, and IDs would repeat.
+// sumOf returns the checksum of a state without its sum. With one wrong digit a fence would be too low in half of the
+// cases, and IDs would repeat.
 func sumOf(text []byte) string {
 	digest := sha256.Sum256(text)
 	return hex.EncodeToString(digest[:])
@@ -85,8 +84,8 @@ func (st state) unsummed() []byte {
 	return data
 }
 
-// decodeState returns the state that encode wrote, or an error: a file is believed
-// only if encode writes the same bytes again, so that no byte of it is damaged.
+// decodeState returns the state that encode wrote, or an error: a file counts only if encode writes the same bytes
+// again, so that no byte of it is damaged.
 func decodeState(data []byte) (st state, err error) {
 	if err := json.Unmarshal(data, &st); err != nil {
 		return state{}, err
@@ -100,7 +99,7 @@ func decodeState(data []byte) (st state, err error) {
 	return st, st.valid()
 }
 
-// valid returns an error that says why no worker wrote the state, or nil.
+// valid returns nil, or an error that says why no worker wrote the state.
 func (st state) valid() error {
 	c := st.Claim
 	if c == nil {

@@ -10,64 +10,56 @@ import (
 	"github.com/natsid/natsid/internal/durable"
 )
 
-// A stateFile is worker.json: the state and the file that holds it. It is
-// believed only as a whole, and only on the machine and in the directory where
-// it was written: a copy of a live worker's file has an older fence, and a token
-// that may still fit. The program locks the directory against other processes.
+// A stateFile is worker.json: the state and the file that holds it. It counts only as a whole, and only on the
+// machine and in the directory where it was written: a copy of a live worker's file has an older fence, and a token
+// that may still match. The program locks the directory against other processes.
 //
-// The fence is kept a reach ahead of the clock, but within the window, so that
-// a wrong clock cannot carry it away. IDs are issued up to min(fence, until),
-// once that is on disk; after a crash the next life begins at the fence. Without
-// it, a worker that was killed and restarted with its clock set back would
-// repeat its last ticks. A new claim's fence begins at its own from, never at
-// the fence of an older claim.
+// The fence is kept a reach ahead of the clock, but within the window, so that a wrong clock cannot move it far away.
+// IDs are issued up to min(fence, until), once that is on disk; after a crash the next process begins at the fence.
+// Without it, a worker that was killed and restarted with its clock set back would repeat its last ticks. A new
+// claim's fence begins at its own from, never at the fence of an older claim.
 //
-// A write is given diskTimeout, and as much to wait for one under way: see
-// afterDisk. If it fails, the number is given up, since its fence cannot move. A
-// write that hangs may land later: all that it says is true. The file is tried
-// again later: see retry.
+// A write may take diskTimeout, and may wait as long for a write under way: see afterDisk. If it fails, the number is
+// given up, since its fence cannot move. A write that hangs may land later: its content is still true then. The file
+// is retried later: see retry.
 type stateFile struct {
 	path string
 	now  func() int64 // wall clock, Unix ms
 	// write replaces the file: whole or not at all, and on disk when it returns.
 	write func(data []byte) error
 	place place
-	// writing has room for one: the goroutine that put a value in may change the
-	// state and write the file. The write takes it out again, once it has ended.
+	// writing has room for one value: the goroutine that put it in may change the state and write the file. The write
+	// takes the value out when it has ended.
 	writing chan struct{}
 	// reach is how far the fence is put ahead of the clock.
 	reach time.Duration
-	// absent: nothing is remembered, because there is no state directory or
-	// because a write failed.
+	// absent: nothing is remembered, because there is no state directory or because a write failed.
 	absent bool
-	tried  time.Time     // when a write failed last
-	every  time.Duration // how long after that the next one is tried
+	tried  time.Time     // when the last failed write began its wait
+	every  time.Duration // pause between a failed write and the next
 	state
 }
 
 const (
-	// diskTimeout is how long a write of the state file may take, and how long it
-	// may wait for one that is under way.
+	// diskTimeout is how long a write of the state file may take, and how long it may wait for one that is under way.
 	diskTimeout = 2 * time.Second
 	diskGrace   = 250 * time.Millisecond
-	// fenceReach is how far the fence is put ahead of the clock, and of the ticks
-	// that IDs may be ahead of it: how long a process killed and restarted at once
-	// waits. Half of it is how long the disk may hang before requests wait for it.
+	// fenceReach is how far the fence is put ahead of the clock, beyond the tick that IDs may be ahead. A process
+	// that is killed and restarted at once waits that long. For half of it the disk may hang before requests wait for
+	// the disk.
 	fenceReach = 3 * time.Second
 	// fenceEvery is how often the fence is moved.
 	fenceEvery = fenceReach / 2
-	// retryEvery is how long a file that failed is left alone.
+	// retryEvery is the pause after a failed write of the file.
 	retryEvery = time.Minute
 )
 
-// reachOf returns the reach of a fence for ticks of unit ms. A burst gets one tick
-// ahead of the clock, and so may the next life: it issues again a reach after a
-// crash, however the fence lies in its tick.
+// reachOf returns the reach of a fence for ticks of unit ms. A burst may put IDs a tick ahead of the clock, before a
+// crash and after it: so the next process issues a reach after the crash, wherever the fence lies in its tick.
 func reachOf(unit int64) time.Duration { return fenceReach + time.Duration(unit)*time.Millisecond }
 
-// openState reads the state file in directory dir, for a layout whose ticks have
-// unit ms; "" is no directory. A missing file is a zero state. The error is why
-// a file is ignored: it is damaged, or was written elsewhere.
+// openState reads the state file in directory dir, for a layout whose ticks have unit ms; "" means no directory. A
+// missing file is a zero state. The error says why a file is ignored: it is damaged, or was written elsewhere.
 func openState(dir string, unit int64, now func() int64) (*stateFile, error) {
 	if dir == "" {
 		return &stateFile{absent: true}, nil
@@ -109,9 +101,8 @@ func (s *stateFile) read(data []byte) error {
 	return nil
 }
 
-// change applies f to the state and writes it to the file, durably. The error
-// wraps [ErrStateFile], also if the disk does not answer in time; the write may
-// land later then.
+// change applies f to the state and writes it to the file, durably. The error wraps [ErrStateFile], also if the disk
+// does not answer in time; then the write may land later.
 func (s *stateFile) change(f func(*state)) error {
 	if s.absent {
 		return nil
@@ -145,8 +136,7 @@ func (s *stateFile) change(f func(*state)) error {
 	return nil
 }
 
-// settle makes the file one of deployment d: what it remembers of another
-// registry says nothing about this one.
+// settle makes d the deployment of the file: a state from another registry is dropped, since it does not apply.
 func (s *stateFile) settle(d Deployment, instance string) error {
 	if s.absent || s.Deployment == d && s.Instance == instance {
 		return nil
@@ -159,8 +149,8 @@ func (s *stateFile) settle(d Deployment, instance string) error {
 	})
 }
 
-// remember puts the acknowledged window of a claim on a number into the file,
-// and returns how far IDs may be issued after that.
+// remember puts the acknowledged window of a claim on a number into the file, and returns the limit of IDs that this
+// allows.
 func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64, err error) {
 	return s.moveFence(c.Until, func(st *state) {
 		c.Fence = from
@@ -171,8 +161,8 @@ func (s *stateFile) remember(number int, from int64, c stateClaim) (limit int64,
 	})
 }
 
-// moveFence applies f and moves the fence ahead of the clock as it is when the
-// write begins. It returns how far IDs may be issued once that is on disk.
+// moveFence applies f and moves the fence ahead of the clock, read when the write begins. It returns the limit of IDs
+// once that is on disk.
 func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err error) {
 	limit = until
 	err = s.change(func(st *state) {
@@ -187,34 +177,30 @@ func (s *stateFile) moveFence(until int64, f func(*state)) (limit int64, err err
 	return limit, err
 }
 
-// forget removes the claim, so that no later life resumes it. r says how it was
-// given back at a clean stop, and is nil if it was lost.
+// forget removes the claim, so that no later process resumes it. r is the claim as released at a clean stop, nil if
+// the claim was lost.
 func (s *stateFile) forget(r *released) error {
 	return s.change(func(st *state) { st.Claim, st.Released = nil, r })
 }
 
-// afterDisk returns a channel that is closed once a disk has had its time: after
-// diskTimeout and, by a timer of its own, diskGrace. A process that stood still
-// for longer than the first goes on with its write in the second.
+// afterDisk returns a channel that is closed when a disk is out of time: after diskTimeout and, by a timer of its
+// own, diskGrace. A process that stood still for longer than the first timer continues its write during the second.
 func afterDisk() (late <-chan struct{}, stop func() bool) {
 	c := make(chan struct{})
 	timer := time.AfterFunc(diskTimeout, func() { time.AfterFunc(diskGrace, func() { close(c) }) })
 	return c, timer.Stop
 }
 
-// drop makes the file absent: a write of it failed.
+// drop makes the file absent after a failed write.
 func (s *stateFile) drop() { s.absent, s.tried = true, time.Now() }
 
-// retry makes a file that failed hold the claim c of an instance again, on a
-// number of deployment d, and reports whether it does. It tries at most once in
-// a while, and never while a write hangs.
+// retry makes a file whose write had failed hold the claim c of an instance again, on a number of deployment d, and
+// reports whether it does. It tries at most once per pause, and never while a write hangs.
 //
-// Law: while the file was absent, IDs were issued up to until. So that is the
-// fence: the next life begins there, and moveFence takes over once the clock is
-// near. The file loses its claim first: a write that failed, and landed, would
-// otherwise remember a window that this claim outgrows. An error that wraps
-// [ErrStateFile] says that the claim itself may have landed, so that its number
-// must be given up.
+// Law: while the file was absent, IDs were issued up to until. So until becomes the fence: the next process begins
+// there, and moveFence takes over once the clock is near. The file first loses its old claim: a write that failed,
+// and landed, would otherwise remember a window that this claim outgrows. An error that wraps [ErrStateFile] means
+// that the claim itself may have landed, so that its number must be given up.
 func (s *stateFile) retry(instance string, d Deployment, number int, c stateClaim) (back bool, err error) {
 	if !s.absent || s.path == "" || time.Since(s.tried) < s.every || len(s.writing) > 0 {
 		return false, nil
@@ -233,8 +219,7 @@ func (s *stateFile) retry(instance string, d Deployment, number int, c stateClai
 	return err == nil, err
 }
 
-// own returns the released claim if it was on number w; nil if another, or none,
-// was.
+// own returns the released claim if it was on number w; nil if another, or none, was.
 func (s *stateFile) own(w int) *released {
 	if s.absent || s.Number == nil || *s.Number != w {
 		return nil
@@ -242,7 +227,7 @@ func (s *stateFile) own(w int) *released {
 	return s.Released
 }
 
-// number returns the number that the file remembers, if it is one of those that this worker may take.
+// number returns the number in the file, if this worker may take it.
 func (s *stateFile) number(mine Span) (w int, ok bool) {
 	if s.absent || s.Number == nil {
 		return 0, false
@@ -250,8 +235,7 @@ func (s *stateFile) number(mine Span) (w int, ok bool) {
 	return *s.Number, mine.has(*s.Number)
 }
 
-// reported returns the time of the clock when the fence was last moved, Unix ms;
-// 0 if there is no fence.
+// reported returns the time of the clock when the fence was last moved, Unix ms; 0 if there is no fence.
 func (s *stateFile) reported() int64 {
 	if s.absent || s.Claim == nil {
 		return 0

@@ -12,14 +12,14 @@ func TestAHeartbeatWithoutRenewalWritesNoRecord(t *testing.T) {
 		c := opened(t, of)
 		c.deployment = s.deployment
 		h := &holder{claim: c, log: slog.New(slog.DiscardHandler)}
-		if unput, err := h.together(t.Context(), brief); unput != nil || err != nil || len(s.heartbeats) != 1 {
-			t.Errorf("brief %t: %v, %v, %d heartbeats", brief, unput, err, len(s.heartbeats))
+		if putErr, err := h.concurrently(t.Context(), brief); putErr != nil || err != nil || len(s.heartbeats) != 1 {
+			t.Errorf("brief %t: %v, %v, %d heartbeats", brief, putErr, err, len(s.heartbeats))
 		}
 		r := s.records[1]
 		r.Token = c.series.next() // of a write whose acknowledgement was lost
 		r.Revision++
 		s.records[1] = r
-		if _, err := h.together(t.Context(), brief); err == nil || ends(err) {
+		if _, err := h.concurrently(t.Context(), brief); err == nil || isFatal(err) {
 			t.Errorf("brief %t: %v, want a trouble that the next heartbeat mends", brief, err)
 		}
 		if now := s.records[1]; now != r || c.until.Load() != r.Until {

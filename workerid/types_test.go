@@ -140,7 +140,7 @@ func TestAnUnacknowledgedWriteIsRepeatedAtItsOwnRevision(t *testing.T) {
 	if err := c.write(t.Context(), c.from, until+5); err != nil || c.until.Load() != until+5 {
 		t.Errorf("until grew by %d, %v, want 5", c.until.Load()-until, err)
 	}
-	if r := s.records[1]; r.Token != c.token || r.Revision != c.revision || c.series.open(c.token) {
+	if r := s.records[1]; r.Token != c.token || r.Revision != c.revision || c.series.isOpen(c.token) {
 		t.Errorf("the claim has revision %d, the record %d", c.revision, r.Revision)
 	}
 }

@@ -1,6 +1,6 @@
 package workerid
 
-// A Window is what a process may put into IDs under a number: the times [From, Until), in Unix ms. All windows of one
+// A Window is the times [From, Until) that a process may put into IDs under a number, in Unix ms. All windows of one
 // claim have the same From, and each replaces the one before.
 type Window struct {
 	Number      int
@@ -8,16 +8,16 @@ type Window struct {
 	How         How
 }
 
-// How says how a window came about.
+// How is the origin of a window.
 type How string
 
-// How windows come about.
+// Origins of windows.
 const (
 	Acquired How = "acquired"
-	// Resumed windows are the rest of one that an earlier life of this worker had.
+	// Resumed windows are the rest of a window of an earlier process of this worker.
 	Resumed How = "resumed"
 	Renewed How = "renewed"
-	// Closed windows end where the last ID was issued: nothing is issued in the rest.
+	// Closed windows end with the last ID: nothing is issued in the rest of the window.
 	Closed How = "closed"
 )
 
@@ -29,9 +29,9 @@ func (c *claim) report(how How, until int64) {
 	c.granted(Window{Number: c.number, From: c.from, Until: until, How: how})
 }
 
-// opened says how the first window of a claim came about.
+// opened returns the origin of the first window of a claim.
 func (c *claim) opened() How {
-	if c.resumed || c.away {
+	if c.resumed || c.resumedAway {
 		return Resumed
 	}
 	return Acquired

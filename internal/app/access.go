@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// An Access is how this program reaches NATS, and by what servers know it: the settings of the nats command, by its
-// names. What can stand in a file is read again for each connection.
+// An Access is the address of NATS and the credentials of this program: the settings of the nats command, by its
+// names. Files are read again for each connection.
 type Access struct {
 	NATS    string // --nats; "" runs an embedded NATS server
-	Context string // --context; [Resolve] has filled in what it says
+	Context string // --context; [Resolve] has filled in its settings
 
 	NATSUser, NATSPassword, NATSPasswordFile string // --user, --password; a user alone is a token
 	NATSToken, NATSTokenFile                 string // --token
@@ -26,7 +26,7 @@ type Access struct {
 	JSDomain, JSPrefix        string // --js-domain, --js-prefix
 }
 
-// GroupNATS has the settings that every command has.
+// GroupNATS is the group of the settings that every command has.
 const GroupNATS = "NATS"
 
 var ofAccess = []Setting{
@@ -119,7 +119,8 @@ func showUser(c *Config) string {
 	return c.NATSUser
 }
 
-// The checks name what a setting misses or excludes. Of settings from different sources [Resolve] has left one.
+// The checks name missing settings and settings that exclude each other. Of settings from different sources [Resolve]
+// has left one.
 
 func checkPassword(c *Config) error {
 	if c.NATSUser == "" && (c.NATSPassword != "" || c.NATSPasswordFile != "") {
@@ -157,7 +158,7 @@ func checkCertificate(c *Config) error {
 	return nil
 }
 
-// checkURLs refuses what could be tried for ever in vain.
+// checkURLs refuses URLs with which connecting would be retried for ever in vain.
 func checkURLs(c *Config) error {
 	var web, plain bool
 	for u := range strings.SplitSeq(c.NATS, ",") {
@@ -208,7 +209,7 @@ func checkPrefix(c *Config) error {
 	return nil
 }
 
-// shown names the settings by which servers know this program, as they were written.
+// shown names the settings of this program's credentials, in their written form.
 func (c *Config) shown() string {
 	var names []string
 	if strings.Contains(c.NATS, "@") {

@@ -11,11 +11,11 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// keptAlarms is how many alarms wait at most while NATS is away.
+// keptAlarms is how many alarms wait at most while NATS is out of reach.
 const keptAlarms = 16
 
-// A kind of alarm is raised about one thing, such as a tag, once in alarmPause, and about so many things at most. What
-// comes beyond is held back: counted, and the last of it raised when the pause ends.
+// Within alarmPause an alarm of one kind about one object, such as a tag, is raised once, and about a bounded number
+// of objects. More alarms are held back: they are counted, and the last is raised when the pause ends.
 const (
 	alarmPause = time.Minute
 	alarmedOf  = 10
@@ -25,12 +25,12 @@ const (
 // metrics, and as messages on NATS.
 type alarms struct {
 	log   *slog.Logger
-	count func(subjects.Alarm)      // that is raised
-	held  func(subjects.Alarm)      // that is held back
-	queue chan subjects.AlarmEvent  // not published yet
-	keep  func(subjects.AlarmEvent) // where people find it later; must not block
+	count func(subjects.Alarm)      // called for each alarm raised
+	held  func(subjects.Alarm)      // called for each alarm held back
+	queue chan subjects.AlarmEvent  // alarms not published yet
+	keep  func(subjects.AlarmEvent) // stores an alarm for people; must not block
 
-	// What publish needs, set before it runs.
+	// Used by publish, and set before it runs.
 	conn      *nats.Conn
 	namespace subjects.Namespace
 	instance  func() string
@@ -39,13 +39,13 @@ type alarms struct {
 	pauses map[alarmed]*alarmPaused
 }
 
-// alarmed is what alarms are limited by.
+// alarmed is the key by which alarms are limited.
 type alarmed struct {
 	kind  subjects.Alarm
-	about string // "" if there is nothing to tell apart, or too much
+	about string // "" if the kind has no objects, or too many
 }
 
-// alarmPaused is what was held back since an alarm.
+// alarmPaused is the alarms held back since an alarm.
 type alarmPaused struct {
 	held int
 	last subjects.AlarmEvent
@@ -58,12 +58,11 @@ func newAlarms(log *slog.Logger, count, held func(subjects.Alarm)) *alarms {
 	}
 }
 
-// raise reports an event. It does not block, and may be called at any time, with
-// any lock held: the message is queued, and the oldest one dropped if too many
-// wait.
+// raise reports an event. It does not block, and may be called at any time, with any lock held: it queues the
+// message, and drops the oldest one if too many wait.
 func (a *alarms) raise(kind subjects.Alarm, message string) { a.raiseAbout(kind, "", message) }
 
-// raiseAbout is raise for a kind that may concern many things at once, such as tags: those about one of them do not
+// raiseAbout is raise for a kind that may concern many objects at once, such as tags: alarms about one object do not
 // hold back those about another.
 func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
 	event := subjects.AlarmEvent{Kind: kind, Message: message, Time: time.Now().UTC()}
@@ -74,7 +73,7 @@ func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
 	a.report(event)
 }
 
-// holdBack keeps an event if one like it was raised within the pause; otherwise a pause begins.
+// holdBack keeps an event if a similar one was raised within the pause; otherwise a pause begins.
 func (a *alarms) holdBack(of alarmed, e subjects.AlarmEvent) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +103,7 @@ func (a *alarms) pausesOf(kind subjects.Alarm) (n int) {
 // endPause ends a pause, and reports the last event that was held back in it: then another pause begins.
 func (a *alarms) endPause(of alarmed) {
 	a.mu.Lock()
-	p, paused := a.pauses[of] // none after releaseHeld
+	p, paused := a.pauses[of] // it is missing after releaseHeld
 	if paused && p.held > 0 {
 		a.pauses[of] = new(alarmPaused)
 		time.AfterFunc(alarmPause, func() { a.endPause(of) })
@@ -130,7 +129,7 @@ func (a *alarms) releaseHeld() {
 
 func (a *alarms) reportHeld(p *alarmPaused) {
 	if p.held > 0 {
-		p.last.HeldBack = p.held - 1 // beside the last one
+		p.last.HeldBack = p.held - 1 // the last one is reported itself
 		a.report(p.last)
 	}
 }
@@ -157,7 +156,7 @@ func (a *alarms) report(event subjects.AlarmEvent) {
 	}
 }
 
-// remedy returns what an operator does about a kind of alarm.
+// remedy returns an operator's remedy for a kind of alarm.
 func remedy(kind subjects.Alarm) string {
 	for _, a := range subjects.Alarms() {
 		if a.Kind == kind {
@@ -172,8 +171,7 @@ func (a *alarms) unpublished(e subjects.AlarmEvent, why any) {
 		"kind", e.Kind, "message", e.Message, "reason", why)
 }
 
-// publish publishes alarms until ctx ends, and then those that wait or were held
-// back, but no longer than a second after that.
+// publish publishes alarms until ctx ends, and then those that wait or were held back, for a second at most.
 func (a *alarms) publish(ctx context.Context) error {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -192,9 +190,8 @@ func (a *alarms) publish(ctx context.Context) error {
 	return nil
 }
 
-// publishOne publishes an alarm until a flush shows that the server has it, or
-// ctx ends: what is sent on a connection that hangs is lost. Subscribers may
-// receive it more than once, with the same time.
+// publishOne publishes an alarm until a flush shows that the server has it, or ctx ends: a message on a connection
+// that hangs is lost. Subscribers may receive it more than once, with the same time.
 func (a *alarms) publishOne(ctx context.Context, e subjects.AlarmEvent) {
 	e.Instance = a.instance()
 	body, err := json.Marshal(e)

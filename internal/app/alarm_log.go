@@ -14,21 +14,21 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Alarms are kept for so long, and so many of them; the oldest ones go first.
+// Bounds of the age and the number of stored alarms; the oldest are dropped first.
 const (
 	alarmsKeptFor = 30 * 24 * time.Hour
 	maxAlarms     = 10_000
 )
 
-// unkeptAlarms is how many alarms wait at most while JetStream is away.
+// unkeptAlarms is how many alarms wait at most while JetStream is out of reach.
 const unkeptAlarms = 64
 
-// An alarmLog keeps the alarms of all workers, for people: in a bucket, where each has a key of its own. Nothing rests
-// on it. It is safe for concurrent use.
+// An alarmLog stores the alarms of all workers, for people: in a bucket, where each has a key of its own. Nothing
+// depends on it. It is safe for concurrent use.
 type alarmLog struct {
 	queue chan subjects.AlarmEvent
 
-	// What run needs, set before.
+	// Used by run, and set before it.
 	name    string // of the bucket
 	bucket  *buckets.Bucket
 	streams buckets.Streams
@@ -37,7 +37,7 @@ type alarmLog struct {
 
 func newAlarmLog() *alarmLog { return &alarmLog{queue: make(chan subjects.AlarmEvent, unkeptAlarms)} }
 
-// on sets where alarms are kept. The bucket is made when the first alarm is raised.
+// on sets where alarms are stored. The bucket is created for the first alarm.
 func (l *alarmLog) on(s *storage) {
 	l.name, l.streams, l.log = s.cfg.Namespace.AlarmBucket(), s.streams, s.cfg.Log
 	l.bucket = buckets.New(l.streams, buckets.Config{
@@ -46,15 +46,15 @@ func (l *alarmLog) on(s *storage) {
 	})
 }
 
-// add keeps an alarm soon. It does not block.
+// add queues an alarm to be stored. It does not block.
 func (l *alarmLog) add(e subjects.AlarmEvent) {
 	select {
 	case l.queue <- e:
-	default: // it is in the log of the process
+	default: // dropped here; the alarm is in the log of the process
 	}
 }
 
-// run keeps alarms until ctx ends, and then those that wait, if JetStream answers within half a second.
+// run stores alarms until ctx ends, and then those that wait, if JetStream answers within half a second.
 func (l *alarmLog) run(ctx context.Context) error {
 	for {
 		select {
@@ -64,14 +64,14 @@ func (l *alarmLog) run(ctx context.Context) error {
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 500*time.Millisecond)
 			defer cancel()
 			for len(l.queue) > 0 && late.Err() == nil {
-				_ = l.put(late, <-l.queue) // it is in the log of the process
+				_ = l.put(late, <-l.queue) // after an error the alarm is still in the log of the process
 			}
 			return nil
 		}
 	}
 }
 
-// keep tries to keep an alarm until that succeeds or ctx ends.
+// keep retries to store an alarm until that succeeds or ctx ends.
 func (l *alarmLog) keep(ctx context.Context, e subjects.AlarmEvent) {
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		attempt, cancel := context.WithTimeout(ctx, openTimeout)
@@ -103,15 +103,15 @@ func (l *alarmLog) put(ctx context.Context, e subjects.AlarmEvent) error {
 	return err
 }
 
-// read returns the alarms that are kept, the latest first.
+// read returns the stored alarms, the latest first.
 func (l *alarmLog) read(ctx context.Context) ([]subjects.AlarmEvent, error) {
 	return KeptAlarms(ctx, l.streams, l.name)
 }
 
-// KeptAlarms returns the alarms that are kept in a bucket, the latest first.
+// KeptAlarms returns the alarms stored in a bucket, the latest first.
 func KeptAlarms(ctx context.Context, streams buckets.Streams, bucket string) ([]subjects.AlarmEvent, error) {
 	entries, _, err := streams.List(ctx, bucket, "")
-	if err != nil && !errors.Is(err, buckets.ErrNoBucket) { // none was ever raised
+	if err != nil && !errors.Is(err, buckets.ErrNoBucket) { // no alarm was ever raised
 		return nil, err
 	}
 	events := make([]subjects.AlarmEvent, 0, len(entries))

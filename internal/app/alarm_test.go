@@ -251,7 +251,7 @@ func TestNoAlarmOfAnIncidentOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
 	for _, cause := range []lineage.Cause{lineage.WentBack, lineage.Lost, lineage.Second} {
 		p.storage.alarmStopped(cause, "stopped")
 	}
-	g := grantLog{p: p, gone: true}
+	g := grantLog{p: p, wasDeleted: true}
 	p.cfg.Namespace = subjects.DefaultNamespace
 	g.failed(fmt.Errorf("put: %w", buckets.ErrFull), 3)
 	if len(a.queue) != 6 {

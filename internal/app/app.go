@@ -28,15 +28,14 @@ import (
 )
 
 var (
-	// ErrDataInUse is returned when another process works in the data directory.
+	// ErrDataInUse is returned when another process uses the data directory.
 	ErrDataInUse = errors.New("the data directory is in use")
 	// ErrListenTaken is returned when the embedded server's address is in use.
 	ErrListenTaken = errors.New("the address is in use")
 )
 
-// Run runs a whole natsid until ctx ends, and stops it cleanly: all requests
-// that were taken are answered, then the worker number is released. It returns
-// nil after a clean stop, also if ctx ended before anything was ready.
+// Run runs a whole natsid until ctx ends, and stops it cleanly: all requests that were taken are answered, then the
+// worker number is released. It returns nil after a clean stop, also if ctx ended before the program was ready.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -58,8 +57,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// A program is one natsid. Its fields are set by the steps of its life, and do
-// not change afterwards.
+// A program is one natsid. Its fields are set by its steps, and do not change afterwards.
 type program struct {
 	cfg     Config
 	quit    func() // begins the stop
@@ -89,7 +87,7 @@ type program struct {
 	kept     *alarmLog
 	grants   grantLog
 	started  time.Time
-	silent   atomic.Bool // at the stop: NATS does not answer
+	silent   atomic.Bool // during the stop, NATS does not answer
 }
 
 func newProgram(cfg Config, quit func()) *program {
@@ -110,14 +108,13 @@ func newProgram(cfg Config, quit func()) *program {
 	return p
 }
 
-// steps is the life of the program: it starts from top to bottom and stops from
-// bottom to top. The order of the stop is part of the laws of uniqueness and of
-// the promise that a restart loses no request; each comment says what the stop
-// of a step rests on.
+// steps is the life of the program: it starts from top to bottom and stops from bottom to top. The order of the stop
+// is part of the laws of uniqueness and of the promise that a restart loses no request; each comment states on which
+// later stops the stop of a step depends.
 func (p *program) steps() []step {
-	const soon = time.Second // for what ends with ctx
+	const soon = time.Second // for steps that end with ctx
 	return []step{
-		// Released when nothing writes into the directory any more.
+		// Released when no step writes into the directory any more.
 		{name: "lock of the data directory", start: p.lockData, stop: p.unlockData, within: soon},
 		// Stops when its clients, the connections, are closed.
 		{name: "embedded NATS server", start: p.startServer, stop: p.stopServer, within: 10 * time.Second},
@@ -130,13 +127,13 @@ func (p *program) steps() []step {
 		// Waits for MySQL. It closes when no load is under way.
 		{name: "store", start: p.storage.openStore, stop: p.storage.closeStore, within: soon},
 		{name: "allocator, issuer and keeper", start: p.assemble},
-		// Read before anything is served.
+		// Read before any request is served.
 		{name: "limits known by now", start: p.readSettings},
 		// Ends when the last alarm was published.
 		until("alarms that are kept", soon, p.kept.run),
 		// Ends when no step can raise an alarm any more.
 		until("alarms", 2*time.Second, p.alarms.publish),
-		// Ends when nothing is loaded and no worker number is held any more.
+		// Ends when no load is under way and no worker number is held.
 		until("grants", 2*time.Second, p.grants.run),
 		{name: "HTTP", start: p.listenHTTP},
 		{name: "answers to workers that ask how this one is", start: p.answerViews},
@@ -148,15 +145,14 @@ func (p *program) steps() []step {
 		during("buckets that were not open at the start", soon, p.storage.openLate),
 		during("watch for streams that take requests", soon, p.watchStreams),
 		during("announcement", soon, p.announce),
-		// Before anything is served: another registry may serve the same subjects.
+		// Before any request is served: another registry may serve the same subjects.
 		{name: "question which registries there are", start: p.askRegistries},
 		// Releases the worker number on the control connection, once no ID can be
 		// issued under it: all requests have been answered.
 		until("worker number", 5*time.Second, p.keepNumber),
-		// Says in the marks, over the control connection, that this worker has loaded
-		// all that it ever will.
+		// Records in the marks, over the control connection, that this worker has made its last load.
 		until("watch of the registry", 5*time.Second, p.watchRegistry),
-		// Found out while requests are answered: the two steps above hurry if it is so.
+		// Measured while requests are answered: if NATS is silent, the two steps above hurry.
 		during("question whether NATS still answers", p.answers()+3*time.Second, p.askNATS),
 		// Refuses requests that still wait, and waits for the loads under way.
 		// Loaded IDs that were not issued are holes.
@@ -167,9 +163,9 @@ func (p *program) steps() []step {
 		// Leaves the queue groups, answers all requests that were taken, and drains
 		// the serving connection, so that the last replies are on the wire.
 		during("requests", p.answers()+5*time.Second, p.serve),
-		// Takes back what it promised to workers that cannot load, while requests are still answered.
+		// Takes back its promise to workers that cannot load, while requests are still answered.
 		during("who can load", soon, p.standBy),
-		// Others load for themselves from then on.
+		// From then on other workers load for themselves.
 		during("loads for other workers", soon, p.passOn),
 	}
 }
@@ -199,7 +195,7 @@ func (p *program) lockData(context.Context) error {
 
 func (p *program) unlockData() error {
 	if p.lock != nil {
-		_ = p.lock.Unlock() // fails only for a lock that is not held
+		_ = p.lock.Unlock() // it fails only for a lock that is not held
 	}
 	return nil
 }
@@ -207,7 +203,7 @@ func (p *program) unlockData() error {
 // parkedSnowflakes bounds the requests that wait for the clock at once.
 const parkedSnowflakes = 4096
 
-// assemble connects the cores with what they use. It starts nothing.
+// assemble connects the cores with their dependencies. It starts nothing.
 func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
@@ -251,13 +247,13 @@ func (p *program) assemble(context.Context) error {
 
 func (p *program) instance() string {
 	if p.keeper == nil {
-		return p.cfg.Name // not assembled yet
+		return p.cfg.Name // before assemble
 	}
 	return p.keeper.Status().Instance
 }
 
-// use makes g the generator in use, and the worker look at once: one that is at rest must
-// answer for a number from the moment it may issue under it.
+// use makes g the generator in use, and makes the worker check its membership at once: a worker that is idle must
+// answer for a number from the moment when it may issue under it.
 func (p *program) use(g *snowflake.Generator) {
 	p.issuer.Use(g)
 	p.worker.Wake()
@@ -285,7 +281,7 @@ func (p *program) workerConfig() worker.Config {
 	}
 }
 
-// overloaded raises the alarm for a mode of which more is asked than can be answered.
+// overloaded raises the alarm for a mode that gets more requests than it can answer.
 func (p *program) overloaded(mode worker.Mode) {
 	p.alarms.raise(subjects.AlarmOverload, fmt.Sprintf(
 		"requests of the mode %s arrive faster than this worker answers them, for a second or longer", mode))
@@ -308,8 +304,8 @@ func (p *program) segmentConfig() segment.Config {
 	return c
 }
 
-// askNATS finds out, once the stop begins, whether NATS answers on the control connection. One that does not
-// for as long as requests may wait is closed: a call on a connection that is being made again can hang for
+// askNATS checks, once the stop begins, whether NATS answers on the control connection. If NATS does not answer for
+// as long as requests may wait, askNATS closes the connection: a call on a reconnecting connection can hang for
 // longer than its context allows.
 func (p *program) askNATS(ctx context.Context) error {
 	<-ctx.Done()
@@ -324,10 +320,10 @@ func (p *program) askNATS(ctx context.Context) error {
 	return nil
 }
 
-// answers is how long it takes at most until the last request taken is answered, see worker.Worker.
+// answers is the longest time until the last request taken is answered, see worker.Worker.
 func (p *program) answers() time.Duration { return p.cfg.Deadline + 2*time.Second }
 
-// atStop returns how long the stop may try what only NATS can do: usual, unless NATS is silent.
+// atStop returns the time limit of steps that need NATS: usual, unless NATS is silent.
 func (p *program) atStop(usual time.Duration) time.Duration {
 	if p.silent.Load() {
 		return 100 * time.Millisecond
@@ -355,19 +351,18 @@ func (p *program) closeAllocator() error {
 // follow keeps the tags in memory like those in the store.
 func (p *program) follow(ctx context.Context) error {
 	select {
-	case <-p.storage.begun: // preloads would fail until then
+	case <-p.storage.begun: // preloads would fail before that
 		p.segments.Follow(ctx)
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// keepNumber holds a worker number until ctx ends, and releases it then. A
-// keeper that may not join the registry ends the program: snowflakes of another
-// layout or epoch must not be issued beside those of the registry.
+// keepNumber holds a worker number until ctx ends, and then releases it. A keeper that may not join the registry ends
+// the program: snowflakes of another layout or epoch must not be issued beside those of the registry.
 func (p *program) keepNumber(ctx context.Context) error {
 	defer p.quit()
-	if !p.storage.late { // a registry that was never used leaves where another one serves
+	if !p.storage.openedLate { // an unused registry gives way where another one serves
 		select {
 		case <-p.storage.begun:
 		case <-ctx.Done():

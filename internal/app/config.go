@@ -17,11 +17,11 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Config is everything that can be set. Begin with [Default]. A field whose
-// comment is a flag is described by the [Setting] of that name, and set by it.
+// Config is the complete configuration. Begin with [Default]. A field whose comment is a flag is described by the
+// [Setting] of that name, and set by it.
 type Config struct {
 	Access                       // of NATS
-	File      string             // --config; whoever calls [Parse] has read it
+	File      string             // --config; the caller of [Parse] has read it
 	Namespace subjects.Namespace // --namespace
 	Listen    string             // --listen
 	Insecure  bool               // --insecure
@@ -86,21 +86,21 @@ type Config struct {
 	// Ready, if set, is called once, when all modes can issue for the first time.
 	Ready func(Where)
 
-	given map[string]Given // by flag; what [Parse] has read
+	given map[string]Given // by flag; the texts that [Parse] has read
 }
 
 // Where describes a program that is ready.
 type Where struct {
 	URL      string // of NATS, without password
 	Embedded bool
-	Context  string // file with the context by which callers connect; "" if they need none
+	Context  string // file with the context for callers; "" if they need none
 	HTTP     string // address of the monitor; "" if off
 	LeafHTTP string // address of Leaf's paths; "" if off
 	Instance string
 	Number   int // the worker number
 }
 
-// DefaultStep is the step of tags created without one, that of Leaf's example.
+// DefaultStep is the step of tags created without one: that of Leaf's example.
 const DefaultStep = 1000
 
 // Default returns the defaults of all settings.
@@ -134,8 +134,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// NewLog returns a log of the level and the format that are set. It writes each
-// kind of line once a minute at most.
+// NewLog returns a log of the level and the format that are set. It writes each kind of line once a minute at most.
 func (c Config) NewLog(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: spellDurations}
 	if c.LogJSON {
@@ -144,8 +143,7 @@ func (c Config) NewLog(w io.Writer) *slog.Logger {
 	return slog.New(loglimit.New(slog.NewTextHandler(w, opts)))
 }
 
-// spellDurations writes durations as 1.5s in JSON too, where slog would write
-// nanoseconds.
+// spellDurations writes durations as 1.5s in JSON too, where slog would write nanoseconds.
 func spellDurations(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

@@ -20,10 +20,10 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// links is how this process reaches NATS, the embedded server or others: by two connections, so that neither waits
-// behind the other. The worker makes the serving connection, which carries requests. The control connection carries
-// loads, records, heartbeats and alarms; it outlives the serving one, so that the worker number can be released after
-// the last answer. It reconnects every 250 ms without limit, also while a server refuses its credentials. More
+// links is this process's two connections to NATS, the embedded server or others, so that neither waits behind the
+// other. The worker makes the serving connection, which carries requests. The control connection carries loads,
+// records, heartbeats and alarms; it outlives the serving connection, so that the worker number can be released after
+// the last answer. It reconnects every 250 ms without limit, even while a server refuses its credentials. More
 // connections were not faster: no handler waits.
 type links struct {
 	embedded *natsembed.Host // nil where a NATS is joined
@@ -59,7 +59,7 @@ func controlOptions(cfg Config, embedded *natsembed.Host) []nats.Option {
 func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	opts := []nats.Option{
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // credentials that are refused for a while must not end the connection
+		nats.IgnoreAuthErrorAbort(), // a server that refuses credentials for a while must not end the connection
 		nats.ReconnectWait(250 * time.Millisecond),
 	}
 	opts = append(opts, logged(cfg.Log)...)
@@ -69,7 +69,7 @@ func options(cfg Config, embedded *natsembed.Host) []nats.Option {
 	return opts
 }
 
-// logged returns the options that log what happens to a connection.
+// logged returns the options that log events of a connection.
 func logged(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
@@ -93,8 +93,8 @@ func logged(log *slog.Logger) []nats.Option {
 	}
 }
 
-// kindOf returns the message of the line about an error of NATS. Each is written once a minute at most, so missing
-// rights of different kinds need messages of their own.
+// kindOf returns the message of the line about an error of NATS. Lines are limited by message, so missing rights of
+// different kinds need messages of their own.
 func kindOf(err error) string {
 	switch missing := buckets.MissingRight(err); {
 	case missing == nil:
@@ -111,8 +111,7 @@ func kindOf(err error) string {
 	return "NATS refuses a message"
 }
 
-// retry calls f until it succeeds, ctx ends, or the error is permanent. It logs
-// each failure.
+// retry calls f until it succeeds, ctx ends, or the error is permanent. It logs each failure.
 func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (T, error)) (T, error) {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
@@ -123,8 +122,7 @@ func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (
 	})
 }
 
-// WithoutURL returns err without what a parser quotes of a malformed URL, which
-// may be a password.
+// WithoutURL returns err without the part of a malformed URL that a parser quotes, which may be a password.
 func WithoutURL(err error) error {
 	if _, malformed := errors.AsType[*url.Error](err); malformed {
 		return errors.New("the URL is malformed; " +
@@ -142,9 +140,8 @@ func Redact(urls string) string {
 	return strings.Join(list, ",")
 }
 
-// redact hides whatever stands before an @, and whatever cannot be parsed, such
-// as half a password that contains a comma. A host without scheme would be
-// parsed as a path.
+// redact hides the text before an @, and a text that cannot be parsed, such as half a password that contains a comma.
+// A host without scheme would be parsed as a path.
 func redact(u string) string {
 	if at := strings.LastIndexByte(u, '@'); at >= 0 {
 		scheme, _, ok := strings.Cut(u[:at], "://")
@@ -163,7 +160,7 @@ func redact(u string) string {
 	return u
 }
 
-// JetStream returns JetStream as it is reached over a connection: directly, or through a domain or a prefix.
+// JetStream returns JetStream over a connection: directly, or through a domain or a prefix.
 func JetStream(nc *nats.Conn, cfg Config) (jetstream.JetStream, error) {
 	switch {
 	case cfg.JSDomain != "":

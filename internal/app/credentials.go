@@ -10,11 +10,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// credentials are the options by which servers know this program, and it knows them. What is in files is read for each
-// connection that is made, so one that was renewed is taken up when the connection is made again.
+// credentials are the options with this program's credentials, both ways. Files are read for each connection, so a
+// renewed file takes effect at the next reconnect.
 type credentials struct {
 	options []nats.Option
-	conn    atomic.Pointer[nats.Conn] // once it is made
+	conn    atomic.Pointer[nats.Conn] // set once the connection exists
 }
 
 // try reads the files of an option, as a connection would.
@@ -32,12 +32,12 @@ func try(option nats.Option) error {
 	return err
 }
 
-// credentialsOf returns the credentials of the settings. The error names each that cannot be used.
+// credentialsOf returns the credentials of the settings. The error names each unusable one.
 func credentialsOf(cfg Config) (*credentials, error) {
 	c := new(credentials)
 	user, password := cfg.NATSUser, secret{cfg.NATSPassword, cfg.NATSPasswordFile}
 	token := secret{cfg.NATSToken, cfg.NATSTokenFile}
-	if user != "" && !password.given() { // as the nats command has it
+	if user != "" && !password.given() { // as the nats command does
 		user, token = "", secret{text: user}
 	}
 	jwt, seed := secret{cfg.NATSJWT, cfg.NATSJWTFile}, secret{cfg.NATSSeed, cfg.NATSSeedFile}
@@ -72,9 +72,9 @@ func credentialsOf(cfg Config) (*credentials, error) {
 	return c, errors.Join(faults...)
 }
 
-// withNKey signs with the seed in a file. A server is shown the key of the connection's options, so a seed of another
-// key changes that one: it does so where the client itself reads it, with the connection locked. The attempt that found
-// the new seed is refused, and the next one succeeds.
+// withNKey signs with the seed in a file. A server is sent the key in the connection's options, so a seed of another
+// key changes that key: it does so where the client itself reads it, with the connection locked. The attempt that
+// found the new seed is refused, and the next one succeeds.
 func (c *credentials) withNKey(file string) nats.Option {
 	read := func() (o nats.Options, err error) {
 		option, err := nats.NkeyOptionFromSeed(file)
@@ -99,7 +99,7 @@ func (c *credentials) withNKey(file string) nats.Option {
 	}
 }
 
-// withJWT shows a JWT, and signs with its seed. A bearer has none.
+// withJWT sends a JWT, and signs with its seed. A bearer JWT has no seed.
 func withJWT(jwt, seed secret) nats.Option {
 	return nats.UserJWT(jwt.read, func(nonce []byte) ([]byte, error) {
 		if !seed.given() {
@@ -137,12 +137,12 @@ func withToken(token secret) nats.Option {
 	}
 }
 
-// A secret is a text that must not be shown: as it was given, or in a file. Its errors show the file alone.
+// A secret is a text that must not be shown: given directly, or in a file. Its errors name the file alone.
 type secret struct{ text, file string }
 
 func (s secret) given() bool { return s.text != "" || s.file != "" }
 
-// read returns the text. A line's end is no part of it.
+// read returns the text, without the end of its line.
 func (s secret) read() (string, error) {
 	if s.file == "" {
 		return s.text, nil
@@ -154,8 +154,8 @@ func (s secret) read() (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), err
 }
 
-// latest returns a function that reads the text again, for those who cannot take an error: while the file cannot be
-// read, it returns what it read last.
+// latest returns a function that reads the text again, for callers that cannot take an error: while the file cannot
+// be read, the function returns the last text.
 func (s secret) latest() (func() string, error) {
 	text, err := s.read()
 	return func() string {

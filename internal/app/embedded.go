@@ -36,7 +36,8 @@ func (p *program) startServer(context.Context) (err error) {
 			return err
 		}
 	}
-	// This program's own connections are made in the process: without TLS, and without credentials for other servers.
+	// This program's own connections are made inside the process: without TLS, and without credentials for other
+	// servers.
 	_, address, _ := strings.Cut(p.where.URL, "://")
 	cfg.Access = Access{NATS: "nats://" + address}
 	return nil
@@ -59,8 +60,8 @@ func embed(cfg *Config, lock *natsembed.Lock) (*natsembed.Host, error) {
 	return h, err
 }
 
-// Each role has an inbox prefix of its own, since who hears the replies to another reads what that one reads. Callers
-// have that of all NATS clients, which worker and operator must be given.
+// Each role has an inbox prefix of its own, since a subscriber to the replies of a user can read the user's answers.
+// Callers have the prefix of all NATS clients, which worker and operator must not have.
 var inboxPrefixes = map[rights.Role]string{
 	rights.Caller: "_INBOX", rights.Operator: "_INBOX_operator", rights.Worker: "_INBOX_worker",
 }
@@ -70,8 +71,8 @@ func userFile(cfg *Config, role rights.Role, suffix string) string {
 	return filepath.Join(cfg.Data, "users", string(role)+suffix)
 }
 
-// writeContexts writes a context for each user, by which the nats command and natsid reach the server. It returns the
-// file for callers.
+// writeContexts writes a context for each user, with which the nats command and natsid connect to the server. It
+// returns the file for callers.
 func writeContexts(cfg *Config, url string) (caller string, err error) {
 	for role, prefix := range inboxPrefixes {
 		key, err := filepath.Abs(userFile(cfg, role, ".nk"))
@@ -91,8 +92,8 @@ func writeContexts(cfg *Config, url string) (caller string, err error) {
 	return userFile(cfg, rights.Caller, ".json"), nil
 }
 
-// lockOf returns the lock of the embedded server, with a user for each role, or nil if no certificate is given. At the
-// first start it makes the keys of the users, in the data directory.
+// lockOf returns the lock of the embedded server, with a user for each role, or nil if no certificate is given. At
+// the first start it creates the keys of the users, in the data directory.
 func lockOf(cfg *Config) (*natsembed.Lock, error) {
 	if cfg.ListenCert == "" {
 		return nil, nil
@@ -128,7 +129,7 @@ func lockOf(cfg *Config) (*natsembed.Lock, error) {
 
 // inside returns the options of a connection of this program to the embedded server.
 func inside(embedded *natsembed.Host) []nats.Option {
-	// A server that reads nothing here is in a process that stands still: to leave it would help nobody.
+	// The server is in this process: if it reads nothing, this process stands still, and a reconnect would not help.
 	opts := []nats.Option{nats.InProcessServer(embedded), nats.FlusherTimeout(nats.DefaultFlusherTimeout)}
 	if key := embedded.Self(); key != nil {
 		opts = append(opts, nats.Nkey(key.Public, key.Sign), nats.CustomInboxPrefix(inboxPrefixes[rights.Worker]))

@@ -14,16 +14,16 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A field is the part of a [Config] that a setting sets. Its functions return
-// errors without the name of the setting.
+// A field is the part of a [Config] that a setting sets. Its functions return errors without the name of the setting.
 type field struct {
-	standard string // the default, as it would be written
+	standard string // the default, in its written form
 	limits   string // the valid values, with their unit
 	words    []string
 	set      func(c *Config, text string) error
 	check    func(c *Config) error // nil if every value is valid
-	beside   string                // another setting of which the check speaks, "" for none
-	// show returns the value in force without what is secret, or what the default depends on; nil if the text does.
+	beside   string                // another setting that the check concerns, "" for none
+	// show returns the value in force without its secrets, or the origin of the default; nil if the text shows the
+	// value.
 	show func(c *Config) string
 }
 
@@ -33,7 +33,7 @@ func (f field) checked(limits string, check func(*Config) error) field {
 	return f
 }
 
-// with names another setting that the check speaks of.
+// with names another setting that the check concerns.
 func (f field) with(beside string) field {
 	f.beside = beside
 	return f
@@ -261,7 +261,7 @@ func setLayout(c *Config, text string) (err error) {
 	return err
 }
 
-// checkLayout checks the epoch too, which is part of the layout.
+// checkLayout also checks the epoch, which is part of the layout.
 func checkLayout(c *Config) error {
 	if err := c.Layout.Validate(); err != nil {
 		return fmt.Errorf("or --epoch: %w", err)
@@ -269,8 +269,7 @@ func checkLayout(c *Config) error {
 	return nil
 }
 
-// setEpoch reads the epoch of the layout that was set before it; "" keeps the
-// layout's own.
+// setEpoch sets the epoch of the layout that was set before; "" keeps the layout's own epoch.
 func setEpoch(c *Config, text string) (err error) {
 	if text == "" {
 		return nil
@@ -293,8 +292,7 @@ func parseEpoch(text string) (int64, error) {
 		"a time, as 2018-09-22T00:00:00+08:00; or Unix milliseconds")
 }
 
-// checkSite needs a valid layout: the fault of one that is not is named by the
-// layout.
+// checkSite needs a valid layout: an invalid one is reported for the layout itself.
 func checkSite(c *Config) error {
 	if c.Layout.Validate() != nil || 0 <= c.Site && c.Site < c.Layout.Sites() {
 		return nil
@@ -320,7 +318,7 @@ func setNumbers(c *Config, text string) error {
 	return nil
 }
 
-// checkNumbers needs a valid layout and site, whose own faults are named by them.
+// checkNumbers needs a valid layout and site: invalid ones are reported for themselves.
 func checkNumbers(c *Config) error {
 	if c.Numbers == nil || c.Layout.Validate() != nil || c.Site < 0 || c.Site >= c.Layout.Sites() {
 		return nil

@@ -12,17 +12,17 @@ import (
 	"github.com/natsid/natsid/internal/configfile"
 )
 
-// A Given is what was written for a setting, and where.
+// A Given is the text given for a setting, and its place.
 type Given struct {
 	Text  string
 	From  Source
-	Place string // the setting as it was written, for messages; "" is the flag
+	Place string // the setting in its written form, for messages; "" means the flag
 	Line  int    // of the configuration file; 0 elsewhere
 
-	unread bool // the text cannot be read, which [Parse] has said
+	unread bool // the text cannot be read, which [Parse] has reported
 }
 
-// A Source is where a setting was given. A later one takes precedence.
+// A Source is the kind of place where a setting was given. A later one takes precedence.
 type Source int
 
 // The sources of settings.
@@ -34,9 +34,8 @@ const (
 	FromFlag
 )
 
-// Parse returns the Config of "natsid serve": the defaults, and for each flag
-// in given what is written there. It names every text that cannot be read by the
-// place where it was written, and leaves ranges to [Config.Validate].
+// Parse returns the Config of "natsid serve": the defaults, and for each flag in given the text there. Its error
+// names every unreadable text by its place; [Config.Validate] checks ranges.
 func Parse(given map[string]Given) (Config, error) {
 	c := Default()
 	c.AutoCreateTags = given["nats"].Text == ""
@@ -56,7 +55,8 @@ func Parse(given map[string]Given) (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// fault returns the fault of a setting, as it was written. That of one that was not given lies in the one beside it.
+// fault returns the fault of a setting, by its place. The fault of a setting that was not given is in the one beside
+// it.
 func (s Setting) fault(given map[string]Given, err error) error {
 	g := given[s.Flag]
 	if beside := given[s.field.beside]; g.From == FromDefault && beside.From == FromFile {
@@ -65,7 +65,7 @@ func (s Setting) fault(given map[string]Given, err error) error {
 	return &lineError{g.Line, fmt.Errorf("%s %w", cmp.Or(g.Place, "--"+s.Flag), err)}
 }
 
-// A lineError is a fault on a line of the configuration file; 0 is elsewhere.
+// A lineError is a fault on a line of the configuration file; 0 means elsewhere.
 type lineError struct {
 	line int
 	error
@@ -73,7 +73,7 @@ type lineError struct {
 
 func (e *lineError) Unwrap() error { return e.error }
 
-// Faults joins what [ReadFile], [Parse] and [Config.Validate] have returned: what the file does not say first, then in
+// Faults joins the errors of [ReadFile], [Parse] and [Config.Validate]: those outside the file first, then those in
 // the order of its lines.
 func Faults(errs ...error) error {
 	var all []error
@@ -97,8 +97,8 @@ func Faults(errs ...error) error {
 // maxFile is far more than all settings need.
 const maxFile = 1 << 20
 
-// ReadFile returns what the configuration file sets that was given, by flag, and an error that names every fault of its
-// form and of its names by the line. Values are left to [Parse] and [Config.Validate].
+// ReadFile returns the settings of the configuration file, by flag, and an error that names every fault of its form
+// and of its names by the line. [Parse] and [Config.Validate] check values.
 func ReadFile(config Given) (map[string]Given, error) {
 	name := config.Text
 	text, err := readText(name)
@@ -151,7 +151,7 @@ func flagOf(name string) string {
 	return name
 }
 
-// checkName returns what is wrong with the name of a setting in a file.
+// checkName returns the fault of a setting's name in a file, "" if it has none.
 func checkName(name string) string {
 	best, distance := "", 1+max(2, len(name)/3)
 	for _, s := range settings {
@@ -171,7 +171,7 @@ func checkName(name string) string {
 	return " is no setting: did you mean " + best + "?"
 }
 
-// edits returns how many characters must be inserted, removed or replaced to make b of a.
+// edits returns how many characters must be inserted, removed or replaced to turn a into b.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

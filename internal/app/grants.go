@@ -14,22 +14,22 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A grantLog writes down which IDs this process may issue. Nothing rests on it: whatever becomes of it, IDs are issued.
-// The zero value writes nothing.
+// A grantLog records the IDs that this process may issue. No ID depends on it: whether or not it works, IDs are
+// issued. The zero value records nothing.
 type grantLog struct {
 	p   *program
 	log *grants.Log // nil with --grants off
 
 	// Only the goroutine of run uses these.
-	bucket *buckets.Bucket
-	owner  string    // the registry that the bucket is of
-	looked time.Time // at the bucket's settings
-	ill    bool      // an entry could not be written, and this was reported
-	lost   uint64    // grants, of which was reported that they are lost
-	gone   bool      // the bucket is, which was not reported
+	bucket     *buckets.Bucket
+	owner      string    // the registry that owns the bucket
+	looked     time.Time // time of the last check of the bucket's settings
+	isFailing  bool      // an entry could not be written, and this was reported
+	lost       uint64    // lost grants reported so far
+	wasDeleted bool      // the bucket was deleted, and this was not reported
 }
 
-// open makes the log of a program that is being assembled.
+// open creates the log of a program that is being assembled.
 func (g *grantLog) open(p *program) {
 	if g.p = p; p.cfg.Grants == 0 {
 		return
@@ -74,7 +74,7 @@ func (g *grantLog) era() string {
 	return ""
 }
 
-// EraOf returns the era to which writes of marks belong that are made now: once it stopped, of the one that comes next.
+// EraOf returns the era of writes of marks that are made now: after a stop, the next era.
 func EraOf(id lineage.Identity) string {
 	if id.Incident != nil {
 		return id.Incident.ID
@@ -82,7 +82,7 @@ func EraOf(id lineage.Identity) string {
 	return id.Era()
 }
 
-// WriteOf returns a write of a tag's mark as it is written down now.
+// WriteOf returns the record of a write of a tag's mark that is made now.
 func WriteOf(tag string, w segment.Write) grants.Write {
 	return grants.Write{
 		Tag: tag, How: string(w.How), Before: w.Before, After: w.After, Read: w.Read, Written: w.Written,
@@ -105,7 +105,7 @@ func (g *grantLog) discarded(tag string, r segment.Range) {
 	}
 }
 
-// origin returns the load of this process that an ID of a tag came from, if it is remembered.
+// origin returns this process's load of an ID of a tag, if it is remembered.
 func (g *grantLog) origin(tag string, id int64) (segment.Loaded, bool) {
 	if g.log == nil {
 		return segment.Loaded{}, false
@@ -138,7 +138,7 @@ func (g *grantLog) window(w workerid.Window) {
 	}
 }
 
-// run writes until ctx ends, and then what is left.
+// run writes until ctx ends, and then the remaining grants.
 func (g *grantLog) run(ctx context.Context) error {
 	if g.log == nil {
 		return nil
@@ -146,7 +146,7 @@ func (g *grantLog) run(ctx context.Context) error {
 	return g.log.Run(ctx)
 }
 
-// head returns what entries begin with, once the registry of the worker numbers is known.
+// head returns the head of entries, once the registry of the worker numbers is known.
 func (g *grantLog) head() (grants.Head, bool) {
 	who, _ := g.p.keeper.Who()
 	h := grants.Head{Instance: who.Instance, Process: who.Process, Numbers: who.Registry,
@@ -165,10 +165,10 @@ func (g *grantLog) head() (grants.Head, bool) {
 	return h, h.Numbers != ""
 }
 
-// lookEvery is how often it is looked whether the bucket is still this registry's.
+// lookEvery is the interval of checks whether the bucket is still this registry's.
 const lookEvery = time.Minute
 
-// put writes an entry. The bucket is made when there is the first.
+// put writes an entry. The bucket is created for the first one.
 func (g *grantLog) put(ctx context.Context, body []byte) error {
 	cfg, owner := g.p.cfg, g.p.keeper.Status().Registry
 	if g.bucket == nil || g.owner != owner {
@@ -176,7 +176,7 @@ func (g *grantLog) put(ctx context.Context, body []byte) error {
 		g.bucket = buckets.New(g.p.storage.streams, buckets.Config{
 			Name: cfg.Namespace.GrantsBucket(), Description: "natsid: which worker was given which IDs",
 			TTL: cfg.Grants, MaxBytes: cfg.GrantsSize << 20, Whole: true, Owner: owner,
-			Replicas: g.p.storage.replicas(), Lost: func() { g.gone = true }, Log: cfg.Log,
+			Replicas: g.p.storage.replicas(), Lost: func() { g.wasDeleted = true }, Log: cfg.Log,
 		})
 	}
 	if time.Since(g.looked) > lookEvery {
@@ -192,31 +192,32 @@ func (g *grantLog) put(ctx context.Context, body []byte) error {
 	return err
 }
 
-// failed reports what provenance lacks. While JetStream is away, nothing is lost yet.
+// failed reports the gaps of provenance. While JetStream is out of reach, no grant is lost yet.
 func (g *grantLog) failed(err error, lost uint64) {
 	raise := func(about, format string, args ...any) {
 		g.p.alarms.raiseAbout(subjects.AlarmGrantsLost, about, fmt.Sprintf(format, args...))
 	}
-	if g.gone {
-		g.gone = false
+	if g.wasDeleted {
+		g.wasDeleted = false
 		raise("gone", "the stream of bucket %s was deleted, or JetStream wiped: what was written before is lost; "+
 			"another one is made", g.p.cfg.Namespace.GrantsBucket())
 	}
-	if err != nil && lost == g.lost { // others say that JetStream is away
+	if err != nil && lost == g.lost { // other parts log that JetStream is out of reach
 		g.p.cfg.Log.Debug("grants cannot be written now, and wait in memory; IDs are issued as ever", "error", err)
 	}
 	_, right := errors.AsType[*buckets.RightError](err)
-	if refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right; refused && !g.ill {
+	refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right
+	if refused && !g.isFailing {
 		raise("refused", "grants are not written, and kept in memory for a while: %v", err)
-		g.ill = true
+		g.isFailing = true
 	}
 	if lost > g.lost {
 		raise("lost", "%d grants are lost since the start of this worker, as entries could not be written for too long",
 			lost)
 		g.lost = lost
 	}
-	if err == nil && g.ill {
+	if err == nil && g.isFailing {
 		g.p.cfg.Log.Info("grants are written again")
-		g.ill = false
+		g.isFailing = false
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// listenHTTP opens the address of the monitor. If it is taken, IDs are served
-// without a monitor.
+// listenHTTP opens the address of the monitor. If it is taken, IDs are served without a monitor.
 func (p *program) listenHTTP(context.Context) error {
 	if p.cfg.HTTP == "" {
 		return nil
@@ -46,7 +45,7 @@ func (p *program) monitor(ctx context.Context) error {
 	return nil
 }
 
-// handler serves health and readiness to everyone, and the rest as --http-token-file says.
+// handler serves health and readiness to all callers, and other paths as --http-token-file says.
 func (p *program) handler() http.Handler {
 	open := monitor.Handler(p.ready.modes, p.notes, p.metrics.Handler())
 	mux := http.NewServeMux()
@@ -66,8 +65,8 @@ func (p *program) handler() http.Handler {
 	return mux
 }
 
-// private returns how what is not for everyone is served at a path: to those who show the token, or to this machine
-// alone. Where other machines reach --http and there is no token, it is off, and says so.
+// private returns the handler of a path that is not for all callers: it serves callers with the token, or this
+// machine alone. If other machines reach --http and there is no token, the path is off, and its answer says so.
 func (p *program) private(path, name string, what func() http.Handler) (pattern string, h http.Handler) {
 	address, tcp := p.http.Addr().(*net.TCPAddr)
 	switch file := p.cfg.HTTPTokenFile; {
@@ -79,7 +78,7 @@ func (p *program) private(path, name string, what func() http.Handler) (pattern 
 	const remedy = "set --http-token-file FILE with a token that it then demands"
 	p.cfg.Log.Info(name+" is off: other machines reach --http; "+remedy, "http", address.String())
 	if path == "/" {
-		path = "/{$}" // what else is below is not there
+		path = "/{$}" // paths below it do not exist
 	}
 	return path, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, name+" is off: other machines reach this address; "+remedy, http.StatusForbidden)

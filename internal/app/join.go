@@ -19,8 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// dial connects, and tries again while NATS does not answer. What waiting cannot
-// mend is returned at once.
+// dial connects, and retries while NATS does not answer. An error that a retry cannot fix is returned at once.
 func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	attempt := func() (*nats.Conn, error) {
 		nc, err := Join(cfg, append(opts, nats.Timeout(joinTimeout)))
@@ -32,19 +31,19 @@ func dial(ctx context.Context, cfg Config, opts []nats.Option) (*nats.Conn, erro
 	return retry(ctx, cfg.Log, "NATS at "+Redact(cfg.NATS)+" does not answer yet", attempt)
 }
 
-// writeTimeout is how long a connection waits for its server to take what is written. By default it is a minute, in
-// which a call on that connection waits whatever its context says, and pings cannot show that the server hangs. A
-// server that takes nothing for this long has failed more pings than it may. What could not be written is lost, so the
-// connection is made anew: a subscription may be among that.
+// writeTimeout is how long a connection waits for its server to take written data. By default it is a minute, during
+// which calls on that connection wait whatever their contexts say, and pings cannot detect that the server hangs. A
+// server that takes nothing for this long has failed more pings than it may. Data that could not be written is lost,
+// so the connection is replaced: a subscription may be in that data.
 const writeTimeout = 3 * time.Second
 
 // joinTimeout is enough for a server a second away.
 const joinTimeout = 5 * time.Second
 
-// A JoinError is why NATS could not be joined although it answers, or was not asked, and what to do.
+// A JoinError is why this program could not or did not join NATS although NATS answers, with the remedy.
 type JoinError struct {
 	URL     string // redacted
-	Passing bool   // it may be mended without the operator of this program
+	Passing bool   // it may pass without an action of this program's operator
 	why     string
 	cause   error
 }
@@ -82,12 +81,12 @@ func Join(cfg Config, opts []nats.Option) (*nats.Conn, error) {
 	return nil, &JoinError{URL: Redact(cfg.NATS), Passing: passing, why: why, cause: err}
 }
 
-// decided is how long a server takes at most to refuse a user by itself. One that asks an auth callout which does not
-// answer, as while that starts, refuses only when its time-out is over, 2 s by default.
+// decided is the longest time in which a server refuses a user by itself. A server whose auth callout does not
+// answer, for example while that starts, refuses only when its time-out is over, 2 s by default.
 const decided = 500 * time.Millisecond
 
-// whyRefused returns why NATS could not be joined and what to do, "" if it did not answer; passing says that waiting
-// may help. Errors are told apart by kind, so an error that is not known is waited for.
+// whyRefused returns why NATS could not be joined and the remedy, "" if NATS did not answer; passing means that
+// waiting may help. Errors are classified by kind; after an unknown error the program waits.
 func whyRefused(cfg Config, err error, took time.Duration) (why string, passing bool) {
 	var clock x509.CertificateInvalidError
 	switch {
@@ -109,7 +108,7 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 			"(" + err.Error() + ")", false
 	case errors.As(err, &clock):
 		return "its certificate is not valid: renew it, or correct the clock (" + err.Error() + ")",
-			clock.Reason == x509.Expired // also before it begins, as with a clock that is not set yet
+			clock.Reason == x509.Expired // also before it begins, as on a clock that is not set yet
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "it offers no TLS: remove tls:// and the certificates, or configure TLS there", false
 	case errors.Is(err, nats.ErrTLS) && hungUp(err):
@@ -125,12 +124,13 @@ func whyRefused(cfg Config, err error, took time.Duration) (why string, passing 
 	return "", true
 }
 
-// hungUp reports whether a server closed the connection before its reason was read, as it can while it refuses a user.
+// hungUp reports whether a server closed the connection before its reason was read, as may happen while it refuses a
+// user.
 func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// hinted adds to an error that NATS did not answer what may be the cause: a server that waits for TLS says nothing.
+// hinted adds a possible cause to an error that NATS did not answer: a server that waits for TLS is silent.
 func (c *Config) hinted(err error) error {
 	secure := strings.Contains(c.NATS, "tls://") || c.NATSCA != "" || c.NATSCert != ""
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && secure && !c.TLSFirst {

@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// listenLeaf opens the address of Leaf's paths. Callers depend on it: without it the program does not start.
+// listenLeaf opens the address of Leaf's paths. Callers depend on the address: without it the program does not start.
 func (p *program) listenLeaf(context.Context) error {
 	if p.cfg.LeafHTTP == "" {
 		return nil

@@ -15,14 +15,13 @@ type step struct {
 	name  string
 	start func(ctx context.Context) error // nil: nothing to start
 	stop  func() error                    // nil: nothing to stop
-	// within is how long stop takes at most, by the bounds of what it stops. One
-	// that takes longer is logged and waited for: the steps above rest on it.
+	// within is the longest duration of stop, by the bounds of its parts. A stop that takes longer is logged and
+	// awaited: the steps above depend on it.
 	within time.Duration
 }
 
-// live starts the steps in order, waits until ctx ends, and stops them in
-// reverse order. If one cannot start, those above it are stopped at once. quit
-// ends ctx. live returns the errors of all steps, joined.
+// live starts the steps in order, waits until ctx ends, and stops them in reverse order. If one cannot start, those
+// above it are stopped at once. quit ends ctx. live returns the errors of all steps, joined.
 func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) error {
 	var errs []error
 	started := 0
@@ -55,8 +54,8 @@ func (s step) end(log *slog.Logger) error {
 	return s.stop()
 }
 
-// during is a step that runs f beside the others. f returns when ctx ends, at
-// the beginning of the stop, or earlier; stop waits for it.
+// during is a step that runs f in the background. f returns when ctx ends, at the beginning of the stop, or earlier;
+// stop waits for it.
 func during(name string, within time.Duration, f func(ctx context.Context) error) step {
 	var running sync.WaitGroup
 	var err error
@@ -72,8 +71,7 @@ func during(name string, within time.Duration, f func(ctx context.Context) error
 	}
 }
 
-// until is a step that runs f beside the others until it is its turn to stop:
-// only then does the context of f end.
+// until is a step that runs f in the background until its own stop: only then does the context of f end.
 func until(name string, within time.Duration, f func(ctx context.Context) error) step {
 	var end context.CancelFunc
 	s := during(name, within, f)

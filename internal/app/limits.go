@@ -29,10 +29,10 @@ func (p *program) liveWorkers(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// readSettings reads the settings of tags before anything is served, so that no load waits for them. Without JetStream
-// it does not wait.
+// readSettings reads the settings of tags before any request is served, so that no load waits for them. Without
+// JetStream it does not wait.
 func (p *program) readSettings(ctx context.Context) error {
-	if !p.storage.late {
+	if !p.storage.openedLate {
 		p.settings.Begin(ctx)
 	}
 	return nil
@@ -40,7 +40,7 @@ func (p *program) readSettings(ctx context.Context) error {
 
 func (p *program) followSettings(ctx context.Context) error { return p.settings.Run(ctx) }
 
-// marksInUse names the marks that this worker issues from, whoever loads; "" while it should not.
+// marksInUse names the marks that this worker issues from, also if another worker loads; "" while it must not issue.
 func (p *program) marksInUse() string {
 	if p.storage.member == nil || p.reasons.Forbidden(worker.Segment) != nil {
 		return ""
@@ -48,17 +48,17 @@ func (p *program) marksInUse() string {
 	return p.storage.member.Identity().Registry
 }
 
-// canLoad reports whether this worker can load ranges, as far as it knows. One that was disconnected cannot until its
-// registry was checked again.
+// canLoad reports whether this worker can load ranges, as far as it knows. A worker that was disconnected cannot
+// until its registry was checked again.
 func (p *program) canLoad() bool {
 	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.standby.Trouble() == nil &&
 		!p.settings.Unread() && (p.storage.member == nil || p.storage.member.Checked())
 }
 
-// passOn lets the workers load a strict tag through one of them.
+// passOn makes the workers load each strict tag through one of them.
 func (p *program) passOn(ctx context.Context) error { return p.ring.Run(ctx) }
 
-// notes returns what operators should see in /readyz beside what can be issued.
+// notes returns notes for operators in /readyz, beside the readiness.
 func (p *program) notes() (all []string) {
 	if throttled := p.gate.Rules().Throttle.String(); throttled != "" {
 		all = append(all, "throttled: "+throttled)

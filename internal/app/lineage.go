@@ -19,26 +19,26 @@ import (
 
 var errFirstCheck = errors.New("this worker has not checked its registry yet")
 
-// stoppable are the modes that a registry can stop. Those of segments stop in every incident.
+// stoppable are the modes that a registry can stop. Every incident stops segments and tags.
 var stoppable = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
 
-// awaitMarks refuses what a registry can stop until the first check is over. Without JetStream nothing waits: requests
-// for segments are answered 503 at once, and a worker issues snowflakes in the rest of its window.
+// awaitMarks refuses the modes that a registry can stop until the first check is over. Without JetStream no request
+// waits: requests for segments are answered 503 at once, and a worker issues snowflakes in the rest of its window.
 func (s *storage) awaitMarks() {
 	s.begun = make(chan struct{})
 	switch {
 	case s.member == nil:
 		close(s.begun)
-	case !s.late:
+	case !s.openedLate:
 		s.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
 	}
 }
 
-// joinLater is how long it takes to find out which workers can load.
+// joinLater is how long a worker needs to determine which workers can load.
 const joinLater = 1500 * time.Millisecond
 
-// marksChecked ends what awaitMarks began. A worker whose check failed joins the others a moment later: by then it
-// knows whether they can load.
+// marksChecked ends the refusals of awaitMarks. A worker whose check failed joins the others a moment later: by then
+// it knows whether they can load.
 func (s *storage) marksChecked(err error) {
 	close(s.begun)
 	s.reasons.Clear(worker.Unchecked, worker.Snowflake, worker.Tags)
@@ -51,7 +51,7 @@ func (s *storage) marksChecked(err error) {
 	time.AfterFunc(joinLater, allow)
 }
 
-// openLineage opens what this worker remembers of its registry, before the bucket of the marks is opened.
+// openLineage opens the worker's memory of its registry, before the bucket of the marks is opened.
 func (s *storage) openLineage() (err error) {
 	s.member, err = lineage.Open(lineage.Config{
 		Bucket: s.marks.Own(), Tags: lateTags{s}, Kind: string(s.kind()), Dir: s.cfg.Data, Name: s.instance,
@@ -113,7 +113,7 @@ type lateTags struct{ *storage }
 
 // Lift implements [segment.Lifter].
 func (l lateTags) Lift(ctx context.Context, tag string, f segment.Floor) (bool, error) {
-	return l.tags.(segment.Lifter).Lift(ctx, tag, f) // both stores are
+	return l.tags.(segment.Lifter).Lift(ctx, tag, f) // both stores implement it
 }
 
 // List lists the tags.
@@ -121,7 +121,8 @@ func (l lateTags) List(ctx context.Context, after string, limit int) ([]segment.
 	return l.tags.List(ctx, after, limit)
 }
 
-// mayFound is asked before a bucket of marks gets an identity: it returns an error if another one is or was in use.
+// mayFound is called before a bucket of marks gets an identity: it returns an error if another bucket is or was in
+// use.
 func (s *storage) mayFound(ctx context.Context) error {
 	if s.member != nil && s.member.Remembers() {
 		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", s.cfg.Data)
@@ -135,10 +136,10 @@ func (s *storage) mayFound(ctx context.Context) error {
 	return err
 }
 
-// askTimeout bounds a question to all registries. Someone may listen to all subjects and never answer.
+// askTimeout bounds a question to all registries. A subscriber to all subjects may never answer.
 const askTimeout = 400 * time.Millisecond
 
-// notices asks one worker of each registry what it says.
+// notices asks one worker of each registry for its notice.
 func (s *storage) notices(ctx context.Context) ([]lineage.Notice, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -169,7 +170,7 @@ func (s *storage) mayMake(ctx context.Context) error {
 	return err
 }
 
-// makeBus makes what carries messages about registries.
+// makeBus creates the bus, which carries messages about registries.
 func (p *program) makeBus(context.Context) error {
 	p.storage.bus = natsbus.New(p.links.control, p.cfg.Namespace)
 	p.storage.process = rand.Text()
@@ -188,7 +189,7 @@ func (p *program) askRegistries(ctx context.Context) error {
 
 // marksWentBack is called when a write shows that the marks went back.
 func (s *storage) marksWentBack(why string) {
-	if s.member != nil { // nil while the first write of the start is under way
+	if s.member != nil { // nil during the first write of the start
 		s.member.WentBack(why)
 	}
 }
@@ -201,7 +202,7 @@ func (s *storage) gated() segment.Store {
 	return s.member.Gate(s.tags)
 }
 
-// watchRegistry checks the registry until ctx ends, and then says in it that this worker stopped cleanly.
+// watchRegistry checks the registry until ctx ends, and then records there that this worker stopped cleanly.
 func (p *program) watchRegistry(ctx context.Context) error {
 	m, control := p.storage.member, p.links.control
 	if m == nil {
@@ -225,7 +226,8 @@ func (p *program) watchRegistry(ctx context.Context) error {
 	return nil
 }
 
-// second reports whether workers of another registry serve the same subjects, or one serves instead.
+// second reports whether workers of another registry serve the same subjects, or whether this registry gave way to
+// another.
 func (s *storage) second() bool {
 	if s.member == nil {
 		return false

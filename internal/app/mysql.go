@@ -34,7 +34,7 @@ func checkMySQL(c *Config) error {
 	return nil
 }
 
-// Database returns how MySQL is reached, with the DSN of --mysql-file.
+// Database returns the login of MySQL, with the DSN of --mysql-file.
 func (c *Config) Database() (mysqlstore.Login, error) {
 	dsn, err := secret{c.MySQL, c.MySQLFile}.read()
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Config) Database() (mysqlstore.Login, error) {
 // OnMySQL reports whether the tags are in MySQL.
 func (c *Config) OnMySQL() bool { return c.MySQL != "" || c.MySQLFile != "" }
 
-// openTable connects to MySQL. An error that will not go away is permanent.
+// openTable connects to MySQL. An error that a retry cannot fix is permanent.
 func openTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {
 	t, err := OpenTable(ctx, login)
 	if errors.Is(err, mysqlstore.ErrRefused) {

@@ -20,11 +20,11 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// readiness is what decides whether callers are served.
+// readiness is the state from which the readiness of the modes follows.
 type readiness struct {
 	worker   *worker.Worker
 	reasons  *worker.Reasons
-	marks    *kvstore.Store // nil if segments do without
+	marks    *kvstore.Store // nil if segments need no marks
 	segments *segment.Allocator
 	standby  *standby.Watch
 	keeper   *workerid.Keeper
@@ -41,8 +41,7 @@ func (r readiness) modes() map[string]error {
 	}
 }
 
-// state returns what the worker says of itself to who asks over NATS: the same as
-// /readyz, since both are [readiness.modes].
+// state returns the worker's metadata for questions over NATS: the same as /readyz, since both are [readiness.modes].
 func (r readiness) state() map[string]string {
 	k := r.keeper.Status()
 	state := map[string]string{
@@ -112,7 +111,7 @@ func (r readiness) snowflakeTrouble() error {
 	}
 	err := r.worker.Trouble(worker.Snowflake)
 	k := r.keeper.Status()
-	if errors.Is(err, snowflake.ErrNoNumber) { // in the words of `natsid workers` and of the log
+	if errors.Is(err, snowflake.ErrNoNumber) { // with the reason as in `natsid workers` and the log
 		words := "this worker has no number"
 		if k.Held {
 			words = fmt.Sprintf("nothing is issued under worker number %d yet", k.Number)
@@ -125,11 +124,10 @@ func (r readiness) snowflakeTrouble() error {
 	return err
 }
 
-// missingAfter is how long a start may take before the log says what is missing.
+// missingAfter is how long a start may take before the log shows why a mode cannot issue.
 const missingAfter = 15 * time.Second
 
-// announce calls cfg.Ready once all modes can issue. Until then it says now and then
-// what is missing.
+// announce calls cfg.Ready once all modes can issue. Until then it logs periodically why they cannot.
 func (p *program) announce(ctx context.Context) error {
 	tick, missing := time.NewTicker(20*time.Millisecond), time.NewTicker(missingAfter)
 	defer tick.Stop()
@@ -151,7 +149,7 @@ func (p *program) announce(ctx context.Context) error {
 	return nil
 }
 
-// sayMissing logs what /readyz says.
+// sayMissing logs the state of /readyz.
 func (p *program) sayMissing() {
 	var what []any
 	for mode, why := range p.ready.modes() {

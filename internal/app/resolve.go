@@ -12,9 +12,9 @@ import (
 	"github.com/natsid/natsid/internal/natscontext"
 )
 
-// Resolve returns what was given, and below it what the context says that it names. Of settings that exclude each
-// other, those of the source that takes precedence are left. said has a sentence, without values, for each that gave
-// way.
+// Resolve returns the given settings, and below them the settings of the context that they name. Of settings that
+// exclude each other, those of the source that takes precedence are kept. said has a sentence, without values, for
+// each dropped setting.
 func Resolve(given map[string]Given) (all map[string]Given, said []string, err error) {
 	all = maps.Clone(given)
 	if name := given["context"].Text; name != "" {
@@ -34,7 +34,7 @@ func Resolve(given map[string]Given) (all map[string]Given, said []string, err e
 	return all, append(said, chooseUser(all)...), nil
 }
 
-// addContext adds what a context says, where nothing else was given.
+// addContext adds the settings of a context that were not given elsewhere.
 func addContext(all map[string]Given, name string, c natscontext.Context) (said []string) {
 	if c.URL == "" {
 		c.URL = nats.DefaultURL
@@ -60,13 +60,13 @@ func addContext(all map[string]Given, name string, c natscontext.Context) (said 
 	return said
 }
 
-// A way is the flags that say one thing together.
+// A way is the flags that express one thing together.
 type way []string
 
-// exclusive returns sets of ways of which only one can be taken.
+// exclusive returns sets of ways of which only one can be used.
 func exclusive() [][]way {
 	sets := [][]way{
-		{{"creds"}, {"nkey"}, {"jwt", "jwt-file", "seed", "seed-file"}}, // who signs
+		{{"creds"}, {"nkey"}, {"jwt", "jwt-file", "seed", "seed-file"}}, // the key that signs
 		{{"user", "password", "password-file"}, {"token", "token-file"}},
 		{{"js-domain"}, {"js-prefix"}},
 	}
@@ -78,7 +78,7 @@ func exclusive() [][]way {
 	return sets
 }
 
-// first returns the flag of a way that was given by the highest source, "" if none was.
+// first returns the flag of a way with the highest source, "" if none was given.
 func (w way) first(all map[string]Given) (flag string) {
 	for _, f := range w {
 		if g := all[f]; g.Text != "" && (flag == "" || g.From > all[flag].From) {
@@ -88,7 +88,7 @@ func (w way) first(all map[string]Given) (flag string) {
 	return flag
 }
 
-// choose leaves one of some ways.
+// choose keeps one of several ways.
 func choose(all map[string]Given, ways []way) (said []string, err error) {
 	best := ""
 	for _, w := range ways {
@@ -97,7 +97,7 @@ func choose(all map[string]Given, ways []way) (said []string, err error) {
 		case f == "":
 		case best == "" || all[f].From > all[best].From:
 			best = f
-		case all[f].From == all[best].From && all[f].From != FromContext: // there the first counts, as it does for nats
+		case all[f].From == all[best].From && all[f].From != FromContext: // in a context the first counts
 			return nil, fmt.Errorf("%s and %s exclude each other: give one",
 				place(best, all), place(f, all))
 		}
@@ -113,7 +113,7 @@ func choose(all map[string]Given, ways []way) (said []string, err error) {
 	return said, nil
 }
 
-// chooseUser leaves the user in the URLs of NATS, or that of a setting which takes precedence.
+// chooseUser keeps the user in the URLs of NATS, or the user of a setting which takes precedence.
 func chooseUser(all map[string]Given) (said []string) {
 	f := way{"user", "token", "token-file"}.first(all)
 	urls := all["nats"]
@@ -144,8 +144,8 @@ func chooseUser(all map[string]Given) (said []string) {
 	return said
 }
 
-// gaveWay says that one setting took precedence over another, by their places.
+// gaveWay returns the sentence that one setting took precedence over another, by their places.
 func gaveWay(weaker, stronger string) string { return stronger + " takes precedence over " + weaker }
 
-// place returns a setting as it was written.
+// place returns a setting in its written form.
 func place(flag string, all map[string]Given) string { return cmp.Or(all[flag].Place, "--"+flag) }

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// dialServing connects once for the worker, to one of the servers that are known. The timeout is for each of them: a
-// connection that is replaced waits for the new one.
+// dialServing connects once for the worker, to one of the known servers. The timeout is per server: a connection that
+// is replaced waits for the new one.
 func (p *program) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
 	cfg := p.cfg
 	cfg.NATS = others(cfg.NATS, announced)
@@ -24,8 +24,8 @@ func (p *program) dialServing(announced []string, opts ...nats.Option) (*nats.Co
 // servingTimeout is enough for a server most of a second away.
 const servingTimeout = 2 * time.Second
 
-// others returns the URLs of all servers that are known: those given, and those
-// that a server announced, with the user of the first one given.
+// others returns the URLs of all known servers: those given, and those that a server announced, with the user of the
+// first given one.
 func others(given string, announced []string) string {
 	first, _, _ := strings.Cut(given, ",")
 	u, err := url.Parse(first)

@@ -11,24 +11,23 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Setting is one setting of a worker, declared once, in the table below. The
-// command line and its help, the defaults and the validation of [Config], and
-// docs/reference.md follow from the table.
+// A Setting is one setting of a worker, declared once, in the table below. The command line and its help, the
+// defaults and the validation of [Config], and docs/reference.md follow from the table.
 type Setting struct {
 	Flag        string   // on the command line, without the leading dashes
-	Aliases     []string // names that the nats command has for the flag beside it
+	Aliases     []string // the nats command's names for the flag
 	Env         string   // environment variable; the flag takes precedence
-	Placeholder string   // stands for the value in the help if there is no default
-	Group       string   // settings of one purpose
+	Placeholder string   // placeholder for the value in the help if there is no default
+	Group       string   // group of settings of one purpose
 	Help        string   // sentences for the reader of a terminal
 
-	Default string   // as it would be written; "" for none
-	Range   string   // the values that are valid, with their unit; "" if all are
-	Words   []string // the values that are valid, where they are few
+	Default string   // in its written form; "" for none
+	Range   string   // the valid values, with their unit; "" if all are
+	Words   []string // the valid values, if they are few
 	Bare    bool     // the flag may stand without a value, and be negated with --no-
 
 	field field
-	file  func(*Config) *string // of what is secret: the name of a file that holds it, set by --FLAG-file
+	file  func(*Config) *string // of a secret: the name of a file that holds it, set by --FLAG-file
 }
 
 // Groups of settings.
@@ -271,7 +270,7 @@ var settings = declared(slices.Concat(ofAccess, []Setting{
 	},
 }))
 
-// declared fills in what each row says by its field.
+// declared fills in the columns of each row that follow from its field.
 func declared(rows []Setting) []Setting {
 	for i := 0; i < len(rows); i++ {
 		s := &rows[i]
@@ -286,7 +285,7 @@ func declared(rows []Setting) []Setting {
 	return rows
 }
 
-// inFile returns the setting that names a file with the value of another.
+// inFile returns the setting that names a file with the value of another setting.
 func inFile(s Setting) Setting {
 	flag, file := s.Flag, s.file
 	return Setting{

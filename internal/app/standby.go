@@ -21,7 +21,7 @@ func (p *program) standbyConfig() standby.Config {
 	}
 }
 
-// kindOfLoads says what a worker writes to load.
+// kindOfLoads names the stores that a load of this worker writes to.
 func (s *storage) kindOfLoads() string {
 	switch {
 	case !s.cfg.OnMySQL():
@@ -32,7 +32,7 @@ func (s *storage) kindOfLoads() string {
 	return "table"
 }
 
-// registryOfLoads returns the registry on which loads rest, "" if it is not known yet.
+// registryOfLoads returns the registry that loads use, "" if it is not known yet.
 func (p *program) registryOfLoads() string {
 	if p.storage.member != nil {
 		return p.storage.member.Identity().Registry
@@ -40,7 +40,7 @@ func (p *program) registryOfLoads() string {
 	return p.keeper.Status().Registry
 }
 
-// probe returns nil once nothing keeps this worker from loading.
+// probe returns nil once this worker can load.
 func (p *program) probe(ctx context.Context) error {
 	if err := p.settings.Known(ctx); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (p *program) probe(ctx context.Context) error {
 	return p.storage.probe(ctx)
 }
 
-// probe returns nil once all that a load writes to has taken a write that was sent after the call.
+// probe returns nil once all stores of a load have taken a write that was sent after the call.
 func (s *storage) probe(ctx context.Context) error {
 	if s.table != nil {
 		if err := s.table.Probe(ctx); err != nil {
@@ -66,8 +66,8 @@ func (p *program) servesSegments() bool {
 	return p.worker.Trouble(worker.Segment) == nil
 }
 
-// askOther asks another worker whether it can load. That goes where requests come from: the control connection may be
-// what this worker has lost.
+// askOther asks another worker whether it can load. The question uses the connection on which requests arrive: this
+// worker may have lost the control connection.
 func (p *program) askOther(ctx context.Context, question []byte) ([]byte, error) {
 	answer, err := p.worker.Request(ctx, p.cfg.Namespace.RegistryStore(), question)
 	if errors.Is(err, nats.ErrNoResponders) {
@@ -89,21 +89,21 @@ func (p *program) changeStanding(s standby.State, why error) {
 	}
 }
 
-// standBy lets others serve segments while this worker cannot load and they can, until ctx ends.
+// standBy lets other workers serve segments while this worker cannot load and they can, until ctx ends.
 func (p *program) standBy(ctx context.Context) error {
 	p.standby.Run(ctx)
 	return nil
 }
 
-// observed is the store from which ranges are loaded, with a watch that sees how loads end. None begins before the
-// settings were read, and the first range of a tag is used once it is known that the tag is loose.
+// observed is the store from which ranges are loaded. It reports the outcomes of loads to standby. No load begins
+// before the settings were read, and the first range of a tag is used only once the tag is known to be loose.
 type observed struct {
 	segment.Store
 	watch    *standby.Watch
 	settings orderly
 }
 
-// orderly is what a store needs to know of settings: see [fleet.Settings].
+// orderly is the part of the settings that a store needs: see [fleet.Settings].
 type orderly interface {
 	Known(ctx context.Context) error
 	CatchUp(ctx context.Context) error
@@ -114,7 +114,7 @@ func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment
 	return o.observe(ctx, func() (segment.Loaded, error) {
 		l, err := o.Store.Load(ctx, tag, n, floor)
 		if err == nil && floor == 0 {
-			err = o.settings.CatchUp(ctx) // where the tag is strict, the allocator drops the range
+			err = o.settings.CatchUp(ctx) // if the tag is strict, the allocator drops the range
 		}
 		return l, err
 	})

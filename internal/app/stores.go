@@ -21,38 +21,37 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// storage is where state is durable: the buckets in JetStream, and the store of
-// the tags. Its fields are set by the steps that open it.
+// storage is the durable state: the buckets in JetStream, and the store of the tags. Its fields are set by the steps
+// that open it.
 type storage struct {
 	cfg   *Config
 	links *links
 	raise func(kind subjects.Alarm, message string)
-	// raiseAbout is raise for one of many things: see alarms.
+	// raiseAbout raises an alarm about one of many objects: see alarms.
 	raiseAbout func(kind subjects.Alarm, about, message string)
 	reasons    *worker.Reasons
 	instance   func() string
-	suspect    func()        // has the store probed
-	wrote      segment.Wrote // writes down a write of a mark
+	suspect    func()        // makes standby probe the store
+	wrote      segment.Wrote // records a write of a mark
 	orders     func() *fleet.Settings
 	bus        *natsbus.Bus
 	process    string // random, one per process
 
-	js       jetstream.JetStream
-	streams  buckets.Streams
-	registry *kvregistry.Registry
-	marks    *kvstore.Store    // nil if segments do without
-	settings *buckets.Bucket   // of the marks, where the settings of tags are, too
-	member   *lineage.Member   // nil likewise
-	late     bool              // the buckets could not be opened at the start
-	begun    chan struct{}     // closed when the first check of the marks is over
-	table    *mysqlstore.Table // nil without MySQL
-	tags     segment.Store
+	js         jetstream.JetStream
+	streams    buckets.Streams
+	registry   *kvregistry.Registry
+	marks      *kvstore.Store    // nil if segments need no marks
+	settings   *buckets.Bucket   // the bucket of the marks, which also has the settings of tags
+	member     *lineage.Member   // nil if segments need no marks
+	openedLate bool              // the buckets could not be opened at the start
+	begun      chan struct{}     // closed when the first check of the marks is over
+	table      *mysqlstore.Table // nil without MySQL
+	tags       segment.Store
 }
 
-// openBuckets tries once to open the buckets in JetStream. Without JetStream the
-// other steps still start, and [storage.openLate] continues: requests for
-// segment IDs are answered 503 meanwhile, and a worker that was killed issues
-// snowflakes in the rest of its window.
+// openBuckets tries once to open the buckets in JetStream. Without JetStream the other steps still start, and
+// [storage.openLate] continues: until then requests for segment IDs are answered 503, and a worker that was killed
+// issues snowflakes in the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
 	cfg, ns := *s.cfg, s.cfg.Namespace
 	if s.js, err = JetStream(s.links.control, cfg); err != nil {
@@ -90,11 +89,11 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
 		"snowflakes are issued only in the rest of the window in the state file, if there is one; "+
 		"trying again until JetStream is ready", "error", err)
-	s.late = true
+	s.openedLate = true
 	return nil
 }
 
-// replicas returns how many replicas a bucket gets that this worker makes, 0 to choose.
+// replicas returns the number of replicas for a bucket that this worker creates, 0 to choose.
 func (s *storage) replicas() int {
 	if s.links.embedded != nil {
 		return max(1, s.cfg.Replicas)
@@ -102,7 +101,7 @@ func (s *storage) replicas() int {
 	return s.cfg.Replicas
 }
 
-// kind returns what the marks are to this worker.
+// kind returns the use that this worker makes of the marks.
 func (s *storage) kind() kvstore.Kind {
 	if s.cfg.OnMySQL() {
 		return kvstore.Guarded
@@ -110,11 +109,11 @@ func (s *storage) kind() kvstore.Kind {
 	return kvstore.Alone
 }
 
-// measureEvery is how often it is measured how far away JetStream is, while it leaves requests unanswered.
+// measureEvery is the interval of measurements of JetStream's round trip while it leaves requests unanswered.
 const measureEvery = time.Second
 
-// watch looks at the settings of the records' bucket once a poll. Those of the
-// marks are looked at when the tags are compared with the store.
+// watch checks the settings of the records' bucket once per poll. Those of the marks are checked when the tags are
+// compared with the store.
 func (s *storage) watch(ctx context.Context) error {
 	tick, measure := time.NewTicker(s.cfg.TagPoll), time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -149,15 +148,15 @@ func (s *storage) checkRegistry(ctx context.Context) error {
 	return s.registry.Check(ctx)
 }
 
-// loadRequests is how many requests a load of a tag that exists needs at most: to check the marks, to read one, and to
-// raise it. maxLoad bounds a load all the same, as long as it takes if JetStream is a second away: an answer that was
-// lost is waited for so long.
+// loadRequests is how many requests a load of an existing tag needs at most: to check the marks, to read one, and to
+// raise it. maxLoad bounds a load in any case, to the time that it takes if JetStream is a second away: a load waits
+// for a lost answer that long.
 const (
 	loadRequests = 6
 	maxLoad      = 8 * time.Second
 )
 
-// enoughToLoad returns how long a load may take.
+// enoughToLoad returns the time limit of a load.
 func (s *storage) enoughToLoad(least time.Duration) time.Duration {
 	if s.marks == nil {
 		return least
@@ -165,8 +164,7 @@ func (s *storage) enoughToLoad(least time.Duration) time.Duration {
 	return min(s.marks.Own().Enough(loadRequests, least), max(least, maxLoad))
 }
 
-// openTimeout bounds each attempt to open the buckets: a cluster without a
-// leader leaves requests unanswered.
+// openTimeout bounds each attempt to open the buckets: a cluster without a leader leaves requests unanswered.
 const openTimeout = 3 * time.Second
 
 // open opens the buckets.
@@ -192,18 +190,18 @@ func (s *storage) open(ctx context.Context) error {
 	return nil
 }
 
-// checkKind refuses to serve an unguarded table beside workers whose marks are the
-// store. A user without the right to look gets no answer, and is not refused.
+// checkKind refuses to serve an unguarded table beside workers whose marks are the store. A user without the right to
+// read the marks gets no answer, and is not refused.
 func (s *storage) checkKind(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return kvstore.CheckKind(ctx, s.streams, s.cfg.Namespace.SegmentBucket(), s.kind())
 }
 
-// openLate opens the buckets that could not be opened at the start, whether or
-// not requests arrive. It returns when they are open or ctx ends.
+// openLate opens the buckets that could not be opened at the start, whether or not requests arrive. It returns when
+// they are open or ctx ends.
 func (s *storage) openLate(ctx context.Context) error {
-	if !s.late {
+	if !s.openedLate {
 		return nil
 	}
 	_, err := retry(ctx, s.cfg.Log, "the buckets in JetStream are not open yet", func() (struct{}, error) {
@@ -215,8 +213,8 @@ func (s *storage) openLate(ctx context.Context) error {
 	return nil
 }
 
-// openStore opens the store of the tags: the marks by themselves, or MySQL,
-// guarded by them unless --guard is off. It waits until the database answers.
+// openStore opens the store of the tags: the marks alone, or MySQL, guarded by the marks unless --guard is off. It
+// waits until the database answers.
 func (s *storage) openStore(ctx context.Context) error {
 	cfg := s.cfg
 	if !cfg.OnMySQL() {
@@ -263,8 +261,8 @@ func (p *program) creates(tag string) bool {
 	return ok && err == nil
 }
 
-// created announces a tag that was created on first use. A worker that misses it
-// finds the tag at the first request for it.
+// created announces a tag that was created on first use. A worker that misses the announcement finds the tag at its
+// first request.
 func (p *program) created(tag string) {
 	if err := p.links.control.Publish(p.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
 		p.cfg.Log.Debug("a new tag was not announced to the other workers", "tag", tag, "error", err)

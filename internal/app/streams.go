@@ -17,19 +17,17 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// A streamWatch looks for JetStream streams on the subjects of requests. Such a
-// stream acknowledges each request, and the caller takes the acknowledgement for the
-// answer.
+// A streamWatch searches for JetStream streams on the subjects of requests. Such a stream acknowledges each request,
+// and the caller takes the acknowledgement for the answer.
 type streamWatch struct {
 	cfg   *Config
 	raise func(kind subjects.Alarm, about, message string)
 
 	troubles atomic.Pointer[map[worker.Mode]error] // nil for none
-	known    map[string]string                     // what was reported of each stream, by name
+	known    map[string]string                     // the last report about each stream, by name
 }
 
-// trouble returns why callers of the mode get no answer from a worker, or nil. It is
-// safe for concurrent use.
+// trouble returns why callers of the mode get no answer from a worker, or nil. It is safe for concurrent use.
 func (w *streamWatch) trouble(mode worker.Mode) error {
 	if troubles := w.troubles.Load(); troubles != nil {
 		return (*troubles)[mode]
@@ -37,8 +35,8 @@ func (w *streamWatch) trouble(mode worker.Mode) error {
 	return nil
 }
 
-// run looks about once a poll until ctx ends. Where JetStream does not answer, or
-// this user may not list streams, it looks less and less often.
+// run searches about once per poll until ctx ends. If JetStream does not answer, or this user may not list streams,
+// the pauses grow.
 func (w *streamWatch) run(ctx context.Context, js jetstream.JetStream) {
 	failures := jitter.NewBackoff(w.cfg.TagPoll, 10*w.cfg.TagPoll)
 	for {
@@ -61,11 +59,11 @@ func (w *streamWatch) run(ctx context.Context, js jetstream.JetStream) {
 // A taker is a stream on subjects of requests.
 type taker struct {
 	subjects []string
-	silent   bool // it acknowledges nothing
+	silent   bool // it does not acknowledge
 }
 
-// find returns the streams on subjects of requests, by name. Where there are none,
-// as nearly always, it costs one request.
+// find returns the streams on subjects of requests, by name. If there are none, as nearly always, it costs one
+// request.
 func (w *streamWatch) find(ctx context.Context, js jetstream.JetStream) (map[string]*taker, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -87,7 +85,7 @@ func (w *streamWatch) find(ctx context.Context, js jetstream.JetStream) (map[str
 		}
 	}
 	for name, t := range found {
-		// A user without the right to look takes it for one that acknowledges.
+		// If this user may not read the stream, the stream counts as one that acknowledges.
 		if s, err := js.Stream(ctx, name); err == nil {
 			t.silent = s.CachedInfo().Config.NoAck
 		}
@@ -103,13 +101,12 @@ func streamsOn(ctx context.Context, js jetstream.JetStream, subject string) (nam
 	return names, list.Err()
 }
 
-// report raises an alarm for each stream that is new or has other subjects, and sets
-// what trouble returns.
+// report raises an alarm for each stream that is new or has other subjects, and sets the result of trouble.
 func (w *streamWatch) report(found map[string]*taker) {
 	known, troubles := make(map[string]string), make(map[worker.Mode]error)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		t := found[name]
-		known[name] = t.what(name)
+		known[name] = t.effect(name)
 		if w.known[name] != known[name] {
 			w.raise(subjects.AlarmStreamOverlap, name, known[name])
 		}
@@ -138,8 +135,8 @@ func (w *streamWatch) ofModes() map[worker.Mode][]string {
 
 func (t *taker) takes(subject string) bool { return slices.Contains(t.subjects, subject) }
 
-// what returns what the stream does to callers.
-func (t *taker) what(name string) string {
+// effect describes the effect of the stream on callers.
+func (t *taker) effect(name string) string {
 	on := strings.Join(t.subjects, ", ")
 	if t.silent {
 		return fmt.Sprintf("stream %s stores requests on %s: with no worker left, callers wait for an answer "+

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Value is a setting with what is in force, for people: secrets are hidden.
+// A Value is a setting with its value in force, for people: secrets are hidden.
 type Value struct {
 	Flag, Text string
 	From       Source

@@ -11,14 +11,14 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// answerViews answers workers that ask how this one is.
+// answerViews answers workers that ask for this one's state.
 func (p *program) answerViews(context.Context) error {
 	p.started = p.cfg.Now().UTC()
 	_, err := fleetview.Answer(p.links.control, p.cfg.Namespace, p.cfg.Log, p.view)
 	return err
 }
 
-// keepHour keeps what this worker did in the last hour, until ctx ends.
+// keepHour records the last hour of this worker, until ctx ends.
 func (p *program) keepHour(ctx context.Context) error {
 	before := make(map[worker.Mode]metrics.Totals)
 	p.hour.Run(ctx, p.cfg.Now, func() map[string]fleetview.Point {
@@ -40,7 +40,7 @@ func (p *program) keepHour(ctx context.Context) error {
 // viewed are the modes that issue IDs.
 var viewed = []worker.Mode{worker.Segment, worker.Snowflake}
 
-// view returns how this worker is. It does not block.
+// view returns the state of this worker. It does not block.
 func (p *program) view(q subjects.ViewRequest) subjects.WorkerView {
 	k := p.keeper.Status()
 	state := p.ready.state()
@@ -67,7 +67,7 @@ func (p *program) view(q subjects.ViewRequest) subjects.WorkerView {
 	return v
 }
 
-// addTags adds the statistics of the tags, and how many requests wait.
+// addTags adds the statistics of the tags, and the numbers of waiting requests.
 func (p *program) addTags(v *subjects.WorkerView, q subjects.ViewRequest) {
 	busiest := 0
 	if q.Busiest {
@@ -77,7 +77,7 @@ func (p *program) addTags(v *subjects.WorkerView, q subjects.ViewRequest) {
 	if q.Tag != "" {
 		v.Tag, v.Grants = p.worker.StatsOf(q.Tag), p.grants.last(q.Tag)
 	}
-	v.Statistics.Instance = p.instance() // also before anything is served
+	v.Statistics.Instance = p.instance() // also before any request is served
 	wait := func(mode worker.Mode, waiting int) {
 		m := v.Modes[string(mode)]
 		m.Waiting = waiting

@@ -55,33 +55,33 @@ Examples:
 // auditJSON is the outcome of an audit.
 type auditJSON struct {
 	Verdict    string        `json:"verdict"`            // proven, repeated or "not proven"
-	Registry   string        `json:"registry,omitempty"` // of the marks: nothing is said of another one's
+	Registry   string        `json:"registry,omitempty"` // of the marks: another one's are not audited
 	Entries    int64         `json:"entries"`
 	Loads      int64         `json:"loads"`
-	Writes     int64         `json:"writes"` // of marks, that granted nothing
+	Writes     int64         `json:"writes"` // writes of marks that granted nothing
 	Windows    int64         `json:"windows"`
 	Processes  int           `json:"processes"`
 	From       time.Time     `json:"from,omitzero"` // the first entry
 	Lost       uint64        `json:"lost"`          // grants and writes that workers could not keep
 	Missing    uint64        `json:"missing"`       // entries between others of one process
 	Unreadable int           `json:"unreadable"`    // entries
-	Held       int64         `json:"held,string"`   // IDs that only workers had which were killed: see the glossary
+	Held       int64         `json:"held,string"`   // IDs held only by workers that were killed: see the glossary
 	Resumed    int           `json:"resumed"`       // tags that were loaded after a stop of the registry
 	Tags       grants.Tally  `json:"tags"`
 	Numbers    grants.Tally  `json:"numbers"`
 	Repeated   []findingJSON `json:"repeated"`   // the first 100
 	NotProven  []findingJSON `json:"not_proven"` // likewise; one for each tag
-	Harmless   []findingJSON `json:"harmless"`   // likewise, that share IDs which one of them discarded unused
+	Harmless   []findingJSON `json:"harmless"`   // likewise; one grant discarded the shared IDs unused
 	More       int           `json:"more"`       // findings beyond these
 }
 
-// findingJSON is what was found of a tag or of a worker number.
+// findingJSON is a finding about a tag or a worker number.
 type findingJSON struct {
 	What    string `json:"what"` // "tag order", "worker number 17" or "worker numbers"
 	Message string `json:"message"`
 }
 
-// maxShown bounds the findings of a kind that an audit names.
+// maxShown bounds the findings of a kind that an audit lists.
 const maxShown = 100
 
 // Run implements the command.
@@ -133,8 +133,8 @@ func (s *session) openGrants(ctx context.Context, js jetstream.JetStream) (*gran
 	})
 }
 
-// readAll reads the grants, then the marks, and then what was written down meanwhile. So a mark of which a write is not
-// read is one that nobody wrote down.
+// readAll reads the grants, then the marks, and then the grants recorded since. So if the write of a mark was not
+// read, no entry records it.
 func (c *auditCmd) readAll(
 	ctx context.Context, s *session, js jetstream.JetStream, r *grants.Reader, a *grants.Audit, out *auditJSON,
 ) (err error) {
@@ -167,10 +167,10 @@ func (c *auditCmd) readAll(
 	return marks.points(ctx, a)
 }
 
-// sameAge is how long after the marks the stream of grants is made at most, if it has all writes of them.
+// sameAge is how long after the marks the stream of grants is created at most, if it has all writes of them.
 const sameAge = 10 * time.Minute
 
-// read reads grants from an entry on, and reports how far it is.
+// read reads grants from an entry on, and reports progress.
 func (c *auditCmd) read(
 	ctx context.Context, s *session, r *grants.Reader, first uint64, a *grants.Audit, out *auditJSON,
 ) error {
@@ -192,10 +192,10 @@ func (c *auditCmd) read(
 	return errors.Join(err, failed)
 }
 
-// progressEvery is how often a long audit says how far it is.
+// progressEvery is the interval of progress reports of a long audit.
 const progressEvery = 2 * time.Second
 
-// presentMarks are the marks, and the rows of the tags that were loaded without marks.
+// presentMarks are the present marks, and the rows of the tags that were loaded without marks.
 type presentMarks struct {
 	kvstore.Report
 	streams buckets.Streams
@@ -203,7 +203,7 @@ type presentMarks struct {
 	rows    map[string]int64
 }
 
-// readMarks reads what the marks are at present. What cannot be read is said in a.
+// readMarks reads the present marks. It records in a why they cannot be read.
 func (s *session) readMarks(ctx context.Context, js jetstream.JetStream, a *grants.Audit) (m presentMarks, err error) {
 	said := make(chan struct{})
 	slow := time.AfterFunc(progressEvery, func() {
@@ -230,7 +230,7 @@ func (s *session) readMarks(ctx context.Context, js jetstream.JetStream, a *gran
 	return m, nil
 }
 
-// rows returns how far the tags of a table without marks are, as a worker lists them.
+// rows returns the present max_id of the tags of a table without marks, as a worker lists them.
 func (s *session) rows(ctx context.Context, js jetstream.JetStream) (map[string]int64, error) {
 	cl := client.New(js.Conn(), client.Namespace(s.namespace()))
 	all := make(map[string]int64)
@@ -246,10 +246,10 @@ func (s *session) rows(ctx context.Context, js jetstream.JetStream) (map[string]
 	}
 }
 
-// settled is how long after a write of a mark a worker has written it down, if it can.
+// settled is the time after a write of a mark within which a worker records it, if it can.
 const settled = 2500 * time.Millisecond
 
-// settle waits until the last writes of the marks that were read are written down.
+// settle waits until the last writes of the marks that were read are recorded.
 func (m *presentMarks) settle(ctx context.Context) error {
 	var last time.Time
 	for _, p := range m.Marks {
@@ -265,11 +265,11 @@ func (m *presentMarks) settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// maxAsked bounds the marks that the list lacks and that are asked for one by one: a mark that is written while they
-// are listed may be missing.
+// maxAsked bounds the marks missing in the list that are read one by one: a mark that is written while they are
+// listed may be missing.
 const maxAsked = 1000
 
-// points passes the marks of all tags that were granted to the audit.
+// points passes the marks of all granted tags to the audit.
 func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 	asked := 0
 	for _, tag := range a.Tags() {
@@ -297,7 +297,7 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 	return nil
 }
 
-// judge finds what is proven and what is not.
+// judge judges the audit, and prints progress.
 func (s *session) judge(a *grants.Audit, out *auditJSON) error {
 	said := time.Now()
 	err := a.Judge(out.add, func(loads int64) {
@@ -321,7 +321,7 @@ func (s *session) judge(a *grants.Audit, out *auditJSON) error {
 	return err
 }
 
-// add adds a finding to what is shown, unless that is enough.
+// add adds a finding to the output, up to maxShown.
 func (j *auditJSON) add(f grants.Finding) {
 	shown := map[grants.Kind]*[]findingJSON{
 		grants.Repeated: &j.Repeated, grants.NotProven: &j.NotProven, grants.Harmless: &j.Harmless,
@@ -333,7 +333,7 @@ func (j *auditJSON) add(f grants.Finding) {
 	*shown = append(*shown, findingJSON{f.What, f.String()})
 }
 
-// err returns the error that a command ends with after such an audit.
+// err returns the error with which the command ends after the audit.
 func (j *auditJSON) err() error {
 	switch {
 	case len(j.Repeated) > 0:
@@ -345,7 +345,7 @@ func (j *auditJSON) err() error {
 	return nil
 }
 
-// parts names how many tags and worker numbers there are.
+// parts returns the numbers of tags and worker numbers as text.
 func (*auditJSON) parts(tags, numbers int) string {
 	switch {
 	case numbers == 0:

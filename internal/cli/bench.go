@@ -15,7 +15,7 @@ type benchCmd struct {
 
 func (*benchCmd) help() help { return help{summary: "Measure how fast IDs come over this NATS."} }
 
-// benchFlags are those of both commands.
+// benchFlags are the flags of both commands.
 type benchFlags struct {
 	Callers  int           `short:"c" default:"64"`
 	Duration time.Duration `short:"d" default:"10s"`
@@ -96,7 +96,7 @@ func (c *benchSnowflakeCmd) Run(s *session) error {
 	return c.run(s, target{subject: s.namespace().Snowflake(), maxIDs: math.MaxInt64})
 }
 
-// A target is what is asked for IDs.
+// A target is the source of the requested IDs.
 type target struct {
 	tag     string // "": snowflakes
 	subject string
@@ -118,11 +118,11 @@ func (f *benchFlags) run(s *session, of target) error {
 		return err
 	}
 	b.measure(s.ctx)
-	b.client.Close() // ends what is under way, so that its IDs count as used up
+	b.client.Close() // ends requests under way, so that their IDs count as used up
 	return b.print()
 }
 
-// check returns what is wrong with the flags.
+// check returns the fault of the flags.
 func (f *benchFlags) check(of target) error {
 	first := int64(f.Batch) + f.ahead()
 	switch {
@@ -147,5 +147,5 @@ func (f *benchFlags) check(of target) error {
 // bare reports whether each call is a request, without the client.
 func (f *benchFlags) bare() bool { return !f.Merge && f.Prefetch == 0 }
 
-// ahead returns how many IDs the client holds, or requests, that no call has asked for.
+// ahead returns how many IDs the client may hold or request ahead of its calls.
 func (f *benchFlags) ahead() int64 { return 2 * int64(f.Prefetch) }

@@ -18,8 +18,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// longestTurn is how long natsid or the echo is measured at a time, so that changes of the
-// machine affect both.
+// longestTurn is how long natsid or the echo is measured at a time, so that changes of the machine affect both.
 const longestTurn = 500 * time.Millisecond
 
 // bareTimeout is how long a bare request waits: workers refuse before.
@@ -33,14 +32,14 @@ type bench struct {
 	nc     *nats.Conn
 	client *client.Client
 	handle *client.Handle
-	// Of the client's requests, each copy counted; its IDs may have been used up.
+	// Copies of the client's requests; the IDs of each may have been used up.
 	copies, copiesIDs atomic.Int64
 
 	natsid, echo measure.Figures
 	requests     int64     // for natsid's figures
-	ratios       []float64 // natsid's calls/s beside the echo's, of each turn
-	noEcho       error     // why there is none
-	spent        bool      // it ended since no more IDs may be used up
+	ratios       []float64 // natsid's calls/s over the echo's, of each turn
+	noEcho       error     // why there is no echo
+	spent        bool      // the measurement ended since no more IDs may be used up
 }
 
 func newBench(f benchFlags, of target, s *session, nc *nats.Conn) *bench {
@@ -51,7 +50,7 @@ func newBench(f benchFlags, of target, s *session, nc *nats.Conn) *bench {
 	}))
 	var opts []client.HandleOption
 	if f.Prefetch > 0 {
-		// The age is longer than a turn, or those of the echo would use up IDs.
+		// The age is longer than a turn, or IDs would expire and be replaced during the echo's turns.
 		opts = append(opts, client.Prefetch(f.Prefetch, time.Minute))
 	}
 	b.handle = b.client.Segment(of.tag, opts...)
@@ -61,7 +60,7 @@ func newBench(f benchFlags, of target, s *session, nc *nats.Conn) *bench {
 	return b
 }
 
-// first makes the first call, through the client, whose errors say what to do.
+// first makes the first call, through the client, whose errors name the remedy.
 func (b *bench) first(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, client.DefaultTimeout)
 	defer cancel()
@@ -77,7 +76,7 @@ func (b *bench) callClient(ctx context.Context) error {
 	return err
 }
 
-// call returns how IDs are got.
+// call returns the function that gets IDs.
 func (b *bench) call() func(context.Context) error {
 	if b.bare() {
 		return bareCall(b.nc, b.subject, b.Batch)
@@ -93,7 +92,7 @@ func (b *bench) repeated() int64 {
 
 // bareCall returns a request for n IDs, without the client.
 func bareCall(nc *nats.Conn, subject string, n int) func(context.Context) error {
-	var body []byte // empty requests one
+	var body []byte // an empty body requests one
 	if n > 1 {
 		body = strconv.AppendInt(nil, int64(n), 10)
 	}
@@ -109,7 +108,7 @@ func bareCall(nc *nats.Conn, subject string, n int) func(context.Context) error 
 	}
 }
 
-// holds returns an error unless a reply is n IDs.
+// holds returns an error unless a reply holds n IDs.
 func holds(reply []byte, n int64) error {
 	runs, err := subjects.ParseRuns(reply)
 	for _, r := range runs {
@@ -124,7 +123,7 @@ func holds(reply []byte, n int64) error {
 	return nil
 }
 
-// nameOfError returns what an error is counted as: a code, if a worker refused.
+// nameOfError returns the name under which an error is counted: a code, if a worker refused.
 func nameOfError(err error) string {
 	if refused, ok := errors.AsType[*subjects.Error](err); ok {
 		return refused.Code.String()
@@ -154,19 +153,18 @@ func (b *bench) used() int64 {
 	return n
 }
 
-// turns returns how many turns natsid has, and how long each is.
+// turns returns how many turns natsid has, and the length of each.
 func (f *benchFlags) turns() (n int, each time.Duration) {
 	n = max(5, int(f.Duration/longestTurn))
 	each = f.Duration / time.Duration(n)
-	if f.Rate > 0 { // a whole number of calls falls due in each, or the rate would be another
+	if f.Rate > 0 { // a whole number of calls falls due in each turn, or the rate would be wrong
 		each = time.Duration(min(float64(f.Duration), math.Ceil(f.Rate*each.Seconds())/f.Rate*1e9))
 		n = max(1, int(f.Duration/each))
 	}
 	return n, each
 }
 
-// measure measures natsid and the echo in turns, until the time is over, no more IDs
-// may be used up, or ctx ends.
+// measure measures natsid and the echo in turns, until the time is over, no more IDs may be used up, or ctx ends.
 func (b *bench) measure(ctx context.Context) {
 	turns, each := b.turns()
 	echo, err := startEcho(ctx, b.s, b.Batch)
@@ -202,23 +200,23 @@ func (b *bench) measure(ctx context.Context) {
 	}
 }
 
-// load returns how calls are made, at most so many; 0: any number.
+// load returns how calls are made, at most limit; 0 means any number.
 func (b *bench) load(limit int64) measure.Load {
 	l := measure.Load{Callers: b.Callers, Rate: b.Rate, Limit: limit, Name: nameOfError}
 	if b.Prefetch > 0 {
-		l.Sample = 61 // a prime, so that what happens at each n-th call is met
+		l.Sample = 61 // a prime, so that effects at each n-th call are sampled
 	}
 	return l
 }
 
-// An echo is a responder that natsid is compared with. A nil one is never called.
+// An echo is a responder for comparison with natsid. A nil one is never called.
 type echo struct {
 	ask, answer *nats.Conn
 	call        func(context.Context) error
 }
 
-// startEcho starts a responder on a connection of its own, and returns once another
-// connection has got its answer: the rights to do so may be missing.
+// startEcho starts a responder on a connection of its own, and returns once another connection has got an answer: the
+// rights to do so may be missing.
 func startEcho(ctx context.Context, s *session, batch int) (*echo, error) {
 	ctx, stop := context.WithTimeout(ctx, bareTimeout)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// announce says what is going to happen.
+// announce prints the plan of the measurement.
 func (b *bench) announce() {
 	beside := ", in turns with a bare echo"
 	if b.noEcho != nil {
@@ -63,7 +63,7 @@ func short(d time.Duration) string {
 	return strings.Replace(d.Round(unit).String(), "µ", "u", 1)
 }
 
-// percentiles are what is shown of latencies.
+// percentiles are the printed percentiles of latencies.
 var percentiles = []struct {
 	part       float64
 	head, name string
@@ -131,7 +131,7 @@ func (b *bench) remarks() (lines []string) {
 	}
 	if b.tag != "" {
 		most := ""
-		if b.natsid.Failed() > 0 { // some of those that failed may have drawn their IDs
+		if b.natsid.Failed() > 0 { // some of the failed ones may have drawn their IDs
 			most = "at most "
 		}
 		say("%s%d IDs of tag %s were used up", most, b.used(), b.tag)
@@ -157,22 +157,22 @@ type benchReport struct {
 	Batch       int     `json:"batch"`
 	Merge       bool    `json:"merge"`
 	Prefetch    int     `json:"prefetch"`
-	Rate        float64 `json:"rate"` // 0: none was given
+	Rate        float64 `json:"rate"` // 0: no rate
 	Interrupted bool    `json:"interrupted"`
 	benchFigures
 	IDsPerSecond float64       `json:"ids_per_second"`
-	IDsUsed      int64         `json:"ids_used"`             // at most
+	IDsUsed      int64         `json:"ids_used"`             // upper bound
 	Repeated     int64         `json:"repeated"`             // requests, by the client
 	Echo         *benchFigures `json:"echo,omitempty"`       // of a bare echo
-	EchoRatio    float64       `json:"echo_ratio,omitempty"` // calls/s beside the echo's, the median of the turns
+	EchoRatio    float64       `json:"echo_ratio,omitempty"` // calls/s over the echo's, the median of the turns
 }
 
-// benchFigures are what was measured of natsid, or of the echo.
+// benchFigures are the figures of natsid, or of the echo.
 type benchFigures struct {
 	Seconds           float64            `json:"seconds"`
-	Calls             int64              `json:"calls"` // that got IDs
+	Calls             int64              `json:"calls"` // calls that got IDs
 	CallsPerSecond    float64            `json:"calls_per_second"`
-	RequestsPerSecond float64            `json:"requests_per_second"` // that were sent
+	RequestsPerSecond float64            `json:"requests_per_second"` // requests sent
 	NotMade           int64              `json:"not_made"`            // calls that fell due while all callers waited
 	Latency           map[string]float64 `json:"latency"`
 	Errors            map[string]int64   `json:"errors"` // calls that failed, by code or kind

@@ -78,26 +78,25 @@ type storeCmd struct {
 
 func (*storeCmd) help() help { return help{summary: "Look after the store of the tags."} }
 
-// A session is what a command works with.
+// A session is the state of one command.
 type session struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
 	line           commandLine
 	call           *kong.Context
-	given          map[string]app.Given // the settings that were given, by flag
+	given          map[string]app.Given // the given settings, by flag
 	fileFault      error                // in the configuration file
-	resolved       bool                 // given has what the context of the nats command says
-	said           []string             // which settings gave way
+	resolved       bool                 // given includes the settings of the nats command's context
+	said           []string             // settings over which others took precedence
 }
 
-// config returns the settings that were given to the command, on top of the
-// defaults. They are not validated.
+// config returns the settings given to the command, on top of the defaults. They are not validated.
 func (s *session) config() (app.Config, error) {
 	cfg, err := app.Parse(s.given)
 	return cfg, usage(app.Faults(s.fileFault, err))
 }
 
-// validConfig returns the settings, or an error that names all that is wrong with them.
+// validConfig returns the settings, or an error that names all their faults.
 func (s *session) validConfig() (app.Config, error) {
 	if !s.resolved {
 		all, said, err := app.Resolve(s.given)
@@ -111,7 +110,7 @@ func (s *session) validConfig() (app.Config, error) {
 	return cfg, usage(app.Faults(s.fileFault, err, cfg.Validate()))
 }
 
-// namespace returns what --namespace says.
+// namespace returns the namespace of --namespace.
 func (s *session) namespace() subjects.Namespace {
 	if ns, ok := s.given["namespace"]; ok {
 		return subjects.Namespace(ns.Text)
@@ -119,7 +118,7 @@ func (s *session) namespace() subjects.Namespace {
 	return app.Default().Namespace
 }
 
-// Main runs one command line and returns the exit code, as [exitCode] has it. It returns when ctx ends.
+// Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	// --help leaves through kong's exit hook, during parsing.
 	type exit int
@@ -136,7 +135,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
 	if err != nil {
-		fmt.Fprintf(stderr, "natsid: %s\n", strings.TrimPrefix(err.Error(), "client: ")) // a word of programs
+		fmt.Fprintf(stderr, "natsid: %s\n", strings.TrimPrefix(err.Error(), "client: ")) // the prefix is for programs
 	}
 	if isA[usageError](err) {
 		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")
@@ -168,12 +167,12 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	s.addFile()
 	err = s.call.Run()
 	if missing := s.missing(); missing != nil && err != nil {
-		return missing // of which the error is a consequence
+		return missing // the error is its consequence
 	}
 	return err
 }
 
-// missing returns the right that the command missed and cannot do without, or nil.
+// missing returns a right that the command lacked and cannot do without, or nil.
 func (s *session) missing() error {
 	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(s.ctx)); ok {
 		return missing
@@ -181,8 +180,7 @@ func (s *session) missing() error {
 	return nil
 }
 
-// onCommandLine reports whether a flag stands on the command line, rather than
-// in the environment.
+// onCommandLine reports whether a flag is given on the command line, rather than in the environment.
 func (s *session) onCommandLine(flag string) bool {
 	for _, p := range s.call.Path {
 		if p.Flag != nil && p.Flag.Name == flag {

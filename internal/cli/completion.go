@@ -32,7 +32,7 @@ func (c *completionCmd) Run(s *session) error {
 	return script.Execute(s.stdout, completions(s.call.Model.Node))
 }
 
-// A completion is what can follow at any place of a command line.
+// A completion is the words that can follow at each place of a command line.
 type completion struct {
 	Commands []completedCommand
 	Common   []completedFlag // of every command
@@ -46,7 +46,7 @@ type completedCommand struct {
 	Flags []completedFlag // besides those of every command
 }
 
-// A completedWord is a word that can stand after a command: a subcommand, or an argument of few values.
+// A completedWord is a word that can follow a command: a subcommand, or an argument of few values.
 type completedWord struct{ Word, Help string }
 
 // A completedFlag is one of the names of a flag.
@@ -103,7 +103,7 @@ func completedFlags(flags []*kong.Flag) (all []completedFlag) {
 	return all
 }
 
-// namesOf returns the names of a flag. Aliases are for those who know them.
+// namesOf returns the names of a flag, without aliases.
 func namesOf(f *kong.Flag) []completedFlag {
 	one := completedFlag{Name: "--" + f.Name, Help: summary(f.Help), Value: !f.IsBool(), File: f.PlaceHolder == "FILE"}
 	if f.Enum != "" {

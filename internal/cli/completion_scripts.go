@@ -5,8 +5,8 @@ import (
 	"text/template"
 )
 
-// The scripts walk over the words before the cursor to find the command, and skip the values of flags. What they know
-// is in case statements, which every version of a shell has.
+// The scripts walk over the words before the cursor to find the command, and skip the values of flags. Their data is
+// in case statements, which every version of a shell has.
 
 func shellScript(name, text string) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{

@@ -47,7 +47,7 @@ func (*configCmd) Run(s *session) error {
 // valueJSON is a setting in force.
 type valueJSON struct {
 	Setting string `json:"setting"` // the flag, without dashes
-	Value   string `json:"value"`   // as it would be written, secrets hidden
+	Value   string `json:"value"`   // in its written form, secrets hidden
 	From    string `json:"from"`    // flag, environment, file, context or default
 	Place   string `json:"place,omitempty"`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// defaultURL is where commands other than serve look for NATS without --nats.
+// defaultURL is the NATS of commands other than serve without --nats.
 const defaultURL = "nats://127.0.0.1:4222"
 
 // connect connects to NATS, for one command. A right that is missing ends the command.
@@ -29,7 +29,7 @@ func (s *session) connect(more ...nats.Option) (*nats.Conn, error) {
 	}, more...)
 }
 
-// dial connects to NATS, and has refused called with each right that is missing.
+// dial connects to NATS, and calls refused with each missing right.
 func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (*nats.Conn, error) {
 	cfg, err := s.validConfig()
 	if err != nil {
@@ -55,9 +55,9 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 		"cannot reach NATS at %s: %w; start natsid, or name another server with --nats URL", app.Redact(cfg.NATS), err)}
 }
 
-// canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops consumers
-// by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire, and no ID depends
-// on grants.
+// canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops
+// consumers by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire, and no
+// ID depends on grants.
 func (s *session) canDoWithout(subject string) bool {
 	hints, grants := s.namespace().StampBucket(), "$KV."+s.namespace().GrantsBucket()
 	consumer := strings.Contains(subject, ".CONSUMER.")
@@ -66,7 +66,7 @@ func (s *session) canDoWithout(subject string) bool {
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }
 
-// jetStream returns JetStream as the settings reach it.
+// jetStream returns JetStream with the settings for its domain and prefix.
 func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	cfg, err := s.config()
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *session) jetStream(nc *nats.Conn) (jetstream.JetStream, error) {
 	return app.JetStream(nc, cfg)
 }
 
-// withClient calls f with a client that is connected.
+// withClient calls f with a connected client.
 func (s *session) withClient(f func(ctx context.Context, c *client.Client) error) error {
 	nc, err := s.connect()
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *session) withClient(f func(ctx context.Context, c *client.Client) error
 // tagForm is the help of an argument that names a tag.
 const tagForm = "The tag: 1 to 128 characters of A-Z a-z 0-9 - _ / = and single dots inside."
 
-// checkTag finds a malformed tag before NATS is contacted: one with a space or
-// an empty token could not even be sent.
+// checkTag rejects a malformed tag before NATS is contacted: a tag with a space or an empty token could not even be
+// sent.
 func checkTag(tag string) error {
 	if e, ok := errors.AsType[*subjects.Error](subjects.CheckTag(tag)); ok {
 		return usage(fmt.Errorf("tag %q: %s", tag, e.Text))

@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// decodeCmd has the flags --layout and --epoch too.
+// decodeCmd has the flags --layout and --epoch, too.
 type decodeCmd struct {
 	ID int64 `arg:""`
 }
@@ -36,7 +36,7 @@ func (c *decodeCmd) Run(s *session) error {
 	return s.print(partsOf(l, p), func(out io.Writer) { printParts(out, l, p) })
 }
 
-// layout returns what --layout and --epoch say.
+// layout returns the layout of --layout and --epoch.
 func (s *session) layout() (snowflake.Layout, error) {
 	cfg, err := s.config()
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *session) layout() (snowflake.Layout, error) {
 	return cfg.Layout, usage(cfg.Layout.Validate())
 }
 
-// partsJSON is a snowflake in its parts. Those for which the layout has no bits are absent.
+// partsJSON is a snowflake in its parts. Parts for which the layout has no bits are absent.
 type partsJSON struct {
 	Time     time.Time `json:"time"`
 	Site     *int      `json:"site,omitempty"`

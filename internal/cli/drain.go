@@ -74,8 +74,8 @@ func (c *drainCmd) Run(s *session) error {
 	return nil
 }
 
-// find returns the worker of that name or number. One that moves to another NATS server
-// answers twice for a moment.
+// find returns the worker of that name or number. A worker that reconnects to another NATS server answers twice for a
+// moment.
 func (c *drainCmd) find(all []micro.Ping) (these []micro.Ping, err error) {
 	for _, key := range []string{subjects.MetaInstance, subjects.MetaNumber} {
 		for _, w := range all {
@@ -104,7 +104,7 @@ func (c *drainCmd) find(all []micro.Ping) (these []micro.Ping, err error) {
 	return these, nil
 }
 
-// order gives the order again and again, until the worker has followed it.
+// order repeats the order until the worker has followed it.
 func (c *drainCmd) order(ctx context.Context, nc *nats.Conn, subject string) (state subjects.WorkerDrained, err error) {
 	body, err := json.Marshal(subjects.WorkerDrain{Undo: c.Undo})
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *drainCmd) isDone(s subjects.WorkerDrained) bool {
 	return c.Undo || len(s.Serves) == 0 && s.Open == 0
 }
 
-// unfinished says how far the worker has come, if it has the order.
+// unfinished returns an error with the worker's progress, if it has the order.
 func (c *drainCmd) unfinished(ctx context.Context, s subjects.WorkerDrained, err error) error {
 	switch {
 	case s.Instance == "" && errors.Is(err, context.DeadlineExceeded):
@@ -162,7 +162,7 @@ func (c *drainCmd) report(s *session, state subjects.WorkerDrained) error {
 	return s.print(state, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", who, says) })
 }
 
-// warn says for which modes no other worker is ready.
+// warn prints the modes for which no other worker is ready.
 func (c *drainCmd) warn(s *session, all, these []micro.Ping) {
 	if c.Undo {
 		return

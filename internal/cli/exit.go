@@ -15,11 +15,11 @@ import (
 
 // Exit codes.
 const (
-	exitDone    = 0 // what was asked for is done
-	exitRefused = 1 // it was refused, or failed
+	exitDone    = 0 // the command did its work
+	exitRefused = 1 // the command was refused, or failed
 	exitUsage   = 2 // the command was called incorrectly
-	exitUnknown = 2 // an audit found nothing wrong, and proves nothing: its output says why
-	exitNobody  = 3 // nobody serves: NATS is not reached, or nobody answers there
+	exitUnknown = 2 // an audit found no fault, and no proof: its output gives the reason
+	exitNobody  = 3 // no worker serves: NATS is not reached, or no worker answers there
 )
 
 // exitCode returns the exit code of a command that ended with err.
@@ -32,7 +32,7 @@ func exitCode(err error) int {
 	case isA[notProvenError](err):
 		return exitUnknown
 	case isA[*subjects.Error](err), isA[*app.JoinError](err), isA[*buckets.RightError](err):
-		return exitRefused // somebody answered, whatever came of it then
+		return exitRefused // a worker answered, with any outcome
 	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, natsbus.ErrNobody),
 		errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout),
 		errors.Is(err, context.DeadlineExceeded):
@@ -46,7 +46,7 @@ func isA[E error](err error) bool {
 	return ok
 }
 
-// usageError marks an error in how a command was called.
+// usageError marks an error in the use of a command.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -58,12 +58,12 @@ func usage(err error) error {
 	return usageError{err}
 }
 
-// notProvenError marks an error that means that a proof was looked for and not found.
+// notProvenError marks the error of an audit that found no proof.
 type notProvenError struct{ error }
 
 func (e notProvenError) Unwrap() error { return e.error }
 
-// nobodyError marks an error that means that nobody serves.
+// nobodyError marks an error which means that no worker serves.
 type nobodyError struct{ error }
 
 func (e nobodyError) Unwrap() error { return e.error }

@@ -17,7 +17,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// explainCmd has the flags --layout and --epoch too.
+// explainCmd has the flags --layout and --epoch, too.
 type explainCmd struct {
 	ID  int64 `arg:""`
 	Tag string
@@ -38,13 +38,13 @@ Examples:
 	}
 }
 
-// explainedJSON is what is known of an ID.
+// explainedJSON is the explanation of an ID.
 type explainedJSON struct {
 	ID     int64       `json:"id,string"`
 	Tag    string      `json:"tag,omitempty"`
 	Parts  *partsJSON  `json:"parts,omitempty"` // of a snowflake
 	Grants []grantJSON `json:"grants"`          // more than one only if IDs may have repeated
-	CantBe []string    `json:"cant_be"`         // what is known of an ID that no grant contains
+	CantBe []string    `json:"cant_be"`         // the exclusions for an ID that no grant contains
 }
 
 // grantJSON is a grant that contains an ID.
@@ -57,7 +57,7 @@ type grantJSON struct {
 	Last     int64     `json:"last,string"`
 	Revision uint64    `json:"revision,omitempty"` // of the mark as the load read it
 	Written  uint64    `json:"written,omitempty"`  // of the mark as the load wrote it
-	How      string    `json:"how,omitempty"`      // a window came about
+	How      string    `json:"how,omitempty"`      // origin of a window
 	Store    string    `json:"store"`
 	Registry string    `json:"registry,omitempty"`
 	Entry    uint64    `json:"entry"` // in the stream
@@ -110,7 +110,7 @@ func (c *explainCmd) segment(
 	first, known, hole := int64(0), false, ""
 	gaps := grants.NewAudit("")
 	defer gaps.Close()
-	gaps.Tag = " " // no tag: only what is missing counts
+	gaps.Tag = " " // no tag: only missing entries count
 	r.Only(c.Tag)
 	_, err = r.Scan(ctx, r.First, r.Last, func(at grants.At, b *grants.Batch) bool {
 		for _, l := range b.Loads {
@@ -153,7 +153,7 @@ func (c *explainCmd) segment(
 	return nil
 }
 
-// holeOf says which write of a mark passed over an ID.
+// holeOf describes the write of a mark that passed over an ID.
 func holeOf(w grants.Write, process string) string {
 	if w.How == "load" {
 		return fmt.Sprintf("a load of %d-%d by process %s failed, or its acknowledgement was lost",

@@ -12,9 +12,9 @@ import (
 	"github.com/natsid/natsid/internal/app"
 )
 
-// Settings that other commands have too. All others belong to serve alone.
+// Settings of other commands. All others belong to serve alone.
 var (
-	common   = []string{"config", "namespace"} // of every command, as is all of NATS
+	common   = []string{"config", "namespace"} // of every command, like all settings of NATS
 	ofLayout = []string{"layout", "epoch"}     // of decode, explain, layout and serve
 )
 
@@ -53,13 +53,12 @@ func find(k *kong.Kong, path string) *kong.Node {
 	return all[slices.IndexFunc(all, func(n *kong.Node) bool { return n.Path() == path })]
 }
 
-// addFlag adds the flag of a setting to a command. kong takes neither default
-// nor range from it: an untouched flag is not given, and [app.Parse] reads the
-// text of one that is.
+// addFlag adds the flag of a setting to a command. kong gets neither default nor range: a flag that is not used
+// counts as not given, and [app.Parse] reads the text of a given one.
 func addFlag(n *kong.Node, s app.Setting) {
 	tag := &kong.Tag{Envs: []string{s.Env}}
 	if s.Bare {
-		tag.Negatable = "_" // kong's word for --no- and the name
+		tag.Negatable = "_" // kong's syntax for --no- and the name
 	}
 	var target written
 	f := &kong.Flag{
@@ -93,7 +92,7 @@ type written struct {
 	given bool
 }
 
-// A reader reads the text of a flag. One that is bare may stand without a value.
+// A reader reads the text of a flag. A bare flag may have no value.
 type reader struct{ bare bool }
 
 // Decode implements [kong.Mapper].
@@ -113,8 +112,8 @@ func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 // IsBool implements [kong.BoolMapper].
 func (r reader) IsBool() bool { return r.bare }
 
-// addFile adds what the configuration file says of the settings of a command, where neither a flag nor the environment
-// does. Those of other commands are left out.
+// addFile adds the configuration file's settings for a command, where neither a flag nor the environment sets them.
+// Settings of other commands are ignored.
 func (s *session) addFile() {
 	file, ok := s.given["config"]
 	if !ok || file.Text == "" {
@@ -132,7 +131,7 @@ func (s *session) addFile() {
 	}
 }
 
-// writtenName returns the name by which a flag was given.
+// writtenName returns the name with which a flag was given.
 func (s *session) writtenName(f *kong.Flag) string {
 	for _, name := range f.Aliases {
 		for _, arg := range s.call.Args {
@@ -144,7 +143,7 @@ func (s *session) writtenName(f *kong.Flag) string {
 	return f.Name
 }
 
-// settingsGiven returns the settings that were given to a command, by flag.
+// settingsGiven returns the settings given to a command, by flag.
 func (s *session) settingsGiven(n *kong.Node) map[string]app.Given {
 	given := make(map[string]app.Given)
 	for _, f := range n.Flags {

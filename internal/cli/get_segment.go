@@ -38,7 +38,7 @@ func (c *getSegmentCmd) Run(s *session) error {
 	})
 }
 
-// getWithin is how long somebody at a terminal waits for a worker that can issue.
+// getWithin is how long a person at a terminal waits for a worker that can issue.
 const getWithin = 2 * time.Second
 
 // count is the flag of commands that get IDs.
@@ -55,7 +55,7 @@ func (c count) check() error {
 	return nil
 }
 
-// printRuns prints IDs exactly as they are on the wire.
+// printRuns prints IDs in their wire format.
 func (s *session) printRuns(runs client.Runs, err error) error {
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (s *session) printRuns(runs client.Runs, err error) error {
 	})
 }
 
-// idsJSON is what commands print that get IDs.
+// idsJSON is the output of commands that get IDs.
 type idsJSON struct {
 	Runs []runJSON `json:"runs"`
 }

@@ -30,7 +30,7 @@ Examples:
 	}
 }
 
-// healthJSON is what /readyz says.
+// healthJSON is the answer of /readyz.
 type healthJSON struct {
 	Ready bool     `json:"ready"`
 	Says  []string `json:"says"` // line by line
@@ -54,7 +54,7 @@ func (*healthCmd) Run(s *session) error {
 			"--http ADDR", addr, err)}
 	}
 	err = s.print(h, func(out io.Writer) {
-		if h.Ready { // the error says it otherwise
+		if h.Ready { // otherwise the error says so
 			fmt.Fprintln(out, strings.Join(h.Says, "\n"))
 		}
 	})
@@ -64,7 +64,7 @@ func (*healthCmd) Run(s *session) error {
 	return err
 }
 
-// dialable returns where a worker answers that listens on addr.
+// dialable returns the address at which a worker answers that listens on addr.
 func dialable(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	switch {
@@ -78,7 +78,7 @@ func dialable(addr string) (string, error) {
 	return net.JoinHostPort(cmp.Or(host, "localhost"), port), nil
 }
 
-// askReady asks without a proxy: the worker is near.
+// askReady asks without a proxy: the worker is on this machine or near it.
 func askReady(ctx context.Context, addr string) (h healthJSON, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// help is what "--help" says about a command. It stands in code, so that the
-// tags of a command's struct hold no prose.
+// help is the text of a command's "--help". It is in code, so that the tags of a command's struct hold no prose.
 type help struct {
 	summary string            // one line
 	detail  string            // below it; indented lines are kept as they are

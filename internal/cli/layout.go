@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// layoutCmd has the flags --layout and --epoch too.
+// layoutCmd has the flags --layout and --epoch, too.
 type layoutCmd struct {
 	Years      int64 `placeholder:"N"`
 	Sites      int64 `placeholder:"N"`
@@ -81,8 +81,8 @@ func (c *layoutCmd) plan(s *session, now time.Time) error {
 	return s.describe(l, needs)
 }
 
-// epoch returns what --epoch says, in Unix milliseconds, and the start of today
-// in UTC without it. A layout in the environment does not matter to a plan.
+// epoch returns the epoch of --epoch, in Unix milliseconds, and without it the start of today in UTC. A plan ignores
+// a layout in the environment.
 func (s *session) epoch(now time.Time) (int64, error) {
 	epoch := s.given["epoch"]
 	if epoch.Text == "" {
@@ -105,7 +105,7 @@ func (c *layoutCmd) needs() (snowflake.Needs, error) {
 	}, nil
 }
 
-// advice returns what would fit instead.
+// advice returns needs that would fit instead.
 func (c *layoutCmd) advice(fit *snowflake.FitError, epoch string) string {
 	one := flagsOf(fit.Largest)
 	nearest := flagsOf(fit.Nearest)

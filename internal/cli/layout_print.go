@@ -18,11 +18,11 @@ type layoutJSON struct {
 	UnitMs  int64            `json:"unit_ms"` // the length of a tick
 	Epoch   time.Time        `json:"epoch"`
 	Ends    time.Time        `json:"ends"`
-	Largest subjects.Decimal `json:"largest"` // ID
+	Largest subjects.Decimal `json:"largest"` // largest ID
 	Fields  []layoutField    `json:"fields"`
 }
 
-// layoutField has room for so much of a unit, such as years, beside what is needed.
+// layoutField is a field's capacity in a unit, such as years, beside the need.
 type layoutField struct {
 	Field    string  `json:"field"`
 	Bits     int     `json:"bits"`
@@ -31,7 +31,7 @@ type layoutField struct {
 	Need     int64   `json:"need,omitempty"`
 }
 
-// describe prints a layout, beside the needs that it was planned for unless they are zero.
+// describe prints a layout, beside the needs for which it was planned, unless they are zero.
 func (s *session) describe(l snowflake.Layout, needs snowflake.Needs) error {
 	d := layoutJSON{
 		Layout: l.String(), UnitMs: l.Unit, Epoch: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(), Largest: largestOf(l),
@@ -46,8 +46,7 @@ func (s *session) describe(l snowflake.Layout, needs snowflake.Needs) error {
 
 func largestOf(l snowflake.Layout) subjects.Decimal { return subjects.Decimal(int64(1)<<l.Bits() - 1) }
 
-// describeLayout prints a layout, beside the needs that it was planned for
-// unless they are zero.
+// describeLayout prints a layout, beside the needs for which it was planned, unless they are zero.
 func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) {
 	fmt.Fprintf(out, "%s, ticks of %v\n\n%s\n", l, tickOf(l), picture(l))
 	capacities(out, l, needs)
@@ -75,7 +74,7 @@ const millis = "2006-01-02 15:04:05.000 MST"
 
 func tickOf(l snowflake.Layout) time.Duration { return time.Duration(l.Unit) * time.Millisecond }
 
-// capacities prints a table of what each field has room for.
+// capacities prints a table of the capacity of each field.
 func capacities(table io.Writer, l snowflake.Layout, needs snowflake.Needs) {
 	planned := needs != snowflake.Needs{}
 	if planned {
@@ -95,7 +94,7 @@ func capacities(table io.Writer, l snowflake.Layout, needs snowflake.Needs) {
 	}
 }
 
-// A capacity is how much a field has room for, beside the need.
+// A capacity is the capacity of a field, beside the need.
 type capacity struct {
 	field string
 	bits  int
@@ -125,8 +124,7 @@ func amount(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// picture draws the bits of an ID: each field with its width, and above it
-// the numbers of its first and last bit.
+// picture draws the bits of an ID: each field with its width, and above it the numbers of its first and last bit.
 func picture(l snowflake.Layout) string {
 	var numbers, top, fields, bottom strings.Builder
 	high := 63

@@ -14,13 +14,13 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// An Output is what a command prints with --json.
+// An Output is the output of a command with --json.
 type Output struct {
 	Command string // without "natsid"
-	Value   any    // of the type that is printed
+	Value   any    // a value of the printed type
 }
 
-// Outputs returns what all commands print with --json. docs/reference.md shows it.
+// Outputs returns the outputs of all commands with --json. docs/reference.md shows it.
 func Outputs() []Output {
 	return []Output{
 		{"serve", readyJSON{}},
@@ -40,11 +40,10 @@ func Outputs() []Output {
 	}
 }
 
-// print prints the outcome of a command: value as JSON on one line with --json, and what text writes without. Both go
-// to standard output; all else that is said goes to standard error. Tabs in the text make columns, in lines one below
-// another.
+// print prints the outcome of a command: value as JSON on one line with --json, otherwise the output of text. Both go
+// to standard output; messages go to standard error. Tabs in the text make columns, aligned over adjacent lines.
 func (s *session) print(value any, text func(out io.Writer)) error {
-	var all bytes.Buffer // so that one write says whether all is written
+	var all bytes.Buffer // so that one write reports whether all was written
 	if s.line.JSON {
 		out := json.NewEncoder(&all)
 		out.SetEscapeHTML(false)
@@ -86,12 +85,12 @@ func instant(t time.Time) string {
 // asks asks a question, and reports whether the answer is yes.
 func (s *session) asks(question string) bool {
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
-	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // none is no
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer means no
 	a := strings.ToLower(strings.TrimSpace(answer))
 	return a == "y" || a == "yes"
 }
 
-// isTerminal reports whether someone can type into f.
+// isTerminal reports whether f is a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

@@ -94,7 +94,7 @@ func (c *permissionsCmd) Run(s *session) error {
 	})
 }
 
-// printForServer prints rights as the configuration of nats-server has them, under a user.
+// printForServer prints rights in the form of nats-server's configuration, under a user.
 func printForServer(out io.Writer, role rights.Role, all rights.Rights) {
 	fmt.Fprintf(out, "# %s\npermissions: {\n", role)
 	for _, part := range []struct {
@@ -121,7 +121,7 @@ func printForNSC(out io.Writer, role rights.Role, all rights.Rights) {
 		role, strings.Join(rights.Texts(all.Publish), ","), strings.Join(rights.Texts(all.Subscribe), ","))
 }
 
-// rightsJSON is what `natsid permissions --json` prints.
+// rightsJSON is the output of `natsid permissions --json`.
 type rightsJSON struct {
 	Role      rights.Role `json:"role"`
 	Publish   []rightJSON `json:"publish"`

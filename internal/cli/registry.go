@@ -62,7 +62,7 @@ type registryJSON struct {
 	Made     time.Time `json:"made,omitzero"`
 	Pinned   bool      `json:"pinned"` // by --registry
 	State    string    `json:"state"`
-	Incident string    `json:"incident,omitempty"` // that is open
+	Incident string    `json:"incident,omitempty"` // the open one
 	OutFor   string    `json:"out_for,omitempty"`  // the registry that serves instead
 	Layout   string    `json:"layout"`
 	Epoch    time.Time `json:"epoch"`
@@ -86,10 +86,10 @@ func registryState(n lineage.Notice) string {
 	return "serves"
 }
 
-// registriesTimeout is how long answers of registries are awaited.
+// registriesTimeout is how long the command waits for answers of registries.
 const registriesTimeout = time.Second
 
-// registries returns what one worker of each registry says.
+// registries returns the notice of one worker of each registry.
 func (s *session) registries(ctx context.Context, nc *nats.Conn) ([]lineage.Notice, error) {
 	ctx, cancel := context.WithTimeout(ctx, registriesTimeout)
 	defer cancel()

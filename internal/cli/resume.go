@@ -119,7 +119,7 @@ func (c *resumeCmd) on(s *session, js jetstream.JetStream) error {
 	return err
 }
 
-// markWrites is the writes of marks that a command made. Several goroutines add to it.
+// markWrites is the writes of marks that a command made. It is safe for concurrent use.
 type markWrites struct {
 	mu  sync.Mutex
 	all []grants.Write
@@ -131,7 +131,7 @@ func (w *markWrites) add(tag string, of segment.Write) {
 	w.all = append(w.all, app.WriteOf(tag, of))
 }
 
-// kindOf returns the kind that the identity names, or what the marks look like.
+// kindOf returns the kind in the identity, or the kind that the marks suggest.
 func kindOf(r kvstore.Report) kvstore.Kind {
 	switch {
 	case r.Trouble == nil:
@@ -150,14 +150,14 @@ type resumption struct {
 	nc      *nats.Conn
 	ask     lineage.AskFunc
 	streams buckets.Streams
-	table   *mysqlstore.Table // that the marks guard; nil if none is named
+	table   *mysqlstore.Table // the table that the marks guard; nil if none is named
 	o       lineage.Operator
 	c       lineage.Case
 	report  resumeJSON
 	agreed  bool
 }
 
-// mostTries bounds how often a resume begins again because a worker joins the incident.
+// mostTries bounds how often a resume starts over because a worker joins the incident.
 const mostTries = 10
 
 func (r *resumption) run(ctx context.Context) (err error) {
@@ -206,7 +206,7 @@ func (r *resumption) run(ctx context.Context) (err error) {
 	return err
 }
 
-// declare opens an incident where no worker has: on the operator's word, or where the identity is missing.
+// declare opens an incident that no worker has opened: if the operator demands it, or if the identity is missing.
 func (r *resumption) declare(ctx context.Context) (declared bool, err error) {
 	why := ""
 	switch {
@@ -220,7 +220,7 @@ func (r *resumption) declare(ctx context.Context) (declared bool, err error) {
 		return false, nil
 	}
 	own := r.c.Identity.Registry
-	switch { // a fault in the flags must stop nobody
+	switch { // a fault in the flags must not stop any worker
 	case r.Keep != "" && r.Keep != own:
 		return false, otherKept(r.Keep, own)
 	case r.Keep == "" && !r.TableIsWhole && r.Since.IsZero():
@@ -244,7 +244,7 @@ func otherKept(keep, own string) error {
 		keep, own))
 }
 
-// try plans, asks, waits, raises and ends the stop.
+// try plans, asks, waits, raises marks and ends the stop.
 func (r *resumption) try(ctx context.Context) error {
 	raises, err := r.plan(ctx)
 	if err != nil {
@@ -266,7 +266,7 @@ func (r *resumption) try(ctx context.Context) error {
 		return err
 	}
 	seen := r.c
-	if r.c, err = r.o.Look(ctx, &seen); err != nil { // marks may have moved until all had stopped
+	if r.c, err = r.o.Look(ctx, &seen); err != nil { // marks may have changed before all workers had stopped
 		return err
 	}
 	if r.c.Identity.Out != seen.Identity.Out {
@@ -292,7 +292,7 @@ func (r *resumption) try(ctx context.Context) error {
 	return r.confirm(ctx)
 }
 
-// wait waits until no worker uses a load that did not know of the incident.
+// wait waits until no worker uses a load that was made without knowledge of the incident.
 func (r *resumption) wait(ctx context.Context) error {
 	left := r.o.Wait(r.c)
 	if left <= 0 {
@@ -303,7 +303,7 @@ func (r *resumption) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// confirm asks whether the bucket has each tag in use, where nobody has said so since the last stop.
+// confirm asks whether the bucket has each tag in use, unless that was confirmed since the last stop.
 func (r *resumption) confirm(ctx context.Context) (err error) {
 	if r.c, err = r.o.Look(ctx, &r.c); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
-// plan returns from where to where each tag is to be raised.
+// plan returns for each tag to be raised the mark before and after.
 func (r *resumption) plan(ctx context.Context) ([]lineage.Raise, error) {
 	in := r.c.Identity.Incident
 	if in != nil && in.Cause == lineage.Second && r.Keep == "" {
@@ -48,7 +48,7 @@ func (r *resumption) plan(ctx context.Context) ([]lineage.Raise, error) {
 	return r.o.Raises(r.c, to)
 }
 
-// distant returns the marks that no tag can have passed since the state found.
+// distant returns the marks that no tag can have passed since the restored state.
 func (r *resumption) distant(ctx context.Context) (map[string]int64, error) {
 	since := r.Since.Time
 	in := r.c.Identity.Incident
@@ -81,10 +81,10 @@ func (r *resumption) distant(ctx context.Context) (map[string]int64, error) {
 	return distance, nil
 }
 
-// above returns mark+by, or the highest mark that there is if that is higher.
+// above returns mark+by, or the highest possible mark if the sum overflows.
 func above(mark, by int64) int64 { return mark + min(by, math.MaxInt64-mark) }
 
-// openTable opens the table that the marks guard; nil where none is named.
+// openTable opens the table that the marks guard; nil if none is named.
 func (r *resumption) openTable(ctx context.Context) (*mysqlstore.Table, error) {
 	cfg, err := r.s.validConfig()
 	if err != nil || r.kind != kvstore.Guarded || !cfg.OnMySQL() {
@@ -143,7 +143,7 @@ func (r *resumption) other(ctx context.Context) string {
 	if in := r.c.Identity.Incident; in != nil && in.Other != "" {
 		return in.Other
 	}
-	all, _ := r.s.registries(ctx, r.nc) // none is none
+	all, _ := r.s.registries(ctx, r.nc) // an error counts as no registry
 	for _, n := range all {
 		if n.Registry != r.Keep {
 			return n.Registry

@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// resumeJSON is what a resume does, or would do with --dry-run.
+// resumeJSON is the actions of a resume, or with --dry-run its plan.
 type resumeJSON struct {
 	Registry string       `json:"registry"`
 	Incident string       `json:"incident,omitempty"`
@@ -22,12 +22,12 @@ type resumeJSON struct {
 	Found    []foundJSON  `json:"found"` // by workers
 	State    time.Time    `json:"state,omitzero"`
 	Stopped  []string     `json:"stopped"` // workers that have stopped for it
-	Waiting  []string     `json:"waiting"` // workers that have not said so
+	Waiting  []string     `json:"waiting"` // workers that have not confirmed it
 	Raises   []raisedJSON `json:"raises"`
 	DryRun   bool         `json:"dry_run"`
-	Outcome  string       `json:"outcome,omitempty"` // "in order", or what has to be done; absent with --dry-run
+	Outcome  string       `json:"outcome,omitempty"` // "in order", or the remaining task; absent with --dry-run
 
-	assumption string // on which the raises rest
+	assumption string // the assumption behind the raises
 }
 
 type foundJSON struct {
@@ -42,7 +42,7 @@ type raisedJSON struct {
 	To   subjects.Decimal `json:"to"`
 }
 
-// show prints what was found, who has stopped, and what will be done.
+// show prints the findings, the workers that have stopped, and the plan.
 func (r *resumption) show(raises []lineage.Raise) error {
 	r.report = r.describe(raises)
 	switch {
@@ -70,7 +70,7 @@ func (r *resumption) describe(raises []lineage.Raise) resumeJSON {
 		switch {
 		case w.Joined:
 			j.Stopped = append(j.Stopped, w.Name)
-		case slices.Contains(j.Stopped, w.Name): // the key that it had until it proved the incident
+		case slices.Contains(j.Stopped, w.Name): // the worker's key until it proved the incident
 		case !w.Ended && time.Since(w.Last) < time.Hour:
 			j.Waiting = append(j.Waiting, w.Name)
 		}
@@ -125,9 +125,9 @@ func firstOf(all []string, most int) []string {
 	return all
 }
 
-// done prints how the registry is.
+// done prints the state of the registry.
 func (r *resumption) done(state string) error {
-	if r.report.Raises == nil { // nothing was stopped
+	if r.report.Raises == nil { // no registry was stopped
 		r.report = r.describe(nil)
 	}
 	r.report.Outcome = state

@@ -39,7 +39,7 @@ func (c *serveCmd) Run(s *session) error {
 	}
 	cfg.Ready = func(w app.Where) {
 		ready := readyJSON{w.URL, w.Embedded, w.Context, w.HTTP, w.LeafHTTP, w.Instance, w.Number}
-		_ = s.print(ready, func(out io.Writer) { // nobody reads it, which stops no service
+		_ = s.print(ready, func(out io.Writer) { // a failed print must not stop the service
 			fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
 		})
 	}
@@ -48,7 +48,7 @@ func (c *serveCmd) Run(s *session) error {
 	return app.Run(s.ctx, cfg)
 }
 
-// readyJSON says where the service is.
+// readyJSON is the addresses of the service.
 type readyJSON struct {
 	URL      string `json:"url"` // of NATS, without password
 	Embedded bool   `json:"embedded"`
@@ -59,12 +59,11 @@ type readyJSON struct {
 	Number   int    `json:"number"`
 }
 
-// spareHeap is memory that is allocated and never touched, so that it takes no room
-// but counts as heap. What natsid keeps in use is about 1 MB: the garbage of requests
-// alone would be collected several times a second, which cost a tenth of the CPU time.
+// spareHeap is memory that is allocated and never touched, so that it takes no room but counts as heap. natsid uses
+// about 1 MB: the garbage of requests alone would be collected several times a second, at a tenth of the CPU time.
 const spareHeap = 16 << 20
 
-// readyLine says where the service is, and how to try it.
+// readyLine returns the addresses of the service, and a command to try it.
 func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	how := "joined"
 	switch {
@@ -85,7 +84,7 @@ func readyLine(cfg app.Config, w app.Where, nats app.Given) string {
 	return line + "; try: nats" + reachedBy(w) + fmt.Sprintf(" request %s ''", cfg.Namespace.Segment("order"))
 }
 
-// reachedBy returns the flag by which `nats` reaches an embedded server, where it needs one.
+// reachedBy returns the flag with which `nats` reaches an embedded server, if it needs one.
 func reachedBy(w app.Where) string {
 	switch {
 	case w.Context != "":

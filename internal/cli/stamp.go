@@ -80,7 +80,7 @@ memory for IDs. All stages with the same --into share the work.`,
 	}
 }
 
-// stampJSON is what a stage has done.
+// stampJSON is the result of a stage.
 type stampJSON struct {
 	Copied      uint64 `json:"copied"`       // by this process
 	DeadLetters uint64 `json:"dead_letters"` // by this process
@@ -152,7 +152,7 @@ func (c *stampCmd) Run(s *session) error {
 	})
 }
 
-// create makes the target, however long JetStream is away.
+// create creates the target, and retries while JetStream is out of reach.
 func (c *stampCmd) create(s *session, to *stage.Stream, log *slog.Logger) error {
 	for {
 		err := to.Create(s.ctx, []string{c.Into})

@@ -15,8 +15,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// checkCore returns what is wrong with the flags of a stage without JetStream. It sets
-// those that follow from --core.
+// checkCore returns the fault of the flags of a stage without JetStream. It sets the flags that follow from --core.
 func (c *stampCmd) checkCore() error {
 	for flag, given := range map[string]bool{
 		"from": c.From != "", "to": c.To != "", "subject": c.Subject != ">", "tag-from": c.TagFrom.tag != nil,

@@ -78,7 +78,7 @@ func isPattern(text string) bool {
 	return true
 }
 
-// stamp returns what gives messages IDs.
+// stamp returns the function that gives messages IDs.
 func (c *stampCmd) stamp(ids *client.Client) func(context.Context, string, []*nats.Msg) error {
 	if c.TagFrom.tag != nil {
 		return func(ctx context.Context, tag string, msgs []*nats.Msg) error {
@@ -93,9 +93,9 @@ func (c *stampCmd) stamp(ids *client.Client) func(context.Context, string, []*na
 	return func(ctx context.Context, _ string, msgs []*nats.Msg) error { return one.Msgs(ctx, msgs) }
 }
 
-// A tagFrom says where in a message its tag is.
+// A tagFrom is the place of the tag in a message.
 type tagFrom struct {
-	tag func(*stage.Message) (string, error) // nil: nothing was given
+	tag func(*stage.Message) (string, error) // nil: no place was given
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -125,7 +125,7 @@ func (f *tagFrom) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A since is a time, given as such or as a duration before now.
+// A since is a time, given directly or as a duration before now.
 type since struct{ time.Time }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].

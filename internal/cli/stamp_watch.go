@@ -16,8 +16,8 @@ import (
 	"github.com/natsid/natsid/internal/stage"
 )
 
-// watch shows how far a stage is, on a terminal or in the log, and on l if that is not
-// nil, until the function that it returns is called.
+// watch shows the progress of a stage, on a terminal or in the log, and on l if that is not nil, until the function
+// that it returns is called.
 func (c *stampCmd) watch(s *session, l net.Listener, line *statusLine, log *slog.Logger,
 	progress func() stage.Progress) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
@@ -40,7 +40,7 @@ func (c *stampCmd) watch(s *session, l net.Listener, line *statusLine, log *slog
 	return func() { cancel(); running.Wait() }
 }
 
-// listen opens what --http asks for; nil for nothing.
+// listen opens the address of --http; nil if there is none.
 func (c *stampCmd) listen() (net.Listener, error) {
 	if c.HTTP == "" {
 		return nil, nil
@@ -52,7 +52,7 @@ func (c *stampCmd) listen() (net.Listener, error) {
 	return l, nil
 }
 
-// pages are what --http serves.
+// pages are the paths that --http serves.
 func (c *stampCmd) pages(progress func() stage.Progress) http.Handler {
 	ready := func() map[string]error { return map[string]error{"stamp": progress().Ready(time.Now())} }
 	notes := func() []string {
@@ -64,15 +64,15 @@ func (c *stampCmd) pages(progress func() stage.Progress) http.Handler {
 	}.Handler())
 }
 
-// A pace is how fast a stage is.
+// A pace is the speed of a stage.
 type pace struct {
 	at        time.Time
 	last      stage.Progress
 	perSecond float64 // messages copied
-	closing   float64 // messages by which it is less behind, each second
+	closing   float64 // decrease of the messages behind, per second
 }
 
-// next moves it on. The value that was just measured counts for that share.
+// next updates the pace. The new measurement has the weight share.
 func (p *pace) next(at time.Time, now stage.Progress, share float64) {
 	seconds := at.Sub(p.at).Seconds()
 	p.perSecond += share * (float64(now.Copied-p.last.Copied)/seconds - p.perSecond)
@@ -80,8 +80,7 @@ func (p *pace) next(at time.Time, now stage.Progress, share float64) {
 	p.at, p.last = at, now
 }
 
-// left returns how long it takes until nothing is behind; 0 if nothing is, or at this pace
-// never.
+// left returns how long it takes until no message is behind; 0 if none is, or if the pace never gets there.
 func (p *pace) left() time.Duration {
 	if p.last.Behind == 0 || p.closing < 1 {
 		return 0
@@ -89,10 +88,10 @@ func (p *pace) left() time.Duration {
 	return time.Duration(float64(p.last.Behind) / p.closing * float64(time.Second)).Round(time.Second)
 }
 
-// logEvery is how often progress is logged while there is some.
+// logEvery is the interval at which progress is logged while there is some.
 const logEvery = 10 * time.Second
 
-// logProgress logs how far a stage is, until ctx ends.
+// logProgress logs the progress of a stage until ctx ends.
 func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Progress) {
 	pace := pace{at: time.Now(), last: progress()}
 	for tick(ctx, logEvery) {
@@ -109,7 +108,7 @@ func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Pr
 	}
 }
 
-// tick waits, and reports whether ctx has not ended.
+// tick waits for d, and reports whether ctx has not ended.
 func tick(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -119,7 +118,7 @@ func tick(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// showOn shows on a terminal how far a stage is, until ctx ends.
+// showOn shows the progress of a stage on a terminal until ctx ends.
 func showOn(ctx context.Context, line *statusLine, progress func() stage.Progress) {
 	pace := pace{at: time.Now(), last: progress()}
 	for tick(ctx, 500*time.Millisecond) {
@@ -129,7 +128,7 @@ func showOn(ctx context.Context, line *statusLine, progress func() stage.Progres
 	line.show("")
 }
 
-// String returns it on one line.
+// String returns the pace on one line.
 func (p *pace) String() string {
 	now := p.last
 	text := fmt.Sprintf("%s: message %d, %.0f/s, %d behind", now.Role, now.Position, p.perSecond, now.Behind)
@@ -146,8 +145,8 @@ func (p *pace) String() string {
 	return text
 }
 
-// A statusLine is the last line of a terminal. What is written appears above it. Its
-// methods are safe for concurrent use.
+// A statusLine is the last line of a terminal. Written lines appear above it. Its methods are safe for concurrent
+// use.
 type statusLine struct {
 	terminal bool
 	mu       sync.Mutex

@@ -103,7 +103,7 @@ func (c *storeMoveCmd) move(
 	return s.print(outcome, outcome.print)
 }
 
-// writeDown writes down what a command has written into the marks, for audits.
+// writeDown records a command's writes of marks, for audits.
 func (s *session) writeDown(ctx context.Context, streams buckets.Streams, id lineage.Identity, all []grants.Write) {
 	head := grants.Head{
 		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: app.EraOf(id),
@@ -114,19 +114,19 @@ func (s *session) writeDown(ctx context.Context, streams buckets.Streams, id lin
 		_, err := streams.Publish(ctx, bucket, grants.Key, buckets.Write{Value: entry})
 		return err
 	}, head, all)
-	none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket) // nobody writes any down
+	none := errors.Is(err, buckets.ErrNoAnswer) || errors.Is(err, buckets.ErrNoBucket) // no worker records writes
 	if err != nil && !none {
 		fmt.Fprintf(s.stderr, "natsid: an audit will not know who wrote these marks: %v\n", err)
 	}
 }
 
-// movedJSON is what was moved, or would be with --yes.
+// movedJSON is the tags that were moved, or would be with --yes.
 type movedJSON struct {
 	Changed bool       `json:"changed"` // false without --yes
 	Bucket  string     `json:"bucket"`
 	From    string     `json:"from"` // the kind before
 	To      string     `json:"to"`
-	Kept    int        `json:"kept"` // tags that were in order before
+	Kept    int        `json:"kept"` // tags that needed no change
 	Tags    []movedTag `json:"tags"`
 }
 

@@ -63,7 +63,7 @@ func printMarks(s *session, marks map[string]kvstore.Present) error {
 	})
 }
 
-// storeJSON is the store of the tags. Absent are what the bucket does not say of itself.
+// storeJSON is the store of the tags. Fields that the bucket does not report are absent.
 type storeJSON struct {
 	Bucket    string    `json:"bucket"`
 	Kind      string    `json:"kind,omitempty"`
@@ -72,7 +72,7 @@ type storeJSON struct {
 	Era       string    `json:"era,omitempty"`
 	Tags      int       `json:"tags"`
 	DenyPurge bool      `json:"deny_purge"`
-	State     string    `json:"state"` // "in order", or what has to be done
+	State     string    `json:"state"` // "in order", or the remaining task
 }
 
 func (j storeJSON) print(table io.Writer) {
@@ -87,7 +87,7 @@ func (j storeJSON) print(table io.Writer) {
 	row("STATE", j.State)
 }
 
-// storeState returns in one line what an operator has to do.
+// storeState returns in one line an operator's task.
 func storeState(r kvstore.Report) string {
 	switch {
 	case r.Unfit != nil:
@@ -107,10 +107,10 @@ func storeState(r kvstore.Report) string {
 	return "in order"
 }
 
-// storeTimeout bounds a look at a bucket of many tags.
+// storeTimeout bounds reading a bucket of many tags.
 const storeTimeout = 30 * time.Second
 
-// withJetStream calls f with JetStream, and with a context that bounds a look at a bucket.
+// withJetStream calls f with JetStream, and with a context that bounds reading a bucket.
 func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) error) error {
 	nc, err := s.connect()
 	if err != nil {
@@ -126,13 +126,13 @@ func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) err
 	return f(ctx, js)
 }
 
-// noMarks says that there is no bucket of marks.
+// noMarks returns the error that there is no bucket of marks.
 func (s *session) noMarks() error {
 	return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
 		"check --nats and --namespace", s.namespace().SegmentBucket(), s.namespace())}
 }
 
-// withStore calls f with what is in the bucket of the marks, which must exist.
+// withStore calls f with the content of the bucket of the marks, which must exist.
 func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
 		streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()

@@ -41,7 +41,7 @@ func (c *tagCreateCmd) Run(s *session) error {
 	if err := checkTag(c.Tag); err != nil {
 		return err
 	}
-	if c.Step < 1 || c.Start < 1 { // 0 on the wire means that none was given
+	if c.Step < 1 || c.Start < 1 { // 0 on the wire means the default
 		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, c.Start))
 	}
 	t := subjects.TagCreate{Tag: c.Tag, Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,

@@ -72,7 +72,7 @@ func (c *tagListCmd) Run(s *session) error {
 type columns struct {
 	head  string
 	row   func(subjects.TagInfo) string
-	stats bool // rows show how tags are used
+	stats bool // rows have statistics
 }
 
 // listTags prints all tags.
@@ -101,7 +101,7 @@ func tagRow(t subjects.TagInfo) string {
 		t.Tag, t.MaxID, t.Step, t.Updated.Format(time.DateTime), cmp.Or(limits(t), "-"), describe(t))
 }
 
-// limits returns what callers may have of a tag, "" if they may have all.
+// limits returns the limits of a tag as text, "" if there are none.
 func limits(t subjects.TagInfo) string {
 	var all []string
 	switch {

@@ -78,14 +78,14 @@ func inOrder(uses map[string]*tagUse) (all []*tagUse) {
 	return all
 }
 
-// A tagUse is what several workers report of one tag, combined.
+// A tagUse is the sum of several workers' reports of one tag.
 type tagUse struct {
 	tag                     string
 	workers                 int
-	step, next, recommended int64 // the most of any
+	step, next, recommended int64 // the maximum over the workers
 	speed                   subjects.Fraction
 	left, waits, errors     int64
-	lasts                   subjects.Fraction // the least of any
+	lasts                   subjects.Fraction // the minimum over the workers
 	used, size              float64           // IDs of the current ranges
 	failing                 bool
 }

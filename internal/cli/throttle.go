@@ -43,7 +43,7 @@ Examples:
 	}
 }
 
-// request returns what the command line asks for.
+// request returns the request for the flags.
 func (c *throttleCmd) request() (t subjects.Throttle, err error) {
 	t.All, t.Off = c.All, c.Off
 	rest := c.TagAndRate

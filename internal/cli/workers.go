@@ -74,8 +74,8 @@ func (c *workersCmd) Run(s *session) error {
 	return errors.Join(c.show(s, rows), err)
 }
 
-// watch shows rows, and looks again about every second until the command is interrupted. It shows an error of a look
-// below the last table.
+// watch shows rows, and refreshes them about every second until the command is interrupted. It shows an error below
+// the last table.
 func (c *workersCmd) watch(s *session, nc *nats.Conn, rows []workerRow, err error) error {
 	for next := time.Tick(time.Second); s.ctx.Err() == nil; rows, err = c.look(s, nc) {
 		if rows != nil {
@@ -94,7 +94,7 @@ func (c *workersCmd) watch(s *session, nc *nats.Conn, rows []workerRow, err erro
 	return s.missing()
 }
 
-// show prints rows; with --watch below the time, and on a terminal in place of what it shows.
+// show prints rows; with --watch below the time, and on a terminal in place of the last table.
 func (c *workersCmd) show(s *session, rows []workerRow) error {
 	return s.print(rows, func(out io.Writer) {
 		if c.Watch {
@@ -107,7 +107,7 @@ func (c *workersCmd) show(s *session, rows []workerRow) error {
 	})
 }
 
-// look returns the workers, and why some may be missing; nil if nothing is known of any.
+// look returns the workers, and why some may be missing; nil if none is known.
 func (c *workersCmd) look(s *session, nc *nats.Conn) ([]workerRow, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, workersWithin)
 	defer cancel()
@@ -127,8 +127,7 @@ func (c *workersCmd) look(s *session, nc *nats.Conn) ([]workerRow, error) {
 	return rows, err
 }
 
-// A workerList is what is known of workers: by their own answers, which need no
-// JetStream, and by the registry.
+// A workerList is the workers by their own answers, which need no JetStream, and by the registry.
 type workerList struct {
 	all     bool         // free numbers, too
 	answers []micro.Ping // with metadata, by the names of the workers
@@ -137,11 +136,11 @@ type workerList struct {
 	now     int64 // of the registry: this machine's clock may be wrong
 }
 
-// quiet is for how long nobody answers any more once all have.
+// quiet is how long after the last answer askWorkers waits for another.
 const quiet = 300 * time.Millisecond
 
-// askWorkers returns what workers say of themselves. Their number is not known, so
-// it waits until it is quiet.
+// askWorkers returns the workers' answers about themselves. Their number is unknown, so it waits until none has
+// arrived for quiet.
 func askWorkers(ctx context.Context, nc *nats.Conn, subject string, quiet time.Duration) (answers []micro.Ping) {
 	first := time.Second
 	if way, err := nc.RTT(); err == nil { // NATS may be far away
@@ -151,7 +150,7 @@ func askWorkers(ctx context.Context, nc *nats.Conn, subject string, quiet time.D
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	if nc.PublishRequest(subject, sub.Subject, nil) != nil {
 		return nil
 	}
@@ -195,8 +194,8 @@ func (l *workerList) read(ctx context.Context, s *session, nc *nats.Conn) error 
 	return err
 }
 
-// checkBuckets returns an error if a bucket does not exist. The registry would
-// create it, with settings that are not the workers'.
+// checkBuckets returns an error if a bucket does not exist. The registry would create the bucket, with settings that
+// are not the workers'.
 func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) error {
 	streams := buckets.OnJetStream(js)
 	for _, bucket := range []string{s.namespace().HistoryBucket(), s.namespace().WorkerBucket()} {
@@ -222,10 +221,10 @@ type workerRow struct {
 	State    string    `json:"state"`               // live, drained, no number, blocked or free
 	Since    time.Time `json:"since,omitzero"`      // when it acquired the number
 	OffsetMs *int64    `json:"offset_ms,omitempty"` // its clock minus that of JetStream
-	Reported time.Time `json:"reported,omitzero"`   // what its clock said
+	Reported time.Time `json:"reported,omitzero"`   // the time of its last report, by its clock
 	Until    time.Time `json:"until,omitzero"`      // the end of the window
 	Silent   bool      `json:"silent,omitempty"`    // it has a heartbeat, and did not answer
-	// What /readyz says of each mode, of workers that answer.
+	// State of each mode as on /readyz, of workers that answer.
 	Segment   string `json:"segment,omitempty"`
 	Snowflake string `json:"snowflake,omitempty"`
 }
@@ -257,7 +256,7 @@ func stateOf(a micro.Ping, usual string) string {
 	return usual
 }
 
-// holders returns the workers that say that they hold a number.
+// holders returns the workers that answer that they hold a number.
 func (l *workerList) holders() map[int]*micro.Ping {
 	holders := map[int]*micro.Ping{}
 	for _, a := range l.answers {
@@ -268,7 +267,7 @@ func (l *workerList) holders() map[int]*micro.Ping {
 	return holders
 }
 
-// row returns the row of a number, and what its holder says; nil if nobody says that he holds it.
+// row returns the row of a number, and its holder's answer; nil if no worker answers that it holds the number.
 func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 	r, known := l.records[w]
 	row := workerRow{Number: &w, Instance: r.Instance, State: "free"}
@@ -292,7 +291,7 @@ func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 	return row
 }
 
-// says adds to a row what the worker says of itself.
+// says adds a worker's own answer to a row.
 func (row workerRow) says(a micro.Ping) workerRow {
 	row.Instance, row.State = a.Metadata[subjects.MetaInstance], stateOf(a, row.State)
 	row.Segment, row.Snowflake = a.Metadata["segment"], a.Metadata["snowflake"]
@@ -315,7 +314,7 @@ func printWorkers(out io.Writer, rows []workerRow) {
 	printTrouble(out, rows)
 }
 
-// printTrouble prints what /readyz says of each worker that is not ready, and which did not answer.
+// printTrouble prints the state on /readyz of each worker that is not ready, and the workers that did not answer.
 func printTrouble(out io.Writer, rows []workerRow) {
 	head := "\n"
 	for _, r := range rows {
@@ -341,7 +340,7 @@ func signed(d time.Duration) string {
 	return fmt.Sprintf("%+.1fs", d.Seconds())
 }
 
-// moment returns the time that is ms after 1970, and the zero time for 0: there was none.
+// moment returns the time that is ms after 1970, and the zero time for 0, which means none.
 func moment(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

@@ -1,4 +1,5 @@
-// Package durable replaces files: a crash leaves the old one or the new one, and what Replace wrote stays written.
+// Package durable replaces files: a crash leaves the old file or the new one, and the data of a finished Replace
+// stays on disk.
 package durable
 
 import (
@@ -8,16 +9,16 @@ import (
 	"path/filepath"
 )
 
-// Replace replaces the file at path, or creates it, readable by its owner alone. When it returns nil, the data and its
-// name are on disk. After an error the file is the old one or the new one, whole. It may leave path.new behind, which
-// the next call overwrites. One caller at a time may replace a file.
+// Replace replaces the file at path, or creates it, readable by its owner alone. When it returns nil, the data and
+// its name are on disk. After an error the file is the old one or the new one, whole. It may leave path.new behind,
+// which the next call overwrites. Only one caller at a time may replace a file.
 func Replace(path string, data []byte) error {
 	return replace(path, func(*os.File) ([]byte, error) { return data, nil })
 }
 
-// An Identity tells a file from its copies. Fields are 0 where there is none.
+// An Identity distinguishes a file from its copies. Fields are 0 where there is none.
 type Identity struct {
-	Inode uint64 // the file system gives it to another file once this one is removed
+	Inode uint64 // the file system reuses it after this file is removed
 	Birth int64  // when the file was made, in ns; no program can set it
 }
 

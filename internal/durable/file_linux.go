@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace is the Replace of this package, for much less work of the file system. It overwrites the file at path.new and
+// Replace is the package's Replace with much less work for the file system. It overwrites the file at path.new and
 // exchanges both names: so no file is made or removed.
 func (f *File) Replace(data []byte) error {
 	settled := f.settled
@@ -22,7 +22,7 @@ func (f *File) Replace(data []byte) error {
 	if err != nil {
 		return &os.PathError{Op: "write", Path: temp, Err: err}
 	}
-	// There may be no file to exchange names with, or a file system that cannot.
+	// There may be no file to exchange names with, or the file system may not support the exchange.
 	if unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, f.Path, unix.RENAME_EXCHANGE) != nil {
 		if err := unix.Rename(temp, f.Path); err != nil {
 			return &os.LinkError{Op: "rename", Old: temp, New: f.Path, Err: err}
@@ -33,11 +33,12 @@ func (f *File) Replace(data []byte) error {
 	return err
 }
 
-// openSpare opens the file at path for writing: the one that is there if it may be overwritten, else a new one. One
-// with other rights is not made by this package, and one of several names is somebody's copy.
+// openSpare opens the file at path for writing: the existing one if it may be overwritten, else a new one. An
+// existing file with other rights was not made by this package, and one with several names is a copy that somebody
+// keeps.
 func openSpare(path string, overwrite bool) (fd int, err error) {
 	if overwrite {
-		fd, err = again(func() (int, error) {
+		fd, err = retryInterrupted(func() (int, error) {
 			return unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		})
 		var s unix.Stat_t
@@ -51,7 +52,7 @@ func openSpare(path string, overwrite bool) (fd int, err error) {
 	if err := unix.Unlink(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
-	return again(func() (int, error) {
+	return retryInterrupted(func() (int, error) {
 		return unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	})
 }
@@ -59,7 +60,7 @@ func openSpare(path string, overwrite bool) (fd int, err error) {
 // fill makes data the content of a file, durably.
 func fill(fd int, data []byte) error {
 	for rest := data; len(rest) > 0; {
-		n, err := again(func() (int, error) { return unix.Write(fd, rest) })
+		n, err := retryInterrupted(func() (int, error) { return unix.Write(fd, rest) })
 		if err != nil {
 			return err
 		}
@@ -74,6 +75,6 @@ func fill(fd int, data []byte) error {
 			return err
 		}
 	}
-	_, err := again(func() (int, error) { return 0, unix.Fsync(fd) })
+	_, err := retryInterrupted(func() (int, error) { return 0, unix.Fsync(fd) })
 	return err
 }

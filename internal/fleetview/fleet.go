@@ -14,57 +14,59 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// How old an answer may be that is shown. An older one is shown until the next is there, up to stale: so one worker
-// that does not answer delays nobody.
+// Maximum ages of an answer that is shown. An answer older than fresh is shown until the next has arrived, up to
+// stale: so a worker that does not answer delays no page.
 const (
 	fresh = 1900 * time.Millisecond
 	stale = 10 * time.Second
-	// freshHour is less often than the points of an hour.
+	// freshHour is longer than the step between the points of an hour.
 	freshHour = 9 * time.Second
 )
 
-// goneFor is how long a worker is shown that did not stop cleanly and has no heartbeat any more. It is also forgotten
-// when its number is free again, or when it is back.
+// goneFor is how long a worker is shown that did not stop cleanly and has no heartbeat. It is also dropped when its
+// number is free again, or when it is back.
 const goneFor = time.Hour
 
-// nearEnd is how long a window may be after a clean stop, by a clock that is not quite that of this worker.
+// nearEnd is the longest window after a clean stop, by a clock that differs a little from this worker's.
 const nearEnd = 5 * time.Second
 
-// missing is how long a worker that answered is missed if JetStream does not say that it has stopped.
+// missing is how long a worker that answered is shown without answering if JetStream does not show that it has
+// stopped.
 const missing = 30 * time.Second
 
-// maxQuestions bounds how many answers are kept, such as those about tags that people look at, and maxAsking how many
-// questions are under way.
+// maxQuestions bounds how many answers are kept, for example those about tags that people look at, and maxAsking how
+// many questions are under way.
 const (
 	maxQuestions = 64
 	maxAsking    = 4
 )
 
-// Registry is what a [Fleet] reads of worker numbers.
+// Registry is the part of the worker numbers that a [Fleet] reads.
 type Registry interface {
 	Records(context.Context) (map[int]workerid.Record, error)
 	Heartbeats(context.Context) (map[int]workerid.Heartbeat, error)
 }
 
-// Config says whom a [Fleet] asks. All fields must be set but Self.
+// Config is the connections of a [Fleet]. All fields must be set but Self.
 type Config struct {
-	Conn      *nats.Conn // must not be the one that requests arrive on
+	Conn      *nats.Conn // must not be the connection on which requests arrive
 	Namespace subjects.Namespace
 	Registry  Registry
-	Patience  time.Duration // how long answers are waited for
+	Patience  time.Duration // how long a question waits for answers
 	Now       func() time.Time
-	// Self is how the worker of this process is, also where NATS is away; nil if this process is no worker.
+	// Self returns the state of this process's worker, also where NATS is out of reach; nil if this process is no
+	// worker.
 	Self func(subjects.ViewRequest) subjects.WorkerView
 }
 
-// A Fleet is all workers, as they answered last. It asks when it is looked at. It is safe for concurrent use.
+// A Fleet is all workers, as they last answered. It asks them when it is looked at. It is safe for concurrent use.
 type Fleet struct {
 	cfg Config
 
 	asking  chan struct{} // a place for each question under way
 	mu      sync.Mutex
 	answers map[subjects.ViewRequest]*answer
-	met     map[string]Worker // by name: the last answer of each
+	met     map[string]Worker // by name: the last answer of each worker
 }
 
 // A Snapshot is the fleet at one moment.
@@ -72,7 +74,7 @@ type Snapshot struct {
 	At      time.Time
 	Workers []Worker // by name
 	Numbers Numbers
-	Alone   bool // no other worker answered, of those that should
+	Alone   bool // no other worker answered, although some should have
 }
 
 // Answered returns how many workers have answered.
@@ -85,29 +87,30 @@ func (s Snapshot) Answered() (n int) {
 	return n
 }
 
-// A Worker is one worker. One that does not answer is as it was when it last did; one that never did has a name alone.
+// A Worker is one worker. One that does not answer has the state of its last answer; one that never answered has only
+// a name.
 type Worker struct {
 	subjects.WorkerView
 	Answered bool
-	Seen     time.Time       // when it last answered; zero: never
-	Gone     time.Time       // if it did not stop cleanly, when its number is free again; zero for all others
+	Seen     time.Time       // when it last answered; zero means never
+	Gone     time.Time       // when the number of a worker that did not stop cleanly is free; zero for others
 	Rates    map[string]Rate // by mode, over the last seconds; nil before there are any
 }
 
 // Name returns the worker's name.
 func (w Worker) Name() string { return w.Statistics.Instance }
 
-// A Rate is what a worker does a second.
+// A Rate is the rates of a worker, per second.
 type Rate struct{ Requests, IDs float64 }
 
-// Numbers are the worker numbers as the registry has them.
+// Numbers are the worker numbers as read from the registry.
 type Numbers struct {
 	Records    map[int]workerid.Record
 	Heartbeats map[int]workerid.Heartbeat
-	Trouble    error // why they are not as of now
+	Trouble    error // why they are older than the snapshot
 }
 
-// An answer is what is known of one question.
+// An answer is the latest snapshot for one question.
 type answer struct {
 	snapshot Snapshot
 	used     time.Time
@@ -115,7 +118,7 @@ type answer struct {
 	asking   bool
 }
 
-// New returns a fleet that has asked nobody.
+// New returns a fleet that has asked no worker yet.
 func New(cfg Config) *Fleet {
 	return &Fleet{
 		cfg: cfg, asking: make(chan struct{}, maxAsking),
@@ -123,7 +126,7 @@ func New(cfg Config) *Fleet {
 	}
 }
 
-// Look returns what the workers answered to a question a moment ago, and asks them if that is too old.
+// Look returns the recent answers of the workers to a question, and asks again if they are too old.
 func (f *Fleet) Look(ctx context.Context, q subjects.ViewRequest) (Snapshot, error) {
 	f.mu.Lock()
 	now := f.cfg.Now()
@@ -156,7 +159,7 @@ func freshFor(q subjects.ViewRequest) time.Duration {
 	return fresh
 }
 
-// forgetOne forgets the answer that was looked at longest ago, if there are too many.
+// forgetOne drops the answer that was last used longest ago, if there are too many.
 func (f *Fleet) forgetOne() {
 	if len(f.answers) < maxQuestions {
 		return
@@ -170,7 +173,7 @@ func (f *Fleet) forgetOne() {
 	delete(f.answers, oldest)
 }
 
-// ask asks all workers, and keeps what they answer.
+// ask asks all workers, and keeps their answers.
 func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 	f.asking <- struct{}{}
 	defer func() { <-f.asking }()
@@ -180,7 +183,7 @@ func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 	numbers := make(chan Numbers, 1)
 	go func() { numbers <- f.numbers(ctx, last) }()
 	var n Numbers
-	if len(expected) == 0 { // nobody was asked before
+	if len(expected) == 0 { // no question was asked before
 		n = <-numbers
 		numbers <- n
 		for _, h := range n.Heartbeats {
@@ -193,7 +196,7 @@ func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 	hear := func(v subjects.WorkerView) {
 		heard[v.Statistics.Instance] = v
 		if delete(expected, v.Statistics.Instance); len(expected) == 0 {
-			time.AfterFunc(quietFor, stop) // for those that are not known yet
+			time.AfterFunc(quietFor, stop) // for workers that are not known yet
 		}
 	}
 	self := ""
@@ -206,7 +209,7 @@ func (f *Fleet) ask(q subjects.ViewRequest, a *answer) {
 	f.keep(a, self, heard, <-numbers)
 }
 
-// expected returns the names of the workers that answered last time, and the numbers of that time.
+// expected returns the names of the workers that answered last time, and the numbers read at that time.
 func (f *Fleet) expected(a *answer) (names map[string]bool, last Numbers) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,7 +222,7 @@ func (f *Fleet) expected(a *answer) (names map[string]bool, last Numbers) {
 	return names, a.snapshot.Numbers
 }
 
-// quietFor is how long answers of workers are waited for that are not known yet.
+// quietFor is how long the fleet waits for answers of workers that it does not know yet.
 const quietFor = 50 * time.Millisecond
 
 // numbers reads the worker numbers.
@@ -233,14 +236,14 @@ func (f *Fleet) numbers(ctx context.Context, last Numbers) (n Numbers) {
 	return n
 }
 
-// keep makes the answers a snapshot. self is the name of this worker, "" if this process is none.
+// keep stores the answers as a snapshot. self is the name of this worker, "" if this process is none.
 func (f *Fleet) keep(a *answer, self string, heard map[string]subjects.WorkerView, n Numbers) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.cfg.Now()
 	_, here := heard[self]
 	others := len(heard) > 1 || len(heard) == 1 && !here
-	if others || n.Trouble == nil { // otherwise this process is cut off, and knows of nobody's end
+	if others || n.Trouble == nil { // otherwise this process is cut off, and cannot know that a worker has stopped
 		f.meet(heard, n, now)
 	} else {
 		f.unheard(heard, now)
@@ -249,7 +252,7 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]subjects.WorkerVie
 	for name, w := range f.met {
 		s.Alone = s.Alone || name != self && !others
 		if v, ok := heard[name]; ok {
-			w.WorkerView = v // with what was asked for
+			w.WorkerView = v // includes the requested parts
 		}
 		s.Workers = append(s.Workers, w)
 	}
@@ -261,7 +264,7 @@ func (f *Fleet) keep(a *answer, self string, heard map[string]subjects.WorkerVie
 	}
 }
 
-// meet takes in who answered, and who should have.
+// meet takes in which workers answered, and which should have.
 func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.Time) {
 	live := make(map[string]bool)
 	for _, h := range n.Heartbeats {
@@ -300,7 +303,7 @@ func (f *Fleet) meet(heard map[string]subjects.WorkerView, n Numbers, now time.T
 	}
 }
 
-// unheard takes in that at most this worker answered, and forgets nobody.
+// unheard records that at most this worker answered, and drops no worker.
 func (f *Fleet) unheard(heard map[string]subjects.WorkerView, now time.Time) {
 	for name, w := range f.met {
 		w.Answered = false
@@ -317,7 +320,7 @@ type goneWorker struct {
 	reported, until time.Time
 }
 
-// gone returns the workers that did not stop cleanly and have no heartbeat any more, by name.
+// gone returns the workers that did not stop cleanly and have no heartbeat, by name.
 func (n Numbers) gone(live map[string]bool, now time.Time) map[string]goneWorker {
 	all := make(map[string]goneWorker)
 	for number, r := range n.Records {
@@ -330,9 +333,9 @@ func (n Numbers) gone(live map[string]bool, now time.Time) map[string]goneWorker
 	return all
 }
 
-// answered returns a worker that has just answered.
+// answered returns w updated with an answer of this moment.
 func (w Worker) answered(v subjects.WorkerView, now time.Time) Worker {
-	v.Tag, v.Hour, v.Statistics.Busiest = nil, nil, nil // which belong to one question
+	v.Tag, v.Hour, v.Statistics.Busiest = nil, nil, nil // these belong to one question
 	passed := now.Sub(w.Seen).Seconds()
 	if w.Seen.IsZero() || !v.Started.Equal(w.Started) {
 		return Worker{WorkerView: v, Answered: true, Seen: now}
@@ -349,7 +352,7 @@ func (w Worker) answered(v subjects.WorkerView, now time.Time) Worker {
 	return Worker{WorkerView: v, Answered: true, Seen: now, Rates: rates}
 }
 
-// Busiest returns the busiest tags of all workers together, each with what its workers say, the busiest first.
+// Busiest returns the busiest tags of all workers together, each with the sums over its workers, the busiest first.
 func (s Snapshot) Busiest() []Busy {
 	at := make(map[string]int)
 	var all []Busy
@@ -378,12 +381,12 @@ func (s Snapshot) Busiest() []Busy {
 	return all
 }
 
-// Busy is a tag that is among the busiest of some workers, as these say together.
+// Busy is a tag that is among the busiest of some workers, with the sums over those workers.
 type Busy struct {
 	Tag          string
 	Workers      int
 	IDsPerSecond float64
-	Left         subjects.Fraction // how many seconds the worker lasts that runs out first
+	Left         subjects.Fraction // seconds left on the worker that runs out first
 	Waiting      int
 	Failing      bool // the last load of some worker failed
 }

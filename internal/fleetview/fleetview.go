@@ -1,10 +1,10 @@
 // Package fleetview lets every worker see all of them; it is internal to natsid and may change.
 //
-// Each worker answers on one subject how it is ([Answer]). Who shows that to people asks through a [Fleet], which keeps
-// the answers for about two seconds: however many people look, each worker is asked once in that time, and nobody is
-// asked while no one looks. [Snapshot.Overview] is the fleet as people read it.
+// Each worker answers questions about its state on one subject ([Answer]). Pages ask through a [Fleet], which keeps
+// the answers for about two seconds: however many people look, each worker is asked once in that time, and no worker
+// is asked while no page is open. [Snapshot.Overview] is the fleet in the form for people.
 //
-// Nothing here bears on uniqueness: it reads.
+// Uniqueness does not depend on this package: it only reads.
 package fleetview
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Answer answers questions about this worker on a connection, with what view returns, until the subscription ends with
-// the connection. view must not block.
+// Answer answers questions about this worker on a connection, with the result of view, until the subscription ends
+// with the connection. view must not block.
 func Answer(
 	nc *nats.Conn, ns subjects.Namespace, log *slog.Logger, view func(subjects.ViewRequest) subjects.WorkerView,
 ) (*nats.Subscription, error) {
@@ -35,12 +35,12 @@ func Answer(
 }
 
 // isInbox reports whether a reply subject can be that of a [Fleet]: answers are published with a worker's rights, and
-// on other subjects they could do what only workers may.
+// on other subjects they could act as a worker.
 func isInbox(ns subjects.Namespace, reply string) bool {
 	return reply != "" && !strings.HasPrefix(reply, string(ns)+".") && !strings.Contains("."+reply, ".$")
 }
 
-// encode returns a view in JSON, without what is too large for a message.
+// encode returns a view in JSON. It drops parts that make the view too large for a message.
 func encode(v subjects.WorkerView, most int) []byte {
 	for {
 		body, err := json.Marshal(v)
@@ -55,7 +55,7 @@ func encode(v subjects.WorkerView, most int) []byte {
 		case busiest > 0:
 			v.Statistics.Busiest = v.Statistics.Busiest[:busiest/2]
 		default:
-			return body // which the connection refuses
+			return body // the connection refuses it
 		}
 	}
 }
@@ -72,14 +72,14 @@ func ask(
 	if err != nil {
 		return // nobody answers
 	}
-	defer func() { _ = sub.Unsubscribe() }() // it fails only on a connection that is gone
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	if nc.PublishRequest(ns.View(), sub.Subject, body) != nil {
 		return
 	}
 	for {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return // it is late: who has not answered by now does not
+			return // the time for answers is over
 		}
 		var v subjects.WorkerView
 		if json.Unmarshal(m.Data, &v) == nil && v.Statistics.Instance != "" {

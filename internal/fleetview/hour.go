@@ -8,7 +8,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Point is what one mode did in one step of [subjects.HourStep].
+// A Point is the work of one mode in one step of [subjects.HourStep].
 type Point struct {
 	Requests, Refused, IDs int64
 	Median, Slow, Lag      time.Duration
@@ -24,7 +24,7 @@ type Hour struct {
 // Run takes the points of each step, by mode, from take until ctx ends. Steps end when the clock shows a multiple of
 // [subjects.HourStep], so those of several workers can be added.
 func (h *Hour) Run(ctx context.Context, now func() time.Time, take func() map[string]Point) {
-	take() // what was before the first step is not of it
+	take() // discard counts from before the first step
 	for {
 		at := now()
 		next := at.Truncate(subjects.HourStep).Add(subjects.HourStep)
@@ -75,8 +75,8 @@ func (h *Hour) View() *subjects.HourView {
 	return v
 }
 
-// appended returns the series with one more point, without those that are more than an hour old. What was returned
-// before does not change.
+// appended returns the series with one more point, without points that are more than an hour old. Series returned
+// before do not change.
 func appended(s subjects.HourSeries, p Point) subjects.HourSeries {
 	add := func(to []int64, v int64) []int64 {
 		if len(to) >= subjects.HourPoints {

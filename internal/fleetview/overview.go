@@ -6,29 +6,29 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A Row is a worker as people read it.
+// A Row is a worker in the form for people.
 type Row struct {
 	Worker
 	State    string // in a word or two
 	Class    string // Good, Away or Bad
 	Why      []string
-	Window   time.Duration // left; 0 without a number
+	Window   time.Duration // time left in it; 0 without a number
 	Requests float64       // a second, of all modes
 	IDs      float64
-	Known    bool // the rates are
+	Known    bool // the rates are known
 	Waiting  int
 	Lag      subjects.Fraction
 }
 
-// An Overview is the fleet as people read it.
+// An Overview is the fleet in the form for people.
 type Overview struct {
 	Rows                 []Row
 	Segments, Snowflakes float64 // IDs a second, of the workers that answered; likewise below
 	Requests             float64 // a second
 	Waiting, Ready       int
-	Versions             int   // how many different ones
-	Numbers              int   // that are held
-	Registry             error // why the worker numbers are not as of now
+	Versions             int   // number of different versions
+	Numbers              int   // number of held worker numbers
+	Registry             error // why the worker numbers are older than the snapshot
 }
 
 // Overview returns the workers in the order of the snapshot, and their sums.
@@ -95,7 +95,7 @@ func rowOf(w Worker, now time.Time, alone bool) Row {
 	return row
 }
 
-// silence says what is known of a worker that does not answer.
+// silence describes a worker that does not answer.
 func silence(w Worker, now time.Time, alone bool) string {
 	last := "It last answered " + Span(now.Sub(w.Seen).Truncate(time.Second)) + " ago"
 	switch {
@@ -112,8 +112,8 @@ func silence(w Worker, now time.Time, alone bool) string {
 // shownAlarms is how many of the latest alarms are shown beside the workers.
 const shownAlarms = 3
 
-// Latest returns the latest of the alarms of the last 24 hours, and how many those are. The events must be in the order
-// of time, the latest first.
+// Latest returns the latest of the alarms of the last 24 hours, and the number of all of them. The events must be in
+// order of time, the latest first.
 func Latest(events []subjects.AlarmEvent, now time.Time) (latest []subjects.AlarmEvent, today int) {
 	for _, e := range events {
 		if now.Sub(e.Time) < 24*time.Hour {

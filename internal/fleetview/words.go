@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Count writes a whole number, or what a pointer to one points to, with commas: 1,234,567.
+// Count writes a whole number, or the number that a pointer points to, with commas: 1,234,567.
 func Count(n any) string {
 	text := strconv.FormatInt(reflect.Indirect(reflect.ValueOf(n)).Int(), 10)
 	sign := ""
@@ -23,7 +23,7 @@ func Count(n any) string {
 	return sign + text
 }
 
-// PerSecond writes how many a second, with as many digits as mean something.
+// PerSecond writes a rate per second, with its significant digits.
 func PerSecond(v float64) string {
 	switch {
 	case math.IsInf(v, 0) || math.IsNaN(v):
@@ -80,7 +80,7 @@ func Signed(d time.Duration) string {
 	return "0 ms"
 }
 
-// Clock writes a time of today as such, and another with its day, in UTC. The zero time is a dash.
+// Clock writes a time of today without its day, and another with its day, in UTC. The zero time is a dash.
 func Clock(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// An Audit proves that no ID was granted twice, or says of which that is not proven. Add takes the entries in the order
-// of the stream, Point the marks as they are at present, and Judge judges them. It keeps what is as large as the stream
-// on disk.
+// An Audit proves that no ID was granted twice, or reports the IDs for which that is not proven. Add takes the
+// entries in the order of the stream, Point the present marks, and Judge judges them. Data that grows with the stream
+// is kept on disk.
 //
 // Law: each write of a tag's mark replaces one revision. So the writes form a chain, and a chain without a missing link
 // proves that each ID below the mark was granted once, or is in the gap of a write that granted nothing: see chain. No
@@ -15,9 +15,9 @@ import (
 type Audit struct {
 	// Tag, if set, is the only tag whose loads are judged.
 	Tag string
-	// Whole says that the stream has all entries since there are marks: each chain must begin with a tag's creation.
+	// Whole means that the stream has all entries since the first mark: each chain must begin with a tag's creation.
 	Whole bool
-	// Unread, if set, is why the present marks are not known.
+	// Unread, if set, is why the present marks are unknown.
 	Unread string
 
 	tags      map[string]uint32
@@ -28,41 +28,41 @@ type Audit struct {
 	rows      sorter
 	numbers   numbers
 	began     int64  // when the first entry was stored, Unix ms
-	past      uint64 // entries up to it were stored before the marks were read: see MarksNow
+	past      uint64 // last entry stored before the marks were read: see MarksNow
 	unmarked  bool
-	cut       bool // a process has lost its first entry
+	cut       bool // the first entry of a process is missing
 
-	// Loads, Writes and Windows are how many were read. Lost is how many grants and writes the workers could not keep,
+	// Loads, Writes and Windows count the lines read. Lost is how many grants and writes the workers could not keep,
 	// and Missing how many entries are missing between others of one process.
 	Loads, Writes, Windows int64
 	Lost, Missing          uint64
-	// Unreadable is how many entries could not be read. It is set by who read them.
+	// Unreadable is how many entries could not be read. The reader of the entries sets it.
 	Unreadable int
-	// OfTags and OfNumbers are the outcome of Judge; Held is how many IDs were held by workers that were killed before
-	// they wrote down who has them.
+	// OfTags and OfNumbers are the outcome of Judge; Held is how many IDs were held by workers that were killed
+	// before they wrote down the loads of these IDs.
 	OfTags, OfNumbers Tally
 	Held              int64
-	// Resumed is how many tags have writes after an incident, whose resume rests on its assumptions.
+	// Resumed is how many tags have writes after an incident, which were made on the assumptions of `natsid resume`.
 	Resumed int
 }
 
-// A Tally counts tags or worker numbers by what an audit found.
+// A Tally counts tags or worker numbers by the outcome of an audit.
 type Tally struct {
 	Proven    int `json:"proven"`
 	Repeated  int `json:"repeated"`
 	NotProven int `json:"not_proven"`
 }
 
-// A process is who wrote entries.
+// A process is the writer of entries.
 type process struct {
 	index             uint32
 	id, instance      string
-	entry             uint64 // the last one
+	entry             uint64 // number of the last entry
 	firstSeq, lastSeq uint64 // its entries in the stream
-	first             uint64 // the number of the first one
-	ended             bool   // the last one says that it is the last
-	lastAt            int64  // when that was stored, Unix ms
-	until             int64  // of its last window
+	first             uint64 // number of the first entry
+	ended             bool   // the last entry is marked as the last
+	lastAt            int64  // when that entry was stored, Unix ms
+	until             int64  // end of its last window
 }
 
 // NewAudit returns an audit that sorts on disk in dir, "" for the system's directory of temporary files.
@@ -73,10 +73,10 @@ func NewAudit(dir string) *Audit {
 	}
 }
 
-// Close frees what the audit has on disk.
+// Close frees the audit's space on disk.
 func (a *Audit) Close() { a.rows.close() }
 
-// Add takes in an entry. Of an entry that was written twice it heeds one.
+// Add takes in an entry. It ignores a second copy of an entry.
 func (a *Audit) Add(at At, b *Batch) error {
 	p, isNew := a.process(at, b)
 	if !isNew {
@@ -122,7 +122,7 @@ func (a *Audit) Add(at At, b *Batch) error {
 	return nil
 }
 
-// process returns who wrote an entry, and reports whether it was not added before.
+// process returns the writer of an entry, and reports whether the entry was not added before.
 func (a *Audit) process(at At, b *Batch) (p *process, isNew bool) {
 	if len(a.list) == 0 {
 		a.began = at.Time.UnixMilli()
@@ -144,7 +144,7 @@ func (a *Audit) process(at At, b *Batch) (p *process, isNew bool) {
 	return p, true
 }
 
-// add adds a row of a tag that is judged, and counts it.
+// add adds a row of a tag and counts it, if the tag is judged.
 func (a *Audit) add(tag string, count *int64, r row) error {
 	if a.Tag != "" && tag != a.Tag {
 		return nil
@@ -161,7 +161,7 @@ func (a *Audit) add(tag string, count *int64, r row) error {
 	return a.rows.add(r)
 }
 
-// era returns the number of an era, in the order in which they are first named.
+// era returns the index of an era; indexes are in order of first use.
 func (a *Audit) era(name string) uint32 {
 	n, ok := a.eras[name]
 	if !ok {
@@ -171,18 +171,19 @@ func (a *Audit) era(name string) uint32 {
 	return n
 }
 
-// MarksNow says that the present marks are read next: what was added so far was written before.
+// MarksNow declares that the present marks are read next: all entries added so far were written before.
 func (a *Audit) MarksNow() {
 	for _, p := range a.list {
 		a.past = max(a.past, p.lastSeq)
 	}
 }
 
-// Unmarked reports whether a load has no revision, as there were no marks. Then rows of the table are points, too.
+// Unmarked reports whether a load has no revision, because there were no marks. Then rows of the table are points,
+// too.
 func (a *Audit) Unmarked() bool { return a.unmarked }
 
-// Point takes in the mark of a tag as it is at present, in an era, with its revision and when that was written; or the
-// max_id of a row of the table, without. A tag that was not granted is skipped.
+// Point takes in the present mark of a tag, in an era, with its revision and the time when that was written; or the
+// max_id of a row of the table, without revision. A tag that was not granted is skipped.
 func (a *Audit) Point(tag, era string, mark int64, revision uint64, written time.Time) error {
 	n, ok := a.tags[tag]
 	if !ok {
@@ -202,24 +203,24 @@ func (a *Audit) Tags() []string { return a.names }
 // Processes returns how many processes wrote entries.
 func (a *Audit) Processes() int { return len(a.list) }
 
-// A Kind is what a [Finding] says.
+// A Kind classifies a [Finding].
 type Kind int
 
-// What an audit finds.
+// Kinds of findings.
 const (
 	Repeated  Kind = iota // two grants share IDs
-	NotProven             // it is not known whether they do
-	Harmless              // they do, but one of them discarded these IDs
+	NotProven             // it is unknown whether two grants share IDs
+	Harmless              // two grants share IDs, but one of them discarded these IDs
 )
 
-// A Finding is what an audit has found of a tag or a worker number.
+// A Finding is the result of an audit for a tag or a worker number.
 type Finding struct {
 	Kind Kind
 	What string // "tag order", "worker number 17" or "worker numbers"
-	Why  string // of one that is not proven or harmless
-	// By is the two grants that share IDs; it has no process where it is not that which is not proven.
+	Why  string // reason of a finding that is not proven or harmless
+	// By is the two grants that share IDs; without processes if the finding is not about two grants.
 	By          [2]Culprit
-	First, Last int64 // of what both have: IDs of a tag; Unix ms of a worker number
+	First, Last int64 // of the shared range: IDs of a tag; Unix ms of a worker number
 	Times       bool  // First and Last are times, as are those of the culprits
 }
 
@@ -230,7 +231,7 @@ type Culprit struct {
 	Sequence          uint64 // of the entry in the stream
 }
 
-// String names both culprits and what they share, or says what is not proven.
+// String names both culprits and the range that they share, or the reason why the finding is not proven.
 func (f Finding) String() string {
 	if f.By[0].Process == "" {
 		return f.Why

@@ -6,55 +6,55 @@ import (
 	"slices"
 )
 
-// A chain follows the writes of one tag's mark, in the order of their revisions. Each row says what the mark was at the
-// revision that it read; a write also says what it made of that.
+// A chain follows the writes of one tag's mark, in the order of their revisions. Each row has the mark at the
+// revision that it read; a write also has the mark that it wrote.
 //
-// Law: a compare-and-set replaces one revision, so between two writes of which the second read what the first has
-// written nothing else was written. The IDs from the mark that a write replaced to the one that it wrote are its grant,
-// or are granted by no one. If the writes of a tag form a chain without a gap, its grants share no ID, and there are no
-// others.
+// Law: a compare-and-set replaces one revision. So if the second of two writes read the revision that the first has
+// written, there was no write between them. The IDs from the mark that a write replaced to the mark that it wrote are
+// its grant, or are granted by no write. If the writes of a tag form a chain without a gap, its grants share no ID,
+// and there are no others.
 //
-// In a gap somebody wrote, and did not write that down. Where the mark rose over it, and a worker was killed about then
-// before it wrote down its last loads, these were loads: each of the IDs between the marks was in one. Where the mark
-// did not rise, it may have been put back, and any ID above may be in a load that nobody wrote down.
+// In a gap there was a write that no entry records. If the mark rose over the gap, and a worker was killed about then
+// before it wrote down its last loads, these were loads: each of the IDs between the marks was in one. If the mark
+// did not rise, it may have been put back, and any ID above may be in an unrecorded load.
 //
-// Where the marks went back, an era ends. The first write of the next one reads a mark that was put back; and then an
-// operator raised it above all that was ever loaded, on the assumption of `natsid resume`: an audit sees the raise, and
-// that no load that was written down is above it.
+// Where the marks went back, an era ends. The first write of the next era reads a mark that was put back; then an
+// operator raised the mark above all loads, on the assumption of `natsid resume`. An audit checks that there is a
+// raise, and that no recorded load is above it.
 //
-// A chain does not see that a mark was put back in a gap over which it rose all the same, by loads of workers that were
-// killed before they wrote these down.
+// A chain does not detect a mark that was put back in a gap over which it rose all the same, by loads of workers that
+// were killed before they wrote these down.
 type chain struct {
 	audit *Audit
 	tag   uint32
-	era   uint32 // of the row that was passed last
+	era   uint32 // of the last row
 
-	rows    int  // grants and writes of the tag
-	known   bool // so are mark and revision
-	settled bool // the present mark was compared, or the row
-	back    bool // the present mark is older than what was written down before it was read
+	rows     int  // grants and writes of the tag
+	isKnown  bool // mark and revision are known
+	settled  bool // the present mark, or the table's row, was compared
+	wentBack bool // the present mark is older than an entry from before it was read
 
 	mark     int64
 	revision uint64  // of the mark; 0 for a tag that has none
-	above    uint64  // where the revision is not known, it is above this one; 0 where it is
+	above    uint64  // lower bound of an unknown revision; 0 where it is known
 	present  row     // the present mark, once it was compared
-	at       int64   // when the mark was that, Unix ms
-	last     row     // the write that made it
-	may      []point // what the mark is if a write of this revision has landed of which that is not known
+	at       int64   // when the mark had this value, Unix ms
+	last     row     // the write that made the mark
+	may      []point // the marks of writes of this revision whose outcome is unknown
 
-	highest int64 // ID that was granted
-	resumed bool  // it has writes after an incident
-	low     bool  // and no write since has raised it above all that was granted
-	crossed bool  // a grant begins below the end of another: they may share IDs
-	held    int64 // see [Audit.Held]
-	faults  int
-	why     string // the first of them
+	highest      int64 // highest granted ID
+	resumed      bool  // it has writes after an incident
+	belowGranted bool  // and no write since has raised it above all granted IDs
+	crossed      bool  // a grant begins below the end of another: they may share IDs
+	held         int64 // see [Audit.Held]
+	faults       int
+	why          string // the first fault
 }
 
-// A point is a mark, and when it was written or was known to be, Unix ms.
+// A point is a mark, and a time at which it was written or known, Unix ms.
 type point struct{ mark, at int64 }
 
-// mostMay bounds the writes of one revision whose outcome is not known. Beyond it a gap may look unexplained.
+// mostMay bounds the writes of one revision whose outcome is unknown. Beyond it a gap may look unexplained.
 const mostMay = 1000
 
 // pass takes the next row of the tag.
@@ -69,7 +69,7 @@ func (c *chain) pass(r row) {
 		c.unmarked(r.first)
 	case r.kind == thePoint && r.unmarked():
 		c.table(r.before)
-	case r.landed() && c.same(r): // it failed at first, and was granted later
+	case r.landed() && c.same(r): // its write failed at first, and was granted later
 	default:
 		c.observe(r)
 		c.follow(r)
@@ -90,24 +90,24 @@ func (c *chain) next(r row) {
 		return
 	}
 	c.resumed = true
-	if c.known && c.above == 0 && r.read == c.revision && r.before == c.mark {
-		return // the marks stayed, or went back together with what was written down
+	if c.isKnown && c.above == 0 && r.read == c.revision && r.before == c.mark {
+		return // the marks stayed, or went back together with the entries
 	}
-	c.known, c.settled, c.back, c.last, c.may = false, false, false, row{}, nil
-	c.low = true
+	c.isKnown, c.settled, c.wentBack, c.last, c.may = false, false, false, row{}, nil
+	c.belowGranted = true
 }
 
-// unmarked takes where a load of a table without marks begins, or where its row ends.
+// unmarked takes the first ID of a load from a table without marks, or the max_id of the table's row.
 func (c *chain) unmarked(first int64) {
 	if c.rows > 0 && first > c.highest+1 {
-		c.gone(c.highest+1, first-1, "the table keeps no revisions that would explain the gap")
+		c.missing(c.highest+1, first-1, "the table keeps no revisions that would explain the gap")
 	}
 }
 
 // table takes the max_id of the tag's row.
 func (c *chain) table(maxID int64) {
-	if c.known || c.rows == 0 {
-		return // the marks count
+	if c.isKnown || c.rows == 0 {
+		return // the marks decide
 	}
 	c.settled = true
 	if c.unmarked(maxID); maxID <= c.highest {
@@ -115,43 +115,43 @@ func (c *chain) table(maxID int64) {
 	}
 }
 
-// same reports whether a row is the write that was seen last.
+// same reports whether a row is the last write again.
 func (c *chain) same(r row) bool {
 	return c.last.landed() && r.process == c.last.process && r.read == c.last.read && r.written == c.last.written &&
 		r.before == c.last.before && r.last == c.last.last
 }
 
-// observe compares what a row says of the revision that it read with what is known of the chain.
+// observe compares the mark and revision that a row has read with the chain.
 func (c *chain) observe(r row) {
 	switch {
-	case c.known && c.above == 0 && r.read == c.revision && r.before == c.mark:
+	case c.isKnown && c.above == 0 && r.read == c.revision && r.before == c.mark:
 		return
-	case c.known && c.above > 0 && r.read > c.above && r.shows(point{c.mark, c.at}):
-	case c.known && c.above == 0 && r.read > c.revision && slices.ContainsFunc(c.may, r.shows):
-	case !c.known || c.revision == 0 && c.above == 0:
+	case c.isKnown && c.above > 0 && r.read > c.above && r.shows(point{c.mark, c.at}):
+	case c.isKnown && c.above == 0 && r.read > c.revision && slices.ContainsFunc(c.may, r.shows):
+	case !c.isKnown || c.revision == 0 && c.above == 0:
 		c.begin(r)
 	default:
 		c.gap(r)
 	}
-	c.known, c.revision, c.above, c.mark, c.may = true, r.read, 0, r.before, nil
+	c.isKnown, c.revision, c.above, c.mark, c.may = true, r.read, 0, r.before, nil
 	c.at = cmp.Or(r.replaced, r.time)
 }
 
-// landing is how long after its report a write may land whose outcome is not known.
+// landing is how long after its report a write of unknown outcome may land.
 const landing = 60_000
 
-// shows reports whether a row has read what a write made of the mark whose revision is not known. An entry that was
-// written much later is another one, with the same mark.
+// shows reports whether a row has read the mark p of a write whose revision is unknown. An entry that was written
+// much later is another write, with the same mark.
 func (r *row) shows(p point) bool { return r.before == p.mark && r.replaced <= p.at+landing }
 
-// begin begins the chain of a tag: with its creation, or with the first write that is kept of one that is older.
+// begin begins the chain of a tag: with the creation of the tag, or with the first recorded write of an older tag.
 func (c *chain) begin(r row) {
 	if r.read != 0 && !c.resumed && !c.audit.forgotten(r) {
 		c.doubt(r.before, "the write of revision %d is missing, though writes were written down by then", r.read)
 	}
 }
 
-// gap judges what is missing between the last write and what a row has read.
+// gap judges the gap between the last write and the revision that a row has read.
 func (c *chain) gap(r row) {
 	switch {
 	case r.read == 0:
@@ -167,11 +167,12 @@ func (c *chain) gap(r row) {
 	case c.audit.killed(c.at, cmp.Or(r.replaced, r.time)):
 		c.held += r.before - c.mark
 	default:
-		c.gone(c.mark, r.before-1, "a write before revision %d is missing, and no worker was killed about then", r.read)
+		c.missing(c.mark, r.before-1, "a write before revision %d is missing, and no worker was killed about then",
+			r.read)
 	}
 }
 
-// follow takes what a row made of the mark.
+// follow takes the mark that a row wrote.
 func (c *chain) follow(r row) {
 	switch {
 	case r.kind == thePoint:
@@ -181,13 +182,13 @@ func (c *chain) follow(r row) {
 			c.may = append(c.may, point{r.last + 1, r.time})
 		}
 	default:
-		if p := c.present; c.settled && !c.back && r.sequence <= c.audit.past {
-			c.back = true
+		if p := c.present; c.settled && !c.wentBack && r.sequence <= c.audit.past {
+			c.wentBack = true
 			c.doubt(p.before, "the mark is %d now, at revision %d, and process %s had written a later one, %d: the "+
 				"marks went back", p.before, p.read, c.audit.list[r.process].id, r.last+1)
 		}
-		if c.low && r.last >= c.highest {
-			c.low = false
+		if c.belowGranted && r.last >= c.highest {
+			c.belowGranted = false
 			if r.kind == aLoad {
 				c.doubt(r.first, "it was loaded after the marks went back, and no raise is written down")
 			}
@@ -196,7 +197,7 @@ func (c *chain) follow(r row) {
 	}
 }
 
-// land takes a write that has landed. One whose revision is not known landed by when it was reported first.
+// land takes a write that has landed. A write whose revision is unknown landed by the time of its first report.
 func (c *chain) land(r row) {
 	may := c.may
 	c.mark, c.revision, c.above, c.at, c.last, c.may = r.last+1, r.written, 0, r.time, r, nil
@@ -214,25 +215,25 @@ func (c *chain) land(r row) {
 // end ends the chain of a tag.
 func (c *chain) end() {
 	switch {
-	case c.known && c.faults == 0 && c.highest >= max(c.mark, 1):
+	case c.isKnown && c.faults == 0 && c.highest >= max(c.mark, 1):
 		c.doubt(c.mark, "the mark is %d, and IDs up to %d were granted", c.mark, c.highest)
-	case c.settled, c.known && c.revision == 0 && c.above == 0: // it never had a mark
+	case c.settled, c.isKnown && c.revision == 0 && c.above == 0: // it never had a mark
 	case c.audit.Unread != "":
 		c.doubt(c.highest+1, "the present mark is not known: %s", c.audit.Unread)
-	case c.known:
+	case c.isKnown:
 		c.doubt(c.mark, "the tag has no mark any more")
 	default:
 		c.doubt(c.highest+1, "the tag has neither a mark nor a row any more")
 	}
 }
 
-// doubt says from which ID on IDs may be in a load that nobody wrote down.
+// doubt adds a fault: IDs from an ID on may be in an unrecorded load.
 func (c *chain) doubt(from int64, why string, args ...any) {
 	c.fault(fmt.Sprintf("IDs from %d on may be in a load that nobody wrote down: ", from), why, args...)
 }
 
-// gone says which IDs are in no grant.
-func (c *chain) gone(first, last int64, why string, args ...any) {
+// missing adds a fault: these IDs are in no grant.
+func (c *chain) missing(first, last int64, why string, args ...any) {
 	c.fault(fmt.Sprintf("IDs %d-%d are in no grant: ", first, last), why, args...)
 }
 
@@ -242,7 +243,7 @@ func (c *chain) fault(what, why string, args ...any) {
 	}
 }
 
-// finding returns what is not proven of the tag.
+// finding returns the unproven finding of the tag.
 func (c *chain) finding() Finding {
 	f := Finding{Kind: NotProven, What: "tag " + c.audit.names[c.tag], Why: c.why}
 	if c.faults > 1 {
@@ -251,19 +252,19 @@ func (c *chain) finding() Finding {
 	return f
 }
 
-// forgotten reports whether what a row has read was written before the first entry, and the entries of then are
-// forgotten.
+// forgotten reports whether the revision that a row has read was written before the first entry, and older entries
+// are gone.
 func (a *Audit) forgotten(r row) bool { return r.replaced <= a.began && (!a.Whole || a.cut) }
 
-// A worker that is killed may have loaded after its last entry, and is taken to have lived until its last window ends,
-// or for unheard. Clocks and entries differ by askew at most.
+// A worker that is killed may have loaded after its last entry, and counts as alive until its last window ends, or
+// for unheard. Clocks and entries differ by askew at most.
 const (
 	unheard = 5 * 60_000
 	askew   = 10_000
 )
 
 // killed reports whether a process may have been killed between two times, Unix ms, before it wrote down its last
-// loads. One that is alive may not have written them down yet.
+// loads. A live process counts, too: it may not have written them down yet.
 func (a *Audit) killed(from, until int64) bool {
 	return slices.ContainsFunc(a.list, func(p *process) bool {
 		lived := max(p.until, p.lastAt+unheard)

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// version is that of the entries' form.
+// version is the version of the entries' format.
 const version = 1
 
-// encode returns an entry that ends with the line that brings it above limit bytes, if one does, and what of b is not
-// in it. It groups the loads by tag.
+// encode returns an entry that ends with the line that brings it above limit bytes, if one does, and the part of b
+// that is not in it. It groups the loads by tag.
 func (b *Batch) encode(limit int) (body []byte, left Batch) {
 	b.Version = version
 	body, err := json.Marshal(b.Head)
@@ -45,7 +45,7 @@ func (b *Batch) encode(limit int) (body []byte, left Batch) {
 	return body, left
 }
 
-// append appends the line of a load, which follows another one unless last is nil.
+// append appends the line of a load. last is the load of the line before, or nil.
 func (l *Load) append(body []byte, last *Load) []byte {
 	if last == nil || last.Tag != l.Tag || last.Number != l.Number {
 		body = appendNumbers(append(body, 't'), int64(l.Number), l.First, l.Last, int64(l.Read),
@@ -75,7 +75,7 @@ func (w *Write) append(body []byte) []byte {
 	return append(append(append(appendAge(body, w.Time, w.Replaced), ' '), w.Tag...), '\n')
 }
 
-// since returns how far a revision is above another one, 0 if it is not known.
+// since returns how far a revision is above another one, 0 if it is unknown.
 func since(written, read uint64) int64 {
 	if written == 0 {
 		return 0
@@ -93,7 +93,7 @@ func appendNumbers(body []byte, numbers ...int64) []byte {
 	return body
 }
 
-// appendAge appends for how long what was replaced had stood, and nothing if that is not known.
+// appendAge appends the age of the replaced entry, and nothing if that is unknown.
 func appendAge(body []byte, time, replaced int64) []byte {
 	if body = append(body, ' '); replaced != 0 {
 		body = strconv.AppendInt(body, time-replaced, 10)
@@ -104,7 +104,7 @@ func appendAge(body []byte, time, replaced int64) []byte {
 // ErrUnreadable is returned for an entry that no natsid of this version wrote.
 var ErrUnreadable = errors.New("grants: an entry that cannot be read")
 
-// decode reads an entry into b, whose slices it uses again. names keeps the tags that were read before.
+// decode reads an entry into b, whose slices it reuses. names keeps the tags read before.
 func (b *Batch) decode(body []byte, names map[string]string) error {
 	*b = Batch{Windows: b.Windows[:0], Loads: b.Loads[:0], Writes: b.Writes[:0], Discards: b.Discards[:0]}
 	head, rest, _ := bytes.Cut(body, []byte{'\n'})
@@ -125,7 +125,7 @@ func (b *Batch) decode(body []byte, names map[string]string) error {
 	return nil
 }
 
-// line reads a line, and reports whether it can be.
+// line reads a line, and reports whether the line is valid.
 func (b *Batch) line(text []byte, names map[string]string) bool {
 	f := fields{rest: text}
 	switch string(f.next()) {
@@ -133,40 +133,40 @@ func (b *Batch) line(text []byte, names map[string]string) bool {
 		l := f.load()
 		l.Tag = nameIn(names, f.rest)
 		b.Loads = append(b.Loads, l)
-		return !f.bad && l.sound()
+		return !f.malformed && l.isValid()
 	case "+":
 		if len(b.Loads) == 0 {
 			return false
 		}
 		l := f.nextLoad(b.Loads[len(b.Loads)-1])
 		b.Loads = append(b.Loads, l)
-		return !f.bad && len(f.rest) == 0 && l.sound()
+		return !f.malformed && len(f.rest) == 0 && l.isValid()
 	case "c":
 		w := f.write()
 		w.Tag = nameIn(names, f.rest)
 		b.Writes = append(b.Writes, w)
-		return !f.bad && w.sound()
+		return !f.malformed && w.isValid()
 	case "d":
 		d := Discard{First: f.number(), Last: f.number(), Time: f.number()}
 		d.Tag = nameIn(names, f.rest)
 		b.Discards = append(b.Discards, d)
-		return !f.bad && d.Tag != "" && 1 <= d.First && d.First <= d.Last
+		return !f.malformed && d.Tag != "" && 1 <= d.First && d.First <= d.Last
 	case "w":
 		w := Window{Number: int(f.number()), From: f.number(), Until: f.number()}
 		w.How, w.Time = string(f.next()), f.number()
 		b.Windows = append(b.Windows, w)
-		return !f.bad && len(f.rest) == 0 && w.How != ""
+		return !f.malformed && len(f.rest) == 0 && w.How != ""
 	}
 	return false
 }
 
-// load reads a load that follows no other one, but for its tag.
+// load reads the line of a load that follows no other load, except its tag.
 func (f *fields) load() Load {
 	l := Load{Number: int(f.number()), First: f.number(), Last: f.number(), Read: uint64(f.number())}
 	return f.mark(l, 0)
 }
 
-// nextLoad reads a load that follows another one.
+// nextLoad reads the line of a load that follows another one.
 func (f *fields) nextLoad(last Load) Load {
 	l := Load{Tag: last.Tag, Number: last.Number, First: last.Last + 1 + f.number()}
 	l.Last = l.First + last.Last - last.First + f.number()
@@ -174,7 +174,7 @@ func (f *fields) nextLoad(last Load) Load {
 	return f.mark(l, last.Time)
 }
 
-// mark reads what both kinds of lines end with.
+// mark reads the common end of both kinds of lines.
 func (f *fields) mark(l Load, began int64) Load {
 	l.Written = f.revision(l.Read)
 	l.Time = began + f.number()
@@ -185,7 +185,7 @@ func (f *fields) mark(l Load, began int64) Load {
 	return l
 }
 
-// write reads a write, but for its tag.
+// write reads the line of a write, except its tag.
 func (f *fields) write() Write {
 	w := Write{How: string(f.next()), After: f.number()}
 	w.Before = w.After - f.number()
@@ -196,7 +196,7 @@ func (f *fields) write() Write {
 	return w
 }
 
-// revision reads what was written in the place of a revision, 0 if that is not known.
+// revision reads the revision that replaced read, 0 if it is unknown.
 func (f *fields) revision(read uint64) uint64 {
 	if since := f.number(); since != 0 {
 		return read + uint64(since)
@@ -204,7 +204,7 @@ func (f *fields) revision(read uint64) uint64 {
 	return 0
 }
 
-// replaced reads when what was replaced had been written, 0 if that is not known.
+// replaced reads when the replaced entry had been written, 0 if that is unknown.
 func (f *fields) replaced(time int64) int64 {
 	if age, ok := f.optional(); ok {
 		return time - age
@@ -212,27 +212,27 @@ func (f *fields) replaced(time int64) int64 {
 	return 0
 }
 
-// sound reports whether a load can be one.
-func (l *Load) sound() bool {
+// isValid reports whether a load is consistent.
+func (l *Load) isValid() bool {
 	end := l.Last + 1
 	return l.Tag != "" && 1 <= l.First && l.First < end && 0 <= l.Before && l.Before <= end &&
 		follows(l.Read, l.Written)
 }
 
-// sound reports whether a write can be one.
-func (w *Write) sound() bool {
+// isValid reports whether a write is consistent.
+func (w *Write) isValid() bool {
 	return w.Tag != "" && w.How != "" && 1 <= w.After && 0 <= w.Before && w.Before <= w.After &&
 		follows(w.Read, w.Written)
 }
 
-// follows reports whether a revision can take the place of another one. Above maxRevision no stream gets.
+// follows reports whether a revision can replace another one. No stream reaches maxRevision.
 func follows(read, written uint64) bool {
 	return read < maxRevision && written < maxRevision && (written == 0 || written > read)
 }
 
 const maxRevision = 1 << 60
 
-// nameIn returns a tag as a string that names has, too.
+// nameIn returns a tag as a string, which it shares with names.
 func nameIn(names map[string]string, text []byte) string {
 	if len(names) > maxNames {
 		clear(names)
@@ -245,13 +245,13 @@ func nameIn(names map[string]string, text []byte) string {
 	return name
 }
 
-// maxNames bounds the tags that a reader keeps, so that an equal name is stored once.
+// maxNames bounds the tags in names, where an equal name is stored once.
 const maxNames = 200_000
 
 // fields reads words and whole numbers that are separated by spaces.
 type fields struct {
-	rest []byte
-	bad  bool
+	rest      []byte
+	malformed bool
 }
 
 func (f *fields) next() []byte {
@@ -277,15 +277,15 @@ func (f *fields) optional() (n int64, ok bool) {
 		word = word[1:]
 	}
 	if len(word) == 0 || len(word) > 19 {
-		f.bad = true
+		f.malformed = true
 	}
 	for _, c := range word {
-		f.bad = f.bad || c < '0' || c > '9'
+		f.malformed = f.malformed || c < '0' || c > '9'
 		n = n*10 + int64(c-'0')
 	}
 	if negative {
 		return -n, true
 	}
-	f.bad = f.bad || n < 0
+	f.malformed = f.malformed || n < 0
 	return n, true
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Found is a grant that an ID may come from. One of Load and Window is set.
+// A Found is a grant in which an ID may have been issued. One of Load and Window is set.
 type Found struct {
 	At     At
 	Head   Head
@@ -14,14 +14,14 @@ type Found struct {
 	Window *Window
 }
 
-// late is how long after a window was acknowledged it may be written.
+// late is how long after its acknowledgement a window may be written into the stream.
 const late = 10 * time.Minute
 
 // FindLoads returns loads of a tag that contain an ID: none only if the stream has none, more than one only if a law
-// was broken, or of two registries. It looks where bisection leads, then around that place, and reads the rest of the
-// stream only if the load is not there; whole says that it did. An audit finds all.
+// was broken, or for loads of two registries. It reads the place found by bisection, then the entries around it, and
+// reads the rest of the stream only if the load is in neither; whole reports that it did. An audit finds all.
 //
-// It reads no entry twice, and of those that do not have the tag the head alone: see [Reader.Only].
+// It reads no entry twice, and decodes only the head of an entry without the tag: see [Reader.Only].
 func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []Found, whole bool, err error) {
 	collect := func(at At, b *Batch) bool {
 		for _, l := range b.Loads {
@@ -51,7 +51,7 @@ func (r *Reader) FindLoads(ctx context.Context, tag string, id int64) (found []F
 	return once(found), true, err
 }
 
-// beyond scans from the first to the fourth entry, less those from the second to the third.
+// beyond scans the entries from to to, except those from first to last.
 func (r *Reader) beyond(ctx context.Context, from, first, last, to uint64, f func(At, *Batch) bool) error {
 	if first > r.First {
 		if _, err := r.Scan(ctx, from, first-1, f); err != nil {
@@ -62,10 +62,11 @@ func (r *Reader) beyond(ctx context.Context, from, first, last, to uint64, f fun
 	return err
 }
 
-// disorder is how far loads may be out of order in the stream, but for those that waited while JetStream was away.
+// disorder is how far loads may be out of order in the stream, except those that waited during an outage of
+// JetStream.
 const disorder = time.Minute
 
-// around returns what was stored within disorder of two entries.
+// around returns the range of entries stored within disorder of two entries.
 func (r *Reader) around(ctx context.Context, first, last uint64) (from, to uint64, err error) {
 	for _, end := range []struct {
 		is   *uint64
@@ -83,7 +84,7 @@ func (r *Reader) around(ctx context.Context, first, last uint64) (from, to uint6
 	return from, to, nil
 }
 
-// once drops what was written twice, since an acknowledgement was lost.
+// once drops second copies of entries, which were written again after a lost acknowledgement.
 func once(found []Found) (all []Found) {
 	seen := make(map[Head]bool)
 	for _, f := range found {
@@ -96,11 +97,11 @@ func once(found []Found) (all []Found) {
 	return all
 }
 
-// probes is how many entries without the tag bisection reads in a row before it gives up.
+// probes is how many consecutive entries without the tag bisection reads before it gives up.
 const probes = 32
 
-// bisect returns between which entries the load of an ID stands, if the loads of the tag rise. It costs some log2(n)
-// requests for a tag that is in every entry, and up to 32 times as many for a rarer one.
+// bisect returns the range of entries that has the load of an ID, if the loads of the tag rise. It costs some log2(n)
+// requests for a tag that is in every entry, and up to 32 times as many for a rarer tag.
 func (r *Reader) bisect(ctx context.Context, tag string, id int64) (first, last uint64, err error) {
 	low, high := r.First, r.Last+1 // the load is in [low, high)
 search:
@@ -148,11 +149,11 @@ func (b *Batch) bounds(tag string) (lowest, highest int64) {
 	return lowest, highest
 }
 
-// reach is how long before a time the window that contains it was written at most, unless the horizon is longer.
+// reach is how long before a time a window that contains it was written at most, unless the horizon is longer.
 const reach = 15 * time.Minute
 
-// FindWindows returns the windows of a number that contain a time, as FindLoads returns loads; of each process, the
-// last one as it was then, and its end if it was closed.
+// FindWindows returns the windows of a number that contain a time, as FindLoads returns loads. Of each process it
+// returns one window, and none if that window was closed before the time.
 func (r *Reader) FindWindows(ctx context.Context, number int, ms int64) (found []Found, whole bool, err error) {
 	of := make(map[string]int) // by process, index into found
 	collect := func(at At, b *Batch) bool {
@@ -164,7 +165,7 @@ func (r *Reader) FindWindows(ctx context.Context, number int, ms int64) (found [
 			contains := w.From <= ms && ms < w.Until
 			switch {
 			case w.How == Closed && known && found[i].Window.From == w.From && !contains:
-				found[i].Window = nil // it issued nothing then
+				found[i].Window = nil // it issued nothing at that time
 			case contains && (!known || found[i].Window == nil):
 				of[b.Process] = len(found)
 				found = append(found, Found{at, b.Head, nil, &w})

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Judge calls report with each finding, and progress with how many loads were judged. It follows the chain of each tag
-// first, and then compares the grants of those tags whose grants do not rise with the revisions.
+// Judge calls report with each finding, and progress with the number of loads judged. It follows the chain of each
+// tag first, and then compares the grants of tags whose grants do not rise with the revisions.
 func (a *Audit) Judge(report func(Finding), progress func(loads int64)) error {
 	a.judgeNumbers(report)
 	crossed := make(map[uint32]bool)
@@ -38,7 +38,7 @@ func (a *Audit) Judge(report func(Finding), progress func(loads int64)) error {
 	return nil
 }
 
-// judgeNumbers judges the worker numbers. A window that is missing may be one of any number.
+// judgeNumbers judges the worker numbers. A missing window may be of any number.
 func (a *Audit) judgeNumbers(report func(Finding)) {
 	a.OfNumbers = a.numbers.judge(a.processes, report)
 	if a.Lost+a.Missing+uint64(a.Unreadable) > 0 {
@@ -78,8 +78,8 @@ func (a *Audit) chains(ended func(*chain), progress func(loads int64)) error {
 	return err
 }
 
-// sweep compares the grants of some tags, in the order of their IDs, each one with those before that reach it. It
-// returns the tags of which IDs were granted twice.
+// sweep compares the grants of some tags, in the order of their IDs: each grant with those before that reach it. It
+// returns the tags that have IDs granted twice.
 func (a *Audit) sweep(tags map[uint32]bool, report func(Finding)) (repeated map[uint32]bool, err error) {
 	repeated = make(map[uint32]bool)
 	if len(tags) == 0 {
@@ -110,15 +110,15 @@ func (a *Audit) sweep(tags map[uint32]bool, report func(Finding)) (repeated map[
 	return repeated, err
 }
 
-// A sweep passes the IDs of each tag from below.
+// A sweep passes over the IDs of each tag in rising order.
 type sweep struct {
 	audit  *Audit
 	report func(f Finding, tag uint32)
 
 	tag      uint32
 	open     []row  // the loads that reach the present ID
-	discards []row  // those that reach it, or what a pair shares
-	pairs    []pair // that share IDs, up to which what is discarded has not all been seen yet
+	discards []row  // the discards that reach the present ID, or the IDs that a pair shares
+	pairs    []pair // pairs that share IDs, whose discards have not all been seen yet
 }
 
 // A pair is two loads that share IDs.
@@ -145,8 +145,8 @@ func (s *sweep) pass(r row) {
 	s.open = append(s.open, r)
 }
 
-// settle reports the pairs that share nothing from the next row on, all if that is nil, and forgets what is discarded
-// below.
+// settle reports the pairs whose shared IDs are below the next row, all pairs if next is nil, and drops discards that
+// no pair needs.
 func (s *sweep) settle(next *row) {
 	s.pairs = slices.DeleteFunc(s.pairs, func(p pair) bool {
 		done := next == nil || p.last < next.first
@@ -165,10 +165,10 @@ func (s *sweep) settle(next *row) {
 	s.discards = slices.DeleteFunc(s.discards, func(d row) bool { return d.last < needed })
 }
 
-// judge returns what is to be said of a pair.
+// judge returns the finding about a pair.
 //
-// Law: what a process discarded it never issued. So it is no repeat if, of each ID that two processes share, one of
-// them says that. Of one process it stays a repeat: which of its loads it discarded is not known.
+// Law: a process never issued the IDs that it discarded. So two processes repeat nothing if one of them has discarded
+// each ID that they share. Two loads of one process stay a repeat: it is unknown which load it discarded.
 func (s *sweep) judge(p pair) Finding {
 	a, b := p.by[0], p.by[1]
 	f := Finding{

@@ -7,42 +7,42 @@ import (
 	"time"
 )
 
-// maxKept bounds the grants and writes that wait to be written, some 7 MB, and what was discarded, some 3 MB; what
-// comes beyond is counted as lost.
+// maxKept bounds the grants and writes that wait to be written, some 7 MB, and the discards, some 3 MB; more are
+// counted as lost.
 const maxKept = 1 << 16
 
 // interval is the time between two entries of a process.
 const interval = time.Second
 
-// Config is what a [Log] needs. All fields must be set, but for Failed.
+// Config is the settings of a [Log]. All fields must be set, but for Failed.
 type Config struct {
-	// Put writes an entry. After an error the same entry is written again: readers heed it once.
+	// Put writes an entry. After an error the same entry is written again: readers ignore the second copy.
 	Put func(ctx context.Context, body []byte) error
-	// Limit returns the most bytes that an entry should have.
+	// Limit returns the maximum size of an entry in bytes.
 	Limit func() int
-	// Head returns what all entries begin with; it may change. ok says that entries can be written yet.
+	// Head returns the head of the next entry; it may change. ok reports whether entries can be written yet.
 	Head func() (h Head, ok bool)
-	// Failed, if set, is called with the outcome of each attempt to write, nil for a success, and with how many grants
-	// this process could not keep by now.
+	// Failed, if set, is called with the outcome of each attempt to write, nil for a success, and with how many
+	// grants this process could not keep so far.
 	Failed func(err error, lost uint64)
-	// Late returns how long the last entries may take at the stop.
+	// Late returns how long writing the last entries may take at the stop.
 	Late func() time.Duration
 }
 
-// A Log collects the grants of this process and writes them into the stream, an entry a second at most. What is added
-// is kept in memory until it is written, up to a bound. It is safe for concurrent use, and adding never blocks.
+// A Log collects the grants of this process and writes them into the stream, an entry a second at most. It keeps them
+// in memory until they are written, up to a bound. It is safe for concurrent use, and adding never blocks.
 type Log struct {
 	cfg Config
 
-	mu     sync.Mutex
-	kept   Batch  // but for its head
-	lost   uint64 // since the last entry that was made
-	gone   uint64 // in all
-	recent recent
+	mu        sync.Mutex
+	kept      Batch  // except its head
+	lost      uint64 // grants lost since the last entry
+	lostTotal uint64 // grants lost in total
+	recent    recent
 
 	// Only the goroutine of Run uses these.
-	unsent []byte // the entry that is to be written, nil if none
-	entry  uint64 // the number of the last entry that was made
+	unsent []byte // the entry to be written, nil if none
+	entry  uint64 // number of the last entry
 }
 
 // New returns a log. It writes while Run runs.
@@ -76,7 +76,7 @@ func (l *Log) Write(w Write) {
 func (l *Log) Discard(d Discard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.kept.Discards) >= maxKept { // they take no room from grants
+	if len(l.kept.Discards) >= maxKept { // discards must not take room from grants
 		l.loseLocked()
 		return
 	}
@@ -92,7 +92,7 @@ func (l *Log) Window(w Window) {
 	}
 }
 
-// fullLocked reports whether no other grant or write can be kept, and counts one as lost then.
+// fullLocked reports whether no other grant or write can be kept; then it counts one as lost.
 func (l *Log) fullLocked() bool {
 	full := len(l.kept.Loads)+len(l.kept.Windows)+len(l.kept.Writes) >= maxKept
 	if full {
@@ -103,10 +103,10 @@ func (l *Log) fullLocked() bool {
 
 func (l *Log) loseLocked() {
 	l.lost++
-	l.gone++
+	l.lostTotal++
 }
 
-// Run writes entries until ctx ends, and then what is left and a last one, if that succeeds soon.
+// Run writes entries until ctx ends, and then the remaining grants and a last entry, if that succeeds in time.
 func (l *Log) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -124,7 +124,7 @@ func (l *Log) Run(ctx context.Context) error {
 // putTimeout bounds an attempt to write an entry.
 const putTimeout = 5 * time.Second
 
-// write writes an entry, if there is anything to write, and reports whether it did.
+// write writes an entry, if there is one to write, and reports whether it did.
 func (l *Log) write(ctx context.Context, end bool) bool {
 	if l.unsent == nil && !l.begin(end) {
 		return false
@@ -136,13 +136,13 @@ func (l *Log) write(ctx context.Context, end bool) bool {
 		l.unsent = nil
 	}
 	l.mu.Lock()
-	gone := l.gone
+	gone := l.lostTotal
 	l.mu.Unlock()
 	l.cfg.Failed(err, gone)
 	return err == nil
 }
 
-// begin makes an entry of what waits, or reports that nothing does.
+// begin makes an entry of the waiting grants, and reports whether there are any.
 func (l *Log) begin(end bool) bool {
 	head, ok := l.cfg.Head()
 	if !ok {
@@ -171,11 +171,11 @@ func (l *Log) begin(end bool) bool {
 	return true
 }
 
-// finish writes what is left, and a last entry.
+// finish writes the remaining grants, and a last entry.
 func (l *Log) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Late())
 	defer cancel()
-	for l.left() {
+	for l.isPending() {
 		if !l.write(ctx, false) {
 			select {
 			case <-time.After(50 * time.Millisecond):
@@ -187,14 +187,14 @@ func (l *Log) finish(ctx context.Context) {
 	l.write(ctx, true)
 }
 
-// left reports whether anything waits to be written.
-func (l *Log) left() bool {
+// isPending reports whether grants or an entry wait to be written.
+func (l *Log) isPending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.unsent != nil || !l.kept.empty() || l.lost > 0
 }
 
-// Recent returns the load of this process that an ID of a tag came from, if it is one of the last few.
+// Recent returns the load of this process that contains an ID of a tag, if it is one of the last few.
 func (l *Log) Recent(tag string, id int64) (Load, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +211,7 @@ func (l *Log) Last(tag string) []Load {
 // recent is the last loads of the tags. The zero value is empty.
 type recent struct{ tags map[string][]Load }
 
-// So many loads of a tag are remembered, of so many tags.
+// Bounds of the loads remembered per tag, and of the tags.
 const (
 	recentLoads = 8
 	recentTags  = 10_000

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// A tenure is what one process had of a number in one claim: the windows of a claim begin at the same time, and each
-// replaces the one before.
+// A tenure is the time that one process had under a number in one claim: the windows of a claim begin at the same
+// time, and each replaces the one before.
 type tenure struct {
 	from, until       int64
-	resumed           bool   // it continues an earlier life of the worker
-	closed            bool   // until is where the last ID was issued
+	resumed           bool   // it continues an earlier process of the worker
+	closed            bool   // until is the end of the last ID's tick
 	firstSeq, lastSeq uint64 // entries that have it
 	process, instance string
 }
 
-// A numberKey is a worker number as long as the layout is the same: a changed one makes other IDs of it.
+// A numberKey is a worker number under one layout: under another layout its IDs are different.
 type numberKey struct {
 	registry    string
 	layout      string
@@ -59,12 +59,12 @@ func (n numbers) add(at At, b *Batch, w Window) {
 	}
 }
 
-// judge reports which tenures of a number share times, in the order of the numbers, and counts these.
+// judge reports which tenures of a number share times, in the order of the numbers, and counts the numbers.
 //
-// Two tenures of one process never conflict: its generators follow one another. One that a worker resumed cuts the
-// earlier life of that worker off where it begins, as long as that life is over: the fence keeps the two apart. A
-// process that was killed while it stopped may have lowered its window without writing that down: then how far it got
-// is not proven.
+// Two tenures of one process never conflict: its generators follow one another. A tenure that a worker resumed ends
+// the tenure of that worker's earlier process where it begins, if that process has ended: the fence keeps the two
+// apart. A process that was killed while it stopped may have lowered its window without recording that: then the end
+// of its tenure is not proven.
 func (n numbers) judge(processes map[string]*process, report func(Finding)) (t Tally) {
 	keys := slices.SortedFunc(maps.Keys(n), numberKey.compare)
 	for _, key := range keys {
@@ -72,7 +72,7 @@ func (n numbers) judge(processes map[string]*process, report func(Finding)) (t T
 		tenures := slices.SortedFunc(maps.Values(n[key]), func(a, b *tenure) int {
 			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.firstSeq, b.firstSeq))
 		})
-		var open []*tenure // that may reach beyond the next one's begin
+		var open []*tenure // tenures that may reach beyond the begin of the next
 		for _, next := range tenures {
 			open = slices.DeleteFunc(open, func(o *tenure) bool { return o.until <= next.from })
 			for _, o := range open {
@@ -98,7 +98,7 @@ func (n numbers) judge(processes map[string]*process, report func(Finding)) (t T
 	return t
 }
 
-// share returns what two tenures share of which a began first or at the same time.
+// share returns the finding about two tenures of which a began first or at the same time.
 func share(a, b *tenure, processes map[string]*process) (f Finding, shared bool) {
 	over := a.lastSeq < b.firstSeq && !a.closed
 	if a.process == b.process || b.until <= b.from || b.resumed && over && a.instance == b.instance {

@@ -12,21 +12,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrNone is returned where there is no stream of grants.
+// ErrNone is returned when there is no stream of grants.
 var ErrNone = errors.New("there is no stream of grants: no worker has written one, or it was deleted")
 
-// ErrNoLeader is returned where the replicas of the stream of grants have no leader: a server that answers for it then
-// may lack most of what was acknowledged.
+// ErrNoLeader is returned when the replicas of the stream of grants have no leader: a server that answers for the
+// stream then may lack most acknowledged entries.
 var ErrNoLeader = errors.New("the replicas of the stream of grants have no leader, so nobody knows what it holds: " +
 	"see `nats stream info`, and try again")
 
-// A stream is without a leader for a moment after a server is gone. Open waits for one.
+// A stream has no leader for a moment after a server is lost. Open waits for one.
 const (
 	leaderWithin = 10 * time.Second
 	leaderEvery  = 250 * time.Millisecond
 )
 
-// A request to JetStream that a leader took along when it was gone is never answered. So each is given up after
+// A request to JetStream whose leader was lost with it is never answered. So each request is given up after
 // answerWithin, and repeated for answersWithin.
 const (
 	answerWithin  = 3 * time.Second
@@ -39,18 +39,17 @@ type Reader struct {
 	subject string
 	names   map[string]string
 	within  time.Duration // see readWithin
-	only    []byte        // the end of each line with the only tag whose entries are read whole; nil for all
+	only    []byte        // end of each line of the tag of Only; nil reads all
 	say     func(string)  // see Open
-	// First and Last are the first and the last entry, as sequence numbers of the stream; Last is below First if there
-	// is none.
+	// First and Last are the sequence numbers of the first and the last entry; Last is below First if there is none.
 	First, Last uint64
-	// Made is when the stream was made, and Cut says that it has forgotten entries since.
+	// Made is when the stream was created, and Cut means that it has dropped entries since.
 	Made time.Time
 	Cut  bool
 }
 
-// Open returns a reader of the entries that a bucket has now. Whenever reading has to wait and is begun again, say is
-// called with the reason, unless it is nil.
+// Open returns a reader of the present entries of a bucket. Whenever the reader waits before a repeated read, it
+// calls say with the reason, unless say is nil.
 func Open(ctx context.Context, js jetstream.JetStream, bucket string, say func(why string)) (*Reader, error) {
 	if say == nil {
 		say = func(string) {}
@@ -80,7 +79,7 @@ func Open(ctx context.Context, js jetstream.JetStream, bucket string, say func(w
 	return r, nil
 }
 
-// Only lets the reader skip the grants of all entries that have no load of a tag: of those it reads the head alone.
+// Only makes the reader decode only the heads of entries that have no load of a tag.
 func (r *Reader) Only(tag string) { r.only = []byte(" " + tag + "\n") }
 
 // decode reads an entry into b.
@@ -108,7 +107,7 @@ func repeated[T any](
 	}
 }
 
-// led returns what is known of a stream once it has a leader.
+// led returns the state of a stream once it has a leader.
 func led(ctx context.Context, s jetstream.Stream, say func(string)) (info *jetstream.StreamInfo, err error) {
 	late := time.Now().Add(leaderWithin)
 	for info = s.CachedInfo(); info.Cluster != nil && info.Cluster.Leader == ""; {
@@ -131,23 +130,23 @@ func led(ctx context.Context, s jetstream.Stream, say func(string)) (info *jetst
 	return info, nil
 }
 
-// An At is where an entry stands.
+// An At is the place of an entry in the stream.
 type At struct {
 	Sequence uint64
 	Time     time.Time // when JetStream stored it
 }
 
-// A server may leave a reader without an entry that it has for silence: a request for entries can be lost on its way to
-// a new consumer in a cluster. Or it lags behind the leader, and lacks the entry. Then another consumer is made, until
-// nothing new came for readWithin.
+// A server may deliver no entry for silence though it has one: a request for entries can be lost on its way to a new
+// consumer in a cluster. Or the server lags behind the leader, and lacks the entry. Then another consumer is created,
+// until no new entry came for readWithin.
 const (
 	silence    = 2 * time.Second
 	readWithin = 20 * time.Second
 )
 
-// Scan passes the entries with sequence numbers from first to last to f, until f returns false: all that the leader of
-// the stream has of them, or the error says that there are more. f must not keep the batch. bad are entries that cannot
-// be read.
+// Scan passes the entries with sequence numbers from first to last to f, until f returns false. It passes all that
+// the stream's leader has, or its error means that there are more. f must not keep the batch. bad counts entries that
+// cannot be read.
 func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (bad int, err error) {
 	first, last = max(first, r.First), min(last, r.Last)
 	for came := time.Now(); first <= last; {
@@ -166,7 +165,7 @@ func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch
 			return bad, nil
 		case time.Since(came) > r.within || ctx.Err() != nil:
 			return bad, fmt.Errorf("%w (%s; entries %d to %d are left)", ErrIncomplete, why, at.Sequence, last)
-		case first > next: // what is between was deleted
+		case first > next: // the entries in between were deleted
 			continue
 		}
 		r.say(why)
@@ -178,11 +177,11 @@ func (r *Reader) Scan(ctx context.Context, first, last uint64, f func(At, *Batch
 	return bad, nil
 }
 
-// ErrIncomplete is returned where entries could not be read that the stream of grants has.
+// ErrIncomplete is returned when the stream of grants has entries that could not be read.
 var ErrIncomplete = errors.New("the stream of grants was not read to its end, so nothing is known of the rest: " +
 	"see `nats stream info`, and try again")
 
-// scan is Scan through one consumer. why says for what reason it has to be continued at next; "" if it has not.
+// scan is Scan through one consumer. why is the reason to continue at next; "" if the scan is complete.
 func (r *Reader) scan(ctx context.Context, first, last uint64, f func(At, *Batch) bool) (
 	next uint64, bad int, why string, err error,
 ) {
@@ -251,8 +250,8 @@ func (r *Reader) Get(ctx context.Context, sequence uint64) (at At, b *Batch, ok 
 	return At{m.Sequence, m.Time}, b, true, r.decode(m.Data, b)
 }
 
-// From returns the sequence number of the first entry that JetStream stored at t or later; it is above Last if there is
-// none.
+// From returns the sequence number of the first entry that JetStream stored at t or later; it is above Last if there
+// is none.
 func (r *Reader) From(ctx context.Context, t time.Time) (uint64, error) {
 	low, high := r.First, r.Last+1
 	for low < high {

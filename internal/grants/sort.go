@@ -11,13 +11,13 @@ import (
 	"slices"
 )
 
-// A row is what an audit keeps of a line of an entry: its tag and its process are numbers.
+// A row is a line of an entry as an audit keeps it: its tag and its process are numbers.
 type row struct {
 	tag     uint32 // index into the tags of the audit
-	era     uint32 // index into its eras, in which they begin
+	era     uint32 // index into the audit's eras
 	process uint32 // index into its processes
 	kind    kind
-	// The IDs that were granted or discarded. The last one is also where a write ended: it raised the mark to last+1.
+	// The granted or discarded IDs. A write raised the mark to last+1.
 	first, last    int64
 	before         int64 // the mark
 	read, written  uint64
@@ -25,17 +25,17 @@ type row struct {
 	sequence       uint64 // of the entry
 }
 
-// A kind is what a row is.
+// A kind is the kind of a row.
 type kind uint32
 
 const (
-	aWrite   kind = iota // of a mark, that granted nothing
-	aLoad                // that granted IDs
-	thePoint             // no write: the mark as it is at present, before and read; without revision, the table's row
-	aDiscard             // of IDs
+	aWrite   kind = iota // a write of a mark that granted nothing
+	aLoad                // a load, which granted IDs
+	thePoint             // the present mark, before and read; without revision, the table's row
+	aDiscard             // discarded IDs
 )
 
-// unmarked reports whether a load or a row of the table has no revision, as there are no marks.
+// unmarked reports whether a load or a row of the table has no revision, because there are no marks.
 func (r *row) unmarked() bool {
 	return r.read == 0 && r.written == 0 && (r.kind == aLoad || r.kind == thePoint)
 }
@@ -43,8 +43,8 @@ func (r *row) unmarked() bool {
 // landed reports whether a row is a write that certainly landed.
 func (r *row) landed() bool { return r.kind == aLoad || r.kind == aWrite && r.written != 0 }
 
-// order returns where a row stands among those of its tag: in the order of the revisions that it wrote. One of which
-// that is not known stands behind the revision that it read, as does the present mark.
+// order returns the place of a row among the rows of its tag: in the order of the revisions that they wrote. A row
+// whose written revision is unknown comes after the revision that it read, and so does the present mark.
 func (r *row) order() uint64 {
 	switch {
 	case r.kind == aDiscard:
@@ -70,10 +70,10 @@ func byID(a, b row) int {
 	return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.first, b.first), cmp.Compare(a.sequence, b.sequence))
 }
 
-// columns is how many numbers a row is on disk.
+// columns is how many numbers a row has on disk.
 const columns = 12
 
-// numbers returns the row as numbers, of which most differ little from those of the next row.
+// numbers returns the row as numbers, most of which differ little from those of the next row.
 func (r *row) numbers() [columns]int64 {
 	return [...]int64{
 		int64(r.tag), int64(r.era), int64(r.process), int64(r.kind), r.first, r.last, r.before, int64(r.read),
@@ -91,8 +91,8 @@ func rowOf(n [columns]int64) row {
 // chunk is how many rows are sorted in memory at once: 46 MB.
 const chunk = 1 << 19
 
-// A sorter sorts rows on disk: it writes sorted runs of them into one file, each row as differences from the one
-// before, and merges these. Its file has no name.
+// A sorter sorts rows on disk: it writes sorted runs of rows into one file, each row as differences from the row
+// before, and merges the runs. Its file has no name.
 type sorter struct {
 	dir     string
 	compare func(a, b row) int
@@ -149,7 +149,7 @@ func (s *sorter) spill() (err error) {
 
 func (s *sorter) close() {
 	if s.file != nil {
-		_ = s.file.Close() // it was only read since
+		_ = s.file.Close() // after its writes it was only read
 	}
 }
 
@@ -189,11 +189,11 @@ func (s *sorter) each(f func(row) error) error {
 	return nil
 }
 
-// A run is rows in order, of which row is the next.
+// A run is sorted rows. row is the next one.
 type run struct {
 	in   *bufio.Reader
 	row  row
-	last [columns]int64 // it, as numbers
+	last [columns]int64 // row, as numbers
 }
 
 // read reads the next row. It returns [io.EOF] if there is none.

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// maxConnections bounds the connections, as Leaf's server does. So it also bounds the requests under way, one for
-	// each connection, and how late they can be answered where more are sent than one machine answers.
+	// maxConnections bounds the connections, as Leaf's server does. So it also bounds the requests under way, one per
+	// connection, and the delay of answers when more requests arrive than one machine answers.
 	maxConnections = 10_000
-	// So many more get 503 for their first request, and are closed. Beyond them, connections are closed at once.
+	// maxRefused more connections get 503 for their first request, and are closed. Beyond them, connections are
+	// closed at once.
 	maxRefused = 1000
 )
 
-// A connections counts those that are open.
+// A connections counts the open connections.
 type connections struct {
 	open atomic.Int64
 }
@@ -24,10 +25,10 @@ type connections struct {
 // bound returns a listener that closes each connection beyond maxConnections and maxRefused.
 func (c *connections) bound(l net.Listener) net.Listener { return &boundListener{l, c} }
 
-// beyond is the key under which the context of a connection says that it is one too many.
+// beyond is the key that marks the context of a connection beyond maxConnections.
 type beyond struct{}
 
-// mark marks the context of a connection that is one too many.
+// mark marks the context of a connection beyond maxConnections.
 func mark(ctx context.Context, c net.Conn) context.Context {
 	if c.(*counted).beyond {
 		return context.WithValue(ctx, beyond{}, true)
@@ -35,7 +36,7 @@ func mark(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// await waits until none is open, or for so long.
+// await waits until no connection is open, for patience at most.
 func (c *connections) await(patience time.Duration) {
 	for end := time.Now().Add(patience); c.open.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
@@ -55,8 +56,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if n := l.of.open.Add(1); n <= maxConnections+maxRefused {
-			gone := sync.OnceFunc(func() { l.of.open.Add(-1) })
-			return &counted{Conn: conn, beyond: n > maxConnections, gone: gone}, nil
+			release := sync.OnceFunc(func() { l.of.open.Add(-1) })
+			return &counted{Conn: conn, beyond: n > maxConnections, release: release}, nil
 		}
 		l.of.open.Add(-1)
 		_ = conn.Close()
@@ -66,12 +67,12 @@ func (l *boundListener) Accept() (net.Conn, error) {
 // A counted is a connection that counts as open until it is closed.
 type counted struct {
 	net.Conn
-	beyond bool
-	gone   func()
+	beyond  bool
+	release func()
 }
 
 // Close implements [net.Conn].
 func (c *counted) Close() error {
-	c.gone()
+	c.release()
 	return c.Conn.Close()
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// millis is how Leaf writes times, in the time zone of its process.
+// millis is Leaf's format of times, in the time zone of its process.
 const millis = "2006-01-02 15:04:05.000"
 
 // decode answers with the parts of a snowflake, all as strings.

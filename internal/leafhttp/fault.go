@@ -18,13 +18,13 @@ import (
 // A fault is an answer without an ID.
 type fault struct {
 	status    int
-	exception string // of Java
+	exception string // name of the Java exception
 	message   string
-	retry     time.Duration   // how long to wait before the request is repeated; 0 where that is of no use
-	said      *subjects.Error // what a caller over NATS would read; may be nil
+	retry     time.Duration   // how long to wait before the request is repeated; 0 if a repeat is useless
+	said      *subjects.Error // the error that a caller over NATS would get; may be nil
 }
 
-// What Leaf's server throws.
+// Exceptions of Leaf's server.
 const (
 	leafException     = "com.sankuai.inf.leaf.server.exception.LeafServerException"
 	argumentException = "java.lang.IllegalArgumentException"
@@ -45,8 +45,8 @@ func resultOf(number int) string { return fmt.Sprintf("Result{id=%d, status=EXCE
 // retryUnavailable is when to repeat a request that cannot be served now.
 const retryUnavailable = time.Second
 
-// segmentFault returns how a request for IDs of a tag is refused. To Leaf, a name that no tag can have is one that no
-// tag has.
+// segmentFault returns the fault of a refused request for IDs of a tag. Leaf treats a malformed name as an unknown
+// tag.
 func segmentFault(tag string, err error) fault {
 	switch {
 	case subjects.CheckTag(tag) != nil, errors.Is(err, segment.ErrUnknownTag):
@@ -59,7 +59,7 @@ func segmentFault(tag string, err error) fault {
 	return faultOf(err, notInitialised)
 }
 
-// snowflakeFault returns how a request for snowflakes is refused.
+// snowflakeFault returns the fault of a refused request for snowflakes.
 func snowflakeFault(err error) fault {
 	if _, behind := errors.AsType[*snowflake.BehindError](err); behind {
 		return faultOf(err, notReady)
@@ -67,7 +67,7 @@ func snowflakeFault(err error) fault {
 	return faultOf(err, notInitialised)
 }
 
-// faultOf returns the fault for a refusal, with Leaf's number for those that Leaf has, too.
+// faultOf returns the fault for a refusal; number is Leaf's, if Leaf has that refusal.
 func faultOf(err error, number int) fault {
 	said := err.(*worker.Refusal).Said
 	f := fault{status: http.StatusInternalServerError, exception: leafException, message: resultOf(number), said: said}
@@ -82,7 +82,7 @@ func faultOf(err error, number int) fault {
 	return f
 }
 
-// write writes the fault as Spring Boot does, and in headers what a caller over NATS would read.
+// write writes the fault as Spring Boot does, and adds the headers that a caller over NATS would get.
 func (f fault) write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	if f.said != nil {
@@ -111,14 +111,14 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // fails if the caller is gone
+	_, _ = w.Write(body) // it fails if the caller is gone
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
 	fault{status: http.StatusNotFound, message: "No message available"}.write(w, r)
 }
 
-// crowded answers on a connection that is one too many.
+// crowded answers on a connection beyond maxConnections.
 func crowded(w http.ResponseWriter, r *http.Request) {
 	fault{
 		status: http.StatusServiceUnavailable, exception: leafException, retry: retryUnavailable,
@@ -126,7 +126,7 @@ func crowded(w http.ResponseWriter, r *http.Request) {
 	}.write(w, r)
 }
 
-// pageFault answers where a page cannot be made.
+// pageFault answers if a page cannot be made.
 func (s *Server) pageFault(w http.ResponseWriter, r *http.Request, why error) {
 	s.cfg.Log.Warn("a page of Leaf's was not shown", "path", r.URL.Path, slog.Any("error", why))
 	fault{

@@ -5,7 +5,7 @@
 //	/api/segment/get/{tag}      an ID of a tag; ?n= IDs, as in a reply over NATS
 //	/api/snowflake/get/{any}    a snowflake, likewise
 //	/decodeSnowflakeId          the parts of ?snowflakeId=
-//	/cache                      what is in memory of each tag
+//	/cache                      the ranges of each tag in memory
 //	/db                         the tags as stored
 //
 // IDs come from a [worker.Direct], which keeps every law and limit. An answer either holds IDs or is an error: where
@@ -29,18 +29,18 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// Config says what is served. All fields but Away must be set.
+// Config is the sources and settings of a Server. All fields but Away must be set.
 type Config struct {
 	IDs *worker.Direct
-	// Segments is what /cache shows, and Store is what /db shows.
+	// Segments is shown on /cache, and Store on /db.
 	Segments *segment.Allocator
 	Store    segment.Store
-	// Layout is that of the snowflakes.
+	// Layout is the layout of the snowflakes.
 	Layout snowflake.Layout
 	// Deadline is how long a request for IDs may wait.
 	Deadline time.Duration
-	// Away, if set, reports whether callers had better use another server. Each connection is then closed behind its
-	// next answer.
+	// Away, if set, reports whether callers should use another server. While it does, each connection is closed after
+	// its next answer.
 	Away func() bool
 	Log  *slog.Logger
 }
@@ -48,13 +48,13 @@ type Config struct {
 // A Server serves one listener. It may be used once.
 type Server struct {
 	cfg      Config
-	pages    chan struct{} // has a place for each page that is being made
-	leave    time.Duration // how long a stop lets idle connections live
+	pages    chan struct{} // has a value for each page under way
+	leave    time.Duration // how long idle connections stay open at a stop
 	stopping atomic.Bool
 	conns    connections
 }
 
-// pagesAtOnce bounds the pages that are made at once: each reads many tags.
+// pagesAtOnce bounds the pages made concurrently: each reads many tags.
 const pagesAtOnce = 2
 
 // New returns a server.
@@ -65,15 +65,15 @@ func New(cfg Config) *Server {
 const (
 	// headTime bounds the reading of a request, and the writing of its answer beyond the deadline.
 	headTime = 10 * time.Second
-	// idleTime is longer than what clients keep connections for.
+	// idleTime is longer than clients keep idle connections.
 	idleTime = 5 * time.Minute
 	headSize = 16 << 10
-	// A client that uses an idle connection within leaveTime of a stop gets its answer, and learns from it that it
-	// must not use it again.
+	// A client that uses an idle connection within leaveTime of a stop gets its answer, which asks it not to use the
+	// connection again.
 	leaveTime = 500 * time.Millisecond
 )
 
-// Serve serves l until ctx ends. Then it takes no more connections, answers every request that it has taken, and
+// Serve serves l until ctx ends. Then it accepts no more connections, answers every request that it has taken, and
 // closes l and all connections.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
@@ -111,7 +111,7 @@ const (
 	dbPath        = "/db"
 )
 
-// ServeHTTP answers a request of any method, as Leaf does. A slash at the end of a path counts for nothing.
+// ServeHTTP answers a request of any method, as Leaf does. A slash at the end of a path is ignored.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	excess := r.Context().Value(beyond{}) != nil
 	if excess || s.stopping.Load() || s.cfg.Away != nil && s.cfg.Away() {
@@ -147,7 +147,7 @@ var bodies = sync.Pool{New: func() any { return &body{b: make([]byte, 0, 64)} }}
 
 type body struct{ b []byte }
 
-// keptBody is the largest buffer that is kept.
+// keptBody is the largest buffer that is reused.
 const keptBody = 64 << 10
 
 func (s *Server) segment(w http.ResponseWriter, r *http.Request, tag string) {
@@ -163,7 +163,8 @@ func (s *Server) snowflake(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer answers with IDs from draw, or with nothing and returns its error. For one ID it allocates nothing.
+// answer answers with IDs from draw, or writes nothing and returns the error of draw. For one ID it allocates
+// nothing.
 func (s *Server) answer(
 	w http.ResponseWriter, r *http.Request, draw func(dst, count []byte) ([]byte, error),
 ) (err error) {
@@ -178,7 +179,7 @@ func (s *Server) answer(
 	buf := bodies.Get().(*body)
 	ids, err := draw(buf.b[:0], count)
 	if err == nil {
-		_, _ = w.Write(ids) // fails if the caller is gone
+		_, _ = w.Write(ids) // it fails if the caller is gone
 	}
 	if cap(ids) <= keptBody {
 		buf.b = ids
@@ -187,13 +188,13 @@ func (s *Server) answer(
 	return err
 }
 
-// longestPath is how much of a path is logged: more than that of a tag has.
+// longestPath is how much of a path is logged: more than the path of a tag has.
 const longestPath = 200
 
 func shortened(path string) string { return path[:min(len(path), longestPath)] }
 
-// countOf returns the parameter n, nil if there is none. A query that cannot be read is returned as it is: no count is
-// written so, and whoever asked for several IDs must not get one.
+// countOf returns the parameter n, nil if there is none. A query that cannot be parsed is returned unchanged: it is
+// not a valid count, and a caller that asked for several IDs must not get one.
 func countOf(u *url.URL) []byte {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

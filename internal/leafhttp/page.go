@@ -60,18 +60,18 @@ func (s *Server) page(
 	h.Set("Content-Type", "text/html;charset=UTF-8")
 	h.Set("Content-Security-Policy", "default-src 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(b.Bytes()) // fails if the caller is gone
+	_, _ = w.Write(b.Bytes()) // it fails if the caller is gone
 }
 
-// goOn makes the page point to the next one, if it ends with the last of so many tags.
-func (t *table) goOn(tags int, last string) {
+// linkNext makes the page link to the next one, if it has pageSize tags, of which last is the last.
+func (t *table) linkNext(tags int, last string) {
 	if tags == pageSize {
 		t.Next = "?" + url.Values{"after": {last}}.Encode()
 	}
 }
 
-// cache returns what is in memory of each tag: the current range and the next one, in Leaf's words. A value is the next
-// ID, and a max the first one that is not in the range.
+// cache returns the ranges in memory of each tag: the current range and the next one, in Leaf's terms. A value is the
+// next ID, and a max the first ID above the range.
 func (s *Server) cache(_ context.Context, after string) (t table, err error) {
 	t.Columns = []string{"name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"}
 	tags := s.cfg.Segments.StatsAfter(after, pageSize)
@@ -87,7 +87,7 @@ func (s *Server) cache(_ context.Context, after string) (t table, err error) {
 			}
 		}
 		t.Rows = append(t.Rows, row)
-		t.goOn(len(tags), tag.Tag)
+		t.linkNext(len(tags), tag.Tag)
 	}
 	return t, nil
 }
@@ -101,7 +101,7 @@ func (s *Server) db(ctx context.Context, after string) (t table, err error) {
 			updated := tag.Updated.In(time.Local).Format(time.DateTime)
 			t.Rows = append(t.Rows, []any{tag.Name, tag.MaxID, tag.Step, updated})
 		}
-		t.goOn(len(tags), tag.Name)
+		t.linkNext(len(tags), tag.Name)
 	}
 	return t, err
 }

@@ -14,30 +14,28 @@ import (
 // Every is the least time between two lines of one kind.
 const Every = time.Minute
 
-// HeldBack is the key of how many lines of the kind were left out before a line.
+// HeldBack is the key of the number of lines of the kind that were left out before a line.
 const HeldBack = "held_back"
 
-// most bounds the kinds that are told apart. Messages are constants, but for those
-// of libraries.
+// most bounds the kinds that are distinguished. Messages are constants, except those of libraries.
 const most = 1000
 
-// whole are the messages of which each line counts: alarms and traces, which are limited where they are raised, and
-// changes that operators made.
+// whole are the messages whose lines are never held back: alarms and traces, which are limited where they are raised,
+// and changes that operators made.
 var whole = map[string]bool{
 	"alarm": true, "tags changed": true, "tags may have changed": true,
 	"a traced request was slow": true, "a traced request was refused": true,
 }
 
-// New returns a handler that passes the first record of a kind to next at once. Of
-// those that follow within a minute it passes the last one, with its own time, when
-// the minute is over: so what the log said last is true a minute later. Records of
-// one level and message are of one kind, if they also have the same attribute "mode"
-// or both have none. Debug records all pass, and so do those in whole.
+// New returns a handler that passes the first record of a kind to next at once. Of the records that follow within a
+// minute it passes only the last, with its own time, when the minute is over: so the last line of a kind is out of
+// date by a minute at most. Records of one level and message are of one kind, if they also have the same attribute
+// "mode" or both have none. All debug records pass, and so do those in whole.
 func New(next slog.Handler) slog.Handler {
 	return &handler{Handler: next, lines: &lines{open: make(map[kind]*line)}}
 }
 
-// A handler is the handler of one logger. All that derive from one share its lines.
+// A handler is the handler of one logger. All handlers derived from one share its lines.
 type handler struct {
 	slog.Handler
 	lines *lines
@@ -61,7 +59,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &handler{h.Handler.WithGroup(name), h.lines}
 }
 
-// A kind is what lines have in common of which one is written.
+// A kind is the common part of lines of which one is written.
 type kind struct {
 	level   slog.Level
 	message string
@@ -85,7 +83,7 @@ type lines struct {
 	open map[kind]*line
 }
 
-// A line is what was held back of one kind.
+// A line is the held-back records of one kind.
 type line struct {
 	count int
 	last  slog.Record  // valid if count > 0
@@ -113,8 +111,7 @@ func (ls *lines) hold(to slog.Handler, r slog.Record) bool {
 
 func (ls *lines) wake(k kind) { time.AfterFunc(Every, func() { ls.release(k) }) }
 
-// release writes the last line that was held back, if one was, and forgets the kind
-// otherwise.
+// release writes the last held-back record of a kind, and drops the kind if there is none.
 func (ls *lines) release(k kind) {
 	ls.mu.Lock()
 	l := ls.open[k]
@@ -139,11 +136,11 @@ func (l *line) write() {
 	if l.count > 1 {
 		l.last.AddAttrs(slog.Int(HeldBack, l.count-1))
 	}
-	_ = l.to.Handle(context.Background(), l.last) // as slog, which drops it too
+	_ = l.to.Handle(context.Background(), l.last) // an error is dropped, as in slog
 }
 
-// Flush writes what the handler of a log holds back, if it is one of New: call it
-// before the process ends.
+// Flush writes the records that the handler of a log holds back, if it is one of New: call it before the process
+// ends.
 func Flush(log *slog.Logger) {
 	h, ok := log.Handler().(*handler)
 	if !ok {

@@ -2,11 +2,11 @@ package measure
 
 import "time"
 
-// Figures are what a Run measured, or several.
+// Figures are the measurements of one Run, or of several.
 type Figures struct {
-	Calls   int64         // that succeeded
-	Made    int64         // that were made
-	NotMade int64         // that fell due at the rate, and for which no caller was free
+	Calls   int64         // calls that succeeded
+	Made    int64         // calls that were made
+	NotMade int64         // calls that fell due at the rate while no caller was free
 	Took    time.Duration // from the first call to the end of the last
 	Errors  map[string]*Failure
 
@@ -35,9 +35,8 @@ func (f *Figures) Failed() (n int64) {
 	return n
 }
 
-// Latency returns how long the fastest part of the calls that succeeded took at
-// most, within 2 %: Latency(0.5) is the median, and Latency(1) the longest. It is 0
-// if no call was timed.
+// Latency returns the longest duration among the fastest part of the successful calls, within 2 %: Latency(0.5) is
+// the median, and Latency(1) the longest. It is 0 if no call was timed.
 func (f *Figures) Latency(part float64) time.Duration { return f.latency.quantile(part) }
 
 // Add adds the figures of another Run.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Durations are counted in buckets, 32 for each power of two of nanoseconds: so
-// none is off by more than 1.6 %, and calls without number fit.
+// Durations are counted in buckets, 32 for each power of two of nanoseconds: so no error exceeds 1.6 %, and the
+// number of calls is not limited.
 const (
 	fine    = 5 // bits
 	buckets = (64 - fine) << fine
@@ -28,7 +28,7 @@ func middle(bucket int) time.Duration {
 	return time.Duration(first + (1<<shift)/2)
 }
 
-// A histogram is how many calls took how long. The zero value is empty.
+// A histogram counts calls by their duration. The zero value is empty.
 type histogram struct {
 	counts  [buckets]int64
 	longest time.Duration
@@ -55,7 +55,7 @@ func (h *histogram) quantile(part float64) time.Duration {
 	return h.longest
 }
 
-// Callers note into one of few histograms, so that they seldom meet.
+// Callers write into one of few histograms, so that they seldom contend.
 type shards [8]struct {
 	counts  [buckets]atomic.Int64
 	longest atomic.Int64
@@ -72,7 +72,7 @@ func (s *shards) note(caller int, d time.Duration) {
 	}
 }
 
-// sum returns all of them as one.
+// sum returns the sum of all shards.
 func (s *shards) sum() *histogram {
 	h := new(histogram)
 	for i := range s {

@@ -1,5 +1,5 @@
-// Package measure makes calls from many goroutines for a while, and shows how
-// many succeeded, how long they took, and what became of the others.
+// Package measure makes calls from many goroutines for a time, and reports how many succeeded, how long they took,
+// and which errors the others returned.
 package measure
 
 import (
@@ -10,31 +10,29 @@ import (
 	"time"
 )
 
-// A Load says how calls are made.
+// A Load describes how calls are made.
 type Load struct {
-	// Callers is how many goroutines call. Each waits for the end of its call
-	// before it makes another.
+	// Callers is how many goroutines call. Each waits for the end of its call before it makes another.
 	Callers int
-	// Rate is how many calls fall due per second, of all callers together. A call
-	// is timed from when it was due, however late a caller was free to make it: so
-	// a service that stalls is not spared the calls that it held up. 0 lets each
-	// caller call again at once; a call is timed from its beginning.
+	// Rate is how many calls fall due per second, of all callers together. A call is timed from when it was due, even
+	// if no caller was free then: so the calls that a stalled service held up are counted against it. At 0 each
+	// caller calls again at once; a call is timed from its beginning.
 	Rate float64
-	// Sample times one call in so many, where calls take no longer than reading
-	// the clock does. 0 times all, and so does a Rate.
+	// Sample times one call in so many, for calls that take no longer than reading the clock. 0 times all calls, and
+	// so does a Rate.
 	Sample int
-	// Limit is the most calls of a Run; 0: any number.
+	// Limit is the most calls of a Run; 0 means any number.
 	Limit int64
-	// Name returns what an error is counted as.
+	// Name returns the name under which an error is counted.
 	Name func(error) string
 }
 
-// afterError is how long a caller waits after a call that failed, unless calls
-// fall due at a rate: refusals are fast, and are not what is to be measured.
+// afterError is how long a caller waits after a failed call, unless calls fall due at a rate: refusals are fast, and
+// are not the subject of the measurement.
 const afterError = 10 * time.Millisecond
 
-// Run makes calls for so long, until the limit is reached, or until ctx ends, and
-// waits for those under way. A call that fails once ctx has ended is not counted.
+// Run makes calls for length, until the limit is reached, or until ctx ends, and waits for calls under way. A call
+// that fails after ctx has ended is not counted.
 func (l *Load) Run(ctx context.Context, length time.Duration, call func(context.Context) error) *Figures {
 	turn, end := context.WithTimeout(ctx, length)
 	defer end()
@@ -60,16 +58,16 @@ func (l *Load) Run(ctx context.Context, length time.Duration, call func(context.
 	return f
 }
 
-// Due returns how many calls fall due within so long.
+// Due returns how many calls fall due within length.
 func (l *Load) Due(length time.Duration) int64 {
 	n := int64(math.Ceil(l.Rate * length.Seconds()))
-	for n > 0 && l.due(n-1) >= length { // as numbers are rounded
+	for n > 0 && l.due(n-1) >= length { // floating-point numbers are rounded
 		n--
 	}
 	return n
 }
 
-// due returns after how long a call falls due, counted from 0.
+// due returns the time after the start at which call n falls due, counted from 0.
 func (l *Load) due(n int64) time.Duration { return time.Duration(min(float64(n)/l.Rate*1e9, 1<<62)) }
 
 // A run is one Run.
@@ -92,11 +90,11 @@ type caller struct {
 	allowed         int64 // calls taken of the limit, and not made yet
 	made, succeeded int64
 	errors          map[string]*Failure
-	_               [64]byte // no two callers write to one line of the cache
+	_               [64]byte // keeps callers on separate cache lines
 }
 
 func (c *caller) loop(ctx context.Context) {
-	for n := 0; (n == 0 || !c.over.Load()) && c.take(); n++ { // a run that is short has a call of each, too
+	for n := 0; (n == 0 || !c.over.Load()) && c.take(); n++ { // even in a short run each caller makes a call
 		from, ok := c.begin(n)
 		if !ok {
 			return
@@ -115,8 +113,8 @@ func (c *caller) loop(ctx context.Context) {
 	}
 }
 
-// begin waits until the caller's call n may be made, and returns from when it is
-// timed, zero if it is not. It reports false if the run ends before.
+// begin waits until the caller's call n may be made, and returns the time from which it is timed, zero if it is not
+// timed. It returns false if the run ends before.
 func (c *caller) begin(n int) (time.Time, bool) {
 	switch {
 	case c.Rate > 0:
@@ -127,13 +125,13 @@ func (c *caller) begin(n int) (time.Time, bool) {
 	return time.Time{}, true
 }
 
-// take takes a call of the limit, and reports whether there was one.
+// take takes a call of the limit, and reports whether one was left.
 func (c *caller) take() bool {
 	if c.Limit == 0 {
 		return true
 	}
 	if c.allowed == 0 {
-		// Several at a time, since all callers would wait for this one word.
+		// Callers take several at a time, since all of them contend for this word.
 		want := min(1000, max(1, (c.Limit-c.taken.Load())/int64(8*c.Callers)))
 		c.allowed = min(want, c.Limit-(c.taken.Add(want)-want))
 	}
@@ -141,8 +139,7 @@ func (c *caller) take() bool {
 	return c.allowed >= 0
 }
 
-// awaitDue waits until the next call is due, and returns when that is. It reports
-// false if the run ends before.
+// awaitDue waits until the next call is due, and returns that time. It returns false if the run ends before.
 func (c *caller) awaitDue() (time.Time, bool) {
 	after := c.due(c.next.Add(1) - 1)
 	if after >= c.length {
@@ -156,7 +153,7 @@ func (c *caller) awaitDue() (time.Time, bool) {
 	return due, true
 }
 
-// failed counts an error, and reports whether the caller goes on.
+// failed counts an error, and reports whether the caller continues.
 func (c *caller) failed(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -172,7 +169,7 @@ func (c *caller) failed(ctx context.Context, err error) bool {
 	return c.Rate > 0 || c.wait(afterError)
 }
 
-// wait waits, and reports false if the run ends before.
+// wait waits for d, and returns false if the run ends before.
 func (c *caller) wait(d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -1,6 +1,5 @@
-// Package metrics counts what operators alert on and serves it in the format
-// of Prometheus. The cores do not import it: they keep counters, and report events to
-// functions that internal/app connects with it.
+// Package metrics keeps the counts on which operators alert and serves them in the format of Prometheus. The cores do
+// not import it: they keep counters, and report events to functions that internal/app connects with it.
 package metrics
 
 import (
@@ -28,12 +27,11 @@ type Metrics struct {
 	segment, snowflake, tags requests
 }
 
-// Requests are the metrics of the requests of one mode. All of them exist from the
-// start: an answer is counted without a lock, and an alert on a code that was never
-// sent sees 0.
+// Requests are the metrics of the requests of one mode. All of them exist from the start: an answer is counted
+// without a lock, and an alert on a code that was never sent reads 0.
 type requests struct {
 	ids   atomic.Int64
-	ok    *times // of codes, that of nearly all
+	ok    *times // of code OK, which nearly all answers have
 	codes map[subjects.Code]*times
 	waits prometheus.Observer
 }
@@ -79,7 +77,7 @@ func (m *Metrics) addModes() {
 	m.registry.MustRegister(waits)
 }
 
-// of returns the metrics of a mode. It costs less than a map, since each answer asks.
+// of returns the metrics of a mode. It is called for each answer, so it is cheaper than a map.
 func (m *Metrics) of(mode worker.Mode) *requests {
 	switch mode {
 	case worker.Segment:
@@ -110,11 +108,11 @@ func (m *Metrics) Answered(a worker.Answer) {
 // Alarmed counts an alarm.
 func (m *Metrics) Alarmed(kind subjects.Alarm) { m.alarms.WithLabelValues(string(kind)).Inc() }
 
-// AlarmHeldBack counts an alarm that was not raised, since one like it was raised just before.
+// AlarmHeldBack counts an alarm that was not raised, since a similar one was raised just before.
 func (m *Metrics) AlarmHeldBack(kind subjects.Alarm) { m.heldBack.WithLabelValues(string(kind)).Inc() }
 
-// Loaded counts a load of a range. Anyone may request a tag that does not exist:
-// that is no error.
+// Loaded counts a load of a range. A load of a tag that does not exist is not counted as an error: anyone may request
+// such a tag.
 func (m *Metrics) Loaded(_ string, took time.Duration, err error) {
 	outcome := "ok"
 	switch {

@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A SeriesInfo describes one metric. The collectors are made from it, and so is
-// docs/reference.md.
+// A SeriesInfo describes one metric. The collectors and docs/reference.md are made from it.
 type SeriesInfo struct {
 	Name   string
 	Type   string // counter, gauge or histogram
@@ -157,8 +156,8 @@ func (s SeriesInfo) counters() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.Name, Help: s.Help}, s.labels())
 }
 
-// histograms returns histograms of 12 buckets, each twice as wide as the one
-// before; the first is that wide, in seconds.
+// histograms returns histograms of 12 buckets, each twice as wide as the one before; first is the width of the first
+// bucket, in seconds.
 func (s SeriesInfo) histograms(first float64) *prometheus.HistogramVec {
 	opts := prometheus.HistogramOpts{Name: s.Name, Help: s.Help, Buckets: prometheus.ExponentialBuckets(first, 2, 12)}
 	return prometheus.NewHistogramVec(opts, s.labels())
@@ -169,7 +168,7 @@ func (s SeriesInfo) desc(values ...string) *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, nil, s.with(values))
 }
 
-// ofEach describes the series, whose labels get their values with each value.
+// ofEach describes the series, whose label values come with each sample.
 func (s SeriesInfo) ofEach() *prometheus.Desc {
 	return prometheus.NewDesc(s.Name, s.Help, s.labels(), nil)
 }
@@ -181,8 +180,7 @@ func (s SeriesInfo) valueType() prometheus.ValueType {
 	return prometheus.GaugeValue
 }
 
-// read returns the series with these values of its labels, which is read at
-// each scrape.
+// read returns the series with these values of its labels; f is called at each scrape.
 func (s SeriesInfo) read(f func() float64, values ...string) prometheus.Collector {
 	opts := prometheus.Opts{Name: s.Name, Help: s.Help, ConstLabels: s.with(values)}
 	if s.Type == counter {

@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// Sources is what the metrics of states are read from at each scrape.
+// Sources is the sources of the metrics of states, which are read at each scrape.
 type Sources struct {
 	Segments   *segment.Allocator
 	Snowflakes *snowflake.Issuer
@@ -21,7 +21,7 @@ type Sources struct {
 	Outs       func(worker.Mode) []worker.Out
 	Version    string
 	Tags       int // how many tags have series of their own
-	// Second reports whether there is a second registry; nil if that is not watched for.
+	// Second reports whether there is a second registry; nil if the worker does not watch for one.
 	Second func() bool
 }
 

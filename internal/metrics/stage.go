@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/internal/stage"
 )
 
-// A stageSeries is one metric of a stage, and how it is read.
+// A stageSeries is one metric of a stage, with the function that reads it.
 type stageSeries struct {
 	SeriesInfo
 	read func(stage.Progress) float64 // nil: 1 for the role of the label, 0 for the others
@@ -19,7 +19,7 @@ type stageSeries struct {
 
 var stageRole = SeriesInfo{
 	Name: "natsid_stamp_role", Type: gauge, Labels: "from, to, role",
-	Help: "1 for what the stage does at the moment, 0 for the other roles.",
+	Help: "1 for the present role of the stage, 0 for the other roles.",
 }
 
 var ofStage = []stageSeries{
@@ -80,7 +80,7 @@ func StageSeries() (all []SeriesInfo) {
 	return append(all, buildInfo)
 }
 
-// A StageSource is what the metrics of a stage are read from at each scrape.
+// A StageSource is the source of the metrics of a stage, which are read at each scrape.
 type StageSource struct {
 	From, To string
 	Progress func() stage.Progress

@@ -12,16 +12,16 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// chooseEvery is how long a tag that is shown keeps its place at least. Each name that was
-// ever shown costs Prometheus memory, so few names a minute may be new.
+// chooseEvery is how long a shown tag keeps its place at least. Each name that was ever shown costs Prometheus
+// memory, so few names a minute may be new.
 const chooseEvery = time.Minute
 
-// segments collects the metrics of an allocator. They are collected together, since each
-// look at 100,000 tags takes tens of milliseconds. It is safe for concurrent use.
+// segments collects the metrics of an allocator. They are collected together, since each pass over 100,000 tags takes
+// tens of milliseconds. It is safe for concurrent use.
 //
-// Of single tags it shows most at a time: those that are requested most. A tag keeps its
-// place until one that is not shown is requested more than twice as much, so that tags of
-// about the same speed do not take turns.
+// It shows single series for at most most tags at a time: the tags that are requested most. A tag keeps its place
+// until a tag that is not shown is requested more than twice as much, so that tags of about the same speed do not
+// take turns.
 type segments struct {
 	a    *segment.Allocator
 	most int
@@ -38,7 +38,7 @@ var (
 	secondsLeftDesc = segmentSecondsLeft.desc()
 )
 
-// ofTags are the series of each tag that is shown.
+// ofTags are the series of each shown tag.
 var ofTags = []struct {
 	info  SeriesInfo
 	value func(segment.TagStats) float64
@@ -71,7 +71,7 @@ func (s *segments) Collect(series chan<- prometheus.Metric) {
 	for _, t := range s.choose(busiest) {
 		for _, of := range ofTags {
 			m, err := prometheus.NewConstMetric(of.info.ofEach(), of.info.valueType(), of.value(t), t.Tag)
-			if err == nil { // a name that is no UTF-8 has no series
+			if err == nil { // a name that is not UTF-8 has no series
 				series <- m
 			}
 		}
@@ -91,7 +91,7 @@ func (s *segments) choose(busiest []segment.TagStats) []segment.TagStats {
 	others := slices.DeleteFunc(busiest, func(t segment.TagStats) bool { return s.shown[t.Tag] || t.Issued == 0 })
 	now := s.now()
 	if now.Sub(s.chosen) < chooseEvery {
-		others = others[:min(len(others), s.most-len(s.shown))] // the places that nobody had
+		others = others[:min(len(others), s.most-len(s.shown))] // the free places
 	} else if len(others) > 0 {
 		s.chosen = now
 	}

@@ -14,11 +14,12 @@ const (
 	mostBits  = 32
 )
 
-// Times is a histogram of times that costs two atomic additions for each, next to one
-// another in memory where nothing waited. It is safe for concurrent use.
+// Times is a histogram of times. Counting one costs two atomic additions, to adjacent memory for short times. It is
+// safe for concurrent use.
 type times struct {
 	sum atomic.Int64 // ns
-	// Bucket n has those up to 2^(leastBits+n) ns, which the one before has not; the last one: more.
+	// Bucket n counts times up to 2^(leastBits+n) ns that exceed the bucket before; the last one counts all longer
+	// times.
 	buckets [mostBits - leastBits + 2]atomic.Uint64
 	desc    *prometheus.Desc
 	always  bool // exposed before the first time, too
@@ -31,7 +32,7 @@ func (t *times) observe(d time.Duration) {
 	t.buckets[min(max(n, leastBits), mostBits+1)-leastBits].Add(1)
 }
 
-// count returns how many times were counted.
+// count returns the number of times counted.
 func (t *times) count() (all uint64) {
 	for n := range t.buckets {
 		all += t.buckets[n].Load()

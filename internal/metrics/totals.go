@@ -10,7 +10,7 @@ import (
 // Totals are counts of one mode since the process started.
 type Totals struct {
 	Requests, Refused, IDs int64
-	Took                   [mostBits + 2]int64 // how many answers took up to 2^n ns; the last one: more
+	Took                   [mostBits + 2]int64 // number of answers that took up to 2^n ns; the last one: more
 }
 
 // Totals returns the counts of a mode at present.
@@ -32,7 +32,7 @@ func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 	return t
 }
 
-// Since returns what was counted after before.
+// Since returns the counts since before.
 func (t Totals) Since(before Totals) Totals {
 	t.Requests -= before.Requests
 	t.Refused -= before.Refused
@@ -43,7 +43,7 @@ func (t Totals) Since(before Totals) Totals {
 	return t
 }
 
-// Within returns in what time at most that share of the answers came, 0 < share <= 1; 0 if there were none.
+// Within returns the time within which that share of the answers came, 0 < share <= 1; 0 if there were none.
 func (t Totals) Within(share float64) time.Duration {
 	var all, count int64
 	for _, n := range t.Took {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A Certificate is the one by which clients know the server. [Host.Tend] takes up what is renewed in its files. All
-// methods are safe for concurrent use.
+// A Certificate is the server's certificate for its clients. [Host.Tend] loads renewed files. All methods are safe
+// for concurrent use.
 type Certificate struct {
 	files [2]string // the chain and the key, in PEM
 	now   atomic.Pointer[loaded]
 }
 
-// loaded is what the files held when they could be used last.
+// loaded is the last usable content of the files.
 type loaded struct {
 	texts       [2][]byte
 	certificate tls.Certificate
@@ -31,7 +31,8 @@ func OpenCertificate(certFile, keyFile string) (*Certificate, error) {
 	return c, err
 }
 
-// renew reads the files again, and reports whether they were renewed. After an error the server shows what it showed.
+// renew reads the files again, and reports whether they were renewed. After an error the server keeps its
+// certificate.
 func (c *Certificate) renew() (renewed bool, err error) {
 	var next loaded
 	for i, file := range c.files {
@@ -44,14 +45,14 @@ func (c *Certificate) renew() (renewed bool, err error) {
 		return false, nil
 	}
 	next.certificate, err = tls.X509KeyPair(next.texts[0], next.texts[1])
-	if err != nil { // also while one of the files is renewed and the other is not yet
+	if err != nil { // or one of the files is renewed and the other is not yet
 		return false, fmt.Errorf("%s and %s: %w", c.files[0], c.files[1], err)
 	}
 	c.now.Store(&next)
 	return true, nil
 }
 
-// tend is renew, with its outcome logged.
+// tend calls renew and logs its outcome.
 func (c *Certificate) tend(log *slog.Logger) {
 	renewed, err := c.renew()
 	until := c.now.Load().certificate.Leaf.NotAfter
@@ -72,7 +73,7 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return &c.now.Load().certificate, nil
 }
 
-// hostFor returns the host, if the certificate vouches for it, or else one for which it does; "" if there is none.
+// hostFor returns the host, if the certificate is valid for it, or else a host for which it is; "" if there is none.
 func (c *Certificate) hostFor(host string) string {
 	leaf := c.now.Load().certificate.Leaf
 	if leaf.VerifyHostname(host) == nil {

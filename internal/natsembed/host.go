@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// A Host runs a [Server], and another one in its place when that one can write no more. A nats-server whose disk was
-// full for one write refuses all later writes of that stream for its whole life, though space is free again.
+// A Host runs a [Server], and replaces it by another one when it can write no more. A nats-server whose disk was full
+// for one write refuses all later writes of that stream for its whole life, though space is free again.
 //
-// Law: a Host loses nothing that was acknowledged: each write was synced before, so the next server reads it from disk.
-// It starts a whole server, and not JetStream alone in the old one: that answers "stream not found" while it reads the
-// streams, and a worker must not take its bucket for lost. Clients see what they see at any restart of a server: they
-// reconnect when all streams are there.
+// Law: a Host loses no acknowledged write: each was synced before, so the next server reads it from disk. The Host
+// starts a whole server, not JetStream alone in the old server: that would answer "stream not found" while it reads
+// the streams, and a worker must not take its bucket for lost. To clients it is like any restart of a server: they
+// reconnect when all streams are available.
 //
 // All methods are safe for concurrent use.
 type Host struct {
@@ -28,9 +28,9 @@ type Host struct {
 
 	mu      sync.Mutex
 	server  *Server
-	trouble error // why a stream cannot be written, as Tend saw last; nil if all can
+	trouble error // why a stream cannot be written, at the last check of Tend; nil if all can
 
-	// Tend's alone: what nats-server reports of its health, and since when.
+	// Used by Tend alone: the last health report of nats-server, and the time of its first appearance.
 	reported string
 	since    time.Time
 }
@@ -61,8 +61,8 @@ func (h *Host) current() *Server {
 // ClientURL returns the URL at which clients reach the server.
 func (h *Host) ClientURL() string { return h.current().ClientURL() }
 
-// CallersURL returns a URL at which callers reach the server, also from other machines if they do, and under a name
-// for which its certificate vouches.
+// CallersURL returns a URL at which callers reach the server, also from other machines if it listens there, with a
+// host name for which its certificate is valid.
 func (h *Host) CallersURL() string {
 	host, port, _ := net.SplitHostPort(h.cfg.Listen) // Start has parsed it
 	scheme, everywhere := "nats", host == "" || net.ParseIP(host).IsUnspecified()
@@ -97,13 +97,13 @@ func (h *Host) Stop() {
 }
 
 const (
-	lookEvery = time.Second // at whether streams can be written
+	lookEvery = time.Second // interval of checks whether streams can be written
 	mostPause = time.Minute // between two restarts
 	standsFor = 10 * time.Second
 )
 
-// Tend takes up renewed certificates, and restarts the server when a stream cannot be written though the disk can,
-// until ctx ends. The pause between restarts doubles up to a minute, since a stream may have another trouble than a
+// Tend loads renewed certificates, and restarts the server when a stream cannot be written though the disk can, until
+// ctx ends. The pause between restarts doubles up to a minute, since the stream may fail for another reason than a
 // full disk.
 func (h *Host) Tend(ctx context.Context) {
 	pause, restarted, reported := lookEvery, time.Time{}, false
@@ -138,8 +138,9 @@ func (h *Host) Tend(ctx context.Context) {
 	}
 }
 
-// look returns why a stream cannot be written, nil if all can. nats-server also reports a stream that is being made or
-// deleted, as one that could not be recovered: what is no write error counts once it stands for a while.
+// look returns why a stream cannot be written, nil if all can. nats-server also reports a stream that is being
+// created or deleted as one that could not be recovered: a report other than a write error counts only after
+// standsFor.
 func (h *Host) look() (trouble error) {
 	text := ""
 	if health := h.current().Healthz(nil); health != nil {
@@ -165,7 +166,7 @@ func (h *Host) Trouble() error {
 	return h.trouble
 }
 
-// probeDisk returns an error if the disk has no room for a write that is as long as several marks and records.
+// probeDisk returns an error if the disk has no room for a write as long as several marks and records.
 func probeDisk(dir string) error {
 	name := filepath.Join(dir, "probe")
 	f, err := os.Create(name)
@@ -180,7 +181,7 @@ func probeDisk(dir string) error {
 	return f.Sync()
 }
 
-// restart starts another server in place of the present one, and tries until it runs or ctx ends.
+// restart replaces the present server by another one, and retries until that runs or ctx ends.
 func (h *Host) restart(ctx context.Context) {
 	h.log.Warn("the disk of the embedded NATS server can be written again; the server is restarted")
 	old := h.current()

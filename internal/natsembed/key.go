@@ -13,12 +13,12 @@ import (
 
 // A Key is the nkey of a user. All methods are safe for concurrent use.
 type Key struct {
-	File   string // has the seed, readable by its owner alone; NATS clients connect with it
-	Public string // what the server knows of it
+	File   string // holds the seed, readable by its owner alone; NATS clients connect with it
+	Public string // the public key, for the server
 	pair   nkeys.KeyPair
 }
 
-// OpenKey returns the key of a file. If there is no such file, it makes a key and writes it.
+// OpenKey returns the key in a file. If there is no such file, it makes a key and writes it.
 func OpenKey(file string) (*Key, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,5 +58,5 @@ func newKey(file string, pair nkeys.KeyPair) (*Key, error) {
 	return &Key{File: file, Public: public, pair: pair}, nil
 }
 
-// Sign signs what a server sent. It is a [nats.SignatureHandler].
+// Sign signs the nonce of a server. It is a [nats.SignatureHandler].
 func (k *Key) Sign(nonce []byte) ([]byte, error) { return k.pair.Sign(nonce) }

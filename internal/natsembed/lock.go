@@ -6,21 +6,21 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A Lock keeps everybody out of a server but its users, who connect over TLS.
+// A Lock admits only its users to a server, who connect over TLS.
 //
-// Law: its users are in the account that everybody is in without a lock. That account has the streams, so a lock that
-// is put on a server, or taken off, changes no mark and no record.
+// Law: its users are in the account that all clients are in without a lock. That account has the streams, so putting
+// a lock on a server, or removing it, changes no mark and no record.
 type Lock struct {
 	Certificate *Certificate
 	Users       []User
-	// Self is the key of the user as whom this program connects to its own server.
+	// Self is the key of the user that this program uses on its own server.
 	Self *Key
 }
 
-// A User may publish and subscribe to nothing else.
+// A User may publish and subscribe to these subjects only.
 type User struct {
 	Key                *Key
-	Publish, Subscribe []string // as permissions of nats-server have them
+	Publish, Subscribe []string // in the form of nats-server's permissions
 }
 
 // apply puts the lock on a server that does not run yet.

@@ -1,10 +1,8 @@
 // Package natsembed runs a nats-server with JetStream inside the process.
 //
-// Writes are synced to disk before they are acknowledged (sync_interval: always).
-// JetStream otherwise acknowledges up to 2 min before it syncs, and a power cut
-// takes acknowledged marks and records back. A sync costs about 0.3 ms a write,
-// on writes that happen per range or per heartbeat, never per ID. Configure the
-// same on a NATS of your own.
+// Writes are synced to disk before they are acknowledged (sync_interval: always). By default JetStream acknowledges
+// up to 2 min before it syncs, and a power cut reverts acknowledged marks and records. A sync costs about 0.3 ms a
+// write, on writes that happen per range or per heartbeat, never per ID. Configure the same on a NATS of your own.
 package natsembed
 
 import (
@@ -31,7 +29,7 @@ type Config struct {
 	Listen string
 	// StoreDir is the directory of JetStream's streams.
 	StoreDir string
-	// Lock is who may connect; nil lets everybody do everything.
+	// Lock restricts who may connect; nil allows all clients everything.
 	Lock *Lock
 	// Log receives the server's notices, warnings and errors; nil discards.
 	Log *slog.Logger
@@ -78,7 +76,7 @@ func options(cfg Config) (*server.Options, error) {
 		JetStream:  true,
 		StoreDir:   cfg.StoreDir,
 		SyncAlways: true,
-		// Otherwise it is three quarters of what is free at the start, and stays so when more is free.
+		// The default is three quarters of the free space at the start, and does not grow with it.
 		JetStreamMaxStore: 1 << 50,
 		NoSigs:            true,
 		// A server routes requests to a worker that hangs until two pings are
@@ -127,14 +125,14 @@ func ParseListen(listen string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Loopback reports whether only this machine reaches an address to listen on.
+// Loopback reports whether an address to listen on is reachable from this machine only.
 func Loopback(listen string) bool {
 	host, _, err := ParseListen(listen)
 	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
 }
 
-// probe returns an error if the address cannot be listened on: nats-server itself
-// only logs that, and continues without.
+// probe returns an error if the server cannot listen on the address: nats-server itself only logs that, and
+// continues.
 func probe(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -156,8 +154,8 @@ func (l *logger) Noticef(format string, v ...any) { l.pass(slog.LevelDebug, form
 func (l *logger) Warnf(format string, v ...any)   { l.pass(slog.LevelWarn, format, v) }
 func (l *logger) Errorf(format string, v ...any)  { l.pass(slog.LevelError, format, v) }
 
-// pass gives all lines about clients one message, since lines are limited by message: whoever reaches the address can
-// cause as many of them as he likes, and must not crowd out the others.
+// pass writes all lines about clients with one message, since lines are limited by message: clients can cause any
+// number of such lines, which must not crowd out the others.
 func (l *logger) pass(level slog.Level, format string, v []any) {
 	text := fmt.Sprintf(format, v...)
 	if strings.Contains(text, " - cid:") {

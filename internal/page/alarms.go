@@ -10,13 +10,13 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// alarmsAPage is how many alarms a page has, and alarmDays of how many days alarms are kept.
+// alarmsAPage is how many alarms a page has, and alarmDays how many days alarms are kept.
 const (
 	alarmsAPage = 50
 	alarmDays   = 30
 )
 
-// alarmsView is the alarms that are kept.
+// alarmsView is the stored alarms.
 type alarmsView struct {
 	Kind    string // "" for all
 	Kinds   []alarmKind
@@ -108,7 +108,7 @@ func timeline(events []subjects.AlarmEvent, now time.Time) (days []alarmDay, mos
 	return days, most
 }
 
-// remedy returns what an operator does about a kind of alarm.
+// remedy returns an operator's remedy for a kind of alarm.
 func remedy(kind subjects.Alarm) string {
 	for _, a := range subjects.Alarms() {
 		if a.Kind == kind {

@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// A chart is what one figure was in the last hour, of all workers.
+// A chart is the course of one figure in the last hour, over all workers.
 type chart struct {
 	Title, Note string
 	Lines       []line
@@ -39,12 +39,12 @@ type chartsView struct {
 	Without  []string // workers that have sent no hour
 }
 
-// figures are what charts show: of each point, the sum of all workers or the highest.
+// figures are the figures of the charts: at each point, the sum over all workers or the highest value.
 var figures = []struct {
 	title, note string
 	of          func(subjects.HourSeries) []int64
 	worst       bool
-	scale       float64 // of one
+	scale       float64 // factor from the stored unit
 	word        func(float64) string
 }{
 	{"IDs a second", "of all workers", func(s subjects.HourSeries) []int64 { return s.IDs }, false, perSecond, rate},
@@ -111,12 +111,12 @@ func (p *page) charts(r *http.Request) (any, error) {
 	return v, nil
 }
 
-// maxLate is how many points the hours of two workers with the right clock can be apart.
+// maxLate is how many points apart the hours of two workers with the right clock can be.
 const maxLate = 6
 
 var modes = []string{"segment", "snowflake"}
 
-// gather returns the points of the hour that ended at a time, of all workers; NaN where there are none.
+// gather returns the points of the hour that ended at a time, over all workers; NaN where there are none.
 func gather(
 	hours []*subjects.HourView, end int64, mode string, of func(subjects.HourSeries) []int64, worst bool,
 ) []float64 {

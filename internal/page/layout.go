@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/snowflake"
 )
 
-// layoutView is the layout, and what an ID is in it.
+// layoutView is the layout, and the parts of an ID in it.
 type layoutView struct {
 	Layout       snowflake.Layout
 	Text         string
@@ -21,7 +21,7 @@ type layoutView struct {
 	Largest      int64
 	JavaScript   bool // its IDs fit into numbers of JavaScript
 	Fields       []fieldBox
-	ID           string // that was given
+	ID           string // the ID in the request
 	Parts        *snowflake.Parts
 	Fault        string // of the ID
 }
@@ -32,7 +32,7 @@ type fieldBox struct {
 	Bits        int
 	High, Low   int // numbers of its first and last bit
 	X, Width    float64
-	Range       string // of these numbers
+	Range       string // of these bit numbers
 	Room, Value string
 }
 
@@ -94,7 +94,7 @@ func boxes(l snowflake.Layout, parts *snowflake.Parts) (all []fieldBox) {
 	return all
 }
 
-// settingsView is what is in force in this worker.
+// settingsView is the settings in force in this worker.
 type settingsView struct {
 	Version, Instance string
 	Settings          []Setting

@@ -9,20 +9,20 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// maxMapped is the most worker numbers of which a map is drawn, and mapColumns how many stand in a row of it.
+// maxMapped is the largest number of worker numbers for which a map is drawn, and mapColumns the length of its rows.
 const (
 	maxMapped  = 4096
 	mapColumns = 64
 	mapCell    = 10
 )
 
-// numbersView is the map of all worker numbers, and a list of those in use.
+// numbersView is the map of all worker numbers, and a list of the numbers in use.
 type numbersView struct {
 	All, Live, Blocked, Free, Unused int
 	Mapped                           bool
 	Width, Height                    int
 	Cells                            []numberCell // of numbers that were ever used
-	Rows                             []numberRow  // that are live or blocked
+	Rows                             []numberRow  // of numbers that are live or blocked
 	Hidden                           int          // rows that are not shown
 	Trouble                          error
 }
@@ -86,7 +86,7 @@ func (p *page) numbers(r *http.Request) (any, error) {
 	return v, nil
 }
 
-// moment returns the time that is ms after 1970, and the zero time for 0: there was none.
+// moment returns the time that is ms after 1970, and the zero time for 0, which means none.
 func moment(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

@@ -1,9 +1,9 @@
 // Package page shows the whole fleet to people, in a browser; it is internal to natsid and may change.
 //
-// It reads only: what changes something is shown as the command to copy. Nothing is read while nobody looks, and what
-// many look at is read once: see [fleetview.Fleet] and shared. Each view is a template in assets, and a function that
-// returns what the template shows. A script renews the views every two seconds; without it, the browser loads them
-// again.
+// It only reads: changes are shown as commands to copy. Nothing is read while no page is open, and data for many
+// viewers is read once: see [fleetview.Fleet] and shared. Each view is a template in assets, and a function that
+// returns the data of the template. A script renews the views every two seconds; without it, the browser reloads
+// them.
 package page
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config is where the page reads. All fields must be set.
+// Config is the sources of the page. All fields must be set.
 type Config struct {
 	Fleet interface {
 		Look(context.Context, subjects.ViewRequest) (fleetview.Snapshot, error)
@@ -30,9 +30,9 @@ type Config struct {
 	Tags      func(context.Context) ([]segment.Tag, error)               // in the order of names
 	Look      func(ctx context.Context, tag string) (segment.Tag, error) // one of them
 	Info      func(segment.Tag) subjects.TagInfo                         // with its limits
-	Alarms    func(context.Context) ([]subjects.AlarmEvent, error)       // that are kept, the latest first
+	Alarms    func(context.Context) ([]subjects.AlarmEvent, error)       // the stored alarms, the latest first
 	Settings  func() []Setting                                           // in force in this worker, without secrets
-	Notes     func() []string                                            // what operators should see
+	Notes     func() []string                                            // notes for operators
 	Namespace subjects.Namespace
 	Layout    snowflake.Layout
 	Version   string
@@ -40,7 +40,7 @@ type Config struct {
 	Now       func() time.Time
 }
 
-// A Setting is a setting in force, as it would be written, and where it comes from.
+// A Setting is a setting in force, in its written form, with its origin.
 type Setting struct{ Name, Value, From string }
 
 //go:embed assets
@@ -56,10 +56,11 @@ type page struct {
 	looks map[string]*shared[segment.Tag] // by name: tags that people look at
 }
 
-// A view returns what its template shows. What cannot be read is part of it: an error is shown instead of all.
+// A view returns the data of its template. Data that cannot be read is marked there; after an error the page shows
+// only that.
 type view func(*page, *http.Request) (any, error)
 
-// views are the views in the order in which the page names them; those without a title are linked by others.
+// views are the views in the order of the navigation; views without a title are linked from others.
 var views = []struct {
 	path, title, file string
 	view              view
@@ -98,11 +99,11 @@ func New(cfg Config) http.Handler {
 	return protected(mux)
 }
 
-// policy lets the page load what it brings itself, and nothing else.
+// policy lets the browser load the page's own resources only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// protected adds the headers that keep strangers out of the page.
+// protected adds the headers that keep other sites from using the page.
 func protected(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -114,7 +115,7 @@ func protected(next http.Handler) http.Handler {
 	})
 }
 
-// A frame is what stands around each view.
+// A frame is the part of a page around the view.
 type frame struct {
 	Path, Title string
 	Nav         []link
@@ -136,10 +137,10 @@ type link struct {
 	Here        bool
 }
 
-// patience bounds how long a view is waited for.
+// patience bounds the wait for a view.
 const patience = 5 * time.Second
 
-// show writes a view. Nothing is written before all is known, so what arrives is whole.
+// show writes a view. It renders the whole page before it writes, so that no part of a page arrives.
 func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *template.Template, v view) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -178,5 +179,5 @@ func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *temp
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(out.Bytes()) // who asked may be gone
+	_, _ = w.Write(out.Bytes()) // it fails if the browser is gone
 }

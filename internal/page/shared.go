@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A shared is what is read for all who look, when it is looked at. It is safe for concurrent use.
+// A shared is a value that is read once for all viewers, on demand. It is safe for concurrent use.
 type shared[T any] struct {
 	now  func() time.Time
 	read func(context.Context) (T, error)
@@ -15,14 +15,14 @@ type shared[T any] struct {
 	mu      sync.Mutex
 	value   T
 	err     error         // of the last attempt
-	at      time.Time     // of the value; zero: there is none
+	at      time.Time     // time of the value; zero if there is none
 	next    time.Time     // when to read again
 	reading chan struct{} // closed when the present attempt has ended; nil if there is none
 }
 
-// What is read is shown for sharedFor before it is read again, and sharedShare times as long as that took: many tags
-// cost no more than so small a part of a CPU. After a failure it is read again sooner: for the most part that is waited
-// for, and not computed. It is dropped when nobody has looked for sharedKept.
+// A value is shown for sharedFor before it is read again, and for sharedShare times the duration of the read: so many
+// tags cost at most that small part of a CPU. After a failure it is read sooner: a failing read mostly waits, and
+// computes little. The value is dropped when nobody has looked for sharedKept.
 const (
 	sharedFor    = 2 * time.Second
 	sharedShare  = 20
@@ -32,20 +32,20 @@ const (
 )
 
 // errLate is returned while there is no value yet and reading it takes longer than sharedFirst: a view does not wait
-// for all that it shows.
-var errLate = errors.New("that takes a while; what is read appears here when it is done")
+// for all of its data.
+var errLate = errors.New("reading takes a while; the result appears here when it is done")
 
 func share[T any](now func() time.Time, read func(context.Context) (T, error)) *shared[T] {
 	return &shared[T]{now: now, read: read}
 }
 
-// get returns what was read last, when, and why the last attempt failed, if it did. It waits only for the first value,
-// up to sharedFirst.
+// get returns the last value, its time, and the error of the last attempt. It waits only for the first value, up to
+// sharedFirst.
 func (s *shared[T]) get(ctx context.Context) (value T, at time.Time, err error) {
 	s.mu.Lock()
 	if s.reading == nil && !s.now().Before(s.next) {
 		s.reading = make(chan struct{})
-		go s.again(s.reading)
+		go s.reread(s.reading)
 	}
 	reading, wait := s.reading, s.at.IsZero() && s.reading != nil
 	s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *shared[T]) get(ctx context.Context) (value T, at time.Time, err error) 
 	return s.value, s.at, s.err
 }
 
-func (s *shared[T]) again(done chan struct{}) {
+func (s *shared[T]) reread(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), sharedWithin)
 	defer cancel()
 	began := time.Now()

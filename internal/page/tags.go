@@ -36,7 +36,7 @@ type tagsView struct {
 	Prev, Next string // links; "" for none
 	Marks      bool   // some row has a mark beside it
 	At         time.Time
-	Trouble    error // why the list is not as of now
+	Trouble    error // why the list is out of date
 }
 
 func (p *page) tagList(r *http.Request) (any, error) {
@@ -134,12 +134,12 @@ func only(tags []segment.Tag, busiest []fleetview.Busy, text string) (found []se
 	return matching(found, text)
 }
 
-// A tagView is one tag, and what each worker has of it.
+// A tagView is one tag, with the figures of each worker.
 type tagView struct {
 	Name        string
 	Info        subjects.TagInfo
 	Exists      bool
-	Trouble     error // why the tag is not known
+	Trouble     error // why the tag could not be read
 	Rows        []tagWorker
 	Total       tagTotal
 	Recommended int64         // the highest step that a worker recommends
@@ -155,7 +155,7 @@ type workerGrant struct {
 // maxGrants is how many grants of a tag are shown.
 const maxGrants = 10
 
-// tagTotal is what the workers have together.
+// tagTotal is the sums over the workers.
 type tagTotal struct {
 	Speed   float64
 	Left    int64
@@ -164,7 +164,7 @@ type tagTotal struct {
 	Errors  int64
 }
 
-// A tagWorker is what one worker has of a tag.
+// A tagWorker is the figures of one worker for a tag.
 type tagWorker struct {
 	subjects.TagStats
 	Answered bool
@@ -177,7 +177,7 @@ type rangeBar struct {
 	X, Used, Width float64
 }
 
-// maxName is the length limit of names, in bytes: rows of a table may have some that no subject can have.
+// maxName is the length limit of names, in bytes: rows of a table may have longer names than a subject can have.
 const maxName = 1024
 
 func (p *page) tag(r *http.Request) (any, error) {
@@ -223,10 +223,10 @@ func (p *page) tag(r *http.Request) (any, error) {
 	return v, nil
 }
 
-// maxLooks bounds how many tags are kept that people look at.
+// maxLooks bounds how many viewed tags are cached.
 const maxLooks = 64
 
-// look returns a tag as it was a moment ago.
+// look returns a tag as read a moment ago.
 func (p *page) look(ctx context.Context, name string) (segment.Tag, error) {
 	p.mu.Lock()
 	s := p.looks[name]

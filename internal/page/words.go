@@ -22,7 +22,7 @@ var words = template.FuncMap{
 	"ms": func(ms int64) string { return fleetview.Signed(time.Duration(ms) * time.Millisecond) },
 }
 
-// names writes the first names of a list, and how many there are more.
+// names writes the first names of a list, and the number of the others.
 func names(all []string) string {
 	const most = 10
 	if len(all) <= most {
@@ -31,7 +31,8 @@ func names(all []string) string {
 	return strings.Join(all[:most], ", ") + " and " + fleetview.Count(len(all)-most) + " others"
 }
 
-// operand writes a tag as the last part of a command: one that begins with a hyphen is no flag.
+// operand writes a tag as the last operand of a command: a tag that begins with a hyphen must not be taken for a
+// flag.
 func operand(tag string) string {
 	if strings.HasPrefix(tag, "-") {
 		return "-- " + tag

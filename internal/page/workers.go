@@ -7,7 +7,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// workersView is what the first view shows.
+// workersView is the data of the first view.
 type workersView struct {
 	fleetview.Overview
 	Alarms       []subjects.AlarmEvent

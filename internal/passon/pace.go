@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// A pace is how long loads of strict tags took lately, whoever made them. The zero value knows of none. It is safe for
+// A pace estimates how long loads of strict tags take, on any worker. The zero value has no estimate. It is safe for
 // concurrent use.
 //
-// A message waits for the load that is under way, and for its own. A worker that gave up sooner would load beside the
-// loader: where JetStream is slow all would, and their compare-and-sets fight over one mark, of which some win none
-// before their requests expire.
+// A message waits for the load that is under way, and for its own load. A worker that gave up sooner would load at
+// the same time as the loader. Where JetStream is slow all would do so, and their compare-and-sets would race for one
+// mark: some workers would win none before their requests expire.
 type pace struct {
 	mu      sync.Mutex
-	slowest time.Duration // it fades by a sixteenth with each load
+	slowest time.Duration // decays by a sixteenth with each load
 }
 
 const (
 	// patience is how long a loader may take to answer at least.
 	patience = 200 * time.Millisecond
-	// loads is how many times what a load takes it may take.
+	// loads is how many load times a loader may take to answer.
 	loads = 3
 )
 
-// note notes how long a load took, one that failed too.
+// note takes in the duration of a load, failed or not.
 func (p *pace) note(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slowest = max(took, p.slowest-p.slowest/16)
 }
 
-// patience returns how long a loader may take to answer within ctx. Half of the time remains for a load of the worker's
-// own; the loader gets all of the other half before it is known how long loads take.
+// patience returns how long a loader may take to answer within ctx. Half of the time remains for a load of the
+// worker's own. Before the first estimate the loader gets all of the other half.
 func (p *pace) patience(ctx context.Context) time.Duration {
 	p.mu.Lock()
 	slowest := p.slowest

@@ -1,30 +1,31 @@
 // Package passon lets several workers load a strict tag through one of them, so that their compare-and-sets do not
 // fight over its mark; it is internal to natsid and may change.
 //
-// Each worker says now and then that it is there. Of those that a worker has heard, a hash of names and tag chooses
-// one: the tag's loader. The others send it what their requests ask for together, and it parks that as one request
-// beside its own. Where nobody is there to answer, or nobody does in time, a worker loads for itself. How long it waits
-// follows from how long loads take: see pace.
+// Each worker announces itself periodically. Among the workers that it has heard, a worker chooses one by a hash of
+// names and tag: the tag's loader. The others send the loader the number of IDs that their requests ask for in total,
+// and the loader parks that as one request beside its own. A worker loads for itself if no other worker is there, or
+// none answers in time. How long it waits depends on how long loads take: see pace.
 //
 // # The third law
 //
-// A message is sent after the requests joined it, and the loader's load is one that this message joined: its
-// compare-and-set is sent after all of them arrived. So who loads is a matter of speed alone. A wrong view of who is
-// there costs a message or a conflict. An answer that comes too late is a hole.
+// A message is sent after the requests joined it, and joins the loader's load before that load sends its
+// compare-and-set: so the compare-and-set is sent after all those requests arrived. Which worker loads is therefore a
+// matter of speed alone. A wrong view of the other workers costs a message or a conflict. An answer that comes too
+// late is a hole.
 //
-// What was passed on is not passed on again: a worker that got such a message for a tag loads the tag itself. A load
-// whose first compare-and-sets failed is ended before it sends the next, and what waits by then is passed on, if a
-// loader has been heard meanwhile.
+// A message is not passed on again: a worker that received a message for a tag loads the tag itself. A load whose
+// first compare-and-sets failed ends before it sends the next, and its waiting requests are passed on, if a loader
+// has been heard since.
 //
-// Before its load joins requests, a loader waits a moment for the next messages of those whom its last load served: see
-// rendezvous. That only delays the compare-and-set, so more requests arrived before it.
+// Before its load joins requests, a loader waits a moment for the next messages of the workers that its last load
+// served: see rendezvous. That only delays the compare-and-set, so more requests arrive before it.
 //
 // # The second law
 //
-// A range comes from another process, so it must be of the same marks. Whoever says that it is there, asks or answers
-// names the bucket of marks, and takes nothing from one that names another: two registries behind the same subjects do
-// not mix. The loader parks a message as one request, so its range is in no other answer, and the asker takes one
-// answer to a message and drops any later one.
+// A range comes from another process, so it must be of the same marks. Every announcement, message and answer names
+// the bucket of marks, and is ignored by a worker with another bucket: two registries behind the same subjects do not
+// mix. The loader parks a message as one request, so its range is in no other answer, and the asker takes one answer
+// to a message and drops any later one.
 package passon
 
 import (
@@ -47,28 +48,29 @@ import (
 )
 
 const (
-	// sayEvery is how often a worker says that it is there in a small fleet, saySeldom how rarely at most. Others
-	// believe it for believed times as long.
+	// sayEvery is the interval at which a worker announces itself in a small fleet, saySeldom the longest one. Others
+	// believe an announcement for believed intervals.
 	sayEvery  = time.Second
 	saySeldom = 30 * time.Second
 	believed  = 3
-	// lookEvery is how often a worker that cannot load looks whether it can, and says so: where the store was away for
-	// all, they fight over the marks until they have heard of one another. No worker says anything more often.
+	// lookEvery is the interval at which a worker that cannot load checks whether it can, and then announces itself:
+	// after an outage of the store all workers race for the marks until they have heard of one another. It is also
+	// the shortest interval between two announcements of a worker.
 	lookEvery = 50 * time.Millisecond
-	// leastPause is for how long a worker that has not answered in time is passed nothing. It doubles each time, until
-	// the worker says again that it is there.
+	// leastPause is how long a worker that has not answered in time gets no messages. It doubles each time, until
+	// that worker announces itself again.
 	leastPause = 250 * time.Millisecond
-	// loadsFor is how long a worker that got a message for a tag loads the tag itself, unless a worker comes meanwhile:
-	// others pass on to it, since they have not been answered elsewhere.
+	// loadsFor is how long a worker that got a message for a tag loads the tag itself, unless it hears a new worker:
+	// other workers pass on to it, since nobody else answered them.
 	loadsFor = time.Second
-	// smallFleet is up to how many others a worker knows that says at once to a new one that it is there.
+	// smallFleet is the largest number of known workers at which a worker announces itself at once to a new one.
 	smallFleet = 20
-	// mostTries is how many compare-and-sets a load sends before it is passed on, if somebody is there to load it. That
-	// happens once: then it races for the rest of its time.
+	// mostTries is how many compare-and-sets a load sends before it is passed on, if another worker can load it. A
+	// load is passed on once: then it races for the rest of its time.
 	mostTries = 2
 )
 
-// A Conn is what a Ring needs of a [nats.Conn].
+// A Conn is the part of a [nats.Conn] that a Ring uses.
 type Conn interface {
 	Publish(subject string, data []byte) error
 	Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error)
@@ -76,58 +78,58 @@ type Conn interface {
 	IsConnected() bool
 }
 
-// Config is what a Ring needs. All fields but Name must be set.
+// Config is the settings of a Ring. All fields but Name must be set.
 type Config struct {
 	Namespace subjects.Namespace
-	Name      string // of this process, one token of a subject that no other has; "" makes one
-	Conn      Conn   // must not be the one that requests arrive on
-	// Segments returns the allocator of this worker, once it is there.
+	Name      string // of this process, a unique token of a subject; "" makes one
+	Conn      Conn   // must not be the connection on which requests arrive
+	// Segments returns the allocator of this worker, once it exists.
 	Segments func() *segment.Allocator
-	// Marks names the bucket of marks that this worker issues from, as no other bucket is named; it returns "" while it
-	// does not know that, or must issue nothing. Then it loads for nobody, and nobody for it.
+	// Marks returns a unique name of the bucket of marks that this worker issues from; "" while that is unknown, or
+	// while the worker must issue nothing. Then it neither loads for other workers nor passes loads on.
 	Marks func() string
-	// Loads reports whether this worker can load, as far as it knows. While it cannot it loads for nobody, and passes
-	// on to those who can.
+	// Loads reports whether this worker can load, as far as it knows. While it cannot, it loads for no other worker,
+	// and passes on to workers that can.
 	Loads func() bool
 }
 
-// A Ring is the workers among which loaders are chosen, as one of them sees it. It is safe for concurrent use.
+// A Ring is the workers among which loaders are chosen, as one of them knows them. It is safe for concurrent use.
 type Ring struct {
 	cfg  Config
 	name string // of this process, one token of a subject
 
 	mu     sync.Mutex
-	heard  map[string]word        // by name, of those who said that they are there
-	passed map[string]*rendezvous // by tag, of those for which a message came lately
+	heard  map[string]announcement // by name: the last announcement of each worker
+	passed map[string]*rendezvous  // by tag, for recent messages
 
 	pace pace
-	news chan struct{} // has a token if a worker was heard that was not known
+	news chan struct{} // has a value after a new worker was heard
 }
 
-// A word is what a worker has said last.
-type word struct {
+// An announcement is the last one that a worker has sent.
+type announcement struct {
 	at    time.Time
-	marks string // that it loads from
+	marks string // the bucket that it loads from
 
-	pause time.Duration // for which it is passed nothing, since it has not answered in time
-	again time.Time     // the end of that
+	pause      time.Duration // how long it gets no messages after it missed an answer
+	retryAfter time.Time     // when that pause ends
 }
 
-// New returns a ring in which nobody is known.
+// New returns a ring without other workers.
 func New(cfg Config) *Ring {
 	return &Ring{
 		cfg: cfg, name: cmp.Or(cfg.Name, strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)),
-		heard: make(map[string]word), passed: make(map[string]*rendezvous), news: make(chan struct{}, 1),
+		heard: make(map[string]announcement), passed: make(map[string]*rendezvous), news: make(chan struct{}, 1),
 	}
 }
 
-// Run takes what others pass on, and says that this worker is there while it knows of a strict tag, until ctx ends.
+// Run takes messages of other workers, and announces this worker while it knows of a strict tag, until ctx ends.
 func (r *Ring) Run(ctx context.Context) error {
 	own, err := r.cfg.Conn.Subscribe(r.cfg.Namespace.Loader(r.name), r.take)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = own.Unsubscribe() }() // fails only on a connection that is gone
+	defer func() { _ = own.Unsubscribe() }() // it fails only on a closed connection
 	others, err := r.cfg.Conn.Subscribe(r.cfg.Namespace.Loaders(), r.hear)
 	if err != nil {
 		return err
@@ -137,13 +139,13 @@ func (r *Ring) Run(ctx context.Context) error {
 		pause := lookEvery
 		connected := r.cfg.Conn.IsConnected()
 		if marks := r.cfg.Marks(); marks != "" && connected && r.cfg.Loads() && r.cfg.Segments().AnyStrict() {
-			// It fails only without a connection; then nobody could send anything.
+			// Publish fails only without a connection; then no worker could send messages.
 			_ = r.cfg.Conn.Publish(r.cfg.Namespace.Loaders(), []byte(r.name+" "+marks))
 			pause = r.pause()
 		}
 		r.forget(time.Now(), connected)
 		select {
-		case <-time.After(lookEvery): // one word answers all that came meanwhile
+		case <-time.After(lookEvery): // one announcement answers all that came in that time
 		case <-ctx.Done():
 			return nil
 		}
@@ -158,7 +160,7 @@ func (r *Ring) Run(ctx context.Context) error {
 	}
 }
 
-// pause keeps what all workers say together to some 20 messages a second.
+// pause limits the announcements of all workers together to some 20 messages a second.
 func (r *Ring) pause() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +171,8 @@ func (r *Ring) every() time.Duration {
 	return min(sayEvery*time.Duration(1+len(r.heard)/20), saySeldom)
 }
 
-// hear notes that another worker is there, and which marks it loads from. This one need not be able to load at that
-// moment: where the store was away for all, it passes on to those who were back before it.
+// hear records the announcement of another worker. This worker need not be able to load at that moment: after an
+// outage of the store, it passes on to workers that were back before it.
 func (r *Ring) hear(m *nats.Msg) {
 	name, marks, _ := strings.Cut(string(m.Data), " ")
 	if name == r.name || name == "" || strings.ContainsAny(name, ".*>\r\n\t") || marks == "" || len(m.Data) > 128 {
@@ -178,32 +180,32 @@ func (r *Ring) hear(m *nats.Msg) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, known := r.heard[name]
-	if known || len(r.heard) < 10_000 {
-		r.heard[name] = word{at: time.Now(), marks: marks}
+	_, isKnown := r.heard[name]
+	if isKnown || len(r.heard) < 10_000 {
+		r.heard[name] = announcement{at: time.Now(), marks: marks}
 	}
-	if known {
+	if isKnown {
 		return
 	}
 	for _, meets := range r.passed {
-		meets.last = time.Time{} // whoever passes on to this worker may pass on to that one now
+		meets.last = time.Time{} // workers that pass on to this worker may pass on to the new one now
 	}
 	if len(r.heard) <= smallFleet {
 		select {
-		case r.news <- struct{}{}: // until it hears of this worker, it would load beside it
+		case r.news <- struct{}{}: // until the new worker hears of this one, it would load at the same time
 		default:
 		}
 	}
 }
 
-// forget forgets who was not heard for long, and which messages came long ago. While this worker is not connected it
-// hears nobody, and forgets nobody: whoever is gone by then has no responders.
+// forget drops workers not heard for long, and old rendezvous. While this worker is not connected it hears none, and
+// drops none: a message to a worker that has stopped has no responders.
 func (r *Ring) forget(now time.Time, connected bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, w := range r.heard {
 		if !connected {
-			r.heard[name] = word{at: now, marks: w.marks}
+			r.heard[name] = announcement{at: now, marks: w.marks}
 		} else if now.Sub(w.at) > believed*r.every() {
 			delete(r.heard, name)
 		}
@@ -215,7 +217,7 @@ func (r *Ring) forget(now time.Time, connected bool) {
 	}
 }
 
-// loader returns who loads a tag, "" for this worker.
+// loader returns the loader of a tag, "" for this worker.
 func (r *Ring) loader(tag string) string {
 	marks, loads := r.cfg.Marks(), r.cfg.Loads()
 	r.mu.Lock()
@@ -227,15 +229,15 @@ func (r *Ring) loader(tag string) string {
 	if loads {
 		highest = weight(r.name, tag)
 	}
-	for name, word := range r.heard {
-		if w := weight(name, tag); w > highest && word.marks == marks && !now.Before(word.again) {
+	for name, a := range r.heard {
+		if w := weight(name, tag); w > highest && a.marks == marks && !now.Before(a.retryAfter) {
 			loader, highest = name, w
 		}
 	}
 	return loader
 }
 
-// weight is what a worker counts for a tag: the highest wins. It is the same in all workers.
+// weight is the rank of a worker for a tag: the highest wins. It is the same in all workers.
 func weight(name, tag string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name + " " + tag)) // never fails
@@ -244,7 +246,7 @@ func weight(name, tag string) uint64 {
 	return x ^ x>>27
 }
 
-// An answer is what a loader says: a range of marks, or nothing.
+// An answer is the reply of a loader: a range of marks, or nothing.
 type answer struct {
 	Marks string `json:"marks"`
 	Start int64  `json:"start,string"`
@@ -252,7 +254,7 @@ type answer struct {
 	Step  int64  `json:"step"`
 }
 
-// take parks what another worker passed on, which is the number of IDs, the marks and the tag.
+// take parks a message of another worker: the number of IDs, the marks and the tag.
 func (r *Ring) take(m *nats.Msg) {
 	count, rest, _ := strings.Cut(string(m.Data), " ")
 	marks, tag, _ := strings.Cut(rest, " ")
@@ -285,14 +287,14 @@ func (r *Ring) take(m *nats.Msg) {
 	}
 }
 
-// part notes that a message has its answer.
+// part records that a message has its answer.
 func (r *Ring) part(meets *rendezvous) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	meets.parked--
 }
 
-// meet notes that a message for a tag came; part must follow.
+// meet records that a message for a tag came; part must follow.
 func (r *Ring) meet(tag string) *rendezvous {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,7 +308,7 @@ func (r *Ring) meet(tag string) *rendezvous {
 	return meets
 }
 
-// reply answers a message. Whoever gets no range loads for itself.
+// reply answers a message. A worker that gets no range loads for itself.
 func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range) {
 	var a answer
 	s, _ := r.cfg.Segments().StatsOf(tag)
@@ -314,10 +316,10 @@ func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range) {
 		a = answer{marks, ranges[0].Start, ranges[0].End, s.Configured}
 	}
 	body, _ := json.Marshal(a)            // integers and a string
-	_ = r.cfg.Conn.Publish(m.Reply, body) // fails only without a connection: then the range is a hole
+	_ = r.cfg.Conn.Publish(m.Reply, body) // it fails only without a connection: then the range is a hole
 }
 
-// Store returns the store for an allocator, whose strict loads are passed on.
+// Store returns a store for an allocator, which passes on strict loads.
 func (r *Ring) Store(store segment.Store) segment.Store { return passing{store, r} }
 
 type passing struct {
@@ -336,7 +338,8 @@ func (p passing) LoadStrict(
 	return l, err
 }
 
-// passOrLoad lets the loader load, or loads here, with so many compare-and-sets while a loader is there.
+// passOrLoad makes the loader load, or loads in this process, with up to most compare-and-sets while a loader is
+// known.
 func (p passing) passOrLoad(
 	ctx context.Context, tag string, join func() int64, floor int64, most int,
 ) (segment.Loaded, error) {
@@ -361,17 +364,17 @@ func (p passing) passOrLoad(
 func (r *Ring) isCutOff() bool { return r.cfg.Marks() != "" && !r.cfg.Conn.IsConnected() }
 
 var (
-	// errCutOff ends a load at once: the connection may be back in a moment. A load that began now would wait until the
-	// marks are checked, and the next one is passed on.
+	// errCutOff ends a load at once: the connection may be back in a moment. A load that began now would wait until
+	// the marks are checked, while the next load can be passed on.
 	errCutOff = errors.New("passon: not connected to NATS")
-	// errOutrun ends a load that sent its compare-and-sets in vain, while another worker is there to load the tag.
+	// errOutrun ends a load whose compare-and-sets lost, while another worker can load the tag.
 	errOutrun = errors.New("passon: another worker loads the tag")
 )
 
-// load loads for this worker, and for those whose messages join.
+// load loads for this worker, and for workers whose messages join.
 //
-// A worker that has just come, or come back, may have begun before it heard of the others. It loads against them, and
-// may win none of its compare-and-sets before its requests expire.
+// A worker that has just started, or recovered, may begin a load before it has heard of the others. It races with
+// them, and may win none of its compare-and-sets before its requests expire.
 func (p passing) load(
 	ctx context.Context, tag string, join func() int64, floor int64, most int,
 ) (l segment.Loaded, err error) {
@@ -401,24 +404,24 @@ func (p passing) load(
 	return l, err
 }
 
-// missed notes that a worker has not answered what was passed on to it in time, or with nothing, or is gone. Where the
-// store was slow or away for a moment it is there as before, and who loads beside it fights with it and with those whom
-// it loads for.
-func (r *Ring) missed(loader string, gone bool) {
+// missed records that a worker has not answered a message in time, or with nothing, or has no subscription. After a
+// short outage of the store that worker is still the loader, and a worker that loads at the same time races with it
+// and with those for whom it loads.
+func (r *Ring) missed(loader string, noResponders bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, known := r.heard[loader]
-	if gone {
+	w, isKnown := r.heard[loader]
+	if noResponders {
 		delete(r.heard, loader)
-	} else if now := time.Now(); known && !now.Before(w.again) {
+	} else if now := time.Now(); isKnown && !now.Before(w.retryAfter) {
 		w.pause = max(leastPause, 2*w.pause)
-		w.again = now.Add(w.pause)
+		w.retryAfter = now.Add(w.pause)
 		r.heard[loader] = w
 	}
 }
 
-// pass lets the loader load what requests ask for, and reports whether it did. What it loads must have been asked for
-// by the message: a message that was passed on to this worker may have joined meanwhile, and is not passed on again.
+// pass makes the loader load the IDs that requests ask for, and reports whether it did. It does not if a message of
+// another worker has joined these requests: such a message is not passed on again.
 func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) (segment.Loaded, bool) {
 	n, marks := join(), r.cfg.Marks() //mutant:pass
 	if r.loader(tag) == "" || marks == "" {

@@ -6,32 +6,33 @@ import (
 	"time"
 )
 
-// A rendezvous is where the loads of a tag meet the messages of those who pass on to this worker. It is safe for
+// A rendezvous makes the loads of a tag wait for the messages of workers that pass on to this one. It is safe for
 // concurrent use.
 //
-// A worker sends its next message when the last is answered, so all that came to it meanwhile is in it. Messages arrive
-// a moment after a load has ended, and the next load has read the mark by then. One that misses the load waits for two.
+// A worker sends its next message when the last is answered, with all requests that arrived in between. Messages
+// arrive a moment after a load has ended, when the next load has already read the mark. A message that misses that
+// load waits for two.
 type rendezvous struct {
-	last   time.Time     // when a message came; [Ring.mu] guards it
+	last   time.Time     // when the last message came; [Ring.mu] guards it
 	parked int           // messages that wait for their answers; [Ring.mu] guards it
-	all    chan struct{} // has a token once nobody is awaited any more
+	all    chan struct{} // has a value once no worker is awaited
 
 	mu      sync.Mutex
-	awaited int           // workers that were served and have not sent the next message
-	took    time.Duration // by the last load
+	awaited int           // workers that were served and have not sent their next message
+	took    time.Duration // duration of the last load
 }
 
-// A load waits for a quarter of what the last one took, and mostWait at most.
+// mostWait bounds the wait of a load, which is a quarter of the duration of the last load.
 const mostWait = 2 * time.Millisecond
 
-// await notes that a worker was served.
+// await records that a worker was served.
 func (v *rendezvous) await() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.awaited++
 }
 
-// came notes that a message came, and reports whether it was the last that was awaited: then goOn must follow.
+// came records that a message came, and reports whether it was the last that was awaited: then goOn must follow.
 func (v *rendezvous) came() (last bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -50,7 +51,7 @@ func (v *rendezvous) goOn() {
 	}
 }
 
-// loaded notes how long a load took.
+// loaded records the duration of a load.
 func (v *rendezvous) loaded(took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -58,13 +59,13 @@ func (v *rendezvous) loaded(took time.Duration) {
 }
 
 // wait waits until the workers that the last load served have sent their next messages, but not for long, and returns
-// for how long. Whoever is late is not waited for again before it was served again.
+// for how long it waited. A worker that is late is not awaited again until it was served again.
 //
 // Law: a load calls it before it joins requests, and so before it sends its compare-and-set.
 func (v *rendezvous) wait(ctx context.Context) time.Duration {
 	v.mu.Lock()
 	select {
-	case <-v.all: // of a load before
+	case <-v.all: // from an earlier load
 	default:
 	}
 	awaited, most := v.awaited, min(v.took/4, mostWait)

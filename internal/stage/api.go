@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// request asks JetStream's API.
+// request sends a request to JetStream's API.
 func request(ctx context.Context, js jetstream.JetStream, subject string, body []byte) ([]byte, error) {
 	opts := js.Options()
 	prefix := "$JS.API."
@@ -30,8 +30,8 @@ func request(ctx context.Context, js jetstream.JetStream, subject string, body [
 
 var errNoMessage = errors.New("stage: no such message")
 
-// messageOf returns the message of a stream that a query selects, as its leader has it (a
-// direct get asks any replica), or errNoMessage.
+// messageOf returns the message of a stream that a query selects, as the stream's leader has it (a direct get asks
+// any replica), or errNoMessage.
 func messageOf(ctx context.Context, js jetstream.JetStream, stream, query string) (m Message, err error) {
 	reply, err := request(ctx, js, "STREAM.MSG.GET."+stream, []byte(query))
 	if err != nil {

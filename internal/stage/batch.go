@@ -15,32 +15,31 @@ import (
 	"github.com/natsid/natsid/stamp"
 )
 
-// Existing is what becomes of a message that has a header Natsid-Id.
+// Existing is the treatment of a message that has a header Natsid-Id.
 type Existing string
 
-// What can become of one. The zero value stops.
+// Treatments of such a message. The zero value stops.
 const (
 	StopAtID  Existing = "stop"
-	KeepID    Existing = "keep"        // whether it is unique is its producer's business
-	ReplaceID Existing = "replace"     // with one of natsid
+	KeepID    Existing = "keep"        // its producer is responsible for its uniqueness
+	ReplaceID Existing = "replace"     // with an ID of natsid
 	BuryID    Existing = "dead-letter" // the message becomes a dead letter
 )
 
-// MsgIDHeader holds the Nats-Msg-Id that a message had in the source.
+// MsgIDHeader holds the Nats-Msg-Id of the source's message.
 const MsgIDHeader = "Natsid-Msg-Id"
 
-// The bounds of a batch: JetStream takes 1,000 messages in one atomic write, and the
-// memory that a batch takes is bounded.
+// The bounds of a batch: JetStream takes 1,000 messages in one atomic write, and the memory for a batch is bounded.
 const (
 	batchMessages = 1000
 	batchBytes    = 4 << 20
 )
 
-// lookAhead is how often a source that delivers nothing is looked at.
+// lookAhead is the interval of checks of a source that delivers nothing.
 const lookAhead = time.Second
 
-// A reader is given up that delivers nothing for patience though the source holds more: what it has asked JetStream
-// for can be lost. Each time in a row it is twice as long, up to mostPatience: the source may just be slow.
+// A reader that delivers nothing for patience, though the source holds more, is replaced: its request to JetStream
+// may be lost. The time doubles with each such reader in a row, up to mostPatience: the source may just be slow.
 const (
 	patience     = time.Second
 	mostPatience = 8 * time.Second
@@ -49,18 +48,18 @@ const (
 // A batch is messages that are written together.
 type batch struct {
 	msgs    []*nats.Msg
-	to      Position // the last message that is copied with it, or passed
-	pending uint64   // messages of the source behind it
+	to      Position // the last message that is copied with the batch, or passed
+	pending uint64   // messages of the source after it
 
-	// While it is gathered.
+	// Fields that are used while the batch is gathered.
 	from []*Message // the originals of msgs
 	tags []string   // of msgs
 	read int        // messages that were read for it
 	size int        // bytes
 }
 
-// gather reads messages, gives them IDs, and hands them on in batches that are prepared,
-// while the one before is written. A batch takes what is there, and waits for nothing. It returns why it ended.
+// gather reads messages, gives them IDs, and passes them to copy in prepared batches, while the batch before is
+// written. A batch takes the messages at hand, and waits for no more. It returns why it ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
 	var next *Message // read, but not in a batch yet
@@ -70,7 +69,7 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 		held = time.Now()
 	}
 	for {
-		var broken error // why the batch ends here, and all with it
+		var broken error // why gathering ends with this batch
 		b := &batch{to: at}
 		soon, cancel := context.WithTimeoutCause(ctx, lookAhead, errQuiet)
 		for b.read < pace.most && (b.read == 0 || b.pending > 0) {
@@ -99,7 +98,7 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 		quiet := errors.Is(broken, errQuiet)
 		switch {
 		case quiet && b.read > 0:
-			broken = nil // what is there is copied
+			broken = nil // the batch is copied as it is
 		case quiet:
 			if err := s.quiet(ctx, &b.to, &held); err != nil {
 				return err
@@ -131,11 +130,11 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 	}
 }
 
-// errQuiet says that the source delivered nothing for a while.
+// errQuiet means that the source delivered nothing for lookAhead.
 var errQuiet = errors.New("stage: no message")
 
-// quiet looks at a source that delivers nothing, and passes what is not to be read. An error says that it should have
-// delivered, since it is known to have held more for some time.
+// quiet checks a source that delivers nothing, and passes messages that no filter selects. It returns an error if the
+// source should have delivered, since it is known to have held more for some time.
 func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error {
 	more, err := s.look(ctx, at)
 	switch {
@@ -153,14 +152,13 @@ func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error 
 	return nil
 }
 
-// look passes what is behind a position, as none of it is to be read. Else the position
-// would stay behind where many messages are for others: once these have expired, they
-// could not be told from expired ones that were to be copied.
-// It reports whether there is more to be read.
+// look passes the messages after a position if no filter selects any of them. Otherwise the position would stay
+// behind where many messages are for others: once these have expired, they could not be told from expired ones that
+// were to be copied. It reports whether there is a message to be read.
 //
-// No message up to the source's last is to be read if, read afterwards, the last one that
-// is to be read is not ahead of the position; nor was one that has left, if still later the
-// source holds the first message ahead of the position.
+// No message up to the source's last is to be read if, read afterwards, the last selected message is not after the
+// position; nor was a message that has left the source to be read, if still later the source holds the first message
+// after the position.
 func (s *Stage) look(ctx context.Context, at *Position) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -184,9 +182,9 @@ func (s *Stage) look(ctx context.Context, at *Position) (more bool, err error) {
 	return false, nil
 }
 
-// follows returns why a message cannot follow the one with sequence last: those between
-// have left the source unread, unless they were deleted one by one. The error is no [Stop]:
-// another stage may have copied them, which the position tells.
+// follows returns why a message cannot follow the message with sequence last: messages between them have left the
+// source unread, unless they were deleted one by one. The error is not a [Stop]: another stage may have copied them,
+// as the position shows.
 func (s *Stage) follows(ctx context.Context, last uint64, m Message) error {
 	switch {
 	case m.Seq <= last:
@@ -224,12 +222,11 @@ func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
 	return nil
 }
 
-// idBytes is what a message grows by with its ID, at most.
+// idBytes is the most by which the ID enlarges a message.
 const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
 
-// copyOf returns what is published for a message, without its ID; or the reason why there
-// is none, as an unfit. Headers of JetStream are not copied: they would halt or change the
-// write.
+// copyOf returns the copy of a message, without its ID; or, as an unfit, the reason why it cannot be copied. Headers
+// of JetStream are not copied: they would halt or change the write.
 func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
 	c := &nats.Msg{Subject: s.cfg.Subject(m.Subject), Data: m.Data, Header: own(m.Header, 2)}
 	if c.Subject == "" {
@@ -250,7 +247,7 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
 		return c, &unfit{MalformedID, err.Error() + ": replace such IDs, with --existing=replace"}
 	case s.cfg.Existing != KeepID:
 		return c, &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header) +
-			": say what becomes of such messages, with --existing"}
+			": choose the treatment of such messages with --existing"}
 	}
 	if size, most := c.Size()+idBytes, s.cfg.Largest(); size > most {
 		return c, &unfit{TooLarge, fmt.Sprintf("it has %d bytes with its ID, and the target accepts %d: "+
@@ -271,7 +268,7 @@ func own(h nats.Header, more int) nats.Header {
 	return c
 }
 
-// tagsAtOnce is how many tags of a batch are asked for IDs at a time.
+// tagsAtOnce is for how many tags of a batch IDs are requested at a time.
 const tagsAtOnce = 16
 
 // stamp gives the messages of a batch IDs, with one request for each tag. Messages of a
@@ -321,7 +318,7 @@ func (s *Stage) stamp(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// stampAs gives messages IDs of a tag, however long natsid is away.
+// stampAs gives messages IDs of a tag.
 func (s *Stage) stampAs(ctx context.Context, tag string, msgs []*nats.Msg) error {
 	if len(msgs) == 0 {
 		return nil

@@ -14,26 +14,26 @@ import (
 	"github.com/natsid/natsid/stamp"
 )
 
-// CoreConfig says what a [Core] does. All fields but KeepMsgID and Log must be set.
+// CoreConfig is the settings of a [Core]. All fields but KeepMsgID and Log must be set.
 type CoreConfig struct {
 	Conn  *nats.Conn
-	From  string // the pattern of subjects to hear
+	From  string // the pattern of subjects to subscribe to
 	Queue string // the queue group: each message goes to one of its members
 	// Stamp gives the messages of a batch IDs: [stamp.Stamper.Msgs].
 	Stamp     func(context.Context, []*nats.Msg) error
-	Subject   func(string) string // of a copy
+	Subject   func(string) string // the subject of a copy
 	Existing  Existing            // BuryID and StopAtID: the message is dropped
 	KeepMsgID bool                // copy Nats-Msg-Id as Natsid-Msg-Id
 	Log       *slog.Logger
 }
 
-// A Core publishes what it hears, each message with an ID, without JetStream: at most once.
-// What it holds is lost if it is killed; what it cannot hold is dropped and counted. No two
-// messages have the same ID: each copy gets one of its own from package client, and is
-// published once. Its methods are safe for concurrent use; Run is called once.
+// A Core publishes each message that it receives with an ID, without JetStream: at most once. Messages that it holds
+// are lost if it is killed; messages beyond its bounds are dropped and counted. No two messages have the same ID:
+// each copy gets an ID of its own from package client, and is published once. Its methods are safe for concurrent
+// use; Run is called once.
 type Core struct {
 	cfg    CoreConfig
-	missed uint64 // messages that the subscription dropped, as far as they were counted
+	missed uint64 // messages that the subscription dropped, at the last count
 	noted
 }
 
@@ -45,15 +45,15 @@ func NewCore(cfg CoreConfig) *Core {
 	return &Core{cfg: cfg}
 }
 
-// The bounds of what waits for IDs, and of the time that it gets when the Core stops.
+// Bounds of the messages that wait for IDs, and of the time for them when the Core stops.
 const (
 	coreMessages = 65_536
 	coreBytes    = 64 << 20
 	coreStop     = 5 * time.Second
 )
 
-// Run copies until ctx ends. Then it leaves the queue group, and copies what it has heard
-// before, for 5 s at most. The error is a [Stop].
+// Run copies until ctx ends. Then it leaves the queue group, and copies the messages received before, for 5 s at
+// most. The error is a [Stop].
 func (c *Core) Run(ctx context.Context) error {
 	sub, err := c.cfg.Conn.QueueSubscribeSync(c.cfg.From, c.cfg.Queue)
 	if err == nil {
@@ -69,7 +69,7 @@ func (c *Core) Run(ctx context.Context) error {
 	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	context.AfterFunc(ctx, func() {
-		_ = sub.Drain() // of a closed connection: there is nothing more to hear
+		_ = sub.Drain() // it fails on a closed connection, where no message can arrive
 		time.AfterFunc(coreStop, cancel)
 	})
 	for {
@@ -91,7 +91,7 @@ func (c *Core) Run(ctx context.Context) error {
 	}
 }
 
-// batch returns copies of a message and of those that wait behind it.
+// batch returns copies of a message and of the messages that wait after it.
 func (c *Core) batch(m *nats.Msg, sub *nats.Subscription) []*nats.Msg {
 	var msgs []*nats.Msg
 	waiting, _, _ := sub.Pending() // 0 once it is closed
@@ -113,8 +113,7 @@ func (c *Core) batch(m *nats.Msg, sub *nats.Subscription) []*nats.Msg {
 	}
 }
 
-// copyOf returns what is published for a message, without its ID. It keeps the subject for
-// replies.
+// copyOf returns the copy of a message, without its ID. The copy keeps the subject for replies.
 func (c *Core) copyOf(m *nats.Msg) (*nats.Msg, error) {
 	to := &nats.Msg{Subject: c.cfg.Subject(m.Subject), Reply: m.Reply, Data: m.Data, Header: own(m.Header, 2)}
 	if id := m.Header.Get(nats.MsgIdHdr); id != "" && c.cfg.KeepMsgID {
@@ -135,8 +134,8 @@ func (c *Core) copyOf(m *nats.Msg) (*nats.Msg, error) {
 	return to, nil
 }
 
-// pass gives messages IDs and publishes them. It waits for IDs until ctx ends: what comes
-// meanwhile waits in the subscription.
+// pass gives messages IDs and publishes them. It waits for IDs until ctx ends: messages that arrive in that time wait
+// in the subscription.
 func (c *Core) pass(ctx context.Context, msgs []*nats.Msg, sub *nats.Subscription) error {
 	pauses := jitter.NewBackoff(100*time.Millisecond, 2*time.Second)
 	for {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A hinter keeps the latest hint, beside the writes: they do not wait for it.
+// A hinter writes the latest hint in the background: the writes of batches do not wait for it.
 type hinter struct {
 	latest chan Hint // one at most
 	done   chan struct{}
@@ -13,7 +13,7 @@ type hinter struct {
 
 func (s *Stage) newHinter(ctx context.Context) *hinter {
 	h := &hinter{latest: make(chan Hint, 1), done: make(chan struct{})}
-	ctx = context.WithoutCancel(ctx) // the last one is kept, too
+	ctx = context.WithoutCancel(ctx) // the last hint is written, too
 	go func() {
 		defer close(h.done)
 		for hint := range h.latest {

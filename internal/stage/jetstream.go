@@ -20,16 +20,16 @@ type Stream struct {
 	js    jetstream.JetStream
 	nc    *nats.Conn
 	name  string
-	hints string // the bucket
-	// subjects are those of the stream, when its state was last read.
+	hints string // name of the bucket of hints
+	// subjects are the stream's, when its state was last read.
 	subjects atomic.Pointer[[]string]
-	largest  atomic.Int64 // message of the stream, then; -1: no limit
-	// KeepTTL wants a stream that takes Nats-TTL. It is set before the first use.
+	largest  atomic.Int64 // limit of a message in the stream, at that time; -1 means none
+	// KeepTTL demands a stream that takes Nats-TTL. It is set before the first use.
 	KeepTTL bool
 }
 
-// TargetOn returns the stream of that name as a target. Hints are kept in a bucket, which
-// is made with the first.
+// TargetOn returns the stream of that name as a target. Hints are kept in a bucket, which is created with the first
+// hint.
 func TargetOn(js jetstream.JetStream, name, hints string) *Stream {
 	return &Stream{js: js, nc: js.Conn(), name: name, hints: hints}
 }
@@ -55,7 +55,7 @@ func (t *Stream) State(ctx context.Context) (TargetState, error) {
 	}
 	m, err := messageOf(ctx, t.js, t.name, fmt.Sprintf(`{"seq":%d}`, s.Last))
 	if errors.Is(err, errNoMessage) {
-		s.Gone = true
+		s.Expired = true
 		return s, nil
 	}
 	s.Header = m.Header
@@ -97,12 +97,11 @@ func fit(c jetstream.StreamConfig, keepTTL bool) error {
 	return stop("stream %s cannot be a target: it %s; copy to a stream of its own, which --create makes", c.Name, why)
 }
 
-// levelOfBatches is the level of JetStream's API, as a stream's metadata tell it, from which
-// on there are atomic batches: that of nats-server 2.12.
+// levelOfBatches is the first level of JetStream's API, as shown in a stream's metadata, that has atomic batches: the
+// level of nats-server 2.12.
 const levelOfBatches = 2
 
-// tooOld reports whether the server of a stream knows no atomic batches. One before 2.11
-// tells no level.
+// tooOld reports whether the server of a stream lacks atomic batches. A server before 2.11 shows no level.
 func tooOld(c jetstream.StreamConfig) bool {
 	level, err := strconv.Atoi(c.Metadata["_nats.level"])
 	return err != nil || level < levelOfBatches
@@ -122,7 +121,7 @@ func versionOf(c jetstream.StreamConfig) string {
 	return ""
 }
 
-// Create makes the target for these subjects, if there is none, and lets it take batches.
+// Create creates the target for these subjects, if there is none, and makes it take batches.
 func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -146,15 +145,15 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	}
 	c := stream.CachedInfo().Config
 	if c.AllowAtomicPublish || tooOld(c) {
-		return nil // State tells
+		return nil // State returns the error for a server that is too old
 	}
 	c.AllowAtomicPublish = true
 	_, err = t.js.UpdateStream(ctx, c)
 	return err
 }
 
-// Largest returns how many bytes of a message the server and the stream accept, but for
-// the headers that Write adds. State must have been called.
+// Largest returns the most bytes of a message that the server and the stream accept, less the headers that Write
+// adds. State must have been called.
 func (t *Stream) Largest() int {
 	const headers = len("Nats-Expected-Last-Sequence: 18446744073709551615\r\n") +
 		len("Nats-Expected-Stream: \r\n") + len("Nats-Batch-Id: 26 characters in base 32 \r\n") +
@@ -166,9 +165,8 @@ func (t *Stream) Largest() int {
 	return int(most) - headers - len(t.name)
 }
 
-// Prepare implements [Target]: it publishes all of a batch but its last message, which
-// alone commits it. JetStream checks what is expected at the commit, and forgets a batch
-// that has none within 10 s.
+// Prepare implements [Target]: it publishes all messages of a batch but the last, which alone commits the batch.
+// JetStream checks the expected sequence at the commit, and drops a batch without a commit after 10 s.
 func (t *Stream) Prepare(msgs []*nats.Msg, last uint64) error {
 	if err := t.takes(msgs); err != nil {
 		return err
@@ -211,8 +209,8 @@ func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 	return acknowledged(reply.Data, t.name, last+uint64(len(msgs)))
 }
 
-// takes returns a [Stop] if the stream does not take the subject of a message: that one
-// would be missing from the batch.
+// takes returns a [Stop] if the stream does not take the subject of a message: that message would be missing from the
+// batch.
 func (t *Stream) takes(msgs []*nats.Msg) error {
 	subjects := *t.subjects.Load()
 	last := ""
@@ -239,10 +237,10 @@ const (
 	codeSealed        = 10109
 )
 
-// refusals are those that waiting cannot mend.
+// refusals are the codes of refusals that a retry cannot fix.
 var refusals = []jetstream.ErrorCode{codeBatchDisabled, codeBatchHeader, codeTooLarge, codeSealed}
 
-// acknowledged reads the answer to a write, which must have ended at that sequence.
+// acknowledged reads the answer to a write, which must have ended at sequence end.
 func acknowledged(body []byte, stream string, end uint64) error {
 	var ack struct {
 		Error  *jetstream.APIError `json:"error"`
@@ -265,7 +263,7 @@ func acknowledged(body []byte, stream string, end uint64) error {
 	}
 	if ack.Stream != stream || ack.Seq != end {
 		return stop("the write to stream %s was acknowledged by stream %s at sequence %d, and not at %d: "+
-			"the target is not what it was; look at it before you start the stage again",
+			"the target was changed; check it before you start the stage again",
 			stream, ack.Stream, ack.Seq, end)
 	}
 	return nil

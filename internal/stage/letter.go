@@ -11,22 +11,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DeadLetters keeps what cannot be copied.
+// DeadLetters keeps messages that cannot be copied.
 type DeadLetters interface {
-	// Check returns why none can be kept, as a [Stop].
+	// Check returns why no dead letters can be kept, as a [Stop].
 	Check(ctx context.Context) error
-	// Keep returns once the letter is kept. Kept twice, it is there once or twice.
+	// Keep returns once the letter is kept. A letter that is kept twice is stored once or twice.
 	Keep(ctx context.Context, letter *nats.Msg) error
-	Largest() int // bytes of a letter
+	Largest() int // most bytes of a letter
 }
 
-// The headers of a dead letter, beside [SourceHeader] and those of the message.
+// The headers of a dead letter, beside [SourceHeader] and the headers of the message.
 const (
 	ReasonHeader  = "Natsid-Reason"  // a [Reason]
 	DetailHeader  = "Natsid-Detail"  // for people
 	SubjectHeader = "Natsid-Subject" // of the message in the source
-	// BytesHeader says how large the body was of a message that is too large for a dead
-	// letter, too: then the letter has neither the body nor the headers of the message.
+	// BytesHeader is the size of the body of a message that is too large even for a dead letter: then the letter has
+	// neither the body nor the headers of the message.
 	BytesHeader = "Natsid-Bytes"
 )
 
@@ -38,12 +38,12 @@ const (
 	TooLarge    Reason = "too-large"    // with its ID, for the target
 	HasID       Reason = "has-id"       // see [BuryID]
 	MalformedID Reason = "malformed-id" // in its header Natsid-Id
-	NoTag       Reason = "no-tag"       // or a malformed one
-	NoIDs       Reason = "no-ids"       // natsid refuses its tag
+	NoTag       Reason = "no-tag"       // or a malformed tag
+	NoIDs       Reason = "no-ids"       // natsid refuses the tag
 	NoSubject   Reason = "no-subject"   // see Subject of [Config]
 )
 
-// An unfit is why a message cannot be copied.
+// An unfit is the reason why a message cannot be copied.
 type unfit struct {
 	reason Reason
 	detail string
@@ -59,8 +59,8 @@ func (s *Stage) canBury(ctx context.Context) error {
 	return s.cfg.DeadLetters.Check(ctx)
 }
 
-// bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] where
-// no dead letters are kept. The message may be passed only after it returned nil.
+// bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] where no dead letters are kept.
+// The message may be passed only after bury has returned nil.
 func (s *Stage) bury(ctx context.Context, m *Message, at Position, err error) error {
 	why, ok := errors.AsType[*unfit](err)
 	if !ok {
@@ -81,8 +81,8 @@ func (s *Stage) bury(ctx context.Context, m *Message, at Position, err error) er
 	return nil
 }
 
-// letterFor returns the dead letter of a message. Its ID for JetStream is its position, so
-// one that is kept twice within the stream's window of duplicates is there once.
+// letterFor returns the dead letter of a message. Its Nats-Msg-Id is its position, so a letter that is kept twice
+// within the stream's window of duplicates is stored once.
 func letterFor(m *Message, at Position, why *unfit, most int) *nats.Msg {
 	letter := &nats.Msg{Header: own(m.Header, 5), Data: m.Data}
 	describe := func() {
@@ -104,11 +104,10 @@ func letterFor(m *Message, at Position, why *unfit, most int) *nats.Msg {
 type onLetters struct {
 	js      jetstream.JetStream
 	subject string
-	streams []string // those that may not be it
+	streams []string // the streams that must not be used for it
 }
 
-// DeadLettersOn returns dead letters that are published on a subject, which a stream must
-// take, other than these.
+// DeadLettersOn returns dead letters that are published on a subject, which a stream other than these must take.
 func DeadLettersOn(js jetstream.JetStream, subject string, others ...string) DeadLetters {
 	return &onLetters{js, subject, others}
 }

@@ -28,9 +28,9 @@ var mutants = []mutant.Mutant{
 	{Name: "reading begins one message late", Edits: []mutant.Edit{
 		mutant.Replace("open", "reader, err := s.cfg.Source.Open(ctx, at.from.Seq+1)")}},
 	{Name: "a hint counts whatever was written since", Edits: []mutant.Edit{
-		mutant.Replace("hint", "counts := err == nil")}},
+		mutant.Replace("hint", "isCurrent := err == nil")}},
 	{Name: "a hint does not count where the last message is there", Edits: []mutant.Edit{
-		mutant.Before("hint", `if !t.Gone {
+		mutant.Before("hint", `if !t.Expired {
 			h.Position.Seq = 0
 		}`)}},
 	{Name: "what no filter selects is never passed", Edits: []mutant.Edit{mutant.Delete("pass")}},

@@ -2,8 +2,8 @@ package stage
 
 import "strings"
 
-// Overlap reports whether two patterns of NATS match some subject both. A subject is a
-// pattern, too, so it also reports whether a pattern matches a subject.
+// Overlap reports whether some subject matches both patterns of NATS. A subject is a pattern, too, so Overlap also
+// reports whether a pattern matches a subject.
 func Overlap(a, b string) bool {
 	for {
 		first, restA, moreA := strings.Cut(a, ".")

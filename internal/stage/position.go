@@ -12,11 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// SourceHeader names the message that a copy was made of: the stream, when it was made,
-// and the sequence.
+// SourceHeader names the original of a copy: the stream, its time of creation, and the sequence.
 const SourceHeader = "Natsid-Source"
 
-// A Position is a message of a source. The zero value is before the first.
+// A Position is a message of a source. The zero value is before the first message.
 type Position struct {
 	Stream  string    `json:"stream"`
 	Created time.Time `json:"created"`
@@ -28,7 +27,7 @@ func (p Position) String() string {
 	return p.Stream + " " + p.Created.UTC().Format(time.RFC3339Nano) + " " + strconv.FormatUint(p.Seq, 10)
 }
 
-// ParsePosition reads what String returns.
+// ParsePosition reads the text of Position.String.
 func ParsePosition(text string) (Position, error) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 3 || parts[0] == "" {
@@ -45,14 +44,14 @@ func ParsePosition(text string) (Position, error) {
 	return Position{parts[0], created, seq}, nil
 }
 
-// A place is where to go on.
+// A place is where copying continues.
 type place struct {
-	last uint64   // of the target
+	last uint64   // last sequence of the target
 	from Position // the last message of the source that was copied or passed
-	end  uint64   // the last that is to be read
+	end  uint64   // last message that is to be read
 }
 
-// target returns the state of the target, which must be the stream it was.
+// target returns the state of the target, and a [Stop] if the stream was made again since the first call.
 func (s *Stage) target(ctx context.Context) (TargetState, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -65,7 +64,7 @@ func (s *Stage) target(ctx context.Context) (TargetState, error) {
 	}
 	if !s.created.Equal(t.Created) {
 		return t, stop("the target was deleted and made again while it was written (%v, before %v): "+
-			"what was copied is gone; start the stage again to copy all that the source holds",
+			"the copies are gone; start the stage again to copy all that the source holds",
 			t.Created.UTC().Format(time.RFC3339), s.created.UTC().Format(time.RFC3339))
 	}
 	return t, nil
@@ -109,18 +108,18 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 	return place{t.Last, from, src.End}, nil
 }
 
-// errMoved says that another stage has copied on while the position was read.
+// errMoved means that another stage copied while the position was read.
 var errMoved = errors.New("another stage copies")
 
 func gap(stream string, first, last uint64) error {
 	return stop("messages %d to %d of stream %s have left it before they were copied: "+
-		"what remains can be copied to a new target; keep messages longer in the source", first, last, stream)
+		"the remaining messages can be copied to a new target; keep messages longer in the source", first, last, stream)
 }
 
 // position returns the last message of the source that was copied or passed.
 func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (Position, error) {
 	var copied Position
-	if t.Last > 0 && !t.Gone {
+	if t.Last > 0 && !t.Expired {
 		p, err := positionIn(t.Header) //mutant:position
 		if err != nil {
 			return p, stop("message %d of the target is not from a stage: %v: "+
@@ -133,37 +132,37 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 	}
 	h, err := s.hint(ctx)
 	//mutant:hint
-	counts := err == nil && h.Last == t.Last && h.Created.Equal(t.Created)
+	isCurrent := err == nil && h.Last == t.Last && h.Created.Equal(t.Created)
 	switch {
-	case t.Last == 0 && counts && h.Position.isOf(s.cfg.SourceName, src):
+	case t.Last == 0 && isCurrent && h.Position.isOf(s.cfg.SourceName, src):
 		s.sayUnused(h.Position)
 		return h.Position, nil
 	case t.Last == 0:
 		return s.beginning(ctx, src)
-	case err != nil && (t.Gone || copied.Seq+1 < src.First):
+	case err != nil && (t.Expired || copied.Seq+1 < src.First):
 		return copied, err
-	case t.Gone && !counts:
+	case t.Expired && !isCurrent:
 		return copied, stop("the target's last message, %d, has expired, and nothing else says how far "+
 			"the source was copied (the hint is for message %d): copy to a new target", t.Last, h.Last)
-	case counts && (t.Gone || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
+	case isCurrent && (t.Expired || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
 		copied = h.Position
 	}
 	return copied, nil
 }
 
-// hint reads the hint. Most stages can do without, so it is not waited for long.
+// hint reads the hint. Most stages do not need it, so the wait is short.
 func (s *Stage) hint(ctx context.Context) (Hint, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return s.cfg.Target.Hint(ctx)
 }
 
-// isOf reports whether a position is one of a stream.
+// isOf reports whether a position is in a stream.
 func (p Position) isOf(stream string, src SourceState) bool {
 	return p.Stream == stream && p.Created.Equal(src.Created)
 }
 
-// beginning returns the position before anything is copied.
+// beginning returns the position before any message is copied.
 func (s *Stage) beginning(ctx context.Context, src SourceState) (Position, error) {
 	p := Position{Stream: s.cfg.SourceName, Created: src.Created, Seq: max(src.First, 1) - 1}
 	if s.cfg.Since.IsZero() {
@@ -174,7 +173,7 @@ func (s *Stage) beginning(ctx context.Context, src SourceState) (Position, error
 	return p, err
 }
 
-// sayUnused says once that Since has no effect.
+// sayUnused logs once that Since has no effect.
 func (s *Stage) sayUnused(p Position) {
 	if !s.cfg.Since.IsZero() {
 		s.unused.Do(func() {

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Progress is how far a stage is. Its counters count what this process did.
+// Progress is the progress of a stage. Its counters start with the process.
 type Progress struct {
 	Role     Role
-	Position uint64 // of the source's messages, the last that is copied or passed
-	Behind   uint64 // messages of the source that were not copied yet, as far as is known
+	Position uint64 // sequence of the source's last message that was copied or passed
+	Behind   uint64 // number of messages of the source not copied yet, as last known
 
 	Copied       uint64
 	Batches      uint64
-	Fenced       uint64 // writes that were refused since another stage had written
+	Fenced       uint64 // writes that were refused because another stage had written
 	Retries      uint64
 	HintFailures uint64
 	DeadLetters  uint64
 	Dropped      uint64 // by a [Core]
 
-	Why   string    // why it retried last; "" once something was copied since
-	Since time.Time // when that was
+	Why   string    // reason of the last retry; "" once a message was copied since
+	Since time.Time // time of the last retry
 }
 
-// A Role is what a stage does at the moment.
+// A Role is the present activity of a stage.
 type Role string
 
 // The roles.
@@ -38,8 +38,8 @@ const (
 // Roles returns all roles.
 func Roles() []Role { return []Role{Starting, Copying, Standby, Retrying} }
 
-// troubleFor is how long a trouble is taken to last where nothing was copied since: longer
-// than a retry takes to fail again.
+// troubleFor is how long a trouble counts as present if no message was copied since: longer than a retry takes to
+// fail.
 const troubleFor = 20 * time.Second
 
 // Ready returns why the stage neither copies nor stands by; nil if it does.
@@ -59,7 +59,7 @@ type noted struct {
 	p  Progress
 }
 
-// Progress returns how far it is.
+// Progress returns the present progress.
 func (n *noted) Progress() Progress {
 	n.mu.Lock()
 	defer n.mu.Unlock()

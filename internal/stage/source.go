@@ -18,8 +18,8 @@ type onSource struct {
 	filters []string
 }
 
-// SourceOn returns the stream of that name as a source. Of filters, patterns that do not
-// overlap, one must match the subject of a message; without any all messages are read.
+// SourceOn returns the stream of that name as a source. Only messages are read whose subject matches one of filters,
+// patterns that do not overlap; without filters all messages are read.
 func SourceOn(js jetstream.JetStream, name string, filters ...string) Source {
 	return &onSource{js, name, filters}
 }
@@ -63,7 +63,7 @@ func (s *onSource) end(ctx context.Context) (end uint64, err error) {
 	return end, nil
 }
 
-// Before implements [Source]. A consumer that begins at the time says where it begins.
+// Before implements [Source]. It creates a consumer that begins at t, and reads the consumer's position.
 func (s *onSource) Before(ctx context.Context, t time.Time) (uint64, error) {
 	c, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &t, InactiveThreshold: time.Minute,
@@ -96,9 +96,9 @@ func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 	return r, nil
 }
 
-// heard returns once the server of this connection knows where the consumer is. In a cluster it hears of one on another
-// server a moment after the consumer is made, and a request for messages before that is lost: the library does not
-// repeat it. The request here is one that the consumer refuses.
+// heard returns once the server of this connection knows where the consumer is. In a cluster the server learns of a
+// consumer on another server a moment after the consumer is created. A request for messages before that moment is
+// lost, and the library does not repeat it. The request here is one that the consumer refuses.
 func (s *onSource) heard(ctx context.Context, consumer string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -106,7 +106,7 @@ func (s *onSource) heard(ctx context.Context, consumer string) error {
 		_, err := request(ctx, s.js, "CONSUMER.MSG.NEXT."+s.name+"."+consumer,
 			[]byte(`{"batch":1,"expires":1,"idle_heartbeat":1000000000}`))
 		if !errors.Is(err, nats.ErrNoResponders) {
-			return nil // or it is silent, which the stage notices
+			return nil // the consumer refused, or is silent, which the stage notices
 		}
 		if sleep(ctx, 20*time.Millisecond); ctx.Err() != nil {
 			return err
@@ -114,8 +114,8 @@ func (s *onSource) heard(ctx context.Context, consumer string) error {
 	}
 }
 
-// An onReader reads what one consumer delivers, and ends where a message of it was lost on its way. When its stream is
-// deleted the consumer is, too, so all messages come from the stream of one creation.
+// An onReader reads the messages that one consumer delivers, and fails if one of them was lost on its way. When its
+// stream is deleted the consumer is, too, so all messages come from one stream of that name.
 type onReader struct {
 	conn       *nats.Conn
 	reconnects uint64 // of conn, at first
@@ -140,8 +140,8 @@ func (r *onReader) Next(ctx context.Context) (Message, error) {
 	if meta.Sequence.Consumer != r.delivered {
 		return Message{}, fmt.Errorf("a message of stream %s was lost on its way", meta.Stream)
 	}
-	// A server that lost the consumer makes it again, and counts from one: what was lost with the connection would not
-	// show.
+	// A server that lost the consumer creates it again, and counts from one: messages lost with the connection would
+	// not show.
 	if r.conn.Stats().Reconnects != r.reconnects {
 		return Message{}, errors.New("the connection to NATS was lost meanwhile")
 	}

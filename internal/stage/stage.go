@@ -3,30 +3,26 @@
 //
 // # The law
 //
-// The target's last message is the position: its header [SourceHeader] names the message
-// of the source that it is a copy of. Nothing else is, but for a [Hint] that was written
-// behind that very message: it serves where the message has expired, or where messages
-// behind its original were passed. A batch is written only by one atomic write that expects the sequence of
-// that message to be the target's last, so nothing was written since the position was
-// read, and either all of the batch lands behind it or nothing.
+// The target's last message is the position: its header [SourceHeader] names the message of the source that it is a
+// copy of. The only other position is a [Hint] that was written after that very message: it is used if the message
+// has expired, or if messages after its original were passed. A batch is written only by one atomic write that
+// expects the sequence of that message to be the target's last. So no message was written since the position was
+// read, and either the whole batch lands after it or nothing.
 //
-// From that follows, by induction, that the target holds the messages of the source in
-// their order, each once: whatever is lost, late or doubled on the way, and however many
-// stages run. Of two only one can write behind a given message; the other is fenced. A
-// write of unknown outcome is never repeated: the position is read again, and tells. A
-// write that arrives late meets the fence.
+// By induction, the target holds the messages of the source in their order, each once: whatever is lost, late or
+// doubled on the way, and however many stages run. Of two stages only one can write after a given message; the other
+// is fenced. A write of unknown outcome is never repeated: the position is read again, and shows the outcome. A write
+// that arrives late is refused by the fence.
 //
-// A message is passed that no filter selects, or that is a dead letter: it is passed only
-// once JetStream has acknowledged the dead letter. What no filter selects is passed where
-// the last message that one does select is none ahead, and even then nothing ahead had
-// left the source, see look.
+// A message is passed, not copied, if no filter selects it, or if it is a dead letter: the latter only once JetStream
+// has acknowledged the dead letter. Unselected messages are passed only if the last selected message is not after the
+// position, and no message after the position had left the source before: see look.
 //
-// The IDs come from package client, so that no two messages have the same one. Those of a
-// batch that did not land are holes.
+// The IDs come from package client, so that no two messages have the same one. The IDs of a batch that did not land
+// are holes.
 //
-// What it rests on: the target acknowledges no write that it loses; it has no subject
-// transform, where the fence does not hold; and nobody else writes to it. The stage
-// refuses what it can see of the contrary.
+// The law assumes that the target loses no acknowledged write; that it has no subject transform, which would disable
+// the fence; and that only stages write to it. The stage refuses a target where it can detect the contrary.
 package stage
 
 import (
@@ -42,26 +38,26 @@ import (
 	"github.com/natsid/natsid/internal/jitter"
 )
 
-// A Message is one of the source.
+// A Message is a message of the source.
 type Message struct {
 	Seq     uint64
-	Pending uint64 // messages behind it, when it was delivered
+	Pending uint64 // number of messages after it, when it was delivered
 	Subject string
 	Header  nats.Header
 	Data    []byte
 }
 
-// A SourceState is what there is to read.
+// A SourceState is the range of messages in a source.
 type SourceState struct {
 	Created     time.Time
 	First, Last uint64 // of all messages
-	End         uint64 // the last of those that are to be read, as it was after Last was read
+	End         uint64 // the last message that is to be read, read after Last
 }
 
-// A Source is the stream that is read. Its methods return by the time ctx ends.
+// A Source is the stream to copy. Its methods return by the time ctx ends.
 type Source interface {
 	State(ctx context.Context) (SourceState, error)
-	// Before returns the sequence of the last message from before a time.
+	// Before returns the sequence of the last message before time t.
 	Before(ctx context.Context, t time.Time) (uint64, error)
 	// Open reads the messages after a sequence, in order.
 	Open(ctx context.Context, after uint64) (Reader, error)
@@ -73,44 +69,43 @@ type Reader interface {
 	Close()
 }
 
-// A TargetState is the position, as far as the target itself tells it.
+// A TargetState is the position as stored in the target itself.
 type TargetState struct {
 	Created time.Time
-	Last    uint64      // the last sequence; 0: nothing was ever written
+	Last    uint64      // the last sequence; 0 means that no message was ever written
 	Header  nats.Header // of the message with that sequence
-	Gone    bool        // that message has expired
+	Expired bool        // that message has expired
 }
 
 // A Target is the stream that is written to.
 type Target interface {
 	// State returns the position, or why the stream cannot be a target, as a [Stop].
 	State(ctx context.Context) (TargetState, error)
-	// Prepare sends the messages of a Write in advance, but for what makes them land. So the
-	// batch before may be on its way meanwhile: Write follows only when that one is known to
-	// have landed. The error is a [Stop] if they are refused for good.
+	// Prepare sends the messages of a Write in advance, without the commit. The batch before may still be under way:
+	// Write follows only when that batch is known to have landed. The error is a [Stop] if the messages are refused
+	// for good.
 	Prepare(msgs []*nats.Msg, last uint64) error
-	// Write writes all of the messages that were prepared so, or none, behind the sequence
-	// last. The error is ErrFenced if that is not the last one; a [Stop] if it is refused for good; after
-	// any other error the outcome is unknown.
+	// Write writes all of the prepared messages, or none, after the sequence last. The error is ErrFenced if last is
+	// not the last sequence; a [Stop] if the write is refused for good; after any other error the outcome is unknown.
 	Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
-	// Hint returns what SetHint has kept; the zero Hint if nothing.
+	// Hint returns the hint that SetHint has stored; the zero Hint if none.
 	Hint(ctx context.Context) (Hint, error)
 	SetHint(ctx context.Context, h Hint) error
 }
 
-// A Hint is a position that the target's last message does not tell: since that one has
-// expired, or since messages of the source were passed behind it. It counts only if Last
-// is the target's last sequence: then nothing was written since.
+// A Hint is a position that the target's last message does not show: because that message has expired, or because
+// messages of the source were passed after it. It counts only if Last is the target's last sequence: then no message
+// was written since.
 type Hint struct {
 	Last     uint64    `json:"last"`
 	Created  time.Time `json:"created"` // of the target
 	Position Position  `json:"position"`
 }
 
-// ErrFenced is returned by [Target.Write] where another stage has written since.
+// ErrFenced is returned by [Target.Write] if another stage has written since.
 var ErrFenced = errors.New("stage: the target has other messages behind the position: another stage writes")
 
-// A Stop is an error that waiting cannot mend. It says what to do.
+// A Stop is an error that a retry cannot fix. Its text states the remedy.
 type Stop struct{ Why string }
 
 // Error implements error.
@@ -118,35 +113,34 @@ func (s *Stop) Error() string { return s.Why }
 
 func stop(format string, args ...any) error { return &Stop{fmt.Sprintf(format, args...)} }
 
-// Config says what a [Stage] does. The fields down to Largest must be set.
+// Config is the settings of a [Stage]. The fields down to Largest must be set.
 type Config struct {
 	Source     Source
 	SourceName string // of the stream
 	Target     Target
-	// Stamp gives messages IDs of a tag, see [stamp.Stamper.Msgs]. It is called by several
-	// goroutines, each with another tag.
+	// Stamp gives messages IDs of a tag, see [stamp.Stamper.Msgs]. Several goroutines call it, each with another tag.
 	Stamp   func(ctx context.Context, tag string, msgs []*nats.Msg) error
-	Subject func(string) string // of a copy; "" if there is none
-	Largest func() int          // bytes of a message that the target accepts
+	Subject func(string) string // the subject of a copy; "" if there is none
+	Largest func() int          // most bytes of a message that the target accepts
 
-	Tag         func(*Message) (string, error) // nil: the tag is ""
+	Tag         func(*Message) (string, error) // nil means that the tag is ""
 	Existing    Existing
-	DeadLetters DeadLetters // nil: what cannot be copied stops the stage
+	DeadLetters DeadLetters // nil: a message that cannot be copied stops the stage
 	KeepMsgID   bool        // copy Nats-Msg-Id as Natsid-Msg-Id
 	KeepTTL     bool        // copy Nats-TTL
 	Rate        int         // messages a second; 0: no limit
-	Since       time.Time   // pass what is older, where nothing tells a position
-	Once        bool        // return when all that the source holds is copied
+	Since       time.Time   // pass older messages, if no position is known
+	Once        bool        // return when all messages that the source holds are copied
 	Log         *slog.Logger
 }
 
 // A Stage copies a source to a target. Its methods are safe for concurrent use; Run is
 // called once.
 type Stage struct {
-	unused   sync.Once // to say that Since has no effect
+	unused   sync.Once // logs once that Since has no effect
 	cfg      Config
 	created  time.Time // of the target, once it is known
-	silences int       // of readers in a row; the goroutine that gathers uses it
+	silences int       // consecutive silent readers; only the gathering goroutine uses it
 	noted
 }
 
@@ -158,8 +152,8 @@ func New(cfg Config) *Stage {
 	return &Stage{cfg: cfg}
 }
 
-// Run copies until ctx ends, or until all is copied where [Config].Once is set. Then the
-// error is nil. Any other is a [Stop].
+// Run copies until ctx ends, or until all is copied if [Config].Once is set. Then the error is nil. Any other is a
+// [Stop].
 func (s *Stage) Run(ctx context.Context) error {
 	pauses := jitter.NewBackoff(100*time.Millisecond, 2*time.Second)
 	for {
@@ -194,14 +188,14 @@ func (s *Stage) Run(ctx context.Context) error {
 // errDone ends a stage that has copied all.
 var errDone = errors.New("stage: all is copied")
 
-// answersWithin bounds each request to JetStream: one that was under way when a connection
-// broke is lost, and has no answer.
+// answersWithin bounds each request to JetStream: a request under way when a connection broke is lost, and gets no
+// answer.
 const answersWithin = 5 * time.Second
 
-// checkEvery is how often the settings of the target are looked at while it is written.
+// checkEvery is the interval of checks of the target's settings while it is written.
 const checkEvery = 5 * time.Second
 
-// copy reads the position, and copies what is behind it until an error ends that.
+// copy reads the position, and copies the messages after it until an error occurs.
 func (s *Stage) copy(ctx context.Context) error {
 	at, err := s.locate(ctx)
 	if err != nil {
@@ -233,7 +227,7 @@ func (s *Stage) copy(ctx context.Context) error {
 	defer end(nil)
 	hints := s.newHinter(ctx)
 	defer hints.close()
-	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the last one may be lost
+	hints.set(Hint{Last: at.last, Created: s.created, Position: at.from}) // the last hint may be lost
 	checked := time.Now()
 	for {
 		if s.cfg.Once && at.from.Seq >= at.end {
@@ -262,9 +256,8 @@ func (s *Stage) copy(ctx context.Context) error {
 	}
 }
 
-// write writes a batch behind the sequence last, which it moves; one that only passes
-// messages has none to write. It awaits the outcome also where ctx ends meanwhile, so that
-// the last hint tells what was written last.
+// write writes a batch after the sequence last, which it advances; a batch that only passes messages has none to
+// write. It awaits the outcome even if ctx ends first, so that the last hint matches the last write.
 func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 	defer cancel()
@@ -283,14 +276,14 @@ func (s *Stage) write(ctx context.Context, b *batch, last *uint64) error {
 	return nil
 }
 
-// The times of a stage that stands by. It takes over where the position stood still for
-// quietFor though the source holds more: within 5 s of the other's death.
+// Times of a stage that stands by. It takes over when the position has not moved for quietFor though the source holds
+// more: within 5 s of the death of the other stage.
 const (
 	lookEvery = 500 * time.Millisecond
 	quietFor  = 2500 * time.Millisecond
 )
 
-// standBy returns when another stage no longer copies, or ctx ends. An error is a [Stop].
+// standBy returns when no other stage copies, or ctx ends. An error is a [Stop].
 func (s *Stage) standBy(ctx context.Context) error {
 	var was place
 	since := time.Now()
@@ -301,7 +294,7 @@ func (s *Stage) standBy(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			continue // a JetStream that is slow to answer puts off no takeover
+			continue // a JetStream that is slow to answer must not delay a takeover
 		}
 		if at.last != was.last || at.from.Seq != was.from.Seq || at.from.Seq >= at.end {
 			was, since = at, time.Now()

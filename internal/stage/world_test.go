@@ -275,8 +275,8 @@ func (t to) State(context.Context) (stage.TargetState, error) {
 	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
-	s := stage.TargetState{Created: t.w.created, Last: uint64(len(t.w.target)), Gone: t.w.gone}
-	if s.Last > 0 && !s.Gone {
+	s := stage.TargetState{Created: t.w.created, Last: uint64(len(t.w.target)), Expired: t.w.gone}
+	if s.Last > 0 && !s.Expired {
 		s.Header = t.w.target[s.Last-1].Header
 	}
 	return s, nil

@@ -25,19 +25,19 @@ func TestAWorkerThatIsCutOffServesMemoryForHalfAnHour(t *testing.T) {
 		at = at.Add(lookEvery)
 		s.lookAt(at, true, 0)
 	}
-	if *doubts > 0 || s.again.Load() {
+	if *doubts > 0 || s.isStale.Load() {
 		t.Fatal("a worker that is connected doubts")
 	}
 	for range int(certainFor/lookEvery) - 1 {
 		at = at.Add(lookEvery)
 		s.lookAt(at, false, 0)
 	}
-	if *doubts > 0 || !s.again.Swap(false) {
-		t.Fatalf("%d doubts after less than %v; it reads again: %t", *doubts, certainFor, s.again.Load())
+	if *doubts > 0 || !s.isStale.Swap(false) {
+		t.Fatalf("%d doubts after less than %v; it reads again: %t", *doubts, certainFor, s.isStale.Load())
 	}
 	s.lookAt(at, true, 1)
-	if *doubts > 0 || !s.again.Load() {
-		t.Fatalf("%d doubts as it reconnects; it reads again: %t", *doubts, s.again.Load())
+	if *doubts > 0 || !s.isStale.Load() {
+		t.Fatalf("%d doubts as it reconnects; it reads again: %t", *doubts, s.isStale.Load())
 	}
 	for range 2 {
 		at = at.Add(lookEvery)
@@ -65,11 +65,11 @@ func TestAWorkerThatMayHaveMissedAChangeReadsAgain(t *testing.T) {
 		"it is disconnected":           func(s *Settings) { s.lookAt(at.Add(lookEvery), false, 0) },
 	} {
 		s, doubts := ordered(at)
-		if look(s); *doubts > 0 || !s.again.Load() {
-			t.Errorf("%s: %d doubts; it reads again: %t", name, *doubts, s.again.Load())
+		if look(s); *doubts > 0 || !s.isStale.Load() {
+			t.Errorf("%s: %d doubts; it reads again: %t", name, *doubts, s.isStale.Load())
 		}
-		s.again.Store(false)
-		if look(s); s.again.Load() {
+		s.isStale.Store(false)
+		if look(s); s.isStale.Load() {
 			t.Errorf("%s: each look makes it read again", name)
 		}
 	}

@@ -30,7 +30,7 @@ func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy
 	return err
 }
 
-// SetThrottle changes what is throttled for all workers, and returns it. See worker.Settings.
+// SetThrottle changes the throttle for all workers, and returns it. See worker.Settings.
 func (s *Settings) SetThrottle(ctx context.Context, change func(*policy.Throttle)) (t policy.Throttle, err error) {
 	if err := s.countFirst(ctx); err != nil {
 		return t, err
@@ -49,7 +49,8 @@ func (s *Settings) SetThrottle(ctx context.Context, change func(*policy.Throttle
 	return t, err
 }
 
-// merge returns old with the fields of v, and all fields that this natsid does not know: a newer one may have set them.
+// merge returns old with the fields of v. It keeps fields that this natsid does not know: a newer one may have set
+// them.
 func merge(old []byte, v any, fields ...string) ([]byte, error) {
 	all := make(map[string]json.RawMessage)
 	if err := json.Unmarshal(old, &all); err != nil {
@@ -68,8 +69,8 @@ func merge(old []byte, v any, fields ...string) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// set changes an entry by a compare-and-set unless change returns it as it is, tells all workers, and returns its
-// revision. Where another change comes first again and again, ctx ends it.
+// set changes an entry by a compare-and-set, unless change returns it unchanged, announces the change, and returns
+// the revision of the entry. While other changes keep coming first it retries until ctx ends.
 func (s *Settings) set(
 	ctx context.Context, key string, change func(old []byte) ([]byte, error),
 ) (revision uint64, err error) {
@@ -80,13 +81,13 @@ func (s *Settings) set(
 			e, err = buckets.Entry{Key: key, Value: []byte("{}")}, nil
 		}
 		if err != nil {
-			return 0, away(err)
+			return 0, unreachable(err)
 		}
 		value, err := change(e.Value)
 		if _, refused := errors.AsType[*subjects.Error](err); refused {
 			return 0, err
 		}
-		if err != nil { // damaged: what is set now takes its place
+		if err != nil { // the entry is damaged: the new value replaces it
 			if value, err = change([]byte("{}")); err != nil {
 				return 0, err
 			}
@@ -112,7 +113,7 @@ func (s *Settings) set(
 	}
 }
 
-// announce lets all workers, this one included, read a setting again.
+// announce makes all workers, this one included, read a setting again.
 func (s *Settings) announce(key string) {
 	if err := s.cfg.Conn.Publish(s.cfg.Namespace.SettingsChanged(), []byte(key)); err != nil {
 		s.cfg.Log.Warn("a changed setting was not announced; other workers see it at their next poll",
@@ -120,8 +121,8 @@ func (s *Settings) announce(key string) {
 	}
 }
 
-// away says that nothing was changed.
-func away(err error) error {
+// unreachable returns an error which says that nothing was changed.
+func unreachable(err error) error {
 	return subjects.Errorf(subjects.Unavailable,
 		"the settings cannot be reached, so nothing was changed: retry (%.200s)", printable(err.Error()))
 }
@@ -136,21 +137,21 @@ func printable(text string) string {
 	return string(b)
 }
 
-// askFor is how long workers have to answer a question that a request waits for.
+// askFor is how long workers have to answer a question while a request waits.
 const askFor = 700 * time.Millisecond
 
-// countFirst lets all workers know how many they are before the first rate; while one is in force, they count.
+// countFirst makes all workers know their number before the first rate is set; while a rate is in force, they count.
 func (s *Settings) countFirst(ctx context.Context) error {
-	if s.cfg.Gate.Counts() {
+	if s.cfg.Gate.HasRate() {
 		return nil
 	}
 	live, err := s.cfg.Live(ctx)
 	if err != nil {
-		return away(err)
+		return unreachable(err)
 	}
 	answers, err := s.ask(ctx, askFor, live)
 	if err != nil {
-		return away(err)
+		return unreachable(err)
 	}
 	s.tellCount(answers)
 	return nil

@@ -15,19 +15,20 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// While a rate is in force, workers must know how many share it. One of them asks all now and then, and publishes how
-// many serve segments; the others hear it and do not ask. So the cost grows with the workers, not with their square.
+// While a rate is in force, workers must know how many share it. One worker asks all every countEvery, and publishes
+// how many serve segments; the others receive the number and do not ask. So the cost grows with the number of
+// workers, not with its square.
 
 const (
 	countEvery = 2 * time.Second
-	countFor   = time.Second // for the answers
+	countFor   = time.Second // bounds the wait for answers
 )
 
-// A count is how many workers there are. It rises at once, and falls when two counts in a row say so: an answer may
-// come late.
+// A count is the number of workers. It rises at once, and falls after two lower counts in a row: an answer may come
+// late.
 type count struct {
 	last  int          // only the subscription's goroutine uses it
-	heard atomic.Int64 // Unix ns of the last count
+	heard atomic.Int64 // Unix ns of the last received count
 }
 
 // keepCount counts until ctx ends.
@@ -43,7 +44,7 @@ func (s *Settings) keepCount(ctx context.Context) {
 		s.cfg.Log.Warn("workers are not counted, so each takes a rate for itself alone", "error", err)
 		return
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only on a connection that is gone
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	for {
 		select {
 		case <-time.After(countEvery/4 + jitter.UpTo(countEvery/2)):
@@ -51,7 +52,7 @@ func (s *Settings) keepCount(ctx context.Context) {
 			return
 		}
 		heard := time.Since(time.Unix(0, s.count.heard.Load()))
-		if !s.cfg.Gate.Counts() || 0 <= heard && heard < countEvery {
+		if !s.cfg.Gate.HasRate() || 0 <= heard && heard < countEvery {
 			continue
 		}
 		if answers, err := s.ask(ctx, countFor, nil); err == nil && len(answers) > 0 {
@@ -64,27 +65,28 @@ func (s *Settings) keepCount(ctx context.Context) {
 func (s *Settings) tellCount(answers []answer) {
 	n := 0
 	for _, a := range answers {
-		if a.serves {
+		if a.servesSegments {
 			n++
 		}
 	}
 	if n > 0 {
-		// It fails only without a connection; then nobody else would hear it.
+		// Publish fails only without a connection; then no worker would receive the count.
 		_ = s.cfg.Conn.Publish(s.cfg.Namespace.SettingsWorkers(), strconv.AppendInt(nil, int64(n), 10))
 	}
 }
 
-// An answer is what a worker says of itself.
+// An answer is a worker's reply to a ping.
 type answer struct {
-	instance string
-	serves   bool   // segments
-	honours  uint64 // see [Settings.Honoured]
+	instance       string
+	servesSegments bool
+	honours        uint64 // see [Settings.Honoured]
 }
 
-// soon is how long those have to answer that nobody has named.
+// soon is how long workers that were not named have to answer after all named ones.
 const soon = 100 * time.Millisecond
 
-// ask asks all workers, and waits for their answers: for as long as given, or until soon after all those named.
+// ask asks all workers, and waits for their answers: for as long as given, or until soon after all named workers
+// answered.
 func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) (answers []answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -92,14 +94,14 @@ func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only on a connection that is gone
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	if err := s.cfg.Conn.PublishRequest(s.cfg.Namespace.SegmentPing(), sub.Subject, nil); err != nil {
 		return nil, err
 	}
 	for missing := slices.Clone(named); ; {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
-			return answers, nil // the time is over, or nobody is there
+			return answers, nil // the time is over, or no worker is connected
 		}
 		var ping micro.Ping
 		if json.Unmarshal(m.Data, &ping) != nil {
@@ -107,7 +109,7 @@ func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) 
 		}
 		a := answer{instance: ping.Metadata[subjects.MetaInstance]}
 		a.honours, _ = strconv.ParseUint(ping.Metadata[subjects.MetaSettings], 10, 64)
-		a.serves = ping.Metadata["segment"] == subjects.Ready
+		a.servesSegments = ping.Metadata["segment"] == subjects.Ready
 		answers = append(answers, a)
 		if len(missing) == 0 {
 			continue

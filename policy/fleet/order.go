@@ -16,7 +16,8 @@ import (
 // An order is the value of a tag's key.
 type order struct {
 	Order string `json:"order,omitempty"`
-	// From is from when on a strict tag is that was loose, if all workers had confirmed it in time; nil for others.
+	// From is the time from which a tag that was loose is strict, if all workers had confirmed in time; nil for other
+	// tags.
 	From *time.Time `json:"from,omitempty"`
 }
 
@@ -25,11 +26,12 @@ func (o order) Valid() bool {
 	return o.Order == "" || o.Order == subjects.OrderLoose || o.Order == subjects.OrderStrict
 }
 
-// Honoured returns how far this worker has read the settings, as a revision of their bucket: the strict tags of then
-// are in force here. 0 is not at all.
+// Honoured returns the revision of the bucket up to which this worker has read the settings: the strict tags of that
+// revision are in force here. 0 means none.
 func (s *Settings) Honoured() uint64 { return s.honoured.Load() }
 
-// confirmFor is how long workers have for one answer, and confirmBy what is left of a request's time for its own.
+// confirmFor is how long workers have for one answer, and confirmBy the part of a request's time that is kept for its
+// own answer.
 const (
 	confirmFor = 300 * time.Millisecond
 	confirmBy  = 250 * time.Millisecond
@@ -61,11 +63,11 @@ func (s *Settings) SetOrder(ctx context.Context, tag string, strict bool, from t
 	return s.confirm(ctx, tag, revision)
 }
 
-// Reassert makes those tags strict in the bucket that this worker knows as such, and reads all settings again. A bucket
-// that was lost, or went back, may have them as loose.
+// Reassert makes the tags that this worker knows as strict strict in the bucket, and reads all settings again. A
+// bucket that was lost, or went back, may have them as loose.
 //
-// Law: a strict tag stays so where one worker remembers it. Before the bucket is used again, who stopped has called
-// this, and who starts has read it.
+// Law: a strict tag stays strict if one worker remembers it. Before the bucket is used again, each worker that had
+// stopped has called Reassert, and each worker that starts has read the result.
 func (s *Settings) Reassert(ctx context.Context) error {
 	for tag := range s.strict() {
 		_, err := s.set(ctx, orderPrefix+tag, func(old []byte) ([]byte, error) {
@@ -81,7 +83,8 @@ func (s *Settings) Reassert(ctx context.Context) error {
 	return s.Reread(ctx)
 }
 
-// StrictFrom returns from when on a strict tag is that was loose; the zero time if it always was, as far as is known.
+// StrictFrom returns the time from which a tag that was loose is strict; the zero time if it always was, as far as is
+// known.
 func (s *Settings) StrictFrom(tag string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +95,8 @@ func (s *Settings) StrictFrom(tag string) time.Time {
 	return *o.From
 }
 
-// confirm waits until all workers that are found honour the order of a tag, and names those that do not.
+// confirm waits until all workers that answer or are live honour the order of a tag. Its error names those that do
+// not.
 func (s *Settings) confirm(ctx context.Context, tag string, revision uint64) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -143,12 +147,12 @@ func unconfirmed(answers []answer, live []string, revision uint64) (names []stri
 	return slices.Compact(names)
 }
 
-// honour puts the strict tags that were read in force, unless there was another doubt since the read began.
+// honour puts the strict tags that were read in force, unless another doubt began since the read began.
 func (s *Settings) honour(read certainty) {
 	s.ordering.Lock()
 	defer s.ordering.Unlock()
 	if read.doubts != s.doubts {
-		s.again.Store(true)
+		s.isStale.Store(true)
 		return
 	}
 	seq := s.now().seq
@@ -157,10 +161,11 @@ func (s *Settings) honour(read certainty) {
 	s.honoured.Store(seq)
 }
 
-// CatchUp makes sure that the tags which were strict when it was called are in force here.
+// CatchUp ensures that all tags that were strict when it was called are in force on this worker.
 //
-// Law: the first range of a tag serves nobody before. Who creates a strict tag makes it strict first, so whoever could
-// load from it finds that here, however long its process or its network stood still.
+// Law: the first range of a tag serves no request before CatchUp has returned. A strict tag is made strict before it
+// is created, so every worker that could load from it reads that in CatchUp, however long its process or its network
+// stood still.
 func (s *Settings) CatchUp(ctx context.Context) error {
 	if !s.cfg.HasMarks {
 		return nil
@@ -171,12 +176,12 @@ func (s *Settings) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// catchUp reads what has changed, unless another call has read it since this one was made.
+// catchUp reads the settings that have changed, unless another call has read them since this one was made.
 func (s *Settings) catchUp(ctx context.Context) error {
 	called := time.Now()
 	s.catching.Lock()
 	defer s.catching.Unlock()
-	if s.caught.After(called) {
+	if s.caughtUpAt.After(called) {
 		return nil
 	}
 	began := s.begin()
@@ -184,21 +189,22 @@ func (s *Settings) catchUp(ctx context.Context) error {
 		return err
 	}
 	s.honour(began)
-	s.caught = began.until
+	s.caughtUpAt = began.until
 	return nil
 }
 
-// A certainty says until when this worker certainly knew which tags are strict. It is extended as long as the
-// connection stands on which they were read: who makes a tag strict waits for all workers that are connected.
+// A certainty is the time until which this worker certainly knew which tags are strict. It is extended as long as the
+// connection on which they were read is up: the command that makes a tag strict waits for all workers that are
+// connected.
 type certainty struct {
 	until      time.Time // zero if they were never read
-	reconnects uint64    // of the connection, when they were read
-	doubts     int       // how many there were then
-	broken     bool      // it is not extended any more
-	asked      uint64    // reconnects when all settings were to be read again, if it is broken
+	reconnects uint64    // of the connection, when the tags were read
+	doubts     int       // number of doubts at that time
+	broken     bool      // it is no longer extended
+	asked      uint64    // reconnects when a read of all settings was requested, if broken
 }
 
-// begin returns the certainty that a read which begins now brings.
+// begin returns the certainty that a read which begins now will give.
 func (s *Settings) begin() certainty {
 	s.ordering.Lock()
 	defer s.ordering.Unlock()
@@ -212,7 +218,7 @@ func (s *Settings) inDoubt() bool {
 	return s.certain.doubts != s.doubts
 }
 
-// strict returns the tags that are strict. One whose order cannot be read is.
+// strict returns the strict tags. A tag whose order cannot be read counts as strict.
 func (s *Settings) strict() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,13 +233,14 @@ func (s *Settings) strict() map[string]bool {
 }
 
 const (
-	// cutOff is how long a worker may stand still, and still be found by who makes a tag strict: its heartbeat lasts.
+	// cutOff is how long a worker may stand still while a command that makes a tag strict still finds it: its
+	// heartbeat lasts longer.
 	cutOff = 5 * time.Second
-	// certainFor is for how long tags are served from memory by a worker that may have missed a change.
+	// certainFor is how long a worker that may have missed a change serves tags from memory.
 	certainFor = subjects.HeldLoose
 )
 
-// watch follows for how long this worker knows which tags are strict, until ctx ends.
+// watch keeps track of the certainty until ctx ends.
 func (s *Settings) watch(ctx context.Context) {
 	conn := s.cfg.Conn
 	changes := conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED, nats.CONNECTED)
@@ -251,12 +258,12 @@ func (s *Settings) watch(ctx context.Context) {
 	}
 }
 
-// lookAt extends the certainty while the connection stands. Where it did not, or the process stood still, all settings
-// are read again; what is in memory serves loose tags meanwhile, for certainFor at most.
+// lookAt extends the certainty while the connection is up. If the connection was lost, or the process stood still, it
+// requests a read of all settings; until then loose tags are served from memory, for certainFor at most.
 //
-// Law: a worker serves a tag from memory as a loose one only if less than certainFor has passed since it certainly knew
-// that. A change passes it over only after that moment, and is promised [subjects.StrictAfter] later: so whoever that
-// worker served has put its IDs to use by then.
+// Law: a worker serves a tag from memory as a loose one only if less than certainFor has passed since it certainly
+// knew that the tag is loose. A change can miss the worker only after that moment, and takes effect
+// [subjects.StrictAfter] later: by then every caller that the worker served has put its IDs to use.
 func (s *Settings) lookAt(now time.Time, connected bool, reconnects uint64) {
 	s.ordering.Lock()
 	defer s.ordering.Unlock()
@@ -278,14 +285,15 @@ func (s *Settings) lookAt(now time.Time, connected bool, reconnects uint64) {
 		return
 	}
 	s.certain.broken, s.certain.asked = true, reconnects
-	s.again.Store(true)
+	s.isStale.Store(true)
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// since returns how much time has passed by either clock: the monotonic one stands still while a machine is suspended.
+// since returns the larger of the times passed by either clock: the monotonic one stands still while a machine is
+// suspended.
 func since(then, now time.Time) time.Duration {
 	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }

@@ -1,27 +1,28 @@
 // Package fleet lets all workers follow one policy, kept beside the marks; it is internal to natsid and may change.
 //
 //	_natsid.s.tag.<tag>    the limit of a tag, as the JSON of a [policy.Limit]
-//	_natsid.s.order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose" as before; and from when on
-//	_natsid.s.throttle     what is throttled, as the JSON of a [policy.Throttle]
+//	_natsid.s.order.<tag>  the order of a tag's IDs: {"order":"strict"}, or "loose", the default; and when it began
+//	_natsid.s.throttle     the throttle, as the JSON of a [policy.Throttle]
 //
-// These are keys in the bucket of the marks. So settings do not go back without the marks, and what notices that of the
-// marks notices it of settings: here nothing does.
+// These are keys in the bucket of the marks. So settings do not go back without the marks, and the detection for the
+// marks covers the settings, too: this package has none.
 //
-// A change is a compare-and-set, then a message to all workers, which read the key again. Who misses the message finds
-// the change at its next look: after a reconnect, and once a poll. It asks the leader for the first setting that was
-// written after those that it knows, and so on: one request where nothing has changed, whatever was loaded. What cannot
-// be read stays as it was.
+// A change is a compare-and-set, then a message to all workers, which read the key again. A worker that misses the
+// message finds the change at its next look: after a reconnect, and once per poll. A look asks the leader for the
+// first setting written after the known ones, and so on: one request if nothing has changed, however many loads there
+// were. A setting that cannot be read stays as it was.
 //
 // A worker that never read the settings loads no range: see [Settings.Known].
 //
 // # Strict tags
 //
 // A tag that is loose becomes strict while workers hold its IDs in memory. So [Settings.SetOrder] returns once every
-// worker that has a heartbeat, or answers, says that it has read the change and has dropped them; and it names those
-// that do not. A worker that reconnects, or stood still, may have missed a change: it reads all settings again, and
-// lets tags wait once it could not for half an hour. A tag's first range waits for [Settings.CatchUp].
+// worker that has a heartbeat, or answers, has confirmed that it has read the change and dropped these IDs; its error
+// names those that have not. A worker that reconnects, or stood still, may have missed a change: it reads all
+// settings again, and makes requests for tags wait if it could not for half an hour. A tag's first range waits for
+// [Settings.CatchUp].
 //
-// Nothing here bears on uniqueness: settings decide who gets IDs, and in which order, and never that one repeats.
+// Uniqueness does not depend on this package: settings decide who gets IDs, and in which order.
 package fleet
 
 import (
@@ -45,20 +46,20 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// Config says where settings are kept and who must honour them. All fields but HasMarks, SetStrict, Doubt and Log must
-// be set.
+// Config is the bucket and the connections of the settings, and the callbacks that apply them. All fields but
+// HasMarks, SetStrict, Doubt and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	Bucket    *buckets.Bucket // of the marks
-	Conn      *nats.Conn      // must not be the one that requests arrive on
+	Conn      *nats.Conn      // must not be the connection on which requests arrive
 	Gate      *policy.Gate
-	Poll      time.Duration // how often to look for what was missed
-	// HasMarks says that the tags have marks, on which the order of a strict tag rests.
+	Poll      time.Duration // interval of polls for missed changes
+	// HasMarks means that the tags have marks, on which the order of a strict tag depends.
 	HasMarks bool
 	// Live returns the names of the workers that have a heartbeat.
 	Live func(context.Context) ([]string, error)
-	// SetStrict is called with the tags that are strict, whenever all settings have been read. When it returns, nothing
-	// of before is served for them. Doubt is called when one may have become strict since: until SetStrict is called
+	// SetStrict is called with the strict tags, whenever all settings have been read. After it returns, no ID loaded
+	// before is served for them. Doubt is called when a tag may have become strict since: until SetStrict is called
 	// again, no tag may be served from memory.
 	SetStrict func(tags map[string]bool)
 	Doubt     func()
@@ -67,24 +68,24 @@ type Config struct {
 
 // Settings are the limits, orders and throttles as one worker sees them. It is safe for concurrent use.
 type Settings struct {
-	cfg   Config
-	read  atomic.Bool   // at least once
-	again atomic.Bool   // what has changed must be read
-	wake  chan struct{} // has room for one word that it must be read now
+	cfg     Config
+	wasRead atomic.Bool   // at least once
+	isStale atomic.Bool   // changed settings must be read
+	wake    chan struct{} // has room for one value, which asks for that read now
 
 	mu      sync.Mutex
 	entries map[string]buckets.Entry // markers of removed ones included
 	seq     uint64                   // the revision of the bucket up to which all settings were read
-	rereads int                      // what was read of the bucket before the last one is not taken in
+	rereads int                      // number of Rereads: entries that were read before the last one are dropped
 
-	// ordering guards calls of SetStrict and Doubt, doubts, which counts the latter, and certain: what was read before
-	// a doubt does not end it.
+	// ordering guards calls of SetStrict and Doubt, doubts, which counts calls of Doubt, and certain: settings that
+	// were read before a doubt do not end it.
 	ordering sync.Mutex
 	doubts   int
 	certain  certainty
 
-	catching sync.Mutex // guards caught
-	caught   time.Time  // when the last read of CatchUp began
+	catching   sync.Mutex // guards caughtUpAt
+	caughtUpAt time.Time  // when the last read of CatchUp began
 
 	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
 
@@ -116,7 +117,7 @@ func New(cfg Config) *Settings {
 // readTimeout bounds each attempt to read all settings.
 const readTimeout = 3 * time.Second
 
-// Begin reads the settings once, if it can.
+// Begin tries once to read the settings.
 func (s *Settings) Begin(ctx context.Context) { s.refresh(ctx) }
 
 // Run follows the settings until ctx ends.
@@ -126,13 +127,13 @@ func (s *Settings) Run(ctx context.Context) error {
 		select {
 		case keys <- string(m.Data):
 		default:
-			s.again.Store(true)
+			s.isStale.Store(true)
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("fleet: %w", err)
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails only on a connection that is gone
+	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	var counting sync.WaitGroup
 	defer counting.Wait()
 	counting.Go(func() { s.keepCount(ctx) })
@@ -140,7 +141,7 @@ func (s *Settings) Run(ctx context.Context) error {
 	return s.follow(ctx, keys)
 }
 
-// lookEvery is how often it is found out whether something was missed, without asking anyone.
+// lookEvery is the interval of local checks for missed changes.
 const lookEvery = time.Second
 
 func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
@@ -148,7 +149,7 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 	defer tick.Stop()
 	failures := jitter.NewBackoff(lookEvery, 10*time.Second)
 	due := time.Now()
-	if s.read.Load() {
+	if s.wasRead.Load() {
 		due = s.nextPoll()
 	}
 	for {
@@ -158,16 +159,16 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 				s.refreshKey(ctx, key)
 				continue
 			}
-			s.again.Store(true) // whoever confirms one order confirms all of before
+			s.isStale.Store(true) // confirming one order confirms all earlier ones
 		case <-s.wake:
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
-		if time.Now().Before(due) && !s.again.Load() {
+		if time.Now().Before(due) && !s.isStale.Load() {
 			continue
 		}
-		if s.again.Store(false); s.refresh(ctx) {
+		if s.isStale.Store(false); s.refresh(ctx) {
 			failures.Reset()
 			due = s.nextPoll()
 		} else {
@@ -184,7 +185,7 @@ func (s *Settings) nextPoll() time.Time {
 	return time.Now().Add(s.cfg.Poll/2 + jitter.UpTo(s.cfg.Poll))
 }
 
-// refresh reads what has changed, and reports whether it could.
+// refresh reads the settings that have changed, and reports whether it could.
 func (s *Settings) refresh(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -198,7 +199,7 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	}
 	switch {
 	case err == nil:
-	case s.read.Load(): // polls and loads say at the same time that JetStream is away
+	case s.wasRead.Load(): // polls and loads log at the same time that JetStream is out of reach
 		s.cfg.Log.Debug("settings of tags cannot be read; those known are kept", "error", err)
 	default:
 		s.cfg.Log.Warn("the limits and orders of tags cannot be read, so this worker loads no range", "error", err)
@@ -206,12 +207,13 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	return err == nil
 }
 
-// ErrUnread says that the settings were never read.
+// ErrUnread is returned while the settings were never read.
 var ErrUnread = errors.New("the limits and orders of tags are not known yet")
 
-// Known returns nil once the settings were read. If they never were, it reads them: without, no range may be loaded.
+// Known returns nil once the settings were read. Before that it tries to read them: no range may be loaded without
+// them.
 func (s *Settings) Known(ctx context.Context) error {
-	if s.read.Load() {
+	if s.wasRead.Load() {
 		return nil
 	}
 	if err := s.catchUp(ctx); err != nil {
@@ -221,13 +223,13 @@ func (s *Settings) Known(ctx context.Context) error {
 }
 
 // Unread reports whether settings were never read.
-func (s *Settings) Unread() bool { return !s.read.Load() }
+func (s *Settings) Unread() bool { return !s.wasRead.Load() }
 
-// look reads what has changed, and how far the bucket is now. So the leader does not look through all writes of marks
-// since the last change of a setting each time that it is asked for the next one.
+// look reads the settings that have changed, and the bucket's last revision. So the leader does not search all writes
+// of marks since the last change of a setting each time that it is asked for the next change.
 func (s *Settings) look(ctx context.Context) error {
 	now := s.now()
-	if !s.read.Load() {
+	if !s.wasRead.Load() {
 		return s.readOn(ctx, now, 0)
 	}
 	state, err := s.cfg.Bucket.Look(ctx)
@@ -237,7 +239,7 @@ func (s *Settings) look(ctx context.Context) error {
 	return s.readOn(ctx, now, state.LastSeq)
 }
 
-// A moment is how far settings were read when a request was sent.
+// A moment is how far settings had been read when a request was sent.
 type moment struct {
 	seq     uint64
 	rereads int
@@ -249,16 +251,16 @@ func (s *Settings) now() moment {
 	return moment{s.seq, s.rereads}
 }
 
-// readOn reads what has changed since a moment; mostly nothing, which one request shows. The first call lists all.
-// The bucket had the revision reached after that moment.
+// readOn reads the settings that have changed since a moment; usually none, which one request shows. The first call
+// lists all. The bucket had reached the revision reached after that moment.
 //
-// Law: a worker says that it honours a revision only once it has read all settings up to that one.
+// Law: a worker reports that it honours a revision only once it has read all settings up to that revision.
 func (s *Settings) readOn(ctx context.Context, since moment, reached uint64) error {
-	if !s.read.Load() {
+	if !s.wasRead.Load() {
 		all, upTo, err := s.cfg.Bucket.Current(ctx, prefix)
 		if err == nil {
 			s.take(since, upTo, slices.Collect(maps.Values(all))...)
-			s.read.Store(true)
+			s.wasRead.Store(true)
 		}
 		return err
 	}
@@ -273,13 +275,13 @@ func (s *Settings) readOn(ctx context.Context, since moment, reached uint64) err
 	return err
 }
 
-// take takes in entries that were read since a moment, without which none is missing up to a revision; 0 says nothing
-// of that.
+// take takes in entries that were read since a moment. Together with the known ones they are complete up to the
+// revision upTo; 0 means that this is unknown.
 func (s *Settings) take(since moment, upTo uint64, entries ...buckets.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if since.rereads != s.rereads {
-		s.again.Store(true)
+		s.isStale.Store(true)
 		return
 	}
 	for _, e := range entries {
@@ -291,8 +293,8 @@ func (s *Settings) take(since moment, upTo uint64, entries ...buckets.Entry) {
 	}
 }
 
-// Reread reads all settings of a bucket that is another one than before, or went back: its revisions say nothing of
-// what is newer.
+// Reread reads all settings of a bucket that was replaced or went back: its revisions do not show which entry is
+// newer.
 func (s *Settings) Reread(ctx context.Context) error {
 	began := s.begin()
 	all, upTo, err := s.cfg.Bucket.Current(ctx, prefix)
@@ -304,7 +306,7 @@ func (s *Settings) Reread(ctx context.Context) error {
 	s.rereads++
 	s.apply()
 	s.mu.Unlock()
-	s.read.Store(true)
+	s.wasRead.Store(true)
 	s.honour(began)
 	return nil
 }
@@ -323,19 +325,19 @@ func (s *Settings) refreshKey(ctx context.Context, key string) {
 	now := s.now()
 	e, err := s.cfg.Bucket.Get(ctx, key)
 	if err != nil {
-		s.again.Store(true) // removed, or not to be read at the moment
+		s.isStale.Store(true) // the setting was removed, or cannot be read at the moment
 		return
 	}
 	s.take(now, 0, e)
 }
 
-// apply makes the gate follow the entries. A limit or throttle that cannot be read changes nothing.
+// apply sets the gate's rules from the entries. A limit or throttle that cannot be read keeps its old value.
 func (s *Settings) apply() {
 	old := s.cfg.Gate.Rules()
 	rules := policy.Rules{Limits: make(map[string]policy.Limit), Throttle: policy.Throttle{}}
 	for key, e := range s.entries {
 		tag, ofTag := strings.CutPrefix(key, limitPrefix)
-		kept, err := "what it was before is kept", error(nil)
+		kept, err := "its old value is kept", error(nil)
 		switch {
 		case e.Removed:
 		case key == throttleKey:

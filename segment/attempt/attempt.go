@@ -1,5 +1,5 @@
-// Package attempt finds out what became of writes of a tag's entry whose acknowledgement was lost, and keeps the ranges
-// that they reserved; it is internal to natsid and may change.
+// Package attempt determines whether writes of a tag's entry landed when their acknowledgement was lost, and keeps
+// the ranges that they reserved; it is internal to natsid and may change.
 //
 // Every write is a compare-and-set and carries a fresh random token. The entry bears the tokens of its latest writes,
 // so a later read shows whether the write has landed. Equal contents prove nothing: another worker that starts from the
@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// borne is how many tokens an entry bears: of so many workers that write one tag at once, each learns what became of
-// its own write.
+// borne is how many tokens an entry bears: if up to that many workers write one tag at once, each can still determine
+// whether its own write landed.
 const borne = 8
 
-// Tokens are those of the latest writes of an entry, newest first, separated by commas; "" if it has none, as an entry
-// that an operator put.
+// Tokens are those of the latest writes of an entry, newest first, separated by commas; "" if it has none, such as an
+// entry that an operator put.
 type Tokens string
 
-// Bear reports whether a token is among them; "" never is.
+// Bear reports whether the tokens include token; they never include "".
 func (t Tokens) Bear(token string) bool { return token != "" && strings.Contains(string(t), token) }
 
 // newest returns the token of the last write, or "".
@@ -42,10 +42,11 @@ func newToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)[:11]
 }
 
-// An Attempt is one compare-and-set of an entry, from a revision that was read just before. The zero Attempt is none.
+// An Attempt is one compare-and-set of an entry, from a revision that was read just before. The zero Attempt means
+// that there was none.
 type Attempt struct {
 	token  string
-	base   uint64 // the revision that it replaces
+	base   uint64 // the revision that the attempt replaces
 	before Tokens // of the entry at base
 }
 
@@ -54,32 +55,32 @@ func New(base uint64, before Tokens) Attempt {
 	return Attempt{token: newToken(), base: base, before: before}
 }
 
-// Tokens returns what the entry bears if the attempt lands.
+// Tokens returns the tokens that the entry bears if the attempt lands.
 func (a Attempt) Tokens() Tokens { return a.before.add(a.token) }
 
-// An Outcome is what a read of the entry says about an attempt.
+// An Outcome is the state of an attempt, as a later read of the entry shows it.
 type Outcome int
 
 // The outcomes of an attempt.
 const (
 	// None is the outcome of the zero Attempt.
 	None Outcome = iota
-	// Landed: the entry, or one that it replaced, is the attempt's.
+	// Landed: the attempt wrote the entry that was read, or one that this entry has replaced.
 	Landed
-	// Open: the entry is still the one that the attempt replaces. The write may land later, or never. Of several
-	// writes from that entry one can land; the same write may be sent once more.
+	// Open: the entry is still the one that the attempt replaces. The write may land later, or never. At most one of
+	// several writes from that entry can land; the same write may be sent once more.
 	Open
-	// Refused: the attempt has not landed and never will. The entry bears the token of the one at base, and with it
-	// those of all writes since.
+	// Refused: the attempt has not landed and never will. The entry bears the token that was the newest at base, and
+	// with it the tokens of all writes since.
 	Refused
-	// Unknown: the entry was replaced meanwhile, by too many writes to say by which.
+	// Unknown: too many other writes have replaced the entry to decide whether the attempt landed.
 	Unknown
 )
 
-// Outcome returns what became of the attempt, given a later read of the entry.
+// Outcome returns the outcome of the attempt, given a later read of the entry.
 //
-// Law: Landed means that the compare-and-set from base was this attempt's, and no other's. So what was reserved by it
-// is this process's alone, as after an acknowledgement, however often the entry was replaced since.
+// Law: Landed means that the compare-and-set from base was this attempt's, and no other's. So the range that it
+// reserved is this process's alone, as after an acknowledgement, however often the entry was replaced since.
 func (a Attempt) Outcome(revision uint64, now Tokens) Outcome {
 	switch {
 	case a.token == "":

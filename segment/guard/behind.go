@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// catchUps is how many rows are brought in line with their marks at once. Loads need most of the connections.
+	// catchUps is how many rows are updated to their marks at once. Loads need most of the connections.
 	catchUps = 4
 	// catchUpTimeout bounds one row, which another session may have locked.
 	catchUpTimeout = time.Second
@@ -20,15 +20,14 @@ const (
 	namedFaults = 10
 )
 
-// Behind is the rows that a poll could not bring in line with their marks. They come last until a poll can, so that
+// Behind is the rows that a poll could not bring in line with their marks. The next poll takes them last, so that
 // rows which another session has locked do not starve the others.
 type behind struct {
 	mu     sync.Mutex
 	failed map[string]bool // never changed, but replaced
 }
 
-// catchUp calls f for all rows until ctx ends, or the table takes no writes at all. The error names some of those that
-// failed.
+// catchUp calls f for all rows until ctx ends, or the table takes no writes at all. The error names some failed rows.
 func (b *behind) catchUp(ctx context.Context, rows []segment.Row, f func(context.Context, segment.Row) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -53,14 +52,14 @@ func (b *behind) catchUp(ctx context.Context, rows []segment.Row, f func(context
 	return faults.error(context.Cause(ctx))
 }
 
-// last returns the rows that come last.
+// last returns the rows to be taken last.
 func (b *behind) last() map[string]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.failed
 }
 
-// keep remembers the rows that failed, and those that failed before and were not reached.
+// keep records the rows that failed, and those that failed before and were not reached.
 func (b *behind) keep(rows []segment.Row, f *faults) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +78,7 @@ func bounded(ctx context.Context, row segment.Row, f func(context.Context, segme
 	return f(ctx, row)
 }
 
-// feed sends the rows until ctx ends, first those that are not to come last.
+// feed sends the rows until ctx ends, those in last at the end.
 func feed(ctx context.Context, rows []segment.Row, last map[string]bool, queue chan<- segment.Row) {
 	for _, round := range []bool{false, true} {
 		for _, row := range rows {
@@ -103,7 +102,7 @@ type faults struct {
 	texts []string        // of the first few
 }
 
-// note notes how a row ended, which may have failed before.
+// note records the outcome of a row. before means that the row failed in the last poll.
 func (f *faults) note(tag string, err error, before bool) {
 	if err == nil && !before {
 		return

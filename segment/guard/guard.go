@@ -12,13 +12,13 @@
 // Step 2 alone keeps natsid's workers apart, whatever the table lost and whichever of two tables they write to. Step 3
 // keeps them apart from loaders that know the table alone, as Leaf's, while the table does not go back.
 //
-// After an error in step 2 or 3 the next attempt uses the same range, if it is still this worker's: the entry of the
-// mark bears the token of step 2, and the row has not passed a. So failing loads do not make the mark run away: see
-// package attempt.
+// After an error in step 2 or 3 the next load uses the same range, if it is still this worker's: the entry of the
+// mark bears the token of step 2, and the row has not passed a. So failing loads do not raise the mark without bound:
+// see package attempt.
 //
-// The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an alarm
-// once. Every poll raises the marks to what the rows have by then, so IDs that Leaf nodes took are covered too, up to a
-// poll interval late; and it lifts rows that are below their mark.
+// The mark also holds seen, the highest max_id that was ever read. A row below it has gone back, which raises an
+// alarm once. Every poll raises the marks to the max_id of the rows, so marks also cover IDs that Leaf nodes took, up
+// to a poll interval late; and it lifts rows that are below their mark.
 //
 // A deleted tag is disabled in its mark; its row stays.
 package guard
@@ -58,14 +58,14 @@ type Guard struct {
 
 var _ segment.Store = (*Guard)(nil)
 
-// Config is what a guard reports, and to whom. Its zero value reports nothing.
+// Config is the callbacks of a guard. Its zero value has none.
 type Config struct {
 	// Alarm is called once for each loss of commits that is noticed.
 	Alarm func(tag, message string)
 	Wrote segment.Wrote
 }
 
-// New returns a store on a table. If marks is nil the table is unguarded. A nil cfg is a zero one.
+// New returns a store on a table. If marks is nil the table is unguarded. A nil cfg has no callbacks.
 func New(table segment.Table, marks segment.Marks, cfg *Config) *Guard {
 	g := &Guard{
 		table: table, marks: marks,
@@ -80,13 +80,13 @@ func New(table segment.Table, marks segment.Marks, cfg *Config) *Guard {
 	return g
 }
 
-// errOvertaken says that another worker changed mark or row meanwhile.
+// errOvertaken means that another worker changed mark or row since they were read.
 var errOvertaken = errors.New("guard: overtaken by another worker")
 
 func isOvertaken(err error) bool { return errors.Is(err, errOvertaken) }
 
-// retry calls f, which changes a tag, until it returns anything but errOvertaken, or ctx ends. Nobody changes a tag all
-// the time: for loads see [jitter.Race].
+// retry calls f, which changes a tag, until f returns anything but errOvertaken, or ctx ends. Changes of a tag other
+// than loads are rare; for loads see [jitter.Race].
 func retry(ctx context.Context, f func() error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f()
@@ -116,7 +116,7 @@ func (g *Guard) LoadStrict(
 	return g.load(ctx, tag, floor, true, func(int64) int64 { return join() })
 }
 
-// load loads as many IDs as wanted returns, which is called with the step before each compare-and-set of the mark.
+// load loads as many IDs as wanted returns. It calls wanted with the step before each compare-and-set of the mark.
 func (g *Guard) load(
 	ctx context.Context, tag string, floor int64, strict bool, wanted func(step int64) int64,
 ) (l segment.Loaded, err error) {
@@ -143,13 +143,13 @@ func (g *Guard) tryLoad(
 	}
 	g.setbacks.check(row, m, began)
 	n := wanted(row.Step)
-	if err := ctx.Err(); err != nil { // as when another worker is to load: what is kept stays
+	if err := ctx.Err(); err != nil { // for example since another worker is to load; the kept range stays
 		return segment.Loaded{}, err
 	}
 	l, reserved, err := g.kept.Next(tag, attempt.View{
 		Revision: m.Revision, Written: m.Updated, Tokens: attempt.Tokens(m.Tokens), Mark: m.High,
-		// The table may have been seen higher since a range was reserved: then others took from it what the range
-		// holds.
+		// The table may have been seen higher since a range was reserved: then others took IDs of that range from the
+		// table.
 		Lowest: max(row.MaxID, m.Seen, m.Least, floor), Limit: g.table.Limit(),
 		Strict: strict,
 	}, n)
@@ -180,7 +180,7 @@ func servable(row segment.Row, m segment.Mark) error {
 	return nil
 }
 
-// reserve raises the mark m of a row to the end of a load, which is kept if that fails.
+// reserve raises the mark m of a row to the end of a load. If that fails, the load is kept.
 func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l *attempt.Load) error {
 	if g.marks == nil {
 		return nil
@@ -208,10 +208,10 @@ func (g *Guard) keep(tag string, l attempt.Load) {
 	}
 }
 
-// advance raises the row to the end of a reserved load, which is kept if that fails. After an error the statement may
-// still be carried out. So the range is used later only if the row is then still at its start or below, and only after
-// another statement on that condition was acknowledged: of all statements that raise the row from there one succeeds. A
-// row at the range's end proves nothing, since a Leaf node may have raised it.
+// advance raises the row to the end of a reserved load. If that fails, the load is kept. After an error the statement
+// may still be carried out. So the range is used later only if the row is then at its start or below, and only after
+// another statement on that condition was acknowledged: of all statements that raise the row from there one succeeds.
+// A row at the range's end proves nothing, since a Leaf node may have raised it.
 func (g *Guard) advance(ctx context.Context, tag string, l attempt.Load) error {
 	done, err := g.table.Advance(ctx, tag, l.Start, l.End) //mutant:advance
 	//mutant:advanced
@@ -227,8 +227,8 @@ func (g *Guard) advance(ctx context.Context, tag string, l attempt.Load) error {
 	return nil
 }
 
-// read returns mark and row of a tag. The mark is read first: a max_id below what the mark had seen before then is one
-// that went back.
+// read returns mark and row of a tag. It reads the mark first: a max_id below seen, which was recorded before the row
+// was read, shows that the row went back.
 func (g *Guard) read(ctx context.Context, tag string) (segment.Mark, segment.Row, error) {
 	m, err := g.mark(ctx, tag)
 	if err != nil {
@@ -256,7 +256,7 @@ func (g *Guard) setMark(ctx context.Context, tag string, m segment.Mark) (revisi
 	return revision, err
 }
 
-// write replaces a mark, as it was read, by m, and reports that.
+// write replaces the mark was by m, and reports the write.
 func (g *Guard) write(ctx context.Context, tag string, how segment.How, was, m segment.Mark) (err error) {
 	w := segment.Write{
 		How: how, Before: was.High, After: m.High, Read: was.Revision, Replaced: was.Updated,

@@ -9,9 +9,9 @@ import (
 
 var _ segment.Lifter = (*Guard)(nil)
 
-// Lift implements [segment.Lifter]: it lifts the mark first, from where on no load of natsid begins below, then the row
-// for the sake of loaders that know the table alone. A row that is missing stays missing, and what a column cannot hold
-// exhausts the tag.
+// Lift implements [segment.Lifter]: it lifts the mark first, and from then on no load of natsid begins below it; then
+// the row, for loaders that know the table alone. A row that is missing stays missing. If f.End exceeds the table's
+// limit, the tag is exhausted.
 func (g *Guard) Lift(ctx context.Context, tag string, f segment.Floor) (raised bool, err error) {
 	f.End = min(f.End, g.table.Limit())
 	if f.End < 1 {
@@ -40,7 +40,7 @@ func (g *Guard) tryLift(ctx context.Context, tag string, f segment.Floor) (raise
 	}
 	m := was
 	high, least := max(m.High, f.End), max(m.Least, min(m.High, f.End))
-	if m.Revision == 0 { // a lost mark: nothing is known of its history
+	if m.Revision == 0 { // the mark was lost, and with it its history
 		least, m.Step, m.Disabled = f.End, f.Step, !f.Live
 	}
 	if high == m.High && least == m.Least {

@@ -13,7 +13,7 @@ func (g *Guard) List(ctx context.Context, after string, limit int) ([]segment.Ta
 	if g.marks == nil {
 		return g.table.Rows(ctx, after, limit)
 	}
-	// Marks before rows: otherwise a row that is loaded meanwhile would look as if it had gone back.
+	// Marks before rows: otherwise a row that is loaded in between would look as if it had gone back.
 	marks, err := g.pages.get(ctx, g.marks, after == "")
 	if err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func (g *Guard) List(ctx context.Context, after string, limit int) ([]segment.Ta
 	return rows, nil
 }
 
-// withMark returns a row as its mark shows it, with MarkAhead. A row above its mark, since others took from the table
-// or the mark is old, is compared with the mark as it is now.
+// withMark returns a row merged with its mark, with MarkAhead. If the row is above the mark, because others took IDs
+// from the table or the mark is old, it reads the mark again.
 func (g *Guard) withMark(ctx context.Context, row segment.Row, m segment.Mark) (segment.Tag, error) {
 	if m.High > 0 && m.High < row.MaxID {
 		var err error
@@ -45,8 +45,8 @@ func (g *Guard) withMark(ctx context.Context, row segment.Row, m segment.Mark) (
 	return merged(row, m), nil
 }
 
-// All marks are read at once, which takes 0.3 s for 100,000. If there are more than fewMarks, pages of a list after the
-// first use marks that are up to marksAge old.
+// All marks are read at once, which takes 0.3 s for 100,000. If there are more than fewMarks, pages of a list after
+// the first use marks that are up to marksAge old.
 const (
 	fewMarks = 2000
 	marksAge = 2 * time.Second
@@ -55,10 +55,10 @@ const (
 // pageMarks caches all marks for the pages of a list.
 type pageMarks struct {
 	mu     sync.Mutex
-	cached map[string]segment.Mark // nil if none are
+	cached map[string]segment.Mark // nil while nothing is cached
 }
 
-// get returns all marks, read just now if fresh is set.
+// get returns all marks. If fresh is set it reads them, otherwise they may be cached.
 func (p *pageMarks) get(ctx context.Context, marks segment.Marks, fresh bool) (map[string]segment.Mark, error) {
 	p.mu.Lock()
 	cached := p.cached

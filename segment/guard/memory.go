@@ -8,15 +8,15 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below what its mark has
-// seen, or below what this worker itself has raised it to: the mark has not seen that before the next load.
+// setbacks raises an alarm for rows that went back, once per event. A row went back if it is below its mark's seen,
+// or below the max_id to which this worker itself has raised it: the mark records that only with the next load.
 type setbacks struct {
 	alarm func(tag, message string)
 
 	mu     sync.Mutex
 	clock  uint64            // counts raises
 	raised map[string]raised // by tag
-	lost   map[string]int64  // by tag: the max_id that was lost, until the row is as high again
+	lost   map[string]int64  // by tag: the lost max_id, until the row has reached it again
 }
 
 // raised is an acknowledged raise of a row.
@@ -25,14 +25,14 @@ type raised struct {
 	at    uint64
 }
 
-// now returns the time of this moment in raises. A row is checked with the time before it was read.
+// now returns the number of raises so far. Pass check the number from before the row was read.
 func (s *setbacks) now() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock
 }
 
-// acknowledged notes that this worker raised a row.
+// acknowledged records that this worker raised a row.
 func (s *setbacks) acknowledged(tag string, maxID int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *setbacks) acknowledged(tag string, maxID int64) {
 	s.raised[tag] = raised{maxID, s.clock}
 }
 
-// check raises the alarm if a row, read after began, is below what it was.
+// check raises the alarm if a row, read after began, is lower than before.
 func (s *setbacks) check(row segment.Row, m segment.Mark, began uint64) {
 	was, isNew := s.note(row, m.Seen, began)
 	if !isNew {
@@ -54,17 +54,17 @@ func (s *setbacks) check(row segment.Row, m segment.Mark, began uint64) {
 		row.MaxID, was, max(m.High, was)))
 }
 
-// note returns what the row was if it went back, and reports whether that is new: a loss is over once the row was read
-// at least as high again.
+// note returns the former max_id of the row if it went back, and reports whether the alarm is due: a loss ends once
+// the row has reached the lost max_id.
 func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.raised[row.Name]; r.at <= began {
 		seen = max(seen, r.maxID)
 	}
-	lost, known := s.lost[row.Name]
+	lost, wasLost := s.lost[row.Name]
 	if row.MaxID >= seen {
-		if known && row.MaxID >= lost {
+		if wasLost && row.MaxID >= lost {
 			delete(s.lost, row.Name)
 		}
 		return 0, false
@@ -73,10 +73,10 @@ func (s *setbacks) note(row segment.Row, seen int64, began uint64) (was int64, i
 		s.lost = make(map[string]int64)
 	}
 	s.lost[row.Name] = max(lost, seen)
-	return seen, !known
+	return seen, !wasLost
 }
 
-// keepOnly forgets all tags but those that had a row when the rows were read, after began, and were not deleted.
+// keepOnly drops all tags except those that had a row when the rows were read, after began, and were not deleted.
 func (s *setbacks) keepOnly(tags []segment.Tag, began uint64) {
 	live := make(map[string]bool, len(tags))
 	for _, t := range tags {

@@ -7,9 +7,9 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// Poll implements [segment.Store]. It raises the mark of every tag to the present max_id of its row, so that IDs which
-// others took from the table are covered too, and lifts rows that went back: call it every minute or so. A tag without
-// a row was removed: whatever the table lost, the marks keep its IDs.
+// Poll implements [segment.Store]. It raises the mark of every tag to the present max_id of its row, so that marks
+// also cover IDs which others took from the table, and lifts rows that went back: call it every minute or so. A tag
+// without a row counts as removed: even if the table lost the row, the mark keeps its IDs.
 func (g *Guard) Poll(ctx context.Context, see func(segment.Listing)) error {
 	began := g.setbacks.now()
 	var marks map[string]segment.Mark
@@ -58,7 +58,7 @@ func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark, be
 	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
 	err := g.write(ctx, row.Name, segment.ByPoll, was, m)
 	if isOvertaken(err) || errors.Is(err, segment.ErrInvalid) {
-		return nil // another worker knows more, or no tag can have that name
+		return nil // another worker was faster, or no tag can have that name
 	}
 	return err
 }

@@ -29,7 +29,7 @@ func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created
 	return created, err
 }
 
-// tryCreate also sets inserted once it has made the row.
+// tryCreate also sets inserted once it has inserted the row.
 func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inserted *bool) (segment.Tag, error) {
 	m, row, err := g.readFree(ctx, t.Name, revive)
 	if err != nil {
@@ -49,12 +49,12 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inser
 	return t, g.revive(ctx, t, m)
 }
 
-// insert creates the row of a tag, which begins at the mark m or above. If the mark is disabled, it still is then, and
-// errOvertaken has the caller start over with the row. Of two at once one inserts the row.
+// insert creates the row of a tag, which begins at the mark m or above. If the mark is disabled, insert leaves it so,
+// and errOvertaken makes the caller start over with the row. Of two concurrent calls one inserts the row.
 //
-// Law: a row may begin at a mark only if that was the present one: the row is what is left should the marks be lost,
-// and what Leaf nodes load from. So the mark is first replaced by itself, which fails if an old read showed it. A read
-// that is older than the tag's first mark shows none, and would go unnoticed.
+// Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
+// nodes load from it. So the mark is first replaced by itself, which fails if the read was old. A read that is older
+// than the tag's first mark shows no mark, and is not noticed.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
 	if m.Revision > 0 {
 		err := g.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
@@ -69,8 +69,9 @@ func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inser
 	return errOvertaken
 }
 
-// revive enables the disabled mark m of a tag, and then gives the row what the tag has now. Of two at once one sets the
-// mark, and only that one changes the row. What the row cannot hold is refused before the mark is changed.
+// revive enables the disabled mark m of a tag, and then writes the new fields of the tag to the row. Of two
+// concurrent calls one sets the mark, and only that one changes the row. Values that the row cannot hold are refused
+// before the mark is changed.
 func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error {
 	c := segment.Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID}
 	if err := g.table.Try(ctx, t.Name, c); err != nil {
@@ -82,8 +83,8 @@ func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error
 	return half(g.table.Update(ctx, t.Name, c))
 }
 
-// change sets the mark m of a tag to what the tag has now. If it was replaced meanwhile, nothing is changed, and the
-// caller starts over.
+// change sets the mark of a tag to the fields of t. If the mark is no longer was, nothing is changed, and the caller
+// starts over.
 func (g *Guard) change(ctx context.Context, how segment.How, t segment.Tag, was segment.Mark) error {
 	m := was
 	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled //mutant:changed
@@ -91,8 +92,8 @@ func (g *Guard) change(ctx context.Context, how segment.How, t segment.Tag, was 
 	return g.replace(ctx, t.Name, how, was, m)
 }
 
-// replace replaces a mark, as it was read, by m. If the outcome is not known, the mark is read again: it bears the
-// write's token if the write has landed.
+// replace replaces the mark was by m. If the outcome is unknown, it reads the mark again: the mark bears the write's
+// token if the write has landed.
 func (g *Guard) replace(ctx context.Context, tag string, how segment.How, was, m segment.Mark) error {
 	try := attempt.New(m.Revision, attempt.Tokens(m.Tokens))
 	m.Tokens = string(try.Tokens())
@@ -133,7 +134,8 @@ func half(err error) error {
 	return fmt.Errorf("%w: in the mark, but not in the table's row: %w", segment.ErrUncertain, err)
 }
 
-// readFree returns mark and row of a tag that may be created, a row without a name if there is none; or why it may not.
+// readFree returns mark and row of a tag that may be created, a row without a name if there is none; or why the tag
+// may not be created.
 func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.Mark, segment.Row, error) {
 	m, err := g.mark(ctx, tag)
 	if err == nil && m.Disabled && !revive {
@@ -155,8 +157,8 @@ func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.
 	return m, row, err
 }
 
-// mayCreate returns why a tag without a row may not be created, nil if it may. Its row may be lost together with its
-// mark: then other workers may have loaded it.
+// mayCreate returns why a tag without a row may not be created, nil if it may. Row and mark may both be lost: then
+// other workers may have loaded IDs of the tag.
 func (g *Guard) mayCreate(ctx context.Context, m segment.Mark, revive bool) error {
 	if g.marks == nil || revive || m.Revision != 0 {
 		return nil
@@ -166,9 +168,9 @@ func (g *Guard) mayCreate(ctx context.Context, m segment.Mark, revive bool) erro
 
 // Update implements [segment.Store].
 //
-// A raise is made in the mark first, as a load does: from then on no load of natsid begins below it, and if the mark
-// was changed meanwhile nothing is changed. If the row then does not follow, the next poll lifts it. Step and
-// description are the row's. What the row cannot hold is refused before the mark is changed.
+// A raise is made in the mark first, as in a load: from then on no load of natsid begins below it. If the mark was
+// changed since it was read, nothing is changed. If the write to the row then fails, the next poll lifts the row.
+// Step and description are the row's. Values that the row cannot hold are refused before the mark is changed.
 func (g *Guard) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
 	err = retry(ctx, func() error {
 		t, err = g.tryUpdate(ctx, tag, c)
@@ -210,8 +212,8 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 	return t, half(g.table.Update(ctx, tag, inRow))
 }
 
-// updateRow makes a change in the row alone, and returns the tag: t, or as others may have changed it meanwhile. The
-// copies of step and description in the mark follow at once or, if that fails, at the next load.
+// updateRow changes the row alone, and returns the tag: t, or the tag as read after the change. The copies of step
+// and description in the mark follow at once or, if that fails, at the next load.
 func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) (segment.Tag, error) {
 	err := uncertain(g.table.Update(ctx, t.Name, c))
 	if err != nil || g.marks == nil {
@@ -224,7 +226,7 @@ func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) 
 	return t, nil
 }
 
-// merged returns a tag as its row and its mark together show it.
+// merged returns the tag that a row and its mark describe together.
 func merged(row segment.Row, m segment.Mark) segment.Tag {
 	row.MaxID, row.Least, row.Disabled = max(row.MaxID, m.High), m.Least, m.Disabled //mutant:merged
 	if m.Updated.After(row.Updated) {
@@ -233,9 +235,9 @@ func merged(row segment.Row, m segment.Mark) segment.Tag {
 	return row
 }
 
-// Delete implements [segment.Store]. The row stays as it is: its owners decide about it, and its max_id is worth
-// keeping. Law: the mark keeps it, too, each time: Leaf nodes may load from a deleted tag until its row is removed, and
-// one that is created again begins above that.
+// Delete implements [segment.Store]. The row stays as it is, with its max_id: the owners of the table decide about
+// it. Law: every call also raises the mark to the row's max_id: Leaf nodes may load from a deleted tag until its row
+// is removed, and a tag created again begins above their IDs.
 func (g *Guard) Delete(ctx context.Context, tag string) error {
 	if g.marks == nil {
 		return segment.ErrUnguarded
@@ -253,7 +255,7 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 }
 
 // Look implements [segment.Store]. Without marks a raise by an operator cannot be distinguished from a load. Then
-// Least is max_id, and the caller discards all that it has loaded: that costs a hole, never a repeat.
+// Least is max_id, and the caller discards all IDs that it has loaded: that costs a hole, never a repeat.
 func (g *Guard) Look(ctx context.Context, tag string) (segment.Tag, error) {
 	m, row, err := g.read(ctx, tag)
 	if err != nil {

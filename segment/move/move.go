@@ -1,9 +1,9 @@
 // Package move takes the tags of a namespace from one kind of store to the other; it is internal to natsid and may
 // change.
 //
-// Marks stay where they are, in JetStream, in both kinds: alone they are the store, beside MySQL they guard the table.
-// So no ID is copied that could be copied late. A move completes the side that is missing, and then changes the kind in
-// the identity of the bucket: from then on workers of the old kind refuse the marks, and those of the new kind start.
+// Marks stay in JetStream for both kinds: alone they are the store, beside MySQL they guard the table. So no ID is
+// copied that could be copied late. A move completes the side that is missing, and then changes the kind in the
+// identity of the bucket: from then on workers of the old kind refuse the marks, and those of the new kind start.
 //
 // Law: until each worker of the old kind has noticed, both kinds load. Each load raises the same mark by the same
 // compare-and-set, so their ranges are disjoint. Loaders that know the table alone, as Leaf's, are not bound by marks:
@@ -21,17 +21,17 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A Tag is a tag to be moved, and what is to be done.
+// A Tag is a tag to be moved, and its change.
 type Tag struct {
 	Name string
 	From int64 // the row's max_id, or the mark; 0 if there is none
-	To   int64 // what it is raised to, or created with
+	To   int64 // the new value of the row's max_id, or of the mark
 }
 
-// A Move is what is to be done. It can be done again at any time: what was done is left out.
+// A Move is a plan. It can be carried out repeatedly: a plan made later leaves out completed changes.
 type Move struct {
 	Tags []Tag // in the order of names
-	Kept int   // tags for which nothing needs to be done
+	Kept int   // number of tags that need no change
 
 	// Wrote, if set, is called with each write of a mark.
 	Wrote segment.Wrote
@@ -42,7 +42,7 @@ type Move struct {
 	rows  map[string]segment.Row
 }
 
-// read reads both sides.
+// read reads the marks and the rows.
 func read(ctx context.Context, marks segment.Marks, table segment.Table) (*Move, error) {
 	known, err := marks.AllMarks(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func ToTable(ctx context.Context, marks segment.Marks, table segment.Table) (*Mo
 	return m, nil
 }
 
-// ToMarks plans to raise each mark to its row, and to make those that are missing.
+// ToMarks plans to raise each mark to its row, and to create missing marks.
 func ToMarks(ctx context.Context, marks segment.Marks, table segment.Table) (*Move, error) {
 	m, err := read(ctx, marks, table)
 	if err != nil {
@@ -98,8 +98,8 @@ func ToMarks(ctx context.Context, marks segment.Marks, table segment.Table) (*Mo
 	return m, nil
 }
 
-// WriteRow does to the table what a plan of [ToTable] says of a tag. The row is raised on the condition that it is
-// lower, so loads that are above already are not disturbed.
+// WriteRow carries out a plan of [ToTable] for one tag. It raises the row only if the row is lower, so loads that are
+// above already are not disturbed.
 func (m *Move) WriteRow(ctx context.Context, t Tag) error {
 	if _, ok := m.rows[t.Name]; ok {
 		_, err := m.table.Advance(ctx, t.Name, t.To-1, t.To)
@@ -111,8 +111,8 @@ func (m *Move) WriteRow(ctx context.Context, t Tag) error {
 	})
 }
 
-// WriteMark does to the marks what a plan of [ToMarks] says of a tag. A mark that a worker has moved meanwhile is read
-// again: it never goes down.
+// WriteMark carries out a plan of [ToMarks] for one tag. If a worker has moved the mark since, it reads the mark
+// again: a mark never goes down.
 func (m *Move) WriteMark(ctx context.Context, t Tag) error {
 	row := m.rows[t.Name]
 	for {

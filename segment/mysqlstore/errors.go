@@ -25,7 +25,7 @@ func isAccessDenied(err error) bool {
 	return isNumber(err, 1044, 1045, 1049, 1698)
 }
 
-// lacking returns the right that the user lacks, as the server names it, nil for other errors.
+// lacking returns a [segment.RightError] with the right that the server reports as lacking, nil for other errors.
 func lacking(err error) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok || !slices.Contains([]uint16{1142, 1143}, e.Number) { // to a table, to a column
@@ -46,7 +46,7 @@ var refusals = []uint16{
 	1213, // deadlock
 }
 
-// noWrites are those of a server that refuses all writes.
+// noWrites are the error numbers of a server that refuses all writes.
 var noWrites = []uint16{
 	1040, // too many connections
 	1290, // --read-only
@@ -54,7 +54,7 @@ var noWrites = []uint16{
 	1836, // read-only mode
 }
 
-// classified returns the error of a statement that writes as one of [segment.Table].
+// classified returns the error of a writing statement as one of the errors of [segment.Table].
 func classified(err error) error {
 	kind := segment.ErrNotApplied
 	switch denied := lacking(err); {
@@ -77,7 +77,7 @@ func classified(err error) error {
 	return fmt.Errorf("%w: %w", kind, err)
 }
 
-// notApplied returns the error of a statement that was rolled back, whatever became of it.
+// notApplied returns the error of a statement that was rolled back, whether or not it was executed.
 func notApplied(tag string, err error) error {
 	if err = classified(err); !errors.Is(err, segment.ErrInvalid) && !errors.Is(err, segment.ErrNotApplied) {
 		err = fmt.Errorf("%w: %w", segment.ErrNotApplied, err)
@@ -85,8 +85,7 @@ func notApplied(tag string, err error) error {
 	return wrap(tag, err)
 }
 
-// errReadOnly says what a [driver.ErrBadConn] means, which the driver also puts in place of what a read-only server
-// answers.
+// errReadOnly explains [driver.ErrBadConn], which the driver also returns in place of a read-only server's answer.
 var errReadOnly = errors.New("its server is read-only or closed the connection; check where --mysql leads")
 
 // neverSent reports whether no connection could be made to send a statement, or a read-only server refused it.

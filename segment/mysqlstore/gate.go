@@ -15,11 +15,11 @@ const probeEvery = 100 * time.Millisecond
 // refuses costs connections, since the address may lead to another server by now. The zero value is open.
 type gate struct {
 	mu      sync.Mutex
-	refused error     // by the last write; nil while the server takes writes
-	next    time.Time // when the next one may try
+	refused error     // error of the last write; nil while the server takes writes
+	next    time.Time // when the next write may be sent
 }
 
-// enter returns why a write is not sent now, or nil.
+// enter returns why a write may not be sent now, or nil.
 func (g *gate) enter(now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -33,7 +33,7 @@ func (g *gate) enter(now time.Time) error {
 	return nil
 }
 
-// leave notes how a write ended.
+// leave records the outcome of a write.
 func (g *gate) leave(now time.Time, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,23 +14,23 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// A Login is how a database is reached. Files are read again for each connection that is made, so what is renewed on
-// disk needs no restart.
+// A Login is the address and the credentials of a database. Files are read again for each new connection, so renewed
+// files need no restart.
 type Login struct {
 	// DSN is user:password@tcp(host:port)/database, or user:password@unix(/path/of/socket)/database.
 	DSN string
-	// File holds the DSN, "" for none. User and password are taken from it again, and nothing else: marks that this
-	// process has seen belong to the database that it opened, so another one needs another start.
+	// File holds the DSN, "" for none. Only user and password are taken from it again: marks that this process has
+	// seen belong to the database that it opened, so another database needs another start.
 	File string
 	// CA, Cert and Key are files in PEM: the authorities that vouch for the server, and the client certificate. Each of
 	// CA and Cert demands TLS; "" takes the system's authorities, or shows no certificate.
 	CA, Cert, Key string
 }
 
-// secure reports whether TLS is demanded beside what the DSN says.
+// secure reports whether the files demand TLS, whatever the DSN says.
 func (l Login) secure() bool { return l.CA != "" || l.Cert != "" }
 
-// check refuses what Open could not do, also files that are missing.
+// check refuses logins that Open could not use, including missing files.
 func (l Login) check(cfg *mysql.Config) error {
 	if !l.secure() {
 		return nil
@@ -44,8 +44,8 @@ func (l Login) check(cfg *mysql.Config) error {
 	return nil
 }
 
-// renew sets what a new connection needs, from the files. While the file of the DSN cannot be read, the user and the
-// password stay as they were.
+// renew sets the credentials of a new connection from the files. While the file of the DSN cannot be read, the user
+// and the password stay as they were.
 func (l Login) renew(_ context.Context, cfg *mysql.Config) error {
 	if text, err := os.ReadFile(l.File); err == nil {
 		if now, err := parse(strings.TrimSpace(string(text))); err == nil {
@@ -57,7 +57,7 @@ func (l Login) renew(_ context.Context, cfg *mysql.Config) error {
 	}
 	var err error
 	if cfg.TLS, err = l.tls(cfg.Addr); err != nil {
-		return &net.OpError{Op: "dial", Net: "tls", Err: err} // so that statements are known not to be sent
+		return &net.OpError{Op: "dial", Net: "tls", Err: err} // classified then knows that no statement was sent
 	}
 	return nil
 }
@@ -85,8 +85,8 @@ func (l Login) tls(addr string) (*tls.Config, error) {
 	return c, nil
 }
 
-// lacksTLS reports whether a server has no TLS, or a certificate that is not its own or that nobody known vouches for.
-// One that is not valid at the time may be renewed.
+// lacksTLS reports whether a server has no TLS, or a certificate of another host or of an unknown authority. It
+// returns false for an expired certificate, which may be renewed.
 func lacksTLS(err error) bool {
 	_, wrong := errors.AsType[*tls.CertificateVerificationError](err)
 	_, clock := errors.AsType[x509.CertificateInvalidError](err)

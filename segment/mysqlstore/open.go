@@ -74,8 +74,8 @@ func (l Login) Open(ctx context.Context) (*Table, error) {
 	return &Table{db: db, schema: schema}, nil
 }
 
-// checkRights returns an error if the user lacks a right without which no range can be loaded. INSERT is needed for new
-// tags alone. A server that takes no writes at the moment is no reason not to open.
+// checkRights returns an error if the user lacks a right without which no range can be loaded. INSERT is needed for
+// new tags alone. It returns nil for a server that takes no writes at the moment.
 func checkRights(ctx context.Context, db *sql.DB) error {
 	for _, statement := range []string{
 		"SELECT biz_tag, max_id, step, update_time FROM leaf_alloc WHERE 1 = 0",
@@ -88,12 +88,12 @@ func checkRights(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// session sets what every connection needs, whatever the server's defaults and the DSN say. A load that was given up
-// must not live on in the server waiting for a lock, and a value that does not fit must be an error.
+// session sets the parameters that every connection needs, whatever the server's defaults and the DSN say. A load
+// that was given up must not stay in the server waiting for a lock, and a value that does not fit must be an error.
 //
-// A change that is acknowledged is committed: with completion_type CHAIN the end of one transaction would begin another
-// on the same connection, and all that follows there would keep its rows locked, and could be rolled back. No row is
-// hidden by sql_select_limit.
+// An acknowledged change is committed: with completion_type CHAIN the end of one transaction would begin another on
+// the same connection, and all later statements there would keep their rows locked, and could be rolled back.
+// sql_select_limit hides no row.
 func session(cfg *mysql.Config) *mysql.Config {
 	cfg.ParseTime, cfg.Loc = true, time.UTC
 	cfg.ClientFoundRows = false  // an UPDATE that changed nothing must say so
@@ -122,18 +122,18 @@ func session(cfg *mysql.Config) *mysql.Config {
 	return cfg
 }
 
-// parse reads a DSN. Its error shows nothing of it.
+// parse reads a DSN. Its error quotes nothing of the DSN.
 func parse(dsn string) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
-	// The parser's own error may quote a password. What follows the last slash is the database for it, though it be the
-	// rest of a password that has a slash.
+	// The parser's own error may quote a password. It takes everything after the last slash as the database, even if
+	// that is the end of a password with a slash in it.
 	if err != nil || cfg.DBName == "" || strings.Contains(dsn[strings.LastIndexByte(dsn, '/'):], "@") {
 		return nil, fmt.Errorf("%w: the DSN must be user:password@tcp(host:port)/database", ErrRefused)
 	}
 	return cfg, nil
 }
 
-// Check returns an error that says what a DSN must be, and shows nothing of it, or nil.
+// Check returns nil or an error that states the form of a DSN and quotes nothing of it.
 func Check(dsn string) error {
 	_, err := parse(dsn)
 	return err

@@ -18,7 +18,7 @@ const createTable = `CREATE TABLE leaf_alloc (
   PRIMARY KEY (biz_tag)
 ) ENGINE=InnoDB`
 
-// A schema is how an existing leaf_alloc differs from others.
+// A schema is the properties in which tables leaf_alloc differ.
 type schema struct {
 	description string // quoted name of the description column, "" if there is none
 	limit       int64  // highest value of the max_id column
@@ -90,7 +90,7 @@ func columns(ctx context.Context, db *sql.DB, database string) (map[string]strin
 }
 
 // selectRow returns a query for rows, to be completed by a condition. One odd row must not hide the others: a value
-// that int64 cannot hold becomes the highest int64, and a missing one 0, which cannot be served.
+// that int64 cannot hold becomes the highest int64, and a missing one becomes 0, which cannot be served.
 func (s schema) selectRow(condition string) string {
 	description := s.description
 	if description == "" {

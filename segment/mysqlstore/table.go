@@ -123,8 +123,8 @@ func (t *Table) write(ctx context.Context, tag, statement string, args ...any) (
 
 // Rows implements [segment.Table].
 func (t *Table) Rows(ctx context.Context, after string, limit int) ([]segment.Row, error) {
-	// By bytes, since the table's collation has another order and ignores case; of UTF-8, since its character set may
-	// be another.
+	// By bytes, since the table's collation has another order and ignores case; of UTF-8, since the table's character
+	// set may be another.
 	const name = "CAST(CONVERT(biz_tag USING utf8mb4) AS BINARY)"
 	return t.query(ctx, "WHERE "+name+" > ? ORDER BY "+name+" LIMIT ?", after, limit)
 }
