@@ -290,7 +290,7 @@ func (p *program) overloaded(mode worker.Mode) {
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: observed{p.ring.Store(p.storage.gated()), p.standby, p.settings}, Deadline: cfg.Deadline,
+		Store: loads{p.storage.gated(), p.standby, p.settings, p.ring}, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
 		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },

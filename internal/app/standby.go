@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/standby"
-	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/worker"
 )
 
@@ -93,56 +92,4 @@ func (p *program) changeStanding(s standby.State, why error) {
 func (p *program) standBy(ctx context.Context) error {
 	p.standby.Run(ctx)
 	return nil
-}
-
-// observed is the store from which ranges are loaded. It reports the outcomes of loads to standby. No load begins
-// before the settings were read, and the first range of a tag is used only once the tag is known to be loose.
-type observed struct {
-	segment.Store
-	watch    *standby.Watch
-	settings orderly
-}
-
-// orderly is the part of the settings that a store needs: see [fleet.Settings].
-type orderly interface {
-	Known(ctx context.Context) error
-	CatchUp(ctx context.Context) error
-}
-
-// Load implements [segment.Store].
-func (o observed) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return o.observe(ctx, func() (segment.Loaded, error) {
-		l, err := o.Store.Load(ctx, tag, n, floor)
-		if err == nil && floor == 0 {
-			err = o.settings.CatchUp(ctx) // if the tag is strict, the allocator drops the range
-		}
-		return l, err
-	})
-}
-
-// LoadStrict implements [segment.Store].
-func (o observed) LoadStrict(
-	ctx context.Context, tag string, join func() int64, floor int64,
-) (segment.Loaded, error) {
-	return o.observe(ctx, func() (segment.Loaded, error) { return o.Store.LoadStrict(ctx, tag, join, floor) })
-}
-
-func (o observed) observe(
-	ctx context.Context, load func() (segment.Loaded, error),
-) (l segment.Loaded, err error) {
-	ended := o.watch.Load()
-	if err = o.settings.Known(ctx); err == nil {
-		l, err = load()
-	}
-	ended(err, segment.IsFinal(err) || l.Passed)
-	return l, err
-}
-
-// Poll implements [segment.Store].
-func (o observed) Poll(ctx context.Context, see func(segment.Listing)) error {
-	err := o.Store.Poll(ctx, see)
-	if err != nil && ctx.Err() == nil {
-		o.watch.Suspect()
-	}
-	return err
 }

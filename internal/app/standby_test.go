@@ -8,20 +8,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/natsid/natsid/internal/passon"
 	"github.com/natsid/natsid/internal/standby"
 	"github.com/natsid/natsid/segment"
 )
 
 var errCut = errors.New("cut off")
 
-// passedOn is a store that cannot be reached, but through another worker: strict tags are loaded there.
-type passedOn struct{ segment.Store }
+// unreachable is a store that cannot be reached.
+type unreachable struct{ segment.Store }
 
-func (passedOn) Load(context.Context, string, int64, int64) (segment.Loaded, error) {
+func (unreachable) Load(context.Context, string, int64, int64) (segment.Loaded, error) {
 	return segment.Loaded{}, errCut
 }
 
-func (passedOn) LoadStrict(_ context.Context, _ string, join func() int64, floor int64) (segment.Loaded, error) {
+// another is a worker that loads strict tags for this one.
+type another struct{}
+
+func (another) LoadStrict(
+	_ context.Context, _ string, join func() int64, floor int64, _ passon.LoadFunc,
+) (segment.Loaded, error) {
 	start := max(1, floor)
 	return segment.Loaded{Range: segment.Range{Start: start, End: start + join()}, Step: 1, Passed: true}, nil
 }
@@ -50,7 +56,7 @@ func TestAWorkerThatIsCutOffLeavesThoughAnotherLoadsStrictTagsForIt(t *testing.T
 			},
 		})
 		go watch.Run(ctx)
-		store := observed{passedOn{}, watch, allKnown{}}
+		store := loads{unreachable{}, watch, allKnown{}, another{}}
 		for range 100 {
 			_, _ = store.Load(ctx, "short", 1, 0)
 			_, err := store.LoadStrict(ctx, "strict", func() int64 { return 1 }, 0)

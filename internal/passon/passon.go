@@ -319,31 +319,25 @@ func (r *Ring) reply(m *nats.Msg, tag string, ranges []segment.Range) {
 	_ = r.cfg.Conn.Publish(m.Reply, body) // it fails only without a connection: then the range is a hole
 }
 
-// Store returns a store for an allocator, which passes on strict loads.
-func (r *Ring) Store(store segment.Store) segment.Store { return passing{store, r} }
+// A LoadFunc loads a strict tag in this process, as [segment.Store.LoadStrict] does.
+type LoadFunc func(ctx context.Context, tag string, join func() int64, floor int64) (segment.Loaded, error)
 
-type passing struct {
-	segment.Store
-	ring *Ring
-}
-
-// LoadStrict implements [segment.Store].
-func (p passing) LoadStrict(
-	ctx context.Context, tag string, join func() int64, floor int64,
+// LoadStrict loads a strict tag in the process of its loader: by a message, or here with load.
+func (r *Ring) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc,
 ) (l segment.Loaded, err error) {
-	l, err = p.passOrLoad(ctx, tag, join, floor, mostTries)
+	l, err = r.passOrLoad(ctx, tag, join, floor, load, mostTries)
 	if errors.Is(err, errOutrun) {
-		l, err = p.passOrLoad(ctx, tag, join, floor, math.MaxInt)
+		l, err = r.passOrLoad(ctx, tag, join, floor, load, math.MaxInt)
 	}
 	return l, err
 }
 
 // passOrLoad makes the loader load, or loads in this process, with up to most compare-and-sets while a loader is
 // known.
-func (p passing) passOrLoad(
-	ctx context.Context, tag string, join func() int64, floor int64, most int,
+func (r *Ring) passOrLoad(
+	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc, most int,
 ) (segment.Loaded, error) {
-	r := p.ring
 	if r.isCutOff() {
 		return segment.Loaded{}, errCutOff
 	}
@@ -357,7 +351,7 @@ func (p passing) passOrLoad(
 			return segment.Loaded{}, errCutOff
 		}
 	}
-	return p.load(ctx, tag, join, floor, most)
+	return r.load(ctx, tag, join, floor, load, most)
 }
 
 // isCutOff reports whether the marks are out of reach.
@@ -375,19 +369,19 @@ var (
 //
 // A worker that has just started, or recovered, may begin a load before it has heard of the others. It races with
 // them, and may win none of its compare-and-sets before its requests expire.
-func (p passing) load(
-	ctx context.Context, tag string, join func() int64, floor int64, most int,
+func (r *Ring) load(
+	ctx context.Context, tag string, join func() int64, floor int64, load LoadFunc, most int,
 ) (l segment.Loaded, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	began, tries := time.Now(), 0
-	defer func() { p.ring.pace.note(time.Since(began)) }()
-	p.ring.mu.Lock()
-	meets := p.ring.passed[tag]
-	p.ring.mu.Unlock()
+	defer func() { r.pace.note(time.Since(began)) }()
+	r.mu.Lock()
+	meets := r.passed[tag]
+	r.mu.Unlock()
 	var waited time.Duration
-	l, err = p.Store.LoadStrict(ctx, tag, func() int64 {
-		if tries++; tries > most && p.ring.loader(tag) != "" {
+	l, err = load(ctx, tag, func() int64 {
+		if tries++; tries > most && r.loader(tag) != "" {
 			end(errOutrun) // before the compare-and-set: a store sends none once its context has ended
 		}
 		if meets != nil {

@@ -403,3 +403,18 @@ func TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent(t *testing.T) {
 		t.Errorf("%+v, %v, after %d joins; want 900 to 902 after 1", l, err, joined)
 	}
 }
+
+// Store returns a store whose strict loads are passed on.
+func (r *Ring) Store(store segment.Store) segment.Store { return passing{store, r} }
+
+type passing struct {
+	segment.Store
+	ring *Ring
+}
+
+// LoadStrict implements [segment.Store].
+func (p passing) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	return p.ring.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
+}

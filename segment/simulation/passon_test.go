@@ -36,7 +36,7 @@ func (l *life) passOn(store segment.Store) (segment.Store, *passon.Ring) {
 		Marks:    func() string { return "marks" },
 		Loads:    func() bool { return true },
 	})
-	return ring.Store(store), ring
+	return passing{store, ring}, ring
 }
 
 func (c *wire) post(what string, f func()) {
@@ -128,4 +128,17 @@ func (c *wire) arrive(m *nats.Msg) {
 		c.life.world.log("%s loads for another", c.life.name())
 	}
 	c.hears[m.Subject](m)
+}
+
+// passing is a store whose strict loads are passed on, as those of a worker are.
+type passing struct {
+	segment.Store
+	ring *passon.Ring
+}
+
+// LoadStrict implements [segment.Store].
+func (p passing) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (segment.Loaded, error) {
+	return p.ring.LoadStrict(ctx, tag, join, floor, p.Store.LoadStrict)
 }

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+
+	"github.com/natsid/natsid/internal/passon"
+	"github.com/natsid/natsid/internal/standby"
+	"github.com/natsid/natsid/segment"
+)
+
+// loads is the store of the allocator. Its methods are the steps of a load, in order:
+//
+//  1. standby sees how long the load takes, and how it ends.
+//  2. The limits and orders of tags are known: no load begins before.
+//  3. A strict tag is loaded in the process of its loader, so that the compare-and-sets of workers do not race.
+//  4. The registry is sound: [lineage.Member.Gate], before the load and when it ends.
+//  5. The store raises the mark by a compare-and-set, or a transaction.
+type loads struct {
+	segment.Store // steps 4 and 5
+	watch         *standby.Watch
+	settings      orderly
+	loaders       loader
+}
+
+// orderly is the part of the settings that a load needs: see [fleet.Settings].
+type orderly interface {
+	Known(ctx context.Context) error
+	CatchUp(ctx context.Context) error
+}
+
+// loader is the part of [passon.Ring] that a load needs.
+type loader interface {
+	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64, load passon.LoadFunc) (
+		segment.Loaded, error)
+}
+
+// Load implements [segment.Store].
+func (s loads) Load(ctx context.Context, tag string, n, floor int64) (l segment.Loaded, err error) {
+	ended := s.watch.Load()
+	if err = s.settings.Known(ctx); err == nil {
+		l, err = s.Store.Load(ctx, tag, n, floor)
+	}
+	if err == nil && floor == 0 { // the first range of a tag: if the tag is strict, the allocator drops the range
+		err = s.settings.CatchUp(ctx)
+	}
+	ended(err, segment.IsFinal(err))
+	return l, err
+}
+
+// LoadStrict implements [segment.Store].
+func (s loads) LoadStrict(
+	ctx context.Context, tag string, join func() int64, floor int64,
+) (l segment.Loaded, err error) {
+	ended := s.watch.Load()
+	if err = s.settings.Known(ctx); err == nil {
+		l, err = s.loaders.LoadStrict(ctx, tag, join, floor, s.Store.LoadStrict)
+	}
+	ended(err, segment.IsFinal(err) || l.Passed)
+	return l, err
+}
+
+// Poll implements [segment.Store].
+func (s loads) Poll(ctx context.Context, see func(segment.Listing)) error {
+	err := s.Store.Poll(ctx, see)
+	if err != nil && ctx.Err() == nil {
+		s.watch.Suspect()
+	}
+	return err
+}
