@@ -115,7 +115,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A result is what a call returned.
+// A result is the result of a call.
 type result struct {
 	id  client.ID
 	err error

@@ -35,7 +35,7 @@ var (
 )
 
 // errUnwanted ends a request for which no caller waits any longer. No call returns it.
-var errUnwanted = errors.New("client: nobody waits for the answer any longer")
+var errUnwanted = errors.New("client: no caller waits for the answer any longer")
 
 // A refusedError is the answer of a worker, with the sentinel of its code.
 type refusedError struct{ sentinel, refusal error }

@@ -44,7 +44,7 @@ func Example() {
 	// Output: 1 <nil>
 }
 
-// A client of another namespace, which says what it meets, and gives up earlier
+// A client of another namespace, which logs its troubles, and gives up earlier
 // where a context has no deadline.
 func ExampleNew() {
 	ids := client.New(natsid().Conn,
@@ -80,7 +80,7 @@ func ExampleHandle_Next() {
 	// Output: fewer requests than calls: true
 }
 
-// A sentinel says what to do.
+// Each sentinel has its own remedy.
 func ExampleHandle_Next_errors() {
 	ids := client.New(natsid().Conn)
 	defer ids.Close()
@@ -131,7 +131,7 @@ func ExampleHandle_NextN() {
 	// 3
 }
 
-// The text of a refusal says what was wrong.
+// The text of a refusal names the reason.
 func ExampleHandle_NextN_refused() {
 	ids := client.New(natsid().Conn)
 	defer ids.Close()

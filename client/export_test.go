@@ -9,8 +9,8 @@ import (
 // Gathered returns how many calls wait for a batch that has not left.
 func (h *Handle) Gathered() int64 { return h.merger.gathering.Load().count() }
 
-// HungBatch returns calls of a batch that nothing answers, what tells them that it takes
-// long, and what answers it after all. A call without a deadline may take as long as the timeout.
+// HungBatch returns calls of a batch that nothing answers, a function that turns them
+// slow, and a function that answers them. A call without a deadline may take as long as the timeout.
 func HungBatch(timeout time.Duration) (call func(context.Context) error, turnSlow, answer func()) {
 	b := newMerger(&source{client: &Client{timeout: timeout}}).newBatch()
 	return func(ctx context.Context) error {

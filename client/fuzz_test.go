@@ -6,7 +6,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// FuzzReply guards what a caller gets: a reply to a request for n IDs holds n, none of them twice, or is refused.
+// FuzzReply guards the result of a caller: a reply to a request for n IDs holds n, none of them twice, or is refused.
 // Anyone may answer on a subject.
 func FuzzReply(f *testing.F) {
 	for _, body := range []string{
@@ -34,7 +34,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// FuzzStats guards what is read of the answers of a NATS service, which another program may send.
+// FuzzStats guards the reading of answers of a NATS service, which another program may send.
 func FuzzStats(f *testing.F) {
 	for _, body := range []string{
 		"", "{}", "null", `{"endpoints":[]}`, `{"endpoints":[{"name":"segment","data":null}]}`,

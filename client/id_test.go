@@ -26,7 +26,7 @@ func TestAnIDPrintsAsADecimalAndComesBackFromIt(t *testing.T) {
 	}
 }
 
-// A document is what a program of a user puts its IDs into.
+// A document is a user's type with IDs.
 type document struct {
 	ID      client.ID            `json:"id"`
 	Quoted  client.ID            `json:"quoted,string"`
@@ -68,7 +68,7 @@ func TestAnIDComesBackFromANumberInJSON(t *testing.T) {
 	}
 }
 
-// What is almost an ID is none, and nothing is left of an ID of before.
+// A text that is almost an ID is refused, and the old ID is cleared.
 func TestWhatIsNoIDIsAnError(t *testing.T) {
 	for _, text := range []string{
 		"", "x", " 7", "7 ", "+7", "-7", "007", "7.0", "7e3", "0x7", "7_0", "9223372036854775808",

@@ -15,7 +15,7 @@ import (
 )
 
 // playCalls makes n calls through package client on a worker that answers the i-th
-// request with what answer returns, and judges them.
+// request with the result of answer, and judges them.
 func playCalls(t *testing.T, f fault, n int64, answer func(i int64, m *nats.Msg) *nats.Msg) (*trial, result) {
 	t.Helper()
 	s := answered(t, f, answer)

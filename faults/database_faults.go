@@ -72,7 +72,7 @@ func pauseDatabase(t *trial) func() {
 func restoreDatabase(t *trial) func() {
 	copied := t.db.Snapshot()
 	t.sleep(5 * time.Second)
-	t.logf("MariaDB comes back with what it had 5 s ago")
+	t.logf("MariaDB comes back with its state of 5 s ago")
 	t.db.Kill()
 	t.db.Restore(copied)
 	t.db.Run()

@@ -87,7 +87,7 @@ func (t *trial) judge(r result) {
 	t.judgeAlarms(r)
 	t.judgeRefusals()
 	for _, b := range bursts(t.load.refusals()) {
-		t.logf("strict ended 503; slowest bare write meanwhile: %s", t.probe.beside(b))
+		t.logf("strict ended 503; slowest bare write in that time: %s", t.probe.beside(b))
 	}
 }
 

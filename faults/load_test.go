@@ -15,8 +15,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// play runs a load of 400 bare requests per second on a worker that answers with what
-// answer returns, and judges it.
+// play runs a load of 400 bare requests per second on a worker that answers with the
+// result of answer, and judges the load.
 func play(t *testing.T, f fault, answer func(i int64, m *nats.Msg) *nats.Msg) (*trial, result) {
 	t.Helper()
 	s := answered(t, f, answer)
@@ -35,7 +35,7 @@ func play(t *testing.T, f fault, answer func(i int64, m *nats.Msg) *nats.Msg) (*
 }
 
 // answered returns a trial whose callers are connected to a worker that answers the
-// i-th request with what answer returns, nil for none.
+// i-th request with the result of answer, nil for none.
 func answered(t *testing.T, f fault, answer func(i int64, m *nats.Msg) *nats.Msg) *trial {
 	t.Helper()
 	url := natstest.Start(t)

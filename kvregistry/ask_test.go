@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// A tap is a connection that remembers what was sent.
+// A tap is a connection that records the messages sent.
 type tap struct {
 	net.Conn
 	mu   sync.Mutex

@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/buckets"
 )
 
-// FuzzEntry guards what others wrote about a number: a record that is not whole is damaged, so the number is not free,
+// FuzzEntry guards foreign entries of a number: a record that is not whole is damaged, so the number is not free,
 // and a heartbeat that is not whole is one all the same.
 func FuzzEntry(f *testing.F) {
 	for _, text := range []string{

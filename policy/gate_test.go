@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// throughput returns what gates together admit of tags in so many seconds, asked every ms.
+// throughput returns how many IDs of tags gates together admit in so many seconds, asked every ms.
 func throughput(seconds int, gates []*Gate, batch int, tags ...string) (ids int) {
 	for now := time.Duration(0); now < time.Duration(seconds)*time.Second; now += time.Millisecond {
 		for _, g := range gates {

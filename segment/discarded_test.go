@@ -11,7 +11,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// spent counts what became of the IDs of a tag.
+// spent counts the fates of the IDs of a tag.
 type spent struct {
 	mu                         sync.Mutex
 	granted, issued, discarded map[int64]int

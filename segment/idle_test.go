@@ -83,7 +83,7 @@ func TestIdleTagsStayInMemoryWhileLoadsAreHeld(t *testing.T) {
 	})
 }
 
-// A store that lost its tags shall not give what was loaded from it a second time.
+// A store that lost its tags must not give the loaded IDs a second time.
 func TestAnIdleTagThatLostItsMarkIsNotCreatedOnFirstUse(t *testing.T) {
 	manyIdle(t, segment.Config{MaxIdle: -1}, func(t *testing.T, a *allocator, _ *faulty, memory *memory) {
 		time.Sleep(2 * time.Hour)

@@ -60,7 +60,7 @@ func TestARequestThatAStandstillLeavesTimeForIsServed(t *testing.T) {
 	}
 }
 
-// standStill waits for a load whose answer never comes, says so, and is stopped meanwhile.
+// standStill waits for a load whose answer never comes, reports that, and is stopped in that time.
 func standStill(t *testing.T) {
 	store := &segmenttest.Faulty{Store: new(segmenttest.Memory)}
 	if _, err := store.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false); err != nil {

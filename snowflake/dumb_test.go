@@ -79,7 +79,7 @@ func (d *dumb) close() int64 {
 	return max(free, d.from)
 }
 
-// next issues n IDs at now, where random is what a random start draws. If dry,
+// next issues n IDs at now, where random is the draw of a random start. If dry,
 // it only reports whether it would.
 func (d *dumb) next(now, n, random int64, dry bool) (ids []int64, err error) {
 	if d.closed {
@@ -148,7 +148,7 @@ func (d *dumb) next(now, n, random int64, dry bool) (ids []int64, err error) {
 	return ids, nil
 }
 
-// A story encodes a layout, a window, and what happens in it.
+// A story encodes a layout, a window, and its events.
 type story []byte
 
 // below returns a number in [0, n), n at most 256; 0 at the end of the story.

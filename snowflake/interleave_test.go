@@ -67,7 +67,7 @@ var interleaved = map[string][2][]call{
 // A call is one call of a generator's method.
 type call func(p *play, thread int) error
 
-// A play is one run of two goroutines with one generator, and what they saw.
+// A play is one run of two goroutines with one generator, and their results.
 type play struct {
 	g        *snowflake.Generator
 	programs [][]call
@@ -172,7 +172,7 @@ func extend(until int64) call {
 	}
 }
 
-// check checks what must hold in the end.
+// check checks the invariants at the end.
 func (p *play) check() error {
 	for _, free := range p.free {
 		if free != p.free[0] {

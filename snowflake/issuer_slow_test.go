@@ -8,7 +8,7 @@ import (
 )
 
 // slowly runs f in virtual time with an issuer whose clock advances by 1 ms in each 5 ms:
-// it issues a fifth of what its layout has, as a process does that runs now and then.
+// it issues a fifth of its layout's IDs, as a process does that runs now and then.
 func slowly(t *testing.T, f func(i *Issuer)) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -48,7 +48,7 @@ func TestNamespaceIsOneTokenAndABucketPrefix(t *testing.T) {
 }
 
 // tagRe is the grammar of tags as a regular expression: a second,
-// independent statement of what CheckTag must accept.
+// independent statement of the tags that CheckTag must accept.
 var (
 	tagRe      = regexp.MustCompile(`\A[A-Za-z0-9_/=-]+(\.[A-Za-z0-9_/=-]+)*\z`)
 	reservedRe = regexp.MustCompile(`\A_natsid(\.|\z)`)
@@ -314,7 +314,7 @@ func FuzzParseWorkerDrain(f *testing.F) {
 	})
 }
 
-// FuzzParseTagChange guards what changes and raises tags: what is accepted passes its own check, and is read again as
+// FuzzParseTagChange guards changes and raises of tags: an accepted one passes its own check, and is read again as
 // it is written.
 func FuzzParseTagChange(f *testing.F) {
 	for _, body := range []string{

@@ -42,7 +42,7 @@ func (t Throttle) Check() error {
 	case t.Off && t.Rate != 0:
 		return Errorf(BadRequest, "rate and off exclude each other: give one")
 	case !t.Off && t.Tag == "" && !t.All:
-		return Errorf(BadRequest, "what to throttle? Give tag, or all")
+		return Errorf(BadRequest, "no target to throttle: give tag, or all")
 	case !t.Off && (t.Rate < 1 || t.Rate > MaxRate):
 		return Errorf(BadRequest, "rate %d, want 1..%d IDs per second, or off", t.Rate, int64(MaxRate))
 	case t.Tag != "":

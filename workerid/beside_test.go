@@ -16,7 +16,7 @@ import (
 // besideClock are the calls of a heartbeat after it has compared the clock.
 var besideClock = []string{"Deployment", "Record", "Report"}
 
-// While all is well, what follows the comparison of the clock costs one round trip.
+// Without trouble, the calls after the comparison of the clock cost one round trip.
 func TestWhatFollowsTheClockIsDoneAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := start(t, new(workeridtest.Memory))

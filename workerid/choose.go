@@ -110,7 +110,7 @@ func (h *chooser) find(ctx context.Context) (*claim, error) {
 	if behind > h.maxAhead {
 		h.alarms.set(ClockBehind, fmt.Sprintf("the clock is %v behind the last report of worker %q: %s",
 			behind, h.instance, h.policy.remedy(behind)))
-		if !h.policy.another(behind) {
+		if !h.policy.reclaims(behind) {
 			return nil, &waitError{fmt.Errorf("%w: by %v", errBehind, behind), 0, behind}
 		}
 		return h.acquireAny(ctx, seen, v)
@@ -368,8 +368,8 @@ func (h *chooser) ask(ctx context.Context, c *claim) error {
 func (h *chooser) bystander() {
 	if !h.warned {
 		h.warned = true
-		h.log.Warn("somebody else subscribes to the questions for worker numbers and does not answer them, so silence "+
-			"says nothing: a number that is new to this worker is used some seconds later; narrow that subscription "+
-			"or stream, so that it leaves out the subjects of worker numbers", "later", unheardFor)
+		h.log.Warn("another program subscribes to the questions for worker numbers and does not answer them, so "+
+			"silence proves nothing: a number that is new to this worker is used some seconds later; narrow that "+
+			"subscription or stream, so that it leaves out the subjects of worker numbers", "later", unheardFor)
 	}
 }

@@ -179,12 +179,12 @@ func (c *clock) judge(ctx context.Context, fresh bool) (r reading, beats map[int
 	if err != nil {
 		return reading{}, nil, err
 	}
-	agreed := c.agree(early, late)
+	agreed := c.agrees(early, late)
 	if fresh || !agreed && time.Now().After(c.earliest) || c.farReads == 2 && time.Now().After(c.retryAfter) {
 		if beats, err = c.readOthers(ctx); err != nil {
 			return reading{}, nil, err
 		}
-		agreed = c.agree(early, late)
+		agreed = c.agrees(early, late)
 	}
 	if c.stepped() != 0 {
 		return reading{}, nil, errors.New("workerid: the clock was set while it was compared")
@@ -285,8 +285,8 @@ func (c *clock) about(d time.Duration) time.Duration {
 	return d/2 + time.Duration(c.rand.Int64N(int64(d)))
 }
 
-// agree reports whether an offset between early and late is within the tolerance of the median.
-func (c *clock) agree(early, late int64) bool {
+// agrees reports whether an offset between early and late is within the tolerance of the median.
+func (c *clock) agrees(early, late int64) bool {
 	low, high := c.median()
 	near := func(m int64) bool { return late >= m-c.tolerance && early <= m+c.tolerance }
 	return near(low) || near(high)
@@ -306,14 +306,14 @@ type behindPolicy struct {
 	reclaim bool // acquire another number
 }
 
-// another reports whether a worker that is behind by d acquires another number instead of waiting.
-func (p behindPolicy) another(d time.Duration) bool {
+// reclaims reports whether a worker that is behind by d acquires another number instead of waiting.
+func (p behindPolicy) reclaims(d time.Duration) bool {
 	return d > 0 && (p.reclaim || d > maxWait)
 }
 
 // remedy describes for logs how a worker that is behind by d continues.
 func (p behindPolicy) remedy(d time.Duration) string {
-	if p.another(d) {
+	if p.reclaims(d) {
 		return "this worker acquires another number if its clock is right; nothing to do but check the clock"
 	}
 	return "no snowflakes here until the clock has caught up; " +

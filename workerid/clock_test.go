@@ -219,7 +219,7 @@ func TestAClockSetFarStopsIssuingAtOnceAndServesAgainWhenRight(t *testing.T) {
 	}
 }
 
-// Whichever reading is the first that is wrong, a clock that was set back was set, and is not behind what was issued.
+// Whichever reading is the first that is wrong, a clock that was set back was set, and is not behind its IDs.
 func TestAClockSetBackBetweenTwoReadingsIsNotBehind(t *testing.T) {
 	for nth := range 6 {
 		synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestAClockSetBackBetweenTwoReadingsIsNotBehind(t *testing.T) {
 }
 
 // A clock that was set back together with the registry's is right, but behind
-// what was issued.
+// the issued IDs.
 func TestARightClockBehindItsIDsWaitsOrTakesAnotherNumber(t *testing.T) {
 	for _, c := range []struct {
 		back    time.Duration

@@ -51,7 +51,7 @@ func TestALostClaimDoesNotStayInTheStateFile(t *testing.T) {
 	})
 }
 
-// A later life would resume the claim of the file beyond what was lowered.
+// A later life would resume the claim of the file beyond the lowered end.
 func TestAReleaseThatIsNotInTheStateFileLowersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, of := newStub()
@@ -84,7 +84,7 @@ func TestANumberIsAskedForAgainAfterItsFirstWrite(t *testing.T) {
 }
 
 // A renewal whose acknowledgement was lost is written again at once, and the clock
-// may have been set back meanwhile. IDs up to the acknowledged end of the window may
+// may have been set back since. IDs up to the acknowledged end of the window may
 // have been issued.
 func TestARenewalNeverLowersUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ var (
 	errClock = errors.New("workerid: this machine's clock is wrong")
 	// errBehind is returned when the clock is behind a time that this worker issued or reported: it was ahead then,
 	// or was set back since.
-	errBehind = errors.New("workerid: the clock is behind what this worker issued or reported")
+	errBehind = errors.New("workerid: the clock is behind a time that this worker issued or reported")
 	// errAway is returned when the registry does not answer.
 	errAway = errors.New("workerid: JetStream does not answer for the worker numbers")
 	// errEarly is the reason why a number that was just acquired or resumed is not used yet.

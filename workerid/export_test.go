@@ -32,7 +32,7 @@ func (k *Keeper) Simulate(
 // WhoAt is Who at a time on this worker's clock, Unix ms.
 func (k *Keeper) WhoAt(now int64) (who Who, held bool) { return k.whoAt(now) }
 
-// DecodeState returns what a state file says, as text.
+// DecodeState returns the state in a file, as text.
 func DecodeState(data []byte) (string, error) {
 	st, err := decodeState(data)
 	return string(st.encode()), err

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzDecodeState guards the fence: what decodeState believes, a worker wrote, whole. A file in which any byte differs
-// is refused.
+// FuzzDecodeState guards the fence: a state that decodeState accepts was written whole by a worker. A file in
+// which any byte differs is refused.
 func FuzzDecodeState(f *testing.F) {
 	number := 7
 	full := state{

@@ -213,7 +213,7 @@ func (h *holder) renewAs(ctx context.Context, r reading, brief bool) error {
 	h.life.becomeIssuing(h.claim)
 	h.life.note(func(s *Status) { s.Offset = r.offset })
 	h.trouble(ctx, trouble)
-	if d := h.behind(h.clock.now()); h.policy.another(d) {
+	if d := h.behind(h.clock.now()); h.policy.reclaims(d) {
 		return fmt.Errorf("%w: by %v", errBehind, d)
 	}
 	return nil
@@ -275,7 +275,7 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 		putErr = h.claim.heartbeat(ctx)
 	}
 	if h.wasPut = putErr == nil; putErr != nil {
-		return fmt.Errorf("workerid: the heartbeat of number %d was not put, and its window goes on: %w",
+		return fmt.Errorf("workerid: the heartbeat of number %d was not put, and its window continues: %w",
 			h.claim.number, putErr), nil
 	}
 	return nil, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // stepped is the generator with package steps in the place of sync/atomic, and
-// interleavings how the tests of its package find what is wrong then.
+// interleavings how the tests of its package find the fault then.
 var (
 	stepped = mutant.Text("../snowflake/generator.go", `"sync/atomic"`,
 		`atomic "github.com/natsid/natsid/internal/testkit/steps"`)

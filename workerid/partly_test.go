@@ -56,7 +56,7 @@ func (l *life) calls(d time.Duration, fail ...string) map[string]int {
 }
 
 // Heartbeats stop nobody: without their bucket the window is renewed, also by a
-// worker that was killed meanwhile and never read a heartbeat.
+// worker that was killed in that time and never read a heartbeat.
 func TestWithoutHeartbeatsTheWindowIsRenewed(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestEachTraceOfAWorkersPastCanRefuseItsClock(t *testing.T) {
 			*c = append(*c, in(t.TempDir()), func(c *workerid.Config) { c.Instance = "other" })
 		}, 5 * time.Minute, false},
 		"an older record": {func(m *workeridtest.Memory, w int, c *[]func(*workerid.Config)) {
-			// It was far ahead once; what it wrote since is right.
+			// It was far ahead once; its later writes are right.
 			m.Expire(w)
 			f := &workeridtest.Fake{Memory: m}
 			r, err := f.Record(t.Context(), w)

@@ -39,7 +39,7 @@ func (w *world) inject() {
 	}
 }
 
-// overhear lets somebody listen to all questions for holders, or ends that. Where
+// overhear makes a bystander listen to all questions for holders, or ends that. Where
 // the registry loses its state, a worker that stands still could not be told apart
 // from none: it may issue, as docs/uniqueness.md says.
 func (w *world) overhear() {

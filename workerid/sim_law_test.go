@@ -11,8 +11,8 @@ import (
 )
 
 // check checks the law as it stands: of two generators of one number neither can
-// issue, or has issued, what the other can. Where the registry loses its state
-// the earlier one may hold what it no longer uses.
+// issue, or has issued, a time that the other can. Where the registry loses its state
+// the earlier one may hold a time that it no longer uses.
 func (w *world) check() {
 	for _, of := range w.kinds {
 		all := w.generators[of]

@@ -7,8 +7,8 @@ import (
 	"github.com/natsid/natsid/workerid"
 )
 
-// What happens to a registry that loses its state, and what docs/operations.md
-// asks of operators then.
+// Events of a registry that loses its state, and the steps that docs/operations.md
+// asks of operators.
 
 // lose loses the registry's state, at any moment: as a whole or in part. Or it is
 // replaced or restored, as operators do it.
@@ -135,7 +135,7 @@ func (w *world) newRevision() uint64 {
 	return w.reg.revision + 1_000_000
 }
 
-// move creates the registry again with what it held: all revisions are new.
+// move creates the registry again with its content: all revisions are new.
 func (w *world) move() {
 	w.past, w.backups, w.reg.revision, w.reg.records = nil, nil, w.newRevision(), maps.Clone(w.reg.records)
 	for n := range w.conf.Layout.Workers() {

@@ -35,7 +35,7 @@ const few = 150
 // number's holder gets a wrong answer or none, and a worker answers up to 50 ms
 // late for a number that it has just acquired; the registry is down, or one of its
 // buckets; it is wiped as a whole or in part, restored from an old state, swapped for
-// another and back, or created again with what it held; somebody else hears all
+// another and back, or created again with its content; a bystander hears all
 // questions, so that silence says nothing; a worker is cut off; workers crash or stand
 // still at any call, reading of the clock or write of the disk, stop cleanly, restart,
 // lose their disk, or start with one that is torn or a copy; disks fail before or after
@@ -46,8 +46,8 @@ const few = 150
 //
 // In a third of the schedules the registry loses its state. There, clocks differ
 // by half the skew at most, questions are answered truly, no worker stands still
-// while somebody else hears them, and operators do what docs/uniqueness.md asks.
-// In all others the registry keeps what it acknowledged, and clocks do as they
+// while a bystander hears them, and operators follow docs/uniqueness.md.
+// In all others the registry keeps acknowledged writes, and clocks do as they
 // like.
 //
 // A seed makes the same schedule each time. A schedule that fails is run again

@@ -51,7 +51,7 @@ type world struct {
 	wg         sync.WaitGroup
 }
 
-// registryState is what the registry holds. Each change makes a new one.
+// registryState is the content of the registry. Each change makes a new one.
 type registryState struct {
 	deployment workerid.Deployment
 	records    map[int]workerid.Record
@@ -168,7 +168,7 @@ func (w *world) fleet() (bits int) {
 	}
 }
 
-// settle chooses the layout, for worker numbers of so many bits, and what depends
+// settle chooses the layout, for worker numbers of that many bits, and the settings that depend
 // on the length of its ticks.
 func (w *world) settle(numbers int) {
 	r := w.rnd

@@ -52,7 +52,7 @@ func TestAStateFileIsBelievedOnlyWholeAndWhereItWasWritten(t *testing.T) {
 	}
 }
 
-// A file is what was written, or it is refused: whatever byte is missing or
+// A file is exactly as written, or it is refused: whatever byte is missing or
 // wrong.
 func TestAStateFileIsReadAsWrittenOrRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -364,7 +364,7 @@ func TestTheMedianIsTheMiddleOrBothInTheMiddle(t *testing.T) {
 	}
 }
 
-// choose returns what a chooser of s finds.
+// choose returns the claim that a chooser of s finds.
 func choose(t *testing.T, s *stub, of terms) (*claim, error) {
 	t.Helper()
 	return newChooser(s, of).find(t.Context())

@@ -168,7 +168,7 @@ func TestTheLastAlarmsRaisedWhileDisconnectedArePublishedLater(t *testing.T) {
 	}
 }
 
-// A connection that lost what was sent carries nothing more: its replies would be taken for those to later requests.
+// A connection that lost messages carries no more: its replies would be taken for those to later requests.
 func TestAnAlarmIsPublishedUntilTheServerHasIt(t *testing.T) {
 	t.Parallel()
 	a := startAlarming(t)
@@ -241,7 +241,7 @@ func TestAnAlarmThatRepeatsIsRaisedOnceAMinute(t *testing.T) {
 	})
 }
 
-// They come within seconds of one another, and each says what no other one does.
+// They come within seconds of one another, and each reports something of its own.
 func TestNoAlarmOfAnIncidentOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
 	a := newAlarms(slog.New(slog.DiscardHandler), func(subjects.Alarm) {}, func(k subjects.Alarm) {
 		t.Errorf("%s is held back", k)

@@ -240,7 +240,7 @@ func (p *program) assemble(context.Context) error {
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
 		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.ready.modes, Version: cfg.Version,
-		Second: p.storage.second, Tags: cfg.MetricsTags,
+		Second: p.storage.hasSecond, Tags: cfg.MetricsTags,
 	})
 	return nil
 }

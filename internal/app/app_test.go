@@ -83,7 +83,7 @@ func (i *instance) where() app.Where {
 	panic("not reached")
 }
 
-// end waits until the instance has stopped and returns what Run returned.
+// end waits until the instance has stopped and returns the error of Run.
 func (i *instance) end() error {
 	i.t.Helper()
 	select {

@@ -45,8 +45,8 @@ func (p *program) startServer(context.Context) (err error) {
 
 func embed(cfg *Config, lock *natsembed.Lock) (*natsembed.Host, error) {
 	if lock == nil && !natsembed.Loopback(cfg.Listen) {
-		cfg.Log.Warn("the embedded NATS server is open, by --insecure: whoever reaches its address can take IDs, "+
-			"delete tags, and write to the buckets, which can make IDs repeat; let nobody else reach it",
+		cfg.Log.Warn("the embedded NATS server is open, by --insecure: every program that reaches its address can "+
+			"take IDs, delete tags, and write to the buckets, which can make IDs repeat; restrict access to it",
 			"listen", cfg.Listen)
 	}
 	h, err := natsembed.Run(natsembed.Config{

@@ -188,7 +188,7 @@ func checkListen(c *Config) error {
 		return nil
 	}
 	return fmt.Errorf("%q: other machines reach this address: demand TLS and users with --listen-cert FILE and "+
-		"--listen-key FILE, or let whoever reaches it do everything with --insecure", c.Listen)
+		"--listen-key FILE, or allow every program that reaches it everything with --insecure", c.Listen)
 }
 
 func checkHTTP(c *Config) error {
@@ -208,7 +208,7 @@ func checkLeafHTTP(c *Config) error {
 		return nil
 	}
 	return fmt.Errorf("%q: other machines reach this address, and there is no authentication: put a proxy with TLS "+
-		"before an address of loopback, or let whoever reaches it take IDs with --insecure", c.LeafHTTP)
+		"before an address of loopback, or let every program that reaches it take IDs with --insecure", c.LeafHTTP)
 }
 
 func checkListenCert(c *Config) error {

@@ -199,11 +199,11 @@ func (g *grantLog) failed(err error, lost uint64) {
 	}
 	if g.wasDeleted {
 		g.wasDeleted = false
-		raise("gone", "the stream of bucket %s was deleted, or JetStream wiped: what was written before is lost; "+
+		raise("gone", "the stream of bucket %s was deleted, or JetStream wiped: earlier records are lost; "+
 			"another one is made", g.p.cfg.Namespace.GrantsBucket())
 	}
 	if err != nil && lost == g.lost { // other parts log that JetStream is out of reach
-		g.p.cfg.Log.Debug("grants cannot be written now, and wait in memory; IDs are issued as ever", "error", err)
+		g.p.cfg.Log.Debug("grants cannot be written now, and wait in memory; IDs are issued as usual", "error", err)
 	}
 	_, right := errors.AsType[*buckets.RightError](err)
 	refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right

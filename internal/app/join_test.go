@@ -55,7 +55,7 @@ func TestAConnectionWhoseServerReadsNothingIsLeftWithinSeconds(t *testing.T) {
 	}
 }
 
-// What nats.go could not write it drops, and goes on with the connection: without a subscription, or an answer.
+// nats.go drops data that it could not write, and keeps the connection: without a subscription, or an answer.
 func TestAConnectionThatLostWhatWasToBeWrittenIsMadeAnew(t *testing.T) {
 	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
 	var d flaky

@@ -47,7 +47,7 @@ func live(ctx context.Context, quit func(), log *slog.Logger, steps []step) erro
 // end stops a step, however long that takes.
 func (s step) end(log *slog.Logger) error {
 	late := time.AfterFunc(s.within, func() {
-		log.Warn("the stop takes longer than it should; still waiting, since what stops next rests on it",
+		log.Warn("the stop takes longer than it should; still waiting, since the next stops depend on it",
 			"step", s.name, "after", s.within)
 	})
 	defer late.Stop()

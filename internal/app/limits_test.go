@@ -32,8 +32,8 @@ func retried(t *testing.T, f func() error) {
 	}
 }
 
-// between passes on what workers with the prefix api ask JetStream, but for what reads settings of tags while it hides
-// them.
+// between passes on requests of workers with the prefix api to JetStream, except reads of settings of tags
+// while it hides them.
 func between(t *testing.T, nc *nats.Conn) (hides *atomic.Bool) {
 	t.Helper()
 	hides = new(atomic.Bool)
@@ -123,7 +123,7 @@ func TestNoRangeIsLoadedBeforeTheSettingsWereRead(t *testing.T) {
 	})
 }
 
-// testUnread starts workers on a store, of which loaded returns what each load changes.
+// testUnread starts workers on a store, of which loaded returns a value that each load changes.
 func testUnread(t *testing.T, on func(*app.Config), loaded func(*nats.Conn) uint64) {
 	t.Helper()
 	url := startServer(t, "127.0.0.1:0").ClientURL()
@@ -210,7 +210,7 @@ func TestSettingsAreWhereTheMarksAre(t *testing.T) {
 	}
 }
 
-// resume does what an operator's command does, once a worker has found that the marks were restored.
+// resume acts as an operator's command, once a worker has found that the marks were restored.
 func resume(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	js, err := jetstream.New(nc)

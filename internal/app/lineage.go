@@ -226,9 +226,9 @@ func (p *program) watchRegistry(ctx context.Context) error {
 	return nil
 }
 
-// second reports whether workers of another registry serve the same subjects, or whether this registry gave way to
+// hasSecond reports whether workers of another registry serve the same subjects, or whether this registry gave way to
 // another.
-func (s *storage) second() bool {
+func (s *storage) hasSecond() bool {
 	if s.member == nil {
 		return false
 	}

@@ -62,8 +62,8 @@ func (r readiness) state() map[string]string {
 	return state
 }
 
-// all reports whether every mode can issue.
-func (r readiness) all() bool { return r.segmentTrouble() == nil && r.snowflakeTrouble() == nil }
+// isReady reports whether every mode can issue.
+func (r readiness) isReady() bool { return r.segmentTrouble() == nil && r.snowflakeTrouble() == nil }
 
 // outOf returns why this process keeps a mode out of its queue group, or nil.
 func (r readiness) outOf(mode worker.Mode) error {
@@ -132,7 +132,7 @@ func (p *program) announce(ctx context.Context) error {
 	tick, missing := time.NewTicker(20*time.Millisecond), time.NewTicker(missingAfter)
 	defer tick.Stop()
 	defer missing.Stop()
-	for !p.ready.all() {
+	for !p.ready.isReady() {
 		select {
 		case <-tick.C:
 		case <-missing.C:

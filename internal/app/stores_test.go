@@ -38,7 +38,7 @@ func unused(t *testing.T, cfg app.Config) int64 {
 	nc := connect(t, cfg.NATS)
 	c := patient(nc, client.Namespace(cfg.Namespace))
 	for asked, served := 0, 0; served < 150; asked++ {
-		// Not by the client: what it throws away after it asked again would count.
+		// Not by the client: answers that it discards after a retry would count.
 		reply, err := nc.Request(cfg.Namespace.Segment("order"), []byte("900"), time.Minute)
 		if err != nil || asked == 1000 {
 			t.Fatalf("%v after %d requests, of which %d were served", err, asked, served)

@@ -137,7 +137,7 @@ func (f *benchFlags) check(of target) error {
 	case f.Prefetch < 0:
 		return fmt.Errorf("--prefetch %d: want at least 1", f.Prefetch)
 	case f.Prefetch > 0 && f.Batch > 1:
-		return errors.New("--batch and --prefetch exclude each other: what is held is given one by one")
+		return errors.New("--batch and --prefetch exclude each other: prefetched IDs are given one by one")
 	case of.maxIDs <= first:
 		return fmt.Errorf("--max-ids %d: want more than %d, which the first call uses up", of.maxIDs, first)
 	}

@@ -135,7 +135,7 @@ func (c *explainCmd) segment(
 	mark, marked := marks.Marks[c.Tag]
 	switch {
 	case err == nil && marked && c.ID >= mark.Mark:
-		out.cant("one that was issued: the tag's mark is %d, and no worker has loaded what is above", mark.Mark)
+		out.cant("one that was issued: the tag's mark is %d, and no worker has loaded IDs above it", mark.Mark)
 	case hole != "":
 		out.cant("one that was issued: %s", hole)
 	case !known && err == nil && !marked:
@@ -147,7 +147,7 @@ func (c *explainCmd) segment(
 	case gaps.Lost+gaps.Missing > 0:
 		out.cant("one of a load that is written down; %d grants and %d entries are missing", gaps.Lost, gaps.Missing)
 	default:
-		out.cant("one that was issued while all grants were written down: `natsid audit` says what is missing; or " +
+		out.cant("one that was issued while all grants were written down: `natsid audit` names the gaps; or " +
 			"Leaf issued it")
 	}
 	return nil

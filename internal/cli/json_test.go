@@ -12,7 +12,7 @@ import (
 )
 
 // wantJSON runs a command with --json. It checks that one value of the type that is documented for the command is
-// printed, on one line, and that it has what is wanted, a regular expression. It returns the line.
+// printed, on one line, and that it matches a regular expression. It returns the line.
 func wantJSON(t *testing.T, want string, args ...string) string {
 	t.Helper()
 	var got result

@@ -170,7 +170,7 @@ func (r *resumption) run(ctx context.Context) (err error) {
 		r.o.Limit = r.table.Limit()
 	case r.kind == kvstore.Guarded:
 		fmt.Fprintln(r.s.stderr,
-			"The marks guard a table: with --mysql DSN no tag is raised beyond what its column holds.")
+			"The marks guard a table: with --mysql DSN no tag is raised beyond the limit of its column.")
 	}
 	if r.c, err = r.o.Look(ctx, nil); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (r *resumption) run(ctx context.Context) (err error) {
 	out := r.c.Identity.Out
 	for range mostTries {
 		if now := r.c.Identity.Out; now != out && now != "" {
-			return fmt.Errorf("another operator has taken this registry out meanwhile, and keeps registry %s: agree "+
+			return fmt.Errorf("another operator has taken this registry out, and keeps registry %s: agree "+
 				"which one serves, then run the command again", now)
 		}
 		if err = r.try(ctx); !errors.Is(err, lineage.ErrChanged) {
@@ -283,7 +283,7 @@ func (r *resumption) try(ctx context.Context) error {
 		fmt.Fprintf(r.s.stderr, "%d of %s raised\n", done, numberOf(len(raises), "tag"))
 	})
 	if err != nil {
-		return fmt.Errorf("%w; run the command again: it continues above what is raised", err)
+		return fmt.Errorf("%w; run the command again: it continues above the raised marks", err)
 	}
 	if err := r.o.End(ctx, &r.c, r.TagsComplete); err != nil {
 		return err
@@ -298,7 +298,7 @@ func (r *resumption) wait(ctx context.Context) error {
 	if left <= 0 {
 		return nil
 	}
-	fmt.Fprintf(r.s.stderr, "Waiting %s until no worker uses what it loaded before.\n", left.Round(time.Second))
+	fmt.Fprintf(r.s.stderr, "Waiting %s until no worker uses its earlier loads.\n", left.Round(time.Second))
 	tick(ctx, left)
 	return ctx.Err()
 }

@@ -41,7 +41,7 @@ func (s *stamping) create(c jetstream.StreamConfig) {
 	asked(s.t, func(ctx context.Context) (jetstream.Stream, error) { return s.js.CreateStream(ctx, c) })
 }
 
-// holds checks the messages of a stream: what text returns of each.
+// holds checks the messages of a stream: the result of text for each.
 func (s *stamping) holds(stream string, text func(*jetstream.RawStreamMsg) string, want ...string) {
 	s.t.Helper()
 	var got []string
@@ -147,7 +147,7 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	}
 }
 
-// A stage that reads a part of a source is not misled by what expires of the rest.
+// A stage that reads a part of a source is not misled by messages of the other part that expire.
 func TestStampPassesWhatIsForOthers(t *testing.T) {
 	t.Parallel()
 	s := &stamping{t: t, url: serve(t).url}

@@ -135,7 +135,7 @@ func withOrders(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// asked repeats a request to JetStream until it is answered: what is under way when a
+// asked repeats a request to JetStream until it is answered: a request under way when a
 // connection breaks is lost.
 func asked[T any](t *testing.T, request func(context.Context) (T, error)) T {
 	t.Helper()

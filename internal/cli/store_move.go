@@ -91,7 +91,7 @@ func (c *storeMoveCmd) move(
 	}
 	for _, t := range m.Tags {
 		if err := write(m, ctx, t); err != nil && !errors.Is(err, segment.ErrInvalid) {
-			return fmt.Errorf("tag %s: %w; run the command again, it leaves out what is done", t.Name, err)
+			return fmt.Errorf("tag %s: %w; run the command again, it leaves out completed tags", t.Name, err)
 		}
 	}
 	if kvstore.Kind(r.Identity.Kind) != to {

@@ -60,7 +60,7 @@ func (c *throttleCmd) request() (t subjects.Throttle, err error) {
 		rest = rest[1:]
 	}
 	if len(rest) > 0 {
-		return t, usage(fmt.Errorf("%q: what is this? Give a tag and a number, or --all and a number", rest[0]))
+		return t, usage(fmt.Errorf("%q is not understood: give a tag and a number, or --all and a number", rest[0]))
 	}
 	if e, ok := errors.AsType[*subjects.Error](t.Check()); ok {
 		return t, usage(errors.New(e.Text + ": such as `natsid throttle order 1000`"))

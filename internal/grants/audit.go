@@ -150,7 +150,7 @@ func (a *Audit) add(tag string, count *int64, r row) error {
 		return nil
 	}
 	*count++
-	a.unmarked = a.unmarked || r.unmarked()
+	a.unmarked = a.unmarked || r.isUnmarked()
 	n, ok := a.tags[tag]
 	if !ok {
 		n = uint32(len(a.names))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// audited returns what an audit says of entries, a line for each two grants that share something.
+// audited returns the findings of an audit, a line for each pair of grants with shared IDs.
 func audited(t *testing.T, entries ...Batch) (says []string) {
 	t.Helper()
 	a := NewAudit(t.TempDir())

@@ -65,11 +65,11 @@ func (c *chain) pass(r row) {
 	switch {
 	case r.kind == aDiscard:
 		return
-	case r.kind == aLoad && r.unmarked():
+	case r.kind == aLoad && r.isUnmarked():
 		c.unmarked(r.first)
-	case r.kind == thePoint && r.unmarked():
+	case r.kind == thePoint && r.isUnmarked():
 		c.table(r.before)
-	case r.landed() && c.same(r): // its write failed at first, and was granted later
+	case r.hasLanded() && c.isSameWrite(r): // its write failed at first, and was granted later
 	default:
 		c.observe(r)
 		c.follow(r)
@@ -86,7 +86,7 @@ func (c *chain) pass(r row) {
 // next begins an era with its first row.
 func (c *chain) next(r row) {
 	c.era = r.era
-	if c.rows == 0 && r.read != 0 && c.audit.forgotten(r) {
+	if c.rows == 0 && r.read != 0 && c.audit.isForgotten(r) {
 		return
 	}
 	c.resumed = true
@@ -115,9 +115,9 @@ func (c *chain) table(maxID int64) {
 	}
 }
 
-// same reports whether a row is the last write again.
-func (c *chain) same(r row) bool {
-	return c.last.landed() && r.process == c.last.process && r.read == c.last.read && r.written == c.last.written &&
+// isSameWrite reports whether a row is the last write again.
+func (c *chain) isSameWrite(r row) bool {
+	return c.last.hasLanded() && r.process == c.last.process && r.read == c.last.read && r.written == c.last.written &&
 		r.before == c.last.before && r.last == c.last.last
 }
 
@@ -146,7 +146,7 @@ func (r *row) shows(p point) bool { return r.before == p.mark && r.replaced <= p
 
 // begin begins the chain of a tag: with the creation of the tag, or with the first recorded write of an older tag.
 func (c *chain) begin(r row) {
-	if r.read != 0 && !c.resumed && !c.audit.forgotten(r) {
+	if r.read != 0 && !c.resumed && !c.audit.isForgotten(r) {
 		c.doubt(r.before, "the write of revision %d is missing, though writes were written down by then", r.read)
 	}
 }
@@ -160,7 +160,7 @@ func (c *chain) gap(r row) {
 		c.doubt(min(r.before, c.mark), "revision %d was replaced twice, or had two marks: the marks went back", r.read)
 	case r.before < c.mark:
 		c.doubt(r.before, "the mark was put back from %d to %d, which it was at revision %d", c.mark, r.before, r.read)
-	case r.replaced != 0 && c.audit.forgotten(r):
+	case r.replaced != 0 && c.audit.isForgotten(r):
 	case r.before == c.mark:
 		c.doubt(c.mark, "a write before revision %d is missing, and the mark is %d before and after it: it may have "+
 			"been put back", r.read, c.mark)
@@ -177,7 +177,7 @@ func (c *chain) follow(r row) {
 	switch {
 	case r.kind == thePoint:
 		c.settled, c.present = true, r
-	case !r.landed():
+	case !r.hasLanded():
 		if len(c.may) < mostMay {
 			c.may = append(c.may, point{r.last + 1, r.time})
 		}
@@ -252,9 +252,9 @@ func (c *chain) finding() Finding {
 	return f
 }
 
-// forgotten reports whether the revision that a row has read was written before the first entry, and older entries
+// isForgotten reports whether the revision that a row has read was written before the first entry, and older entries
 // are gone.
-func (a *Audit) forgotten(r row) bool { return r.replaced <= a.began && (!a.Whole || a.cut) }
+func (a *Audit) isForgotten(r row) bool { return r.replaced <= a.began && (!a.Whole || a.cut) }
 
 // A worker that is killed may have loaded after its last entry, and counts as alive until its last window ends, or
 // for unheard. Clocks and entries differ by askew at most.

@@ -49,7 +49,7 @@ type scene struct {
 // present returns the mark of tag a as it is at the end.
 func present(mark int64, revision uint64) *row { return &row{before: mark, read: revision} }
 
-// judged returns the tally of a scene, what is not proven, and how many IDs are held.
+// judged returns the tally of a scene, the unproven findings, and how many IDs are held.
 func judged(t *testing.T, s scene) string {
 	t.Helper()
 	a := NewAudit("")

@@ -118,15 +118,15 @@ func (b *Batch) decode(body []byte, names map[string]string) error {
 	for line := 2; len(rest) > 0; line++ {
 		var text []byte
 		text, rest, _ = bytes.Cut(rest, []byte{'\n'})
-		if !b.line(text, names) {
+		if !b.readLine(text, names) {
 			return fmt.Errorf("%w: line %d of entry %d of process %s", ErrUnreadable, line, b.Entry, b.Process)
 		}
 	}
 	return nil
 }
 
-// line reads a line, and reports whether the line is valid.
-func (b *Batch) line(text []byte, names map[string]string) bool {
+// readLine reads a line, and reports whether the line is valid.
+func (b *Batch) readLine(text []byte, names map[string]string) bool {
 	f := fields{rest: text}
 	switch string(f.next()) {
 	case "t":

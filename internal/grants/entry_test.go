@@ -43,7 +43,7 @@ func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
 	b.Discards = []Discard{{"tag/1=.x", 5, 9, 80}, {"b", 1, 1 << 62, 90}}
 	want := slices.Clone(b.Loads)
 	body, left := b.encode(1 << 20)
-	if !left.empty() {
+	if !left.isEmpty() {
 		t.Fatalf("%+v do not fit", left)
 	}
 	slices.SortStableFunc(want, func(x, y Load) int { return slices.Compare([]byte(x.Tag), []byte(y.Tag)) })
@@ -224,7 +224,7 @@ func TestAnEntryHasLoadsOfOneEra(t *testing.T) {
 		len(others.Loads) != 1 || len(others.Writes) != 1 {
 		t.Errorf("%+v, and for later %+v", b, others)
 	}
-	if left := others.split(); others.Era != "I" || !left.empty() {
+	if left := others.split(); others.Era != "I" || !left.isEmpty() {
 		t.Errorf("%+v, and for later %+v", others, left)
 	}
 }

@@ -243,7 +243,7 @@ func (s leaderlessStream) Info(ctx context.Context, _ ...jetstream.StreamInfoOpt
 	return s.CachedInfo(), ctx.Err()
 }
 
-// A server answers for such a stream by what it holds itself, which may be nothing.
+// A server answers for such a stream with its own copy, which may be empty.
 func TestAStreamWithoutALeaderIsNotTakenForAnEmptyOne(t *testing.T) {
 	js, _ := writtenTo(t, make([]Batch, 5))
 	r, err := Open(t.Context(), &leaderless{js, 2}, "id_grants", nil)

@@ -144,5 +144,5 @@ func (b *Batch) split() (others Batch) {
 	return others
 }
 
-// empty reports whether the entry has no grant and no write.
-func (b *Batch) empty() bool { return len(b.Windows)+len(b.Loads)+len(b.Writes)+len(b.Discards) == 0 }
+// isEmpty reports whether the entry has no grant and no write.
+func (b *Batch) isEmpty() bool { return len(b.Windows)+len(b.Loads)+len(b.Writes)+len(b.Discards) == 0 }

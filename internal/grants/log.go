@@ -151,7 +151,7 @@ func (l *Log) begin(end bool) bool {
 	l.mu.Lock()
 	b := l.kept
 	b.Head, b.Lost = head, l.lost
-	if b.empty() && b.Lost == 0 && (!end || l.entry == 0) {
+	if b.isEmpty() && b.Lost == 0 && (!end || l.entry == 0) {
 		l.mu.Unlock()
 		return false
 	}
@@ -191,7 +191,7 @@ func (l *Log) finish(ctx context.Context) {
 func (l *Log) isPending() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.unsent != nil || !l.kept.empty() || l.lost > 0
+	return l.unsent != nil || !l.kept.isEmpty() || l.lost > 0
 }
 
 // Recent returns the load of this process that contains an ID of a tag, if it is one of the last few.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A truth is what really became of one tag, of which processes write down a part. All that it knows of uniqueness is
+// A truth is the real history of one tag, of which processes write down a part. All that it knows of uniqueness is
 // which IDs each load had.
 type truth struct {
 	*rand.Rand
@@ -76,7 +76,7 @@ func (w *truth) flush(a *author, end bool) {
 	a.pending = Batch{}
 }
 
-// set makes the mark what a compare-and-set, or an operator, makes of it.
+// set sets the mark, as a compare-and-set or an operator does.
 func (w *truth) set(mark int64) {
 	w.revision += 1 + w.Uint64N(3)
 	w.mark, w.at = mark, w.now
@@ -127,7 +127,7 @@ func (w *truth) load(a *author) {
 	a.pending.Writes = append(a.pending.Writes, wr)
 }
 
-// resolve decides what a process does with what it may have loaded.
+// resolve decides how a process uses a range that it may have loaded.
 func (w *truth) resolve(a *author) {
 	wr, first := *a.hole, max(a.hole.Before, a.floor)
 	mine := a.landed > 0 && w.mark >= wr.After && w.IntN(4) > 0
@@ -149,7 +149,7 @@ func (w *truth) grant(a *author, wr Write, first int64) {
 	})
 }
 
-// kill kills a process. What it has not written down is gone, and no backup has it: see chain for what is not seen.
+// kill kills a process. Its unrecorded loads are lost, and no backup has them: see chain for the undetected cases.
 func (w *truth) kill(i int) {
 	a := w.live[i]
 	w.killed = true
@@ -165,7 +165,7 @@ func (w *truth) kill(i int) {
 	w.dull = w.dull || slices.ContainsFunc(a.pending.Writes, func(w Write) bool { return w.Before == w.After })
 }
 
-// back puts the mark back to what it was, by hand. Who loads next writes that down: see chain, too.
+// back sets the mark to an old value, by hand. The next load records that: see chain, too.
 func (w *truth) back() {
 	for _, a := range w.live {
 		w.flush(a, false)
@@ -263,7 +263,7 @@ func writtenRepeats(entries []timed) bool {
 	return false
 }
 
-// TestAnAuditProvesWhatIsTrueAndNothingElse compares audits of random schedules with what really happened.
+// TestAnAuditProvesWhatIsTrueAndNothingElse compares audits of random schedules with the truth.
 func TestAnAuditProvesWhatIsTrueAndNothingElse(t *testing.T) {
 	schedules := uint64(6000)
 	if testing.Short() {

@@ -17,7 +17,7 @@ var ErrNone = errors.New("there is no stream of grants: no worker has written on
 
 // ErrNoLeader is returned when the replicas of the stream of grants have no leader: a server that answers for the
 // stream then may lack most acknowledged entries.
-var ErrNoLeader = errors.New("the replicas of the stream of grants have no leader, so nobody knows what it holds: " +
+var ErrNoLeader = errors.New("the replicas of the stream of grants have no leader, so its content is unknown: " +
 	"see `nats stream info`, and try again")
 
 // A stream has no leader for a moment after a server is lost. Open waits for one.

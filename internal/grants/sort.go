@@ -35,13 +35,13 @@ const (
 	aDiscard             // discarded IDs
 )
 
-// unmarked reports whether a load or a row of the table has no revision, because there are no marks.
-func (r *row) unmarked() bool {
+// isUnmarked reports whether a load or a row of the table has no revision, because there are no marks.
+func (r *row) isUnmarked() bool {
 	return r.read == 0 && r.written == 0 && (r.kind == aLoad || r.kind == thePoint)
 }
 
-// landed reports whether a row is a write that certainly landed.
-func (r *row) landed() bool { return r.kind == aLoad || r.kind == aWrite && r.written != 0 }
+// hasLanded reports whether a row is a write that certainly landed.
+func (r *row) hasLanded() bool { return r.kind == aLoad || r.kind == aWrite && r.written != 0 }
 
 // order returns the place of a row among the rows of its tag: in the order of the revisions that they wrote. A row
 // whose written revision is unknown comes after the revision that it read, and so does the present mark.
@@ -49,7 +49,7 @@ func (r *row) order() uint64 {
 	switch {
 	case r.kind == aDiscard:
 		return math.MaxUint64
-	case r.unmarked() && r.kind == aLoad:
+	case r.isUnmarked() && r.kind == aLoad:
 		return 0
 	case r.kind == thePoint:
 		return 4*r.read + 1

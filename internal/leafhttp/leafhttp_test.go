@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 // patience is the deadline where a slow machine must not meet it.
 const patience = 30 * time.Second
 
-// A rig is a server, and what is behind it.
+// A rig is a server with its cores.
 type rig struct {
 	*testing.T
 	url     string

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A written is what a log has written.
+// A written is a line that a log has written.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer

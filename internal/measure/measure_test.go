@@ -40,7 +40,7 @@ func TestCallersCallAgainAtOnce(t *testing.T) {
 
 func TestAStallDelaysTheCallsThatFellDueMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// One call in a second takes half of it. The 50 that fall due meanwhile wait
+		// One call in a second takes half of it. The 50 that fall due in that time wait
 		// for it, 0.25 s in the mean, and each must show that.
 		first := true
 		call := func(context.Context) error {

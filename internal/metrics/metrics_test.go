@@ -200,7 +200,7 @@ func TestEventsThatHaveNotHappenedAreZeroNotAbsent(t *testing.T) {
 	})
 }
 
-// kinds are what operators have in their alerts: see [subjects.Alarm].
+// kinds are the kinds in operators' alerts: see [subjects.Alarm].
 var kinds = []subjects.Alarm{
 	"bucket-unfit", "clock-behind", "clock-skew", "clock-step", "marks-lost", "marks-went-back", "number-lost",
 	"numbers-exhausted", "overload", "registry-conflict", "second-registry", "state-file", "stream-overlap",

@@ -59,7 +59,7 @@ func mount(t *testing.T, size int) (dir string) {
 	return dir
 }
 
-// fill uses up the disk of a directory to the last byte, and returns what frees it.
+// fill uses up the disk of a directory to the last byte, and returns a function that frees it.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "fill")

@@ -132,7 +132,7 @@ func TestTheServersNoticesAreLoggedAtDebug(t *testing.T) {
 	}
 }
 
-// The log writes lines with one message once a minute, so that strangers do not crowd out what matters.
+// The log writes lines with one message once a minute, so that strangers cannot crowd out important lines.
 func TestLinesAboutClientsHaveOneMessage(t *testing.T) {
 	var log natstest.Buffer
 	srv, _ := start(t, natsembed.Config{StoreDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -22,8 +22,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// get returns what a page answers.
-// get gets a view in virtual time: it waits half a second for what it shows, and the machine may be busy.
+// get returns the answer of a page.
+// get gets a view in virtual time: it waits half a second for the data, and the machine may be busy.
 func get(t *testing.T, cfg page.Config, path string) (*httptest.ResponseRecorder, string) {
 	t.Helper()
 	w := httptest.NewRecorder()

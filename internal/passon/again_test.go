@@ -19,7 +19,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// An air carries what workers say to all of them.
+// An air carries the announcements of workers to all of them.
 type air struct {
 	Conn
 	gone bool // whoever is asked; otherwise nobody answers in time

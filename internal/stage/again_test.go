@@ -10,7 +10,7 @@ import (
 	"github.com/natsid/natsid/internal/stage"
 )
 
-// The new source counts from one: what has numbers that were copied already would be left out, and what comes later
+// The new source counts from one: messages with copied numbers would be left out, and later ones
 // copied as if nothing were missing.
 func TestASourceThatIsMadeAgainWhileItIsReadStopsTheStage(t *testing.T) {
 	p := newPair(t, 100)

@@ -18,7 +18,7 @@ import (
 	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
-// olderThan is how a server of 2.11 differs in what it says of itself and of streams.
+// olderThan is how a server of 2.11 describes itself and its streams.
 var olderThan = []struct {
 	is   *regexp.Regexp
 	says string

@@ -89,7 +89,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Else what is missing would pass for messages that were deleted in the source.
+// Otherwise missing messages would count as deleted in the source.
 func TestAReaderEndsWhereAMessageIsLostOnItsWay(t *testing.T) {
 	for name, lose := range map[string]func(p *pair, conn *nats.Conn, pull *nats.Msg){
 		// What comes next is not the second that was delivered.

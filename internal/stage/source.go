@@ -143,7 +143,7 @@ func (r *onReader) Next(ctx context.Context) (Message, error) {
 	// A server that lost the consumer creates it again, and counts from one: messages lost with the connection would
 	// not show.
 	if r.conn.Stats().Reconnects != r.reconnects {
-		return Message{}, errors.New("the connection to NATS was lost meanwhile")
+		return Message{}, errors.New("the connection to NATS was lost while messages were read")
 	}
 	return Message{meta.Sequence.Stream, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
 }

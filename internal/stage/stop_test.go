@@ -33,7 +33,7 @@ func (h heedful) SetHint(ctx context.Context, hint stage.Hint) error {
 	return h.to.SetHint(ctx, hint)
 }
 
-// Else a target whose messages expire meanwhile could not be continued.
+// Otherwise a target whose messages expire during the stop could not be continued.
 func TestAStageThatIsStoppedLeavesAHintForItsLastMessage(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {

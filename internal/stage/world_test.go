@@ -42,7 +42,7 @@ type world struct {
 
 var errLost = errors.New("no answer")
 
-// A kind is what a message of the source is.
+// A kind is the kind of a message in the source.
 type kind int
 
 const (
@@ -52,7 +52,7 @@ const (
 	kinds
 )
 
-// A fate is what becomes of a write.
+// A fate is the outcome of a write.
 type fate int
 
 const (
@@ -249,7 +249,7 @@ func (l letters) Keep(_ context.Context, m *nats.Msg) error {
 	return nil
 }
 
-// allBefore checks that what is before a position is in the target, kept or foreign.
+// allBefore checks that the messages before a position are in the target, kept or foreign.
 func (w *world) allBeforeLocked(seq uint64) {
 	copied := make(map[uint64]bool)
 	for _, m := range w.target {
@@ -282,7 +282,7 @@ func (t to) State(context.Context) (stage.TargetState, error) {
 	return s, nil
 }
 
-// Prepare does nothing: what it sends lands with Write alone.
+// Prepare does nothing: its messages land with Write alone.
 func (t to) Prepare([]*nats.Msg, uint64) error { return nil }
 
 func (t to) Write(_ context.Context, msgs []*nats.Msg, last uint64) error {
@@ -434,7 +434,7 @@ func (w *world) expireCopied() {
 	w.first = max(w.first, w.positionLocked()+1)
 }
 
-// expire removes the target's messages. What is judged is what was written.
+// expire removes the target's messages. The judge uses the record of writes.
 func (w *world) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, natstest.Left()...) }
 
-// patience is what a busy machine may take.
+// patience is the time limit for a busy machine.
 const patience = 30 * time.Second
 
 func eventually(t *testing.T, what string, cond func() bool) {
@@ -39,7 +39,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// A site is one namespace: its workers, and what they share.
+// A site is one namespace: its workers, and their shared state.
 type site struct {
 	*testing.T
 	url string
@@ -147,7 +147,7 @@ func throttle(tag string, n int64) func(*policy.Throttle) {
 	}
 }
 
-// must retries what may be refused on a busy machine, where a worker answers late.
+// must retries a call that may be refused on a busy machine, where a worker answers late.
 func (s *site) must(change func() error) {
 	s.Helper()
 	var err error

@@ -7,8 +7,8 @@ import (
 	"github.com/natsid/natsid/policy"
 )
 
-// FuzzSetting guards what anyone who can write the bucket makes of a limit: it is damaged, or it limits. A change keeps
-// what it does not change.
+// FuzzSetting guards limits that any writer of the bucket put: each is damaged, or it limits. A change keeps
+// the other fields.
 func FuzzSetting(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", "null", "[]", `{"rate":5,"max_batch":9}`, `{"rate":-5}`, `{"max_batch":-1}`, `{"rate":1e12}`,

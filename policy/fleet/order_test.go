@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// orders is what an allocator was told.
+// orders are the orders set in an allocator.
 type orders struct {
 	mu      sync.Mutex
 	strict  map[string]bool
@@ -105,7 +105,7 @@ func confirmed(s *site) {
 	}
 }
 
-// caughtUp checks what the first load of a tag rests on: that of a worker that heard nothing.
+// caughtUp checks the first load of a tag by a worker that missed the change.
 func caughtUp(s *site) {
 	a := s.start("a")
 	s.put("order.order", `{"order":"strict"}`)

@@ -117,7 +117,7 @@ func TestWhatHasChangedIsFoundByOneRequestForEachChangeAndOne(t *testing.T) {
 	}
 }
 
-// forgotten checks what a bucket of before, restored under workers, does to them: its revisions are lower.
+// forgotten checks the effect of an old bucket, restored under workers: its revisions are lower.
 func forgotten(s *site) {
 	js := natstest.JetStream(s, s.url)
 	a, b := s.start("a"), s.start("b")
@@ -146,7 +146,7 @@ func forgotten(s *site) {
 	})
 }
 
-// removed checks what `nats kv del` does.
+// removed checks the effect of `nats kv del`.
 func removed(s *site) {
 	a := s.start("a")
 	s.limit(a, "order", 5)

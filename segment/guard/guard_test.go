@@ -317,7 +317,7 @@ func TestALostLastCommitRaisesOneAlarmOnceItWasSeen(t *testing.T) {
 	}
 }
 
-// The worker that finds the loss was started after it, so it knows only what the mark has seen.
+// The worker that finds the loss was started after it, so it knows only the mark's seen.
 func TestALossOfCommitsRaisesAnAlarmAlsoAfterARevival(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	load(t, g)

@@ -14,7 +14,7 @@ import (
 	"github.com/natsid/natsid/segment/segmenttest"
 )
 
-// crowd lets 1,000 callers ask the allocators for up to 100,000 IDs each until ctx ends, and returns what they got.
+// crowd lets 1,000 callers ask the allocators for up to 100,000 IDs each until ctx ends, and returns their IDs.
 func crowd(ctx context.Context, workers []*segment.Allocator) (got []segment.Range) {
 	var mu sync.Mutex
 	var callers sync.WaitGroup
@@ -97,7 +97,7 @@ func TestFailingLoadsMoveTheMarkNoFurtherHoweverLongTheyFail(t *testing.T) {
 	}
 }
 
-// A range is lost for good if Leaf takes what was reserved, or if more workers fail at once than an entry has tokens.
+// A range is lost for good if Leaf takes the reserved IDs, or if more workers fail at once than an entry has tokens.
 func TestALostRangeHalvesTheNextUntilALoadSucceeds(t *testing.T) {
 	g, table, marks := guarded(t, nil)
 	const asked = 1 << 20

@@ -13,7 +13,7 @@ import (
 	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
-// BenchmarkLoad shows what the guard costs: one load after the other on a real database, without the guard, with it,
+// BenchmarkLoad shows the cost of the guard: one load after the other on a real database, without the guard, with it,
 // and on the marks alone.
 func BenchmarkLoad(b *testing.B) {
 	db := mysqltest.Start(b)

@@ -19,8 +19,8 @@ import (
 	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
-// BenchmarkRestart shows what a start with 100,000 recently used tags costs: the poll, the preload, the memory, and how
-// long a caller waits meanwhile. Run it with -benchtime 1x.
+// BenchmarkRestart shows the cost of a start with 100,000 recently used tags: the poll, the preload, the memory, and
+// how long a caller waits during it. Run it with -benchtime 1x.
 func BenchmarkRestart(b *testing.B) {
 	const tags = 100_000
 	db := mysqltest.Start(b)

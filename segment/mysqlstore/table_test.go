@@ -25,7 +25,7 @@ import (
 // deadline is that of parked requests.
 const deadline = 1500 * time.Millisecond
 
-// slack is what a busy machine may add to a time.
+// slack is the delay that a busy machine may add.
 const slack = 5 * time.Second
 
 // Leaf's own table, that of the article about Leaf, and one with small columns.

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// An agenda decides what happens next. Whatever a schedule is made of is an entry: a request, the arrival of a call at
+// An agenda decides what happens next. Each part of a schedule is an entry: a request, the arrival of a call at
 // a store, its reply, a fault. One goroutine runs them, one at a time, and waits before each until all others are
-// blocked. What the others bring up meanwhile are notes, which it reads in the order of their keys. So the seed alone
+// blocked. The results of other goroutines are notes, which it reads in the order of their keys. So the seed alone
 // decides the order of everything.
 //
 // Only entries and notes draw from rnd and write the story.
@@ -29,7 +29,7 @@ type agenda struct {
 	notes []note
 }
 
-// A note is what a goroutine of a worker brings up: a call, or an answer.
+// A note is a result of a worker's goroutine: a call, or an answer.
 type note struct {
 	key string
 	run func()

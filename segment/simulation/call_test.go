@@ -21,7 +21,7 @@ type call struct {
 	store *links // what it needs
 	write bool
 	op    *change // the change of a tag that it belongs to; nil for none
-	// apply is what the store does when the call arrives there. It returns what the store answers.
+	// apply is the store's execution of the call. It returns the store's answer.
 	apply func() error
 	// refuse, if set, is how this store says that it did not do it.
 	refuse error
@@ -32,7 +32,7 @@ type call struct {
 	err  error
 }
 
-// links is what lies between workers and one kind of store.
+// links are the links between workers and one kind of store.
 type links struct {
 	name string
 	away bool              // no call gets through
@@ -70,7 +70,7 @@ func (c *call) origin() string {
 	return origin
 }
 
-// plan decides what becomes of a call.
+// plan decides the fate of a call.
 func (w *world) plan(c *call) {
 	w.log("    %s %s calls: %s", c.life.name(), c.origin(), c.what)
 	there, back := w.chance(2*time.Millisecond), w.chance(2*time.Millisecond)
@@ -110,7 +110,7 @@ func (c *call) refused() error {
 	return errBroken
 }
 
-// arrive lets the store do what the call wants, and reply after back, if that is not 0.
+// arrive lets the store execute the call, and reply after back, if that is not 0.
 func (w *world) arrive(c *call, back time.Duration) {
 	if c.store.away || c.store.cut[c.life.machine] && w.one(2) {
 		return
@@ -158,7 +158,7 @@ func (c *call) end(err error) {
 	}
 }
 
-// origin is the key of what a call belongs to, in its context.
+// origin is the context key of the operation to which a call belongs.
 type origin struct{}
 
 func from(ctx context.Context, what string) context.Context {

@@ -12,7 +12,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// reports is what the lives report of the marks that they write, for provenance.
+// reports are the processes' reports of the marks that they write, for provenance.
 type reports struct {
 	mu  sync.Mutex
 	of  map[string]*grants.Batch // by life
@@ -65,7 +65,7 @@ func (l *life) wrote(tag string, w segment.Write) {
 	b.Writes = append(b.Writes, g)
 }
 
-// audit checks that what was reported proves of each tag that no ID was granted twice: no write of a mark is missing.
+// audit checks that the reports prove for each tag that no ID was granted twice: no write of a mark is missing.
 func (w *world) audit() {
 	if w.broken() || w.conf.kind == bareTable || w.conf.loss != kept || w.js.bucket == nil {
 		return

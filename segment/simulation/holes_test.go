@@ -9,7 +9,7 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// A waste is what one life has reserved of one tag since its last load that succeeded.
+// A waste is the IDs that one process has reserved of one tag since its last load that succeeded.
 type waste struct {
 	reserved int64
 	loads    int   // under way: one for a tag, and one for a tag of the name that was deleted before, at most
@@ -17,7 +17,7 @@ type waste struct {
 	row      int64 // the highest max_id that its loads have read
 }
 
-// mark is what the world reads of an entry.
+// mark is an entry as the world reads it.
 type mark struct{ Mark, Seen, Least int64 }
 
 func markOf(e buckets.Entry) (m mark) {
@@ -44,7 +44,7 @@ func (l *life) wasteOf(tag string) *waste {
 	return h
 }
 
-// reserves notes that a load has raised a mark. However long loads fail, they cost little more than what is asked for
+// reserves notes that a load has raised a mark. However long loads fail, they cost little more than the IDs asked for
 // at once: one range that is kept, or ranges that are lost, each at most half as long as the one before. What the row
 // had passed when a load read it is no load's: a range that is kept stays above that, though the table lost it since.
 func (l *life) reserves(tag string, before, after buckets.Entry) {
@@ -67,7 +67,7 @@ func (l *life) begins(tag string, n int64) {
 	l.asks(tag, n)
 }
 
-// asks notes what a load asks for.
+// asks notes how many IDs a load asks for.
 func (l *life) asks(tag string, n int64) {
 	h := l.wasteOf(tag)
 	step := l.world.db.copies[0].byName[tag].Step

@@ -54,8 +54,8 @@ func (w *world) mayBeCreated() bool {
 
 var errKnown = errors.New("a worker knows another bucket of this name")
 
-// mayFound is the question whether another bucket of the name is or was in use: to the workers that run, and to what
-// this machine remembers.
+// mayFound asks whether another bucket of the name is or was in use: it asks the running workers, and the memory of
+// this machine.
 func (l *life) mayFound(context.Context) error {
 	for _, m := range l.world.machines {
 		if m != l.machine && m.down.Load() {

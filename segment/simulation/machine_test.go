@@ -43,7 +43,7 @@ type life struct {
 	wire    *wire // nil if it passes no load on
 }
 
-// A duty is what each request for a tag that begins now must heed.
+// A duty is the constraint on each request for a tag that begins now.
 type duty struct {
 	least int64 // no ID below it
 	gone  bool  // no ID
@@ -140,7 +140,7 @@ func (l *life) kill() {
 	l.stop()
 }
 
-// A probe sees what an allocator and its store say to one another.
+// A probe sees the calls between an allocator and its store.
 type probe struct {
 	segment.Store
 	life *life

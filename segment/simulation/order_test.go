@@ -99,7 +99,7 @@ func (w *world) hears(l *life) {
 	w.heard(l)
 }
 
-// heard notes that a worker serves nothing of what was loaded for another order. What no worker does is promised.
+// heard notes that a worker serves no ID that was loaded for another order. Only what all workers keep is promised.
 func (w *world) heard(l *life) {
 	o := w.ordering
 	for _, name := range slices.Sorted(maps.Keys(o.unheard)) {
@@ -138,7 +138,7 @@ func (w *world) floor(t *tag) int64 {
 }
 
 // judgeOrder takes in the IDs that a request got, which has just ended. One that began while its tag was strict and is
-// served by a worker that knows it to be loose again is served as one of a loose tag, perhaps from what was loaded
+// served by a worker that knows it to be loose again is served as one of a loose tag, perhaps from IDs that were loaded
 // before it began: that a tag is loose takes effect at once.
 func (r *request) judgeOrder(ranges []segment.Range) {
 	w := r.life.world

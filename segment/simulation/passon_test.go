@@ -24,7 +24,7 @@ type wire struct {
 
 var _ passon.Conn = (*wire)(nil)
 
-// mayPassOn reports whether the workers of the world pass on to one of them what strict tags need.
+// mayPassOn reports whether the workers of the world pass on the loads of strict tags to one of them.
 func (w *world) mayPassOn() bool { return w.ordering != nil && w.seed%12 == 8 }
 
 // passOn returns the store of a life that passes on, and the ring that must run.

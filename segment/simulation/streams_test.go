@@ -50,7 +50,7 @@ func (b *bucket) with(e buckets.Entry) *bucket {
 	return &next
 }
 
-// deposed is how long the leader of a group goes on that has lost the others, at most (nats-server 2.15.2).
+// deposed is how long a leader that has lost its group continues, at most (nats-server 2.15.2).
 const deposed = 10 * time.Second
 
 // read returns the bucket as one read may find it: as a leader has it that was deposed and has not heard of it.

@@ -36,7 +36,7 @@ type world struct {
 	breach   error // the first one
 }
 
-// A conf is what a world is like.
+// A conf is the configuration of a world.
 type conf struct {
 	kind   kind
 	config segment.Config // of each allocator
@@ -59,7 +59,7 @@ const (
 
 func (k kind) String() string { return [...]string{"marks", "guarded table", "table without guard"}[k] }
 
-// A loss is what becomes of the marks that JetStream acknowledged.
+// A loss is the fate of the marks that JetStream acknowledged.
 type loss int
 
 const (
@@ -78,7 +78,7 @@ func (k kind) ofMarks() kvstore.Kind {
 	return kvstore.Guarded
 }
 
-// A tag is what the world knows of a tag.
+// A tag is the world's knowledge of a tag.
 type tag struct {
 	name    string
 	ledger  ledger
@@ -193,7 +193,7 @@ func (w *world) found() {
 	}
 }
 
-// end stops all workers, and lets what is under way end.
+// end stops all workers, and lets operations under way end.
 func (w *world) end() {
 	for _, m := range w.machines {
 		if m.life != nil {
