@@ -179,15 +179,15 @@ func TestAnOwnKeyOfAnotherHistoryIsAReasonToStop(t *testing.T) {
 		"a later one":                               {"later", 20, foreign},
 		"none":                                      {"", 0, foreign},
 	} {
-		var o *ownKey
+		var o *ownEntry
 		if tc.token != "" {
-			o = &ownKey{Version: version, Token: tc.token}
+			o = &ownEntry{Version: version, Token: tc.token}
 		}
 		if got := m.own(o, tc.revision); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	if got := (&memory{Flight: flight{"flight", 10}}).own(&ownKey{Token: "other"}, 20); got != unwritten {
+	if got := (&memory{Flight: flight{"flight", 10}}).own(&ownEntry{Token: "other"}, 20); got != unwritten {
 		t.Errorf("another one's entry before the first write: %v", got)
 	}
 }
