@@ -272,6 +272,7 @@ func (c *checker) resume(ctx context.Context, v *view) error {
 func (c *checker) renew(ctx context.Context, v *view) error {
 	c.gate.stop(&finding{cause: WentBack, why: "it was resumed while this worker was away"})
 	c.gate.named()
+	c.own.Stop = c.gate.Stopped().Error() // on disk with the first write, for the life after a crash
 	return c.resume(ctx, v)
 }
 

@@ -87,6 +87,32 @@ func TestOneStopWhereSeveralProve(t *testing.T) {
 	}
 }
 
+// The journal then knows higher revisions than the registry has, and the era that began with them.
+func TestNoStopWhereACrashInterruptsARenewal(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	a, b := w.procs[0], w.procs[1]
+	w.sound(t, a, b)
+	backup := w.save()
+	for range 20 {
+		w.sound(t, a, b)
+	}
+	a.die()
+	w.bring(*backup)
+	w.resumed(t, b)
+	w.sound(t, b)
+	a.start()
+	from := len(a.disk.past)
+	w.sound(t, a)
+	a.die()
+	a.disk.data[journalName] = a.disk.past[from] // written before the first own key of the era
+	a.start()
+	w.sound(t, a)
+	if w.incidents != 1 || w.breach != nil {
+		t.Errorf("%d stops for 1 restore, %v", w.incidents, w.breach)
+	}
+}
+
 // A backup that was made while the registry was stopped has the incident open that has ended since.
 func TestOneMoreStopWhereABackupOfAStopIsRestored(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)

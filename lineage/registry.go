@@ -82,17 +82,22 @@ func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) 
 	if errors.Is(v.missing, ErrNewer) {
 		return v, v.missing
 	}
-	if !thorough && v.missing == nil {
-		return v, nil
+	if thorough || v.missing != nil {
+		v.stream, v.unfit, err = describe(ctx, b)
 	}
-	v.stream, err = b.Look(ctx)
-	if errors.Is(err, buckets.ErrUnfit) {
-		v.unfit, err = err, nil
+	return v, err
+}
+
+// describe returns the state of the stream, and settings under which entries can vanish.
+func describe(ctx context.Context, b Bucket) (s buckets.State, unfit, err error) {
+	s, err = b.Look(ctx)
+	switch {
+	case errors.Is(err, buckets.ErrUnfit):
+		unfit, err = err, nil
+	case err != nil:
+		err = fmt.Errorf("lineage: the stream of the marks cannot be described: %w", err)
 	}
-	if err != nil {
-		return v, fmt.Errorf("lineage: the stream of the marks cannot be described: %w", err)
-	}
-	return v, nil
+	return s, unfit, err
 }
 
 // found gives a bucket its identity, if this process has made it as the first of its name. It returns nil if the bucket

@@ -57,25 +57,29 @@ type Worker struct {
 	Ended  bool      // it stopped cleanly
 }
 
-// ErrChanged is returned when the incident or its plan was changed by a worker or another operator: look again.
-var ErrChanged = errors.New("lineage: the incident was changed meanwhile by a worker or another operator; look again")
-
-// ErrNoPlan is returned where nothing was planned yet.
-var ErrNoPlan = errors.New("lineage: nothing was planned for the incident")
-
-// ErrNoIncident is returned where the registry is not stopped.
-var ErrNoIncident = errors.New("lineage: the registry is not stopped")
+var (
+	// ErrChanged is returned when a worker or another operator has changed the incident or its plan: look again.
+	ErrChanged = errors.New("lineage: a worker or another operator has changed the incident; look again")
+	// ErrNoPlan is returned where nothing was planned yet.
+	ErrNoPlan = errors.New("lineage: nothing was planned for the incident")
+	// ErrNoIncident is returned where the registry is not stopped.
+	ErrNoIncident = errors.New("lineage: the registry is not stopped")
+)
 
 // Look reads the registry. before is what this operator saw last, nil at first.
 func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
-	v, err := readView(ctx, o.Bucket, true)
+	stream, unfit, err := describe(ctx, o.Bucket) // first, so that End notices a restore from now on
+	if err != nil {
+		return c, err
+	}
+	v, err := readView(ctx, o.Bucket, false)
 	if err != nil {
 		return c, err
 	}
 	c = Case{
-		Identity: v.id, Missing: v.missing, Unfit: v.unfit, revision: v.revision, created: v.stream.Created.UTC(),
+		Identity: v.id, Missing: v.missing, Unfit: unfit, Seen: o.Now(), revision: v.revision,
+		created: stream.Created.UTC(),
 	}
-	c.Seen = o.Now()
 	if before != nil && c.Identity.Incident != nil && before.Identity.open() == c.Identity.open() {
 		c.Seen = before.Seen
 	}
@@ -106,8 +110,7 @@ func (o *Operator) workers(ctx context.Context, id Identity) (all []Worker, err 
 		if err != nil || k.Name == "" {
 			continue
 		}
-		joined := id.Incident != nil && k.Incident == id.open()
-		all = append(all, Worker{k.Name, k.Time, joined, k.Ended})
+		all = append(all, Worker{k.Name, k.Time, k.Incident != "" && k.Incident == id.open(), k.Ended})
 	}
 	slices.SortFunc(all, func(a, b Worker) int { return b.Last.Compare(a.Last) })
 	return all, nil
@@ -245,13 +248,12 @@ func (o *Operator) End(ctx context.Context, c *Case, confirmed bool) error {
 		return err
 	}
 	state, err := o.Bucket.Look(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !state.Created.Equal(c.created) {
+	case !state.Created.Equal(c.created):
 		return ErrChanged
-	}
-	if c.Identity.Plan == nil {
+	case c.Identity.Plan == nil:
 		return ErrNoPlan
 	}
 	parts, err := c.Identity.Plan.parts(ctx, o.Bucket)

@@ -597,7 +597,10 @@ func (w *world) announce(from *proc, m []byte) {
 }
 
 // A disk is the files of a data directory. It keeps what was written.
-type disk struct{ data map[string][]byte }
+type disk struct {
+	data map[string][]byte
+	past [][]byte // journals
+}
 
 func (d *disk) read(name string) ([]byte, durable.Identity, error) {
 	data, ok := d.data[name]
@@ -612,6 +615,9 @@ func (d *disk) replace(name string, data func(durable.Identity) []byte) error {
 		d.data = map[string][]byte{}
 	}
 	d.data[name] = data(durable.Identity{Inode: 1})
+	if name == journalName {
+		d.past = append(d.past, d.data[name])
+	}
 	return nil
 }
 
