@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/latency"
 )
 
 // quietTime is how long a tag that the store refused is not loaded while there are IDs for all requests.
@@ -19,18 +20,18 @@ type loader struct {
 	fails      int           // in a row, less the first that was excused
 	excused    bool          // since the last that succeeded, one gave way or the process stood still
 	took       time.Duration // by the last load that succeeded
-	slowest    time.Duration // of recent loads
+	slowest    latency.Slowest
 	quietUntil time.Duration // no load before then unless a request waits
 	lastErr    error         // of the last load, if another may succeed
 	retry      *jitter.Backoff
 }
 
-// succeeded notes a load, and how long it took. The slowest of recent loads fades by an eighth with each.
+// succeeded notes a load, and how long it took.
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
 	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
 	l.took = took
-	l.slowest = max(took, l.slowest-l.slowest/8)
+	l.slowest.Note(took)
 }
 
 // failed notes a load that may succeed when retried, and returns the pause before that.

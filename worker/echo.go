@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // A verdict is what is known about the replies of a worker:
@@ -116,7 +117,7 @@ func (e *echo) run(ctx context.Context, log *slog.Logger) {
 		return
 	}
 	e.last = time.Now()
-	pause := proofAgain
+	pauses := jitter.NewBackoff(proofAgain, proofAgainMax)
 	for ctx.Err() == nil {
 		v, why := e.once(ctx)
 		if ctx.Err() != nil {
@@ -125,10 +126,12 @@ func (e *echo) run(ctx context.Context, log *slog.Logger) {
 		if e.conclude(v, why) {
 			e.say(log)
 		}
-		if pause = min(2*pause, proofAgainMax); v == proven {
-			pause = proofAgain
+		if v != proven {
+			e.rest(ctx, pauses.NextBackOff(), nil)
+			continue
 		}
-		e.rest(ctx, v, pause)
+		pauses.Reset()
+		e.rest(ctx, proofEvery*3/4+jitter.UpTo(proofEvery/2), e.rights.refusals)
 	}
 }
 
@@ -144,14 +147,9 @@ func (e *echo) say(log *slog.Logger) {
 	}
 }
 
-// rest waits until the next question is due: soon after the server has refused
-// anything, if there is a proof.
-func (e *echo) rest(ctx context.Context, v verdict, pause time.Duration) {
-	var refusals <-chan struct{}
-	if v == proven {
-		pause, refusals = proofEvery, e.rights.refusals
-	}
-	pause = time.Duration(float64(pause) * (0.75 + mathrand.Float64()/2))
+// rest waits until the next question is due: after a pause, or soon after the server
+// has refused anything.
+func (e *echo) rest(ctx context.Context, pause time.Duration, refusals <-chan struct{}) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {

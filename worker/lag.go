@@ -1,9 +1,10 @@
 package worker
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/natsid/natsid/internal/jitter"
 )
 
 // A worker that is offered more than it can answer would answer all of it late. It
@@ -131,4 +132,4 @@ func (o *overload) pass(now time.Duration) (alarm, over bool) {
 }
 
 // jittered returns a time from d to a quarter above.
-func jittered(d time.Duration) time.Duration { return d + time.Duration(rand.Int64N(int64(d/4))) }
+func jittered(d time.Duration) time.Duration { return d + jitter.UpTo(d/4) }

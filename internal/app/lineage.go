@@ -98,7 +98,9 @@ func (s serving) Alarm(cause lineage.Cause, message string) {
 }
 
 // JournalAlarm implements [lineage.Serving].
-func (s serving) JournalAlarm(message string) { s.raiseAbout(subjects.AlarmStateFile, "lineage", message) }
+func (s serving) JournalAlarm(message string) {
+	s.raiseAbout(subjects.AlarmStateFile, "lineage", message)
+}
 
 // answerFor makes this worker answer for its registry.
 func (s *storage) answerFor(registry string) {

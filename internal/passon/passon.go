@@ -4,7 +4,7 @@
 // Each worker says now and then that it is there. Of those that a worker has heard, a hash of names and tag chooses
 // one: the tag's loader. The others send it what their requests ask for together, and it parks that as one request
 // beside its own. Where nobody is there to answer, or nobody does in time, a worker loads for itself. How long it waits
-// follows from how long loads take: see pace.
+// follows from how long loads take: see patience.
 //
 // # The third law
 //
@@ -42,6 +42,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/latency"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -100,8 +101,8 @@ type Ring struct {
 	heard  map[string]word        // by name, of those who said that they are there
 	passed map[string]*rendezvous // by tag, of those for which a message came lately
 
-	pace pace
-	news chan struct{} // has a token if a worker was heard that was not known
+	slowest latency.Slowest // load of a strict tag, whoever made it, one that failed too
+	news    chan struct{}   // has a token if a worker was heard that was not known
 }
 
 // A word is what a worker has said last.
@@ -162,7 +163,7 @@ func (r *Ring) Run(ctx context.Context) error {
 func (r *Ring) pause() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.every()/2 + jitter.UpTo(r.every())
+	return jitter.Around(r.every())
 }
 
 func (r *Ring) every() time.Duration {
@@ -347,7 +348,7 @@ func (p passing) passOrLoad(
 	if loader := r.loader(tag); loader != "" {
 		began := time.Now()
 		if l, ok := r.pass(ctx, loader, tag, join); ok && l.Start >= floor {
-			r.pace.note(time.Since(began))
+			r.slowest.Note(time.Since(began))
 			return l, nil
 		}
 		if r.isCutOff() {
@@ -378,7 +379,7 @@ func (p passing) load(
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	began, tries := time.Now(), 0
-	defer func() { p.ring.pace.note(time.Since(began)) }()
+	defer func() { p.ring.slowest.Note(time.Since(began)) }()
 	p.ring.mu.Lock()
 	meets := p.ring.passed[tag]
 	p.ring.mu.Unlock()
@@ -424,7 +425,7 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 	if r.loader(tag) == "" || marks == "" {
 		return segment.Loaded{}, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.pace.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, r.patience(ctx))
 	defer cancel()
 	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
 		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))

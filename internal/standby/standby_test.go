@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -135,11 +136,13 @@ func TestATagInTroubleTakesNobodyOut(t *testing.T) {
 			ended(errRefused, false) // a locked row; probes succeed
 			time.Sleep(100 * time.Millisecond)
 		}
+		synctest.Wait()
 		if all[0].leaves > 0 || all[0].writes > 7 {
 			t.Errorf("it left %d times, and probed %d times in 5 s", all[0].leaves, all[0].writes)
 		}
 		all[0].set(func(f *fake) { f.writes = 0 })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if all[0].writes > 1 {
 			t.Errorf("at rest it probed %d times", all[0].writes)
 		}
@@ -157,6 +160,7 @@ func TestOnlyAnswersOfTheSameRegistryAndStoreCount(t *testing.T) {
 			time.Sleep(time.Second)
 			w.refuse(one)
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			if left := one.leaves > 0; left != tc.leaves {
 				t.Errorf("beside a worker of registry %q on %s it left: %v", tc.registry, tc.kind, left)
 			}
@@ -202,6 +206,7 @@ func TestManyQuestionsCostFewWrites(t *testing.T) {
 				can++
 			}
 		}
+		synctest.Wait()
 		if one.writes > 12 || can == 0 {
 			t.Errorf("%d writes for 2,000 questions in 2 s, of which %d were answered", one.writes, can)
 		}

@@ -3,6 +3,8 @@ package standby
 import (
 	"sync"
 	"time"
+
+	"github.com/natsid/natsid/internal/latency"
 )
 
 // A store is what the loads and probes of this worker show of it.
@@ -10,13 +12,14 @@ type store struct {
 	doubted chan struct{} // has room for one word that loads are in doubt
 	wrote   chan struct{} // has room for one word that a write has succeeded, or that nothing speaks against the store
 
+	slowest latency.Slowest // write that succeeded
+
 	mu      sync.Mutex
-	ended   time.Time     // when the last write ended that succeeded
-	began   time.Time     // the latest begin of one that succeeded
-	count   uint64        // writes that succeeded
-	usual   time.Duration // estimate of how long a write takes: the slowest of recent ones, decays by 1/8 with each
-	isDoubt bool          // a load failed or hangs, and no write has succeeded since
-	unable  error         // of the last probe, unless a write has succeeded since
+	ended   time.Time // when the last write ended that succeeded
+	began   time.Time // the latest begin of one that succeeded
+	count   uint64    // writes that succeeded
+	isDoubt bool      // a load failed or hangs, and no write has succeeded since
+	unable  error     // of the last probe, unless a write has succeeded since
 }
 
 func newStore() store {
@@ -64,7 +67,7 @@ func (s *store) succeeded(began time.Time) {
 		s.began = began
 	}
 	s.count++
-	s.usual = max(s.ended.Sub(began), s.usual-s.usual/8)
+	s.slowest.Note(s.ended.Sub(began))
 	s.sound()
 }
 
@@ -96,7 +99,7 @@ func (s *store) failed(began time.Time) {
 func (s *store) hangs() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.ended) >= s.patienceLocked() {
+	if time.Since(s.ended) >= s.patience() {
 		s.doubt()
 	}
 }
@@ -143,13 +146,7 @@ func signal(c chan<- struct{}) {
 }
 
 // patience is how long a write may take.
-func (s *store) patience() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.patienceLocked()
-}
-
-func (s *store) patienceLocked() time.Duration { return max(leastPatience, 3*s.usual) }
+func (s *store) patience() time.Duration { return max(leastPatience, 3*s.slowest.Get()) }
 
 func (s *store) isDoubted() bool {
 	s.mu.Lock()

@@ -46,7 +46,7 @@ func (s *Settings) keepCount(ctx context.Context) {
 	defer func() { _ = sub.Unsubscribe() }() // fails only on a connection that is gone
 	for {
 		select {
-		case <-time.After(countEvery/4 + jitter.UpTo(countEvery/2)):
+		case <-time.After(jitter.Around(countEvery / 2)):
 		case <-ctx.Done():
 			return
 		}

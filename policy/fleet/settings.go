@@ -181,7 +181,7 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 }
 
 func (s *Settings) nextPoll() time.Time {
-	return time.Now().Add(s.cfg.Poll/2 + jitter.UpTo(s.cfg.Poll))
+	return time.Now().Add(jitter.Around(s.cfg.Poll))
 }
 
 // refresh reads what has changed, and reports whether it could.
