@@ -35,10 +35,6 @@ type attempt struct {
 	thorough bool
 }
 
-func newGate(cfg *Config) *gate {
-	return &gate{cfg: cfg, wake: make(chan struct{}, 1), machine: machine{links: never}}
-}
-
 // passes reports whether a load may begin, or returns why the registry is stopped.
 func (g *gate) passes() (isOpen bool, err error) {
 	g.mu.Lock()

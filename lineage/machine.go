@@ -17,9 +17,6 @@ const (
 	Stopped
 )
 
-// String returns the name of the state.
-func (s State) String() string { return [...]string{"unknown", "sound", "stopping", "stopped"}[s] }
-
 // A machine is the state of one worker. Its methods are the transitions; it does no I/O and keeps no clock.
 //
 //	          checked            doubted, or 3 s later

@@ -130,8 +130,9 @@ func open(cfg Config, of files) (*Member, error) {
 		m.leaveKey()
 		m.copied = false
 	}
-	g, r, f := newGate(&cfg), &registry{cfg: &cfg}, &floors{cfg: &cfg, journal: j}
-	p := &peers{cfg: &cfg, registry: r, gate: g, greeted: never}
+	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), machine: machine{links: never}}
+	r, f := &registry{cfg: &cfg}, &floors{cfg: &cfg, journal: j}
+	p := &peers{cfg: &cfg, registry: r, gate: g, greeted: never, others: make(map[string]*other)}
 	k := &own{cfg: &cfg, floors: f, journal: j, memory: m}
 	c := &checker{cfg: &cfg, gate: g, registry: r, own: k, floors: f, peers: p, turn: make(chan struct{}, 1)}
 	return &Member{&cfg, g, r, p, f, k, c}, nil

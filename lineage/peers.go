@@ -150,9 +150,6 @@ func (p *peers) hear(n Notice) {
 	o := p.others[n.Registry]
 	if o == nil {
 		o = &other{}
-		if p.others == nil {
-			p.others = make(map[string]*other)
-		}
 		p.others[n.Registry] = o
 	}
 	o.notice, o.heard = n, p.cfg.Now()
