@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	"github.com/natsid/natsid/internal/buckets"
 )
 
 // An op is what a call asks of one worker of a registry.
@@ -56,9 +54,9 @@ func (w *Member) Answer(ctx context.Context, question []byte) []byte {
 	case opNotice:
 		w.checkFor(ctx, c.From)
 	case opMarks:
-		r.Marks, err = w.marks(ctx, c.After)
+		r.Marks, err = w.floors.page(ctx, c.After)
 	case opOut:
-		err = w.takeOut(ctx, c.Keep)
+		err = w.checks.do(ctx, func() error { return w.checks.takeOut(ctx, c.Keep) })
 	default:
 		err = fmt.Errorf("unknown op %.20q", c.Op)
 	}
@@ -83,56 +81,7 @@ func (w *Member) checkFor(ctx context.Context, n Notice) {
 	w.hear(n) // who asks is there, too
 }
 
-func (w *Member) marks(ctx context.Context, after string) (marks []Mark, err error) {
-	tags, err := w.cfg.Tags.List(ctx, after, marksPage)
-	if err != nil {
-		return nil, err
-	}
-	floors := w.floors()
-	for _, t := range tags {
-		marks = append(marks, Mark{t.Name, max(t.MaxID, floors[t.Name].End)})
-	}
-	return marks, nil
-}
-
-// takeOut takes this registry out for another one, unless it was decided otherwise.
-func (w *Member) takeOut(ctx context.Context, keep string) error {
-	if !IsID(keep) || keep == w.Identity().Registry {
-		return fmt.Errorf("%.40q cannot serve instead of this registry", keep)
-	}
-	if err := w.enter(ctx); err != nil {
-		return err
-	}
-	defer w.leave()
-	v, err := w.read(ctx, false)
-	switch {
-	case err != nil:
-		return err
-	case v.missing != nil:
-		return v.missing
-	case v.id.Out == keep:
-		return nil
-	case v.id.Out != "":
-		return fmt.Errorf("registry %s is out for registry %s already", v.id.Registry, v.id.Out)
-	}
-	if err := w.yield(ctx, &v, keep); err != nil {
-		return err
-	}
-	_ = w.check(ctx, false) // it halts
-	return nil
-}
-
-// yield takes this registry out for another one, by compare-and-set.
-func (w *Member) yield(ctx context.Context, v *view, to string) error {
-	v.id.Out = to
-	_, err := w.cfg.Bucket.Update(ctx, identityKey, v.id.Encode(), v.revision)
-	if errors.Is(err, buckets.ErrRevision) {
-		return errNewerRead
-	}
-	return err
-}
-
-// AskFunc sends a call to one worker of a registry, or with "" to one of each: see [Config].
+// AskFunc sends a call to one worker of a registry, or with "" to one of each: see [Bus].
 type AskFunc func(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
 
 // ask sends a call and passes the replies on.

@@ -8,63 +8,145 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
 )
 
-// lifts is how many marks are lifted at once. It is a variable for simulations, where one goroutine follows a seed.
-var lifts = 8
+// A floors is how far this worker has loaded each tag, or how far the last plan has raised it where that is higher. It
+// is safe for concurrent use.
+//
+// Invariant: floors only rise, so no load of this worker begins below one, whatever the marks say.
+type floors struct {
+	cfg     *Config
+	loaded  Memory // set before the first load
+	journal *journal
+	ends    atomic.Pointer[map[string]int64] // of the last plan, by tag; nil if there is none
+}
 
-// floors returns how far this worker has loaded each tag, and the ends of the last plan where they are higher.
-func (w *Member) floors() map[string]segment.Floor {
-	floors := w.loaded.Floors()
-	if ends := w.ends.Load(); ends != nil {
+// all returns the floors by tag.
+func (f *floors) all() map[string]segment.Floor {
+	all := f.loaded.Floors()
+	if ends := f.ends.Load(); ends != nil {
 		for tag, end := range *ends {
-			if f := floors[tag]; f.End < end {
-				floors[tag] = segment.Floor{End: end, Step: f.Step, Live: f.Live}
-			}
+			floor := all[tag]
+			floor.End = max(floor.End, end)
+			all[tag] = floor
 		}
 	}
-	return floors
+	return all
 }
 
 // end returns the end of the last plan for a tag, 0 if it has none.
-func (w *Member) end(tag string) int64 {
-	if ends := w.ends.Load(); ends != nil {
+func (f *floors) end(tag string) int64 {
+	if ends := f.ends.Load(); ends != nil {
 		return (*ends)[tag]
 	}
 	return 0
 }
 
-// lift lifts every mark that is below this worker's floor, and says which there were; "" if none. Each was found by an
+// page returns the marks of the tags after one, or the floors where they are higher.
+func (f *floors) page(ctx context.Context, after string) (marks []Mark, err error) {
+	tags, err := f.cfg.Tags.List(ctx, after, marksPage)
+	if err != nil {
+		return nil, err
+	}
+	all := f.all()
+	for _, t := range tags {
+		marks = append(marks, Mark{t.Name, max(t.MaxID, all[t.Name].End)})
+	}
+	return marks, nil
+}
+
+// save puts the floors on disk.
+func (f *floors) save() { f.journal.writeFloors(f.all()) }
+
+// lift lifts every mark that is below its floor, and says which there were; "" if none. Each was found by an
 // acknowledged compare-and-set, so it is a proof that the bucket went back, unless this worker knew that before.
-func (w *Member) lift(ctx context.Context) (below string, err error) {
-	floors := w.floors()
-	if len(floors) == 0 {
+func (f *floors) lift(ctx context.Context) (below string, err error) {
+	all := f.all()
+	if len(all) == 0 {
 		return "", nil
 	}
-	marks, err := marksOf(ctx, w.cfg.Tags)
+	marks, err := marksOf(ctx, f.cfg.Tags)
 	if err != nil {
 		return "", fmt.Errorf("lineage: the marks cannot be listed: %w", err)
 	}
-	low := slices.DeleteFunc(slices.Sorted(maps.Keys(floors)), func(tag string) bool {
-		return floors[tag].End <= max(marks[tag], 1)
+	low := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(tag string) bool {
+		return all[tag].End <= max(marks[tag], 1)
 	})
-	lifted, err := liftAll(ctx, w.cfg.Tags, low, floors)
+	lifted, err := liftAll(ctx, f.cfg.Tags, low, all)
 	if len(lifted) == 0 {
 		return "", err
 	}
 	var texts []string
 	for _, tag := range lifted[:min(len(lifted), 10)] {
-		texts = append(texts, fmt.Sprintf("%s at %d, loaded up to %d", tag, marks[tag], floors[tag].End))
+		texts = append(texts, fmt.Sprintf("%s at %d, loaded up to %d", tag, marks[tag], all[tag].End))
 	}
 	if more := len(lifted) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	below = "marks were below what this worker loaded: " + strings.Join(texts, "; ")
-	w.cfg.Log.Warn("marks are lifted to what this worker loaded", "tags", len(lifted), "marks", below)
+	f.cfg.Log.Warn("marks are lifted to what this worker loaded", "tags", len(lifted), "marks", below)
 	return below, err
+}
+
+// take makes the ends of a plan floors of this worker. A plan that is gone is a [finding], since its parts are written
+// before the identity names it.
+//
+// Law: what a resume raised may have been issued from since. So no load of a worker that read the plan begins below its
+// ends, whatever the marks say.
+func (f *floors) take(ctx context.Context, p *Plan) error {
+	if p == nil {
+		return nil
+	}
+	parts, err := p.parts(ctx, f.cfg.Bucket)
+	if err != nil {
+		return err
+	}
+	raises, err := p.read(parts)
+	if err != nil {
+		for _, e := range parts { // a compare-and-set of each part as it was read proves what was read
+			if e.Revision == 0 {
+				_, err = f.cfg.Bucket.Create(ctx, e.Key, nil)
+			} else {
+				_, err = f.cfg.Bucket.Update(ctx, e.Key, e.Value, e.Revision)
+			}
+			if isRefused(err) {
+				return errNewerRead
+			}
+			if err != nil {
+				return fmt.Errorf("lineage: part %s of a plan cannot be compared: %w", e.Key, err)
+			}
+		}
+		return &finding{cause: WentBack, why: errNoPlan.Error()}
+	}
+	ends := endsOf(raises)
+	f.ends.Store(&ends)
+	return nil
+}
+
+func endsOf(raises []Raise) map[string]int64 {
+	ends := make(map[string]int64, len(raises))
+	for _, r := range raises {
+		ends[r.Tag] = r.To
+	}
+	return ends
+}
+
+// parts returns the entries of a plan's parts. One that is missing has the revision 0.
+func (p Plan) parts(ctx context.Context, b Bucket) (parts []buckets.Entry, err error) {
+	for n := range p.Parts {
+		key := planKey(p.ID, n)
+		e, err := b.Get(ctx, key)
+		if err != nil && !errors.Is(err, buckets.ErrNoKey) {
+			return nil, fmt.Errorf("lineage: part %d of plan %s cannot be read: %w", n, p.ID, err)
+		}
+		e.Key = key
+		parts = append(parts, e)
+	}
+	return parts, nil
 }
 
 func marksOf(ctx context.Context, tags Tags) (map[string]int64, error) {
@@ -79,6 +161,9 @@ func marksOf(ctx context.Context, tags Tags) (map[string]int64, error) {
 		}
 	}
 }
+
+// lifts is how many marks are lifted at once. It is a variable for simulations, where one goroutine follows a seed.
+var lifts = 8
 
 // liftAll lifts the marks of some tags, and returns those that were lower.
 func liftAll(
@@ -102,73 +187,4 @@ func liftAll(
 	workers.Wait()
 	slices.Sort(lifted)
 	return lifted, errors.Join(faults...)
-}
-
-// takeEnds makes the ends of the last plan floors of this worker.
-//
-// Law: what a resume raised may have been issued from since. So no load of a worker that read the plan begins below its
-// ends, whatever the marks say.
-func (w *Member) takeEnds(ctx context.Context, v *view) error {
-	if v.id.Plan == nil {
-		return nil
-	}
-	raises, err := readPlan(ctx, w.cfg.Bucket, *v.id.Plan)
-	if errors.Is(err, errNoPlan) {
-		if stale := w.proveNoPlan(ctx, *v.id.Plan); stale != nil {
-			return stale
-		}
-	}
-	if err != nil {
-		return err
-	}
-	ends := make(map[string]int64, len(raises))
-	for _, r := range raises {
-		ends[r.Tag] = r.To
-	}
-	w.ends.Store(&ends)
-	return nil
-}
-
-// proveNoPlan proves that a plan is not there, by a compare-and-set of each part as it was read. It returns nil then.
-func (w *Member) proveNoPlan(ctx context.Context, p Plan) error {
-	var parts [][]byte
-	for n := range p.Parts {
-		key := planKey(p.ID, n)
-		e, err := w.cfg.Bucket.Get(ctx, key)
-		switch {
-		case err == nil:
-			_, err = w.cfg.Bucket.Update(ctx, key, e.Value, e.Revision)
-		case errors.Is(err, buckets.ErrNoKey):
-			_, err = w.cfg.Bucket.Create(ctx, key, nil)
-		}
-		if errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) {
-			return errNewerRead
-		}
-		if err != nil {
-			return fmt.Errorf("lineage: part %d of plan %s cannot be compared: %w", n, p.ID, err)
-		}
-		parts = append(parts, e.Value)
-	}
-	if _, err := p.read(parts); err == nil {
-		return errNewerRead
-	}
-	return nil
-}
-
-// readPlan reads the raises of a plan, or returns [errNoPlan].
-func readPlan(ctx context.Context, b interface {
-	Get(ctx context.Context, key string) (buckets.Entry, error)
-}, p Plan) ([]Raise, error) {
-	var parts [][]byte
-	for n := range p.Parts {
-		e, err := b.Get(ctx, planKey(p.ID, n))
-		if errors.Is(err, buckets.ErrNoKey) {
-			return nil, errNoPlan
-		}
-		if err != nil {
-			return nil, fmt.Errorf("lineage: part %d of plan %s cannot be read: %w", n, p.ID, err)
-		}
-		parts = append(parts, e.Value)
-	}
-	return p.read(parts)
 }

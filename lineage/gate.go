@@ -3,33 +3,200 @@ package lineage
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/natsid/natsid/segment"
 )
 
-// A gate is a store that loads only while the registry is sound.
+// A gate lets loads pass while the registry is sound. It is safe for concurrent use.
+//
+// Invariant: from a stop until its end no load begins, none that is under way is used, and what was loaded is held and
+// discarded. The states are those of machine; a check moves the gate between begin and end.
 type gate struct {
+	cfg    *Config
+	loaded Memory        // set before the first load
+	wake   chan struct{} // has room for one word that Run is to check
+
+	mu      sync.Mutex
+	machine machine
+	proof   *finding // by an acknowledged write, until an incident names it
+}
+
+// never is a number of connections that no connection has.
+const never = ^uint64(0)
+
+// An attempt is a check under way.
+type attempt struct {
+	began    time.Time
+	links    uint64   // connections made until the check began
+	doubts   int      // until the check began
+	proof    *finding // that was known when the check began; nil if there was none
+	thorough bool
+}
+
+// passes reports whether a load may begin, or returns why the registry is stopped.
+func (g *gate) passes() (isOpen bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.machine.isStopped() {
+		return false, g.machine.why
+	}
+	now := g.cfg.Now()
+	if isOpen = g.machine.soundAt(now, g.cfg.Links()); isOpen && g.machine.isAgeing(now) {
+		g.signal()
+	}
+	return isOpen, nil
+}
+
+// counts returns an error if a load that began while the registry was sound must not be used any more.
+func (g *gate) counts() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.machine.countsAt(g.cfg.Now()):
+		return nil
+	case g.machine.why != nil:
+		return g.machine.why
+	}
+	return fmt.Errorf("lineage: the load took longer than %v, and its range is a hole", fresh+writeTimeout)
+}
+
+// begin begins a check. The first ones on a connection are thorough, until one of them has found the registry sound.
+func (g *gate) begin(thorough bool) attempt {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	links := g.cfg.Links()
+	return attempt{g.cfg.Now(), links, g.machine.doubts, g.proof, thorough || links != g.machine.links}
+}
+
+// end ends a check that did what it had to. It ends a stop, unless this worker is in an incident or has a proof of one.
+// It returns why the registry is stopped, nil if it is not.
+func (g *gate) end(a attempt, inIncident bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.machine.isStopped() && !inIncident && g.proof == nil {
+		g.machine.resumed()
+		g.loaded.Release()
+		g.cfg.Serving.Allow()
+	}
+	g.machine.checkedAt(a.began, a.links, a.doubts)
+	return g.machine.why
+}
+
+// Doubt makes the next load, and Run, check the registry: as after a reconnect.
+func (g *gate) Doubt() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.machine.doubt()
+	g.signal()
+}
+
+func (g *gate) signal() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+// WentBack says that an acknowledged write has shown that the bucket went back. When it returns, no load begins and
+// what was loaded before is not issued. It does not block.
+func (g *gate) WentBack(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.machine.isStopped() {
+		return // while an incident is open, own keys show whether the bucket went back once more
+	}
+	g.proof = &finding{cause: WentBack, why: why}
+	g.stopLocked(g.proof)
+	g.signal()
+}
+
+// named discards a proof, since the chain or an incident has what it proved.
+func (g *gate) named() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.proof = nil
+}
+
+// stop ends loads and the issuing from memory.
+func (g *gate) stop(f *finding) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopLocked(f)
+}
+
+func (g *gate) stopLocked(f *finding) {
+	g.refuseLocked(fmt.Errorf("%w: %s: %s; run `natsid resume`", ErrStopped, f.cause, f.why), f.cause == Second)
+}
+
+// refuse is stop for a reason that is no finding of this process; with all it ends snowflakes, too.
+func (g *gate) refuse(why error, all bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refuseLocked(why, all)
+}
+
+func (g *gate) refuseLocked(why error, all bool) {
+	g.cfg.Serving.Refuse(why, all)
+	g.machine.stop(why)
+	g.loaded.Hold(why)
+	g.loaded.Discard() //mutant:discard
+}
+
+// noted ends the begin of a stop: the own key of this worker names the incident, and the marks are lifted.
+func (g *gate) noted() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.machine.noted()
+}
+
+// Stopped returns why nothing is issued, nil if the registry is not known to be stopped.
+func (g *gate) Stopped() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.machine.why
+}
+
+func (g *gate) state() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.machine.state
+}
+
+// Checked reports whether a check has found the registry sound since the connection was made last.
+func (g *gate) Checked() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.machine.isStopped() && !g.machine.checked.IsZero() && g.machine.links == g.cfg.Links()
+}
+
+// isAgeing reports whether a check is to be made before a load needs it.
+func (g *gate) isAgeing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.machine.isAgeing(g.cfg.Now())
+}
+
+// A gatedStore is a store that loads only while the registry is sound.
+type gatedStore struct {
 	segment.Store
 	member *Member
 }
 
-// Gate returns the store for an allocator: loads, and tags made on first use, wait for [Member.Ready]. Everything else
-// is the store's own, so that tags can be raised while the registry is stopped.
-func (w *Member) Gate(store segment.Store) segment.Store { return gate{store, w} }
-
 // Load implements [segment.Store].
-func (g gate) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
-	return g.load(ctx, func(ctx context.Context) (segment.Loaded, error) {
-		return g.Store.Load(ctx, tag, n, max(floor, g.member.end(tag)))
+func (s gatedStore) Load(ctx context.Context, tag string, n, floor int64) (segment.Loaded, error) {
+	return s.load(ctx, func(ctx context.Context) (segment.Loaded, error) {
+		return s.Store.Load(ctx, tag, n, max(floor, s.member.floors.end(tag)))
 	})
 }
 
 // LoadStrict implements [segment.Store].
-func (g gate) LoadStrict(
+func (s gatedStore) LoadStrict(
 	ctx context.Context, tag string, join func() int64, floor int64,
 ) (segment.Loaded, error) {
-	return g.load(ctx, func(ctx context.Context) (segment.Loaded, error) {
-		return g.Store.LoadStrict(ctx, tag, join, max(floor, g.member.end(tag)))
+	return s.load(ctx, func(ctx context.Context) (segment.Loaded, error) {
+		return s.Store.LoadStrict(ctx, tag, join, max(floor, s.member.floors.end(tag)))
 	})
 }
 
@@ -37,83 +204,56 @@ func (g gate) LoadStrict(
 //
 // Law: a resume waits for longer than a check and a write count before it reads the marks that it raises. So no range
 // of a load that did not know of the incident is used after that.
-func (g gate) load(
+func (s gatedStore) load(
 	ctx context.Context, load func(context.Context) (segment.Loaded, error),
 ) (l segment.Loaded, err error) {
-	if err := g.member.Ready(ctx); err != nil {
+	if err := s.member.Ready(ctx); err != nil {
 		return segment.Loaded{}, err
 	}
 	if l, err = load(ctx); err != nil {
 		return segment.Loaded{}, err
 	}
-	return l, g.member.counts() //mutant:counts
-}
-
-// counts returns an error if a load that began while the registry was sound must not be used any more.
-func (w *Member) counts() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.machine.countsAt(w.cfg.Now()) {
-		return nil
-	}
-	if w.machine.why != nil {
-		return w.machine.why
-	}
-	return fmt.Errorf("lineage: the load took longer than %v, and its range is a hole", fresh+writeTimeout)
+	return l, s.member.counts() //mutant:counts
 }
 
 // Create implements [segment.Store]: a tag is made on first use.
 //
 // Law: a tag that the bucket lacks begins at 1, so it must never have been loaded. After an incident only an operator
 // knows which tags are missing.
-func (g gate) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
-	if err := g.member.Ready(ctx); err != nil {
+func (s gatedStore) Create(ctx context.Context, t segment.Tag, revive bool) (segment.Tag, error) {
+	if err := s.member.Ready(ctx); err != nil {
 		return segment.Tag{}, err
 	}
-	if g.member.Identity().Unconfirmed {
+	if s.member.Identity().Unconfirmed {
 		return segment.Tag{}, ErrUnconfirmed
 	}
-	return g.Store.Create(ctx, t, revive)
+	return s.Store.Create(ctx, t, revive)
 }
 
 // ErrUnconfirmed is why no tag is made on first use.
 var ErrUnconfirmed = fmt.Errorf("%w: the registry was resumed, and may lack tags that were in use: create those with "+
 	"--start above all their IDs, then confirm the list with `natsid resume`", segment.ErrUnknownTag)
 
-// Poll implements [segment.Store]. A mark below what this worker loaded makes it check: only a write proves that the
-// bucket went back.
-func (g gate) Poll(ctx context.Context, see func(segment.Listing)) error {
-	if err := g.member.Stopped(); err != nil {
+// Poll implements [segment.Store]. A mark below what this worker loaded makes the worker check: only a write proves
+// that the bucket went back.
+func (s gatedStore) Poll(ctx context.Context, see func(segment.Listing)) error {
+	if err := s.member.Stopped(); err != nil {
 		return err
 	}
-	floors := g.member.floors()
-	low := false
-	err := g.Store.Poll(ctx, func(l segment.Listing) {
+	floors := s.member.floors.all()
+	isLow := false
+	err := s.Store.Poll(ctx, func(l segment.Listing) {
 		for _, t := range l.Tags {
-			low = low || t.MaxID < floors[t.Name].End
+			isLow = isLow || t.MaxID < floors[t.Name].End
 		}
 		see(l)
 	})
-	if err == nil && low {
-		err = g.member.proveLow(ctx)
-	}
-	return err
-}
-
-// proveLow lifts the marks to this worker's floors. One that an acknowledged write found below proves that the bucket
-// went back.
-func (w *Member) proveLow(ctx context.Context) error {
-	w.Doubt()
-	if err := w.Ready(ctx); err != nil {
+	if err != nil || !isLow {
 		return err
 	}
-	if err := w.enter(ctx); err != nil {
+	s.member.Doubt()
+	if err := s.member.Ready(ctx); err != nil {
 		return err
 	}
-	defer w.leave()
-	below, err := w.lift(ctx)
-	if err == nil && below != "" {
-		w.WentBack(below)
-	}
-	return err
+	return s.member.checks.proveLow(ctx)
 }

@@ -116,8 +116,25 @@ func (id Identity) Era() string {
 	return id.Eras[len(id.Eras)-1]
 }
 
+// open returns the ID of the open incident, "" if there is none.
+func (id Identity) open() string {
+	if id.Incident == nil {
+		return ""
+	}
+	return id.Incident.ID
+}
+
 // Knows reports whether an era or ended incident is in the chain.
 func (id Identity) Knows(era string) bool { return slices.Contains(id.Eras, era) }
+
+// takenOut returns the identity with another registry that serves instead, unless it was decided otherwise.
+func (id Identity) takenOut(keep string) (Identity, error) {
+	if id.Out != "" && id.Out != keep {
+		return id, fmt.Errorf("registry %s is out for registry %s already", id.Registry, id.Out)
+	}
+	id.Out = keep
+	return id, nil
+}
 
 // Encode returns the value of the entry.
 func (id Identity) Encode() []byte { return encode(id) }
@@ -179,15 +196,22 @@ const raisesInPart = 2000
 
 func planKey(id string, part int) string { return fmt.Sprintf("%s%s.%d", planPrefix, id, part) }
 
-// partsOf returns the parts of a plan, and what names them.
-func partsOf(raises []Raise) (p Plan, parts [][]byte) {
-	sum := sha256.New()
-	for part := range slices.Chunk(raises, raisesInPart) {
-		body := encode(part)
-		parts = append(parts, body)
-		sum.Write(body) // never fails
+// partsOf returns a plan, and the entries of its parts.
+func partsOf(raises []Raise) (p Plan, parts []buckets.Entry) {
+	p.ID = newID()
+	for some := range slices.Chunk(raises, raisesInPart) {
+		parts = append(parts, buckets.Entry{Key: planKey(p.ID, len(parts)), Value: encode(some)})
 	}
-	return Plan{ID: newID(), Parts: len(parts), Digest: hex.EncodeToString(sum.Sum(nil))}, parts
+	p.Parts, p.Digest = len(parts), digest(parts)
+	return p, parts
+}
+
+func digest(parts []buckets.Entry) string {
+	sum := sha256.New()
+	for _, e := range parts {
+		sum.Write(e.Value) // never fails
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // errNoPlan is returned for a plan that is not as the identity names it. Its parts are written first, so the bucket
@@ -195,17 +219,15 @@ func partsOf(raises []Raise) (p Plan, parts [][]byte) {
 var errNoPlan = errors.New("lineage: the plan that the identity names is gone or damaged")
 
 // read returns the raises in the parts of a plan, or [errNoPlan].
-func (p Plan) read(parts [][]byte) (raises []Raise, err error) {
-	sum := sha256.New()
-	for _, body := range parts {
-		sum.Write(body)
+func (p Plan) read(parts []buckets.Entry) (raises []Raise, err error) {
+	for _, e := range parts {
 		var some []Raise
-		if err := json.Unmarshal(body, &some); err != nil {
+		if json.Unmarshal(e.Value, &some) != nil {
 			return nil, errNoPlan
 		}
 		raises = append(raises, some...)
 	}
-	if hex.EncodeToString(sum.Sum(nil)) != p.Digest {
+	if digest(parts) != p.Digest {
 		return nil, errNoPlan
 	}
 	return raises, nil

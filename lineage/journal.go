@@ -6,17 +6,65 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/natsid/natsid/internal/durable"
 	"github.com/natsid/natsid/segment"
 )
 
+// A memory is what a worker remembers of its registry. With a data directory it outlasts the process.
+type memory struct {
+	Registry string `json:"registry,omitempty"`
+	Era      string `json:"era,omitempty"`
+	Key      string `json:"key,omitempty"` // "" before the first own key
+	// Written is the last write of the own key that is known to have landed, and Flight one whose outcome is unknown.
+	Written  written  `json:"written,omitzero"`
+	Flight   flight   `json:"flight,omitzero"`
+	Highest  uint64   `json:"highest,string,omitempty"` // revision of the bucket that is known
+	Incident string   `json:"incident,omitempty"`       // that this worker has joined
+	Ended    []string `json:"ended,omitempty"`          // incidents that it was in before, the last mostEnded
+	// Stop is why the worker issues nothing, and All whether that holds for snowflakes, too: at the next start it holds
+	// until the registry can be read.
+	Stop     string `json:"stop,omitempty"`
+	All      bool   `json:"all,omitempty"`
+	Volatile bool   `json:"-"`
+	// Taken is what former owners of the key wrote last: see [ownEntry].
+	Taken  []string `json:"-"`
+	copied bool     // the memory was read from a copy of the data directory, and the process has not proved that yet
+}
+
+type written struct {
+	Token    string `json:"token"`
+	Revision uint64 `json:"revision,string"`
+}
+
+type flight struct {
+	Token   string `json:"token"`
+	Highest uint64 `json:"highest,string"` // revision that was known when it was first sent
+}
+
+// mostEnded bounds the former incidents that a worker remembers by itself; the chain has them all.
+const mostEnded = 64
+
+// isFresh reports whether the worker remembers no registry: it has loaded nothing, so nothing can be missing.
+func (m *memory) isFresh() bool { return m.Era == "" }
+
+// join makes an incident the one that the worker is in, "" for none, instead of another one that is open no more.
+func (m *memory) join(incident string) {
+	if old := m.Incident; old != "" && old != incident && !slices.Contains(m.Ended, old) {
+		m.Ended = append(m.Ended[max(0, len(m.Ended)+1-mostEnded):], old)
+	}
+	m.Incident = incident
+}
+
+// leaveKey makes the next write one of a new key.
+func (m *memory) leaveKey() { m.Key, m.Written, m.Flight, m.Taken = "", written{}, flight{}, nil }
+
 // A journal is what a worker remembers of its registry in its data directory: lineage.json, and floors.json with how
 // far it had loaded each tag. Each is written whole or not at all, and is on disk when a write returns.
 type journal struct {
 	files   files // nil keeps nothing
-	copied  bool  // the file is not the one that was written: it was copied or restored
 	damaged error // why the journal on disk was not read
 	fault   error // of the last write
 }
@@ -47,7 +95,7 @@ var ErrJournal = errors.New("lineage: the journal cannot be used")
 func openJournal(of files) (j *journal, m memory, err error) {
 	j = &journal{files: of}
 	if of == nil {
-		return j, m, nil
+		return j, memory{Volatile: true}, nil
 	}
 	data, now, err := of.read(journalName)
 	if errors.Is(err, os.ErrNotExist) {
@@ -66,7 +114,7 @@ func openJournal(of files) (j *journal, m memory, err error) {
 		return j, m, fmt.Errorf("%w: %s is of version %d, and this natsid knows %d: start the natsid that wrote it",
 			ErrJournal, journalName, f.Version, version)
 	}
-	j.copied = !now.Is(durable.Identity{Inode: f.Inode, Birth: f.Birth})
+	f.memory.copied = !now.Is(durable.Identity{Inode: f.Inode, Birth: f.Birth})
 	return j, f.memory, nil
 }
 

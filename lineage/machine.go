@@ -7,7 +7,7 @@ type State int
 
 // The states. Loads need Sound; Stopping and Stopped also end the issuing of IDs from memory.
 const (
-	// Unknown: the registry was not checked within the last 3 s, or the connection was made anew since.
+	// Unknown: the registry was not checked within the last 3 s, or another connection was made since.
 	Unknown State = iota
 	// Sound: a check that began within the last 3 s found the registry that this worker remembers.
 	Sound
@@ -16,9 +16,6 @@ const (
 	// Stopped: this worker's own key names the incident, and the marks are at or above its floors.
 	Stopped
 )
-
-// String returns the name of the state.
-func (s State) String() string { return [...]string{"unknown", "sound", "stopping", "stopped"}[s] }
 
 // A machine is the state of one worker. Its methods are the transitions; it does no I/O and keeps no clock.
 //
@@ -39,26 +36,36 @@ type machine struct {
 	why     error     // of Stopping and Stopped
 }
 
-// fresh is how long a check counts. A load needs a check of the last 3 s.
-const fresh = 3 * time.Second
+const (
+	// fresh is how long a check counts. A load needs a check of the last 3 s.
+	fresh = 3 * time.Second
+	// writeTimeout is how long a load's compare-and-set may take at most, if its range is to be used.
+	writeTimeout = 8 * time.Second
+	// ageing is the age at which Run makes the next check, if a load was made: then loads that follow need not wait.
+	ageing = 2 * time.Second
+)
 
 // soundAt reports whether a load may begin.
 func (m *machine) soundAt(now time.Time, links uint64) bool {
 	return m.state == Sound && m.links == links && now.Sub(m.checked) < fresh
 }
 
+// isAgeing reports whether the registry is sound, and will soon need another check.
+func (m *machine) isAgeing(now time.Time) bool {
+	return m.state == Sound && now.Sub(m.checked) >= ageing
+}
+
 // countsAt reports whether a load that began while the registry was sound may be used: its compare-and-set was answered
 // within writeTimeout. A resume waits for longer than both before it raises the first mark.
 func (m *machine) countsAt(now time.Time) bool {
-	return (m.state == Sound || m.state == Unknown) && now.Sub(m.checked) < fresh+writeTimeout
+	return !m.isStopped() && now.Sub(m.checked) < fresh+writeTimeout
 }
 
 // checkedAt takes in a check that found all in order, unless there was a doubt since it began.
 func (m *machine) checkedAt(began time.Time, links uint64, doubts int) {
-	if m.state == Stopping || m.state == Stopped || m.doubts != doubts {
-		return
+	if !m.isStopped() && m.doubts == doubts {
+		m.state, m.checked, m.links = Sound, began, links
 	}
-	m.state, m.checked, m.links = Sound, began, links
 }
 
 // doubt makes the next load check. It ends no stop.

@@ -20,7 +20,7 @@ var mutants = []mutant.Mutant{
 		mutant.Replace("chain", "next.Eras = slices.Clone(next.Eras)")}},
 	{Name: "a prover overwrites what the proof rests on", Edits: []mutant.Edit{mutant.Delete("proof-key")}},
 	{Name: "an incident that is gone ends", Edits: []mutant.Edit{
-		mutant.Replace("gone", `w.m.Incident = ""; return w.begin(ctx, v)`)}},
+		mutant.Replace("gone", `c.own.Incident = ""; return c.begin(ctx, v)`)}},
 	{Name: "a prover joins an incident that it had joined before", Edits: []mutant.Edit{
 		mutant.Replace("joins", "joins := open != nil")}},
 	{Name: "who stops lifts nothing", Edits: []mutant.Edit{mutant.Delete("stop-lift")}},
@@ -33,7 +33,7 @@ var mutants = []mutant.Mutant{
 	{Name: "a token in flight counts whatever its revision", Edits: []mutant.Edit{
 		mutant.Replace("flight", `case o != nil && o.Token == m.Flight.Token && m.Flight.Token != "": return landed`)}},
 	{Name: "volatile workers take over keys of data directories", Edits: []mutant.Edit{
-		mutant.Replace("take-over", "if err != nil || !o.Ended && w.cfg.Now().Sub(o.Time) < silence { continue }")}},
+		mutant.Replace("take-over", "if err != nil || !o.Ended && k.cfg.Now().Sub(o.Time) < silence { continue }")}},
 	{Name: "that the own key was written is not noted on disk", Edits: []mutant.Edit{mutant.Delete("landed")}},
 	{Name: "a load is used however late it ends", Edits: []mutant.Edit{mutant.Replace("counts", "return l, nil")}},
 	{Name: "an operator waits for nobody", Edits: []mutant.Edit{mutant.Replace("wait", "case false:")}},

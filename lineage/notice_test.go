@@ -1,8 +1,11 @@
 package lineage
 
 import (
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/natsid/natsid/internal/buckets"
 )
 
 // Anyone may send a notice.
@@ -57,9 +60,11 @@ func TestAPlanIsReadWholeOrNotAtAll(t *testing.T) {
 	if got, err := plan.read(parts); err != nil || len(parts) != 3 || len(got) != len(raises) || got[7] != raises[7] {
 		t.Errorf("%d parts, %d raises, %v", len(parts), len(got), err)
 	}
-	other := append([][]byte{}, parts...)
-	other[1] = encode([]Raise{{Tag: "x"}})
-	for what, of := range map[string][][]byte{"one is missing": parts[:2], "one is another": other, "none": nil} {
+	other := slices.Clone(parts)
+	other[1].Value = encode([]Raise{{Tag: "x"}})
+	for what, of := range map[string][]buckets.Entry{
+		"one is missing": parts[:2], "one is another": other, "none": nil,
+	} {
 		if _, err := plan.read(of); err == nil {
 			t.Errorf("%s, and the plan is read", what)
 		}

@@ -87,6 +87,32 @@ func TestOneStopWhereSeveralProve(t *testing.T) {
 	}
 }
 
+// The journal then knows higher revisions than the registry has, and the era that began with them.
+func TestNoStopWhereACrashInterruptsARenewal(t *testing.T) {
+	w := newWorld(1, options{noFaults: true}, nil)
+	w.quiet, w.depth = true, 3
+	a, b := w.procs[0], w.procs[1]
+	w.sound(t, a, b)
+	backup := w.save()
+	for range 20 {
+		w.sound(t, a, b)
+	}
+	a.die()
+	w.bring(*backup)
+	w.resumed(t, b)
+	w.sound(t, b)
+	a.start()
+	from := len(a.disk.past)
+	w.sound(t, a)
+	a.die()
+	a.disk.data[journalName] = a.disk.past[from] // written before the first own key of the era
+	a.start()
+	w.sound(t, a)
+	if w.incidents != 1 || w.breach != nil {
+		t.Errorf("%d stops for 1 restore, %v", w.incidents, w.breach)
+	}
+}
+
 // A backup that was made while the registry was stopped has the incident open that has ended since.
 func TestOneMoreStopWhereABackupOfAStopIsRestored(t *testing.T) {
 	w := newWorld(1, options{noFaults: true}, nil)
@@ -179,15 +205,15 @@ func TestAnOwnKeyOfAnotherHistoryIsAReasonToStop(t *testing.T) {
 		"a later one":                               {"later", 20, foreign},
 		"none":                                      {"", 0, foreign},
 	} {
-		var o *ownKey
+		var o *ownEntry
 		if tc.token != "" {
-			o = &ownKey{Version: version, Token: tc.token}
+			o = &ownEntry{Version: version, Token: tc.token}
 		}
 		if got := m.own(o, tc.revision); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	if got := (&memory{Flight: flight{"flight", 10}}).own(&ownKey{Token: "other"}, 20); got != unwritten {
+	if got := (&memory{Flight: flight{"flight", 10}}).own(&ownEntry{Token: "other"}, 20); got != unwritten {
 		t.Errorf("another one's entry before the first write: %v", got)
 	}
 }

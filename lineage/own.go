@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,195 +13,221 @@ import (
 	"github.com/natsid/natsid/internal/buckets"
 )
 
-// write writes the own key, by compare-and-set from what this worker wrote last. What it finds instead may prove that
-// the bucket went back.
-func (w *Member) write(ctx context.Context, v *view, ended bool) error {
-	m := &w.m
-	if m.Flight.Token != "" { // of a write whose outcome is unknown
-		if err := w.compare(ctx, v); err != nil || w.isProven(v) {
+// silence is how long the key of a volatile worker is left to it after its last write.
+const silence = time.Hour
+
+// An ownEntry is the value of a key that one worker writes. Only its owner changes it, but for a volatile one that
+// ended or was silent for an hour: another volatile worker may take that over.
+type ownEntry struct {
+	Version  int       `json:"version"`
+	Token    string    `json:"token"` // random, fresh with each write
+	Name     string    `json:"name"`  // of the worker, for people
+	Time     time.Time `json:"time"`  // of the write, by the worker's clock
+	Era      string    `json:"era"`
+	Incident string    `json:"incident,omitempty"` // that the owner has joined
+	Ended    bool      `json:"ended,omitempty"`    // the owner stopped cleanly
+	Volatile bool      `json:"volatile,omitempty"` // the owner has no data directory
+	// Taken are the tokens that former owners wrote last, so that one who lives after all recognizes its own.
+	Taken []string `json:"taken,omitempty"`
+}
+
+// mostTaken bounds Taken. An owner silent for longer than that many owners of its key stops its registry.
+const mostTaken = 16
+
+func decodeOwn(value []byte) (o ownEntry, err error) {
+	if err = json.Unmarshal(value, &o); err == nil && o.Version != version {
+		err = fmt.Errorf("it is of version %d", o.Version)
+	}
+	if err != nil {
+		return ownEntry{}, fmt.Errorf("lineage: an own key is damaged: %w", err)
+	}
+	return o, nil
+}
+
+// An own is this worker's own key in the bucket, and what the worker remembers with it. Whoever makes a check uses it.
+//
+// Invariant: the key is written by compare-and-set from what this worker wrote last, and each token of a data
+// directory is on its disk before it is sent. So any other entry is a finding, and a journal that misses writes names
+// a key that misses the same writes: it proves nothing by itself at the next start.
+type own struct {
+	cfg     *Config
+	floors  *floors
+	journal *journal
+	memory
+}
+
+// remembers reports whether the process remembers a registry, or did before its journal was damaged.
+func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
+
+// write writes the own key. identity is the revision of the identity that the write rests on. What is there instead of
+// the last write may be a [finding].
+func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
+	if k.Flight.Token != "" { // of a write whose outcome is unknown
+		if err := k.compare(ctx); err != nil {
 			return err
 		}
 	}
 	for range 3 {
-		if err := w.chooseKey(ctx); err != nil {
+		if err := k.choose(ctx); err != nil {
 			return err
 		}
-		again, err := w.send(ctx, v, ended)
-		if err != nil || !again {
+		err := k.send(ctx, identity, ended)
+		if err == nil {
+			return nil
+		}
+		if !isRefused(err) {
+			return fmt.Errorf("lineage: the own key of this worker cannot be written: %w", err)
+		}
+		if err := k.compare(ctx); err != nil {
 			return err
 		}
 	}
 	return errNewerRead
 }
 
-// isProven reports whether an incident names what this worker has just proved.
-func (w *Member) isProven(v *view) bool {
-	return v.id.Incident != nil && v.id.Incident.ID == w.m.Incident && w.m.Key == ""
-}
-
-// send sends one write of the own key. It reports whether to try again.
-func (w *Member) send(ctx context.Context, v *view, ended bool) (again bool, err error) {
-	m := &w.m
-	if m.Flight.Token == "" {
-		m.Flight = flight{newID(), w.cfg.Bucket.Known()}
+// send sends one write of the own key.
+func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error) {
+	if k.Flight.Token == "" {
+		k.Flight = flight{newID(), k.cfg.Bucket.Known()}
 	}
-	if m.Incident != "" { // what is known above the identity may be of another history
-		m.Flight.Highest = min(m.Flight.Highest, v.revision)
+	if k.Incident != "" { // what is known above the identity may be of another history
+		k.Flight.Highest = min(k.Flight.Highest, identity)
 	}
-	w.noteToDisk()
-	o := ownKey{
-		Version: version, Token: m.Flight.Token, Name: w.cfg.Name(), Time: w.cfg.Now().UTC(), Era: m.Era,
-		Incident: m.Incident, Ended: ended, Volatile: m.Volatile, Taken: m.Taken,
+	k.save()
+	o := ownEntry{
+		Version: version, Token: k.Flight.Token, Name: k.cfg.Name(), Time: k.cfg.Now().UTC(), Era: k.Era,
+		Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
 	}
 	var revision uint64
-	if m.Written.Revision == 0 {
-		revision, err = w.cfg.Bucket.Create(ctx, ownPrefix+m.Key, encode(o))
+	if k.Written.Revision == 0 {
+		revision, err = k.cfg.Bucket.Create(ctx, ownPrefix+k.Key, encode(o))
 	} else {
-		revision, err = w.cfg.Bucket.UpdateSoon(ctx, ownPrefix+m.Key, encode(o), m.Written.Revision)
+		revision, err = k.cfg.Bucket.UpdateSoon(ctx, ownPrefix+k.Key, encode(o), k.Written.Revision)
 	}
-	switch {
-	case err == nil:
-		w.landed(revision)
-		return false, nil
-	case errors.Is(err, buckets.ErrRevision), errors.Is(err, buckets.ErrKeyExists):
-		incident := m.Incident
-		err = w.compare(ctx, v)
-		return err == nil && m.Incident == incident, err
+	if err == nil {
+		k.landed(revision)
 	}
-	return false, fmt.Errorf("lineage: the own key of this worker cannot be written: %w", err)
+	return err
 }
 
 // landed takes in that the last write has landed.
 //
 // Law: the journal has it before anything is loaded that rests on it. So at the next start the entry of an earlier time
 // is recognized as such.
-func (w *Member) landed(revision uint64) {
-	w.m.Written, w.m.Flight = written{w.m.Flight.Token, revision}, flight{}
-	w.noteToDisk() //mutant:landed
+func (k *own) landed(revision uint64) {
+	k.Written, k.Flight = written{k.Flight.Token, revision}, flight{}
+	k.save() //mutant:landed
 }
 
-// compare reads the own key and takes in what it shows. A foreign entry is proved by a write of that very entry.
-func (w *Member) compare(ctx context.Context, v *view) error {
-	m := &w.m
-	if m.Key == "" {
-		return nil
+// read reads the own key; nil if there is none.
+func (k *own) read(ctx context.Context) (o *ownEntry, e buckets.Entry, err error) {
+	if k.Key == "" {
+		return nil, e, nil
 	}
-	e, err := w.cfg.Bucket.Get(ctx, ownPrefix+m.Key)
-	if err != nil && !errors.Is(err, buckets.ErrNoKey) {
-		return fmt.Errorf("lineage: the own key of this worker cannot be read: %w", err)
+	e, err = k.cfg.Bucket.Get(ctx, ownPrefix+k.Key)
+	switch {
+	case err == nil:
+		found, _ := decodeOwn(e.Value) // a damaged one is not this worker's, and has no time
+		return &found, e, nil
+	case errors.Is(err, buckets.ErrNoKey):
+		return nil, e, nil
 	}
-	var o *ownKey
-	if err == nil {
-		found, _ := decodeOwn(e.Value) // a damaged one is not this worker's
-		o = &found
+	return nil, e, fmt.Errorf("lineage: the own key of this worker cannot be read: %w", err)
+}
+
+// compare reads the own key and takes in what it shows. An entry that another history has left is a [finding].
+func (k *own) compare(ctx context.Context) error {
+	o, e, err := k.read(ctx)
+	if err != nil || k.Key == "" {
+		return err
 	}
-	switch m.own(o, e.Revision) {
+	switch k.memory.own(o, e.Revision) {
 	case landed:
-		w.landed(e.Revision)
+		k.landed(e.Revision)
 	case unwritten:
 		if o != nil { // another worker was faster
-			m.leaveKey()
+			k.leaveKey()
 		}
 	case taken:
-		below, err := w.lift(ctx)
+		below, err := k.floors.lift(ctx)
 		if err != nil {
 			return err
 		}
-		m.leaveKey()
-		if below != "" {
-			return w.prove(ctx, v, finding{cause: WentBack, why: below}, time.Time{})
+		if k.leaveKey(); below != "" {
+			return &finding{cause: WentBack, why: below}
 		}
 	case foreign:
-		return w.proveForeign(ctx, v, o, e)
+		return k.disown(ctx, o, e)
 	}
 	return nil
 }
 
-// proveForeign proves that the own key is another one than was written last, by a compare-and-set from what was read.
-// The entry stays as it was found.
-func (w *Member) proveForeign(ctx context.Context, v *view, o *ownKey, e buckets.Entry) (err error) {
-	f := finding{cause: WentBack, why: "the entry that this worker writes into the bucket of marks is gone"}
-	var state time.Time
+// disown proves that the own key is another one than was written last, by a compare-and-set from what was read. The
+// entry stays as it was found. It returns the finding.
+func (k *own) disown(ctx context.Context, o *ownEntry, e buckets.Entry) (err error) {
+	f := &finding{cause: WentBack, why: "the entry that this worker writes into the bucket of marks is gone"}
 	if o == nil {
-		gone := ownKey{Version: version, Token: newID(), Name: w.cfg.Name(), Ended: true}
-		_, err = w.cfg.Bucket.Create(ctx, ownPrefix+w.m.Key, encode(gone))
+		gone := ownEntry{Version: version, Token: newID(), Name: k.cfg.Name(), Ended: true}
+		_, err = k.cfg.Bucket.Create(ctx, ownPrefix+k.Key, encode(gone))
 	} else {
-		_, err = w.cfg.Bucket.Update(ctx, ownPrefix+w.m.Key, e.Value, e.Revision)
-		if state = o.Time; !state.IsZero() {
-			f.why = fmt.Sprintf("the entry that this worker writes into the bucket of marks is that of %s, and was "+
-				"written since", state.UTC().Format(time.RFC3339))
-		}
+		_, err = k.cfg.Bucket.Update(ctx, ownPrefix+k.Key, e.Value, e.Revision)
+		f.state = o.Time
 	}
-	if errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) {
-		return errNewerRead // what was read is old
+	if isRefused(err) {
+		return errNewerRead
 	}
 	if err != nil {
 		return fmt.Errorf("lineage: the own key of this worker cannot be compared: %w", err)
 	}
-	if _, unfit := w.cfg.Bucket.Look(ctx); state.IsZero() && errors.Is(unfit, buckets.ErrUnfit) { // which is why
+	if !f.state.IsZero() {
+		f.why = fmt.Sprintf("the entry that this worker writes into the bucket of marks is that of %s, and was "+
+			"written since", f.state.UTC().Format(time.RFC3339))
+	} else if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // which is why it is gone
 		f.cause, f.why = Exposed, unfit.Error()
 	}
-	return w.prove(ctx, v, f, state)
+	return f
 }
 
-// stateFound returns the time inside the own key, zero if there is none.
-func (w *Member) stateFound(ctx context.Context) time.Time {
-	if w.m.Key == "" {
-		return time.Time{}
-	}
-	e, err := w.cfg.Bucket.Get(ctx, ownPrefix+w.m.Key)
-	if err != nil {
-		return time.Time{}
-	}
-	o, _ := decodeOwn(e.Value) // a damaged one has none
-	return o.Time
-}
-
-// chooseKey chooses a new key if this worker has none: that of a volatile worker which ended or was silent for an
-// hour if this worker is volatile, too. So the number of keys is bounded by the workers that run within an hour.
-func (w *Member) chooseKey(ctx context.Context) error {
-	m := &w.m
-	if m.Key != "" {
+// choose chooses a new key if this worker has none: that of a volatile worker which ended or was silent for an hour if
+// this worker is volatile, too. So the number of keys is bounded by the workers that run within an hour.
+func (k *own) choose(ctx context.Context) error {
+	if k.Key != "" {
 		return nil
 	}
-	if !m.Volatile || m.Incident != "" { // a restore may have made the key of one who runs look like one that ended
-		m.Key = newID()
+	if !k.Volatile || k.Incident != "" { // a restore may have made the key of one who runs look like one that ended
+		k.Key = newID()
 		return nil
 	}
-	all, err := w.cfg.Bucket.AllOwn(ctx, ownPrefix)
+	all, err := k.cfg.Bucket.AllOwn(ctx, ownPrefix)
 	if err != nil {
 		return fmt.Errorf("lineage: the own keys of workers cannot be listed: %w", err)
 	}
-	m.Key = newID()
+	k.Key = newID()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		o, err := decodeOwn(all[key].Value)
 		//mutant:take-over
-		if err != nil || !o.Volatile || !o.Ended && w.cfg.Now().Sub(o.Time) < silence {
+		if err != nil || !o.Volatile || !o.Ended && k.cfg.Now().Sub(o.Time) < silence {
 			continue
 		}
-		m.Key, m.Written = strings.TrimPrefix(key, ownPrefix), written{Revision: all[key].Revision}
-		m.Taken = append(slices.Clone(o.Taken[max(0, len(o.Taken)+1-mostTaken):]), o.Token)
+		k.Key, k.Written = strings.TrimPrefix(key, ownPrefix), written{Revision: all[key].Revision}
+		k.Taken = append(slices.Clone(o.Taken[max(0, len(o.Taken)+1-mostTaken):]), o.Token)
 		break
 	}
 	return nil
 }
 
-// noteToDisk puts the memory into the journal. Where that fails, this worker continues as a volatile one.
-//
-// Law: the key of a data directory is written only with tokens that are on its disk. So a journal that misses writes
-// names a key that misses the same writes, and proves nothing by itself at the next start.
-func (w *Member) noteToDisk() {
-	w.m.Highest = w.cfg.Bucket.Known()
-	if w.m.Volatile || w.journal.write(w.m) {
+// save puts the memory into the journal. Where that fails, this worker continues as a volatile one.
+func (k *own) save() {
+	k.Highest = k.cfg.Bucket.Known()
+	if k.Volatile || k.journal.write(k.memory) {
 		return
 	}
-	w.cfg.JournalAlarm(fmt.Sprintf("%s cannot be written: %v; this worker continues without it, and after a "+
-		"restart it does not notice whether the marks went back meanwhile: repair the data directory, and restart it",
-		journalName, w.journal.fault))
-	token := w.m.Flight
-	w.m.Volatile = true
-	if token.Token != "" { // not sent yet
-		w.m.leaveKey()
-		w.m.Key, w.m.Flight = newID(), token
+	k.cfg.Serving.JournalAlarm(fmt.Sprintf("%s cannot be written: %v; this worker continues without it, and after a "+
+		"restart it does not notice whether the marks went back until then: repair the data directory, and restart "+
+		"this worker", journalName, k.journal.fault))
+	k.Volatile = true
+	if unsent := k.Flight; unsent.Token != "" {
+		k.leaveKey()
+		k.Key, k.Flight = newID(), unsent
 	}
 }

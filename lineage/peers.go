@@ -3,10 +3,9 @@ package lineage
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
@@ -85,19 +84,26 @@ const (
 	// NATS is far away.
 	askTimeout   = 2 * time.Second
 	greetTimeout = 2 * time.Second
-	// mostUnanswered is after how many questions without answer a registry that announces itself counts as another one.
-	mostUnanswered = 3
+	// startTimeout bounds a question to all registries. Someone may listen to all subjects and never answer.
+	startTimeout = 400 * time.Millisecond
 )
 
-// peers is what a member knows of other workers. Its fields are guarded by the member's mu.
+// A peers is what this worker hears of other workers and says to them. It is safe for concurrent use.
+//
+// Invariant: what is heard proves nothing. A notice is a reason to check, and no more.
 type peers struct {
-	began   time.Time
+	cfg      *Config
+	registry *registry
+	gate     *gate
+	greeted  uint64 // connections made until another worker was last asked, or never; of whoever makes a check
+
+	mu      sync.Mutex
 	others  map[string]*other // by registry
 	heard   time.Time         // when a worker of this registry last announced a revision
-	speak   time.Time         // when to announce
+	speak   time.Time         // when this worker announces, unless another one does before
 	highest uint64            // the highest revision that was announced in this era
 	before  uint64            // the highest revision that was known at the last tick
-	earlier uint64            // and at the one before it
+	earlier uint64            // the highest revision that was known at the tick before the last one
 	unused  bool              // the registry never loaded, nor held a number, when this was last looked at
 }
 
@@ -106,161 +112,142 @@ type other struct {
 	notice     Notice
 	heard      time.Time
 	asked      time.Time
-	unanswered int
+	unanswered int // questions in a row
 }
 
 // Notice returns what this worker says about its registry; its Registry is "" before that is known.
-func (w *Member) Notice() Notice {
-	id := w.Identity()
-	n := Notice{
-		Registry: id.Registry, Era: id.Era(), Out: id.Out, Revision: w.cfg.Bucket.Known(), Made: id.Made,
-		Pinned: w.cfg.Pin != "" && w.cfg.Pin == id.Registry, Fields: w.cfg.Fields, Instance: w.cfg.Name(),
-		Process: w.cfg.Process,
+func (p *peers) Notice() Notice {
+	id := p.registry.Identity()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Notice{
+		Registry: id.Registry, Era: id.Era(), Incident: id.open(), Out: id.Out, Revision: p.cfg.Bucket.Known(),
+		Made: id.Made, Pinned: p.cfg.Pin != "" && p.cfg.Pin == id.Registry, Unused: p.unused, Fields: p.cfg.Fields,
+		Instance: p.cfg.Name(), Process: p.cfg.Process,
 	}
-	if id.Incident != nil {
-		n.Incident = id.Incident.ID
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n.Unused = w.peers.unused
-	return n
 }
 
 // Hear takes in an announcement, which anyone may have sent. It does not block.
-func (w *Member) Hear(data []byte) {
+func (p *peers) Hear(data []byte) {
 	if n, err := parseNotice(data); err == nil {
-		w.hear(n)
+		p.hear(n)
 	}
 }
 
-func (w *Member) hear(n Notice) {
-	own := w.Identity()
-	if n.Process == w.cfg.Process || n.Registry == "" || own.Registry == "" {
+func (p *peers) hear(n Notice) {
+	own := p.registry.Identity()
+	if n.Process == p.cfg.Process || n.Registry == "" || own.Registry == "" {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if n.Registry == own.Registry {
-		w.hearOwnLocked(own, n)
+		if p.differs(own, n) {
+			p.gate.Doubt()
+		}
 		return
 	}
-	o := w.peers.others[n.Registry]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.others[n.Registry]
 	if o == nil {
 		o = &other{}
-		if w.peers.others == nil {
-			w.peers.others = make(map[string]*other)
-		}
-		w.peers.others[n.Registry] = o
+		p.others[n.Registry] = o
 	}
-	o.notice, o.heard = n, w.cfg.Now()
-	w.signal()
+	o.notice, o.heard = n, p.cfg.Now()
+	p.gate.signal()
 }
 
-// hearOwnLocked takes in what another worker says of this registry. What differs is a reason to check, and no more.
-func (w *Member) hearOwnLocked(own Identity, n Notice) {
-	p := &w.peers
-	p.heard = w.cfg.Now()
-	p.speak = p.heard.Add(announceAfter + jitter.UpTo(announceSpread))
-	open := ""
-	if own.Incident != nil {
-		open = own.Incident.ID
-	}
-	if n.Era != own.Era() || n.Incident != open || n.Out != own.Out {
-		w.machine.doubt()
-		w.signal()
-		return
+// differs takes in what another worker says of this registry, and reports whether that is a reason to check.
+func (p *peers) differs(own Identity, n Notice) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spoken()
+	if n.Era != own.Era() || n.Incident != own.open() || n.Out != own.Out {
+		return true
 	}
 	p.highest = max(p.highest, n.Revision)
-	w.cfg.Bucket.Saw(n.Revision)
+	p.cfg.Bucket.Saw(n.Revision)
 	// Senders have just written or read. One that knows less than was known long before may be on a bucket that went
 	// back; only a write shows it.
-	if n.Revision < p.earlier {
-		w.machine.doubt()
-		w.signal()
-	}
+	return n.Revision < p.earlier
 }
 
-// Ask returns the notices of one worker of each registry that answers.
-func (w *Member) Ask(ctx context.Context) ([]Notice, error) {
-	return w.cfg.Ask.Notices(ctx, w.Notice())
+// spoken notes that a worker of this registry has announced it. The lock is held.
+func (p *peers) spoken() {
+	p.heard = p.cfg.Now()
+	p.speak = p.heard.Add(announceAfter + jitter.UpTo(announceSpread))
+}
+
+// all returns the notices of one worker of each registry that answers at once.
+func (p *peers) all(ctx context.Context) ([]Notice, error) {
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return AskFunc(p.cfg.Bus.Ask).Notices(limited, p.Notice())
+}
+
+// ask asks one worker of a registry for its notice.
+func (p *peers) ask(ctx context.Context, registry string) (Notice, error) {
+	r, err := AskFunc(p.cfg.Bus.Ask).one(ctx, registry, call{Op: opNotice, From: p.Notice()})
+	return r.Notice, err
 }
 
 // greet asks one settled worker of the registry, once for each connection, whether it knows a later state of the
 // bucket. A worker that has just begun remembers none, so it could load first from a bucket that went back. Workers
 // announce the highest revision each second, so any of them knows.
-func (w *Member) greet(ctx context.Context, links uint64) error {
-	if w.greeted == links || w.Stopped() != nil {
+func (p *peers) greet(ctx context.Context, registry string, links uint64) error {
+	if p.greeted == links {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, w.cfg.Enough(2, greetTimeout))
+	limited, cancel := context.WithTimeout(ctx, p.cfg.Bucket.Enough(2, greetTimeout))
 	defer cancel()
-	r, err := w.cfg.Ask.one(limited, w.m.Registry, call{Op: opNotice, From: w.Notice()})
-	if err == nil {
-		w.hear(r.Notice)
+	n, err := p.ask(limited, registry)
+	switch {
+	case err == nil:
+		p.hear(n)
+	case ctx.Err() == nil:
+		p.cfg.Log.Debug("no other worker was asked about the registry", "error", err)
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if ctx.Err() == nil {
+		p.greeted = links
 	}
-	if err != nil {
-		w.cfg.Log.Debug("no other worker was asked about the registry", "error", err)
-	}
-	w.greeted = links
-	return nil
+	return ctx.Err()
 }
 
 // announce sends this worker's notice to all workers.
-func (w *Member) announce() {
-	n := w.Notice()
+func (p *peers) announce() {
+	n := p.Notice()
 	if n.Registry == "" {
 		return
 	}
-	if err := w.cfg.Announce(encode(n)); err != nil {
-		w.cfg.Log.Debug("the registry was not announced", "error", err)
+	if err := p.cfg.Bus.Announce(encode(n)); err != nil {
+		p.cfg.Log.Debug("this worker could not announce its registry", "error", err)
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := &w.peers
-	p.heard, p.highest = w.cfg.Now(), max(p.highest, n.Revision)
-	p.speak = p.heard.Add(announceAfter + jitter.UpTo(announceSpread))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.highest = max(p.highest, n.Revision)
+	p.spoken()
 }
 
 // announceIfDue announces the registry every few seconds, and a new highest revision once a second, unless another
 // worker of the registry has: so the messages do not grow with the square of the workers.
-func (w *Member) announceIfDue() {
-	now, known := w.cfg.Now(), w.cfg.Bucket.Known()
-	w.mu.Lock()
-	p := &w.peers
+func (p *peers) announceIfDue() {
+	now, known, isSound := p.cfg.Now(), p.cfg.Bucket.Known(), p.gate.state() == Sound
+	p.mu.Lock()
 	p.earlier, p.before = p.before, known
-	due := now.After(p.speak) || known > p.highest && now.Sub(p.heard) >= tick && w.machine.state == Sound
-	w.mu.Unlock()
+	due := now.After(p.speak) || known > p.highest && now.Sub(p.heard) >= tick && isSound
+	p.mu.Unlock()
 	if due {
-		w.announce()
+		p.announce()
 	}
 }
 
-// meet looks at the other registries that were heard. The caller has entered.
-func (w *Member) meet(ctx context.Context) {
-	own := w.Identity()
-	for _, o := range w.dueOthers() {
-		goesOn := w.cfg.Pin != "" && w.cfg.Pin == own.Registry && !o.notice.Pinned
-		if goesOn || own.Out != "" || own.Incident != nil || !o.notice.Serves() {
-			continue
-		}
-		if err := w.meetOne(ctx, o); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStopped) {
-			w.cfg.Log.Warn("another registry serves the same subjects, and cannot be examined yet", "registry",
-				o.notice.Registry, "error", err)
-		}
-	}
-}
-
-// dueOthers returns the other registries to be examined, and forgets those that are not heard.
-func (w *Member) dueOthers() (due []*other) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.cfg.Now()
-	maps.DeleteFunc(w.peers.others, func(_ string, o *other) bool { return now.Sub(o.heard) > forgetAfter })
-	for _, o := range w.peers.others {
+// due returns the other registries to be examined, and forgets those that are not heard.
+func (p *peers) due() (due []*other) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.cfg.Now()
+	maps.DeleteFunc(p.others, func(_ string, o *other) bool { return now.Sub(o.heard) > forgetAfter })
+	for _, o := range p.others {
 		if o.asked.Before(o.heard) && now.Sub(o.asked) >= tick {
 			o.asked = now
 			due = append(due, o)
@@ -269,92 +256,11 @@ func (w *Member) dueOthers() (due []*other) {
 	return due
 }
 
-// meetOne finds out whether another registry is there, and stops this one if so.
-//
-// Law: what was heard is proof of nothing. The own identity is read first, and the other worker reads its own for the
-// answer: so if both are one registry, both see that. One that announces itself again and again and cannot be asked
-// counts as another one: nothing else could keep the two apart.
-func (w *Member) meetOne(ctx context.Context, o *other) error {
-	if err := w.check(ctx, true); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	answer := o.notice
-	r, err := w.cfg.Ask.one(ctx, o.notice.Registry, call{Op: opNotice, From: w.Notice()})
-	own := w.Identity()
-	if err == nil {
-		answer, o.unanswered = r.Notice, 0
-	} else if o.unanswered++; o.unanswered < mostUnanswered {
-		return err
-	}
-	if answer.Registry == own.Registry || !answer.Serves() {
-		return nil
-	}
-	return w.conflict(ctx, own, answer)
-}
-
-// conflict stops this registry because of another one, or lets it leave if it was never used.
-func (w *Member) conflict(ctx context.Context, own Identity, n Notice) error {
-	v, err := w.read(ctx, false)
-	if err != nil {
-		return err
-	}
-	if v.id.Registry != own.Registry || v.id.Incident != nil || v.id.Out != "" {
-		return errNewerRead
-	}
-	unused, err := w.isUnused(ctx)
-	if err != nil {
-		return err
-	}
-	if unused && !n.Unused {
-		w.cfg.Alarm(Second, fmt.Sprintf("registry %s serves the same subjects; this worker rests on registry %s, "+
-			"which was never used and leaves: connect this worker to the NATS of the other registry",
-			n.Registry, own.Registry))
-		return w.yield(ctx, &v, n.Registry)
-	}
-	f := finding{cause: Second, other: n.Registry, why: fmt.Sprintf("registry %s serves the same subjects, and "+
-		"this worker rests on registry %s: both may give the same IDs", n.Registry, own.Registry)}
-	return w.prove(ctx, &v, f, time.Time{})
-}
-
-// giveWay takes a bucket without identity out for a registry that answers, as behind a leaf node, if this worker
-// remembers nothing and nobody ever used the bucket. Then it reports whether it did, and why nothing is served.
-//
-// Law: who is asked by another registry checks its own first. So one that answers and has not found its identity gone
-// rests on another bucket.
-func (w *Member) giveWay(ctx context.Context, v *view) (left bool, err error) {
-	if unused, err := w.isUnused(ctx); !unused || err != nil || v.revision != 0 {
-		return false, err
-	}
-	limited, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	all, _ := w.cfg.Ask.Notices(limited, w.Notice()) // none is none
-	other := slices.IndexFunc(all, func(n Notice) bool { return n.Registry != "" && n.Incident == "" && n.Serves() })
-	if other < 0 {
-		return false, nil
-	}
-	next := Found(w.cfg.Kind, v.created)
-	next.Out = all[other].Registry
-	if _, err := w.cfg.Bucket.Create(ctx, identityKey, next.Encode()); err != nil {
-		return false, errors.Join(err, errNewerRead)
-	}
-	v.id, v.missing = next, nil
-	w.id.Store(&v.id)
-	w.cfg.Alarm(Second, fmt.Sprintf("registry %s serves the same subjects; this worker rests on registry %s, which "+
-		"was "+
-		"never used and leaves: connect this worker to the NATS of the other registry", next.Out, next.Registry))
-	return true, w.halt(v)
-}
-
 // isUnused reports whether the registry never loaded, nor held a worker number.
-func (w *Member) isUnused(ctx context.Context) (bool, error) {
-	if w.cfg.Unused == nil {
-		return false, nil
-	}
-	unused, err := w.cfg.Unused(ctx)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.peers.unused = unused && err == nil
+func (p *peers) isUnused(ctx context.Context) (bool, error) {
+	unused, err := p.cfg.Unused(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unused = unused && err == nil
 	return unused, err
 }

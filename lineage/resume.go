@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -58,41 +57,30 @@ type Worker struct {
 	Ended  bool      // it stopped cleanly
 }
 
-// ErrChanged is returned when the incident or its plan was changed by a worker or another operator: look again.
-var ErrChanged = errors.New("lineage: the incident was changed meanwhile by a worker or another operator; look again")
-
-// ErrNoPlan is returned where nothing was planned yet.
-var ErrNoPlan = errors.New("lineage: nothing was planned for the incident")
-
-// ErrNoIncident is returned where the registry is not stopped.
-var ErrNoIncident = errors.New("lineage: the registry is not stopped")
+var (
+	// ErrChanged is returned when a worker or another operator has changed the incident or its plan: look again.
+	ErrChanged = errors.New("lineage: a worker or another operator has changed the incident; look again")
+	// ErrNoPlan is returned where nothing was planned yet.
+	ErrNoPlan = errors.New("lineage: nothing was planned for the incident")
+	// ErrNoIncident is returned where the registry is not stopped.
+	ErrNoIncident = errors.New("lineage: the registry is not stopped")
+)
 
 // Look reads the registry. before is what this operator saw last, nil at first.
 func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
-	state, err := o.Bucket.Look(ctx)
-	if c.Unfit = nil; errors.Is(err, buckets.ErrUnfit) {
-		c.Unfit, err = err, nil
-	}
+	stream, unfit, err := describe(ctx, o.Bucket) // first, so that End notices a restore from now on
 	if err != nil {
-		return c, fmt.Errorf("lineage: the stream of the marks cannot be described: %w", err)
-	}
-	c.created = state.Created.UTC()
-	e, err := o.Bucket.Get(ctx, identityKey)
-	switch {
-	case errors.Is(err, buckets.ErrNoKey):
-		c.Missing = ErrNoIdentity
-	case err != nil:
 		return c, err
-	default:
-		c.revision = e.Revision
-		c.Identity, c.Missing = DecodeIdentity(e.Value)
 	}
-	if errors.Is(c.Missing, ErrNewer) {
-		return c, c.Missing
+	v, err := readView(ctx, o.Bucket, false)
+	if err != nil {
+		return c, err
 	}
-	c.Seen = o.Now()
-	if in := c.Identity.Incident; before != nil && in != nil && before.Identity.Incident != nil &&
-		before.Identity.Incident.ID == in.ID {
+	c = Case{
+		Identity: v.id, Missing: v.missing, Unfit: unfit, Seen: o.Now(), revision: v.revision,
+		created: stream.Created.UTC(),
+	}
+	if before != nil && c.Identity.Incident != nil && before.Identity.open() == c.Identity.open() {
 		c.Seen = before.Seen
 	}
 	if c.Marks, err = marksOf(ctx, o.Tags); err != nil {
@@ -101,22 +89,15 @@ func (o *Operator) Look(ctx context.Context, before *Case) (c Case, err error) {
 	if c.Workers, err = o.workers(ctx, c.Identity); err != nil {
 		return c, err
 	}
-	return c, o.readPlanned(ctx, &c)
-}
-
-func (o *Operator) readPlanned(ctx context.Context, c *Case) error {
-	if c.Identity.Plan == nil {
-		return nil
+	if p := c.Identity.Plan; p != nil {
+		parts, err := p.parts(ctx, o.Bucket)
+		if err != nil {
+			return c, err
+		}
+		raises, _ := p.read(parts) // a plan that is gone was never raised from, or the marks show it
+		c.Planned = endsOf(raises)
 	}
-	raises, err := readPlan(ctx, o.Bucket, *c.Identity.Plan)
-	if err != nil && !errors.Is(err, errNoPlan) { // one that is gone was never raised from, or the marks show it
-		return err
-	}
-	c.Planned = make(map[string]int64, len(raises))
-	for _, r := range raises {
-		c.Planned[r.Tag] = r.To
-	}
-	return nil
+	return c, nil
 }
 
 func (o *Operator) workers(ctx context.Context, id Identity) (all []Worker, err error) {
@@ -129,8 +110,7 @@ func (o *Operator) workers(ctx context.Context, id Identity) (all []Worker, err 
 		if err != nil || k.Name == "" {
 			continue
 		}
-		joined := id.Incident != nil && k.Incident == id.Incident.ID
-		all = append(all, Worker{k.Name, k.Time, joined, k.Ended})
+		all = append(all, Worker{k.Name, k.Time, k.Incident != "" && k.Incident == id.open(), k.Ended})
 	}
 	slices.SortFunc(all, func(a, b Worker) int { return b.Last.Compare(a.Last) })
 	return all, nil
@@ -153,18 +133,13 @@ func (o *Operator) Declare(ctx context.Context, c *Case, why string) error {
 }
 
 // put replaces the identity by compare-and-set.
-func (o *Operator) put(ctx context.Context, c *Case, next Identity) (err error) {
-	var revision uint64
-	if c.revision == 0 {
-		revision, err = o.Bucket.Create(ctx, identityKey, next.Encode())
-	} else {
-		revision, err = o.Bucket.Update(ctx, identityKey, next.Encode(), c.revision)
-	}
-	if errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists) {
+func (o *Operator) put(ctx context.Context, c *Case, next Identity) error {
+	revision, err := putIdentity(ctx, o.Bucket, next, c.revision)
+	if errors.Is(err, errNewerRead) {
 		return ErrChanged
 	}
 	if err != nil {
-		return fmt.Errorf("lineage: the identity cannot be written: %w", err)
+		return err
 	}
 	c.Identity, c.Missing, c.revision = next, nil, revision
 	return o.announce(next)
@@ -175,9 +150,9 @@ func (o *Operator) announce(id Identity) error {
 	if o.Announce == nil {
 		return nil
 	}
-	n := Notice{Registry: id.Registry, Era: id.Era(), Out: id.Out, Made: id.Made, Instance: o.Name, Process: newID()}
-	if id.Incident != nil {
-		n.Incident = id.Incident.ID
+	n := Notice{
+		Registry: id.Registry, Era: id.Era(), Incident: id.open(), Out: id.Out, Made: id.Made, Instance: o.Name,
+		Process: newID(),
 	}
 	if err := o.Announce(encode(n)); err != nil {
 		return fmt.Errorf("lineage: workers cannot be told of the incident: %w", err)
@@ -224,8 +199,8 @@ func (o *Operator) Plan(ctx context.Context, c *Case, raises []Raise) error {
 		return err
 	}
 	plan, parts := partsOf(raises)
-	for n, body := range parts {
-		if _, err := o.Bucket.Create(ctx, planKey(plan.ID, n), body); err != nil {
+	for _, e := range parts {
+		if _, err := o.Bucket.Create(ctx, e.Key, e.Value); err != nil {
 			return fmt.Errorf("lineage: the plan cannot be written: %w", err)
 		}
 	}
@@ -273,19 +248,20 @@ func (o *Operator) End(ctx context.Context, c *Case, confirmed bool) error {
 		return err
 	}
 	state, err := o.Bucket.Look(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !state.Created.Equal(c.created):
+		return ErrChanged
+	case c.Identity.Plan == nil:
+		return ErrNoPlan
+	}
+	parts, err := c.Identity.Plan.parts(ctx, o.Bucket)
 	if err != nil {
 		return err
 	}
-	if !state.Created.Equal(c.created) {
+	if _, err := c.Identity.Plan.read(parts); err != nil {
 		return ErrChanged
-	}
-	if c.Identity.Plan == nil {
-		return ErrNoPlan
-	}
-	if _, err := readPlan(ctx, o.Bucket, *c.Identity.Plan); errors.Is(err, errNoPlan) {
-		return ErrChanged
-	} else if err != nil {
-		return err
 	}
 	next, in := c.Identity, c.Identity.Incident
 	next.Eras = append(slices.Clone(next.Eras), in.Forgotten...) //mutant:chain
@@ -304,11 +280,10 @@ func (o *Operator) Confirm(ctx context.Context, c *Case) error {
 
 // TakeOut takes the registry out for another one, unless it was decided otherwise.
 func (o *Operator) TakeOut(ctx context.Context, c *Case, keep string) error {
-	if out := c.Identity.Out; out != "" && out != keep {
-		return fmt.Errorf("registry %s is out for registry %s already", c.Identity.Registry, out)
+	next, err := c.Identity.takenOut(keep)
+	if err != nil {
+		return err
 	}
-	next := c.Identity
-	next.Out = keep
 	return o.put(ctx, c, next)
 }
 

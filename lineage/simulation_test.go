@@ -17,11 +17,7 @@ var (
 
 // checkOnce is one check, as Run makes it.
 func (w *Member) checkOnce(ctx context.Context, thorough bool) error {
-	if err := w.enter(ctx); err != nil {
-		return err
-	}
-	defer w.leave()
-	return w.check(ctx, thorough)
+	return w.checks.do(ctx, func() error { return w.checks.check(ctx, thorough) })
 }
 
 // optionsOf returns what the world of a seed is like: every fourth has no restore.

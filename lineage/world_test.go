@@ -230,24 +230,11 @@ func (p *proc) start() {
 		p.wroteKey = ""
 	}
 	cfg := Config{
-		Bucket: link{p, life}, Tags: link{p, life}, Kind: "kv",
+		Bucket: link{p, life}, Tags: link{p, life}, Bus: link{p, life}, Serving: link{p, life}, Kind: "kv",
 		Name: func() string { return fmt.Sprint(p.name, ".", life) },
 		Poll: time.Minute, Links: func() uint64 { return 0 }, Now: func() time.Time { return at(p.w.now) },
-		Ask: func(ctx context.Context, registry string, m []byte, hear func([]byte) bool) error {
-			p.w.ask(p, m, hear)
-			return nil
-		},
-		Announce: func(m []byte) error { p.w.announce(p, m); return nil },
-		Refuse: func(error, Modes) {
-			if p.lives == life {
-				p.refused = p.w.now
-			}
-		},
-		Allow: func() {}, JournalAlarm: func(string) {},
-		Alarm: func(cause Cause, message string) {
-			p.w.incidents++
-			p.w.log("%s alarm %s: %s", p.name, cause, message)
-		},
+		MayFound: nothing, Reassert: nothing, Reread: nothing, Settled: func(string) {},
+		Unused:  func(context.Context) (bool, error) { return false, nil },
 		Process: fmt.Sprint(p.name, ".", life),
 	}
 	var of files
@@ -263,6 +250,8 @@ func (p *proc) start() {
 	m.Use((*ranges)(p))
 	p.w.log("%s starts life %d", p.name, life)
 }
+
+func nothing(context.Context) error { return nil }
 
 func (p *proc) die() {
 	p.w.log("%s is killed", p.name)
@@ -304,7 +293,7 @@ func (r *ranges) Remember(floors map[string]segment.Floor) {
 	}
 }
 
-// A link is the bucket as one life of a worker reaches it.
+// A link is the bucket, the other workers and what serves, as one life of a worker reaches them.
 type link struct {
 	p    *proc
 	life int
@@ -410,8 +399,8 @@ func (l link) Update(_ context.Context, key string, value []byte, last uint64) (
 	}
 	l.Saw(revision)
 	o, err := decodeOwn(value)
-	if err == nil && o.Token == l.p.member.m.Flight.Token && w.now == landed { // else it is a proof
-		l.p.wrote, l.p.wroteKey = landed, l.p.member.m.Key
+	if err == nil && o.Token == l.p.member.own.Flight.Token && w.now == landed { // else it is a proof
+		l.p.wrote, l.p.wroteKey = landed, l.p.member.own.Key
 	}
 	return revision, nil
 }
@@ -428,6 +417,31 @@ func (l link) AllOwn(_ context.Context, prefix string) (map[string]buckets.Entry
 	}
 	return all, nil
 }
+
+func (l link) Enough(_ int, least time.Duration) time.Duration { return least }
+
+func (l link) Ask(_ context.Context, _ string, m []byte, hear func([]byte) bool) error {
+	l.p.w.ask(l.p, m, hear)
+	return nil
+}
+
+func (l link) Announce(m []byte) error { l.p.w.announce(l.p, m); return nil }
+
+// Refuse and those below are those of what serves.
+func (l link) Refuse(error, bool) {
+	if l.p.lives == l.life {
+		l.p.refused = l.p.w.now
+	}
+}
+
+func (l link) Allow() {}
+
+func (l link) Alarm(cause Cause, message string) {
+	l.p.w.incidents++
+	l.p.w.log("%s alarm %s: %s", l.p.name, cause, message)
+}
+
+func (l link) JournalAlarm(string) {}
 
 func (l link) Known() uint64 { return l.p.known }
 
@@ -545,10 +559,10 @@ func (p *proc) serve() {
 // check checks, as a worker does now and then. One that finds all in order must not remember what a restore undid. Of a
 // key that was taken over from one who lives, two histories may have the same revision; then the other one proves.
 func (p *proc) check(ctx context.Context, thorough bool) error {
-	w, life, key := p.w, p.lives, p.member.m.Key
+	w, life, key := p.w, p.lives, p.member.own.Key
 	remembers := key != "" && key == p.wroteKey && w.taken < p.wrote && p.wrote < w.restored &&
-		p.member.Stopped() == nil && len(p.member.m.Taken) == 0
-	if o, err := decodeOwn(w.bkt.entries[ownPrefix+key].Value); err == nil && o.Token == p.member.m.Written.Token {
+		p.member.Stopped() == nil && len(p.member.own.Taken) == 0
+	if o, err := decodeOwn(w.bkt.entries[ownPrefix+key].Value); err == nil && o.Token == p.member.own.Written.Token {
 		remembers = false // a copy of its last write that was late
 	}
 	epoch := w.epoch
@@ -583,7 +597,10 @@ func (w *world) announce(from *proc, m []byte) {
 }
 
 // A disk is the files of a data directory. It keeps what was written.
-type disk struct{ data map[string][]byte }
+type disk struct {
+	data map[string][]byte
+	past [][]byte // journals
+}
 
 func (d *disk) read(name string) ([]byte, durable.Identity, error) {
 	data, ok := d.data[name]
@@ -598,6 +615,9 @@ func (d *disk) replace(name string, data func(durable.Identity) []byte) error {
 		d.data = map[string][]byte{}
 	}
 	d.data[name] = data(durable.Identity{Inode: 1})
+	if name == journalName {
+		d.past = append(d.past, d.data[name])
+	}
 	return nil
 }
 
@@ -634,7 +654,8 @@ func (w *world) unknownTo(incident string) map[string]int64 {
 
 func (w *world) newOp(n int) *command {
 	p := &proc{w: w, name: fmt.Sprint("op", n), floor: map[string]int64{}}
-	p.member = &Member{loaded: (*ranges)(p), cfg: Config{Refuse: func(error, Modes) {}}, wake: make(chan struct{}, 1)}
+	p.member, _ = open(Config{Serving: link{p, 0}}, nil)
+	p.member.loaded = (*ranges)(p)
 	return &command{w: w, proc: p, name: p.name, o: Operator{
 		Bucket: link{p, 0}, Tags: link{p, 0}, Kind: "kv", Name: p.name, Now: func() time.Time { return at(w.now) },
 	}}

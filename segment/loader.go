@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/latency"
 )
 
 // quietTime is how long a tag that the store refused is not loaded while no request waits.
@@ -19,18 +20,18 @@ type loader struct {
 	fails      int           // failed loads in a row, without the excused one
 	excused    bool          // since the last success, one load gave way or stood still
 	took       time.Duration // duration of the last load that succeeded
-	slowest    time.Duration // longest of recent loads; decays by 1/8 with each
+	slowest    latency.Slowest
 	quietUntil time.Duration // no load before then unless a request waits
 	lastErr    error         // error of the last load, if a retry may succeed
 	retry      *jitter.Backoff
 }
 
-// succeeded records a load and its duration. The slowest of recent loads decays by an eighth with each load.
+// succeeded records a load and its duration.
 func (l *loader) succeeded(took time.Duration) {
 	l.loads++
 	l.fails, l.excused, l.retry, l.quietUntil, l.lastErr = 0, false, nil, 0, nil
 	l.took = took
-	l.slowest = max(took, l.slowest-l.slowest/8)
+	l.slowest.Note(took)
 }
 
 // failed records a load that may succeed when retried, and returns the pause before the retry.

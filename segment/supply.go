@@ -83,7 +83,7 @@ func (s *supply) plan(now time.Duration) int64 {
 
 // ahead returns how many IDs are used during that many loads, at the present speed, within the bound of a chain.
 func (s *supply) ahead(now time.Duration, loads float64) int64 {
-	need := s.pace.speed.at(now, s.asked()) * s.loader.slowest.Seconds() * loads
+	need := s.pace.speed.at(now, s.asked()) * s.loader.slowest.Get().Seconds() * loads
 	return min(count(need), chainSteps*min(MaxStep, max(s.rule.max, s.pace.configured)))
 }
 

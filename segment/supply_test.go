@@ -80,15 +80,15 @@ func TestALoaderRemembersHowLoadsEnded(t *testing.T) {
 	}
 	l.refused(time.Minute)
 	if l.fails != 0 || !l.quiet(time.Minute+quietTime-1) || l.quiet(time.Minute+quietTime) || l.lastErr != nil {
-		t.Errorf("after a refusal: %+v", l)
+		t.Errorf("after a refusal: %+v", &l)
 	}
 	if l.wake(); l.quiet(time.Minute) {
 		t.Error("quiet after news")
 	}
 	l.succeeded(80 * time.Millisecond)
 	l.succeeded(8 * time.Millisecond)
-	if l.loads != 2 || l.errs != 4 || l.took != 8*time.Millisecond || l.slowest != 70*time.Millisecond {
-		t.Errorf("after loads of 80 ms and 8 ms: %+v, want the slowest to fade by an eighth", l)
+	if l.loads != 2 || l.errs != 4 || l.took != 8*time.Millisecond || l.slowest.Get() != 70*time.Millisecond {
+		t.Errorf("after loads of 80 ms and 8 ms: %+v, want the slowest to fade by an eighth", &l)
 	}
 }
 

@@ -127,7 +127,7 @@ func (e *echo) run(ctx context.Context, log *slog.Logger) {
 	if e.last.IsZero() {
 		e.last = time.Now()
 	}
-	pause := proofAgain
+	pauses := jitter.NewBackoff(proofAgain, proofAgainMax)
 	for ctx.Err() == nil {
 		v, why := e.once(ctx)
 		if ctx.Err() != nil {
@@ -136,10 +136,12 @@ func (e *echo) run(ctx context.Context, log *slog.Logger) {
 		if e.conclude(v, why) {
 			e.say(log)
 		}
-		if pause = min(2*pause, proofAgainMax); v == proven {
-			pause = proofAgain
+		if v != proven {
+			e.rest(ctx, pauses.NextBackOff(), nil)
+			continue
 		}
-		e.rest(ctx, v, pause)
+		pauses.Reset()
+		e.rest(ctx, proofEvery*3/4+jitter.UpTo(proofEvery/2), e.rights.refusals)
 	}
 }
 
@@ -155,14 +157,9 @@ func (e *echo) say(log *slog.Logger) {
 	}
 }
 
-// rest waits until the next question is due: soon after the server has refused
-// anything, if there is a proof.
-func (e *echo) rest(ctx context.Context, v verdict, pause time.Duration) {
-	var refusals <-chan struct{}
-	if v == proven {
-		pause, refusals = proofEvery, e.rights.refusals
-	}
-	pause = pause*3/4 + jitter.UpTo(pause/2)
+// rest waits until the next question is due: after a pause, or soon after the server
+// has refused anything.
+func (e *echo) rest(ctx context.Context, pause time.Duration, refusals <-chan struct{}) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	select {

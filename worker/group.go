@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -289,16 +290,18 @@ func drain(log *slog.Logger, subs []*nats.Subscription) {
 // rarely, since each attempt is an error in the server's log, and nothing says when
 // the rights of a user were changed. The zero value stands for none refused.
 type retry struct {
-	at    time.Time
-	pause time.Duration
+	at     time.Time
+	pauses *jitter.Backoff
 }
 
 const retryMin, retryMax = 500 * time.Millisecond, 5 * time.Second
 
 // put puts the next attempt off.
 func (r *retry) put() {
-	r.pause = min(max(retryMin, 2*r.pause), retryMax)
-	r.at = time.Now().Add(r.pause)
+	if r.pauses == nil {
+		r.pauses = jitter.NewBackoff(retryMin, retryMax)
+	}
+	r.at = time.Now().Add(r.pauses.NextBackOff())
 }
 
 func (r *retry) isDue() bool { return !time.Now().Before(r.at) }

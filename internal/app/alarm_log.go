@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -73,7 +74,8 @@ func (l *alarmLog) run(ctx context.Context) error {
 
 // keep retries to store an alarm until that succeeds or ctx ends.
 func (l *alarmLog) keep(ctx context.Context, e subjects.AlarmEvent) {
-	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+	pauses := jitter.NewBackoff(time.Second, time.Minute)
+	for {
 		attempt, cancel := context.WithTimeout(ctx, openTimeout)
 		err := l.put(attempt, e)
 		cancel()
@@ -86,7 +88,7 @@ func (l *alarmLog) keep(ctx context.Context, e subjects.AlarmEvent) {
 		}
 		l.log.Warn("an alarm is not kept for the page yet; trying again", "kind", e.Kind, "error", err)
 		select {
-		case <-time.After(pause):
+		case <-time.After(pauses.NextBackOff()):
 		case <-ctx.Done():
 			l.add(e)
 			return

@@ -249,7 +249,7 @@ func TestNoAlarmOfAnIncidentOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
 	p := &program{alarms: a}
 	p.storage.raiseAbout = a.raiseAbout
 	for _, cause := range []lineage.Cause{lineage.WentBack, lineage.Lost, lineage.Second} {
-		p.storage.alarmStopped(cause, "stopped")
+		serving{&p.storage}.Alarm(cause, "stopped")
 	}
 	g := grantLog{p: p, wasDeleted: true}
 	p.cfg.Namespace = subjects.DefaultNamespace

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/natsembed"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/worker"
@@ -113,10 +114,7 @@ func kindOf(err error) string {
 
 // retry calls f until it succeeds, ctx ends, or the error is permanent. It logs each failure.
 func retry[T any](ctx context.Context, log *slog.Logger, what string, f func() (T, error)) (T, error) {
-	pauses := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second),
-		backoff.WithMaxElapsedTime(0))
+	pauses := jitter.NewBackoff(100*time.Millisecond, 5*time.Second)
 	return backoff.RetryNotifyWithData(f, backoff.WithContext(pauses, ctx), func(err error, pause time.Duration) {
 		log.Warn(what+"; trying again", "error", err, "in", pause.Round(time.Millisecond))
 	})

@@ -59,11 +59,8 @@ func (s *storage) openLineage() (err error) {
 		Reassert: func(ctx context.Context) error { return s.orders().Reassert(ctx) },
 		Reread:   func(ctx context.Context) error { return s.orders().Reread(ctx) },
 		Links:    func() uint64 { return s.links.control.Stats().Reconnects },
-		Ask:      s.bus.Ask, Announce: s.bus.Announce, Settled: s.answerFor, Unused: s.isUnused,
-		Refuse: s.refuseStopped, Allow: func() { s.reasons.Clear(worker.Stopped, stoppable...) },
-		Alarm: s.alarmStopped, Enough: s.marks.Own().Enough, Pin: s.cfg.Registry, Fields: s.fields(),
-		Process: s.process, Log: s.cfg.Log,
-		JournalAlarm: func(message string) { s.raiseAbout(subjects.AlarmStateFile, "lineage", message) },
+		Bus:      s.bus, Serving: serving{s}, Settled: s.answerFor, Unused: s.isUnused,
+		Pin: s.cfg.Registry, Fields: s.fields(), Process: s.process, Log: s.cfg.Log,
 	})
 	return err
 }
@@ -73,8 +70,14 @@ func (s *storage) fields() lineage.Fields {
 	return lineage.Fields{Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
 }
 
-func (s *storage) refuseStopped(why error, modes lineage.Modes) {
-	if modes == lineage.All {
+// serving is what a registry stops.
+type serving struct{ *storage }
+
+var _ lineage.Serving = serving{}
+
+// Refuse implements [lineage.Serving].
+func (s serving) Refuse(why error, all bool) {
+	if all {
 		s.reasons.Set(worker.Stopped, why, stoppable...)
 		return
 	}
@@ -82,13 +85,21 @@ func (s *storage) refuseStopped(why error, modes lineage.Modes) {
 	s.reasons.Set(worker.Stopped, why, worker.Segment)
 }
 
-// alarmStopped raises the alarm that the registry was stopped.
-func (s *storage) alarmStopped(cause lineage.Cause, message string) {
+// Allow implements [lineage.Serving].
+func (s serving) Allow() { s.reasons.Clear(worker.Stopped, stoppable...) }
+
+// Alarm raises the alarm that the registry was stopped.
+func (s serving) Alarm(cause lineage.Cause, message string) {
 	kinds := map[lineage.Cause]subjects.Alarm{
 		lineage.WentBack: subjects.AlarmMarksWentBack, lineage.Lost: subjects.AlarmMarksLost,
 		lineage.Exposed: subjects.AlarmBucketUnfit, lineage.Second: subjects.AlarmSecondRegistry,
 	}
 	s.raiseAbout(kinds[cause], string(cause), message)
+}
+
+// JournalAlarm implements [lineage.Serving].
+func (s serving) JournalAlarm(message string) {
+	s.raiseAbout(subjects.AlarmStateFile, "lineage", message)
 }
 
 // answerFor makes this worker answer for its registry.

@@ -40,7 +40,7 @@ func (w *streamWatch) trouble(mode worker.Mode) error {
 func (w *streamWatch) run(ctx context.Context, js jetstream.JetStream) {
 	failures := jitter.NewBackoff(w.cfg.TagPoll, 10*w.cfg.TagPoll)
 	for {
-		pause := w.cfg.TagPoll/2 + jitter.UpTo(w.cfg.TagPoll)
+		pause := jitter.Around(w.cfg.TagPoll)
 		found, err := w.find(ctx, js)
 		if err == nil {
 			failures.Reset()

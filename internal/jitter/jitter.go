@@ -15,6 +15,9 @@ var Source = rand.Float64
 // UpTo returns a random time in [0, d).
 func UpTo(d time.Duration) time.Duration { return time.Duration(Source() * float64(d)) }
 
+// Around returns a random time of half to one and a half of d.
+func Around(d time.Duration) time.Duration { return d/2 + UpTo(d) }
+
 // A Backoff is a sequence of pauses without end, each half as long again as the one before, with jitter of one half.
 // It implements [backoff.BackOff]. It is not safe for concurrent use.
 type Backoff struct{ pauses *backoff.ExponentialBackOff }
@@ -31,10 +34,7 @@ func NewBackoff(first, longest time.Duration) *Backoff {
 }
 
 // NextBackOff returns the next pause: 0.5 to 1.5 of what it is without jitter.
-func (b *Backoff) NextBackOff() time.Duration {
-	d := b.pauses.NextBackOff()
-	return d/2 + UpTo(d)
-}
+func (b *Backoff) NextBackOff() time.Duration { return Around(b.pauses.NextBackOff()) }
 
 // Reset starts over with the first pause.
 func (b *Backoff) Reset() { b.pauses.Reset() }

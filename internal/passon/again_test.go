@@ -337,7 +337,7 @@ func TestAnAnswerThatDoesNotComeDoesNotMakeLoadsLookSlow(t *testing.T) {
 			Namespace: subjects.DefaultNamespace, Conn: new(air), Marks: func() string { return marks },
 			Segments: func() *segment.Allocator { return nil }, Loads: func() bool { return false },
 		})
-		r.pace.note(5 * time.Millisecond)
+		r.slowest.Note(5 * time.Millisecond)
 		for range 5 {
 			r.hear(&nats.Msg{Data: []byte("other M1")})
 			began := time.Now()

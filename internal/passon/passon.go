@@ -4,7 +4,7 @@
 // Each worker announces itself periodically. Among the workers that it has heard, a worker chooses one by a hash of
 // names and tag: the tag's loader. The others send the loader the number of IDs that their requests ask for in total,
 // and the loader parks that as one request beside its own. A worker loads for itself if no other worker is there, or
-// none answers in time. How long it waits depends on how long loads take: see pace.
+// none answers in time. How long it waits depends on how long loads take: see patience.
 //
 // # The third law
 //
@@ -43,6 +43,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/latency"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -102,8 +103,8 @@ type Ring struct {
 	heard  map[string]announcement // by name: the last announcement of each worker
 	passed map[string]*rendezvous  // by tag, for recent messages
 
-	pace pace
-	news chan struct{} // has a value after a new worker was heard
+	slowest latency.Slowest // load of a strict tag on any worker, failed or not
+	news    chan struct{}   // has a value after a new worker was heard
 }
 
 // An announcement is the last one that a worker has sent.
@@ -164,7 +165,7 @@ func (r *Ring) Run(ctx context.Context) error {
 func (r *Ring) pause() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.every()/2 + jitter.UpTo(r.every())
+	return jitter.Around(r.every())
 }
 
 func (r *Ring) every() time.Duration {
@@ -344,7 +345,7 @@ func (r *Ring) passOrLoad(
 	if loader := r.loader(tag); loader != "" {
 		began := time.Now()
 		if l, ok := r.pass(ctx, loader, tag, join); ok && l.Start >= floor {
-			r.pace.note(time.Since(began))
+			r.slowest.Note(time.Since(began))
 			return l, nil
 		}
 		if r.isCutOff() {
@@ -375,7 +376,7 @@ func (r *Ring) load(
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	began, tries := time.Now(), 0
-	defer func() { r.pace.note(time.Since(began)) }()
+	defer func() { r.slowest.Note(time.Since(began)) }()
 	r.mu.Lock()
 	meets := r.passed[tag]
 	r.mu.Unlock()
@@ -421,7 +422,7 @@ func (r *Ring) pass(ctx context.Context, loader, tag string, join func() int64) 
 	if r.loader(tag) == "" || marks == "" {
 		return segment.Loaded{}, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.pace.patience(ctx))
+	ctx, cancel := context.WithTimeout(ctx, r.patience(ctx))
 	defer cancel()
 	m, err := r.cfg.Conn.RequestWithContext(ctx, r.cfg.Namespace.Loader(loader),
 		[]byte(strconv.FormatInt(n, 10)+" "+marks+" "+tag))

@@ -247,21 +247,21 @@ func TestALoaderGetsHalfOfTheTimeAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		var p pace
+		var r Ring
 		check := func(ctx context.Context, what string, want time.Duration) {
 			t.Helper()
-			if got := p.patience(ctx); got != want {
+			if got := r.patience(ctx); got != want {
 				t.Errorf("%s: %v, want %v", what, got, want)
 			}
 		}
 		check(t.Context(), "before the first load, without end", patience)
 		check(ctx, "before the first load", 500*time.Millisecond)
-		p.note(100 * time.Millisecond)
+		r.slowest.Note(100 * time.Millisecond)
 		check(ctx, "where a load takes 0.1 s", 300*time.Millisecond)
-		p.note(time.Minute)
+		r.slowest.Note(time.Minute)
 		check(ctx, "where a load takes a minute", 500*time.Millisecond)
 		for range 200 {
-			p.note(10 * time.Millisecond)
+			r.slowest.Note(10 * time.Millisecond)
 		}
 		check(ctx, "once loads are fast again", patience)
 	})

@@ -118,9 +118,10 @@ type Watch struct {
 
 	answering sync.WaitGroup
 
-	mu    sync.Mutex
-	state State
-	life  context.Context // of Run; nil while that does not run
+	mu     sync.Mutex
+	state  State
+	life   context.Context // of Run
+	isLive bool            // Run runs
 
 	// Only the goroutine of Run uses these.
 	probe *probe
@@ -154,9 +155,9 @@ func (w *Watch) Trouble() error { return w.store.whyUnable() }
 
 // Run watches until ctx ends. Call it once.
 func (w *Watch) Run(ctx context.Context) {
-	w.live(ctx)
+	w.setLive(ctx, true)
 	defer w.answering.Wait()
-	defer w.live(nil)
+	defer w.setLive(ctx, false)
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
@@ -348,7 +349,7 @@ func (w *Watch) Answer(question []byte, reply func(answer []byte)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx := w.life
-	if ctx == nil || len(w.answers) == maxAnswers {
+	if !w.isLive || len(w.answers) == maxAnswers {
 		reply(nil)
 		return
 	}
@@ -363,10 +364,10 @@ func (w *Watch) Answer(question []byte, reply func(answer []byte)) {
 	})
 }
 
-func (w *Watch) live(ctx context.Context) {
+func (w *Watch) setLive(ctx context.Context, isLive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.life = ctx
+	w.life, w.isLive = ctx, isLive
 }
 
 // canLoad reports whether this worker is in, as far as it knows, and can load. Once it is, [Watch.move] finds the write

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -109,16 +110,18 @@ func TestAnAnswerToAQuestionOfBeforeTheOwnLastWriteDoesNotCount(t *testing.T) {
 		w.refuse(a)
 		asked := make(chan struct{})
 		answer := make(chan struct{})
-		a.cfg.Ask = func(context.Context, []byte) ([]byte, error) {
-			close(asked)
-			<-answer
-			return json.Marshal(all[1].message(true))
-		}
+		a.set(func(f *fake) {
+			f.asks = func(context.Context) ([]byte, error) {
+				close(asked)
+				<-answer
+				return json.Marshal(all[1].message(true))
+			}
+		})
 		<-asked
 		heal(a)
 		a.load(w.ctx) // by which it may answer
 		a.set(func(f *fake) { f.fails = errRefused })
-		a.cfg.Ask = w.ask
+		a.set(func(f *fake) { f.asks = nil })
 		all[1].set(func(f *fake) { f.fails = errRefused })
 		time.Sleep(time.Millisecond)
 		a.load(w.ctx)
@@ -135,11 +138,13 @@ func TestATagInTroubleTakesNobodyOut(t *testing.T) {
 			ended(errRefused, false) // a locked row; probes succeed
 			time.Sleep(100 * time.Millisecond)
 		}
+		synctest.Wait()
 		if all[0].leaves > 0 || all[0].writes > 7 {
 			t.Errorf("it left %d times, and probed %d times in 5 s", all[0].leaves, all[0].writes)
 		}
 		all[0].set(func(f *fake) { f.writes = 0 })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if all[0].writes > 1 {
 			t.Errorf("at rest it probed %d times", all[0].writes)
 		}
@@ -157,6 +162,7 @@ func TestOnlyAnswersOfTheSameRegistryAndStoreCount(t *testing.T) {
 			time.Sleep(time.Second)
 			w.refuse(one)
 			time.Sleep(10 * time.Second)
+			synctest.Wait()
 			if left := one.leaves > 0; left != tc.leaves {
 				t.Errorf("beside a worker of registry %q on %s it left: %v", tc.registry, tc.kind, left)
 			}
@@ -177,7 +183,7 @@ func TestWhatIsNoAnswerCountsAsSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
 				all := w.add(2, "R", "kv")
-				all[0].cfg.Ask = func(ctx context.Context, _ []byte) ([]byte, error) { return ask(ctx) }
+				all[0].set(func(f *fake) { f.asks = ask })
 				w.refuse(all[0])
 				w.always(20*time.Second, "it stays", func() bool { return all[0].State() == Serving })
 			})
@@ -202,6 +208,7 @@ func TestManyQuestionsCostFewWrites(t *testing.T) {
 				can++
 			}
 		}
+		synctest.Wait()
 		if one.writes > 12 || can == 0 {
 			t.Errorf("%d writes for 2,000 questions in 2 s, of which %d were answered", one.writes, can)
 		}

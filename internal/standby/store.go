@@ -3,6 +3,8 @@ package standby
 import (
 	"sync"
 	"time"
+
+	"github.com/natsid/natsid/internal/latency"
 )
 
 // A store has the outcomes of this worker's loads and probes.
@@ -12,13 +14,14 @@ type store struct {
 	// suspected has room for one word that what is under way may never end, as where a connection was lost.
 	suspected chan struct{}
 
+	slowest latency.Slowest // write that succeeded
+
 	mu      sync.Mutex
-	ended   time.Time     // when the last write ended that succeeded
-	began   time.Time     // the latest begin of one that succeeded
-	count   uint64        // writes that succeeded
-	usual   time.Duration // estimate of how long a write takes: the slowest of recent ones, decays by 1/8 with each
-	isDoubt bool          // a load failed or hangs, and no write has succeeded since
-	unable  error         // of the last probe, unless a write has succeeded since
+	ended   time.Time // when the last write ended that succeeded
+	began   time.Time // the latest begin of one that succeeded
+	count   uint64    // writes that succeeded
+	isDoubt bool      // a load failed or hangs, and no write has succeeded since
+	unable  error     // of the last probe, unless a write has succeeded since
 }
 
 func newStore() store {
@@ -68,7 +71,7 @@ func (s *store) succeeded(began time.Time) {
 		s.began = began
 	}
 	s.count++
-	s.usual = max(s.ended.Sub(began), s.usual-s.usual/8)
+	s.slowest.Note(s.ended.Sub(began))
 	s.sound()
 }
 
@@ -100,7 +103,7 @@ func (s *store) failed(began time.Time) {
 func (s *store) hangs() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.ended) >= s.patienceLocked() {
+	if time.Since(s.ended) >= s.patience() {
 		s.doubt()
 	}
 }
@@ -148,13 +151,7 @@ func signal(c chan<- struct{}) {
 }
 
 // patience is how long a write may take.
-func (s *store) patience() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.patienceLocked()
-}
-
-func (s *store) patienceLocked() time.Duration { return max(leastPatience, 3*s.usual) }
+func (s *store) patience() time.Duration { return max(leastPatience, 3*s.slowest.Get()) }
 
 func (s *store) isDoubted() bool {
 	s.mu.Lock()

@@ -34,7 +34,8 @@ type fake struct {
 	fails  error // of each write; nil if writes succeed
 	hangs  bool  // no write ends
 	takes  time.Duration
-	out    bool // of the queue group, for another reason
+	out    bool                                  // of the queue group, for another reason
+	asks   func(context.Context) ([]byte, error) // the answer to each question; nil for those of the world
 	state  State
 	leaves int // how often it left
 	writes int // that were tried
@@ -60,7 +61,15 @@ func (w *world) add(n int, registry, kind string) (added []*fake) {
 		f.Watch = New(Config{
 			Process: f.name, Name: func() string { return f.name }, Kind: kind,
 			Registry: func() string { return registry }, Probe: f.write, Serves: f.serves, Change: f.change,
-			Ask: w.ask,
+			Ask: func(ctx context.Context, question []byte) ([]byte, error) {
+				f.mu.Lock()
+				asks := f.asks
+				f.mu.Unlock()
+				if asks != nil {
+					return asks(ctx)
+				}
+				return w.ask(ctx, question)
+			},
 		})
 		w.workers, added = append(w.workers, f), append(added, f)
 		ctx, stop := context.WithCancel(w.ctx)

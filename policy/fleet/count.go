@@ -47,7 +47,7 @@ func (s *Settings) keepCount(ctx context.Context) {
 	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	for {
 		select {
-		case <-time.After(countEvery/4 + jitter.UpTo(countEvery/2)):
+		case <-time.After(jitter.Around(countEvery / 2)):
 		case <-ctx.Done():
 			return
 		}

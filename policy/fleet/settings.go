@@ -182,7 +182,7 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 }
 
 func (s *Settings) nextPoll() time.Time {
-	return time.Now().Add(s.cfg.Poll/2 + jitter.UpTo(s.cfg.Poll))
+	return time.Now().Add(jitter.Around(s.cfg.Poll))
 }
 
 // refresh reads the settings that have changed, and reports whether it could.

@@ -88,13 +88,14 @@ func isOvertaken(err error) bool { return errors.Is(err, errOvertaken) }
 // retry calls f, which changes a tag, until f returns anything but errOvertaken, or ctx ends. Changes of a tag other
 // than loads are rare; for loads see [jitter.Race].
 func retry(ctx context.Context, f func() error) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+	pauses := jitter.NewBackoff(time.Millisecond, 20*time.Millisecond)
+	for {
 		err := f()
 		if !isOvertaken(err) {
 			return err
 		}
 		select {
-		case <-time.After(jitter.UpTo(pause)):
+		case <-time.After(pauses.NextBackOff()):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
