@@ -83,7 +83,7 @@ func New(streams buckets.Streams, cfg Config) *Store {
 	s := &Store{cfg: cfg, log: cfg.Log}
 	s.kv = buckets.New(streams, buckets.Config{
 		Name: cfg.Bucket, Description: "natsid: high-water marks of the tags", Replicas: cfg.Replicas,
-		Kind: string(cfg.Kind), Insist: true, Tolerant: true,
+		Insist: true, Tolerant: true,
 		Lost: cfg.Lost, MayFound: cfg.MayFound, Found: s.foundNow, Log: cfg.Log, WentBack: cfg.WentBack,
 	})
 	return s

@@ -40,7 +40,7 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	if r.Info, err = streams.Info(ctx, bucket); err != nil {
 		return Report{}, err
 	}
-	r.Unfit = buckets.Config{Name: bucket}.Judge(r.Info.Settings)
+	r.Unfit = buckets.Config{Name: bucket}.Judge(r.Info)
 	if err := r.readIdentity(ctx, streams, bucket); err != nil {
 		return Report{}, err
 	}
