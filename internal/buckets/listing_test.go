@@ -3,7 +3,9 @@ package buckets_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +69,36 @@ func listUntilEmpty(t *testing.T, b *buckets.Bucket) {
 		})
 	}
 	wg.Wait()
+}
+
+// A server that dies takes the consumer of a listing with it, and says nothing.
+func TestAListingThatStandsStillIsBegunAgain(t *testing.T) {
+	nc := natstest.Connect(t, natstest.Start(t))
+	var asked atomic.Int64
+	if _, err := nc.Subscribe("mute.>", func(m *nats.Msg) {
+		call := strings.TrimPrefix(m.Subject, "mute.")
+		if strings.HasPrefix(call, "CONSUMER.MSG.NEXT.") && asked.Add(1) == 1 {
+			return
+		}
+		if !strings.HasPrefix(call, "$KV.") {
+			call = "$JS.API." + call
+		}
+		_ = nc.PublishRequest(call, m.Reply, m.Data)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.NewWithAPIPrefix(nc, "mute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: "b"})
+	open(t, b)
+	if _, err := b.Put(t.Context(), "key", nil); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.All(t.Context()); err != nil || len(all) != 1 || asked.Load() != 2 {
+		t.Errorf("%v, %v, asked %d times, want the key, asked twice", all, err, asked.Load())
+	}
 }
 
 // A fleet that starts makes keys between the moment when a listing begins and the one when it is read. None is lost:
