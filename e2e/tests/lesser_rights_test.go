@@ -24,7 +24,7 @@ func usedBy(r rights.Right) string {
 		{"id.control.throttle", "throttle"}, {"id.control.drain.", "drain eu-1"},
 		{"$SRV.STATS.", "tag list --stats"}, {"$SRV.PING.", "workers"},
 		{"id.registry.ask", "registry"},
-		{"id.registry.of.", ""}, {"$JS.FC.", ""}, {"id.alarm.", ""}, // with two registries, very many entries, alarms
+		{"id.registry.of.", ""}, {"id.alarm.", ""}, // with two registries, alarms
 		{"_INBOX.", "tag list"},
 	} {
 		if strings.HasPrefix(r.Subject, use[0]) {

@@ -34,8 +34,8 @@ func (l *lack) names() bool {
 	return strings.Contains(l.log.String(), literal)
 }
 
-// lacksOfAWorker returns one for each right of a worker, and one with all of them. What only a listing of very many
-// entries, or another account, needs is tested with those.
+// lacksOfAWorker returns one for each right of a worker, and one with all of them. What only another account needs is
+// tested with those.
 func lacksOfAWorker() (all []*lack, users []*server.User) {
 	add := func(r rights.Right, p *server.Permissions) {
 		account := server.NewAccount(strings.NewReplacer(" ", "_", ">", "all", "*", "any").Replace("A " + r.String()))
@@ -46,7 +46,7 @@ func lacksOfAWorker() (all []*lack, users []*server.User) {
 	}
 	of := rightsOf(rights.Worker)
 	for i, r := range of.Publish {
-		if !strings.HasPrefix(r.Subject, "$JS.FC.") && r.Subject != "_R_.>" {
+		if r.Subject != "_R_.>" {
 			add(r, allow(rights.Rights{
 				Publish: slices.Delete(slices.Clone(of.Publish), i, i+1), Subscribe: of.Subscribe,
 			}))

@@ -112,7 +112,7 @@ func (l *alarmLog) read(ctx context.Context) ([]subjects.AlarmEvent, error) {
 
 // KeptAlarms returns the alarms stored in a bucket, the latest first.
 func KeptAlarms(ctx context.Context, streams buckets.Streams, bucket string) ([]subjects.AlarmEvent, error) {
-	entries, _, err := streams.List(ctx, bucket, "")
+	entries, err := streams.List(ctx, bucket, "")
 	if err != nil && !errors.Is(err, buckets.ErrNoBucket) { // no alarm was ever raised
 		return nil, err
 	}

@@ -7,7 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
+
+// sound describes a bucket b that can be relied on.
+func sound(replicas int) Info {
+	return Info{StreamConfig: jetstream.StreamConfig{Subjects: []string{"$KV.b.>"}, Replicas: replicas}}
+}
 
 // fake is a JetStream that answers the first request of an attempt after wait:
 // with err, or with a bucket if err is nil.
@@ -23,7 +30,7 @@ func (f *fake) Info(ctx context.Context, _ string) (Info, error) {
 	f.attempts++
 	select {
 	case <-time.After(f.wait):
-		return Info{Settings: Settings{Replicas: 1, DenyPurge: true}}, f.err
+		return sound(1), f.err
 	case <-ctx.Done():
 		return Info{}, ctx.Err()
 	}
@@ -143,11 +150,11 @@ func (w *wiped) Info(context.Context, string) (Info, error) {
 	if !w.there {
 		return Info{}, ErrNoBucket
 	}
-	return Info{Settings: Settings{Replicas: 1, DenyPurge: true}}, nil
+	return sound(1), nil
 }
 
-func (w *wiped) Make(_ context.Context, _ string, s Settings) error {
-	w.there, w.firstSeq, w.revision = true, s.FirstSeq, s.FirstSeq
+func (w *wiped) Make(_ context.Context, c jetstream.StreamConfig) error {
+	w.there, w.firstSeq, w.revision = true, c.FirstSeq, c.FirstSeq
 	return nil
 }
 

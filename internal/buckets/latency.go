@@ -9,14 +9,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A latency is how long JetStream takes to answer a request, about: the most that two requests in a row have shown, of
-// which the second was answered, so that it does not grow while JetStream is away. It falls by an eighth with each
-// faster answer.
+// A latency estimates how long JetStream takes to answer. The zero value knows nothing. It is safe for concurrent use.
 type latency struct {
-	mu         sync.Mutex
-	last       time.Duration // of the last request
+	mu   sync.Mutex
+	last time.Duration // of the last request
+	// about is the most that two requests in a row took, of which the second was answered, so that it does not grow
+	// while JetStream is away. It falls by an eighth with each faster answer.
 	about      time.Duration
 	unanswered bool // the last request
+	// patience is three times what the slowest write took, and falls by a sixteenth with each answer. A write that has
+	// no answer doubles it: all may be slow now.
+	patience time.Duration
 }
 
 func (l *latency) note(took time.Duration, err error) {
@@ -34,35 +37,47 @@ func (l *latency) note(took time.Duration, err error) {
 	l.last = took
 }
 
-// Measure asks JetStream for something, with more patience than other calls, if it left the last one unanswered: the
-// next ones may need more time, see Enough.
-func (b *Bucket) Measure(ctx context.Context) {
-	b.latency.mu.Lock()
-	unanswered := b.latency.unanswered
-	b.latency.mu.Unlock()
-	if !unanswered {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	_, _ = b.Time(ctx) // the time that it took is noted
+// timed calls f, and notes how long an answer took.
+func timed[T any](l *latency, f func() (T, error)) (T, error) {
+	began := time.Now()
+	v, err := f()
+	l.note(time.Since(began), err)
+	return v, err
 }
 
-// timed returns f, which notes how long an answer took.
-func timed[T any](b *Bucket, f func() (T, error)) func() (T, error) {
-	return func() (T, error) {
-		began := time.Now()
-		v, err := f()
-		b.latency.note(time.Since(began), err)
-		return v, err
-	}
-}
-
-// Enough returns the time within which so many requests, one after the other, should be answered: least, or more where
-// JetStream is far away.
-func (b *Bucket) Enough(requests int, least time.Duration) time.Duration {
+// enough is [Bucket.Enough].
+func (l *latency) enough(requests int, least time.Duration) time.Duration {
 	const margin = 1.25
-	b.latency.mu.Lock()
-	defer b.latency.mu.Unlock()
-	return max(least, time.Duration(float64(requests)*margin*float64(b.latency.about)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(least, time.Duration(float64(requests)*margin*float64(l.about)))
+}
+
+const (
+	// slow is how many times what answers take a read or write is waited for, at least.
+	slow = 3
+	// askAgain is how long a read is waited for, at least, until it is asked again.
+	askAgain = 100 * time.Millisecond
+	// mostSilent bounds how long a write is waited for because those before had no answer: it may be lost, not late.
+	mostSilent = time.Second
+)
+
+// forRead returns how long a read is waited for until it is asked again.
+func (l *latency) forRead() time.Duration { return l.enough(slow, askAgain) }
+
+// forWrite returns how long a write is waited for, and a func that must be called with how long it took, or with how
+// long it was waited for in vain.
+func (l *latency) forWrite() (patience time.Duration, ended func(after time.Duration, answered bool)) {
+	l.mu.Lock()
+	patience = max(2*askAgain, l.patience)
+	l.mu.Unlock()
+	return l.enough(slow, patience), func(after time.Duration, answered bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if answered {
+			l.patience = max(slow*after, l.patience-l.patience/16)
+		} else {
+			l.patience = max(l.patience, min(2*after, mostSilent))
+		}
+	}
 }

@@ -19,15 +19,12 @@ type far struct {
 func (f *far) Info(ctx context.Context, _ string) (Info, error) {
 	select {
 	case <-time.After(f.takes):
-		return Info{Settings: Settings{Replicas: 1, DenyPurge: true}}, nil
+		i := sound(1)
+		i.Now = time.Now()
+		return i, nil
 	case <-ctx.Done():
 		return Info{}, ctx.Err()
 	}
-}
-
-func (f *far) Now(ctx context.Context, _ string) (time.Time, error) {
-	_, err := f.Info(ctx, "")
-	return time.Now(), err
 }
 
 func (f *far) Last(ctx context.Context, _, _ string) (Entry, error) {
@@ -75,10 +72,10 @@ func TestABucketKnowsHowFarAwayJetStreamIs(t *testing.T) {
 		b.Measure(t.Context())
 		want("farther than a call waits, and measured", 5*time.Second)
 		for range 2 {
-			b.latency.note(time.Minute, nats.ErrDisconnected) // that was no answer
+			b.o.latency.note(time.Minute, nats.ErrDisconnected) // that was no answer
 		}
 		want("after the connection broke", 5*time.Second)
-		b.latency.note(js.takes, nil) // calls have the time now
+		b.o.latency.note(js.takes, nil) // calls have the time now
 		want("and called", 10*time.Second)
 		js.takes = time.Millisecond
 		for range 30 {

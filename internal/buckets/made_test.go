@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // agreeing is a cluster in which another worker makes the bucket just before this one would.
@@ -25,10 +27,10 @@ func (a *agreeing) Info(ctx context.Context, _ string) (Info, error) {
 		<-ctx.Done()
 		return Info{}, ctx.Err()
 	}
-	return Info{Settings: Settings{Replicas: 3, DenyPurge: true}}, nil
+	return sound(3), nil
 }
 
-func (a *agreeing) Make(context.Context, string, Settings) error { return ErrBucketExists }
+func (a *agreeing) Make(context.Context, jetstream.StreamConfig) error { return ErrBucketExists }
 
 func TestABucketThatAnotherWorkerJustMadeIsOpenedAsSoonAsItCanBe(t *testing.T) {
 	const ms = time.Millisecond

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // placed is a JetStream without buckets. It makes one with at most so many
@@ -23,14 +25,14 @@ func (p *placed) Info(context.Context, string) (Info, error) {
 	if len(p.made) == 0 {
 		return Info{}, ErrNoBucket
 	}
-	return Info{Settings: Settings{Replicas: p.made[0], DenyPurge: true}}, nil
+	return sound(p.made[0]), nil
 }
 
-func (p *placed) Make(_ context.Context, _ string, s Settings) error {
-	if s.Replicas > p.most {
+func (p *placed) Make(_ context.Context, c jetstream.StreamConfig) error {
+	if c.Replicas > p.most {
 		return p.refusal
 	}
-	p.made, p.async = append(p.made, s.Replicas), s.Async
+	p.made, p.async = append(p.made, c.Replicas), c.PersistMode == jetstream.AsyncPersistMode
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package buckets
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"regexp"
@@ -55,24 +56,20 @@ type rights struct {
 }
 
 type request struct {
-	subject    string // or what it begins with, if it ends with a dot
+	subject    string
 	reconnects uint64 // of the connection when the request began
 	end        context.CancelCauseFunc
 }
 
-// isListing reports whether the request is a listing, which goes on after a reconnect.
-func (q *request) isListing() bool { return strings.HasSuffix(q.subject, ".") }
-
 // rightsOn watches a connection, beside the handlers that it has.
 func rightsOn(nc *nats.Conn) *rights {
-	r := &rights{nc: nc, waiting: make(map[*request]struct{}), inbox: nc.Opts.InboxPrefix}
-	if r.inbox == "" {
-		r.inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
-	}
+	r := &rights{nc: nc, waiting: make(map[*request]struct{})}
+	r.inbox = cmp.Or(nc.Opts.InboxPrefix, strings.TrimSuffix(nats.InboxPrefix, "."))
 	before := nc.ErrorHandler()
 	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if missing := MissingRight(err); missing != nil {
-			r.refused(missing)
+			inbox := missing.Subscribe && strings.HasPrefix(missing.Subject, r.inbox)
+			r.end(missing, func(q *request) bool { return inbox || q.subject == missing.Subject })
 		}
 		if before != nil {
 			before(nc, sub, err)
@@ -80,7 +77,8 @@ func rightsOn(nc *nats.Conn) *rights {
 	})
 	disconnected := nc.DisconnectErrHandler()
 	nc.SetDisconnectErrHandler(func(nc *nats.Conn, err error) {
-		r.lost()
+		connected, now := nc.IsConnected(), nc.Stats().Reconnects // this may be called late: later requests continue
+		r.end(errLost, func(q *request) bool { return !connected || q.reconnects < now })
 		if disconnected != nil {
 			disconnected(nc, err)
 		}
@@ -88,50 +86,33 @@ func rightsOn(nc *nats.Conn) *rights {
 	return r
 }
 
-// lost ends the requests of a connection that was lost. It may be called late: those of the next one go on.
-func (r *rights) lost() {
-	connected, now := r.nc.IsConnected(), r.nc.Stats().Reconnects
+// end ends some of the requests that wait.
+func (r *rights) end(why error, which func(*request) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for q := range r.waiting {
-		if !q.isListing() && (!connected || q.reconnects < now) {
-			q.end(errLost)
-		}
-	}
-}
-
-// refused ends the requests on a subject, or all that wait for an answer that cannot arrive.
-func (r *rights) refused(why *RightError) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for q := range r.waiting {
-		if q.subject == why.Subject || why.Subscribe && strings.HasPrefix(why.Subject, r.inbox) ||
-			q.isListing() && strings.HasPrefix(why.Subject, q.subject) {
+		if which(q) {
 			q.end(why)
 		}
 	}
 }
 
-// await returns a context for a request on a subject, which ends if NATS refuses it, or if the connection is lost.
-// ended must be called with the outcome of the request, and returns it.
-func (r *rights) await(ctx context.Context, subject string) (_ context.Context, ended func(error) error) {
+// await calls f, which sends a request on a subject and awaits the answer, with a context that also ends if NATS
+// refuses the request, or if the connection is lost. The error is one of this package.
+func await[T any](ctx context.Context, r *rights, subject string, f func(context.Context) (T, error)) (T, error) {
 	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	q := &request{subject, r.nc.Stats().Reconnects, end}
 	r.mu.Lock()
 	r.waiting[q] = struct{}{}
 	r.mu.Unlock()
-	return ctx, func(err error) error {
-		r.mu.Lock()
-		delete(r.waiting, q)
-		r.mu.Unlock()
-		cause := context.Cause(ctx)
-		if missing, ok := errors.AsType[*RightError](cause); err != nil && ok {
-			err = missing
-		}
-		if err != nil && errors.Is(cause, errLost) {
-			err = errLost
-		}
-		end(nil)
-		return err
+	v, err := f(ctx)
+	r.mu.Lock()
+	delete(r.waiting, q)
+	r.mu.Unlock()
+	cause := context.Cause(ctx)
+	if _, refused := errors.AsType[*RightError](cause); err != nil && (refused || errors.Is(cause, errLost)) {
+		err = cause
 	}
+	return v, translate(err)
 }

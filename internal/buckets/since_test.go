@@ -12,7 +12,8 @@ import (
 )
 
 func TestWhatWasWrittenSinceARevisionIsReadInOrder(t *testing.T) {
-	b := buckets.New(buckets.OnJetStream(natstest.JetStream(t, natstest.Start(t))), buckets.Config{Name: "b"})
+	url := natstest.Start(t)
+	b := buckets.New(buckets.OnJetStream(natstest.JetStream(t, url)), buckets.Config{Name: "b"})
 	put := func(key string) uint64 {
 		t.Helper()
 		revision, err := b.Put(t.Context(), key, nil)
@@ -47,7 +48,7 @@ func TestWhatWasWrittenSinceARevisionIsReadInOrder(t *testing.T) {
 	check(first+1, "b")
 	check(second+1, "")
 	put(prefix + "a")
-	if err := b.Remove(t.Context(), prefix+"b", second); err != nil {
+	if err := remove(t, url, prefix+"b"); err != nil {
 		t.Fatal(err)
 	}
 	check(first, "a b!")

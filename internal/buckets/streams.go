@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Streams is what a [Bucket] uses of JetStream. A bucket is the stream KV_<bucket>; its key k is the subject
@@ -13,27 +15,19 @@ type Streams interface {
 	// Info describes a bucket as its leader does, or returns [ErrNoBucket] if JetStream itself says that it knows none
 	// by the name.
 	Info(ctx context.Context, bucket string) (Info, error)
-	// Now is the Now of Info; every third heartbeat of a worker asks for it.
-	Now(ctx context.Context, bucket string) (time.Time, error)
-	// Make makes a bucket. It returns [ErrBucketExists] if there is one of the name, and [ErrOneServer] or
-	// [ErrFewServers] if JetStream cannot keep so many replicas.
-	Make(ctx context.Context, bucket string, s Settings) error
-	// Defend sets DenyPurge, removes AllowRollup, and sets Maker. It leaves all other settings of a bucket as they are.
-	Defend(ctx context.Context, bucket, maker string) error
+	// Make makes the stream of a bucket. It returns [ErrBucketExists] if there is one of the name, and [ErrOneServer]
+	// or [ErrFewServers] if JetStream cannot keep so many replicas.
+	Make(ctx context.Context, c jetstream.StreamConfig) error
 	// Last returns the last entry of a key as the leader has it, be it a value or a marker, or [ErrNoKey].
 	Last(ctx context.Context, bucket, key string) (Entry, error)
 	// Publish writes an entry and returns its revision. It returns [ErrRevision], and has written nothing, if the
 	// last revision of the key, or of the bucket, is not the expected one. It returns [ErrNoAnswer] where no stream
 	// takes the write; the bucket may not exist, or have no leader. After any other error the outcome is unknown.
 	Publish(ctx context.Context, bucket, key string, w Write) (revision uint64, err error)
-	// List returns the last entries, markers included, of all keys that begin with prefix, which is "" or ends with a
-	// dot. It may be old, but each key that existed all the time is in it. Of any two entries that the bucket had, it
-	// does not lack the earlier one alone, unless that was replaced. Without a prefix, last is the highest revision of
-	// the bucket when List was called; otherwise 0.
-	List(ctx context.Context, bucket, prefix string) (entries []Entry, last uint64, err error)
-	// Keys returns the keys that begin with prefix, markers included, 100,000 at most, and the highest revision of the
-	// bucket, as its leader has them.
-	Keys(ctx context.Context, bucket, prefix string) (keys []string, last uint64, err error)
+	// List returns the entries, markers included, of all keys that begin with prefix, which is "" or ends with a dot,
+	// in the order of their revisions. It may be old, but each key that existed all the time is in it. Of any two
+	// entries that the bucket had, it does not lack the earlier one alone, unless that was replaced.
+	List(ctx context.Context, bucket, prefix string) ([]Entry, error)
 	// Next returns the first entry from a revision on whose key begins with prefix, markers included, as the leader has
 	// it, or [ErrNoKey].
 	Next(ctx context.Context, bucket, prefix string, from uint64) (Entry, error)
@@ -41,38 +35,19 @@ type Streams interface {
 
 // Info is the state of a bucket's stream.
 type Info struct {
-	Settings
+	jetstream.StreamConfig
 	Created time.Time // when the stream was made
 	Now     time.Time // the clock of the server that leads the stream
 	LastSeq uint64    // the highest revision
-	Entries int       // values and markers
 	// Clustered says that the stream is in a JetStream of several servers.
 	Clustered bool
 }
 
-// Settings are those settings of a stream on which natsid relies, or which it chooses.
-type Settings struct {
-	Description string
-	FirstSeq    uint64        // the first revision; only Make heeds it
-	MaxAge      time.Duration // after which an entry is forgotten; 0 is never
-	Replicas    int
-	History     int64 // entries kept per key; 0 or less keeps all
-	DenyPurge   bool  // no entry can be purged
-	AllowRollup bool  // an entry may replace all others of its key, or of the bucket
-	// Maker is set in buckets that were made or adopted by a natsid that gives them an identity; it is a random text
-	// of the process that made the bucket. JetStream sets it together with the bucket, and a purge keeps it.
-	Maker      string
-	Owner      string   // the registry that the bucket belongs to; "" if that is not noted
-	Subjects   []string // which the stream takes; nil stands for those of a bucket
-	Mirror     string   // the stream it copies; "" for none
-	Sources    []string // streams whose messages it also takes
-	MaxMsgs    int64    // 0 or less is no limit; likewise MaxBytes
-	MaxBytes   int64
-	DiscardNew bool // at a limit, writes are refused; otherwise old entries are dropped
-	Async      bool // writes are acknowledged before they are on disk; of one replica alone, and only Make heeds it
-	Sealed     bool // nothing can be written
-	WorkQueue  bool // what was read may be dropped
-}
+// The keys of natsid's own in the metadata of a stream.
+const (
+	makerKey = "natsid-maker"    // a random text of the process that made it, or [notFounded]; "" if made by hand
+	ownerKey = "natsid-registry" // the registry that it belongs to
+)
 
 // An Entry is what is stored under a key: a value, or the marker of one that was removed.
 type Entry struct {
@@ -83,20 +58,10 @@ type Entry struct {
 	Removed  bool // a marker: the value was deleted, purged, or has expired
 }
 
-// An Operation is what a [Write] does to its key. The zero value puts.
-type Operation int
-
-// The operations.
-const (
-	Put    Operation = iota // puts the value
-	Delete                  // leaves a marker
-	Purge                   // leaves a marker and drops all older entries of the key; needs AllowRollup
-)
-
 // A Write is an entry to be published.
 type Write struct {
-	Operation Operation
 	Value     []byte
+	Purge     bool    // leave a marker, and drop all older entries of the key; the stream must allow rollups
 	Last      *uint64 // the revision that the key must have, 0 for none ever; nil for any
 	LastOfAll *uint64 // the highest revision that the bucket must have; nil for any
 }
@@ -120,13 +85,15 @@ var (
 	// what others write.
 	ErrUnfit = errors.New("the bucket cannot be used")
 	// ErrReplaced is returned where another bucket of the name has taken a bucket's place.
-	ErrReplaced = errors.New("buckets: the bucket was made again meanwhile")
+	ErrReplaced = errors.New("buckets: the bucket was made again since it was looked at")
 	// ErrFull is returned where JetStream or the bucket has no room for a write or for the bucket.
 	ErrFull = errors.New("buckets: no room")
 	// ErrRevision is returned when a key's revision is not the expected one.
 	ErrRevision = errors.New("buckets: another write came first")
 	// ErrNoAnswer is returned when no stream takes a write.
 	ErrNoAnswer = errors.New("buckets: no stream takes the write")
+	// ErrSilent is returned by UpdateSoon for a write that had no answer in time. It may land later, or never.
+	ErrSilent = errors.New("buckets: a write has no answer yet")
 	// ErrInvalidKey is returned for a key that no bucket can have.
 	ErrInvalidKey = errors.New("buckets: invalid key")
 )

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// An API is how the subjects of requests to JetStream, and of writes to buckets, begin. This package uses each subject
-// that its methods return, and no other.
+// An API is how the subjects of requests to JetStream, and of writes to buckets, begin. This package uses the subjects
+// that its methods return, and no others.
 type API struct{ requests, writes string }
 
 // APIOf returns the API of the JetStream that is reached through a domain or a prefix, or directly if both are "".
@@ -28,34 +28,28 @@ func APIOf(domain, prefix string) API {
 }
 
 // Info returns the subject that describes a bucket.
-func (a API) Info(bucket string) string { return a.of("STREAM.INFO", bucket) }
+func (a API) Info(bucket string) string { return a.Stream("STREAM.INFO", streamName(bucket)) }
 
 // Create returns the subject that makes a bucket.
-func (a API) Create(bucket string) string { return a.of("STREAM.CREATE", bucket) }
+func (a API) Create(bucket string) string { return a.Stream("STREAM.CREATE", streamName(bucket)) }
 
-// Update returns the subject that changes the settings of a bucket.
-func (a API) Update(bucket string) string { return a.of("STREAM.UPDATE", bucket) }
+// Get returns the subject that reads a key from the leader.
+func (a API) Get(bucket string) string { return a.Stream("STREAM.MSG.GET", streamName(bucket)) }
 
-// Get returns the subject that reads a key.
-func (a API) Get(bucket string) string { return a.of("STREAM.MSG.GET", bucket) }
-
-// Direct returns the subject that reads a key from any replica.
+// Direct returns the subject that reads a key from any replica. This package does not use it.
 func (a API) Direct(bucket, key string) string {
-	return a.of("DIRECT.GET", bucket) + "." + subjectPrefix(bucket) + key
+	return a.Stream("DIRECT.GET", streamName(bucket)) + "." + subjectPrefix(bucket) + key
 }
 
-// List returns a pattern for the subjects on which a listing of a bucket begins.
-func (a API) List(bucket string) string {
-	return a.listing(bucket) + "*." + subjectPrefix(bucket) + ">"
+// List returns the subject on which a consumer begins to list the keys that match a pattern. Consumer may be "*".
+func (a API) List(bucket, consumer, keys string) string {
+	return a.Stream("CONSUMER.CREATE", streamName(bucket)) + "." + consumer + "." + subjectPrefix(bucket) + keys
 }
 
-// Next returns the subject on which a listing through a prefix asks a consumer for entries.
+// Next returns the subject on which a listing asks its consumer for entries.
 func (a API) Next(bucket, consumer string) string {
-	return a.of("CONSUMER.MSG.NEXT", bucket) + "." + consumer
+	return a.Stream("CONSUMER.MSG.NEXT", streamName(bucket)) + "." + consumer
 }
-
-// FlowControl returns a pattern for the subjects on which a listing of many entries is continued.
-func (a API) FlowControl(bucket string) string { return "$JS.FC." + streamName(bucket) + ".>" }
 
 // Names returns the subject that lists the streams on a subject.
 func (a API) Names() string { return a.requests + "STREAM.NAMES" }
@@ -68,11 +62,6 @@ func (a API) Write(bucket, key string) string { return a.writes + subjectPrefix(
 
 // Stream returns the subject of a request about a stream.
 func (a API) Stream(op, stream string) string { return a.requests + op + "." + stream }
-
-func (a API) of(op, bucket string) string { return a.Stream(op, streamName(bucket)) }
-
-// listing returns what the subjects of listings begin with.
-func (a API) listing(bucket string) string { return a.of("CONSUMER.CREATE", bucket) + "." }
 
 func streamName(bucket string) string { return "KV_" + bucket }
 

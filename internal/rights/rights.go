@@ -197,7 +197,7 @@ func (t *table) writeGrants() {
 func (t *table) readGrants() {
 	b := t.ns.GrantsBucket()
 	const read = "read what was granted"
-	t.publish(read, t.api.Info(b), t.api.Get(b), t.api.List(b), t.api.Next(b, "*"))
+	t.publish(read, t.api.Info(b), t.api.Get(b), t.api.List(b, "*", ">"), t.api.Next(b, "*"))
 }
 
 // caller: who requests IDs.
@@ -258,7 +258,7 @@ func (t *table) operator() {
 		return
 	}
 	if t.marks() {
-		t.publish("repair the marks", t.api.Write(ns.SegmentBucket(), ">"), t.api.Update(ns.SegmentBucket()))
+		t.publish("repair the marks", t.api.Write(ns.SegmentBucket(), ">"))
 	}
 	if t.marks() && !t.d.NoGrants {
 		t.publish("write down what was repaired", t.api.Write(ns.GrantsBucket(), ">"))
@@ -290,12 +290,7 @@ func (t *table) marks() bool { return !t.d.MySQL || t.d.Guard }
 func (t *table) look(bucket, holds string) {
 	list := "list " + holds
 	t.publish("describe the bucket with "+holds, t.api.Info(bucket))
-	t.publish(list, t.api.List(bucket))
-	if t.d.JSPrefix != "" && t.d.JSDomain == "" {
-		t.publish(list, t.api.Next(bucket, "*"))
-		return
-	}
-	t.publish(list+", if they are very many", t.api.FlowControl(bucket))
+	t.publish(list, t.api.List(bucket, "*", ">"), t.api.Next(bucket, "*"))
 }
 
 // Texts returns rights as permissions of nats-server have them.

@@ -30,16 +30,10 @@ func (c *counted) Last(ctx context.Context, bucket, key string) (buckets.Entry, 
 	return c.Streams.Last(ctx, bucket, key)
 }
 
-func (c *counted) List(ctx context.Context, bucket, prefix string) ([]buckets.Entry, uint64, error) {
+func (c *counted) List(ctx context.Context, bucket, prefix string) ([]buckets.Entry, error) {
 	c.all.Add(1)
 	c.lists.Add(1)
 	return c.Streams.List(ctx, bucket, prefix)
-}
-
-func (c *counted) Keys(ctx context.Context, bucket, prefix string) ([]string, uint64, error) {
-	c.all.Add(1)
-	c.lists.Add(1)
-	return c.Streams.Keys(ctx, bucket, prefix)
 }
 
 func (c *counted) Next(ctx context.Context, bucket, prefix string, from uint64) (buckets.Entry, error) {

@@ -33,14 +33,15 @@ func (e entry) encode() []byte {
 	return b
 }
 
-func (s *Store) decode(kve buckets.Entry) (e entry, err error) {
+// decode decodes an entry of a bucket.
+func decode(bucket string, kve buckets.Entry) (e entry, err error) {
 	err = json.Unmarshal(kve.Value, &e)
 	if err == nil && (e.Mark < 1 || e.Step < 1) {
 		err = errors.New("mark and step must be positive")
 	}
 	if err != nil {
 		return entry{}, fmt.Errorf("kvstore: the entry %s of bucket %s is damaged; replace it with `nats kv put`, "+
-			"its mark above every ID that any worker loaded: %w", kve.Key, s.cfg.Bucket, err)
+			"its mark above every ID that any worker loaded: %w", kve.Key, bucket, err)
 	}
 	return e, nil
 }

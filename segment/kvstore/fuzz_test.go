@@ -18,9 +18,8 @@ func FuzzEntry(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	s := &Store{cfg: Config{Bucket: "b"}}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		e, err := s.decode(buckets.Entry{Key: "order", Value: value})
+		e, err := decode("b", buckets.Entry{Key: "order", Value: value})
 		if err != nil {
 			return
 		}
@@ -30,7 +29,7 @@ func FuzzEntry(f *testing.F) {
 		tag := e.tag("order", time.Time{})
 		back := e
 		back.set(tag)
-		if again, err := s.decode(buckets.Entry{Value: back.encode()}); err != nil || again.Mark != e.Mark ||
+		if again, err := decode("b", buckets.Entry{Value: back.encode()}); err != nil || again.Mark != e.Mark ||
 			again.Least != e.Least || again.Step != e.Step || again.Disabled != e.Disabled {
 			t.Fatalf("%q reads as %+v, and again as %+v, %v", value, e, again, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/natsid/natsid/internal/buckets"
@@ -41,13 +42,24 @@ var (
 
 // Check reads the identity of the bucket. It returns [ErrIdentity] or [ErrKind] for a bucket that this store must not
 // use, and [ErrNoIdentity] for one in which no tag is made on first use.
-func (s *Store) Check(ctx context.Context) (Identity, error) {
-	id, err := s.readIdentity(ctx)
+func (s *Store) Check(ctx context.Context) (Identity, error) { return s.ids.check(ctx) }
+
+// An identityCheck reads the identity of the bucket, writes it into one that was just made, and keeps whether the
+// bucket is of this store's kind.
+type identityCheck struct {
+	cfg     Config
+	kv      *buckets.Bucket
+	checked atomic.Pointer[error] // what check found of the kind; nil before the first
+}
+
+// check is [Store.Check].
+func (s *identityCheck) check(ctx context.Context) (Identity, error) {
+	id, err := s.read(ctx)
 	if errors.Is(err, ErrNoIdentity) {
 		id, err = s.await(ctx)
 	}
 	if err == nil {
-		err = s.compare(id)
+		err = s.cfg.compare(id)
 	}
 	if err == nil || errors.Is(err, ErrKind) {
 		s.checked.Store(&err)
@@ -55,7 +67,7 @@ func (s *Store) Check(ctx context.Context) (Identity, error) {
 	return id, err
 }
 
-func (s *Store) readIdentity(ctx context.Context) (Identity, error) {
+func (s *identityCheck) read(ctx context.Context) (Identity, error) {
 	kve, err := s.kv.Get(ctx, identityKey)
 	if errors.Is(err, buckets.ErrNoKey) {
 		return Identity{}, ErrNoIdentity
@@ -66,11 +78,11 @@ func (s *Store) readIdentity(ctx context.Context) (Identity, error) {
 	return lineage.DecodeIdentity(kve.Value)
 }
 
-// compare compares an identity with this store's kind.
-func (s *Store) compare(id Identity) error {
-	if have := Kind(id.Kind); have != s.cfg.Kind {
+// compare compares an identity with the kind of a store.
+func (c Config) compare(id Identity) error {
+	if have := Kind(id.Kind); have != c.Kind {
 		return fmt.Errorf("%w: bucket %s is of kind %s, this worker of kind %s; start it %s, or move the tags with "+
-			"`natsid store move`", ErrKind, s.cfg.Bucket, have, s.cfg.Kind, have.how())
+			"`natsid store move`", ErrKind, c.Bucket, have, c.Kind, have.how())
 	}
 	return nil
 }
@@ -90,7 +102,7 @@ const (
 )
 
 // await returns the identity that the worker which has just made the bucket is about to write, or [ErrNoIdentity].
-func (s *Store) await(ctx context.Context) (Identity, error) {
+func (s *identityCheck) await(ctx context.Context) (Identity, error) {
 	for range foundingTries {
 		state, err := s.kv.Look(ctx)
 		if err != nil && !errors.Is(err, buckets.ErrUnfit) {
@@ -99,7 +111,7 @@ func (s *Store) await(ctx context.Context) (Identity, error) {
 		if state.Untouched() {
 			s.foundNow(ctx, state)
 		}
-		id, err := s.readIdentity(ctx)
+		id, err := s.read(ctx)
 		if !errors.Is(err, ErrNoIdentity) || !state.Founding {
 			return id, err
 		}
@@ -114,14 +126,14 @@ func (s *Store) await(ctx context.Context) (Identity, error) {
 
 // foundNow gives a bucket that this process has just made its identity. Where that fails, a worker's next check of the
 // registry tries again.
-func (s *Store) foundNow(ctx context.Context, state buckets.State) {
+func (s *identityCheck) foundNow(ctx context.Context, state buckets.State) {
 	if s.cfg.MayFound == nil || s.cfg.MayFound(ctx) == nil {
 		_ = s.kv.Found(ctx, state, identityKey, lineage.Found(string(s.cfg.Kind), state.Created).Encode())
 	}
 }
 
 // refused returns why the bucket must not be used, nil if it may.
-func (s *Store) refused() error {
+func (s *identityCheck) refused() error {
 	if err := s.checked.Load(); err != nil {
 		return *err
 	}
@@ -132,8 +144,8 @@ func (s *Store) refused() error {
 //
 // Law: a tag that has no entry begins at 1, so it must never have been loaded. That is known of a bucket whose identity
 // says so: it is the original one, no incident is open, and after the last one an operator has confirmed its tags.
-func (s *Store) era(ctx context.Context) (string, error) {
-	id, err := s.Check(ctx)
+func (s *identityCheck) era(ctx context.Context) (string, error) {
+	id, err := s.check(ctx)
 	switch {
 	case errors.Is(err, ErrNoIdentity):
 		return "", fmt.Errorf("%w: %w", segment.ErrUnknownTag, err)
@@ -145,8 +157,17 @@ func (s *Store) era(ctx context.Context) (string, error) {
 	return id.Era(), nil
 }
 
+// ownEra returns the present era, "" if the bucket has none: an operator may create tags there.
+func (s *identityCheck) ownEra(ctx context.Context) (string, error) {
+	id, err := s.read(ctx)
+	if errors.Is(err, ErrNoIdentity) || errors.Is(err, ErrIdentity) {
+		return "", nil
+	}
+	return id.Era(), err
+}
+
 // MayCreate implements [segment.Marks]: it returns nil if a tag without a mark never had one.
 func (s *Store) MayCreate(ctx context.Context) error {
-	_, err := s.era(ctx)
+	_, err := s.ids.era(ctx)
 	return err
 }

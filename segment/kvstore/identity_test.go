@@ -46,7 +46,7 @@ func TestOneOfManyWorkersGivesANewBucketItsIdentity(t *testing.T) {
 	wg.Wait()
 	for _, id := range ids {
 		if id.Registry == "" || id.Registry != ids[0].Registry || id.Kind != string(kvstore.Alone) {
-			t.Errorf("identities %+v and %+v", ids[0], id)
+			t.Errorf("identityCheck %+v and %+v", ids[0], id)
 		}
 	}
 }

@@ -40,19 +40,18 @@ func Inspect(ctx context.Context, streams buckets.Streams, bucket string) (r Rep
 	if r.Info, err = streams.Info(ctx, bucket); err != nil {
 		return Report{}, err
 	}
-	r.Unfit = buckets.Config{Name: bucket}.Judge(r.Info.Settings)
+	r.Unfit = buckets.Config{Name: bucket}.Judge(r.Info)
 	if err := r.readIdentity(ctx, streams, bucket); err != nil {
 		return Report{}, err
 	}
 	all, err := buckets.Listed(ctx, streams, bucket)
-	s := Store{cfg: Config{Bucket: bucket}}
 	r.Marks, r.Records = make(map[string]Present), make(map[string]segment.Record)
 	for _, kve := range all {
 		if kve.Removed || buckets.IsOwn(kve.Key) {
 			continue
 		}
 		r.Tags++
-		e, err := s.decode(kve)
+		e, err := decode(bucket, kve)
 		if err != nil {
 			r.Damaged = append(r.Damaged, kve.Key)
 			continue
@@ -74,8 +73,7 @@ func InspectMark(ctx context.Context, streams buckets.Streams, bucket, tag strin
 	if err != nil {
 		return Present{}, false, err
 	}
-	s := Store{cfg: Config{Bucket: bucket}}
-	e, err := s.decode(kve)
+	e, err := decode(bucket, kve)
 	return Present{e.Mark, kve.Revision, kve.Created}, err == nil, nil
 }
 
@@ -101,8 +99,7 @@ func CheckKind(ctx context.Context, streams buckets.Streams, bucket string, kind
 	if err := r.readIdentity(ctx, streams, bucket); err != nil || r.Trouble != nil {
 		return nil
 	}
-	s := Store{cfg: Config{Bucket: bucket, Kind: kind}}
-	return s.compare(r.Identity)
+	return Config{Bucket: bucket, Kind: kind}.compare(r.Identity)
 }
 
 // SetKind changes the kind of a bucket whose identity r reports. Workers of the old kind refuse the bucket from their

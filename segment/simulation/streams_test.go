@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/natsid/natsid/internal/buckets"
 )
 
@@ -23,7 +25,7 @@ type jetStream struct {
 
 // A bucket never changes but for until: each write makes a new one.
 type bucket struct {
-	buckets.Settings
+	jetstream.StreamConfig
 	created time.Time
 	last    uint64
 	entries map[string]buckets.Entry
@@ -103,9 +105,6 @@ func (s *streams) write(ctx context.Context, what string, apply func() error) er
 	return c.do()
 }
 
-// Now implements [buckets.Streams]. Marks are not dated.
-func (*streams) Now(context.Context, string) (time.Time, error) { return time.Now(), nil }
-
 // Info implements [buckets.Streams].
 func (s *streams) Info(ctx context.Context, _ string) (buckets.Info, error) {
 	var i buckets.Info
@@ -114,9 +113,7 @@ func (s *streams) Info(ctx context.Context, _ string) (buckets.Info, error) {
 		if b == nil {
 			return buckets.ErrNoBucket
 		}
-		i = buckets.Info{
-			Settings: b.Settings, Created: b.created, Now: time.Now(), LastSeq: b.last, Entries: len(b.entries),
-		}
+		i = buckets.Info{StreamConfig: b.StreamConfig, Created: b.created, Now: time.Now(), LastSeq: b.last}
 		return nil
 	})
 	if err != nil {
@@ -126,25 +123,12 @@ func (s *streams) Info(ctx context.Context, _ string) (buckets.Info, error) {
 }
 
 // Make implements [buckets.Streams].
-func (s *streams) Make(ctx context.Context, _ string, settings buckets.Settings) error {
+func (s *streams) Make(ctx context.Context, c jetstream.StreamConfig) error {
 	return s.write(ctx, "make", func() error {
 		if s.bucket != nil {
 			return buckets.ErrBucketExists
 		}
-		s.put(&bucket{settings, time.Now(), settings.FirstSeq - 1, map[string]buckets.Entry{}, time.Time{}})
-		return nil
-	})
-}
-
-// Defend implements [buckets.Streams].
-func (s *streams) Defend(ctx context.Context, _, maker string) error {
-	return s.write(ctx, "defend", func() error {
-		if s.bucket == nil {
-			return buckets.ErrNoBucket
-		}
-		b := *s.bucket
-		b.DenyPurge, b.AllowRollup, b.Maker = true, false, maker
-		s.put(&b)
+		s.put(&bucket{c, time.Now(), c.FirstSeq - 1, map[string]buckets.Entry{}, time.Time{}})
 		return nil
 	})
 }
@@ -179,7 +163,7 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 		if m.Last != nil && b.entries[key].Revision != *m.Last || m.LastOfAll != nil && b.last != *m.LastOfAll {
 			return buckets.ErrRevision
 		}
-		e := buckets.Entry{Key: key, Value: m.Value, Removed: m.Operation != buckets.Put}
+		e := buckets.Entry{Key: key, Value: m.Value, Removed: m.Purge}
 		if op := s.world.acting.op; op != nil && strings.Contains(string(b.entries[key].Value), disabled) {
 			op.revived = op.verb == createTag
 		}
@@ -201,36 +185,18 @@ func (s *streams) Publish(ctx context.Context, _, key string, m buckets.Write) (
 }
 
 // List implements [buckets.Streams]. The member of a cluster that lists may be behind.
-func (s *streams) List(ctx context.Context, _, prefix string) (all []buckets.Entry, last uint64, err error) {
+func (s *streams) List(ctx context.Context, _, prefix string) (all []buckets.Entry, err error) {
 	err = s.call(ctx, "list "+prefix, func() error {
 		if s.bucket == nil {
 			return buckets.ErrNoBucket
 		}
-		all, last = s.behind().from(prefix, 0), s.bucket.last
+		all = s.behind().from(prefix, 0)
 		return nil
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return all, last, nil
-}
-
-// Keys implements [buckets.Streams].
-func (s *streams) Keys(ctx context.Context, _, prefix string) (keys []string, last uint64, err error) {
-	err = s.call(ctx, "keys "+prefix, func() error {
-		if s.bucket == nil {
-			return buckets.ErrNoBucket
-		}
-		for _, e := range s.bucket.from(prefix, 0) {
-			keys = append(keys, e.Key)
-		}
-		last = s.bucket.last
-		return nil
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return keys, last, nil
+	return all, nil
 }
 
 // Next implements [buckets.Streams].

@@ -1,0 +1,207 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Own is a key of natsid's own in a bucket, beside those that hold what the bucket is for; others begin with it and a
+// dot. No tag and no worker number can have such a key: see [IsOwn]. [Bucket.All] does not return them; all other
+// methods take them like other keys.
+const Own = "_natsid"
+
+// IsOwn reports whether a key is natsid's own.
+func IsOwn(key string) bool { return key == Own || strings.HasPrefix(key, Own+".") }
+
+// isKey reports whether a bucket can have the key: the rule of the KV interface.
+func isKey(key string) bool {
+	const chars = "-/_=.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	return key != "" && key[0] != '.' && key[len(key)-1] != '.' &&
+		strings.Trim(key, chars) == "" && !strings.Contains(key, "..")
+}
+
+// Get returns the entry of a key as the leader has it, or [ErrNoKey].
+func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
+	entry, err := b.last(ctx, key)
+	if err == nil && entry.Removed {
+		return Entry{}, ErrNoKey
+	}
+	return entry, err
+}
+
+// last returns the entry of a key, or its marker, or [ErrNoKey] for a key that never had a value.
+func (b *Bucket) last(ctx context.Context, key string) (Entry, error) {
+	if !isKey(key) {
+		return Entry{}, ErrInvalidKey
+	}
+	entry, err := on(ctx, b.o, func() (Entry, error) { return b.o.last(ctx, key) })
+	b.o.maker.saw(entry.Revision) // 0 after an error
+	return entry, err
+}
+
+// Create puts a value under a key that has none, or returns [ErrKeyExists].
+func (b *Bucket) Create(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	revision, err = b.Update(ctx, key, value, 0)
+	if !errors.Is(err, ErrRevision) {
+		return revision, err
+	}
+	marker, err := b.marker(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	if revision, err = b.Update(ctx, key, value, marker); errors.Is(err, ErrRevision) {
+		err = ErrKeyExists
+	}
+	return revision, err
+}
+
+// marker returns the revision of the marker of a key that had a value, or [ErrKeyExists] for one that has a value, or
+// whose first value cannot be read yet.
+func (b *Bucket) marker(ctx context.Context, key string) (revision uint64, err error) {
+	last, err := b.last(ctx, key)
+	if errors.Is(err, ErrNoKey) || err == nil && !last.Removed {
+		err = ErrKeyExists
+	}
+	return last.Revision, err
+}
+
+// CreateFirst is Create for a key that never had a value. It returns [ErrKeyRemoved] for a key whose value was deleted
+// or purged, or may have been lost with a bucket that this call found gone.
+func (b *Bucket) CreateFirst(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	again, never := false, uint64(0)
+	revision, err = b.write(ctx, key, func() (uint64, error) {
+		if again {
+			return 0, ErrKeyRemoved
+		}
+		again = true
+		return b.o.streams.Publish(ctx, b.o.bucket, key, Write{Value: value, Last: &never})
+	})
+	if errors.Is(err, ErrRevision) {
+		if _, err = b.marker(ctx, key); err == nil {
+			err = ErrKeyRemoved
+		}
+	}
+	return revision, err
+}
+
+// Update puts a value under a key whose revision is last, or returns [ErrRevision].
+func (b *Bucket) Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error) {
+	return b.publish(ctx, key, Write{Value: value, Last: &last})
+}
+
+// UpdateSoon is [Bucket.Update], but does not wait for much longer than answers take: for 0.2 s, or three times what
+// the slowest took of late. Then it returns [ErrSilent], if ctx leaves the caller time to find out what became of the
+// write, as after any error of unknown outcome.
+//
+// A write that the leader of the stream had taken when it stepped down is not answered either: see insist.
+func (b *Bucket) UpdateSoon(
+	ctx context.Context, key string, value []byte, last uint64,
+) (revision uint64, err error) {
+	began := time.Now()
+	patience, ended := b.o.latency.forWrite()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	revision, err = b.Update(limited, key, value, last)
+	switch {
+	case err == nil || errors.Is(err, ErrRevision):
+		ended(time.Since(began), true)
+	case errors.Is(err, context.DeadlineExceeded) && limited.Err() != nil && ctx.Err() == nil:
+		ended(patience, false)
+		err = fmt.Errorf("%w: %w", ErrSilent, err)
+	}
+	return revision, err
+}
+
+// Put puts a value under a key, whatever its revision.
+func (b *Bucket) Put(ctx context.Context, key string, value []byte) (revision uint64, err error) {
+	return b.publish(ctx, key, Write{Value: value})
+}
+
+// Purge removes a key. The bucket must allow it, as those with a TTL do.
+func (b *Bucket) Purge(ctx context.Context, key string) error {
+	_, err := b.publish(ctx, key, Write{Purge: true})
+	return err
+}
+
+func (b *Bucket) publish(ctx context.Context, key string, w Write) (revision uint64, err error) {
+	return b.write(ctx, key, func() (uint64, error) { return b.o.streams.Publish(ctx, b.o.bucket, key, w) })
+}
+
+func (b *Bucket) write(ctx context.Context, key string, f func() (uint64, error)) (revision uint64, err error) {
+	if !isKey(key) {
+		return 0, ErrInvalidKey
+	}
+	known := b.Known() // before the write is sent
+	revision, err = on(ctx, b.o, func() (uint64, error) { return timed(&b.o.latency, f) })
+	if err == nil && revision <= known && b.o.cfg.WentBack != nil {
+		b.o.cfg.WentBack(fmt.Sprintf("a write to bucket %s was given revision %d, and %d was given before",
+			b.o.bucket, revision, known))
+		b.o.maker.seen.Store(revision) // revisions rise from there
+	}
+	b.o.maker.saw(revision) // 0 after an error
+	return revision, err
+}
+
+// All returns the present entries by key, without deleted keys. The snapshot may be a little old: nothing may rest on
+// it that a compare-and-set does not confirm. Each key that existed all the time is in it. It asks the leader for
+// nothing: a worker has no right to that in the bucket of heartbeats.
+func (b *Bucket) All(ctx context.Context) (map[string]Entry, error) {
+	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.streams.List(ctx, b.o.bucket, "") })
+	all, _ := present(entries)
+	return all, err
+}
+
+// AllAndRemoved is All, and no older than the call; removed are the keys that were deleted or purged. A key that is
+// written during it may be missing, or have a value from before.
+func (b *Bucket) AllAndRemoved(ctx context.Context) (all map[string]Entry, removed map[string]bool, err error) {
+	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, "") })
+	all, removed = present(entries)
+	return all, removed, err
+}
+
+// present sorts the last entries of the keys that are not natsid's own.
+func present(entries []Entry) (all map[string]Entry, removed map[string]bool) {
+	all, removed = latest(entries), make(map[string]bool)
+	for key, e := range all {
+		if e.Removed && !IsOwn(key) {
+			removed[key] = true
+		}
+		if e.Removed || IsOwn(key) {
+			delete(all, key)
+		}
+	}
+	return all, removed
+}
+
+// AllOwn returns the present entries whose keys begin with prefix, which begins with [Own] and ends with a dot. It is
+// no older than the call, but for keys that are written during it.
+func (b *Bucket) AllOwn(ctx context.Context, prefix string) (map[string]Entry, error) {
+	entries, err := on(ctx, b.o, func() ([]Entry, error) { return b.o.all(ctx, prefix) })
+	return standing(entries), err
+}
+
+// Current returns the present entries whose keys begin with prefix, which ends with a dot, without a gap, for keys that
+// are seldom written: each that had a value when it was called is in it, with that value or a later one. upTo is the
+// highest revision of then: no entry with a lower one is missing, not even that of a key which had been removed.
+func (b *Bucket) Current(ctx context.Context, prefix string) (all map[string]Entry, upTo uint64, err error) {
+	entries, err := on(ctx, b.o, func() ([]Entry, error) {
+		now, err := b.o.info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		upTo = now.LastSeq
+		return b.o.complete(ctx, prefix, math.MaxUint64)
+	})
+	return standing(entries), upTo, err
+}
+
+// Since returns the entries, markers included, that begin with prefix and have the revision from or a higher one, in
+// order, as the leader has them: by a request for each and one more, however much else was written. With an error it
+// returns those that it has read before.
+func (b *Bucket) Since(ctx context.Context, prefix string, from uint64) ([]Entry, error) {
+	return on(ctx, b.o, func() ([]Entry, error) { return b.o.since(ctx, prefix, from, math.MaxUint64) })
+}

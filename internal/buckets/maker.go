@@ -1,0 +1,145 @@
+package buckets
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A maker makes the stream of a bucket. Only one goroutine may call make.
+type maker struct {
+	id    string        // of a bucket that this process founds
+	again atomic.Bool   // this process has opened a bucket of the name before
+	seen  atomic.Uint64 // the highest revision
+	few   time.Time     // when JetStream first had too few servers for the replicas; zero if it never had
+}
+
+// saw is [Bucket.Saw].
+func (m *maker) saw(revision uint64) {
+	for last := m.seen.Load(); revision > last && !m.seen.CompareAndSwap(last, revision); {
+		last = m.seen.Load()
+	}
+}
+
+// firstSeq returns the first revision of a bucket that is created now. It must lie above every revision that a bucket
+// of the name ever had. The clock ensures that unless it was set back by more than the age of the bucket; a process
+// that has seen the bucket's revisions does not depend on its clock.
+func (m *maker) firstSeq() uint64 {
+	const margin = 1_000_000 // for writes of other workers since
+	return max(uint64(time.Now().UnixMicro()), m.seen.Load()+margin)
+}
+
+// notFounded is the maker of a bucket that is not the first of its name.
+const notFounded = "not founded"
+
+// founder returns who makes a bucket now: this process, if it saw no other bucket of the name and may found one.
+func (m *maker) founder(ctx context.Context, cfg Config) string {
+	if m.again.Load() {
+		return notFounded
+	}
+	if cfg.MayFound == nil {
+		return m.id
+	}
+	if err := cfg.MayFound(ctx); err != nil {
+		cfg.Log.Warn("a bucket that was missing is made, but not as the first of its name: another one was in use; "+
+			"no tag is created on first use in it", "bucket", cfg.Name, "error", err)
+		return notFounded
+	}
+	return m.id
+}
+
+// state returns what a description says of the bucket's maker.
+func (m *maker) state(i Info) State {
+	const foundingTime = 10 * time.Second // from making a bucket to writing what it is, at most
+	by := i.Metadata[makerKey]
+	others := by != "" && by != notFounded && by != m.id
+	return State{i, by == m.id, others && i.Now.Sub(i.Created) < foundingTime}
+}
+
+// make makes the stream that [jetstream.KeyValueConfig] describes (ADR-8), with FirstSeq and without AllowDirect: see
+// the package comment.
+func (m *maker) make(ctx context.Context, cfg Config, streams Streams) error {
+	c := jetstream.StreamConfig{
+		Name: streamName(cfg.Name), Description: cfg.Description, Subjects: []string{subjectPrefix(cfg.Name) + ">"},
+		FirstSeq: m.firstSeq(), MaxMsgsPerSubject: 1, MaxMsgs: -1, MaxBytes: cmp.Or(cfg.MaxBytes, -1), MaxMsgSize: -1,
+		MaxConsumers: -1, MaxAge: cfg.TTL, Replicas: cfg.Replicas, Discard: jetstream.DiscardNew, DenyDelete: true,
+		DenyPurge: cfg.TTL == 0, AllowRollup: cfg.TTL > 0, Duplicates: min(2*time.Minute, cmp.Or(cfg.TTL, time.Hour)),
+		Compression: jetstream.NoCompression, // nats-server 2.15 breaks compressed ones when it is killed
+		Metadata:    map[string]string{makerKey: m.founder(ctx, cfg)},
+	}
+	if cfg.Owner != "" {
+		c.Metadata[ownerKey] = cfg.Owner
+	}
+	if cfg.MaxEntries > 0 {
+		c.MaxMsgs, c.Discard = cfg.MaxEntries, jetstream.DiscardOld
+	}
+	if cfg.Whole {
+		c.MaxMsgsPerSubject, c.AllowRollup, c.Discard = -1, false, jetstream.DiscardOld
+	}
+	err := m.place(ctx, cfg, streams, c)
+	for ; errors.Is(err, ErrFull) && c.MaxBytes > 4<<20; err = m.place(ctx, cfg, streams, c) {
+		c.MaxBytes /= 8 // JetStream reserves them
+	}
+	return err
+}
+
+const (
+	// chosen is how many replicas a bucket gets where nobody has chosen.
+	chosen = 3
+	// forming is how long a cluster that has too few servers is given to show the others.
+	forming = 30 * time.Second
+)
+
+// place makes the stream, and chooses its replicas unless the settings say how many: see [Bucket].
+func (m *maker) place(ctx context.Context, cfg Config, streams Streams, c jetstream.StreamConfig) error {
+	single := cfg.Alone && c.Replicas == 1
+	if c.Replicas == 0 {
+		c.Replicas = chosen
+		err := streams.Make(ctx, c)
+		switch single = errors.Is(err, ErrOneServer); {
+		case single:
+			cfg.Log.Info("a bucket is made with 1 replica, since JetStream is a single server", "bucket", cfg.Name)
+		case errors.Is(err, ErrFewServers):
+			if err := m.await(err); err != nil {
+				return err
+			}
+			cfg.Log.Warn("a bucket is made with 1 replica, since JetStream has fewer than 3 servers: while the "+
+				"server that keeps it is away nothing is loaded; with 3 servers, `nats stream edit` gives it 3",
+				"bucket", cfg.Name, "error", err)
+		default:
+			return err
+		}
+		c.Replicas = 1
+	}
+	if single && cfg.Fleeting { // in a cluster, nobody could give such a stream replicas later
+		c.PersistMode = jetstream.AsyncPersistMode
+		if err := streams.Make(ctx, c); err == nil || errors.Is(err, ErrBucketExists) {
+			return err
+		}
+		c.PersistMode = jetstream.DefaultPersistMode // a server before 2.12 may refuse what it does not know
+	}
+	return streams.Make(ctx, c)
+}
+
+// await returns nil once a cluster had time to form. The server's own text says whether it knows of servers that are
+// away.
+func (m *maker) await(few error) error {
+	if strings.Contains(few.Error(), "offline") {
+		return fmt.Errorf("a server is away; start it, or choose --replicas: %w", few)
+	}
+	if m.few.IsZero() {
+		m.few = time.Now()
+	}
+	left := forming - time.Since(m.few)
+	if left <= 0 {
+		return nil
+	}
+	return fmt.Errorf("a cluster may be forming: with fewer than %d servers it gets 1 replica in %v; "+
+		"--replicas chooses now: %w", chosen, left.Round(time.Second), few)
+}

@@ -1,0 +1,171 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An opening opens a bucket when it is first needed, and judges the settings.
+type opening struct {
+	*reader
+	cfg   Config
+	maker maker
+
+	opened  atomic.Pointer[attempt]
+	changed atomic.Pointer[error] // what makes the open bucket unfit; nil if nothing
+
+	mu      sync.Mutex
+	attempt *attempt // under way, or the one that succeeded; nil if none
+	trouble error    // why the bucket is not open; nil if it is
+}
+
+// An attempt to open a bucket. Its other fields are valid once done is closed.
+type attempt struct {
+	done     chan struct{}
+	mismatch string
+	err      error
+}
+
+func (o *opening) failed(why error) error {
+	if errors.Is(why, context.DeadlineExceeded) {
+		why = fmt.Errorf("no answer: JetStream has no leader, or is too far away: %w", why)
+	}
+	return fmt.Errorf("bucket %s cannot be opened: %w", o.bucket, why)
+}
+
+// get returns the attempt that opened the bucket. Calls share an attempt, so it does not end with the call that began
+// it, or with that call's ctx.
+func (o *opening) get(ctx context.Context) (*attempt, error) {
+	if a := o.opened.Load(); a != nil {
+		return a, nil
+	}
+	o.mu.Lock()
+	a := o.attempt
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		o.attempt = a
+		go o.try(a)
+	}
+	o.mu.Unlock()
+	select {
+	case <-a.done:
+		return a, a.err
+	case <-ctx.Done():
+		return nil, o.failed(ctx.Err())
+	}
+}
+
+const (
+	// openTimeout bounds an attempt, unless JetStream is known to be far away. A cluster without a leader leaves
+	// requests unanswered, even after it has elected one.
+	openTimeout = 3 * time.Second
+	// openRequests is how many requests an attempt needs at most: to make a bucket, and to write what it is.
+	openRequests = 6
+)
+
+func (o *opening) try(a *attempt) {
+	ctx, cancel := context.WithTimeout(context.Background(), o.latency.enough(openRequests, openTimeout))
+	defer cancel()
+	info, err := o.find(ctx)
+	if err == nil {
+		a.mismatch = o.cfg.mismatch(info)
+		err = o.cfg.Judge(info)
+	}
+	if err != nil {
+		a.err = o.failed(err)
+	} else if s := o.maker.state(info); s.Mine && o.cfg.Found != nil {
+		o.cfg.Found(ctx, s)
+	}
+	o.maker.saw(info.LastSeq)
+	o.mu.Lock()
+	if o.trouble = a.err; a.err != nil {
+		o.attempt = nil
+	} else {
+		o.maker.again.Store(true)
+		o.changed.Store(nil)
+		o.opened.Store(a)
+	}
+	o.mu.Unlock()
+	close(a.done)
+}
+
+// find describes the bucket, which it makes if there is none. Not every server knows at once of a bucket that this
+// process has made, or that JetStream has refused to make since there is one.
+func (o *opening) find(ctx context.Context) (info Info, err error) {
+	if info, err = o.info(ctx); !errors.Is(err, ErrNoBucket) {
+		return info, err
+	}
+	if err = o.maker.make(ctx, o.cfg, o.streams); err != nil && !errors.Is(err, ErrBucketExists) {
+		return Info{}, err
+	}
+	for tries := 0; ; tries++ {
+		info, err = o.info(ctx)
+		if !errors.Is(err, ErrNoBucket) || tries == 10 || pause(ctx, 50*time.Millisecond) != nil {
+			return info, err
+		}
+	}
+}
+
+// on calls f with the bucket, opening it first if necessary. If the bucket is gone it is created again and f is called
+// with the new one: f finds no key there, and no revision that was ever seen. Only JetStream's own answer says that it
+// is gone: a stream that does not respond may have no leader.
+func on[T any](ctx context.Context, o *opening, f func() (T, error)) (v T, err error) {
+	for range 2 {
+		a, away := o.get(ctx)
+		if away == nil {
+			away = o.unfit()
+		}
+		if away != nil {
+			return v, away
+		}
+		v, err = f()
+		gone := err
+		if errors.Is(err, ErrNoAnswer) {
+			_, gone = o.streams.Info(ctx, o.bucket)
+		}
+		if !errors.Is(gone, ErrNoBucket) {
+			return v, err
+		}
+		o.forget(a, err)
+	}
+	return v, o.failed(err) // not Trouble, which another call may have cleared
+}
+
+// forget closes the bucket that an attempt opened, and reports its loss once.
+func (o *opening) forget(a *attempt, why error) {
+	o.mu.Lock()
+	first := o.opened.CompareAndSwap(a, nil)
+	if first {
+		o.attempt, o.trouble = nil, o.failed(why)
+	}
+	o.mu.Unlock()
+	if first && o.cfg.Lost != nil {
+		o.cfg.Lost()
+	}
+}
+
+// unfit returns why the open bucket is not used, nil if it is.
+func (o *opening) unfit() error {
+	if err := o.changed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// note keeps whether the settings fit. A tolerant owner stops by itself where a bucket takes writes.
+func (o *opening) note(i Info) error {
+	err := o.cfg.Judge(i)
+	if err != nil {
+		err = fmt.Errorf("bucket %s: %w", o.bucket, err)
+	}
+	if err == nil || o.cfg.Tolerant && i.Mirror == nil && !i.Sealed {
+		o.changed.Store(nil)
+	} else {
+		o.changed.Store(&err)
+	}
+	return err
+}

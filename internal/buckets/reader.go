@@ -1,0 +1,146 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+)
+
+// A reader reads the entries of a bucket that is open.
+type reader struct {
+	streams Streams
+	bucket  string
+	insists bool // see [Config].Insist
+	latency latency
+}
+
+// read calls ask, and notes how long the answer took. A reader that insists calls ask once more beside that if there
+// was no answer for after, then after twice that, and so on. The first answer counts, one that refuses too. Only the
+// first ask says how long answers take. ask must change nothing.
+//
+// What the leader of a stream has not answered when it steps down is lost, as is what it was asked before the next one
+// leads: nobody says so. The next one mostly leads within 0.1 s, and a read would wait for all the time that it has.
+func read[T any](
+	ctx context.Context, r *reader, after time.Duration, ask func(context.Context) (T, error),
+) (v T, err error) {
+	if !r.insists {
+		return timed(&r.latency, func() (T, error) { return ask(ctx) })
+	}
+	type answer struct {
+		v   T
+		err error
+	}
+	answers := make(chan answer)
+	var asks sync.WaitGroup
+	defer asks.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for first := true; ; first, after = false, 2*after {
+		asks.Go(func() {
+			a := answer{}
+			if first {
+				a.v, a.err = timed(&r.latency, func() (T, error) { return ask(ctx) })
+			} else {
+				a.v, a.err = ask(ctx)
+			}
+			select {
+			case answers <- a:
+			case <-ctx.Done():
+			}
+		})
+		select {
+		case a := <-answers:
+			return a.v, a.err
+		case <-time.After(after):
+		case <-ctx.Done():
+			return v, ctx.Err()
+		}
+	}
+}
+
+// info describes the bucket. While it is opened, what was asked first may be lost, so it is asked again soon, however
+// long answers take.
+func (r *reader) info(ctx context.Context) (Info, error) {
+	const openAgain = 500 * time.Millisecond
+	return read(ctx, r, openAgain, func(ctx context.Context) (Info, error) { return r.streams.Info(ctx, r.bucket) })
+}
+
+// last returns the entry of a key, or its marker, or [ErrNoKey] for a key that never had a value.
+func (r *reader) last(ctx context.Context, key string) (Entry, error) {
+	return read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
+		return r.streams.Last(ctx, r.bucket, key)
+	})
+}
+
+// since is [Bucket.Since] with a highest revision, beyond which it asks for nothing.
+func (r *reader) since(ctx context.Context, prefix string, from, upTo uint64) (entries []Entry, err error) {
+	for from <= upTo {
+		e, err := read(ctx, r, r.latency.forRead(), func(ctx context.Context) (Entry, error) {
+			return r.streams.Next(ctx, r.bucket, prefix, from)
+		})
+		if errors.Is(err, ErrNoKey) {
+			break
+		}
+		if err != nil {
+			return entries, err
+		}
+		entries, from = append(entries, e), e.Revision+1
+	}
+	return entries, nil
+}
+
+// complete lists the keys that begin with prefix. The member of a cluster that lists may be behind: what it lacks of
+// the entries up to a revision is read from the leader.
+//
+// Law: a listing is in the order of revisions, and ends where all that the member has was listed. So what a key had
+// when complete was called, or a later value, is listed, or lies above all that is: read to the end, no key is missing.
+func (r *reader) complete(ctx context.Context, prefix string, upTo uint64) ([]Entry, error) {
+	entries, err := r.streams.List(ctx, r.bucket, prefix)
+	if err != nil {
+		return nil, err
+	}
+	highest := uint64(0)
+	for _, e := range entries {
+		highest = max(highest, e.Revision)
+	}
+	more, err := r.since(ctx, prefix, highest+1, upTo) //mutant:behind
+	if err != nil {
+		return nil, err
+	}
+	return append(entries, more...), nil
+}
+
+// all completes a listing up to the highest revision at the call, so it ends however much is written. A key that is
+// written during it may be missing, or have a value from before.
+func (r *reader) all(ctx context.Context, prefix string) ([]Entry, error) {
+	now, err := r.info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.complete(ctx, prefix, now.LastSeq)
+}
+
+// Listed returns the last entries of all keys of a bucket, markers included, and no older than the call, for who has
+// no [Bucket]. A key that is written during it may be missing, or have a value from before.
+func Listed(ctx context.Context, streams Streams, bucket string) (map[string]Entry, error) {
+	entries, err := (&reader{streams: streams, bucket: bucket}).all(ctx, "")
+	return latest(entries), err
+}
+
+// latest returns the last entry of each key, markers included. A later entry follows the earlier one of its key.
+func latest(entries []Entry) map[string]Entry {
+	all := make(map[string]Entry, len(entries))
+	for _, e := range entries {
+		all[e.Key] = e
+	}
+	return all
+}
+
+// standing returns the last entries that are no markers, by key.
+func standing(entries []Entry) map[string]Entry {
+	all := latest(entries)
+	maps.DeleteFunc(all, func(_ string, e Entry) bool { return e.Removed })
+	return all
+}

@@ -1,0 +1,67 @@
+package buckets
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// State is a bucket as [Bucket.Look] found it.
+type State struct {
+	Info
+	// Mine reports whether this process made the bucket, saw none of its name before, and was allowed to found it.
+	Mine bool
+	// Founding reports whether another process made the bucket as the first of its name, just now.
+	Founding bool
+}
+
+// Untouched reports whether the bucket was made by hand, and nothing was ever written into it. Its first revision is 1.
+func (s State) Untouched() bool { return s.Metadata[makerKey] == "" && s.LastSeq == 0 }
+
+// mismatch says how a bucket differs from what is wanted in a way that harms nothing.
+func (c Config) mismatch(have Info) string {
+	replicas := cmp.Or(c.Replicas, have.Replicas)
+	if replicas == 1 && c.Replicas == 0 && have.Clustered {
+		replicas = chosen
+	}
+	if have.Replicas == replicas && have.MaxAge == c.TTL {
+		return ""
+	}
+	return fmt.Sprintf("bucket %s has %d replicas and a TTL of %v, wanted %d and %v",
+		c.Name, have.Replicas, have.MaxAge, replicas, c.TTL)
+}
+
+// Judge returns [ErrUnfit] for settings that natsid must not rely on. A bucket that keeps its values for ever must
+// forget none; and no bucket may take what others than natsid write, or refuse what natsid writes.
+func (c Config) Judge(i Info) error {
+	unfit := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrUnfit}, args...)...)
+	}
+	own := []string{subjectPrefix(c.Name) + ">"}
+	switch owner := i.Metadata[ownerKey]; {
+	case i.Mirror != nil:
+		return unfit("it is a mirror of stream %s and takes no writes; delete it, and let natsid make its bucket",
+			i.Mirror.Name)
+	case len(i.Sources) > 0:
+		return unfit("it also takes the messages of stream %s, which overwrite marks; remove the sources",
+			i.Sources[0].Name)
+	case i.Sealed:
+		return unfit("it is sealed and takes no writes; restore it from a copy that is not")
+	case i.SubjectTransform != nil || !slices.Equal(i.Subjects, own):
+		return unfit("its subjects were changed to %s; set %s alone, without a transform", i.Subjects, own[0])
+	case c.Owner != "" && owner != "" && owner != c.Owner:
+		return unfit("it belongs to registry %s, and this one is %s; delete its stream, and natsid makes another, "+
+			"or separate the two", owner, c.Owner)
+	case c.TTL > 0:
+		return nil
+	case i.MaxAge != 0:
+		return unfit("it forgets what is older than %v (it has a TTL); remove the TTL", i.MaxAge)
+	case i.Retention != jetstream.LimitsPolicy:
+		return unfit("it forgets what was read; set its retention to limits")
+	case i.Discard != jetstream.DiscardNew && (i.MaxMsgs > 0 || i.MaxBytes > 0):
+		return unfit("it drops old entries when it is full; set its discard policy to new, or remove its limits")
+	}
+	return nil
+}
