@@ -1,7 +1,7 @@
 FUZZTIME ?= 1m
 FROM ?= 1
 WHICH ?= both
-SIMULATED = $(if $(filter segment both,$(WHICH)),./segment/simulation ./lineage) $(if $(filter workerid both,$(WHICH)),./workerid)
+SIMULATED = $(if $(filter segment both,$(WHICH)),./segment/simulation ./internal/registry/lineage) $(if $(filter workerid both,$(WHICH)),./workerid)
 MEMORY = $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -27,7 +27,7 @@ quick: format vet staticcheck ## Check what is fast to check, in under a minute:
 test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go test -race -vet=off -p 4 -parallel 6 -timeout 20m $$(go list ./... | grep -v /e2e/tests)
 	CGO_ENABLED=1 go test -race -vet=off -parallel 6 -timeout 30m ./e2e/tests
-	go test -vet=off -p 1 -timeout 20m -v -run '^(TestSimulation|TestMutants|TestASeedMakes.*)$$' ./segment/simulation ./workerid ./lineage
+	go test -vet=off -p 1 -timeout 20m -v -run '^(TestSimulation|TestMutants|TestASeedMakes.*)$$' ./segment/simulation ./workerid ./internal/registry/lineage
 	CGO_ENABLED=1 go -C deploy test -race -vet=off -timeout 10m ./...
 	CGO_ENABLED=1 go -C client/outside test -race -timeout 10m ./...
 	[ "$$(uname)" != Linux ] || go -C browser test -vet=off -timeout 20m ./...

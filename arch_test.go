@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -33,91 +34,137 @@ const (
 	yaml        = "go.yaml.in/yaml"
 )
 
-// arrows says what each package may import besides the standard library.
-// docs/architecture.md shows it. What follows from it: the cores do not know
-// NATS, only internal/metrics knows prometheus, only internal/natsembed and e2e
-// know nats-server, and only segment/mysqlstore knows the MySQL driver.
-var arrows = map[string][]string{
-	".": {"internal/cli"},
+// A floor is packages of one level, with the packages that each may import besides the standard library.
+type floor struct {
+	name, says string
+	rows       map[string][]string
+}
 
-	"subjects": {},
-	"policy":   {"internal/ration"},
+// floors are all packages, from the top to the bottom. A package imports those of its own floor and of the floors
+// below. docs/architecture.md shows them. What follows from the rows: the cores do not know NATS, only
+// internal/ops/metrics knows prometheus, only internal/natsembed and e2e know nats-server, and only
+// internal/stores/mysqlstore knows the MySQL driver.
+var floors = []floor{
+	{"commands", "the command line, and tests of whole services", map[string][]string{
+		".": {"internal/cli"},
+		"internal/cli": {"internal/app", "client", "stamp", "internal/stage", "subjects", "snowflake", "workerid",
+			"kvregistry", "internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
+			"internal/registry/rights", "internal/ops/grants", "internal/ops/metrics", "internal/ops/monitor",
+			"internal/measure", "segment", "internal/stores/kvstore", "internal/stores/move",
+			"internal/stores/mysqlstore", kong, natsGo},
+		"e2e": {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects",
+			natsGo},
+		"e2e/internal/setup": {"internal/app", "subjects"},
+		"e2e/tests":          {natsServer, natsJWT, nkeys}, // test files only
+		"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger",
+			"internal/testkit/linear", "internal/testkit/mysqltest", "internal/testkit/natsproxy",
+			"internal/testkit/overload", natsGo},
+	}},
+	{"composition", "one natsid: its settings, start and stop; it connects the rooms below", map[string][]string{
+		"internal/app": {"subjects", "snowflake", "segment", "workerid", "kvregistry", "worker", "worker/leafhttp",
+			"internal/stores/guard", "internal/stores/kvstore", "internal/stores/mysqlstore",
+			"internal/registry/lineage", "internal/registry/natsbus", "internal/registry/buckets",
+			"internal/registry/rights", "internal/fleet", "internal/fleet/policy", "internal/fleet/standby",
+			"internal/fleet/loaders", "internal/ops/fleetview", "internal/ops/grants", "internal/ops/metrics",
+			"internal/ops/monitor", "internal/ops/page", "internal/configfile", "internal/durable", "internal/jitter",
+			"internal/loglimit", "internal/natscontext", "internal/natsembed", natsGo, backoff, flock},
+	}},
+	{"doors and operation", "requests come in, messages are stamped, operators look", map[string][]string{
+		"worker": {"subjects", "internal/fleet/policy", "segment", "snowflake", "internal/jitter",
+			"internal/ratelimit", natsGo},
+		"worker/leafhttp":        {"segment", "snowflake", "subjects", "worker"},
+		"internal/stage":         {"client", "stamp", "internal/jitter", natsGo},
+		"internal/ops/fleetview": {"subjects", "workerid", natsGo},
+		"internal/ops/grants":    {natsGo},
+		"internal/ops/metrics": {"segment", "snowflake", "subjects", "workerid", "worker", "internal/stage",
+			prometheus},
+		"internal/ops/monitor": {},
+		"internal/ops/page":    {"subjects", "snowflake", "segment", "workerid", "internal/ops/fleetview"},
+		"internal/ops/page/frozen": {"subjects", "snowflake", "segment", "workerid", "internal/ops/fleetview",
+			"internal/ops/page"},
+	}},
+	{"stores and fleet", "where tags are kept, and what workers agree on", map[string][]string{
+		"internal/stores/attempt": {"segment"},
+		"internal/stores/guard":   {"segment", "internal/stores/attempt", "internal/jitter"},
+		"internal/stores/kvstore": {"segment", "internal/stores/attempt", "internal/registry/lineage",
+			"internal/registry/buckets", "internal/jitter", backoff},
+		"internal/stores/move":       {"segment"},
+		"internal/stores/mysqlstore": {"segment", mysqlDriver},
+		"internal/fleet": {"internal/fleet/policy", "subjects", "internal/registry/buckets", "internal/jitter",
+			natsGo},
+		"internal/fleet/policy":  {"internal/ratelimit"},
+		"internal/fleet/standby": {"internal/jitter", "internal/latency"},
+		"internal/fleet/loaders": {"segment", "subjects", "internal/jitter", "internal/latency", natsGo},
+	}},
+	{"registry", "the buckets, and whether they are those of before", map[string][]string{
+		"internal/registry/buckets": {natsGo},
+		"internal/registry/rights":  {"subjects", "internal/registry/buckets", natsGo},
+		"internal/registry/lineage": {"segment", "internal/registry/buckets", "internal/durable",
+			"internal/jitter"},
+		"internal/registry/natsbus": {"subjects", natsGo},
+		"kvregistry":                {"workerid", "internal/registry/buckets", natsGo, backoff},
+	}},
+	{"cores", "the laws of uniqueness, in virtual time; the wire, and clients of users", map[string][]string{
+		"segment":               {"internal/jitter", "internal/latency"},
+		"segment/segmenttest":   {"segment"},
+		"segment/simulation":    {}, // test files only
+		"snowflake":             {},
+		"workerid":              {"snowflake", "internal/durable", backoff},
+		"workerid/workeridtest": {"workerid", "snowflake"},
+		"subjects":              {},
+		"client":                {"subjects", natsGo},
+		"stamp":                 {"client", natsGo},
+	}},
+	{"leaves", "small packages that know nothing of natsid", map[string][]string{
+		"internal/configfile":  {yaml},
+		"internal/durable":     {system},
+		"internal/jitter":      {backoff},
+		"internal/latency":     {},
+		"internal/loglimit":    {},
+		"internal/measure":     {},
+		"internal/natscontext": {},
+		"internal/natsembed":   {"internal/durable", natsServer, nkeys},
+		"internal/ratelimit":   {},
+	}},
+	{"test kits", "for tests, of any floor", map[string][]string{
+		"internal/testkit/exampletb": {},
+		"internal/testkit/freeport":  {},
+		"internal/testkit/ledger":    {},
+		"internal/testkit/linear":    {porcupine},
+		"internal/testkit/mutant":    {},
+		"internal/testkit/mysqltest": {"internal/testkit/freeport", "internal/testkit/tcpproxy", mysqlDriver},
+		"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
+		"internal/testkit/natstest":  {"internal/natsembed", natsGo, goleak},
+		"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
+		"internal/testkit/steps":     {},
+		"internal/testkit/tcpproxy":  {},
+	}},
+}
 
-	"policy/fleet": {"policy", "subjects", "internal/buckets", "internal/jitter", natsGo},
-	"snowflake":    {},
+// arrows are the rows of all floors.
+var arrows = func() map[string][]string {
+	all := map[string][]string{}
+	for _, f := range floors {
+		maps.Copy(all, f.rows)
+	}
+	return all
+}()
 
-	"segment":             {"internal/jitter", "internal/latency"},
-	"segment/attempt":     {"segment"},
-	"segment/guard":       {"segment", "segment/attempt", "internal/jitter"},
-	"segment/kvstore":     {"segment", "segment/attempt", "lineage", "internal/buckets", "internal/jitter", backoff},
-	"segment/move":        {"segment"},
-	"segment/mysqlstore":  {"segment", mysqlDriver},
-	"segment/segmenttest": {"segment"},
-	"segment/simulation":  {}, // test files only
-
-	"workerid":              {"snowflake", "internal/durable", backoff},
-	"workerid/workeridtest": {"workerid", "snowflake"},
-	"kvregistry":            {"workerid", "internal/buckets", natsGo, backoff},
-
-	"lineage":         {"segment", "internal/buckets", "internal/durable", "internal/jitter"},
-	"lineage/natsbus": {"subjects", natsGo},
-
-	"worker": {"subjects", "policy", "segment", "snowflake", "internal/jitter", "internal/ration", natsGo},
-	"client": {"subjects", natsGo},
-	"stamp":  {"client", natsGo},
-
-	"internal/standby":     {"internal/jitter", "internal/latency"},
-	"internal/buckets":     {natsGo},
-	"internal/durable":     {system},
-	"internal/fleetview":   {"subjects", "workerid", natsGo},
-	"internal/grants":      {natsGo},
-	"internal/jitter":      {backoff},
-	"internal/latency":     {},
-	"internal/leafhttp":    {"segment", "snowflake", "subjects", "worker"},
-	"internal/loglimit":    {},
-	"internal/measure":     {},
-	"internal/metrics":     {"segment", "snowflake", "subjects", "workerid", "worker", "internal/stage", prometheus},
-	"internal/monitor":     {},
-	"internal/natsembed":   {"internal/durable", natsServer, nkeys},
-	"internal/page":        {"subjects", "snowflake", "segment", "workerid", "internal/fleetview"},
-	"internal/page/frozen": {"subjects", "snowflake", "segment", "workerid", "internal/fleetview", "internal/page"},
-	"internal/ration":      {},
-	"internal/stage":       {"client", "stamp", "internal/jitter", natsGo},
-	"internal/rights":      {"subjects", "internal/buckets", natsGo},
-	"internal/configfile":  {yaml},
-	"internal/natscontext": {},
-
-	"internal/testkit/exampletb": {},
-	"internal/testkit/freeport":  {},
-	"internal/testkit/ledger":    {},
-	"internal/testkit/linear":    {porcupine},
-	"internal/testkit/mutant":    {},
-	"internal/testkit/mysqltest": {"internal/testkit/freeport", "internal/testkit/tcpproxy", mysqlDriver},
-	"internal/testkit/natsproxy": {"internal/testkit/tcpproxy"},
-	"internal/testkit/natstest":  {"internal/natsembed", natsGo, goleak},
-	"internal/testkit/overload":  {"internal/testkit/ledger", "subjects", natsGo},
-	"internal/testkit/steps":     {},
-	"internal/testkit/tcpproxy":  {},
-
-	"internal/app": {"subjects", "snowflake", "segment", "segment/guard", "segment/kvstore", "segment/mysqlstore",
-		"lineage", "lineage/natsbus", "policy", "policy/fleet", "workerid", "kvregistry", "worker",
-		"internal/standby", "internal/buckets", "internal/configfile", "internal/durable",
-		"internal/fleetview", "internal/grants", "internal/jitter", "internal/leafhttp", "internal/loglimit",
-		"internal/metrics", "internal/monitor", "internal/page",
-		"internal/natscontext", "internal/natsembed", "internal/passon", "internal/rights", natsGo, backoff, flock},
-	"internal/passon": {"segment", "subjects", "internal/jitter", "internal/latency", natsGo},
-	"internal/cli": {"internal/app", "client", "stamp", "internal/stage",
-		"subjects", "snowflake", "workerid", "kvregistry", "lineage", "lineage/natsbus",
-		"internal/buckets", "internal/grants", "internal/measure", "internal/metrics",
-		"internal/monitor", "internal/rights",
-		"segment", "segment/kvstore", "segment/move", "segment/mysqlstore", kong, natsGo},
-
-	"e2e":                {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects", natsGo},
-	"e2e/internal/setup": {"internal/app", "subjects"},
-	"e2e/tests":          {natsServer, natsJWT, nkeys}, // test files only
-
-	"faults": {"client", "subjects", "internal/testkit/freeport", "internal/testkit/ledger", "internal/testkit/linear",
-		"internal/testkit/mysqltest", "internal/testkit/natsproxy", "internal/testkit/overload", natsGo},
+func TestNoArrowLeadsToAFloorAbove(t *testing.T) {
+	level := map[string]int{}
+	for i, f := range floors {
+		for dir := range f.rows {
+			level[dir] = i
+		}
+	}
+	for dir, row := range arrows {
+		for _, imp := range row {
+			if to, ours := level[imp]; ours && to < level[dir] && floors[level[dir]].name != "test kits" {
+				t.Errorf("%s is on the floor %q, and imports %s of the floor %q above",
+					dir, floors[level[dir]].name, imp, floors[to].name)
+			}
+		}
+	}
 }
 
 // forTests is what test files may import on top of their package's row. A
@@ -154,14 +201,14 @@ func TestAWrongArrowIsSeen(t *testing.T) {
 		{"an arrow of the row", "worker/a.go", us + "subjects", ""},
 		{"a package below a third party of the row", "worker/a.go", natsGo + "/micro", ""},
 		{"a neighbour in name only", "worker/a.go", natsGo + "-fork", "may not import"},
-		{"a row names one package, not those below it", "worker/a.go", us + "segment/kvstore", "may not import"},
+		{"a row is for one package alone", "worker/a.go", us + "internal/stores/kvstore", "may not import"},
 		{"the cores do not know NATS", "segment/a.go", natsGo, "may not import"},
 		{"a file for one system counts", "segment/a_windows.go", natsGo, "may not import"},
 		{"prometheus stays in metrics", "internal/app/a.go", prometheus + "/client_golang", "may not import"},
 		{"in tests, too", "worker/a_test.go", prometheus + "/client_golang/prometheus", "may not import"},
 		{"but in an example of the client", "client/a_test.go", prometheus + "/client_golang/prometheus", ""},
 		{"nats-server stays in natsembed and e2e", "worker/a_test.go", natsServer + "/server", "may not import"},
-		{"the MySQL driver stays in segment/mysqlstore", "internal/app/a.go", mysqlDriver, "may not import"},
+		{"the MySQL driver stays in internal/stores/mysqlstore", "internal/app/a.go", mysqlDriver, "may not import"},
 		{"its tests may use it", "internal/app/a_test.go", mysqlDriver, ""},
 		{"a server for tests is for tests", "internal/app/a.go", us + "internal/testkit/mysqltest", "may not import"},
 		{"main knows only the command line", "main.go", us + "internal/app", "may not import"},

@@ -16,7 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
-	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/cli"
-	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/subjects"
 	yamlv3 "go.yaml.in/yaml/v3"
 )
@@ -34,7 +34,7 @@ var alarmEntry = regexp.MustCompile(`(?m)^### ([a-z-]+)\n\n\*Event:\* .*\n\n\*Do
 func parts() map[string]string {
 	all := map[string]string{
 		"settings": settingsTable(), "outputs": outputsTable(),
-		"subjects": subjectsTable(), "codes": codesTable(), "imports": importsTable(),
+		"subjects": subjectsTable(), "codes": codesTable(), "imports": house(),
 		"alarms": alarmsTable(), "metrics": metricsTable(metrics.Series()),
 		"stage metrics": metricsTable(metrics.StageSeries()),
 	}
@@ -256,25 +256,23 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// importsTable shows the rows of arrows, third parties by their short names.
-func importsTable() string {
+// house shows the floors and their rooms. Rooms of one folder share a line.
+func house() string {
 	var b strings.Builder
 	b.WriteString("```\n")
-	for _, dir := range slices.Sorted(maps.Keys(arrows)) {
-		var names []string
-		for _, imp := range arrows[dir] {
-			names = append(names, short(imp))
+	for _, f := range floors {
+		fmt.Fprintf(&b, "%s: %s\n", strings.ToUpper(f.name), f.says)
+		folders := map[string][]string{}
+		for dir := range f.rows {
+			folder, room := path.Split(strings.Replace(dir, ".", "main.go", 1))
+			folders[folder] = append(folders[folder], room)
 		}
-		line := fmt.Sprintf("%-28s %s", strings.Replace(dir, ".", "main", 1), strings.Join(names, " "))
-		fmt.Fprintln(&b, strings.TrimRight(line, " "))
+		for _, folder := range slices.Sorted(maps.Keys(folders)) {
+			slices.Sort(folders[folder])
+			line := fmt.Sprintf("    %-20s %s", folder, strings.Join(folders[folder], " "))
+			fmt.Fprintln(&b, strings.TrimRight(line, " "))
+		}
 	}
 	b.WriteString("```\n")
 	return b.String()
-}
-
-func short(imp string) string {
-	if !strings.Contains(imp, ".") {
-		return imp
-	}
-	return path.Base(regexp.MustCompile(`/v\d+$`).ReplaceAllString(imp, ""))
 }

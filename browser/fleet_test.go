@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/fleetview"
-	"github.com/natsid/natsid/internal/page/frozen"
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/page/frozen"
 	"github.com/natsid/natsid/subjects"
 )
 

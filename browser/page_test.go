@@ -18,9 +18,9 @@ import (
 	cdp "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
-	"github.com/natsid/natsid/internal/fleetview"
-	"github.com/natsid/natsid/internal/page"
-	"github.com/natsid/natsid/internal/page/frozen"
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/page"
+	"github.com/natsid/natsid/internal/ops/page/frozen"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )

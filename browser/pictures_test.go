@@ -15,8 +15,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"github.com/natsid/natsid/internal/page"
-	"github.com/natsid/natsid/internal/page/frozen"
+	"github.com/natsid/natsid/internal/ops/page"
+	"github.com/natsid/natsid/internal/ops/page/frozen"
 )
 
 var update = flag.Bool("update", false, "make the pictures again of views that look different now")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
 // FuzzEntry guards foreign entries of a number: a record that is not whole is damaged, so the number is not free,

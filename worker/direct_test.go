@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/natsid/natsid/policy"
+	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )

@@ -3,7 +3,7 @@ package worker
 import (
 	"time"
 
-	"github.com/natsid/natsid/internal/ration"
+	"github.com/natsid/natsid/internal/ratelimit"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -18,7 +18,7 @@ type Rations struct {
 // An allowance is so much a second; the zero value is any.
 type allowance struct {
 	perSecond float64
-	bucket    *ration.Bucket // nil: any
+	bucket    *ratelimit.Bucket // nil: any
 }
 
 const (
@@ -32,7 +32,7 @@ func newAllowance(n int64, per, burst time.Duration) allowance {
 	if n == 0 {
 		return allowance{}
 	}
-	return allowance{float64(n) / per.Seconds(), ration.New(burst)}
+	return allowance{float64(n) / per.Seconds(), ratelimit.New(burst)}
 }
 
 // NewRations returns rations of so many IDs and requests for IDs a second, and of so many

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/ration"
+	"github.com/natsid/natsid/internal/ratelimit"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -16,11 +16,11 @@ const slow = 100 * time.Millisecond
 // A trace log writes which requests were slow or refused, if their callers trace them: by
 // the header traceparent of W3C's Trace Context. It writes tracesPerSecond at most, since
 // anybody may send the header. A request without headers costs it nothing.
-type traceLog struct{ ration *ration.Bucket }
+type traceLog struct{ ration *ratelimit.Bucket }
 
 const tracesPerSecond = 20
 
-func newTraceLog() traceLog { return traceLog{ration.New(time.Second)} }
+func newTraceLog() traceLog { return traceLog{ratelimit.New(time.Second)} }
 
 // traced returns the message of a request that may be traced.
 func traced(m *nats.Msg) *nats.Msg {

@@ -58,8 +58,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/policy"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -131,7 +131,7 @@ type Config struct {
 	// must not block.
 	Drain func(drain bool) (changed bool)
 	// Asked, if set, is called with the question of another worker whether this one can load, see package
-	// internal/standby. It calls reply once, and must not block.
+	// internal/fleet/standby. It calls reply once, and must not block.
 	Asked func(question []byte, reply func(answer []byte))
 	// NeedsStart, if set, reports whether a tag that is missing may have been in use, so that who creates it must say
 	// where it starts.

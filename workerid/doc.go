@@ -65,7 +65,7 @@
 //     the generator of a worker whose record is gone. A damaged record's window is
 //     unknown, so its number is left alone.
 //   - Revisions of a bucket begin at its creation time in microseconds (package
-//     internal/buckets). Otherwise an owner's old revision could fit the record
+//     internal/registry/buckets). Otherwise an owner's old revision could fit the record
 //     of another worker in a bucket that was created again.
 //   - Layout, epoch and unit must equal the registry's [Deployment], which is read
 //     before and after a number is acquired and at each third heartbeat. Other ticks,

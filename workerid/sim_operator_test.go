@@ -129,7 +129,7 @@ func (w *world) rest(d time.Duration) {
 }
 
 // newRevision is where a registry that is created again begins: at the time in
-// µs. Package internal/buckets promises and tests it; a write under way that lands
+// µs. Package internal/registry/buckets promises and tests it; a write under way that lands
 // in the new registry could hit a foreign record otherwise.
 func (w *world) newRevision() uint64 {
 	return w.reg.revision + 1_000_000

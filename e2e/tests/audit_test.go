@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/grants"
+	"github.com/natsid/natsid/internal/ops/grants"
 )
 
 // An auditWorld is a nats-server, of which a test looks at the stream of grants.

@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/rights"
-	"github.com/natsid/natsid/lineage"
-	"github.com/natsid/natsid/lineage/natsbus"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/natsbus"
+	"github.com/natsid/natsid/internal/registry/rights"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/rights"
+	"github.com/natsid/natsid/internal/registry/rights"
 )
 
 // stamping are the rights of a stage that copies ORDERS to COPIES.

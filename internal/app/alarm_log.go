@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/jitter"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -19,11 +19,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/ops/metrics"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/testkit/natstest"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/lineage"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -13,13 +13,13 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/natsid/natsid/internal/fleetview"
+	"github.com/natsid/natsid/internal/fleet"
+	"github.com/natsid/natsid/internal/fleet/loaders"
+	"github.com/natsid/natsid/internal/fleet/policy"
+	"github.com/natsid/natsid/internal/fleet/standby"
 	"github.com/natsid/natsid/internal/loglimit"
-	"github.com/natsid/natsid/internal/metrics"
-	"github.com/natsid/natsid/internal/passon"
-	"github.com/natsid/natsid/internal/standby"
-	"github.com/natsid/natsid/policy"
-	"github.com/natsid/natsid/policy/fleet"
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
@@ -81,7 +81,7 @@ type program struct {
 	standby  *standby.Watch
 	gate     policy.Gate
 	settings *fleet.Settings
-	ring     *passon.Ring
+	ring     *loaders.Ring
 	streams  streamWatch
 	hour     fleetview.Hour
 	kept     *alarmLog
@@ -208,7 +208,7 @@ func (p *program) assemble(context.Context) error {
 	cfg := p.cfg
 	now := func() int64 { return cfg.Now().UnixMilli() }
 	p.settings = fleet.New(p.settingsConfig())
-	p.ring = passon.New(passon.Config{
+	p.ring = loaders.New(loaders.Config{
 		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator, Marks: p.marksInUse,
 		Loads: p.canLoad,
 	})

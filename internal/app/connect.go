@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/worker"
 )

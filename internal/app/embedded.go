@@ -13,7 +13,7 @@ import (
 
 	"github.com/natsid/natsid/internal/durable"
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/internal/rights"
+	"github.com/natsid/natsid/internal/registry/rights"
 )
 
 // startServer starts the embedded NATS server, unless a NATS is joined.

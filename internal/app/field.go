@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/natsembed"
-	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/workerid"
 )

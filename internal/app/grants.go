@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/grants"
-	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"

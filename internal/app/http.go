@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleetview"
-	"github.com/natsid/natsid/internal/monitor"
-	"github.com/natsid/natsid/internal/page"
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/monitor"
+	"github.com/natsid/natsid/internal/ops/page"
 	"github.com/natsid/natsid/segment"
 )
 

@@ -7,8 +7,8 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/natsid/natsid/internal/leafhttp"
 	"github.com/natsid/natsid/worker"
+	"github.com/natsid/natsid/worker/leafhttp"
 )
 
 // listenLeaf opens the address of Leaf's paths. Callers depend on the address: without it the program does not start.

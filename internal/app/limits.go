@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/natsid/natsid/policy/fleet"
+	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/worker"
 )
 

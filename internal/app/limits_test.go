@@ -13,10 +13,10 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/testkit/mysqltest"
-	"github.com/natsid/natsid/lineage"
-	"github.com/natsid/natsid/segment/kvstore"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 
-	"github.com/natsid/natsid/internal/passon"
-	"github.com/natsid/natsid/internal/standby"
+	"github.com/natsid/natsid/internal/fleet/loaders"
+	"github.com/natsid/natsid/internal/fleet/standby"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -28,9 +28,9 @@ type orderly interface {
 	CatchUp(ctx context.Context) error
 }
 
-// loader is the part of [passon.Ring] that a load needs.
+// loader is the part of [loaders.Ring] that a load needs.
 type loader interface {
-	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64, load passon.LoadFunc) (
+	LoadStrict(ctx context.Context, tag string, join func() int64, floor int64, load loaders.LoadFunc) (
 		segment.Loaded, error)
 }
 

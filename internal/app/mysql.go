@@ -10,7 +10,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/natsid/natsid/segment/mysqlstore"
+	"github.com/natsid/natsid/internal/stores/mysqlstore"
 )
 
 func showMySQL(c *Config) string {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/standby"
+	"github.com/natsid/natsid/internal/fleet/standby"
 	"github.com/natsid/natsid/worker"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/natsid/natsid/internal/passon"
-	"github.com/natsid/natsid/internal/standby"
+	"github.com/natsid/natsid/internal/fleet/loaders"
+	"github.com/natsid/natsid/internal/fleet/standby"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -26,7 +26,7 @@ func (unreachable) Load(context.Context, string, int64, int64) (segment.Loaded, 
 type another struct{}
 
 func (another) LoadStrict(
-	_ context.Context, _ string, join func() int64, floor int64, _ passon.LoadFunc,
+	_ context.Context, _ string, join func() int64, floor int64, _ loaders.LoadFunc,
 ) (segment.Loaded, error) {
 	start := max(1, floor)
 	return segment.Loaded{Range: segment.Range{Start: start, End: start + join()}, Step: 1, Passed: true}, nil

@@ -8,15 +8,15 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/fleet"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/natsbus"
+	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/kvregistry"
-	"github.com/natsid/natsid/lineage"
-	"github.com/natsid/natsid/lineage/natsbus"
-	"github.com/natsid/natsid/policy/fleet"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/guard"
-	"github.com/natsid/natsid/segment/kvstore"
-	"github.com/natsid/natsid/segment/mysqlstore"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 )

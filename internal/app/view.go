@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/natsid/natsid/internal/fleetview"
-	"github.com/natsid/natsid/internal/metrics"
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"

@@ -12,9 +12,9 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/grants"
-	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/natsid/natsid/client"
-	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/measure"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
 	"github.com/natsid/natsid/internal/measure"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 

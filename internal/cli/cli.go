@@ -14,7 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 

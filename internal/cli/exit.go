@@ -8,8 +8,8 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/lineage/natsbus"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/subjects"
 )
 

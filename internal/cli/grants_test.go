@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/grants"
+	"github.com/natsid/natsid/internal/ops/grants"
 )
 
 // entries returns the entries of the stream of grants of a server.

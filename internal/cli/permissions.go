@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/natsid/natsid/internal/rights"
+	"github.com/natsid/natsid/internal/registry/rights"
 )
 
 type permissionsCmd struct {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/lineage"
-	"github.com/natsid/natsid/lineage/natsbus"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/natsbus"
 )
 
 type registryCmd struct{}

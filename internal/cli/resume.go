@@ -15,13 +15,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/grants"
-	"github.com/natsid/natsid/lineage"
-	"github.com/natsid/natsid/lineage/natsbus"
+	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/natsbus"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/kvstore"
-	"github.com/natsid/natsid/segment/mysqlstore"
 )
 
 type resumeCmd struct {

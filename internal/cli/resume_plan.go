@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/lineage"
-	"github.com/natsid/natsid/segment/kvstore"
-	"github.com/natsid/natsid/segment/mysqlstore"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/stores/mysqlstore"
 )
 
 // plan returns for each tag to be raised the mark before and after.

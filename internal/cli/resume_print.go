@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/natsid/natsid/internal/metrics"
-	"github.com/natsid/natsid/internal/monitor"
+	"github.com/natsid/natsid/internal/ops/metrics"
+	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/stage"
 )
 

@@ -7,12 +7,12 @@ import (
 	"io"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/grants"
-	"github.com/natsid/natsid/lineage"
+	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/stores/move"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/kvstore"
-	"github.com/natsid/natsid/segment/move"
 	"github.com/natsid/natsid/subjects"
 )
 

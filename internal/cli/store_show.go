@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/segment/kvstore"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/subjects"
 )
 

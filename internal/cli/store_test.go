@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/kvstore"
 )
 
 func TestAStoreWithoutIdentityIsShownAndResumed(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/internal/app"
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/workerid"

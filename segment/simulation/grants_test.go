@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
-	"github.com/natsid/natsid/internal/grants"
+	"github.com/natsid/natsid/internal/ops/grants"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/segment"
 )
 

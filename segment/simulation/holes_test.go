@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/segment"
 )
 

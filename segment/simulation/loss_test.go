@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
 // lose lets JetStream lose marks that it acknowledged, where the world does so.

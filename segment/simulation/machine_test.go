@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/natsid/natsid/internal/passon"
+	"github.com/natsid/natsid/internal/fleet/loaders"
+	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/guard"
-	"github.com/natsid/natsid/segment/kvstore"
 )
 
 // A machine is where lives of one worker follow one another.
@@ -77,7 +77,7 @@ func (m *machine) start() {
 	cfg.Store = probe{l.store, l}
 	passesOn := func(context.Context) error { return nil }
 	if w.mayPassOn() {
-		var ring *passon.Ring
+		var ring *loaders.Ring
 		cfg.Store, ring = l.passOn(cfg.Store)
 		passesOn = ring.Run
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/internal/passon"
+	"github.com/natsid/natsid/internal/fleet/loaders"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )
@@ -22,15 +22,15 @@ type wire struct {
 	waits map[string]chan []byte     // by inbox
 }
 
-var _ passon.Conn = (*wire)(nil)
+var _ loaders.Conn = (*wire)(nil)
 
 // mayPassOn reports whether the workers of the world pass on the loads of strict tags to one of them.
 func (w *world) mayPassOn() bool { return w.ordering != nil && w.seed%12 == 8 }
 
 // passOn returns the store of a life that passes on, and the ring that must run.
-func (l *life) passOn(store segment.Store) (segment.Store, *passon.Ring) {
+func (l *life) passOn(store segment.Store) (segment.Store, *loaders.Ring) {
 	l.wire = &wire{life: l, hears: map[string]nats.MsgHandler{}, waits: map[string]chan []byte{}}
-	ring := passon.New(passon.Config{
+	ring := loaders.New(loaders.Config{
 		Namespace: subjects.DefaultNamespace, Name: strings.ReplaceAll(l.name(), ".", "-"), Conn: l.wire,
 		Segments: func() *segment.Allocator { return l.alloc },
 		Marks:    func() string { return "marks" },
@@ -43,16 +43,16 @@ func (c *wire) post(what string, f func()) {
 	c.life.world.post(fmt.Sprintf("%s wire %s", c.life.name(), what), f)
 }
 
-// Subscribe implements [passon.Conn].
+// Subscribe implements [loaders.Conn].
 func (c *wire) Subscribe(subject string, f nats.MsgHandler) (*nats.Subscription, error) {
 	c.post("hears "+subject, func() { c.hears[subject] = f })
 	return nil, nil
 }
 
-// IsConnected implements [passon.Conn].
+// IsConnected implements [loaders.Conn].
 func (c *wire) IsConnected() bool { return !c.life.isDead() }
 
-// Publish implements [passon.Conn].
+// Publish implements [loaders.Conn].
 func (c *wire) Publish(subject string, data []byte) error {
 	if !c.life.isDead() {
 		c.post("says "+subject+" "+string(data), func() { c.send(&nats.Msg{Subject: subject, Data: data}) })
@@ -60,7 +60,7 @@ func (c *wire) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// RequestWithContext implements [passon.Conn]. One request for a tag is under way at a time.
+// RequestWithContext implements [loaders.Conn]. One request for a tag is under way at a time.
 func (c *wire) RequestWithContext(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	answer := make(chan []byte, 1)
 	c.post("asks "+subject+" "+string(data), func() {
@@ -133,7 +133,7 @@ func (c *wire) arrive(m *nats.Msg) {
 // passing is a store whose strict loads are passed on, as those of a worker are.
 type passing struct {
 	segment.Store
-	ring *passon.Ring
+	ring *loaders.Ring
 }
 
 // LoadStrict implements [segment.Store].

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/natsid/natsid/internal/buckets"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/segment/kvstore"
 )
 
 // A world is the stores, the machines that workers run on, and the faults of both.

@@ -1,0 +1,178 @@
+// Package frozen has a fleet that stands still, for tests of the page and for its pictures; it is internal to natsid
+// and may change.
+package frozen
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/page"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/workerid"
+)
+
+// Hostile is the name of a tag, and part of other texts, that would run if it were taken for markup.
+const Hostile = `"><script>alert(1)</script>`
+
+// At is when the fleet stands still.
+var At = time.Date(2026, 11, 20, 9, 30, 12, 0, time.UTC)
+
+// Config returns a page of the fleet: two workers that serve, one that is drained and has no right clock, and one
+// that was killed.
+func Config() page.Config {
+	return page.Config{
+		Fleet: fleet{},
+		Tags:  func(context.Context) ([]segment.Tag, error) { return tags, nil },
+		Look: func(_ context.Context, name string) (segment.Tag, error) {
+			for _, t := range tags {
+				if t.Name == name {
+					return t, nil
+				}
+			}
+			return segment.Tag{}, segment.ErrUnknownTag
+		},
+		Info: info, Alarms: func(context.Context) ([]subjects.AlarmEvent, error) { return alarms, nil },
+		Settings: func() []page.Setting {
+			return []page.Setting{
+				{Name: "nats", Value: "nats://n1:4222,nats://n2:4222", From: "NATS_URL"},
+				{Name: "http", Value: "127.0.0.1:8080", From: "default"},
+				{Name: "http-page", Value: "true", From: "environment"}, {Name: "name", Value: "", From: "default"},
+			}
+		},
+		Notes:     func() []string { return []string{"throttled: order to 500 IDs/s"} },
+		Namespace: subjects.DefaultNamespace, Layout: snowflake.Leaf, Version: "0.1.0",
+		Instance: func() string { return "alpha" }, Now: func() time.Time { return At },
+	}
+}
+
+var tags = []segment.Tag{
+	{Name: Hostile, Step: 1000, MaxID: 1, Updated: At.Add(-time.Hour)},
+	{Name: "event", Step: 1000, MaxID: 12001, Updated: At.Add(-time.Minute), MarkAhead: new(int64(12345))},
+	{Name: "invoice", Step: 1000, MaxID: 5001, Updated: At.AddDate(0, -1, 0), Description: "numbers of invoices"},
+	{Name: "order", Step: 10000, MaxID: 250001, Updated: At.Add(-3 * time.Second), Description: "orders of the shop"},
+	{Name: "payment/eu", Step: 1000, MaxID: 3001, Updated: At.AddDate(0, 0, -2)},
+	{Name: "reorder", Step: 1000, MaxID: 1, Updated: At.AddDate(-1, 0, 0), Disabled: true},
+	{Name: "seat", Step: 100, MaxID: 901, Updated: At.Add(-10 * time.Minute)},
+}
+
+func info(t segment.Tag) subjects.TagInfo {
+	i := subjects.TagInfo{
+		Tag: t.Name, Step: t.Step, MaxID: subjects.Decimal(t.MaxID), Description: t.Description, Updated: t.Updated,
+		Disabled: t.Disabled,
+	}
+	if err := subjects.CheckTag(t.Name); err != nil {
+		i.Unservable = err.Error()
+	}
+	if t.Name == "order" {
+		i.MaxBatch, i.Throttle = 5000, 500
+	}
+	return i
+}
+
+var alarms = []subjects.AlarmEvent{
+	{Kind: subjects.AlarmClockSkew, Instance: "gamma", Time: At.Add(-7 * time.Minute), HeldBack: 3,
+		Message: "the clock is 2.1 s ahead of the other workers; no snowflakes are issued until it is right"},
+	{Kind: subjects.AlarmClockSkew, Instance: "delta", Time: At.AddDate(0, 0, -9).Add(time.Hour),
+		Message: "the clock is 0.6 s behind the other workers; no snowflakes are issued until it is right"},
+	{Kind: subjects.AlarmTableWentBack, Instance: "alpha", Time: At.AddDate(0, 0, -9),
+		Message: "tag order: the mark went back " + Hostile},
+}
+
+// A fleet answers with its workers.
+type fleet struct{}
+
+// Look implements the Fleet of [page.Config].
+func (fleet) Look(_ context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
+	s := fleetview.Snapshot{At: At, Numbers: fleetview.Numbers{
+		Records: make(map[int]workerid.Record), Heartbeats: make(map[int]workerid.Heartbeat),
+	}}
+	for i, name := range []string{"alpha", "beta", "gamma", "delta"} {
+		s.Workers = append(s.Workers, of(i, name, q))
+		until := At.Add(time.Duration(252+i) * time.Second).UnixMilli()
+		s.Numbers.Records[i*197] = workerid.Record{Instance: name, Until: until}
+		if name != "delta" {
+			s.Numbers.Heartbeats[i*197] = workerid.Heartbeat{Instance: name, Since: At.Add(-time.Hour).UnixMilli()}
+		}
+	}
+	s.Numbers.Records[800] = workerid.Record{Instance: "old", Until: At.Add(-time.Hour).UnixMilli()}
+	return s, nil
+}
+
+// of returns a worker of the fleet.
+func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
+	number := i * 197
+	w := fleetview.Worker{Answered: name != "delta", Seen: At, Rates: map[string]fleetview.Rate{
+		"segment": {Requests: 410.4, IDs: 2150.4}, "snowflake": {Requests: 95, IDs: 95},
+	}}
+	w.Version, w.Started, w.Until = "0.1.0", At.Add(-time.Hour), At.Add(time.Duration(252+i)*time.Second)
+	w.Modes = map[string]subjects.ModeView{
+		"segment":   {State: subjects.Ready},
+		"snowflake": {State: subjects.Ready, LagSeconds: subjects.Fraction(i) / 1000},
+	}
+	w.Statistics = subjects.WorkerStats{Instance: name, Number: &number, At: At, Tags: 4}
+	switch name {
+	case "gamma":
+		w.Drained, w.OffsetMs = true, 2100
+		w.Modes["snowflake"] = subjects.ModeView{State: "not ready: the clock is 2.1 s ahead of the other workers"}
+	case "delta":
+		w.Seen = At.Add(-41 * time.Second)
+		return w
+	}
+	if q.Busiest {
+		for _, tag := range []string{"order", "event", "seat"} {
+			w.Statistics.Busiest = append(w.Statistics.Busiest, stats(tag, name, i))
+		}
+	}
+	if q.Tag == "order" {
+		w.Tag, w.Grants = new(stats("order", name, i)), loads(i)
+	}
+	if q.Hour {
+		w.Hour = &subjects.HourView{End: At.Truncate(subjects.HourStep).Unix(), Modes: map[string]subjects.HourSeries{
+			"segment": series(i, 3500), "snowflake": series(i+3, 950),
+		}}
+	}
+	return w
+}
+
+// stats returns what worker i has of a tag.
+func stats(tag, worker string, i int) subjects.TagStats {
+	first := subjects.Decimal(i*20000 + 200001)
+	return subjects.TagStats{
+		Tag: tag, Worker: worker, IDsPerSecond: subjects.Fraction(1300 / (len(tag) + i)), Peak: 400, Left: 12400,
+		SecondsLeft: subjects.Fraction(90 - i), Step: 10000, NextStep: 20000, RecommendedStep: 240000, LastRange: 77,
+		Loads: 21, LoadSeconds: 0.0042, Waits: 1, Ranges: []subjects.TagRange{
+			{First: first, Next: first + subjects.Decimal(1100*i) + 7600, Last: first + 9999, Current: true},
+			{First: first + 10000, Next: first + 10000, Last: first + 19999},
+		},
+	}
+}
+
+// loads returns the last loads of a tag by worker i, which are those of its statistics.
+func loads(i int) (all []subjects.GrantView) {
+	first := subjects.Decimal(i*20000 + 200001)
+	for n := range 2 {
+		all = append(all, subjects.GrantView{
+			First: first, Last: first + 9999, Time: At.Add(time.Duration(40*n-90+3*i) * time.Second),
+		})
+		first += 10000
+	}
+	return all
+}
+
+// series returns an hour that goes up and down.
+func series(phase, most int) (s subjects.HourSeries) {
+	for i := range subjects.HourPoints {
+		v := (1 + math.Sin(float64(i)/40+float64(phase))) / 2
+		n := int64(v * float64(most) * 10)
+		s.Requests, s.IDs = append(s.Requests, n), append(s.IDs, n*5)
+		s.Refused = append(s.Refused, int64(i%90)/89*n/20)
+		late := int64((i + 40*phase) % 150 / 140) // for some points of 150
+		s.MedianUs, s.SlowUs = append(s.MedianUs, int64(8<<(phase%3))), append(s.SlowUs, 256<<(int64(phase%2)+late))
+		s.LagMs = append(s.LagMs, late*int64(phase+1))
+	}
+	return s
+}

@@ -1,0 +1,183 @@
+// Package page shows the whole fleet to people, in a browser; it is internal to natsid and may change.
+//
+// It only reads: changes are shown as commands to copy. Nothing is read while no page is open, and data for many
+// viewers is read once: see [fleetview.Fleet] and shared. Each view is a template in assets, and a function that
+// returns the data of the template. A script renews the views every two seconds; without it, the browser reloads
+// them.
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"html/template"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// Config is the sources of the page. All fields must be set.
+type Config struct {
+	Fleet interface {
+		Look(context.Context, subjects.ViewRequest) (fleetview.Snapshot, error)
+	}
+	Tags      func(context.Context) ([]segment.Tag, error)               // in the order of names
+	Look      func(ctx context.Context, tag string) (segment.Tag, error) // one of them
+	Info      func(segment.Tag) subjects.TagInfo                         // with its limits
+	Alarms    func(context.Context) ([]subjects.AlarmEvent, error)       // the stored alarms, the latest first
+	Settings  func() []Setting                                           // in force in this worker, without secrets
+	Notes     func() []string                                            // notes for operators
+	Namespace subjects.Namespace
+	Layout    snowflake.Layout
+	Version   string
+	Instance  func() string // the name of this worker
+	Now       func() time.Time
+}
+
+// A Setting is a setting in force, in its written form, with its origin.
+type Setting struct{ Name, Value, From string }
+
+//go:embed assets
+var assets embed.FS
+
+// A page serves the views.
+type page struct {
+	cfg    Config
+	tags   *shared[[]segment.Tag]
+	alarms *shared[[]subjects.AlarmEvent]
+
+	mu    sync.Mutex
+	looks map[string]*shared[segment.Tag] // by name: tags that people look at
+}
+
+// A view returns the data of its template. Data that cannot be read is marked there; after an error the page shows
+// only that.
+type view func(*page, *http.Request) (any, error)
+
+// views are the views in the order of the navigation; views without a title are linked from others.
+var views = []struct {
+	path, title, file string
+	view              view
+}{
+	{"/", "Workers", "workers.html", (*page).workers},
+	{"/tags", "Tags", "tags.html", (*page).tagList},
+	{"/tag", "", "tag.html", (*page).tag},
+	{"/numbers", "Numbers", "numbers.html", (*page).numbers},
+	{"/alarms", "Alarms", "alarms.html", (*page).alarmList},
+	{"/charts", "Last hour", "charts.html", (*page).charts},
+	{"/layout", "Layout", "layout.html", (*page).layout},
+	{"/settings", "Settings", "settings.html", (*page).settings},
+}
+
+// New returns the page. It starts nothing.
+func New(cfg Config) http.Handler {
+	p := &page{
+		cfg: cfg, tags: share(cfg.Now, cfg.Tags), alarms: share(cfg.Now, cfg.Alarms),
+		looks: make(map[string]*shared[segment.Tag]),
+	}
+	mux := http.NewServeMux()
+	for _, v := range views {
+		t := template.Must(template.New("page.html").Funcs(words).ParseFS(assets, "assets/page.html", "assets/"+v.file))
+		path := v.path
+		if path == "/" {
+			path = "/{$}"
+		}
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.show(w, r, v.path, t, v.view) })
+	}
+	for _, name := range []string{"page.css", "page.js"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "no-cache")
+			http.ServeFileFS(w, r, assets, "assets/"+name)
+		})
+	}
+	return protected(mux)
+}
+
+// policy lets the browser load the page's own resources only.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// protected adds the headers that keep other sites from using the page.
+func protected(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// A frame is the part of a page around the view.
+type frame struct {
+	Path, Title string
+	Nav         []link
+	Namespace   subjects.Namespace
+	Instance    string
+	At          time.Time
+	Workers     []fleetview.Worker
+	Answered    int
+	Silent      []string // names of workers that do not answer
+	Alone       bool     // no other worker answers
+	Notes       []string
+	Natsid      string // how commands begin
+	Trouble     error  // why there is no view
+	View        any
+}
+
+type link struct {
+	Path, Title string
+	Here        bool
+}
+
+// patience bounds the wait for a view.
+const patience = 5 * time.Second
+
+// show writes a view. It renders the whole page before it writes, so that no part of a page arrives.
+func (p *page) show(w http.ResponseWriter, r *http.Request, path string, t *template.Template, v view) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	r = r.WithContext(ctx)
+	f := frame{Path: path, Namespace: p.cfg.Namespace, Instance: p.cfg.Instance(), Notes: p.cfg.Notes()}
+	if f.Natsid = "natsid"; f.Namespace != subjects.DefaultNamespace {
+		f.Natsid += " --namespace " + string(f.Namespace)
+	}
+	for _, v := range views {
+		if v.path == path {
+			f.Title = cmp.Or(v.title, "Tag")
+		}
+		if v.title != "" {
+			f.Nav = append(f.Nav, link{v.path, v.title, v.path == path || v.path == "/tags" && path == "/tag"})
+		}
+	}
+	all, err := p.cfg.Fleet.Look(ctx, subjects.ViewRequest{})
+	f.At, f.Workers, f.Answered, f.Alone = all.At.UTC(), all.Workers, all.Answered(), all.Alone
+	for _, w := range all.Workers {
+		if !w.Answered {
+			f.Silent = append(f.Silent, w.Name())
+		}
+	}
+	if err == nil {
+		f.View, err = v(p, r)
+	}
+	code := http.StatusOK
+	if f.Trouble = err; err != nil {
+		code = http.StatusServiceUnavailable
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, f); err != nil {
+		http.Error(w, "the page has a fault; report this as a bug: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(out.Bytes()) // it fails if the browser is gone
+}

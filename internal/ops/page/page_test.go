@@ -1,0 +1,350 @@
+package page_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/ops/page"
+	"github.com/natsid/natsid/internal/ops/page/frozen"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+// get returns the answer of a page.
+// get gets a view in virtual time: it waits half a second for the data, and the machine may be busy.
+func get(t *testing.T, cfg page.Config, path string) (*httptest.ResponseRecorder, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	synctest.Test(t, func(*testing.T) { *w = *visit(page.New(cfg), path) })
+	return w, w.Body.String()
+}
+
+func visit(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+// expect reports texts that a view must have, and those that it must not have.
+func expect(t *testing.T, cfg page.Config, path string, texts ...string) {
+	t.Helper()
+	w, body := get(t, cfg, path)
+	if w.Code != http.StatusOK {
+		t.Errorf("%s: %d", path, w.Code)
+	}
+	for _, text := range texts {
+		without, absent := strings.CutPrefix(text, "no ")
+		if absent == strings.Contains(body, html.EscapeString(without)) {
+			t.Errorf("%s: want %s", path, text)
+		}
+	}
+}
+
+var all = []string{"/", "/tags", "/tag?name=order", "/numbers", "/alarms", "/charts", "/layout?id=1", "/settings"}
+
+func TestEachViewShowsTheFleet(t *testing.T) {
+	cfg := frozen.Config()
+	for path, texts := range map[string][]string{
+		"/": {"3 of 4 answered", "No answer from delta", "4 min 12 s", "drained", "snowflake: not ready",
+			"clock-skew", "throttled: order to 500 IDs/s"},
+		"/tags":                      {"1 to 7 of 7 tags", "/tag?name=order", "deleted", "not servable", "12,345"},
+		"/tags?q=ORD":                {"1 to 2 of 2 found among 7 tags"},
+		"/tags?q=%3Cscript%3E":       {"1 to 1 of 1 found among 7 tags"},
+		"/tags?q=nothing":            {"name contains “nothing”"},
+		"/tags?by=speed":             {"1 to 3 of 3 found among 7 tags", "no payment/eu"},
+		"/tag?name=order":            {"Tag order", "current", "661", "37,200", "tag update --step 240000 order"},
+		"/tag?name=none":             {"There is no such tag"},
+		"/numbers":                   {"1,024 numbers", "blocked", "delta"},
+		"/alarms":                    {"clock-skew", "table-went-back", "What to do", "and 3 like it"},
+		"/alarms?kind=clock-skew":    {"clock-skew", "no mark went back"},
+		"/charts":                    {"The last hour", "polyline", "IDs a second in the last hour; segment: now"},
+		"/layout":                    {"Layout 41", "2080-07-10"},
+		"/layout?id=212426304271894": {"under worker number"},
+		"/layout?id=-1":              {"That is not an ID of this layout"},
+		"/layout?id=x":               {"That is no decimal number"},
+		"/settings":                  {"http-page", "environment", "0.1.0"},
+	} {
+		expect(t, cfg, path, texts...)
+	}
+}
+
+func TestNoNameOrTextBecomesMarkup(t *testing.T) {
+	cfg := frozen.Config()
+	hostile := url.QueryEscape(frozen.Hostile)
+	for _, path := range append(all, "/tags?q="+hostile, "/tag?name="+hostile, "/layout?id="+hostile,
+		"/alarms?kind="+hostile) {
+		_, body := get(t, cfg, path)
+		body = strings.Replace(body, `<script src="/page.js" defer></script>`, "", 1)
+		if strings.Contains(strings.ToLower(body), "<script") {
+			t.Errorf("%s: a text is markup: %s", path, body)
+		}
+		foreign := regexp.MustCompile(`(?i)(src|href|action)="(//|[a-z]+:)[^"]*"`).FindAllString(body, -1)
+		if len(foreign) > 1 {
+			t.Errorf("%s: links to %q, want the empty icon alone", path, foreign)
+		}
+		if strings.Contains(body, "style=") || regexp.MustCompile(` on[a-z]+=`).MatchString(body) {
+			t.Errorf("%s: what the policy forbids: %s", path, body)
+		}
+	}
+}
+
+func TestTheBrowserIsToldToTrustNobodyElse(t *testing.T) {
+	for _, path := range append(all, "/page.js", "/page.css") {
+		w, _ := get(t, frozen.Config(), path)
+		policy := w.Header().Get("Content-Security-Policy")
+		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") ||
+			strings.Contains(policy, "unsafe") || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", path, w.Header())
+		}
+	}
+}
+
+func TestThePageReadsOnly(t *testing.T) {
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		for _, path := range all {
+			w := httptest.NewRecorder()
+			page.New(frozen.Config()).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			if w.Code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %d", method, path, w.Code)
+			}
+		}
+	}
+}
+
+// changed is the frozen fleet with a change.
+type changed struct {
+	page.Config
+	change func(*fleetview.Snapshot)
+}
+
+func (c changed) Look(ctx context.Context, q subjects.ViewRequest) (fleetview.Snapshot, error) {
+	s, err := c.Fleet.Look(ctx, q)
+	c.change(&s)
+	return s, err
+}
+
+func TestAClockThatIsWrongDoesNotSpoilTheCharts(t *testing.T) {
+	cfg := frozen.Config()
+	_, want := get(t, cfg, "/charts")
+	for _, wrong := range []int64{3 * 3600, -3 * 3600} {
+		cfg.Fleet = changed{frozen.Config(), func(s *fleetview.Snapshot) {
+			if h := s.Workers[0].Hour; h != nil {
+				h.End += wrong
+			}
+		}}
+		if _, got := get(t, cfg, "/charts"); got != want {
+			t.Errorf("a clock that is wrong by %d s changes the charts: %s", wrong, got)
+		}
+	}
+}
+
+func TestOfManyThatDoNotAnswerSomeAreNamed(t *testing.T) {
+	cfg := frozen.Config()
+	cfg.Fleet = changed{frozen.Config(), func(s *fleetview.Snapshot) {
+		for i := range 100 {
+			w := s.Workers[0]
+			w.Answered, w.Statistics.Instance = false, fmt.Sprintf("w%03d", i)
+			s.Workers = append(s.Workers, w)
+		}
+	}}
+	expect(t, cfg, "/",
+		"No answer from delta, w000, w001, w002, w003, w004, w005, w006, w007, w008 and 91 others: figures")
+}
+
+func TestCommandsNameAnotherNamespace(t *testing.T) {
+	cfg := frozen.Config()
+	cfg.Namespace = "shop"
+	expect(t, cfg, "/", "natsid --namespace shop drain WORKER", "no natsid drain")
+	expect(t, cfg, "/tag?name=order", "natsid --namespace shop throttle order 100", "no natsid throttle",
+		"no natsid get", "no natsid tag")
+	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, nil }
+	expect(t, cfg, "/tags", "natsid --namespace shop tag create order")
+}
+
+func TestATagThatLooksLikeAFlagIsNoneInACommand(t *testing.T) {
+	cfg := frozen.Config()
+	cfg.Look = func(_ context.Context, name string) (segment.Tag, error) {
+		return segment.Tag{Name: name, Step: 10, MaxID: 1}, nil
+	}
+	expect(t, cfg, "/tag?name=--all", "natsid throttle -- --all 100", "natsid get segment -- --all")
+}
+
+func TestTagsComeInPages(t *testing.T) {
+	var tags []segment.Tag
+	for i := range 100_000 {
+		tags = append(tags, segment.Tag{Name: fmt.Sprintf("tag%06d", i), Step: 1000, MaxID: 1})
+	}
+	cfg := frozen.Config()
+	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return tags, nil }
+	for path, want := range map[string]struct{ first, last, caption string }{
+		"/tags":                     {"tag000000", "tag000049", "1 to 50 of 100,000 tags"},
+		"/tags?p=1":                 {"tag000050", "tag000099", "51 to 100 of 100,000 tags"},
+		"/tags?p=1999":              {"tag099950", "tag099999", "99,951 to 100,000 of 100,000 tags"},
+		"/tags?p=999999999":         {"tag099950", "tag099999", "99,951 to 100,000 of 100,000 tags"},
+		"/tags?p=-5":                {"tag000000", "tag000049", "1 to 50 of 100,000 tags"},
+		"/tags?p=99999999999999999": {"tag099950", "tag099999", "99,951 to 100,000 of 100,000 tags"},
+		"/tags?q=g0999&p=1":         {"tag099950", "tag099999", "51 to 100 of 100 found among 100,000 tags"},
+	} {
+		_, body := get(t, cfg, path)
+		rows := regexp.MustCompile(`/tag\?name=(tag\d+)`).FindAllStringSubmatch(body, -1)
+		if len(rows) != 50 || rows[0][1] != want.first || rows[49][1] != want.last ||
+			!strings.Contains(body, want.caption) {
+			t.Errorf("%s: %d rows, want %v", path, len(rows), want)
+		}
+		if len(body) > 50_000 {
+			t.Errorf("%s: %d bytes", path, len(body))
+		}
+	}
+}
+
+func TestWhatCannotBeReadIsSaid(t *testing.T) {
+	away := errors.New("JetStream <b>is away</b>")
+	cfg := frozen.Config()
+	cfg.Tags = func(context.Context) ([]segment.Tag, error) { return nil, away }
+	cfg.Look = func(context.Context, string) (segment.Tag, error) { return segment.Tag{}, away }
+	cfg.Alarms = func(context.Context) ([]subjects.AlarmEvent, error) { return nil, away }
+	for path, text := range map[string]string{
+		"/":               "The alarms that are kept cannot be read: " + away.Error(),
+		"/tags":           "The tags cannot be read: " + away.Error(),
+		"/tag?name=order": "The tag cannot be read: " + away.Error(),
+		"/alarms":         "The alarms that are kept cannot be read: " + away.Error(),
+	} {
+		expect(t, cfg, path, text)
+	}
+}
+
+func TestAViewDoesNotWaitForASlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		hold := make(chan struct{})
+		tags, tag, alarms := cfg.Tags, cfg.Look, cfg.Alarms
+		cfg.Tags = func(ctx context.Context) ([]segment.Tag, error) { <-hold; return tags(ctx) }
+		cfg.Look = func(ctx context.Context, name string) (segment.Tag, error) { <-hold; return tag(ctx, name) }
+		cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) { <-hold; return alarms(ctx) }
+		h := page.New(cfg)
+		paths := map[string]struct{ yet, then string }{
+			"/":               {"The alarms that are kept cannot be read yet", "clock-skew"},
+			"/tags":           {"The tags cannot be read yet", "1 to 7 of 7 tags"},
+			"/tag?name=order": {"The tag cannot be read yet", "Ranges in memory"},
+			"/alarms":         {"The alarms that are kept cannot be read yet", "clock-skew"},
+		}
+		shows := func(path, text string) {
+			t.Helper()
+			if w := visit(h, path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: %d, want %s", path, w.Code, text)
+			}
+		}
+		for path, want := range paths {
+			shows(path, want.yet)
+		}
+		close(hold)
+		synctest.Wait()
+		for path, want := range paths {
+			shows(path, want.then)
+		}
+	})
+}
+
+func TestWhatCouldNotBeReadIsTriedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		cfg.Now = time.Now
+		var answers atomic.Bool
+		alarms := cfg.Alarms
+		cfg.Alarms = func(ctx context.Context) ([]subjects.AlarmEvent, error) {
+			if !answers.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return alarms(ctx)
+		}
+		h := page.New(cfg)
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+			visit(h, "/alarms")
+		}
+		answers.Store(true)
+		for end := time.Now().Add(15 * time.Second); ; time.Sleep(time.Second) {
+			if strings.Contains(visit(h, "/alarms").Body.String(), "clock-skew") {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("JetStream answers again, and the alarms do not appear")
+			}
+		}
+	})
+}
+
+func TestATagThatManyLookAtIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		reads, look := 0, cfg.Look
+		cfg.Look = func(ctx context.Context, name string) (segment.Tag, error) {
+			reads++
+			return look(ctx, name)
+		}
+		h := page.New(cfg)
+		for i := range 200 {
+			w := visit(h, "/tag?name="+[]string{"order", "none"}[i%2])
+			want := []string{"Ranges in memory", "There is no such tag"}[i%2]
+			if !strings.Contains(w.Body.String(), want) {
+				t.Fatalf("the tag is not shown: %s", w.Body)
+			}
+		}
+		if reads != 2 {
+			t.Errorf("%d reads of two tags within 2 s", reads)
+		}
+		for i := range 1000 {
+			visit(h, fmt.Sprintf("/tag?name=t%d", i))
+		}
+		if reads != 1002 {
+			t.Errorf("%d reads of 1002 tags", reads)
+		}
+	})
+}
+
+func TestWhatManyLookAtIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := frozen.Config()
+		now := cfg.Now()
+		cfg.Now = func() time.Time { return now }
+		reads, fails := 0, false
+		cfg.Alarms = func(context.Context) ([]subjects.AlarmEvent, error) {
+			reads++
+			if fails {
+				return nil, errors.New("away")
+			}
+			return []subjects.AlarmEvent{{Kind: subjects.AlarmClockSkew, Message: "the clock is off", Time: now}}, nil
+		}
+		h := page.New(cfg)
+		shows := func(text string) bool { return strings.Contains(visit(h, "/alarms").Body.String(), text) }
+		for range 20 {
+			if !shows("the clock is off") {
+				t.Fatal("no alarm is shown")
+			}
+		}
+		if reads != 1 {
+			t.Errorf("%d reads within 2 s", reads)
+		}
+		fails, now = true, now.Add(time.Hour)
+		visit(h, "/alarms")
+		synctest.Wait()
+		if !shows("cannot be read: away") {
+			t.Error("that alarms cannot be read is not said")
+		}
+		if !shows("the clock is off") {
+			t.Error("what was read before is gone")
+		}
+	})
+}

@@ -1,0 +1,259 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+)
+
+// tagsAPage is how many tags a page has.
+const tagsAPage = 50
+
+// A tagRow is a tag in the list; Busy is set if it is among the busiest of some worker.
+type tagRow struct {
+	subjects.TagInfo
+	Busy *fleetview.Busy
+}
+
+// tagsView is a page of tags.
+type tagsView struct {
+	Query      string
+	Busiest    bool // by speed, of the busiest
+	Rows       []tagRow
+	First      int // number of the first row, from 1
+	Last       int
+	Found, All int
+	Prev, Next string // links; "" for none
+	Marks      bool   // some row has a mark beside it
+	At         time.Time
+	Trouble    error // why the list is out of date
+}
+
+func (p *page) tagList(r *http.Request) (any, error) {
+	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Busiest: true})
+	if err != nil {
+		return nil, err
+	}
+	busy := make(map[string]*fleetview.Busy)
+	busiest := s.Busiest()
+	for i := range busiest {
+		busy[busiest[i].Tag] = &busiest[i]
+	}
+	tags, at, trouble := p.tags.get(r.Context())
+	v := tagsView{
+		Query: strings.TrimSpace(r.FormValue("q")), Busiest: r.FormValue("by") == "speed", All: len(tags), At: at,
+		Trouble: trouble,
+	}
+	var found []segment.Tag
+	if v.Busiest {
+		found = only(tags, busiest, v.Query)
+	} else {
+		found = matching(tags, v.Query)
+	}
+	v.Found = len(found)
+	number, _ := strconv.Atoi(r.FormValue("p"))
+	from := max(0, min(number, (len(found)-1)/tagsAPage)) * tagsAPage
+	to := min(from+tagsAPage, len(found))
+	for _, t := range found[from:to] {
+		v.Rows = append(v.Rows, tagRow{p.cfg.Info(t), busy[t.Name]})
+		v.Marks = v.Marks || t.MarkAhead != nil
+	}
+	for i, t := range found[from:to] {
+		if t.MarkAhead != nil {
+			v.Rows[i].MarkAhead = new(subjects.Decimal(*t.MarkAhead))
+		}
+	}
+	v.First, v.Last = from+1, to
+	if from > 0 {
+		v.Prev = v.link(from/tagsAPage - 1)
+	}
+	if to < len(found) {
+		v.Next = v.link(from/tagsAPage + 1)
+	}
+	return v, nil
+}
+
+// link returns the address of another page of the same list.
+func (v tagsView) link(number int) string {
+	q := url.Values{}
+	if v.Query != "" {
+		q.Set("q", v.Query)
+	}
+	if v.Busiest {
+		q.Set("by", "speed")
+	}
+	if number > 0 {
+		q.Set("p", strconv.Itoa(number))
+	}
+	return "/tags?" + q.Encode()
+}
+
+// matching returns the tags whose names contain a text, whatever its case.
+func matching(tags []segment.Tag, text string) (found []segment.Tag) {
+	if text == "" {
+		return tags
+	}
+	text = strings.ToLower(text)
+	for _, t := range tags {
+		if strings.Contains(strings.ToLower(t.Name), text) {
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// only returns the tags that are among the busiest and match a text, the busiest first.
+func only(tags []segment.Tag, busiest []fleetview.Busy, text string) (found []segment.Tag) {
+	at := make(map[string]int, len(busiest))
+	for i, b := range busiest {
+		if b.IDsPerSecond > 0 {
+			at[b.Tag] = i
+		}
+	}
+	order := make([]*segment.Tag, len(busiest))
+	for i := range tags {
+		if place, ok := at[tags[i].Name]; ok {
+			order[place] = &tags[i]
+		}
+	}
+	for _, t := range order {
+		if t != nil {
+			found = append(found, *t)
+		}
+	}
+	return matching(found, text)
+}
+
+// A tagView is one tag, with the figures of each worker.
+type tagView struct {
+	Name        string
+	Info        subjects.TagInfo
+	Exists      bool
+	Trouble     error // why the tag could not be read
+	Rows        []tagWorker
+	Total       tagTotal
+	Recommended int64         // the highest step that a worker recommends
+	Grants      []workerGrant // the last ones of all workers, newest first
+}
+
+// A workerGrant is a range that a worker loaded.
+type workerGrant struct {
+	Worker string
+	subjects.GrantView
+}
+
+// maxGrants is how many grants of a tag are shown.
+const maxGrants = 10
+
+// tagTotal is the sums over the workers.
+type tagTotal struct {
+	Speed   float64
+	Left    int64
+	Seconds subjects.Fraction // of the worker that runs out first
+	Waiting int
+	Errors  int64
+}
+
+// A tagWorker is the figures of one worker for a tag.
+type tagWorker struct {
+	subjects.TagStats
+	Answered bool
+	Bars     []rangeBar
+}
+
+// A rangeBar is a range drawn to scale, from 0 to 100 with the worker's others.
+type rangeBar struct {
+	subjects.TagRange
+	X, Used, Width float64
+}
+
+// maxName is the length limit of names, in bytes: rows of a table may have longer names than a subject can have.
+const maxName = 1024
+
+func (p *page) tag(r *http.Request) (any, error) {
+	v := tagView{Name: r.FormValue("name")}
+	if len(v.Name) > maxName {
+		return v, nil
+	}
+	t, err := p.look(r.Context(), v.Name)
+	switch {
+	case err == nil:
+		v.Exists, v.Info = true, p.cfg.Info(t)
+	case !errors.Is(err, segment.ErrUnknownTag):
+		v.Trouble = err
+	}
+	if !v.Exists && v.Trouble == nil {
+		return v, nil
+	}
+	s, err := p.cfg.Fleet.Look(r.Context(), subjects.ViewRequest{Tag: v.Name})
+	if err != nil {
+		return nil, err
+	}
+	v.Total.Seconds = subjects.Fraction(math.Inf(1))
+	for _, w := range s.Workers {
+		if !w.Answered {
+			continue
+		}
+		for _, g := range w.Grants {
+			v.Grants = append(v.Grants, workerGrant{w.Name(), g})
+		}
+		if w.Tag == nil {
+			continue
+		}
+		v.Rows = append(v.Rows, tagWorker{TagStats: *w.Tag, Answered: true, Bars: bars(w.Tag.Ranges)})
+		v.Total.Speed += float64(w.Tag.IDsPerSecond)
+		v.Total.Left += w.Tag.Left
+		v.Total.Seconds = min(v.Total.Seconds, w.Tag.SecondsLeft)
+		v.Total.Waiting += w.Tag.Waiting
+		v.Total.Errors += w.Tag.Errors
+		v.Recommended = max(v.Recommended, w.Tag.RecommendedStep)
+	}
+	slices.SortStableFunc(v.Grants, func(a, b workerGrant) int { return b.Time.Compare(a.Time) })
+	v.Grants = v.Grants[:min(maxGrants, len(v.Grants))]
+	return v, nil
+}
+
+// maxLooks bounds how many viewed tags are cached.
+const maxLooks = 64
+
+// look returns a tag as read a moment ago.
+func (p *page) look(ctx context.Context, name string) (segment.Tag, error) {
+	p.mu.Lock()
+	s := p.looks[name]
+	if s == nil {
+		if len(p.looks) >= maxLooks {
+			clear(p.looks)
+		}
+		s = share(p.cfg.Now, func(ctx context.Context) (segment.Tag, error) { return p.cfg.Look(ctx, name) })
+		p.looks[name] = s
+	}
+	p.mu.Unlock()
+	t, _, err := s.get(ctx)
+	return t, err
+}
+
+// bars draws ranges one after the other.
+func bars(ranges []subjects.TagRange) (all []rangeBar) {
+	var length float64
+	for _, r := range ranges {
+		length += float64(r.Last-r.First) + 1
+	}
+	x := 0.0
+	for _, r := range ranges {
+		width := (float64(r.Last-r.First) + 1) / length * 100
+		used := width * float64(r.Next-r.First) / (float64(r.Last-r.First) + 1)
+		all = append(all, rangeBar{r, x, used, width})
+		x += width
+	}
+	return all
+}

@@ -1,0 +1,56 @@
+// Package ratelimit limits how much is used per second, without a lock.
+package ratelimit
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// A Bucket admits uses at a rate, and after a rest as much at once as the rate gives in the
+// time of a burst. A use of any size is admitted while something is left, and may take more
+// than that: the bucket is then in debt, and admits nothing until the rate has paid it. So
+// what is used in a time never exceeds what the rate gives in it, plus one burst and the last
+// use. It is safe for concurrent use, takes no lock and allocates nothing.
+//
+// It keeps the time at which all that was used is paid. The rate may change between calls:
+// what was used before is paid at the rate of before.
+type Bucket struct {
+	burst time.Duration
+	paid  atomic.Int64 // ns of the clock of its callers
+}
+
+// New returns a full bucket, for a clock that began at 0 or later.
+func New(burst time.Duration) *Bucket {
+	b := &Bucket{burst: burst}
+	b.paid.Store(-int64(burst))
+	return b
+}
+
+// Take uses n at a rate per second, and returns 0; or it uses nothing and returns how long
+// to wait. now must come from one clock, which never goes back.
+func (b *Bucket) Take(now time.Duration, n int64, perSecond float64) (wait time.Duration) {
+	for cost := price(n, perSecond); ; {
+		paid := b.paid.Load()
+		from := max(paid, int64(now-b.burst))
+		if from >= int64(now) {
+			return time.Duration(from) - now + 1
+		}
+		if b.paid.CompareAndSwap(paid, from+cost) {
+			return 0
+		}
+	}
+}
+
+// Return gives back what Take used at that rate, since it was of no use.
+func (b *Bucket) Return(n int64, perSecond float64) { b.paid.Add(-price(n, perSecond)) }
+
+// price returns for how many ns the rate pays n. It rounds up: the rate is never exceeded.
+// No rate, or one below, pays for nothing.
+func price(n int64, perSecond float64) int64 {
+	const most = math.MaxInt64 / 4
+	if !(perSecond > 0) {
+		return most
+	}
+	return int64(min(most, math.Ceil(float64(n)*float64(time.Second)/perSecond)))
+}

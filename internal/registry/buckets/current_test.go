@@ -1,0 +1,156 @@
+package buckets_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+)
+
+func TestWhatAListingLacksIsReadFromTheLeader(t *testing.T) {
+	url := natstest.Start(t)
+	behind := buckets.OnJetStream(natstest.Behind(t, url, "b"))
+	b := buckets.New(behind, buckets.Config{Name: "b"})
+	put := func(key string) uint64 {
+		t.Helper()
+		revision, err := b.Put(t.Context(), key, []byte(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return revision
+	}
+	check := func(upTo uint64, want string) {
+		t.Helper()
+		all, got, err := b.Current(t.Context(), "")
+		keys := strings.Join(slices.Sorted(maps.Keys(all)), " ")
+		if err != nil || keys != want || got != upTo {
+			t.Errorf("%q up to %d, %v, want %q up to %d", keys, got, err, want, upTo)
+		}
+	}
+	_, empty, err := b.Current(t.Context(), "")
+	if first := put("old.a"); err != nil || empty != first-1 {
+		t.Errorf("an empty bucket up to %d, %v, want %d", empty, err, first-1)
+	}
+	check(empty+1, "old.a")
+	check(put("new"), "new old.a")
+	put("again")
+	revision := put("new")
+	check(revision, "again new old.a")
+	if entries, err := behind.List(t.Context(), "b", ""); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v: the listing does not lack keys", entries, err)
+	}
+	if all, _, err := b.AllAndRemoved(t.Context()); err != nil || len(all) != 3 {
+		t.Errorf("%v, %v, want three keys", all, err)
+	}
+	if err := remove(t, url, "new"); err != nil {
+		t.Fatal(err)
+	}
+	check(revision+1, "again old.a")
+	check(put(buckets.Own+".w.x"), "_natsid.w.x again old.a")
+	if all, err := b.AllOwn(t.Context(), buckets.Own+".w."); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v, want one key", all, err)
+	}
+}
+
+// remove leaves a marker in place of a key's value, as `nats kv del` does.
+func remove(t *testing.T, url, key string) error {
+	kv, err := natstest.JetStream(t, url).KeyValue(t.Context(), "b")
+	if err != nil {
+		return err
+	}
+	return kv.Delete(t.Context(), key)
+}
+
+// The member that is to lead a new stream describes it too, until it hears of a leader, and may lack what that one has.
+func TestAStreamIsWhatItsLeaderSays(t *testing.T) {
+	url := natstest.Start(t)
+	nc := natstest.Connect(t, url)
+	led := []string{"", "s1", "s1", "s0"} // whom the member s0 knows as the leader
+	asked := 0
+	if _, err := nc.Subscribe("new.>", func(m *nats.Msg) {
+		subject := "$JS.API." + strings.TrimPrefix(m.Subject, "new.")
+		if !strings.Contains(subject, "STREAM.INFO") {
+			_ = nc.PublishRequest(subject, m.Reply, m.Data)
+			return
+		}
+		answer, err := nc.Request(subject, m.Data, time.Minute)
+		described := make(map[string]any)
+		if err = errors.Join(err, json.Unmarshal(answer.Data, &described)); err != nil {
+			t.Error(err)
+			return
+		}
+		leader, others := led[asked], []any{map[string]any{"name": "s1"}}
+		if asked++; leader != "s0" {
+			described["state"], described["ts"] = map[string]any{}, time.Time{}
+		}
+		if leader == "" {
+			others = append(others, map[string]any{"name": "s0"})
+		}
+		described["cluster"] = map[string]any{"leader": leader, "replicas": others}
+		body, err := json.Marshal(described)
+		if err = errors.Join(err, nc.Publish(m.Reply, body)); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	revision, err := buckets.New(buckets.OnJetStream(natstest.JetStream(t, url)), buckets.Config{Name: "b"}).
+		Put(t.Context(), "key", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.NewWithAPIPrefix(nc, "new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := buckets.OnJetStream(js)
+	if i, err := streams.Info(t.Context(), "b"); err != nil || i.LastSeq != revision || asked != len(led) {
+		t.Errorf("%+v, %v after %d answers, want revision %d after %d", i, err, asked, revision, len(led))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	led, asked = make([]string, 100), 0
+	if i, err := streams.Info(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%+v, %v, want no answer while there is no leader", i, err)
+	}
+}
+
+// movedOn is a bucket whose keys a and b are written again while it is listed: they move to the end. The listing shows
+// what a was before, and misses b.
+type movedOn struct{ buckets.Streams }
+
+func (movedOn) Info(context.Context, string) (buckets.Info, error) {
+	return buckets.Info{StreamConfig: jetstream.StreamConfig{Subjects: []string{"$KV.b.>"}}, LastSeq: 2}, nil
+}
+
+func (movedOn) List(context.Context, string, string) ([]buckets.Entry, error) {
+	return []buckets.Entry{{Key: "a", Revision: 2}}, nil
+}
+
+func (movedOn) Next(_ context.Context, _, _ string, from uint64) (buckets.Entry, error) {
+	switch {
+	case from <= 3:
+		return buckets.Entry{Key: "b", Revision: 3}, nil
+	case from == 4:
+		return buckets.Entry{Key: "a", Revision: 4}, nil
+	}
+	return buckets.Entry{}, buckets.ErrNoKey
+}
+
+func TestAKeyThatIsWrittenWhileItsBucketIsListedIsThere(t *testing.T) {
+	b := buckets.New(movedOn{}, buckets.Config{Name: "b"})
+	all, upTo, err := b.Current(t.Context(), "")
+	if err != nil || len(all) != 2 || all["a"].Revision != 4 || upTo != 2 {
+		t.Errorf("%v up to %d, %v, want two keys, as they are now, up to 2", all, upTo, err)
+	}
+}

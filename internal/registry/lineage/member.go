@@ -1,0 +1,188 @@
+package lineage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/segment"
+)
+
+// Bucket is what a member uses of the bucket of marks. [buckets.Bucket] implements it.
+type Bucket interface {
+	Look(ctx context.Context) (buckets.State, error)
+	Get(ctx context.Context, key string) (buckets.Entry, error)
+	Create(ctx context.Context, key string, value []byte) (revision uint64, err error)
+	Update(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
+	UpdateSoon(ctx context.Context, key string, value []byte, last uint64) (revision uint64, err error)
+	AllOwn(ctx context.Context, prefix string) (map[string]buckets.Entry, error)
+	Found(ctx context.Context, s buckets.State, key string, value []byte) error
+	// Known returns the highest revision that this process knows of; Saw says that it heard of one.
+	Known() uint64
+	Saw(revision uint64)
+	// Enough returns the time within which so many requests to the bucket should be answered, least at least.
+	Enough(requests int, least time.Duration) time.Duration
+}
+
+// Memory is the ranges that this worker has loaded. [segment.Allocator] implements it.
+type Memory interface {
+	Hold(why error)
+	Release()
+	Discard()
+	Floors() map[string]segment.Floor
+	Remember(floors map[string]segment.Floor)
+}
+
+// Tags is what a member uses of the store of the tags.
+type Tags interface {
+	segment.Lifter
+	List(ctx context.Context, after string, limit int) ([]segment.Tag, error)
+}
+
+// Bus carries messages about registries among workers.
+type Bus interface {
+	// Ask sends a call to one settled worker of a registry, or with "" to one of each, and calls hear with each answer
+	// until hear reports that it is enough, ctx ends, or no worker listens.
+	Ask(ctx context.Context, registry string, call []byte, hear func(answer []byte) (enough bool)) error
+	// Announce sends a notice to all workers.
+	Announce(notice []byte) error
+}
+
+// Serving is what a member decides about the serving of this worker. No method may block.
+type Serving interface {
+	// Refuse ends the serving of segments and, with all, of snowflakes too. Allow ends a refusal.
+	Refuse(why error, all bool)
+	Allow()
+	// Alarm reports an incident, and JournalAlarm that the journal is of no use.
+	Alarm(cause Cause, message string)
+	JournalAlarm(message string)
+}
+
+// Config configures a [Member]. Dir, Pin, Now and Log may be left out.
+type Config struct {
+	Bucket  Bucket
+	Tags    Tags
+	Bus     Bus
+	Serving Serving
+	Kind    string        // of the marks: see [Identity]
+	Dir     string        // the data directory; "" remembers nothing across processes
+	Name    func() string // of the worker, for people
+	// Embedded says that the bucket lies in Dir, too. A restored copy then brings both back, and only the journal's own
+	// file shows it.
+	Embedded bool
+	Poll     time.Duration // between thorough checks
+	// MayFound returns an error if another bucket of the name is in use, so that one without identity is not the first.
+	MayFound func(ctx context.Context) error
+	// Links returns how often the connection to the bucket was made. After each time the bucket may be an older one.
+	Links func() uint64
+	// Reassert writes the strict orders again that this worker knows and the bucket lacks: each worker calls it before
+	// it has stopped. Reread reads all settings again: each calls it before it resumes.
+	Reassert, Reread func(ctx context.Context) error
+	// Settled is called with the registry once this worker can answer for it.
+	Settled func(registry string)
+	// Unused reports whether the registry never loaded, nor held a worker number.
+	Unused  func(ctx context.Context) (bool, error)
+	Pin     string // the registry that an operator chose: see [Notice]
+	Fields  Fields // of this worker's snowflakes
+	Process string // random, one per process
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// ErrStopped is why no range is loaded and no ID is issued from memory while an incident is open.
+var ErrStopped = errors.New("the registry is stopped")
+
+// A Member guards the marks of one process against a registry that is another one than the process remembers: a gate
+// for loads, the checks that open it, and the peers that give it doubts. It is safe for concurrent use.
+type Member struct {
+	cfg *Config
+	*gate
+	*registry
+	*peers
+	floors *floors
+	own    *own
+	checks *checker
+}
+
+// Open reads the journal and returns a member; [Member.Use] must follow. It returns [ErrJournal] if the journal is of
+// another version.
+func Open(cfg Config) (*Member, error) {
+	if cfg.Dir == "" {
+		return open(cfg, nil)
+	}
+	return open(cfg, &folder{dir: cfg.Dir})
+}
+
+func open(cfg Config, of files) (*Member, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	j, m, err := openJournal(of)
+	if err != nil {
+		return nil, err
+	}
+	if m.copied && !cfg.Embedded { // of a machine, or another one's: its key is not this process's
+		m.leaveKey()
+		m.copied = false
+	}
+	g := &gate{cfg: &cfg, wake: make(chan struct{}, 1), machine: machine{links: never}}
+	r, f := &registry{cfg: &cfg}, &floors{cfg: &cfg, journal: j}
+	p := &peers{cfg: &cfg, registry: r, gate: g, greeted: never, others: make(map[string]*other)}
+	k := &own{cfg: &cfg, floors: f, journal: j, memory: m}
+	c := &checker{cfg: &cfg, gate: g, registry: r, own: k, floors: f, peers: p, turn: make(chan struct{}, 1)}
+	return &Member{&cfg, g, r, p, f, k, c}, nil
+}
+
+// Use names the memory that the member guards. Call it once, before anything is loaded.
+func (w *Member) Use(loaded Memory) {
+	w.loaded, w.floors.loaded = loaded, loaded
+	if damaged := w.own.journal.damaged; damaged != nil {
+		w.cfg.Serving.JournalAlarm(damaged.Error() + "; this worker no longer knows what it loaded before: if a " +
+			"backup was restored since, run `natsid resume --restored`")
+	}
+	loaded.Remember(w.own.journal.floors())
+	w.cfg.Bucket.Saw(w.own.Highest)
+	if w.own.Stop != "" {
+		w.refuse(errors.New(w.own.Stop), w.own.All)
+	}
+}
+
+// Remembers reports whether this process remembers a registry: then a bucket that is missing is not the first one.
+func (w *Member) Remembers() bool { return w.own.remembers() }
+
+// Ready returns nil if a range may be loaded now: the registry was checked within the last 3 s, and is sound. Otherwise
+// it checks, together with other calls, or returns why no range may be loaded.
+func (w *Member) Ready(ctx context.Context) error {
+	for {
+		if isOpen, err := w.passes(); isOpen || err != nil {
+			return err
+		}
+		err := w.checks.do(ctx, func() error {
+			if isOpen, err := w.passes(); isOpen || err != nil {
+				return err
+			}
+			return w.checks.check(ctx, false)
+		})
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Prove returns nil once the bucket has acknowledged a write that was sent after the call: it takes writes of this
+// worker. Like each check, the write is one of the worker's own key.
+func (w *Member) Prove(ctx context.Context) error {
+	if err := w.Stopped(); err != nil {
+		return err
+	}
+	return w.checks.do(ctx, func() error { return w.checks.check(ctx, false) })
+}
+
+// Gate returns the store for an allocator: loads, and tags made on first use, wait for [Member.Ready]. Everything else
+// is the store's own, so that tags can be raised while the registry is stopped.
+func (w *Member) Gate(store segment.Store) segment.Store { return gatedStore{store, w} }

@@ -1,0 +1,143 @@
+package lineage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+)
+
+// A registry is the identity of the bucket of marks, as this worker reads and writes it. Identity is safe for
+// concurrent use.
+//
+// Invariant: the identity changes by a compare-and-set from the revision that was read, and in no other way. So what
+// a worker or an operator decides rests on the identity that it replaces.
+type registry struct {
+	cfg  *Config
+	last atomic.Pointer[Identity] // as last read or written; nil before
+}
+
+// A view is what one check has read of the registry.
+type view struct {
+	id       Identity
+	revision uint64 // of the identity; 0 if there is none
+	missing  error  // why there is no identity to use; nil if there is one
+	// stream and unfit describe the bucket's stream, which only some checks look at: stream is zero otherwise.
+	stream buckets.State
+	unfit  error
+}
+
+var (
+	// ErrKind is returned for marks of another kind than the worker's.
+	ErrKind = errors.New("lineage: the marks are of another kind of store")
+	// errNewerRead says that what was read is old; the next check reads it again.
+	errNewerRead = errors.New("lineage: another write came first; the next check reads again")
+	// errFounding says that another worker has made the bucket just now, and has not written its identity yet.
+	errFounding = errors.New("lineage: another worker is making the bucket of the marks; retry")
+)
+
+// isRefused reports whether a compare-and-set was refused: the entry is another one than was read.
+func isRefused(err error) bool {
+	return errors.Is(err, buckets.ErrRevision) || errors.Is(err, buckets.ErrKeyExists)
+}
+
+// Identity returns the identity as last read, a zero one before.
+func (r *registry) Identity() Identity {
+	if id := r.last.Load(); id != nil {
+		return *id
+	}
+	return Identity{}
+}
+
+// read reads the identity, and with thorough the stream. With mayFound, a bucket that this process has made as the
+// first of its name gets its identity.
+func (r *registry) read(ctx context.Context, thorough, mayFound bool) (view, error) {
+	v, err := readView(ctx, r.cfg.Bucket, thorough)
+	switch {
+	case err != nil:
+	case v.missing == nil && v.id.Kind != r.cfg.Kind:
+		err = fmt.Errorf("%w: the marks are of kind %s, and this worker is of kind %s",
+			ErrKind, v.id.Kind, r.cfg.Kind)
+	case v.missing == nil:
+		r.last.Store(&v.id)
+	case v.revision == 0 && mayFound:
+		err = r.found(ctx, v.stream)
+	}
+	return v, err
+}
+
+// readView reads the identity. It describes the stream if thorough is set, or if there is no identity to use.
+func readView(ctx context.Context, b Bucket, thorough bool) (v view, err error) {
+	switch e, err := b.Get(ctx, identityKey); {
+	case errors.Is(err, buckets.ErrNoKey):
+		v.missing = ErrNoIdentity
+	case err != nil:
+		return v, fmt.Errorf("lineage: the identity of the bucket of marks cannot be read: %w", err)
+	default:
+		v.revision = e.Revision
+		v.id, v.missing = DecodeIdentity(e.Value)
+	}
+	if errors.Is(v.missing, ErrNewer) {
+		return v, v.missing
+	}
+	if thorough || v.missing != nil {
+		v.stream, v.unfit, err = describe(ctx, b)
+	}
+	return v, err
+}
+
+// describe returns the state of the stream, and settings under which entries can vanish.
+func describe(ctx context.Context, b Bucket) (s buckets.State, unfit, err error) {
+	s, err = b.Look(ctx)
+	switch {
+	case errors.Is(err, buckets.ErrUnfit):
+		unfit, err = err, nil
+	case err != nil:
+		err = fmt.Errorf("lineage: the stream of the marks cannot be described: %w", err)
+	}
+	return s, unfit, err
+}
+
+// found gives a bucket its identity, if this process has made it as the first of its name. It returns nil if the bucket
+// is none that this process may found; the next check reads an identity that was written.
+func (r *registry) found(ctx context.Context, s buckets.State) error {
+	switch {
+	case s.Founding:
+		return errFounding
+	case !s.Mine && !s.Untouched(), r.cfg.MayFound(ctx) != nil:
+		return nil
+	}
+	err := r.cfg.Bucket.Found(ctx, s, identityKey, Found(r.cfg.Kind, s.Created).Encode())
+	if err != nil && !errors.Is(err, buckets.ErrKeyExists) {
+		return err
+	}
+	return errFounding
+}
+
+// replace replaces the identity that a view has read.
+func (r *registry) replace(ctx context.Context, v *view, next Identity) error {
+	if _, err := putIdentity(ctx, r.cfg.Bucket, next, v.revision); err != nil {
+		return err
+	}
+	v.id, v.missing = next, nil
+	r.last.Store(&next)
+	return nil
+}
+
+// putIdentity writes an identity instead of that of a revision, 0 for none.
+func putIdentity(ctx context.Context, b Bucket, id Identity, last uint64) (revision uint64, err error) {
+	if last == 0 {
+		revision, err = b.Create(ctx, identityKey, id.Encode())
+	} else {
+		revision, err = b.Update(ctx, identityKey, id.Encode(), last)
+	}
+	if isRefused(err) {
+		return 0, errNewerRead
+	}
+	if err != nil {
+		return 0, fmt.Errorf("lineage: the identity cannot be written: %w", err)
+	}
+	return revision, nil
+}

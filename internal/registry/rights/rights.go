@@ -1,0 +1,303 @@
+// Package rights says what the users of natsid may publish and subscribe to; it is internal to natsid and may change.
+//
+// It takes each subject from where the code takes it: from [subjects.Namespace] and [buckets.API]. End-to-end tests run
+// natsid under exactly these rights, and take each of them away once.
+package rights
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Role is what a user of NATS is to natsid.
+type Role string
+
+// The roles.
+const (
+	Worker   Role = "worker"   // runs natsid serve
+	Caller   Role = "caller"   // requests IDs
+	Operator Role = "operator" // runs the other commands, and hears alarms
+	Stage    Role = "stage"    // runs natsid stamp
+)
+
+// Roles returns all roles.
+func Roles() []Role { return []Role{Worker, Caller, Operator, Stage} }
+
+// A Right is the right to publish or to subscribe to the subjects that match a pattern.
+type Right struct {
+	Subject string
+	Queue   string // of a right to subscribe; "" permits all of them, and none
+	Why     string // a clause without a capital at the start or a period at the end
+}
+
+// String returns the right as permissions of nats-server have it.
+func (r Right) String() string {
+	if r.Queue == "" {
+		return r.Subject
+	}
+	return r.Subject + " " + r.Queue
+}
+
+// Rights are all rights of a user. What is not in them is denied.
+type Rights struct{ Publish, Subscribe []Right }
+
+// A Deployment is what the rights depend on. The zero value of a field is its default, but for Namespace.
+type Deployment struct {
+	Namespace   subjects.Namespace
+	InboxPrefix string // of the user's own inboxes, without the last dot; "" is _INBOX
+	// ReplyTo has, for a worker, the inbox prefixes of others that ask it, unless they are below _INBOX.
+	ReplyTo  []string
+	JSDomain string // as in the settings of the user; likewise JSPrefix
+	JSPrefix string
+	MySQL    bool // tags are in MySQL
+	Guard    bool // with MySQL: marks are in JetStream, too
+	NoGrants bool // workers write no grants
+	// MakesBuckets gives workers the rights to make the buckets.
+	MakesBuckets bool
+	// Repairs gives operators what `natsid resume` and `natsid store move` need beyond the other commands: to write
+	// the marks, on which uniqueness rests.
+	Repairs bool
+	Stamps  Pipeline // of a stage
+}
+
+// A Pipeline is what a stage reads and writes, as in its flags.
+type Pipeline struct {
+	Core       string // a subject; "" for streams
+	From, To   string // streams
+	Into       string // where copies go
+	DeadLetter string // a subject; "" for none
+	Creates    bool   // the stage makes the target
+}
+
+// Of returns the rights that a role needs, and no others.
+func Of(role Role, d Deployment) Rights {
+	t := table{d: d, ns: d.Namespace, api: buckets.APIOf(d.JSDomain, d.JSPrefix)}
+	switch role {
+	case Worker:
+		t.worker()
+	case Caller:
+		t.caller()
+	case Operator:
+		t.operator()
+	case Stage:
+		t.stage()
+	}
+	return t.Rights
+}
+
+// defaultInbox is where NATS clients await replies, unless they are told otherwise. Its name ends with a dot.
+var defaultInbox = strings.TrimSuffix(nats.InboxPrefix, ".")
+
+// serviceReplies matches what nats-server awaits replies on, in place of callers of other accounts.
+const serviceReplies = "_R_.>"
+
+// A table is the rights of one role in the making.
+type table struct {
+	Rights
+	d   Deployment
+	ns  subjects.Namespace
+	api buckets.API
+}
+
+func (t *table) publish(why string, on ...string) {
+	for _, s := range on {
+		t.Publish = append(t.Publish, Right{Subject: s, Why: why})
+	}
+}
+
+func (t *table) subscribe(queue, why string, on ...string) {
+	for _, s := range on {
+		t.Subscribe = append(t.Subscribe, Right{Subject: s, Queue: queue, Why: why})
+	}
+}
+
+// replies gives a user who asks the right to hear the answers.
+func (t *table) replies() {
+	t.subscribe("", "hear answers", inbox(t.d.InboxPrefix))
+}
+
+// inbox returns the pattern that matches the inboxes of a prefix.
+func inbox(prefix string) string {
+	if prefix == "" {
+		prefix = defaultInbox
+	}
+	return strings.TrimSuffix(prefix, ".") + ".>"
+}
+
+// worker: what runs natsid serve.
+func (t *table) worker() {
+	ns := t.ns
+	const serve = "serve requests"
+	t.subscribe(subjects.QueueGroup, serve, ns.Segments(), ns.Snowflake(), ns.Snowflakes(),
+		ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList(), ns.Throttle())
+	inboxes := []string{defaultInbox + ".>"}
+	for _, prefix := range append([]string{t.d.InboxPrefix}, t.d.ReplyTo...) {
+		if p := inbox(prefix); !strings.HasPrefix(p, nats.InboxPrefix) && !slices.Contains(inboxes, p) {
+			inboxes = append(inboxes, p)
+		}
+	}
+	t.publish("answer requests", inboxes...)
+	t.publish("answer requests of other accounts, which import natsid", serviceReplies)
+	t.replies()
+	const number = "say who holds a worker number, and ask for it"
+	t.publish(number, ns.Workers())
+	t.subscribe("", number, ns.Workers())
+	const probe = "probe whether requests are delivered"
+	t.publish(probe, ns.SegmentProbe(), ns.Snowflake())
+	const policy = "heed limits and throttles, and share rates"
+	t.publish(policy, ns.SettingsChanged(), ns.SettingsWorkers(), ns.SegmentPing())
+	t.subscribe("", policy, ns.SettingsChanged(), ns.SettingsWorkers())
+	const loaders = "load strict tags for other workers, and let them"
+	t.publish(loaders, ns.Loaders(), ns.Loader("*"))
+	t.subscribe("", loaders, ns.Loaders(), ns.Loader("*"))
+	t.publish("announce a changed tag", ns.TagChanged())
+	t.subscribe("", "hear of a changed tag", ns.TagChanged())
+	const registry = "compare the registry with other workers"
+	t.publish(registry, ns.Registries())
+	t.subscribe("", registry, ns.Registries())
+	t.publish("raise alarms", ns.Alarms())
+	t.subscribe("", "take orders of `natsid drain`", ns.Drain("*"))
+	t.subscribe("", "say how it is, to `natsid workers`, `natsid tag list --stats` and `nats micro`", "$SRV.>")
+	t.publish("find streams that take requests", t.api.Names())
+	all := append(t.buckets(), bucket{ns.AlarmBucket(), "the alarms of the last 30 days", false, false})
+	if !t.marks() { // beside them elsewhere
+		all = append(all, bucket{ns.SegmentBucket(), "limits and throttles", true, false})
+	}
+	for _, b := range all {
+		t.look(b.name, b.holds)
+		t.publish("write "+b.holds, t.api.Write(b.name, ">"))
+		if b.lasts {
+			t.publish("read "+b.holds, t.api.Get(b.name))
+		}
+		if t.d.MakesBuckets {
+			t.publish("make the bucket with "+b.holds, t.api.Create(b.name))
+		}
+	}
+	if !t.d.NoGrants {
+		t.writeGrants()
+	}
+}
+
+// writeGrants gives a worker the right to write down which IDs it may issue.
+func (t *table) writeGrants() {
+	b := t.ns.GrantsBucket()
+	const write = "write down what was granted"
+	t.publish(write, t.api.Info(b), t.api.Write(b, ">"))
+	if t.d.MakesBuckets {
+		t.publish("make the bucket with the grants", t.api.Create(b))
+	}
+}
+
+// readGrants gives an operator the right to read that.
+func (t *table) readGrants() {
+	b := t.ns.GrantsBucket()
+	const read = "read what was granted"
+	t.publish(read, t.api.Info(b), t.api.Get(b), t.api.List(b, "*", ">"), t.api.Next(b, "*"))
+}
+
+// caller: who requests IDs.
+func (t *table) caller() {
+	t.publish("request IDs of tags", t.ns.Segments())
+	t.publish("request snowflakes", t.ns.Snowflake(), t.ns.Snowflakes())
+	t.replies()
+}
+
+// stage: what runs natsid stamp.
+func (t *table) stage() {
+	t.caller()
+	p := t.d.Stamps
+	t.publish("write copies", p.Into)
+	if p.Core != "" {
+		t.subscribe(subjects.StampQueue(p.Into), "hear what is to be stamped", p.Core)
+		return
+	}
+	read := "read " + p.From
+	t.publish(read, t.api.Stream("STREAM.INFO", p.From), t.api.Stream("STREAM.MSG.GET", p.From),
+		t.api.Stream("CONSUMER.CREATE", p.From)+".>", t.api.Stream("CONSUMER.MSG.NEXT", p.From)+".*")
+	t.publish("end reading", t.api.Stream("CONSUMER.DELETE", p.From)+".*")
+	t.publish("find the position", t.api.Stream("STREAM.INFO", p.To), t.api.Stream("STREAM.MSG.GET", p.To))
+	if p.Creates {
+		t.publish("make "+p.To, t.api.Stream("STREAM.CREATE", p.To), t.api.Stream("STREAM.UPDATE", p.To))
+	}
+	if p.DeadLetter != "" {
+		t.publish("keep dead letters", t.api.Names(), p.DeadLetter)
+	}
+	const hint = "keep a hint of the position"
+	hints := t.ns.StampBucket()
+	t.publish(hint, t.api.Info(hints), t.api.Direct(hints, p.To), t.api.Write(hints, p.To))
+	if t.d.MakesBuckets {
+		t.publish("make the bucket with hints", t.api.Account(), t.api.Create(hints))
+	}
+}
+
+// operator: who runs the commands.
+func (t *table) operator() {
+	ns := t.ns
+	t.publish("change and list tags", ns.TagCreate(), ns.TagUpdate(), ns.TagDelete(), ns.TagList())
+	t.publish("throttle tags", ns.Throttle())
+	t.publish("ask workers for statistics", ns.SegmentStats())
+	t.publish("ask workers how they are", ns.SegmentPing())
+	t.publish("drain workers", ns.Drain("*"))
+	t.publish("list registries", ns.RegistryAsk())
+	t.publish("choose a registry", ns.RegistryOf("*"))
+	t.replies()
+	t.subscribe("", "hear alarms", ns.Alarms())
+	for _, b := range t.buckets() {
+		t.look(b.name, b.holds)
+		if b.marks {
+			t.publish("read "+b.holds, t.api.Get(b.name))
+		}
+	}
+	t.readGrants()
+	if !t.d.Repairs {
+		return
+	}
+	if t.marks() {
+		t.publish("repair the marks", t.api.Write(ns.SegmentBucket(), ">"))
+	}
+	if t.marks() && !t.d.NoGrants {
+		t.publish("write down what was repaired", t.api.Write(ns.GrantsBucket(), ">"))
+	}
+	t.publish("say that the registry is stopped or resumed", ns.RegistryAnnounce())
+}
+
+// A bucket is one in which natsid keeps what it must not lose, or heartbeats.
+type bucket struct {
+	name  string
+	holds string
+	lasts bool // it keeps its entries for ever
+	marks bool
+}
+
+func (t *table) buckets() (all []bucket) {
+	if t.marks() {
+		all = append(all, bucket{t.ns.SegmentBucket(), "the marks", true, true})
+	}
+	return append(all,
+		bucket{t.ns.HistoryBucket(), "the records of worker numbers", true, false},
+		bucket{t.ns.WorkerBucket(), "the heartbeats", false, false})
+}
+
+// marks reports whether the marks of the tags are in JetStream.
+func (t *table) marks() bool { return !t.d.MySQL || t.d.Guard }
+
+// look gives a user the right to list a bucket.
+func (t *table) look(bucket, holds string) {
+	list := "list " + holds
+	t.publish("describe the bucket with "+holds, t.api.Info(bucket))
+	t.publish(list, t.api.List(bucket, "*", ">"), t.api.Next(bucket, "*"))
+}
+
+// Texts returns rights as permissions of nats-server have them.
+func Texts(rights []Right) []string {
+	all := make([]string, 0, len(rights))
+	for _, r := range rights {
+		all = append(all, r.String())
+	}
+	return slices.Compact(all)
+}

@@ -1,0 +1,468 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+func TestGuardedTableConforms(t *testing.T) {
+	segmenttest.Run(t, func(*testing.T) func() segment.Store {
+		table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+		return func() segment.Store { return guard.New(table, marks, nil) }
+	})
+}
+
+func create(t *testing.T, s segment.Store, tag segment.Tag) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), tag, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// guarded returns a guard over a table with the tag a of step 100.
+func guarded(t *testing.T, alarms *[]string) (*guard.Guard, *segmenttest.Table, *segmenttest.Marks) {
+	t.Helper()
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	g := guard.New(table, marks, &guard.Config{Alarm: func(tag, message string) {
+		if alarms != nil {
+			*alarms = append(*alarms, tag+": "+message)
+		}
+	}})
+	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
+	return g, table, marks
+}
+
+// repeats returns how many IDs of the ranges are in another one, too.
+func repeats(ranges []segment.Range) (n int64) {
+	slices.SortFunc(ranges, func(a, b segment.Range) int { return int(a.Start - b.Start) })
+	for i, end := 1, ranges[0].End; i < len(ranges); i++ {
+		n += max(0, min(end, ranges[i].End)-ranges[i].Start)
+		end = max(end, ranges[i].End)
+	}
+	return n
+}
+
+func load(t *testing.T, s segment.Store) segment.Range {
+	t.Helper()
+	r, err := s.Load(t.Context(), "a", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Range
+}
+
+func TestATableThatLostCommitsMakesNoRepeatAndIsLifted(t *testing.T) {
+	var alarms []string
+	g, table, marks := guarded(t, &alarms)
+	ranges := []segment.Range{load(t, g)}
+	backup := table.Snapshot()
+	for range 10 {
+		ranges = append(ranges, load(t, g))
+	}
+	table.Restore(backup)
+	other := guard.New(table, marks, nil) // another worker: no memory of its own
+	ranges = append(ranges, load(t, g), load(t, other))
+	if n := repeats(ranges); n > 0 {
+		t.Errorf("%d IDs twice", n)
+	}
+	if len(alarms) != 1 {
+		t.Errorf("alarms %q, want one", alarms)
+	}
+	if got := table.Snapshot()["a"].MaxID; got != ranges[len(ranges)-1].End {
+		t.Errorf("max_id is %d, want it lifted to the end of the last range, %d", got, ranges[len(ranges)-1].End)
+	}
+}
+
+func TestTwoTablesBehindOneGuardShareNoID(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	twin := new(segmenttest.Table)
+	twin.Restore(table.Snapshot())
+	split := guard.New(twin, marks, nil)
+	var ranges []segment.Range
+	for range 50 {
+		ranges = append(ranges, load(t, g), load(t, split))
+	}
+	if n := repeats(ranges); n > 0 {
+		t.Errorf("%d IDs twice", n)
+	}
+}
+
+func TestWithoutTheGuardATableThatLostCommitsRepeats(t *testing.T) {
+	table := new(segmenttest.Table)
+	g := guard.New(table, nil, nil)
+	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
+	backup := table.Snapshot()
+	first := load(t, g)
+	table.Restore(backup)
+	if second := load(t, g); second != first {
+		t.Errorf("%v after %v: then the guard would be needless", second, first)
+	}
+}
+
+func TestLostAcksOfEitherWriteLeaveHolesOnly(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	errLost := errors.New("lost")
+	table.OnAdvance(func(advance func() (bool, error)) (bool, error) {
+		if rand.IntN(3) == 0 {
+			return false, errLost // before it
+		}
+		ok, err := advance()
+		if rand.IntN(3) == 0 {
+			return false, errLost // or after
+		}
+		return ok, err
+	})
+	marks.OnSetMark(func(set func() error) error {
+		err := set()
+		if rand.IntN(3) == 0 {
+			return errLost
+		}
+		return err
+	})
+	var mu sync.Mutex
+	var ranges []segment.Range
+	var wg sync.WaitGroup
+	for i := range 6 {
+		mine := g
+		if i%2 == 0 {
+			mine = guard.New(table, marks, nil)
+		}
+		wg.Go(func() {
+			for range 200 {
+				r, err := mine.Load(t.Context(), "a", 0, 0)
+				if i == 5 {
+					r, err = segment.Loaded{Range: table.LoadAsLeaf("a")}, nil
+				}
+				if err == nil {
+					mu.Lock()
+					ranges = append(ranges, r.Range)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := repeats(ranges); n > 0 || len(ranges) < 400 {
+		t.Errorf("%d IDs twice in %d ranges", n, len(ranges))
+	}
+}
+
+func TestARangeIsUsedOnlyIfTheTableAcknowledgedIt(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	errLost := errors.New("lost")
+	for name, hook := range map[string]segmenttest.AdvanceHook{
+		"not carried out": func(func() (bool, error)) (bool, error) { return false, errLost },
+		"answer lost":     func(advance func() (bool, error)) (bool, error) { _, _ = advance(); return false, errLost },
+	} {
+		table.OnAdvance(hook)
+		if r, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, errLost) {
+			t.Errorf("%s: %v, %v, want no range", name, r, err)
+		}
+	}
+	table.OnAdvance(nil)
+	if leaf, mine := table.LoadAsLeaf("a"), load(t, g); leaf.End > mine.Start {
+		t.Errorf("Leaf has %v, natsid %v", leaf, mine)
+	}
+}
+
+func TestRetriesAgainstAReadOnlyTableDoNotRunAway(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
+	for range 100 {
+		if _, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, segment.ErrNotApplied) {
+			t.Fatalf("error %v", err)
+		}
+	}
+	m, _ := marks.Mark(t.Context(), "a")
+	if m.High != 201 {
+		t.Errorf("100 refused loads raised the mark to %d, want it one step ahead: 201", m.High)
+	}
+	table.OnAdvance(nil)
+	if r := load(t, g); r.Start != 101 {
+		t.Errorf("the load that succeeded in the end: %v, want it from 101", r)
+	}
+}
+
+func TestAKeptRangeIsDroppedOnceOthersWereSeenToTakeIt(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	backup := table.Snapshot()
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
+	if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
+		t.Fatal("loaded")
+	}
+	table.OnAdvance(nil)
+	leaf := []segment.Range{table.LoadAsLeaf("a"), table.LoadAsLeaf("a")}
+	other := guard.New(table, marks, nil) // it sees what Leaf took
+	if err := other.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(backup)
+	if n := repeats(append(leaf, load(t, g))); n > 0 {
+		t.Errorf("%d of Leaf's IDs twice, though the mark covered them", n)
+	}
+}
+
+func TestAKeptRangeIsDroppedIfTheMarkWasRaised(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	old := table.Snapshot()
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, segment.ErrNotApplied })
+	if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
+		t.Fatal("loaded")
+	}
+	table.OnAdvance(nil)
+	raised, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(old) // and the row loses the raise
+	if r := load(t, g); r.Start < raised.MaxID {
+		t.Errorf("loaded %v after max_id was raised to %d", r, raised.MaxID)
+	}
+}
+
+func TestARaiseThatTheRowDidNotFollowHoldsAndThePollLiftsTheRow(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	away := guard.New(&stubborn{Table: table, update: errors.New("away")}, marks, nil)
+	_, err := away.Update(t.Context(), "a", segment.Change{MaxID: 5000})
+	if !errors.Is(err, segment.ErrUncertain) {
+		t.Fatalf("error %v, want ErrUncertain: the raise was made in the mark", err)
+	}
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+		t.Fatal(err)
+	}
+	if leaf := table.LoadAsLeaf("a"); leaf.Start != 5000 {
+		t.Errorf("Leaf loads %v, want it from 5000", leaf)
+	}
+	if r := load(t, g); r.Start != 5100 {
+		t.Errorf("then natsid %v, want it from 5100", r)
+	}
+}
+
+func TestAStepThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
+	_, table, marks := guarded(t, nil)
+	g := guard.New(&stubborn{Table: table, try: segment.ErrInvalid}, marks, nil)
+	_, err := g.Update(t.Context(), "a", segment.Change{Step: 1 << 32, MaxID: 5000})
+	if !errors.Is(err, segment.ErrInvalid) {
+		t.Fatal(err)
+	}
+	if m, _ := marks.Mark(t.Context(), "a"); m.High > 1 || m.Least > 0 {
+		t.Errorf("the mark is %+v", m)
+	}
+}
+
+// stubborn is a table in which a row is not changed if an error is set.
+type stubborn struct {
+	*segmenttest.Table
+	try, update error
+	inserted    func() // if set, it is called after a row was inserted
+}
+
+func (s *stubborn) Insert(ctx context.Context, t segment.Tag) error {
+	err := s.Table.Insert(ctx, t)
+	if s.inserted != nil {
+		s.inserted()
+	}
+	return err
+}
+
+func (s *stubborn) Try(context.Context, string, segment.Change) error { return s.try }
+
+func (s *stubborn) Update(ctx context.Context, tag string, c segment.Change) error {
+	if s.update != nil {
+		return s.update
+	}
+	return s.Table.Update(ctx, tag, c)
+}
+
+func TestWithoutAGuardALookDiscardsAllLoadedIDs(t *testing.T) {
+	g := guard.New(new(segmenttest.Table), nil, nil)
+	create(t, g, segment.Tag{Name: "a", Step: 100, MaxID: 1})
+	load(t, g)
+	if got, err := g.Update(t.Context(), "a", segment.Change{MaxID: 5000}); err != nil || got.Least != 5000 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	r := load(t, g)
+	if got, err := g.Look(t.Context(), "a"); err != nil || got.Least != r.End || r.Start != 5000 {
+		t.Errorf("%+v, %v after a load of %v, want no ID below its end to be issued", got, err, r)
+	}
+}
+
+func TestALostLastCommitRaisesOneAlarmOnceItWasSeen(t *testing.T) {
+	var alarms []string
+	g, table, _ := guarded(t, &alarms)
+	load(t, g)
+	backup := table.Snapshot()
+	load(t, g)
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil || len(alarms) > 0 {
+		t.Fatal(err, alarms)
+	}
+	table.Restore(backup)
+	for range 3 {
+		load(t, g)
+		table.Restore(backup)
+	}
+	if len(alarms) != 1 {
+		t.Errorf("alarms %q, want one for one event", alarms)
+	}
+}
+
+// The worker that finds the loss was started after it, so it knows only the mark's seen.
+func TestALossOfCommitsRaisesAnAlarmAlsoAfterARevival(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	poll := func(g *guard.Guard) {
+		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(g)
+	backup := table.Snapshot()
+	load(t, g)
+	poll(g)
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(backup)
+	var alarms int
+	poll(guard.New(table, marks, &guard.Config{Alarm: func(string, string) { alarms++ }}))
+	if alarms != 1 {
+		t.Errorf("%d alarms, want one", alarms)
+	}
+}
+
+func TestACreateThatTheTableRefusesLeavesTheMarkAlone(t *testing.T) {
+	marks := new(segmenttest.Marks)
+	g := guard.New(&narrow{}, marks, nil)
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 5_000_000_000}, true)
+	if !errors.Is(err, segment.ErrInvalid) {
+		t.Fatal(err)
+	}
+	if m, _ := marks.Mark(t.Context(), "a"); m.High != 0 {
+		t.Errorf("the mark is at %d", m.High)
+	}
+}
+
+// narrow is a table that can hold no step.
+type narrow struct{ segmenttest.Table }
+
+func (*narrow) Insert(context.Context, segment.Tag) error { return segment.ErrInvalid }
+
+func TestTheMarkFollowsWhatOthersTakeFromTheTable(t *testing.T) {
+	var alarms []string
+	g, table, _ := guarded(t, &alarms)
+	load(t, g)
+	backup := table.Snapshot()
+	leaf := table.LoadAsLeaf("a")
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(backup)
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil || len(alarms) != 1 {
+		t.Errorf("alarms %q, %v, want one", alarms, err)
+	}
+	if got := table.Snapshot()["a"].MaxID; got != leaf.End {
+		t.Errorf("max_id %d, want it lifted to %d", got, leaf.End)
+	}
+	if r := load(t, g); r.Start < leaf.End {
+		t.Errorf("%v was Leaf's: %v", r, leaf)
+	}
+}
+
+func TestARowBelowTheMarkIsLiftedForLoadersThatKnowTheTableAlone(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	load(t, g)
+	backup := table.Snapshot()
+	last := load(t, g)
+	table.Restore(backup) // exactly the last commit is lost: below the mark, not below seen
+	if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+		t.Fatal(err)
+	}
+	if leaf := table.LoadAsLeaf("a"); leaf.Start < last.End {
+		t.Errorf("Leaf loads %v, natsid had %v", leaf, last)
+	}
+}
+
+func TestAMarkThatCannotBeReachedMeansNoLoad(t *testing.T) {
+	g, _, marks := guarded(t, nil)
+	errAway := errors.New("away")
+	marks.OnSetMark(func(func() error) error { return errAway })
+	if r, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, errAway) {
+		t.Errorf("%v, %v, want no range", r, err)
+	}
+}
+
+func TestALoadReturnsWhenItsContextEnds(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	table.OnAdvance(func(func() (bool, error)) (bool, error) { return false, nil }) // always too late
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := g.Load(ctx, "a", 0, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestARowThatCannotBeServedSaysSo(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	for _, row := range []segment.Row{
+		{Name: "a", Step: 0, MaxID: 1}, {Name: "a", Step: -5, MaxID: 1}, {Name: "a", Step: 1, MaxID: -9},
+	} {
+		table.Restore(map[string]segment.Row{"a": row})
+		if _, err := g.Load(t.Context(), "a", 0, 0); !errors.Is(err, segment.ErrBadRow) {
+			t.Errorf("%+v: %v, want ErrBadRow", row, err)
+		}
+	}
+}
+
+func TestChangesOfOneTagByTwoWorkersAtOnceBothLast(t *testing.T) {
+	table, marks := new(segmenttest.Table), new(segmenttest.Marks)
+	one, other := guard.New(table, marks, nil), guard.New(table, marks, nil)
+	create(t, one, segment.Tag{Name: "order", Step: 10, MaxID: 1})
+	description := "orders"
+	slow := &interrupted{Table: table, before: func() {
+		if _, err := other.Update(t.Context(), "order", segment.Change{Step: 500}); err != nil {
+			t.Error(err)
+		}
+	}}
+	got, err := guard.New(slow, marks, nil).Update(t.Context(), "order", segment.Change{Description: &description})
+	if row, _ := table.Row(t.Context(), "order"); err != nil || got.Step != 500 || row.Step != 500 ||
+		row.Description != description {
+		t.Errorf("%+v, %v, row %+v: want the acknowledged step 500, and the description", got, err, row)
+	}
+}
+
+// interrupted is a table in which something happens before the first update, or after the first listing.
+type interrupted struct {
+	*segmenttest.Table
+	before, read func()
+}
+
+func (i *interrupted) AllRows(ctx context.Context) ([]segment.Row, error) {
+	rows, err := i.Table.AllRows(ctx)
+	if f := i.read; f != nil {
+		i.read = nil
+		f()
+	}
+	return rows, err
+}
+
+func (i *interrupted) Update(ctx context.Context, tag string, c segment.Change) error {
+	if f := i.before; f != nil {
+		i.before = nil
+		f()
+	}
+	return i.Table.Update(ctx, tag, c)
+}

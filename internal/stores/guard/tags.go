@@ -1,0 +1,268 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/natsid/natsid/internal/stores/attempt"
+	"github.com/natsid/natsid/segment"
+)
+
+// Create implements [segment.Store].
+func (g *Guard) Create(ctx context.Context, t segment.Tag, revive bool) (created segment.Tag, err error) {
+	if err := t.Validate(); err != nil {
+		return segment.Tag{}, err
+	}
+	if limit := g.table.Limit(); t.MaxID > limit {
+		return segment.Tag{}, fmt.Errorf("%w: start %d, the table holds at most %d", segment.ErrInvalid, t.MaxID, limit)
+	}
+	inserted := false
+	err = retry(ctx, func() error {
+		created, err = g.tryCreate(ctx, t, revive, &inserted)
+		return err
+	})
+	if inserted && err != nil {
+		err = fmt.Errorf("%w: the row was made, but the mark was not changed: %w", segment.ErrUncertain, err)
+	}
+	return created, err
+}
+
+// tryCreate also sets inserted once it has inserted the row.
+func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inserted *bool) (segment.Tag, error) {
+	m, row, err := g.readFree(ctx, t.Name, revive)
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	noRow := row.Name == ""
+	row.Name = t.Name
+	if old := merged(row, m); !m.Disabled {
+		t.MaxID, t.Least = max(t.MaxID, old.MaxID), old.Least
+	} else if t, err = old.Revive(t, g.table.Limit()); err != nil {
+		return segment.Tag{}, err
+	}
+	t.Updated = time.Now().UTC()
+	if noRow {
+		return t, g.insert(ctx, t, m, inserted)
+	}
+	return t, g.revive(ctx, t, m)
+}
+
+// insert creates the row of a tag, which begins at the mark m or above. If the mark is disabled, insert leaves it so,
+// and errOvertaken makes the caller start over with the row. Of two concurrent calls one inserts the row.
+//
+// Law: a row may begin at a mark only if that mark is current: if the marks are lost, the row alone remains, and Leaf
+// nodes load from it. So the mark is first replaced by itself, which fails if the read was old. A read that is older
+// than the tag's first mark shows no mark, and is not noticed.
+func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
+	if m.Revision > 0 {
+		err := g.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
+		if err != nil {
+			return err
+		}
+	}
+	if err := uncertain(g.table.Insert(ctx, t)); err != nil || !m.Disabled {
+		return err
+	}
+	*inserted = true
+	return errOvertaken
+}
+
+// revive enables the disabled mark m of a tag, and then writes the new fields of the tag to the row. Of two
+// concurrent calls one sets the mark, and only that one changes the row. Values that the row cannot hold are refused
+// before the mark is changed.
+func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error {
+	c := segment.Change{Step: t.Step, Description: &t.Description, MaxID: t.MaxID}
+	if err := g.table.Try(ctx, t.Name, c); err != nil {
+		return err
+	}
+	if err := g.change(ctx, segment.ByRevive, t, m); err != nil {
+		return err
+	}
+	return half(g.table.Update(ctx, t.Name, c))
+}
+
+// change sets the mark of a tag to the fields of t. If the mark is no longer was, nothing is changed, and the caller
+// starts over.
+func (g *Guard) change(ctx context.Context, how segment.How, t segment.Tag, was segment.Mark) error {
+	m := was
+	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled //mutant:changed
+	m.Step, m.Description = t.Step, t.Description
+	return g.replace(ctx, t.Name, how, was, m)
+}
+
+// replace replaces the mark was by m. If the outcome is unknown, it reads the mark again: the mark bears the write's
+// token if the write has landed.
+func (g *Guard) replace(ctx context.Context, tag string, how segment.How, was, m segment.Mark) error {
+	try := attempt.New(m.Revision, attempt.Tokens(m.Tokens))
+	m.Tokens = string(try.Tokens())
+	err := g.write(ctx, tag, how, was, m)
+	if err == nil || errors.Is(err, errOvertaken) || errors.Is(err, segment.ErrInvalid) {
+		return err
+	}
+	err = fmt.Errorf("%w: %w", segment.ErrUncertain, err)
+	now, again := g.mark(ctx, tag)
+	if again != nil {
+		return err
+	}
+	switch try.Outcome(now.Revision, attempt.Tokens(now.Tokens)) {
+	case attempt.Landed:
+		return nil
+	case attempt.Refused:
+		return errOvertaken
+	}
+	return err
+}
+
+// uncertain marks the error of a change of the table with [segment.ErrUncertain], unless it says that nothing was
+// changed.
+func uncertain(err error) error {
+	for _, certain := range []error{nil, segment.ErrExists, segment.ErrInvalid, segment.ErrNotApplied} {
+		if errors.Is(err, certain) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", segment.ErrUncertain, err)
+}
+
+// half marks the error of a change whose first half was made.
+func half(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: in the mark, but not in the table's row: %w", segment.ErrUncertain, err)
+}
+
+// readFree returns mark and row of a tag that may be created, a row without a name if there is none; or why the tag
+// may not be created.
+func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.Mark, segment.Row, error) {
+	m, err := g.mark(ctx, tag)
+	if err == nil && m.Disabled && !revive {
+		err = segment.ErrDisabled
+	}
+	if err != nil {
+		return segment.Mark{}, segment.Row{}, err
+	}
+	row, err := g.table.Row(ctx, tag)
+	if n, ok := errors.AsType[*segment.NameError](err); ok {
+		return segment.Mark{}, segment.Row{}, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
+	}
+	if errors.Is(err, segment.ErrUnknownTag) {
+		return m, segment.Row{}, g.mayCreate(ctx, m, revive)
+	}
+	if err == nil && !m.Disabled {
+		err = segment.ErrExists
+	}
+	return m, row, err
+}
+
+// mayCreate returns why a tag without a row may not be created, nil if it may. Row and mark may both be lost: then
+// other workers may have loaded IDs of the tag.
+func (g *Guard) mayCreate(ctx context.Context, m segment.Mark, revive bool) error {
+	if g.marks == nil || revive || m.Revision != 0 {
+		return nil
+	}
+	return g.marks.MayCreate(ctx)
+}
+
+// Update implements [segment.Store].
+//
+// A raise is made in the mark first, as in a load: from then on no load of natsid begins below it. If the mark was
+// changed since it was read, nothing is changed. If the write to the row then fails, the next poll lifts the row.
+// Step and description are the row's. Values that the row cannot hold are refused before the mark is changed.
+func (g *Guard) Update(ctx context.Context, tag string, c segment.Change) (t segment.Tag, err error) {
+	err = retry(ctx, func() error {
+		t, err = g.tryUpdate(ctx, tag, c)
+		return err
+	})
+	return t, err
+}
+
+func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (segment.Tag, error) {
+	m, row, err := g.read(ctx, tag)
+	if err == nil && m.Disabled {
+		err = segment.ErrDisabled
+	}
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	t, err := c.Apply(merged(row, m), g.table.Limit())
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	t.Updated = time.Now().UTC()
+	m.Seen = max(m.Seen, row.MaxID)
+	inRow := segment.Change{Step: c.Step, Description: c.Description}
+	if c.Raises() {
+		inRow.MaxID = t.MaxID
+	}
+	if !c.Raises() || g.marks == nil {
+		return g.updateRow(ctx, t, inRow)
+	}
+	if c.Step != 0 || c.Description != nil {
+		if err := g.table.Try(ctx, tag, inRow); err != nil {
+			return segment.Tag{}, err
+		}
+	}
+	//mutant:raised
+	if err := g.change(ctx, segment.ByRaise, t, m); err != nil {
+		return segment.Tag{}, err
+	}
+	return t, half(g.table.Update(ctx, tag, inRow))
+}
+
+// updateRow changes the row alone, and returns the tag: t, or the tag as read after the change. The copies of step
+// and description in the mark follow at once or, if that fails, at the next load.
+func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) (segment.Tag, error) {
+	err := uncertain(g.table.Update(ctx, t.Name, c))
+	if err != nil || g.marks == nil {
+		return t, err
+	}
+	if m, row, err := g.read(ctx, t.Name); err == nil {
+		t = merged(row, m)
+		_ = g.change(ctx, segment.ByUpdate, t, m)
+	}
+	return t, nil
+}
+
+// merged returns the tag that a row and its mark describe together.
+func merged(row segment.Row, m segment.Mark) segment.Tag {
+	row.MaxID, row.Least, row.Disabled = max(row.MaxID, m.High), m.Least, m.Disabled //mutant:merged
+	if m.Updated.After(row.Updated) {
+		row.Updated = m.Updated
+	}
+	return row
+}
+
+// Delete implements [segment.Store]. The row stays as it is, with its max_id: the owners of the table decide about
+// it. Law: every call also raises the mark to the row's max_id: Leaf nodes may load from a deleted tag until its row
+// is removed, and a tag created again begins above their IDs.
+func (g *Guard) Delete(ctx context.Context, tag string) error {
+	if g.marks == nil {
+		return segment.ErrUnguarded
+	}
+	defer g.kept.Drop(tag)
+	return retry(ctx, func() error {
+		was, row, err := g.read(ctx, tag)
+		if err != nil || was.Disabled && row.MaxID <= min(was.High, was.Seen) {
+			return err
+		}
+		m := was
+		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true //mutant:deleted
+		return g.replace(ctx, tag, segment.ByDelete, was, m)
+	})
+}
+
+// Look implements [segment.Store]. Without marks a raise by an operator cannot be distinguished from a load. Then
+// Least is max_id, and the caller discards all IDs that it has loaded: that costs a hole, never a repeat.
+func (g *Guard) Look(ctx context.Context, tag string) (segment.Tag, error) {
+	m, row, err := g.read(ctx, tag)
+	if err != nil {
+		return segment.Tag{}, err
+	}
+	if g.marks == nil {
+		m.Least = row.MaxID
+	}
+	return merged(row, m), nil
+}

@@ -1,0 +1,270 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+// crossed are marks that another worker changes before the next write of them.
+type crossed struct {
+	*segmenttest.Marks
+	before func()
+}
+
+func (c *crossed) SetMark(ctx context.Context, tag string, m segment.Mark) (uint64, error) {
+	if f := c.before; f != nil {
+		c.before = nil
+		f()
+	}
+	return c.Marks.SetMark(ctx, tag, m)
+}
+
+func TestAnUpdateThatARaiseOvertookChangesNothing(t *testing.T) {
+	other, table, marks := guarded(t, nil)
+	g := guard.New(table, &crossed{Marks: marks, before: func() {
+		if _, err := other.Update(t.Context(), "a", segment.Change{MaxID: 6000}); err != nil {
+			t.Error(err)
+		}
+	}}, nil)
+	text := "changed"
+	_, err := g.Update(t.Context(), "a", segment.Change{Step: 777, Description: &text, MaxID: 5000})
+	if r, is := errors.AsType[*segment.RaiseError](err); !is || r.Now != 6000 || errors.Is(err, segment.ErrUncertain) {
+		t.Errorf("error %v, want that max_id is 6000 already", err)
+	}
+	if row := table.Snapshot()["a"]; row.Step != 100 || row.Description != "" || row.MaxID != 6000 {
+		t.Errorf("the row is %+v, want it as the other left it", row)
+	}
+}
+
+func TestTheLoserOfTwoRevivesChangesNothing(t *testing.T) {
+	other, table, marks := guarded(t, nil)
+	if err := other.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	g := guard.New(table, &crossed{Marks: marks, before: func() {
+		if _, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 7, MaxID: 50}, true); err != nil {
+			t.Error(err)
+		}
+	}}, nil)
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 777, MaxID: 9000, Description: "loser"}, true)
+	if !errors.Is(err, segment.ErrExists) {
+		t.Errorf("error %v, want ErrExists", err)
+	}
+	if row := table.Snapshot()["a"]; row.Step != 7 || row.Description != "" || row.MaxID != 50 {
+		t.Errorf("the row is %+v, want the winner's", row)
+	}
+}
+
+func TestARowThatRefusesARevivedTagLeavesItDeleted(t *testing.T) {
+	other, table, marks := guarded(t, nil)
+	if err := other.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := marks.Mark(t.Context(), "a")
+	g := guard.New(&stubborn{Table: table, try: segment.ErrInvalid}, marks, nil)
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 1 << 32, MaxID: 1}, true)
+	if after, _ := marks.Mark(t.Context(), "a"); !errors.Is(err, segment.ErrInvalid) || after != before {
+		t.Errorf("%v, and the mark went from %+v to %+v", err, before, after)
+	}
+}
+
+func TestARevivedTagIssuesNothingThatWasLoadedBeforeItWasDeleted(t *testing.T) {
+	g, table, _ := guarded(t, nil)
+	last := load(t, g)
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, rowIs := range []string{"there", "gone"} {
+		got, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 5, MaxID: 1}, true)
+		if err != nil || got.Least < last.End || got.MaxID < last.End || got.Disabled {
+			t.Errorf("its row %s: %+v, %v, want Least at %d or above", rowIs, got, err, last.End)
+		}
+		l, err := g.Load(t.Context(), "a", 0, 0)
+		if err != nil || l.Start < last.End || l.Least < last.End || l.Step != 5 {
+			t.Errorf("its row %s: loaded %+v, %v, want it above %d", rowIs, l, err, last.End)
+		}
+		last = l.Range
+		if err := g.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		table.Restore(nil)
+	}
+}
+
+func TestATagWhoseRowWasRemovedContinuesAboveItsMark(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	last := load(t, g)
+	table.Restore(nil)
+	other := guard.New(table, marks, nil)
+	got, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, false)
+	if err != nil || got.MaxID != last.End {
+		t.Errorf("created again: %+v, %v, want it from %d", got, err, last.End)
+	}
+	if n := repeats([]segment.Range{last, load(t, other)}); n > 0 {
+		t.Errorf("%d IDs twice", n)
+	}
+}
+
+func TestADeletedTagRemembersWhatLeafTook(t *testing.T) {
+	for name, times := range map[string]int{"before it was deleted": 1, "before it was deleted once more": 2} {
+		t.Run(name, func(t *testing.T) {
+			g, table, _ := guarded(t, nil)
+			load(t, g)
+			var leaf segment.Range
+			for range times {
+				leaf = table.LoadAsLeaf("a")
+				if err := g.Delete(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			table.Restore(nil) // and then the row is removed
+			got, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true)
+			if err != nil || got.MaxID < leaf.End {
+				t.Errorf("%+v, %v, but Leaf took %v", got, err, leaf)
+			}
+		})
+	}
+}
+
+func TestAChangeWhoseMarkWasNotAcknowledgedWasMadeOrMayHaveBeen(t *testing.T) {
+	g, _, marks := guarded(t, nil)
+	marks.OnSetMark(markAckLost)
+	if got, err := g.Update(t.Context(), "a", segment.Change{RaiseBy: 99}); err != nil || got.MaxID != 100 {
+		t.Errorf("a raise that the mark shows: %+v, %v", got, err)
+	}
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Errorf("a deletion that the mark shows: %v", err)
+	}
+	marks.OnSetMark(func(func() error) error { return errLost }) // it may still land
+	_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 5, MaxID: 1}, true)
+	if !errors.Is(err, segment.ErrUncertain) {
+		t.Errorf("a revival that may still land: %v, want ErrUncertain", err)
+	}
+}
+
+// old are marks of which a read may show an entry as it was before.
+type old struct {
+	*segmenttest.Marks
+	shown *segment.Mark // nil: as it is
+}
+
+func (o *old) Mark(ctx context.Context, tag string) (segment.Mark, error) {
+	if o.shown != nil {
+		return *o.shown, nil
+	}
+	return o.Marks.Mark(ctx, tag)
+}
+
+func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
+	_, table, marks := guarded(t, nil)
+	for how, see := range map[string]func(g *guard.Guard) error{
+		"a look": func(g *guard.Guard) error { _, err := g.Look(t.Context(), "a"); return err },
+		"a poll": func(g *guard.Guard) error { return g.Poll(t.Context(), func(segment.Listing) {}) },
+	} {
+		shown := &old{Marks: marks}
+		g := guard.New(table, shown, nil)
+		table.OnAdvance(refused)
+		if _, err := g.Load(t.Context(), "a", 0, 0); err == nil { // keeps a range
+			t.Fatal("loaded")
+		}
+		table.OnAdvance(nil)
+		before, _ := marks.Mark(t.Context(), "a")
+		other := guard.New(table, marks, nil)
+		if err := other.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := see(g); err != nil {
+			t.Fatal(err)
+		}
+		shown.shown = &before
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if l, err := g.Load(ctx, "a", 0, 0); err == nil {
+			t.Errorf("%s showed that the tag is deleted, and %v was loaded", how, l)
+		}
+		cancel()
+		if _, err := other.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A worker whose read is old takes a deleted tag, the row of which was removed, for one that lost its row, or for one
+// that was deleted before it had issued its last IDs.
+func TestAnOldReadMakesNoRowOfADeletedTag(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	enabled, _ := marks.Mark(t.Context(), "a")
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	disabled, _ := marks.Mark(t.Context(), "a")
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true); err != nil {
+		t.Fatal(err)
+	}
+	load(t, g)
+	if err := g.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	table.Restore(nil)
+	for what, shown := range map[string]segment.Mark{"enabled": enabled, "disabled": disabled} {
+		behind := guard.New(table, &old{Marks: marks, shown: &shown}, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if got, err := behind.Create(ctx, segment.Tag{Name: "a", Step: 100, MaxID: 1}, shown.Disabled); err == nil {
+			t.Errorf("created: %+v, after a read of a mark: %s", got, what)
+		}
+		if row, err := table.Row(t.Context(), "a"); !errors.Is(err, segment.ErrUnknownTag) {
+			t.Errorf("there is a row again: %+v, %v, after a read of a mark: %s", row, err, what)
+		}
+	}
+}
+
+// The row is made before the mark of a deleted tag is enabled. If another write of the mark comes in between, and the
+// next attempt fails, the row stays.
+func TestACreateThatFailsAfterItMadeTheRowMayHaveBeenMade(t *testing.T) {
+	refused := errors.New("refused")
+	for name, fail := range map[string]func(ctx context.Context, other *guard.Guard, table *stubborn) error{
+		"the row takes no change": func(_ context.Context, _ *guard.Guard, table *stubborn) error {
+			table.try = refused
+			return refused
+		},
+		"another create comes first": func(ctx context.Context, other *guard.Guard, _ *stubborn) error {
+			if _, err := other.Create(ctx, segment.Tag{Name: "a", Step: 7, MaxID: 50}, true); err != nil {
+				t.Error(err)
+			}
+			return segment.ErrExists
+		},
+	} {
+		other, table, marks := guarded(t, nil)
+		if err := other.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		table.Restore(nil) // an operator removes the row
+		var want error
+		rows := &stubborn{Table: table}
+		enabled := &crossed{Marks: marks}
+		g := guard.New(rows, enabled, nil)
+		rows.inserted = func() {
+			enabled.before = func() {
+				want = fail(t.Context(), other, rows)
+				m, err := marks.Mark(t.Context(), "a")
+				if _, fault := marks.SetMark(t.Context(), "a", m); err != nil || fault != nil {
+					t.Error("the mark was not written by another")
+				}
+			}
+		}
+		_, err := g.Create(t.Context(), segment.Tag{Name: "a", Step: 100, MaxID: 1}, true)
+		if !errors.Is(err, segment.ErrUncertain) || !errors.Is(err, want) {
+			t.Errorf("%s: %v, want ErrUncertain and %v", name, err, want)
+		}
+		if _, err := table.Row(t.Context(), "a"); err != nil {
+			t.Errorf("%s: no row was made: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/segment"
+)
+
+// Kind is what a bucket of marks is to its workers. Workers of one namespace share one kind.
+type Kind string
+
+// The kinds.
+const (
+	Alone   Kind = "kv"    // the marks are the store
+	Guarded Kind = "mysql" // the marks guard a table
+)
+
+// An Identity says which registry of tags a bucket holds. It is written when the bucket is made as the first of its
+// name. Package lineage guards it.
+//
+// A bucket without one was purged, or made again after it was lost. What was in it is unknown, so any tag could be one
+// that other workers have loaded, and no tag is made on first use.
+type Identity = lineage.Identity
+
+// identityKey is the key of the identity.
+const identityKey = buckets.Own
+
+var (
+	// ErrNoIdentity is returned for a bucket without identity.
+	ErrNoIdentity = lineage.ErrNoIdentity
+	// ErrIdentity is returned for an identity that cannot be read.
+	ErrIdentity = lineage.ErrIdentity
+	// ErrKind is returned for a bucket of another kind than this worker's.
+	ErrKind = lineage.ErrKind
+)
+
+// Check reads the identity of the bucket. It returns [ErrIdentity] or [ErrKind] for a bucket that this store must not
+// use, and [ErrNoIdentity] for one in which no tag is made on first use.
+func (s *Store) Check(ctx context.Context) (Identity, error) { return s.ids.check(ctx) }
+
+// An identityCheck reads the identity of the bucket, writes it into one that was just made, and keeps whether the
+// bucket is of this store's kind.
+type identityCheck struct {
+	cfg     Config
+	kv      *buckets.Bucket
+	checked atomic.Pointer[error] // what check found of the kind; nil before the first
+}
+
+// check is [Store.Check].
+func (s *identityCheck) check(ctx context.Context) (Identity, error) {
+	id, err := s.read(ctx)
+	if errors.Is(err, ErrNoIdentity) {
+		id, err = s.await(ctx)
+	}
+	if err == nil {
+		err = s.cfg.compare(id)
+	}
+	if err == nil || errors.Is(err, ErrKind) {
+		s.checked.Store(&err)
+	}
+	return id, err
+}
+
+func (s *identityCheck) read(ctx context.Context) (Identity, error) {
+	kve, err := s.kv.Get(ctx, identityKey)
+	if errors.Is(err, buckets.ErrNoKey) {
+		return Identity{}, ErrNoIdentity
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return lineage.DecodeIdentity(kve.Value)
+}
+
+// compare compares an identity with the kind of a store.
+func (c Config) compare(id Identity) error {
+	if have := Kind(id.Kind); have != c.Kind {
+		return fmt.Errorf("%w: bucket %s is of kind %s, this worker of kind %s; start it %s, or move the tags with "+
+			"`natsid store move`", ErrKind, c.Bucket, have, c.Kind, have.how())
+	}
+	return nil
+}
+
+// how says how a worker of a kind is started.
+func (k Kind) how() string {
+	if k == Guarded {
+		return "with --mysql"
+	}
+	return "without --mysql"
+}
+
+// founding is how often and how long a worker waits for the identity that another one is about to write.
+const (
+	foundingTries = 500
+	foundingPause = 20 * time.Millisecond
+)
+
+// await returns the identity that the worker which has just made the bucket is about to write, or [ErrNoIdentity].
+func (s *identityCheck) await(ctx context.Context) (Identity, error) {
+	for range foundingTries {
+		state, err := s.kv.Look(ctx)
+		if err != nil && !errors.Is(err, buckets.ErrUnfit) {
+			return Identity{}, err
+		}
+		if state.Untouched() {
+			s.foundNow(ctx, state)
+		}
+		id, err := s.read(ctx)
+		if !errors.Is(err, ErrNoIdentity) || !state.Founding {
+			return id, err
+		}
+		select {
+		case <-time.After(foundingPause):
+		case <-ctx.Done():
+			return Identity{}, ctx.Err()
+		}
+	}
+	return Identity{}, ErrNoIdentity
+}
+
+// foundNow gives a bucket that this process has just made its identity. Where that fails, a worker's next check of the
+// registry tries again.
+func (s *identityCheck) foundNow(ctx context.Context, state buckets.State) {
+	if s.cfg.MayFound == nil || s.cfg.MayFound(ctx) == nil {
+		_ = s.kv.Found(ctx, state, identityKey, lineage.Found(string(s.cfg.Kind), state.Created).Encode())
+	}
+}
+
+// refused returns why the bucket must not be used, nil if it may.
+func (s *identityCheck) refused() error {
+	if err := s.checked.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// era returns the present era, in which a tag is made on first use.
+//
+// Law: a tag that has no entry begins at 1, so it must never have been loaded. That is known of a bucket whose identity
+// says so: it is the original one, no incident is open, and after the last one an operator has confirmed its tags.
+func (s *identityCheck) era(ctx context.Context) (string, error) {
+	id, err := s.check(ctx)
+	switch {
+	case errors.Is(err, ErrNoIdentity):
+		return "", fmt.Errorf("%w: %w", segment.ErrUnknownTag, err)
+	case err != nil:
+		return "", err
+	case id.Incident != nil || id.Unconfirmed:
+		return "", lineage.ErrUnconfirmed
+	}
+	return id.Era(), nil
+}
+
+// ownEra returns the present era, "" if the bucket has none: an operator may create tags there.
+func (s *identityCheck) ownEra(ctx context.Context) (string, error) {
+	id, err := s.read(ctx)
+	if errors.Is(err, ErrNoIdentity) || errors.Is(err, ErrIdentity) {
+		return "", nil
+	}
+	return id.Era(), err
+}
+
+// MayCreate implements [segment.Marks]: it returns nil if a tag without a mark never had one.
+func (s *Store) MayCreate(ctx context.Context) error {
+	_, err := s.ids.era(ctx)
+	return err
+}

@@ -1,0 +1,101 @@
+package kvstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/segment"
+)
+
+// many returns a store with n tags, named in order.
+func many(t *testing.T, n int) (*kvstore.Store, []string) {
+	t.Helper()
+	s := kvstore.New(buckets.OnJetStream(natstest.JetStream(t, natstest.Start(t))), kvstore.Config{Bucket: "marks"})
+	names := make([]string, n)
+	places := make(chan int)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for i := range places {
+				if _, err := s.Create(t.Context(), segment.Tag{Name: names[i], Step: 10, MaxID: 1}, false); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range names {
+		names[i] = fmt.Sprintf("tag%05d", i)
+		places <- i
+	}
+	close(places)
+	wg.Wait()
+	return s, names
+}
+
+func TestListsAndPollsMissNoTagThatIsLoadedMeanwhile(t *testing.T) {
+	s, names := many(t, 1500)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := s.Load(t.Context(), names[rand.IntN(len(names))], 0, 0); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		tags, err := s.List(t.Context(), "", len(names))
+		if err != nil || len(tags) != len(names) {
+			t.Errorf("%d of %d tags were listed, %v", len(tags), len(names), err)
+			break
+		}
+		polled := 0
+		err = s.Poll(t.Context(), func(l segment.Listing) { polled = len(l.Tags) })
+		if err != nil || polled != len(names) {
+			t.Errorf("%d of %d tags were polled, %v", polled, len(names), err)
+			break
+		}
+	}
+	close(done)
+	wg.Wait()
+}
+
+func TestPagesOfManyTagsHaveEachTagOnceAndTheFirstIsFresh(t *testing.T) {
+	s, names := many(t, 2500)
+	list := func() (got []string) {
+		for after := ""; ; after = got[len(got)-1] {
+			page, err := s.List(t.Context(), after, 400)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				return got
+			}
+			for _, tag := range page {
+				got = append(got, tag.Name)
+			}
+		}
+	}
+	if got := list(); !slices.Equal(got, names) {
+		t.Errorf("%d tags listed, want all %d in order", len(got), len(names))
+	}
+	if _, err := s.Create(t.Context(), segment.Tag{Name: "tag", Step: 10, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(); len(got) != len(names)+1 || got[0] != "tag" {
+		t.Errorf("a tag created just now is not on the first page: %q", got[0])
+	}
+}

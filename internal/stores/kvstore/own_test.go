@@ -1,0 +1,106 @@
+package kvstore_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestTheKVInterfaceReadsTheIdentity(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	open(t, js, bucket)
+	kv, err := js.KeyValue(t.Context(), bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := kv.Get(t.Context(), "_natsid"); err != nil || len(e.Value()) == 0 {
+		t.Errorf("%v, %v, want the identity", e, err)
+	}
+}
+
+// ownKeys are two of natsid's own keys in a bucket of marks.
+var ownKeys = []string{buckets.Own, buckets.Own + ".w.x"}
+
+func TestNoTagHasAKeyOfNatsidsOwn(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	s := open(t, js, bucket)
+	before, err := s.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range ownKeys {
+		if subjects.CheckTag(tag) == nil {
+			t.Errorf("a request may name the tag %s", tag)
+		}
+		_, looked := s.Look(t.Context(), tag)
+		_, created := s.Create(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 1}, true)
+		_, loaded := s.Load(t.Context(), tag, 1, 0)
+		_, updated := s.Update(t.Context(), tag, segment.Change{Step: 5})
+		_, marked := s.Mark(t.Context(), tag)
+		_, set := s.SetMark(t.Context(), tag, segment.Mark{High: 5})
+		_, lifted := s.Lift(t.Context(), tag, segment.Floor{End: 5})
+		for what, err := range map[string]error{
+			"look": looked, "create": created, "load": loaded, "update": updated, "mark": marked,
+			"delete":   s.Delete(t.Context(), tag),
+			"lift":     lifted,
+			"set mark": set,
+		} {
+			if !errors.Is(err, segment.ErrInvalid) {
+				t.Errorf("%s of %s: %v, want ErrInvalid", what, tag, err)
+			}
+		}
+	}
+	if after, err := s.Check(t.Context()); err != nil || !reflect.DeepEqual(after, before) {
+		t.Errorf("the identity is %+v, %v, and was %+v", after, err, before)
+	}
+	create(t, s, segment.Tag{Name: buckets.Own + "s", Step: 10, MaxID: 1})
+	if tags, err := s.List(t.Context(), "", 10); err != nil || len(tags) != 1 {
+		t.Errorf("%v, %v, want a tag that only begins like them", tags, err)
+	}
+}
+
+// A table may have a row of any name.
+func TestARowWithAKeyOfNatsidsOwnIsNotServedAndHarmsNothing(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket, Kind: kvstore.Guarded})
+	if _, err := marks.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := marks.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := new(segmenttest.Table)
+	for _, tag := range append(ownKeys, "order") {
+		if err := table.Insert(t.Context(), segment.Tag{Name: tag, Step: 10, MaxID: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := guard.New(table, marks, nil)
+	for range 2 {
+		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tag := range ownKeys {
+		if l, err := g.Load(t.Context(), tag, 1, 0); !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%s: %v, %v, want ErrInvalid", tag, l, err)
+		}
+	}
+	if l, err := g.Load(t.Context(), "order", 1, 0); err != nil || l.Start != 100 {
+		t.Errorf("%v, %v, want a range from 100 on", l, err)
+	}
+	if rows, err := g.List(t.Context(), "", 10); err != nil || len(rows) != 3 {
+		t.Errorf("%v, %v, want three rows", rows, err)
+	}
+	if now, err := marks.Check(t.Context()); err != nil || !reflect.DeepEqual(now, before) {
+		t.Errorf("the identity is %+v, %v, and was %+v", now, err, before)
+	}
+}

@@ -1,0 +1,368 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/guard"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/internal/stores/mysqlstore"
+	"github.com/natsid/natsid/internal/testkit/mysqltest"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/segment/segmenttest"
+)
+
+// deadline is that of parked requests.
+const deadline = 1500 * time.Millisecond
+
+// slack is the delay that a busy machine may add.
+const slack = 5 * time.Second
+
+// Leaf's own table, that of the article about Leaf, and one with small columns.
+const (
+	leafTable = leafColumns + "description varchar(256) DEFAULT NULL, " + updateTime + key
+	descTable = leafColumns + "`desc` varchar(256) DEFAULT NULL, " + updateTime + key
+	intTable  = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL PRIMARY KEY, max_id int NOT NULL, " +
+		"step int NOT NULL, " + updateTime + ") ENGINE=InnoDB"
+
+	leafColumns = "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL DEFAULT '', " +
+		"max_id bigint(20) NOT NULL DEFAULT '1', step int(11) NOT NULL, "
+	key        = ", PRIMARY KEY (biz_tag)) ENGINE=InnoDB"
+	updateTime = "update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
+)
+
+func exec(t *testing.T, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func open(t *testing.T, dsn string) *mysqlstore.Table {
+	t.Helper()
+	table, err := mysqlstore.Open(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { table.Close() })
+	return table
+}
+
+func create(t *testing.T, s segment.Store, tag string, step, start int64) {
+	t.Helper()
+	if _, err := s.Create(t.Context(), segment.Tag{Name: tag, Step: step, MaxID: start}, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func load(t *testing.T, s segment.Store) segment.Range {
+	t.Helper()
+	r, err := s.Load(t.Context(), "order", 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Range
+}
+
+// wantNoRepeat checks that no ID is in two ranges.
+func wantNoRepeat(t *testing.T, ranges []segment.Range) {
+	t.Helper()
+	slices.SortFunc(ranges, func(a, b segment.Range) int { return int(a.Start - b.Start) })
+	var ids, repeats int64
+	for i, r := range ranges {
+		ids += r.Len()
+		if i > 0 {
+			repeats += max(0, ranges[i-1].End-r.Start)
+		}
+	}
+	t.Logf("%d ranges, %d IDs, %d repeats", len(ranges), ids, repeats)
+	if repeats > 0 {
+		t.Errorf("%d IDs were issued twice", repeats)
+	}
+}
+
+func TestMySQLConforms(t *testing.T) {
+	srv := mysqltest.Start(t)
+	for name, ddl := range map[string]string{"NoTableYet": "", "Leafs": leafTable, "TheArticles": descTable} {
+		t.Run(name, func(t *testing.T) {
+			segmenttest.Run(t, func(t *testing.T) func() segment.Store {
+				exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
+				if ddl != "" {
+					exec(t, srv.DB(), ddl)
+				}
+				marks := new(segmenttest.Marks)
+				return func() segment.Store { return guard.New(open(t, srv.DSN()), marks, nil) }
+			})
+		})
+	}
+}
+
+func TestMySQLGuardedByKVConforms(t *testing.T) {
+	srv := mysqltest.Start(t)
+	js := natstest.JetStream(t, natstest.Start(t))
+	places := 0
+	segmenttest.Run(t, func(t *testing.T) func() segment.Store {
+		exec(t, srv.DB(), "DROP TABLE IF EXISTS leaf_alloc")
+		places++
+		bucket := fmt.Sprintf("marks_%d", places)
+		return func() segment.Store {
+			marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: bucket})
+			return guard.New(open(t, srv.DSN()), marks, nil)
+		}
+	})
+}
+
+func TestOddRowsHideNoOthersAndCanBeFixed(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) CHARACTER SET latin1 NOT NULL PRIMARY KEY, "+
+		"max_id bigint unsigned NOT NULL, step int NULL, update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)")
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+
+		"('\u00e9t\u00e9', 7, 10), ('a b', 7, 10), ('huge', 18446744073709551615, 10), ('none', 1, NULL), "+
+		"('order', 50, 10), ('zero', 0, 10)")
+	js := natstest.JetStream(t, natstest.Start(t))
+	marks := kvstore.New(buckets.OnJetStream(js), kvstore.Config{Bucket: "marks"})
+	g := guard.New(open(t, srv.DSN()), marks, nil)
+	for range 2 {
+		if err := g.Poll(t.Context(), func(segment.Listing) {}); err != nil {
+			t.Errorf("Poll: %v", err)
+		}
+	}
+	var names []string
+	for after := ""; ; after = names[len(names)-1] {
+		page, err := g.List(t.Context(), after, 2)
+		if err != nil || len(names) > 10 {
+			t.Fatal(err, names)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, tag := range page {
+			names = append(names, tag.Name)
+		}
+	}
+	if want := []string{"a b", "huge", "none", "order", "zero", "\u00e9t\u00e9"}; !slices.Equal(names, want) {
+		t.Errorf("listed %q, want %q", names, want)
+	}
+	for tag, want := range map[string]error{
+		"huge": segment.ErrExhausted, "none": segment.ErrBadRow, "zero": segment.ErrBadRow, "order": nil,
+	} {
+		if _, err := g.Load(t.Context(), tag, 0, 0); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", tag, err, want)
+		}
+	}
+	// Deleted while its row is odd, then created again.
+	if err := g.Delete(t.Context(), "zero"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Create(t.Context(), segment.Tag{Name: "zero", Step: 10, MaxID: 1}, true); err != nil {
+		t.Error(err)
+	}
+	if r, err := g.Load(t.Context(), "zero", 0, 0); err != nil || r.Start != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+func TestRangesAreLeafs(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), leafTable)
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', 1, 1000)")
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	if r := load(t, g); r != (segment.Range{Start: 1, End: 1001}) {
+		t.Errorf("first range %v, want 1..1000", r)
+	}
+	var max int64
+	if err := srv.DB().QueryRow("SELECT max_id FROM leaf_alloc").Scan(&max); err != nil || max != 1001 {
+		t.Errorf("max_id = %d, %v, want 1001", max, err)
+	}
+}
+
+// loadAsLeaf takes a range as Leaf does: by its two statements in one transaction.
+func loadAsLeaf(ctx context.Context, db *sql.DB) (segment.Range, error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return segment.Range{}, err
+	}
+	defer func() { _ = tx.Rollback() }() // without effect after Commit
+	var end, step int64
+	const update = "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'order'"
+	if _, err = tx.ExecContext(ctx, update); err == nil {
+		err = tx.QueryRowContext(ctx, "SELECT max_id, step FROM leaf_alloc WHERE biz_tag = 'order'").Scan(&end, &step)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	return segment.Range{Start: end - step, End: end}, err
+}
+
+func TestBesideLeafNodesNoRangesOverlap(t *testing.T) {
+	srv := mysqltest.Start(t)
+	marks := new(segmenttest.Marks)
+	g := guard.New(open(t, srv.DSN()), marks, nil)
+	create(t, g, "order", 10, 1)
+	var mu sync.Mutex
+	var ranges []segment.Range
+	var wg sync.WaitGroup
+	for i := range 8 {
+		guard := guard.New(open(t, srv.DSN()), marks, nil)
+		wg.Go(func() {
+			for range 250 {
+				r, err := loadAsLeaf(t.Context(), srv.DB())
+				if i%2 == 0 {
+					var l segment.Loaded
+					l, err = guard.Load(t.Context(), "order", 0, 0)
+					r = l.Range
+				}
+				if err != nil {
+					continue // say, a deadlock that the server resolved
+				}
+				mu.Lock()
+				ranges = append(ranges, r)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if len(ranges) < 1500 {
+		t.Errorf("%d of 2,000 loads succeeded", len(ranges))
+	}
+	wantNoRepeat(t, ranges)
+}
+
+func TestRowsThatDifferInCaseOrCannotBeServed(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), leafTable)
+	exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES "+
+		"('Order', 1, 10), ('a b', 1, 10), ('zero', 1, 0), ('minus', 1, -5)")
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	a := segment.New(segment.Config{Store: g, Deadline: deadline, AutoStep: 100})
+	defer a.Close()
+	_, err := a.Take(t.Context(), "order", 1)
+	if n, ok := errors.AsType[*segment.NameError](err); !ok || n.Found != "Order" ||
+		!errors.Is(err, segment.ErrUnknownTag) {
+		t.Errorf("order beside Order: %v, want a NameError that names it", err)
+	}
+	if r, err := a.Take(t.Context(), "Order", 1); err != nil || r[0].Start != 1 {
+		t.Errorf("Order: %v, %v", r, err)
+	}
+	for _, tag := range []string{"zero", "minus"} {
+		if _, err := a.Take(t.Context(), tag, 1); !errors.Is(err, segment.ErrBadRow) {
+			t.Errorf("%s: %v, want ErrBadRow", tag, err)
+		}
+	}
+}
+
+func TestAllIDsUpToTheEndOfTheColumnAreIssuedWhateverTheStepHasGrownTo(t *testing.T) {
+	const left = 1_500_000
+	for _, batches := range [][]int64{{1}, {70_000, 1}} { // the step grows to a million
+		srv := mysqltest.Start(t)
+		exec(t, srv.DB(), intTable)
+		exec(t, srv.DB(), "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', ?, 500)", math.MaxInt32-left)
+		marks := new(segmenttest.Marks)
+		g := guard.New(open(t, srv.DSN()), marks, nil)
+		a := segment.New(segment.Config{Store: g, Deadline: time.Minute})
+		defer a.Close()
+		issued, last := int64(0), int64(0)
+		for _, batch := range batches {
+			ranges, err := a.Take(t.Context(), "order", batch)
+			for ; err == nil; ranges, err = a.Take(t.Context(), "order", batch) {
+				for _, r := range ranges {
+					issued, last = issued+r.Len(), r.End-1
+				}
+			}
+			if !errors.Is(err, segment.ErrExhausted) {
+				t.Fatalf("after %d IDs, the last of them %d: %v", issued, last, err)
+			}
+		}
+		if issued != left || last != math.MaxInt32-1 {
+			t.Errorf("%d of %d IDs were issued, the last of them %d", issued, left, last)
+		}
+		if m, _ := marks.Mark(t.Context(), "order"); m.High != math.MaxInt32 {
+			t.Errorf("the mark is %d", m.High)
+		}
+	}
+}
+
+func TestARowIsAdvancedOnlyFromTheStartOfTheRangeOrBelow(t *testing.T) {
+	srv := mysqltest.Start(t)
+	table := open(t, srv.DSN())
+	for _, tc := range []struct {
+		maxID, start, end int64
+		want              bool
+	}{{100, 100, 200, true}, {99, 100, 200, true}, {101, 100, 200, false}, {200, 100, 200, false}} {
+		exec(t, srv.DB(), "REPLACE INTO leaf_alloc (biz_tag, max_id, step) VALUES ('order', ?, 10)", tc.maxID)
+		done, err := table.Advance(t.Context(), "order", tc.start, tc.end)
+		row, _ := table.Row(t.Context(), "order")
+		if want := map[bool]int64{true: tc.end, false: tc.maxID}[tc.want]; err != nil || done != tc.want ||
+			row.MaxID != want {
+			t.Errorf("%+v: %v, %v, and max_id is %d", tc, done, err, row.MaxID)
+		}
+	}
+}
+
+func TestAStartBeyondTheColumnIsRefused(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), intTable)
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	_, err := g.Create(t.Context(), segment.Tag{Name: "big", Step: 1, MaxID: 1 << 40}, false)
+	if !errors.Is(err, segment.ErrInvalid) {
+		t.Errorf("a start beyond the column: %v", err)
+	}
+}
+
+func TestWhatWaitingCannotFixIsRefusedWithoutThePassword(t *testing.T) {
+	srv := mysqltest.Start(t)
+	for name, dsn := range map[string]string{
+		"malformed":      "natsid:secret@tcp(127.0.0.1:3306",
+		"no host":        "natsid:secret/natsid",
+		"a slash":        "natsid:secret/rest@tcp(127.0.0.1:3306)",
+		"no database":    "natsid:secret@tcp(127.0.0.1:3306)/",
+		"wrong password": strings.Replace(srv.DSN(), ":", ":secret-", 1),
+		"no such schema": srv.DSN() + "x",
+	} {
+		_, err := mysqlstore.Open(t.Context(), dsn)
+		if !errors.Is(err, mysqlstore.ErrRefused) || strings.Contains(fmt.Sprint(err), "secret") ||
+			strings.Contains(mysqlstore.Redact(dsn), "secret") {
+			t.Errorf("%s: %v, want ErrRefused without the password", name, err)
+		}
+		if remedy := "the DSN"; !strings.Contains(fmt.Sprint(err), remedy) {
+			t.Errorf("%s: %v does not say what to look at", name, err)
+		}
+	}
+	if _, err := mysqlstore.Open(t.Context(), "natsid:secret@tcp(127.0.0.1:1)/natsid"); err == nil ||
+		errors.Is(err, mysqlstore.ErrRefused) {
+		t.Errorf("a database that is not there yet: %v, want an error that is not ErrRefused", err)
+	}
+}
+
+func TestWhatAColumnCannotHoldIsInvalidAndChangesNothing(t *testing.T) {
+	srv := mysqltest.Start(t)
+	exec(t, srv.DB(), "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY, max_id bigint NOT NULL, "+
+		"step int NOT NULL, description varchar(8), update_time timestamp) CHARACTER SET utf8mb3")
+	g := guard.New(open(t, srv.DSN()), new(segmenttest.Marks), nil)
+	create(t, g, "order", 10, 1)
+	for law, text := range map[string]string{"too long": "123456789", "no such character": "\U0001F600"} {
+		_, err := g.Create(t.Context(), segment.Tag{Name: "new", Step: 10, MaxID: 1, Description: text}, false)
+		if !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%s: create: %v, want ErrInvalid", law, err)
+		}
+		_, err = g.Update(t.Context(), "order", segment.Change{Step: 20, Description: &text, RaiseBy: 5})
+		if !errors.Is(err, segment.ErrInvalid) {
+			t.Errorf("%s: update: %v, want ErrInvalid", law, err)
+		}
+	}
+	create(t, g, "new", 10, 1)
+	if got, err := g.Look(t.Context(), "order"); err != nil || got.Step != 10 || got.MaxID != 1 ||
+		got.Description != "" {
+		t.Errorf("%+v, %v, want it as it was created", got, err)
+	}
+}
