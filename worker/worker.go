@@ -354,6 +354,9 @@ func (w *Worker) begin(ctx context.Context, before *membership) (*membership, er
 // server that stops disconnects its clients, and messages under way are lost.
 // Where no other server can be reached, the old one is served until it is gone.
 func (w *Worker) move(ctx context.Context, old *membership) *membership {
+	if ctx.Err() != nil {
+		return old // which leaves
+	}
 	next, err := w.begin(ctx, old)
 	if err != nil {
 		if ctx.Err() == nil {
