@@ -89,9 +89,9 @@ func (e *endpoint) misled(m *nats.Msg) bool {
 	return true
 }
 
-// The endpoints are those of three groups and two services. Beside them a worker
-// has three subscriptions in no queue group: changes and drains for as long as it runs,
-// and identity while it holds a worker number.
+// The endpoints are those of three groups and two services. Beside them a membership subscribes, in no queue group, to
+// changes of tags, orders to drain, replies to probes, questions of `nats micro` and to its own echo, and to questions
+// about the worker number while it holds one.
 
 // A served has the counts of connections that are gone, by the name of the endpoint.
 type served map[string]*tally

@@ -34,12 +34,12 @@ type hearing struct {
 	inbox  string
 	sub    *nats.Subscription // to the replies
 
-	mu       sync.Mutex
-	channels []*channel
+	mu     sync.Mutex
+	groups []*heardGroup
 }
 
-// A channel is the messages of one group.
-type channel struct {
+// A heardGroup is a group, with the messages that have reached it.
+type heardGroup struct {
 	*group
 	probe     string    // the subject of probes
 	heard     int64     // messages at the last look
@@ -57,13 +57,13 @@ func newHearing(l *link, r *rights, deaf []Mode, segments, flakes *group) *heari
 	}
 	h := &hearing{link: l, rights: r, inbox: l.conn.NewInbox()}
 	for g, probe := range map[*group]string{segments: l.Namespace.SegmentProbe(), flakes: l.Namespace.Snowflake()} {
-		c := &channel{group: g, probe: probe, since: time.Now()}
+		c := &heardGroup{group: g, probe: probe, since: time.Now()}
 		for _, mode := range deaf {
 			if mode == g.mode {
 				c.isDeaf, c.since = true, time.Time{}
 			}
 		}
-		h.channels = append(h.channels, c)
+		h.groups = append(h.groups, c)
 		r.claim(probe)
 	}
 	return h
@@ -88,7 +88,7 @@ func (h *hearing) stop() {
 func (h *hearing) reply(m *nats.Msg) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range h.channels {
+	for _, c := range h.groups {
 		switch {
 		case !strings.HasSuffix(m.Subject, "."+string(c.mode)):
 		case m.Header.Get("Status") == "503":
@@ -100,7 +100,7 @@ func (h *hearing) reply(m *nats.Msg) {
 }
 
 // hears notes that messages of a group arrive. The lock is held.
-func (h *hearing) hears(c *channel, now time.Time) {
+func (h *hearing) hears(c *heardGroup, now time.Time) {
 	c.since, c.nobody = now, 0
 	if c.isDeaf {
 		c.isDeaf = false
@@ -115,13 +115,13 @@ func (h *hearing) follow() (deaf bool) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range h.channels {
+	for _, c := range h.groups {
 		deaf = h.followOne(c, time.Now()) || deaf
 	}
 	return deaf
 }
 
-func (h *hearing) followOne(c *channel, now time.Time) (deaf bool) {
+func (h *hearing) followOne(c *heardGroup, now time.Time) (deaf bool) {
 	heard := c.arrived()
 	switch {
 	case !c.stands():
@@ -145,7 +145,7 @@ func (h *hearing) followOne(c *channel, now time.Time) (deaf bool) {
 }
 
 // mayProbe reports whether a group may be probed. It logs once that it may not.
-func (h *hearing) mayProbe(c *channel) bool {
+func (h *hearing) mayProbe(c *heardGroup) bool {
 	may := h.rights.mayPublish(c.probe)
 	if !may && !c.isRefused {
 		h.link.Log.Warn("the NATS server does not let this worker probe whether messages reach it, so that only "+
@@ -172,7 +172,7 @@ func (h *hearing) deaf() (modes []Mode) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range h.channels {
+	for _, c := range h.groups {
 		if c.isDeaf {
 			modes = append(modes, c.mode)
 		}

@@ -339,9 +339,8 @@ func closeGently(conn *nats.Conn, closed <-chan nats.Status, log *slog.Logger) {
 	}
 }
 
-// changes are the messages by which workers tell all others. Messages about changed tags let
-// a change made by any worker reach this one within milliseconds; a worker that
-// misses one sees the change at its next load or poll.
+// changes is the subscription to announcements of changed tags. By them a change that any worker made reaches this one
+// within milliseconds; a worker that misses one sees the change at its next load or poll.
 type changes struct {
 	link *link
 	sub  *nats.Subscription

@@ -11,8 +11,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// keptAlarms is how many alarms wait at most while NATS is out of reach.
-const keptAlarms = 16
+// unpublishedAlarms is how many alarms wait at most while NATS is out of reach.
+const unpublishedAlarms = 16
 
 // Within alarmPause an alarm of one kind about one object, such as a tag, is raised once, and about a bounded number
 // of objects. More alarms are held back: they are counted, and the last is raised when the pause ends.
@@ -53,7 +53,7 @@ type alarmPaused struct {
 
 func newAlarms(log *slog.Logger, count, held func(subjects.Alarm)) *alarms {
 	return &alarms{
-		log: log, count: count, held: held, queue: make(chan subjects.AlarmEvent, keptAlarms),
+		log: log, count: count, held: held, queue: make(chan subjects.AlarmEvent, unpublishedAlarms),
 		pauses: make(map[alarmed]*alarmPaused),
 	}
 }

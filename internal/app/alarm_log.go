@@ -21,8 +21,8 @@ const (
 	maxAlarms     = 10_000
 )
 
-// unkeptAlarms is how many alarms wait at most while JetStream is out of reach.
-const unkeptAlarms = 64
+// unstoredAlarms is how many alarms wait at most while JetStream is out of reach.
+const unstoredAlarms = 64
 
 // An alarmLog stores the alarms of all workers, for people: in a bucket, where each has a key of its own. Nothing
 // depends on it. It is safe for concurrent use.
@@ -36,7 +36,7 @@ type alarmLog struct {
 	log     *slog.Logger
 }
 
-func newAlarmLog() *alarmLog { return &alarmLog{queue: make(chan subjects.AlarmEvent, unkeptAlarms)} }
+func newAlarmLog() *alarmLog { return &alarmLog{queue: make(chan subjects.AlarmEvent, unstoredAlarms)} }
 
 // on sets where alarms are stored. The bucket is created for the first alarm.
 func (l *alarmLog) on(s *storage) {

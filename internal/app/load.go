@@ -8,13 +8,14 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// loads is the store of the allocator. Its methods are the steps of a load, in order:
+// loads is the store of the allocator. A load takes these steps:
 //
 //  1. standby sees how long the load takes, and how it ends.
 //  2. The limits and orders of tags are known: no load begins before.
 //  3. A strict tag is loaded in the process of its loader, so that the compare-and-sets of workers do not race.
 //  4. The registry is sound: [lineage.Member.Gate], before the load and when it ends.
-//  5. The store raises the mark by a compare-and-set, or a transaction.
+//  5. The store raises the mark: by a compare-and-set, or in MySQL by an UPDATE.
+//  6. The first range of a tag is used only once the tag is known not to be strict.
 type loads struct {
 	segment.Store // steps 4 and 5
 	watch         *standby.Watch

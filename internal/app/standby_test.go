@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,8 @@ func TestAWorkerThatIsCutOffLeavesThoughAnotherLoadsStrictTagsForIt(t *testing.T
 				return answer, err
 			},
 		})
-		go watch.Run(ctx)
+		var running sync.WaitGroup
+		running.Go(func() { watch.Run(ctx) })
 		store := loads{unreachable{}, watch, allKnown{}, another{}}
 		for range 100 {
 			_, _ = store.Load(ctx, "short", 1, 0)
@@ -66,7 +68,7 @@ func TestAWorkerThatIsCutOffLeavesThoughAnotherLoadsStrictTagsForIt(t *testing.T
 			time.Sleep(20 * time.Millisecond)
 		}
 		cancel()
-		synctest.Wait()
+		running.Wait()
 		if now != standby.Standby {
 			t.Errorf("2 s after it was cut off its state is %v, want %v", now, standby.Standby)
 		}

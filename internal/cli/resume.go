@@ -63,7 +63,7 @@ Examples:
   natsid resume --yes --tags-complete        # in a script`,
 		values: map[string]string{
 			"restored":       "Say that a backup was restored, though no worker has noticed.",
-			"since":          "Of when the state found is, where no worker knows: as 2026-01-31T12:00:00Z, or 24h.",
+			"since":          "When the restored state was taken, if no worker knows: as 2026-01-31T12:00:00Z, or 24h.",
 			"by":             "Raise each tag by this at least.",
 			"at-least":       "Raise tags at least to the marks in this file, lines of TAG MARK.",
 			"table-is-whole": "Raise the marks to the rows of MySQL alone, which did not go back.",
@@ -234,7 +234,7 @@ func (r *resumption) declare(ctx context.Context) (declared bool, err error) {
 }
 
 var (
-	errSince      = usage(errors.New("no worker knows of when the state is that was found: say so with --since"))
+	errSince      = usage(errors.New("no worker knows when the restored state was taken: say it with --since"))
 	errNoTable    = usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
 	errNoTerminal = usage(errors.New("there is no terminal to ask on; give --yes"))
 )

@@ -75,7 +75,7 @@ var (
 	ErrNobody = errors.New("no worker is there to be asked")
 
 	errNoAnswer    = errors.New("a write to the store has no answer yet")
-	errNotAnswered = errors.New("those that were asked cannot load")
+	errNoneCanLoad = errors.New("no worker that was asked can load")
 )
 
 // Config configures a [Watch]. All fields must be set but Log.
@@ -112,7 +112,7 @@ const version = 1
 // A Watch watches the loads of one worker, asks others, and answers them. It is safe for concurrent use.
 type Watch struct {
 	cfg     Config
-	store   store
+	store   outcomes
 	answers chan struct{} // one word for each question that waits for a write
 	sharing chan struct{} // one word while a write is made for questions
 
@@ -137,7 +137,7 @@ func New(cfg Config) *Watch {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Watch{
-		cfg: cfg, store: newStore(), answers: make(chan struct{}, maxAnswers),
+		cfg: cfg, store: newOutcomes(), answers: make(chan struct{}, maxAnswers),
 		sharing: make(chan struct{}, 1),
 		asks:    jitter.NewBackoff(askEvery, askSeldom),
 	}
@@ -317,7 +317,7 @@ func (w *Watch) question(ctx context.Context) (name string, err error) {
 		}
 	}
 	if err == nil {
-		err = errNotAnswered
+		err = errNoneCanLoad
 	}
 	w.cfg.Log.Debug("no other worker says that it can load", "error", err)
 	return "", err

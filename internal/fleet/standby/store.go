@@ -7,8 +7,8 @@ import (
 	"github.com/natsid/natsid/internal/latency"
 )
 
-// A store has the outcomes of this worker's loads and probes.
-type store struct {
+// outcomes are those of this worker's loads and probes.
+type outcomes struct {
 	doubted chan struct{} // has room for one word that loads are in doubt
 	wrote   chan struct{} // has room for one word that a write has succeeded, or that nothing speaks against the store
 	// suspected has room for one word that what is under way may never end, as where a connection was lost.
@@ -24,14 +24,14 @@ type store struct {
 	unable  error     // of the last probe, unless a write has succeeded since
 }
 
-func newStore() store {
-	return store{
+func newOutcomes() outcomes {
+	return outcomes{
 		doubted: make(chan struct{}, 1), wrote: make(chan struct{}, 1), suspected: make(chan struct{}, 1),
 	}
 }
 
 // load notes the begin of a load.
-func (s *store) load() (ended func(err error, silent bool)) {
+func (s *outcomes) load() (ended func(err error, silent bool)) {
 	began := time.Now()
 	var timer *time.Timer
 	var mu sync.Mutex
@@ -63,7 +63,7 @@ func (s *store) load() (ended func(err error, silent bool)) {
 }
 
 // succeeded notes that a write succeeded.
-func (s *store) succeeded(began time.Time) {
+func (s *outcomes) succeeded(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = time.Now()
@@ -76,14 +76,14 @@ func (s *store) succeeded(began time.Time) {
 }
 
 // reassured ends a doubt, though nothing was written.
-func (s *store) reassured() {
+func (s *outcomes) reassured() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sound()
 }
 
 // sound ends a doubt. The lock is held.
-func (s *store) sound() {
+func (s *outcomes) sound() {
 	if s.isDoubt {
 		s.isDoubt, s.unable = false, nil
 		signal(s.wrote)
@@ -91,7 +91,7 @@ func (s *store) sound() {
 }
 
 // failed notes a load that failed. It is no doubt if a write has succeeded since it began.
-func (s *store) failed(began time.Time) {
+func (s *outcomes) failed(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended.Before(began) {
@@ -100,7 +100,7 @@ func (s *store) failed(began time.Time) {
 }
 
 // hangs notes that a load takes unusually long. It is no doubt while other writes succeed.
-func (s *store) hangs() {
+func (s *outcomes) hangs() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.ended) >= s.patience() {
@@ -108,7 +108,7 @@ func (s *store) hangs() {
 	}
 }
 
-func (s *store) suspect() {
+func (s *outcomes) suspect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubt()
@@ -116,7 +116,7 @@ func (s *store) suspect() {
 }
 
 // doubt begins a doubt. The lock is held.
-func (s *store) doubt() {
+func (s *outcomes) doubt() {
 	if !s.isDoubt {
 		s.isDoubt = true
 		select {
@@ -128,7 +128,7 @@ func (s *store) doubt() {
 }
 
 // isUnable notes why the store cannot be written, unless a write has succeeded since there were so many.
-func (s *store) isUnable(why error, writes uint64) {
+func (s *outcomes) isUnable(why error, writes uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.count == writes && s.isDoubt {
@@ -137,7 +137,7 @@ func (s *store) isUnable(why error, writes uint64) {
 }
 
 // whyUnable returns why the store cannot be written, nil if it can or that is not known.
-func (s *store) whyUnable() error {
+func (s *outcomes) whyUnable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unable
@@ -151,30 +151,30 @@ func signal(c chan<- struct{}) {
 }
 
 // patience is how long a write may take.
-func (s *store) patience() time.Duration { return max(leastPatience, 3*s.slowest.Get()) }
+func (s *outcomes) patience() time.Duration { return max(leastPatience, 3*s.slowest.Get()) }
 
-func (s *store) isDoubted() bool {
+func (s *outcomes) isDoubted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.isDoubt
 }
 
 // writes returns how many writes have succeeded.
-func (s *store) writes() uint64 {
+func (s *outcomes) writes() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.count
 }
 
 // sinceWrite returns how long ago the last write succeeded.
-func (s *store) sinceWrite() time.Duration {
+func (s *outcomes) sinceWrite() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.ended)
 }
 
 // provedSince reports whether a write began at t or later, and succeeded.
-func (s *store) provedSince(t time.Time) bool {
+func (s *outcomes) provedSince(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.began.Before(t)

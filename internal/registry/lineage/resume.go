@@ -278,15 +278,6 @@ func (o *Operator) Confirm(ctx context.Context, c *Case) error {
 	return o.put(ctx, c, next)
 }
 
-// TakeOut takes the registry out for another one, unless it was decided otherwise.
-func (o *Operator) TakeOut(ctx context.Context, c *Case, keep string) error {
-	next, err := c.Identity.takenOut(keep)
-	if err != nil {
-		return err
-	}
-	return o.put(ctx, c, next)
-}
-
 // far and loads are the factors of a distance, and hour is the record that a tag needs.
 const (
 	far   = 10
