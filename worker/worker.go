@@ -284,6 +284,9 @@ const (
 	// redialEvery is about how long a worker waits between two attempts to connect, half to one and a half of it: of
 	// many workers whose server is restarted, some are back at once.
 	redialEvery = 250 * time.Millisecond
+	// redialQuietly is how long attempts may fail before the log says why: that the connection was lost is in the log
+	// already.
+	redialQuietly = 10 * time.Second
 	// joinWithin bounds the wait for snowflakes, which this worker may not serve at
 	// the moment. A server in lame duck mode disconnects no client for the first
 	// 10 s by default, 5 s in deploy/nats.conf.
@@ -300,7 +303,7 @@ func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 	if gone != nil && time.Since(gone.began) < redialEvery { // the server hangs up
 		pause(ctx, jittered(redialEvery))
 	}
-	for first := true; ctx.Err() == nil; first = false {
+	for began := time.Now(); ctx.Err() == nil; {
 		m, err := w.begin(ctx, gone)
 		if err == nil {
 			if gone != nil {
@@ -309,7 +312,7 @@ func (w *Worker) connect(ctx context.Context, gone *membership) *membership {
 			}
 			return m
 		}
-		if !first {
+		if time.Since(began) >= redialQuietly {
 			w.cfg.Log.Warn("cannot connect to NATS; trying again", "error", err)
 		}
 		pause(ctx, redialEvery/2+jitter.UpTo(redialEvery))
