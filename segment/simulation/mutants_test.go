@@ -38,7 +38,7 @@ var mutantsOfMarks = []mutant.Mutant{
 		mutant.Delete("keep")}},
 	{Name: "the range after a lost one is as long as ever", Edits: []mutant.Edit{
 		mutant.Delete("halve")}},
-	{Name: "a range that is lost to a strict load does not halve the next", In: "../attempt",
+	{Name: "a range that is lost to a strict load does not halve the next", In: "../../internal/stores/attempt",
 		Args: []string{"-test.run=^TestARangeThatIsLostToAStrictLoadHalvesTheNext$"}, Edits: []mutant.Edit{
 			mutant.Replace("kept-lost", "r.Keep(tag, Load{most: l.most})")}},
 	{Name: "a deleted tag is loaded", Edits: []mutant.Edit{
@@ -69,15 +69,15 @@ var mutantsOfTables = []mutant.Mutant{
 	{Name: "a created, changed or revived tag ignores the mark", Edits: []mutant.Edit{
 		mutant.Replace("merged", "row.Least, row.Disabled = m.Least, m.Disabled"),
 		mutant.Replace("changed", "m.High, m.Least, m.Disabled = max(1, t.MaxID), t.Least, t.Disabled")}},
-	{Name: "a deletion forgets the row's max_id", In: "../guard",
+	{Name: "a deletion forgets the row's max_id", In: "../../internal/stores/guard",
 		Args: []string{"-test.run=^TestADeletedTagRemembersWhatLeafTook$"}, Edits: []mutant.Edit{
 			mutant.Replace("deleted", "_ = row; m.High, m.Disabled = max(1, m.High), true")}},
-	{Name: "a row is made again at an old mark", In: "../guard",
+	{Name: "a row is made again at an old mark", In: "../../internal/stores/guard",
 		Args: []string{"-test.run=^TestAnOldReadMakesNoRowOfADeletedTag$"}, Edits: []mutant.Edit{
 			mutant.Replace("row-again", "var err error")}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
-	{Name: "a poll lowers a mark to its row", In: "../guard", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
+	{Name: "a poll lowers a mark to its row", In: "../../internal/stores/guard", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
 		Edits: []mutant.Edit{mutant.Replace("caught-up",
 			"m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description")}},
 }
@@ -131,7 +131,7 @@ var mutantsOfOrder = []mutant.Mutant{
 		mutant.Replace("strict-last", "if fits { mark = old.Start; break }")}},
 	{Name: "an ambiguous range answers strict requests", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if strict && !isOvertaken(err) { return loaded, nil }")}},
-	{Name: "a strict request is served from a load that was passed on before it came", In: "../../internal/passon",
+	{Name: "a strict request is served from a load that was passed on before it came", In: "../../internal/fleet/loaders",
 		Args: []string{"-test.run=^TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent$"}, Edits: []mutant.Edit{
 			mutant.Replace("pass", "n, marks := join()+20, r.cfg.Marks()"),
 			mutant.Before("passed", "_ = join()")}},
@@ -144,7 +144,7 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{
-			"..", "../attempt", "../guard", "../kvstore", "../../internal/buckets", "../../internal/passon",
+			"..", "../../internal/stores/attempt", "../../internal/stores/guard", "../../internal/stores/kvstore", "../../internal/registry/buckets", "../../internal/fleet/loaders",
 		},
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: ` +
