@@ -144,7 +144,8 @@ func TestMutants(t *testing.T) {
 	mutant.Suite{
 		Mutants: mutants,
 		Folders: []string{
-			"..", "../../internal/stores/attempt", "../../internal/stores/guard", "../../internal/stores/kvstore", "../../internal/registry/buckets", "../../internal/fleet/loaders",
+			"..", "../../internal/stores/attempt", "../../internal/stores/guard", "../../internal/stores/kvstore",
+			"../../internal/registry/buckets", "../../internal/fleet/loaders",
 		},
 		Args: []string{"-test.run=^TestSimulation$", "-test.timeout=4m", fmt.Sprint("-sim.n=", 2*schedules)},
 		Finding: regexp.MustCompile(`(?m)^\s*\w+_test.go:\d+: ` +
