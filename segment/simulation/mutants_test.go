@@ -77,7 +77,8 @@ var mutantsOfTables = []mutant.Mutant{
 			mutant.Replace("row-again", "var err error")}},
 	{Name: "a raise does not reach the mark", Edits: []mutant.Edit{
 		mutant.Delete("raised")}},
-	{Name: "a poll lowers a mark to its row", In: "../../internal/stores/guard", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
+	{Name: "a poll lowers a mark to its row",
+		In: "../../internal/stores/guard", Args: []string{"-test.run=^TestAPollLowersNoMark$"},
 		Edits: []mutant.Edit{mutant.Replace("caught-up",
 			"m.High, m.Seen, m.Step, m.Description = row.MaxID, row.MaxID, row.Step, row.Description")}},
 }
@@ -131,7 +132,8 @@ var mutantsOfOrder = []mutant.Mutant{
 		mutant.Replace("strict-last", "if fits { mark = old.Start; break }")}},
 	{Name: "an ambiguous range answers strict requests", Edits: []mutant.Edit{
 		mutant.Before("loaded", "if strict && !isOvertaken(err) { return loaded, nil }")}},
-	{Name: "a strict request is served from a load that was passed on before it came", In: "../../internal/fleet/loaders",
+	{Name: "a strict request is served from a load that was passed on before it came",
+		In:   "../../internal/fleet/loaders",
 		Args: []string{"-test.run=^TestRequestsJoinALoadThatIsPassedOnOnlyBeforeItIsSent$"}, Edits: []mutant.Edit{
 			mutant.Replace("pass", "n, marks := join()+20, r.cfg.Marks()"),
 			mutant.Before("passed", "_ = join()")}},
