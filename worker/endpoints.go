@@ -21,11 +21,12 @@ type endpoint struct {
 	// subscription.
 	handler func() handler
 
-	out    *outlet
-	wake   func() // the worker
-	counts tally
-	before *tally // of the connections before this one
-	own    string // what natsid's own subjects begin with
+	out     *outlet
+	wake    func() // the worker
+	counts  tally
+	before  *tally // of the connections before this one
+	granted int    // credit of the subscription; 0: any number of requests
+	own     string // what natsid's own subjects begin with
 }
 
 // standbyEndpoint is the endpoint of other workers. `nats micro` does not show it.

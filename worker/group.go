@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -50,6 +49,9 @@ type group struct {
 	renewAt  time.Duration        // when the subscriptions are renewed
 	lag      lag
 	overload overload
+	rate     rate
+	granted  int           // credit of new subscriptions; 0: none is needed
+	usedUp   time.Duration // when the last credit was used up, or the group was away for being late
 	leaveAt  time.Duration
 	joinAt   time.Duration
 	seen     int64 // requests that had arrived or waited at the last look
@@ -138,6 +140,8 @@ func (g *group) follow(now time.Duration) error {
 	case g.isUp() && now >= g.renewAt:
 		g.renew(func(*endpoint) bool { return true })
 		g.renewAt = now + jittered(renewEvery)
+	case g.isUp() && g.granted > 0:
+		g.refill(now)
 	}
 	isNotLate := func(r Reason) bool { return r != Overload }
 	switch why := join(outs, isNotLate); {
@@ -174,6 +178,7 @@ func (g *group) logLeave(outs []Out) {
 
 // join subscribes to all endpoints, or to none and returns an error.
 func (g *group) join(now time.Duration) error {
+	g.granted = g.credit(now)
 	for _, e := range g.endpoints {
 		sub, err := g.subscribe(e)
 		if err != nil {
@@ -186,16 +191,6 @@ func (g *group) join(now time.Duration) error {
 	g.leaveAt, g.joinAt = jittered(leaveAt), jittered(joinAt)
 	g.renewAt = now + jittered(renewEvery)
 	return nil
-}
-
-// subscribe subscribes to an endpoint.
-func (g *group) subscribe(e *endpoint) (*nats.Subscription, error) {
-	g.rights.claim(e.subject)
-	sub, err := g.link.conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
-	if err != nil {
-		return nil, fmt.Errorf("worker: %s: %w", e.subject, err)
-	}
-	return sub, nil
 }
 
 // leave leaves the queue group. What was delivered is still answered.
@@ -216,11 +211,18 @@ func (g *group) measure(now time.Duration) {
 		oldest = g.lag.marks[0]
 		late = g.ping.waited(now - oldest.set)
 	}
+	g.rate.note(now, arrived, waiting)
 	o := &g.overload
+	if o.on {
+		g.usedUp = now
+	}
+	if stillLate := g.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; o.on || stillLate {
+		o.last = now
+	}
 	switch {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false
-	case !o.on && g.isUp() && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
+	case !o.on && g.isUp() && g.granted == 0 && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
 		if o.leave(now) {
 			g.link.Log.Info("requests are answered late: leaving the queue group for moments", "mode", g.mode,
 				"lag", late.String())

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 const ms = time.Millisecond
@@ -100,4 +102,138 @@ func TestAPauseThatIsOverMakesNobodyLeaveHoweverMuchIsAnsweredLater(t *testing.T
 	if g.overload.on {
 		t.Error("it left")
 	}
+}
+
+// A worker that is back below its capacity is idle now and then, and would give itself
+// ever smaller credits.
+func TestARateIsWhatIsAnsweredWhileRequestsWait(t *testing.T) {
+	var r rate
+	now, arrived := time.Duration(0), int64(0)
+	pass := func(perSecond, waiting int64) float64 {
+		for range 400 {
+			now += markEvery
+			arrived += perSecond * int64(markEvery) / int64(time.Second)
+			r.note(now, arrived, waiting)
+		}
+		return r.perSecond
+	}
+	for _, step := range []struct {
+		when                     string
+		perSecond, waiting, want int64
+	}{
+		{"with a queue", 10_000, 500, 10_000},
+		{"below the capacity", 1000, 0, 10_000},
+		{"faster, without a queue", 20_000, 0, 20_000},
+		{"away, with nothing left to do", 0, 0, 20_000},
+		{"on a machine that became slow", 500, 100, 500},
+	} {
+		if got := pass(step.perSecond, step.waiting); got < 0.99*float64(step.want) || got > 1.01*float64(step.want) {
+			t.Errorf("%s: %.0f per second, want %d", step.when, got, step.want)
+		}
+	}
+	r.note(now+markEvery/2, arrived, 0) // idle for a moment
+	if r.note(now+markEvery, arrived, 100); r.perSecond < 499 {
+		t.Errorf("%.0f per second after a time in which nothing waited for a moment", r.perSecond)
+	}
+}
+
+// The default of control groups is a period of 100 ms.
+func TestARateIsThatOfAllSlicesInWhichAProcessRuns(t *testing.T) {
+	var r rate
+	arrived := int64(0)
+	for i := range 200 {
+		if i%5 == 0 {
+			arrived += 1000
+		}
+		r.note(time.Duration(i+1)*markEvery, arrived, 500)
+		if got := r.perSecond; i > 50 && (got < 7_500 || got > 12_500) {
+			t.Errorf("after %v: %.0f per second, want about 10000", time.Duration(i+1)*markEvery, got)
+		}
+	}
+}
+
+// A creditedGroup joins with a credit, at 1000 requests per second.
+type creditedGroup struct {
+	*group
+	*testing.T
+	handled chan struct{}
+}
+
+func corkedConn(t *testing.T) *nats.Conn {
+	t.Helper()
+	conn, err := nats.Connect(natstest.Start(t), nats.SetCustomDialer(&Cork{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+func joinWithCredit(t *testing.T) creditedGroup {
+	conn := corkedConn(t)
+	e := &endpoint{subject: "id.snowflake", own: "id."}
+	handled := make(chan struct{}, 1000)
+	e.handler = func() handler { return func(request, *nats.Msg) { handled <- struct{}{} } }
+	e.out = &outlet{conn: conn}
+	g := &group{
+		link: &link{Config: Config{Log: slog.New(slog.DiscardHandler)}, conn: conn},
+		ping: newPinger(conn), rights: watchRights(conn),
+		endpoints: []*endpoint{e}, rate: rate{perSecond: 1000}, overload: overload{times: 1},
+	}
+	if err := g.join(0); err != nil {
+		t.Fatal(err)
+	}
+	return creditedGroup{g, t, handled}
+}
+
+// deliver delivers n requests.
+func (g creditedGroup) deliver(n int) {
+	g.Helper()
+	for range n {
+		if err := g.link.conn.PublishRequest(g.endpoints[0].subject, "inbox", nil); err != nil {
+			g.Fatal(err)
+		}
+	}
+	for range n {
+		select {
+		case <-g.handled:
+		case <-time.After(30 * time.Second):
+			g.Fatalf("not all of %d requests were handled", n)
+		}
+	}
+}
+
+// follows reports whether another credit follows at a time.
+func (g creditedGroup) follows(now time.Duration) bool {
+	before := g.subs[0]
+	g.refill(now)
+	return g.subs[0] != before
+}
+
+func TestACreditIsFollowedByAnotherWellBeforeItIsUsedUp(t *testing.T) {
+	g := joinWithCredit(t)
+	all := int(creditFor / time.Millisecond)
+	if g.deliver(all/2 - 2); g.follows(0) {
+		t.Errorf("another credit follows when more than half of %d are left", all)
+	}
+	if g.deliver(1); !g.follows(0) {
+		t.Errorf("no other credit follows when half of %d are left", all)
+	}
+}
+
+func TestCreditsLastLongerOnceNoneIsUsedUp(t *testing.T) {
+	g := joinWithCredit(t)
+	want := func(now time.Duration, credit time.Duration) {
+		t.Helper()
+		if g.overload.last = now; !g.follows(now) || g.endpoints[0].granted != int(credit/time.Millisecond) {
+			t.Errorf("at %v: credit for %d requests follows, want %v", now, g.endpoints[0].granted, credit)
+		}
+	}
+	used := g.endpoints[0].granted - 1
+	g.deliver(used)
+	want(3*lasting, creditFor) // it is found used up
+	g.deliver(used / 2)
+	want(4*lasting-1, creditFor)
+	g.deliver(used / 2)
+	want(4*lasting, creditBelow)
 }

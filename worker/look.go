@@ -23,7 +23,7 @@ func (m *membership) look() time.Duration {
 		switch {
 		case g.lag.of(now) > markEvery:
 			pause = lookOften
-		case g.overload.on:
+		case g.overload.on || g.granted > 0:
 			pause = min(pause, markEvery)
 		}
 	}

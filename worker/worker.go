@@ -84,7 +84,8 @@ type Config struct {
 	// Version is shown by `nats micro ls`; a semantic version.
 	Version string
 	// Dial connects to a NATS server once, with these options and its own. announced are the URLs of servers that one
-	// named of its own accord. The worker closes the connection, and nothing else may use it.
+	// named of its own accord. The worker closes the connection, and nothing else may use it. One that a [Cork] dials
+	// does not get many more requests than it can answer in time when it comes back during an overload.
 	Dial func(announced []string, opts ...nats.Option) (*nats.Conn, error)
 	// Ask, if set, is another connection, on which the worker asks itself whether
 	// its replies arrive. A mode is ready only if they do.

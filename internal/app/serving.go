@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/worker"
 )
 
 // dialServing connects once for the worker, to one of the known servers. The timeout is per server: a connection that
@@ -13,7 +15,12 @@ import (
 func (p *program) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
 	cfg := p.cfg
 	cfg.NATS = others(cfg.NATS, announced)
-	all := append(options(cfg, p.links.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout))
+	cork := &worker.Cork{Inside: p.links.embedded}
+	dialed := nats.SetCustomDialer(cork)
+	if p.links.embedded != nil {
+		dialed = nats.InProcessServer(cork)
+	}
+	all := append(options(cfg, p.links.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout), dialed)
 	nc, err := Join(cfg, append(all, opts...))
 	if err != nil {
 		return nil, WithoutURL(err)
