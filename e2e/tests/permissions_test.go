@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/registry/rights"
@@ -237,7 +238,7 @@ func answersOf(ctx context.Context, nc *nats.Conn, ns subjects.Namespace) error 
 	defer cancel()
 	all, err := lineage.AskFunc(natsbus.New(nc, ns).Ask).Notices(ctx, lineage.Notice{Process: "operator"})
 	if err == nil && len(all) == 0 {
-		err = natsbus.ErrNobody
+		err = gather.ErrNobody
 	}
 	return err
 }

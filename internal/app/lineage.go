@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/segment"
@@ -157,7 +158,7 @@ func (s *storage) notices(ctx context.Context) ([]lineage.Notice, error) {
 	all, err := lineage.AskFunc(s.bus.Ask).Notices(ctx, lineage.Notice{
 		Process: s.process, Instance: s.instance(), Fields: s.fields(),
 	})
-	if errors.Is(err, natsbus.ErrNobody) {
+	if errors.Is(err, gather.ErrNobody) {
 		err = nil
 	}
 	return all, err

@@ -8,8 +8,8 @@ import (
 
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -33,7 +33,7 @@ func exitCode(err error) int {
 		return exitUnknown
 	case isA[*subjects.Error](err), isA[*app.JoinError](err), isA[*buckets.RightError](err):
 		return exitRefused // a worker answered, with any outcome
-	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, natsbus.ErrNobody),
+	case isA[nobodyError](err), errors.Is(err, client.ErrNotServed), errors.Is(err, gather.ErrNobody),
 		errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout),
 		errors.Is(err, context.DeadlineExceeded):
 		return exitNobody

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
 )
@@ -93,10 +94,10 @@ const registriesTimeout = time.Second
 func (s *session) registries(ctx context.Context, nc *nats.Conn) ([]lineage.Notice, error) {
 	ctx, cancel := context.WithTimeout(ctx, registriesTimeout)
 	defer cancel()
-	ask := lineage.AskFunc(natsbus.New(nc, s.namespace()).Ask)
-	all, err := ask.Notices(ctx, lineage.Notice{Process: rand.Text()})
+	bus := natsbus.New(nc, s.namespace())
+	all, err := lineage.AskFunc(bus.Ask).Notices(ctx, lineage.Notice{Process: rand.Text()})
 	all = slices.DeleteFunc(all, func(n lineage.Notice) bool { return n.Registry == "" })
-	if errors.Is(err, natsbus.ErrNobody) {
+	if errors.Is(err, gather.ErrNobody) {
 		err = nil
 	}
 	slices.SortFunc(all, func(a, b lineage.Notice) int { return strings.Compare(a.Registry, b.Registry) })

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
@@ -146,24 +147,19 @@ func askWorkers(ctx context.Context, nc *nats.Conn, subject string, quiet time.D
 	if way, err := nc.RTT(); err == nil { // NATS may be far away
 		first, quiet = first+way, quiet+way
 	}
-	sub, err := nc.SubscribeSync(nc.NewInbox())
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
-	if nc.PublishRequest(subject, sub.Subject, nil) != nil {
-		return nil
-	}
-	for wait := first; ctx.Err() == nil; wait = quiet {
-		msg, err := sub.NextMsg(wait)
-		if err != nil {
-			break
-		}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	end := time.AfterFunc(first, cancel)
+	defer end.Stop()
+	// Without a connection or a worker there are no answers.
+	_ = gather.All(ctx, nc, subject, nil, func(m *nats.Msg) (enough bool) {
+		end.Reset(quiet)
 		var answer micro.Ping
-		if json.Unmarshal(msg.Data, &answer) == nil && answer.Metadata[subjects.MetaInstance] != "" {
+		if json.Unmarshal(m.Data, &answer) == nil && answer.Metadata[subjects.MetaInstance] != "" {
 			answers = append(answers, answer)
 		}
-	}
+		return false
+	})
 	slices.SortFunc(answers, func(a, b micro.Ping) int {
 		return cmp.Compare(a.Metadata[subjects.MetaInstance], b.Metadata[subjects.MetaInstance])
 	})

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/subjects"
 )
@@ -90,33 +92,26 @@ const soon = 100 * time.Millisecond
 func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) (answers []answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	sub, err := s.cfg.Conn.SubscribeSync(s.cfg.Conn.NewInbox())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
-	if err := s.cfg.Conn.PublishRequest(s.cfg.Namespace.SegmentPing(), sub.Subject, nil); err != nil {
-		return nil, err
-	}
-	for missing := slices.Clone(named); ; {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return answers, nil // the time is over, or no worker is connected
-		}
+	missing := slices.Clone(named)
+	err = gather.All(ctx, s.cfg.Conn, s.cfg.Namespace.SegmentPing(), nil, func(m *nats.Msg) (enough bool) {
 		var ping micro.Ping
 		if json.Unmarshal(m.Data, &ping) != nil {
-			continue
+			return false
 		}
 		a := answer{instance: ping.Metadata[subjects.MetaInstance]}
 		a.honours, _ = strconv.ParseUint(ping.Metadata[subjects.MetaSettings], 10, 64)
 		a.servesSegments = ping.Metadata["segment"] == subjects.Ready
 		answers = append(answers, a)
-		if len(missing) == 0 {
-			continue
+		if len(missing) > 0 {
+			missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.instance })
+			if len(missing) == 0 {
+				time.AfterFunc(soon, cancel)
+			}
 		}
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == a.instance })
-		if len(missing) == 0 {
-			time.AfterFunc(soon, cancel)
-		}
+		return false
+	})
+	if errors.Is(err, gather.ErrNobody) {
+		err = nil // no worker is connected
 	}
+	return answers, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -68,22 +69,12 @@ func ask(
 	if err != nil {
 		panic(err) // cannot be: texts and flags
 	}
-	sub, err := nc.SubscribeSync(nc.NewInbox())
-	if err != nil {
-		return // nobody answers
-	}
-	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
-	if nc.PublishRequest(ns.View(), sub.Subject, body) != nil {
-		return
-	}
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return // the time for answers is over
-		}
+	// Without a connection or a worker there are no answers; the snapshot shows that.
+	_ = gather.All(ctx, nc, ns.View(), body, func(m *nats.Msg) (enough bool) {
 		var v subjects.WorkerView
 		if json.Unmarshal(m.Data, &v) == nil && v.Statistics.Instance != "" {
 			heard(v)
 		}
-	}
+		return false
+	})
 }

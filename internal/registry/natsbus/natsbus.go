@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -23,8 +24,10 @@ type Bus struct {
 
 	slots chan struct{} // bounds the questions that are answered at once
 
-	mu     sync.Mutex
-	joined []*nats.Subscription // for the registry of this worker
+	mu       sync.Mutex
+	registry string // of this worker
+	answer   func(ctx context.Context, question []byte) []byte
+	joined   []*nats.Subscription // for that registry; none if it did not join one, or left it
 }
 
 // New returns a bus on nc, which should fail at once while it is disconnected.
@@ -45,15 +48,13 @@ func (b *Bus) Listen(hear func(notice []byte)) error {
 func (b *Bus) Join(registry string, answer func(ctx context.Context, question []byte) []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, sub := range b.joined {
-		_ = sub.Unsubscribe() // fails only on a connection that is gone, and the subscription with it
-	}
-	b.joined = nil
+	b.unsubscribe()
+	b.registry, b.answer = registry, answer
 	for _, s := range []struct{ subject, queue string }{
 		{b.ns.RegistryAsk(), subjects.QueueGroup + "-" + registry},
 		{b.ns.RegistryOf(registry), subjects.QueueGroup},
 	} {
-		sub, err := b.nc.QueueSubscribe(s.subject, s.queue, func(m *nats.Msg) { b.answer(m, answer) })
+		sub, err := b.nc.QueueSubscribe(s.subject, s.queue, func(m *nats.Msg) { b.respond(m, answer) })
 		if err != nil {
 			return fmt.Errorf("natsbus: %s: %w", s.subject, err)
 		}
@@ -62,11 +63,30 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 	return nil
 }
 
+// leave makes this worker answer for no registry, if it answers for the given one, and returns its answers; else nil.
+func (b *Bus) leave(registry string) (answer func(ctx context.Context, question []byte) []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.registry != registry || len(b.joined) == 0 {
+		return nil
+	}
+	b.unsubscribe()
+	return b.answer
+}
+
+// unsubscribe ends the subscriptions for a registry. The lock is held.
+func (b *Bus) unsubscribe() {
+	for _, sub := range b.joined {
+		_ = sub.Unsubscribe() // fails only on a connection that is gone, and the subscription with it
+	}
+	b.joined = nil
+}
+
 // answerTimeout bounds an answer: as long as who asks waits for the longest of them.
 const answerTimeout = 5 * time.Second
 
-// answer answers a question on a goroutine of its own, since it reads the registry. Who asks too much is not answered.
-func (b *Bus) answer(m *nats.Msg, answer func(context.Context, []byte) []byte) {
+// respond answers a question on a goroutine of its own, since it reads the registry. Who asks too much is not answered.
+func (b *Bus) respond(m *nats.Msg, answer func(context.Context, []byte) []byte) {
 	if m.Reply == "" {
 		return
 	}
@@ -88,36 +108,27 @@ func (b *Bus) answer(m *nats.Msg, answer func(context.Context, []byte) []byte) {
 // Announce sends a notice to all workers.
 func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(b.ns.RegistryAnnounce(), notice) }
 
-// ErrNobody is returned where no worker of a registry can be reached.
-var ErrNobody = errors.New("natsbus: no worker of that registry can be reached")
-
 // Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until that reports that it
-// is enough or ctx ends. It returns [ErrNobody] if NATS says at once that nobody listens.
-func (b *Bus) Ask(ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool)) error {
+// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens.
+//
+// A worker that asks its own registry leaves the queue group meanwhile: NATS would hand one of n questions of n workers
+// to whoever asks, who knows the answer.
+func (b *Bus) Ask(
+	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
+) error {
 	subject := b.ns.RegistryAsk()
 	if registry != "" {
 		subject = b.ns.RegistryOf(registry)
-	}
-	inbox := b.nc.NewRespInbox()
-	sub, err := b.nc.SubscribeSync(inbox)
-	if err != nil {
-		return fmt.Errorf("natsbus: %w", err)
-	}
-	defer sub.Unsubscribe() //nolint:errcheck // the connection is gone then
-	if err := b.nc.PublishRequest(subject, inbox, question); err != nil {
-		return fmt.Errorf("natsbus: %s: %w", subject, err)
-	}
-	for {
-		m, err := sub.NextMsgWithContext(ctx)
-		switch {
-		case errors.Is(err, nats.ErrNoResponders):
-			return ErrNobody
-		case errors.Is(err, context.DeadlineExceeded):
-			return nil
-		case err != nil:
-			return fmt.Errorf("natsbus: %w", err)
-		case hear(m.Data):
-			return nil
+		if answer := b.leave(registry); answer != nil {
+			err := b.ask(ctx, subject, question, hear)
+			return errors.Join(err, b.Join(registry, answer))
 		}
 	}
+	return b.ask(ctx, subject, question, hear)
+}
+
+func (b *Bus) ask(
+	ctx context.Context, subject string, question []byte, hear func(answer []byte) (enough bool),
+) error {
+	return gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
 }

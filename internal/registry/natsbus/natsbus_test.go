@@ -1,0 +1,63 @@
+package natsbus_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/registry/natsbus"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+// A worker of a registry that asks its own registry gets the answer of another worker each time, and learns at once
+// that there is none.
+func TestAWorkerThatAsksItsOwnRegistryHearsAnotherWorker(t *testing.T) {
+	url := natstest.Start(t)
+	var conns []*nats.Conn
+	join := func(name string) *natsbus.Bus {
+		nc := natstest.Connect(t, url)
+		b := natsbus.New(nc, subjects.DefaultNamespace)
+		err := b.Join("R1", func(context.Context, []byte) []byte { return []byte(name) })
+		if err == nil {
+			err = nc.Flush() // the server has taken the subscription
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, nc)
+		return b
+	}
+	ask := func(b *natsbus.Bus) (name string, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err = b.Ask(ctx, "R1", nil, func(answer []byte) bool {
+			name = string(answer)
+			return true
+		})
+		for _, nc := range conns {
+			err = errors.Join(err, nc.Flush()) // who asked has joined again
+		}
+		if ctx.Err() != nil {
+			t.Fatal("no answer, and no error, for 5 s")
+		}
+		return name, err
+	}
+	a := join("a")
+	if name, err := ask(a); !errors.Is(err, gather.ErrNobody) {
+		t.Errorf("a lone worker got the answer %q and the error %v, want %v", name, err, gather.ErrNobody)
+	}
+	b := join("b")
+	for range 20 {
+		if name, err := ask(a); name != "b" || err != nil {
+			t.Fatalf("worker a got the answer of %q and the error %v, want that of b", name, err)
+		}
+		if name, err := ask(b); name != "a" || err != nil {
+			t.Fatalf("worker b got the answer of %q and the error %v, want that of a", name, err)
+		}
+	}
+}
