@@ -119,6 +119,9 @@ func (c *checker) follow(ctx context.Context, v *view, proof *finding) error {
 		}
 		return c.begin(ctx, v)
 	}
+	if !v.stream.Created.IsZero() {
+		k.Looked = k.Written.Sent
+	}
 	return k.write(ctx, v.revision, false)
 }
 
@@ -144,10 +147,9 @@ func (c *checker) followStop(ctx context.Context, v *view) error {
 // or knows that it ended, proves another set-back and makes a new one. The chain gets what a prover has and it lacks.
 func (c *checker) prove(ctx context.Context, v *view, f *finding) error {
 	c.gate.stop(f)
-	if f.asFound {
-		if o, _, _ := c.own.read(ctx); o != nil { // without it nobody knows the time
-			f.state = o.Time
-		}
+	if f.cause == WentBack && f.state.IsZero() {
+		o, e, _ := c.own.read(ctx) // without it nobody knows the time
+		f.state = c.own.foundAt(o, e.Revision, f.isRemade)
 	}
 	next, isNew := c.accuse(v, f)
 	if err := c.registry.replace(ctx, v, next); err != nil {

@@ -30,18 +30,23 @@ type memory struct {
 	All      bool   `json:"all,omitempty"`
 	Volatile bool   `json:"-"`
 	// Taken is what former owners of the key wrote last: see [ownEntry].
-	Taken  []string `json:"-"`
-	copied bool     // the memory was read from a copy of the data directory, and the process has not proved that yet
+	Taken []string `json:"-"`
+	// Looked is when the write of the key was sent that was the last one before a thorough check found the registry
+	// sound.
+	Looked time.Time `json:"looked,omitzero"`
+	copied bool      // the memory was read from a copy of the data directory, and the process has not proved that yet
 }
 
 type written struct {
-	Token    string `json:"token"`
-	Revision uint64 `json:"revision,string"`
+	Token    string    `json:"token"`
+	Revision uint64    `json:"revision,string"`
+	Sent     time.Time `json:"sent,omitzero"`
 }
 
 type flight struct {
-	Token   string `json:"token"`
-	Highest uint64 `json:"highest,string"` // revision that was known when it was first sent
+	Token   string    `json:"token"`
+	Highest uint64    `json:"highest,string"` // revision that was known when it was first sent
+	Sent    time.Time `json:"sent,omitzero"`  // the first time
 }
 
 // mostEnded bounds the former incidents that a worker remembers by itself; the chain has them all.
@@ -59,7 +64,10 @@ func (m *memory) join(incident string) {
 }
 
 // leaveKey makes the next write one of a new key.
-func (m *memory) leaveKey() { m.Key, m.Written, m.Flight, m.Taken = "", written{}, flight{}, nil }
+func (m *memory) leaveKey() {
+	m.Key, m.Written, m.Flight, m.Taken = "", written{}, flight{}, nil
+	m.Looked = time.Time{}
+}
 
 // A journal is what a worker remembers of its registry in its data directory: lineage.json, and floors.json with how
 // far it had loaded each tag. Each is written whole or not at all, and is on disk when a write returns.

@@ -15,7 +15,8 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 	if err != nil || !m.isFresh() {
 		t.Fatalf("an empty directory remembers %+v, %v", m, err)
 	}
-	m = memory{Registry: "R", Era: "E", Key: "K", Written: written{"T", 7}, Flight: flight{"F", 9}, Highest: 11,
+	m = memory{Registry: "R", Era: "E", Key: "K", Written: written{Token: "T", Revision: 7},
+		Flight: flight{Token: "F", Highest: 9}, Highest: 11,
 		Incident: "I", Ended: []string{"H"}, Stop: "why", All: true}
 	if !j.write(m) {
 		t.Fatal(j.fault)

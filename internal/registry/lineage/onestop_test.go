@@ -191,7 +191,7 @@ func TestAnOperatorWaitsBeforeItEndsAStop(t *testing.T) {
 
 // What the entry of an own key shows, by its token and revision.
 func TestAnOwnKeyOfAnotherHistoryIsAReasonToStop(t *testing.T) {
-	m := memory{Written: written{"last", 5}, Flight: flight{"flight", 10}}
+	m := memory{Written: written{Token: "last", Revision: 5}, Flight: flight{Token: "flight", Highest: 10}}
 	for name, tc := range map[string]struct {
 		token    string // "" for no entry
 		revision uint64
@@ -213,7 +213,8 @@ func TestAnOwnKeyOfAnotherHistoryIsAReasonToStop(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
-	if got := (&memory{Flight: flight{"flight", 10}}).own(&ownEntry{Token: "other"}, 20); got != unwritten {
+	first := memory{Flight: flight{Token: "flight", Highest: 10}}
+	if got := first.own(&ownEntry{Token: "other"}, 20); got != unwritten {
 		t.Errorf("another one's entry before the first write: %v", got)
 	}
 }

@@ -56,6 +56,30 @@ type own struct {
 	memory
 }
 
+// foundAt returns a time at which the bucket was in the state that was found, or before; zero if it is not known. o is
+// the own key as found, nil for none. isRemade says that the stream is another one than the last thorough check saw.
+//
+// Law: a resume raises the marks by what may have been loaded since then, so the time must not be too late. An entry
+// that is foreign is of the state that was found, and any entry is where the data directory went back with the bucket.
+// The last write may have landed after the bucket went back. If its outcome is unknown, it was a compare-and-set on the
+// write before, which is in the state found. If it was acknowledged, it is, too, where a check has seen the stream
+// since.
+func (k *own) foundAt(o *ownEntry, revision uint64, isRemade bool) time.Time {
+	switch {
+	case o == nil || o.Token == "":
+	case k.copied: //mutant:found-at
+		return o.Time
+	case o.Token == k.Flight.Token:
+		return k.Written.Sent
+	case o.Volatile && o.Name != k.cfg.Name(): // another worker took the key over, perhaps since
+	case o.Token == k.Written.Token && isRemade:
+		return k.Looked
+	case o.Token != k.Written.Token && k.memory.own(o, revision) == foreign:
+		return o.Time
+	}
+	return time.Time{}
+}
+
 // remembers reports whether the process remembers a registry, or did before its journal was damaged.
 func (k *own) remembers() bool { return !k.isFresh() || k.journal.damaged != nil }
 
@@ -88,7 +112,7 @@ func (k *own) write(ctx context.Context, identity uint64, ended bool) error {
 // send sends one write of the own key.
 func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error) {
 	if k.Flight.Token == "" {
-		k.Flight = flight{newID(), k.cfg.Bucket.Known()}
+		k.Flight = flight{newID(), k.cfg.Bucket.Known(), k.cfg.Now().UTC()}
 	}
 	if k.Incident != "" { // what is known above the identity may be of another history
 		k.Flight.Highest = min(k.Flight.Highest, identity)
@@ -115,7 +139,7 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 // Law: the journal has it before anything is loaded that rests on it. So at the next start the entry of an earlier time
 // is recognized as such.
 func (k *own) landed(revision uint64) {
-	k.Written, k.Flight = written{k.Flight.Token, revision}, flight{}
+	k.Written, k.Flight = written{k.Flight.Token, revision, k.Flight.Sent}, flight{}
 	k.save() //mutant:landed
 }
 
@@ -171,7 +195,7 @@ func (k *own) disown(ctx context.Context, o *ownEntry, e buckets.Entry) (err err
 		_, err = k.cfg.Bucket.Create(ctx, ownPrefix+k.Key, encode(gone))
 	} else {
 		_, err = k.cfg.Bucket.Update(ctx, ownPrefix+k.Key, e.Value, e.Revision)
-		f.state = o.Time
+		f.state = k.foundAt(o, e.Revision, false)
 	}
 	if isRefused(err) {
 		return errNewerRead
@@ -179,9 +203,9 @@ func (k *own) disown(ctx context.Context, o *ownEntry, e buckets.Entry) (err err
 	if err != nil {
 		return fmt.Errorf("lineage: the own key of this worker cannot be compared: %w", err)
 	}
-	if !f.state.IsZero() {
+	if o != nil {
 		f.why = fmt.Sprintf("the entry that this worker writes into the bucket of marks is that of %s, and was "+
-			"written since", f.state.UTC().Format(time.RFC3339))
+			"written since", o.Time.UTC().Format(time.RFC3339))
 	} else if _, unfit := k.cfg.Bucket.Look(ctx); errors.Is(unfit, buckets.ErrUnfit) { // which is why it is gone
 		f.cause, f.why = Exposed, unfit.Error()
 	}

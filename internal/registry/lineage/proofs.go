@@ -10,12 +10,11 @@ import (
 // A finding says that the registry is not the one that a worker remembers. As an error it ends a check, and stops the
 // registry.
 type finding struct {
-	cause Cause
-	why   string
-	other string // the second registry, where that is the cause
-	// asFound says that the own key is still as the state that was found has it, so that its time is the state's.
-	asFound bool
-	state   time.Time // that was found, unless asFound; zero if it is not known
+	cause    Cause
+	why      string
+	other    string    // the second registry, where that is the cause
+	isRemade bool      // the stream is another one than the last thorough check saw
+	state    time.Time // that was found, or earlier; zero if it is not known yet
 }
 
 func (f *finding) Error() string { return fmt.Sprintf("lineage: %s: %s", f.cause, f.why) }
@@ -39,14 +38,14 @@ func find(m *memory, v *view) *finding {
 		return &finding{cause: WentBack, why: fmt.Sprintf("the bucket of marks holds registry %s, and this worker has "+
 			"loaded from registry %s", v.id.Registry, m.Registry)}
 	case !made.IsZero() && !made.Equal(v.id.Created):
-		return &finding{cause: WentBack, asFound: true, why: fmt.Sprintf("the stream of the marks was made at %s, "+
+		return &finding{cause: WentBack, isRemade: true, why: fmt.Sprintf("the stream of the marks was made at %s, "+
 			"and its identity says %s: it was restored from a backup",
 			made.UTC().Format(time.RFC3339), v.id.Created.UTC().Format(time.RFC3339))}
 	case !m.isFresh() && !v.id.Knows(m.Era): // the identity is of another history
 		return &finding{cause: WentBack, why: "the identity of the bucket does not know the era in which this worker " +
 			"has loaded"}
 	case m.copied:
-		return &finding{cause: WentBack, asFound: true, why: "the data directory, in which the marks are too, is a " +
+		return &finding{cause: WentBack, why: "the data directory, in which the marks are too, is a " +
 			"copy or was restored"}
 	}
 	return nil

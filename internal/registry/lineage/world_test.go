@@ -44,6 +44,7 @@ type world struct {
 	epoch     int              // restores so far
 	restored  time.Duration    // the last one
 	taken     time.Duration    // when what it brought back was saved
+	latest    time.Duration    // when the newest of all that was brought back was saved
 	lastEnd   int              // epoch of the last incident that an operator ended
 	detected  time.Duration    // of the first incident of this epoch; -1 before
 	incidents int
@@ -152,6 +153,13 @@ func (w *world) sawIdentity(value []byte) {
 		w.fail("an identity is written that cannot be read: %v", err)
 	case id.Incident != nil && w.detected < 0:
 		w.detected = w.now
+	}
+	if err == nil && id.Incident != nil && id.Incident.Cause == WentBack {
+		// A write that was sent after the backup may land late, on what was restored.
+		if since := id.Incident.Since(); since.After(at(w.latest + writeTimeout)) {
+			w.fail("provers say that the state found is of %s, and the newest one that was restored is of %s: %+v",
+				since, at(w.latest), id.Incident.Provers)
+		}
 	}
 }
 
@@ -811,6 +819,7 @@ func (w *world) bring(b bucket) {
 	w.epoch++
 	w.restores++
 	w.restored, w.taken, w.detected = w.now, b.saved, -1
+	w.latest = max(w.latest, b.saved)
 	for _, tag := range tagNames {
 		w.base[tag], _ = strconv.ParseInt(string(b.entries[tag].Value), 10, 64)
 	}

@@ -1,0 +1,52 @@
+package lineage
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A resume proposes by the time of the state found how far tags may have moved. Whatever shows that the bucket went
+// back, a prover says that time as far as its own key shows it, and never too late.
+func TestAProverSaysOfWhenTheStateFoundIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		writes  int  // of the own key since the backup
+		proved  bool // by the acknowledgement of another write
+		unknown bool
+	}{
+		"the own key is an older one":                             {writes: 3},
+		"the own key is an older one, another write is the proof": {writes: 3, proved: true},
+		"the own key is the last one, another write is the proof": {proved: true, unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(1, options{noFaults: true}, nil)
+			w.quiet, w.depth = true, 3
+			a := w.procs[0]
+			w.sound(t, a)
+			w.sound(t, a)
+			w.now += time.Second
+			backup := w.save()
+			for range tc.writes {
+				w.sound(t, a)
+			}
+			w.now += time.Minute
+			w.bring(*backup)
+			if tc.proved {
+				a.member.WentBack("a write was given a lower revision than another before")
+			}
+			_ = a.check(context.Background(), true)
+			in := a.member.Identity().Incident
+			if in == nil {
+				t.Fatal("no incident is open")
+			}
+			switch since := in.Since(); {
+			case since.IsZero() && tc.unknown:
+			case since.After(at(backup.saved)), since.Before(at(backup.saved - 5*time.Second)):
+				t.Errorf("the state found is of %v, want a time of the last seconds before %v", since, at(backup.saved))
+			}
+			if w.breach != nil {
+				t.Error(w.breach)
+			}
+		})
+	}
+}
