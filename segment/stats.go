@@ -15,7 +15,7 @@ type Stats struct {
 	// Speed is how many IDs per second are requested at present.
 	Speed float64
 	// SecondsLeft is how long the tag that runs out first lasts at its present speed if every load fails from now on;
-	// +Inf if no tag is in use.
+	// +Inf if no loose tag was requested in the last minute. Strict tags do not count: they hold no IDs.
 	SecondsLeft float64
 	Loads       int64 // loads that succeeded
 	Errors      int64 // loads that failed
@@ -33,7 +33,7 @@ type TagStats struct {
 	Left   int64 // IDs in memory
 	Issued int64
 	// Speed is how many IDs per second are requested at present. SecondsLeft is how long Left lasts at that speed, and
-	// so how long the store may be away; +Inf if there are no requests.
+	// so how long the store may be away; +Inf for a strict tag, and for a tag without requests in the last minute.
 	Speed, SecondsLeft float64
 	// Configured is the tag's own step as of the last load, Step the step of the next load; both are 0 before the
 	// first.

@@ -211,3 +211,41 @@ func TestATagIsFoundWhileOthersAreAddedAndRemoved(t *testing.T) {
 		}
 	}
 }
+
+// A strict tag holds no IDs, and a tag that was used up and is not requested lacks none: neither may look like a tag
+// that is about to run out, nor hide one that is.
+func TestATagWithoutDemandOrWithoutStockDoesNotRunOut(t *testing.T) {
+	inBubble(t, segment.Config{MaxStep: 100}, func(t *testing.T, a *allocator, store *faulty) {
+		for _, tag := range []string{"strict", "loose"} {
+			if _, err := store.Create(t.Context(), segment.Tag{Name: tag, Step: 100, MaxID: 1}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.SetStrict(map[string]bool{"strict": true})
+		take(t, a, "strict", 1)
+		time.Sleep(time.Second)
+		if s := a.Stats(); !math.IsInf(s.SecondsLeft, 1) {
+			t.Errorf("a strict tag lasts %v s, want +Inf", s.SecondsLeft)
+		}
+		take(t, a, "loose", 1)
+		store.OnLoad(func(context.Context, string, loadFunc) (segment.Range, error) {
+			return segment.Range{}, errors.New("the store is away")
+		})
+		for s, _ := a.StatsOf("loose"); s.Left > 0; s, _ = a.StatsOf("loose") {
+			take(t, a, "loose", s.Left)
+		}
+		if s := a.Stats(); s.SecondsLeft != 0 {
+			t.Errorf("a tag that was used up a moment ago, while the store is away, lasts %v s, want 0", s.SecondsLeft)
+		}
+		time.Sleep(time.Second)
+		a.Stats() // a reading after the last request
+		time.Sleep(2 * time.Minute)
+		if s := a.Stats(); !math.IsInf(s.SecondsLeft, 1) {
+			t.Errorf("a tag that was not requested for two minutes lasts %v s, want +Inf", s.SecondsLeft)
+		}
+		_ = a.Park("loose", 1, func([]segment.Range, error) {})
+		if s := a.Stats(); s.SecondsLeft != 0 {
+			t.Errorf("a tag for which a request waits lasts %v s, want 0", s.SecondsLeft)
+		}
+	})
+}

@@ -111,7 +111,7 @@ func (s *supply) addTo(total *Stats, now time.Duration) (speed float64) {
 	total.Tags++
 	total.Waiting += s.waiters.len()
 	total.Speed += speed
-	total.SecondsLeft = min(total.SecondsLeft, lasts(s.stock.held(), speed))
+	total.SecondsLeft = min(total.SecondsLeft, s.lasts(now, speed))
 	total.Loads += s.loader.loads
 	total.Errors += s.loader.errs
 	total.Waits += s.waiters.ever
@@ -123,7 +123,7 @@ func (s *supply) stats(now time.Duration) TagStats {
 	left, speed := s.stock.held(), s.pace.speed.at(now, s.asked())
 	return TagStats{
 		Strict: s.order == strict, Ranges: s.stock.ranges(), Left: left, Issued: s.stock.issued(),
-		Speed: speed, SecondsLeft: lasts(left, speed), Configured: s.pace.configured, Step: s.pace.step,
+		Speed: speed, SecondsLeft: s.lasts(now, speed), Configured: s.pace.configured, Step: s.pace.step,
 		Recommended: count(math.Ceil(recommendedSpan * s.pace.speed.peak)), Peak: s.pace.speed.peak,
 		Lasted: s.pace.last.lasted,
 		Loads:  s.loader.loads, LoadTime: s.loader.took, Errors: s.loader.errs, LastError: s.loader.lastErr,
@@ -131,10 +131,15 @@ func (s *supply) stats(now time.Duration) TagStats {
 	}
 }
 
-// lasts returns how many seconds the IDs last.
-func lasts(ids int64, speed float64) float64 {
-	if speed <= 0 {
+// idleFor is how long a loose tag must not be requested until its lack of IDs is no concern.
+const idleFor = time.Minute
+
+// lasts returns how many seconds the IDs held last at that speed. It is +Inf for a strict tag, of which none are held,
+// and for a tag that is not requested.
+func (s *supply) lasts(now time.Duration, speed float64) float64 {
+	isIdle := !s.waiters.any() && s.pace.speed.idle(now, s.asked()) >= idleFor
+	if s.order != loose || speed <= 0 || isIdle {
 		return math.Inf(1)
 	}
-	return float64(ids) / speed
+	return float64(s.stock.held()) / speed
 }
