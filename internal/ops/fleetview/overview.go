@@ -25,6 +25,7 @@ type Overview struct {
 	Rows                 []Row
 	Segments, Snowflakes float64 // IDs a second, of the workers that answered; likewise below
 	Requests             float64 // a second
+	Known                bool    // the rates of some worker are known
 	Waiting, Ready       int
 	Versions             int   // number of different versions
 	Numbers              int   // number of held worker numbers
@@ -45,6 +46,7 @@ func (s Snapshot) Overview() Overview {
 		v.Segments += w.Rates["segment"].IDs
 		v.Snowflakes += w.Rates["snowflake"].IDs
 		v.Requests += row.Requests
+		v.Known = v.Known || row.Known
 		v.Waiting += row.Waiting
 		if row.Class == Good {
 			v.Ready++

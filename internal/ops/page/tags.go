@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -28,7 +29,8 @@ type tagRow struct {
 // tagsView is a page of tags.
 type tagsView struct {
 	Query      string
-	Busiest    bool // by speed, of the busiest
+	By         string // name, speed, or left: what the tags last for; the last two are of the busiest
+	InTrouble  bool   // only tags of which loads fail, or requests wait
 	Rows       []tagRow
 	First      int // number of the first row, from 1
 	Last       int
@@ -46,19 +48,25 @@ func (p *page) tagList(r *http.Request) (any, error) {
 	}
 	busy := make(map[string]*fleetview.Busy)
 	busiest := s.Busiest()
+	v := tagsView{Query: strings.TrimSpace(r.FormValue("q")), By: "name", InTrouble: r.FormValue("in") == "trouble"}
+	switch by := r.FormValue("by"); {
+	case by == "left" || v.InTrouble:
+		v.By = "left"
+		slices.SortStableFunc(busiest, func(x, y fleetview.Busy) int { return cmp.Compare(x.Left, y.Left) })
+	case by == "speed":
+		v.By = by
+	}
+	if v.InTrouble {
+		busiest = slices.DeleteFunc(busiest, func(b fleetview.Busy) bool { return !b.Failing && b.Waiting == 0 })
+	}
 	for i := range busiest {
 		busy[busiest[i].Tag] = &busiest[i]
 	}
 	tags, at, trouble := p.tags.get(r.Context())
-	v := tagsView{
-		Query: strings.TrimSpace(r.FormValue("q")), Busiest: r.FormValue("by") == "speed", All: len(tags), At: at,
-		Trouble: trouble,
-	}
-	var found []segment.Tag
-	if v.Busiest {
+	v.All, v.At, v.Trouble = len(tags), at, trouble
+	found := matching(tags, v.Query)
+	if v.By != "name" {
 		found = only(tags, busiest, v.Query)
-	} else {
-		found = matching(tags, v.Query)
 	}
 	v.Found = len(found)
 	number, _ := strconv.Atoi(r.FormValue("p"))
@@ -89,8 +97,11 @@ func (v tagsView) link(number int) string {
 	if v.Query != "" {
 		q.Set("q", v.Query)
 	}
-	if v.Busiest {
-		q.Set("by", "speed")
+	if v.By != "name" {
+		q.Set("by", v.By)
+	}
+	if v.InTrouble {
+		q.Set("in", "trouble")
 	}
 	if number > 0 {
 		q.Set("p", strconv.Itoa(number))
@@ -112,11 +123,11 @@ func matching(tags []segment.Tag, text string) (found []segment.Tag) {
 	return found
 }
 
-// only returns the tags that are among the busiest and match a text, the busiest first.
+// only returns the tags that are among the busiest and match a text, in the order of the busiest.
 func only(tags []segment.Tag, busiest []fleetview.Busy, text string) (found []segment.Tag) {
 	at := make(map[string]int, len(busiest))
 	for i, b := range busiest {
-		if b.IDsPerSecond > 0 {
+		if b.IDsPerSecond > 0 || b.Failing || b.Waiting > 0 {
 			at[b.Tag] = i
 		}
 	}

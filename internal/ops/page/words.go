@@ -14,7 +14,7 @@ import (
 // words are the functions that templates call.
 var words = template.FuncMap{
 	"count": fleetview.Count, "rate": fleetview.PerSecond, "span": fleetview.Span, "clock": fleetview.Clock,
-	"seconds": fleetview.Seconds, "day": day, "bar": bar,
+	"seconds": fleetview.Seconds, "ago": ago, "runbook": runbook, "day": day, "bar": bar,
 	"speed": func(v subjects.Fraction) string { return fleetview.PerSecond(float64(v)) },
 	"names": names, "operand": operand,
 	"late":  func(err error) bool { return errors.Is(err, errLate) },
@@ -38,6 +38,35 @@ func operand(tag string) string {
 		return "-- " + tag
 	}
 	return tag
+}
+
+// ago writes how long ago a time was, and on hover the time.
+func ago(t, now time.Time) template.HTML {
+	if t.IsZero() {
+		return "–"
+	}
+	passed := now.Sub(t)
+	text := "just now"
+	switch unit := max(passed, -passed); {
+	case passed < -time.Second:
+		text = "in " + fleetview.Span(unit.Truncate(time.Second))
+	case unit >= 48*time.Hour:
+		text = strconv.Itoa(int(unit.Hours()/24)) + " days ago"
+	case unit >= 2*time.Hour:
+		text = strconv.Itoa(int(unit.Hours())) + " h ago"
+	case unit >= 2*time.Minute:
+		text = strconv.Itoa(int(unit.Minutes())) + " min ago"
+	case unit >= time.Second:
+		text = strconv.Itoa(int(unit.Seconds())) + " s ago"
+	}
+	t = t.UTC()
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339) + `" title="` + t.Format("2006-01-02 15:04:05") +
+		` UTC">` + text + `</time>`)
+}
+
+// runbook returns the address of the runbook's entry for a kind of alarm.
+func runbook(kind subjects.Alarm) string {
+	return "https://github.com/natsid/natsid/blob/main/docs/operations.md#" + string(kind)
 }
 
 func day(t time.Time) string { return t.UTC().Format("2006-01-02") }
