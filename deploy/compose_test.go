@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -132,9 +134,12 @@ func TestEachHealthCheckAsksWhereItsServerAnswers(t *testing.T) {
 	}
 }
 
-func TestOnlyNATSIsPublishedAndOnlyOnThisMachine(t *testing.T) {
+func TestEveryPortIsPublishedOnThisMachineAlone(t *testing.T) {
 	file := readCompose(t)
-	servers := natsServers(t)
+	ports := map[string]string{"natsid": ":8080", "prometheus": ":9090", "grafana": ":3000"}
+	for _, name := range natsServers(t) {
+		ports[name] = ":" + strconv.Itoa(natsConf(t, name).Port)
+	}
 	taken := map[string]bool{}
 	for name := range file["services"].(map[string]any) {
 		s := service(t, file, name)
@@ -143,23 +148,79 @@ func TestOnlyNATSIsPublishedAndOnlyOnThisMachine(t *testing.T) {
 				t.Errorf("%s has %s, want the default network alone", name, door)
 			}
 		}
-		if !slices.Contains(servers, name) {
+		inside, isPublic := ports[name]
+		if !isPublic {
 			if s["ports"] != nil {
 				t.Errorf("%s publishes %v, want nothing", name, s["ports"])
 			}
 			continue
 		}
-		client := ":" + strconv.Itoa(natsConf(t, name).Port)
 		for _, port := range list(t, s, "ports") {
-			here, ok := strings.CutSuffix(port, client)
+			here, ok := strings.CutSuffix(port, inside)
 			if !ok || !strings.HasPrefix(here, "127.0.0.1:") || taken[here] {
-				t.Errorf("%s publishes %s, want its client port on a port of 127.0.0.1 that is free", name, port)
+				t.Errorf("%s publishes %s, want its port %s on a port of 127.0.0.1 that is free", name, port, inside)
 			}
 			taken[here] = true
 		}
 	}
-	if len(taken) != len(servers) {
-		t.Errorf("published: %v, want one port for each of %q: callers go to another if one stops", taken, servers)
+	if len(taken) != len(ports) {
+		t.Errorf("published: %v, want a port of each of %v", taken, ports)
+	}
+}
+
+// The page of a worker that other containers reach demands a token. Prometheus and the workers read the same one.
+func TestThePageAndPrometheusShareAToken(t *testing.T) {
+	file := readCompose(t)
+	token := service(t, file, "natsid")["environment"].(map[string]any)["NATSID_HTTP_TOKEN_FILE"]
+	var conf struct {
+		Rules   []string `yaml:"rule_files"`
+		Scrapes []struct {
+			Authorization struct {
+				File string `yaml:"credentials_file"`
+			}
+			DNS []struct {
+				Names []string
+				Port  int
+			} `yaml:"dns_sd_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(readFile(t, "prometheus.yml")), &conf); err != nil {
+		t.Fatal(err)
+	}
+	if len(conf.Scrapes) != 1 || conf.Scrapes[0].Authorization.File != token || conf.Scrapes[0].DNS[0].Port != 8080 ||
+		!slices.Equal(conf.Scrapes[0].DNS[0].Names, []string{"natsid"}) {
+		t.Errorf("Prometheus scrapes %+v, want port 8080 of natsid, with the token in %v", conf.Scrapes, token)
+	}
+	for _, name := range []string{"natsid", "prometheus"} {
+		given := fmt.Sprint(service(t, file, name)["configs"])
+		if !strings.Contains(given, "target:"+fmt.Sprint(token)) || !strings.Contains(given, "source:page-token") {
+			t.Errorf("%s has the configs %s, want page-token at %v", name, given, token)
+		}
+	}
+	for _, v := range append(list(t, service(t, file, "prometheus"), "volumes"),
+		list(t, service(t, file, "grafana"), "volumes")...) {
+		from, _, _ := strings.Cut(v, ":")
+		if !strings.HasPrefix(from, "./") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("..", from)); err != nil {
+			t.Error(err)
+		}
+	}
+	if promtool := needs(t, "promtool"); promtool != "" {
+		dir := t.TempDir()
+		text := strings.ReplaceAll(readFile(t, "prometheus.yml"), "/etc/prometheus/", dir+"/")
+		text = strings.ReplaceAll(text, fmt.Sprint(token), dir+"/token")
+		for name, body := range map[string]string{
+			"prometheus.yml": text, "alerts.yml": readFile(t, "alerts.yml"), "token": "natsid",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, err := exec.Command(promtool, "check", "config", dir+"/prometheus.yml").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 }
 
