@@ -46,7 +46,8 @@ func Codes() []CodeInfo { return slices.Clone(codes) }
 
 var codes = []CodeInfo{
 	{BadRequest, "the request is malformed; the text says how", "fix the request; a retry cannot help"},
-	{NotFound, "there is no such tag, or it was deleted", "create it, as with `natsid tag create order`"},
+	{NotFound, "there is no such tag, or it was deleted",
+		"check its name; create it, as with `natsid tag create order`"},
 	{TooMany, "too many requests wait already, or more is asked for than a limit allows",
 		"retry after the time in Natsid-Retry-After-Ms"},
 	{Internal, "a bug in natsid", "report it, with the log of the worker"},

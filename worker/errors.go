@@ -36,7 +36,7 @@ var codes = []struct {
 			"then repeat or correct the change"},
 	{segment.ErrDisabled, subjects.NotFound,
 		"the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs"},
-	{segment.ErrUnknownTag, subjects.NotFound, "no such tag; create it with `natsid tag create`"},
+	{segment.ErrUnknownTag, subjects.NotFound, "no such tag: check its name, or create it with `natsid tag create`"},
 	{segment.ErrBadRow, subjects.Unavailable, "the tag's row in the table has a step or max_id below 1: fix the row"},
 	{segment.ErrUnguarded, subjects.BadRequest,
 		"tags are deleted in the guard, which is off: delete the tag's row in the table, " +

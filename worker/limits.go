@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -106,6 +107,9 @@ func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 		if a.link.Settings == nil {
 			return nil, errNoSettings
 		}
+		if err := a.checkThrottled(ctx, c); err != nil {
+			return nil, err
+		}
 		now, err = a.link.Settings.SetThrottle(ctx, func(t *policy.Throttle) { change(t, c) })
 		if err != nil {
 			return nil, ofSettings(err)
@@ -115,6 +119,23 @@ func (a *tagAdmin) throttle(ctx context.Context, body []byte) (any, error) {
 	answer := subjects.Throttles{All: now.All, Tags: map[string]int64{}}
 	maps.Copy(answer.Tags, now.Tags)
 	return answer, nil
+}
+
+// lookFor bounds the look whether a tag exists that is to be throttled: an operator throttles when the store is slow.
+const lookFor = 500 * time.Millisecond
+
+// checkThrottled returns an error if the store says that the tag to be throttled does not exist: its name is misspelt.
+// While the store does not answer, any tag can be throttled.
+func (a *tagAdmin) checkThrottled(ctx context.Context, c subjects.Throttle) error {
+	if c.Tag == "" || c.Off {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	if _, err := a.link.Store.Look(ctx, c.Tag); errors.Is(err, segment.ErrUnknownTag) {
+		return subjects.Errorf(subjects.NotFound, "no tag %s exists, so nothing was throttled: check the name", c.Tag)
+	}
+	return nil
 }
 
 // change applies the change of a request to a throttle.

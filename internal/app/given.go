@@ -153,7 +153,7 @@ func flagOf(name string) string {
 
 // checkName returns the fault of a setting's name in a file, "" if it has none.
 func checkName(name string) string {
-	best, distance := "", 1+max(2, len(name)/3)
+	var flags []string
 	for _, s := range settings {
 		if s.Flag == name && name == "config" {
 			return " cannot stand in the file: a file names no other"
@@ -161,14 +161,51 @@ func checkName(name string) string {
 		if s.Flag == name {
 			return ""
 		}
-		if d := edits(name, s.Flag); d < distance {
-			best, distance = s.Flag, d
-		}
+		flags = append(flags, s.Flag)
 	}
+	best := Nearest(name, flags)
 	if best == "" {
 		return " is no setting: `natsid serve --help` lists them, without the leading dashes here"
 	}
 	return " is no setting: did you mean " + best + "?"
+}
+
+// envPrefix begins the names of natsid's variables in the environment.
+const envPrefix = "NATSID_"
+
+// MisspeltEnv returns an error that names each variable of an environment that is probably a misspelt setting. Others
+// that no setting has are allowed: for a Service named natsid, Kubernetes sets NATSID_PORT and NATSID_SERVICE_HOST.
+func MisspeltEnv(environ []string) error {
+	var known []string
+	for _, s := range settings {
+		if name, ours := strings.CutPrefix(s.Env, envPrefix); ours {
+			known = append(known, name)
+		}
+	}
+	var faults []error
+	for _, variable := range environ {
+		full, _, _ := strings.Cut(variable, "=")
+		name, ours := strings.CutPrefix(full, envPrefix)
+		if !ours || slices.Contains(known, name) {
+			continue
+		}
+		if best := Nearest(name, known); best != "" {
+			faults = append(faults, fmt.Errorf("%s in the environment is no setting: did you mean %s%s?",
+				full, envPrefix, best))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Nearest returns the name of which the given one is most probably a misspelling, "" if it resembles none.
+func Nearest(name string, names []string) (best string) {
+	distance := 1 + max(2, len(name)/3)
+	for _, n := range names {
+		if d := edits(name, n); d < distance {
+			best, distance = n, d
+		}
+	}
+	return best
 }
 
 // edits returns how many characters must be inserted, removed or replaced to turn a into b.

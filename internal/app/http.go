@@ -13,7 +13,9 @@ import (
 	"github.com/natsid/natsid/segment"
 )
 
-// listenHTTP opens the address of the monitor. If it is taken, IDs are served without a monitor.
+// listenHTTP opens the address of the monitor. Probes and alerts depend on an address that was given: without it the
+// program does not start. Without the default address IDs are served without a monitor: a second worker of this machine
+// needs no other command than the first.
 func (p *program) listenHTTP(context.Context) error {
 	if p.cfg.HTTP == "" {
 		return nil
@@ -24,6 +26,10 @@ func (p *program) listenHTTP(context.Context) error {
 		}
 	}
 	l, err := net.Listen("tcp", p.cfg.HTTP)
+	if err != nil && p.cfg.given["http"].From != FromDefault {
+		return fmt.Errorf("health, metrics and the page cannot be served: %w; choose another address with %s",
+			err, place("http", p.cfg.given))
+	}
 	if err != nil {
 		p.cfg.Log.Warn("health, readiness, metrics and the page are not served: cannot listen; "+
 			"choose another address with --http ADDR, or none with --http ''", "error", err)

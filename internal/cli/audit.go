@@ -3,8 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"time"
 
@@ -19,8 +22,11 @@ import (
 )
 
 type auditCmd struct {
-	Tag   string
-	Since since
+	Tag    string
+	Since  since
+	Report string
+
+	sum hash.Hash // of the entries, for a report; else nil
 }
 
 func (*auditCmd) help() help {
@@ -44,10 +50,12 @@ back, nothing was issued twice: that is shown as harmless.
 
 Examples:
   natsid audit
-  natsid audit --tag order --since 24h`,
+  natsid audit --tag order --since 24h
+  natsid audit --report 2026-11.txt`,
 		values: map[string]string{
-			"tag":   "Only the loads of this tag.",
-			"since": "Only what was written since then: a time, as 2026-01-31T12:00:00Z, or an age, as 24h.",
+			"tag":    "Only the loads of this tag.",
+			"report": "Write a report to this file, too: scope, exclusions, verdict and checksums.",
+			"since":  "Only what was written since then: a time, as 2026-01-31T12:00:00Z, or an age, as 24h.",
 		},
 	}
 }
@@ -95,12 +103,20 @@ func (c *auditCmd) Run(s *session) error {
 		a := grants.NewAudit("")
 		defer a.Close()
 		a.Tag = c.Tag
+		if c.Report != "" {
+			c.sum = sha256.New()
+		}
 		out := auditJSON{Repeated: []findingJSON{}, NotProven: []findingJSON{}, Harmless: []findingJSON{}}
 		if err := c.readAll(ctx, s, js, r, a, &out); err != nil {
 			return err
 		}
 		if err := s.judge(a, &out); err != nil {
 			return err
+		}
+		if c.Report != "" {
+			if err := c.report(s, r, &out); err != nil {
+				return err
+			}
 		}
 		if err := s.print(out, out.print); err != nil {
 			return err
@@ -185,7 +201,10 @@ func (c *auditCmd) read(
 			fmt.Fprintf(s.stderr, "natsid: %d loads read, %d %% of the entries\n",
 				a.Loads, 100*(at.Sequence-first+1)/(r.Last-first+1))
 		}
-		failed = a.Add(at, b)
+		if c.sum != nil {
+			failed = json.NewEncoder(c.sum).Encode(b)
+		}
+		failed = errors.Join(failed, a.Add(at, b))
 		return failed == nil
 	})
 	a.Unreadable += bad

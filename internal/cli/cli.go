@@ -4,10 +4,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -20,13 +22,15 @@ import (
 
 // commandLine is the tree of commands. Struct tags hold no prose: see [help].
 type commandLine struct {
-	JSON bool
+	JSON        bool
+	ShowVersion versionFlag `name:"version"`
 
 	Serve    serveCmd    `cmd:"" default:"withargs"`
 	Get      getCmd      `cmd:""`
 	Tag      tagCmd      `cmd:""`
 	Throttle throttleCmd `cmd:""`
 	Store    storeCmd    `cmd:""`
+	Leaf     leafCmd     `cmd:""`
 	Registry registryCmd `cmd:""`
 	Resume   resumeCmd   `cmd:""`
 	Explain  explainCmd  `cmd:""`
@@ -51,7 +55,7 @@ func (*commandLine) help() help {
 		summary: "Unique 64-bit IDs over NATS: dense numbers per tag, or snowflakes.\n\n" +
 			"`natsid` alone is a whole service on this machine. Any NATS client can request IDs: " +
 			"`nats request id.segment.order \"\"`.",
-		values: map[string]string{"json": "Print JSON, for programs."},
+		values: map[string]string{"json": "Print JSON, for programs.", "version": "Print the version."},
 	}
 }
 
@@ -100,7 +104,7 @@ func (s *session) config() (app.Config, error) {
 func (s *session) validConfig() (app.Config, error) {
 	if !s.resolved {
 		all, said, err := app.Resolve(s.given)
-		if err != nil {
+		if err = cmp.Or(err, app.MisspeltEnv(os.Environ())); err != nil {
 			_, unread := app.Parse(s.given)
 			return app.Config{}, usage(app.Faults(s.fileFault, err, unread))
 		}
@@ -161,7 +165,7 @@ func newParser(s *session, exit func(int)) *kong.Kong {
 
 func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	if s.call, err = parser.Parse(args); err != nil {
-		return usage(err)
+		return usage(cmp.Or(misspelt(parser.Model.Node, args), err))
 	}
 	s.given = s.settingsGiven(s.call.Selected())
 	s.addFile()

@@ -28,6 +28,7 @@ func (*explainCmd) help() help {
 		summary: "Show when an ID was granted, to which worker, and from which load or window.",
 		detail: `Looks in the stream of grants. With --tag, ID is one of that tag; without, a
 snowflake, in the layout of the workers unless --layout or --epoch says another.
+An ID that is in no window of a snowflake is looked for in the loads of all tags.
 An ID that is in no grant is explained by what it cannot be. An ID that a service
 masked must be given as natsid issued it.
 
@@ -49,7 +50,8 @@ type explainedJSON struct {
 
 // grantJSON is a grant that contains an ID.
 type grantJSON struct {
-	Granted  time.Time `json:"granted"` // by the worker's clock
+	Tag      string    `json:"tag,omitempty"` // of a load
+	Granted  time.Time `json:"granted"`       // by the worker's clock
 	Instance string    `json:"instance"`
 	Process  string    `json:"process"`
 	Number   *int      `json:"number,omitempty"` // the worker number, if there was one
@@ -170,7 +172,7 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 	p, err := l.Decode(c.ID)
 	if err != nil {
 		out.cant("a snowflake of layout %s: %v", l, err)
-		return nil
+		return c.anyTag(ctx, r, out)
 	}
 	parts := partsOf(l, p)
 	out.Parts = &parts
@@ -181,8 +183,13 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 	for _, f := range found {
 		out.Grants = append(out.Grants, windowJSON(f))
 	}
+	if len(found) > 0 {
+		return nil
+	}
+	if err := c.anyTag(ctx, r, out); err != nil || len(out.Grants) > 0 {
+		return err
+	}
 	switch oldest, _, ok, err := r.Get(ctx, r.First); {
-	case len(found) > 0:
 	case p.Time.After(time.Now()):
 		out.cant("one that was issued by now: its time is %s", p.Time.Format(millis))
 	case err == nil && ok && p.Time.Before(oldest.Time):
@@ -193,6 +200,19 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 			p.Worker)
 	}
 	return nil
+}
+
+// anyTag looks for the ID in the loads of all tags.
+func (c *explainCmd) anyTag(ctx context.Context, r *grants.Reader, out *explainedJSON) error {
+	_, err := r.Scan(ctx, r.First, r.Last, func(at grants.At, b *grants.Batch) bool {
+		for _, l := range b.Loads {
+			if l.First <= c.ID && c.ID <= l.Last {
+				out.Grants = append(out.Grants, loadJSON(grants.Found{At: at, Head: b.Head, Load: &l}))
+			}
+		}
+		return len(out.Grants) < maxShown
+	})
+	return err
 }
 
 // layoutOf returns the layout of the last entry, unless one was given.
@@ -220,9 +240,9 @@ func (j *explainedJSON) cant(format string, args ...any) {
 
 func loadJSON(f grants.Found) grantJSON {
 	g := grantJSON{
-		Granted: time.UnixMilli(f.Load.Time).UTC(), Instance: f.Head.Instance, Process: f.Head.Process,
-		First: f.Load.First, Last: f.Load.Last, Revision: f.Load.Read, Written: f.Load.Written, Store: f.Head.Store,
-		Registry: f.Head.Segments, Entry: f.At.Sequence,
+		Tag: f.Load.Tag, Granted: time.UnixMilli(f.Load.Time).UTC(), Instance: f.Head.Instance,
+		Process: f.Head.Process, First: f.Load.First, Last: f.Load.Last, Revision: f.Load.Read,
+		Written: f.Load.Written, Store: f.Head.Store, Registry: f.Head.Segments, Entry: f.At.Sequence,
 	}
 	if f.Load.Number >= 0 {
 		g.Number = &f.Load.Number
@@ -247,22 +267,32 @@ func windowJSON(f grants.Found) grantJSON {
 }
 
 func (j *explainedJSON) print(out io.Writer) {
+	if p := j.Parts; p != nil {
+		fmt.Fprintf(out, "snowflake of %s, worker number %d, sequence %d\n",
+			p.Time.Format(millis), p.Worker, p.Sequence)
+	}
+	tags := make(map[string]bool)
 	for _, g := range j.Grants {
+		tags[g.Tag] = true
 		fmt.Fprintf(out, "granted   %s\n", g.Granted.Format(millis))
 		fmt.Fprintf(out, "worker    %s, process %s\n", g.Instance, g.Process)
 		if g.Number != nil {
 			fmt.Fprintf(out, "number    %d\n", *g.Number)
 		}
-		if j.Tag != "" {
+		if g.Tag != "" {
+			fmt.Fprintf(out, "issued    from %s on, if it was\n", g.Granted.Format(millis))
 			fmt.Fprintf(out, "load      %d-%d of tag %s, from revision %d of its mark to %s\n",
-				g.First, g.Last, j.Tag, g.Revision, revision(g.Written))
+				g.First, g.Last, g.Tag, g.Revision, revision(g.Written))
 		} else {
 			fmt.Fprintf(out, "window    %s to %s, %s\n", time.UnixMilli(g.First).UTC().Format(millis),
 				time.UnixMilli(g.Last+1).UTC().Format(millis), g.How)
 		}
 		fmt.Fprintf(out, "store     %s, registry %s, entry %d\n", g.Store, cmp.Or(g.Registry, "-"), g.Entry)
 	}
-	if len(j.Grants) > 1 {
+	switch {
+	case len(tags) > 1:
+		fmt.Fprintf(out, "warning   %d tags have this ID: add --tag TAG\n", len(tags))
+	case len(j.Grants) > 1:
 		fmt.Fprintf(out, "warning   %d grants contain it: run `natsid audit`\n", len(j.Grants))
 	}
 	for _, c := range j.CantBe {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 type versionCmd struct{}
@@ -23,6 +25,18 @@ func (*versionCmd) Run(s *session) error {
 	return s.print(v, func(out io.Writer) {
 		fmt.Fprintf(out, "natsid %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
 	})
+}
+
+// A versionFlag prints the version, as the command does, in place of whatever else the command line says.
+type versionFlag bool
+
+// BeforeReset is called by kong where the flag is given.
+func (versionFlag) BeforeReset(k *kong.Kong, s *session) error {
+	if err := new(versionCmd).Run(s); err != nil {
+		return err
+	}
+	k.Exit(0)
+	return nil
 }
 
 type versionJSON struct {

@@ -1,0 +1,121 @@
+package cli_test
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A mistake is a command line that people type, and what they must be told: the exit code, and words that name the
+// cause or the remedy.
+type mistake struct {
+	line  string // fields, separated by blanks; an underscore within one stands for a blank
+	code  int
+	words string
+}
+
+func (m mistake) check(t *testing.T, global ...string) {
+	t.Helper()
+	args := strings.Fields(m.line)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "_", " ")
+	}
+	r := natsid(t, append(global, args...)...)
+	if r.code != m.code || !strings.Contains(r.err, m.words) {
+		t.Errorf("natsid %s: exit code %d, %s; want %d and %q", m.line, r.code, r.err, m.code, m.words)
+	}
+}
+
+func TestEachMistakeIsToldByCauseAndRemedy(t *testing.T) {
+	for _, m := range []mistake{
+		{"tga list", 2, "did you mean `natsid tag list`?"},
+		{"get order", 2, "did you mean `natsid get segment order`?"},
+		{"get segment", 2, `expected "<tag>"`},
+		{"get segment order -n 0", 2, "want at least 1"},
+		{"get segment a_b", 2, "byte 1 of the tag"},
+		{"serve --listen x", 2, "want host:port"},
+		{"serve --data /dev/null/x", 1, "choose another with --data DIR"},
+		{"serve --layout 40-1-1", 2, "such as 41+10+12"},
+		{"serve --epoch tomorrow", 2, "as 2018-09-22"},
+		{"serve --max-step 0", 2, "want 1 to"},
+		{"serve --step-time quick", 2, "such as 1.5s or 10m"},
+		{"serve --http 8080", 2, "want host:port, or nothing"},
+		{"serve --mysql db:3306", 2, "want user:password@tcp(host:port)/database"},
+		{"serve --config /nonexistent", 2, "no such file"},
+		{"serve --max-stpe 5", 2, `did you mean "--max-step"?`},
+		{"serve --namespace a_b", 2, "want A-Z a-z 0-9"},
+		{"serve --context nosuch", 2, `there is no context "nosuch"`},
+		{"serve --password x", 2, "belongs to --user"},
+		{"serve --tlscert /nonexistent", 2, "give both"},
+		{"serve --numbers 9-5", 2, "0-1023 at most"},
+		{"decode abc", 2, `got "abc"`},
+		{"layout --years many", 2, `got "many"`},
+		{"tag create a_b", 2, "byte 1 of the tag"},
+		{"tag update order", 2, "nothing to change"},
+		{"throttle order", 2, "such as `natsid throttle order 1000`"},
+		{"throttle order fast", 2, "want a number of IDs per second"},
+		{"drain", 2, `expected "<worker>"`},
+		{"audit --since yesterday", 2, "such as 90m"},
+		{"leaf check", 2, "--mysql is missing"},
+		{"leaf check --mysql db", 2, "want user:password@tcp(host:port)/database"},
+		{"store move --to redis", 2, `"kv","mysql"`},
+		{"store move --to mysql", 2, "--mysql is missing"},
+		{"permissions worke", 2, `"worker","caller","operator","stage"`},
+		{"completion fishy", 2, `"bash","zsh","fish"`},
+		{"stamp", 2, "want one of --tag, --tag-from and --snowflake"},
+		{"resume --marks /nonexistent", 2, "no such file"},
+		{"health --http 127.0.0.1:1", 3, "name the address of the worker with --http ADDR"},
+		{"tag list --nats nats://127.0.0.1:1", 3, "start natsid, or name another server with --nats URL"},
+	} {
+		m.check(t)
+	}
+	r := natsid(t, "--version")
+	if r.code != 0 || !strings.HasPrefix(r.out, "natsid ") {
+		t.Errorf("--version: %+v, want the version", r)
+	}
+}
+
+func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
+	s := serve(t, "--auto-create-tags=false")
+	for _, m := range []mistake{
+		{"tag create order", 0, ""},
+		{"tag create order", 1, "the tag exists already; change it with `natsid tag update`"},
+		{"tag delete nosuch", 1, "no such tag: check its name"},
+		{"tag update nosuch --step 5", 1, "no such tag: check its name"},
+		{"throttle odrer 1000", 1, "no tag odrer exists, so nothing was throttled"},
+		{"throttle order 1000", 0, ""},
+		{"get segment nosuch", 1, "create it with `natsid tag create`"},
+		{"get segment order -n 100001", 1, "1..100000"},
+		{"drain nosuch", 1, "`natsid workers` lists those that do"},
+		{"explain 5 --tag order", 3, "there is no stream of grants"},
+		{"serve --data " + s.data, 1, s.data},
+	} {
+		m.check(t, "--nats", s.url)
+	}
+}
+
+// A misspelt variable is no setting. Kubernetes sets others with the prefix for a Service of natsid's name.
+func TestAMisspeltVariableIsRefused(t *testing.T) {
+	for _, name := range []string{"NATSID_PORT", "NATSID_SERVICE_HOST", "NATSID_PORT_4222_TCP"} {
+		t.Setenv(name, "tcp://10.0.0.1:4222")
+	}
+	if r := natsid(t, "config"); r.code != 0 {
+		t.Errorf("with the variables of Kubernetes: %+v", r)
+	}
+	t.Setenv("NATSID_HORIZN", "10m")
+	mistake{"config", 2, "NATSID_HORIZN in the environment is no setting: did you mean NATSID_HORIZON?"}.check(t)
+}
+
+// Probes and alerts depend on an address that was given.
+func TestAStartEndsIfTheAddressOfHealthIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	mistake{
+		"serve --listen 127.0.0.1:0 --data " + filepath.Join(t.TempDir(), "data") + " --http " + l.Addr().String(), 1,
+		"choose another address with --http",
+	}.check(t)
+}
