@@ -7,7 +7,6 @@ import (
 	"errors"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/registry/buckets"
@@ -16,7 +15,7 @@ import (
 
 // SetLimit changes the limit of a tag for all workers. See worker.Settings.
 func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy.Limit)) error {
-	if err := s.countFirst(ctx); err != nil {
+	if err := s.count.first(ctx); err != nil {
 		return err
 	}
 	_, err := s.set(ctx, limitPrefix+tag, func(old []byte) (value []byte, err error) {
@@ -32,7 +31,7 @@ func (s *Settings) SetLimit(ctx context.Context, tag string, change func(*policy
 
 // SetThrottle changes the throttle for all workers, and returns it. See worker.Settings.
 func (s *Settings) SetThrottle(ctx context.Context, change func(*policy.Throttle)) (t policy.Throttle, err error) {
-	if err := s.countFirst(ctx); err != nil {
+	if err := s.count.first(ctx); err != nil {
 		return t, err
 	}
 	_, err = s.set(ctx, throttleKey, func(old []byte) (value []byte, err error) {
@@ -135,24 +134,4 @@ func printable(text string) string {
 		}
 	}
 	return string(b)
-}
-
-// askFor is how long workers have to answer a question while a request waits.
-const askFor = 700 * time.Millisecond
-
-// countFirst makes all workers know their number before the first rate is set; while a rate is in force, they count.
-func (s *Settings) countFirst(ctx context.Context) error {
-	if s.cfg.Gate.HasRate() {
-		return nil
-	}
-	live, err := s.cfg.Live(ctx)
-	if err != nil {
-		return unreachable(err)
-	}
-	answers, err := s.ask(ctx, askFor, live)
-	if err != nil {
-		return unreachable(err)
-	}
-	s.tellCount(answers)
-	return nil
 }

@@ -26,24 +26,25 @@ const (
 	countFor   = time.Second // bounds the wait for answers
 )
 
-// A count is the number of workers. It rises at once, and falls after two lower counts in a row: an answer may come
-// late.
+// A count is the number of workers that share a rate. It rises at once, and falls after two lower counts in a row: an
+// answer may come late.
 type count struct {
+	cfg   *Config
 	last  int          // only the subscription's goroutine uses it
 	heard atomic.Int64 // Unix ns of the last received count
 }
 
-// keepCount counts until ctx ends.
-func (s *Settings) keepCount(ctx context.Context) {
-	sub, err := s.cfg.Conn.Subscribe(s.cfg.Namespace.SettingsWorkers(), func(m *nats.Msg) {
+// keep counts until ctx ends.
+func (c *count) keep(ctx context.Context) {
+	sub, err := c.cfg.Conn.Subscribe(c.cfg.Namespace.SettingsWorkers(), func(m *nats.Msg) {
 		if n, err := strconv.Atoi(string(m.Data)); err == nil && n > 0 {
-			s.cfg.Gate.SetWorkers(max(n, s.count.last))
-			s.count.last = n
-			s.count.heard.Store(time.Now().UnixNano())
+			c.cfg.Gate.SetWorkers(max(n, c.last))
+			c.last = n
+			c.heard.Store(time.Now().UnixNano())
 		}
 	})
 	if err != nil {
-		s.cfg.Log.Warn("workers are not counted, so each takes a rate for itself alone", "error", err)
+		c.cfg.Log.Warn("workers are not counted, so each takes a rate for itself alone", "error", err)
 		return
 	}
 	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
@@ -53,18 +54,18 @@ func (s *Settings) keepCount(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		heard := time.Since(time.Unix(0, s.count.heard.Load()))
-		if !s.cfg.Gate.HasRate() || 0 <= heard && heard < countEvery {
+		heard := time.Since(time.Unix(0, c.heard.Load()))
+		if !c.cfg.Gate.HasRate() || 0 <= heard && heard < countEvery {
 			continue
 		}
-		if answers, err := s.ask(ctx, countFor, nil); err == nil && len(answers) > 0 {
-			s.tellCount(answers)
+		if answers, err := c.ask(ctx, countFor, nil); err == nil && len(answers) > 0 {
+			c.tell(answers)
 		}
 	}
 }
 
-// tellCount publishes how many workers serve segments.
-func (s *Settings) tellCount(answers []answer) {
+// tell publishes how many workers serve segments.
+func (c *count) tell(answers []answer) {
 	n := 0
 	for _, a := range answers {
 		if a.servesSegments {
@@ -73,7 +74,7 @@ func (s *Settings) tellCount(answers []answer) {
 	}
 	if n > 0 {
 		// Publish fails only without a connection; then no worker would receive the count.
-		_ = s.cfg.Conn.Publish(s.cfg.Namespace.SettingsWorkers(), strconv.AppendInt(nil, int64(n), 10))
+		_ = c.cfg.Conn.Publish(c.cfg.Namespace.SettingsWorkers(), strconv.AppendInt(nil, int64(n), 10))
 	}
 }
 
@@ -89,11 +90,11 @@ const soon = 100 * time.Millisecond
 
 // ask asks all workers, and waits for their answers: for as long as given, or until soon after all named workers
 // answered.
-func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) (answers []answer, err error) {
+func (c *count) ask(ctx context.Context, wait time.Duration, named []string) (answers []answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	missing := slices.Clone(named)
-	err = gather.All(ctx, s.cfg.Conn, s.cfg.Namespace.SegmentPing(), nil, func(m *nats.Msg) (enough bool) {
+	err = gather.All(ctx, c.cfg.Conn, c.cfg.Namespace.SegmentPing(), nil, func(m *nats.Msg) (enough bool) {
 		var ping micro.Ping
 		if json.Unmarshal(m.Data, &ping) != nil {
 			return false
@@ -114,4 +115,24 @@ func (s *Settings) ask(ctx context.Context, wait time.Duration, named []string) 
 		err = nil // no worker is connected
 	}
 	return answers, err
+}
+
+// askFor is how long workers have to answer a question while a request waits.
+const askFor = 700 * time.Millisecond
+
+// first makes all workers know their number before the first rate is set; while a rate is in force, they count.
+func (c *count) first(ctx context.Context) error {
+	if c.cfg.Gate.HasRate() {
+		return nil
+	}
+	var answers []answer
+	live, err := c.cfg.Live(ctx)
+	if err == nil {
+		answers, err = c.ask(ctx, askFor, live)
+	}
+	if err != nil {
+		return unreachable(err)
+	}
+	c.tell(answers)
+	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -25,10 +23,6 @@ type order struct {
 func (o order) Valid() bool {
 	return o.Order == "" || o.Order == subjects.OrderLoose || o.Order == subjects.OrderStrict
 }
-
-// Honoured returns the revision of the bucket up to which this worker has read the settings: the strict tags of that
-// revision are in force here. 0 means none.
-func (s *Settings) Honoured() uint64 { return s.honoured.Load() }
 
 // confirmFor is how long workers have for one answer, and confirmBy the part of a request's time that is kept for its
 // own answer.
@@ -83,18 +77,6 @@ func (s *Settings) Reassert(ctx context.Context) error {
 	return s.Reread(ctx)
 }
 
-// StrictFrom returns the time from which a tag that was loose is strict; the zero time if it always was, as far as is
-// known.
-func (s *Settings) StrictFrom(tag string) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := order{}
-	if e, ok := s.entries[orderPrefix+tag]; !ok || e.Removed || read(e.Value, &o) != nil || o.From == nil {
-		return time.Time{}
-	}
-	return *o.From
-}
-
 // confirm waits until all workers that answer or are live honour the order of a tag. Its error names those that do
 // not.
 func (s *Settings) confirm(ctx context.Context, tag string, revision uint64) error {
@@ -107,7 +89,7 @@ func (s *Settings) confirm(ctx context.Context, tag string, revision uint64) err
 		if err != nil {
 			return fmt.Errorf("%s is to be strict, but the workers cannot be listed: %w", tag, err)
 		}
-		answers, err := s.ask(ctx, min(confirmFor, max(0, time.Until(deadline)-confirmBy)), live)
+		answers, err := s.count.ask(ctx, min(confirmFor, max(0, time.Until(deadline)-confirmBy)), live)
 		if err != nil {
 			return fmt.Errorf("%s is to be strict, but the workers cannot be asked: %w", tag, err)
 		}
@@ -147,20 +129,6 @@ func unconfirmed(answers []answer, live []string, revision uint64) (names []stri
 	return slices.Compact(names)
 }
 
-// honour puts the strict tags that were read in force, unless another doubt began since the read began.
-func (s *Settings) honour(read certainty) {
-	s.ordering.Lock()
-	defer s.ordering.Unlock()
-	if read.doubts != s.doubts {
-		s.isStale.Store(true)
-		return
-	}
-	seq := s.now().seq
-	s.cfg.SetStrict(s.strict())
-	s.certain = read
-	s.honoured.Store(seq)
-}
-
 // CatchUp ensures that all tags that were strict when it was called are in force on this worker.
 //
 // Law: the first range of a tag serves no request before CatchUp has returned. A strict tag is made strict before it
@@ -188,112 +156,7 @@ func (s *Settings) catchUp(ctx context.Context) error {
 	if err := s.readOn(ctx, s.now(), 0); err != nil {
 		return err
 	}
-	s.honour(began)
+	s.honour(began, &s.entries)
 	s.caughtUpAt = began.until
 	return nil
-}
-
-// A certainty is the time until which this worker certainly knew which tags are strict. It is extended as long as the
-// connection on which they were read is up: the command that makes a tag strict waits for all workers that are
-// connected.
-type certainty struct {
-	until      time.Time // zero if they were never read
-	reconnects uint64    // of the connection, when the tags were read
-	doubts     int       // number of doubts at that time
-	broken     bool      // it is no longer extended
-	asked      uint64    // reconnects when a read of all settings was requested, if broken
-}
-
-// begin returns the certainty that a read which begins now will give.
-func (s *Settings) begin() certainty {
-	s.ordering.Lock()
-	defer s.ordering.Unlock()
-	return certainty{until: time.Now(), reconnects: s.cfg.Conn.Stats().Reconnects, doubts: s.doubts}
-}
-
-// inDoubt reports whether tags wait until the settings have been read.
-func (s *Settings) inDoubt() bool {
-	s.ordering.Lock()
-	defer s.ordering.Unlock()
-	return s.certain.doubts != s.doubts
-}
-
-// strict returns the strict tags. A tag whose order cannot be read counts as strict.
-func (s *Settings) strict() map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	tags := make(map[string]bool)
-	for key, e := range s.entries {
-		tag, ok := strings.CutPrefix(key, orderPrefix)
-		if o := (order{}); ok && !e.Removed && (read(e.Value, &o) != nil || o.Order == subjects.OrderStrict) {
-			tags[tag] = true
-		}
-	}
-	return tags
-}
-
-const (
-	// cutOff is how long a worker may stand still while a command that makes a tag strict still finds it: its
-	// heartbeat lasts longer.
-	cutOff = 5 * time.Second
-	// certainFor is how long a worker that may have missed a change serves tags from memory.
-	certainFor = subjects.HeldLoose
-)
-
-// watch keeps track of the certainty until ctx ends.
-func (s *Settings) watch(ctx context.Context) {
-	conn := s.cfg.Conn
-	changes := conn.StatusChanged(nats.RECONNECTING, nats.DISCONNECTED, nats.CONNECTED)
-	defer conn.RemoveStatusListener(changes)
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-changes:
-		case <-ctx.Done():
-			return
-		}
-		s.lookAt(time.Now(), conn.IsConnected(), conn.Stats().Reconnects)
-	}
-}
-
-// lookAt extends the certainty while the connection is up. If the connection was lost, or the process stood still, it
-// requests a read of all settings; until then loose tags are served from memory, for certainFor at most.
-//
-// Law: a worker serves a tag from memory as a loose one only if less than certainFor has passed since it certainly
-// knew that the tag is loose. A change can miss the worker only after that moment, and takes effect
-// [subjects.StrictAfter] later: by then every caller that the worker served has put its IDs to use.
-func (s *Settings) lookAt(now time.Time, connected bool, reconnects uint64) {
-	s.ordering.Lock()
-	defer s.ordering.Unlock()
-	if s.certain.until.IsZero() {
-		return
-	}
-	age := since(s.certain.until, now)
-	if connected && reconnects == s.certain.reconnects && age < cutOff && !s.certain.broken {
-		s.certain.until = now
-		return
-	}
-	if age >= certainFor && s.certain.doubts == s.doubts {
-		s.doubts++
-		s.cfg.Doubt()
-		s.cfg.Log.Warn("whether tags have become strict could not be read for so long that requests for tags wait "+
-			"until it can be", "for", age.Round(time.Second).String())
-	}
-	if s.certain.broken && s.certain.asked == reconnects {
-		return
-	}
-	s.certain.broken, s.certain.asked = true, reconnects
-	s.isStale.Store(true)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// since returns the larger of the times passed by either clock: the monotonic one stands still while a machine is
-// suspended.
-func since(then, now time.Time) time.Duration {
-	return max(now.Sub(then), now.Round(0).Sub(then.Round(0)))
 }

@@ -27,7 +27,6 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,7 +46,7 @@ import (
 )
 
 // Config is the bucket and the connections of the settings, and the callbacks that apply them. All fields but
-// HasMarks, SetStrict, Doubt and Log must be set.
+// HasMarks and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	Bucket    *buckets.Bucket // of the marks
@@ -69,49 +68,27 @@ type Config struct {
 // Settings are the limits, orders and throttles as one worker sees them. It is safe for concurrent use.
 type Settings struct {
 	cfg     Config
-	wasRead atomic.Bool   // at least once
-	isStale atomic.Bool   // changed settings must be read
-	wake    chan struct{} // has room for one value, which asks for that read now
+	wasRead atomic.Bool // at least once
+	isStale atomic.Bool // changed settings must be read
 
-	mu      sync.Mutex
-	entries map[string]buckets.Entry // markers of removed ones included
-	seq     uint64                   // the revision of the bucket up to which all settings were read
-	rereads int                      // number of Rereads: entries that were read before the last one are dropped
-
-	// ordering guards calls of SetStrict and Doubt, doubts, which counts calls of Doubt, and certain: settings that
-	// were read before a doubt do not end it.
-	ordering sync.Mutex
-	doubts   int
-	certain  certainty
+	entries
+	ordering
+	count count
 
 	catching   sync.Mutex // guards caughtUpAt
 	caughtUpAt time.Time  // when the last read of CatchUp began
-
-	honoured atomic.Uint64 // the last revision of the bucket whose strict tags are in force here
-
-	count count
 }
-
-// The keys.
-const (
-	prefix      = buckets.Own + ".s."
-	throttleKey = prefix + "throttle"
-	limitPrefix = prefix + "tag."
-	orderPrefix = prefix + "order."
-)
 
 // New returns settings that are not read yet.
 func New(cfg Config) *Settings {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.SetStrict == nil {
-		cfg.SetStrict = func(map[string]bool) {}
-	}
-	if cfg.Doubt == nil {
-		cfg.Doubt = func() {}
-	}
-	return &Settings{cfg: cfg, entries: make(map[string]buckets.Entry), wake: make(chan struct{}, 1)}
+	s := &Settings{cfg: cfg}
+	s.entries = entries{cfg: &s.cfg, isStale: &s.isStale, byKey: make(map[string]buckets.Entry)}
+	s.ordering = ordering{cfg: &s.cfg, isStale: &s.isStale, wake: make(chan struct{}, 1)}
+	s.count.cfg = &s.cfg
+	return s
 }
 
 // readTimeout bounds each attempt to read all settings.
@@ -136,8 +113,8 @@ func (s *Settings) Run(ctx context.Context) error {
 	defer func() { _ = sub.Unsubscribe() }() // it fails only on a closed connection
 	var counting sync.WaitGroup
 	defer counting.Wait()
-	counting.Go(func() { s.keepCount(ctx) })
-	counting.Go(func() { s.watch(ctx) })
+	counting.Go(func() { s.count.keep(ctx) })
+	counting.Go(func() { s.ordering.watch(ctx) })
 	return s.follow(ctx, keys)
 }
 
@@ -181,9 +158,7 @@ func (s *Settings) follow(ctx context.Context, keys <-chan string) error {
 	}
 }
 
-func (s *Settings) nextPoll() time.Time {
-	return time.Now().Add(jitter.Around(s.cfg.Poll))
-}
+func (s *Settings) nextPoll() time.Time { return time.Now().Add(jitter.Around(s.cfg.Poll)) }
 
 // refresh reads the settings that have changed, and reports whether it could.
 func (s *Settings) refresh(ctx context.Context) bool {
@@ -192,7 +167,7 @@ func (s *Settings) refresh(ctx context.Context) bool {
 	began := s.begin()
 	err := s.look(ctx)
 	if err == nil {
-		s.honour(began)
+		s.honour(began, &s.entries)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return false
@@ -239,18 +214,6 @@ func (s *Settings) look(ctx context.Context) error {
 	return s.readOn(ctx, now, state.LastSeq)
 }
 
-// A moment is how far settings had been read when a request was sent.
-type moment struct {
-	seq     uint64
-	rereads int
-}
-
-func (s *Settings) now() moment {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return moment{s.seq, s.rereads}
-}
-
 // readOn reads the settings that have changed since a moment; usually none, which one request shows. The first call
 // lists all. The bucket had reached the revision reached after that moment.
 //
@@ -275,24 +238,6 @@ func (s *Settings) readOn(ctx context.Context, since moment, reached uint64) err
 	return err
 }
 
-// take takes in entries that were read since a moment. Together with the known ones they are complete up to the
-// revision upTo; 0 means that this is unknown.
-func (s *Settings) take(since moment, upTo uint64, entries ...buckets.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if since.rereads != s.rereads {
-		s.isStale.Store(true)
-		return
-	}
-	for _, e := range entries {
-		s.entries[e.Key] = later(e, s.entries[e.Key]) // this worker may know a change already
-	}
-	s.seq = max(upTo, s.seq)
-	if len(entries) > 0 {
-		s.apply()
-	}
-}
-
 // Reread reads all settings of a bucket that was replaced or went back: its revisions do not show which entry is
 // newer.
 func (s *Settings) Reread(ctx context.Context) error {
@@ -301,21 +246,10 @@ func (s *Settings) Reread(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fleet: the settings of tags cannot be read again: %w", err)
 	}
-	s.mu.Lock()
-	s.entries, s.seq = all, upTo
-	s.rereads++
-	s.apply()
-	s.mu.Unlock()
+	s.entries.replace(all, upTo)
 	s.wasRead.Store(true)
-	s.honour(began)
+	s.honour(began, &s.entries)
 	return nil
-}
-
-func later(a, b buckets.Entry) buckets.Entry {
-	if a.Revision > b.Revision {
-		return a
-	}
-	return b
 }
 
 // refreshKey reads one setting that has changed.
@@ -329,45 +263,4 @@ func (s *Settings) refreshKey(ctx context.Context, key string) {
 		return
 	}
 	s.take(now, 0, e)
-}
-
-// apply sets the gate's rules from the entries. A limit or throttle that cannot be read keeps its old value.
-func (s *Settings) apply() {
-	old := s.cfg.Gate.Rules()
-	rules := policy.Rules{Limits: make(map[string]policy.Limit), Throttle: policy.Throttle{}}
-	for key, e := range s.entries {
-		tag, ofTag := strings.CutPrefix(key, limitPrefix)
-		kept, err := "its old value is kept", error(nil)
-		switch {
-		case e.Removed:
-		case key == throttleKey:
-			if err = read(e.Value, &rules.Throttle); err != nil {
-				rules.Throttle = old.Throttle
-			}
-		case ofTag:
-			l := policy.Limit{}
-			if err = read(e.Value, &l); err != nil {
-				l = old.Limits[tag]
-			}
-			if l != (policy.Limit{}) {
-				rules.Limits[tag] = l
-			}
-		case strings.HasPrefix(key, orderPrefix):
-			kept, err = "the tag is strict", read(e.Value, new(order))
-		}
-		if err != nil {
-			s.cfg.Log.Error("a setting cannot be read, and "+kept+"; set it again",
-				"bucket", s.cfg.Namespace.SegmentBucket(), "key", key, "error", err)
-		}
-	}
-	s.cfg.Gate.Set(rules)
-}
-
-// read reads a setting.
-func read[T interface{ Valid() bool }](value []byte, into *T) error {
-	err := json.Unmarshal(value, into)
-	if err == nil && !(*into).Valid() {
-		err = errors.New("it has a value that cannot be set")
-	}
-	return err
 }
