@@ -18,7 +18,6 @@ import (
 	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
-	"github.com/natsid/natsid/subjects"
 )
 
 type auditCmd struct {
@@ -110,7 +109,7 @@ func (c *auditCmd) Run(s *session) error {
 		if err := c.readAll(ctx, s, js, r, a, &out); err != nil {
 			return err
 		}
-		if err := s.judge(a, &out); err != nil {
+		if err := out.judge(a, s.stderr); err != nil {
 			return err
 		}
 		if c.Report != "" {
@@ -164,7 +163,7 @@ func (c *auditCmd) readAll(
 		return err
 	}
 	a.MarksNow()
-	marks, err := s.readMarks(ctx, js, a)
+	marks, err := readMarks(ctx, s, js, a)
 	if err != nil {
 		return err
 	}
@@ -223,7 +222,9 @@ type presentMarks struct {
 }
 
 // readMarks reads the present marks. It records in a why they cannot be read.
-func (s *session) readMarks(ctx context.Context, js jetstream.JetStream, a *grants.Audit) (m presentMarks, err error) {
+func readMarks(
+	ctx context.Context, s *session, js jetstream.JetStream, a *grants.Audit,
+) (m presentMarks, err error) {
 	said := make(chan struct{})
 	slow := time.AfterFunc(progressEvery, func() {
 		defer close(said)
@@ -235,7 +236,7 @@ func (s *session) readMarks(ctx context.Context, js jetstream.JetStream, a *gran
 		err = nil
 	}
 	if a.Unmarked() && err == nil {
-		m.rows, err = s.rows(ctx, js)
+		m.rows, err = rowsOf(ctx, client.New(js.Conn(), client.Namespace(s.namespace())))
 	}
 	if !slow.Stop() {
 		<-said
@@ -249,20 +250,14 @@ func (s *session) readMarks(ctx context.Context, js jetstream.JetStream, a *gran
 	return m, nil
 }
 
-// rows returns the present max_id of the tags of a table without marks, as a worker lists them.
-func (s *session) rows(ctx context.Context, js jetstream.JetStream) (map[string]int64, error) {
-	cl := client.New(js.Conn(), client.Namespace(s.namespace()))
-	all := make(map[string]int64)
-	for after := ""; ; {
-		page, err := cl.ListTags(ctx, subjects.TagList{After: after})
-		if err != nil || len(page) == 0 {
-			return all, err
-		}
-		for _, t := range page {
-			all[t.Tag] = int64(t.MaxID)
-		}
-		after = page[len(page)-1].Tag
+// rowsOf returns the present max_id of the tags of a table without marks, as a worker lists them.
+func rowsOf(ctx context.Context, cl *client.Client) (map[string]int64, error) {
+	tags, err := allTags(ctx, cl, false)
+	rows := make(map[string]int64)
+	for _, t := range tags {
+		rows[t.Tag] = int64(t.MaxID)
 	}
+	return rows, err
 }
 
 // settled is the time after a write of a mark within which a worker records it, if it can.
@@ -317,25 +312,25 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 }
 
 // judge judges the audit, and prints progress.
-func (s *session) judge(a *grants.Audit, out *auditJSON) error {
+func (j *auditJSON) judge(a *grants.Audit, stderr io.Writer) error {
 	said := time.Now()
-	err := a.Judge(out.add, func(loads int64) {
+	err := a.Judge(j.add, func(loads int64) {
 		if time.Since(said) > progressEvery {
 			said = time.Now()
-			fmt.Fprintf(s.stderr, "natsid: %d loads judged, %d %%\n", loads, 100*loads/a.Loads)
+			fmt.Fprintf(stderr, "natsid: %d loads judged, %d %%\n", loads, 100*loads/a.Loads)
 		}
 	})
-	out.Loads, out.Writes, out.Windows, out.Processes = a.Loads, a.Writes, a.Windows, a.Processes()
-	out.Lost, out.Missing, out.Unreadable = a.Lost, a.Missing, a.Unreadable
-	out.Held, out.Resumed = a.Held, a.Resumed
-	out.Tags, out.Numbers = a.OfTags, a.OfNumbers
+	j.Loads, j.Writes, j.Windows, j.Processes = a.Loads, a.Writes, a.Windows, a.Processes()
+	j.Lost, j.Missing, j.Unreadable = a.Lost, a.Missing, a.Unreadable
+	j.Held, j.Resumed = a.Held, a.Resumed
+	j.Tags, j.Numbers = a.OfTags, a.OfNumbers
 	switch {
-	case len(out.Repeated) > 0:
-		out.Verdict = "repeated"
-	case len(out.NotProven) > 0:
-		out.Verdict = "not proven"
+	case len(j.Repeated) > 0:
+		j.Verdict = "repeated"
+	case len(j.NotProven) > 0:
+		j.Verdict = "not proven"
 	default:
-		out.Verdict = "proven"
+		j.Verdict = "proven"
 	}
 	return err
 }

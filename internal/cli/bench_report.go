@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/measure"
-	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -73,7 +71,7 @@ var percentiles = []struct {
 
 // print prints the figures. It returns an error if no call got IDs.
 func (b *bench) print() error {
-	if missing, ok := errors.AsType[*buckets.RightError](context.Cause(b.s.ctx)); ok {
+	if missing := b.s.missing(); missing != nil {
 		return missing
 	}
 	if err := b.s.print(b.report(), b.printTable); err != nil || b.natsid.Calls > 0 || b.natsid.Failed() == 0 {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -17,7 +16,6 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
-	"github.com/natsid/natsid/subjects"
 )
 
 // commandLine is the tree of commands. Struct tags hold no prose: see [help].
@@ -84,42 +82,10 @@ func (*storeCmd) help() help { return help{summary: "Look after the store of the
 
 // A session is the state of one command.
 type session struct {
-	ctx            context.Context
-	stdout, stderr io.Writer
-	line           commandLine
-	call           *kong.Context
-	given          map[string]app.Given // the given settings, by flag
-	fileFault      error                // in the configuration file
-	resolved       bool                 // given includes the settings of the nats command's context
-	said           []string             // settings over which others took precedence
-}
-
-// config returns the settings given to the command, on top of the defaults. They are not validated.
-func (s *session) config() (app.Config, error) {
-	cfg, err := app.Parse(s.given)
-	return cfg, usage(app.Faults(s.fileFault, err))
-}
-
-// validConfig returns the settings, or an error that names all their faults.
-func (s *session) validConfig() (app.Config, error) {
-	if !s.resolved {
-		all, said, err := app.Resolve(s.given)
-		if err = cmp.Or(err, app.MisspeltEnv(os.Environ())); err != nil {
-			_, unread := app.Parse(s.given)
-			return app.Config{}, usage(app.Faults(s.fileFault, err, unread))
-		}
-		s.given, s.said, s.resolved = all, said, true
-	}
-	cfg, err := app.Parse(s.given)
-	return cfg, usage(app.Faults(s.fileFault, err, cfg.Validate()))
-}
-
-// namespace returns the namespace of --namespace.
-func (s *session) namespace() subjects.Namespace {
-	if ns, ok := s.given["namespace"]; ok {
-		return subjects.Namespace(ns.Text)
-	}
-	return app.Default().Namespace
+	ctx  context.Context
+	line commandLine
+	output
+	settings
 }
 
 // Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.
@@ -135,7 +101,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 			code = int(e)
 		}
 	}()
-	s := &session{ctx: ctx, stdout: stdout, stderr: stderr}
+	s := &session{ctx: ctx, output: output{stdout: stdout, stderr: stderr}}
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
 	if err != nil {
@@ -167,7 +133,8 @@ func (s *session) run(parser *kong.Kong, args []string) (err error) {
 	if s.call, err = parser.Parse(args); err != nil {
 		return usage(cmp.Or(misspelt(parser.Model.Node, args), err))
 	}
-	s.given = s.settingsGiven(s.call.Selected())
+	s.json = s.line.JSON
+	s.given = givenTo(s.call, s.call.Selected())
 	s.addFile()
 	err = s.call.Run()
 	if missing := s.missing(); missing != nil && err != nil {
@@ -182,14 +149,4 @@ func (s *session) missing() error {
 		return missing
 	}
 	return nil
-}
-
-// onCommandLine reports whether a flag is given on the command line, rather than in the environment.
-func (s *session) onCommandLine(flag string) bool {
-	for _, p := range s.call.Path {
-		if p.Flag != nil && p.Flag.Name == flag {
-			return true
-		}
-	}
-	return false
 }

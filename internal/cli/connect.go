@@ -23,7 +23,7 @@ func (s *session) connect(more ...nats.Option) (*nats.Conn, error) {
 	var end context.CancelCauseFunc
 	s.ctx, end = context.WithCancelCause(s.ctx)
 	return s.dial(func(missing *buckets.RightError) {
-		if !s.canDoWithout(missing.Subject) {
+		if !canDoWithout(s.namespace(), missing.Subject) {
 			end(missing)
 		}
 	}, more...)
@@ -58,8 +58,8 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 // canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops
 // consumers by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire, and no
 // ID depends on grants.
-func (s *session) canDoWithout(subject string) bool {
-	hints, grants := s.namespace().StampBucket(), "$KV."+s.namespace().GrantsBucket()
+func canDoWithout(ns subjects.Namespace, subject string) bool {
+	hints, grants := ns.StampBucket(), "$KV."+ns.GrantsBucket()
 	consumer := strings.Contains(subject, ".CONSUMER.")
 	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
 		strings.HasSuffix(subject, ".INFO") || strings.Contains(subject, grants) && !consumer ||

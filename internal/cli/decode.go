@@ -36,15 +36,6 @@ func (c *decodeCmd) Run(s *session) error {
 	return s.print(partsOf(l, p), func(out io.Writer) { printParts(out, l, p) })
 }
 
-// layout returns the layout of --layout and --epoch.
-func (s *session) layout() (snowflake.Layout, error) {
-	cfg, err := s.config()
-	if err != nil {
-		return snowflake.Layout{}, err
-	}
-	return cfg.Layout, usage(cfg.Layout.Validate())
-}
-
 // partsJSON is a snowflake in its parts. Parts for which the layout has no bits are absent.
 type partsJSON struct {
 	Time     time.Time `json:"time"`

@@ -127,14 +127,10 @@ func (c *drainCmd) order(ctx context.Context, nc *nats.Conn, subject string) (st
 		if err := json.Unmarshal(msg.Data, &state); err != nil {
 			return state, fmt.Errorf("the answer on %s is not that of a worker: %w", subject, err)
 		}
-		if c.isDone(state) {
+		if c.Undo || len(state.Serves) == 0 && state.Open == 0 {
 			return state, nil
 		}
 	}
-}
-
-func (c *drainCmd) isDone(s subjects.WorkerDrained) bool {
-	return c.Undo || len(s.Serves) == 0 && s.Open == 0
 }
 
 // unfinished returns an error with the worker's progress, if it has the order.

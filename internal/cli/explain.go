@@ -165,7 +165,7 @@ func holeOf(w grants.Write, process string) string {
 }
 
 func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader, out *explainedJSON) error {
-	l, err := s.layoutOf(ctx, r)
+	l, err := layoutOf(ctx, s, r)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (c *explainCmd) anyTag(ctx context.Context, r *grants.Reader, out *explaine
 }
 
 // layoutOf returns the layout of the last entry, unless one was given.
-func (s *session) layoutOf(ctx context.Context, r *grants.Reader) (snowflake.Layout, error) {
+func layoutOf(ctx context.Context, s *session, r *grants.Reader) (snowflake.Layout, error) {
 	_, layout := s.given["layout"]
 	_, epoch := s.given["epoch"]
 	if layout || epoch {

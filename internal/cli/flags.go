@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -112,52 +111,3 @@ func (r reader) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 
 // IsBool implements [kong.BoolMapper].
 func (r reader) IsBool() bool { return r.bare }
-
-// addFile adds the configuration file's settings for a command, where neither a flag nor the environment sets them.
-// Settings of other commands are ignored.
-func (s *session) addFile() {
-	file, ok := s.given["config"]
-	if !ok || file.Text == "" {
-		return
-	}
-	var written map[string]app.Given
-	written, s.fileFault = app.ReadFile(file)
-	for n := s.call.Selected(); n != nil; n = n.Parent {
-		for _, f := range n.Flags {
-			g, ok := written[f.Name]
-			if _, above := s.given[f.Name]; ok && !above {
-				s.given[f.Name] = g
-			}
-		}
-	}
-}
-
-// writtenName returns the name with which a flag was given.
-func (s *session) writtenName(f *kong.Flag) string {
-	for _, name := range f.Aliases {
-		for _, arg := range s.call.Args {
-			if arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=") {
-				return name
-			}
-		}
-	}
-	return f.Name
-}
-
-// settingsGiven returns the settings given to a command, by flag.
-func (s *session) settingsGiven(n *kong.Node) map[string]app.Given {
-	given := make(map[string]app.Given)
-	for _, f := range n.Flags {
-		if w, ok := f.Target.Interface().(written); ok && w.given {
-			g := app.Given{Text: w.text, From: app.FromFlag, Place: "--" + s.writtenName(f)}
-			if !s.onCommandLine(f.Name) {
-				g.From, g.Place = app.FromEnv, f.Envs[0]
-			}
-			given[f.Name] = g
-		}
-	}
-	if n.Parent != nil {
-		maps.Copy(given, s.settingsGiven(n.Parent))
-	}
-	return given
-}

@@ -56,7 +56,7 @@ func (c count) check() error {
 }
 
 // printRuns prints IDs in their wire format.
-func (s *session) printRuns(runs client.Runs, err error) error {
+func (o *output) printRuns(runs client.Runs, err error) error {
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *session) printRuns(runs client.Runs, err error) error {
 	for _, r := range runs {
 		got.Runs = append(got.Runs, runJSON{subjects.Decimal(r.First), subjects.Decimal(r.Last)})
 	}
-	return s.print(got, func(out io.Writer) {
+	return o.print(got, func(out io.Writer) {
 		for _, r := range runs {
 			fmt.Fprintln(out, r)
 		}

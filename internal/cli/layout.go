@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/snowflake"
 )
 
@@ -45,7 +44,7 @@ Examples:
 // Run implements the command.
 func (c *layoutCmd) Run(s *session) error {
 	if *c != (layoutCmd{}) {
-		if s.onCommandLine("layout") {
+		if onCommandLine(s.call, "layout") {
 			return usage(errors.New("--layout describes a layout, needs plan a new one: give one or the other"))
 		}
 		return c.plan(s, time.Now())
@@ -54,7 +53,7 @@ func (c *layoutCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.describe(l, snowflake.Needs{})
+	return printLayout(s, l, snowflake.Needs{})
 }
 
 // plan prints the narrowest layout for the needs, as of now.
@@ -78,18 +77,7 @@ func (c *layoutCmd) plan(s *session, now time.Time) error {
 		return fmt.Errorf("the time field of %s would have ended on %s: years count from the epoch; "+
 			"give more years, or a later --epoch", l, l.Ends().Format(time.DateOnly))
 	}
-	return s.describe(l, needs)
-}
-
-// epoch returns the epoch of --epoch, in Unix milliseconds, and without it the start of today in UTC. A plan ignores
-// a layout in the environment.
-func (s *session) epoch(now time.Time) (int64, error) {
-	epoch := s.given["epoch"]
-	if epoch.Text == "" {
-		return now.Truncate(24 * time.Hour).UnixMilli(), nil
-	}
-	cfg, err := app.Parse(map[string]app.Given{"epoch": epoch})
-	return cfg.Layout.Epoch, usage(err)
+	return printLayout(s, l, needs)
 }
 
 func (c *layoutCmd) needs() (snowflake.Needs, error) {

@@ -31,8 +31,8 @@ type layoutField struct {
 	Need     int64   `json:"need,omitempty"`
 }
 
-// describe prints a layout, beside the needs for which it was planned, unless they are zero.
-func (s *session) describe(l snowflake.Layout, needs snowflake.Needs) error {
+// printLayout prints a layout, beside the needs for which it was planned, unless they are zero.
+func printLayout(s *session, l snowflake.Layout, needs snowflake.Needs) error {
 	d := layoutJSON{
 		Layout: l.String(), UnitMs: l.Unit, Epoch: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(), Largest: largestOf(l),
 	}

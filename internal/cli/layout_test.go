@@ -14,7 +14,8 @@ import (
 func planned(t *testing.T, c layoutCmd, epoch string) (out string, err error) {
 	t.Helper()
 	var stdout natstest.Buffer
-	s := &session{stdout: &stdout, given: map[string]app.Given{"epoch": {Text: epoch}}}
+	s := &session{output: output{stdout: &stdout}}
+	s.given = map[string]app.Given{"epoch": {Text: epoch}}
 	err = c.plan(s, time.Date(2026, 11, 20, 23, 59, 0, 0, time.FixedZone("", -3600)))
 	return stdout.String(), err
 }

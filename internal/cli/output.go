@@ -40,11 +40,17 @@ func Outputs() []Output {
 	}
 }
 
+// output is where a command prints.
+type output struct {
+	stdout, stderr io.Writer
+	json           bool // the outcome is printed as JSON, for programs
+}
+
 // print prints the outcome of a command: value as JSON on one line with --json, otherwise the output of text. Both go
 // to standard output; messages go to standard error. Tabs in the text make columns, aligned over adjacent lines.
-func (s *session) print(value any, text func(out io.Writer)) error {
+func (o *output) print(value any, text func(out io.Writer)) error {
 	var all bytes.Buffer // so that one write reports whether all was written
-	if s.line.JSON {
+	if o.json {
 		out := json.NewEncoder(&all)
 		out.SetEscapeHTML(false)
 		if err := out.Encode(value); err != nil {
@@ -57,7 +63,7 @@ func (s *session) print(value any, text func(out io.Writer)) error {
 			return err
 		}
 	}
-	_, err := s.stdout.Write(all.Bytes())
+	_, err := o.stdout.Write(all.Bytes())
 	return err
 }
 
@@ -83,8 +89,8 @@ func instant(t time.Time) string {
 }
 
 // asks asks a question, and reports whether the answer is yes.
-func (s *session) asks(question string) bool {
-	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
+func (o *output) asks(question string) bool {
+	fmt.Fprintf(o.stderr, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer means no
 	a := strings.ToLower(strings.TrimSpace(answer))
 	return a == "y" || a == "yes"

@@ -15,7 +15,7 @@ func TestEachCommandHasJSON(t *testing.T) {
 	for _, o := range Outputs() {
 		listed = append(listed, strings.TrimSuffix(o.Command, " --stats"))
 	}
-	k := newParser(&session{stdout: io.Discard, stderr: io.Discard}, nil)
+	k := newParser(&session{output: output{stdout: io.Discard, stderr: io.Discard}}, nil)
 	for _, n := range k.Model.Leaves(true) {
 		if !slices.Contains(listed, n.Path()) && n.Path() != scripts {
 			t.Errorf("what %q prints with --json is not listed", n.Path())

@@ -15,6 +15,7 @@ import (
 	"github.com/natsid/natsid/internal/gather"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
+	"github.com/natsid/natsid/subjects"
 )
 
 type registryCmd struct{}
@@ -42,7 +43,7 @@ func (*registryCmd) Run(s *session) error {
 		return err
 	}
 	defer nc.Close()
-	all, err := s.registries(s.ctx, nc)
+	all, err := registries(s.ctx, nc, s.namespace())
 	if err != nil {
 		return err
 	}
@@ -91,10 +92,10 @@ func registryState(n lineage.Notice) string {
 const registriesTimeout = time.Second
 
 // registries returns the notice of one worker of each registry.
-func (s *session) registries(ctx context.Context, nc *nats.Conn) ([]lineage.Notice, error) {
+func registries(ctx context.Context, nc *nats.Conn, ns subjects.Namespace) ([]lineage.Notice, error) {
 	ctx, cancel := context.WithTimeout(ctx, registriesTimeout)
 	defer cancel()
-	bus := natsbus.New(nc, s.namespace())
+	bus := natsbus.New(nc, ns)
 	all, err := lineage.AskFunc(bus.Ask).Notices(ctx, lineage.Notice{Process: rand.Text()})
 	all = slices.DeleteFunc(all, func(n lineage.Notice) bool { return n.Registry == "" })
 	if errors.Is(err, gather.ErrNobody) {

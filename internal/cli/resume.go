@@ -89,12 +89,9 @@ func (c *resumeCmd) Run(s *session) error {
 
 func (c *resumeCmd) on(s *session, js jetstream.JetStream) error {
 	streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()
-	report, err := kvstore.Inspect(s.ctx, streams, bucket)
-	if errors.Is(err, buckets.ErrNoBucket) {
-		return s.noMarks()
-	}
+	report, err := inspect(s.ctx, streams, s.namespace())
 	if err != nil {
-		return fmt.Errorf("read bucket %s: %w", bucket, err)
+		return err
 	}
 	kind := kindOf(report)
 	if c.TableIsWhole {
@@ -115,7 +112,7 @@ func (c *resumeCmd) on(s *session, js jetstream.JetStream) error {
 		},
 	}
 	err = r.run(s.ctx)
-	s.writeDown(context.WithoutCancel(s.ctx), streams, r.c.Identity, made.all)
+	writeDown(context.WithoutCancel(s.ctx), s, streams, r.c.Identity, made.all)
 	return err
 }
 

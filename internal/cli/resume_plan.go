@@ -143,7 +143,7 @@ func (r *resumption) other(ctx context.Context) string {
 	if in := r.c.Identity.Incident; in != nil && in.Other != "" {
 		return in.Other
 	}
-	all, _ := r.s.registries(ctx, r.nc) // an error counts as no registry
+	all, _ := registries(ctx, r.nc, r.s.namespace()) // an error counts as no registry
 	for _, n := range all {
 		if n.Registry != r.Keep {
 			return n.Registry

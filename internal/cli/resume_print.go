@@ -48,7 +48,7 @@ func (r *resumption) show(raises []lineage.Raise) error {
 	switch {
 	case r.DryRun:
 		return r.s.print(r.report, r.report.print)
-	case r.s.line.JSON:
+	case r.s.json:
 		return nil // done prints it
 	}
 	r.report.print(r.s.stderr)

@@ -81,7 +81,7 @@ func (c *storeMoveCmd) move(
 	}
 	var written []grants.Write
 	m.Wrote = func(tag string, w segment.Write) { written = append(written, app.WriteOf(tag, w)) }
-	defer func() { s.writeDown(ctx, streams, r.Identity, written) }()
+	defer func() { writeDown(ctx, s, streams, r.Identity, written) }()
 	outcome := movedJSON{Bucket: bucket, From: r.Identity.Kind, To: c.To, Kept: m.Kept, Tags: []movedTag{}}
 	for _, t := range m.Tags {
 		outcome.Tags = append(outcome.Tags, movedTag{t.Name, subjects.Decimal(t.From), subjects.Decimal(t.To)})
@@ -104,7 +104,9 @@ func (c *storeMoveCmd) move(
 }
 
 // writeDown records a command's writes of marks, for audits.
-func (s *session) writeDown(ctx context.Context, streams buckets.Streams, id lineage.Identity, all []grants.Write) {
+func writeDown(
+	ctx context.Context, s *session, streams buckets.Streams, id lineage.Identity, all []grants.Write,
+) {
 	head := grants.Head{
 		Instance: "natsid " + s.call.Command(), Segments: id.Registry, Era: app.EraOf(id),
 		Store: "bucket " + s.namespace().SegmentBucket(),

@@ -126,22 +126,27 @@ func (s *session) withJetStream(f func(context.Context, jetstream.JetStream) err
 	return f(ctx, js)
 }
 
-// noMarks returns the error that there is no bucket of marks.
-func (s *session) noMarks() error {
-	return nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
-		"check --nats and --namespace", s.namespace().SegmentBucket(), s.namespace())}
+// inspect returns the content of the bucket of the marks, which must exist.
+func inspect(ctx context.Context, streams buckets.Streams, ns subjects.Namespace) (kvstore.Report, error) {
+	bucket := ns.SegmentBucket()
+	r, err := kvstore.Inspect(ctx, streams, bucket)
+	switch {
+	case errors.Is(err, buckets.ErrNoBucket):
+		err = nobodyError{fmt.Errorf("there is no bucket %s: no worker has kept marks in namespace %s; "+
+			"check --nats and --namespace", bucket, ns)}
+	case err != nil:
+		err = fmt.Errorf("read bucket %s: %w", bucket, err)
+	}
+	return r, err
 }
 
 // withStore calls f with the content of the bucket of the marks, which must exist.
 func (s *session) withStore(f func(context.Context, buckets.Streams, kvstore.Report) error) error {
 	return s.withJetStream(func(ctx context.Context, js jetstream.JetStream) error {
-		streams, bucket := buckets.OnJetStream(js), s.namespace().SegmentBucket()
-		r, err := kvstore.Inspect(ctx, streams, bucket)
-		if errors.Is(err, buckets.ErrNoBucket) {
-			return s.noMarks()
-		}
+		streams := buckets.OnJetStream(js)
+		r, err := inspect(ctx, streams, s.namespace())
 		if err != nil {
-			return fmt.Errorf("read bucket %s: %w", bucket, err)
+			return err
 		}
 		return f(s.ctx, streams, r)
 	})

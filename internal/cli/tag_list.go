@@ -60,11 +60,15 @@ func (c *tagListCmd) Run(s *session) error {
 	return s.withClient(func(ctx context.Context, cl *client.Client) error {
 		switch {
 		case c.All:
-			return s.listTags(ctx, cl, columns{"TAG\tMAX_ID\tAHEAD\tWORKER\t" + useHead, useRow, true})
+			return listTags(ctx, s, cl, columns{"TAG\tMAX_ID\tAHEAD\tWORKER\t" + useHead, useRow, true})
 		case c.Stats:
-			return s.listBusiest(ctx, cl)
+			workers, err := cl.Workers(ctx)
+			if err != nil {
+				return err
+			}
+			return s.print(workers, func(out io.Writer) { printBusiest(out, workers) })
 		}
-		return s.listTags(ctx, cl, columns{"TAG\tMAX_ID\tSTEP\tUPDATED\tLIMITS\tDESCRIPTION", tagRow, false})
+		return listTags(ctx, s, cl, columns{"TAG\tMAX_ID\tSTEP\tUPDATED\tLIMITS\tDESCRIPTION", tagRow, false})
 	})
 }
 
@@ -76,17 +80,10 @@ type columns struct {
 }
 
 // listTags prints all tags.
-func (s *session) listTags(ctx context.Context, cl *client.Client, form columns) error {
-	all := []subjects.TagInfo{}
-	for after := ""; ; after = all[len(all)-1].Tag {
-		page, err := cl.ListTags(ctx, subjects.TagList{After: after, Stats: form.stats})
-		if err != nil {
-			return err
-		}
-		if len(page) == 0 {
-			break
-		}
-		all = append(all, page...)
+func listTags(ctx context.Context, s *session, cl *client.Client, form columns) error {
+	all, err := allTags(ctx, cl, form.stats)
+	if err != nil {
+		return err
 	}
 	return s.print(all, func(table io.Writer) {
 		fmt.Fprintln(table, form.head)
@@ -94,6 +91,18 @@ func (s *session) listTags(ctx context.Context, cl *client.Client, form columns)
 			fmt.Fprintln(table, form.row(t))
 		}
 	})
+}
+
+// allTags returns all tags, page by page.
+func allTags(ctx context.Context, cl *client.Client, stats bool) ([]subjects.TagInfo, error) {
+	all := []subjects.TagInfo{}
+	for after := ""; ; after = all[len(all)-1].Tag {
+		page, err := cl.ListTags(ctx, subjects.TagList{After: after, Stats: stats})
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		all = append(all, page...)
+	}
 }
 
 func tagRow(t subjects.TagInfo) string {

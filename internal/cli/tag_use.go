@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -30,15 +28,7 @@ func useRow(t subjects.TagInfo) string {
 	return fmt.Sprintf("%s\t%d\t%s\t%s\t%d\t%s", t.Tag, t.MaxID, ahead, worker, t.Step, use)
 }
 
-// listBusiest prints which workers answered, and the sums of their figures.
-func (s *session) listBusiest(ctx context.Context, cl *client.Client) error {
-	workers, err := cl.Workers(ctx)
-	if err != nil {
-		return err
-	}
-	return s.print(workers, func(out io.Writer) { printBusiest(out, workers) })
-}
-
+// printBusiest prints which workers answered, and the sums of their figures.
 func printBusiest(out io.Writer, workers []subjects.WorkerStats) {
 	var names []string
 	uses := map[string]*tagUse{}
@@ -52,19 +42,15 @@ func printBusiest(out io.Writer, workers []subjects.WorkerStats) {
 			uses[t.Tag].add(t)
 		}
 	}
-	fmt.Fprintf(out, "The %d busiest tags of %s: %s.\n",
-		subjects.MaxBusiest, eachOf(len(workers)), strings.Join(names, ", "))
+	of := numberOf(len(workers), "worker")
+	if len(workers) != 1 {
+		of = "each of " + of
+	}
+	fmt.Fprintf(out, "The %d busiest tags of %s: %s.\n", subjects.MaxBusiest, of, strings.Join(names, ", "))
 	fmt.Fprintln(out, "TAG\tWORKERS\t"+useHead)
 	for _, u := range inOrder(uses) {
 		fmt.Fprintf(out, "%s\t%d/%d\t%d\t%s\n", u.tag, u.workers, len(workers), u.step, u.rest())
 	}
-}
-
-func eachOf(workers int) string {
-	if workers == 1 {
-		return "1 worker"
-	}
-	return fmt.Sprintf("each of %d workers", workers)
 }
 
 // inOrder returns the uses, the busiest tag first.

@@ -172,10 +172,10 @@ func (l *workerList) read(ctx context.Context, s *session, nc *nats.Conn) error 
 	if err != nil {
 		return err
 	}
-	if err := s.checkBuckets(ctx, js); err != nil {
+	ns := s.namespace()
+	if err := checkBuckets(ctx, js, ns); err != nil {
 		return err
 	}
-	ns := s.namespace()
 	registry := kvregistry.New(js, kvregistry.Config{
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: app.Default().LeaseTTL, WorkerSubject: ns.Worker,
@@ -192,13 +192,13 @@ func (l *workerList) read(ctx context.Context, s *session, nc *nats.Conn) error 
 
 // checkBuckets returns an error if a bucket does not exist. The registry would create the bucket, with settings that
 // are not the workers'.
-func (s *session) checkBuckets(ctx context.Context, js jetstream.JetStream) error {
+func checkBuckets(ctx context.Context, js jetstream.JetStream, ns subjects.Namespace) error {
 	streams := buckets.OnJetStream(js)
-	for _, bucket := range []string{s.namespace().HistoryBucket(), s.namespace().WorkerBucket()} {
+	for _, bucket := range []string{ns.HistoryBucket(), ns.WorkerBucket()} {
 		_, err := streams.Info(ctx, bucket)
 		if errors.Is(err, buckets.ErrNoBucket) {
 			return nobodyError{fmt.Errorf(
-				"no natsid has run on this NATS in namespace %s; check --nats and --namespace", s.namespace())}
+				"no natsid has run on this NATS in namespace %s; check --nats and --namespace", ns)}
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("no answer: its stream has no leader, or JetStream is too far away: %w", err)
@@ -244,14 +244,6 @@ func (l *workerList) rows() []workerRow {
 	return rows
 }
 
-// stateOf returns the state of a worker that answers: usual, unless it is drained.
-func stateOf(a micro.Ping, usual string) string {
-	if a.Metadata[subjects.MetaDrained] != "" {
-		return "drained"
-	}
-	return usual
-}
-
 // holders returns the workers that answer that they hold a number.
 func (l *workerList) holders() map[int]*micro.Ping {
 	holders := map[int]*micro.Ping{}
@@ -289,7 +281,9 @@ func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 
 // says adds a worker's own answer to a row.
 func (row workerRow) says(a micro.Ping) workerRow {
-	row.Instance, row.State = a.Metadata[subjects.MetaInstance], stateOf(a, row.State)
+	if row.Instance = a.Metadata[subjects.MetaInstance]; a.Metadata[subjects.MetaDrained] != "" {
+		row.State = "drained"
+	}
 	row.Segment, row.Snowflake = a.Metadata["segment"], a.Metadata["snowflake"]
 	return row
 }

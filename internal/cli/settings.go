@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/natsid/natsid/internal/app"
+	"github.com/natsid/natsid/snowflake"
+	"github.com/natsid/natsid/subjects"
+)
+
+// settings are the settings given to a command.
+type settings struct {
+	call      *kong.Context        // the parsed command line
+	given     map[string]app.Given // by flag
+	fileFault error                // in the configuration file
+	resolved  bool                 // given includes the settings of the nats command's context
+	said      []string             // settings over which others took precedence
+}
+
+// givenTo returns the settings that flags and the environment give to a command, by flag.
+func givenTo(call *kong.Context, n *kong.Node) map[string]app.Given {
+	given := make(map[string]app.Given)
+	for _, f := range n.Flags {
+		if w, ok := f.Target.Interface().(written); ok && w.given {
+			g := app.Given{Text: w.text, From: app.FromFlag, Place: "--" + writtenName(call, f)}
+			if !onCommandLine(call, f.Name) {
+				g.From, g.Place = app.FromEnv, f.Envs[0]
+			}
+			given[f.Name] = g
+		}
+	}
+	if n.Parent != nil {
+		maps.Copy(given, givenTo(call, n.Parent))
+	}
+	return given
+}
+
+// writtenName returns the name with which a flag was given.
+func writtenName(call *kong.Context, f *kong.Flag) string {
+	for _, name := range f.Aliases {
+		for _, arg := range call.Args {
+			if arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=") {
+				return name
+			}
+		}
+	}
+	return f.Name
+}
+
+// onCommandLine reports whether a flag is given on the command line, rather than in the environment.
+func onCommandLine(call *kong.Context, flag string) bool {
+	return slices.ContainsFunc(call.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag })
+}
+
+// addFile adds the configuration file's settings for a command, where neither a flag nor the environment sets them.
+// Settings of other commands are ignored.
+func (s *settings) addFile() {
+	file, ok := s.given["config"]
+	if !ok || file.Text == "" {
+		return
+	}
+	var written map[string]app.Given
+	written, s.fileFault = app.ReadFile(file)
+	for n := s.call.Selected(); n != nil; n = n.Parent {
+		for _, f := range n.Flags {
+			g, ok := written[f.Name]
+			if _, above := s.given[f.Name]; ok && !above {
+				s.given[f.Name] = g
+			}
+		}
+	}
+}
+
+// config returns the settings given to the command, on top of the defaults. They are not validated.
+func (s *settings) config() (app.Config, error) {
+	cfg, err := app.Parse(s.given)
+	return cfg, usage(app.Faults(s.fileFault, err))
+}
+
+// validConfig returns the settings, or an error that names all their faults.
+func (s *settings) validConfig() (app.Config, error) {
+	if !s.resolved {
+		all, said, err := app.Resolve(s.given)
+		if err = cmp.Or(err, app.MisspeltEnv(os.Environ())); err != nil {
+			_, unread := app.Parse(s.given)
+			return app.Config{}, usage(app.Faults(s.fileFault, err, unread))
+		}
+		s.given, s.said, s.resolved = all, said, true
+	}
+	cfg, err := app.Parse(s.given)
+	return cfg, usage(app.Faults(s.fileFault, err, cfg.Validate()))
+}
+
+// namespace returns the namespace of --namespace.
+func (s *settings) namespace() subjects.Namespace {
+	if ns, ok := s.given["namespace"]; ok {
+		return subjects.Namespace(ns.Text)
+	}
+	return app.Default().Namespace
+}
+
+// layout returns the layout of --layout and --epoch.
+func (s *settings) layout() (snowflake.Layout, error) {
+	cfg, err := s.config()
+	if err != nil {
+		return snowflake.Layout{}, err
+	}
+	return cfg.Layout, usage(cfg.Layout.Validate())
+}
+
+// epoch returns the epoch of --epoch, in Unix milliseconds, and without it the start of today in UTC. A plan ignores
+// a layout in the environment.
+func (s *settings) epoch(now time.Time) (int64, error) {
+	epoch := s.given["epoch"]
+	if epoch.Text == "" {
+		return now.Truncate(24 * time.Hour).UnixMilli(), nil
+	}
+	cfg, err := app.Parse(map[string]app.Given{"epoch": epoch})
+	return cfg.Layout.Epoch, usage(err)
+}
