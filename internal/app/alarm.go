@@ -3,12 +3,15 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
 )
 
 // unpublishedAlarms is how many alarms wait at most while NATS is out of reach.
@@ -21,8 +24,7 @@ const (
 	alarmedOf  = 10
 )
 
-// alarms reports events that an operator must look at: in the log, in the
-// metrics, and as messages on NATS.
+// alarms reports events that an operator must look at: in the log, in the metrics, and as messages on NATS.
 type alarms struct {
 	log   *slog.Logger
 	count func(subjects.Alarm)      // called for each alarm raised
@@ -71,6 +73,12 @@ func (a *alarms) raiseAbout(kind subjects.Alarm, about, message string) {
 		return
 	}
 	a.report(event)
+}
+
+// overloaded raises the alarm for a mode that gets more requests than it can answer.
+func (a *alarms) overloaded(mode worker.Mode) {
+	a.raise(subjects.AlarmOverload, fmt.Sprintf(
+		"requests of the mode %s arrive faster than this worker answers them, for a second or longer", mode))
 }
 
 // holdBack keeps an event if a similar one was raised within the pause; otherwise a pause begins.

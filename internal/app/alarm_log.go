@@ -30,20 +30,18 @@ type alarmLog struct {
 	queue chan subjects.AlarmEvent
 
 	// Used by run, and set before it.
-	name    string // of the bucket
-	bucket  *buckets.Bucket
-	streams buckets.Streams
-	log     *slog.Logger
+	bucket *buckets.Bucket
+	log    *slog.Logger
 }
 
 func newAlarmLog() *alarmLog { return &alarmLog{queue: make(chan subjects.AlarmEvent, unstoredAlarms)} }
 
 // on sets where alarms are stored. The bucket is created for the first alarm.
 func (l *alarmLog) on(s *storage) {
-	l.name, l.streams, l.log = s.cfg.Namespace.AlarmBucket(), s.streams, s.cfg.Log
-	l.bucket = buckets.New(l.streams, buckets.Config{
-		Name: l.name, Description: "natsid: alarms of the last 30 days, for people", TTL: alarmsKeptFor,
-		MaxEntries: maxAlarms, Replicas: s.replicas(), Log: l.log,
+	l.log = s.cfg.Log
+	l.bucket = buckets.New(s.streams, buckets.Config{
+		Name: s.cfg.Namespace.AlarmBucket(), Description: "natsid: alarms of the last 30 days, for people",
+		TTL: alarmsKeptFor, MaxEntries: maxAlarms, Replicas: s.replicas(), Log: l.log,
 	})
 }
 
@@ -103,11 +101,6 @@ func (l *alarmLog) put(ctx context.Context, e subjects.AlarmEvent) error {
 	}
 	_, err = l.bucket.Put(ctx, fmt.Sprintf("%d-%s", e.Time.UnixMilli(), rand.Text()[:8]), body)
 	return err
-}
-
-// read returns the stored alarms, the latest first.
-func (l *alarmLog) read(ctx context.Context) ([]subjects.AlarmEvent, error) {
-	return KeptAlarms(ctx, l.streams, l.name)
 }
 
 // KeptAlarms returns the alarms stored in a bucket, the latest first.

@@ -246,13 +246,11 @@ func TestNoAlarmOfAnIncidentOrOfLostGrantsHoldsAnotherBack(t *testing.T) {
 	a := newAlarms(slog.New(slog.DiscardHandler), func(subjects.Alarm) {}, func(k subjects.Alarm) {
 		t.Errorf("%s is held back", k)
 	})
-	p := &program{alarms: a}
-	p.storage.raiseAbout = a.raiseAbout
 	for _, cause := range []lineage.Cause{lineage.WentBack, lineage.Lost, lineage.Second} {
-		serving{&p.storage}.Alarm(cause, "stopped")
+		serving{raiseAbout: a.raiseAbout}.Alarm(cause, "stopped")
 	}
-	g := grantLog{p: p, wasDeleted: true}
-	p.cfg.Namespace = subjects.DefaultNamespace
+	cfg := Config{Namespace: subjects.DefaultNamespace, Log: slog.New(slog.DiscardHandler)}
+	g := grantLog{storage: &storage{cfg: &cfg}, raiseAbout: a.raiseAbout, wasDeleted: true}
 	g.failed(fmt.Errorf("put: %w", buckets.ErrFull), 3)
 	if len(a.queue) != 6 {
 		t.Errorf("%d alarms, want three and three", len(a.queue))

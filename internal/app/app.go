@@ -3,22 +3,16 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
-	"sync/atomic"
+	"path"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/fleet/loaders"
 	"github.com/natsid/natsid/internal/fleet/policy"
 	"github.com/natsid/natsid/internal/fleet/standby"
 	"github.com/natsid/natsid/internal/loglimit"
-	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -63,13 +57,13 @@ type program struct {
 	quit    func() // begins the stop
 	metrics *metrics.Metrics
 	alarms  *alarms
-	where   Where
 
-	lock    *flock.Flock // nil without a data directory
-	links   links
-	storage storage
-	http    net.Listener // nil if HTTP is not served
-	leaf    net.Listener // nil if Leaf's paths are not served
+	data       dataDir
+	links      links
+	storage    storage
+	membership membership
+	http       httpDoor
+	leaf       net.Listener // nil if Leaf's paths are not served
 
 	rations  *worker.Rations
 	segments *segment.Allocator
@@ -83,11 +77,9 @@ type program struct {
 	settings *fleet.Settings
 	ring     *loaders.Ring
 	streams  streamWatch
-	hour     fleetview.Hour
+	views    viewer
 	kept     *alarmLog
 	grants   grantLog
-	started  time.Time
-	silent   atomic.Bool // during the stop, NATS does not answer
 }
 
 func newProgram(cfg Config, quit func()) *program {
@@ -97,13 +89,18 @@ func newProgram(cfg Config, quit func()) *program {
 		kept:    newAlarmLog(),
 		rations: worker.NewRations(cfg.MaxRate, cfg.MaxRequests, cfg.MaxNewTags),
 	}
-	p.storage = storage{
-		cfg: &p.cfg, links: &p.links, reasons: &p.reasons, raise: p.alarms.raise, raiseAbout: p.alarms.raiseAbout,
-		instance: p.instance,
-		suspect:  func() { p.standby.Suspect() },
-		wrote:    p.grants.wrote,
-		orders:   func() *fleet.Settings { return p.settings },
+	p.data.path = cfg.Data
+	p.links.cfg, p.http.cfg = &p.cfg, &p.cfg
+	p.membership = membership{
+		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
+		suspect: func() { p.standby.Suspect() },
+		orders:  func() *fleet.Settings { return p.settings },
 	}
+	p.storage = storage{
+		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
+	}
+	p.grants = grantLog{storage: &p.storage, raiseAbout: p.alarms.raiseAbout}
+	p.views = viewer{cfg: &p.cfg, links: &p.links, metrics: m, grants: &p.grants}
 	p.streams = streamWatch{cfg: &p.cfg, raise: p.alarms.raiseAbout}
 	return p
 }
@@ -113,15 +110,16 @@ func newProgram(cfg Config, quit func()) *program {
 // later stops the stop of a step depends.
 func (p *program) steps() []step {
 	const soon = time.Second // for steps that end with ctx
+	answered := answers(&p.cfg)
 	return []step{
 		// Released when no step writes into the directory any more.
-		{name: "lock of the data directory", start: p.lockData, stop: p.unlockData, within: soon},
+		{name: "lock of the data directory", start: p.data.lock, stop: p.data.unlock, within: soon},
 		// Stops when its clients, the connections, are closed.
-		{name: "embedded NATS server", start: p.startServer, stop: p.stopServer, within: 10 * time.Second},
-		during("disk of the embedded server", 10*time.Second, p.tendServer),
+		{name: "embedded NATS server", start: p.links.startServer, stop: p.links.stopServer, within: 10 * time.Second},
+		during("disk of the embedded server", 10*time.Second, p.links.tendServer),
 		// Waits for NATS. The control connection closes after the last write.
-		{name: "NATS connections", start: p.connect, stop: p.disconnect, within: soon},
-		{name: "messages about registries", start: p.makeBus},
+		{name: "NATS connections", start: p.links.connect, stop: p.links.disconnect, within: soon},
+		{name: "messages about registries", start: p.membership.makeBus},
 		// JetStream is not waited for: see storage.openLate.
 		{name: "buckets", start: p.storage.openBuckets},
 		// Waits for MySQL. It closes when no load is under way.
@@ -135,69 +133,40 @@ func (p *program) steps() []step {
 		until("alarms", 2*time.Second, p.alarms.publish),
 		// Ends when no load is under way and no worker number is held.
 		until("grants", 2*time.Second, p.grants.run),
-		{name: "HTTP", start: p.listenHTTP},
-		{name: "answers to workers that ask how this one is", start: p.answerViews},
-		during("last hour", soon, p.keepHour),
-		during("health, readiness, metrics and the page", soon, p.monitor),
+		{name: "HTTP", start: p.http.listen},
+		{name: "answers to workers that ask how this one is", start: p.views.answer},
+		during("last hour", soon, p.views.keepHour),
+		during("health, readiness, metrics and the page", soon, p.http.serve),
 		during("comparison of tags with the store", p.cfg.Deadline, p.follow),
-		during("limits of tags", soon, p.followSettings),
+		during("limits of tags", soon, func(ctx context.Context) error { return p.settings.Run(ctx) }),
 		during("settings of the buckets", soon, p.storage.watch),
 		during("buckets that were not open at the start", soon, p.storage.openLate),
-		during("watch for streams that take requests", soon, p.watchStreams),
+		during("watch for streams that take requests", soon,
+			func(ctx context.Context) error { return p.streams.run(ctx, p.storage.js) }),
 		during("announcement", soon, p.announce),
 		// Before any request is served: another registry may serve the same subjects.
-		{name: "question which registries there are", start: p.askRegistries},
+		{name: "question which registries there are", start: p.membership.ask},
 		// Releases the worker number on the control connection, once no ID can be
 		// issued under it: all requests have been answered.
 		until("worker number", 5*time.Second, p.keepNumber),
 		// Records in the marks, over the control connection, that this worker has made its last load.
-		until("watch of the registry", 5*time.Second, p.watchRegistry),
+		until("watch of the registry", 5*time.Second, p.membership.watch),
 		// Measured while requests are answered: if NATS is silent, the two steps above hurry.
-		during("question whether NATS still answers", p.answers()+3*time.Second, p.askNATS),
+		during("question whether NATS still answers", answered+3*time.Second, p.links.askNATS),
 		// Refuses requests that still wait, and waits for the loads under way.
 		// Loaded IDs that were not issued are holes.
-		{name: "allocator", stop: p.closeAllocator, within: p.cfg.Deadline},
+		{name: "allocator", stop: func() error { p.segments.Close(); return nil }, within: p.cfg.Deadline},
 		// Takes no more requests over HTTP, and answers all that were taken.
 		{name: "address of Leaf's paths", start: p.listenLeaf},
-		during("Leaf's paths", p.answers()+5*time.Second, p.serveLeaf),
+		during("Leaf's paths", answered+5*time.Second, p.serveLeaf),
 		// Leaves the queue groups, answers all requests that were taken, and drains
 		// the serving connection, so that the last replies are on the wire.
-		during("requests", p.answers()+5*time.Second, p.serve),
+		during("requests", answered+5*time.Second, p.serve),
 		// Takes back its promise to workers that cannot load, while requests are still answered.
-		during("who can load", soon, p.standBy),
+		during("who can load", soon, func(ctx context.Context) error { p.standby.Run(ctx); return nil }),
 		// From then on other workers load for themselves.
-		during("loads for other workers", soon, p.passOn),
+		during("loads for other workers", soon, func(ctx context.Context) error { return p.ring.Run(ctx) }),
 	}
-}
-
-// lockData creates the data directory and keeps other processes out of it.
-func (p *program) lockData(context.Context) error {
-	dir := p.cfg.Data
-	if dir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("cannot create the data directory: %w; choose another with --data DIR", err)
-	}
-	lock := flock.New(filepath.Join(dir, "lock"))
-	got, err := lock.TryLock()
-	if err != nil {
-		return fmt.Errorf("cannot lock the data directory %s: %w; make it writable, or choose another with --data DIR "+
-			"(with --nats, --data '' keeps no local state)", dir, err)
-	}
-	if !got {
-		return fmt.Errorf("%w: another natsid runs in %s; stop it, "+
-			"or give this one a directory of its own with --data DIR", ErrDataInUse, dir)
-	}
-	p.lock = lock
-	return nil
-}
-
-func (p *program) unlockData() error {
-	if p.lock != nil {
-		_ = p.lock.Unlock() // it fails only for a lock that is not held
-	}
-	return nil
 }
 
 // parkedSnowflakes bounds the requests that wait for the clock at once.
@@ -209,38 +178,40 @@ func (p *program) assemble(context.Context) error {
 	now := func() int64 { return cfg.Now().UnixMilli() }
 	p.settings = fleet.New(p.settingsConfig())
 	p.ring = loaders.New(loaders.Config{
-		Namespace: cfg.Namespace, Conn: p.links.control, Segments: p.allocator, Marks: p.marksInUse,
-		Loads: p.canLoad,
+		Namespace: cfg.Namespace, Conn: p.links.control, Marks: p.membership.marksInUse, Loads: p.canLoad,
+		Segments: func() *segment.Allocator { return p.segments },
 	})
 	p.standby = standby.New(p.standbyConfig())
-	p.grants.open(p)
 	p.segments = segment.New(p.segmentConfig())
-	if p.storage.member != nil {
-		p.storage.member.Use(p.segments)
+	if m := p.membership.member; m != nil {
+		m.Use(p.segments)
 	}
-	p.storage.awaitMarks()
+	p.membership.awaitCheck(p.storage.openedLate)
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
 		Instance: cfg.Name, StateDir: cfg.Data,
 		Horizon: cfg.Horizon, MaxClockSkew: cfg.MaxClockSkew, MaxAhead: cfg.MaxAhead, Deadline: cfg.Deadline,
-		Reclaim: cfg.ReclaimOnStep, MayFound: p.storage.mayMake, Now: now, Use: p.use, Log: cfg.Log,
-		AtStop: p.atStop, Granted: p.grants.window,
+		Reclaim: cfg.ReclaimOnStep, MayFound: p.membership.mayMake, Now: now, Use: p.use, Log: cfg.Log,
+		AtStop: p.links.atStop, Granted: p.grants.window,
 		Alarm: func(kind workerid.Alarm, message string) { p.alarms.raise(subjects.Alarm(kind), message) },
 	})
+	p.grants.open(p.keeper)
 	p.worker = worker.New(p.workerConfig())
 	p.ready = readiness{
 		embedded: p.links.embedded,
 		worker:   p.worker, reasons: &p.reasons, marks: p.storage.marks,
 		segments: p.segments, standby: p.standby, keeper: p.keeper, streams: &p.streams, settings: p.settings,
 	}
+	p.views.ready, p.views.issuer = p.ready, p.issuer
+	p.http.ready, p.http.notes, p.http.metrics, p.http.page = p.ready.modes, p.notes, p.metrics.Handler(), p.page
 	p.kept.on(&p.storage)
 	p.alarms.keep = p.kept.add
 	p.alarms.conn, p.alarms.namespace, p.alarms.instance = p.links.control, cfg.Namespace, p.instance
 	p.metrics.Watch(metrics.Sources{
 		Segments: p.segments, Snowflakes: p.issuer, Keeper: p.keeper,
 		Layout: cfg.Layout, Lag: p.worker.Lag, Outs: p.worker.Outs, Ready: p.ready.modes, Version: cfg.Version,
-		Second: p.storage.hasSecond, Tags: cfg.MetricsTags,
+		Second: p.membership.hasSecond, Tags: cfg.MetricsTags,
 	})
 	return nil
 }
@@ -259,12 +230,10 @@ func (p *program) use(g *snowflake.Generator) {
 	p.worker.Wake()
 }
 
-func (p *program) allocator() *segment.Allocator { return p.segments }
-
 func (p *program) workerConfig() worker.Config {
 	cfg := p.cfg
 	return worker.Config{
-		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix, Dial: p.dialServing,
+		Namespace: cfg.Namespace, Version: cfg.Version, JSPrefix: cfg.JSPrefix, Dial: p.links.dialServing,
 		Ask: p.links.control, Segments: p.segments, Store: p.storage.tags, Snowflakes: p.issuer, Layout: cfg.Layout,
 		Number: func() (int, bool, any) {
 			who, held := p.keeper.Who()
@@ -274,25 +243,45 @@ func (p *program) workerConfig() worker.Config {
 		Instance: p.instance, State: func() map[string]string { return p.ready.state() },
 		Gate: &p.gate, Settings: p.settings, Rations: p.rations,
 		MaxBatch: cfg.MaxBatch, Deadline: cfg.Deadline,
-		Reasons: &p.reasons, Overloaded: p.overloaded, Drain: p.drain,
+		Reasons: &p.reasons, Overloaded: p.alarms.overloaded,
+		Drain:      func(leave bool) bool { return drain(&p.reasons, leave) },
 		Asked:      p.standby.Answer,
-		NeedsStart: p.storage.needsStart,
+		NeedsStart: p.membership.needsStart,
 		Observe:    p.metrics.Answered, Log: cfg.Log,
 	}
 }
 
-// overloaded raises the alarm for a mode that gets more requests than it can answer.
-func (p *program) overloaded(mode worker.Mode) {
-	p.alarms.raise(subjects.AlarmOverload, fmt.Sprintf(
-		"requests of the mode %s arrive faster than this worker answers them, for a second or longer", mode))
+func (p *program) settingsConfig() fleet.Config {
+	return fleet.Config{
+		Namespace: p.cfg.Namespace, Bucket: p.storage.settings, HasMarks: p.storage.marks != nil,
+		Conn: p.links.control, Gate: &p.gate, Poll: p.cfg.TagPoll, Live: p.storage.liveWorkers, Log: p.cfg.Log,
+		SetStrict: func(tags map[string]bool) { p.segments.SetStrict(tags) },
+		Doubt:     func() { p.segments.Doubt() },
+	}
+}
+
+// readSettings reads the settings of tags before any request is served, so that no load waits for them. Without
+// JetStream it does not wait.
+func (p *program) readSettings(ctx context.Context) error {
+	if !p.storage.openedLate {
+		p.settings.Begin(ctx)
+	}
+	return nil
+}
+
+// creates reports whether --auto-create-tags, if it is on, covers a tag. The pattern "" covers every tag.
+func creates(pattern, tag string) bool {
+	ok, err := path.Match(pattern, tag)
+	return pattern == "" || ok && err == nil
 }
 
 func (p *program) segmentConfig() segment.Config {
 	cfg := p.cfg
 	c := segment.Config{
-		Store: loads{p.storage.gated(), p.standby, p.settings, p.ring}, Deadline: cfg.Deadline,
+		Store: loads{p.membership.gate(p.storage.tags), p.standby, p.settings, p.ring}, Deadline: cfg.Deadline,
 		MaxStep: cfg.MaxStep, StepTime: cfg.StepTime,
-		AutoCreate: p.creates, Ration: p.rations.FirstUse, OnCreate: p.created,
+		AutoCreate: func(tag string) bool { return creates(cfg.AutoCreatePattern, tag) },
+		Ration:     p.rations.FirstUse, OnCreate: p.links.announceTag,
 		Servable: func(tag string) bool { return subjects.CheckTag(tag) == nil },
 		Enough:   p.storage.enoughToLoad,
 		Poll:     cfg.TagPoll, Preload: cfg.Preload, OnLoad: p.metrics.Loaded, Granted: p.grants.load,
@@ -304,38 +293,6 @@ func (p *program) segmentConfig() segment.Config {
 	return c
 }
 
-// askNATS checks, once the stop begins, whether NATS answers on the control connection. If NATS does not answer for
-// as long as requests may wait, askNATS closes the connection: a call on a reconnecting connection can hang for
-// longer than its context allows.
-func (p *program) askNATS(ctx context.Context) error {
-	<-ctx.Done()
-	for end := time.Now().Add(p.answers()); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if p.links.control.FlushTimeout(time.Until(end)) == nil {
-			return nil
-		}
-	}
-	p.silent.Store(true)
-	p.cfg.Log.Warn("NATS does not answer: the stop does not wait for it any longer")
-	p.links.control.Close()
-	return nil
-}
-
-// answers is the longest time until the last request taken is answered, see worker.Worker.
-func (p *program) answers() time.Duration { return p.cfg.Deadline + 2*time.Second }
-
-// atStop returns the time limit of steps that need NATS: usual, unless NATS is silent.
-func (p *program) atStop(usual time.Duration) time.Duration {
-	if p.silent.Load() {
-		return 100 * time.Millisecond
-	}
-	return usual
-}
-
-func (p *program) watchStreams(ctx context.Context) error {
-	p.streams.run(ctx, p.storage.js)
-	return nil
-}
-
 // serve answers requests until ctx ends.
 func (p *program) serve(ctx context.Context) error {
 	defer p.quit()
@@ -343,15 +300,10 @@ func (p *program) serve(ctx context.Context) error {
 	return nil
 }
 
-func (p *program) closeAllocator() error {
-	p.segments.Close()
-	return nil
-}
-
 // follow keeps the tags in memory like those in the store.
 func (p *program) follow(ctx context.Context) error {
 	select {
-	case <-p.storage.begun: // preloads would fail before that
+	case <-p.membership.begun: // preloads would fail before that
 		p.segments.Follow(ctx)
 	case <-ctx.Done():
 	}
@@ -364,7 +316,7 @@ func (p *program) keepNumber(ctx context.Context) error {
 	defer p.quit()
 	if !p.storage.openedLate { // an unused registry gives way where another one serves
 		select {
-		case <-p.storage.begun:
+		case <-p.membership.begun:
 		case <-ctx.Done():
 		}
 	}

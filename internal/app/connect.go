@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -27,34 +28,104 @@ import (
 // the last answer. It reconnects every 250 ms without limit, even while a server refuses its credentials. More
 // connections were not faster: no handler waits.
 type links struct {
+	cfg      *Config         // startServer replaces its Access by that of the embedded server
+	where    Where           // the fields about NATS, set by startServer
 	embedded *natsembed.Host // nil where a NATS is joined
 	control  *nats.Conn
+	silent   atomic.Bool // during the stop, NATS does not answer
 }
 
-// connect opens the control connection, to the embedded server if there is one, and
-// waits until NATS answers.
-func (p *program) connect(ctx context.Context) (err error) {
-	l := &p.links
-	if l.control, err = dial(ctx, p.cfg, controlOptions(p.cfg, l.embedded)); err != nil {
+// connect opens the control connection, to the embedded server if there is one, and waits until NATS answers.
+func (l *links) connect(ctx context.Context) (err error) {
+	opts := append(options(*l.cfg, l.embedded), nats.Name("natsid control"))
+	if l.control, err = dial(ctx, *l.cfg, append(opts, kvregistry.Options()...)); err != nil {
 		return err
 	}
 	if most := l.control.MaxPayload(); most < worker.MinPayload {
 		l.control.Close()
 		return fmt.Errorf("NATS at %s accepts messages of %d bytes, and natsid needs %d: raise its max_payload",
-			Redact(p.cfg.NATS), most, worker.MinPayload)
+			Redact(l.cfg.NATS), most, worker.MinPayload)
 	}
 	return nil
 }
 
 // disconnect closes the control connection.
-func (p *program) disconnect() error {
-	p.links.control.Close()
+func (l *links) disconnect() error {
+	l.control.Close()
 	return nil
 }
 
-func controlOptions(cfg Config, embedded *natsembed.Host) []nats.Option {
-	opts := append(options(cfg, embedded), nats.Name("natsid control"))
-	return append(opts, kvregistry.Options()...)
+// answers is the longest time until the last request taken is answered, see worker.Worker.
+func answers(cfg *Config) time.Duration { return cfg.Deadline + 2*time.Second }
+
+// askNATS checks, once the stop begins, whether NATS answers on the control connection. If NATS does not answer for
+// as long as requests may wait, askNATS closes the connection: a call on a reconnecting connection can hang for
+// longer than its context allows.
+func (l *links) askNATS(ctx context.Context) error {
+	<-ctx.Done()
+	for end := time.Now().Add(answers(l.cfg)); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if l.control.FlushTimeout(time.Until(end)) == nil {
+			return nil
+		}
+	}
+	l.silent.Store(true)
+	l.cfg.Log.Warn("NATS does not answer: the stop does not wait for it any longer")
+	l.control.Close()
+	return nil
+}
+
+// atStop returns the time limit of steps that need NATS: usual, unless NATS is silent.
+func (l *links) atStop(usual time.Duration) time.Duration {
+	if l.silent.Load() {
+		return 100 * time.Millisecond
+	}
+	return usual
+}
+
+// announceTag announces a tag that was created on first use. A worker that misses the announcement finds the tag at
+// its first request.
+func (l *links) announceTag(tag string) {
+	if err := l.control.Publish(l.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
+		l.cfg.Log.Debug("a new tag was not announced to the other workers", "tag", tag, "error", err)
+	}
+}
+
+// dialServing connects once for the worker, to one of the known servers. The timeout is per server: a connection that
+// is replaced waits for the new one.
+func (l *links) dialServing(announced []string, opts ...nats.Option) (*nats.Conn, error) {
+	cfg := *l.cfg
+	cfg.NATS = others(cfg.NATS, announced)
+	cork := &worker.Cork{Inside: l.embedded}
+	dialed := nats.SetCustomDialer(cork)
+	if l.embedded != nil {
+		dialed = nats.InProcessServer(cork)
+	}
+	all := append(options(cfg, l.embedded), nats.Name("natsid"), nats.Timeout(servingTimeout), dialed)
+	nc, err := Join(cfg, append(all, opts...))
+	if err != nil {
+		return nil, WithoutURL(err)
+	}
+	return nc, nil
+}
+
+// servingTimeout is enough for a server most of a second away.
+const servingTimeout = 2 * time.Second
+
+// others returns the URLs of all known servers: those given, and those that a server announced, with the user of the
+// first given one.
+func others(given string, announced []string) string {
+	first, _, _ := strings.Cut(given, ",")
+	u, err := url.Parse(first)
+	if err != nil || u.User == nil {
+		return strings.Join(append([]string{given}, announced...), ",")
+	}
+	for _, s := range announced {
+		if t, err := url.Parse(s); err == nil {
+			t.User = u.User
+			given += "," + t.String()
+		}
+	}
+	return given
 }
 
 func options(cfg Config, embedded *natsembed.Host) []nats.Option {

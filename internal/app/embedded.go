@@ -17,9 +17,9 @@ import (
 )
 
 // startServer starts the embedded NATS server, unless a NATS is joined.
-func (p *program) startServer(context.Context) (err error) {
-	cfg := &p.cfg
-	p.where = Where{URL: Redact(cfg.NATS)}
+func (l *links) startServer(context.Context) (err error) {
+	cfg := l.cfg
+	l.where = Where{URL: Redact(cfg.NATS)}
 	if cfg.NATS != "" {
 		return nil
 	}
@@ -27,18 +27,18 @@ func (p *program) startServer(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.links.embedded, err = embed(cfg, lock); err != nil {
+	if l.embedded, err = embed(cfg, lock); err != nil {
 		return err
 	}
-	p.where = Where{URL: p.links.embedded.CallersURL(), Embedded: true}
+	l.where = Where{URL: l.embedded.CallersURL(), Embedded: true}
 	if lock != nil {
-		if p.where.Context, err = writeContexts(cfg, p.where.URL); err != nil {
+		if l.where.Context, err = writeContexts(cfg, l.where.URL); err != nil {
 			return err
 		}
 	}
 	// This program's own connections are made inside the process: without TLS, and without credentials for other
 	// servers.
-	_, address, _ := strings.Cut(p.where.URL, "://")
+	_, address, _ := strings.Cut(l.where.URL, "://")
 	cfg.Access = Access{NATS: "nats://" + address}
 	return nil
 }
@@ -137,17 +137,17 @@ func inside(embedded *natsembed.Host) []nats.Option {
 	return opts
 }
 
-func (p *program) stopServer() error {
-	if p.links.embedded != nil {
-		p.links.embedded.Stop()
+func (l *links) stopServer() error {
+	if l.embedded != nil {
+		l.embedded.Stop()
 	}
 	return nil
 }
 
 // tendServer keeps the embedded server able to write after its disk was full.
-func (p *program) tendServer(ctx context.Context) error {
-	if p.links.embedded != nil {
-		p.links.embedded.Tend(ctx)
+func (l *links) tendServer(ctx context.Context) error {
+	if l.embedded != nil {
+		l.embedded.Tend(ctx)
 	}
 	return nil
 }

@@ -15,10 +15,12 @@ import (
 )
 
 // A grantLog records the IDs that this process may issue. No ID depends on it: whether or not it works, IDs are
-// issued. The zero value records nothing.
+// issued. It records nothing before open.
 type grantLog struct {
-	p   *program
-	log *grants.Log // nil with --grants off
+	storage    *storage
+	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
+	keeper     *workerid.Keeper                                 // set by open
+	log        *grants.Log                                      // nil with --grants off
 
 	// Only the goroutine of run uses these.
 	bucket     *buckets.Bucket
@@ -29,15 +31,16 @@ type grantLog struct {
 	wasDeleted bool      // the bucket was deleted, and this was not reported
 }
 
-// open creates the log of a program that is being assembled.
-func (g *grantLog) open(p *program) {
-	if g.p = p; p.cfg.Grants == 0 {
+// open creates the log of the loads and of the keeper's windows.
+func (g *grantLog) open(keeper *workerid.Keeper) {
+	if g.keeper = keeper; g.storage.cfg.Grants == 0 {
 		return
 	}
+	links := g.storage.links
 	g.log = grants.New(grants.Config{
 		Put: g.put, Head: g.head, Failed: g.failed,
-		Limit: func() int { return min(256<<10, int(p.links.control.MaxPayload())/2) },
-		Late:  func() time.Duration { return p.atStop(1500 * time.Millisecond) },
+		Limit: func() int { return min(256<<10, int(links.control.MaxPayload())/2) },
+		Late:  func() time.Duration { return links.atStop(1500 * time.Millisecond) },
 	})
 }
 
@@ -47,7 +50,7 @@ func (g *grantLog) load(tag string, l segment.Loaded) {
 		return
 	}
 	number := -1
-	if s := g.p.keeper.Status(); s.Held {
+	if s := g.keeper.Status(); s.Held {
 		number = s.Number
 	}
 	g.log.Load(grants.Load{
@@ -68,10 +71,7 @@ func (g *grantLog) wrote(tag string, w segment.Write) {
 
 // era returns the present era, as far as this process knows.
 func (g *grantLog) era() string {
-	if m := g.p.storage.member; m != nil {
-		return EraOf(m.Identity())
-	}
-	return ""
+	return EraOf(g.storage.membership.identity())
 }
 
 // EraOf returns the era of writes of marks that are made now: after a stop, the next era.
@@ -148,10 +148,10 @@ func (g *grantLog) run(ctx context.Context) error {
 
 // head returns the head of entries, once the registry of the worker numbers is known.
 func (g *grantLog) head() (grants.Head, bool) {
-	who, _ := g.p.keeper.Who()
+	who, _ := g.keeper.Who()
 	h := grants.Head{Instance: who.Instance, Process: who.Process, Numbers: who.Registry,
 		Layout: who.Layout, Epoch: who.Epoch, Unit: who.Unit}
-	switch s := &g.p.storage; {
+	switch s := g.storage; {
 	case s.marks == nil:
 		h.Store = "MySQL"
 	case s.cfg.OnMySQL():
@@ -159,9 +159,7 @@ func (g *grantLog) head() (grants.Head, bool) {
 	default:
 		h.Store = "bucket " + s.cfg.Namespace.SegmentBucket()
 	}
-	if m := g.p.storage.member; m != nil {
-		h.Segments, h.Era = m.Identity().Registry, g.era()
-	}
+	h.Segments, h.Era = g.storage.membership.identity().Registry, g.era()
 	return h, h.Numbers != ""
 }
 
@@ -170,13 +168,13 @@ const lookEvery = time.Minute
 
 // put writes an entry. The bucket is created for the first one.
 func (g *grantLog) put(ctx context.Context, body []byte) error {
-	cfg, owner := g.p.cfg, g.p.keeper.Status().Registry
+	cfg, owner := g.storage.cfg, g.keeper.Status().Registry
 	if g.bucket == nil || g.owner != owner {
 		g.owner, g.looked = owner, time.Time{}
-		g.bucket = buckets.New(g.p.storage.streams, buckets.Config{
+		g.bucket = buckets.New(g.storage.streams, buckets.Config{
 			Name: cfg.Namespace.GrantsBucket(), Description: "natsid: which worker was given which IDs",
 			TTL: cfg.Grants, MaxBytes: cfg.GrantsSize << 20, Whole: true, Owner: owner,
-			Replicas: g.p.storage.replicas(), Lost: func() { g.wasDeleted = true }, Log: cfg.Log,
+			Replicas: g.storage.replicas(), Lost: func() { g.wasDeleted = true }, Log: cfg.Log,
 		})
 	}
 	if time.Since(g.looked) > lookEvery {
@@ -195,15 +193,16 @@ func (g *grantLog) put(ctx context.Context, body []byte) error {
 // failed reports the gaps of provenance. While JetStream is out of reach, no grant is lost yet.
 func (g *grantLog) failed(err error, lost uint64) {
 	raise := func(about, format string, args ...any) {
-		g.p.alarms.raiseAbout(subjects.AlarmGrantsLost, about, fmt.Sprintf(format, args...))
+		g.raiseAbout(subjects.AlarmGrantsLost, about, fmt.Sprintf(format, args...))
 	}
 	if g.wasDeleted {
 		g.wasDeleted = false
 		raise("gone", "the stream of bucket %s was deleted, or JetStream wiped: earlier records are lost; "+
-			"another one is made", g.p.cfg.Namespace.GrantsBucket())
+			"another one is made", g.storage.cfg.Namespace.GrantsBucket())
 	}
 	if err != nil && lost == g.lost { // other parts log that JetStream is out of reach
-		g.p.cfg.Log.Debug("grants cannot be written now, and wait in memory; IDs are issued as usual", "error", err)
+		g.storage.cfg.Log.Debug("grants cannot be written now, and wait in memory; IDs are issued as usual",
+			"error", err)
 	}
 	_, right := errors.AsType[*buckets.RightError](err)
 	refused := errors.Is(err, buckets.ErrUnfit) || errors.Is(err, buckets.ErrFull) || right
@@ -217,7 +216,7 @@ func (g *grantLog) failed(err error, lost uint64) {
 		g.lost = lost
 	}
 	if err == nil && g.isFailing {
-		g.p.cfg.Log.Info("grants are written again")
+		g.storage.cfg.Log.Info("grants are written again")
 		g.isFailing = false
 	}
 }

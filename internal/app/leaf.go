@@ -24,7 +24,7 @@ func (p *program) listenLeaf(context.Context) error {
 	case err != nil:
 		return fmt.Errorf("cannot answer Leaf's paths: %w; choose another address with --leaf-http ADDR", err)
 	}
-	p.leaf, p.where.LeafHTTP = l, l.Addr().String()
+	p.leaf = l
 	return nil
 }
 
@@ -34,9 +34,9 @@ func (p *program) serveLeaf(ctx context.Context) error {
 		return nil
 	}
 	defer p.quit()
-	drained := func() bool { return p.reasons.Has(worker.Drained) }
 	return leafhttp.New(leafhttp.Config{
 		IDs: worker.NewDirect(p.workerConfig()), Segments: p.segments, Store: p.storage.tags,
-		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Away: drained, Log: p.cfg.Log,
+		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Log: p.cfg.Log,
+		Away: func() bool { return p.reasons.Has(worker.Drained) },
 	}).Serve(ctx, p.leaf)
 }

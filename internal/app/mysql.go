@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 )
 
@@ -48,15 +46,6 @@ func (c *Config) Database() (mysqlstore.Login, error) {
 
 // OnMySQL reports whether the tags are in MySQL.
 func (c *Config) OnMySQL() bool { return c.MySQL != "" || c.MySQLFile != "" }
-
-// openTable connects to MySQL. An error that a retry cannot fix is permanent.
-func openTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {
-	t, err := OpenTable(ctx, login)
-	if errors.Is(err, mysqlstore.ErrRefused) {
-		err = backoff.Permanent(err)
-	}
-	return t, err
-}
 
 // OpenTable connects to MySQL once.
 func OpenTable(ctx context.Context, login mysqlstore.Login) (*mysqlstore.Table, error) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -61,9 +63,6 @@ func (r readiness) state() map[string]string {
 	}
 	return state
 }
-
-// isReady reports whether every mode can issue.
-func (r readiness) isReady() bool { return r.segmentTrouble() == nil && r.snowflakeTrouble() == nil }
 
 // outOf returns why this process keeps a mode out of its queue group, or nil.
 func (r readiness) outOf(mode worker.Mode) error {
@@ -127,33 +126,61 @@ func (r readiness) snowflakeTrouble() error {
 // missingAfter is how long a start may take before the log shows why a mode cannot issue.
 const missingAfter = 15 * time.Second
 
-// announce calls cfg.Ready once all modes can issue. Until then it logs periodically why they cannot.
-func (p *program) announce(ctx context.Context) error {
+// await waits until all modes can issue, and reports whether that came before the end of ctx. Until then it logs
+// periodically why they cannot.
+func (r readiness) await(ctx context.Context, log *slog.Logger) bool {
 	tick, missing := time.NewTicker(20*time.Millisecond), time.NewTicker(missingAfter)
 	defer tick.Stop()
 	defer missing.Stop()
-	for !p.ready.isReady() {
+	for r.segmentTrouble() != nil || r.snowflakeTrouble() != nil {
 		select {
 		case <-tick.C:
 		case <-missing.C:
-			p.sayMissing()
+			var what []any
+			for mode, why := range r.modes() {
+				what = append(what, mode, monitor.State(why))
+			}
+			log.Warn("not ready yet; still trying", what...)
 		case <-ctx.Done():
-			return nil
+			return false
 		}
 	}
-	s := p.keeper.Status()
-	p.where.Instance, p.where.Number = s.Instance, s.Number
-	if p.cfg.Ready != nil {
-		p.cfg.Ready(p.where)
+	return true
+}
+
+// announce calls cfg.Ready once all modes can issue.
+func (p *program) announce(ctx context.Context) error {
+	if !p.ready.await(ctx, p.cfg.Log) || p.cfg.Ready == nil {
+		return nil
 	}
+	w, s := p.links.where, p.keeper.Status()
+	w.Instance, w.Number = s.Instance, s.Number
+	w.HTTP, w.LeafHTTP = addressOf(p.http.listener), addressOf(p.leaf)
+	p.cfg.Ready(w)
 	return nil
 }
 
-// sayMissing logs the state of /readyz.
-func (p *program) sayMissing() {
-	var what []any
-	for mode, why := range p.ready.modes() {
-		what = append(what, mode, monitor.State(why))
+// addressOf returns the address of a listener, "" for nil.
+func addressOf(l net.Listener) string {
+	if l == nil {
+		return ""
 	}
-	p.cfg.Log.Warn("not ready yet; still trying", what...)
+	return l.Addr().String()
+}
+
+var errDrained = errors.New("drained by an operator: it takes no requests until `natsid drain --undo`, or a restart")
+
+// drain leaves all queue groups and keeps the worker number, or joins them again, and reports whether that is a
+// change. The drained state ends with the process, and survives a reconnect to another NATS server.
+func drain(reasons *worker.Reasons, leave bool) (changed bool) {
+	modes := []worker.Mode{worker.Segment, worker.Tags, worker.Snowflake}
+	if reasons.Has(worker.Drained) == leave {
+		return false
+	}
+	if leave {
+		reasons.Set(worker.Drained, errDrained, modes...)
+	} else {
+		reasons.Clear(worker.Drained, modes...)
+	}
+	return true
 }

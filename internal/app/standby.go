@@ -15,8 +15,8 @@ import (
 func (p *program) standbyConfig() standby.Config {
 	return standby.Config{
 		Process: rand.Text(), Name: p.instance, Kind: p.storage.kindOfLoads(), Registry: p.registryOfLoads,
-		Probe: p.probe, Serves: p.servesSegments, Change: p.changeStanding,
-		Ask: p.askOther, Log: p.cfg.Log,
+		Probe: p.probe, Serves: func() bool { return p.worker.Trouble(worker.Segment) == nil },
+		Change: p.changeStanding, Ask: p.askOther, Log: p.cfg.Log,
 	}
 }
 
@@ -33,8 +33,8 @@ func (s *storage) kindOfLoads() string {
 
 // registryOfLoads returns the registry that loads use, "" if it is not known yet.
 func (p *program) registryOfLoads() string {
-	if p.storage.member != nil {
-		return p.storage.member.Identity().Registry
+	if m := p.membership.member; m != nil {
+		return m.Identity().Registry
 	}
 	return p.keeper.Status().Registry
 }
@@ -54,15 +54,17 @@ func (s *storage) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.member == nil {
-		return nil
+	if m := s.membership.member; m != nil {
+		return m.Prove(ctx)
 	}
-	return s.member.Prove(ctx)
+	return nil
 }
 
-// servesSegments reports whether requests for segments arrive at this worker.
-func (p *program) servesSegments() bool {
-	return p.worker.Trouble(worker.Segment) == nil
+// canLoad reports whether this worker can load ranges, as far as it knows. A worker that was disconnected cannot
+// until its registry was checked again.
+func (p *program) canLoad() bool {
+	return len(p.reasons.Of(worker.Segment)) == 0 && p.segments.Trouble() == nil && p.standby.Trouble() == nil &&
+		!p.settings.Unread() && (p.membership.member == nil || p.membership.member.Checked())
 }
 
 // askOther asks another worker whether it can load. The question uses the connection on which requests arrive: this
@@ -86,10 +88,4 @@ func (p *program) changeStanding(s standby.State, why error) {
 		p.segments.Admit()
 		p.reasons.Clear(worker.Standby, modes...)
 	}
-}
-
-// standBy lets other workers serve segments while this worker cannot load and they can, until ctx ends.
-func (p *program) standBy(ctx context.Context) error {
-	p.standby.Run(ctx)
-	return nil
 }

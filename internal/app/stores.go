@@ -3,48 +3,36 @@ package app
 import (
 	"context"
 	"errors"
-	"path"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
-	"github.com/natsid/natsid/internal/registry/natsbus"
 	"github.com/natsid/natsid/internal/stores/guard"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
-	"github.com/natsid/natsid/worker"
 )
 
 // storage is the durable state: the buckets in JetStream, and the store of the tags. Its fields are set by the steps
 // that open it.
 type storage struct {
-	cfg   *Config
-	links *links
-	raise func(kind subjects.Alarm, message string)
-	// raiseAbout raises an alarm about one of many objects: see alarms.
-	raiseAbout func(kind subjects.Alarm, about, message string)
-	reasons    *worker.Reasons
-	instance   func() string
-	suspect    func()        // makes standby probe the store
-	wrote      segment.Wrote // records a write of a mark
-	orders     func() *fleet.Settings
-	bus        *natsbus.Bus
-	process    string // random, one per process
+	cfg        *Config
+	links      *links
+	membership *membership
+	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
+	wrote      segment.Wrote                                    // records a write of a mark
 
 	js         jetstream.JetStream
 	streams    buckets.Streams
 	registry   *kvregistry.Registry
 	marks      *kvstore.Store    // nil if segments need no marks
 	settings   *buckets.Bucket   // the bucket of the marks, which also has the settings of tags
-	member     *lineage.Member   // nil if segments need no marks
 	openedLate bool              // the buckets could not be opened at the start
-	begun      chan struct{}     // closed when the first check of the marks is over
 	table      *mysqlstore.Table // nil without MySQL
 	tags       segment.Store
 }
@@ -53,7 +41,7 @@ type storage struct {
 // [storage.openLate] continues: until then requests for segment IDs are answered 503, and a worker that was killed
 // issues snowflakes in the rest of its window.
 func (s *storage) openBuckets(ctx context.Context) (err error) {
-	cfg, ns := *s.cfg, s.cfg.Namespace
+	cfg, ns, m := *s.cfg, s.cfg.Namespace, s.membership
 	if s.js, err = JetStream(s.links.control, cfg); err != nil {
 		return err
 	}
@@ -63,20 +51,18 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 		History: ns.HistoryBucket(), Workers: ns.WorkerBucket(),
 		LeaseTTL: cfg.LeaseTTL, Replicas: n, Single: s.links.embedded != nil, WorkerSubject: ns.Worker, Log: cfg.Log,
 	})
+	marks := kvstore.Config{
+		Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: m.mayFound, Log: cfg.Log,
+	}
 	if !cfg.OnMySQL() || cfg.Guard {
-		s.marks = kvstore.New(s.streams, kvstore.Config{
-			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(),
-			Lost: func() { s.member.Doubt() }, MayFound: s.mayFound, WentBack: s.marksWentBack, Wrote: s.wrote,
-			Log: cfg.Log,
-		})
-		if err = s.openLineage(); err != nil {
+		marks.Lost, marks.WentBack, marks.Wrote = func() { m.member.Doubt() }, m.wentBack, s.wrote
+		s.marks = kvstore.New(s.streams, marks)
+		s.settings = s.marks.Own()
+		if err = m.open(s.settings, s.kind(), s, s.isUnused); err != nil {
 			return err
 		}
-		s.settings = s.marks.Own()
 	} else { // it gets an identity, so that the marks find their bucket should the guard be switched on
-		s.settings = kvstore.New(s.streams, kvstore.Config{
-			Bucket: ns.SegmentBucket(), Replicas: n, Kind: s.kind(), MayFound: s.mayFound, Log: cfg.Log,
-		}).Own()
+		s.settings = kvstore.New(s.streams, marks).Own()
 	}
 	err = s.open(ctx)
 	if ctx.Err() != nil {
@@ -129,7 +115,9 @@ func (s *storage) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		err := s.checkRegistry(ctx)
+		attempt, cancel := context.WithTimeout(ctx, openTimeout)
+		err := s.registry.Check(attempt)
+		cancel()
 		switch unfit := errors.Is(err, buckets.ErrUnfit); {
 		case unfit && !reported:
 			s.raiseAbout(subjects.AlarmBucketUnfit, "worker numbers", err.Error()+
@@ -140,12 +128,6 @@ func (s *storage) watch(ctx context.Context) error {
 			reported = false
 		}
 	}
-}
-
-func (s *storage) checkRegistry(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	return s.registry.Check(ctx)
 }
 
 // loadRequests is how many requests a load of an existing tag needs at most: to check the marks, to read one, and to
@@ -176,7 +158,11 @@ func (s *storage) open(ctx context.Context) error {
 	if s.marks != nil {
 		mismatches[0], marksErr = s.marks.Open(ctx)
 	} else {
-		marksErr = s.checkKind(ctx)
+		// An unguarded table is not served beside workers whose marks are the store. A user without the right to read
+		// the marks gets no answer, and is not refused.
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		marksErr = kvstore.CheckKind(soon, s.streams, s.cfg.Namespace.SegmentBucket(), s.kind())
 	}
 	mismatches[1], registryErr = s.registry.Open(ctx)
 	if err := errors.Join(marksErr, registryErr); err != nil {
@@ -188,14 +174,6 @@ func (s *storage) open(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// checkKind refuses to serve an unguarded table beside workers whose marks are the store. A user without the right to
-// read the marks gets no answer, and is not refused.
-func (s *storage) checkKind(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return kvstore.CheckKind(ctx, s.streams, s.cfg.Namespace.SegmentBucket(), s.kind())
 }
 
 // openLate opens the buckets that could not be opened at the start, whether or not requests arrive. It returns when
@@ -226,7 +204,13 @@ func (s *storage) openStore(ctx context.Context) error {
 		return err
 	}
 	what := "MySQL at " + mysqlstore.Redact(login.DSN) + " does not answer yet"
-	table, err := retry(ctx, cfg.Log, what, func() (*mysqlstore.Table, error) { return openTable(ctx, login) })
+	table, err := retry(ctx, cfg.Log, what, func() (*mysqlstore.Table, error) {
+		t, err := OpenTable(ctx, login)
+		if errors.Is(err, mysqlstore.ErrRefused) {
+			err = backoff.Permanent(err)
+		}
+		return t, err
+	})
 	if err != nil {
 		return err
 	}
@@ -252,19 +236,35 @@ func (s *storage) closeStore() error {
 	return nil
 }
 
-// creates reports whether --auto-create-tags, if it is on, covers a tag.
-func (p *program) creates(tag string) bool {
-	if p.cfg.AutoCreatePattern == "" {
-		return true
+// isUnused reports whether the registry never had a tag, nor a worker number.
+func (s *storage) isUnused(ctx context.Context) (bool, error) {
+	tags, err := s.List(ctx, "", 1)
+	if err != nil || len(tags) > 0 {
+		return false, err
 	}
-	ok, err := path.Match(p.cfg.AutoCreatePattern, tag)
-	return ok && err == nil
+	return s.registry.Unused(ctx)
 }
 
-// created announces a tag that was created on first use. A worker that misses the announcement finds the tag at its
-// first request.
-func (p *program) created(tag string) {
-	if err := p.links.control.Publish(p.cfg.Namespace.TagChanged(), []byte(tag)); err != nil {
-		p.cfg.Log.Debug("a new tag was not announced to the other workers", "tag", tag, "error", err)
+var _ lineage.Tags = (*storage)(nil)
+
+// Lift implements [lineage.Tags]. The store is opened after the lineage.
+func (s *storage) Lift(ctx context.Context, tag string, f segment.Floor) (bool, error) {
+	return s.tags.(segment.Lifter).Lift(ctx, tag, f) // both stores implement it
+}
+
+// List implements [lineage.Tags].
+func (s *storage) List(ctx context.Context, after string, limit int) ([]segment.Tag, error) {
+	return s.tags.List(ctx, after, limit)
+}
+
+// liveWorkers returns the names of the workers that have a heartbeat.
+func (s *storage) liveWorkers(ctx context.Context) (names []string, err error) {
+	if s.registry == nil {
+		return nil, errors.New("the registry is not open")
 	}
+	beats, err := s.registry.Heartbeats(ctx)
+	for _, h := range beats {
+		names = append(names, h.Instance)
+	}
+	return names, err
 }

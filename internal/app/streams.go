@@ -37,7 +37,7 @@ func (w *streamWatch) trouble(mode worker.Mode) error {
 
 // run searches about once per poll until ctx ends. If JetStream does not answer, or this user may not list streams,
 // the pauses grow.
-func (w *streamWatch) run(ctx context.Context, js jetstream.JetStream) {
+func (w *streamWatch) run(ctx context.Context, js jetstream.JetStream) error {
 	failures := jitter.NewBackoff(w.cfg.TagPoll, 10*w.cfg.TagPoll)
 	for {
 		pause := jitter.Around(w.cfg.TagPoll)
@@ -51,7 +51,7 @@ func (w *streamWatch) run(ctx context.Context, js jetstream.JetStream) {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
@@ -103,14 +103,16 @@ func streamsOn(ctx context.Context, js jetstream.JetStream, subject string) (nam
 
 // report raises an alarm for each stream that is new or has other subjects, and sets the result of trouble.
 func (w *streamWatch) report(found map[string]*taker) {
-	known, troubles := make(map[string]string), make(map[worker.Mode]error)
+	known, troubles, ns := make(map[string]string), make(map[worker.Mode]error), w.cfg.Namespace
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		t := found[name]
 		known[name] = t.effect(name)
 		if w.known[name] != known[name] {
 			w.raise(subjects.AlarmStreamOverlap, name, known[name])
 		}
-		for mode, on := range w.ofModes() {
+		for mode, on := range map[worker.Mode][]string{
+			worker.Segment: {ns.Segments()}, worker.Snowflake: {ns.Snowflake(), ns.Snowflakes()},
+		} {
 			if !t.silent && slices.ContainsFunc(on, t.takes) {
 				troubles[mode] = errors.New(known[name])
 			}
@@ -123,14 +125,6 @@ func (w *streamWatch) report(found map[string]*taker) {
 	}
 	w.known = known
 	w.troubles.Store(&troubles)
-}
-
-func (w *streamWatch) ofModes() map[worker.Mode][]string {
-	ns := w.cfg.Namespace
-	return map[worker.Mode][]string{
-		worker.Segment:   {ns.Segments()},
-		worker.Snowflake: {ns.Snowflake(), ns.Snowflakes()},
-	}
 }
 
 func (t *taker) takes(subject string) bool { return slices.Contains(t.subjects, subject) }

@@ -6,30 +6,45 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/metrics"
+	"github.com/natsid/natsid/snowflake"
 	"github.com/natsid/natsid/subjects"
 	"github.com/natsid/natsid/worker"
 	"github.com/natsid/natsid/workerid"
 )
 
-// answerViews answers workers that ask for this one's state.
-func (p *program) answerViews(context.Context) error {
-	p.started = p.cfg.Now().UTC()
-	_, err := fleetview.Answer(p.links.control, p.cfg.Namespace, p.cfg.Log, p.view)
+// A viewer shows the state of this worker to workers that ask for it, and to its own page.
+type viewer struct {
+	cfg     *Config
+	links   *links
+	metrics *metrics.Metrics
+	grants  *grantLog
+	started time.Time
+	hour    fleetview.Hour
+
+	// Set before answer.
+	ready  readiness
+	issuer *snowflake.Issuer
+}
+
+// answer answers workers that ask for this one's state.
+func (v *viewer) answer(context.Context) error {
+	v.started = v.cfg.Now().UTC()
+	_, err := fleetview.Answer(v.links.control, v.cfg.Namespace, v.cfg.Log, v.view)
 	return err
 }
 
 // keepHour records the last hour of this worker, until ctx ends.
-func (p *program) keepHour(ctx context.Context) error {
+func (v *viewer) keepHour(ctx context.Context) error {
 	before := make(map[worker.Mode]metrics.Totals)
-	p.hour.Run(ctx, p.cfg.Now, func() map[string]fleetview.Point {
+	v.hour.Run(ctx, v.cfg.Now, func() map[string]fleetview.Point {
 		points := make(map[string]fleetview.Point)
 		for _, mode := range viewed {
-			now := p.metrics.Totals(mode)
+			now := v.metrics.Totals(mode)
 			t := now.Since(before[mode])
 			before[mode] = now
 			points[string(mode)] = fleetview.Point{
 				Requests: t.Requests, Refused: t.Refused, IDs: t.IDs,
-				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: p.worker.Lag(mode),
+				Median: t.Within(0.5), Slow: t.Within(0.99), Lag: v.ready.worker.Lag(mode),
 			}
 		}
 		return points
@@ -41,48 +56,33 @@ func (p *program) keepHour(ctx context.Context) error {
 var viewed = []worker.Mode{worker.Segment, worker.Snowflake}
 
 // view returns the state of this worker. It does not block.
-func (p *program) view(q subjects.ViewRequest) subjects.WorkerView {
-	k := p.keeper.Status()
-	state := p.ready.state()
-	d := workerid.DeploymentOf(p.cfg.Layout)
-	v := subjects.WorkerView{
-		Version: p.cfg.Version, Started: p.started, OffsetMs: k.Offset.Milliseconds(),
-		Registry: k.Registry, Layout: d.Layout, Drained: state[subjects.MetaDrained] != "",
-		Modes: make(map[string]subjects.ModeView),
-	}
-	if k.Held {
-		v.Since, v.Until = time.UnixMilli(k.Since).UTC(), time.UnixMilli(k.Until).UTC()
-	}
-	for _, mode := range viewed {
-		t := p.metrics.Totals(mode)
-		v.Modes[string(mode)] = subjects.ModeView{
-			State: state[string(mode)], LagSeconds: subjects.Fraction(p.worker.Lag(mode).Seconds()),
-			Requests: t.Requests, Refused: t.Refused, IDs: t.IDs,
-		}
-	}
-	p.addTags(&v, q)
-	if q.Hour {
-		v.Hour = p.hour.View()
-	}
-	return v
-}
-
-// addTags adds the statistics of the tags, and the numbers of waiting requests.
-func (p *program) addTags(v *subjects.WorkerView, q subjects.ViewRequest) {
-	busiest := 0
+func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
+	k, state, d, busiest := v.ready.keeper.Status(), v.ready.state(), workerid.DeploymentOf(v.cfg.Layout), 0
 	if q.Busiest {
 		busiest = subjects.MaxBusiest
 	}
-	v.Statistics = p.worker.Stats(busiest)
+	w := subjects.WorkerView{
+		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
+		Registry: k.Registry, Layout: d.Layout, Drained: state[subjects.MetaDrained] != "",
+		Modes: make(map[string]subjects.ModeView), Statistics: v.ready.worker.Stats(busiest),
+	}
+	w.Statistics.Instance = k.Instance // also before any request is served
+	if k.Held {
+		w.Since, w.Until = time.UnixMilli(k.Since).UTC(), time.UnixMilli(k.Until).UTC()
+	}
+	waiting := map[worker.Mode]int{worker.Segment: w.Statistics.Waiting, worker.Snowflake: v.issuer.Waiting()}
+	for _, mode := range viewed {
+		t := v.metrics.Totals(mode)
+		w.Modes[string(mode)] = subjects.ModeView{
+			State: state[string(mode)], LagSeconds: subjects.Fraction(v.ready.worker.Lag(mode).Seconds()),
+			Requests: t.Requests, Refused: t.Refused, IDs: t.IDs, Waiting: waiting[mode],
+		}
+	}
 	if q.Tag != "" {
-		v.Tag, v.Grants = p.worker.StatsOf(q.Tag), p.grants.last(q.Tag)
+		w.Tag, w.Grants = v.ready.worker.StatsOf(q.Tag), v.grants.last(q.Tag)
 	}
-	v.Statistics.Instance = p.instance() // also before any request is served
-	wait := func(mode worker.Mode, waiting int) {
-		m := v.Modes[string(mode)]
-		m.Waiting = waiting
-		v.Modes[string(mode)] = m
+	if q.Hour {
+		w.Hour = v.hour.View()
 	}
-	wait(worker.Segment, v.Statistics.Waiting)
-	wait(worker.Snowflake, p.issuer.Waiting())
+	return w
 }

@@ -1,0 +1,268 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/internal/fleet"
+	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/registry/lineage"
+	"github.com/natsid/natsid/internal/registry/natsbus"
+	"github.com/natsid/natsid/internal/stores/kvstore"
+	"github.com/natsid/natsid/segment"
+	"github.com/natsid/natsid/subjects"
+	"github.com/natsid/natsid/worker"
+	"github.com/natsid/natsid/workerid"
+)
+
+var errFirstCheck = errors.New("this worker has not checked its registry yet")
+
+// stoppable are the modes that a registry can stop. Every incident stops segments and tags.
+var stoppable = []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags}
+
+// membership is this worker's part in its registry: whether it may load and issue there, and its messages with other
+// workers about registries.
+type membership struct {
+	serving
+	cfg      *Config
+	links    *links
+	instance func() string
+	suspect  func() // makes standby probe the store
+	orders   func() *fleet.Settings
+
+	bus     *natsbus.Bus
+	process string          // random, one per process
+	member  *lineage.Member // nil if segments need no marks
+	begun   chan struct{}   // closed when the first check of the marks is over
+}
+
+// makeBus creates the bus, which carries messages about registries.
+func (m *membership) makeBus(context.Context) error {
+	m.bus, m.process = natsbus.New(m.links.control, m.cfg.Namespace), rand.Text()
+	return nil
+}
+
+// awaitCheck refuses the modes that a registry can stop until the first check is over. Without JetStream no request
+// waits: requests for segments are answered 503 at once, and a worker issues snowflakes in the rest of its window.
+func (m *membership) awaitCheck(openedLate bool) {
+	m.begun = make(chan struct{})
+	switch {
+	case m.member == nil:
+		close(m.begun)
+	case !openedLate:
+		m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
+	}
+}
+
+// joinLater is how long a worker needs to determine which workers can load.
+const joinLater = 1500 * time.Millisecond
+
+// checked ends the refusals of awaitCheck. A worker whose check failed joins the others a moment later: by then it
+// knows whether they can load.
+func (m *membership) checked(err error) {
+	close(m.begun)
+	m.reasons.Clear(worker.Unchecked, worker.Snowflake, worker.Tags)
+	allow := func() { m.reasons.Clear(worker.Unchecked, worker.Segment) }
+	if err == nil {
+		allow()
+		return
+	}
+	m.suspect()
+	time.AfterFunc(joinLater, allow)
+}
+
+// open opens the worker's memory of its registry, before the bucket of the marks is opened.
+func (m *membership) open(
+	marks *buckets.Bucket, kind kvstore.Kind, tags lineage.Tags, unused func(context.Context) (bool, error),
+) (err error) {
+	m.member, err = lineage.Open(lineage.Config{
+		Bucket: marks, Tags: tags, Kind: string(kind), Dir: m.cfg.Data, Name: m.instance,
+		Embedded: m.links.embedded != nil, Poll: m.cfg.TagPoll, MayFound: m.mayFound,
+		Reassert: func(ctx context.Context) error { return m.orders().Reassert(ctx) },
+		Reread:   func(ctx context.Context) error { return m.orders().Reread(ctx) },
+		Links:    func() uint64 { return m.links.control.Stats().Reconnects },
+		Bus:      m.bus, Serving: m.serving, Settled: m.answerFor, Unused: unused,
+		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
+	})
+	return err
+}
+
+func (m *membership) fields() lineage.Fields {
+	d := workerid.DeploymentOf(m.cfg.Layout)
+	return lineage.Fields{Layout: d.Layout, Epoch: d.Epoch, Unit: d.Unit}
+}
+
+// serving is what a registry stops.
+type serving struct {
+	reasons    *worker.Reasons
+	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
+}
+
+var _ lineage.Serving = serving{}
+
+// Refuse implements [lineage.Serving].
+func (s serving) Refuse(why error, all bool) {
+	if all {
+		s.reasons.Set(worker.Stopped, why, stoppable...)
+		return
+	}
+	s.reasons.Clear(worker.Stopped, worker.Snowflake, worker.Tags)
+	s.reasons.Set(worker.Stopped, why, worker.Segment)
+}
+
+// Allow implements [lineage.Serving].
+func (s serving) Allow() { s.reasons.Clear(worker.Stopped, stoppable...) }
+
+// Alarm raises the alarm that the registry was stopped.
+func (s serving) Alarm(cause lineage.Cause, message string) {
+	kinds := map[lineage.Cause]subjects.Alarm{
+		lineage.WentBack: subjects.AlarmMarksWentBack, lineage.Lost: subjects.AlarmMarksLost,
+		lineage.Exposed: subjects.AlarmBucketUnfit, lineage.Second: subjects.AlarmSecondRegistry,
+	}
+	s.raiseAbout(kinds[cause], string(cause), message)
+}
+
+// JournalAlarm implements [lineage.Serving].
+func (s serving) JournalAlarm(message string) {
+	s.raiseAbout(subjects.AlarmStateFile, "lineage", message)
+}
+
+// answerFor makes this worker answer for its registry.
+func (m *membership) answerFor(registry string) {
+	if err := m.bus.Join(registry, m.member.Answer); err != nil {
+		m.cfg.Log.Error("cannot listen for questions about the registry, so a second one may not be noticed; "+
+			"allow this worker to subscribe to the subjects of registries", "error", err)
+	}
+}
+
+// mayFound is called before a bucket of marks gets an identity: it returns an error if another bucket is or was in
+// use.
+func (m *membership) mayFound(ctx context.Context) error {
+	if m.member != nil && m.member.Remembers() {
+		return fmt.Errorf("the data directory %s remembers another bucket of marks, which is gone", m.cfg.Data)
+	}
+	all, err := m.notices(ctx)
+	for _, n := range all {
+		if n.Registry != "" {
+			err = fmt.Errorf("worker %q of this namespace rests on registry %s", n.Instance, n.Registry)
+		}
+	}
+	return err
+}
+
+// askTimeout bounds a question to all registries. A subscriber to all subjects may never answer.
+const askTimeout = 400 * time.Millisecond
+
+// notices asks one worker of each registry for its notice.
+func (m *membership) notices(ctx context.Context) ([]lineage.Notice, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	all, err := lineage.AskFunc(m.bus.Ask).Notices(ctx, lineage.Notice{
+		Process: m.process, Instance: m.instance(), Fields: m.fields(),
+	})
+	if errors.Is(err, gather.ErrNobody) {
+		err = nil
+	}
+	return all, err
+}
+
+// ErrOther is returned while another worker of the namespace makes snowflakes of other fields.
+var ErrOther = errors.New("another worker of this namespace makes other snowflakes")
+
+// mayMake returns an error if a live worker of the namespace makes snowflakes of other fields.
+func (m *membership) mayMake(ctx context.Context) error {
+	all, err := m.notices(ctx)
+	own := m.fields()
+	for _, n := range all {
+		if n.Serves() && n.Fields != own {
+			return fmt.Errorf("%w: worker %q has layout %s, epoch %d, ticks of %d ms; this one was started with "+
+				"layout %s, epoch %d, ticks of %d ms: start it with the same, or in a namespace of its own, "+
+				"or stop all workers first to change the layout",
+				ErrOther, n.Instance, n.Layout, n.Epoch, n.Unit, own.Layout, own.Epoch, own.Unit)
+		}
+	}
+	return err
+}
+
+// ask ends the start if another worker makes snowflakes of other fields.
+func (m *membership) ask(ctx context.Context) error {
+	err := m.mayMake(ctx)
+	if err != nil && !errors.Is(err, ErrOther) {
+		m.cfg.Log.Warn("the question which registries there are was not asked", "error", err)
+		return nil
+	}
+	return err
+}
+
+// wentBack is called when a write shows that the marks went back.
+func (m *membership) wentBack(why string) {
+	if m.member != nil { // nil during the first write of the start
+		m.member.WentBack(why)
+	}
+}
+
+// gate returns the store from which ranges are loaded.
+func (m *membership) gate(tags segment.Store) segment.Store {
+	if m.member == nil {
+		return tags
+	}
+	return m.member.Gate(tags)
+}
+
+// watch checks the registry until ctx ends, and then records there that this worker stopped cleanly.
+func (m *membership) watch(ctx context.Context) error {
+	if m.member == nil {
+		return nil
+	}
+	if err := m.bus.Listen(m.member.Hear); err != nil {
+		return err
+	}
+	logs := m.links.control.Opts.ReconnectedCB
+	m.links.control.SetReconnectHandler(func(nc *nats.Conn) {
+		m.member.Doubt()
+		m.suspect()
+		logs(nc)
+	})
+	m.member.Run(ctx, m.checked)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.links.atStop(3*time.Second))
+	defer cancel()
+	if err := m.member.Stop(ctx); err != nil {
+		m.cfg.Log.Warn("stopped, but the bucket of marks does not say so", "error", err)
+	}
+	return nil
+}
+
+// identity returns the identity of the registry, the zero one if segments need no marks.
+func (m *membership) identity() (id lineage.Identity) {
+	if m.member != nil {
+		id = m.member.Identity()
+	}
+	return id
+}
+
+// hasSecond reports whether workers of another registry serve the same subjects, or whether this registry gave way to
+// another.
+func (m *membership) hasSecond() bool {
+	id := m.identity()
+	return id.Out != "" || id.Incident != nil && id.Incident.Cause == lineage.Second
+}
+
+// needsStart reports whether a tag that the bucket lacks may have been in use.
+func (m *membership) needsStart() bool {
+	id := m.identity()
+	return id.Unconfirmed || id.Incident != nil
+}
+
+// marksInUse names the marks that this worker issues from, also if another worker loads; "" while it must not issue.
+func (m *membership) marksInUse() string {
+	if m.reasons.Forbidden(worker.Segment) != nil {
+		return ""
+	}
+	return m.identity().Registry
+}
