@@ -48,12 +48,11 @@ import (
 // in between.
 type Guard struct {
 	table    segment.Table
-	marks    segment.Marks // nil: no guard
+	marks    *tagMarks // nil: no guard
 	kept     attempt.Ranges
 	setbacks setbacks
 	behind   behind
 	pages    pageMarks
-	wrote    segment.Wrote
 }
 
 var _ segment.Store = (*Guard)(nil)
@@ -67,15 +66,15 @@ type Config struct {
 
 // New returns a store on a table. If marks is nil the table is unguarded. A nil cfg has no callbacks.
 func New(table segment.Table, marks segment.Marks, cfg *Config) *Guard {
-	g := &Guard{
-		table: table, marks: marks,
-		setbacks: setbacks{alarm: func(string, string) {}}, wrote: func(string, segment.Write) {},
-	}
+	g := &Guard{table: table, setbacks: setbacks{alarm: func(string, string) {}}}
 	if cfg != nil && cfg.Alarm != nil {
 		g.setbacks.alarm = cfg.Alarm
 	}
-	if cfg != nil && cfg.Wrote != nil {
-		g.wrote = cfg.Wrote
+	if marks != nil {
+		g.marks = &tagMarks{marks, func(string, segment.Write) {}}
+	}
+	if marks != nil && cfg != nil && cfg.Wrote != nil {
+		g.marks.wrote = cfg.Wrote
 	}
 	return g
 }
@@ -189,7 +188,7 @@ func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l 
 	m.High, m.Seen, m.Tokens = l.End, max(m.Seen, row.MaxID), string(l.Tokens())
 	m.Step, m.Description = row.Step, row.Description
 	m.Record.Load(time.Now(), l.Len())
-	revision, err := g.setMark(ctx, row.Name, m)
+	revision, err := g.marks.SetMark(ctx, row.Name, m)
 	switch {
 	case err == nil:
 		l.Write.Written = revision
@@ -205,7 +204,7 @@ func (g *Guard) reserve(ctx context.Context, row segment.Row, m segment.Mark, l 
 func (g *Guard) keep(tag string, l attempt.Load) {
 	g.kept.Keep(tag, l)
 	if g.marks != nil && !l.Again() {
-		g.wrote(tag, l.Write)
+		g.marks.wrote(tag, l.Write)
 	}
 }
 
@@ -231,7 +230,7 @@ func (g *Guard) advance(ctx context.Context, tag string, l attempt.Load) error {
 // read returns mark and row of a tag. It reads the mark first: a max_id below seen, which was recorded before the row
 // was read, shows that the row went back.
 func (g *Guard) read(ctx context.Context, tag string) (segment.Mark, segment.Row, error) {
-	m, err := g.mark(ctx, tag)
+	m, err := g.marks.Mark(ctx, tag)
 	if err != nil {
 		return segment.Mark{}, segment.Row{}, err
 	}
@@ -240,31 +239,4 @@ func (g *Guard) read(ctx context.Context, tag string) (segment.Mark, segment.Row
 	}
 	row, err := g.table.Row(ctx, tag)
 	return m, row, err
-}
-
-func (g *Guard) mark(ctx context.Context, tag string) (segment.Mark, error) {
-	if g.marks == nil {
-		return segment.Mark{}, nil
-	}
-	return g.marks.Mark(ctx, tag)
-}
-
-func (g *Guard) setMark(ctx context.Context, tag string, m segment.Mark) (revision uint64, err error) {
-	revision, err = g.marks.SetMark(ctx, tag, m)
-	if errors.Is(err, segment.ErrMarkMoved) {
-		err = errOvertaken
-	}
-	return revision, err
-}
-
-// write replaces the mark was by m, and reports the write.
-func (g *Guard) write(ctx context.Context, tag string, how segment.How, was, m segment.Mark) (err error) {
-	w := segment.Write{
-		How: how, Before: was.High, After: m.High, Read: was.Revision, Replaced: was.Updated,
-	}
-	w.Written, err = g.setMark(ctx, tag, m)
-	if !errors.Is(err, errOvertaken) && !errors.Is(err, segment.ErrInvalid) {
-		g.wrote(tag, w)
-	}
-	return err
 }

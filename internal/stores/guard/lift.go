@@ -48,5 +48,5 @@ func (g *Guard) tryLift(ctx context.Context, tag string, f segment.Floor) (raise
 	}
 	raised = high > m.High
 	m.High, m.Least = high, least
-	return raised, g.write(ctx, tag, segment.ByLift, was, m)
+	return raised, g.marks.write(ctx, tag, segment.ByLift, was, m)
 }

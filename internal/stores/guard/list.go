@@ -23,26 +23,11 @@ func (g *Guard) List(ctx context.Context, after string, limit int) ([]segment.Ta
 		return nil, err
 	}
 	for i := range rows {
-		if rows[i], err = g.withMark(ctx, rows[i], marks[rows[i].Name]); err != nil {
+		if rows[i], err = g.marks.with(ctx, rows[i], marks[rows[i].Name]); err != nil {
 			return nil, err
 		}
 	}
 	return rows, nil
-}
-
-// withMark returns a row merged with its mark, with MarkAhead. If the row is above the mark, because others took IDs
-// from the table or the mark is old, it reads the mark again.
-func (g *Guard) withMark(ctx context.Context, row segment.Row, m segment.Mark) (segment.Tag, error) {
-	if m.High > 0 && m.High < row.MaxID {
-		var err error
-		if m, err = g.marks.Mark(ctx, row.Name); err != nil {
-			return segment.Tag{}, err
-		}
-	}
-	if m.High > 0 {
-		row.MarkAhead = new(m.High - row.MaxID)
-	}
-	return merged(row, m), nil
 }
 
 // All marks are read at once, which takes 0.3 s for 100,000. If there are more than fewMarks, pages of a list after

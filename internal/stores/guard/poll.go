@@ -56,7 +56,7 @@ func (g *Guard) catchUp(ctx context.Context, row segment.Row, m segment.Mark, be
 	was := m
 	//mutant:caught-up
 	m.High, m.Seen, m.Step, m.Description = max(m.High, row.MaxID), row.MaxID, row.Step, row.Description
-	err := g.write(ctx, row.Name, segment.ByPoll, was, m)
+	err := g.marks.write(ctx, row.Name, segment.ByPoll, was, m)
 	if isOvertaken(err) || errors.Is(err, segment.ErrInvalid) {
 		return nil // another worker was faster, or no tag can have that name
 	}

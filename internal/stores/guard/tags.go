@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/natsid/natsid/internal/stores/attempt"
 	"github.com/natsid/natsid/segment"
 )
 
@@ -57,7 +56,7 @@ func (g *Guard) tryCreate(ctx context.Context, t segment.Tag, revive bool, inser
 // than the tag's first mark shows no mark, and is not noticed.
 func (g *Guard) insert(ctx context.Context, t segment.Tag, m segment.Mark, inserted *bool) error {
 	if m.Revision > 0 {
-		err := g.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
+		err := g.marks.replace(ctx, t.Name, segment.ByCreate, m, m) //mutant:row-again
 		if err != nil {
 			return err
 		}
@@ -77,42 +76,10 @@ func (g *Guard) revive(ctx context.Context, t segment.Tag, m segment.Mark) error
 	if err := g.table.Try(ctx, t.Name, c); err != nil {
 		return err
 	}
-	if err := g.change(ctx, segment.ByRevive, t, m); err != nil {
+	if err := g.marks.change(ctx, segment.ByRevive, t, m); err != nil {
 		return err
 	}
 	return half(g.table.Update(ctx, t.Name, c))
-}
-
-// change sets the mark of a tag to the fields of t. If the mark is no longer was, nothing is changed, and the caller
-// starts over.
-func (g *Guard) change(ctx context.Context, how segment.How, t segment.Tag, was segment.Mark) error {
-	m := was
-	m.High, m.Least, m.Disabled = max(1, t.MaxID, m.High), t.Least, t.Disabled //mutant:changed
-	m.Step, m.Description = t.Step, t.Description
-	return g.replace(ctx, t.Name, how, was, m)
-}
-
-// replace replaces the mark was by m. If the outcome is unknown, it reads the mark again: the mark bears the write's
-// token if the write has landed.
-func (g *Guard) replace(ctx context.Context, tag string, how segment.How, was, m segment.Mark) error {
-	try := attempt.New(m.Revision, attempt.Tokens(m.Tokens))
-	m.Tokens = string(try.Tokens())
-	err := g.write(ctx, tag, how, was, m)
-	if err == nil || errors.Is(err, errOvertaken) || errors.Is(err, segment.ErrInvalid) {
-		return err
-	}
-	err = fmt.Errorf("%w: %w", segment.ErrUncertain, err)
-	now, again := g.mark(ctx, tag)
-	if again != nil {
-		return err
-	}
-	switch try.Outcome(now.Revision, attempt.Tokens(now.Tokens)) {
-	case attempt.Landed:
-		return nil
-	case attempt.Refused:
-		return errOvertaken
-	}
-	return err
 }
 
 // uncertain marks the error of a change of the table with [segment.ErrUncertain], unless it says that nothing was
@@ -137,7 +104,7 @@ func half(err error) error {
 // readFree returns mark and row of a tag that may be created, a row without a name if there is none; or why the tag
 // may not be created.
 func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.Mark, segment.Row, error) {
-	m, err := g.mark(ctx, tag)
+	m, err := g.marks.Mark(ctx, tag)
 	if err == nil && m.Disabled && !revive {
 		err = segment.ErrDisabled
 	}
@@ -149,21 +116,16 @@ func (g *Guard) readFree(ctx context.Context, tag string, revive bool) (segment.
 		return segment.Mark{}, segment.Row{}, fmt.Errorf("%w as %q", segment.ErrExists, n.Found)
 	}
 	if errors.Is(err, segment.ErrUnknownTag) {
-		return m, segment.Row{}, g.mayCreate(ctx, m, revive)
+		if g.marks == nil || revive || m.Revision != 0 {
+			return m, segment.Row{}, nil
+		}
+		// Row and mark may both be lost: then other workers may have loaded IDs of the tag.
+		return m, segment.Row{}, g.marks.MayCreate(ctx)
 	}
 	if err == nil && !m.Disabled {
 		err = segment.ErrExists
 	}
 	return m, row, err
-}
-
-// mayCreate returns why a tag without a row may not be created, nil if it may. Row and mark may both be lost: then
-// other workers may have loaded IDs of the tag.
-func (g *Guard) mayCreate(ctx context.Context, m segment.Mark, revive bool) error {
-	if g.marks == nil || revive || m.Revision != 0 {
-		return nil
-	}
-	return g.marks.MayCreate(ctx)
 }
 
 // Update implements [segment.Store].
@@ -206,7 +168,7 @@ func (g *Guard) tryUpdate(ctx context.Context, tag string, c segment.Change) (se
 		}
 	}
 	//mutant:raised
-	if err := g.change(ctx, segment.ByRaise, t, m); err != nil {
+	if err := g.marks.change(ctx, segment.ByRaise, t, m); err != nil {
 		return segment.Tag{}, err
 	}
 	return t, half(g.table.Update(ctx, tag, inRow))
@@ -221,7 +183,7 @@ func (g *Guard) updateRow(ctx context.Context, t segment.Tag, c segment.Change) 
 	}
 	if m, row, err := g.read(ctx, t.Name); err == nil {
 		t = merged(row, m)
-		_ = g.change(ctx, segment.ByUpdate, t, m)
+		_ = g.marks.change(ctx, segment.ByUpdate, t, m)
 	}
 	return t, nil
 }
@@ -250,7 +212,7 @@ func (g *Guard) Delete(ctx context.Context, tag string) error {
 		}
 		m := was
 		m.High, m.Seen, m.Disabled = max(1, m.High, row.MaxID), max(m.Seen, row.MaxID), true //mutant:deleted
-		return g.replace(ctx, tag, segment.ByDelete, was, m)
+		return g.marks.replace(ctx, tag, segment.ByDelete, was, m)
 	})
 }
 
