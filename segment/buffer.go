@@ -40,6 +40,13 @@ type deps struct {
 	discarded  func(tag string, r Range) // see [Config.Discarded]
 }
 
+// lost reports IDs of a tag that were loaded and that nobody will issue.
+func (d *deps) lost(tag string, holes []Range) {
+	for _, r := range holes {
+		d.discarded(tag, r)
+	}
+}
+
 // An owner holds buffers. A buffer calls its owner while holding its own lock.
 type owner interface {
 	// found reports that a load found a tag that was not listed.
@@ -177,7 +184,8 @@ func (b *buffer) plan() plan {
 		excused: b.supply.loader.excused,
 	}
 	if b.supply.order != loose {
-		p.n, p.join, p.hasWaiters = b.supply.waiters.demand(), b.join, b.hasWaiters
+		p.n = b.supply.waiters.demand()
+		p.join, p.hasWaiters = locked(&b.mu, b.supply.join), locked(&b.mu, b.supply.waiters.any)
 	}
 	return p
 }
@@ -197,7 +205,7 @@ func (b *buffer) takeIn(p plan, l Loaded, err error) (pause time.Duration) {
 		var left []Range
 		answers, left = b.supply.serve(now)
 		if !l.Passed { // the worker that loaded the range has reported all of it as issued
-			b.lost(append(holes, left...))
+			b.deps.lost(b.tag, append(holes, left...))
 		}
 	case errors.Is(err, errNobody): // the next waiting request starts another load
 	case IsFinal(err) && p.changes != b.changes:
@@ -233,13 +241,6 @@ func (b *buffer) addLocked(p plan, l Loaded, now time.Duration) (holes []Range) 
 		holes = append(holes, b.supply.stock.discard(now)...) // the load began before the memory was discarded
 	}
 	return holes
-}
-
-// lost reports IDs that were loaded and that nobody will issue.
-func (b *buffer) lost(holes []Range) {
-	for _, r := range holes {
-		b.deps.discarded(b.tag, r)
-	}
 }
 
 // refusedLocked processes the store's refusal of the tag, and refuses waiting requests. If the stock is empty it
@@ -304,7 +305,7 @@ func (b *buffer) see(t Tag, isNews bool) (seen bool) {
 	if !isNews && t.Least <= b.supply.stock.least {
 		return true
 	}
-	b.lost(b.supply.stock.drop(t.Least, now))
+	b.deps.lost(b.tag, b.supply.stock.drop(t.Least, now))
 	if b.supply.loader.loads > 0 { // a tag that never had a range needs none now
 		b.tendLocked()
 	}
@@ -333,27 +334,22 @@ func (b *buffer) stop(why error, asOf time.Duration) {
 	deliver(answers)
 }
 
-// stopLocked is stop for a caller that holds the lock. The floor is marked as live unless the tag is known to be
-// deleted: a tag that the store merely lacks may be in a store that lost its memory, and a repair must keep serving
-// it.
+// stopLocked removes the buffer, discards the loaded IDs, and refuses waiting requests. The owner keeps the floor of
+// the tag, marked as live unless the tag is known to be deleted: a tag that the store merely lacks may be in a store
+// that lost its memory, and a repair must keep serving it.
 func (b *buffer) stopLocked(why error, deleted bool) (answers []answer) {
 	if b.supply.closed {
 		return nil
 	}
-	floor := b.floorLocked()
+	floor := b.supply.floor()
 	if deleted {
 		floor = Floor{End: floor.End}
 	}
-	b.leaveLocked(floor)
-	return b.supply.waiters.refuse(&b.supply.stock, why)
-}
-
-// leaveLocked removes the buffer and discards the loaded IDs. The floor of the tag is kept by the owner.
-func (b *buffer) leaveLocked(floor Floor) {
 	b.supply.closed = true
-	b.lost(b.supply.stock.clear())
+	b.deps.lost(b.tag, b.supply.stock.clear())
 	b.deps.owner.forget(b, floor, b.unlisted)
 	b.unlisted = false
+	return b.supply.waiters.refuse(&b.supply.stock, why)
 }
 
 // dropIfIdle removes the buffer if its tag was not requested for at least idle. The loaded IDs become a hole.
@@ -367,7 +363,7 @@ func (b *buffer) dropIfIdle(idle time.Duration) {
 	if s.closed || s.loader.running || s.waiters.any() || s.pace.speed.idle(b.deps.clock.now(), s.asked()) < idle {
 		return
 	}
-	b.leaveLocked(b.floorLocked()) //mutant:rest-floor
+	b.stopLocked(nil, false) //mutant:rest-floor
 }
 
 // stats returns the figures of the tag.

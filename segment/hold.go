@@ -108,7 +108,7 @@ func (b *buffer) discard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.discards++
-	b.lost(b.supply.stock.discard(b.deps.clock.now()))
+	b.deps.lost(b.tag, b.supply.stock.discard(b.deps.clock.now()))
 	b.supply.settle(b.deps.clock.now())
 }
 
@@ -116,9 +116,5 @@ func (b *buffer) discard() {
 func (b *buffer) floor() Floor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.floorLocked()
-}
-
-func (b *buffer) floorLocked() Floor {
-	return Floor{End: b.supply.stock.floor, Step: b.supply.pace.configured, Live: true}
+	return b.supply.floor()
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -96,7 +97,7 @@ func (b *buffer) setOrder(o order) {
 	//mutant:order-change
 	if o == strict || was == strict {
 		b.discards++
-		b.lost(s.stock.discard(now))
+		b.deps.lost(b.tag, s.stock.discard(now))
 	}
 	answers := s.waiters.serve(&s.stock, nil)
 	if s.waiters.any() || s.loader.loads > 0 {
@@ -106,11 +107,13 @@ func (b *buffer) setOrder(o order) {
 	deliver(answers)
 }
 
-// hasWaiters reports whether a request waits.
-func (b *buffer) hasWaiters() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.supply.waiters.any()
+// locked returns a function that calls f under a lock.
+func locked[T any](mu *sync.Mutex, f func() T) func() T {
+	return func() T {
+		mu.Lock()
+		defer mu.Unlock()
+		return f()
+	}
 }
 
 // setOrder seals the stock of a tag that is not loose.
@@ -121,11 +124,9 @@ func (s *supply) setOrder(o order) {
 
 // join is called by the load of a strict tag before it sends its compare-and-set: the requests that wait now may be
 // served from that load. It returns how many IDs they request in total, within 1..[MaxStep].
-func (b *buffer) join() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.supply.joined = b.supply.waiters.ever
-	return max(1, min(MaxStep, b.supply.waiters.demand())) //mutant:join
+func (s *supply) join() int64 {
+	s.joined = s.waiters.ever
+	return max(1, min(MaxStep, s.waiters.demand())) //mutant:join
 }
 
 // serve answers the waiting requests from the loaded range. For a strict tag these are the requests that joined the

@@ -105,6 +105,11 @@ func (s *supply) setCheck(now time.Duration) {
 	r.check.Store(check)
 }
 
+// floor returns the floor of the tag, marked as live.
+func (s *supply) floor() Floor {
+	return Floor{End: s.stock.floor, Step: s.pace.configured, Live: true}
+}
+
 // addTo adds the figures of the tag to the totals, and returns its speed.
 func (s *supply) addTo(total *Stats, now time.Duration) (speed float64) {
 	speed = s.pace.speed.at(now, s.asked())

@@ -100,7 +100,7 @@ var mutantsOfMemory = []mutant.Mutant{
 	{Name: "a worker that raises a tag does not heed that at once", Edits: []mutant.Edit{
 		mutant.Delete("news-least")}},
 	{Name: "the floor of a tag that was idle is forgotten", Edits: []mutant.Edit{
-		mutant.Replace("rest-floor", "b.leaveLocked(Floor{})")}},
+		mutant.Replace("rest-floor", "b.supply.stock.floor = 0; b.stopLocked(nil, false)")}},
 	{Name: "a listing by a member that is behind is taken for all", Edits: []mutant.Edit{
 		mutant.Before("behind", "upTo = 0")}},
 	{Name: "a poll brings no least ID", Edits: []mutant.Edit{
@@ -112,7 +112,7 @@ var mutantsOfMemory = []mutant.Mutant{
 }
 
 // more lets the load of a strict tag reserve more than its requests ask for, as a loose one does.
-var more = mutant.Replace("join", "return b.supply.waiters.demand() + 20")
+var more = mutant.Replace("join", "return s.waiters.demand() + 20")
 
 var mutantsOfOrder = []mutant.Mutant{
 	{Name: "a strict tag is served from memory", Edits: []mutant.Edit{
