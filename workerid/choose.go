@@ -40,28 +40,25 @@ import (
 // number after another.
 type chooser struct {
 	terms
-	mine   Span // the numbers that this worker may take
-	clock  *clock
-	alarms *alarms
-	policy behindPolicy
-	rand   *rand.Rand
+	mine    Span // the numbers that this worker may take
+	founder founder
+	clock   *clock
+	alarms  *alarms
+	policy  behindPolicy
+	rand    *rand.Rand
 	// joined is called with the registry's ID and this clock's offset once this worker may join the registry.
 	joined func(registry string, offset time.Duration)
-	// mayFound is called before and after this worker creates the deployment.
-	mayFound func(ctx context.Context) error
-	log      *slog.Logger
+	log    *slog.Logger
 
-	deployment  Deployment // the deployment that this process joined; zero before
-	founding    bool       // mayFound is to be called once more before this worker joins
-	gaveUpOwn   bool       // the number of the state file was given up for another
-	unconfirmed *claim     // the claim whose write was not acknowledged and may have landed
-	lost        *claim     // the claim whose record was lost while this process held it
-	ended       *claim     // the claim whose window passed while this process held it
-	exhausted   int        // consecutive attempts that found no number free
-	warned      bool       // the warning about a bystander was logged
-	awaySince   time.Time  // since when no attempt reached the registry; zero if the last one did
-	blindSince  time.Time  // since when only heartbeats cannot be read; zero if they can be, or nothing can
-	isBlind     bool       // the last look was without heartbeats
+	gaveUpOwn   bool      // the number of the state file was given up for another
+	unconfirmed *claim    // the claim whose write was not acknowledged and may have landed
+	lost        *claim    // the claim whose record was lost while this process held it
+	ended       *claim    // the claim whose window passed while this process held it
+	exhausted   int       // consecutive attempts that found no number free
+	warned      bool      // the warning about a bystander was logged
+	awaySince   time.Time // since when no attempt reached the registry; zero if the last one did
+	blindSince  time.Time // since when only heartbeats cannot be read; zero if they can be, or nothing can
+	isBlind     bool      // the last look was without heartbeats
 }
 
 // A waitError says when the next attempt is due.
@@ -157,11 +154,10 @@ func (h *chooser) look(ctx context.Context) (seen reading, v view, err error) {
 	if err != nil {
 		return reading{}, view{}, err
 	}
-	have, err := h.join(ctx)
+	have, err := h.founder.join(ctx)
 	if err != nil {
 		return reading{}, view{}, err
 	}
-	h.deployment = have
 	if f := h.file; !f.absent && f.Claim != nil && f.Deployment.ID != have.ID {
 		h.alarms.set(StateFile, fmt.Sprintf("the state file remembers a number of another registry (%s, this is %s): "+
 			"it is ignored, and another number acquired; unless this worker was moved, find out who replaced "+
@@ -276,7 +272,8 @@ func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*
 
 // claimOn returns a claim on number w whose window begins at from, Unix ms. Its record is not written yet.
 func (h *chooser) claimOn(w int, from int64) *claim {
-	return &claim{terms: h.terms, number: w, from: max(from, h.deployment.From), deployment: h.deployment}
+	d := h.founder.deployment
+	return &claim{terms: h.terms, number: w, from: max(from, d.From), deployment: d}
 }
 
 // confirm replaces record r by that of claim c, unless another worker answers for the number. After an error that
@@ -290,7 +287,7 @@ func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record)
 		}
 		return nil, err
 	}
-	c.revision, c.compared, c.deployment = r.Revision, seen, h.deployment
+	c.revision, c.compared, c.deployment = r.Revision, seen, h.founder.deployment
 	err := h.establish(ctx, c, r)
 	switch {
 	case err == nil:
@@ -318,8 +315,11 @@ func (h *chooser) establish(ctx context.Context, c *claim, r Record) error {
 			return err
 		}
 	}
-	if err := c.sameDeployment(ctx, h.log); err != nil { //mutant:deployment-won
-		return h.refusal(err)
+	//mutant:deployment-won
+	if err := c.sameDeployment(ctx, h.log); errors.Is(err, errLost) { // all numbers are affected, not this one alone
+		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
+	} else if err != nil {
+		return err
 	}
 	return c.open(now)
 }
@@ -355,21 +355,16 @@ func (h *chooser) ask(ctx context.Context, c *claim) error {
 	case errors.Is(err, ErrNoWorker) || err == nil && who.Process == h.process:
 		return nil
 	case errors.Is(err, ErrBystander):
-		h.bystander()
+		if !h.warned {
+			h.warned = true
+			h.log.Warn("another program subscribes to the questions for worker numbers and does not answer them, so "+
+				"silence proves nothing: a number that is new to this worker is used some seconds later; narrow that "+
+				"subscription or stream, so that it leaves out the subjects of worker numbers", "later", unheardFor)
+		}
 		c.unheard = true //mutant:unheard
 		return nil
 	case err == nil: //mutant:answered
 		return fmt.Errorf("%w: worker %q answers for %d", errTaken, who.Instance, c.number)
 	}
 	return fmt.Errorf("%w: number %d: %w", errUnknown, c.number, err)
-}
-
-// bystander logs, once, that a subscriber hides whether a worker listens.
-func (h *chooser) bystander() {
-	if !h.warned {
-		h.warned = true
-		h.log.Warn("another program subscribes to the questions for worker numbers and does not answer them, so "+
-			"silence proves nothing: a number that is new to this worker is used some seconds later; narrow that "+
-			"subscription or stream, so that it leaves out the subjects of worker numbers", "later", unheardFor)
-	}
 }

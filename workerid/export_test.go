@@ -11,7 +11,7 @@ import (
 func (k *Keeper) Simulate(
 	r *rand.Rand, watch time.Duration, in string, data []byte, write func(data []byte) error,
 ) {
-	k.rand, k.chooser.rand, k.clock.rand, k.watch = r, r, r, watch
+	k.rand, k.chooser.rand, k.chooser.founder.rand, k.clock.rand, k.watch = r, r, r, r, watch
 	if write == nil {
 		return
 	}

@@ -5,13 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
+
+	"github.com/natsid/natsid/snowflake"
 )
 
 // isRefused reports whether err means that the registry answers, but this worker must not issue under it: then the
 // window of the state file is not resumed either.
 func isRefused(err error) bool {
 	return errors.Is(err, ErrDeployment) || errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrDamaged)
+}
+
+// A founder joins the registry. Only the goroutine of Keeper.Run uses it.
+type founder struct {
+	registry Registry
+	layout   snowflake.Layout
+	rand     *rand.Rand
+	// mayFound is called before and after this worker creates the deployment.
+	mayFound   func(ctx context.Context) error
+	deployment Deployment // the deployment that this process joined; zero before
+	founding   bool       // mayFound is to be called once more before this worker joins
 }
 
 // join returns the registry's deployment, which this worker creates if there is none and it may. The error is
@@ -28,31 +42,32 @@ func isRefused(err error) bool {
 // A registry that lost everything may still have live workers. mayFound asks them, before the deployment is created
 // and after. A worker that acquires a number in between reads the deployment after its own write. So it sees this
 // deployment, or mayFound finds that worker.
-func (h *chooser) join(ctx context.Context) (Deployment, error) {
+func (f *founder) join(ctx context.Context) (Deployment, error) {
 	began := time.Now()
-	have, err := h.readDeployment(ctx)
+	have, err := f.read(ctx)
 	if errors.Is(err, ErrNoDeployment) {
-		have, err = h.foundLater(ctx, time.Since(began))
+		have, err = f.foundLater(ctx, time.Since(began))
 	}
 	if err != nil {
 		return Deployment{}, err
 	}
-	if err := DeploymentOf(h.layout).check(have); err != nil {
+	if err := DeploymentOf(f.layout).check(have); err != nil {
 		return Deployment{}, err
 	}
-	if h.founding {
-		if err := h.askOthers(ctx); err != nil {
+	if f.founding {
+		if err := f.askOthers(ctx); err != nil {
 			return Deployment{}, err
 		}
-		h.founding = false
+		f.founding = false
 	}
+	f.deployment = have
 	return have, nil
 }
 
-func (h *chooser) readDeployment(ctx context.Context) (Deployment, error) {
+func (f *founder) read(ctx context.Context) (Deployment, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return h.registry.Deployment(ctx)
+	return f.registry.Deployment(ctx)
 }
 
 const (
@@ -65,36 +80,36 @@ const (
 // foundLater is found for a registry that took so long to report that it has no deployment. A fleet may be starting
 // at this moment: all its workers would list all records and heartbeats to create the deployment, and only one
 // creates it. So foundLater waits for a random time of a few answers, and reads again.
-func (h *chooser) foundLater(ctx context.Context, took time.Duration) (Deployment, error) {
+func (f *founder) foundLater(ctx context.Context, took time.Duration) (Deployment, error) {
 	if took > busyAfter {
 		select {
-		case <-time.After(time.Duration(h.rand.Int64N(int64(min(4*took, maxPatience))))):
+		case <-time.After(time.Duration(f.rand.Int64N(int64(min(4*took, maxPatience))))):
 		case <-ctx.Done():
 			return Deployment{}, ctx.Err()
 		}
-		if have, err := h.readDeployment(ctx); !errors.Is(err, ErrNoDeployment) {
+		if have, err := f.read(ctx); !errors.Is(err, ErrNoDeployment) {
 			return have, err
 		}
 	}
-	return h.found(ctx)
+	return f.found(ctx)
 }
 
 // found creates the deployment, and returns the one that the registry then has.
-func (h *chooser) found(ctx context.Context) (Deployment, error) {
-	d := h.deployment
+func (f *founder) found(ctx context.Context) (Deployment, error) {
+	d := f.deployment
 	if d.ID == "" {
-		records, err := h.registry.Records(ctx)
+		records, err := f.registry.Records(ctx)
 		if err != nil {
 			return Deployment{}, err
 		}
-		if have, err := h.readDeployment(ctx); !errors.Is(err, ErrNoDeployment) {
+		if have, err := f.read(ctx); !errors.Is(err, ErrNoDeployment) {
 			return have, err // another worker has created it since
 		}
-		if d, err = h.first(ctx, records); err != nil {
+		if d, err = f.first(ctx, records); err != nil {
 			return Deployment{}, err
 		}
 	}
-	return put(ctx, h.registry, d)
+	return put(ctx, f.registry, d)
 }
 
 // put makes d the deployment of a registry that has none, and returns the one that the registry then has.
@@ -112,13 +127,13 @@ func put(ctx context.Context, r Registry, d Deployment) (Deployment, error) {
 
 // first returns the deployment that this worker may create in a registry with these records. This process never
 // joined the registry.
-func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment, error) {
+func (f *founder) first(ctx context.Context, records map[int]Record) (Deployment, error) {
 	if len(records) == 0 {
-		if err := h.askOthers(ctx); err != nil {
+		if err := f.askOthers(ctx); err != nil {
 			return Deployment{}, err
 		}
-		h.founding = true
-		return h.fresh(ctx)
+		f.founding = true
+		return f.fresh(ctx)
 	}
 	d := deploymentIn(records)
 	if d.ID == "" {
@@ -126,7 +141,7 @@ func (h *chooser) first(ctx context.Context, records map[int]Record) (Deployment
 			"IDs is unknown; another layout would repeat those; put back the key deployment with the layout, epoch "+
 			"and unit of all IDs so far", ErrNoDeployment, len(records))
 	}
-	return d, DeploymentOf(h.layout).check(d)
+	return d, DeploymentOf(f.layout).check(d)
 }
 
 // settling is how long the windows of a new deployment wait for workers under a lost deployment whom asking did not
@@ -136,14 +151,14 @@ const settling = 10 * time.Second
 
 // fresh returns a new deployment. If there are heartbeats without a deployment, their workers may still issue under
 // another layout.
-func (h *chooser) fresh(ctx context.Context) (Deployment, error) {
-	d := DeploymentOf(h.layout)
+func (f *founder) fresh(ctx context.Context) (Deployment, error) {
+	d := DeploymentOf(f.layout)
 	d.ID = newToken()
-	beats, err := h.registry.Heartbeats(ctx)
+	beats, err := f.registry.Heartbeats(ctx)
 	if err != nil || len(beats) == 0 {
 		return d, err
 	}
-	now, err := h.registry.Time(ctx)
+	now, err := f.registry.Time(ctx)
 	d.From = now + settling.Milliseconds()
 	return d, err
 }
@@ -188,19 +203,11 @@ func (h *chooser) warnOfDamage(records map[int]Record) {
 }
 
 // askOthers asks the live workers whether this one may create the deployment.
-func (h *chooser) askOthers(ctx context.Context) error {
-	if err := h.mayFound(ctx); err != nil {
+func (f *founder) askOthers(ctx context.Context) error {
+	if err := f.mayFound(ctx); err != nil {
 		return fmt.Errorf("%w of this layout, and none is made: %w", ErrNoDeployment, err)
 	}
 	return nil
-}
-
-// refusal returns the error for a number acquired in a registry whose deployment has changed since.
-func (h *chooser) refusal(err error) error {
-	if errors.Is(err, errLost) { // another registry: all numbers are affected, not this one alone
-		return errors.New("workerid: the registry was made again while a number was acquired; trying again")
-	}
-	return err
 }
 
 // sameDeployment returns nil if the registry still has the claim's deployment, and puts it back if it has none. The

@@ -177,7 +177,8 @@ func New(cfg Config) *Keeper {
 	}
 	k.chooser = &chooser{
 		terms: k.terms, mine: cfg.numbers(), clock: k.clock, alarms: k.alarms, policy: k.policy(),
-		rand: k.rand, log: cfg.Log, mayFound: cfg.MayFound,
+		rand: k.rand, log: cfg.Log,
+		founder: founder{registry: cfg.Registry, layout: cfg.Layout, rand: k.rand, mayFound: cfg.MayFound},
 		joined: func(registry string, offset time.Duration) {
 			k.life.note(func(s *Status) { s.Registry, s.Offset = registry, offset })
 		},

@@ -16,7 +16,7 @@ func chooserOf(first, last int) (*stub, *chooser) {
 	s.deployment = DeploymentOf(of.layout)
 	s.deployment.ID = "stub"
 	h := newChooser(s, of)
-	h.deployment = s.deployment
+	h.founder.deployment = s.deployment
 	h.mine = Config{Layout: of.layout, Numbers: &Span{first, last}}.numbers()
 	return s, h
 }

@@ -20,8 +20,8 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	}
 	r := v.records[w]
 	switch last := h.file.Claim; {
-	// The fence was put at until when the disk worked again: under another number IDs are issued sooner.
-	case last != nil && last.Fence > seen.now+h.longestFence():
+	// A fence so far ahead was put at until when the disk worked again: under another number IDs are issued sooner.
+	case last != nil && last.Fence > seen.now+(h.file.reach+unheardFor+h.margin).Milliseconds():
 	case last != nil && last.Token == r.Token && seen.now < r.Until: //mutant:resume
 		rest := h.claimOn(w, max(last.Fence, seen.now))
 		rest.resumed = true
@@ -39,12 +39,6 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 		return nil, nil
 	}
 	return c, err
-}
-
-// longestFence returns how far a fence is ahead of the clock at most, in ms, unless the file's write had failed
-// before.
-func (h *chooser) longestFence() int64 {
-	return (h.file.reach + unheardFor + h.margin).Milliseconds()
 }
 
 // own acquires number w again. This worker wrote its record r, and its window has passed. The new window begins at

@@ -371,11 +371,14 @@ func choose(t *testing.T, s *stub, of terms) (*claim, error) {
 }
 
 func newChooser(s *stub, of terms) *chooser {
+	r := rand.New(rand.NewPCG(1, 1))
 	return &chooser{
 		terms: of, mine: Config{Layout: of.layout}.numbers(),
 		clock: newClock(s, wallClock), alarms: newAlarms(func(Alarm, string) {}),
-		rand: rand.New(rand.NewPCG(1, 1)), joined: func(string, time.Duration) {},
-		mayFound: func(context.Context) error { return nil }, log: Config{}.withDefaults().Log,
+		rand: r, joined: func(string, time.Duration) {}, log: Config{}.withDefaults().Log,
+		founder: founder{
+			registry: of.registry, layout: of.layout, rand: r, mayFound: func(context.Context) error { return nil },
+		},
 	}
 }
 
