@@ -68,28 +68,35 @@ func (r *rate) note(now time.Duration, arrived, waiting int64) {
 	*r = rate{answered, r.known + took, now, arrived, waiting == 0}
 }
 
-// credit returns how many requests a new subscription may get; 0 for any number.
-func (g *group) credit(now time.Duration) int {
-	if corkOf(g.link.conn) == nil || !g.overload.isTrouble(now) {
-		return 0
+// A credit is how many requests each new subscription of a group may get.
+type credit struct {
+	granted int // 0: any number
+	rate    rate
+	usedUp  time.Duration // when the last credit was used up, or the group was away for being late
+}
+
+// grant sets the credit, on a connection.
+func (c *credit) grant(now time.Duration, conn *nats.Conn, o *overload) {
+	if c.granted = 0; corkOf(conn) == nil || !o.isTrouble(now) {
+		return
 	}
 	lasts := creditFor
 	switch {
-	case g.link.conn.ConnectedClusterName() != "":
+	case conn.ConnectedClusterName() != "":
 		lasts = creditInCluster
-	case now-g.usedUp >= lasting:
+	case now-c.usedUp >= lasting:
 		lasts = creditBelow
 	}
-	return max(few, int(g.rate.perSecond*lasts.Seconds()))
+	c.granted = max(few, int(c.rate.perSecond*lasts.Seconds()))
 }
 
 // subscribe subscribes to an endpoint.
 func (g *group) subscribe(e *endpoint) (sub *nats.Subscription, err error) {
 	g.rights.claim(e.subject)
-	if e.granted = g.granted; g.granted == 0 {
+	if e.granted = g.credit.granted; e.granted == 0 {
 		sub, err = g.link.conn.QueueSubscribe(e.subject, subjects.QueueGroup, e.receive())
 	} else {
-		sub, err = g.subscribeFor(e, g.granted)
+		sub, err = g.subscribeFor(e, e.granted)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("worker: %s: %w", e.subject, err)
@@ -132,13 +139,13 @@ func end(sub *nats.Subscription) {
 func (g *group) refill(now time.Duration) {
 	for _, e := range g.endpoints {
 		if handled, waiting := g.used(e); e.granted > 0 && handled+waiting >= e.granted-1 {
-			g.usedUp = now
+			g.credit.usedUp = now
 		}
 	}
-	g.granted = g.credit(now)
+	g.credit.grant(now, g.link.conn, &g.overload)
 	g.renew(func(e *endpoint) bool {
-		if e.granted == 0 || g.granted == 0 {
-			return e.granted != g.granted
+		if e.granted == 0 || g.credit.granted == 0 {
+			return e.granted != g.credit.granted
 		}
 		handled, _ := g.used(e)
 		return 2*handled >= e.granted-2

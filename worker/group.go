@@ -4,7 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,8 +27,7 @@ var (
 
 // A group is the queue subscriptions of one mode, on the connection of one membership. They stand while there is no
 // reason to be out, and only then: callers reach other workers, or learn from NATS at once that there are none. What
-// was delivered is still answered. Only the goroutine of the membership uses it, but for
-// the fields that mu guards.
+// was delivered is still answered. Only the goroutine of the membership uses it, but for its report.
 type group struct {
 	mode      Mode
 	link      *link
@@ -49,47 +48,23 @@ type group struct {
 	renewAt  time.Duration        // when the subscriptions are renewed
 	lag      lag
 	overload overload
-	rate     rate
-	granted  int           // credit of new subscriptions; 0: none is needed
-	usedUp   time.Duration // when the last credit was used up, or the group was away for being late
+	credit   credit
 	leaveAt  time.Duration
 	joinAt   time.Duration
-	seen     int64 // requests that had arrived or waited at the last look
-	isBusy   bool  // many came since the look before
 
-	mu      sync.Mutex
-	outs    []Out
+	report atomic.Pointer[report]
+}
+
+// A report is what others see of a group. It is never changed, but replaced.
+type report struct {
+	outs    []Out         // why the group should be down
 	trouble error         // why the mode is not served; nil while it is
-	lateBy  time.Duration // the lag
+	late    time.Duration // the lag
 }
 
-// why returns why the mode is not served, or nil while it is. It is safe for
-// concurrent use.
-func (g *group) why() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.trouble
-}
-
-// reasons returns why the group should be down. It is safe for concurrent use.
-func (g *group) reasons() []Out {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.outs)
-}
-
-// late returns how late requests are answered. It is safe for concurrent use.
-func (g *group) late() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.lateBy
-}
-
-// publish sets the results of why, reasons and late.
+// publish reports why the mode is not served, and how late requests are answered.
 func (g *group) publish(now time.Duration, trouble error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.trouble, g.lateBy = trouble, g.ping.waited(g.lag.of(now))
+	g.report.Store(&report{g.report.Load().outs, trouble, g.ping.waited(g.lag.of(now))})
 }
 
 func (g *group) isUp() bool { return g.subs != nil }
@@ -113,14 +88,13 @@ func (g *group) decide() []Out {
 	if g.overload.on {
 		outs = add(outs, Out{Overload, errOverload, now})
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	before := g.report.Load()
 	for i := range outs {
-		if before := find(g.outs, outs[i].Reason); before >= 0 {
-			outs[i].Since = g.outs[before].Since
+		if at := find(before.outs, outs[i].Reason); at >= 0 {
+			outs[i].Since = before.outs[at].Since
 		}
 	}
-	g.outs = outs
+	g.report.Store(&report{outs, before.trouble, before.late})
 	return outs
 }
 
@@ -140,7 +114,7 @@ func (g *group) follow(now time.Duration) error {
 	case g.isUp() && now >= g.renewAt:
 		g.renew(func(*endpoint) bool { return true })
 		g.renewAt = now + jittered(renewEvery)
-	case g.isUp() && g.granted > 0:
+	case g.isUp() && g.credit.granted > 0:
 		g.refill(now)
 	}
 	isNotLate := func(r Reason) bool { return r != Overload }
@@ -178,7 +152,7 @@ func (g *group) logLeave(outs []Out) {
 
 // join subscribes to all endpoints, or to none and returns an error.
 func (g *group) join(now time.Duration) error {
-	g.granted = g.credit(now)
+	g.credit.grant(now, g.link.conn, &g.overload)
 	for _, e := range g.endpoints {
 		sub, err := g.subscribe(e)
 		if err != nil {
@@ -211,18 +185,19 @@ func (g *group) measure(now time.Duration) {
 		oldest = g.lag.marks[0]
 		late = g.ping.waited(now - oldest.set)
 	}
-	g.rate.note(now, arrived, waiting)
+	g.credit.rate.note(now, arrived, waiting)
 	o := &g.overload
 	if o.on {
-		g.usedUp = now
+		g.credit.usedUp = now
 	}
-	if stillLate := g.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; o.on || stillLate {
+	if stillLate := g.credit.granted > 0 && g.ping.waited(g.lag.of(now)) >= g.joinAt; o.on || stillLate {
 		o.last = now
 	}
 	switch {
 	case o.on && reached && late < g.joinAt && oldest.set > o.since:
 		o.on = false
-	case !o.on && g.isUp() && g.granted == 0 && late >= g.leaveAt && isCrowd(late, arrived+waiting-oldest.arrived):
+	case !o.on && g.isUp() && g.credit.granted == 0 && late >= g.leaveAt &&
+		isCrowd(late, arrived+waiting-oldest.arrived):
 		if o.leave(now) {
 			g.link.Log.Info("requests are answered late: leaving the queue group for moments", "mode", g.mode,
 				"lag", late.String())
@@ -237,22 +212,10 @@ func (g *group) measure(now time.Duration) {
 	}
 }
 
-// look decides whether the lag is worth a mark.
-func (g *group) look() {
-	came := g.arrived() + g.waiting()
-	g.isBusy, g.seen = came-g.seen >= busy || g.waiting() >= busy, came
-	if !g.isBusy && len(g.lag.marks) == 0 {
-		g.lag.last = 0
-	}
-}
-
 // isIdle reports whether the group serves, and hardly anything is asked of it.
 func (g *group) isIdle() bool {
-	return g.isUp() && g.why() == nil && !g.isBusy && len(g.draining) == 0 && g.overload.times == 0
+	return g.isUp() && g.report.Load().trouble == nil && !g.lag.isBusy && len(g.draining) == 0 && g.overload.times == 0
 }
-
-// needsMark reports whether the lag is measured.
-func (g *group) needsMark() bool { return (g.isBusy || g.overload.on) && len(g.lag.marks) < maxPings }
 
 // arrived returns how many requests have reached their handlers.
 func (g *group) arrived() (n int64) {

@@ -31,6 +31,18 @@ const (
 type lag struct {
 	marks []mark        // that requests are still ahead of, the oldest first
 	last  time.Duration // what the last mark took
+
+	seen   int64 // requests that had arrived or waited at the last look
+	isBusy bool  // many came since the look before
+}
+
+// look decides whether the lag is worth a mark, given how many requests have arrived and wait in this process.
+func (l *lag) look(arrived, waiting int64) {
+	came := arrived + waiting
+	l.isBusy, l.seen = came-l.seen >= busy || waiting >= busy, came
+	if !l.isBusy && len(l.marks) == 0 {
+		l.last = 0
+	}
 }
 
 // A mark is behind all requests that had come when it was set.

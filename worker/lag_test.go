@@ -178,7 +178,7 @@ func joinWithCredit(t *testing.T) creditedGroup {
 	g := &group{
 		link: &link{Config: Config{Log: slog.New(slog.DiscardHandler)}, conn: conn},
 		ping: newPinger(conn), rights: watchRights(conn),
-		endpoints: []*endpoint{e}, rate: rate{perSecond: 1000}, overload: overload{times: 1},
+		endpoints: []*endpoint{e}, credit: credit{rate: rate{perSecond: 1000}}, overload: overload{times: 1},
 	}
 	if err := g.join(0); err != nil {
 		t.Fatal(err)

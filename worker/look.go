@@ -18,12 +18,12 @@ func (m *membership) look() time.Duration {
 	pause := lookSeldom
 	for _, g := range m.groups {
 		if m.isDue {
-			g.look()
+			g.lag.look(g.arrived(), g.waiting())
 		}
 		switch {
 		case g.lag.of(now) > markEvery:
 			pause = lookOften
-		case g.overload.on || g.granted > 0:
+		case g.overload.on || g.credit.granted > 0:
 			pause = min(pause, markEvery)
 		}
 	}

@@ -90,10 +90,11 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 }
 
 func (m *membership) group(mode Mode, cannot func(up bool) error, endpoints []*endpoint) *group {
-	return &group{
+	g := &group{
 		mode: mode, link: m.link, ping: m.ping, rights: m.rights, echo: m.echo, cannot: cannot, endpoints: endpoints,
-		trouble: errNotBegun,
 	}
+	g.report.Store(&report{trouble: errNotBegun})
+	return g
 }
 
 // cannotIssue returns why requests for snowflakes would fail, or nil. No ID is
@@ -121,7 +122,7 @@ func (m *membership) trouble(mode Mode) error {
 	if g == nil {
 		return fmt.Errorf("worker: no mode %q", mode)
 	}
-	why, unheard := g.why(), m.echo.trouble()
+	why, unheard := g.report.Load().trouble, m.echo.trouble()
 	switch {
 	case why == nil && unheard == nil:
 		return m.hearing.why(mode)
@@ -257,7 +258,7 @@ func (m *membership) pingIfNeeded(now time.Duration) {
 	needed, marked := m.ping.owes(m.identity.needs()), []*group{}
 	for _, g := range m.groups {
 		needed = needed || m.ping.owes(g.known)
-		if m.isDue && g.needsMark() {
+		if m.isDue && (g.lag.isBusy || g.overload.on) && len(g.lag.marks) < maxPings {
 			marked = append(marked, g)
 		}
 	}

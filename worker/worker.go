@@ -51,6 +51,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -227,7 +228,7 @@ func (w *Worker) Outs(mode Mode) []Out {
 		return add(w.cfg.Reasons.Of(mode), Out{Reason: Disconnected, Why: ErrDisconnected})
 	}
 	if g := m.of(mode); g != nil {
-		return g.reasons()
+		return slices.Clone(g.report.Load().outs)
 	}
 	return nil
 }
@@ -236,7 +237,7 @@ func (w *Worker) Outs(mode Mode) []Out {
 func (w *Worker) Lag(mode Mode) time.Duration {
 	if m := w.now.Load(); m != nil {
 		if g := m.of(mode); g != nil {
-			return g.late()
+			return g.report.Load().late
 		}
 	}
 	return 0
