@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -80,6 +81,9 @@ func (c *cluster) natsid(args ...string) (stdout string, err error) {
 	err = cmd.Run()
 	c.logf("natsid %s took %v: %v\n%s%s", strings.Join(args, " "), time.Since(began).Round(time.Millisecond), err,
 		said.String(), out.String())
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, said.String())
+	}
 	return out.String(), err
 }
 
@@ -90,9 +94,15 @@ const wholeTable = "--table-is-whole"
 // since: if the marks are lost, there is no record.
 var sinceThen = []string{"--since", "1m", "--by", "1000000"}
 
-// resume resumes the registry like an operator who knows that each tag in use is in the bucket.
+// resume resumes the registry like an operator who knows that each tag in use is in the bucket, and, if no worker does,
+// of when the restored state is.
 func (c *cluster) resume(flags ...string) {
-	if _, err := c.natsid(append([]string{"resume", "--yes", "--tags-complete"}, flags...)...); err != nil {
+	line := append([]string{"resume", "--yes", "--tags-complete"}, flags...)
+	_, err := c.natsid(line...)
+	if err != nil && strings.Contains(err.Error(), "say it with --since") {
+		_, err = c.natsid(append(line, "--since", "1m")...)
+	}
+	if err != nil {
 		c.Fatalf("the registry cannot be resumed: %v", err)
 	}
 }
