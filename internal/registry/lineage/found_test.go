@@ -50,3 +50,38 @@ func TestAProverSaysOfWhenTheStateFoundIs(t *testing.T) {
 		})
 	}
 }
+
+// What the entry of the own key says of the time of the state found, by whose write it is.
+func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
+	sent, looked, entry := at(2*time.Second), at(time.Second), at(9*time.Second)
+	for name, tc := range map[string]struct {
+		token    string
+		by       string // who wrote a volatile entry; "" for this worker
+		isRemade bool
+		copied   bool
+		want     time.Time
+	}{
+		"an earlier write": {token: "earlier", want: entry},
+		"the last write":   {token: "last"},
+		"the last write, and the stream is another one": {token: "last", isRemade: true, want: looked},
+		"the write under way, which may land late":      {token: "flight", want: sent},
+		"that of a worker which took the key over":      {token: "other", by: "w2"},
+		"the last write, in a copy of the data":         {token: "last", copied: true, want: entry},
+		"none":                                          {},
+	} {
+		k := own{cfg: &Config{Name: func() string { return "w1" }}, memory: memory{
+			Written: written{Token: "last", Revision: 5, Sent: sent}, Flight: flight{Token: "flight", Highest: 10}, Looked: looked,
+			copied: tc.copied,
+		}}
+		var o *ownEntry
+		if tc.token != "" {
+			o = &ownEntry{Version: version, Token: tc.token, Time: entry, Name: "w1"}
+		}
+		if tc.by != "" {
+			o.Name, o.Volatile = tc.by, true
+		}
+		if got := k.foundAt(o, 5, tc.isRemade); !got.Equal(tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

@@ -35,8 +35,6 @@ var mutants = []mutant.Mutant{
 	{Name: "volatile workers take over keys of data directories", Edits: []mutant.Edit{
 		mutant.Replace("take-over", "if err != nil || !o.Ended && k.cfg.Now().Sub(o.Time) < silence { continue }")}},
 	{Name: "that the own key was written is not noted on disk", Edits: []mutant.Edit{mutant.Delete("landed")}},
-	{Name: "the time of the own key is that of the state found", Edits: []mutant.Edit{
-		mutant.Replace("found-at", "case true:")}},
 	{Name: "a load is used however late it ends", Edits: []mutant.Edit{mutant.Replace("counts", "return l, nil")}},
 	{Name: "an operator waits for nobody", Edits: []mutant.Edit{mutant.Replace("wait", "case false:")}},
 }

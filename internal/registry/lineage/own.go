@@ -67,7 +67,7 @@ type own struct {
 func (k *own) foundAt(o *ownEntry, revision uint64, isRemade bool) time.Time {
 	switch {
 	case o == nil || o.Token == "":
-	case k.copied: //mutant:found-at
+	case k.copied:
 		return o.Time
 	case o.Token == k.Flight.Token:
 		return k.Written.Sent

@@ -24,10 +24,10 @@ type Bus struct {
 
 	slots chan struct{} // bounds the questions that are answered at once
 
-	mu       sync.Mutex
-	registry string // of this worker
-	answer   func(ctx context.Context, question []byte) []byte
-	joined   []*nats.Subscription // for that registry; none if it did not join one, or left it
+	mu     sync.Mutex
+	answer func(ctx context.Context, question []byte) []byte
+	queue  map[string]string             // by the subjects on which this worker answers
+	joined map[string]*nats.Subscription // likewise; absent while this worker asks there
 }
 
 // New returns a bus on nc, which should fail at once while it is disconnected.
@@ -48,45 +48,51 @@ func (b *Bus) Listen(hear func(notice []byte)) error {
 func (b *Bus) Join(registry string, answer func(ctx context.Context, question []byte) []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.unsubscribe()
-	b.registry, b.answer = registry, answer
-	for _, s := range []struct{ subject, queue string }{
-		{b.ns.RegistryAsk(), subjects.QueueGroup + "-" + registry},
-		{b.ns.RegistryOf(registry), subjects.QueueGroup},
-	} {
-		sub, err := b.nc.QueueSubscribe(s.subject, s.queue, func(m *nats.Msg) { b.respond(m, answer) })
-		if err != nil {
-			return fmt.Errorf("natsbus: %s: %w", s.subject, err)
+	for _, sub := range b.joined {
+		_ = sub.Unsubscribe() // fails only on a connection that is gone, and the subscription with it
+	}
+	b.answer, b.joined = answer, make(map[string]*nats.Subscription)
+	b.queue = map[string]string{
+		b.ns.RegistryAsk():        subjects.QueueGroup + "-" + registry,
+		b.ns.RegistryOf(registry): subjects.QueueGroup,
+	}
+	for subject := range b.queue {
+		if err := b.join(subject); err != nil {
+			return err
 		}
-		b.joined = append(b.joined, sub)
 	}
 	return nil
 }
 
-// leave makes this worker answer for no registry, if it answers for the given one, and returns its answers; else nil.
-func (b *Bus) leave(registry string) (answer func(ctx context.Context, question []byte) []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.registry != registry || len(b.joined) == 0 {
+// join makes this worker answer on a subject, if that is one of its registry. The lock is held.
+func (b *Bus) join(subject string) error {
+	queue, ours := b.queue[subject]
+	if !ours || b.joined[subject] != nil {
 		return nil
 	}
-	b.unsubscribe()
-	return b.answer
+	sub, err := b.nc.QueueSubscribe(subject, queue, b.respond)
+	if err != nil {
+		return fmt.Errorf("natsbus: %s: %w", subject, err)
+	}
+	b.joined[subject] = sub
+	return nil
 }
 
-// unsubscribe ends the subscriptions for a registry. The lock is held.
-func (b *Bus) unsubscribe() {
-	for _, sub := range b.joined {
-		_ = sub.Unsubscribe() // fails only on a connection that is gone, and the subscription with it
+// leave makes this worker answer no longer on a subject, until the next join.
+func (b *Bus) leave(subject string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if sub := b.joined[subject]; sub != nil {
+		_ = sub.Unsubscribe()
+		delete(b.joined, subject)
 	}
-	b.joined = nil
 }
 
 // answerTimeout bounds an answer: as long as who asks waits for the longest of them.
 const answerTimeout = 5 * time.Second
 
 // respond answers a question on a goroutine of its own, since it reads the registry. Who asks too much is not answered.
-func (b *Bus) respond(m *nats.Msg, answer func(context.Context, []byte) []byte) {
+func (b *Bus) respond(m *nats.Msg) {
 	if m.Reply == "" {
 		return
 	}
@@ -95,6 +101,9 @@ func (b *Bus) respond(m *nats.Msg, answer func(context.Context, []byte) []byte) 
 	default:
 		return
 	}
+	b.mu.Lock()
+	answer := b.answer
+	b.mu.Unlock()
 	go func() {
 		defer func() { <-b.slots }()
 		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
@@ -109,26 +118,20 @@ func (b *Bus) respond(m *nats.Msg, answer func(context.Context, []byte) []byte) 
 func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(b.ns.RegistryAnnounce(), notice) }
 
 // Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until that reports that it
-// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens.
+// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that no other worker listens.
 //
-// A worker that asks its own registry leaves the queue group meanwhile: NATS would hand one of n questions of n workers
-// to whoever asks, who knows the answer.
+// Who asks leaves the queue group meanwhile. Otherwise NATS would hand it one of n questions of n workers, and a lone
+// worker would wait for nobody's answer.
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
 	subject := b.ns.RegistryAsk()
 	if registry != "" {
 		subject = b.ns.RegistryOf(registry)
-		if answer := b.leave(registry); answer != nil {
-			err := b.ask(ctx, subject, question, hear)
-			return errors.Join(err, b.Join(registry, answer))
-		}
 	}
-	return b.ask(ctx, subject, question, hear)
-}
-
-func (b *Bus) ask(
-	ctx context.Context, subject string, question []byte, hear func(answer []byte) (enough bool),
-) error {
-	return gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
+	b.leave(subject)
+	err := gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return errors.Join(err, b.join(subject))
 }
