@@ -65,7 +65,7 @@ const (
 )
 
 func (m *merger) newBatch() *batch {
-	b := &batch{m: m, most: m.src.most}
+	b := &batch{m: m, most: m.target.most}
 	b.first = group{batch: b, size: min(b.most, groupSize), woken: make(chan struct{}), lasted: make(chan struct{})}
 	return b
 }
@@ -104,7 +104,7 @@ func (b *batch) turnSlow() {
 	if b.state.Load() == quick {
 		b.done, b.late = make(chan struct{}), make(chan struct{})
 		b.since = time.Now()
-		b.timer = time.AfterFunc(b.m.src.client.timeout, b.turnLate)
+		b.timer = time.AfterFunc(b.m.target.client.timeout, b.turnLate)
 		b.state.Store(slow) // after the fields that it publishes are set
 		for g := &b.first; g != nil; g = g.next {
 			close(g.woken)
@@ -179,7 +179,7 @@ func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
 	if b.state.Load() == slow {
 		if patient {
 			b.gaveUp.Add(1)
-			return 0, b.m.src.gaveUp(context.DeadlineExceeded)
+			return 0, b.m.target.gaveUp(context.DeadlineExceeded)
 		}
 		if err := b.waitSlow(ctx); err != nil {
 			return 0, err
@@ -201,7 +201,7 @@ func (b *batch) waitSlow(ctx context.Context) error {
 		late = nil
 	} else if time.Since(b.since) > slowAfter { // the call may have joined long after the timer of the batch began
 		var cancel context.CancelFunc
-		ctx, cancel = b.m.src.client.bounded(ctx)
+		ctx, cancel = b.m.target.client.bounded(ctx)
 		defer cancel()
 		late = nil
 	}
@@ -210,9 +210,9 @@ func (b *batch) waitSlow(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		b.gaveUp.Add(1)
-		return b.m.src.gaveUp(ctx.Err())
+		return b.m.target.gaveUp(ctx.Err())
 	case <-late:
 		b.gaveUp.Add(1)
-		return b.m.src.gaveUp(context.DeadlineExceeded)
+		return b.m.target.gaveUp(context.DeadlineExceeded)
 	}
 }

@@ -39,7 +39,7 @@ func TestALargeCrowdThatIsBeingWokenSharesTheNextRequest(t *testing.T) {
 			{0, gapLeast}, {10 * time.Microsecond, gapLeast}, {3 * time.Millisecond, 3 * time.Millisecond},
 			{time.Minute, slowAfter}, // the machine stood still
 		} {
-			m := newMerger(&source{client: new(Client), most: 1000})
+			m := newMerger(&target{client: new(Client), most: 1000})
 			m.underWay, m.left, m.woke = 2, time.Now(), c.woke
 			if wait := m.mustWait(m.gathering.Load()); wait != c.want {
 				t.Errorf("calls woken in %v: the next batch waits for %v, want %v", c.woke, wait, c.want)
@@ -54,7 +54,7 @@ func TestALargeCrowdThatIsBeingWokenSharesTheNextRequest(t *testing.T) {
 
 func TestABatchThatCannotLeaveTurnsSlowWhenItHasWaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMerger(&source{client: &Client{timeout: time.Hour}, most: 1000})
+		m := newMerger(&target{client: &Client{timeout: time.Hour}, most: 1000})
 		defer m.timer.Stop()
 		m.underWay = mostUnderWay
 		began := time.Now()

@@ -12,7 +12,7 @@ func (h *Handle) Gathered() int64 { return h.merger.gathering.Load().count() }
 // HungBatch returns calls of a batch that nothing answers, a function that turns them
 // slow, and a function that answers them. A call without a deadline may take as long as the timeout.
 func HungBatch(timeout time.Duration) (call func(context.Context) error, turnSlow, answer func()) {
-	b := newMerger(&source{client: &Client{timeout: timeout}}).newBatch()
+	b := newMerger(&target{client: &Client{timeout: timeout}}).newBatch()
 	return func(ctx context.Context) error {
 		woken, patient := b.first.wakes(ctx)
 		<-woken
@@ -23,7 +23,7 @@ func HungBatch(timeout time.Duration) (call func(context.Context) error, turnSlo
 
 // PatienceAfter returns how long an answer may take where others took so long.
 func PatienceAfter(took ...time.Duration) time.Duration {
-	s := new(source)
+	s := new(target)
 	for _, d := range took {
 		s.learn(d)
 	}

@@ -17,8 +17,8 @@ import (
 // A flight is one request for IDs, with its copies, which are sent after silence or a refusal. The first good answer
 // counts. IDs of other answers are never used: holes, which no law forbids.
 type flight struct {
-	src *source
-	n   int
+	target *target
+	n      int
 	// header is the header of each copy; nil means none.
 	header nats.Header
 	// wanted reports whether a caller still waits; a nil func means always.
@@ -53,7 +53,7 @@ type trip struct {
 	sent       time.Time
 	wall       time.Time // the same by the wall clock
 	reconnects uint64    // of the connection at that time
-	spent      bool      // [source.spend] has counted this copy
+	spent      bool      // [target.spend] has counted this copy
 }
 
 // A step is the action for which the timer of a flight is set.
@@ -85,10 +85,10 @@ func (f *flight) launch() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.began = time.Now()
-	f.src.earn()
-	f.src.counts.requests.Add(1)
-	f.timer = time.AfterFunc(f.src.slowAfter(), f.tick)
-	if wait := f.src.held(); wait > 0 {
+	f.target.earn()
+	f.target.counts.requests.Add(1)
+	f.timer = time.AfterFunc(f.target.slowAfter(), f.tick)
+	if wait := f.target.held(); wait > 0 {
 		f.turnSlow()
 		f.after(sendNow, min(wait, pauseLongest))
 		return
@@ -104,14 +104,14 @@ func (f *flight) after(s step, d time.Duration) {
 
 // send sends a copy, and reports whether it is under way. f.mu is held.
 func (f *flight) send(spent bool) bool {
-	reply, token, err := f.src.client.inbox.expect(f.receive)
+	reply, token, err := f.target.client.inbox.expect(f.receive)
 	if err != nil {
 		f.failSoon(err)
 		return false
 	}
-	c := f.src.client
+	c := f.target.client
 	nc := c.nc
-	msg := &nats.Msg{Subject: f.src.subject, Reply: reply, Header: f.header}
+	msg := &nats.Msg{Subject: f.target.subject, Reply: reply, Header: f.header}
 	if f.n != 1 { // an empty body requests one
 		msg.Data = strconv.AppendInt(nil, int64(f.n), 10)
 	}
@@ -126,7 +126,7 @@ func (f *flight) send(spent bool) bool {
 	default:
 		f.drop(token)
 		f.after(askAgain, busyPause)
-		f.retry(fmt.Errorf("client: request on %s: %w", f.src.subject, err), 0)
+		f.retry(fmt.Errorf("client: request on %s: %w", f.target.subject, err), 0)
 	}
 	return false
 }
@@ -140,7 +140,7 @@ func (f *flight) failSoon(err error) {
 // drop forgets a copy. f.mu is held.
 func (f *flight) drop(token uint64) {
 	f.open = slices.DeleteFunc(f.open, func(t trip) bool { return t.token == token })
-	f.src.client.inbox.forget(token)
+	f.target.client.inbox.forget(token)
 }
 
 // end ends the flight. f.mu is held, and released during the callbacks.
@@ -148,12 +148,12 @@ func (f *flight) end(a answer) {
 	f.ended = true
 	f.timer.Stop()
 	for _, t := range f.open {
-		f.src.client.inbox.forget(t.token)
+		f.target.client.inbox.forget(t.token)
 	}
 	took := time.Since(f.began)
 	f.mu.Unlock()
 	defer f.mu.Lock()
-	f.src.ended(f, took, a.err)
+	f.target.ended(f, took, a.err)
 	f.done(a)
 }
 
@@ -171,28 +171,28 @@ func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 		f.end(answer{err: err})
 		return
 	}
-	if err := f.src.refusalIn(m); err != nil {
+	if err := f.target.refusalIn(m); err != nil {
 		f.refused(err)
 		return
 	}
 	runs, err := parseRuns(m.Data, f.n)
 	if err != nil {
-		f.src.client.log.Warn("a reply is not natsid's", "subject", f.src.subject, "error", err)
-		f.end(answer{err: notNatsid(f.src.subject, err)})
+		f.target.client.log.Warn("a reply is not natsid's", "subject", f.target.subject, "error", err)
+		f.end(answer{err: notNatsid(f.target.subject, err)})
 		return
 	}
-	f.src.learn(time.Since(t.sent))
-	f.src.note(nil)
+	f.target.learn(time.Since(t.sent))
+	f.target.note(nil)
 	f.end(answer{runs: runs, sent: t.sent, wall: t.wall})
 }
 
 // refusalIn returns why a message holds no IDs, or nil.
-func (s *source) refusalIn(m *nats.Msg) error {
+func (t *target) refusalIn(m *nats.Msg) error {
 	if m.Header == nil {
 		return nil
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return notServed(s.subject)
+		return notServed(t.subject)
 	}
 	return refused(m)
 }
@@ -207,7 +207,7 @@ func (f *flight) refused(err error) {
 	case errors.Is(err, ErrNotServed), errors.Is(err, ErrUnavailable):
 		f.retry(err, 0)
 	case errors.Is(err, ErrThrottled):
-		f.src.holdFor(e.RetryAfter)
+		f.target.holdFor(e.RetryAfter)
 		f.retry(err, pauseFirst)
 	default:
 		f.end(answer{err: err, most: e.MaxBatch})
@@ -216,7 +216,7 @@ func (f *flight) refused(err error) {
 
 // retry schedules a copy after a refusal: at once the first time, and not before least. f.mu is held.
 func (f *flight) retry(why error, least time.Duration) {
-	f.src.note(why)
+	f.target.note(why)
 	if len(f.open) > 0 {
 		return // another copy may be answered, or retried
 	}
@@ -239,7 +239,7 @@ func (f *flight) tick() {
 		f.end(answer{err: errUnwanted})
 		return
 	}
-	if err := f.src.client.inbox.check(); err != nil {
+	if err := f.target.client.inbox.check(); err != nil {
 		f.end(answer{err: err})
 		return
 	}
@@ -270,7 +270,7 @@ func (f *flight) silence() time.Duration {
 	if f.n > hedgedMost {
 		return lostAfter
 	}
-	usual := f.src.patience()
+	usual := f.target.patience()
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
 
@@ -279,8 +279,8 @@ const busyPause = 50 * time.Millisecond
 
 // askAgain sends a copy since no answer came.
 func (f *flight) askAgain() {
-	nc := f.src.client.nc
-	if !nc.IsConnected() || f.src.held() > 0 {
+	nc := f.target.client.nc
+	if !nc.IsConnected() || f.target.held() > 0 {
 		f.after(askAgain, busyPause)
 		return
 	}
@@ -289,12 +289,12 @@ func (f *flight) askAgain() {
 		if t.reconnects != nc.Stats().Reconnects {
 			f.drop(t.token)
 			if t.spent {
-				f.src.refund()
+				f.target.refund()
 			}
 		}
 	}
-	if spent := len(f.open) > 0; !spent || f.src.spend() {
-		f.src.counts.hedges.Add(1)
+	if spent := len(f.open) > 0; !spent || f.target.spend() {
+		f.target.counts.hedges.Add(1)
 		if f.send(spent) {
 			f.after(askAgain, f.silence())
 		}
@@ -305,14 +305,14 @@ func (f *flight) askAgain() {
 
 // sendNow sends a copy after a pause.
 func (f *flight) sendNow() {
-	switch wait := f.src.held(); {
+	switch wait := f.target.held(); {
 	case wait > 0:
 		f.after(sendNow, min(wait, pauseLongest)) // the request may be unwanted by then
-	case f.copies > 0 && !f.src.spend():
+	case f.copies > 0 && !f.target.spend():
 		f.after(sendNow, busyPause)
 	default:
 		if f.copies > 0 {
-			f.src.counts.retries.Add(1)
+			f.target.counts.retries.Add(1)
 		}
 		if f.send(f.copies > 0) {
 			f.after(askAgain, f.silence())

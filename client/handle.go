@@ -17,7 +17,7 @@ const DefaultMaxBatch = 10_000
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
 type Handle struct {
-	src    *source
+	target *target
 	fault  error // of the arguments that created the handle
 	merger *merger
 	stock  *stock // nil without Prefetch
@@ -32,7 +32,7 @@ type HandleOption func(*Handle)
 func MaxBatch(n int) HandleOption {
 	return func(h *Handle) {
 		if n >= 1 {
-			h.src.most = int64(n)
+			h.target.most = int64(n)
 		}
 	}
 }
@@ -41,12 +41,12 @@ func MaxBatch(n int) HandleOption {
 // handle of a tag has none.
 func Business(b int64) HandleOption {
 	return func(h *Handle) {
-		c := h.src.client
-		if h.src.subject != c.ns.Snowflake() {
+		c := h.target.client
+		if h.target.subject != c.ns.Snowflake() {
 			h.fault = subjects.Errorf(subjects.BadRequest, "business %d: only snowflakes have one", b)
 			return
 		}
-		h.src.subject = c.ns.SnowflakeOf(strconv.FormatInt(b, 10))
+		h.target.subject = c.ns.SnowflakeOf(strconv.FormatInt(b, 10))
 	}
 }
 
@@ -66,24 +66,24 @@ func Prefetch(n int, maxAge time.Duration) HandleOption {
 				n, maxAge, subjects.MaxPrefetchAge)
 			return
 		}
-		h.stock = newStock(h.src, n, maxAge, nats.Header{subjects.HeaderPrefetch: {maxAge.String()}})
+		h.stock = newStock(h.target, n, maxAge, nats.Header{subjects.HeaderPrefetch: {maxAge.String()}})
 	}
 }
 
 func newHandle(c *Client, subject string, fault error, opts []HandleOption) *Handle {
-	h := &Handle{src: &source{client: c, subject: subject}}
-	h.src.most = DefaultMaxBatch
+	h := &Handle{target: &target{client: c, subject: subject}}
+	h.target.most = DefaultMaxBatch
 	for _, opt := range opts {
 		opt(h)
 	}
-	h.src.limit.Store(h.src.most)
+	h.target.limit.Store(h.target.most)
 	if fault != nil {
 		h.fault = fault
 	}
 	if h.fault != nil {
 		h.stock = nil
 	}
-	h.merger = newMerger(h.src)
+	h.merger = newMerger(h.target)
 	return h
 }
 
@@ -127,21 +127,24 @@ func (h *Handle) NextN(ctx context.Context, n int) (Runs, error) {
 	if n < 1 {
 		return nil, refusal(subjects.Errorf(subjects.BadRequest, "%d IDs: want at least 1", n))
 	}
-	ctx, cancel := h.src.client.bounded(ctx)
+	ctx, cancel := h.target.client.bounded(ctx)
 	defer cancel()
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("client: %s: %w", h.src.subject, err)
+		return nil, fmt.Errorf("client: %s: %w", h.target.subject, err)
 	}
 	done := make(chan answer, 1)
-	f := &flight{src: h.src, n: n, wanted: func() bool { return ctx.Err() == nil }, done: func(a answer) { done <- a }}
+	f := &flight{
+		target: h.target, n: n,
+		wanted: func() bool { return ctx.Err() == nil }, done: func(a answer) { done <- a },
+	}
 	f.launch()
 	select {
 	case a := <-done:
 		if errors.Is(a.err, errUnwanted) { // the flight noticed the end of ctx before this call did
-			return nil, h.src.gaveUp(ctx.Err())
+			return nil, h.target.gaveUp(ctx.Err())
 		}
 		return a.runs, a.err
 	case <-ctx.Done():
-		return nil, h.src.gaveUp(ctx.Err())
+		return nil, h.target.gaveUp(ctx.Err())
 	}
 }

@@ -22,7 +22,7 @@ const largeCrowd = 256
 // batch. It leaves when the batch under way is answered or takes longer than usual, or when it is full. A call joins
 // only a batch that has not left, so its ID is from a request that was sent after the call began.
 type merger struct {
-	src       *source
+	target    *target
 	gathering atomic.Pointer[group] // the last group of the batch that gathers
 
 	mu       sync.Mutex
@@ -33,8 +33,8 @@ type merger struct {
 	timer    *time.Timer
 }
 
-func newMerger(s *source) *merger {
-	m := &merger{src: s}
+func newMerger(s *target) *merger {
+	m := &merger{target: s}
 	m.gathering.Store(&m.newBatch().first)
 	m.timer = time.AfterFunc(time.Hour, m.tick)
 	m.timer.Stop()
@@ -80,7 +80,7 @@ func (m *merger) full(g *group) error {
 	switch {
 	case room && (b.turn < g.base || b.turn >= n): // the batch may not leave yet
 	case !m.depart(b) && !room:
-		return fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.src.subject)
+		return fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.target.subject)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (m *merger) depart(b *batch) bool {
 	m.underWay++
 	m.left, m.size = time.Now(), b.n
 	m.mu.Unlock()
-	if most := m.src.limit.Load(); most < b.n {
+	if most := m.target.limit.Load(); most < b.n {
 		m.split(b, int(b.n), int(most), func(a answer) { m.land(b, a) })
 	} else {
 		m.launch(b, int(b.n), func(a answer) { m.land(b, a) })
@@ -129,7 +129,7 @@ func (m *merger) depart(b *batch) bool {
 
 // launch sends a request for n calls of a batch.
 func (m *merger) launch(b *batch, n int, done func(answer)) {
-	f := &flight{src: m.src, n: n, wanted: b.isWanted, slow: b.turnSlow, done: done}
+	f := &flight{target: m.target, n: n, wanted: b.isWanted, slow: b.turnSlow, done: done}
 	f.launch()
 }
 
@@ -138,7 +138,7 @@ func (m *merger) launch(b *batch, n int, done func(answer)) {
 // thousand calls. m.mu is held.
 func (m *merger) mustWait(g *group) time.Duration {
 	b, n := g.batch, g.count()
-	gap := max(m.src.gap(), min(m.woke, slowAfter))
+	gap := max(m.target.gap(), min(m.woke, slowAfter))
 	switch wait := gap - time.Since(m.left); {
 	case m.underWay == 0:
 		return 0
@@ -196,7 +196,7 @@ func (m *merger) landed(b *batch) {
 // split sends n calls of a batch, more than a worker accepts, in parts, and remembers the limit. A worker with a
 // lower limit may cause another split of a part.
 func (m *merger) split(b *batch, n, most int, done func(answer)) {
-	m.src.limit.Store(min(m.src.limit.Load(), int64(most)))
+	m.target.limit.Store(min(m.target.limit.Load(), int64(most)))
 	parts := (n + most - 1) / most
 	var mu sync.Mutex
 	var all answer

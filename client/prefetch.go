@@ -14,7 +14,7 @@ import (
 // A stock holds IDs for future calls. Each ID is given once: a call takes a place in a span by one atomic addition,
 // and no two replies of natsid hold the same ID. Places of a span that is used up or too old are never taken again.
 type stock struct {
-	src    *source
+	target *target
 	header nats.Header
 	n      int
 	maxAge time.Duration
@@ -68,8 +68,8 @@ const (
 	wakeEvery = 5 * time.Second
 )
 
-func newStock(s *source, n int, maxAge time.Duration, header nats.Header) *stock {
-	k := &stock{src: s, header: header, n: n, maxAge: maxAge, arrived: make(chan struct{})}
+func newStock(s *target, n int, maxAge time.Duration, header nats.Header) *stock {
+	k := &stock{target: s, header: header, n: n, maxAge: maxAge, arrived: make(chan struct{})}
 	k.now.Store(&span{block: new(block), refill: -1})
 	return k
 }
@@ -88,7 +88,7 @@ func (k *stock) next(ctx context.Context, s *span, i int64) (ID, error) {
 	if i < s.size && k.look(s, i, 1) {
 		return ID(s.first + i), nil
 	}
-	ctx, cancel := k.src.client.bounded(ctx)
+	ctx, cancel := k.target.client.bounded(ctx)
 	defer cancel()
 	for {
 		if err := k.wait(ctx, s); err != nil {
@@ -106,7 +106,7 @@ func (k *stock) fill(ctx context.Context, l *Local) error {
 	if ok {
 		return nil
 	}
-	ctx, cancel := k.src.client.bounded(ctx)
+	ctx, cancel := k.target.client.bounded(ctx)
 	defer cancel()
 	for {
 		if err := k.wait(ctx, s); err != nil {
@@ -206,7 +206,7 @@ func (k *stock) wait(ctx context.Context, s *span) error {
 	select {
 	case <-arrived:
 	case <-ctx.Done():
-		ended = k.src.gaveUp(ctx.Err())
+		ended = k.target.gaveUp(ctx.Err())
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -243,7 +243,7 @@ func (k *stock) ask() {
 		return
 	}
 	k.isAsking = true
-	f := &flight{src: k.src, n: k.n, header: k.header, wanted: k.isWanted, done: k.receive}
+	f := &flight{target: k.target, n: k.n, header: k.header, wanted: k.isWanted, done: k.receive}
 	go f.launch() // the flight may end at once, and its callback takes k.mu
 }
 
@@ -272,7 +272,7 @@ func (k *stock) receive(a answer) {
 // put appends the IDs of an answer to the held ones. k.mu is held.
 func (k *stock) put(a answer) {
 	b := &block{
-		until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge), wall: k.src.client.wall,
+		until: a.sent.Add(k.maxAge), by: a.wall.Round(0).Add(k.maxAge), wall: k.target.client.wall,
 		follow: k.maxAge / 4,
 	}
 	half := int64(k.n / 2)

@@ -80,10 +80,10 @@ func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 	}
 	c := New(nc)
 	t.Cleanup(c.Close)
-	s := c.Snowflake().src
+	s := c.Snowflake().target
 	const before = 7 // reconnects: there are fewer by now, so the connection is another
 	lost := []trip{{reconnects: before}, {reconnects: before, spent: true}}
-	f := &flight{src: s, n: 1, done: func(answer) {}, open: lost}
+	f := &flight{target: s, n: 1, done: func(answer) {}, open: lost}
 	f.timer = time.AfterFunc(time.Hour, f.tick)
 	defer f.timer.Stop()
 	f.mu.Lock()
@@ -99,7 +99,7 @@ func TestCopiesOnAConnectionThatWasLostAreNotCounted(t *testing.T) {
 // A call has 5 s: two of three copies may reach workers that hang. But a service that is
 // away for some seconds must not use up the copies that are needed when it is back.
 func TestACallThatIsNotAnsweredAsksLessOftenDownToFourTimesASecond(t *testing.T) {
-	f := &flight{src: &source{usual: time.Millisecond}, n: 1}
+	f := &flight{target: &target{usual: time.Millisecond}, n: 1}
 	for i, want := range []time.Duration{100, 200, 250, 250, 250} {
 		f.copies = i + 1
 		if got := f.silence(); got != want*time.Millisecond {

@@ -25,24 +25,24 @@ type Stats struct {
 	Usual    time.Duration // smoothed response time; 0 before the first answer
 }
 
-// counts are the counters of [Stats] in a source.
+// counts are the counters of [Stats] in a target.
 type counts struct {
 	ids, requests, hedges, retries, failures atomic.Int64
 }
 
 // ended counts a flight, and calls the observer.
-func (s *source) ended(f *flight, took time.Duration, err error) {
+func (t *target) ended(f *flight, took time.Duration, err error) {
 	if err == nil {
-		s.counts.ids.Add(int64(f.n))
+		t.counts.ids.Add(int64(f.n))
 	} else {
-		s.counts.failures.Add(1)
+		t.counts.failures.Add(1)
 	}
-	s.client.observe(Request{Subject: s.subject, IDs: f.n, Copies: f.copies, Took: took, Err: err})
+	t.client.observe(Request{Subject: t.subject, IDs: f.n, Copies: f.copies, Took: took, Err: err})
 }
 
 // Stats returns the statistics of the handle. It is safe for concurrent use.
 func (h *Handle) Stats() Stats {
-	c := &h.src.counts
+	c := &h.target.counts
 	s := Stats{
 		IDs: c.ids.Load(), Requests: c.requests.Load(), Hedges: c.hedges.Load(), Retries: c.retries.Load(),
 		Failures: c.failures.Load(),
@@ -50,8 +50,8 @@ func (h *Handle) Stats() Stats {
 	if h.stock != nil {
 		s.Held = h.stock.held()
 	}
-	h.src.mu.Lock()
-	defer h.src.mu.Unlock()
-	s.Usual = h.src.usual
+	h.target.mu.Lock()
+	defer h.target.mu.Unlock()
+	s.Usual = h.target.usual
 	return s
 }

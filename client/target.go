@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A source is the target of a handle's requests, with its measurements and limits. It is safe for concurrent use.
-type source struct {
+// A target is what the requests of a handle ask: a subject, with its measurements and limits. It is safe for concurrent
+// use.
+type target struct {
 	client  *Client
 	subject string
 	most    int64        // how many calls share a request
@@ -26,15 +27,15 @@ type source struct {
 }
 
 // learn takes in a response time. The weights are those of TCP's smoothed round trip (RFC 6298).
-func (s *source) learn(took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.usual == 0 {
-		s.usual, s.spread = took, took/2
+func (t *target) learn(took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.usual == 0 {
+		t.usual, t.spread = took, took/2
 		return
 	}
-	s.spread += (max(took-s.usual, s.usual-took) - s.spread) / 4
-	s.usual += (took - s.usual) / 8
+	t.spread += (max(took-t.usual, t.usual-took) - t.spread) / 4
+	t.usual += (took - t.usual) / 8
 }
 
 // Bounds of the response time after which another worker is asked: within them it is [RFC 6298]'s time-out, a
@@ -48,17 +49,17 @@ const (
 )
 
 // patience returns the response time after which another worker is asked.
-func (s *source) patience() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(max(s.usual+4*s.spread, hedgeSoonest), hedgeLatest)
+func (t *target) patience() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(max(t.usual+4*t.spread, hedgeSoonest), hedgeLatest)
 }
 
 // slowAfter returns how long the calls of a batch wait for the answer alone.
-func (s *source) slowAfter() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(max(4*s.usual, slowSoonest), slowAfter)
+func (t *target) slowAfter() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(max(4*t.usual, slowSoonest), slowAfter)
 }
 
 // Bounds of the gap between two batches, unless the answer to the first comes earlier: within them the gap is a
@@ -69,52 +70,52 @@ const (
 	gapMost  = 100 * time.Millisecond
 )
 
-func (s *source) gap() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(max(s.usual/mostUnderWay, gapLeast), gapMost)
+func (t *target) gap() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(max(t.usual/mostUnderWay, gapLeast), gapMost)
 }
 
 // earn counts a request that is not a copy.
-func (s *source) earn() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spare.earn(time.Now())
+func (t *target) earn() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spare.earn(time.Now())
 }
 
 // spend reports whether one more copy of a request may be sent, and counts it.
-func (s *source) spend() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.spare.spend(time.Now())
+func (t *target) spend() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.spare.spend(time.Now())
 }
 
 // refund takes back the count of a copy that reached no worker.
-func (s *source) refund() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.spare.used = max(0, s.spare.used-1)
+func (t *target) refund() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spare.used = max(0, t.spare.used-1)
 }
 
 // held returns for how long no request may be sent.
-func (s *source) held() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.hold.IsZero() {
+func (t *target) held() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hold.IsZero() {
 		return 0
 	}
-	return max(0, time.Until(s.hold))
+	return max(0, time.Until(t.hold))
 }
 
 // holdMost bounds how long a reply can stop a handle's requests.
 const holdMost = 30 * time.Second
 
 // holdFor stops the handle's requests for d.
-func (s *source) holdFor(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until := time.Now().Add(min(d, holdMost)); until.After(s.hold) {
-		s.hold = until
+func (t *target) holdFor(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if until := time.Now().Add(min(d, holdMost)); until.After(t.hold) {
+		t.hold = until
 	}
 }
 
@@ -160,19 +161,19 @@ func (s *spare) spend(now time.Time) bool {
 }
 
 // gaveUp returns the error of a call whose context has ended without an answer.
-func (s *source) gaveUp(err error) error {
-	s.mu.Lock()
-	trouble := s.trouble
-	s.mu.Unlock()
+func (t *target) gaveUp(err error) error {
+	t.mu.Lock()
+	trouble := t.trouble
+	t.mu.Unlock()
 	if trouble == nil {
-		return fmt.Errorf("client: no answer on %s yet; ask again: %w", s.subject, err)
+		return fmt.Errorf("client: no answer on %s yet; ask again: %w", t.subject, err)
 	}
-	return fmt.Errorf("client: no ID from %s in time: %w: %w", s.subject, err, trouble)
+	return fmt.Errorf("client: no ID from %s in time: %w: %w", t.subject, err, trouble)
 }
 
 // note records why the latest copy got no IDs; nil if it got some.
-func (s *source) note(trouble error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trouble = trouble
+func (t *target) note(trouble error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.trouble = trouble
 }
