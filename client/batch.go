@@ -15,18 +15,19 @@ const sealed = 1 << 62
 // never wait for a whole crowd.
 const groupSize = 128
 
-// passOn is the number of the call that wakes the next group: it is woken late, but before its processor runs out of
-// work.
-const passOn = groupSize * 3 / 4
+// passOn returns the number of the call that wakes the next group: it is woken late, but before its processor runs out
+// of work.
+func (g *group) passOn() int64 { return g.size * 3 / 4 }
 
 // A batch is calls that share a request, in groups. By the third law a strict ID is from a load that is sent after
 // its call began. The client's part of that law is that no call joins a batch that has left: only the last group of a
 // batch has room, and [merger.depart] seals that group before the request is sent.
 type batch struct {
 	m      *merger
-	most   int64        // calls that may join
 	turn   int64        // a batch larger than this leaves while another is under way
 	n      int64        // calls that have joined; set when it leaves
+	asked  int64        // IDs requested: less than n if calls had given up; set when it leaves
+	taken  atomic.Int64 // IDs that calls have taken, if less than n were requested
 	gaveUp atomic.Int64 // calls that have given up
 	held   time.Time    // since when it must wait before it leaves; guarded by the merger's lock
 	came   time.Time    // when the answer came
@@ -45,8 +46,9 @@ type batch struct {
 	first group
 }
 
-// A group is calls of a batch that are woken together. All groups but the last are full. The i-th call to join gets
-// the i-th ID of the group, after the IDs of the groups before.
+// A group is calls of a batch that are woken together. All groups but the last are full; the first may be for none.
+// The i-th call to join gets the i-th ID of the group, after the IDs of the groups before, unless calls had given up
+// when the batch left.
 type group struct {
 	batch  *batch
 	joined atomic.Int64  // sealed once the batch has left
@@ -64,23 +66,29 @@ const (
 	answered        // not any longer
 )
 
-func (m *merger) newBatch() *batch {
-	b := &batch{m: m, most: m.target.most}
-	b.first = group{batch: b, size: min(b.most, groupSize), woken: make(chan struct{}), lasted: make(chan struct{})}
+// newBatch returns a batch whose first group is for up to room calls, which may be 0.
+func (m *merger) newBatch(room int64) *batch {
+	b := &batch{m: m}
+	size := min(m.target.most, groupSize, room)
+	b.first = group{batch: b, size: size, woken: make(chan struct{}), lasted: make(chan struct{})}
 	return b
 }
 
-// grow returns a new group that follows g, which is full.
-func (g *group) grow() *group {
+// grow returns a new group for up to room calls, which follows g, which is full. It ends where a request is full.
+func (g *group) grow(room int64) *group {
 	b := g.batch
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	base := g.base + g.size
-	g.next = &group{batch: b, base: base, size: min(b.most-base, groupSize), woken: b.first.woken}
-	if b.state.Load() == quick { // else new calls do not wait for these channels
-		g.next.woken, g.next.lasted = make(chan struct{}), make(chan struct{})
+	next := &group{batch: b, base: base, size: min(room, groupSize), woken: b.first.woken}
+	if left := b.m.target.most - base; left > 0 {
+		next.size = min(next.size, left)
 	}
-	return g.next
+	if b.state.Load() == quick { // else nobody wakes its calls, and it is collected with the last of them
+		next.woken, next.lasted = make(chan struct{}), make(chan struct{})
+		g.next = next
+	}
+	return next
 }
 
 // count returns how many calls have joined the batch, up to the group.
@@ -140,8 +148,12 @@ func (b *batch) answer(runs Runs, err error) (all bool) {
 	b.state.Store(answered) // after the fields that it publishes are set
 	switch {
 	case b.passing:
-		b.first.wake()
-		return b.first.next == nil
+		g := &b.first
+		if g.size == 0 {
+			g = g.next
+		}
+		g.wake()
+		return g.next == nil
 	case !b.ended:
 		b.wakePatient()
 	}
@@ -185,11 +197,14 @@ func (g *group) id(ctx context.Context, i int64, patient bool) (ID, error) {
 			return 0, err
 		}
 	}
-	if i == passOn && b.passing && g.next != nil {
+	if i == g.passOn() && b.passing && g.next != nil {
 		g.pass()
 	}
 	if b.err != nil { // set before the channel was closed
 		return 0, b.err
+	}
+	if b.asked < b.n {
+		return b.runs.at(b.taken.Add(1) - 1), nil
 	}
 	return b.runs.at(g.base + i), nil
 }

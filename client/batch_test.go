@@ -40,11 +40,11 @@ func TestALargeCrowdThatIsBeingWokenSharesTheNextRequest(t *testing.T) {
 			{time.Minute, slowAfter}, // the machine stood still
 		} {
 			m := newMerger(&target{client: new(Client), most: 1000})
-			m.underWay, m.left, m.woke = 2, time.Now(), c.woke
+			m.underWay, m.left, m.woke = make([]*batch, 2), time.Now(), c.woke
 			if wait := m.mustWait(m.gathering.Load()); wait != c.want {
 				t.Errorf("calls woken in %v: the next batch waits for %v, want %v", c.woke, wait, c.want)
 			}
-			m.underWay = 0
+			m.underWay = nil
 			if wait := m.mustWait(m.gathering.Load()); wait != 0 {
 				t.Errorf("calls woken in %v, none under way: the next batch waits for %v", c.woke, wait)
 			}
@@ -56,7 +56,7 @@ func TestABatchThatCannotLeaveTurnsSlowWhenItHasWaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMerger(&target{client: &Client{timeout: time.Hour}, most: 1000})
 		defer m.timer.Stop()
-		m.underWay = mostUnderWay
+		m.underWay = make([]*batch, mostUnderWay)
 		began := time.Now()
 		g, _, err := m.join(t.Context())
 		if err != nil {
@@ -75,4 +75,42 @@ func TestABatchThatCannotLeaveTurnsSlowWhenItHasWaitedForLong(t *testing.T) {
 			t.Errorf("it turns slow after %v, want %v", time.Since(began), slowAfter)
 		}
 	})
+}
+
+// A group is small where few calls more may wait.
+func TestGroupsOfAnySizeAreWokenOneAfterTheOther(t *testing.T) {
+	for _, room := range []int64{0, 1, 3, groupSize} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMerger(&target{client: &Client{timeout: time.Hour}, most: 1000})
+			defer m.timer.Stop()
+			m.underWay = []*batch{{}, {}, {}, {}} // so the batch must wait
+			b := m.newBatch(room)
+			m.gathering.Store(&b.first)
+			type call struct {
+				g *group
+				i int64
+			}
+			var calls []call
+			for range room + 2*groupSize {
+				g, i, err := m.join(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				calls = append(calls, call{g, i})
+			}
+			m.gathering.Store(&m.newBatch(0).first)
+			b.n, b.asked = int64(len(calls)), int64(len(calls))
+			b.answer(Runs{{First: 1, Last: b.n}}, nil)
+			for n, c := range calls {
+				select {
+				case <-c.g.woken:
+				default:
+					t.Fatalf("a first group of %d: call %d is not woken", room, n)
+				}
+				if id, err := c.g.id(t.Context(), c.i, false); id != ID(n+1) || err != nil {
+					t.Fatalf("a first group of %d: call %d gets %d, %v", room, n, id, err)
+				}
+			}
+		})
+	}
 }

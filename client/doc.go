@@ -30,9 +30,9 @@
 // IDs of a strict tag rise over all workers: the later call gets the higher ID, in any process. A strict tag has no
 // Prefetch. Snowflakes rise with the clocks of the workers.
 //
-// A hole is an ID that no call gets. Each mode leaves some: the answer to a copy of a request, and an answer that
-// comes after the call gave up. IDs held in advance, at most 2n, become a hole when they are too old or the process
-// ends.
+// A hole is an ID that no call gets. Each mode leaves some: the answer to a copy of a request, and an answer to a
+// request that was sent before the call gave up. IDs held in advance, at most 2n, become a hole when they are too old
+// or the process ends.
 //
 // A segment ID that is held in advance may be below a max_id that was raised since, and the time in a snowflake is as
 // old as the ID: maxAge bounds both.

@@ -12,7 +12,7 @@ func (h *Handle) Gathered() int64 { return h.merger.gathering.Load().count() }
 // HungBatch returns calls of a batch that nothing answers, a function that turns them
 // slow, and a function that answers them. A call without a deadline may take as long as the timeout.
 func HungBatch(timeout time.Duration) (call func(context.Context) error, turnSlow, answer func()) {
-	b := newMerger(&target{client: &Client{timeout: timeout}}).newBatch()
+	b := newMerger(&target{client: &Client{timeout: timeout}}).newBatch(1)
 	return func(ctx context.Context) error {
 		woken, patient := b.first.wakes(ctx)
 		<-woken

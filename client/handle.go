@@ -12,7 +12,8 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// DefaultMaxBatch is how many calls share a request at most, unless the handle has the option [MaxBatch].
+// DefaultMaxBatch is how many calls share a request at most, unless the handle has the option [MaxBatch]. Of each
+// handle five times as many calls may wait; more fail with [ErrBusy].
 const DefaultMaxBatch = 10_000
 
 // A Handle draws the IDs of one tag, or snowflakes. It is safe for concurrent use.
@@ -26,9 +27,8 @@ type Handle struct {
 // A HandleOption changes a [Handle].
 type HandleOption func(*Handle)
 
-// MaxBatch bounds how many calls share a request; others wait for the next. The default, also for values below 1, is
-// [DefaultMaxBatch]. When five batches of calls wait, more calls fail with [ErrBusy]. A lower limit of a worker is
-// obeyed.
+// MaxBatch replaces [DefaultMaxBatch] as the number of calls that share a request at most. Values below 1 change
+// nothing. A lower limit of a worker is obeyed.
 func MaxBatch(n int) HandleOption {
 	return func(h *Handle) {
 		if n >= 1 {

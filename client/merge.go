@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,28 +15,32 @@ import (
 // others.
 const mostUnderWay = 4
 
+// waitingMost is how many calls of a handle wait at most, in full requests.
+const waitingMost = 5
+
 // largeCrowd is how many calls take longer to wake than a request takes on a fast network. Two larger batches take
 // turns: the calls of one are woken while the other is under way.
 const largeCrowd = 256
 
 // A merger lets concurrent calls share requests. Calls that arrive while a batch is under way gather in the next
-// batch. It leaves when the batch under way is answered or takes longer than usual, or when it is full. A call joins
-// only a batch that has not left, so its ID is from a request that was sent after the call began.
+// batch. It leaves when the batch under way is answered or takes longer than usual, or when it fills a request; a
+// batch that had to wait may need several requests. A call joins only a batch that has not left, so its ID is from a
+// request that was sent after the call began.
 type merger struct {
 	target    *target
 	gathering atomic.Pointer[group] // the last group of the batch that gathers
 
 	mu       sync.Mutex
-	underWay int
+	underWay []*batch
 	left     time.Time     // when the last batch left
-	size     int64         // number of its calls
+	size     int64         // number of IDs requested for it
 	woke     time.Duration // how long waking the calls of the last answered batch took
 	timer    *time.Timer
 }
 
 func newMerger(s *target) *merger {
 	m := &merger{target: s}
-	m.gathering.Store(&m.newBatch().first)
+	m.gathering.Store(&m.newBatch(waitingMost * s.most).first)
 	m.timer = time.AfterFunc(time.Hour, m.tick)
 	m.timer.Stop()
 	return m
@@ -64,31 +69,40 @@ func (m *merger) join(ctx context.Context) (*group, int64, error) {
 	}
 }
 
-// full makes room for calls that find none in a group: in the next group of its batch, or in the next batch.
+// full makes room for calls that find none in a group: in the next batch, or in the next group of the same batch.
 func (m *merger) full(g *group) error {
-	m.mu.Lock()
-	if m.gathering.Load() != g {
-		m.mu.Unlock()
+	b, n := g.batch, g.base+g.size
+	mayLeave := n >= m.target.most || g.base <= b.turn && b.turn < n
+	if mayLeave && m.depart(b) {
 		return nil
 	}
-	b, n := g.batch, g.base+g.size
-	room := n < b.most
-	if room {
-		m.gathering.Store(g.grow())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gathering.Load() != g {
+		return nil
 	}
-	m.mu.Unlock()
-	switch {
-	case room && (b.turn < g.base || b.turn >= n): // the batch may not leave yet
-	case !m.depart(b) && !room:
-		return fmt.Errorf("%w: %d on %s", ErrBusy, b.most, m.target.subject)
+	room := m.room(b, n)
+	if room == 0 {
+		return fmt.Errorf("%w: %d on %s", ErrBusy, waitingMost*m.target.most, m.target.subject)
 	}
+	m.gathering.Store(g.grow(room))
 	return nil
+}
+
+// room returns how many more calls may wait when n calls have joined the batch that gathers. Calls that have given up
+// do not count. m.mu is held.
+func (m *merger) room(gathering *batch, n int64) int64 {
+	room := waitingMost*m.target.most - n + gathering.gaveUp.Load()
+	for _, b := range m.underWay {
+		room -= b.n - b.gaveUp.Load()
+	}
+	return max(0, room)
 }
 
 // first sends a batch that has its first call, if none is under way.
 func (m *merger) first(b *batch) {
 	m.mu.Lock()
-	crowd := m.size > 1 && m.underWay == 0
+	crowd := m.size > 1 && len(m.underWay) == 0
 	m.mu.Unlock()
 	if crowd {
 		runtime.Gosched() // let concurrent calls join
@@ -112,17 +126,18 @@ func (m *merger) depart(b *batch) bool {
 		m.mu.Unlock()
 		return false
 	}
-	next := m.newBatch()
+	next := m.newBatch(m.room(b, g.base+g.size))
 	next.turn = (m.size + g.count()) / 2
 	m.gathering.Store(&next.first)
 	b.n = g.base + min(g.joined.Swap(sealed), g.size)
-	m.underWay++
-	m.left, m.size = time.Now(), b.n
+	b.asked = max(1, b.n-b.gaveUp.Load())
+	m.underWay = append(m.underWay, b)
+	m.left, m.size = time.Now(), b.asked
 	m.mu.Unlock()
-	if most := m.target.limit.Load(); most < b.n {
-		m.split(b, int(b.n), int(most), func(a answer) { m.land(b, a) })
+	if most := m.target.limit.Load(); most < b.asked {
+		m.split(b, int(b.asked), int(most), func(a answer) { m.land(b, a) })
 	} else {
-		m.launch(b, int(b.n), func(a answer) { m.land(b, a) })
+		m.launch(b, int(b.asked), func(a answer) { m.land(b, a) })
 	}
 	return true
 }
@@ -140,13 +155,13 @@ func (m *merger) mustWait(g *group) time.Duration {
 	b, n := g.batch, g.count()
 	gap := max(m.target.gap(), min(m.woke, slowAfter))
 	switch wait := gap - time.Since(m.left); {
-	case m.underWay == 0:
+	case len(m.underWay) == 0:
 		return 0
-	case m.underWay == 1 && b.turn >= largeCrowd && n > b.turn:
+	case len(m.underWay) == 1 && b.turn >= largeCrowd && n > b.turn:
 		return 0
-	case m.underWay == mostUnderWay:
+	case len(m.underWay) == mostUnderWay:
 		return slowAfter
-	case n >= b.most:
+	case n >= m.target.most:
 		return 0
 	default:
 		return wait
@@ -169,8 +184,8 @@ func (m *merger) tick() {
 
 // land hands the answer to the calls.
 func (m *merger) land(b *batch, a answer) {
-	if a.most > 0 && int64(a.most) < b.n {
-		m.split(b, int(b.n), a.most, func(a answer) { m.land(b, a) })
+	if a.most > 0 && int64(a.most) < b.asked {
+		m.split(b, int(b.asked), a.most, func(a answer) { m.land(b, a) })
 		return
 	}
 	if all := b.answer(a.runs, a.err); all {
@@ -185,7 +200,7 @@ func (m *merger) landed(b *batch) {
 		runtime.Gosched() // let calls from the same goroutines join
 	}
 	m.mu.Lock()
-	m.underWay--
+	m.underWay = slices.DeleteFunc(m.underWay, func(o *batch) bool { return o == b })
 	m.woke = woke
 	m.mu.Unlock()
 	if next := m.gathering.Load(); next.count() > 0 {
@@ -193,7 +208,7 @@ func (m *merger) landed(b *batch) {
 	}
 }
 
-// split sends n calls of a batch, more than a worker accepts, in parts, and remembers the limit. A worker with a
+// split sends n calls of a batch, more than one request may be for, in parts, and remembers the limit. A worker with a
 // lower limit may cause another split of a part.
 func (m *merger) split(b *batch, n, most int, done func(answer)) {
 	m.target.limit.Store(min(m.target.limit.Load(), int64(most)))

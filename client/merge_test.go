@@ -124,7 +124,7 @@ func TestACallGetsNoIDOfARequestThatWasSentBefore(t *testing.T) {
 	}
 }
 
-func TestACallThatGivesUpLeavesAHole(t *testing.T) {
+func TestACallThatGivesUpBeforeItsRequestIsSentLeavesNoHole(t *testing.T) {
 	nc := connect(t)
 	d, h := openDesk(t, nc), patient(nc).Segment("order")
 	first, gathered := gather(t.Context(), t, d, h, 5)
@@ -139,9 +139,85 @@ func TestACallThatGivesUpLeavesAHole(t *testing.T) {
 	}
 	d.issueHeld()
 	once(t, collect(t, first, 4), collect(t, gathered, 5))
-	if got := h.Stats().IDs; got != 4+8 {
-		t.Errorf("%d IDs were issued, want 8 of them for the calls that shared a request", got)
+	if got := h.Stats().IDs; got != 4+5 {
+		t.Errorf("%d IDs were issued, want 5 of them for the calls that still waited", got)
 	}
+}
+
+func TestAllCallsThatWaitWhileAServerStandsStillGetIDs(t *testing.T) {
+	t.Parallel()
+	const callers = 15_000
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	first, gathered := gather(t.Context(), t, d, h, callers-4)
+	d.issueHeld()
+	once(t, collect(t, first, 4), collect(t, gathered, callers-4))
+	for _, n := range d.requests() {
+		if n > client.DefaultMaxBatch {
+			t.Errorf("a request for %d IDs", n)
+		}
+	}
+}
+
+func TestCallsThatGaveUpTakeNoPlace(t *testing.T) {
+	nc := connect(t)
+	const most = 2
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.MaxBatch(most))
+	first, gathered := gather(t.Context(), t, d, h, 1)
+	for range 10 * 5 * most {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if _, err := h.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the end of its context", err)
+		}
+		cancel()
+	}
+	late := start(t.Context(), h, 5*most-4-1)
+	until(t, "the last calls wait", func() bool { return h.Gathered() == 1+10*5*most+5*most-4-1 })
+	if _, err := h.Next(t.Context()); !errors.Is(err, client.ErrBusy) {
+		t.Errorf("%v, want ErrBusy", err)
+	}
+	d.issueHeld()
+	once(t, collect(t, first, 4), collect(t, gathered, 1), collect(t, late, 5*most-4-1))
+	if got := h.Stats().IDs; got != 5*most {
+		t.Errorf("%d IDs were issued, want %d", got, 5*most)
+	}
+}
+
+func TestNoCallIsRefusedWhileFewWait(t *testing.T) {
+	t.Parallel()
+	const callers, most = 50, 20 // half of the places
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order", client.MaxBatch(most))
+	d.say(func(_, _ int, m *nats.Msg) bool {
+		time.Sleep(rand.N(30 * time.Millisecond))
+		d.issue(m)
+		return true
+	})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var all []client.ID
+	for i := range callers {
+		wg.Go(func() {
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+				ctx, cancel := context.WithCancel(t.Context())
+				if i%2 == 0 {
+					time.AfterFunc(rand.N(4*time.Millisecond), cancel)
+				}
+				id, err := h.Next(ctx)
+				cancel()
+				if err == nil {
+					mu.Lock()
+					all = append(all, id)
+					mu.Unlock()
+				} else if i%2 != 0 || !errors.Is(err, context.Canceled) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	once(t, all)
 }
 
 // Calls join it before and after those that wait learn that the answer takes long.
@@ -170,14 +246,15 @@ func TestEachCallOfALargeBatchEndsWhenItTakesLong(t *testing.T) {
 func TestOneCallTooManyIsRefusedAtOnce(t *testing.T) {
 	nc := connect(t)
 	d, h := openDesk(t, nc), patient(nc).Segment("order", client.MaxBatch(3))
-	first, gathered := gather(t.Context(), t, d, h, 3)
+	const most = 5 * 3
+	first, gathered := gather(t.Context(), t, d, h, most-4)
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	if id, err := h.Next(ctx); !errors.Is(err, client.ErrBusy) || ctx.Err() != nil {
 		t.Errorf("%d, %v, want ErrBusy at once", id, err)
 	}
 	d.issueHeld()
-	once(t, collect(t, first, 4), collect(t, gathered, 3))
+	once(t, collect(t, first, 4), collect(t, gathered, most-4))
 }
 
 // limit refuses batches above a limit, as workers do.
