@@ -73,7 +73,8 @@ const (
 	slowSoonest = 5 * time.Millisecond
 	// hedgedMost is the largest request of which a copy is sent while no answer has come.
 	hedgedMost = 10_000
-	// lostAfter is when the answer to a larger request counts as lost: workers refuse by 1.5 s.
+	// lostAfter is when the answer to a larger request counts as lost: workers refuse by 1.5 s. From then on copies
+	// are sent as of small requests. A copy on a connection that was lost is replaced at once.
 	lostAfter = 2 * time.Second
 	// The pauses between refused copies double from the first to the longest; the first copy is sent at once.
 	pauseFirst   = 20 * time.Millisecond
@@ -267,9 +268,6 @@ func (f *flight) turnSlow() {
 // silence returns how long to wait for an answer before a copy is sent: twice as long for each copy, so that a
 // service that is out of reach for seconds does not use up the copies that calls need when it is back. f.mu is held.
 func (f *flight) silence() time.Duration {
-	if f.n > hedgedMost {
-		return lostAfter
-	}
 	usual := f.target.patience()
 	return max(usual, min(usual<<min(f.copies-1, 2), hedgeAgain))
 }
@@ -292,6 +290,10 @@ func (f *flight) askAgain() {
 				f.target.refund()
 			}
 		}
+	}
+	if f.n > hedgedMost && len(f.open) > 0 && time.Since(f.began) < lostAfter {
+		f.after(askAgain, busyPause)
+		return
 	}
 	if spent := len(f.open) > 0; !spent || f.target.spend() {
 		f.target.counts.hedges.Add(1)

@@ -179,6 +179,25 @@ func TestNoCopyOfALargeBatchIsSentWhileNothingIsLost(t *testing.T) {
 	until(t, "the request arrives", func() bool { return len(d.requests()) > 0 })
 }
 
+// Workers refuse by 1.5 s, and a call has 5 s.
+func TestALargeRequestIsCopiedAsASmallOneOnceAnAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	nc := connect(t)
+	d, h := openDesk(t, nc), patient(nc).Segment("order")
+	const lost = 5 // copies that reach workers that hang
+	d.say(func(number, _ int, m *nats.Msg) bool {
+		if number > lost {
+			d.issue(m)
+		}
+		return number > lost
+	})
+	begin := time.Now()
+	runs, err := h.NextN(t.Context(), 10_001)
+	if took := time.Since(begin); err != nil || runs.Len() != 10_001 || took > lost*3*time.Second/2 {
+		t.Errorf("%d IDs, %v after %v", runs.Len(), err, took)
+	}
+}
+
 func TestACallGoesOnWhenItsConnectionIsLost(t *testing.T) {
 	cfg := natsembed.Config{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
 	srv, err := natsembed.Start(cfg)
