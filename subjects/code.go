@@ -24,6 +24,7 @@ type Code int
 const (
 	BadRequest  Code = 400
 	NotFound    Code = 404
+	Conflict    Code = 409
 	TooMany     Code = 429
 	Internal    Code = 500
 	Unavailable Code = 503
@@ -48,6 +49,7 @@ var codes = []CodeInfo{
 	{BadRequest, "the request is malformed; the text says how", "fix the request; a retry cannot help"},
 	{NotFound, "there is no such tag, or it was deleted",
 		"check its name; create it, as with `natsid tag create order`"},
+	{Conflict, "the tag to be created exists", "use it, or change it, as with `natsid tag update order`"},
 	{TooMany, "too many requests wait already, or more is asked for than a limit allows",
 		"retry after the time in Natsid-Retry-After-Ms"},
 	{Internal, "a bug in natsid", "report it, with the log of the worker"},

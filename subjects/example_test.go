@@ -72,6 +72,7 @@ func ExampleCodes() {
 	// Output:
 	// 400 the request is malformed; the text says how
 	// 404 there is no such tag, or it was deleted
+	// 409 the tag to be created exists
 	// 429 too many requests wait already, or more is asked for than a limit allows
 	// 500 a bug in natsid
 	// 503 this worker cannot issue now

@@ -289,7 +289,10 @@ func FuzzParseTagCreate(f *testing.F) {
 }
 
 func FuzzParseTagList(f *testing.F) {
-	for _, body := range []string{"", "{}", `{"after":"a","limit":10}`, `{"limit":1001}`, `{"limit":-1}`, "null", "x"} {
+	for _, body := range []string{
+		"", "{}", `{"after":"a","limit":10}`, `{"limit":1001}`, `{"limit":-1}`, `{"tag":"a"}`, `{"tag":" "}`,
+		`{"tag":"a","limit":1}`, "null", "x",
+	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -76,6 +76,7 @@ type TagDelete struct {
 // TagList is the request for a page of tags. The zero value requests the first
 // page.
 type TagList struct {
+	Tag   string `json:"tag,omitempty"`   // lists this tag alone, if there is one; it excludes After and Limit
 	After string `json:"after,omitempty"` // the last tag of the previous page
 	Limit int    `json:"limit,omitempty"` // most tags of a page, 1 to MaxTags; 0 means MaxTags
 	// Stats adds to each tag the figures that only the answering worker has.
@@ -254,6 +255,12 @@ func ParseTagList(body []byte) (l TagList, err error) {
 		if err := parseJSON(body, &l, exampleList); err != nil {
 			return TagList{}, err
 		}
+	}
+	if l.Tag != "" && (l.After != "" || l.Limit != 0) {
+		return TagList{}, Errorf(BadRequest, "tag excludes after and limit: give it alone")
+	}
+	if err := CheckTag(l.Tag); err != nil && l.Tag != "" {
+		return TagList{}, err
 	}
 	if l.Limit == 0 {
 		l.Limit = MaxTags

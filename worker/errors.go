@@ -43,7 +43,7 @@ var codes = []struct {
 			"or start the workers with --guard on"},
 	{segment.ErrNoOrder, subjects.Unavailable,
 		"the tag is strict, which the guard keeps, and the guard of this worker is off: start it with --guard on"},
-	{segment.ErrExists, subjects.BadRequest, "the tag exists already; change it with `natsid tag update`"},
+	{segment.ErrExists, subjects.Conflict, "the tag exists already; change it with `natsid tag update`"},
 	{segment.ErrInvalid, subjects.BadRequest,
 		"step must be 1..1099511627776 and start at least 1; " +
 			"the store must be able to hold both, and the length and characters of the description"},

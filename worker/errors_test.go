@@ -30,7 +30,7 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 	}{
 		{segment.ErrUnknownTag, 404},
 		{segment.ErrDisabled, 404},
-		{segment.ErrExists, 400},
+		{segment.ErrExists, 409},
 		{segment.ErrInvalid, 400},
 		{segment.ErrTooMany, 429},
 		{segment.ErrExhausted, 503},
@@ -46,7 +46,7 @@ func TestEachErrorOfTheCoresHasItsCode(t *testing.T) {
 		{snowflake.ErrTimeEnds, 503},
 		{&snowflake.BehindError{By: time.Minute}, 503},
 		{ofStore(errSecret), 503},
-		{ofStore(segment.ErrExists), 400}, // what a store says of itself comes first
+		{ofStore(segment.ErrExists), 409}, // what a store says of itself comes first
 		{ofStore(segment.ErrUnknownTag), 404},
 		{subjects.Errorf(400, "the body is odd"), 400},
 		{errSecret, 500},

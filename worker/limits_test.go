@@ -104,7 +104,7 @@ func TestATagIsMadeStrictAndThenNotFetchedAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantRefusal(read(m), "400")
-	r.wantRefusal(r.ask("id.tag.create", `{"tag":"order","order":"loose"}`), "400")
+	r.wantRefusal(r.ask("id.tag.create", `{"tag":"order","order":"loose"}`), "409")
 	if r.one("id.segment.order") == 0 || !strings.Contains(r.ask("id.tag.list", "").body, `"order":"strict"`) {
 		t.Error("a refused creation changed the order")
 	}
@@ -184,7 +184,7 @@ func TestARefusedCreationOfALooseTagChangesNoOrder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r.wantRefusal(r.ask("id.tag.create", `{"tag":"invoice","order":"loose"}`), "400")
+	r.wantRefusal(r.ask("id.tag.create", `{"tag":"invoice","order":"loose"}`), "409")
 	if list := r.ask("id.tag.list", "").body; !strings.Contains(list, `"order":"strict"`) {
 		t.Errorf("the tag that another operator made strict: %s", list)
 	}

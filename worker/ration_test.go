@@ -161,7 +161,7 @@ func TestNewTagsAreLimitedOnFirstUseAndByRequestEachForItself(t *testing.T) {
 	}
 	create := func(name string) *subjects.Error { return r.errorOf("id.tag.create", fmt.Sprintf(`{"tag":%q}`, name)) }
 	for range 5 { // which makes none
-		if e := create("order"); e == nil || e.Code != subjects.BadRequest {
+		if e := create("order"); e == nil || e.Code != subjects.Conflict {
 			t.Errorf("a tag that exists: %+v", e)
 		}
 	}

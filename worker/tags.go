@@ -200,7 +200,7 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := a.link.Store.List(ctx, l.After, l.Limit)
+	tags, err := a.find(ctx, l)
 	if err != nil {
 		return nil, ofStore(err)
 	}
@@ -215,6 +215,18 @@ func (a *tagAdmin) list(ctx context.Context, body []byte) (any, error) {
 		}
 	}
 	return page.infos, nil
+}
+
+// find returns the tags that a listing is about.
+func (a *tagAdmin) find(ctx context.Context, l subjects.TagList) ([]segment.Tag, error) {
+	if l.Tag == "" {
+		return a.link.Store.List(ctx, l.After, l.Limit)
+	}
+	t, err := a.link.Store.Look(ctx, l.Tag)
+	if errors.Is(err, segment.ErrUnknownTag) {
+		return nil, nil
+	}
+	return []segment.Tag{t}, err
 }
 
 // addStats adds the statistics of this worker and of the store to a tag.

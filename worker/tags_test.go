@@ -82,7 +82,7 @@ func TestTagsAreCreatedAndListedAsJSON(t *testing.T) {
 	if got := r.one("id.segment.bare"); got != 1 {
 		t.Errorf("the first ID of a tag without start is %d", got)
 	}
-	r.wantRefusal(r.ask("id.tag.create", `{"tag":"bare"}`), "400") // it exists
+	r.wantRefusal(r.ask("id.tag.create", `{"tag":"bare"}`), "409") // it exists
 }
 
 func TestADeletedTagCreatedAgainContinuesAboveItsIDs(t *testing.T) {
@@ -124,6 +124,8 @@ func TestTagsAreListedPageByPageInOrder(t *testing.T) {
 		`{"limit":3}`:             {"a", "a.b", "b"},
 		`{"after":"a.b"}`:         {"b", "order"},
 		`{"after":"a","limit":1}`: {"a.b"},
+		`{"tag":"b"}`:             {"b"},
+		`{"tag":"c"}`:             nil,
 	} {
 		if got := list(body); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", body, got, want)
