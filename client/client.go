@@ -25,7 +25,8 @@ type Client struct {
 	nc      *nats.Conn
 	ns      subjects.Namespace
 	timeout time.Duration
-	log     *slog.Logger
+	log     *slog.Logger // nil means slog.Default
+	foreign sync.Once    // logs the first ErrNotNatsid
 	observe func(Request)
 	inbox   inbox
 	wall    func() time.Time
@@ -38,26 +39,29 @@ type Client struct {
 type Option func(*Client)
 
 // Namespace is the namespace of the workers. The default is [subjects.DefaultNamespace].
-func Namespace(ns subjects.Namespace) Option { return func(c *Client) { c.ns = ns } }
+func Namespace(ns string) Option { return func(c *Client) { c.ns = subjects.Namespace(ns) } }
 
 // Timeout bounds calls whose context has no deadline. The default, also for 0, is [DefaultTimeout].
 func Timeout(d time.Duration) Option {
 	return func(c *Client) { c.timeout = cmp.Or(d, DefaultTimeout) }
 }
 
-// Log receives messages for an operator, for example about a program that answers in natsid's place. The default
-// discards them.
+// Log receives messages for an operator. There is one: the first [ErrNotNatsid], since a program that answers in
+// natsid's place is for an operator to stop. The default, also for nil, is [slog.Default].
 func Log(l *slog.Logger) Option { return func(c *Client) { c.log = l } }
 
 // Observe has f called after each request, for metrics. Calls that share a request count as one. f must not block,
 // and may be called concurrently.
 func Observe(f func(Request)) Option { return func(c *Client) { c.observe = f } }
 
-// New returns a client on a connection, which the caller closes. It sends nothing before the first call.
+// New returns a client on a connection, which the caller closes. It sends nothing before the first call. It panics if
+// nc is nil.
 func New(nc *nats.Conn, opts ...Option) *Client {
+	if nc == nil {
+		panic("client: New needs a connection, and has nil: did nats.Connect return an error?")
+	}
 	c := &Client{
-		nc: nc, ns: subjects.DefaultNamespace, timeout: DefaultTimeout,
-		log: slog.New(slog.DiscardHandler), observe: func(Request) {}, wall: time.Now,
+		nc: nc, ns: subjects.DefaultNamespace, timeout: DefaultTimeout, observe: func(Request) {}, wall: time.Now,
 		handles: make(map[string]*Handle),
 	}
 	for _, opt := range opts {

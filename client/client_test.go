@@ -1,9 +1,11 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -150,6 +152,57 @@ func TestWithoutAWorkerTagsFailAtOnceAndIDsAreWaitedFor(t *testing.T) {
 
 // isForIDs reports whether a call is for IDs, so that it may be repeated.
 func isForIDs(name string) bool { return strings.HasPrefix(name, "S") }
+
+func TestAClientWithoutAConnectionPanicsWithASentence(t *testing.T) {
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, "client: New needs a connection") {
+			t.Errorf("%q", said)
+		}
+	}()
+	client.New(nil)
+}
+
+func TestTheFirstForeignReplyIsLoggedAlsoWithoutALogger(t *testing.T) {
+	nc := connect(t)
+	respond(t, nc, "id.>", func(m *nats.Msg) { answer(t, m, "+OK") })
+	var log, mine bytes.Buffer
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	own := client.Log(slog.New(slog.NewTextHandler(&mine, nil)))
+	for _, c := range []*client.Client{client.New(nc), client.New(nc, own)} {
+		for range 3 {
+			_, one := c.Snowflake().Next(t.Context())
+			_, tags := c.ListTags(t.Context(), subjects.TagList{})
+			if !errors.Is(one, client.ErrNotNatsid) || !errors.Is(tags, client.ErrNotNatsid) {
+				t.Errorf("%v, %v", one, tags)
+			}
+		}
+	}
+	for _, text := range []string{log.String(), mine.String()} {
+		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "id.snowflake") {
+			t.Errorf("logged is %q, want one line about id.snowflake", text)
+		}
+	}
+}
+
+func TestErrorsNameCallsAndNotCommands(t *testing.T) {
+	nc := connect(t)
+	var text atomic.Value
+	respond(t, nc, "id.>", func(m *nats.Msg) { refuse(t, m, "404", text.Load().(string)) })
+	for said, want := range map[string]string{
+		"no such tag; create it with `natsid tag create`": "no such tag; create it with Client.CreateTag",
+		"it exists; change it with `natsid tag update`":   "it exists; change it with Client.UpdateTag",
+		"look at the tag with `natsid tag list`":          "look at the tag with Client.ListTags",
+	} {
+		text.Store(said)
+		_, err := client.New(nc).Segment("order").Next(t.Context())
+		e, ok := errors.AsType[*subjects.Error](err)
+		if !ok || e.Text != said || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
 
 func TestACallIsServedByAWorkerThatStartsMeanwhile(t *testing.T) {
 	nc := connect(t)

@@ -1,8 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -40,7 +43,11 @@ var errUnwanted = errors.New("client: no caller waits for the answer any longer"
 // A refusedError is the answer of a worker, with the sentinel of its code.
 type refusedError struct{ sentinel, refusal error }
 
-func (e *refusedError) Error() string   { return "client: refused: " + e.refusal.Error() }
+// inGo names calls of this package where the text of a refusal names commands.
+var inGo = strings.NewReplacer("`natsid tag create`", "Client.CreateTag", "`natsid tag update`", "Client.UpdateTag",
+	"`natsid tag list`", "Client.ListTags")
+
+func (e *refusedError) Error() string   { return "client: refused: " + inGo.Replace(e.refusal.Error()) }
 func (e *refusedError) Unwrap() []error { return []error{e.sentinel, e.refusal} }
 
 // refusal returns an error that may be a worker's as an error of this package.
@@ -79,7 +86,11 @@ func notServed(subject string) error {
 	return fmt.Errorf("%w: no worker on %s; does natsid run on this NATS, in this namespace?", ErrNotServed, subject)
 }
 
-// notNatsid explains a reply that no worker sends.
-func notNatsid(subject string, err error) error {
+// notNatsid explains a reply that no worker sends, and logs the first.
+func (c *Client) notNatsid(subject string, err error) error {
+	c.foreign.Do(func() {
+		cmp.Or(c.log, slog.Default()).Warn("a reply is not natsid's: find the stream or program that sent it",
+			"subject", subject, "error", err)
+	})
 	return fmt.Errorf("%w: %w; does a JetStream stream or another program listen on %s?", ErrNotNatsid, err, subject)
 }

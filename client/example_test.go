@@ -104,11 +104,13 @@ func ExampleHandle_Next_errors() {
 		fmt.Println("ask again later")
 	}
 	if e, ok := errors.AsType[*subjects.Error](err); ok { // a worker refused
-		fmt.Println(e.Code, e.Text)
+		fmt.Println(e.Code)
 	}
+	fmt.Println(err)
 	// Output:
 	// create the tag
-	// 404 the tag was deleted; create it again with `natsid tag create`, it continues above its old IDs
+	// 404
+	// client: refused: 404: the tag was deleted; create it again with Client.CreateTag, it continues above its old IDs
 }
 
 // A batch arrives as runs of consecutive IDs.

@@ -178,8 +178,7 @@ func (f *flight) receive(token uint64, m *nats.Msg, err error) {
 	}
 	runs, err := parseRuns(m.Data, f.n)
 	if err != nil {
-		f.target.client.log.Warn("a reply is not natsid's", "subject", f.target.subject, "error", err)
-		f.end(answer{err: notNatsid(f.target.subject, err)})
+		f.end(answer{err: f.target.client.notNatsid(f.target.subject, err)})
 		return
 	}
 	f.target.learn(time.Since(t.sent))

@@ -51,7 +51,7 @@ func (c *Client) Throttle(ctx context.Context, t subjects.Throttle) (now subject
 	}
 	err = c.json(ctx, c.ns.Throttle(), t, &now)
 	if err == nil && now.Tags == nil {
-		err = notNatsid(c.ns.Throttle(), errors.New("it lacks the throttles"))
+		err = c.notNatsid(c.ns.Throttle(), errors.New("it lacks the throttles"))
 	}
 	return now, err
 }
@@ -62,7 +62,7 @@ func (c *Client) tag(ctx context.Context, subject, tag string, req any) (info su
 		return info, err
 	}
 	if info.Tag != tag {
-		return info, notNatsid(subject, fmt.Errorf("it is about tag %q", info.Tag))
+		return info, c.notNatsid(subject, fmt.Errorf("it is about tag %q", info.Tag))
 	}
 	return info, nil
 }
@@ -98,7 +98,7 @@ func (c *Client) json(ctx context.Context, subject string, req, answer any) erro
 		return err
 	}
 	if err := json.Unmarshal(msg.Data, answer); err != nil {
-		return notNatsid(subject, err)
+		return c.notNatsid(subject, err)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (c *Client) collect(ctx context.Context, sub *nats.Subscription) (all []sub
 		}
 		w, serves, err := parseStats(msg.Data)
 		if err != nil {
-			return nil, notNatsid(subject, err)
+			return nil, c.notNatsid(subject, err)
 		}
 		if serves {
 			all = append(all, w)

@@ -78,7 +78,7 @@ func Start(tb testing.TB, opts ...Option) *Cluster {
 	}
 	tb.Cleanup(conn.Close)
 	c := &Cluster{
-		URL: srv.ClientURL(), Conn: conn, Client: client.New(conn, client.Namespace(s.Namespace)),
+		URL: srv.ClientURL(), Conn: conn, Client: client.New(conn, client.Namespace(string(s.Namespace))),
 		tb: tb, setup: s, dir: dir, workers: make([]*worker, s.Workers),
 	}
 	tb.Cleanup(c.stopAll)

@@ -67,7 +67,7 @@ func newCallers(l *load, urls []string) (*callers, error) {
 			c.close()
 			return nil, err
 		}
-		ids := client.New(nc, client.Namespace(namespace))
+		ids := client.New(nc, client.Namespace(string(namespace)))
 		c.clients = append(c.clients, &caller{nc: nc, ids: ids, handles: [kinds]*client.Handle{
 			snowflake: ids.Snowflake(), long: ids.Segment(longTag), short: ids.Segment(shortTag),
 			strict: ids.Segment(strictTag),

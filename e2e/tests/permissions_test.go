@@ -206,7 +206,7 @@ func operate(t *testing.T, url string, flags ...string) {
 func useAll(t *testing.T, caller, operator *nats.Conn) {
 	t.Helper()
 	ns, ctx := subjects.DefaultNamespace, patient(t)
-	ids, tags := client.New(caller, client.Namespace(ns)), client.New(operator, client.Namespace(ns))
+	ids, tags := client.New(caller), client.New(operator)
 	step := int64(20)
 	for what, do := range map[string]func() error{
 		"segment":   func() error { _, err := ids.Segment("order").Next(ctx); return err },

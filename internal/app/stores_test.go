@@ -22,7 +22,7 @@ func TestTagsAreCreatedOnFirstUseOnlyIfSet(t *testing.T) {
 		cfg := joined(t, url)
 		cfg.Namespace, cfg.AutoCreateTags = ns, auto
 		launch(t, cfg).where()
-		_, err := patient(connect(t, url), client.Namespace(ns)).Segment("order").Next(t.Context())
+		_, err := patient(connect(t, url), client.Namespace(string(ns))).Segment("order").Next(t.Context())
 		e, refused := errors.AsType[*subjects.Error](err)
 		if auto != (err == nil) || !auto && (!refused || e.Code != subjects.NotFound) {
 			t.Errorf("auto-create %v: %v", auto, err)
@@ -36,7 +36,7 @@ func unused(t *testing.T, cfg app.Config) int64 {
 	t.Helper()
 	launch(t, cfg).where()
 	nc := connect(t, cfg.NATS)
-	c := patient(nc, client.Namespace(cfg.Namespace))
+	c := patient(nc, client.Namespace(string(cfg.Namespace)))
 	for asked, served := 0, 0; served < 150; asked++ {
 		// Not by the client: answers that it discards after a retry would count.
 		reply, err := nc.Request(cfg.Namespace.Segment("order"), []byte("900"), time.Minute)

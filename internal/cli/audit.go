@@ -236,7 +236,7 @@ func readMarks(
 		err = nil
 	}
 	if a.Unmarked() && err == nil {
-		m.rows, err = rowsOf(ctx, client.New(js.Conn(), client.Namespace(s.namespace())))
+		m.rows, err = rowsOf(ctx, s.clientOn(js.Conn()))
 	}
 	if !slow.Stop() {
 		<-said

@@ -44,7 +44,7 @@ type bench struct {
 
 func newBench(f benchFlags, of target, s *session, nc *nats.Conn) *bench {
 	b := &bench{benchFlags: f, target: of, s: s, nc: nc}
-	b.client = client.New(nc, client.Namespace(s.namespace()), client.Observe(func(r client.Request) {
+	b.client = s.clientOn(nc, client.Observe(func(r client.Request) {
 		b.copies.Add(int64(r.Copies))
 		b.copiesIDs.Add(int64(r.Copies * r.IDs))
 	}))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/subjects"
 )
 
 // commandLine is the tree of commands. Struct tags hold no prose: see [help].
@@ -88,6 +89,18 @@ type session struct {
 	settings
 }
 
+// errorText returns the text of an error for a person: without the prefix that is for programs, and with a refusal as
+// the worker sent it, which names commands instead of calls of the package client.
+func errorText(err error) string {
+	text := strings.TrimPrefix(err.Error(), "client: ")
+	if e, ok := errors.AsType[*subjects.Error](err); ok {
+		if before, _, refused := strings.Cut(text, "refused: "); refused {
+			return before + "refused: " + e.Error()
+		}
+	}
+	return text
+}
+
 // Main runs one command line and returns the exit code of [exitCode]. It returns when ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	// --help leaves through kong's exit hook, during parsing.
@@ -105,7 +118,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) (code in
 	err := s.run(newParser(s, func(code int) { panic(exit(code)) }), args)
 	code = exitCode(err)
 	if err != nil {
-		fmt.Fprintf(stderr, "natsid: %s\n", strings.TrimPrefix(err.Error(), "client: ")) // the prefix is for programs
+		fmt.Fprintf(stderr, "natsid: %s\n", errorText(err))
 	}
 	if isA[usageError](err) {
 		fmt.Fprintln(stderr, "Run `natsid --help`, or --help after a command, to see what it takes.")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -82,7 +83,14 @@ func (s *session) withClient(f func(ctx context.Context, c *client.Client) error
 		return err
 	}
 	defer nc.Close()
-	return f(s.ctx, client.New(nc, client.Namespace(s.namespace())))
+	return f(s.ctx, s.clientOn(nc))
+}
+
+// clientOn returns a client of the command's namespace. It logs nothing, since commands print errors.
+func (s *session) clientOn(nc *nats.Conn, opts ...client.Option) *client.Client {
+	return client.New(nc, append([]client.Option{
+		client.Namespace(string(s.namespace())), client.Log(slog.New(slog.DiscardHandler)),
+	}, opts...)...)
 }
 
 // tagForm is the help of an argument that names a tag.

@@ -108,7 +108,7 @@ func (c *stampCmd) Run(s *session) error {
 	defer nc.Close()
 	line := newStatusLine(s.stderr)
 	log := slog.New(slog.NewTextHandler(line, nil))
-	ids := client.New(nc, client.Namespace(s.namespace()), client.Log(log))
+	ids := s.clientOn(nc, client.Log(log))
 	defer ids.Close()
 	if c.Core != "" {
 		return c.runCore(s, nc, l, line, log, ids)
