@@ -80,6 +80,9 @@ var calls = map[string]call{
 	"UpdateTag": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.UpdateTag(ctx, subjects.TagUpdate{Tag: "order", Step: new(int64(10)), MaxID: new(subjects.Decimal(7))})
 	},
+	"EnsureTag": func(ctx context.Context, c *client.Client) (any, error) {
+		return nil, c.EnsureTag(ctx, subjects.TagCreate{Tag: "order"})
+	},
 	"DeleteTag": func(ctx context.Context, c *client.Client) (any, error) { return c.DeleteTag(ctx, "order") },
 	"ListTags": func(ctx context.Context, c *client.Client) (any, error) {
 		return c.ListTags(ctx, subjects.TagList{After: "a", Limit: 3})
@@ -231,7 +234,8 @@ func TestARefusalHasTheWorkersCodeAndTextAndIsNotRepeated(t *testing.T) {
 		want subjects.Code
 		is   error
 	}{
-		{"400", 400, client.ErrBadRequest}, {"404", 404, client.ErrUnknownTag}, {"500", 500, nil}, {"4o4", 500, nil},
+		{"400", 400, client.ErrBadRequest}, {"404", 404, client.ErrUnknownTag}, {"409", 409, client.ErrTagExists},
+		{"500", 500, nil}, {"4o4", 500, nil},
 	} {
 		code.Store(tc.sent)
 		for name, call := range calls {
@@ -347,7 +351,8 @@ func TestABadTagIsRefusedBeforeItIsSent(t *testing.T) {
 		_, made := c.CreateTag(t.Context(), subjects.TagCreate{Tag: tag})
 		_, changed := c.UpdateTag(t.Context(), subjects.TagUpdate{Tag: tag, Step: new(int64(1))})
 		_, deleted := c.DeleteTag(t.Context(), tag)
-		for _, err := range []error{one, many, made, changed, deleted} {
+		ensured := c.EnsureTag(t.Context(), subjects.TagCreate{Tag: tag})
+		for _, err := range []error{one, many, made, changed, deleted, ensured} {
 			if e, ok := errors.AsType[*subjects.Error](err); !ok || e.Code != subjects.BadRequest {
 				t.Errorf("tag %q: %v, want 400", tag, err)
 			}

@@ -27,6 +27,8 @@ var (
 	ErrBadRequest = errors.New("client: malformed request")
 	// ErrUnknownTag: there is no such tag. Create it.
 	ErrUnknownTag = errors.New("client: no such tag")
+	// ErrTagExists: there is such a tag already, for [Client.EnsureTag] one with other settings. Use it, or change it.
+	ErrTagExists = errors.New("client: the tag exists")
 	// ErrNotNatsid: the reply is not one of natsid's, but for example of another program or a JetStream stream on the
 	// same subject. Stop that from answering.
 	ErrNotNatsid = errors.New("client: the reply is not natsid's")
@@ -61,6 +63,8 @@ func refusal(err error) error {
 		return &refusedError{ErrBadRequest, e}
 	case subjects.NotFound:
 		return &refusedError{ErrUnknownTag, e}
+	case subjects.Conflict:
+		return &refusedError{ErrTagExists, e}
 	case subjects.TooMany:
 		return &refusedError{ErrThrottled, e}
 	case subjects.Unavailable:

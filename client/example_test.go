@@ -205,6 +205,20 @@ func ExampleClient_CreateTag() {
 	// 1000001 <nil>
 }
 
+// A service ensures at each start that its tags are there.
+func ExampleClient_EnsureTag() {
+	ids := client.New(natsid().Conn)
+	defer ids.Close()
+	ctx := context.Background()
+	fmt.Println(ids.EnsureTag(ctx, subjects.TagCreate{Tag: "room", Step: 5000}))
+	fmt.Println(ids.EnsureTag(ctx, subjects.TagCreate{Tag: "room", Step: 5000})) // at the next start
+	fmt.Println(ids.EnsureTag(ctx, subjects.TagCreate{Tag: "room", Step: 6000}))
+	// Output:
+	// <nil>
+	// <nil>
+	// client: the tag exists: tag room has step 5000, want 6000; change it with Client.UpdateTag
+}
+
 // What is nil stays as it is. max_id only rises: here 1000 IDs are skipped.
 func ExampleClient_UpdateTag() {
 	ids := client.New(natsid().Conn)

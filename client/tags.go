@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,13 +14,60 @@ import (
 
 // CreateTag creates a tag and returns it.
 //
-// The error is that of a refusal, such as [ErrBadRequest], or [ErrNotServed], [ErrNotNatsid], or that of ctx. The
-// request is sent once: repeated after a failure it could find the tag that it created itself.
+// The error is that of a refusal, such as [ErrBadRequest] or [ErrTagExists], or [ErrNotServed], [ErrNotNatsid], or
+// that of ctx. The request is sent once: repeated after a failure it could find the tag that it created itself.
 func (c *Client) CreateTag(ctx context.Context, t subjects.TagCreate) (created subjects.TagInfo, err error) {
 	if err := subjects.CheckTag(t.Tag); err != nil {
 		return subjects.TagInfo{}, refusal(err)
 	}
 	return c.tag(ctx, c.ns.TagCreate(), t.Tag, t)
+}
+
+// EnsureTag creates a tag, also one that was deleted, unless there is one with the same settings: so a service may call
+// it at each start, and again after an error. A zero field of t agrees with any value, and t.Start with any max_id that
+// is not lower. Where a setting differs nothing is changed, and the error is [ErrTagExists]. Other errors are those of
+// [Client.CreateTag].
+func (c *Client) EnsureTag(ctx context.Context, t subjects.TagCreate) error {
+	if err := subjects.CheckTag(t.Tag); err != nil {
+		return refusal(err)
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	var err error
+	for range 2 { // another program may create the tag in between
+		var page []subjects.TagInfo
+		if page, err = c.ListTags(ctx, subjects.TagList{Tag: t.Tag}); err != nil {
+			return err
+		}
+		if len(page) > 0 && !page[0].Disabled {
+			return c.agrees(page[0], t)
+		}
+		if _, err = c.CreateTag(ctx, t); !errors.Is(err, ErrTagExists) {
+			return err
+		}
+	}
+	return err
+}
+
+// agrees returns nil, or the error that names the setting in which a tag differs from the one wanted.
+func (c *Client) agrees(is subjects.TagInfo, want subjects.TagCreate) error {
+	order := cmp.Or(is.Order, subjects.OrderLoose)
+	var differs string
+	switch {
+	case is.Tag != want.Tag:
+		return c.notNatsid(c.ns.TagList(), fmt.Errorf("it is about tag %q", is.Tag))
+	case want.Step != 0 && want.Step != is.Step:
+		differs = fmt.Sprintf("step %d, want %d", is.Step, want.Step)
+	case want.Start > is.MaxID:
+		differs = fmt.Sprintf("max_id %d, want at least %d", is.MaxID, want.Start)
+	case want.Description != "" && want.Description != is.Description:
+		differs = fmt.Sprintf("description %q, want %q", is.Description, want.Description)
+	case want.Order != "" && want.Order != order:
+		differs = fmt.Sprintf("order %s, want %s", order, want.Order)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: tag %s has %s; change it with Client.UpdateTag", ErrTagExists, is.Tag, differs)
 }
 
 // UpdateTag changes a tag and returns the changed tag. The worker that answers applies the change at once, the others
