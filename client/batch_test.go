@@ -77,6 +77,13 @@ func TestABatchThatCannotLeaveTurnsSlowWhenItHasWaitedForLong(t *testing.T) {
 	})
 }
 
+func TestACallThatNobodyObservesAllocatesNothingForThat(t *testing.T) {
+	c, ctx := new(Client), t.Context()
+	if n := testing.AllocsPerRun(1000, func() { c.begin(ctx, Call{Subject: "id.snowflake", IDs: 1})(nil) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // A group is small where few calls more may wait.
 func TestGroupsOfAnySizeAreWokenOneAfterTheOther(t *testing.T) {
 	for _, room := range []int64{0, 1, 3, groupSize} {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -22,14 +23,16 @@ const handlesMost = 10_000
 // A Client requests IDs from the workers of one namespace. It is safe for
 // concurrent use.
 type Client struct {
-	nc      *nats.Conn
-	ns      subjects.Namespace
-	timeout time.Duration
-	log     *slog.Logger // nil means slog.Default
-	foreign sync.Once    // logs the first ErrNotNatsid
-	observe func(Request)
-	inbox   inbox
-	wall    func() time.Time
+	nc          *nats.Conn
+	ns          subjects.Namespace
+	timeout     time.Duration
+	failsFast   bool
+	log         *slog.Logger // nil means slog.Default
+	foreign     sync.Once    // logs the first ErrNotNatsid
+	observe     func(Request)
+	observeCall func(context.Context, Call) func(error) // nil means none
+	inbox       inbox
+	wall        func() time.Time
 
 	mu      sync.Mutex
 	handles map[string]*Handle // those without options, by subject
@@ -46,6 +49,10 @@ func Timeout(d time.Duration) Option {
 	return func(c *Client) { c.timeout = cmp.Or(d, DefaultTimeout) }
 }
 
+// FailFast has calls for IDs fail with [ErrNotServed] at once where no worker serves them, instead of asking again
+// until their context ends. That may be so for a moment, as while the only worker restarts.
+func FailFast() Option { return func(c *Client) { c.failsFast = true } }
+
 // Log receives messages for an operator. There is one: the first [ErrNotNatsid], since a program that answers in
 // natsid's place is for an operator to stop. The default, also for nil, is [slog.Default].
 func Log(l *slog.Logger) Option { return func(c *Client) { c.log = l } }
@@ -53,6 +60,14 @@ func Log(l *slog.Logger) Option { return func(c *Client) { c.log = l } }
 // Observe has f called after each request, for metrics. Calls that share a request count as one. f must not block,
 // and may be called concurrently.
 func Observe(f func(Request)) Option { return func(c *Client) { c.observe = f } }
+
+// ObserveCalls has f called at the beginning of each call, with the context of the caller, and the function that it
+// returns, unless that is nil, at the end, with the error that the call returns: for a span as a child of the
+// caller's, or for metrics. Neither must block, and both may be called concurrently. Calls that get an ID held by
+// [Prefetch] are not observed, since they take nanoseconds and wait for nothing, nor is [Client.Workers].
+func ObserveCalls(f func(context.Context, Call) func(error)) Option {
+	return func(c *Client) { c.observeCall = f }
+}
 
 // New returns a client on a connection, which the caller closes. It sends nothing before the first call. It panics if
 // nc is nil.

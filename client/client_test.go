@@ -156,6 +156,23 @@ func TestWithoutAWorkerTagsFailAtOnceAndIDsAreWaitedFor(t *testing.T) {
 // isForIDs reports whether a call is for IDs, so that it may be repeated.
 func isForIDs(name string) bool { return strings.HasPrefix(name, "S") }
 
+func TestWithFailFastACallFailsAtOnceWithoutAWorker(t *testing.T) {
+	c := client.New(connect(t), client.FailFast(), client.Timeout(long))
+	held := c.Segment("order", client.Prefetch(10, time.Minute))
+	begin := time.Now()
+	_, one := c.Segment("order").Next(t.Context())
+	_, many := c.Segment("order").NextN(t.Context(), 5)
+	_, first := held.Next(t.Context())
+	for _, err := range []error{one, many, first} {
+		if !errors.Is(err, client.ErrNotServed) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want ErrNotServed alone", err)
+		}
+	}
+	if took := time.Since(begin); took > slack {
+		t.Errorf("failed after %v", took)
+	}
+}
+
 func TestAClientWithoutAConnectionPanicsWithASentence(t *testing.T) {
 	defer func() {
 		if said := fmt.Sprint(recover()); !strings.Contains(said, "client: New needs a connection") {

@@ -51,7 +51,9 @@
 //
 //	nats.Connect(urls, nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1))
 //
-// # Metrics
+// # Metrics and traces
 //
-// [Handle.Stats] has the counts of a handle, and [Observe] is called after each request.
+// [Handle.Stats] has the counts of a handle, and [Observe] is called after each request. [ObserveCalls] is called at
+// both ends of each call, with the context of the caller, although calls share requests: the parent of a span is the
+// caller's. A traceparent goes out only where a call has a request of its own: see [Call].
 package client

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -312,6 +313,23 @@ func ExampleObserve() {
 		fmt.Println(m.GetLabel()[1].GetValue(), m.GetHistogram().GetSampleCount(), err)
 	}
 	// Output: id.segment.parcel 1 <nil>
+}
+
+// Calls that are under way, and a span of each below the span in ctx: in place of Printf a tracer starts a span, as in
+// client/outside/trace, and the function that is returned ends it.
+func ExampleObserveCalls() {
+	var underWay atomic.Int64
+	ids := client.New(natsid().Conn, client.ObserveCalls(func(ctx context.Context, c client.Call) func(error) {
+		fmt.Printf("%s begins, %d under way\n", c.Subject, underWay.Add(1))
+		return func(err error) { fmt.Printf("it ends, %d under way: %v\n", underWay.Add(-1), err) }
+	}))
+	defer ids.Close()
+	if _, err := ids.Segment("letter").Next(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// id.segment.letter begins, 1 under way
+	// it ends, 0 under way: <nil>
 }
 
 // What a handle has done so far.

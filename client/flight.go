@@ -204,6 +204,8 @@ func (f *flight) refused(err error) {
 		e = *said
 	}
 	switch {
+	case errors.Is(err, ErrNotServed) && f.target.client.failsFast && len(f.open) == 0:
+		f.end(answer{err: err})
 	case errors.Is(err, ErrNotServed), errors.Is(err, ErrUnavailable):
 		f.retry(err, 0)
 	case errors.Is(err, ErrThrottled):

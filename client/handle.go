@@ -104,23 +104,34 @@ func (h *Handle) Next(ctx context.Context) (ID, error) {
 		}
 		return k.next(ctx, s, i)
 	}
-	if h.fault != nil {
-		return 0, refusal(h.fault)
-	}
-	g, i, err := h.merger.join(ctx)
+	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: 1})
+	g, i, err := h.join(ctx)
 	if err != nil {
+		end(err)
 		return 0, err
 	}
 	// The call waits in this function, not in a callee: the less stack a call has while it waits, the less memory is
 	// fetched to wake it, which is the main cost with 10,000 calls.
 	woken, patient := g.wakes(ctx)
 	<-woken
-	return g.id(ctx, i, patient)
+	id, err := g.id(ctx, i, patient)
+	end(err)
+	return id, err
+}
+
+func (h *Handle) join(ctx context.Context) (*group, int64, error) {
+	if h.fault != nil {
+		return nil, 0, refusal(h.fault)
+	}
+	return h.merger.join(ctx)
 }
 
 // NextN returns n IDs, which are requested for this call alone. n is at least 1, and at most the limit of the
 // workers: 100,000 by default. Errors are those of [Handle.Next].
-func (h *Handle) NextN(ctx context.Context, n int) (Runs, error) {
+func (h *Handle) NextN(ctx context.Context, n int) (runs Runs, err error) {
+	header := make(nats.Header)
+	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: n, Header: header})
+	defer func() { end(err) }()
 	if h.fault != nil {
 		return nil, refusal(h.fault)
 	}
@@ -134,7 +145,7 @@ func (h *Handle) NextN(ctx context.Context, n int) (Runs, error) {
 	}
 	done := make(chan answer, 1)
 	f := &flight{
-		target: h.target, n: n,
+		target: h.target, n: n, header: header,
 		wanted: func() bool { return ctx.Err() == nil }, done: func(a answer) { done <- a },
 	}
 	f.launch()

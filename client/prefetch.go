@@ -84,10 +84,12 @@ func (k *stock) place() (*span, int64) {
 func (s *span) isPlain(place int64) bool { return place < s.size && place&(lookEvery-1) != 0 }
 
 // next returns the ID at a place that a call has taken, or waits for another ID if that place is not usable.
-func (k *stock) next(ctx context.Context, s *span, i int64) (ID, error) {
+func (k *stock) next(ctx context.Context, s *span, i int64) (id ID, err error) {
 	if i < s.size && k.look(s, i, 1) {
 		return ID(s.first + i), nil
 	}
+	end := k.target.client.begin(ctx, Call{Subject: k.target.subject, IDs: 1})
+	defer func() { end(err) }()
 	ctx, cancel := k.target.client.bounded(ctx)
 	defer cancel()
 	for {
@@ -101,11 +103,13 @@ func (k *stock) next(ctx context.Context, s *span, i int64) (ID, error) {
 }
 
 // fill gives a Local some held IDs, or waits for them.
-func (k *stock) fill(ctx context.Context, l *Local) error {
+func (k *stock) fill(ctx context.Context, l *Local) (err error) {
 	s, ok := k.chunk(l)
 	if ok {
 		return nil
 	}
+	end := k.target.client.begin(ctx, Call{Subject: k.target.subject, IDs: 1})
+	defer func() { end(err) }()
 	ctx, cancel := k.target.client.bounded(ctx)
 	defer cancel()
 	for {

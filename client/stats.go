@@ -1,8 +1,11 @@
 package client
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // A Request describes to an observer a request that has ended; see [Observe].
@@ -12,6 +15,26 @@ type Request struct {
 	Copies  int           // copies sent: 1 unless it was hedged or retried
 	Took    time.Duration // from the first copy to the answer
 	Err     error         // the error that calls return; nil if they got IDs
+}
+
+// A Call describes to an observer a call that begins; see [ObserveCalls].
+type Call struct {
+	Subject string
+	IDs     int // IDs wanted; 0 if the call is about tags
+	// Header is sent with the request: f may add a traceparent, for example, which workers ignore. It is nil where
+	// calls share a request, as those of [Handle.Next] do: NextN(ctx, 1) has a request of its own.
+	Header nats.Header
+}
+
+// begin calls the observer of calls, and returns the function that ends the call.
+func (c *Client) begin(ctx context.Context, call Call) (end func(error)) {
+	if c.observeCall != nil {
+		end = c.observeCall(ctx, call)
+	}
+	if end == nil {
+		return func(error) {}
+	}
+	return end
 }
 
 // Stats counts the work of a handle since it was made.

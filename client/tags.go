@@ -124,14 +124,17 @@ func (c *Client) ListTags(ctx context.Context, l subjects.TagList) (page []subje
 }
 
 // json sends a request once, and decodes the answer.
-func (c *Client) json(ctx context.Context, subject string, req, answer any) error {
+func (c *Client) json(ctx context.Context, subject string, req, answer any) (err error) {
+	header := make(nats.Header)
+	end := c.begin(ctx, Call{Subject: subject, Header: header})
+	defer func() { end(err) }()
 	body, err := json.Marshal(req)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	msg, err := c.nc.RequestWithContext(ctx, subject, body)
+	msg, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body, Header: header})
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return notServed(subject)
