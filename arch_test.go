@@ -115,6 +115,7 @@ var floors = []floor{
 		"workerid/workeridtest": {"workerid", "snowflake"},
 		"subjects":              {},
 		"client":                {"subjects", natsGo},
+		"client/clienttest":     {"client", "subjects"},
 		"stamp":                 {"client", natsGo},
 	}},
 	{"leaves", "small packages that know nothing of natsid", map[string][]string{

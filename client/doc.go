@@ -51,9 +51,11 @@
 //
 //	nats.Connect(urls, nats.MaxReconnects(-1), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(1))
 //
-// # Metrics and traces
+// # Metrics, traces and tests
 //
 // [Handle.Stats] has the counts of a handle, and [Observe] is called after each request. [ObserveCalls] is called at
 // both ends of each call, with the context of the caller, although calls share requests: the parent of a span is the
 // caller's. A traceparent goes out only where a call has a request of its own: see [Call].
+//
+// Programs that take a [Source] are tested with the package clienttest, from memory, or with the package e2e.
 package client

@@ -1,0 +1,72 @@
+// Package clienttest gives IDs from memory to unit tests of programs that draw IDs: it needs no server and no port.
+package clienttest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
+)
+
+// mostIDs is how many IDs one call gets at most, as from workers by default.
+const mostIDs = 100_000
+
+// A Source is a [client.Source] from memory. Its IDs are 1, 2, 3 and so on, in the order of calls. It is safe for
+// concurrent use.
+type Source struct {
+	mu      sync.Mutex
+	last    int64 // ID that was given
+	failure error
+}
+
+var _ client.Source = (*Source)(nil)
+
+// New returns a source that has given no ID.
+func New() *Source { return new(Source) }
+
+// Fail makes calls fail with an error that wraps err, such as [client.ErrUnavailable], until Fail(nil). A failed call
+// uses up no ID.
+func (s *Source) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = err
+}
+
+// Next returns one ID. The error is that of [Source.Fail], or of ctx if it has ended.
+func (s *Source) Next(ctx context.Context) (client.ID, error) {
+	run, err := s.take(ctx, 1)
+	return client.ID(run.First), err
+}
+
+// NextN returns n IDs, 1 to 100,000; for another n the error is [client.ErrBadRequest]. Other errors are those of
+// [Source.Next].
+func (s *Source) NextN(ctx context.Context, n int) (client.Runs, error) {
+	if n < 1 || n > mostIDs {
+		refusal := &subjects.Error{Code: subjects.BadRequest, Text: fmt.Sprintf("%d IDs: want 1 to %d", n, mostIDs)}
+		if n > mostIDs {
+			refusal.MaxBatch = mostIDs
+		}
+		return nil, fmt.Errorf("%w: %w", client.ErrBadRequest, refusal)
+	}
+	run, err := s.take(ctx, int64(n))
+	if err != nil {
+		return nil, err
+	}
+	return client.Runs{run}, nil
+}
+
+// take returns the next n IDs.
+func (s *Source) take(ctx context.Context, n int64) (subjects.Run, error) {
+	if err := ctx.Err(); err != nil {
+		return subjects.Run{}, fmt.Errorf("clienttest: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil {
+		return subjects.Run{}, fmt.Errorf("clienttest: %w", s.failure)
+	}
+	s.last += n
+	return subjects.Run{First: s.last - n + 1, Last: s.last}, nil
+}
