@@ -125,7 +125,7 @@ func (c *stampCmd) Run(s *session) error {
 		}
 	}
 	cfg := stage.Config{
-		Source: stage.SourceOn(js, c.From, c.Filter...), SourceName: c.From, Target: to, Largest: to.Largest,
+		Source: stage.SourceOn(js, c.From, c.Filter...), SourceName: c.From, Target: to, Fits: to.Fits,
 		Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
 	}

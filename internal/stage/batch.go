@@ -230,7 +230,7 @@ const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
 func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
 	c := &nats.Msg{Subject: s.cfg.Subject(m.Subject), Data: m.Data, Header: own(m.Header, 2)}
 	if c.Subject == "" {
-		return c, &unfit{NoSubject, "there is no subject for " + m.Subject + ": see --subject"}
+		return c, &unfit{NoSubject, "there is no subject for " + m.Subject}
 	}
 	c.Header.Set(SourceHeader, at.String())
 	if id := m.Header.Get(nats.MsgIdHdr); id != "" && s.cfg.KeepMsgID {
@@ -244,14 +244,12 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
 	case s.cfg.Existing == ReplaceID:
 		delete(c.Header, stamp.Header)
 	case err != nil:
-		return c, &unfit{MalformedID, err.Error() + ": replace such IDs, with --existing=replace"}
+		return c, &unfit{MalformedID, err.Error()}
 	case s.cfg.Existing != KeepID:
-		return c, &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header) +
-			": choose the treatment of such messages with --existing"}
+		return c, &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header)}
 	}
-	if size, most := c.Size()+idBytes, s.cfg.Largest(); size > most {
-		return c, &unfit{TooLarge, fmt.Sprintf("it has %d bytes with its ID, and the target accepts %d: "+
-			"raise max_payload, or the stream's largest message", size, most)}
+	if err := s.cfg.Fits(c); err != nil {
+		return c, &unfit{TooLarge, err.Error()}
 	}
 	return c, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,17 +153,28 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	return err
 }
 
-// Largest returns the most bytes of a message that the server and the stream accept, less the headers that Write
-// adds. State must have been called.
-func (t *Stream) Largest() int {
-	const headers = len("Nats-Expected-Last-Sequence: 18446744073709551615\r\n") +
+// mostHeaders is the most bytes of headers that JetStream takes.
+const mostHeaders = math.MaxUint16
+
+// headerBytes returns the size of a message's headers.
+func headerBytes(m *nats.Msg) int { return m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) }
+
+// Fits is [Config].Fits of the stream. It counts the headers that Write adds. State must have been called.
+func (t *Stream) Fits(copied *nats.Msg) error {
+	const added = idBytes + len("Nats-Expected-Last-Sequence: 18446744073709551615\r\n") +
 		len("Nats-Expected-Stream: \r\n") + len("Nats-Batch-Id: 26 characters in base 32 \r\n") +
 		len("Nats-Batch-Sequence: 1000\r\n") + len("Nats-Batch-Commit: 1\r\n")
-	most := t.nc.MaxPayload()
-	if l := t.largest.Load(); l >= 0 {
-		most = min(most, l)
+	headers := headerBytes(copied) + added + len(t.name)
+	size := int64(headers + len(copied.Data))
+	switch most := t.largest.Load(); {
+	case headers > mostHeaders:
+		return fmt.Errorf("its headers have %d bytes with its ID, and JetStream takes %d", headers, mostHeaders)
+	case most >= 0 && size > most:
+		return fmt.Errorf("it has %d bytes with its ID, and max_msg_size of stream %s is %d", size, t.name, most)
+	case size > t.nc.MaxPayload():
+		return fmt.Errorf("it has %d bytes with its ID, and max_payload of the server is %d", size, t.nc.MaxPayload())
 	}
-	return int(most) - headers - len(t.name)
+	return nil
 }
 
 // Prepare implements [Target]: it publishes all messages of a batch but the last, which alone commits the batch.
@@ -234,11 +246,19 @@ const (
 	codeBatchDisabled = 10174
 	codeBatchHeader   = 10177
 	codeTooLarge      = 10054
+	codeHeaders       = 10097
 	codeSealed        = 10109
+	codeNotStored     = 10077
 )
 
 // refusals are the codes of refusals that a retry cannot fix.
-var refusals = []jetstream.ErrorCode{codeBatchDisabled, codeBatchHeader, codeTooLarge, codeSealed}
+var refusals = []jetstream.ErrorCode{codeBatchDisabled, codeBatchHeader, codeTooLarge, codeHeaders, codeSealed}
+
+// fullBy is the limit that a stream which discards new messages has reached, by the text of its refusal.
+var fullBy = map[string]string{
+	"maximum messages exceeded": "max_msgs", "maximum bytes exceeded": "max_bytes",
+	"maximum messages per subject exceeded": "max_msgs_per_subject",
+}
 
 // acknowledged reads the answer to a write, which must have ended at sequence end.
 func acknowledged(body []byte, stream string, end uint64) error {
@@ -258,6 +278,9 @@ func acknowledged(body []byte, stream string, end uint64) error {
 			return stop("another stream than %s takes the copies: give %s their subjects", stream, stream)
 		case slices.Contains(refusals, e.ErrorCode):
 			return stop("stream %s refuses the copies: %v", stream, e)
+		case e.ErrorCode == codeNotStored && fullBy[e.Description] != "":
+			return fmt.Errorf("stream %s is full, and discards new messages: raise its %s, or remove messages (%w)",
+				stream, fullBy[e.Description], e)
 		}
 		return fmt.Errorf("stream %s: %w", stream, e)
 	}
@@ -300,6 +323,20 @@ func (t *Stream) SetHint(ctx context.Context, h Hint) error {
 	if err != nil {
 		return err
 	}
-	_, err = kv.Put(ctx, t.name, value)
-	return err
+	for {
+		held, err := kv.Get(ctx, t.name)
+		switch old := (Hint{}); {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			_, err = kv.Create(ctx, t.name, value)
+		case err != nil:
+			return err
+		case json.Unmarshal(held.Value(), &old) == nil && !h.isNewer(old):
+			return nil
+		default:
+			_, err = kv.Update(ctx, t.name, value, held.Revision())
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return err
+		}
+	}
 }

@@ -43,6 +43,16 @@ const (
 	NoSubject   Reason = "no-subject"   // see Subject of [Config]
 )
 
+// remedies are what a user can do about a message that cannot be copied, other than make a dead letter of it.
+var remedies = map[Reason]string{
+	TooLarge:    "raise that limit",
+	HasID:       "choose the treatment of such messages (--existing)",
+	MalformedID: "replace such IDs (--existing=replace)",
+	NoTag:       "correct its producer",
+	NoIDs:       "correct its tag",
+	NoSubject:   "choose the subjects of the source (--subject)",
+}
+
 // An unfit is the reason why a message cannot be copied.
 type unfit struct {
 	reason Reason
@@ -68,8 +78,12 @@ func (s *Stage) bury(ctx context.Context, m *Message, at Position, err error) er
 	}
 	aboutID := why.reason == HasID || why.reason == MalformedID
 	if s.cfg.DeadLetters == nil || aboutID && (s.cfg.Existing == StopAtID || s.cfg.Existing == "") {
-		return stop("message %d of stream %s cannot be copied (%s): %s",
-			m.Seq, s.cfg.SourceName, why.reason, why.detail)
+		remedy := remedies[why.reason]
+		if !aboutID {
+			remedy += ", or make dead letters of such messages (--dead-letter)"
+		}
+		return stop("message %d of stream %s cannot be copied (%s): %s: %s",
+			m.Seq, s.cfg.SourceName, why.reason, why.detail, remedy)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
@@ -92,7 +106,7 @@ func letterFor(m *Message, at Position, why *unfit, most int) *nats.Msg {
 		letter.Header.Set(SubjectHeader, m.Subject)
 		letter.Header.Set(nats.MsgIdHdr, at.String())
 	}
-	if describe(); letter.Size() > most {
+	if describe(); letter.Size() > most || headerBytes(letter) > mostHeaders {
 		letter.Header, letter.Data = make(nats.Header), nil
 		letter.Header.Set(BytesHeader, strconv.Itoa(len(m.Data)))
 		describe()

@@ -88,7 +88,8 @@ func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 		err = s.heard(ctx, consumer.CachedInfo().Name)
 	}
 	if err == nil {
-		r.messages, err = consumer.Messages(jetstream.PullMaxMessages(2 * batchMessages))
+		atOnce := max(2*batchBytes, 2*int(r.conn.MaxPayload()))
+		r.messages, err = consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(2*batchMessages, atOnce))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s cannot be read: %w", s.name, err)

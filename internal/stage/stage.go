@@ -26,6 +26,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type Target interface {
 	Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 	// Hint returns the hint that SetHint has stored; the zero Hint if none.
 	Hint(ctx context.Context) (Hint, error)
+	// SetHint stores a hint, unless the stored one is newer: a stage that stood still may be late.
 	SetHint(ctx context.Context, h Hint) error
 }
 
@@ -100,6 +102,15 @@ type Hint struct {
 	Last     uint64    `json:"last"`
 	Created  time.Time `json:"created"` // of the target
 	Position Position  `json:"position"`
+}
+
+// isNewer reports whether a hint is for later messages than another one, or for messages of another source.
+func (h Hint) isNewer(old Hint) bool {
+	p, q := h.Position, old.Position
+	if by := cmp.Or(h.Created.Compare(old.Created), cmp.Compare(h.Last, old.Last)); by != 0 {
+		return by > 0
+	}
+	return p.Stream != q.Stream || cmp.Or(p.Created.Compare(q.Created), cmp.Compare(p.Seq, q.Seq)) > 0
 }
 
 // ErrFenced is returned by [Target.Write] if another stage has written since.
@@ -113,7 +124,7 @@ func (s *Stop) Error() string { return s.Why }
 
 func stop(format string, args ...any) error { return &Stop{fmt.Sprintf(format, args...)} }
 
-// Config is the settings of a [Stage]. The fields down to Largest must be set.
+// Config is the settings of a [Stage]. The fields down to Fits must be set.
 type Config struct {
 	Source     Source
 	SourceName string // of the stream
@@ -121,7 +132,8 @@ type Config struct {
 	// Stamp gives messages IDs of a tag, see [stamp.Stamper.Msgs]. Several goroutines call it, each with another tag.
 	Stamp   func(ctx context.Context, tag string, msgs []*nats.Msg) error
 	Subject func(string) string // the subject of a copy; "" if there is none
-	Largest func() int          // most bytes of a message that the target accepts
+	// Fits returns which limit of the target a copy exceeds with its ID; nil if none.
+	Fits func(copied *nats.Msg) error
 
 	Tag         func(*Message) (string, error) // nil means that the tag is ""
 	Existing    Existing

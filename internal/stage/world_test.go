@@ -388,7 +388,7 @@ func (w *world) stage(once bool, change ...func(*stage.Config)) *stage.Stage {
 func (w *world) stageTo(target stage.Target, once bool, change ...func(*stage.Config)) *stage.Stage {
 	cfg := stage.Config{Source: w, SourceName: "ORDERS", Target: target, Stamp: w.stamp,
 		Subject: func(s string) string { return map[string]string{"orders": "stamped.orders"}[s] },
-		Largest: func() int { return 1 << 20 }, DeadLetters: letters{w}, Once: once,
+		Fits: func(*nats.Msg) error { return nil }, DeadLetters: letters{w}, Once: once,
 		Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
