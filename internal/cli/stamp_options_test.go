@@ -67,7 +67,7 @@ const foreignID = 1_000_000_000
 
 func withReason(m *jetstream.RawStreamMsg) string {
 	source := strings.Fields(m.Header.Get("Natsid-Source"))
-	return fmt.Sprintf("%.9s %s %s %s %s", m.Data, source[0], source[len(source)-1],
+	return fmt.Sprintf("%.9s %s %s %s %s", m.Data, source[0], source[2],
 		m.Header.Get("Natsid-Reason"), m.Header.Get("Natsid-Subject"))
 }
 

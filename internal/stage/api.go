@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,6 +29,28 @@ func request(ctx context.Context, js jetstream.JetStream, subject string, body [
 	return m.Data, nil
 }
 
+// infoOf returns the state of a stream, as its leader has it. While there is no leader any replica answers, even one
+// that lacks the latest messages; only a leader that has them all says since when it leads.
+func infoOf(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	info := stream.CachedInfo()
+	if c := info.Cluster; c != nil && c.RaftGroup != "" && c.LeaderSince == nil {
+		return nil, errors.New("it has no leader")
+	}
+	return info, nil
+}
+
+// leadership returns a text that differs whenever another leader answers; "" where there is one server only.
+func leadership(c *jetstream.ClusterInfo) string {
+	if c == nil || c.LeaderSince == nil {
+		return ""
+	}
+	return c.Leader + " since " + c.LeaderSince.String()
+}
+
 var errNoMessage = errors.New("stage: no such message")
 
 // messageOf returns the message of a stream that a query selects, as the stream's leader has it (a direct get asks
@@ -40,8 +63,9 @@ func messageOf(ctx context.Context, js jetstream.JetStream, stream, query string
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {
-			Seq    uint64 `json:"seq"`
-			Header []byte `json:"hdrs"`
+			Seq    uint64    `json:"seq"`
+			Time   time.Time `json:"time"`
+			Header []byte    `json:"hdrs"`
 		} `json:"message"`
 	}
 	switch err := json.Unmarshal(reply, &got); {
@@ -52,7 +76,7 @@ func messageOf(ctx context.Context, js jetstream.JetStream, stream, query string
 	case got.Error != nil:
 		return m, fmt.Errorf("stream %s: %w", stream, got.Error)
 	}
-	m.Seq = got.Message.Seq
+	m.Seq, m.Time = got.Message.Seq, got.Message.Time
 	if len(got.Message.Header) > 0 {
 		m.Header, err = nats.DecodeHeadersMsg(got.Message.Header)
 	}

@@ -77,7 +77,7 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 				m, err := from.Next(soon)
 				if err == nil {
 					held, s.silences = time.Time{}, 0
-					err = s.follows(ctx, b.to.Seq, m)
+					err = s.follows(ctx, b.to, m)
 				}
 				if broken = err; err != nil {
 					break
@@ -90,7 +90,7 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 			if broken = s.add(ctx, b, next); broken != nil {
 				break
 			}
-			b.to.Seq, b.pending = next.Seq, next.Pending
+			b.to.Seq, b.to.Time, b.pending = next.Seq, next.Time, next.Pending
 			b.read++
 			next = nil
 		}
@@ -160,41 +160,39 @@ func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error 
 // position; nor was a message that has left the source to be read, if still later the source holds the first message
 // after the position.
 func (s *Stage) look(ctx context.Context, at *Position) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
-	defer cancel()
-	src, err := s.cfg.Source.State(ctx)
+	src, err := s.source(ctx, *at)
 	//mutant:end
 	if err != nil || src.Last == at.Seq || src.End > at.Seq {
 		return src.End > at.Seq, err
 	}
-	later, err := s.cfg.Source.State(ctx)
+	later, err := s.source(ctx, *at)
 	if err != nil {
 		return false, err
 	}
-	if !at.isOf(s.cfg.SourceName, later) {
-		return false, errors.New("the source was made again")
+	//mutant:leader
+	if later.Leader != src.Leader {
+		return false, errors.New("the source has another leader")
 	}
 	//mutant:later
 	if later.First > at.Seq+1 {
 		return false, fmt.Errorf("message %d has left the source before it was looked at", at.Seq+1)
 	}
-	at.Seq = src.Last //mutant:pass
+	at.Seq, at.Time = src.Last, src.LastTime //mutant:pass
 	return false, nil
 }
 
-// follows returns why a message cannot follow the message with sequence last: messages between them have left the
+// follows returns why a message cannot follow the message at a position: messages between them have left the
 // source unread, unless they were deleted one by one. The error is not a [Stop]: another stage may have copied them,
 // as the position shows.
-func (s *Stage) follows(ctx context.Context, last uint64, m Message) error {
+func (s *Stage) follows(ctx context.Context, to Position, m Message) error {
+	last := to.Seq
 	switch {
 	case m.Seq <= last:
 		return fmt.Errorf("message %d came after message %d", m.Seq, last)
 	case m.Seq == last+1:
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
-	defer cancel()
-	src, err := s.cfg.Source.State(ctx)
+	src, err := s.source(ctx, to.of(&m))
 	if err != nil {
 		return err
 	}
@@ -207,7 +205,7 @@ func (s *Stage) follows(ctx context.Context, last uint64, m Message) error {
 
 // add adds the copy of a message to a batch, or keeps a dead letter.
 func (s *Stage) add(ctx context.Context, b *batch, m *Message) error {
-	at := Position{b.to.Stream, b.to.Created, m.Seq}
+	at := b.to.of(m)
 	c, err := s.copyOf(m, at)
 	tag := ""
 	if _, none := stamp.ID(c); err == nil && none != nil && s.cfg.Tag != nil {
@@ -306,7 +304,7 @@ func (s *Stage) stamp(ctx context.Context, b *batch) error {
 			continue
 		}
 		if refused, ok := errors.AsType[*Stop](err); ok {
-			err = s.bury(ctx, b.from[i], Position{b.to.Stream, b.to.Created, b.from[i].Seq}, &unfit{NoIDs, refused.Why})
+			err = s.bury(ctx, b.from[i], b.to.of(b.from[i]), &unfit{NoIDs, refused.Why})
 		}
 		if err != nil {
 			return err

@@ -37,14 +37,13 @@ func TargetOn(js jetstream.JetStream, name, hints string) *Stream {
 
 // State implements [Target].
 func (t *Stream) State(ctx context.Context) (TargetState, error) {
-	stream, err := t.js.Stream(ctx, t.name)
+	info, err := infoOf(ctx, t.js, t.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return TargetState{}, stop("there is no stream %s to copy to: create it, or let --create do that", t.name)
 	}
 	if err != nil {
 		return TargetState{}, fmt.Errorf("stream %s: %w", t.name, err)
 	}
-	info := stream.CachedInfo()
 	if err := fit(info.Config, t.KeepTTL); err != nil {
 		return TargetState{}, err
 	}

@@ -41,6 +41,12 @@ var mutants = []mutant.Mutant{
 	{Name: "what expired before it was looked at is passed",
 		Args:  []string{"-test.run=^TestWhatExpiresUnseenIsMissed$"},
 		Edits: []mutant.Edit{mutant.Replace("later", "_ = later")}},
+	{Name: "messages are passed on the word of two leaders",
+		Args:  []string{"-test.run=^TestAnElectionBetweenTwoAnswersPassesNothing$"},
+		Edits: []mutant.Edit{mutant.Delete("leader")}},
+	{Name: "the message at the position may be another one",
+		Args:  []string{"-test.run=^TestASourceThatIsSetBackAndWrittenAgainStopsTheStage$"},
+		Edits: []mutant.Edit{mutant.Replace("same", "_ = at")}},
 	{Name: "a dead letter that was not acknowledged is passed", Edits: []mutant.Edit{
 		mutant.Replace("keep", `_ = s.cfg.DeadLetters.Keep(ctx, letterFor(m, at, why, s.cfg.DeadLetters.Largest()))`)}},
 	// Of 100 schedules two in three find it.

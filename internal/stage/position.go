@@ -12,7 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// SourceHeader names the original of a copy: the stream, its time of creation, and the sequence.
+// SourceHeader names the original of a copy: the stream, its time of creation, the sequence, and the time of the
+// message.
 const SourceHeader = "Natsid-Source"
 
 // A Position is a message of a source. The zero value is before the first message.
@@ -20,18 +21,20 @@ type Position struct {
 	Stream  string    `json:"stream"`
 	Created time.Time `json:"created"`
 	Seq     uint64    `json:"seq"`
+	Time    time.Time `json:"time"` // of the message; zero before the first one
 }
 
 // String returns the text for [SourceHeader].
 func (p Position) String() string {
-	return p.Stream + " " + p.Created.UTC().Format(time.RFC3339Nano) + " " + strconv.FormatUint(p.Seq, 10)
+	return p.Stream + " " + p.Created.UTC().Format(time.RFC3339Nano) + " " + strconv.FormatUint(p.Seq, 10) + " " +
+		p.Time.UTC().Format(time.RFC3339Nano)
 }
 
 // ParsePosition reads the text of Position.String.
 func ParsePosition(text string) (Position, error) {
 	parts := strings.Split(text, " ")
-	if len(parts) != 3 || parts[0] == "" {
-		return Position{}, fmt.Errorf("%.80q: want a stream, its time of creation, and a sequence", text)
+	if len(parts) != 4 || parts[0] == "" {
+		return Position{}, fmt.Errorf("%.80q: want a stream, its time of creation, a sequence, and a time", text)
 	}
 	created, err := time.Parse(time.RFC3339Nano, parts[1])
 	if err != nil {
@@ -41,7 +44,11 @@ func ParsePosition(text string) (Position, error) {
 	if err != nil || seq == 0 {
 		return Position{}, fmt.Errorf("%.80q: the sequence is malformed", text)
 	}
-	return Position{parts[0], created, seq}, nil
+	at, err := time.Parse(time.RFC3339Nano, parts[3])
+	if err != nil {
+		return Position{}, fmt.Errorf("%.80q: the time of the message is malformed", text)
+	}
+	return Position{parts[0], created, seq, at}, nil
 }
 
 // A place is where copying continues.
@@ -102,10 +109,28 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 		}
 		return place{}, gap(s.cfg.SourceName, from.Seq+1, src.First-1)
 	}
+	if err := s.isSame(ctx, from); err != nil {
+		return place{}, err
+	}
 	if t.Last > 0 {
 		s.sayUnused(from)
 	}
 	return place{t.Last, from, src.End}, nil
+}
+
+// isSame returns a [Stop] if the source holds another message at a position: it was set back, and written again.
+func (s *Stage) isSame(ctx context.Context, p Position) error {
+	if p.Time.IsZero() {
+		return nil
+	}
+	at, err := s.cfg.Source.TimeOf(ctx, p.Seq)
+	//mutant:same
+	if err == nil && !at.IsZero() && !at.Equal(p.Time) {
+		return stop("stream %s was set back and written again: its message %d is of %s, and the one that was copied "+
+			"was of %s: copy it to a new target", p.Stream, p.Seq, at.UTC().Format(time.RFC3339Nano),
+			p.Time.UTC().Format(time.RFC3339Nano))
+	}
+	return err
 }
 
 // errMoved means that another stage copied while the position was read.
@@ -157,6 +182,9 @@ func (s *Stage) hint(ctx context.Context) (Hint, error) {
 	return s.cfg.Target.Hint(ctx)
 }
 
+// of returns the position of a message of the same source.
+func (p Position) of(m *Message) Position { return Position{p.Stream, p.Created, m.Seq, m.Time} }
+
 // isOf reports whether a position is in a stream.
 func (p Position) isOf(stream string, src SourceState) bool {
 	return p.Stream == stream && p.Created.Equal(src.Created)
@@ -182,15 +210,21 @@ func (s *Stage) sayUnused(p Position) {
 	}
 }
 
-// sameSource returns an error if the source was made again since the position was read.
-func (s *Stage) sameSource(ctx context.Context, p Position) error {
+// source returns the state of the source, whose last read or passed message is at a position. The error is not a
+// [Stop]: copy finds out whether the stage must stop.
+func (s *Stage) source(ctx context.Context, p Position) (SourceState, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	src, err := s.cfg.Source.State(ctx)
-	if err == nil && !p.isOf(s.cfg.SourceName, src) {
-		err = errors.New("the source was made again")
+	switch {
+	case err != nil:
+		return src, doubted(err)
+	case !p.isOf(s.cfg.SourceName, src):
+		return src, errors.New("the source was made again")
+	case src.Last < p.Seq:
+		return src, fmt.Errorf("the source ends with message %d, before message %d", src.Last, p.Seq)
 	}
-	return err
+	return src, nil
 }
 
 var errNoSource = errors.New("it has no header " + SourceHeader)

@@ -26,20 +26,19 @@ func SourceOn(js jetstream.JetStream, name string, filters ...string) Source {
 
 // State implements [Source].
 func (s *onSource) State(ctx context.Context) (SourceState, error) {
-	stream, err := s.js.Stream(ctx, s.name)
+	info, err := infoOf(ctx, s.js, s.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return SourceState{}, stop("there is no stream %s to copy", s.name)
 	}
 	if err != nil {
 		return SourceState{}, fmt.Errorf("stream %s: %w", s.name, err)
 	}
-	info := stream.CachedInfo()
 	if info.Config.Retention != jetstream.LimitsPolicy {
 		return SourceState{}, stop("stream %s has %v retention, where messages leave it when others have read them: "+
 			"copy a stream with limits", s.name, info.Config.Retention)
 	}
 	have := info.State
-	state := SourceState{info.Created, have.FirstSeq, have.LastSeq, have.LastSeq}
+	state := SourceState{info.Created, have.FirstSeq, have.LastSeq, have.LastTime, have.LastSeq, leadership(info.Cluster)}
 	if len(s.filters) > 0 || have.NumDeleted > 0 {
 		state.End, err = s.end(ctx)
 	}
@@ -61,6 +60,15 @@ func (s *onSource) end(ctx context.Context) (end uint64, err error) {
 		}
 	}
 	return end, nil
+}
+
+// TimeOf implements [Source].
+func (s *onSource) TimeOf(ctx context.Context, seq uint64) (time.Time, error) {
+	m, err := messageOf(ctx, s.js, s.name, fmt.Sprintf(`{"seq":%d}`, seq))
+	if errors.Is(err, errNoMessage) {
+		err = nil
+	}
+	return m.Time, err
 }
 
 // Before implements [Source]. It creates a consumer that begins at t, and reads the consumer's position.
@@ -146,7 +154,7 @@ func (r *onReader) Next(ctx context.Context) (Message, error) {
 	if r.conn.Stats().Reconnects != r.reconnects {
 		return Message{}, errors.New("the connection to NATS was lost while messages were read")
 	}
-	return Message{meta.Sequence.Stream, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
+	return Message{meta.Sequence.Stream, meta.Timestamp, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
 }
 
 // Close implements [Reader].

@@ -4,10 +4,11 @@
 // # The law
 //
 // The target's last message is the position: its header [SourceHeader] names the message of the source that it is a
-// copy of. The only other position is a [Hint] that was written after that very message: it is used if the message
-// has expired, or if messages after its original were passed. A batch is written only by one atomic write that
-// expects the sequence of that message to be the target's last. So no message was written since the position was
-// read, and either the whole batch lands after it or nothing.
+// copy of, and the time of that message: a source with another message there was set back. The only other position is
+// a [Hint] that was written after that very message: it is used if the message has expired, or if messages after its
+// original were passed. A batch is written only by one atomic write that expects the sequence of that message to be
+// the target's last. So no message was written since the position was read, and either the whole batch lands after it
+// or nothing.
 //
 // By induction, the target holds the messages of the source in their order, each once: whatever is lost, late or
 // doubled on the way, and however many stages run. Of two stages only one can write after a given message; the other
@@ -17,6 +18,9 @@
 // A message is passed, not copied, if no filter selects it, or if it is a dead letter: the latter only once JetStream
 // has acknowledged the dead letter. Unselected messages are passed only if the last selected message is not after the
 // position, and no message after the position had left the source before: see look.
+//
+// What a stage passes it passes on the word of one leader, which has all messages of the source: see infoOf. What
+// stops a stage for good is asked three times, over a longer time than a deposed leader answers: see sure.
 //
 // The IDs come from package client, so that no two messages have the same one. The IDs of a batch that did not land
 // are holes.
@@ -42,7 +46,8 @@ import (
 // A Message is a message of the source.
 type Message struct {
 	Seq     uint64
-	Pending uint64 // number of messages after it, when it was delivered
+	Time    time.Time // when the stream stored it
+	Pending uint64    // number of messages after it, when it was delivered
 	Subject string
 	Header  nats.Header
 	Data    []byte
@@ -51,13 +56,17 @@ type Message struct {
 // A SourceState is the range of messages in a source.
 type SourceState struct {
 	Created     time.Time
-	First, Last uint64 // of all messages
-	End         uint64 // the last message that is to be read, read after Last
+	First, Last uint64    // of all messages
+	LastTime    time.Time // of message Last
+	End         uint64    // the last message that is to be read, read after Last
+	Leader      string    // which server answered, and since when it leads the stream
 }
 
 // A Source is the stream to copy. Its methods return by the time ctx ends.
 type Source interface {
 	State(ctx context.Context) (SourceState, error)
+	// TimeOf returns when the stream stored a message; the zero time if the stream does not hold it.
+	TimeOf(ctx context.Context, seq uint64) (time.Time, error)
 	// Before returns the sequence of the last message before time t.
 	Before(ctx context.Context, t time.Time) (uint64, error)
 	// Open reads the messages after a sequence, in order.
@@ -143,7 +152,10 @@ type Config struct {
 	Rate        int         // messages a second; 0: no limit
 	Since       time.Time   // pass older messages, if no position is known
 	Once        bool        // return when all messages that the source holds are copied
-	Log         *slog.Logger
+	// Settle is the wait before JetStream is asked again whether the stage must stop, of three times. 0: it is asked
+	// once, since JetStream is a single server, whose answers are never out of date.
+	Settle time.Duration
+	Log    *slog.Logger
 }
 
 // A Stage copies a source to a target. Its methods are safe for concurrent use; Run is
@@ -153,6 +165,7 @@ type Stage struct {
 	cfg      Config
 	created  time.Time // of the target, once it is known
 	silences int       // consecutive silent readers; only the gathering goroutine uses it
+	doubts   int       // consecutive findings that the stage must stop
 	noted
 }
 
@@ -183,9 +196,7 @@ func (s *Stage) Run(ctx context.Context) error {
 		case errors.Is(err, ErrFenced):
 			s.cfg.Log.Info("another stage copies to the target; this one stands by")
 			s.note(func(p *Progress) { p.Role, p.Why, p.Fenced = Standby, "", p.Fenced+1 })
-			if err := s.standBy(ctx); err != nil {
-				return err
-			}
+			s.standBy(ctx)
 		default:
 			pause := pauses.NextBackOff()
 			s.cfg.Log.Warn("copying was interrupted; the position is read again", "error", err, "in", pause)
@@ -209,14 +220,15 @@ const checkEvery = 5 * time.Second
 
 // copy reads the position, and copies the messages after it until an error occurs.
 func (s *Stage) copy(ctx context.Context) error {
-	at, err := s.locate(ctx)
-	if err != nil {
-		return err
+	if s.doubts > 0 {
+		sleep(ctx, s.cfg.Settle)
 	}
-	if s.cfg.DeadLetters != nil {
-		if err := s.canBury(ctx); err != nil {
-			return err
-		}
+	at, err := s.locate(ctx)
+	if err == nil && s.cfg.DeadLetters != nil {
+		err = s.canBury(ctx)
+	}
+	if err := s.sure(err); err != nil {
+		return err
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	reader, err := s.cfg.Source.Open(ctx, at.from.Seq) //mutant:open
@@ -225,7 +237,7 @@ func (s *Stage) copy(ctx context.Context) error {
 		return err
 	}
 	defer reader.Close()
-	if err := s.sameSource(ctx, at.from); err != nil {
+	if _, err := s.source(ctx, at.from); err != nil {
 		end(nil)
 		return err
 	}
@@ -253,7 +265,7 @@ func (s *Stage) copy(ctx context.Context) error {
 		case b := <-batches:
 			if time.Since(checked) > checkEvery {
 				if _, err := s.target(ctx); err != nil {
-					return err
+					return doubted(err)
 				}
 				checked = time.Now()
 			}
@@ -267,6 +279,23 @@ func (s *Stage) copy(ctx context.Context) error {
 		}
 	}
 }
+
+// sure returns an error of JetStream's state, which is a [Stop] only if it was one three times in a row: until then the
+// leader that answered may have been deposed.
+func (s *Stage) sure(err error) error {
+	_, stopped := errors.AsType[*Stop](err)
+	switch {
+	case err == nil:
+		s.doubts = 0
+	case stopped && s.cfg.Settle > 0 && s.doubts < 2:
+		s.doubts++
+		return doubted(err)
+	}
+	return err
+}
+
+// doubted returns an error that is not a [Stop]: copy finds out whether the stage must stop.
+func doubted(err error) error { return fmt.Errorf("JetStream is asked again: %v", err) }
 
 // write writes a batch after the sequence last, which it advances; a batch that only passes messages has none to
 // write. It awaits the outcome even if ctx ends first, so that the last hint matches the last write.
@@ -295,15 +324,15 @@ const (
 	quietFor  = 2500 * time.Millisecond
 )
 
-// standBy returns when no other stage copies, or ctx ends. An error is a [Stop].
-func (s *Stage) standBy(ctx context.Context) error {
+// standBy returns when no other stage copies, when copy may find that the stage must stop, or when ctx ends.
+func (s *Stage) standBy(ctx context.Context) {
 	var was place
 	since := time.Now()
 	for ctx.Err() == nil && time.Since(since) < quietFor {
 		sleep(ctx, lookEvery)
 		at, err := s.locate(ctx)
 		if _, stopped := errors.AsType[*Stop](err); stopped {
-			return err
+			return
 		}
 		if err != nil {
 			continue // a JetStream that is slow to answer must not delay a takeover
@@ -313,10 +342,9 @@ func (s *Stage) standBy(ctx context.Context) error {
 		}
 		s.note(func(p *Progress) { p.Position, p.Behind = at.from.Seq, at.end-min(at.end, at.from.Seq) })
 		if s.cfg.Once && at.from.Seq >= at.end {
-			return nil // copy finds that all is done
+			return // copy finds that all is done
 		}
 	}
-	return nil
 }
 
 // sleep waits for a time, or until ctx ends.

@@ -27,8 +27,12 @@ type world struct {
 	rand    *rand.Rand
 	calm    bool // nothing is lost any more
 	created time.Time
-	source  []kind // message i has sequence i+1, and its index as data
-	first   uint64 // of the source
+	source  []kind        // message i has sequence i+1, and its index as data
+	first   uint64        // of the source
+	shift   time.Duration // of the times of messages
+	term    int           // of the source's leader
+	seen    uint64        // the last message that the leader has, until behind has passed
+	behind  time.Time
 	letters map[uint64]bool
 	target  []*nats.Msg
 	gone    bool // the target's messages have expired
@@ -116,13 +120,45 @@ func (w *world) draws(n int) (drawn []kind) {
 	return drawn[:n]
 }
 
+// heldLocked returns the last message that the leader of the source has. At times another leader is elected, which
+// lacks the latest messages for some time.
+func (w *world) heldLocked() uint64 {
+	all := uint64(len(w.source))
+	if !w.calm && w.rand.IntN(60) == 0 {
+		w.term++
+		w.seen = all - min(all, w.rand.Uint64N(20))
+		w.behind = time.Now().Add(time.Duration(w.rand.Int64N(int64(3 * time.Second))))
+	}
+	if time.Now().Before(w.behind) {
+		return min(all, w.seen)
+	}
+	return all
+}
+
+func (w *world) timeOf(seq uint64) time.Time {
+	return w.created.Add(w.shift + time.Duration(seq)*time.Millisecond)
+}
+
+// TimeOf implements [stage.Source].
+func (w *world) TimeOf(_ context.Context, seq uint64) (time.Time, error) {
+	if w.chance(20) {
+		return time.Time{}, errLost
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if seq < w.first || seq > w.heldLocked() {
+		return time.Time{}, nil
+	}
+	return w.timeOf(seq), nil
+}
+
 // end returns the last message that is to be read.
 func (w *world) end() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := len(w.source); i > 0 && uint64(i) >= w.first; i-- {
+	for i := w.heldLocked(); i > 0 && i >= w.first; i-- {
 		if w.source[i-1] != foreign {
-			return uint64(i)
+			return i
 		}
 	}
 	return 0
@@ -135,7 +171,9 @@ func (w *world) State(context.Context) (stage.SourceState, error) {
 		return stage.SourceState{}, errLost
 	}
 	w.mu.Lock()
-	s := stage.SourceState{Created: w.created, First: w.first, Last: uint64(len(w.source))}
+	last := w.heldLocked()
+	s := stage.SourceState{Created: w.created, First: min(w.first, last+1), Last: last, LastTime: w.timeOf(last),
+		Leader: fmt.Sprint(w.term)}
 	w.mu.Unlock()
 	time.Sleep(w.upTo(20 * time.Millisecond))
 	s.End = w.end()
@@ -199,7 +237,7 @@ func (r *reader) deliverLocked() (stage.Message, bool) {
 			r.w.first = r.w.firstThen
 			continue
 		}
-		m := stage.Message{Seq: r.last, Subject: "orders",
+		m := stage.Message{Seq: r.last, Time: r.w.timeOf(r.last), Subject: "orders",
 			Data: []byte(strconv.FormatUint(r.last, 10)), Header: nats.Header{nats.MsgIdHdr: {"m"}}}
 		switch r.w.source[r.last-1] {
 		case foreign:
@@ -388,7 +426,7 @@ func (w *world) stage(once bool, change ...func(*stage.Config)) *stage.Stage {
 func (w *world) stageTo(target stage.Target, once bool, change ...func(*stage.Config)) *stage.Stage {
 	cfg := stage.Config{Source: w, SourceName: "ORDERS", Target: target, Stamp: w.stamp,
 		Subject: func(s string) string { return map[string]string{"orders": "stamped.orders"}[s] },
-		Fits: func(*nats.Msg) error { return nil }, DeadLetters: letters{w}, Once: once,
+		Fits:    func(*nats.Msg) error { return nil }, DeadLetters: letters{w}, Once: once, Settle: 10 * time.Second,
 		Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&cfg)
