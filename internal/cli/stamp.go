@@ -63,7 +63,7 @@ memory for IDs. All stages with the same --into share the work.`,
 			"snowflake": "Use snowflakes as IDs, instead of those of a tag.",
 			"subject":   "The subjects of the source: one that ends with >, or > alone.",
 			"into":      "What the copies' subjects begin with, in place of --subject.",
-			"create":    "Create the target if there is none, and let it take atomic batches.",
+			"create":    "Create the target for the copies' subjects if there is none, and let it take atomic batches.",
 			"existing": "What becomes of a message that has a Natsid-Id already: stop at it, keep the ID, " +
 				"replace it, or make a dead letter of the message. With keep, its producer answers for " +
 				"its uniqueness.",
@@ -158,7 +158,10 @@ func (c *stampCmd) Run(s *session) error {
 // create creates the target, and retries while JetStream is out of reach.
 func (c *stampCmd) create(s *session, to *stage.Stream, log *slog.Logger) error {
 	for {
-		err := to.Create(s.ctx, []string{c.Into})
+		subjects, err := to.Copied(s.ctx, c.From, c.mapped, c.Into)
+		if err == nil {
+			err = to.Create(s.ctx, subjects)
+		}
 		if err == nil || isA[*stage.Stop](err) || s.ctx.Err() != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	s.run("NO-LETTERS", "--tag-from=header:Kind").want(t, 1, "message 3 of stream ORDERS", "no-tag")
 	s.run("NO-LETTERS", "--tag=a", "--dead-letter=nowhere").want(t, 1, "no stream takes nowhere", "--dead-letter")
 	s.run("NO-LETTERS", "--tag=a", "--dead-letter=orders.x").want(t, 1, "stream ORDERS takes orders.x")
-	s.run("NO-LETTERS", "--tag=a", "--dead-letter=no-letters.x").want(t, 1, "stream NO-LETTERS takes")
+	s.run("NO-LETTERS", "--tag=a", "--dead-letter=no-letters.orders.x").want(t, 1, "stream NO-LETTERS takes")
 
 	small := jetstream.StreamConfig{
 		Name: "SMALL", Subjects: []string{"small.>"}, MaxMsgSize: 1000, AllowAtomicPublish: true,

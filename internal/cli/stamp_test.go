@@ -61,6 +61,42 @@ func TestStampCopiesAStreamWithIDs(t *testing.T) {
 	}
 }
 
+// Two pairs of streams with default flags do not get in each other's way.
+func TestTheTargetTakesTheCopiesOfItsSourceOnly(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	js := withOrders(t, url)
+	for name, subjects := range map[string][]string{
+		"EVENTS": {"events.>", "clicks.*.new"}, "COPY-OF-ALL": nil, "OTHER": {"other.orders.>"},
+	} {
+		c := jetstream.StreamConfig{Name: name, Subjects: subjects}
+		if subjects == nil {
+			c.Mirror = &jetstream.StreamSource{Name: "ORDERS"}
+		}
+		asked(t, func(ctx context.Context) (jetstream.Stream, error) { return js.CreateStream(ctx, c) })
+	}
+	run := func(from string, flags ...string) result {
+		return answered(t, append([]string{"stamp", "--nats=" + url, "--from=" + from, "--to=" + from + "-STAMPED",
+			"--tag=order", "--once", "--create"}, flags...)...)
+	}
+	for _, tc := range []struct{ from, flags, want string }{
+		{"ORDERS", "--into=stamped.>", "stamped.orders.>"},
+		{"EVENTS", "--into=stamped.>", "stamped.events.> stamped.clicks.*.new"},
+		{"OTHER", "--subject=other.> --into=mine.>", "mine.orders.>"},
+		{"COPY-OF-ALL", "--into=copies.>", "copies.>"},
+	} {
+		run(tc.from, strings.Fields(tc.flags)...).want(t, 0)
+		s := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, tc.from+"-STAMPED") })
+		if got := strings.Join(s.CachedInfo().Config.Subjects, " "); got != tc.want {
+			t.Errorf("the target of %s takes %s, want %s", tc.from, got, tc.want)
+		}
+	}
+	natsid(t, "stamp", "--nats="+url, "--from=ORDERS", "--to=SECOND", "--tag=order", "--once", "--create").want(t, 1,
+		"stream ORDERS-STAMPED takes some of these subjects", "--into")
+	natsid(t, "stamp", "--nats="+url, "--from=NONE", "--to=SECOND", "--tag=order", "--create").want(t, 1,
+		"there is no stream NONE to copy")
+}
+
 func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	t.Parallel()
 	url := serve(t).url

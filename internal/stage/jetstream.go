@@ -121,6 +121,30 @@ func versionOf(c jetstream.StreamConfig) string {
 	return ""
 }
 
+// Copied returns the subjects of the copies of a stream's messages, each as subject returns it; all if the stream does
+// not tell on which subjects its messages are.
+func (t *Stream) Copied(ctx context.Context, from string, subject func(string) string, all string) ([]string, error) {
+	info, err := infoOf(ctx, t.js, from)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, stop("there is no stream %s to copy", from)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", from, err)
+	}
+	c := info.Config
+	if c.Mirror != nil || len(c.Sources) > 0 || c.SubjectTransform != nil {
+		return []string{all}, nil
+	}
+	var copied []string
+	for _, s := range c.Subjects {
+		copied = append(copied, subject(s))
+	}
+	if slices.Contains(copied, "") {
+		copied = []string{all}
+	}
+	return copied, nil
+}
+
 // Create creates the target for these subjects, if there is none, and makes it take batches.
 func (t *Stream) Create(ctx context.Context, subjects []string) error {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
@@ -135,10 +159,15 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 			Name: t.name, Subjects: subjects, AllowAtomicPublish: true, Description: "stamped by natsid",
 			AllowMsgTTL: t.KeepTTL,
 		})
-		if api, ok := errors.AsType[jetstream.JetStreamError](err); ok && api.APIError() != nil {
-			return stop("stream %s cannot be made: %v", t.name, err)
+		api, ok := errors.AsType[jetstream.JetStreamError](err)
+		switch {
+		case !ok || api.APIError() == nil:
+			return err
+		case api.APIError().ErrorCode == codeOverlap:
+			return stop("stream %s cannot be made for %s: %s: choose other subjects for the copies (--into)",
+				t.name, strings.Join(subjects, ", "), t.inTheWay(ctx, subjects))
 		}
-		return err
+		return stop("stream %s cannot be made: %v", t.name, err)
 	}
 	if err != nil {
 		return err
@@ -157,6 +186,16 @@ const mostHeaders = math.MaxUint16
 
 // headerBytes returns the size of a message's headers.
 func headerBytes(m *nats.Msg) int { return m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) }
+
+// inTheWay says which stream takes some of these subjects.
+func (t *Stream) inTheWay(ctx context.Context, subjects []string) string {
+	for _, s := range subjects {
+		for name := range t.js.StreamNames(ctx, jetstream.WithStreamListSubject(s)).Name() {
+			return "stream " + name + " takes some of these subjects"
+		}
+	}
+	return "another stream takes some of these subjects"
+}
 
 // Fits is [Config].Fits of the stream. It counts the headers that Write adds. State must have been called.
 func (t *Stream) Fits(copied *nats.Msg) error {
@@ -248,6 +287,7 @@ const (
 	codeHeaders       = 10097
 	codeSealed        = 10109
 	codeNotStored     = 10077
+	codeOverlap       = 10065
 )
 
 // refusals are the codes of refusals that a retry cannot fix.

@@ -226,6 +226,8 @@ func (t *table) stage() {
 	}
 	if p.DeadLetter != "" {
 		t.publish("keep dead letters", t.api.Names(), p.DeadLetter)
+	} else if p.Creates {
+		t.publish("name the stream in the way of "+p.To, t.api.Names())
 	}
 	const hint = "keep a hint of the position"
 	hints := t.ns.StampBucket()
