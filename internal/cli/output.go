@@ -33,7 +33,7 @@ func Outputs() []Output {
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
 		{"health", healthJSON{}},
-		{"stamp", stampJSON{}},
+		{"stamp", stampJSON{}}, {"stamp --repair", stampRepairJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},

@@ -31,6 +31,8 @@ type stampCmd struct {
 	Rate       int
 	Since      since
 	Once       bool
+	Repair     bool
+	Yes        bool   `short:"y"`
 	HTTP       string `name:"http" placeholder:"HOST:PORT"`
 }
 
@@ -74,6 +76,9 @@ memory for IDs. All stages with the same --into share the work.`,
 			"rate":        "Copy so many messages a second, at most; 0: as many as can be.",
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
+			"repair": "After messages of the target were removed by hand: show how stages would continue, ask, and let " +
+				"them.",
+			"yes":  "With --repair: do not ask.",
 			"once": "Stop when all that the source holds is copied.",
 			"http": "Serve /healthz, /readyz and /metrics here.",
 		},
@@ -125,8 +130,8 @@ func (c *stampCmd) Run(s *session) error {
 		}
 	}
 	cfg := stage.Config{
-		Source: stage.SourceOn(js, c.From, c.Filter...), SourceName: c.From, Target: to, Fits: to.Fits,
-		Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
+		Source: stage.SourceOn(js, c.From, c.Filter...), SourceName: c.From, Target: to, TargetName: c.To,
+		Fits: to.Fits, Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
@@ -136,6 +141,9 @@ func (c *stampCmd) Run(s *session) error {
 		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)
 	}
 	st := stage.New(cfg)
+	if c.Repair {
+		return c.repair(s, st)
+	}
 	end := c.watch(s, l, line, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()

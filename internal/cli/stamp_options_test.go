@@ -128,7 +128,8 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 	}
 	s.create(small)
 	letters := []string{"--tag-from=header:Kind", "--dead-letter=dead", "--existing=dead-letter"}
-	s.run("SMALL", "--tag=a", "--existing=replace").want(t, 1, "message 6 of stream ORDERS", "too-large", "max_msg_size of stream SMALL")
+	s.run("SMALL", "--tag=a", "--existing=replace").want(t, 1, "message 6 of stream ORDERS", "too-large",
+		"max_msg_size of stream SMALL")
 	s.holds("SMALL", withID, "a", "b", "c", "d", "e")
 	asked(t, func(ctx context.Context) (any, error) {
 		err := s.js.DeleteStream(ctx, "SMALL")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +96,40 @@ func TestTheTargetTakesTheCopiesOfItsSourceOnly(t *testing.T) {
 		"stream ORDERS-STAMPED takes some of these subjects", "--into")
 	natsid(t, "stamp", "--nats="+url, "--from=NONE", "--to=SECOND", "--tag=order", "--create").want(t, 1,
 		"there is no stream NONE to copy")
+}
+
+func TestARepairAsksBeforeStagesContinue(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	js := withOrders(t, url)
+	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED"}
+	copies := append(slices.Clone(args), "--tag=order", "--create", "--once")
+	publish(t, js, &nats.Msg{Subject: "orders.new", Data: []byte("0")})
+	answered(t, copies...).want(t, 0)
+	answered(t, append(args, "--repair")...).want(t, 0)
+	publish(t, js, &nats.Msg{Subject: "stamped.orders.x"})
+	publish(t, js, &nats.Msg{Subject: "stamped.orders.x"})
+	s := asked(t, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, "STAMPED") })
+	asked(t, func(ctx context.Context) (any, error) { return nil, s.DeleteMsg(ctx, 3) })
+	publish(t, js, &nats.Msg{Subject: "orders.new", Data: []byte("1")})
+	natsid(t, copies...).want(t, 1, "natsid stamp --repair")
+	natsid(t, append(args, "--repair")...).want(t, 2, "STAMPED ends with message 3", "is of message 1 of ORDERS",
+		"Missing after it: 1 message.", "nats stream rmm STAMPED 2 -f", "give --yes")
+	natsid(t, copies...).want(t, 1, "natsid stamp --repair")
+	got := answered(t, append(args, "--repair", "--yes", "--json")...)
+	if want := `{"after":1,"gone":1,"foreign":[2],"changed":true}` + "\n"; got.out != want {
+		t.Errorf("it prints %s, want %s: %s", got.out, want, got.err)
+	}
+	answered(t, copies...).want(t, 0)
+	var bodies []string
+	asked(t, func(ctx context.Context) (any, error) { return nil, s.DeleteMsg(ctx, 2) })
+	for _, seq := range []uint64{1, 4} {
+		m := asked(t, func(ctx context.Context) (*jetstream.RawStreamMsg, error) { return s.GetMsg(ctx, seq) })
+		bodies = append(bodies, string(m.Data))
+	}
+	if fmt.Sprint(bodies) != "[0 1]" {
+		t.Errorf("the target holds %v", bodies)
+	}
 }
 
 func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {

@@ -53,13 +53,18 @@ func (t *Stream) State(ctx context.Context) (TargetState, error) {
 	if s.Last == 0 {
 		return s, nil
 	}
-	m, err := messageOf(ctx, t.js, t.name, fmt.Sprintf(`{"seq":%d}`, s.Last))
-	if errors.Is(err, errNoMessage) {
-		s.Expired = true
-		return s, nil
-	}
-	s.Header = m.Header
+	header, held, err := t.Header(ctx, s.Last)
+	s.Header, s.Expired = header, !held
 	return s, err
+}
+
+// Header implements [Target].
+func (t *Stream) Header(ctx context.Context, seq uint64) (nats.Header, bool, error) {
+	m, err := messageOf(ctx, t.js, t.name, fmt.Sprintf(`{"seq":%d}`, seq))
+	if errors.Is(err, errNoMessage) {
+		return nil, false, nil
+	}
+	return m.Header, err == nil, err
 }
 
 // fit returns why a stream cannot be a target, as a [Stop].

@@ -133,8 +133,8 @@ func (s *Stage) isSame(ctx context.Context, p Position) error {
 	return err
 }
 
-// errMoved means that another stage copied while the position was read.
-var errMoved = errors.New("another stage copies")
+// errMoved means that the target changed while the position was read.
+var errMoved = errors.New("the target has changed: another stage copies, or messages were removed")
 
 func gap(stream string, first, last uint64) error {
 	return stop("messages %d to %d of stream %s have left it before they were copied: "+
@@ -147,8 +147,7 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 	if t.Last > 0 && !t.Expired {
 		p, err := positionIn(t.Header) //mutant:position
 		if err != nil {
-			return p, stop("message %d of the target is not from a stage: %v: "+
-				"nothing else may publish to the target; copy to a new one", t.Last, err)
+			return p, s.foreign(ctx, t, src, err)
 		}
 		if p.Seq >= src.End && p.Seq+1 >= src.First {
 			return p, nil
@@ -167,8 +166,9 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 	case err != nil && (t.Expired || copied.Seq+1 < src.First):
 		return copied, err
 	case t.Expired && !isCurrent:
-		return copied, stop("the target's last message, %d, has expired, and nothing else says how far "+
-			"the source was copied (the hint is for message %d): copy to a new target", t.Last, h.Last)
+		return copied, stop("the target's last message, %d, has expired or was removed, and nothing else says how far "+
+			"the source was copied (the hint is for message %d): `natsid stamp --repair` helps if it was not a copy; "+
+			"otherwise copy to a new target", t.Last, h.Last)
 	case isCurrent && (t.Expired || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
 		copied = h.Position
 	}

@@ -19,6 +19,10 @@
 // has acknowledged the dead letter. Unselected messages are passed only if the last selected message is not after the
 // position, and no message after the position had left the source before: see look.
 //
+// A hint is also written for a last message that is not a copy, if all messages since the last copy are in the target
+// and none of them is a copy: when they are removed, the stage continues. If some of them are gone unseen, only people
+// know that they were no copies: see Repair.
+//
 // What a stage passes it passes on the word of one leader, which has all messages of the source: see infoOf. What
 // stops a stage for good is asked three times, over a longer time than a deposed leader answers: see sure.
 //
@@ -91,6 +95,8 @@ type TargetState struct {
 type Target interface {
 	// State returns the position, or why the stream cannot be a target, as a [Stop].
 	State(ctx context.Context) (TargetState, error)
+	// Header returns the headers of a message, and whether the stream holds it.
+	Header(ctx context.Context, seq uint64) (h nats.Header, held bool, err error)
 	// Prepare sends the messages of a Write in advance, without the commit. The batch before may still be under way:
 	// Write follows only when that batch is known to have landed. The error is a [Stop] if the messages are refused
 	// for good.
@@ -126,18 +132,22 @@ func (h Hint) isNewer(old Hint) bool {
 var ErrFenced = errors.New("stage: the target has other messages behind the position: another stage writes")
 
 // A Stop is an error that a retry cannot fix. Its text states the remedy.
-type Stop struct{ Why string }
+type Stop struct {
+	Why   string
+	proof *Hint // with which the stage continues once the cause is removed; nil if none
+}
 
 // Error implements error.
 func (s *Stop) Error() string { return s.Why }
 
-func stop(format string, args ...any) error { return &Stop{fmt.Sprintf(format, args...)} }
+func stop(format string, args ...any) error { return &Stop{Why: fmt.Sprintf(format, args...)} }
 
 // Config is the settings of a [Stage]. The fields down to Fits must be set.
 type Config struct {
 	Source     Source
 	SourceName string // of the stream
 	Target     Target
+	TargetName string
 	// Stamp gives messages IDs of a tag, see [stamp.Stamper.Msgs]. Several goroutines call it, each with another tag.
 	Stamp   func(ctx context.Context, tag string, msgs []*nats.Msg) error
 	Subject func(string) string // the subject of a copy; "" if there is none
@@ -226,6 +236,9 @@ func (s *Stage) copy(ctx context.Context) error {
 	at, err := s.locate(ctx)
 	if err == nil && s.cfg.DeadLetters != nil {
 		err = s.canBury(ctx)
+	}
+	if why, stopped := errors.AsType[*Stop](err); stopped && why.proof != nil {
+		s.keep(ctx, *why.proof)
 	}
 	if err := s.sure(err); err != nil {
 		return err

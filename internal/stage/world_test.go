@@ -320,6 +320,12 @@ func (t to) State(context.Context) (stage.TargetState, error) {
 	return s, nil
 }
 
+func (t to) Header(_ context.Context, seq uint64) (nats.Header, bool, error) {
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	return t.w.target[seq-1].Header, !t.w.gone, nil
+}
+
 // Prepare does nothing: its messages land with Write alone.
 func (t to) Prepare([]*nats.Msg, uint64) error { return nil }
 
