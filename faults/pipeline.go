@@ -258,8 +258,8 @@ func (c *checker) next(m jetstream.Msg) error {
 	}
 	source := fmt.Sprintf("%s %s %d ", fromStream, p.created.UTC().Format(time.RFC3339Nano), c.source)
 	data, _, _ := strings.Cut(string(m.Data()), " ")
-	if got := h["Natsid-Source"]; len(got) != 1 || !strings.HasPrefix(got[0], source) || data != number || h.Get("Number") != number ||
-		m.Subject() != "stamped.from.orders" {
+	if got := h["Natsid-Source"]; len(got) != 1 || !strings.HasPrefix(got[0], source) || data != number ||
+		h.Get("Number") != number || m.Subject() != "stamped.from.orders" {
 		return wrong("message %d of the target is not message %s of the source: %s with headers %v", c.seq, number,
 			data, h)
 	}

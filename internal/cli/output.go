@@ -34,6 +34,7 @@ func Outputs() []Output {
 		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
 		{"health", healthJSON{}},
 		{"stamp", stampJSON{}}, {"stamp --repair", stampRepairJSON{}},
+		{"stamp --status", stampStatusJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
 		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +32,7 @@ type stampCmd struct {
 	Rate       int
 	Since      since
 	Once       bool
+	Status     bool
 	Repair     bool
 	Yes        bool   `short:"y"`
 	HTTP       string `name:"http" placeholder:"HOST:PORT"`
@@ -40,8 +42,8 @@ func (*stampCmd) help() help {
 	return help{
 		summary: "Copy a stream to another, each message with an ID, exactly once.",
 		detail: `Each message is published with its headers, but for those of NATS, with its
-ID in Natsid-Id, and with Natsid-Source: its stream, when that was made, and its
-sequence. The position is the target's last message. So every message of the source
+ID in Natsid-Id, and with Natsid-Source: its stream, when that was made, its
+sequence, and its time. The position is the target's last message. So every message of the source
 is in the target once and in order, however often the command is killed, and
 however many run: of two, one copies, and the other takes over within 5 s.
 
@@ -50,6 +52,7 @@ Examples:
   natsid stamp --from ORDERS --to ORDERS_STAMPED --snowflake --once
   natsid stamp --from EVENTS --to IDS --tag event --subject 'events.>' --into 'ids.>'
   natsid stamp --core 'events.>' --into 'stamped.>' --tag event
+  natsid stamp --from ORDERS --to ORDERS_STAMPED --status
 
 With --core it copies what is published, and not what a stream holds, at most once:
 messages are lost while no stage runs, when one is killed, and beyond what waits in
@@ -65,7 +68,7 @@ memory for IDs. All stages with the same --into share the work.`,
 			"snowflake": "Use snowflakes as IDs, instead of those of a tag.",
 			"subject":   "The subjects of the source: one that ends with >, or > alone.",
 			"into":      "What the copies' subjects begin with, in place of --subject.",
-			"create":    "Create the target for the copies' subjects if there is none, and let it take atomic batches.",
+			"create":    "Create the target for the subjects of the copies, and let it take atomic batches.",
 			"existing": "What becomes of a message that has a Natsid-Id already: stop at it, keep the ID, " +
 				"replace it, or make a dead letter of the message. With keep, its producer answers for " +
 				"its uniqueness.",
@@ -76,8 +79,9 @@ memory for IDs. All stages with the same --into share the work.`,
 			"rate":        "Copy so many messages a second, at most; 0: as many as can be.",
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
-			"repair": "After messages of the target were removed by hand: show how stages would continue, ask, and let " +
-				"them.",
+			"status": "Show how far the source is copied, which stage copies it, and which stand by.",
+			"repair": "After messages of the target were removed by hand: show where stages would continue, and let " +
+				"them if you agree.",
 			"yes":  "With --repair: do not ask.",
 			"once": "Stop when all that the source holds is copied.",
 			"http": "Serve /healthz, /readyz and /metrics here.",
@@ -130,7 +134,7 @@ func (c *stampCmd) Run(s *session) error {
 		}
 	}
 	cfg := stage.Config{
-		Source: stage.SourceOn(js, c.From, c.Filter...), SourceName: c.From, Target: to, TargetName: c.To,
+		Source: stage.SourceOn(js, c.From, c.member(), c.Filter...), SourceName: c.From, Target: to, TargetName: c.To,
 		Fits: to.Fits, Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
@@ -141,7 +145,10 @@ func (c *stampCmd) Run(s *session) error {
 		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)
 	}
 	st := stage.New(cfg)
-	if c.Repair {
+	switch {
+	case c.Status:
+		return c.status(s, js, st)
+	case c.Repair:
 		return c.repair(s, st)
 	}
 	end := c.watch(s, l, line, log, st.Progress)
@@ -161,6 +168,12 @@ func (c *stampCmd) Run(s *session) error {
 		}
 		fmt.Fprintf(out, "%d messages copied%s, up to message %d of %s\n", p.Copied, letters, p.Position, c.From)
 	})
+}
+
+// member returns the name of this process among the stages.
+func (c *stampCmd) member() stage.Member {
+	host, _ := os.Hostname() // a name for people
+	return stage.Member{Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Target: c.To}
 }
 
 // create creates the target, and retries while JetStream is out of reach.

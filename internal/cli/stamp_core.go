@@ -21,7 +21,7 @@ func (c *stampCmd) checkCore() error {
 		"from": c.From != "", "to": c.To != "", "subject": c.Subject != ">", "tag-from": c.TagFrom.tag != nil,
 		"filter": len(c.Filter) > 0, "dead-letter": c.DeadLetter != "", "keep-ttl": c.KeepTTL, "rate": c.Rate != 0,
 		"since": !c.Since.IsZero(), "create": c.Create, "once": c.Once,
-		"repair": c.Repair,
+		"repair": c.Repair, "status": c.Status,
 	} {
 		if given {
 			return fmt.Errorf("--%s is for streams, and --core copies without: leave one out", flag)

@@ -23,7 +23,7 @@ func (c *stampCmd) check() error {
 			ways++
 		}
 	}
-	if ways != 1 && !c.Repair {
+	if ways != 1 && !c.Repair && !c.Status {
 		return errors.New("want one of --tag, --tag-from and --snowflake")
 	}
 	if c.Tag != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -96,6 +97,48 @@ func TestTheTargetTakesTheCopiesOfItsSourceOnly(t *testing.T) {
 		"stream ORDERS-STAMPED takes some of these subjects", "--into")
 	natsid(t, "stamp", "--nats="+url, "--from=NONE", "--to=SECOND", "--tag=order", "--create").want(t, 1,
 		"there is no stream NONE to copy")
+}
+
+func TestTheStatusShowsWhoCopiesAndWhoStandsBy(t *testing.T) {
+	t.Parallel()
+	url := serve(t).url
+	js := withOrders(t, url)
+	publish(t, js, &nats.Msg{Subject: "orders.new"})
+	args := []string{"stamp", "--nats=" + url, "--from=ORDERS", "--to=STAMPED"}
+	copies := append(slices.Clone(args), "--tag=order", "--create")
+	answered(t, append(copies, "--once")...).want(t, 0)
+	publish(t, js, &nats.Msg{Subject: "orders.new"})
+	status := func(flags ...string) string { return answered(t, append(append(args, "--status"), flags...)...).out }
+	if want := "ORDERS to STAMPED: message 1, 1 behind\nno stage runs\n"; status() != want {
+		t.Errorf("the status is %q, want %q", status(), want)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	var outs [2]natstest.Buffer
+	for i := range outs {
+		running.Go(func() { cli.Main(ctx, copies, &outs[i], &outs[i]) })
+	}
+	defer running.Wait()
+	defer stop()
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("%s/%d", host, os.Getpid())
+	want := fmt.Sprintf("ORDERS to STAMPED: message NN, 0 behind\n%s  copying\n%s  standby\n", name, name)
+	n := 2
+	eventually(t, "one copies, and one stands by", func() bool {
+		publish(t, js, &nats.Msg{Subject: "orders.new"})
+		n++
+		return status() == strings.ReplaceAll(want, "NN", fmt.Sprint(n))
+	})
+	for range 12 { // for longer than a stage is known that does not say that it stands by
+		time.Sleep(500 * time.Millisecond)
+		if got := status("--json"); strings.Count(got, `"role":"standby"`) != 1 ||
+			!strings.HasPrefix(got, `{"from":"ORDERS","to":"STAMPED","position":`) {
+			t.Errorf("the status is %s", got)
+		}
+	}
+	stop()
+	running.Wait()
+	eventually(t, "no stage runs", func() bool { return strings.Contains(status(), "no stage runs") })
 }
 
 func TestARepairAsksBeforeStagesContinue(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// request sends a request to JetStream's API.
-func request(ctx context.Context, js jetstream.JetStream, subject string, body []byte) ([]byte, error) {
+// apiSubject returns a subject of JetStream's API.
+func apiSubject(js jetstream.JetStream, subject string) string {
 	opts := js.Options()
 	prefix := "$JS.API."
 	switch {
@@ -22,9 +22,15 @@ func request(ctx context.Context, js jetstream.JetStream, subject string, body [
 	case opts.APIPrefix != "":
 		prefix = strings.TrimSuffix(opts.APIPrefix, ".") + "."
 	}
-	m, err := js.Conn().RequestWithContext(ctx, prefix+subject, body)
+	return prefix + subject
+}
+
+// request sends a request to JetStream's API.
+func request(ctx context.Context, js jetstream.JetStream, subject string, body []byte) ([]byte, error) {
+	subject = apiSubject(js, subject)
+	m, err := js.Conn().RequestWithContext(ctx, subject, body)
 	if err != nil {
-		return nil, fmt.Errorf("JetStream does not answer on %s: %w", prefix+subject, err)
+		return nil, fmt.Errorf("JetStream does not answer on %s: %w", subject, err)
 	}
 	return m.Data, nil
 }

@@ -62,8 +62,9 @@ func TestAMessageBeyondALimitIsADeadLetterThatNamesTheLimit(t *testing.T) {
 			_, err = p.js.PublishMsg(t.Context(), &nats.Msg{Subject: p.t.Name() + ".new", Data: make([]byte, tc.body),
 				Header: nats.Header{"Large": {strings.Repeat("x", tc.header)}}})
 			must(t, err)
+			const remedy = "raise that limit"
 			err = p.stage().Run(t.Context())
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "raise that limit") {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), remedy) {
 				t.Errorf("without dead letters: %v", err)
 			}
 			must(t, p.stage(func(c *stage.Config) {

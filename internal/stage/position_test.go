@@ -30,7 +30,8 @@ func FuzzParsePosition(f *testing.F) {
 			return
 		}
 		again, err := stage.ParsePosition(p.String())
-		same := again.Stream == p.Stream && again.Created.Equal(p.Created) && again.Seq == p.Seq && again.Time.Equal(p.Time)
+		same := again.Stream == p.Stream && again.Created.Equal(p.Created) && again.Seq == p.Seq &&
+			again.Time.Equal(p.Time)
 		if err != nil || !same || p.Seq == 0 {
 			t.Errorf("%q is %v, which is read as %v: %v", text, p, again, err)
 		}

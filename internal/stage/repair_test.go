@@ -44,7 +44,7 @@ func TestAStageContinuesWhenForeignMessagesAreRemoved(t *testing.T) {
 		hint           bool
 		command        string
 	}{
-		"one":             {10, 1, true, "`nats stream rmm TestAStageContinuesWhenForeignMessagesAreRemoved-one-to 11 -f`"},
+		"one":             {10, 1, true, "Removed-one-to 11 -f`"},
 		"several":         {10, 3, true, "seq 11 13"},
 		"without a hint":  {10, 3, false, "seq 11 13"},
 		"in a new target": {0, 2, false, "seq 1 2"},

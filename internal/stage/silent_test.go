@@ -24,7 +24,7 @@ func TestAStageReadsAnewWhereAConsumerFallsSilent(t *testing.T) {
 			p := newPair(t, before)
 			var log natstest.Buffer
 			s := p.stage(func(c *stage.Config) {
-				c.Source = pausing{c.Source, p, before == 0}
+				c.Source = &pausing{c.Source, p, before == 0}
 				c.Once, c.Log = false, slog.New(slog.NewTextHandler(&log, nil))
 				c.Rate = 1000 // the consumer is paused before all is read
 			})
@@ -56,10 +56,11 @@ type pausing struct {
 	now bool
 }
 
-func (s pausing) Open(ctx context.Context, after uint64) (stage.Reader, error) {
+func (s *pausing) Open(ctx context.Context, after uint64) (stage.Reader, error) {
 	r, err := s.Source.Open(ctx, after)
-	if s.now && err == nil && s.p.consumers() == 1 {
+	if s.now && err == nil {
 		s.p.pauseAll()
+		s.now = false
 	}
 	return r, err
 }
@@ -69,8 +70,6 @@ func (p *pair) stream() jetstream.Stream {
 	must(p.t, err)
 	return s
 }
-
-func (p *pair) consumers() int { return p.stream().CachedInfo().State.Consumers }
 
 // pauseAll pauses the consumers that the source has.
 func (p *pair) pauseAll() {
@@ -118,7 +117,7 @@ func TestAReaderEndsWhereAMessageIsLostOnItsWay(t *testing.T) {
 			defer conn.Close()
 			js, err := jetstream.New(conn)
 			must(t, err)
-			r, err := stage.SourceOn(js, p.source).Open(t.Context(), 0)
+			r, err := stage.SourceOn(js, p.source, stage.Member{}).Open(t.Context(), 0)
 			must(t, err)
 			defer r.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -15,13 +15,15 @@ import (
 type onSource struct {
 	js      jetstream.JetStream
 	name    string
+	member  Member
+	standby string // name of the consumer of a member that stands by
 	filters []string
 }
 
-// SourceOn returns the stream of that name as a source. Only messages are read whose subject matches one of filters,
-// patterns that do not overlap; without filters all messages are read.
-func SourceOn(js jetstream.JetStream, name string, filters ...string) Source {
-	return &onSource{js, name, filters}
+// SourceOn returns the stream of that name as the source of a member. Only messages are read whose subject matches one
+// of filters, patterns that do not overlap; without filters all messages are read.
+func SourceOn(js jetstream.JetStream, name string, member Member, filters ...string) Source {
+	return &onSource{js, name, member, rand.Text(), filters}
 }
 
 // State implements [Source].
@@ -38,7 +40,10 @@ func (s *onSource) State(ctx context.Context) (SourceState, error) {
 			"copy a stream with limits", s.name, info.Config.Retention)
 	}
 	have := info.State
-	state := SourceState{info.Created, have.FirstSeq, have.LastSeq, have.LastTime, have.LastSeq, leadership(info.Cluster)}
+	state := SourceState{
+		Created: info.Created, First: have.FirstSeq, Last: have.LastSeq, LastTime: have.LastTime, End: have.LastSeq,
+		Leader: leadership(info.Cluster),
+	}
 	if len(s.filters) > 0 || have.NumDeleted > 0 {
 		state.End, err = s.end(ctx)
 	}
@@ -86,11 +91,13 @@ func (s *onSource) Before(ctx context.Context, t time.Time) (uint64, error) {
 func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	r := &onReader{conn: s.js.Conn(), reconnects: s.js.Conn().Stats().Reconnects}
+	name := rand.Text()
+	r := &onReader{conn: s.js.Conn(), reconnects: s.js.Conn().Stats().Reconnects,
+		end: apiSubject(s.js, "CONSUMER.DELETE."+s.name+"."+name)}
 	consumer, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
-		Name: rand.Text(), FilterSubjects: s.filters, AckPolicy: jetstream.AckNonePolicy,
+		Name: name, FilterSubjects: s.filters, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute, Metadata: s.member.metadata(Copying),
 	})
 	if err == nil {
 		err = s.heard(ctx, consumer.CachedInfo().Name)
@@ -130,6 +137,7 @@ type onReader struct {
 	reconnects uint64 // of conn, at first
 	messages   jetstream.MessagesContext
 	delivered  uint64 // messages
+	end        string // the subject that deletes the consumer
 }
 
 // Next implements [Reader].
@@ -157,5 +165,8 @@ func (r *onReader) Next(ctx context.Context) (Message, error) {
 	return Message{meta.Sequence.Stream, meta.Timestamp, meta.NumPending, m.Subject(), m.Headers(), m.Data()}, nil
 }
 
-// Close implements [Reader].
-func (r *onReader) Close() { r.messages.Stop() }
+// Close implements [Reader]. A consumer that is not deleted ends by itself.
+func (r *onReader) Close() {
+	r.messages.Stop()
+	_ = r.conn.Publish(r.end, nil)
+}

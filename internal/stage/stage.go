@@ -75,6 +75,8 @@ type Source interface {
 	Before(ctx context.Context, t time.Time) (uint64, error)
 	// Open reads the messages after a sequence, in order.
 	Open(ctx context.Context, after uint64) (Reader, error)
+	// StandBy shows that a stage stands by, for the next few seconds.
+	StandBy(ctx context.Context) error
 }
 
 // A Reader reads a source. Next waits until there is a message or ctx ends.
@@ -343,6 +345,7 @@ func (s *Stage) standBy(ctx context.Context) {
 	since := time.Now()
 	for ctx.Err() == nil && time.Since(since) < quietFor {
 		sleep(ctx, lookEvery)
+		_ = s.cfg.Source.StandBy(ctx) // only people need it
 		at, err := s.locate(ctx)
 		if _, stopped := errors.AsType[*Stop](err); stopped {
 			return
