@@ -139,7 +139,7 @@ func (c *stampCmd) Run(s *session) error {
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
-		cfg.Settle = 10 * time.Second // nats-server: a leader without followers is deposed within 20 s
+		cfg.Settle = 10 * time.Second // a leader of nats-server without followers steps down within 20 s
 	}
 	if c.DeadLetter != "" {
 		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)

@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,15 +17,9 @@ type Member struct {
 	Role   Role
 }
 
-// The metadata of a member's consumer.
-const (
-	memberName   = "natsid_stage"
-	memberTarget = "natsid_target"
-	memberRole   = "natsid_role"
-)
-
+// metadata returns the metadata of the member's consumer.
 func (m Member) metadata(role Role) map[string]string {
-	return map[string]string{memberName: m.Name, memberTarget: m.Target, memberRole: string(role)}
+	return map[string]string{"natsid_stage": m.Name, "natsid_target": m.Target, "natsid_role": string(role)}
 }
 
 // standbyFor is how long a member is known to stand by after it last said so.
@@ -53,21 +46,20 @@ func Members(ctx context.Context, js jetstream.JetStream, source, target string)
 		return nil, err
 	}
 	consumers := stream.ListConsumers(ctx)
-	var since time.Time // of the stage that began to copy last
+	var copier jetstream.ConsumerInfo // of the stage that began to copy last
 	for c := range consumers.Info() {
-		m := Member{c.Config.Metadata[memberName], c.Config.Metadata[memberTarget], Role(c.Config.Metadata[memberRole])}
-		switch {
-		case m.Target != target:
+		data := c.Config.Metadata
+		switch m := (Member{data["natsid_stage"], target, Role(data["natsid_role"])}); {
+		case data["natsid_target"] != target:
 		case m.Role == Standby:
 			members = append(members, m)
-		case c.Created.After(since):
-			since = c.Created
-			members = append(slices.DeleteFunc(members, func(m Member) bool { return m.Role == Copying }), m)
+		case c.Created.After(copier.Created):
+			copier = *c
 		}
 	}
-	slices.SortFunc(members, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
-	})
+	if name := copier.Config.Metadata["natsid_stage"]; name != "" {
+		members = slices.Insert(members, 0, Member{name, target, Copying})
+	}
 	return members, consumers.Err()
 }
 

@@ -144,15 +144,13 @@ func gap(stream string, first, last uint64) error {
 // position returns the last message of the source that was copied or passed.
 func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (Position, error) {
 	var copied Position
+	var foreign error // why the last message is not from a stage
 	if t.Last > 0 && !t.Expired {
 		p, err := positionIn(t.Header) //mutant:position
-		if err != nil {
-			return p, s.foreign(ctx, t, src, err)
-		}
-		if p.Seq >= src.End && p.Seq+1 >= src.First {
+		if err == nil && p.Seq >= src.End && p.Seq+1 >= src.First {
 			return p, nil
 		}
-		copied = p
+		copied, foreign = p, err
 	}
 	h, err := s.hint(ctx)
 	//mutant:hint
@@ -163,12 +161,10 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 		return h.Position, nil
 	case t.Last == 0:
 		return s.beginning(ctx, src)
-	case err != nil && (t.Expired || copied.Seq+1 < src.First):
+	case err != nil && (t.Expired || foreign != nil || copied.Seq+1 < src.First):
 		return copied, err
-	case t.Expired && !isCurrent:
-		return copied, stop("the target's last message, %d, has expired or was removed, and nothing else says how far "+
-			"the source was copied (the hint is for message %d): `natsid stamp --repair` helps if it was not a copy; "+
-			"otherwise copy to a new target", t.Last, h.Last)
+	case foreign != nil || t.Expired && !isCurrent:
+		return copied, s.unknown(ctx, t, src, h, foreign)
 	case isCurrent && (t.Expired || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
 		copied = h.Position
 	}

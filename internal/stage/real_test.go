@@ -214,7 +214,7 @@ func TestWhatCannotBeCopiedSaysWhy(t *testing.T) {
 			must(p.t, err)
 			must(p.t, s.Purge(t.Context()))
 			must(p.t, p.js.DeleteKeyValue(t.Context(), "stamp_test"))
-		}, "has expired"},
+		}, "has expired, and nothing else says"},
 		"a target with a transform": {func(p *pair) {
 			s, err := p.js.Stream(t.Context(), p.target)
 			must(p.t, err)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Repair is a target whose last messages are not copies, or are gone. The zero value is one that needs no repair.
+// A Repair is a target whose last messages are not copies, or are gone. The zero value needs no repair.
 type Repair struct {
 	Last    uint64   // the target's last sequence
 	After   Position // the last message of the source that was copied, or passed, before these messages
@@ -24,6 +24,8 @@ const mostForeign = 1000
 // tail reads the target backwards, to the last copy. A hint for a message on the way tells how far the source was
 // copied. Where nothing is gone since, this is proven.
 func (s *Stage) tail(ctx context.Context, t TargetState, src SourceState, h Hint) (r Repair, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 6*answersWithin)
+	defer cancel()
 	r = Repair{Last: t.Last, created: t.Created}
 	for seq := t.Last; t.Last-seq < mostForeign; seq-- {
 		if !r.known && h.Last == seq && h.Created.Equal(t.Created) && h.Position.isOf(s.cfg.SourceName, src) {
@@ -55,9 +57,6 @@ func (s *Stage) tail(ctx context.Context, t TargetState, src SourceState, h Hint
 	return r, nil
 }
 
-// hint returns the hint for a target that ends as r says.
-func (r Repair) hint() Hint { return Hint{r.Last, r.created, r.After} }
-
 // Remove returns the command that removes the messages that are not from a stage.
 func (r Repair) Remove(target string) string {
 	first, last := r.Foreign[len(r.Foreign)-1], r.Foreign[0]
@@ -67,56 +66,51 @@ func (r Repair) Remove(target string) string {
 	return fmt.Sprintf("for i in $(seq %d %d); do nats stream rmm %s $i -f; done", first, last, target)
 }
 
-// foreign returns the [Stop] at a target whose last message is not from a stage. If all messages since the last copy
-// are there, the Stop has a hint, with which the stage continues when they are removed.
-func (s *Stage) foreign(ctx context.Context, t TargetState, src SourceState, why error) error {
-	h, unread := s.hint(ctx)
+// unknown returns the [Stop] at a target whose last message is gone, or not from a stage: then foreign says why.
+func (s *Stage) unknown(ctx context.Context, t TargetState, src SourceState, h Hint, foreign error) error {
 	r, err := s.tail(ctx, t, src, h)
 	if err != nil {
 		return err
 	}
-	if len(r.Foreign) == 0 {
+	why := &Stop{repair: r}
+	switch n := len(r.Foreign); {
+	case foreign != nil && n == 0:
 		return errMoved // it was removed since
+	case foreign != nil:
+		why.Why = fmt.Sprintf("message %d of the target is not from a stage: %v (there are %d such messages): nothing "+
+			"else may publish to the target; remove with `%s`, and start the stage again",
+			t.Last, foreign, n, r.Remove(s.cfg.TargetName))
+	case r.known:
+		why.Why = fmt.Sprintf("the target's last message, %d, was removed, or has expired, and the last copy that is "+
+			"known is of message %d of the source: if no copy is missing, `natsid stamp --repair` continues after it; "+
+			"otherwise copy to a new target", t.Last, r.After.Seq)
+	default:
+		why.Why = fmt.Sprintf("the target's last message, %d, was removed, or has expired, and nothing else says how "+
+			"far the source was copied (the hint is for message %d): copy to a new target", t.Last, h.Last)
 	}
-	what := fmt.Sprintf("message %d of the target is not from a stage: %v", t.Last, why)
-	if n := len(r.Foreign); n > 1 {
-		what = fmt.Sprintf("%d messages of the target, from %d to %d, are not from a stage", n, r.Foreign[n-1], t.Last)
-	}
-	found := &Stop{Why: fmt.Sprintf("%s: nothing else may publish to the target; remove with `%s`, and start the "+
-		"stage again", what, r.Remove(s.cfg.TargetName))}
-	if r.known && r.Gone == 0 && unread == nil {
-		proof := r.hint()
-		found.proof = &proof
-	}
-	return found
+	return why
 }
 
-// Plan returns what Repair would do. The error is the [Stop] that no repair helps against.
+// remember writes a hint for a target that ends with messages that are not from a stage, if no message is gone since
+// the last copy: then the stage continues once they are removed.
+func (s *Stage) remember(ctx context.Context, err error) {
+	if why, ok := errors.AsType[*Stop](err); ok && why.repair.known && why.repair.Gone == 0 {
+		s.keep(ctx, why.repair.hint())
+	}
+}
+
+func (r Repair) hint() Hint { return Hint{r.Last, r.created, r.After} }
+
+// Plan returns what Repair would do. The error may be a [Stop] that no repair helps against.
 func (s *Stage) Plan(ctx context.Context) (Repair, error) {
-	_, stopped := s.locate(ctx)
-	if _, ok := errors.AsType[*Stop](stopped); !ok {
-		return Repair{}, stopped
+	_, err := s.locate(ctx)
+	if why, ok := errors.AsType[*Stop](err); ok && why.repair.known && why.repair.Gone > 0 {
+		return why.repair, nil
 	}
-	t, err := s.target(ctx)
-	if err != nil {
-		return Repair{}, err
-	}
-	src, err := s.cfg.Source.State(ctx)
-	if err != nil {
-		return Repair{}, err
-	}
-	h, err := s.hint(ctx)
-	if err != nil {
-		return Repair{}, err
-	}
-	r, err := s.tail(ctx, t, src, h)
-	if err == nil && (!r.known || r.Gone == 0) {
-		err = stopped
-	}
-	return r, err
+	return Repair{}, err
 }
 
-// Repair lets the stage continue after a position, if no copy is among the messages that are gone.
+// Repair lets stages continue after a position, if no copy is among the messages that are gone.
 func (s *Stage) Repair(ctx context.Context, r Repair) error {
 	if err := s.cfg.Target.SetHint(ctx, r.hint()); err != nil {
 		return err

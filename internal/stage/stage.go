@@ -135,8 +135,8 @@ var ErrFenced = errors.New("stage: the target has other messages behind the posi
 
 // A Stop is an error that a retry cannot fix. Its text states the remedy.
 type Stop struct {
-	Why   string
-	proof *Hint // with which the stage continues once the cause is removed; nil if none
+	Why    string
+	repair Repair
 }
 
 // Error implements error.
@@ -164,8 +164,8 @@ type Config struct {
 	Rate        int         // messages a second; 0: no limit
 	Since       time.Time   // pass older messages, if no position is known
 	Once        bool        // return when all messages that the source holds are copied
-	// Settle is the wait before JetStream is asked again whether the stage must stop, of three times. 0: it is asked
-	// once, since JetStream is a single server, whose answers are never out of date.
+	// Settle is the wait before JetStream is asked a second time whether the stage must stop, and half the wait before
+	// the third time. 0: it is asked once, since JetStream is a single server, whose answers are never out of date.
 	Settle time.Duration
 	Log    *slog.Logger
 }
@@ -232,16 +232,14 @@ const checkEvery = 5 * time.Second
 
 // copy reads the position, and copies the messages after it until an error occurs.
 func (s *Stage) copy(ctx context.Context) error {
-	if s.doubts > 0 {
-		sleep(ctx, s.cfg.Settle)
+	if sleep(ctx, time.Duration(s.doubts)*s.cfg.Settle); ctx.Err() != nil {
+		return ctx.Err()
 	}
 	at, err := s.locate(ctx)
 	if err == nil && s.cfg.DeadLetters != nil {
 		err = s.canBury(ctx)
 	}
-	if why, stopped := errors.AsType[*Stop](err); stopped && why.proof != nil {
-		s.keep(ctx, *why.proof)
-	}
+	s.remember(ctx, err)
 	if err := s.sure(err); err != nil {
 		return err
 	}
