@@ -267,16 +267,26 @@ func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 // takes returns a [Stop] if the stream does not take the subject of a message: that message would be missing from the
 // batch.
 func (t *Stream) takes(msgs []*nats.Msg) error {
-	subjects := *t.subjects.Load()
 	last := ""
+	taken := func() bool {
+		return slices.ContainsFunc(*t.subjects.Load(), func(pattern string) bool { return Overlap(pattern, last) })
+	}
 	for _, m := range msgs {
 		if m.Subject == last {
 			continue
 		}
-		last = m.Subject
-		if !slices.ContainsFunc(subjects, func(pattern string) bool { return Overlap(pattern, m.Subject) }) {
+		if last = m.Subject; taken() {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
+		_, err := t.State(ctx) // the subjects may have changed
+		cancel()
+		if err != nil {
+			return doubted(err)
+		}
+		if !taken() {
 			return stop("stream %s does not take %s, only %s: give it that subject, or copies another one (--into)",
-				t.name, m.Subject, strings.Join(subjects, ", "))
+				t.name, last, strings.Join(*t.subjects.Load(), ", "))
 		}
 	}
 	return nil

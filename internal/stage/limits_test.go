@@ -1,6 +1,7 @@
 package stage_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -103,6 +104,25 @@ func TestTheDetailOfADeadLetterIsAFact(t *testing.T) {
 	if d := kept.Header.Get(stage.DetailHeader); d != "it has an ID already, 7" {
 		t.Errorf("the detail is %q", d)
 	}
+}
+
+func TestATargetMayBeGivenASubjectWhileAStageRuns(t *testing.T) {
+	p := newPair(t, 1)
+	s := p.stage(func(c *stage.Config) { c.Once = false })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, "a message is copied", func() bool { return p.held() == 1 })
+	c := p.stream().CachedInfo().Config
+	c.Subjects = append(c.Subjects, "more")
+	_, err := p.js.UpdateStream(t.Context(), c)
+	must(t, err)
+	p.change(func(c *jetstream.StreamConfig) { c.Subjects = append(c.Subjects, "stamped.more") })
+	_, err = p.js.Publish(t.Context(), "more", nil)
+	must(t, err)
+	eventually(t, "another one is copied", func() bool { return p.held() == 2 || len(ended) > 0 })
+	cancel()
+	must(t, <-ended)
 }
 
 func TestAFullTargetIsNamedWithItsLimitUntilThereIsRoom(t *testing.T) {
