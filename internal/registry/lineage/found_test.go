@@ -70,8 +70,8 @@ func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
 		"none":                                          {},
 	} {
 		k := own{cfg: &Config{Name: func() string { return "w1" }}, memory: memory{
-			Written: written{Token: "last", Revision: 5, Sent: sent}, Flight: flight{Token: "flight", Highest: 10}, Looked: looked,
-			copied: tc.copied,
+			Written: written{Token: "last", Revision: 5, Sent: sent}, Flight: flight{Token: "flight", Highest: 10},
+			Looked: looked, copied: tc.copied,
 		}}
 		var o *ownEntry
 		if tc.token != "" {
