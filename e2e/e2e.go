@@ -57,6 +57,27 @@ func WithNamespace(ns string) Option {
 	return func(c *setup.Cluster) { c.Namespace = subjects.Namespace(ns) }
 }
 
+// WithMySQL keeps the tags in a table of MySQL, user:password@tcp(host:port)/database, as Leaf does.
+func WithMySQL(dsn string) Option {
+	return configure(func(_ int, cfg *app.Config) { cfg.MySQL = dsn })
+}
+
+// WithClock makes worker i, counted from 0, read its wall clock by now(i). It must be safe for concurrent use.
+func WithClock(now func(i int) time.Time) Option {
+	return configure(func(i int, cfg *app.Config) { cfg.Now = func() time.Time { return now(i) } })
+}
+
+// configure adds to what is configured already.
+func configure(more func(i int, cfg *app.Config)) Option {
+	return func(c *setup.Cluster) {
+		before := c.Configure
+		c.Configure = func(i int, cfg *app.Config) {
+			before(i, cfg)
+			more(i, cfg)
+		}
+	}
+}
+
 // Start starts a cluster, and returns once each worker issues IDs of both
 // modes. The cluster stops when the test ends.
 func Start(tb testing.TB, opts ...Option) *Cluster {
