@@ -110,6 +110,12 @@ func workerEnv(t *testing.T, worker map[string]any, url, dsn string) (environ []
 			environ = append(environ, "NATS_URL="+url)
 		case "NATSID_MYSQL":
 			environ = append(environ, "NATSID_MYSQL="+dsn)
+		case "NATSID_HTTP_TOKEN_FILE":
+			token := filepath.Join(t.TempDir(), "token")
+			if err := os.WriteFile(token, []byte("natsid\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			environ = append(environ, "NATSID_HTTP_TOKEN_FILE="+token)
 		default:
 			t.Errorf("the service natsid sets %s: add it to this test", name)
 		}
