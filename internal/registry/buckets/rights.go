@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -53,7 +54,14 @@ type rights struct {
 	mu      sync.Mutex
 	waiting map[*request]struct{}
 	inbox   string // what the subjects begin with on which answers arrive
+
+	deaf   *RightError // no answers arrive on this connection: nats.go subscribes once, and NATS refused that
+	deafAt time.Time   // when that was noticed, or the connection was last replaced for it
+	deafOn uint64      // reconnects until then
 }
+
+// deafEvery is how often a connection is replaced on which no answers arrive: an operator may have given the right.
+const deafEvery = 5 * time.Second
 
 type request struct {
 	subject    string
@@ -69,6 +77,11 @@ func rightsOn(nc *nats.Conn) *rights {
 	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if missing := MissingRight(err); missing != nil {
 			inbox := missing.Subscribe && strings.HasPrefix(missing.Subject, r.inbox)
+			if inbox {
+				r.mu.Lock()
+				r.deaf, r.deafAt, r.deafOn = missing, time.Now(), nc.Stats().Reconnects
+				r.mu.Unlock()
+			}
 			r.end(missing, func(q *request) bool { return inbox || q.subject == missing.Subject })
 		}
 		if before != nil {
@@ -86,6 +99,20 @@ func rightsOn(nc *nats.Conn) *rights {
 	return r
 }
 
+// whyDeaf returns why no answer can arrive, nil if one can.
+func (r *rights) whyDeaf() *RightError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deaf == nil || r.deafOn != r.nc.Stats().Reconnects {
+		return nil
+	}
+	if now := time.Now(); now.Sub(r.deafAt) >= deafEvery {
+		r.deafAt = now
+		go func() { _ = r.nc.ForceReconnect() }() // it fails only on a closed connection
+	}
+	return r.deaf
+}
+
 // end ends some of the requests that wait.
 func (r *rights) end(why error, which func(*request) bool) {
 	r.mu.Lock()
@@ -100,6 +127,10 @@ func (r *rights) end(why error, which func(*request) bool) {
 // await calls f, which sends a request on a subject and awaits the answer, with a context that also ends if NATS
 // refuses the request, or if the connection is lost. The error is one of this package.
 func await[T any](ctx context.Context, r *rights, subject string, f func(context.Context) (T, error)) (T, error) {
+	if deaf := r.whyDeaf(); deaf != nil {
+		var none T
+		return none, deaf
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	q := &request{subject, r.nc.Stats().Reconnects, end}
