@@ -13,14 +13,14 @@ const mostUnanswered = 3
 // meet looks at the other registries that were heard.
 func (c *checker) meet(ctx context.Context) {
 	own := c.registry.Identity()
-	for _, o := range c.peers.due() {
-		isChosen := c.cfg.Pin != "" && c.cfg.Pin == own.Registry && !o.notice.Pinned
-		if isChosen || own.Out != "" || own.Incident != nil || !o.notice.Serves() {
+	for _, heard := range c.peers.due() {
+		isChosen := c.cfg.Pin != "" && c.cfg.Pin == own.Registry && !heard.Pinned
+		if isChosen || own.Out != "" || own.Incident != nil || !heard.Serves() {
 			continue
 		}
-		if err := c.meetOne(ctx, o); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStopped) {
+		if err := c.meetOne(ctx, heard); err != nil && ctx.Err() == nil && !errors.Is(err, ErrStopped) {
 			c.cfg.Log.Warn("another registry serves the same subjects, and cannot be examined yet", "registry",
-				o.notice.Registry, "error", err)
+				heard.Registry, "error", err)
 		}
 	}
 }
@@ -30,19 +30,18 @@ func (c *checker) meet(ctx context.Context) {
 // Law: what was heard is proof of nothing. The own identity is read first, and the other worker reads its own for the
 // answer: so if both are one registry, both see that. One that announces itself again and again and cannot be asked
 // counts as another one: nothing else could keep the two apart.
-func (c *checker) meetOne(ctx context.Context, o *other) error {
+func (c *checker) meetOne(ctx context.Context, heard Notice) error {
 	if err := c.check(ctx, true); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	n, err := c.peers.ask(ctx, o.notice.Registry)
-	if err == nil {
-		o.unanswered = 0
-	} else if o.unanswered++; o.unanswered < mostUnanswered {
+	n, err := c.peers.ask(ctx, heard.Registry)
+	if unanswered := c.peers.asked(heard.Registry, err); 0 < unanswered && unanswered < mostUnanswered {
 		return err
-	} else {
-		n = o.notice
+	}
+	if err != nil {
+		n = heard
 	}
 	if n.Registry == c.own.Registry || !n.Serves() {
 		return nil

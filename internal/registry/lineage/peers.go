@@ -241,8 +241,8 @@ func (p *peers) announceIfDue() {
 	}
 }
 
-// due returns the other registries to be examined, and forgets those that are not heard.
-func (p *peers) due() (due []*other) {
+// due returns the last notices of the other registries to be examined, and forgets those that are not heard.
+func (p *peers) due() (due []Notice) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.cfg.Now()
@@ -250,10 +250,27 @@ func (p *peers) due() (due []*other) {
 	for _, o := range p.others {
 		if o.asked.Before(o.heard) && now.Sub(o.asked) >= tick {
 			o.asked = now
-			due = append(due, o)
+			due = append(due, o.notice)
 		}
 	}
 	return due
+}
+
+// asked notes the outcome of a question to another registry, and returns how many in a row had no answer.
+func (p *peers) asked(registry string, err error) (unanswered int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.others[registry]
+	switch {
+	case err == nil && o != nil:
+		o.unanswered = 0
+	case err != nil && o == nil:
+		return 1 // it is not heard any more
+	case err != nil:
+		o.unanswered++
+		return o.unanswered
+	}
+	return 0
 }
 
 // isUnused reports whether the registry never loaded, nor held a worker number.
