@@ -187,6 +187,7 @@ func (c *explainCmd) snowflake(ctx context.Context, s *session, r *grants.Reader
 		return nil
 	}
 	if err := c.anyTag(ctx, r, out); err != nil || len(out.Grants) > 0 {
+		out.Parts = nil // of a tag, then
 		return err
 	}
 	switch oldest, _, ok, err := r.Get(ctx, r.First); {

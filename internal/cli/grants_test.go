@@ -87,6 +87,7 @@ func TestAnIDIsExplainedAndAPlantedOverlapIsFound(t *testing.T) {
 	}{
 		{[]string{"explain", "1234", "--tag=order"}, []string{"worker    eu-1, process " + head.Process, "of tag order",
 			"number    ", "bucket id_segments, registry " + head.Segments, time.Now().UTC().Format("2006-01-02")}},
+		{[]string{"explain", "1234"}, []string{"of tag order", "worker    eu-1"}},
 		{[]string{"explain", snowflake}, []string{"worker    eu-1", "acquired", "registry " + head.Numbers}},
 		{[]string{"audit"}, []string{"of 1 tag ", "tags        1 proven, 0 repeated, 0 not proven",
 			"numbers     1 proven, 0 repeated, 0 not proven", "verdict     proven: no ID was granted twice"}},
