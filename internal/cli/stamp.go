@@ -79,7 +79,7 @@ memory for IDs. All stages with the same --into share the work.`,
 			"rate":        "Copy so many messages a second, at most; 0: as many as can be.",
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
-			"status": "Show how far the source is copied, which stage copies it, and which stand by.",
+			"status": "Show how far the source is copied, and which stage copies it.",
 			"repair": "After messages of the target were removed by hand: show where stages would continue, and let " +
 				"them if you agree.",
 			"yes":  "With --repair: do not ask.",
@@ -134,8 +134,9 @@ func (c *stampCmd) Run(s *session) error {
 		}
 	}
 	cfg := stage.Config{
-		Source: stage.SourceOn(js, c.From, c.member(), c.Filter...), SourceName: c.From, Target: to, TargetName: c.To,
-		Fits: to.Fits, Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
+		Source: stage.SourceOn(js, c.From, processName(), c.To, c.Filter...), SourceName: c.From, Target: to,
+		TargetName: c.To,
+		Fits:       to.Fits, Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
@@ -170,10 +171,10 @@ func (c *stampCmd) Run(s *session) error {
 	})
 }
 
-// member returns the name of this process among the stages.
-func (c *stampCmd) member() stage.Member {
-	host, _ := os.Hostname() // a name for people
-	return stage.Member{Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Target: c.To}
+// processName returns the name of this process for people.
+func processName() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // create creates the target, and retries while JetStream is out of reach.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -55,39 +56,23 @@ func (c *stampCmd) repair(s *session, st *stage.Stage) error {
 
 // stampStatusJSON is the output of `natsid stamp --status`.
 type stampStatusJSON struct {
-	From     string         `json:"from"`
-	To       string         `json:"to"`
-	Position uint64         `json:"position"` // the last message of the source that was copied or passed
-	Behind   uint64         `json:"behind"`   // messages of the source that were not
-	Stages   []stampingJSON `json:"stages"`
+	Position uint64 `json:"position"` // the last message of the source that was copied or passed
+	Behind   uint64 `json:"behind"`   // messages of the source that were not
+	Copier   string `json:"copier"`   // host and process of the stage that copies; "" if none does
 }
 
-type stampingJSON struct {
-	Name string     `json:"name"` // host and process
-	Role stage.Role `json:"role"` // copying or standby
-}
-
-// status prints how far a source is copied, and by which stages.
+// status prints how far a source is copied, and by which stage.
 func (c *stampCmd) status(s *session, js jetstream.JetStream, st *stage.Stage) error {
 	position, behind, err := st.Position(s.ctx)
 	if err != nil {
 		return err
 	}
-	members, err := stage.Members(s.ctx, js, c.From, c.To)
+	copier, err := stage.Copier(s.ctx, js, c.From, c.To)
 	if err != nil {
 		return err
 	}
-	out := stampStatusJSON{c.From, c.To, position, behind, []stampingJSON{}}
-	for _, m := range members {
-		out.Stages = append(out.Stages, stampingJSON{m.Name, m.Role})
-	}
-	return s.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "%s to %s: message %d, %d behind\n", c.From, c.To, position, behind)
-		for _, m := range out.Stages {
-			fmt.Fprintf(w, "%s\t%s\n", m.Name, m.Role)
-		}
-		if len(out.Stages) == 0 {
-			fmt.Fprintln(w, "no stage runs")
-		}
+	return s.print(stampStatusJSON{position, behind, copier}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s to %s: message %d, %d behind, copied by %s\n", c.From, c.To, position, behind,
+			cmp.Or(copier, "no stage"))
 	})
 }

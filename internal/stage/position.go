@@ -58,6 +58,8 @@ type place struct {
 	end  uint64   // last message that is to be read
 }
 
+func (p place) behind() uint64 { return p.end - min(p.end, p.from.Seq) }
+
 // target returns the state of the target, and a [Stop] if the stream was made again since the first call.
 func (s *Stage) target(ctx context.Context) (TargetState, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)

@@ -86,7 +86,7 @@ func (p *pair) stamp(ctx context.Context, tag string, msgs []*nats.Msg) error {
 func (p *pair) stage(change ...func(*stage.Config)) *stage.Stage {
 	to := p.to()
 	cfg := stage.Config{
-		Source: stage.SourceOn(p.js, p.source, stage.Member{Target: p.target}), SourceName: p.source,
+		Source: stage.SourceOn(p.js, p.source, "", p.target), SourceName: p.source,
 		Target: to, TargetName: p.target,
 		Fits: to.Fits, Stamp: p.stamp, Subject: func(s string) string { return "stamped." + s },
 		Existing: stage.StopAtID, Once: true,

@@ -75,8 +75,6 @@ type Source interface {
 	Before(ctx context.Context, t time.Time) (uint64, error)
 	// Open reads the messages after a sequence, in order.
 	Open(ctx context.Context, after uint64) (Reader, error)
-	// StandBy shows that a stage stands by, for the next few seconds.
-	StandBy(ctx context.Context) error
 }
 
 // A Reader reads a source. Next waits until there is a message or ctx ends.
@@ -230,6 +228,12 @@ const answersWithin = 5 * time.Second
 // checkEvery is the interval of checks of the target's settings while it is written.
 const checkEvery = 5 * time.Second
 
+// Position returns the last message of the source that was copied or passed, and how many are behind it.
+func (s *Stage) Position(ctx context.Context) (seq, behind uint64, err error) {
+	at, err := s.locate(ctx)
+	return at.from.Seq, at.behind(), err
+}
+
 // copy reads the position, and copies the messages after it until an error occurs.
 func (s *Stage) copy(ctx context.Context) error {
 	if sleep(ctx, time.Duration(s.doubts)*s.cfg.Settle); ctx.Err() != nil {
@@ -255,7 +259,7 @@ func (s *Stage) copy(ctx context.Context) error {
 		return err
 	}
 	s.note(func(p *Progress) {
-		p.Role, p.Position, p.Behind = Copying, at.from.Seq, at.end-min(at.end, at.from.Seq)
+		p.Role, p.Position, p.Behind = Copying, at.from.Seq, at.behind()
 	})
 	batches := make(chan *batch)
 	var gathering sync.WaitGroup
@@ -343,7 +347,6 @@ func (s *Stage) standBy(ctx context.Context) {
 	since := time.Now()
 	for ctx.Err() == nil && time.Since(since) < quietFor {
 		sleep(ctx, lookEvery)
-		_ = s.cfg.Source.StandBy(ctx) // only people need it
 		at, err := s.locate(ctx)
 		if _, stopped := errors.AsType[*Stop](err); stopped {
 			return
@@ -354,7 +357,7 @@ func (s *Stage) standBy(ctx context.Context) {
 		if at.last != was.last || at.from.Seq != was.from.Seq || at.from.Seq >= at.end {
 			was, since = at, time.Now()
 		}
-		s.note(func(p *Progress) { p.Position, p.Behind = at.from.Seq, at.end-min(at.end, at.from.Seq) })
+		s.note(func(p *Progress) { p.Position, p.Behind = at.from.Seq, at.behind() })
 		if s.cfg.Once && at.from.Seq >= at.end {
 			return // copy finds that all is done
 		}

@@ -191,8 +191,6 @@ func (w *world) Open(_ context.Context, after uint64) (stage.Reader, error) {
 	return &reader{w: w, last: after}, nil
 }
 
-func (w *world) StandBy(context.Context) error { return nil }
-
 type reader struct {
 	w       *world
 	last    uint64
