@@ -80,8 +80,8 @@ memory for IDs. All stages with the same --into share the work.`,
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
 			"status": "Show how far the source is copied, and which stage copies it.",
-			"repair": "After messages of the target were removed by hand: show where stages would continue, and let " +
-				"them if you agree.",
+			"repair": "After other messages came into the target, or some were removed: show where stages would " +
+				"continue, and let them if you agree.",
 			"yes":  "With --repair: do not ask.",
 			"once": "Stop when all that the source holds is copied.",
 			"http": "Serve /healthz, /readyz and /metrics here.",
@@ -135,8 +135,7 @@ func (c *stampCmd) Run(s *session) error {
 	}
 	cfg := stage.Config{
 		Source: stage.SourceOn(js, c.From, processName(), c.To, c.Filter...), SourceName: c.From, Target: to,
-		TargetName: c.To,
-		Fits:       to.Fits, Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
+		Fits: to.Fits, Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
@@ -150,7 +149,7 @@ func (c *stampCmd) Run(s *session) error {
 	case c.Status:
 		return c.status(s, js, st)
 	case c.Repair:
-		return c.repair(s, st)
+		return c.repair(s, to, st)
 	}
 	end := c.watch(s, l, line, log, st.Progress)
 	err = st.Run(s.ctx)

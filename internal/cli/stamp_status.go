@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -15,42 +14,40 @@ import (
 
 // stampRepairJSON is the outcome of `natsid stamp --repair`.
 type stampRepairJSON struct {
-	After   uint64   `json:"after"`   // the last message of the source that counts as copied
-	Gone    uint64   `json:"gone"`    // messages after the last copy that are missing in the target
-	Foreign []uint64 `json:"foreign"` // messages after it that are not from a stage
-	Changed bool     `json:"changed"` // false if there was nothing to repair
+	After   uint64 `json:"after"`   // the last message of the source that counts as copied
+	Foreign uint64 `json:"foreign"` // messages of the target after its copy that are not from a stage
+	Gone    uint64 `json:"gone"`    // messages after its copy that are missing in the target
+	Changed bool   `json:"changed"` // false if there was nothing to repair
 }
 
-// repair shows how a stage continues after messages that were removed from the target, and lets it, if a user agrees.
-func (c *stampCmd) repair(s *session, st *stage.Stage) error {
+// repair shows where stages would continue after messages that are no copies, or are gone, and lets them if a user
+// agrees.
+func (c *stampCmd) repair(s *session, to *stage.Stream, st *stage.Stage) error {
 	r, err := st.Plan(s.ctx)
 	if err != nil {
 		return err
 	}
-	out := stampRepairJSON{r.After.Seq, r.Gone, slices.Concat([]uint64{}, r.Foreign), false}
-	if r.Gone == 0 {
+	out := stampRepairJSON{r.Position.Seq, r.Foreign, r.Gone, r.Foreign+r.Gone > 0}
+	if !out.Changed {
 		return s.print(out, func(w io.Writer) { fmt.Fprintf(w, "%s needs no repair\n", c.To) })
 	}
-	fmt.Fprintf(s.stderr, "%s ends with message %d; the last copy is of message %d of %s. Missing after it: %s.\n"+
-		"If a copy is missing, its original is copied again, with another ID.\n",
-		c.To, r.Last, r.After.Seq, c.From, numberOf(int(r.Gone), "message"))
-	if n := len(r.Foreign); n > 0 {
-		fmt.Fprintf(s.stderr, "Not from a stage: %s. Remove with `%s`\n", numberOf(n, "message"), r.Remove(c.To))
-	}
-	question := fmt.Sprintf("Is no copy missing, and shall stages continue with message %d of %s?",
-		r.After.Seq+1, c.From)
+	fmt.Fprintf(s.stderr, "The last known copy in %s is of message %d of %s. After it, up to message %d of %s, %d are "+
+		"not from a stage, and %d are gone.\nIf a copy is gone, its original is copied again, with another ID.\n",
+		c.To, out.After, c.From, r.Last, c.To, r.Foreign, r.Gone)
 	switch {
 	case !c.Yes && !isTerminal(os.Stdin):
 		return errNoTerminal
-	case !c.Yes && !s.asks(question):
+	case !c.Yes && !s.asks(fmt.Sprintf("Is no copy gone, and shall stages continue after message %d?", out.After)):
 		return errors.New("nothing was changed")
 	}
-	if err := st.Repair(s.ctx, r); err != nil {
+	if err := to.SetHint(s.ctx, r.Hint); err != nil {
 		return err
 	}
-	out.Changed = true
+	if _, _, err := st.Position(s.ctx); err != nil {
+		return err
+	}
 	return s.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "stages of %s continue with message %d of %s\n", c.To, r.After.Seq+1, c.From)
+		fmt.Fprintf(w, "stages to %s continue after message %d of %s\n", c.To, out.After, c.From)
 	})
 }
 

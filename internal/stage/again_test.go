@@ -15,7 +15,10 @@ import (
 func TestASourceThatIsMadeAgainWhileItIsReadStopsTheStage(t *testing.T) {
 	p := newPair(t, 100)
 	ended := make(chan error, 1)
-	go func() { ended <- p.stage(func(c *stage.Config) { c.Once = false }).Run(t.Context()) }()
+	go func() {
+		// There may be no stream yet when it is asked at first.
+		ended <- p.stage(func(c *stage.Config) { c.Once, c.Settle = false, 300*time.Millisecond }).Run(t.Context())
+	}()
 	for end := time.Now().Add(30 * time.Second); p.held() < 100; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nothing is copied")

@@ -49,7 +49,7 @@ func (t *Stream) State(ctx context.Context) (TargetState, error) {
 	}
 	t.subjects.Store(&info.Config.Subjects)
 	t.largest.Store(int64(info.Config.MaxMsgSize))
-	s := TargetState{Created: info.Created, Last: info.State.LastSeq}
+	s := TargetState{Created: info.Created, First: info.State.FirstSeq, Last: info.State.LastSeq}
 	if s.Last == 0 {
 		return s, nil
 	}

@@ -165,9 +165,13 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 		return s.beginning(ctx, src)
 	case err != nil && (t.Expired || foreign != nil || copied.Seq+1 < src.First):
 		return copied, err
-	case foreign != nil || t.Expired && !isCurrent:
-		return copied, s.unknown(ctx, t, src, h, foreign)
-	case isCurrent && (t.Expired || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
+	case foreign != nil && !isCurrent:
+		return copied, stop("message %d of the target is not from a stage: %v: nothing else may publish to it; "+
+			"`natsid stamp --repair` lets stages continue", t.Last, foreign)
+	case t.Expired && !isCurrent:
+		return copied, stop("the target's last message, %d, was removed, or has expired, and no hint says how far "+
+			"the source was copied (one is for message %d): `natsid stamp --repair` shows what is known", t.Last, h.Last)
+	case isCurrent && (foreign != nil || t.Expired || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
 		copied = h.Position
 	}
 	return copied, nil

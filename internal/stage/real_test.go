@@ -87,8 +87,8 @@ func (p *pair) stage(change ...func(*stage.Config)) *stage.Stage {
 	to := p.to()
 	cfg := stage.Config{
 		Source: stage.SourceOn(p.js, p.source, "", p.target), SourceName: p.source,
-		Target: to, TargetName: p.target,
-		Fits: to.Fits, Stamp: p.stamp, Subject: func(s string) string { return "stamped." + s },
+		Target: to,
+		Fits:   to.Fits, Stamp: p.stamp, Subject: func(s string) string { return "stamped." + s },
 		Existing: stage.StopAtID, Once: true,
 	}
 	for _, c := range change {
@@ -214,7 +214,7 @@ func TestWhatCannotBeCopiedSaysWhy(t *testing.T) {
 			must(p.t, err)
 			must(p.t, s.Purge(t.Context()))
 			must(p.t, p.js.DeleteKeyValue(t.Context(), "stamp_test"))
-		}, "has expired, and nothing else says"},
+		}, "has expired, and no hint says"},
 		"a target with a transform": {func(p *pair) {
 			s, err := p.js.Stream(t.Context(), p.target)
 			must(p.t, err)

@@ -2,6 +2,7 @@ package stage_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,62 +38,67 @@ func (p *pair) stops(want string) {
 	}
 }
 
-// One stray message cost a new target, with new IDs for all.
-func TestAStageContinuesWhenForeignMessagesAreRemoved(t *testing.T) {
+func (p *pair) forgets() {
+	p.t.Helper()
+	err := p.js.DeleteKeyValue(p.t.Context(), "stamp_test")
+	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
+		p.t.Fatal(err)
+	}
+}
+
+// One stray message cost a new target, with new IDs for all. Whether a message that is gone was a copy, only people
+// know: if it was, its original is stamped again.
+func TestARepairContinuesAfterForeignMessages(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, strays int
 		hint           bool
-		command        string
+		removed        []uint64 // before the repair
+		want           string
+		foreign, gone  uint64
 	}{
-		"one":             {10, 1, true, "Removed-one-to 11 -f`"},
-		"several":         {10, 3, true, "seq 11 13"},
-		"without a hint":  {10, 3, false, "seq 11 13"},
-		"in a new target": {0, 2, false, "seq 1 2"},
+		"one":             {10, 1, true, nil, "not from a stage", 1, 0},
+		"without a hint":  {10, 3, false, nil, "not from a stage", 3, 0},
+		"a removed one":   {10, 1, true, []uint64{11}, "has expired", 0, 1},
+		"removed ones":    {10, 3, false, []uint64{11, 13}, "has expired", 1, 2},
+		"removed copies":  {10, 2, true, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, "has expired", 0, 2},
+		"in a new target": {0, 2, false, nil, "not from a stage", 2, 0},
+		"many":            {10, 1500, false, nil, "not from a stage", 1500, 0},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			p := newPair(t, tc.before)
 			must(t, p.stage().Run(t.Context()))
 			if !tc.hint {
-				err := p.js.DeleteKeyValue(t.Context(), "stamp_test")
-				if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
-					t.Fatal(err)
-				}
+				p.forgets()
 			}
 			p.stray(tc.strays)
+			p.remove(tc.removed...)
 			p.publish(tc.before, 20)
-			for range 2 {
-				p.stops(tc.command)
+			p.stops(tc.want)
+			r, err := p.stage().Plan(t.Context())
+			if err != nil || r.Last != uint64(tc.before+tc.strays) || r.Position.Seq != uint64(tc.before) ||
+				r.Foreign != tc.foreign || r.Gone != tc.gone {
+				t.Fatalf("the plan is %+v, %v", r, err)
 			}
-			for i := range tc.strays {
-				p.remove(uint64(tc.before + i + 1))
-			}
+			p.stops(tc.want) // a plan changes nothing
+			must(t, p.to().SetHint(t.Context(), r.Hint))
 			must(t, p.stage().Run(t.Context()))
+			if len(tc.removed) > 2 {
+				if n := p.held(); n != 10 {
+					t.Errorf("the target holds %d messages", n)
+				}
+				return
+			}
+			for i := range uint64(tc.strays) {
+				if seq := uint64(tc.before) + i + 1; !slices.Contains(tc.removed, seq) {
+					p.remove(seq)
+				}
+			}
 			p.verify(20)
+			if r, err := p.stage().Plan(t.Context()); err != nil || r.Foreign+r.Gone != 0 {
+				t.Errorf("a sound target has the plan %+v, %v", r, err)
+			}
 		})
 	}
-}
-
-// Whether a message that nobody saw was a copy, only people know: if it was, its original is stamped again.
-func TestARepairContinuesWhereMessagesAreGone(t *testing.T) {
-	p := newPair(t, 10)
-	if r, err := p.stage().Plan(t.Context()); err != nil || r.Last != 0 {
-		t.Errorf("a sound target has the plan %+v, %v", r, err)
-	}
-	must(t, p.stage().Run(t.Context()))
-	p.stray(3)
-	p.remove(11, 13)
-	p.publish(10, 20)
-	p.stops("--repair")
-	r, err := p.stage().Plan(t.Context())
-	if err != nil || r.Last != 13 || r.After.Seq != 10 || r.Gone != 2 || len(r.Foreign) != 1 ||
-		!strings.Contains(r.Remove("T"), "rmm T 12 ") {
-		t.Fatalf("the plan is %+v, %v", r, err)
-	}
-	p.stops("--repair") // a plan changes nothing
-	must(t, p.stage().Repair(t.Context(), r))
-	must(t, p.stage().Run(t.Context()))
-	p.remove(12)
-	p.verify(20)
 }
 
 // Otherwise all would be stamped again.
@@ -102,7 +108,7 @@ func TestATargetWithoutAnyCopyIsNotRepaired(t *testing.T) {
 	s, err := p.js.Stream(t.Context(), p.target)
 	must(t, err)
 	must(t, s.Purge(t.Context()))
-	must(t, p.js.DeleteKeyValue(t.Context(), "stamp_test"))
+	p.forgets()
 	if r, err := p.stage().Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "copy to a new target") {
 		t.Errorf("the plan is %+v, %v", r, err)
 	}

@@ -19,9 +19,8 @@
 // has acknowledged the dead letter. Unselected messages are passed only if the last selected message is not after the
 // position, and no message after the position had left the source before: see look.
 //
-// A hint is also written for a last message that is not a copy, if all messages since the last copy are in the target
-// and none of them is a copy: when they are removed, the stage continues. If some of them are gone unseen, only people
-// know that they were no copies: see Repair.
+// If the last message is not a copy, or is gone without a hint, only people know that no copy is gone: then they may
+// have a hint written for it, see Repair.
 //
 // What a stage passes it passes on the word of one leader, which has all messages of the source: see infoOf. What
 // stops a stage for good is asked three times, over a longer time than a deposed leader answers: see sure.
@@ -86,6 +85,7 @@ type Reader interface {
 // A TargetState is the position as stored in the target itself.
 type TargetState struct {
 	Created time.Time
+	First   uint64      // all messages before it are gone
 	Last    uint64      // the last sequence; 0 means that no message was ever written
 	Header  nats.Header // of the message with that sequence
 	Expired bool        // that message has expired
@@ -132,22 +132,18 @@ func (h Hint) isNewer(old Hint) bool {
 var ErrFenced = errors.New("stage: the target has other messages behind the position: another stage writes")
 
 // A Stop is an error that a retry cannot fix. Its text states the remedy.
-type Stop struct {
-	Why    string
-	repair Repair
-}
+type Stop struct{ Why string }
 
 // Error implements error.
 func (s *Stop) Error() string { return s.Why }
 
-func stop(format string, args ...any) error { return &Stop{Why: fmt.Sprintf(format, args...)} }
+func stop(format string, args ...any) error { return &Stop{fmt.Sprintf(format, args...)} }
 
 // Config is the settings of a [Stage]. The fields down to Fits must be set.
 type Config struct {
 	Source     Source
 	SourceName string // of the stream
 	Target     Target
-	TargetName string
 	// Stamp gives messages IDs of a tag, see [stamp.Stamper.Msgs]. Several goroutines call it, each with another tag.
 	Stamp   func(ctx context.Context, tag string, msgs []*nats.Msg) error
 	Subject func(string) string // the subject of a copy; "" if there is none
@@ -243,7 +239,6 @@ func (s *Stage) copy(ctx context.Context) error {
 	if err == nil && s.cfg.DeadLetters != nil {
 		err = s.canBury(ctx)
 	}
-	s.remember(ctx, err)
 	if err := s.sure(err); err != nil {
 		return err
 	}
