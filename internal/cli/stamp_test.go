@@ -94,7 +94,7 @@ func TestTheTargetTakesTheCopiesOfItsSourceOnly(t *testing.T) {
 		}
 	}
 	natsid(t, "stamp", "--nats="+url, "--from=ORDERS", "--to=SECOND", "--tag=order", "--once", "--create").want(t, 1,
-		"stream ORDERS-STAMPED takes some of these subjects", "--into")
+		"stream ORDERS-STAMPED takes some of stamped.orders.>", "--into")
 	natsid(t, "stamp", "--nats="+url, "--from=NONE", "--to=SECOND", "--tag=order", "--create").want(t, 1,
 		"there is no stream NONE to copy")
 }

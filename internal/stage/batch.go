@@ -77,7 +77,7 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 				m, err := from.Next(soon)
 				if err == nil {
 					held, s.silences = time.Time{}, 0
-					err = s.follows(ctx, b.to, m)
+					err = s.origin.follows(ctx, b.to, m)
 				}
 				if broken = err; err != nil {
 					break
@@ -136,7 +136,7 @@ var errQuiet = errors.New("stage: no message")
 // quiet checks a source that delivers nothing, and passes messages that no filter selects. It returns an error if the
 // source should have delivered, since it is known to have held more for some time.
 func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error {
-	more, err := s.look(ctx, at)
+	more, err := s.origin.look(ctx, at)
 	switch {
 	case err != nil:
 		return err
@@ -148,57 +148,6 @@ func (s *Stage) quiet(ctx context.Context, at *Position, held *time.Time) error 
 		s.silences = min(s.silences+1, 10)
 		return fmt.Errorf("stream %s holds more than message %d, and JetStream has delivered nothing for %v",
 			s.cfg.SourceName, at.Seq, time.Since(*held).Round(100*time.Millisecond))
-	}
-	return nil
-}
-
-// look passes the messages after a position if no filter selects any of them. Otherwise the position would stay
-// behind where many messages are for others: once these have expired, they could not be told from expired ones that
-// were to be copied. It reports whether there is a message to be read.
-//
-// No message up to the source's last is to be read if, read afterwards, the last selected message is not after the
-// position; nor was a message that has left the source to be read, if still later the source holds the first message
-// after the position.
-func (s *Stage) look(ctx context.Context, at *Position) (more bool, err error) {
-	src, err := s.source(ctx, *at)
-	//mutant:end
-	if err != nil || src.Last == at.Seq || src.End > at.Seq {
-		return src.End > at.Seq, err
-	}
-	later, err := s.source(ctx, *at)
-	if err != nil {
-		return false, err
-	}
-	//mutant:leader
-	if later.Leader != src.Leader {
-		return false, errors.New("the source has another leader")
-	}
-	//mutant:later
-	if later.First > at.Seq+1 {
-		return false, fmt.Errorf("message %d has left the source before it was looked at", at.Seq+1)
-	}
-	at.Seq, at.Time = src.Last, src.LastTime //mutant:pass
-	return false, nil
-}
-
-// follows returns why a message cannot follow the message at a position: messages between them have left the
-// source unread, unless they were deleted one by one. The error is not a [Stop]: another stage may have copied them,
-// as the position shows.
-func (s *Stage) follows(ctx context.Context, to Position, m Message) error {
-	last := to.Seq
-	switch {
-	case m.Seq <= last:
-		return fmt.Errorf("message %d came after message %d", m.Seq, last)
-	case m.Seq == last+1:
-		return nil
-	}
-	src, err := s.source(ctx, to.of(&m))
-	if err != nil {
-		return err
-	}
-	//mutant:gap
-	if src.First > last+1 {
-		return fmt.Errorf("message %d came after message %d, and the source begins with %d", m.Seq, last, src.First)
 	}
 	return nil
 }
@@ -228,7 +177,7 @@ const idBytes = len(stamp.Header) + len(": 9223372036854775807\r\n")
 func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
 	c := &nats.Msg{Subject: s.cfg.Subject(m.Subject), Data: m.Data, Header: own(m.Header, 2)}
 	if c.Subject == "" {
-		return c, &unfit{NoSubject, "there is no subject for " + m.Subject}
+		return c, &unfit{NoSubject, "its subject, " + m.Subject + ", is none of --subject"}
 	}
 	c.Header.Set(SourceHeader, at.String())
 	if id := m.Header.Get(nats.MsgIdHdr); id != "" && s.cfg.KeepMsgID {
@@ -271,7 +220,7 @@ const tagsAtOnce = 16
 // tag that natsid refuses become dead letters.
 func (s *Stage) stamp(ctx context.Context, b *batch) error {
 	if s.cfg.Tag == nil {
-		return s.stampAs(ctx, "", b.msgs)
+		return stamper(s.cfg.Stamp).stamp(ctx, "", b.msgs)
 	}
 	groups := make(map[string][]*nats.Msg)
 	for i, m := range b.msgs {
@@ -285,7 +234,7 @@ func (s *Stage) stamp(ctx context.Context, b *batch) error {
 		places <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-places }()
-			if err := s.stampAs(ctx, tag, msgs); err != nil {
+			if err := stamper(s.cfg.Stamp).stamp(ctx, tag, msgs); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed[tag] = err
@@ -314,12 +263,15 @@ func (s *Stage) stamp(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// stampAs gives messages IDs of a tag.
-func (s *Stage) stampAs(ctx context.Context, tag string, msgs []*nats.Msg) error {
+// A stamper gives messages IDs of a tag.
+type stamper func(ctx context.Context, tag string, msgs []*nats.Msg) error
+
+// stamp returns a [Stop] if natsid refuses the tag.
+func (give stamper) stamp(ctx context.Context, tag string, msgs []*nats.Msg) error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	err := s.cfg.Stamp(ctx, tag, msgs)
+	err := give(ctx, tag, msgs)
 	if errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrUnknownTag) {
 		return stop("natsid gives no IDs: %v", err)
 	}

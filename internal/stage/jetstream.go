@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -128,7 +129,8 @@ func versionOf(c jetstream.StreamConfig) string {
 
 // Copied returns the subjects of the copies of a stream's messages, each as subject returns it; all if the stream does
 // not tell on which subjects its messages are.
-func (t *Stream) Copied(ctx context.Context, from string, subject func(string) string, all string) ([]string, error) {
+func (t *Stream) Copied(ctx context.Context, from string, subject func(string) string, all string) (
+	subjects []string, err error) {
 	info, err := infoOf(ctx, t.js, from)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, stop("there is no stream %s to copy", from)
@@ -137,17 +139,13 @@ func (t *Stream) Copied(ctx context.Context, from string, subject func(string) s
 		return nil, fmt.Errorf("stream %s: %w", from, err)
 	}
 	c := info.Config
-	if c.Mirror != nil || len(c.Sources) > 0 || c.SubjectTransform != nil {
-		return []string{all}, nil
-	}
-	var copied []string
 	for _, s := range c.Subjects {
-		copied = append(copied, subject(s))
+		subjects = append(subjects, subject(s))
 	}
-	if slices.Contains(copied, "") {
-		copied = []string{all}
+	if len(subjects) == 0 || len(c.Sources) > 0 || c.SubjectTransform != nil || slices.Contains(subjects, "") {
+		subjects = []string{all}
 	}
-	return copied, nil
+	return subjects, nil
 }
 
 // Create creates the target for these subjects, if there is none, and makes it take batches.
@@ -169,8 +167,13 @@ func (t *Stream) Create(ctx context.Context, subjects []string) error {
 		case !ok || api.APIError() == nil:
 			return err
 		case api.APIError().ErrorCode == codeOverlap:
-			return stop("stream %s cannot be made for %s: %s: choose other subjects for the copies (--into)",
-				t.name, strings.Join(subjects, ", "), t.inTheWay(ctx, subjects))
+			other := ""
+			for _, s := range subjects {
+				name, _ := t.js.StreamNameBySubject(ctx, s)
+				other = cmp.Or(other, name)
+			}
+			return stop("stream %s cannot be made: stream %s takes some of %s: choose other subjects for the "+
+				"copies (--into)", t.name, other, strings.Join(subjects, ", "))
 		}
 		return stop("stream %s cannot be made: %v", t.name, err)
 	}
@@ -191,16 +194,6 @@ const mostHeaders = math.MaxUint16
 
 // headerBytes returns the size of a message's headers.
 func headerBytes(m *nats.Msg) int { return m.Size() - len(m.Subject) - len(m.Reply) - len(m.Data) }
-
-// inTheWay says which stream takes some of these subjects.
-func (t *Stream) inTheWay(ctx context.Context, subjects []string) string {
-	for _, s := range subjects {
-		for name := range t.js.StreamNames(ctx, jetstream.WithStreamListSubject(s)).Name() {
-			return "stream " + name + " takes some of these subjects"
-		}
-	}
-	return "another stream takes some of these subjects"
-}
 
 // Fits is [Config].Fits of the stream. It counts the headers that Write adds. State must have been called.
 func (t *Stream) Fits(copied *nats.Msg) error {
@@ -267,27 +260,21 @@ func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 // takes returns a [Stop] if the stream does not take the subject of a message: that message would be missing from the
 // batch.
 func (t *Stream) takes(msgs []*nats.Msg) error {
+	ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
+	defer cancel()
 	last := ""
-	taken := func() bool {
-		return slices.ContainsFunc(*t.subjects.Load(), func(pattern string) bool { return Overlap(pattern, last) })
-	}
 	for _, m := range msgs {
-		if m.Subject == last {
-			continue
+		taken := func(pattern string) bool { return Overlap(pattern, m.Subject) }
+		if m.Subject != last && !slices.ContainsFunc(*t.subjects.Load(), taken) {
+			if _, err := t.State(ctx); err != nil { // the subjects may have changed
+				return doubted(err)
+			}
+			if all := *t.subjects.Load(); !slices.ContainsFunc(all, taken) {
+				return stop("stream %s does not take %s, only %s: give it that subject, or copies another one (--into)",
+					t.name, m.Subject, strings.Join(all, ", "))
+			}
 		}
-		if last = m.Subject; taken() {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
-		_, err := t.State(ctx) // the subjects may have changed
-		cancel()
-		if err != nil {
-			return doubted(err)
-		}
-		if !taken() {
-			return stop("stream %s does not take %s, only %s: give it that subject, or copies another one (--into)",
-				t.name, last, strings.Join(*t.subjects.Load(), ", "))
-		}
+		last = m.Subject
 	}
 	return nil
 }
@@ -308,12 +295,6 @@ const (
 // refusals are the codes of refusals that a retry cannot fix.
 var refusals = []jetstream.ErrorCode{codeBatchDisabled, codeBatchHeader, codeTooLarge, codeHeaders, codeSealed}
 
-// fullBy is the limit that a stream which discards new messages has reached, by the text of its refusal.
-var fullBy = map[string]string{
-	"maximum messages exceeded": "max_msgs", "maximum bytes exceeded": "max_bytes",
-	"maximum messages per subject exceeded": "max_msgs_per_subject",
-}
-
 // acknowledged reads the answer to a write, which must have ended at sequence end.
 func acknowledged(body []byte, stream string, end uint64) error {
 	var ack struct {
@@ -332,9 +313,8 @@ func acknowledged(body []byte, stream string, end uint64) error {
 			return stop("another stream than %s takes the copies: give %s their subjects", stream, stream)
 		case slices.Contains(refusals, e.ErrorCode):
 			return stop("stream %s refuses the copies: %v", stream, e)
-		case e.ErrorCode == codeNotStored && fullBy[e.Description] != "":
-			return fmt.Errorf("stream %s is full, and discards new messages: raise its %s, or remove messages (%w)",
-				stream, fullBy[e.Description], e)
+		case e.ErrorCode == codeNotStored:
+			return fmt.Errorf("stream %s takes nothing: %w: raise that limit, or remove messages", stream, e)
 		}
 		return fmt.Errorf("stream %s: %w", stream, e)
 	}

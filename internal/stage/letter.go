@@ -43,16 +43,6 @@ const (
 	NoSubject   Reason = "no-subject"   // see Subject of [Config]
 )
 
-// remedies are what a user can do about a message that cannot be copied, other than make a dead letter of it.
-var remedies = map[Reason]string{
-	TooLarge:    "raise that limit",
-	HasID:       "choose the treatment of such messages (--existing)",
-	MalformedID: "replace such IDs (--existing=replace)",
-	NoTag:       "correct its producer",
-	NoIDs:       "correct its tag",
-	NoSubject:   "choose the subjects of the source (--subject)",
-}
-
 // An unfit is the reason why a message cannot be copied.
 type unfit struct {
 	reason Reason
@@ -61,13 +51,6 @@ type unfit struct {
 
 // Error implements error.
 func (u *unfit) Error() string { return u.detail }
-
-// canBury returns why no dead letters can be kept.
-func (s *Stage) canBury(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
-	defer cancel()
-	return s.cfg.DeadLetters.Check(ctx)
-}
 
 // bury keeps a dead letter for a message that cannot be copied. It returns a [Stop] where no dead letters are kept.
 // The message may be passed only after bury has returned nil.
@@ -78,9 +61,9 @@ func (s *Stage) bury(ctx context.Context, m *Message, at Position, err error) er
 	}
 	aboutID := why.reason == HasID || why.reason == MalformedID
 	if s.cfg.DeadLetters == nil || aboutID && (s.cfg.Existing == StopAtID || s.cfg.Existing == "") {
-		remedy := remedies[why.reason]
-		if !aboutID {
-			remedy += ", or make dead letters of such messages (--dead-letter)"
+		remedy := "remove the cause, or make dead letters of such messages (--dead-letter)"
+		if aboutID {
+			remedy = "choose the treatment of such messages (--existing)"
 		}
 		return stop("message %d of stream %s cannot be copied (%s): %s: %s",
 			m.Seq, s.cfg.SourceName, why.reason, why.detail, remedy)
@@ -128,6 +111,8 @@ func DeadLettersOn(js jetstream.JetStream, subject string, others ...string) Dea
 
 // Check implements [DeadLetters].
 func (l *onLetters) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	name, err := l.js.StreamNameBySubject(ctx, l.subject)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):

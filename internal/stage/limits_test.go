@@ -63,7 +63,7 @@ func TestAMessageBeyondALimitIsADeadLetterThatNamesTheLimit(t *testing.T) {
 			_, err = p.js.PublishMsg(t.Context(), &nats.Msg{Subject: p.t.Name() + ".new", Data: make([]byte, tc.body),
 				Header: nats.Header{"Large": {strings.Repeat("x", tc.header)}}})
 			must(t, err)
-			const remedy = "raise that limit"
+			const remedy = "remove the cause, or make dead letters"
 			err = p.stage().Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), remedy) {
 				t.Errorf("without dead letters: %v", err)
@@ -131,7 +131,7 @@ func TestAFullTargetIsNamedWithItsLimitUntilThereIsRoom(t *testing.T) {
 	s := p.stage()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
-	const want = "-to is full, and discards new messages: raise its max_msgs"
+	const want = "-to takes nothing: nats: API error: code=503 err_code=10077 description=maximum messages exceeded"
 	eventually(t, "it says why", func() bool { return strings.Contains(s.Progress().Why, want) })
 	p.change(func(c *jetstream.StreamConfig) { c.MaxMsgs = 100 })
 	must(t, <-ended)

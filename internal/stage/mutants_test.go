@@ -52,7 +52,7 @@ var mutants = []mutant.Mutant{
 	// Of 100 schedules two in three find it.
 	{Name: "a stage that another one has overtaken misses what expired since", Args: []string{"-sim.n=2000"},
 		Edits: []mutant.Edit{mutant.Replace("gap", `if src.First > last+1 {
-			return gap(s.cfg.SourceName, last+1, m.Seq-1)
+			return gap(o.name, last+1, m.Seq-1)
 		}`)}},
 	{Name: "headers of NATS are copied", Edits: []mutant.Edit{
 		mutant.Replace("headers", `if !strings.EqualFold(name, "") {

@@ -33,22 +33,15 @@ func (p Position) String() string {
 // ParsePosition reads the text of Position.String.
 func ParsePosition(text string) (Position, error) {
 	parts := strings.Split(text, " ")
-	if len(parts) != 4 || parts[0] == "" {
-		return Position{}, fmt.Errorf("%.80q: want a stream, its time of creation, a sequence, and a time", text)
+	if len(parts) == 4 && parts[0] != "" {
+		created, none := time.Parse(time.RFC3339Nano, parts[1])
+		seq, err := strconv.ParseUint(parts[2], 10, 64)
+		at, never := time.Parse(time.RFC3339Nano, parts[3])
+		if none == nil && err == nil && never == nil && seq > 0 {
+			return Position{parts[0], created, seq, at}, nil
+		}
 	}
-	created, err := time.Parse(time.RFC3339Nano, parts[1])
-	if err != nil {
-		return Position{}, fmt.Errorf("%.80q: the time of creation is malformed", text)
-	}
-	seq, err := strconv.ParseUint(parts[2], 10, 64)
-	if err != nil || seq == 0 {
-		return Position{}, fmt.Errorf("%.80q: the sequence is malformed", text)
-	}
-	at, err := time.Parse(time.RFC3339Nano, parts[3])
-	if err != nil {
-		return Position{}, fmt.Errorf("%.80q: the time of the message is malformed", text)
-	}
-	return Position{parts[0], created, seq, at}, nil
+	return Position{}, fmt.Errorf("%.80q: want a stream, its time of creation, a sequence, and a time", text)
 }
 
 // A place is where copying continues.
@@ -111,28 +104,12 @@ func (s *Stage) locate(ctx context.Context) (place, error) {
 		}
 		return place{}, gap(s.cfg.SourceName, from.Seq+1, src.First-1)
 	}
-	if err := s.isSame(ctx, from); err != nil {
-		return place{}, err
+	if t.Last > 0 && !s.cfg.Since.IsZero() {
+		s.unused.Do(func() {
+			s.cfg.Log.Warn("--since has no effect: it is known how far the source was copied", "position", from.Seq)
+		})
 	}
-	if t.Last > 0 {
-		s.sayUnused(from)
-	}
-	return place{t.Last, from, src.End}, nil
-}
-
-// isSame returns a [Stop] if the source holds another message at a position: it was set back, and written again.
-func (s *Stage) isSame(ctx context.Context, p Position) error {
-	if p.Time.IsZero() {
-		return nil
-	}
-	at, err := s.cfg.Source.TimeOf(ctx, p.Seq)
-	//mutant:same
-	if err == nil && !at.IsZero() && !at.Equal(p.Time) {
-		return stop("stream %s was set back and written again: its message %d is of %s, and the one that was copied "+
-			"was of %s: copy it to a new target", p.Stream, p.Seq, at.UTC().Format(time.RFC3339Nano),
-			p.Time.UTC().Format(time.RFC3339Nano))
-	}
-	return err
+	return place{t.Last, from, src.End}, s.origin.holds(ctx, from)
 }
 
 // errMoved means that the target changed while the position was read.
@@ -159,7 +136,6 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 	isCurrent := err == nil && h.Last == t.Last && h.Created.Equal(t.Created)
 	switch {
 	case t.Last == 0 && isCurrent && h.Position.isOf(s.cfg.SourceName, src):
-		s.sayUnused(h.Position)
 		return h.Position, nil
 	case t.Last == 0:
 		return s.beginning(ctx, src)
@@ -170,8 +146,8 @@ func (s *Stage) position(ctx context.Context, t TargetState, src SourceState) (P
 			"`natsid stamp --repair` lets stages continue", t.Last, foreign)
 	case t.Expired && !isCurrent:
 		return copied, stop("the target's last message, %d, was removed, or has expired, and no hint says how far "+
-			"the source was copied (one is for message %d): `natsid stamp --repair` shows what is known", t.Last, h.Last)
-	case isCurrent && (foreign != nil || t.Expired || h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src)):
+			"the source was copied (one is for message %d): see `natsid stamp --repair`", t.Last, h.Last)
+	case foreign != nil || t.Expired || isCurrent && h.Position.Seq > copied.Seq && h.Position.isOf(copied.Stream, src):
 		copied = h.Position
 	}
 	return copied, nil
@@ -201,32 +177,6 @@ func (s *Stage) beginning(ctx context.Context, src SourceState) (Position, error
 	before, err := s.cfg.Source.Before(ctx, s.cfg.Since)
 	p.Seq = max(p.Seq, before)
 	return p, err
-}
-
-// sayUnused logs once that Since has no effect.
-func (s *Stage) sayUnused(p Position) {
-	if !s.cfg.Since.IsZero() {
-		s.unused.Do(func() {
-			s.cfg.Log.Warn("--since has no effect: it is known how far the source was copied", "position", p.Seq)
-		})
-	}
-}
-
-// source returns the state of the source, whose last read or passed message is at a position. The error is not a
-// [Stop]: copy finds out whether the stage must stop.
-func (s *Stage) source(ctx context.Context, p Position) (SourceState, error) {
-	ctx, cancel := context.WithTimeout(ctx, answersWithin)
-	defer cancel()
-	src, err := s.cfg.Source.State(ctx)
-	switch {
-	case err != nil:
-		return src, doubted(err)
-	case !p.isOf(s.cfg.SourceName, src):
-		return src, errors.New("the source was made again")
-	case src.Last < p.Seq:
-		return src, fmt.Errorf("the source ends with message %d, before message %d", src.Last, p.Seq)
-	}
-	return src, nil
 }
 
 var errNoSource = errors.New("it has no header " + SourceHeader)

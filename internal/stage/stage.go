@@ -122,10 +122,8 @@ type Hint struct {
 // isNewer reports whether a hint is for later messages than another one, or for messages of another source.
 func (h Hint) isNewer(old Hint) bool {
 	p, q := h.Position, old.Position
-	if by := cmp.Or(h.Created.Compare(old.Created), cmp.Compare(h.Last, old.Last)); by != 0 {
-		return by > 0
-	}
-	return p.Stream != q.Stream || cmp.Or(p.Created.Compare(q.Created), cmp.Compare(p.Seq, q.Seq)) > 0
+	by := cmp.Or(h.Created.Compare(old.Created), cmp.Compare(h.Last, old.Last))
+	return by > 0 || by == 0 && (p.Stream != q.Stream || !p.Created.Equal(q.Created) || p.Seq > q.Seq)
 }
 
 // ErrFenced is returned by [Target.Write] if another stage has written since.
@@ -171,7 +169,8 @@ type Stage struct {
 	cfg      Config
 	created  time.Time // of the target, once it is known
 	silences int       // consecutive silent readers; only the gathering goroutine uses it
-	doubts   int       // consecutive findings that the stage must stop
+	doubts   doubts
+	origin   origin
 	noted
 }
 
@@ -180,7 +179,7 @@ func New(cfg Config) *Stage {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Stage{cfg: cfg}
+	return &Stage{cfg: cfg, doubts: doubts{settle: cfg.Settle}, origin: origin{cfg.Source, cfg.SourceName}}
 }
 
 // Run copies until ctx ends, or until all is copied if [Config].Once is set. Then the error is nil. Any other is a
@@ -232,24 +231,24 @@ func (s *Stage) Position(ctx context.Context) (seq, behind uint64, err error) {
 
 // copy reads the position, and copies the messages after it until an error occurs.
 func (s *Stage) copy(ctx context.Context) error {
-	if sleep(ctx, time.Duration(s.doubts)*s.cfg.Settle); ctx.Err() != nil {
+	if sleep(ctx, time.Duration(s.doubts.n)*s.cfg.Settle); ctx.Err() != nil {
 		return ctx.Err()
 	}
 	at, err := s.locate(ctx)
 	if err == nil && s.cfg.DeadLetters != nil {
-		err = s.canBury(ctx)
+		err = s.cfg.DeadLetters.Check(ctx)
 	}
-	if err := s.sure(err); err != nil {
+	if err := s.doubts.sure(err); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	reader, err := s.cfg.Source.Open(ctx, at.from.Seq) //mutant:open
+	reader, err := s.origin.Open(ctx, at.from.Seq) //mutant:open
 	if err != nil {
 		end(nil)
 		return err
 	}
 	defer reader.Close()
-	if _, err := s.source(ctx, at.from); err != nil {
+	if _, err := s.origin.at(ctx, at.from); err != nil {
 		end(nil)
 		return err
 	}
@@ -268,7 +267,7 @@ func (s *Stage) copy(ctx context.Context) error {
 	for {
 		if s.cfg.Once && at.from.Seq >= at.end {
 			rest := at.from
-			if _, err := s.look(ctx, &rest); err == nil {
+			if _, err := s.origin.look(ctx, &rest); err == nil {
 				hints.set(Hint{Last: at.last, Created: s.created, Position: rest}) // the next run may be late
 			}
 			return errDone
@@ -292,15 +291,21 @@ func (s *Stage) copy(ctx context.Context) error {
 	}
 }
 
+// doubts are the findings in a row that the stage must stop.
+type doubts struct {
+	settle time.Duration // see [Config]
+	n      int
+}
+
 // sure returns an error of JetStream's state, which is a [Stop] only if it was one three times in a row: until then the
 // leader that answered may have been deposed.
-func (s *Stage) sure(err error) error {
+func (d *doubts) sure(err error) error {
 	_, stopped := errors.AsType[*Stop](err)
 	switch {
 	case err == nil:
-		s.doubts = 0
-	case stopped && s.cfg.Settle > 0 && s.doubts < 2:
-		s.doubts++
+		d.n = 0
+	case stopped && d.settle > 0 && d.n < 2:
+		d.n++
 		return doubted(err)
 	}
 	return err

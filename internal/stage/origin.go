@@ -1,0 +1,95 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// An origin is a source by its name. It passes messages, and misses those that left it unread.
+type origin struct {
+	Source
+	name string
+}
+
+// at returns the state of a source whose last read or passed message is at a position. The error is not a
+// [Stop]: copy finds out whether the stage must stop.
+func (o origin) at(ctx context.Context, p Position) (SourceState, error) {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	src, err := o.State(ctx)
+	switch {
+	case err != nil:
+		return src, doubted(err)
+	case !p.isOf(o.name, src):
+		return src, errors.New("the source was made again")
+	case src.Last < p.Seq:
+		return src, fmt.Errorf("the source ends with message %d, before message %d", src.Last, p.Seq)
+	}
+	return src, nil
+}
+
+// holds returns a [Stop] if the source has another message at a position: it was set back, and written again.
+func (o origin) holds(ctx context.Context, p Position) error {
+	if p.Time.IsZero() {
+		return nil
+	}
+	at, err := o.TimeOf(ctx, p.Seq)
+	//mutant:same
+	if err == nil && !at.IsZero() && !at.Equal(p.Time) {
+		return stop("stream %s was set back and written again: its message %d is of %v, and the one that was copied "+
+			"was of %v: copy it to a new target", o.name, p.Seq, at, p.Time)
+	}
+	return err
+}
+
+// look passes the messages after a position if no filter selects any of them. Otherwise the position would stay
+// behind where many messages are for others: once these have expired, they could not be told from expired ones that
+// were to be copied. It reports whether there is a message to be read.
+//
+// No message up to the source's last is to be read if, read afterwards, the last selected message is not after the
+// position; nor was a message that has left the source to be read, if still later the source holds the first message
+// after the position.
+func (o origin) look(ctx context.Context, at *Position) (more bool, err error) {
+	src, err := o.at(ctx, *at)
+	//mutant:end
+	if err != nil || src.Last == at.Seq || src.End > at.Seq {
+		return src.End > at.Seq, err
+	}
+	later, err := o.at(ctx, *at)
+	if err != nil {
+		return false, err
+	}
+	//mutant:leader
+	if later.Leader != src.Leader {
+		return false, errors.New("the source has another leader")
+	}
+	//mutant:later
+	if later.First > at.Seq+1 {
+		return false, fmt.Errorf("message %d has left the source before it was looked at", at.Seq+1)
+	}
+	at.Seq, at.Time = src.Last, src.LastTime //mutant:pass
+	return false, nil
+}
+
+// follows returns why a message cannot follow the message at a position: messages between them have left the
+// source unread, unless they were deleted one by one. The error is not a [Stop]: another stage may have copied them,
+// as the position shows.
+func (o origin) follows(ctx context.Context, to Position, m Message) error {
+	last := to.Seq
+	switch {
+	case m.Seq <= last:
+		return fmt.Errorf("message %d came after message %d", m.Seq, last)
+	case m.Seq == last+1:
+		return nil
+	}
+	src, err := o.at(ctx, to.of(&m))
+	if err != nil {
+		return err
+	}
+	//mutant:gap
+	if src.First > last+1 {
+		return fmt.Errorf("message %d came after message %d, and the source begins with %d", m.Seq, last, src.First)
+	}
+	return nil
+}
