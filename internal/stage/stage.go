@@ -302,9 +302,9 @@ type doubts struct {
 func (d *doubts) sure(err error) error {
 	_, stopped := errors.AsType[*Stop](err)
 	switch {
-	case err == nil:
+	case !stopped:
 		d.n = 0
-	case stopped && d.settle > 0 && d.n < 2:
+	case d.settle > 0 && d.n < 2:
 		d.n++
 		return doubted(err)
 	}

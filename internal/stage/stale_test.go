@@ -168,3 +168,39 @@ func TestASourceThatIsSetBackAndWrittenAgainStopsTheStage(t *testing.T) {
 		})
 	}
 }
+
+// answering is a source that gives these answers to the first questions about its state.
+type answering struct {
+	*world
+	answers []error
+}
+
+func (a *answering) State(ctx context.Context) (stage.SourceState, error) {
+	if len(a.answers) > 0 {
+		err := a.answers[0]
+		a.answers = a.answers[1:]
+		return stage.SourceState{}, err
+	}
+	return a.world.State(ctx)
+}
+
+// What was found before an outage says nothing about the leader after it.
+func TestThreeFindingsInARowEndAStage(t *testing.T) {
+	set := &stage.Stop{Why: "set back"}
+	for _, tc := range []struct {
+		answers []error
+		ends    bool
+	}{
+		{[]error{set, set, errLost, set, set}, false}, {[]error{errLost, set, set, set}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.calm = true
+			w.publish(plain)
+			err := w.stage(true, func(c *stage.Config) { c.Source = &answering{w, tc.answers} }).Run(t.Context())
+			if (err != nil) != tc.ends {
+				t.Errorf("after %v it ends with %v", tc.answers, err)
+			}
+		})
+	}
+}
