@@ -25,8 +25,10 @@ func apiSubject(js jetstream.JetStream, subject string) string {
 	return prefix + subject
 }
 
-// request sends a request to JetStream's API.
+// request sends a request to JetStream's API, and awaits the answer for answersWithin.
 func request(ctx context.Context, js jetstream.JetStream, subject string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	subject = apiSubject(js, subject)
 	m, err := js.Conn().RequestWithContext(ctx, subject, body)
 	if err != nil {

@@ -260,13 +260,11 @@ func (t *Stream) Write(ctx context.Context, msgs []*nats.Msg, last uint64) error
 // takes returns a [Stop] if the stream does not take the subject of a message: that message would be missing from the
 // batch.
 func (t *Stream) takes(msgs []*nats.Msg) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answersWithin)
-	defer cancel()
 	last := ""
 	for _, m := range msgs {
 		taken := func(pattern string) bool { return Overlap(pattern, m.Subject) }
 		if m.Subject != last && !slices.ContainsFunc(*t.subjects.Load(), taken) {
-			if _, err := t.State(ctx); err != nil { // the subjects may have changed
+			if _, err := t.State(context.Background()); err != nil { // the subjects may have changed
 				return doubted(err)
 			}
 			if all := *t.subjects.Load(); !slices.ContainsFunc(all, taken) {

@@ -204,3 +204,29 @@ func TestThreeFindingsInARowEndAStage(t *testing.T) {
 		})
 	}
 }
+
+// A request that is lost with a connection gets no answer.
+func TestAQuestionWithoutAnAnswerEnds(t *testing.T) {
+	t.Parallel()
+	nc := natsid().Conn
+	sub, err := nc.SubscribeSync("mute.>")
+	must(t, err)
+	defer func() { _ = sub.Unsubscribe() }()
+	js, err := jetstream.NewWithAPIPrefix(nc, "mute")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := stage.SourceOn(js, "S", "", "").TimeOf(context.WithoutCancel(ctx), 1)
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-ctx.Done():
+		t.Fatal("it never ends")
+	}
+}
