@@ -133,9 +133,11 @@ func (c *stampCmd) Run(s *session) error {
 			return err
 		}
 	}
+	host, _ := os.Hostname() // a name for people
 	cfg := stage.Config{
-		Source: stage.SourceOn(js, c.From, processName(), c.To, c.Filter...), SourceName: c.From, Target: to,
-		Fits: to.Fits, Stamp: c.stamp(ids), Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
+		Source: stage.SourceOn(js, c.From, fmt.Sprintf("%s/%d", host, os.Getpid()), c.To, c.Filter...),
+		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: c.stamp(ids),
+		Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
@@ -168,12 +170,6 @@ func (c *stampCmd) Run(s *session) error {
 		}
 		fmt.Fprintf(out, "%d messages copied%s, up to message %d of %s\n", p.Copied, letters, p.Position, c.From)
 	})
-}
-
-// processName returns the name of this process for people.
-func processName() string {
-	host, _ := os.Hostname()
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // create creates the target, and retries while JetStream is out of reach.

@@ -43,7 +43,7 @@ func (c *stampCmd) repair(s *session, to *stage.Stream, st *stage.Stage) error {
 	if err := to.SetHint(s.ctx, r.Hint); err != nil {
 		return err
 	}
-	if _, _, err := st.Position(s.ctx); err != nil {
+	if _, _, err := st.Position(s.ctx); err != nil { // as of a copy of another stream
 		return err
 	}
 	return s.print(out, func(w io.Writer) {

@@ -51,14 +51,6 @@ func infoOf(ctx context.Context, js jetstream.JetStream, name string) (*jetstrea
 	return info, nil
 }
 
-// leadership returns a text that differs whenever another leader answers; "" where there is one server only.
-func leadership(c *jetstream.ClusterInfo) string {
-	if c == nil || c.LeaderSince == nil {
-		return ""
-	}
-	return c.Leader + " since " + c.LeaderSince.String()
-}
-
 var errNoMessage = errors.New("stage: no such message")
 
 // messageOf returns the message of a stream that a query selects, as the stream's leader has it (a direct get asks

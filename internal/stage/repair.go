@@ -1,6 +1,9 @@
 package stage
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // A Repair lets stages continue at a target that ends with messages that are not copies, or are gone.
 type Repair struct {
@@ -14,15 +17,9 @@ type Repair struct {
 // or gone. The error is a [Stop] if nothing tells a position.
 func (s *Stage) Plan(ctx context.Context) (r Repair, err error) {
 	t, err := s.target(ctx)
-	if err != nil {
-		return r, err
-	}
-	src, err := s.cfg.Source.State(ctx)
-	if err != nil {
-		return r, err
-	}
-	h, err := s.hint(ctx)
-	if err != nil {
+	src, unknown := s.cfg.Source.State(ctx)
+	h, unread := s.hint(ctx)
+	if err = cmp.Or(err, unknown, unread); err != nil {
 		return r, err
 	}
 	counts := h.Created.Equal(t.Created) && h.Position.isOf(s.cfg.SourceName, src)
@@ -49,8 +46,7 @@ func (s *Stage) Plan(ctx context.Context) (r Repair, err error) {
 	}
 	switch {
 	case counts && h.Last <= seq:
-		r.Gone += seq - h.Last
-		r.Position = h.Position
+		r.Position, r.Gone = h.Position, r.Gone+seq-h.Last
 	case seq == 0:
 		r.Position, err = s.beginning(ctx, src)
 	default:

@@ -58,7 +58,9 @@ func (s *onSource) State(ctx context.Context) (SourceState, error) {
 	have := info.State
 	state := SourceState{
 		Created: info.Created, First: have.FirstSeq, Last: have.LastSeq, LastTime: have.LastTime, End: have.LastSeq,
-		Leader: leadership(info.Cluster),
+	}
+	if c := info.Cluster; c != nil && c.LeaderSince != nil {
+		state.Leader = c.Leader + " since " + c.LeaderSince.String()
 	}
 	if len(s.filters) > 0 || have.NumDeleted > 0 {
 		state.End, err = s.end(ctx)
