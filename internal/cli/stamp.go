@@ -135,7 +135,7 @@ func (c *stampCmd) Run(s *session) error {
 	}
 	host, _ := os.Hostname() // a name for people
 	cfg := stage.Config{
-		Source: stage.SourceOn(js, c.From, fmt.Sprintf("%s/%d", host, os.Getpid()), c.To, c.Filter...),
+		Source:     stage.SourceOn(js, c.From, fmt.Sprintf("%s/%d", host, os.Getpid()), c.To, c.Filter...),
 		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: c.stamp(ids),
 		Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
