@@ -147,11 +147,8 @@ func (c *stampCmd) Run(s *session) error {
 		cfg.DeadLetters = stage.DeadLettersOn(js, c.DeadLetter, c.From, c.To)
 	}
 	st := stage.New(cfg)
-	switch {
-	case c.Status:
-		return c.status(s, js, st)
-	case c.Repair:
-		return c.repair(s, to, st)
+	if c.Status || c.Repair {
+		return c.status(s, js, to, st)
 	}
 	end := c.watch(s, l, line, log, st.Progress)
 	err = st.Run(s.ctx)

@@ -12,55 +12,19 @@ import (
 	"github.com/natsid/natsid/internal/stage"
 )
 
-// stampRepairJSON is the outcome of `natsid stamp --repair`.
-type stampRepairJSON struct {
-	After   uint64 `json:"after"`   // the last message of the source that counts as copied
-	Foreign uint64 `json:"foreign"` // messages of the target after its copy that are not from a stage
-	Gone    uint64 `json:"gone"`    // messages after its copy that are missing in the target
-	Changed bool   `json:"changed"` // false if there was nothing to repair
-}
-
-// repair shows where stages would continue after messages that are no copies, or are gone, and lets them if a user
-// agrees.
-func (c *stampCmd) repair(s *session, to *stage.Stream, st *stage.Stage) error {
-	r, err := st.Plan(s.ctx)
-	if err != nil {
-		return err
-	}
-	out := stampRepairJSON{r.Position.Seq, r.Foreign, r.Gone, r.Foreign+r.Gone > 0}
-	if !out.Changed {
-		return s.print(out, func(w io.Writer) { fmt.Fprintf(w, "%s needs no repair\n", c.To) })
-	}
-	fmt.Fprintf(s.stderr, "The last known copy in %s is of message %d of %s. After it, up to message %d of %s, %d are "+
-		"not from a stage, and %d are gone.\nIf a copy is gone, its original is copied again, with another ID.\n",
-		c.To, out.After, c.From, r.Last, c.To, r.Foreign, r.Gone)
-	switch {
-	case !c.Yes && !isTerminal(os.Stdin):
-		return errNoTerminal
-	case !c.Yes && !s.asks(fmt.Sprintf("Is no copy gone, and shall stages continue after message %d?", out.After)):
-		return errors.New("nothing was changed")
-	}
-	if err := to.SetHint(s.ctx, r.Hint); err != nil {
-		return err
-	}
-	if _, _, err := st.Position(s.ctx); err != nil { // as of a copy of another stream
-		return err
-	}
-	return s.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "stages to %s continue after message %d of %s\n", c.To, out.After, c.From)
-	})
-}
-
-// stampStatusJSON is the output of `natsid stamp --status`.
+// stampStatusJSON is the output of `natsid stamp --status` and `natsid stamp --repair`.
 type stampStatusJSON struct {
 	Position uint64 `json:"position"` // the last message of the source that was copied or passed
 	Behind   uint64 `json:"behind"`   // messages of the source that were not
 	Copier   string `json:"copier"`   // host and process of the stage that copies; "" if none does
+	Foreign  uint64 `json:"foreign"`  // messages at the target's end that are not from a stage
+	Gone     uint64 `json:"gone"`     // messages at the target's end that it does not hold
 }
 
-// status prints how far a source is copied, and by which stage.
-func (c *stampCmd) status(s *session, js jetstream.JetStream, st *stage.Stage) error {
-	position, behind, err := st.Position(s.ctx)
+// status prints how far a source is copied, and by which stage. With --repair it lets stages continue after messages
+// that are no copies, or are gone, if a user agrees.
+func (c *stampCmd) status(s *session, js jetstream.JetStream, to *stage.Stream, st *stage.Stage) error {
+	r, err := st.Status(s.ctx)
 	if err != nil {
 		return err
 	}
@@ -68,8 +32,25 @@ func (c *stampCmd) status(s *session, js jetstream.JetStream, st *stage.Stage) e
 	if err != nil {
 		return err
 	}
-	return s.print(stampStatusJSON{position, behind, copier}, func(w io.Writer) {
-		fmt.Fprintf(w, "%s to %s: message %d, %d behind, copied by %s\n", c.From, c.To, position, behind,
-			cmp.Or(copier, "no stage"))
+	text := fmt.Sprintf("%s to %s: message %d, %d behind, copied by %s", c.From, c.To, r.Position.Seq, r.Behind,
+		cmp.Or(copier, "no stage"))
+	if r.Foreign+r.Gone > 0 {
+		text += fmt.Sprintf("\n%s ends with %d messages that are not from a stage, and %d that are gone",
+			c.To, r.Foreign, r.Gone)
+		if c.Repair {
+			fmt.Fprintf(s.stderr, "%s\nIf a copy is gone, its original is copied again, with another ID.\n", text)
+			if !c.Yes && !isTerminal(os.Stdin) {
+				return errNoTerminal
+			}
+			if !c.Yes && !s.asks("Is no copy gone, and shall stages continue?") {
+				return errors.New("nothing was changed")
+			}
+			if err := to.SetHint(s.ctx, r.Hint); err != nil {
+				return err
+			}
+		}
+	}
+	return s.print(stampStatusJSON{r.Position.Seq, r.Behind, copier, r.Foreign, r.Gone}, func(w io.Writer) {
+		fmt.Fprintln(w, text)
 	})
 }

@@ -120,7 +120,7 @@ func TestTheStatusShowsHowFarASourceIsCopiedAndByWhom(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	host, _ := os.Hostname()
-	want := fmt.Sprintf(`{"position":2,"behind":0,"copier":"%s/%d"}`+"\n", host, os.Getpid())
+	want := fmt.Sprintf(`{"position":2,"behind":0,"copier":"%s/%d","foreign":0,"gone":0}`+"\n", host, os.Getpid())
 	eventually(t, "one copies", func() bool { return status("--json") == want })
 	stop()
 	running.Wait()
@@ -142,11 +142,11 @@ func TestARepairAsksBeforeStagesContinue(t *testing.T) {
 	asked(t, func(ctx context.Context) (any, error) { return nil, s.DeleteMsg(ctx, 3) })
 	publish(t, js, &nats.Msg{Subject: "orders.new", Data: []byte("1")})
 	natsid(t, copies...).want(t, 1, "natsid stamp --repair")
-	natsid(t, append(args, "--repair")...).want(t, 2, "STAMPED is of message 1 of ORDERS",
-		"up to message 3 of STAMPED, 1 are not from a stage, and 1 are gone", "give --yes")
+	natsid(t, append(args, "--repair")...).want(t, 2, "message 1, 1 behind",
+		"STAMPED ends with 1 messages that are not from a stage, and 1 that are gone", "give --yes")
 	natsid(t, copies...).want(t, 1, "natsid stamp --repair")
 	got := answered(t, append(args, "--repair", "--yes", "--json")...)
-	if want := `{"after":1,"foreign":1,"gone":1,"changed":true}` + "\n"; got.out != want {
+	if want := `{"position":1,"behind":1,"copier":"","foreign":1,"gone":1}` + "\n"; got.out != want {
 		t.Errorf("it prints %s, want %s: %s", got.out, want, got.err)
 	}
 	answered(t, copies...).want(t, 0)

@@ -74,12 +74,12 @@ func TestARepairContinuesAfterForeignMessages(t *testing.T) {
 			p.remove(tc.removed...)
 			p.publish(tc.before, 20)
 			p.stops(tc.want)
-			r, err := p.stage().Plan(t.Context())
+			r, err := p.stage().Status(t.Context())
 			if err != nil || r.Last != uint64(tc.before+tc.strays) || r.Position.Seq != uint64(tc.before) ||
 				r.Foreign != tc.foreign || r.Gone != tc.gone {
-				t.Fatalf("the plan is %+v, %v", r, err)
+				t.Fatalf("the status is %+v, %v", r, err)
 			}
-			p.stops(tc.want) // a plan changes nothing
+			p.stops(tc.want) // a status changes nothing
 			must(t, p.to().SetHint(t.Context(), r.Hint))
 			must(t, p.stage().Run(t.Context()))
 			if len(tc.removed) > 2 {
@@ -94,8 +94,8 @@ func TestARepairContinuesAfterForeignMessages(t *testing.T) {
 				}
 			}
 			p.verify(20)
-			if r, err := p.stage().Plan(t.Context()); err != nil || r.Foreign+r.Gone != 0 {
-				t.Errorf("a sound target has the plan %+v, %v", r, err)
+			if r, err := p.stage().Status(t.Context()); err != nil || r.Foreign+r.Gone != 0 {
+				t.Errorf("a sound target has the status %+v, %v", r, err)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestATargetWithoutAnyCopyIsNotRepaired(t *testing.T) {
 	must(t, err)
 	must(t, s.Purge(t.Context()))
 	p.forgets()
-	if r, err := p.stage().Plan(t.Context()); err == nil || !strings.Contains(err.Error(), "copy to a new target") {
-		t.Errorf("the plan is %+v, %v", r, err)
+	if r, err := p.stage().Status(t.Context()); err == nil || !strings.Contains(err.Error(), "copy to a new target") {
+		t.Errorf("the status is %+v, %v", r, err)
 	}
 }

@@ -20,7 +20,7 @@
 // position, and no message after the position had left the source before: see look.
 //
 // If the last message is not a copy, or is gone without a hint, only people know that no copy is gone: then they may
-// have a hint written for it, see Repair.
+// have a hint written for it, see Status.
 //
 // What a stage passes it passes on the word of one leader, which has all messages of the source: see infoOf. What
 // stops a stage for good is asked three times, over a longer time than a deposed leader answers: see sure.
@@ -222,12 +222,6 @@ const answersWithin = 5 * time.Second
 
 // checkEvery is the interval of checks of the target's settings while it is written.
 const checkEvery = 5 * time.Second
-
-// Position returns the last message of the source that was copied or passed, and how many are behind it.
-func (s *Stage) Position(ctx context.Context) (seq, behind uint64, err error) {
-	at, err := s.locate(ctx)
-	return at.from.Seq, at.behind(), err
-}
 
 // copy reads the position, and copies the messages after it until an error occurs.
 func (s *Stage) copy(ctx context.Context) error {

@@ -1,0 +1,61 @@
+package stage
+
+import (
+	"cmp"
+	"context"
+)
+
+// A Status is how far a source is copied. If the target ends with messages that are not copies, or are gone, only
+// people know whether a copy is gone: if none is, they may store the Hint, and stages continue.
+type Status struct {
+	Hint           // the position, for the target's last sequence
+	Behind  uint64 // number of messages of the source after the position
+	Foreign uint64 // messages of the target after the last known copy that are not from a stage
+	Gone    uint64 // messages after it that the target does not hold: a copy among them would be copied again
+}
+
+// Status reads the target backwards to its last copy, or to a message that the hint is for. The error is a [Stop] if a
+// stage would stop for another reason than foreign or gone messages, or if nothing tells a position.
+func (s *Stage) Status(ctx context.Context) (r Status, err error) {
+	t, err := s.target(ctx)
+	src, unknown := s.cfg.Source.State(ctx)
+	h, unread := s.hint(ctx)
+	if err = cmp.Or(err, unknown, unread); err != nil {
+		return r, err
+	}
+	counts := h.Created.Equal(t.Created) && h.Position.isOf(s.cfg.SourceName, src)
+	r.Last, r.Created = t.Last, t.Created
+	seq, isCopy := t.Last, false
+	for seq >= max(t.First, 1) && !isCopy && !(counts && h.Last == seq) {
+		header, held, err := s.cfg.Target.Header(ctx, seq)
+		if err != nil {
+			return r, err
+		}
+		p, none := positionIn(header)
+		switch isCopy = held && none == nil; {
+		case isCopy:
+			r.Position = p
+			continue
+		case held:
+			r.Foreign++
+		default:
+			r.Gone++
+		}
+		seq--
+	}
+	switch {
+	case seq == t.Last && (seq == 0 || isCopy || counts && h.Last == seq):
+		at, err := s.locate(ctx)
+		r.Position, r.Behind = at.from, at.behind()
+		return r, err
+	case isCopy:
+	case counts && h.Last <= seq:
+		r.Position, r.Gone = h.Position, r.Gone+seq-h.Last
+	case seq == 0:
+		r.Position, err = s.beginning(ctx, src)
+	default:
+		err = stop("the target holds no copy, and no hint says how far the source was copied: copy to a new target")
+	}
+	r.Behind = src.End - min(src.End, r.Position.Seq)
+	return r, err
+}
