@@ -36,8 +36,9 @@ import (
 // the registry's. Its window begins as late as after a question to which silence proves nothing.
 //
 // The loser of a compare-and-set tries the next number. A write that was not acknowledged leaves an unconfirmed
-// claim: the next attempt continues that claim if the record bears its token, so that lost replies do not block one
-// number after another.
+// claim: the next attempt continues that claim if the record bears its token. Otherwise the write may still land, so
+// that attempt prefers the same number, and recognizes the write: its claim continues the series of tokens. So lost
+// replies and late writes do not block one number after another.
 type chooser struct {
 	terms
 	mine    Span // the numbers that this worker may take
@@ -224,6 +225,9 @@ func (h *chooser) acquireAny(ctx context.Context, seen reading, v view) (*claim,
 	// All numbers in a random order: with a power of 2, an odd stride meets each once.
 	size := 1 << bits.Len(uint(h.mine.count()-1))
 	start, stride := h.rand.IntN(size), h.rand.IntN(size)|1
+	if c := h.unconfirmed; c != nil {
+		start = c.number - h.mine.First
+	}
 	unknown, frees := 0, maxWait
 	for i := range size {
 		w := h.mine.First + (start+i*stride)&(size-1)
@@ -279,6 +283,9 @@ func (h *chooser) claimOn(w int, from int64) *claim {
 // confirm replaces record r by that of claim c, unless another worker answers for the number. After an error that
 // leaves the outcome open, it keeps the claim as unconfirmed.
 func (h *chooser) confirm(ctx context.Context, seen reading, c *claim, r Record) (*claim, error) {
+	if u := h.unconfirmed; u != nil && u.number == c.number {
+		c.series, c.asked = u.series, u.asked
+	}
 	h.unconfirmed = nil
 	if err := h.ask(ctx, c); err != nil {
 		// On a busy machine every number that was written and then given up would stay blocked.

@@ -104,15 +104,19 @@ func (s *series) isOpen(token string) bool {
 // write sets the end of the record's window to until, at the time now, both Unix ms. It returns errLost if the number
 // belongs to another worker.
 //
-// Where the outcome is in doubt the record is read again. If it bears a token of
-// this claim, its revision (not its window) is adopted and the write repeated.
-// Otherwise the number is lost.
+// Where the outcome is in doubt the record is read again. If it bears a token of this claim, its revision (not its
+// window) is adopted and the write repeated. If no write of this claim was ever acknowledged, and the record is as it
+// was before, the write was not made, or will land later: its error is returned. Otherwise the number is lost.
 func (c *claim) write(ctx context.Context, now, until int64) error {
 	err := c.tryWrite(ctx, now, until)
 	for tries := 0; err != nil && tries < 3; tries++ {
 		r, rerr := c.read(ctx)
 		if rerr != nil {
 			return fmt.Errorf("%w; reading the record: %w", err, rerr)
+		}
+		if c.token == "" && r.Revision == c.revision && !c.wrote(r) && !errors.Is(err, ErrConflict) {
+			return fmt.Errorf("workerid: the record of number %d was not written: %w; check the storage of JetStream, "+
+				"and whether this worker may write to the bucket of the records", c.number, err)
 		}
 		if !c.wrote(r) { //mutant:foreign-token
 			return c.lostTo(r)

@@ -39,9 +39,10 @@
 //   - Only an acknowledged write extends the window; a read never does. After
 //     an error the record is read: if it bears a token of this claim, its
 //     revision is adopted and the write repeated, three times at most; with any
-//     other token, or none, the number is lost. Otherwise worker A reads its
-//     unacknowledged until, the leader that showed it is deposed, and the write
-//     is gone: B starts at the old until, and A is beyond it.
+//     other token, or none, the number is lost, or was never won: where no write
+//     was acknowledged and the record is as before, the attempt ends. Otherwise
+//     worker A reads its unacknowledged until, the leader that showed it is deposed,
+//     and the write is gone: B starts at the old until, and A is beyond it.
 //   - A lost number closes its generator before anything else. The worker still
 //     answers for it during the margin, and then searches again. Otherwise it
 //     would continue in ticks of the new owner; and where the record itself was
