@@ -9,10 +9,10 @@ import (
 
 // resume acquires the number that the state file remembers; nil if it cannot.
 //
-// If the file has a claim, the previous process crashed. While the record bears the claim's token the number is still
-// this worker's, and the worker resumes the rest of its own window from the fence on: nothing beyond the fence was
-// ever issued. If that process was killed between a renewal and the entry of the renewal in the file, nothing can be
-// resumed. If the file has no claim, the previous process stopped cleanly, and its number is acquired like any other.
+// If the file has a claim, the previous process crashed. While the record is of a write of that claim the number is
+// still this worker's, and the worker resumes the rest of its own window from the fence on: nothing beyond the fence
+// was ever issued. That process may have been killed between a renewal and the entry of the renewal in the file. If
+// the file has no claim, the previous process stopped cleanly, and its number is acquired like any other.
 func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, err error) {
 	w, ok := h.file.number(h.mine)
 	if !ok || h.gaveUpOwn {
@@ -22,12 +22,12 @@ func (h *chooser) resume(ctx context.Context, seen reading, v view) (c *claim, e
 	switch last := h.file.Claim; {
 	// A fence so far ahead was put at until when the disk worked again: under another number IDs are issued sooner.
 	case last != nil && last.Fence > seen.now+(h.file.reach+unheardFor+h.margin).Milliseconds():
-	case last != nil && last.Token == r.Token && seen.now < r.Until: //mutant:resume
+	case last != nil && last.wrote(r) && seen.now < r.Until: //mutant:resume
 		rest := h.claimOn(w, max(last.Fence, seen.now))
 		rest.resumed = true
 		c, err = h.confirm(ctx, seen, rest, r)
 	// The window has passed: it is a new claim on the own number.
-	case last != nil && last.Token == r.Token:
+	case last != nil && last.wrote(r):
 		c, err = h.own(ctx, seen, w, last.Fence, r)
 	// The last ID of the number may have run a little ahead of the clock.
 	case last == nil && v.isFree(w, seen.now+fenceReach.Milliseconds()),

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // A state is the part of a worker's state on its own disk, from which it can resume its number after a restart. The
@@ -37,6 +39,16 @@ type stateClaim struct {
 	// Clock is the latest reading of the clock at which the fence was moved, but
 	// no later than the reach of a fence before Until, Unix ms.
 	Clock int64 `json:"clock"`
+}
+
+// wrote reports whether record r is of the claim's last acknowledged write, or of a later one whose process was killed
+// before the file had it. No file is older than the fence in it: a record that was written after the fence is of a
+// claim that has a newer file, and this one is a copy.
+func (c *stateClaim) wrote(r Record) bool {
+	base := c.Token[:strings.LastIndexByte(c.Token, '-')+1]
+	n, err := strconv.Atoi(c.Token[len(base):])
+	later := &series{base: base, acked: n, wrote: math.MaxInt}
+	return r.Token == c.Token || err == nil && later.isOpen(r.Token) && r.Reported < c.Fence
 }
 
 // A released claim is the last one on Number.

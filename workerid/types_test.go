@@ -428,6 +428,40 @@ func TestAChooserResumesTheWindowOfTheStateFileFromItsFence(t *testing.T) {
 	})
 }
 
+func TestAProcessKilledBetweenARenewalAndItsEntryInTheStateFileIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, of := newStub()
+		of.file = newFile(t, t.TempDir())
+		if err := of.file.settle(ofStub(), "me"); err != nil {
+			t.Fatal(err)
+		}
+		last := opened(t, of)
+		if err := last.write(t.Context(), last.from, last.from+80_000); err != nil { // and now it is killed
+			t.Fatal(err)
+		}
+		of.process = "next"
+		c, err := choose(t, s, of)
+		if err != nil || c.number != last.number || c.from != last.gen.Until() {
+			t.Errorf("%+v, %v, want number %d from %d", c, err, last.number, last.gen.Until())
+		}
+	})
+}
+
+func TestAStateFileKnowsTheLaterWritesOfItsClaimUpToItsFence(t *testing.T) {
+	c := stateClaim{Token: "b-3", Fence: 100}
+	for r, want := range map[Record]bool{
+		{Token: "b-3", Reported: 500}: true,
+		{Token: "b-4", Reported: 99}:  true, {Token: "b-12", Reported: 99}: true,
+		{Token: "b-4", Reported: 100}: false, // the file is a copy
+		{Token: "b-2", Reported: 50}:  false, // the registry was restored
+		{Token: "c-4", Reported: 99}:  false, {Token: "b-", Reported: 99}: false, {}: false,
+	} {
+		if c.wrote(r) != want || (&stateClaim{Token: "b"}).wrote(r) {
+			t.Errorf("%+v: %t, want %t", r, !want, want)
+		}
+	}
+}
+
 // A restored record may be of an earlier write of the claim that was released.
 func TestOnlyTheReleaseItselfProvesThatANumberWasNotUsedSince(t *testing.T) {
 	r := &released{Base: "b-", Writes: 3}
