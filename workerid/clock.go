@@ -33,6 +33,8 @@ import (
 //   - A clock that was found right, and was not set since, may fail maxDoubts
 //     comparisons in a row: when the registry's clock is set, heartbeats put
 //     before that still vouch for its old time, and every worker would be refused.
+//     So may the clock of a worker that starts within the window of its state file,
+//     for which a clock that was right vouched, while it agrees with the registry's.
 //   - A step within MaxAhead, or within one tick, needs no comparison: the
 //     generator copes with it. After a step beyond the tolerance nothing is issued
 //     until the clock was compared, so for as long as the registry is out of reach.
@@ -58,6 +60,7 @@ type clock struct {
 	born        time.Time // origin of the monotonic time
 	lead        int64     // of the wall clock over the monotonic one, ms, at the last reading
 	proven      bool      // found right, and not set since
+	resumed     bool      // within the window of the state file at the start, and not set since
 	doubts      int       // consecutive comparisons that failed though the clock was not set
 	others      []int64   // offsets of the other workers, ms
 	readErr     error     // error of the last read of others; nil if it succeeded
@@ -109,10 +112,11 @@ const (
 	maxWait = 24 * time.Hour
 )
 
-// start begins the watch for steps.
-func (c *clock) start() {
+// start begins the watch for steps. isIn reports whether a time is in the window of the state file, Unix ms.
+func (c *clock) start(isIn func(now int64) bool) {
 	c.born = time.Now()
 	c.lead, _ = c.leads()
+	c.resumed = isIn(c.lead)
 }
 
 // leads returns by how much the wall clock leads the monotonic one, and the error of that: the time between the two
@@ -133,7 +137,7 @@ func (c *clock) leads() (lead, inexact int64) {
 func (c *clock) stepped() (step int64) {
 	lead, inexact := c.leads()
 	if step = lead - c.lead; max(step, -step) > c.slack+inexact {
-		if c.lead, c.proven = lead, false; max(step, -step) > c.tolerance {
+		if c.lead, c.proven, c.resumed = lead, false, false; max(step, -step) > c.tolerance {
 			c.farReads = 2
 		}
 		c.onStep(time.Duration(step) * time.Millisecond)
@@ -201,7 +205,7 @@ func (c *clock) judge(ctx context.Context, fresh bool) (r reading, beats map[int
 		c.earliest = c.after(c.disagreed, maxApart)
 		c.retryAfter = c.earliest
 	}
-	if c.proven && c.doubts < maxDoubts {
+	if (c.proven || c.resumed && c.isNear(0, early, late)) && c.doubts < maxDoubts {
 		c.doubts++
 		return r, beats, nil
 	}
@@ -288,8 +292,12 @@ func (c *clock) about(d time.Duration) time.Duration {
 // agrees reports whether an offset between early and late is within the tolerance of the median.
 func (c *clock) agrees(early, late int64) bool {
 	low, high := c.median()
-	near := func(m int64) bool { return late >= m-c.tolerance && early <= m+c.tolerance }
-	return near(low) || near(high)
+	return c.isNear(low, early, late) || c.isNear(high, early, late)
+}
+
+// isNear reports whether an offset between early and late is within the tolerance of m.
+func (c *clock) isNear(m, early, late int64) bool {
+	return late >= m-c.tolerance && early <= m+c.tolerance
 }
 
 // median returns the median of the others' offsets and the registry's own, 0: of an even number of offsets, both in

@@ -320,7 +320,7 @@ func newClock(s *stub, now func() int64) *clock {
 		now: now, registry: s, self: "me", tolerance: 1000, slack: 5, onStep: func(time.Duration) {},
 		rand: rand.New(rand.NewPCG(1, 1)),
 	}
-	c.start()
+	c.start((&stateFile{}).isIn)
 	return c
 }
 
@@ -349,6 +349,43 @@ func TestAClockFailsFourComparisonsBeforeItIsRefusedUnlessItWasSet(t *testing.T)
 			t.Errorf("after a step: %v, %d steps", err, len(steps))
 		}
 	})
+}
+
+// When the registry's clock is set, all heartbeats vouch for its old time, and no worker that was started then, or
+// whose clock was set, puts another.
+func TestAClockInTheWindowOfTheStateFileFailsFourComparisonsBeforeItIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		clock       int64 // of the last move of the fence, ms from now
+		until       int64 // the same of the end of the window
+		offset, set time.Duration
+		passes      int
+	}{
+		{name: "in it", clock: -1000, until: 1000, passes: 3},
+		{name: "behind it", clock: 1, until: 1000},
+		{name: "beyond it", clock: -1000, until: 0},
+		{name: "far from the registry's clock", clock: -1000, until: 1000, offset: 1100 * time.Millisecond},
+		{name: "set since", clock: -1000, until: 1000, set: 6 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := newStub()
+				now, set := wallClock(), time.Duration(0)
+				for w := range 2 {
+					s.heartbeats[w] = Heartbeat{Instance: "other", Time: now + 2000, At: now}
+				}
+				s.offset = c.offset
+				clock := newClock(s, func() int64 { return wallClock() + set.Milliseconds() })
+				clock.start((&stateFile{state: state{Claim: &stateClaim{Clock: now + c.clock, Until: now + c.until}}}).isIn)
+				set = c.set
+				for i := range 4 {
+					if _, _, err := clock.compareFresh(t.Context()); errors.Is(err, errClock) != (i >= c.passes) {
+						t.Errorf("comparison %d: %v", i, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestTheMedianIsTheMiddleOrBothInTheMiddle(t *testing.T) {
