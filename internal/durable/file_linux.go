@@ -75,6 +75,6 @@ func fill(fd int, data []byte) error {
 			return err
 		}
 	}
-	_, err := retryInterrupted(func() (int, error) { return 0, unix.Fsync(fd) })
+	_, err := retryInterrupted(func() (int, error) { return 0, fsync(fd) })
 	return err
 }

@@ -19,6 +19,8 @@ func Inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
+var fsync = unix.Fsync // tests replace it
+
 // syncDir makes a rename in the directory durable. Package os would prepare the directory for waiting, at three times
 // the system calls.
 func syncDir(dir string) error {
@@ -26,7 +28,7 @@ func syncDir(dir string) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	_, err = retryInterrupted(func() (int, error) { return 0, unix.Fsync(fd) })
+	_, err = retryInterrupted(func() (int, error) { return 0, fsync(fd) })
 	return errors.Join(err, unix.Close(fd))
 }
 
