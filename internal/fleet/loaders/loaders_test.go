@@ -310,6 +310,10 @@ func TestMalformedMessagesGetNoID(t *testing.T) {
 		_, err = w.conn.Request(w.cfg.Namespace.Loader(w.name), []byte("0 M1 a"), deadline)
 	}
 	tooMany := strconv.Itoa(segment.MaxStep) + "0 M1 a"
+	// A tag that is not strict has IDs in memory, which may be older than the message.
+	if _, err := w.store.Create(t.Context(), segment.Tag{Name: "b", Step: 100, MaxID: 1}, false); err != nil {
+		t.Fatal(err)
+	}
 	const nothing = `{"marks":"","start":"0","end":"0","step":0}`
 	for _, body := range []string{
 		"", "7", "7 a", "7 M2 a", "x M1 a", "0 M1 a", "-1 M1 a", "7 M1 b", "7 M1 a b", "7  a", tooMany,
@@ -358,15 +362,16 @@ func TestNothingIsPassedBetweenDifferentMarks(t *testing.T) {
 	}
 }
 
-// Whoever answers, a range of other marks is not taken.
-func TestAnAnswerOfOtherMarksIsNotTaken(t *testing.T) {
+// Whoever answers, a range of other marks is not taken, and none below the floor.
+func TestAnAnswerOfOtherMarksOrBelowTheFloorIsNotTaken(t *testing.T) {
 	w := fleet(t, 1)[0]
 	for i := 0; w.loader("a") == ""; i++ {
 		w.hear(&nats.Msg{Data: fmt.Appendf(nil, "other%d M1", i)})
 	}
-	other := w.loader("a")
+	other, then := w.loader("a"), marks
 	var of string
 	forged, err := w.conn.Subscribe(w.cfg.Namespace.Loader(other), func(m *nats.Msg) {
+		w.marks.Store(new(then))
 		_ = m.Respond([]byte(`{"marks":"` + of + `","start":"900","end":"901","step":1}`))
 	})
 	if err != nil {
@@ -377,6 +382,17 @@ func TestAnAnswerOfOtherMarksIsNotTaken(t *testing.T) {
 		if l, ok := w.pass(t.Context(), other, "a", func() int64 { return 1 }); ok != (of == "M1") {
 			t.Errorf("an answer of %s: %+v, %t", of, l, ok)
 		}
+	}
+	for floor, passed := range map[int64]bool{900: true, 901: false} {
+		of = "M1"
+		l, err := w.Store(w.store).LoadStrict(t.Context(), "a", func() int64 { return 1 }, floor)
+		if err != nil || l.Passed != passed || l.Start < floor {
+			t.Errorf("an answer of 900 at the floor %d: %+v, %v", floor, l, err)
+		}
+	}
+	then = "M2"
+	if l, ok := w.pass(t.Context(), other, "a", func() int64 { return 1 }); ok {
+		t.Errorf("marks that changed before the answer: %+v", l)
 	}
 }
 
