@@ -317,6 +317,22 @@ func TestALostLastCommitRaisesOneAlarmOnceItWasSeen(t *testing.T) {
 	}
 }
 
+// Workers that find a loss were started after it, so they know only the mark's seen.
+func TestALoadRecordsTheHighestMaxIDThatWasEverRead(t *testing.T) {
+	g, table, marks := guarded(t, nil)
+	load(t, g)
+	backup := table.Snapshot()
+	table.LoadAsLeaf("a")
+	load(t, g)
+	for loss := range 2 {
+		table.Restore(backup)
+		alarms := 0
+		if load(t, guard.New(table, marks, &guard.Config{Alarm: func(string, string) { alarms++ }})); alarms != 1 {
+			t.Errorf("loss %d: %d alarms, want one", loss, alarms)
+		}
+	}
+}
+
 // The worker that finds the loss was started after it, so it knows only the mark's seen.
 func TestALossOfCommitsRaisesAnAlarmAlsoAfterARevival(t *testing.T) {
 	g, table, marks := guarded(t, nil)

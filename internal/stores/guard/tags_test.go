@@ -163,9 +163,25 @@ func (o *old) Mark(ctx context.Context, tag string) (segment.Mark, error) {
 
 func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
 	_, table, marks := guarded(t, nil)
+	other := guard.New(table, marks, nil)
+	deleted := func(by *guard.Guard) {
+		t.Helper()
+		if err := by.Delete(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for how, see := range map[string]func(g *guard.Guard) error{
-		"a look": func(g *guard.Guard) error { _, err := g.Look(t.Context(), "a"); return err },
-		"a poll": func(g *guard.Guard) error { return g.Poll(t.Context(), func(segment.Listing) {}) },
+		"a look": func(g *guard.Guard) error { deleted(other); _, err := g.Look(t.Context(), "a"); return err },
+		"a poll that lifts no row": func(g *guard.Guard) error {
+			deleted(other)
+			table.OnAdvance(refused)
+			defer table.OnAdvance(nil)
+			if g.Poll(t.Context(), func(segment.Listing) {}) == nil {
+				t.Error("a row was lifted")
+			}
+			return nil
+		},
+		"a deletion of its own": func(g *guard.Guard) error { deleted(g); return nil },
 	} {
 		shown := &old{Marks: marks}
 		g := guard.New(table, shown, nil)
@@ -175,10 +191,6 @@ func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
 		}
 		table.OnAdvance(nil)
 		before, _ := marks.Mark(t.Context(), "a")
-		other := guard.New(table, marks, nil)
-		if err := other.Delete(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
 		if err := see(g); err != nil {
 			t.Fatal(err)
 		}
