@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -56,11 +57,15 @@ func TestKVStoreConforms(t *testing.T) {
 type lossy struct {
 	buckets.Streams
 	lose, blind, wrote atomic.Bool
+	shown              atomic.Pointer[buckets.Entry] // what any read of a key shows; nil: what it has
 }
 
 func (l *lossy) Last(ctx context.Context, bucket, key string) (buckets.Entry, error) {
 	if l.blind.Load() && l.wrote.Load() {
 		return buckets.Entry{}, context.DeadlineExceeded
+	}
+	if e := l.shown.Load(); e != nil && e.Key == key {
+		return *e, nil
 	}
 	return l.Streams.Last(ctx, bucket, key)
 }
@@ -90,6 +95,41 @@ func TestALoadWhoseAckIsLostIsUsedByTheNextOneOfThatWorkerAlone(t *testing.T) {
 		if r, err := store.Load(t.Context(), "order", 0, 0); err != nil || r.Start != want {
 			t.Errorf("load %d after it: %v, %v, want it from %d", i, r, err, want)
 		}
+	}
+}
+
+func TestAnOldReadBringsBackNoRangeOfADeletedTag(t *testing.T) {
+	js, bucket := connect(t), bucketName()
+	other := open(t, js, bucket)
+	for how, see := range map[string]func(s *kvstore.Store, tag string) error{
+		"look": func(s *kvstore.Store, tag string) error {
+			err := other.Delete(t.Context(), tag)
+			_, lookErr := s.Look(t.Context(), tag)
+			return errors.Join(err, lookErr)
+		},
+		"poll": func(s *kvstore.Store, tag string) error {
+			return errors.Join(other.Delete(t.Context(), tag), s.Poll(t.Context(), func(segment.Listing) {}))
+		},
+		"deletion": func(s *kvstore.Store, tag string) error { return s.Delete(t.Context(), tag) },
+	} {
+		l := &lossy{Streams: buckets.OnJetStream(js)}
+		s := openOn(t, l, bucket)
+		create(t, s, segment.Tag{Name: how, Step: 10, MaxID: 1})
+		l.lose.Store(true)
+		if r, err := s.Load(t.Context(), how, 0, 0); err == nil { // keeps a range
+			t.Fatalf("loaded %v", r)
+		}
+		l.lose.Store(false)
+		before, err := l.Streams.Last(t.Context(), bucket, how)
+		if err = errors.Join(err, see(s, how)); err != nil {
+			t.Fatal(err)
+		}
+		l.shown.Store(&before)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if r, err := s.Load(ctx, how, 0, 0); err == nil {
+			t.Errorf("a %s showed that the tag is deleted, and %v was loaded", how, r)
+		}
+		cancel()
 	}
 }
 
