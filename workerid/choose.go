@@ -263,7 +263,7 @@ func (h *chooser) acquire(ctx context.Context, seen reading, w int, r Record) (*
 	c := h.claimOn(w, from)
 	own := h.file.own(w)
 	if own != nil { // a restored record may be of an earlier write of the claim
-		c.from = max(c.from, own.Free)
+		c.from = max(c.from, own.Free) //mutant:own-free
 	}
 	c.doubtful = !own.wrote(r.Token) //mutant:doubtful
 	if h.isBlind {
@@ -359,6 +359,7 @@ func (h *chooser) ask(ctx context.Context, c *claim) error {
 	defer cancel()
 	who, err := h.registry.Ask(ctx, c.number)
 	switch {
+	//mutant:own-answer
 	case errors.Is(err, ErrNoWorker) || err == nil && who.Process == h.process:
 		return nil
 	case errors.Is(err, ErrBystander):

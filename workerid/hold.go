@@ -224,7 +224,7 @@ func (h *holder) renewAs(ctx context.Context, r reading, brief bool) error {
 // acquired issues nothing before its record has been read again: the registry may have lost the record before this
 // worker began to answer for the number.
 func (h *holder) beatUncompared(ctx context.Context, r reading, why error) {
-	h.claim.rechecked = h.claim.rechecked || h.claim.resumedAway
+	h.claim.rechecked = h.claim.rechecked || h.claim.resumedAway //mutant:uncompared
 	switch {
 	case errors.Is(why, errClock):
 		h.alarms.set(ClockSkew, why.Error())
@@ -262,7 +262,7 @@ func (h *holder) renewAndReport(ctx context.Context, brief bool) (trouble, fatal
 		h.alarms.set(RegistryConflict, err.Error())
 	}
 	if err != nil {
-		h.claim.rechecked = h.claim.rechecked || h.claim.resumedAway && isAway(err)
+		h.claim.rechecked = h.claim.rechecked || h.claim.resumedAway && isAway(err) //mutant:unrenewed
 		return fmt.Errorf("workerid: the window of number %d was not renewed: %w", h.claim.number, err), nil
 	}
 	h.alarms.clear(RegistryConflict)

@@ -124,6 +124,22 @@ var mutants = []mutant.Mutant{
 	{Name: "a number is taken though a worker answers for it", Edits: []mutant.Edit{
 		mutant.Replace("answered", `case err == nil:
 			return nil`)}},
+	{Name: "the own answer is known by its name", Args: unit("AnAnswerIsTheOwnOneByItsProcessNotByItsName"),
+		Edits: []mutant.Edit{mutant.Replace("own-answer",
+			`case errors.Is(err, ErrNoWorker) || err == nil && who.Instance == h.instance:
+			return nil`)}},
+	{Name: "a number is acquired again whatever its old generator issued",
+		Args: unit("ANumberIsAcquiredAgainFromTheEndOfItsOldGeneratorOn"),
+		Edits: []mutant.Edit{mutant.Replace("reacquire",
+			"c, err := h.own(ctx, seen, last.number, 0, v.records[last.number])")}},
+	{Name: "the last ID of the own release is ignored", Args: unit("ANumberThatWasReleasedIsAcquiredFromItsLastIDOn"),
+		Edits: []mutant.Edit{mutant.Delete("own-free")}},
+	{Name: "a claim issues without a clock before its record was read again",
+		Args:  unit("OnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain"),
+		Edits: []mutant.Edit{mutant.Replace("uncompared", "h.claim.rechecked = true")}},
+	{Name: "a claim issues after a failed renewal before its record was read again",
+		Args:  unit("OnlyAClaimResumedWithoutTheRegistryIssuesBeforeItsRecordIsReadAgain"),
+		Edits: []mutant.Edit{mutant.Replace("unrenewed", "h.claim.rechecked = true")}},
 	{Name: "a number is used again before until", Edits: []mutant.Edit{
 		mutant.Replace("free-number", "return !live"),
 		mutant.Replace("acquire-from", "from := seen.now")}},

@@ -57,6 +57,7 @@ func (h *chooser) reacquire(ctx context.Context, seen reading, v view) (*claim, 
 	if last == nil || !last.wrote(v.records[last.number]) {
 		return nil, nil
 	}
+	//mutant:reacquire
 	c, err := h.own(ctx, seen, last.number, last.gen.Close(), v.records[last.number])
 	if errors.Is(err, errTaken) || errors.Is(err, errUnknown) {
 		return nil, nil

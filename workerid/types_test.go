@@ -376,7 +376,8 @@ func TestAClockInTheWindowOfTheStateFileFailsFourComparisonsBeforeItIsRefused(t 
 				}
 				s.offset = c.offset
 				clock := newClock(s, func() int64 { return wallClock() + set.Milliseconds() })
-				clock.start((&stateFile{state: state{Claim: &stateClaim{Clock: now + c.clock, Until: now + c.until}}}).isIn)
+				claim := &stateClaim{Clock: now + c.clock, Until: now + c.until}
+				clock.start((&stateFile{state: state{Claim: claim}}).isIn)
 				set = c.set
 				for i := range 4 {
 					if _, _, err := clock.compareFresh(t.Context()); errors.Is(err, errClock) != (i >= c.passes) {
