@@ -115,14 +115,17 @@ func (c *claim) write(ctx context.Context, now, until int64) error {
 			return fmt.Errorf("%w; reading the record: %w", err, rerr)
 		}
 		if c.token == "" && r.Revision == c.revision && !c.wrote(r) && !errors.Is(err, ErrConflict) {
-			return fmt.Errorf("workerid: the record of number %d was not written: %w; check the storage of JetStream, "+
-				"and whether this worker may write to the bucket of the records", c.number, err)
+			break
 		}
 		if !c.wrote(r) { //mutant:foreign-token
 			return c.lostTo(r)
 		}
 		c.revision = r.Revision
 		err = c.tryWrite(ctx, now, until) //mutant:write-again
+	}
+	if err != nil {
+		err = fmt.Errorf("workerid: the record of number %d was not written: %w; check the storage of JetStream, "+
+			"and whether this worker may write to the bucket of the records", c.number, err)
 	}
 	return err
 }
