@@ -88,7 +88,6 @@ func TestEachMistakeAboutAServiceIsToldByCauseAndRemedy(t *testing.T) {
 		{"get segment nosuch", 1, "create it with `natsid tag create`"},
 		{"get segment order -n 100001", 1, "1..100000"},
 		{"drain nosuch", 1, "`natsid workers` lists those that do"},
-		{"explain 5 --tag order", 3, "there is no stream of grants"},
 		{"serve --data " + s.data, 1, s.data},
 	} {
 		m.check(t, "--nats", s.url)

@@ -29,6 +29,7 @@ func Outputs() []Output {
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
 		{"tag list", []subjects.TagInfo{}}, {"tag list --stats", []subjects.WorkerStats{}},
 		{"store show", storeJSON{}}, {"store move", movedJSON{}},
+		{"leaf check", []leafRow{}},
 		{"registry", []registryJSON{}}, {"resume", resumeJSON{}},
 		{"explain", explainedJSON{}}, {"audit", auditJSON{}},
 		{"workers", []workerRow{}}, {"drain", subjects.WorkerDrained{}},
