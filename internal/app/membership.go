@@ -87,7 +87,7 @@ func (m *membership) open(
 		Reassert: func(ctx context.Context) error { return m.orders().Reassert(ctx) },
 		Reread:   func(ctx context.Context) error { return m.orders().Reread(ctx) },
 		Links:    func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:      m.bus, Serving: m.serving, Settled: m.answerFor, Unused: unused,
+		Bus:      beginner{m.bus}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
 	})
 	return err
@@ -198,6 +198,27 @@ func (m *membership) ask(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// A beginner asks on until somebody listens, or ctx ends, while this worker does not answer for a registry itself:
+// where NATS was restarted, the others may come back a moment later.
+type beginner struct{ *natsbus.Bus }
+
+// Ask implements [lineage.Bus].
+func (b beginner) Ask(
+	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
+) error {
+	for {
+		err := b.Bus.Ask(ctx, registry, question, hear)
+		if registry == "" || !errors.Is(err, gather.ErrNobody) || b.HasJoined() {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // wentBack is called when a write shows that the marks went back.

@@ -51,12 +51,12 @@ func (c *checker) check(ctx context.Context, thorough bool) error {
 	if err != nil {
 		return err
 	}
-	c.settle(&v)
-	if c.gate.Stopped() == nil {
-		if err := c.peers.greet(ctx, c.own.Registry, a.links); err != nil {
+	if c.gate.Stopped() == nil { // before this worker answers for the registry: see natsbus
+		if err := c.peers.greet(ctx, c.own.Registry, a.links, v.stream.Mine); err != nil {
 			return err
 		}
 	}
+	c.settle(&v)
 	inIncident := c.own.Incident != ""
 	if !inIncident {
 		c.own.Stop, c.own.All = "", false

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +58,9 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 		b.ns.RegistryAsk():        subjects.QueueGroup + "-" + registry,
 		b.ns.RegistryOf(registry): subjects.QueueGroup,
 	}
+	for subject, queue := range maps.Clone(b.queue) {
+		b.queue[b.amongJoined(subject)] = queue
+	}
 	for subject := range b.queue {
 		if err := b.join(subject); err != nil {
 			return err
@@ -78,14 +83,32 @@ func (b *Bus) join(subject string) error {
 	return nil
 }
 
-// leave makes this worker answer no longer on a subject, until the next join.
-func (b *Bus) leave(subject string) {
+// amongJoined returns the subject on which those who have joined ask the same as on another one. It is another subject
+// of calls to a registry, so it needs no right of its own.
+func (b *Bus) amongJoined(subject string) string {
+	return b.ns.RegistryOf("joined" + strings.TrimPrefix(strings.ReplaceAll(subject, ".", "-"), string(b.ns)))
+}
+
+// HasJoined reports whether this worker has ever answered for a registry.
+func (b *Bus) HasJoined() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.queue != nil
+}
+
+// leave returns the subject on which to ask. If this worker answers there, it no longer does until the next join.
+func (b *Bus) leave(subject string) (toAsk string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ours := b.queue[subject]; !ours {
+		return subject
+	}
+	subject = b.amongJoined(subject)
 	if sub := b.joined[subject]; sub != nil {
 		_ = sub.Unsubscribe()
 		delete(b.joined, subject)
 	}
+	return subject
 }
 
 // answerTimeout bounds an answer: as long as who asks waits for the longest of them.
@@ -120,8 +143,12 @@ func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(b.ns.RegistryA
 // Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until that reports that it
 // is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that no other worker listens.
 //
-// Who asks leaves the queue group meanwhile. Otherwise NATS would hand it one of n questions of n workers, and a lone
-// worker would wait for nobody's answer.
+// A worker that has joined itself asks on a subject of its own kind, whose queue group it leaves meanwhile. Otherwise
+// NATS would hand it one of n questions of n workers, or all if the others are on other servers, and a lone worker
+// would wait for nobody's answer.
+//
+// Law: a worker that has not joined knows nothing of the registry, and may rest on an answer, or on silence. So who has
+// joined never leaves the groups in which that worker asks.
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
@@ -129,7 +156,7 @@ func (b *Bus) Ask(
 	if registry != "" {
 		subject = b.ns.RegistryOf(registry)
 	}
-	b.leave(subject)
+	subject = b.leave(subject)
 	err := gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,6 +3,7 @@ package natsbus_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,42 @@ func TestAWorkerThatAsksItsOwnRegistryHearsAnotherWorker(t *testing.T) {
 		}
 		if name, err := ask(b); name != "a" || err != nil {
 			t.Fatalf("worker b got the answer of %q and the error %v, want that of a", name, err)
+		}
+	}
+}
+
+// A worker that has not joined rests on what the others say, so it reaches them while they ask one another.
+func TestAWorkerThatBeginsReachesThoseWhoAskThemselves(t *testing.T) {
+	url := natstest.Start(t)
+	a, fresh := natstest.Connect(t, url), natstest.Connect(t, url)
+	bus := natsbus.New(a, subjects.DefaultNamespace)
+	if err := bus.Join("R1", func(context.Context, []byte) []byte { return []byte("a") }); err != nil {
+		t.Fatal(err)
+	}
+	// A subscriber that never answers keeps the question under way.
+	silent, err := natstest.Connect(t, url).SubscribeSync("id.registry.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Unsubscribe() //nolint:errcheck // the connection ends with the test
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	for _, registry := range []string{"", "R1"} {
+		asking.Go(func() { _ = bus.Ask(ctx, registry, nil, func([]byte) bool { return false }) })
+	}
+	defer asking.Wait()
+	defer cancel()
+	time.Sleep(50 * time.Millisecond)
+	for _, registry := range []string{"", "R1"} {
+		heard := ""
+		limited, end := context.WithTimeout(t.Context(), 2*time.Second)
+		err := natsbus.New(fresh, subjects.DefaultNamespace).Ask(limited, registry, nil, func(answer []byte) bool {
+			heard = string(answer)
+			return true
+		})
+		end()
+		if err != nil || heard != "a" {
+			t.Errorf("a worker that asks %q heard %q, %v; want the one that asks itself", registry, heard, err)
 		}
 	}
 }
