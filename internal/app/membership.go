@@ -87,7 +87,7 @@ func (m *membership) open(
 		Reassert: func(ctx context.Context) error { return m.orders().Reassert(ctx) },
 		Reread:   func(ctx context.Context) error { return m.orders().Reread(ctx) },
 		Links:    func() uint64 { return m.links.control.Stats().Reconnects },
-		Bus:      beginner{m.bus}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
+		Bus:      patientBus{m.bus}, Serving: m.serving, Settled: m.answerFor, Unused: unused,
 		Pin: m.cfg.Registry, Fields: m.fields(), Process: m.process, Log: m.cfg.Log,
 	})
 	return err
@@ -200,17 +200,18 @@ func (m *membership) ask(ctx context.Context) error {
 	return err
 }
 
-// A beginner asks on until somebody listens, or ctx ends, while this worker does not answer for a registry itself:
-// where NATS was restarted, the others may come back a moment later.
-type beginner struct{ *natsbus.Bus }
+// A patientBus asks again where nobody listens. Where NATS was restarted, the others may be back a moment later, or ask
+// themselves at this moment, so a worker that has joined asks three times. One that has not knows nothing of the
+// registry, and asks until ctx ends.
+type patientBus struct{ *natsbus.Bus }
 
 // Ask implements [lineage.Bus].
-func (b beginner) Ask(
+func (b patientBus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
-	for {
+	for tries := 1; ; tries++ {
 		err := b.Bus.Ask(ctx, registry, question, hear)
-		if registry == "" || !errors.Is(err, gather.ErrNobody) || b.HasJoined() {
+		if registry == "" || !errors.Is(err, gather.ErrNobody) || tries >= 3 && b.HasJoined() {
 			return err
 		}
 		select {
