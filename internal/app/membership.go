@@ -11,6 +11,7 @@ import (
 
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/jitter"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/registry/natsbus"
@@ -215,7 +216,7 @@ func (b patientBus) Ask(
 			return err
 		}
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(jitter.Around(50 * time.Millisecond)): // not at the same moments as the others
 		case <-ctx.Done():
 			return err
 		}

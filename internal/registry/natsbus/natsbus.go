@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,10 +24,11 @@ type Bus struct {
 
 	slots chan struct{} // bounds the questions that are answered at once
 
-	mu     sync.Mutex
-	answer func(ctx context.Context, question []byte) []byte
-	queue  map[string]string             // by the subjects on which this worker answers
-	joined map[string]*nats.Subscription // likewise; absent while this worker asks there
+	mu       sync.Mutex
+	registry string // that this worker answers for; "" before Join
+	answer   func(ctx context.Context, question []byte) []byte
+	queue    map[string]string             // by the subjects on which this worker answers
+	joined   map[string]*nats.Subscription // likewise; absent while this worker asks there
 }
 
 // New returns a bus on nc, which should fail at once while it is disconnected.
@@ -54,12 +53,10 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 		_ = sub.Unsubscribe() // fails only on a connection that is gone, and the subscription with it
 	}
 	b.answer, b.joined = answer, make(map[string]*nats.Subscription)
-	b.queue = map[string]string{
+	b.registry, b.queue = registry, map[string]string{
 		b.ns.RegistryAsk():        subjects.QueueGroup + "-" + registry,
 		b.ns.RegistryOf(registry): subjects.QueueGroup,
-	}
-	for subject, queue := range maps.Clone(b.queue) {
-		b.queue[b.amongJoined(subject)] = queue
+		b.amongJoined(registry):   subjects.QueueGroup,
 	}
 	for subject := range b.queue {
 		if err := b.join(subject); err != nil {
@@ -69,13 +66,12 @@ func (b *Bus) Join(registry string, answer func(ctx context.Context, question []
 	return nil
 }
 
-// join makes this worker answer on a subject, if that is one of its registry. The lock is held.
+// join makes this worker answer on a subject of its registry, unless it does. The lock is held.
 func (b *Bus) join(subject string) error {
-	queue, ours := b.queue[subject]
-	if !ours || b.joined[subject] != nil {
+	if b.joined[subject] != nil {
 		return nil
 	}
-	sub, err := b.nc.QueueSubscribe(subject, queue, b.respond)
+	sub, err := b.nc.QueueSubscribe(subject, b.queue[subject], b.respond)
 	if err != nil {
 		return fmt.Errorf("natsbus: %s: %w", subject, err)
 	}
@@ -83,32 +79,15 @@ func (b *Bus) join(subject string) error {
 	return nil
 }
 
-// amongJoined returns the subject on which those who have joined ask the same as on another one. It is another subject
-// of calls to a registry, so it needs no right of its own.
-func (b *Bus) amongJoined(subject string) string {
-	return b.ns.RegistryOf("joined" + strings.TrimPrefix(strings.ReplaceAll(subject, ".", "-"), string(b.ns)))
-}
+// amongJoined returns the subject on which those who answer for a registry ask one another. It is like that of another
+// registry, so it needs no right of its own.
+func (b *Bus) amongJoined(registry string) string { return b.ns.RegistryOf("joined-" + registry) }
 
 // HasJoined reports whether this worker has ever answered for a registry.
 func (b *Bus) HasJoined() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.queue != nil
-}
-
-// leave returns the subject on which to ask. If this worker answers there, it no longer does until the next join.
-func (b *Bus) leave(subject string) (toAsk string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, ours := b.queue[subject]; !ours {
-		return subject
-	}
-	subject = b.amongJoined(subject)
-	if sub := b.joined[subject]; sub != nil {
-		_ = sub.Unsubscribe()
-		delete(b.joined, subject)
-	}
-	return subject
+	return b.registry != ""
 }
 
 // answerTimeout bounds an answer: as long as who asks waits for the longest of them.
@@ -141,24 +120,45 @@ func (b *Bus) respond(m *nats.Msg) {
 func (b *Bus) Announce(notice []byte) error { return b.nc.Publish(b.ns.RegistryAnnounce(), notice) }
 
 // Ask asks one worker of a registry, or with "" one of each, and calls hear with each answer until that reports that it
-// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that no other worker listens.
-//
-// A worker that has joined itself asks on a subject of its own kind, whose queue group it leaves meanwhile. Otherwise
-// NATS would hand it one of n questions of n workers, or all if the others are on other servers, and a lone worker
-// would wait for nobody's answer.
-//
-// Law: a worker that has not joined knows nothing of the registry, and may rest on an answer, or on silence. So who has
-// joined never leaves the groups in which that worker asks.
+// is enough or ctx ends. It returns [gather.ErrNobody] if NATS says at once that nobody listens. A worker that asks for
+// all registries is one of those who listen, and ignores its own question.
 func (b *Bus) Ask(
 	ctx context.Context, registry string, question []byte, hear func(answer []byte) (enough bool),
 ) error {
-	subject := b.ns.RegistryAsk()
-	if registry != "" {
-		subject = b.ns.RegistryOf(registry)
+	each := func(m *nats.Msg) bool { return hear(m.Data) }
+	b.mu.Lock()
+	isOwn := registry != "" && registry == b.registry
+	b.mu.Unlock()
+	switch {
+	case registry == "":
+		return gather.All(ctx, b.nc, b.ns.RegistryAsk(), question, each)
+	case isOwn:
+		return b.askOthers(ctx, registry, question, each)
 	}
-	subject = b.leave(subject)
-	err := gather.All(ctx, b.nc, subject, question, func(m *nats.Msg) bool { return hear(m.Data) })
+	return gather.All(ctx, b.nc, b.ns.RegistryOf(registry), question, each)
+}
+
+// askOthers asks another worker of this worker's registry: it leaves that queue group meanwhile. Otherwise NATS would
+// hand it one of n questions of n workers, or all if the others are on other servers, and a lone worker would wait for
+// nobody's answer.
+//
+// Law: a worker that has not joined, or one of another registry, may rest on an answer, or on silence. So the group
+// that is left is one in which only those ask who have joined.
+func (b *Bus) askOthers(
+	ctx context.Context, registry string, question []byte, each func(*nats.Msg) (enough bool),
+) error {
+	subject := b.amongJoined(registry)
+	b.mu.Lock()
+	if sub := b.joined[subject]; sub != nil {
+		_ = sub.Unsubscribe()
+		delete(b.joined, subject)
+	}
+	b.mu.Unlock()
+	err := gather.All(ctx, b.nc, subject, question, each)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if registry != b.registry { // it has joined another one meanwhile
+		return err
+	}
 	return errors.Join(err, b.join(subject))
 }

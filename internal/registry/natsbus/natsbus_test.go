@@ -98,3 +98,41 @@ func TestAWorkerThatBeginsReachesThoseWhoAskThemselves(t *testing.T) {
 		}
 	}
 }
+
+// Workers of two registries that begin at one moment must find each other before either serves.
+func TestRegistriesThatAskAtOneMomentHearEachOther(t *testing.T) {
+	url := natstest.Start(t)
+	var asking sync.WaitGroup
+	var heard [2]string
+	var buses [2]*natsbus.Bus
+	for i, registry := range []string{"R1", "R2"} {
+		nc := natstest.Connect(t, url)
+		buses[i] = natsbus.New(nc, subjects.DefaultNamespace)
+		err := buses[i].Join(registry, func(_ context.Context, question []byte) []byte {
+			if string(question) == registry {
+				return nil // its own
+			}
+			return []byte(registry)
+		})
+		if err = errors.Join(err, nc.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	for i, registry := range []string{"R1", "R2"} {
+		asking.Go(func() {
+			err := buses[i].Ask(ctx, "", []byte(registry), func(answer []byte) bool {
+				heard[i] += string(answer)
+				return false
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	if heard != [2]string{"R2", "R1"} {
+		t.Errorf("they heard %q of each other", heard)
+	}
+}
