@@ -154,7 +154,7 @@ type resumption struct {
 	agreed  bool
 }
 
-// mostTries bounds how often a resume starts over because a worker joins the incident.
+// mostTries bounds how often a resume starts over because a worker or another operator changes the incident.
 const mostTries = 10
 
 func (r *resumption) run(ctx context.Context) (err error) {
@@ -199,6 +199,10 @@ func (r *resumption) run(ctx context.Context) (err error) {
 		if r.c, err = r.o.Look(ctx, &r.c); err != nil {
 			return err
 		}
+		if r.c.Identity.Incident == nil && r.c.Missing == nil { // another operator has ended it
+			return r.confirm(ctx)
+		}
+		fmt.Fprintln(r.s.stderr, "A worker or another operator has changed the incident; starting over.")
 	}
 	return err
 }
@@ -266,7 +270,7 @@ func (r *resumption) try(ctx context.Context) error {
 	if r.c, err = r.o.Look(ctx, &seen); err != nil { // marks may have changed before all workers had stopped
 		return err
 	}
-	if r.c.Identity.Out != seen.Identity.Out {
+	if r.c.Identity.Out != seen.Identity.Out || r.o.Wait(r.c) > 0 { // the latter: a worker has stopped since
 		return lineage.ErrChanged
 	}
 	if raises, err = r.plan(ctx); err != nil {

@@ -1,11 +1,16 @@
 package cli_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/cli"
+	"github.com/natsid/natsid/internal/testkit/natstest"
 )
 
 func TestTagsAreCreatedAndListed(t *testing.T) {
@@ -116,6 +121,33 @@ func TestEachTagIsRaisedByAResume(t *testing.T) {
 	got = answered(t, "tag", "create", "deleted", nats)
 	if !regexp.MustCompile(`next ID 5\d{4}, `).MatchString(got.out) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What was loaded under an earlier incident is forgotten only some time after the last one was opened.
+func TestAResumeWaitsAgainWhereTheIncidentIsAnotherOneAfterItsWait(t *testing.T) {
+	t.Parallel()
+	nats := "--nats=" + serve(t).url
+	answered(t, "tag", "create", "order", nats).want(t, 0, "")
+	resume := func(ctx context.Context, log *natstest.Buffer) int {
+		var out natstest.Buffer
+		return cli.Main(ctx, []string{"resume", "--restored", "--since=1m", "--by=50000", "--yes", nats}, &out, log)
+	}
+	var first, second natstest.Buffer
+	interrupted, interrupt := context.WithCancel(t.Context())
+	go func() { // another operator declares a restore while the first one waits, and goes away
+		waits := func(log *natstest.Buffer) bool { return strings.Contains(log.String(), "Waiting ") }
+		for !waits(&first) && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		go resume(interrupted, &second)
+		for !waits(&second) && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		interrupt()
+	}()
+	if code := resume(t.Context(), &first); code != 0 || strings.Count(first.String(), "Waiting ") != 2 {
+		t.Errorf("exit code %d, want 0 after two waits:\n%s", code, &first)
 	}
 }
 
