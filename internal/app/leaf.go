@@ -37,6 +37,7 @@ func (p *program) serveLeaf(ctx context.Context) error {
 	return leafhttp.New(leafhttp.Config{
 		IDs: worker.NewDirect(p.workerConfig()), Segments: p.segments, Store: p.storage.tags,
 		Layout: p.cfg.Layout, Deadline: p.cfg.Deadline, Log: p.cfg.Log,
-		Away: func() bool { return p.reasons.Has(worker.Drained) },
+		Called: p.metrics.LeafCaller,
+		Away:   func() bool { return p.reasons.Has(worker.Drained) },
 	}).Serve(ctx, p.leaf)
 }

@@ -3,6 +3,7 @@ package leafhttp
 import (
 	"context"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,15 +26,24 @@ type connections struct {
 // bound returns a listener that closes each connection beyond maxConnections and maxRefused.
 func (c *connections) bound(l net.Listener) net.Listener { return &boundListener{l, c} }
 
-// beyond is the key that marks the context of a connection beyond maxConnections.
-type beyond struct{}
+// connection is the key of the connection in the context of its requests.
+type connection struct{}
 
-// mark marks the context of a connection beyond maxConnections.
-func mark(ctx context.Context, c net.Conn) context.Context {
-	if c.(*counted).beyond {
-		return context.WithValue(ctx, beyond{}, true)
+// mark puts a connection into the context of its requests.
+func (s *Server) mark(ctx context.Context, c net.Conn) context.Context {
+	conn := c.(*counted)
+	if host, _, err := net.SplitHostPort(c.RemoteAddr().String()); err == nil && s.cfg.Called != nil {
+		conn.called = s.cfg.Called(host)
 	}
-	return ctx
+	return context.WithValue(ctx, connection{}, conn)
+}
+
+// connectionOf returns the connection of a request; one that came by way of none is like any.
+func connectionOf(r *http.Request) *counted {
+	if c, ok := r.Context().Value(connection{}).(*counted); ok {
+		return c
+	}
+	return &counted{}
 }
 
 // await waits until no connection is open, for patience at most.
@@ -68,6 +78,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 type counted struct {
 	net.Conn
 	beyond  bool
+	called  func() // counts a request; nil if none is counted
 	release func()
 }
 

@@ -53,6 +53,9 @@ func TestAConnectionTooManyIsAnsweredWithACode(t *testing.T) {
 	if n := r.given.Load(); n != 2 {
 		t.Errorf("%d IDs were given, want 2", n)
 	}
+	if n := r.called.Load(); n != 3 {
+		t.Errorf("%d requests were counted by address, want 3", n)
+	}
 	r.server.Crowd(-leafhttp.Refused) // none, and none to refuse
 	if resp := r.dial()(); resp != nil {
 		t.Errorf("beyond those that are refused: %+v, want none", resp)

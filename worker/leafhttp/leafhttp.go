@@ -30,7 +30,7 @@ import (
 	"github.com/natsid/natsid/worker"
 )
 
-// Config is the sources and settings of a Server. All fields but Away must be set.
+// Config is the sources and settings of a Server. All fields but Called and Away must be set.
 type Config struct {
 	IDs *worker.Direct
 	// Segments is shown on /cache, and Store on /db.
@@ -40,6 +40,8 @@ type Config struct {
 	Layout snowflake.Layout
 	// Deadline is how long a request for IDs may wait.
 	Deadline time.Duration
+	// Called, if set, returns what counts the requests of callers with an address, a host without a port.
+	Called func(address string) (count func())
 	// Away, if set, reports whether callers should use another server. While it does, each connection is closed after
 	// its next answer.
 	Away func() bool
@@ -80,7 +82,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
 		Handler: s, MaxHeaderBytes: headSize, ReadHeaderTimeout: headTime, ReadTimeout: headTime,
 		WriteTimeout: headTime + s.cfg.Deadline, IdleTimeout: idleTime,
-		ConnContext: mark, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		ConnContext: s.mark, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- hs.Serve(s.conns.bound(l)) }()
@@ -114,11 +116,14 @@ const (
 
 // ServeHTTP answers a request of any method, as Leaf does. A slash at the end of a path is ignored.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	excess := r.Context().Value(beyond{}) != nil
-	if excess || s.stopping.Load() || s.cfg.Away != nil && s.cfg.Away() {
+	conn := connectionOf(r)
+	if conn.called != nil {
+		conn.called()
+	}
+	if conn.beyond || s.stopping.Load() || s.cfg.Away != nil && s.cfg.Away() {
 		w.Header().Set("Connection", "close")
 	}
-	if excess {
+	if conn.beyond {
 		crowded(w, r)
 		return
 	}

@@ -44,6 +44,7 @@ type rig struct {
 	reasons worker.Reasons
 	away    atomic.Bool
 	given   atomic.Int64 // answers with IDs
+	called  atomic.Int64 // requests from 127.0.0.1
 	log     natstest.Buffer
 	served  chan error // what Serve returned
 	stop    context.CancelFunc
@@ -91,6 +92,13 @@ func startLeaving(t *testing.T, layout snowflake.Layout, deadline, leave time.Du
 	s := leafhttp.New(leafhttp.Config{
 		IDs: direct, Segments: segments, Store: r.store, Layout: layout, Deadline: deadline,
 		Away: r.away.Load, Log: slog.New(slog.DiscardHandler),
+		Called: func(address string) (count func()) {
+			return func() {
+				if address == "127.0.0.1" {
+					r.called.Add(1)
+				}
+			}
+		},
 	})
 	s.Leave(leave)
 	r.server = s

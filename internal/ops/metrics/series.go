@@ -127,6 +127,11 @@ var (
 		Name: "natsid_snowflake_time_ends_timestamp_seconds", Type: gauge,
 		Help: "When the time field of the layout is full.",
 	}
+	leafRequests = SeriesInfo{
+		Name: "natsid_leaf_requests_total", Type: counter, Labels: "address",
+		Help: "HTTP requests on Leaf's paths by the address of their callers; those after the first 1,000 are " +
+			"`others`.",
+	}
 	buildInfo = SeriesInfo{
 		Name: "natsid_build_info", Type: gauge, Labels: "version",
 		Help: "Always 1; the label is the version.",
@@ -141,7 +146,7 @@ func Series() []SeriesInfo {
 		waitingRequests, waitSeconds,
 		segmentSecondsLeft, segmentTags, loadSeconds,
 		tagIDs, tagLeft, tagSecondsLeft, tagStep, tagLoads, tagErrors, tagWaits,
-		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, buildInfo,
+		windowSeconds, workerNumber, clockOffset, secondRegistry, timeEnds, leafRequests, buildInfo,
 	}
 }
 
