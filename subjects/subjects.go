@@ -88,6 +88,7 @@ func (n Namespace) Subjects() []SubjectInfo {
 		{n.SegmentProbe(), "sent by idle workers, with the header " + HeaderProbe + ": are requests delivered?", ""},
 		{n.Probe("<name>"), "sent by each worker to itself: do replies arrive?", ""},
 		{n.View(), "sent by workers to all workers, for the page: how is each?", ""},
+		{n.Stage(), "published by each `natsid stamp` every 5 s, for the page: the JSON of a StageView", ""},
 		{n.RegistryAnnounce(), "published by workers every few seconds, and at a stop: their registry, as JSON", ""},
 		{n.RegistryAsk(), "of workers, `natsid registry` and `natsid resume`",
 			"from one worker of each registry, as JSON"},

@@ -6,6 +6,23 @@ import "time"
 // may publish on the subjects of worker numbers may publish on it.
 func (n Namespace) View() string { return n.worker("view") }
 
+// Stage returns the subject on which each `natsid stamp` publishes a [StageView] every [StageEvery], for the page.
+func (n Namespace) Stage() string { return n.worker("stage") }
+
+// StageEvery is the time between two messages of a stage about itself.
+const StageEvery = 5 * time.Second
+
+// StageView is the state of one stage, a process that runs `natsid stamp`.
+type StageView struct {
+	Name     string `json:"name"` // host and process
+	From     string `json:"from"` // stream that it copies, or with --core subjects
+	To       string `json:"to"`   // stream or subjects of the copies
+	Role     string `json:"role"` // starting, copying, standby or retrying
+	Position uint64 `json:"position"`
+	Behind   uint64 `json:"behind"`        // messages of the source not copied yet, as last known
+	Why      string `json:"why,omitempty"` // reason of the last retry, until a message was copied since
+}
+
 // GrantsBucket returns the name of the bucket whose stream records which worker was given which IDs.
 func (n Namespace) GrantsBucket() string { return string(n) + "_grants" }
 
@@ -27,6 +44,7 @@ type WorkerView struct {
 	Until      time.Time           `json:"until,omitzero"` // the end of its window
 	OffsetMs   int64               `json:"offset_ms"`      // its clock minus JetStream's
 	Registry   string              `json:"registry"`
+	Era        string              `json:"era,omitempty"` // of the registry: it changes where the marks went back
 	Layout     string              `json:"layout"`
 	Drained    bool                `json:"drained"` // by an operator
 	Modes      map[string]ModeView `json:"modes"`   // segment and snowflake
@@ -51,6 +69,8 @@ type ModeView struct {
 	Requests   int64    `json:"requests"`    // answered
 	Refused    int64    `json:"refused"`     // answered with an error
 	IDs        int64    `json:"ids"`         // issued
+
+	Codes map[string]int64 `json:"codes,omitempty"` // answered with an error, by its code
 }
 
 // HourStep is the interval between the points of an hour, and HourPoints the maximum number of points.

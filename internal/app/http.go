@@ -121,6 +121,7 @@ func (p *program) page() http.Handler {
 		Alarms: func(ctx context.Context) ([]subjects.AlarmEvent, error) {
 			return KeptAlarms(ctx, p.storage.streams, p.cfg.Namespace.AlarmBucket())
 		},
+		Stages:   func() []subjects.StageView { return p.views.stages.Now(p.cfg.Now()) },
 		Settings: func() []page.Setting { return pageSettings(p.cfg) }, Notes: p.notes,
 		Namespace: p.cfg.Namespace, Layout: p.cfg.Layout, Version: p.cfg.Version, Instance: p.instance,
 		Now: p.cfg.Now,

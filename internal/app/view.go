@@ -20,6 +20,7 @@ type viewer struct {
 	grants  *grantLog
 	started time.Time
 	hour    fleetview.Hour
+	stages  fleetview.Stages
 
 	// Set before answer.
 	ready  readiness
@@ -29,6 +30,9 @@ type viewer struct {
 // answer answers workers that ask for this one's state.
 func (v *viewer) answer(context.Context) error {
 	v.started = v.cfg.Now().UTC()
+	if err := v.stages.Listen(v.links.control, v.cfg.Namespace, v.cfg.Now); err != nil {
+		return err
+	}
 	_, err := fleetview.Answer(v.links.control, v.cfg.Namespace, v.cfg.Log, v.view)
 	return err
 }
@@ -63,7 +67,7 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 	}
 	w := subjects.WorkerView{
 		Version: v.cfg.Version, Started: v.started, OffsetMs: k.Offset.Milliseconds(),
-		Registry: k.Registry, Layout: d.Layout, Drained: state[subjects.MetaDrained] != "",
+		Registry: k.Registry, Era: v.grants.era(), Layout: d.Layout, Drained: state[subjects.MetaDrained] != "",
 		Modes: make(map[string]subjects.ModeView), Statistics: v.ready.worker.Stats(busiest),
 	}
 	w.Statistics.Instance = k.Instance // also before any request is served
@@ -76,6 +80,7 @@ func (v *viewer) view(q subjects.ViewRequest) subjects.WorkerView {
 		w.Modes[string(mode)] = subjects.ModeView{
 			State: state[string(mode)], LagSeconds: subjects.Fraction(v.ready.worker.Lag(mode).Seconds()),
 			Requests: t.Requests, Refused: t.Refused, IDs: t.IDs, Waiting: waiting[mode],
+			Codes: v.metrics.Refusals(mode),
 		}
 	}
 	if q.Tag != "" {

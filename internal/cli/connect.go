@@ -57,12 +57,13 @@ func (s *session) dial(refused func(*buckets.RightError), more ...nats.Option) (
 }
 
 // canDoWithout reports whether a command succeeds without the right to publish to a subject: JetStream drops
-// consumers by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire, and no
-// ID depends on grants.
+// consumers by itself, a bucket need not refuse purges, a stage needs its hints only where all copies expire and need
+// not be shown on a page, and no ID depends on grants.
 func canDoWithout(ns subjects.Namespace, subject string) bool {
 	hints, grants := ns.StampBucket(), "$KV."+ns.GrantsBucket()
 	consumer := strings.Contains(subject, ".CONSUMER.")
-	return strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
+	return subject == ns.Stage() ||
+		strings.Contains(subject, ".CONSUMER.DELETE.") || strings.Contains(subject, ".STREAM.UPDATE.KV_") ||
 		strings.HasSuffix(subject, ".INFO") || strings.Contains(subject, grants) && !consumer ||
 		strings.Contains(subject, "KV_"+hints) || strings.Contains(subject, "$KV."+hints)
 }

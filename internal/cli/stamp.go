@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -133,9 +132,8 @@ func (c *stampCmd) Run(s *session) error {
 			return err
 		}
 	}
-	host, _ := os.Hostname() // a name for people
 	cfg := stage.Config{
-		Source:     stage.SourceOn(js, c.From, fmt.Sprintf("%s/%d", host, os.Getpid()), c.To, c.Filter...),
+		Source:     stage.SourceOn(js, c.From, processName(), c.To, c.Filter...),
 		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: c.stamp(ids),
 		Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
 		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
@@ -150,7 +148,7 @@ func (c *stampCmd) Run(s *session) error {
 	if c.Status || c.Repair {
 		return c.status(s, js, to, st)
 	}
-	end := c.watch(s, l, line, log, st.Progress)
+	end := c.watch(s, nc, l, line, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()
 	if missing := s.missing(); err == nil && missing != nil {

@@ -46,7 +46,7 @@ func (c *stampCmd) runCore(s *session, nc *nats.Conn, l net.Listener, line *stat
 		Stamp:    func(ctx context.Context, msgs []*nats.Msg) error { return stampAs(ctx, "", msgs) },
 		Existing: stage.Existing(c.Existing), KeepMsgID: c.KeepMsgID, Log: log,
 	})
-	end := c.watch(s, l, line, log, core.Progress)
+	end := c.watch(s, nc, l, line, log, core.Progress)
 	err := core.Run(s.ctx)
 	end()
 	if missing := s.missing(); missing != nil {

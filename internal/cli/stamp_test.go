@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -163,7 +164,8 @@ func TestARepairAsksBeforeStagesContinue(t *testing.T) {
 
 func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	t.Parallel()
-	url := serve(t).url
+	worker := serve(t, "--http=127.0.0.1:0")
+	url := worker.url
 	js := withOrders(t, url)
 	ctx, stop := context.WithCancel(context.Background())
 	var out, errs natstest.Buffer
@@ -185,7 +187,7 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 		at, _, _ = strings.Cut(rest, "\n")
 		return ok && strings.Contains(rest, "\n")
 	})
-	get := func(path string) string {
+	get := func(at, path string) string {
 		resp, err := http.Get("http://" + at + path)
 		if err != nil {
 			return err.Error()
@@ -199,9 +201,14 @@ func TestAStageSaysHowItIsUntilItIsStopped(t *testing.T) {
 	}
 	publish(t, js, &nats.Msg{Subject: "orders.new"})
 	eventually(t, "a message is copied", func() bool {
-		return get("/readyz") == "200 OK\nstamp: ready\ncopying: ORDERS to STAMPED, message 1, 0 behind\n"
+		return get(at, "/readyz") == "200 OK\nstamp: ready\ncopying: ORDERS to STAMPED, message 1, 0 behind\n"
 	})
-	if got := get("/metrics"); !strings.Contains(got, `natsid_stamp_copied_total{from="ORDERS",to="STAMPED"} 1`) {
+	page := regexp.MustCompile(`http://(\S+)/readyz`).FindStringSubmatch(worker.line)[1]
+	eventually(t, "the worker's page shows the stage", func() bool {
+		body := get(page, "/")
+		return strings.Contains(body, `data-label="To">STAMPED<`) && strings.Contains(body, "copying")
+	})
+	if got := get(at, "/metrics"); !strings.Contains(got, `natsid_stamp_copied_total{from="ORDERS",to="STAMPED"} 1`) {
 		t.Errorf("metrics: %s", got)
 	}
 	second := natsid(t, "stamp", "--nats="+url, "--from=ORDERS", "--to=STAMPED", "--tag=order", "--http="+at)

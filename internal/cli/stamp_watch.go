@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,15 +13,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/natsid/natsid/internal/ops/metrics"
 	"github.com/natsid/natsid/internal/ops/monitor"
 	"github.com/natsid/natsid/internal/stage"
+	"github.com/natsid/natsid/subjects"
 )
 
-// watch shows the progress of a stage, on a terminal or in the log, and on l if that is not nil, until the function
-// that it returns is called.
-func (c *stampCmd) watch(s *session, l net.Listener, line *statusLine, log *slog.Logger,
-	progress func() stage.Progress) (end func()) {
+// watch shows the progress of a stage, on a terminal or in the log, on the page of the workers, and on l if that is not
+// nil, until the function that it returns is called.
+func (c *stampCmd) watch(
+	s *session, nc *nats.Conn, l net.Listener, line *statusLine, log *slog.Logger, progress func() stage.Progress,
+) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
 	var running sync.WaitGroup
 	if l != nil {
@@ -30,6 +36,7 @@ func (c *stampCmd) watch(s *session, l net.Listener, line *statusLine, log *slog
 			}
 		})
 	}
+	running.Go(func() { c.tellPage(ctx, nc, s.namespace(), progress) })
 	running.Go(func() {
 		if line.terminal {
 			showOn(ctx, line, progress)
@@ -38,6 +45,29 @@ func (c *stampCmd) watch(s *session, l net.Listener, line *statusLine, log *slog
 		}
 	})
 	return func() { cancel(); running.Wait() }
+}
+
+// tellPage lets workers show the stage until ctx ends.
+func (c *stampCmd) tellPage(
+	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, progress func() stage.Progress,
+) {
+	for more := true; more; more = tick(ctx, subjects.StageEvery) {
+		p := progress()
+		body, err := json.Marshal(subjects.StageView{
+			Name: processName(), From: cmp.Or(c.From, c.Core), To: cmp.Or(c.To, c.Into), Role: string(p.Role),
+			Position: p.Position, Behind: p.Behind, Why: p.Why,
+		})
+		if err != nil {
+			panic(err) // cannot be: texts and numbers
+		}
+		_ = nc.Publish(ns.Stage(), body) // it fails while there is no connection, and nothing is copied either
+	}
+}
+
+// processName names this process for people.
+func processName() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // listen opens the address of --http; nil if there is none.

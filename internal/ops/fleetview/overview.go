@@ -1,6 +1,9 @@
 package fleetview
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/natsid/natsid/subjects"
@@ -18,6 +21,7 @@ type Row struct {
 	Known    bool // the rates are known
 	Waiting  int
 	Lag      subjects.Fraction
+	Runbook  subjects.Alarm // the entry of the runbook for the state; "" if it is good
 }
 
 // An Overview is the fleet in the form for people.
@@ -30,12 +34,26 @@ type Overview struct {
 	Versions             int   // number of different versions
 	Numbers              int   // number of held worker numbers
 	Registry             error // why the worker numbers are older than the snapshot
+	Registries           []Registered
+	Errors               []Counted // requests that were answered with an error since the workers started, by code
+}
+
+// Registered is the workers of one era of a registry.
+type Registered struct {
+	Registry, Era string
+	Workers       int
+}
+
+// Counted is how often something with a name occurred.
+type Counted struct {
+	Name string
+	N    int64
 }
 
 // Overview returns the workers in the order of the snapshot, and their sums.
 func (s Snapshot) Overview() Overview {
 	v := Overview{Registry: s.Numbers.Trouble, Numbers: len(s.Numbers.Heartbeats)}
-	versions := make(map[string]bool)
+	versions, codes, registries := make(map[string]bool), make(map[string]int64), make(map[Registered]int)
 	for _, w := range s.Workers {
 		row := rowOf(w, s.At, s.Alone)
 		v.Rows = append(v.Rows, row)
@@ -43,6 +61,12 @@ func (s Snapshot) Overview() Overview {
 			continue
 		}
 		versions[w.Version] = true
+		registries[Registered{Registry: w.Registry, Era: w.Era}]++
+		for _, m := range w.Modes {
+			for code, n := range m.Codes {
+				codes[code] += n
+			}
+		}
 		v.Segments += w.Rates["segment"].IDs
 		v.Snowflakes += w.Rates["snowflake"].IDs
 		v.Requests += row.Requests
@@ -53,6 +77,15 @@ func (s Snapshot) Overview() Overview {
 		}
 	}
 	v.Versions = len(versions)
+	for r, n := range registries {
+		v.Registries = append(v.Registries, Registered{r.Registry, r.Era, n})
+	}
+	slices.SortFunc(v.Registries, func(a, b Registered) int {
+		return cmp.Or(cmp.Compare(b.Workers, a.Workers), cmp.Compare(a.Registry+a.Era, b.Registry+b.Era))
+	})
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		v.Errors = append(v.Errors, Counted{code, codes[code]})
+	}
 	return v
 }
 
@@ -93,6 +126,13 @@ func rowOf(w Worker, now time.Time, alone bool) Row {
 		row.State, row.Class = "no number", Bad
 	case len(row.Why) > 0:
 		row.State, row.Class = "not ready", Bad
+	}
+	switch {
+	case row.Class != Bad:
+	case w.Answered:
+		row.Runbook = "not-ready"
+	default:
+		row.Runbook = "down"
 	}
 	return row
 }

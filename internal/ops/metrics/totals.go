@@ -32,6 +32,17 @@ func (m *Metrics) Totals(mode worker.Mode) (t Totals) {
 	return t
 }
 
+// Refusals returns how many requests of a mode were answered with an error, by its code.
+func (m *Metrics) Refusals(mode worker.Mode) map[string]int64 {
+	all := make(map[string]int64)
+	for code, a := range m.of(mode).codes {
+		if n := int64(a.count()); n > 0 && code != subjects.OK {
+			all[code.String()] = n
+		}
+	}
+	return all
+}
+
 // Since returns the counts since before.
 func (t Totals) Since(before Totals) Totals {
 	t.Requests -= before.Requests

@@ -31,6 +31,7 @@ type Config struct {
 	Look      func(ctx context.Context, tag string) (segment.Tag, error) // one of them
 	Info      func(segment.Tag) subjects.TagInfo                         // with its limits
 	Alarms    func(context.Context) ([]subjects.AlarmEvent, error)       // the stored alarms, the latest first
+	Stages    func() []subjects.StageView                                // that run `natsid stamp`
 	Settings  func() []Setting                                           // in force in this worker, without secrets
 	Notes     func() []string                                            // notes for operators
 	Namespace subjects.Namespace

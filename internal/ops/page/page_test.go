@@ -58,7 +58,10 @@ func TestEachViewShowsTheFleet(t *testing.T) {
 	cfg := frozen.Config()
 	for path, texts := range map[string][]string{
 		"/": {"3 of 4 answered", "No answer from delta", "4 min 12 s", "drained", "snowflake: not ready",
-			"clock-skew", "throttled: order to 500 IDs/s"},
+			"clock-skew", "throttled: order to 500 IDs/s",
+			"Requests answered with an error since these workers started: 9 with ",
+			"docs/operations.md#down", "5N7LAQLGLLR4UQACIRT2BJPGKX",
+			"no different eras", "ORDERS_STAMPED", "48,210", "standby"},
 		"/tags":                {"1 to 7 of 7 tags", "/tag?name=order", "deleted", "not servable", "12,345"},
 		"/tags?q=ORD":          {"1 to 2 of 2 found among 7 tags"},
 		"/tags?q=%3Cscript%3E": {"1 to 1 of 1 found among 7 tags"},

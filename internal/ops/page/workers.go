@@ -13,6 +13,7 @@ type workersView struct {
 	Alarms       []subjects.AlarmEvent
 	AlarmsToday  int
 	AlarmTrouble error
+	Stages       []subjects.StageView
 }
 
 func (p *page) workers(r *http.Request) (any, error) {
@@ -20,7 +21,7 @@ func (p *page) workers(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := workersView{Overview: s.Overview()}
+	v := workersView{Overview: s.Overview(), Stages: p.cfg.Stages()}
 	var events []subjects.AlarmEvent
 	events, _, v.AlarmTrouble = p.alarms.get(r.Context())
 	v.Alarms, v.AlarmsToday = fleetview.Latest(events, s.At)

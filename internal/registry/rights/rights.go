@@ -212,6 +212,7 @@ func (t *table) stage() {
 	t.caller()
 	p := t.d.Stamps
 	t.publish("write copies", p.Into)
+	t.publish("be shown on the page of the workers", t.ns.Stage())
 	if p.Core != "" {
 		t.subscribe(subjects.StampQueue(p.Into), "hear what is to be stamped", p.Core)
 		return

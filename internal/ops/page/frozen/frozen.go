@@ -43,6 +43,12 @@ func Config() page.Config {
 				{Name: "http-page", Value: "true", From: "environment"}, {Name: "name", Value: "", From: "default"},
 			}
 		},
+		Stages: func() []subjects.StageView {
+			return []subjects.StageView{
+				{Name: "oslo/4211", From: "ORDERS", To: "ORDERS_STAMPED", Role: "copying", Position: 48210, Behind: 12},
+				{Name: "rome/977", From: "ORDERS", To: "ORDERS_STAMPED", Role: "standby", Position: 48198, Behind: 24},
+			}
+		},
 		Notes:     func() []string { return []string{"throttled: order to 500 IDs/s"} },
 		Namespace: subjects.DefaultNamespace, Layout: snowflake.Leaf, Version: "0.1.0",
 		Instance: func() string { return "alpha" }, Now: func() time.Time { return At },
@@ -108,9 +114,10 @@ func of(i int, name string, q subjects.ViewRequest) fleetview.Worker {
 	w := fleetview.Worker{Answered: name != "delta", Seen: At, Rates: map[string]fleetview.Rate{
 		"segment": {Requests: 410.4, IDs: 2150.4}, "snowflake": {Requests: 95, IDs: 95},
 	}}
+	w.Registry = "5N7LAQLGLLR4UQACIRT2BJPGKX"
 	w.Version, w.Started, w.Until = "0.1.0", At.Add(-time.Hour), At.Add(time.Duration(252+i)*time.Second)
 	w.Modes = map[string]subjects.ModeView{
-		"segment":   {State: subjects.Ready},
+		"segment":   {State: subjects.Ready, Codes: map[string]int64{"404": 3, "429": int64(12 * i)}},
 		"snowflake": {State: subjects.Ready, LagSeconds: subjects.Fraction(i) / 1000},
 	}
 	w.Statistics = subjects.WorkerStats{Instance: name, Number: &number, At: At, Tags: 4}

@@ -1,0 +1,83 @@
+package fleetview
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// Stages are the stages that have said how they are within the last [forgetStage]. The zero value has none. It is safe
+// for concurrent use.
+type Stages struct {
+	mu   sync.Mutex
+	last map[stageKey]heardStage
+}
+
+type stageKey struct{ name, from, to string }
+
+type heardStage struct {
+	subjects.StageView
+	at time.Time
+}
+
+const (
+	forgetStage = 3 * subjects.StageEvery
+	maxStages   = 1000 // anybody with a stage's rights may invent names
+)
+
+// Listen hears stages on a connection, which must be closed at the end.
+func (s *Stages) Listen(nc *nats.Conn, ns subjects.Namespace, now func() time.Time) error {
+	_, err := nc.Subscribe(ns.Stage(), func(m *nats.Msg) {
+		var v subjects.StageView
+		if json.Unmarshal(m.Data, &v) == nil && v.Name != "" {
+			s.hear(v, now())
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("fleetview: %s: %w", ns.Stage(), err)
+	}
+	return nil
+}
+
+func (s *Stages) hear(v subjects.StageView, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	if s.last == nil {
+		s.last = make(map[stageKey]heardStage)
+	}
+	key := stageKey{v.Name, v.From, v.To}
+	if _, known := s.last[key]; known || len(s.last) < maxStages {
+		s.last[key] = heardStage{v, now}
+	}
+}
+
+// forget drops the stages that have been silent for too long. The lock is held.
+func (s *Stages) forget(now time.Time) {
+	for key, v := range s.last {
+		if now.Sub(v.at) > forgetStage {
+			delete(s.last, key)
+		}
+	}
+}
+
+// Now returns the stages by what they copy, and then by name.
+func (s *Stages) Now(now time.Time) (all []subjects.StageView) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	for _, v := range s.last {
+		all = append(all, v.StageView)
+	}
+	slices.SortFunc(all, func(a, b subjects.StageView) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}

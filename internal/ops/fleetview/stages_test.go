@@ -1,0 +1,70 @@
+package fleetview_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/natsid/natsid/internal/ops/fleetview"
+	"github.com/natsid/natsid/internal/testkit/natstest"
+	"github.com/natsid/natsid/subjects"
+)
+
+func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Connect(t, natstest.Start(t))
+	var stages fleetview.Stages
+	var passed atomic.Int64
+	now := func() time.Time { return time.Unix(passed.Load(), 0) }
+	if err := stages.Listen(nc, ns, now); err != nil {
+		t.Fatal(err)
+	}
+	say := func(v subjects.StageView) {
+		t.Helper()
+		body, err := json.Marshal(v)
+		if err == nil {
+			err = nc.Publish(ns.Stage(), body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := func() (text string) {
+		for _, v := range stages.Now(now()) {
+			text += fmt.Sprintf("%s %s-%s %d;", v.Name, v.From, v.To, v.Position)
+		}
+		return text
+	}
+	eventually := func(want string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); shown() != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%q is shown, want %q", shown(), want)
+			}
+		}
+	}
+	say(subjects.StageView{Name: "oslo/2", From: "ORDERS", To: "B", Position: 7})
+	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 5})
+	say(subjects.StageView{From: "nobody"})
+	eventually("oslo/1 ORDERS-A 5;oslo/2 ORDERS-B 7;")
+	passed.Store(15)
+	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 6})
+	eventually("oslo/1 ORDERS-A 6;oslo/2 ORDERS-B 7;")
+	passed.Store(16)
+	if got, want := shown(), "oslo/1 ORDERS-A 6;"; got != want {
+		t.Errorf("%q is shown, want %q: one has been silent", got, want)
+	}
+	for i := range 1100 {
+		say(subjects.StageView{Name: fmt.Sprint("made up ", i)})
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); len(stages.Now(now())) != 1000; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d stages are kept, want 1,000", len(stages.Now(now())))
+		}
+	}
+}
