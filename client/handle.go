@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -66,7 +67,9 @@ func Prefetch(n int, maxAge time.Duration) HandleOption {
 				n, maxAge, subjects.MaxPrefetchAge)
 			return
 		}
-		h.stock = newStock(h.target, n, maxAge, nats.Header{subjects.HeaderPrefetch: {maxAge.String()}})
+		header := h.target.client.headerWith()
+		header[subjects.HeaderPrefetch] = []string{maxAge.String()}
+		h.stock = newStock(h.target, n, maxAge, header)
 	}
 }
 
@@ -126,10 +129,17 @@ func (h *Handle) join(ctx context.Context) (*group, int64, error) {
 	return h.merger.join(ctx)
 }
 
+// headerWith returns the header of a request for IDs, to which more may be added.
+func (c *Client) headerWith() nats.Header {
+	header := make(nats.Header)
+	maps.Copy(header, c.header)
+	return header
+}
+
 // NextN returns n IDs, which are requested for this call alone. n is at least 1, and at most the limit of the
 // workers: 100,000 by default. Errors are those of [Handle.Next].
 func (h *Handle) NextN(ctx context.Context, n int) (runs Runs, err error) {
-	header := make(nats.Header)
+	header := h.target.client.headerWith()
 	end := h.target.client.begin(ctx, Call{Subject: h.target.subject, IDs: n, Header: header})
 	defer func() { end(err) }()
 	if h.fault != nil {

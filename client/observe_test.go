@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,6 +130,24 @@ func TestARequestOfOneCallCarriesTheHeaderOfItsObserver(t *testing.T) {
 		got[1].err != refused || got[2].err != malformed || !errors.Is(refused, client.ErrUnknownTag) ||
 		!errors.Is(malformed, client.ErrBadRequest) {
 		t.Errorf("%v, %v, %v: %+v", err, refused, malformed, got)
+	}
+}
+
+func TestRequestsForIDsCarryTheNameOfTheCaller(t *testing.T) {
+	nc := connect(t)
+	var named atomic.Int64
+	respond(t, nc, "id.>", func(m *nats.Msg) {
+		if m.Header.Get(subjects.HeaderCaller) == "billing" {
+			named.Add(1)
+		}
+		answer(t, m, map[bool]string{false: "1", true: "1-3"}[string(m.Data) == "3"])
+	})
+	c := client.New(nc, client.Caller("billing"))
+	_, one := c.Segment("order").Next(t.Context())
+	_, many := c.Segment("order").NextN(t.Context(), 3)
+	_, held := c.Segment("order", client.Prefetch(3, time.Minute)).Next(t.Context())
+	if err := errors.Join(one, many, held); err != nil || named.Load() < 3 {
+		t.Errorf("%d requests carried the name, want at least 3; %v", named.Load(), err)
 	}
 }
 

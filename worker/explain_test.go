@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,5 +55,43 @@ func TestAReplyNamesWorkerAndLoadsWhereItsCallerAsks(t *testing.T) {
 		if name := h.Get(subjects.HeaderWorker); (name != "") != (tc.explain == "1") {
 			t.Errorf("%s with %q: worker %q", tc.body, tc.explain, name)
 		}
+	}
+}
+
+func TestCallersThatNameThemselvesAreTold(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var told []string
+	r := start(t, startServer(t), 1, newStore(t), func(_ *segment.Config, cfg *worker.Config) {
+		cfg.Called = func(caller, tag string, body []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%s %s %s", caller, tag, body))
+		}
+	})
+	want := []string{}
+	for _, tc := range []struct{ subject, tag, caller string }{
+		{"id.segment.order", "order", "billing"}, // cold: it waits for the load
+		{"id.segment.order", "order", "billing"},
+		{"id.snowflake", "", "a/b"},
+		{"id.snowflake", "", ""},
+		{"id.snowflake", "", "two words"},
+	} {
+		m := nats.NewMsg(tc.subject)
+		if tc.caller != "" {
+			m.Header.Set(subjects.HeaderCaller, tc.caller)
+		}
+		reply, err := r.caller.RequestMsg(m, time.Minute)
+		if err != nil || reply.Header.Get(subjects.HeaderError) != "" {
+			t.Fatalf("%v, %v", reply, err)
+		}
+		if tc.caller != "" && tc.caller != "two words" {
+			want = append(want, fmt.Sprintf("%s %s %s", tc.caller, tc.tag, reply.Data))
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }

@@ -64,7 +64,8 @@ func (w *Worker) newMembership(conn *nats.Conn, replace chan struct{}, before *m
 		closed: conn.StatusChanged(nats.CLOSED), began: time.Now(),
 	}
 	m.out = &outlet{
-		conn: conn, observe: l.Observe, log: l.Log, rations: l.Rations, retryAfter: retryAfter(l.Deadline),
+		conn: conn, observe: l.Observe, called: l.Called, ns: l.Namespace, log: l.Log,
+		rations: l.Rations, retryAfter: retryAfter(l.Deadline),
 		jsPrefix: l.JSPrefix, traces: newTraceLog(),
 	}
 	m.rights = watchRights(conn)

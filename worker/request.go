@@ -51,7 +51,23 @@ func (r *request) respond(body []byte, n int) {
 	}
 	r.at.out.sent(err)
 	r.close(subjects.OK, n)
-	r.trace(nil)
+	if r.traced != nil {
+		r.tellCaller(body)
+		r.trace(nil)
+	}
+}
+
+// tellCaller tells who writes callers down which IDs went to one that names itself.
+func (r *request) tellCaller(body []byte) {
+	names := r.traced.Header[subjects.HeaderCaller]
+	if r.at.out.called == nil || len(names) != 1 || subjects.CheckTag(names[0]) != nil {
+		return
+	}
+	tag := ""
+	if r.at.mode == Segment {
+		tag = r.at.out.ns.Tag(r.traced.Subject)
+	}
+	r.at.out.called(names[0], tag, body)
 }
 
 // send sends a reply, with headers if it has any.
@@ -103,6 +119,8 @@ func (r *request) close(code subjects.Code, ids int) {
 type outlet struct {
 	conn    *nats.Conn
 	observe func(Answer)
+	called  func(caller, tag string, body []byte) // nil if nobody writes callers down
+	ns      subjects.Namespace
 	log     *slog.Logger
 	rations *Rations
 	// jsPrefix begins the subjects of an imported JetStream, which do not begin with $; "" for none.

@@ -77,7 +77,7 @@ const (
 )
 
 // Config says what a worker serves, and where. All fields but JSPrefix, Origin, Reasons,
-// Rest, Overloaded, Drain, Ask, Asked, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
+// Rest, Overloaded, Drain, Ask, Asked, Called, State, Gate, Rations, Settings, NeedsStart, Observe and Log must be set.
 type Config struct {
 	Namespace subjects.Namespace
 	// JSPrefix is where another account's JetStream is imported, "" for nowhere. No answer goes there.
@@ -103,6 +103,9 @@ type Config struct {
 	// Origin, if set, returns the load that an ID of a tag came from, if it is remembered. Only callers that ask for it
 	// with [subjects.HeaderExplain] cost a call.
 	Origin func(tag string, id int64) (segment.Loaded, bool)
+	// Called, if set, is told of replies with IDs to callers that name themselves with [subjects.HeaderCaller]: the
+	// tag, "" for snowflakes, and the body, which it must not keep. Other requests cost nothing.
+	Called func(caller, tag string, body []byte)
 	// Instance returns the worker's name, which identifies it in statistics.
 	Instance func() string
 	// State, if set, returns the metadata of the worker in `nats micro`: see
