@@ -50,7 +50,7 @@ var floors = []floor{
 		"internal/cli": {"internal/app", "client", "stamp", "internal/stage", "subjects", "snowflake", "workerid",
 			"kvregistry", "internal/gather", "internal/registry/lineage", "internal/registry/natsbus",
 			"internal/registry/buckets", "internal/registry/rights", "internal/ops/grants",
-			"internal/ops/metrics", "internal/ops/monitor",
+			"internal/ops/metrics", "internal/ops/monitor", "internal/natsembed",
 			"internal/measure", "segment", "internal/stores/kvstore", "internal/stores/move",
 			"internal/stores/mysqlstore", kong, natsGo},
 		"e2e": {"e2e/internal/setup", "internal/app", "internal/natsembed", "client", "subjects",

@@ -104,7 +104,8 @@ func bucketFaults() []fault {
 			summary: "the marks' stream gets a bucket as a source where old marks are written, and loses it again",
 			fleet:   onOneServer, inject: sourceMarks,
 			losses: []loss{untilResumed},
-			alarms: alarms{subjects.AlarmBucketUnfit: {1, 3}},
+			// The old copy has an identity without the incident.
+			alarms: alarms{subjects.AlarmBucketUnfit: {1, 3}, subjects.AlarmMarksWentBack: {0, 3}},
 		},
 		{
 			name:    "marks-mirrored",

@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,6 +19,50 @@ func prints(t *testing.T, args string, texts ...string) {
 	}
 }
 
+func TestRightsThatAFileLacksArePrinted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diff := func(args ...string) result {
+		return natsid(t, append([]string{"permissions", "caller", "--diff=" + file}, args...)...)
+	}
+	write(natsid(t, "permissions", "caller").out)
+	diff().want(t, 0, "")
+	if got := diff("--inbox-prefix=_INBOX_a"); got.code != 1 || !strings.Contains(got.err, file+" lacks 1 right") {
+		t.Errorf("%+v", got)
+	}
+	user := func(name, permissions string) string {
+		return "{ user: " + name + ", password: p, permissions: { " + permissions + " } }\n"
+	}
+	inConf := func(users ...string) string { return "authorization { users: [ " + strings.Join(users, "") + " ] }" }
+	for permissions, lack := range map[string]string{
+		`publish: "id.>", subscribe: "_INBOX.>"`:                                                 "",
+		`publish: ["id.segment.>", "id.snowflake", "id.snowflake.*"], subscribe: ">"`:            `"id.snowflake.>"`,
+		`publish: { deny: "id.segment.secret" }`:                                                 `"id.segment.>"`,
+		`publish: { allow: "id.>" }, subscribe: { allow: "_INBOX.> natsid", deny: "id.> q" }`:    `"_INBOX.>"`,
+		`publish: { allow: ["id.segment.>", "id.snowflake.>", "id.snowflake"] }, subscribe: "x"`: `"_INBOX.>"`,
+	} {
+		write(inConf(user("shop", permissions)))
+		got := diff()
+		if isWhole := lack == ""; isWhole != (got.code == 0) || !strings.Contains(got.out, lack) ||
+			strings.Count(got.out, "    \"") > 1 {
+			t.Errorf("%s: %+v, want it to lack %s", permissions, got, lack)
+		}
+	}
+	write(inConf(user("a", `publish: "id.>"`), user("b", `publish: "x"`)))
+	diff().want(t, 2, "has 2 users: choose one with --of")
+	diff("--of=c").want(t, 2, "has no user c")
+	diff("--of=a").want(t, 0, "")
+	if got := diff("--of=b"); got.code != 1 || !strings.Contains(got.err, file+" lacks 3 rights") {
+		t.Errorf("%+v", got)
+	}
+	write("{")
+	diff().want(t, 1, file)
+}
+
 func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 	prints(t, "permissions worker --namespace=shop --inbox=_INBOX_a,_INBOX_b",
 		"# worker\npermissions: {\n  publish: { allow: [\n", `    "_INBOX_a.>"`, `    "_INBOX_b.>"`,
@@ -31,7 +77,7 @@ func TestRightsArePrintedForServersAndPrograms(t *testing.T) {
 		`"$JS.API.CONSUMER.CREATE.A.>"`, `"$JS.API.STREAM.CREATE.B"`, `"b.>"`, `"dead"`, `"$KV.id_stamp.B"`,
 		`"_INBOX_s.>"`)
 	prints(t, "permissions stage --core=events.> --format=nsc",
-		"  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>,stamped.>' \\\n"+
+		"  --allow-pub 'id.segment.>,id.snowflake,id.snowflake.>,stamped.>,id.worker.stage' \\\n"+
 			"  --allow-sub '_INBOX.>,events.> natsid-stamped'\n")
 	for flags, none := range map[string]string{
 		"--mysql=u:p@/db --guard=off": "id.registry.of", "--no-make-buckets": "STREAM.CREATE.KV_id_segments",
