@@ -306,9 +306,12 @@ func TestTheLastLoadsOfATagAreRemembered(t *testing.T) {
 
 func TestCallsOfAMinuteAreOneLineForEachCallerAndTag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var put []Batch
 		l := New(Config{
 			Put: func(_ context.Context, body []byte) error {
+				mu.Lock()
+				defer mu.Unlock()
 				var b Batch
 				if err := b.decode(body, make(map[string]string)); err != nil {
 					return err
@@ -326,9 +329,11 @@ func TestCallsOfAMinuteAreOneLineForEachCallerAndTag(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		l.Call(Calls{"billing", "order", 1, 3, 4, 200, 200})
 		time.Sleep(29 * time.Second)
+		mu.Lock()
 		if len(put) > 0 {
 			t.Errorf("%+v was written within a minute", put)
 		}
+		mu.Unlock()
 		time.Sleep(3 * time.Second)
 		for i := range 150 {
 			l.Call(Calls{fmt.Sprint("made-up-", i), "order", 1, 1, 1, 300, 300})
