@@ -5,7 +5,7 @@ SIMULATED = $(if $(filter segment both,$(WHICH)),./segment/simulation ./internal
 MEMORY = $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help deps quick test stress-test faults sim model lint format vet staticcheck fuzz bench build run clean
+.PHONY: help deps quick test stress-test faults upgrade-test sim model lint format vet staticcheck fuzz bench build run clean
 # `make -j deps test` must not start the tests before their needs are there.
 .NOTPARALLEL:
 
@@ -38,6 +38,9 @@ stress-test: ## Run all tests N times (10) while other processes keep the CPUs b
 
 faults: ## Inject faults into real processes, and write docs/faults.md and .csv (17 min; Linux)
 	go run ./faults -parallel 4 -on-clock-step both -for 2m -markdown docs/faults.md
+
+upgrade-test: ## Go from OLD, a program or commit (the last tag), to this version and back, under load (2 min; Linux)
+	go run ./faults -parallel 1 -old $(or $(OLD),$(shell git describe --tags --abbrev=0)) 'upgrade-*'
 
 sim: ## Simulate N schedules (100000) from seed FROM (1) of WHICH (segment, workerid, both)
 	@case "$(WHICH)" in segment|workerid|both) ;; *) echo "WHICH must be segment, workerid or both, not $(WHICH)" >&2; exit 1;; esac

@@ -20,12 +20,13 @@ import (
 // binaries are the programs of a cluster.
 type binaries struct {
 	natsid, natsServer string
+	old                string // natsid of an earlier version; "" if no trial needs one
 	versions           string // of nats-server and nats.go
 }
 
 // build builds them into dir from the module of the current folder: natsid with a
-// wall clock that can be set, and the nats-server of the version in go.mod.
-func build(ctx context.Context, dir string) (b binaries, err error) {
+// wall clock that can be set, and the nats-server of the version in go.mod; and an earlier natsid, unless old is "".
+func build(ctx context.Context, dir, old string) (b binaries, err error) {
 	overlay, err := writeOverlay(ctx, dir)
 	if err != nil {
 		return b, err
@@ -42,6 +43,11 @@ func build(ctx context.Context, dir string) (b binaries, err error) {
 	// With the same overlay: packages of both programs are compiled once.
 	if _, err := goTool(ctx, "build", "-trimpath", "-overlay", overlay, "-o", b.natsServer, natsServer); err != nil {
 		return b, err
+	}
+	if old != "" {
+		if b.old, err = buildOld(ctx, dir, overlay, old); err != nil {
+			return b, err
+		}
 	}
 	list, err := goTool(ctx, "list", "-m", "-f", "{{.Path}} {{.Version}},", natsServer, natsGo)
 	list = strings.NewReplacer("github.com/nats-io/", "", "\n", " ").Replace(list)

@@ -41,11 +41,12 @@ type fault struct {
 	// alarms are the alarms that workers raise; no others are permitted.
 	alarms alarms
 
-	area   area // of a fault that can be mixed with others; "" for others
-	brief  bool // part of the short run
-	random bool // a sequence of other faults; it has no inject
-	once   bool // it is run with one --on-clock-step only
-	alone  bool // runs once, and without other trials at the same time
+	area    area // of a fault that can be mixed with others; "" for others
+	brief   bool // part of the short run
+	random  bool // a sequence of other faults; it has no inject
+	upgrade bool // it needs -old
+	once    bool // it is run with one --on-clock-step only
+	alone   bool // runs once, and without other trials at the same time
 }
 
 // fleet is the processes of a fault.
@@ -56,6 +57,7 @@ type fleet struct {
 	oneLink  bool          // only the first worker reaches MariaDB through its proxy
 	together bool          // all workers connect to the first server, and learn of the others there
 	proxied  bool          // the first worker reaches NATS, and all reach MariaDB, through proxies
+	old      bool          // workers begin with the version of -old
 	disks    bool          // the last server and the first worker have small disks of their own
 	marksOn  string        // the server that leads the marks' stream; "": any
 	leaf     leafNode      // one more server, with one more worker if it is apart
@@ -181,7 +183,7 @@ var (
 // catalogue returns all faults, in the order of the report.
 func catalogue() []fault {
 	return slices.Concat(workerFaults(), clockFaults(), natsFaults(), networkFaults(), diskFaults(), databaseFaults(),
-		marksFaults(), registryFaults(), stampFaults(), overloadFaults(), randomFaults())
+		marksFaults(), registryFaults(), stampFaults(), overloadFaults(), randomFaults(), upgradeFaults())
 }
 
 func (f fault) recoveryLimit() time.Duration {

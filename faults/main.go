@@ -8,6 +8,7 @@
 //	go run ./faults                            all faults, each on a cluster of its own
 //	go run ./faults worker-kill 'mysql-*'      some of them
 //	go run ./faults -for 10m -seed 7 random    a random sequence of faults on one cluster
+//	go run ./faults -old v0.1.0 'upgrade-*'    from an earlier version to this one, and back
 //	go run ./faults -stamp-messages 1500000 -parallel 1 'stamp-*'    10 million messages are stamped and checked
 //
 // It builds natsid and nats-server from the module of the current folder, natsid
@@ -35,7 +36,7 @@ type options struct {
 	list, brief, keep, verbose bool
 	rate, batch, parallel      int
 	onClockStep                string
-	markdown                   string
+	markdown, old              string
 	random                     time.Duration
 	seed                       uint64
 	stampMessages              uint64
@@ -67,6 +68,8 @@ func command(ctx context.Context) error {
 	flag.StringVar(&opt.onClockStep, "on-clock-step", "wait",
 		"the workers' --on-clock-step: wait, reclaim, or both for one after the other")
 	flag.StringVar(&opt.markdown, "markdown", "", "file for the report, in Markdown")
+	flag.StringVar(&opt.old, "old", "",
+		"an earlier natsid, a program or a commit, from which and to which the upgrade-* faults go")
 	flag.DurationVar(&opt.random, "for", time.Minute, "length of a random sequence")
 	flag.Uint64Var(&opt.seed, "seed", 1, "seed of random sequences")
 	flag.Uint64Var(&opt.stampMessages, "stamp-messages", 0,
@@ -93,7 +96,10 @@ func choose(patterns []string, opt options) (chosen []fault, err error) {
 			err = errors.Join(err, bad)
 			return ok
 		})
-		if (named || len(patterns) == 0) && (f.brief || !opt.brief) {
+		if named && f.upgrade && opt.old == "" {
+			err = errors.Join(err, fmt.Errorf("%s needs -old", f.name))
+		}
+		if (named || len(patterns) == 0 && !f.upgrade) && (f.brief || !opt.brief) {
 			chosen = append(chosen, f)
 		}
 	}
@@ -115,7 +121,7 @@ func run(ctx context.Context, opt options, chosen []fault) error {
 		defer os.RemoveAll(dir)
 	}
 	fmt.Fprintln(os.Stderr, "building natsid with a clock that can be set, and nats-server")
-	bins, err := build(ctx, dir)
+	bins, err := build(ctx, dir, opt.old)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type worker struct {
 	c      *cluster
 	name   string
 	data   string // its directory; "" for none
+	path   string // of its program
 	args   []string
 	clock  *clock
 	number int    // number of its last process that became ready
@@ -32,7 +33,10 @@ func (c *cluster) addWorker(urls []string, flags ...string) *worker {
 	clock, err := newClock(c.path(name + ".clock"))
 	c.must(err)
 	addr := c.port()
-	w := &worker{c: c, name: name, data: c.path(name), clock: clock, http: "http://" + addr}
+	w := &worker{c: c, name: name, path: c.bins.natsid, data: c.path(name), clock: clock, http: "http://" + addr}
+	if c.fleet.old {
+		w.path = c.bins.old
+	}
 	w.args = []string{"--name", name, "--http", addr, "--on-clock-step", c.opt.onClockStep, "--log-level", "debug"}
 	if len(urls) > 0 {
 		w.args = append(w.args, "--nats", c.secrets.in(urls))
@@ -64,7 +68,7 @@ func (w *worker) start() {
 	w.c.checkProcesses() // before the end of the last process is forgotten
 	env := []string{clockEnv + "=" + w.clock.path}
 	args := append([]string{"serve", "--data", w.data}, w.args...)
-	p, err := startProcess(w.c.path(w.name+".log"), w.name, env, w.c.bins.natsid, args...)
+	p, err := startProcess(w.c.path(w.name+".log"), w.name, env, w.path, args...)
 	w.c.must(err)
 	w.process = p
 }

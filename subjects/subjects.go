@@ -219,7 +219,8 @@ func (n Namespace) SegmentStats() string { return "$SRV.STATS." + n.SegmentServi
 
 // SegmentPing returns the subject on which every worker answers with metadata: its name, its worker number ("" if it
 // has none), how far it has read settings, and for each mode the state as on /readyz, under [MetaInstance],
-// [MetaNumber], [MetaSettings] and the modes; and under [MetaDrained] whether an operator has drained it.
+// [MetaNumber], [MetaSettings] and the modes; under [MetaDrained] whether an operator has drained it; and under
+// [MetaFormats] the formats in which it writes, such as "grants=1 marks=1 numbers=1".
 func (n Namespace) SegmentPing() string { return "$SRV.PING." + n.SegmentService() }
 
 // Keys of the metadata, and the value of a mode that can issue.
@@ -230,6 +231,7 @@ const (
 	// strict tags of that revision are in force there.
 	MetaSettings = "settings"
 	MetaDrained  = "drained" // not empty: by an operator
+	MetaFormats  = "formats"
 	Ready        = "ready"
 )
 

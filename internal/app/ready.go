@@ -13,7 +13,9 @@ import (
 	"github.com/natsid/natsid/internal/fleet"
 	"github.com/natsid/natsid/internal/fleet/standby"
 	"github.com/natsid/natsid/internal/natsembed"
+	"github.com/natsid/natsid/internal/ops/grants"
 	"github.com/natsid/natsid/internal/ops/monitor"
+	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/snowflake"
@@ -43,11 +45,14 @@ func (r readiness) modes() map[string]error {
 	}
 }
 
+// formats are those in which this version writes. It refuses to start on others.
+var formats = fmt.Sprintf("grants=%d marks=%d numbers=%d", grants.Version, lineage.Version, workerid.Version)
+
 // state returns the worker's metadata for questions over NATS: the same as /readyz, since both are [readiness.modes].
 func (r readiness) state() map[string]string {
 	k := r.keeper.Status()
 	state := map[string]string{
-		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "",
+		subjects.MetaInstance: k.Instance, subjects.MetaNumber: "", subjects.MetaFormats: formats,
 	}
 	if r.settings != nil {
 		state[subjects.MetaSettings] = strconv.FormatUint(r.settings.Honoured(), 10)

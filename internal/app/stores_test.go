@@ -113,6 +113,25 @@ func TestAnExistingBucketThatDiffersIsUsedAndLogged(t *testing.T) {
 	second.logs("used as it is", "30s")
 }
 
+// The first start of all may end between making the bucket of marks and writing what it is. The next one must not stop
+// for marks that were lost.
+func TestAStartAfterOneThatEndedBeforeItFoundedTheMarksServes(t *testing.T) {
+	t.Parallel()
+	cfg := joined(t, startServer(t, "127.0.0.1:0").ClientURL())
+	js, err := jetstream.New(connect(t, cfg.NATS))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := buckets.New(buckets.OnJetStream(js), buckets.Config{Name: cfg.Namespace.SegmentBucket()})
+	if _, err := ended.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, cfg).where()
+	if _, err := patient(connect(t, cfg.NATS)).Segment("order").Next(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestABucketWithATTLThatMustKeepItsValuesIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, bucket := range []string{"id_segments", "id_history"} {

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// version is the version of the entries' format.
-const version = 1
+// Version is the version of the entries' format.
+const Version = 1
 
 // encode returns an entry that ends with the line that brings it above limit bytes, if one does, and the part of b
 // that is not in it. It groups the loads by tag.
 func (b *Batch) encode(limit int) (body []byte, left Batch) {
-	b.Version = version
+	b.Version = Version
 	body, err := json.Marshal(b.Head)
 	if err != nil {
 		panic(err) // cannot be: strings and numbers
@@ -118,9 +118,9 @@ func (b *Batch) decode(body []byte, names map[string]string) error {
 	if err := json.Unmarshal(head, &b.Head); err != nil {
 		return fmt.Errorf("%w: its head: %w", ErrUnreadable, err)
 	}
-	if b.Version != version || b.Process == "" {
+	if b.Version != Version || b.Process == "" {
 		return fmt.Errorf("%w: version %d of process %q, want version %d",
-			ErrUnreadable, b.Version, b.Process, version)
+			ErrUnreadable, b.Version, b.Process, Version)
 	}
 	for line := 2; len(rest) > 0; line++ {
 		var text []byte

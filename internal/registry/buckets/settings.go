@@ -17,8 +17,11 @@ type State struct {
 	Founding bool
 }
 
-// Untouched reports whether the bucket was made by hand, and nothing was ever written into it. Its first revision is 1.
-func (s State) Untouched() bool { return s.Metadata[makerKey] == "" && s.LastSeq == 0 }
+// Untouched reports whether nothing was ever written into the bucket: it was made by hand, or by a process that ended
+// before it wrote what the bucket is. It does not hold for a bucket that took the place of another one.
+func (s State) Untouched() bool {
+	return s.Metadata[makerKey] != notFounded && s.LastSeq < max(1, s.FirstSeq)
+}
 
 // mismatch says how a bucket differs from what is wanted in a way that harms nothing.
 func (c Config) mismatch(have Info) string {

@@ -75,7 +75,7 @@ func TestTheTimeOfAStateFoundIsNeverTooLate(t *testing.T) {
 		}}
 		var o *ownEntry
 		if tc.token != "" {
-			o = &ownEntry{Version: version, Token: tc.token, Time: entry, Name: "w1"}
+			o = &ownEntry{Version: Version, Token: tc.token, Time: entry, Name: "w1"}
 		}
 		if tc.by != "" {
 			o.Name, o.Volatile = tc.by, true

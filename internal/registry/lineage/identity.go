@@ -20,8 +20,8 @@ const (
 	planPrefix  = buckets.Own + ".plan."
 )
 
-// version is that of identities, own keys and journals.
-const version = 1
+// Version is that of identities, own keys and journals.
+const Version = 1
 
 // An Identity is the one entry that says which registry a bucket of marks holds, and in which era: the value of one
 // key, which only a compare-and-set changes. So registry, chain, incident and plan cannot part.
@@ -103,7 +103,7 @@ var (
 // Found returns the identity of a registry that begins with a bucket.
 func Found(kind string, created time.Time) Identity {
 	return Identity{
-		Version: version, Registry: rand.Text(), Made: time.Now().UTC().Truncate(time.Second), Kind: kind,
+		Version: Version, Registry: rand.Text(), Made: time.Now().UTC().Truncate(time.Second), Kind: kind,
 		Created: created.UTC(), Eras: []string{rand.Text()},
 	}
 }
@@ -144,10 +144,10 @@ func DecodeIdentity(value []byte) (id Identity, err error) {
 	switch err := json.Unmarshal(value, &id); {
 	case err != nil:
 		return Identity{}, fmt.Errorf("%w: it is damaged: %w", ErrIdentity, err)
-	case id.Version > version:
+	case id.Version > Version:
 		return Identity{}, fmt.Errorf("%w: it has version %d, and this natsid knows %d: use the natsid that wrote it",
-			ErrNewer, id.Version, version)
-	case id.Version != version:
+			ErrNewer, id.Version, Version)
+	case id.Version != Version:
 		return Identity{}, fmt.Errorf("%w: it is damaged: version %d", ErrIdentity, id.Version)
 	case id.Registry == "" || id.Kind == "" || len(id.Eras) == 0 && id.Incident == nil:
 		return Identity{}, fmt.Errorf("%w: it lacks registry, kind or era", ErrIdentity)

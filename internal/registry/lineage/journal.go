@@ -118,9 +118,9 @@ func openJournal(of files) (j *journal, m memory, err error) {
 		j.damaged = fmt.Errorf("lineage: %s is damaged or cut off: %w", journalName, errors.Join(err))
 		return j, m, nil
 	}
-	if f.Version != version {
+	if f.Version != Version {
 		return j, m, fmt.Errorf("%w: %s is of version %d, and this natsid knows %d: start the natsid that wrote it",
-			ErrJournal, journalName, f.Version, version)
+			ErrJournal, journalName, f.Version, Version)
 	}
 	f.memory.copied = !now.Is(durable.Identity{Inode: f.Inode, Birth: f.Birth})
 	return j, f.memory, nil
@@ -129,7 +129,7 @@ func openJournal(of files) (j *journal, m memory, err error) {
 // write puts the memory on disk, and reports whether it is there.
 func (j *journal) write(m memory) bool {
 	return j.replace(journalName, func(own durable.Identity) []byte {
-		return append(encode(journalFile{version, own.Inode, own.Birth, m}), '\n')
+		return append(encode(journalFile{Version, own.Inode, own.Birth, m}), '\n')
 	})
 }
 

@@ -207,7 +207,7 @@ func TestAnOwnKeyOfAnotherHistoryIsAReasonToStop(t *testing.T) {
 	} {
 		var o *ownEntry
 		if tc.token != "" {
-			o = &ownEntry{Version: version, Token: tc.token}
+			o = &ownEntry{Version: Version, Token: tc.token}
 		}
 		if got := m.own(o, tc.revision); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)

@@ -35,7 +35,7 @@ type ownEntry struct {
 const mostTaken = 16
 
 func decodeOwn(value []byte) (o ownEntry, err error) {
-	if err = json.Unmarshal(value, &o); err == nil && o.Version != version {
+	if err = json.Unmarshal(value, &o); err == nil && o.Version != Version {
 		err = fmt.Errorf("it is of version %d", o.Version)
 	}
 	if err != nil {
@@ -119,7 +119,7 @@ func (k *own) send(ctx context.Context, identity uint64, ended bool) (err error)
 	}
 	k.save()
 	o := ownEntry{
-		Version: version, Token: k.Flight.Token, Name: k.cfg.Name(), Time: k.cfg.Now().UTC(), Era: k.Era,
+		Version: Version, Token: k.Flight.Token, Name: k.cfg.Name(), Time: k.cfg.Now().UTC(), Era: k.Era,
 		Incident: k.Incident, Ended: ended, Volatile: k.Volatile, Taken: k.Taken,
 	}
 	var revision uint64
@@ -191,7 +191,7 @@ func (k *own) compare(ctx context.Context) error {
 func (k *own) disown(ctx context.Context, o *ownEntry, e buckets.Entry) (err error) {
 	f := &finding{cause: WentBack, why: "the entry that this worker writes into the bucket of marks is gone"}
 	if o == nil {
-		gone := ownEntry{Version: version, Token: newID(), Name: k.cfg.Name(), Ended: true}
+		gone := ownEntry{Version: Version, Token: newID(), Name: k.cfg.Name(), Ended: true}
 		_, err = k.cfg.Bucket.Create(ctx, ownPrefix+k.Key, encode(gone))
 	} else {
 		_, err = k.cfg.Bucket.Update(ctx, ownPrefix+k.Key, e.Value, e.Revision)

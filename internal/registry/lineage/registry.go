@@ -102,6 +102,9 @@ func describe(ctx context.Context, b Bucket) (s buckets.State, unfit, err error)
 
 // found gives a bucket its identity, if this process has made it as the first of its name. It returns nil if the bucket
 // is none that this process may found; the next check reads an identity that was written.
+//
+// Law: a bucket into which nothing was written is like none. So where MayFound knows of no other, this process may
+// found it as one of its own, as after a start that ended between making a bucket and founding it.
 func (r *registry) found(ctx context.Context, s buckets.State) error {
 	switch {
 	case s.Founding:

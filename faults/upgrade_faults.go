@@ -1,0 +1,115 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// upgradeFaults go from an earlier version to this one and back. They need -old, so no other run has them.
+func upgradeFaults() []fault {
+	return []fault{
+		{
+			name: "upgrade-kv",
+			summary: "three workers of an earlier version are replaced by this one, one at a time, and then rolled " +
+				"back, under a limit and a throttle: no request is lost",
+			fleet: fleet{servers: 3, workers: 3, old: true}, inject: upgradeEach, single: true, upgrade: true,
+		},
+		{
+			name:    "upgrade-mysql",
+			summary: "the same with tags in MySQL",
+			fleet:   fleet{servers: 3, workers: 3, mysql: true, old: true}, inject: upgradeEach, single: true,
+			upgrade: true,
+		},
+		{
+			name:    "upgrade-one",
+			summary: "one process with its own nats-server is replaced by this version, and then rolled back",
+			fleet:   fleet{workers: 1, old: true}, inject: upgradeEach, upgrade: true,
+			losses: []loss{untilRestarted}, gap: startWithin,
+		},
+	}
+}
+
+// The tag that upgrades limit and throttle, with its rate.
+const (
+	limitedTag  = "faults.limited"
+	limitedRate = 50
+)
+
+// upgradeEach replaces each worker by one of the new version, and then by one of the old version again.
+func upgradeEach(t *trial) func() {
+	t.limitTag()
+	for _, version := range []struct{ name, path string }{{"new", t.bins.natsid}, {"old", t.bins.old}} {
+		for _, w := range t.workers {
+			t.logf("%s is replaced by the %s version", w.name, version.name)
+			t.must(w.stop(syscall.SIGTERM, stopWithin))
+			if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+				t.violation("%s ended with exit code %d", w.name, code)
+			}
+			w.path = version.path
+			w.restart()
+			t.waitFor(startWithin, "all workers are ready", t.allReady)
+			t.mustLimit()
+			_, _ = t.natsid("health", "--fleet") // for the log
+		}
+		t.sleep(3 * time.Second)
+	}
+	return nil
+}
+
+// limitTag gives a tag a limit and a throttle.
+func (t *trial) limitTag() {
+	_, err := t.natsid("tag", "create", limitedTag, "--max-batch", "10")
+	t.must(err)
+	_, err = t.natsid("throttle", limitedTag, strconv.Itoa(limitedRate))
+	t.must(err)
+}
+
+// mustLimit checks that the limit and the throttle are in force: within a second, a tag gives few IDs.
+func (t *trial) mustLimit() {
+	ask := func(n string) *nats.Msg {
+		m, err := t.conn().Request(namespace.Segment(limitedTag), []byte(n), callerWaits)
+		t.must(err)
+		return m
+	}
+	if m := ask("11"); refusal(m) != "400" {
+		t.violation("a batch above the limit of its tag was answered with %q", refusal(m))
+	}
+	given := 0
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if refusal(ask("10")) == "" {
+			given += 10
+		}
+	}
+	if given > 4*limitedRate*len(t.workers) {
+		t.violation("a tag with a throttle of %d IDs a second gave %d within a second", limitedRate, given)
+	}
+}
+
+// buildOld returns the program of an earlier version: of a file, or of a commit or tag, which it builds into dir.
+func buildOld(ctx context.Context, dir, overlay, old string) (string, error) {
+	if info, err := os.Stat(old); err == nil && info.Mode().IsRegular() {
+		return filepath.Abs(old)
+	}
+	source := filepath.Join(dir, "source")
+	var errs bytes.Buffer
+	clone := exec.CommandContext(ctx, "sh", "-c",
+		`git clone -q --shared . "$1" && git -C "$1" checkout -q --detach "$2"`, "sh", source, old)
+	if clone.Stderr = &errs; clone.Run() != nil {
+		return "", fmt.Errorf("-old %s is neither a file nor a commit: %s", old, strings.TrimSpace(errs.String()))
+	}
+	path := filepath.Join(dir, "natsid-old")
+	_, err := goTool(ctx, "-C", source, "build", "-trimpath", "-overlay", overlay, "-o", path, ".")
+	return path, err
+}
