@@ -69,8 +69,11 @@ func (w *worker) isStopped() bool { return strings.Contains(w.state(), "the regi
 
 // natsid runs a command of an operator at the hub.
 func (c *cluster) natsid(args ...string) (stdout string, err error) {
-	cmd := exec.CommandContext(c.ctx, c.bins.natsid,
-		append(slices.Clone(args), "--nats", c.secrets.in(c.urls()[:c.fleet.servers]))...)
+	at := c.urls()[:c.fleet.servers]
+	if len(at) == 0 {
+		at = c.conn().Servers() // that in the only worker
+	}
+	cmd := exec.CommandContext(c.ctx, c.bins.natsid, append(slices.Clone(args), "--nats", c.secrets.in(at))...)
 	if slices.Contains(args, wholeTable) {
 		cmd.Args = append(cmd.Args, "--mysql", c.dsn())
 	}

@@ -70,7 +70,9 @@ func upgradeEach(t *trial) func() {
 
 // limitTag gives a tag a limit and a throttle.
 func (t *trial) limitTag() {
-	_, err := t.natsid("tag", "create", limitedTag, "--max-batch", "10")
+	_, err := t.natsid("tag", "create", limitedTag)
+	t.must(err)
+	_, err = t.natsid("tag", "update", limitedTag, "--max-batch", "10")
 	t.must(err)
 	_, err = t.natsid("throttle", limitedTag, strconv.Itoa(limitedRate))
 	t.must(err)
