@@ -22,7 +22,7 @@ import (
 
 func main() {
 	dir := flag.String("chart", "../chart", "folder of the chart")
-	out := flag.String("out", "natsid.tgz", "file to write")
+	out := flag.String("out", "", "file to write")
 	version := flag.String("version", "", "version and appVersion; empty keeps those of Chart.yaml")
 	date := flag.String("date", "", "time of all files, in Unix seconds; empty takes the commit's")
 	flag.Parse()

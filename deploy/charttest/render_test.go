@@ -463,3 +463,16 @@ func ports(rules []networkingv1.NetworkPolicyEgressRule) string {
 	}
 	return strings.Join(all, " ")
 }
+
+// The values of docs/kubernetes.md are those that its commands install.
+func TestTheValuesOfThePageRender(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks of YAML, want NATS's values and natsid's", len(blocks))
+	}
+	wantEnv(t, render(t, string(blocks[1][1])).worker(), "NATS_URL", "nats://nats.ids.svc:4222")
+}
