@@ -191,6 +191,11 @@ func TestEverySetOfValuesRendersAndKeepsTheLaws(t *testing.T) {
 			keepsItsData(t, o)
 			isProbedForWhatItMeans(t, o)
 			isGivenTimeToDrain(t, o)
+			for _, line := range []string{"rollout status statefulset/" + o.Set.Name, "helm -n ids test natsid\n"} {
+				if !strings.Contains(o.Notes, line) || strings.Contains(o.Notes, "<no value>") {
+					t.Errorf("the notes lack %q:\n%s", line, o.Notes)
+				}
+			}
 			set.check(t, o)
 		})
 	}
