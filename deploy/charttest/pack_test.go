@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	containers "github.com/google/go-containerregistry/pkg/registry"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"helm.sh/helm/v3/pkg/registry"
+	"sigs.k8s.io/yaml"
+)
+
+// date is that of a commit.
+var date = time.Unix(1_790_000_000, 0).UTC()
+
+func TestHelmFindsNothingToMend(t *testing.T) {
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(sets[4].values), &values); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range lint.All(chartDir, values, "ids", true).Messages {
+		if m.Severity > support.InfoSev {
+			t.Error(m)
+		}
+	}
+}
+
+func TestBothVersionsOfTheChartAreNatsids(t *testing.T) {
+	if m := loadChart(t).Metadata; m.Version != m.AppVersion {
+		t.Errorf("version %s, appVersion %s", m.Version, m.AppVersion)
+	}
+}
+
+func TestPackedTwiceItIsTheSameBytesWithTheSameFiles(t *testing.T) {
+	first := packed(t, chartDir, "")
+	// Other modes and times, as of another clone.
+	clone := t.TempDir()
+	if err := os.CopyFS(clone, os.DirFS("..")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(clone, "chart", "values.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, packed(t, filepath.Join(clone, "chart"), "")) {
+		t.Error("packed twice, the chart differs")
+	}
+	c, err := loader.LoadArchive(bytes.NewReader(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := loader.LoadDir(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range folder.Raw {
+		files[f.Name] = string(f.Data)
+	}
+	for _, f := range c.Raw {
+		if files[f.Name] != string(f.Data) {
+			t.Errorf("%s differs from that of the folder", f.Name)
+		}
+		delete(files, f.Name)
+	}
+	if len(files) > 0 {
+		t.Errorf("the archive lacks %v", files)
+	}
+}
+
+func TestARegistryGivesTheSameChartBack(t *testing.T) {
+	data := packed(t, chartDir, "0.1.0-rc1")
+	var digests []string
+	for range 2 {
+		server := httptest.NewServer(containers.New(containers.Logger(log.New(io.Discard, "", 0))))
+		defer server.Close()
+		client, err := registry.NewClient(registry.ClientOptPlainHTTP(), registry.ClientOptWriter(io.Discard),
+			registry.ClientOptCredentialsFile(filepath.Join(t.TempDir(), "config.json")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := strings.TrimPrefix(server.URL, "http://") + "/charts/natsid:0.1.0-rc1"
+		pushed, err := client.Push(data, ref, registry.PushOptCreationTime(date.Format(time.RFC3339)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pulled, err := client.Pull(ref, registry.PullOptWithChart(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(pulled.Chart.Data, data) || pulled.Manifest.Digest != pushed.Manifest.Digest {
+			t.Error("pulled, the chart differs from that pushed")
+		}
+		digests = append(digests, pulled.Manifest.Digest)
+		c, err := loader.LoadArchive(bytes.NewReader(pulled.Chart.Data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := tryRender(c, sets[4].values)
+		if err != nil || !strings.HasSuffix(o.worker().Image, ":0.1.0-rc1") || o.Rule == nil {
+			t.Errorf("it renders %+v, %v", o, err)
+		}
+	}
+	if len(slices.Compact(digests)) != 1 {
+		t.Errorf("pushed twice, it has the digests %q", digests)
+	}
+}
+
+// packed returns the archive of the chart in dir.
+func packed(t *testing.T, dir, version string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := pack(&b, dir, version, date); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
