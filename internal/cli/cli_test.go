@@ -207,9 +207,12 @@ func TestAResumeThatIsCalledWronglyStopsNobody(t *testing.T) {
 }
 
 func TestVersionNamesTheProgramAndItsBuild(t *testing.T) {
-	form := regexp.MustCompile(`^natsid \d+\.\d+\.\d+\S* \(go1\.\S+, \w+/\w+\)\n$`)
-	if got := natsid(t, "version"); got.code != 0 || !form.MatchString(got.out) {
-		t.Errorf("%+v", got)
+	form := regexp.MustCompile(`^natsid \d+\.\d+\.\d+\S* ` +
+		`\(commit .+; go1\.\S+, nats\.go \S*, nats-server \S*, \w+/\w+\)\n$`)
+	for _, asked := range []string{"version", "--version"} {
+		if got := natsid(t, asked); got.code != 0 || !form.MatchString(got.out) {
+			t.Errorf("%s: %+v", asked, got)
+		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"runtime"
 
 	"github.com/natsid/natsid/internal/app"
@@ -37,15 +40,29 @@ func (c *serveCmd) Run(s *session) error {
 	for _, sentence := range s.said {
 		cfg.Log.Info(sentence)
 	}
+	defer context.AfterFunc(s.ctx, func() { notify("STOPPING=1") })()
 	cfg.Ready = func(w app.Where) {
 		ready := readyJSON{w.URL, w.Embedded, w.Context, w.HTTP, w.LeafHTTP, w.Instance, w.Number}
 		_ = s.print(ready, func(out io.Writer) { // a failed print must not stop the service
 			fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
 		})
+		notify("READY=1")
 	}
 	spare := make([]byte, spareHeap)
 	defer runtime.KeepAlive(spare)
 	return app.Run(s.ctx, cfg)
+}
+
+// notify reports a state of the worker to systemd as sd_notify(3) does: to the socket that a unit of Type=notify names.
+func notify(state string) {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if socket == "" {
+		return
+	}
+	if conn, err := net.Dial("unixgram", socket); err == nil { // no report must stop the service
+		defer conn.Close()
+		_, _ = io.WriteString(conn, state)
+	}
 }
 
 // readyJSON is the addresses of the service.

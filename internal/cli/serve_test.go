@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/natsid/natsid/internal/cli"
 	"github.com/natsid/natsid/internal/natsembed"
@@ -39,6 +41,34 @@ func TestTheReadyLineSaysWhereAndHow(t *testing.T) {
 	}
 	if same := serve(t, "--nats="+url, "--namespace=same"); strings.Contains(same.line, "NATS_URL") {
 		t.Errorf("%q: the flag takes precedence over the environment", same.line)
+	}
+}
+
+// systemd starts what waits for natsid when it is ready, not when it is started.
+func TestSystemdLearnsThatTheWorkerIsReadyAndThatItStops(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer systemd.Close()
+	reported := func() string {
+		_ = systemd.SetReadDeadline(time.Now().Add(time.Minute))
+		state := make([]byte, 100)
+		n, err := systemd.Read(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(state[:n])
+	}
+	t.Setenv("NOTIFY_SOCKET", socket)
+	worker := serve(t)
+	if got := reported(); got != "READY=1" {
+		t.Errorf("%q after the ready line, want READY=1", got)
+	}
+	worker.stop()
+	if got := reported(); got != "STOPPING=1" {
+		t.Errorf("%q after the stop, want STOPPING=1", got)
 	}
 }
 

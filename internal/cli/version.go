@@ -1,12 +1,21 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/alecthomas/kong"
+)
+
+// What a release and the Dockerfile set with -ldflags. Without them, build info describes the build.
+var (
+	builtVersion string // with or without its v
+	builtCommit  string // hash
+	builtDate    string // of the commit, RFC 3339
 )
 
 type versionCmd struct{}
@@ -14,16 +23,23 @@ type versionCmd struct{}
 func (*versionCmd) help() help {
 	return help{
 		summary: "Print the version.",
-		detail: `Example:
-  natsid version`,
+		detail: `Also the commit, and the versions of Go, nats.go and nats-server in this binary.
+
+Example:
+  natsid version --json`,
 	}
 }
 
 // Run implements the command.
 func (*versionCmd) Run(s *session) error {
-	v := versionJSON{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
+	v := built()
 	return s.print(v, func(out io.Writer) {
-		fmt.Fprintf(out, "natsid %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+		from := "commit unknown"
+		if v.Commit != "" {
+			from = fmt.Sprintf("commit %.12s of %s", v.Commit, v.Date)
+		}
+		fmt.Fprintf(out, "natsid %s (%s; %s, nats.go %s, nats-server %s, %s/%s)\n",
+			v.Version, from, v.Go, v.NATSGo, v.NATSServer, v.OS, v.Arch)
 	})
 }
 
@@ -40,17 +56,40 @@ func (versionFlag) BeforeReset(k *kong.Kong, s *session) error {
 }
 
 type versionJSON struct {
-	Version string `json:"version"`
-	Go      string `json:"go"`
-	OS      string `json:"os"`
-	Arch    string `json:"arch"`
+	Version    string `json:"version"`
+	Commit     string `json:"commit"` // "" if the build does not record it
+	Date       string `json:"date"`   // of the commit
+	Go         string `json:"go"`
+	NATSGo     string `json:"nats_go"`
+	NATSServer string `json:"nats_server"`
+	OS         string `json:"os"`
+	Arch       string `json:"arch"`
 }
 
-// version returns the version of the module if the build recorded it.
-func version() string {
+// version returns the version of this binary, without its v.
+func version() string { return built().Version }
+
+// built returns what is known of the build of this binary.
+func built() versionJSON {
+	v := versionJSON{Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
-	if ok && len(info.Main.Version) > 1 && info.Main.Version[0] == 'v' {
-		return info.Main.Version[1:]
+	if !ok {
+		info = new(debug.BuildInfo)
 	}
-	return "0.1.0-dev"
+	for _, m := range info.Deps {
+		switch m.Path {
+		case "github.com/nats-io/nats.go":
+			v.NATSGo = m.Version
+		case "github.com/nats-io/nats-server/v2":
+			v.NATSServer = m.Version
+		}
+	}
+	recorded := map[string]string{}
+	for _, s := range info.Settings {
+		recorded[s.Key] = s.Value
+	}
+	v.Commit, v.Date = cmp.Or(builtCommit, recorded["vcs.revision"]), cmp.Or(builtDate, recorded["vcs.time"])
+	v.Version = cmp.Or(builtVersion, strings.TrimSuffix(info.Main.Version, "(devel)"), "0.1.0-dev")
+	v.Version = strings.TrimPrefix(v.Version, "v")
+	return v
 }
