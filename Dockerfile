@@ -11,7 +11,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -o /natsid .
+# As a release is built: with its version, commit and date, and the same Go, this is its binary.
+ARG VERSION= COMMIT= DATE=
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/natsid/natsid/internal/cli.builtVersion=$VERSION -X github.com/natsid/natsid/internal/cli.builtCommit=$COMMIT -X github.com/natsid/natsid/internal/cli.builtDate=$DATE" -o /natsid .
 # A new volume takes owner and mode from the directory in the image.
 RUN mkdir -p /owned && mkdir -m 0700 /owned/data
 

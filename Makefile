@@ -5,12 +5,12 @@ SIMULATED = $(if $(filter segment both,$(WHICH)),./segment/simulation ./internal
 MEMORY = $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help deps quick test stress-test faults upgrade-test sim model lint format vet staticcheck fuzz bench build run clean
+.PHONY: help deps quick test stress-test faults upgrade-test sim model lint format vet staticcheck fuzz bench build release release-check run clean
 # `make -j deps test` must not start the tests before their needs are there.
 .NOTPARALLEL:
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## Install what the tests need, if it is missing: a C compiler, MariaDB, Go modules
 	@scripts/deps
@@ -31,6 +31,7 @@ test: ## Run all tests with the race detector; installs nothing
 	CGO_ENABLED=1 go -C deploy test -race -vet=off -timeout 10m ./...
 	go -C deploy/charttest test -vet=off -timeout 20m ./...
 	CGO_ENABLED=1 go -C client/outside test -race -timeout 10m ./...
+	go -C release test -timeout 20m ./...
 	[ "$$(uname)" != Linux ] || go -C browser test -vet=off -timeout 20m ./...
 	[ "$$(uname)" != Linux ] || go run ./faults -short -for 10s
 
@@ -65,6 +66,8 @@ lint: format vet staticcheck ## gofmt, go vet, staticcheck, go.mod tidy, imports
 	go -C client/outside mod tidy -diff
 	go -C browser vet ./...
 	go -C browser mod tidy -diff
+	go -C release vet ./...
+	go -C release mod tidy -diff
 	@for script in scripts/* .ci/run; do sh -n $$script || exit 1; done
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; else echo "lint: no shellcheck here: scripts are checked for their syntax only"; fi
 	@scripts/vulncheck
@@ -100,6 +103,12 @@ bench: ## Measure, beside bare NATS, other generators, a plain copy, in trouble,
 
 build: ## Build the static binary ./natsid
 	CGO_ENABLED=0 go build -trimpath -o natsid .
+
+release: ## Build a release into dist: VERSION, by default the tag, signed with KEY, an SSH key
+	go -C release run . -out "$(CURDIR)/dist" $(if $(VERSION),-version "$(VERSION)") $(if $(KEY),-key "$(abspath $(KEY))")
+
+release-check: ## Build the release of this commit twice, in two folders, and compare it byte for byte
+	scripts/release-check $(VERSION)
 
 run: ## Start a complete service on this machine
 	go run .

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/goreleaser/nfpm/v2"
+	"github.com/goreleaser/nfpm/v2/deb"
+	"github.com/goreleaser/nfpm/v2/files"
+	"github.com/goreleaser/nfpm/v2/rpm"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+const maintainer = "natsid <natsid@users.noreply.github.com>"
+
+// installed is where packages put the texts.
+var installed = []struct{ text, to, only string }{ // only: deb or rpm; "" for both
+	{"natsid.yaml", "/etc/natsid/natsid.yaml", ""},
+	{"systemd/natsid.service", "/usr/lib/systemd/system/natsid.service", ""},
+	{"systemd/natsid@.service", "/usr/lib/systemd/system/natsid@.service", ""},
+	{"systemd/credentials.conf", "/usr/share/doc/natsid/examples/credentials.conf", ""},
+	{"natsid.1", "/usr/share/man/man1/natsid.1.gz", ""},
+	{"natsid.bash", "/usr/share/bash-completion/completions/natsid", ""},
+	{"natsid.fish", "/usr/share/fish/vendor_completions.d/natsid.fish", ""},
+	{"_natsid", "/usr/share/zsh/vendor-completions/_natsid", "deb"},
+	{"_natsid", "/usr/share/zsh/site-functions/_natsid", "rpm"},
+	{"package/copyright", "/usr/share/doc/natsid/copyright", "deb"},
+	{"package/lintian-overrides", "/usr/share/lintian/overrides/natsid", "deb"},
+	{"package/changelog", "/usr/share/doc/natsid/changelog.gz", "deb"},
+	{"LICENSE", "/usr/share/licenses/natsid/LICENSE", "rpm"},
+}
+
+// packages writes the deb and the rpm of a target.
+func (r *release) packages(t target, binary string, texts map[string]string) {
+	stage := got(os.MkdirTemp(filepath.Dir(binary), "package-"))
+	staged := func(name, text string) (path string) {
+		path = filepath.Join(stage, strings.ReplaceAll(name, "/", "-"))
+		must(os.WriteFile(path, []byte(text), 0o644))
+		return path
+	}
+	for kind, packager := range map[string]nfpm.Packager{"deb": deb.Default, "rpm": rpm.DefaultRPM} {
+		info := r.packageInfo(t, kind)
+		info.Contents = files.Contents{{
+			Source: binary, Destination: "/usr/bin/natsid", FileInfo: &files.ContentFileInfo{Mode: 0o755},
+		}}
+		for _, f := range installed {
+			text, kept := texts[f.text], files.TypeFile
+			if f.only != "" && f.only != kind {
+				continue
+			}
+			if strings.HasSuffix(f.to, ".gz") {
+				text = string(gzipped([]byte(text)))
+			}
+			if strings.HasPrefix(f.to, "/etc/") {
+				kept = files.TypeConfigNoReplace
+			}
+			c := &files.Content{Source: staged(f.to, text), Destination: f.to, Type: kept}
+			c.FileInfo = &files.ContentFileInfo{Mode: 0o644}
+			info.Contents = append(info.Contents, c)
+		}
+		info.Scripts = nfpm.Scripts{
+			PostInstall: staged("postinst", texts["package/postinst"]),
+			PreRemove:   staged("prerm", texts["package/prerm"]),
+			PostRemove:  staged("postrm", texts["package/postrm"]),
+		}
+		var b bytes.Buffer
+		must(packager.Package(nfpm.WithDefaults(info), &b))
+		r.write(r.stem(t.name())+"."+kind, b.Bytes())
+	}
+}
+
+// packageInfo describes a package, without its files. postinst calls useradd.
+func (r *release) packageInfo(t target, kind string) *nfpm.Info {
+	info := &nfpm.Info{
+		Name: "natsid", Arch: strings.Replace(t.arch, "v", "", 1), Platform: "linux", Version: r.number(),
+		Section: "net", Priority: "optional", Maintainer: maintainer, Vendor: "natsid",
+		Homepage: "https://github.com/natsid/natsid", License: "Apache-2.0",
+		Description: "unique 64-bit IDs over NATS\n" +
+			"Dense numbers per tag, and snowflakes, for any client of NATS.",
+		MTime: r.date, DisableGlobbing: true,
+	}
+	info.Depends = map[string][]string{"deb": {"passwd"}, "rpm": {"shadow-utils"}}[kind]
+	info.RPM.BuildHost = "natsid" // in place of the name of this machine
+	return info
+}
+
+// image writes the image: an index with one image per architecture, as the tar of an OCI layout.
+func (r *release) image(stage string) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, t := range r.targets {
+		if t.isPackaged() {
+			img := r.imageOf(t, filepath.Join(stage, t.name(), t.exe()))
+			on := v1.Descriptor{Platform: got(img.ConfigFile()).Platform()}
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: on})
+		}
+	}
+	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
+	dir := filepath.Join(stage, "image")
+	name := map[string]string{"org.opencontainers.image.ref.name": "natsid:" + r.number()}
+	must(got(layout.Write(dir, empty.Index)).AppendIndex(index, layout.WithAnnotations(name)))
+	r.write(r.stem("image.tar"), tarred(below(dir, dir), r.date))
+}
+
+// imageUser owns the data, and is the user of the process.
+const imageUser = 65532
+
+// imageOf returns the image of a target: what the Dockerfile makes, with Mozilla's authorities in place of Debian's.
+func (r *release) imageOf(t target, binary string) v1.Image {
+	packed := tarred([]file{
+		{name: "LICENSE", mode: 0o644, data: got(os.ReadFile(filepath.Join(r.source, "LICENSE")))},
+		{name: "data/", mode: 0o700, user: imageUser},
+		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: authorities()},
+		{name: "usr/local/bin/natsid", mode: 0o755, data: got(os.ReadFile(binary))},
+	}, r.date)
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil }
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img := got(mutate.AppendLayers(base, got(tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer)))))
+	config := got(img.ConfigFile()).DeepCopy()
+	config.OS, config.Architecture, config.Variant = t.os, t.goarch(), strings.TrimPrefix(t.arch, t.goarch())
+	config.Created = v1.Time{Time: r.date}
+	config.Config = v1.Config{
+		User: "65532:65532", Entrypoint: []string{"natsid"}, Labels: r.labels(),
+		Env:          []string{"PATH=/usr/local/bin", "NATSID_DATA=/data", "NATSID_HTTP=:8080"},
+		Volumes:      map[string]struct{}{"/data": {}},
+		ExposedPorts: map[string]struct{}{"8080": {}},
+	}
+	return got(mutate.ConfigFile(img, config))
+}
+
+// authorities returns the certificates with which natsid checks NATS and MySQL over TLS, unless it is given others.
+// Those that are trusted under a condition are left out: a file of certificates cannot state it.
+func authorities() []byte {
+	var b bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			must(pem.Encode(&b, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}))
+		}
+	}
+	return b.Bytes()
+}
+
+func (r *release) labels() map[string]string {
+	const of = "org.opencontainers.image."
+	return map[string]string{
+		of + "title": "natsid", of + "description": "Unique 64-bit IDs over NATS", of + "licenses": "Apache-2.0",
+		of + "version": r.number(), of + "revision": r.commit, of + "created": r.date.Format(time.RFC3339),
+		of + "source": "https://github.com/natsid/natsid",
+	}
+}
