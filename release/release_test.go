@@ -237,6 +237,47 @@ func TestTheBinarySaysFromWhatItWasBuilt(t *testing.T) {
 	}
 }
 
+// A proxy in a folder serves this source as a version; the modules that it needs come from this machine's cache.
+func TestAVersionInstalledByGoSaysWhichItIs(t *testing.T) {
+	on(t, "linux")
+	const path = "github.com/natsid/natsid"
+	all := below(source(), source())
+	var others []string // folders of other modules
+	for _, f := range all {
+		if dir, isModule := strings.CutSuffix(f.name, "/go.mod"); isModule {
+			others = append(others, dir+"/")
+		}
+	}
+	var files []file
+	for _, f := range all {
+		if !slices.ContainsFunc(others, func(dir string) bool { return strings.HasPrefix(f.name, dir) }) {
+			f.name = path + "@" + testVersion + "/" + f.name
+			files = append(files, f)
+		}
+	}
+	dir := t.TempDir()
+	proxy := filepath.Join(dir, "proxy", path, "@v")
+	must(os.MkdirAll(proxy, 0o755))
+	for ending, data := range map[string][]byte{
+		".info": []byte(`{"Version":"` + testVersion + `","Time":"2026-01-01T00:00:00Z"}`),
+		".mod":  got(os.ReadFile("../go.mod")), ".zip": zipped(files, time.Now()),
+	} {
+		must(os.WriteFile(filepath.Join(proxy, testVersion+ending), data, 0o644))
+	}
+	cache := strings.TrimSpace(run(t, "go", "env", "GOMODCACHE"))
+	cmd := exec.Command("go", "install", path+"@"+testVersion)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOPROXY=file://"+dir+"/proxy,file://"+cache+"/cache/download", "GOSUMDB=off",
+		"GOMODCACHE="+dir+"/modules", "GOBIN="+dir, "GOFLAGS=-trimpath -modcacherw", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said := run(t, filepath.Join(dir, "natsid"), "--version")
+	if !strings.HasPrefix(said, "natsid "+strings.TrimPrefix(testVersion, "v")+" (commit unknown; ") {
+		t.Errorf("it says %q", said)
+	}
+}
+
 func TestTheNotesAreTheSectionOfTheVersion(t *testing.T) {
 	on(t, "linux")
 	if notes := string(read(t, built(), built().stem("notes.md"))); notes != "What is new.\n" {
