@@ -246,19 +246,29 @@ func in(t *testing.T, root, program string, args ...string) string {
 	return string(out)
 }
 
+func dpkg(t *testing.T, root string, args ...string) string {
+	t.Helper()
+	return in(t, root, "dpkg", append([]string{"--force-unsafe-io", "--no-triggers"}, args...)...)
+}
+
+func install(t *testing.T, root string, r *release) string {
+	t.Helper()
+	must(os.WriteFile(filepath.Join(root, "natsid.deb"), got(os.ReadFile(debOf(r))), 0o644))
+	return dpkg(t, root, "-i", "/natsid.deb")
+}
+
+// successor returns a release with the deb of a later version, and the same binary.
+func successor(t *testing.T, r *release) *release {
+	t.Helper()
+	next := *r
+	next.version, next.out = "v0.98.8", t.TempDir()
+	next.packages(next.targets[0], binaryOf(t, r), next.texts())
+	return &next
+}
+
 func TestAPackageIsInstalledUpgradedRemovedAndPurged(t *testing.T) {
 	root := system(t)
 	first := built()
-	next := *first
-	next.version, next.out = "v9.8.8", t.TempDir()
-	next.packages(next.targets[0], binaryOf(t, first), next.texts())
-	dpkg := func(args ...string) string {
-		return in(t, root, "dpkg", append([]string{"--force-unsafe-io", "--no-triggers"}, args...)...)
-	}
-	install := func(r *release) string {
-		must(os.WriteFile(filepath.Join(root, "natsid.deb"), got(os.ReadFile(debOf(r))), 0o644))
-		return dpkg("-i", "/natsid.deb")
-	}
 	want := func(what, text string, words ...string) {
 		t.Helper()
 		for _, w := range words {
@@ -269,7 +279,7 @@ func TestAPackageIsInstalledUpgradedRemovedAndPurged(t *testing.T) {
 	}
 	settings, data := filepath.Join(root, "etc/natsid/natsid.yaml"), filepath.Join(root, "var/lib/natsid")
 
-	want("an installation without systemd", install(first),
+	want("an installation without systemd", install(t, root, first),
 		"not started yet", "/etc/natsid/natsid.yaml", "runuser -u natsid -- natsid --config")
 	want("the user", in(t, root, "getent", "passwd", "natsid"), ":/var/lib/natsid:/usr/sbin/nologin")
 	if info := got(os.Stat(data)); info.Mode().Perm() != 0o700 || info.Sys().(*syscall.Stat_t).Uid == 0 {
@@ -284,7 +294,7 @@ func TestAPackageIsInstalledUpgradedRemovedAndPurged(t *testing.T) {
 		t.Errorf("the first ID is %s", id)
 	}
 
-	want("an upgrade", install(&next), "still of the version before", "one at a time")
+	want("an upgrade", install(t, root, successor(t, first)), "still of the version before", "one at a time")
 	if id := w.get(t); id != "2" {
 		t.Errorf("an upgrade stopped the worker: ID %s", id)
 	}
@@ -299,17 +309,41 @@ func TestAPackageIsInstalledUpgradedRemovedAndPurged(t *testing.T) {
 	w.stop(t)
 
 	before := run(t, "find", data)
-	dpkg("-r", "natsid")
+	dpkg(t, root, "-r", "natsid")
 	if _, err := os.Stat(filepath.Join(root, "usr/bin/natsid")); !os.IsNotExist(err) {
 		t.Errorf("after the removal: %v", err)
 	}
 	want("the settings after the removal", string(got(os.ReadFile(settings))), mine)
-	want("a purge", dpkg("-P", "natsid"), "deleted /etc/natsid/natsid.yaml", "Kept /var/lib/natsid")
+	want("a purge", dpkg(t, root, "-P", "natsid"), "deleted /etc/natsid/natsid.yaml", "Kept /var/lib/natsid")
 	if _, err := os.Stat(settings); !os.IsNotExist(err) {
 		t.Errorf("after the purge: %v", err)
 	}
 	if after := run(t, "find", data); after != before {
 		t.Errorf("removal and purge changed the data from\n%s\nto\n%s", before, after)
+	}
+}
+
+// A systemctl in place of systemd's writes down how the package calls it.
+func TestAPackageStopsWorkersWhenItIsRemovedAndNotBefore(t *testing.T) {
+	root := system(t)
+	calls := filepath.Join(root, "calls")
+	must(os.MkdirAll(filepath.Join(root, "run/systemd/system"), 0o755))
+	must(os.Remove(filepath.Join(root, "usr/bin/systemctl")))
+	must(os.WriteFile(filepath.Join(root, "usr/bin/systemctl"), []byte("#!/bin/sh\necho \"$@\" >>/calls\n"), 0o755))
+	if said := install(t, root, built()); !strings.Contains(said, "To start it: systemctl enable --now natsid\n") {
+		t.Errorf("an installation says %q", said)
+	}
+	if said := install(t, root, successor(t, built())); !strings.Contains(said, "one at a time: systemctl restart natsid\n") {
+		t.Errorf("an upgrade says %q", said)
+	}
+	if have := string(got(os.ReadFile(calls))); strings.ReplaceAll(have, "daemon-reload\n", "") != "" {
+		t.Errorf("an installation and an upgrade called systemctl with %q", have)
+	}
+	must(os.Remove(calls))
+	dpkg(t, root, "-r", "natsid")
+	want := "stop natsid.service natsid@*.service\ndisable natsid.service\ndaemon-reload\n"
+	if have := string(got(os.ReadFile(calls))); have != want {
+		t.Errorf("a removal called systemctl with %q, want %q", have, want)
 	}
 }
 
@@ -331,7 +365,7 @@ func TestThePackageHasWhatItPromises(t *testing.T) {
 		t.Skip("needs dpkg-deb")
 	}
 	fields := run(t, "dpkg-deb", "-f", debOf(built()), "Package", "Version", "Depends")
-	if want := "Package: natsid\nVersion: 9.8.7~rc1\nDepends: passwd\n"; fields != want {
+	if want := "Package: natsid\nVersion: 0.98.7~rc1\nDepends: passwd\n"; fields != want {
 		t.Errorf("%q, want %q", fields, want)
 	}
 	files := run(t, "dpkg-deb", "-c", debOf(built()))

@@ -20,7 +20,7 @@ import (
 )
 
 // A release for this machine alone, from a copy of natsid's folder: other targets take minutes.
-const testVersion = "v9.8.7-rc1"
+const testVersion = "v0.98.7-rc1"
 
 var testDir string
 
