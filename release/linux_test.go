@@ -333,10 +333,12 @@ func TestAPackageStopsWorkersWhenItIsRemovedAndNotBefore(t *testing.T) {
 	if said := install(t, root, built()); !strings.Contains(said, "To start it: systemctl enable --now natsid\n") {
 		t.Errorf("an installation says %q", said)
 	}
-	if said := install(t, root, successor(t, built())); !strings.Contains(said, "one at a time: systemctl restart natsid\n") {
+	said := install(t, root, successor(t, built()))
+	if !strings.Contains(said, "one at a time: systemctl restart natsid\n") {
 		t.Errorf("an upgrade says %q", said)
 	}
-	if have := string(got(os.ReadFile(calls))); strings.ReplaceAll(have, "daemon-reload\n", "") != "" {
+	have := string(got(os.ReadFile(calls)))
+	if strings.ReplaceAll(have, "daemon-reload\n", "") != "" {
 		t.Errorf("an installation and an upgrade called systemctl with %q", have)
 	}
 	must(os.Remove(calls))

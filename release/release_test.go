@@ -258,11 +258,11 @@ func TestAVersionInstalledByGoSaysWhichItIs(t *testing.T) {
 	dir := t.TempDir()
 	proxy := filepath.Join(dir, "proxy", path, "@v")
 	must(os.MkdirAll(proxy, 0o755))
-	for ending, data := range map[string][]byte{
-		".info": []byte(`{"Version":"` + testVersion + `","Time":"2026-01-01T00:00:00Z"}`),
-		".mod":  got(os.ReadFile("../go.mod")), ".zip": zipped(files, time.Now()),
+	for name, data := range map[string][]byte{
+		"list": []byte(testVersion + "\n"), testVersion + ".info": []byte(`{"Version":"` + testVersion + `","Time":"2026-01-01T00:00:00Z"}`),
+		testVersion + ".mod": got(os.ReadFile("../go.mod")), testVersion + ".zip": zipped(files, time.Now()),
 	} {
-		must(os.WriteFile(filepath.Join(proxy, testVersion+ending), data, 0o644))
+		must(os.WriteFile(filepath.Join(proxy, name), data, 0o644))
 	}
 	cache := strings.TrimSpace(run(t, "go", "env", "GOMODCACHE"))
 	cmd := exec.Command("go", "install", path+"@"+testVersion)
