@@ -68,8 +68,8 @@ lint: format vet staticcheck ## gofmt, go vet, staticcheck, go.mod tidy, imports
 	go -C browser mod tidy -diff
 	go -C release vet ./...
 	go -C release mod tidy -diff
-	@for script in scripts/* .ci/run; do sh -n $$script || exit 1; done
-	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; else echo "lint: no shellcheck here: scripts are checked for their syntax only"; fi
+	@for script in scripts/* .ci/run deploy/package/p*; do sh -n $$script || exit 1; done
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run deploy/package/p*; else echo "lint: no shellcheck here: scripts are checked for their syntax only"; fi
 	@scripts/vulncheck
 
 format:

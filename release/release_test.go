@@ -161,7 +161,7 @@ func TestTheDockerfileBuildsTheBinaryOfTheRelease(t *testing.T) {
 	}
 	want, have := sha256.Sum256(got(os.ReadFile(binaryOf(t, r)))), sha256.Sum256(got(os.ReadFile(binary)))
 	if want != have {
-		t.Errorf("the release's binary is %x, the Dockerfile's %x", want, have)
+		t.Fatalf("the release's binary is %x, the Dockerfile's %x", want, have)
 	}
 	t.Logf("both are %x", have)
 }
@@ -259,8 +259,10 @@ func TestAVersionInstalledByGoSaysWhichItIs(t *testing.T) {
 	proxy := filepath.Join(dir, "proxy", path, "@v")
 	must(os.MkdirAll(proxy, 0o755))
 	for name, data := range map[string][]byte{
-		"list": []byte(testVersion + "\n"), testVersion + ".info": []byte(`{"Version":"` + testVersion + `","Time":"2026-01-01T00:00:00Z"}`),
-		testVersion + ".mod": got(os.ReadFile("../go.mod")), testVersion + ".zip": zipped(files, time.Now()),
+		"list":                []byte(testVersion + "\n"),
+		testVersion + ".info": []byte(`{"Version":"` + testVersion + `","Time":"2026-01-01T00:00:00Z"}`),
+		testVersion + ".mod":  got(os.ReadFile("../go.mod")),
+		testVersion + ".zip":  zipped(files, time.Now()),
 	} {
 		must(os.WriteFile(filepath.Join(proxy, name), data, 0o644))
 	}
