@@ -32,7 +32,7 @@ var (
 const maxParagraph = 120 // words
 
 // flagsOfOthers are flags in documents that belong to other programs.
-var flagsOfOthers = []string{"build", "ignore-missing", "now"} // of docker compose, sha256sum and systemctl
+var flagsOfOthers = []string{"build", "ignore-missing", "now", "set"} // of docker compose, sha256sum, systemctl, helm
 
 func TestDocumentsStayShort(t *testing.T) {
 	expectNone(t, longDocuments(documents(t, os.DirFS("."))))

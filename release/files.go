@@ -94,29 +94,20 @@ func below(dir, path string) (files []file) {
 	return files
 }
 
-// chart packs deploy/chart as `helm package` does, with the version of the release, and without tests.
+// chart packs deploy/chart as `helm package` does, with the version of the release.
 func (r *release) chart() {
 	dir := filepath.Join(r.source, "deploy", "chart")
-	if _, err := os.Stat(dir); err != nil {
-		return
-	}
-	var files []file
-	for _, f := range below(dir, dir) {
-		if f.name == "Chart.yaml" {
-			f.data = chartVersion.ReplaceAll(f.data, []byte(`${1}: "`+r.number()+`"`))
+	files := below(dir, dir)
+	for i := range files {
+		if files[i].name == "Chart.yaml" {
+			files[i].data = chartVersion.ReplaceAll(files[i].data, []byte(`${1}: "`+r.number()+`"`))
 		}
-		if chartPart.MatchString(f.name) {
-			f.name = "natsid/" + f.name
-			files = append(files, f)
-		}
+		files[i].name = "natsid/" + files[i].name
 	}
 	r.write("natsid-"+r.number()+".tgz", gzipped(tarred(files, r.date))) // helm's name for it
 }
 
-var (
-	chartVersion = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
-	chartPart    = regexp.MustCompile(`^(Chart\.yaml|values\.yaml|values\.schema\.json|README\.md|templates/.*)$`)
-)
+var chartVersion = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
 
 // texts returns the files besides the binary, which are the same for all targets, by name. Those in the folder package
 // belong to packages alone, those in systemd to Linux.

@@ -202,6 +202,21 @@ func unpacked(t *testing.T, img v1.Image) (root string, size int64) {
 	}
 }
 
+func TestTheChartHasTheVersionOfTheRelease(t *testing.T) {
+	on(t, "linux")
+	chart := filepath.Join(built().out, "natsid-"+built().number()+".tgz")
+	text := run(t, "tar", "-xzOf", chart, "natsid/Chart.yaml")
+	for _, line := range []string{"version", "appVersion"} {
+		if !strings.Contains(text, "\n"+line+": \""+built().number()+"\"\n") {
+			t.Errorf("the chart's %s is another:\n%s", line, text)
+		}
+	}
+	packed := len(strings.Fields(run(t, "tar", "-tzf", chart)))
+	if want := len(below("../deploy/chart", "../deploy/chart")); packed != want {
+		t.Errorf("the chart has %d files, deploy/chart %d", packed, want)
+	}
+}
+
 // debOf returns the path of a deb.
 func debOf(r *release) string {
 	return filepath.Join(r.out, r.stem(r.targets[0].name())+".deb")
