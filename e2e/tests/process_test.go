@@ -45,6 +45,12 @@ func launchProcess(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return launchProgram(t, exe, args...)
+}
+
+// launchProgram is launchProcess for the natsid at a path.
+func launchProgram(t *testing.T, exe string, args ...string) *process {
+	t.Helper()
 	all := append([]string{"serve", "--http", "", "--log-level", "error"}, args...)
 	p := &process{cmd: exec.Command(exe, all...), line: make(chan string, 1)}
 	p.cmd.Env = append(os.Environ(), execEnv+"=1")

@@ -275,11 +275,11 @@ func (m *membership) watch(ctx context.Context) error {
 		logs(nc)
 	})
 	var joining sync.WaitGroup
-	defer joining.Wait()
 	m.member.Run(ctx, func(err error) { joining.Go(func() { m.checked(ctx, err) }) })
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.links.atStop(3*time.Second))
+	joining.Wait()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.links.atStop(3*time.Second))
 	defer cancel()
-	if err := m.member.Stop(ctx); err != nil {
+	if err := m.member.Stop(stopping); err != nil {
 		m.cfg.Log.Warn("stopped, but the bucket of marks does not say so", "error", err)
 	}
 	return nil
