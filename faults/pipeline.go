@@ -303,6 +303,7 @@ type stamper struct {
 	*process
 	p    *pipeline
 	name string
+	path string // of its program
 	args []string
 
 	begun time.Time // start of the current process
@@ -310,7 +311,10 @@ type stamper struct {
 
 // stage adds a stage that reaches NATS at urls, and starts it.
 func (p *pipeline) stage(urls []string) *stamper {
-	s := &stamper{p: p, name: fmt.Sprint("stage", len(p.stages)+1)}
+	s := &stamper{p: p, name: fmt.Sprint("stage", len(p.stages)+1), path: p.t.bins.natsid}
+	if p.t.fleet.old {
+		s.path = p.t.bins.old
+	}
 	ids := "--snowflake"
 	if p.kind == long {
 		ids = "--tag=" + longTag
@@ -323,7 +327,7 @@ func (p *pipeline) stage(urls []string) *stamper {
 }
 
 func (s *stamper) start() {
-	process, err := startProcess(s.p.t.path(s.name+".log"), s.name, nil, s.p.t.bins.natsid, s.args...)
+	process, err := startProcess(s.p.t.path(s.name+".log"), s.name, nil, s.path, s.args...)
 	s.p.t.must(err)
 	s.process, s.begun = process, time.Now()
 }

@@ -12,12 +12,15 @@ func (n Namespace) Stage() string { return n.worker("stage") }
 // StageEvery is the time between two messages of a stage about itself.
 const StageEvery = 5 * time.Second
 
+// StageStopped is the role of a stage that ends.
+const StageStopped = "stopped"
+
 // StageView is the state of one stage, a process that runs `natsid stamp`.
 type StageView struct {
 	Name     string `json:"name"` // host and process
 	From     string `json:"from"` // stream that it copies, or with --core subjects
 	To       string `json:"to"`   // stream or subjects of the copies
-	Role     string `json:"role"` // starting, copying, standby or retrying
+	Role     string `json:"role"` // starting, copying, standby, retrying or [StageStopped]
 	Position uint64 `json:"position"`
 	Behind   uint64 `json:"behind"`        // messages of the source not copied yet, as last known
 	Why      string `json:"why,omitempty"` // reason of the last retry, until a message was copied since

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,8 +34,7 @@ type membership struct {
 	cfg      *Config
 	links    *links
 	instance func() string
-	suspect  func()                      // makes standby probe the store
-	probe    func(context.Context) error // returns nil once this worker can load
+	suspect  func() // makes standby probe the store
 	orders   func() *fleet.Settings
 
 	bus     *natsbus.Bus
@@ -51,18 +49,14 @@ func (m *membership) makeBus(context.Context) error {
 	return nil
 }
 
-// awaitCheck refuses the modes that a registry can stop until the first check is over. late is why the buckets could
-// not be opened, nil if they were. Without JetStream no request waits: requests for segments are answered 503 at once,
-// and a worker issues snowflakes in the rest of its window.
-func (m *membership) awaitCheck(late error) {
+// awaitCheck refuses the modes that a registry can stop until the first check is over. Without JetStream no request
+// waits: requests for segments are answered 503 at once, and a worker issues snowflakes in the rest of its window.
+func (m *membership) awaitCheck(openedLate bool) {
 	m.begun = make(chan struct{})
-	lack, lacks := errors.AsType[*buckets.RightError](late)
 	switch {
 	case m.member == nil:
 		close(m.begun)
-	case lacks:
-		m.reasons.Set(worker.Unchecked, lack, worker.Segment, worker.Tags)
-	case late == nil:
+	case !openedLate:
 		m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
 	}
 }
@@ -70,34 +64,18 @@ func (m *membership) awaitCheck(late error) {
 // joinLater is how long a worker needs to determine which workers can load.
 const joinLater = 1500 * time.Millisecond
 
-// checked ends the refusals of awaitCheck, given how the first check has ended. A worker that cannot load yet joins the
-// others a moment later: by then it knows whether they can. One whose user lacks a right has no range, and callers
-// would get nothing there but errors, so it joins once it can load.
-func (m *membership) checked(ctx context.Context, err error) {
+// checked ends the refusals of awaitCheck. A worker whose check failed joins the others a moment later: by then it
+// knows whether they can load.
+func (m *membership) checked(err error) {
 	close(m.begun)
-	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
+	m.reasons.Clear(worker.Unchecked, worker.Snowflake, worker.Tags)
+	allow := func() { m.reasons.Clear(worker.Unchecked, worker.Segment) }
 	if err == nil {
-		known, cancel := context.WithTimeout(ctx, joinLater)
-		err = m.orders().Known(known)
-		cancel()
-	}
-	lack, lacks := errors.AsType[*buckets.RightError](err)
-	switch {
-	case lacks:
-		m.reasons.Set(worker.Unchecked, lack, worker.Segment, worker.Tags)
-		for m.probe(ctx) != nil && ctx.Err() == nil {
-			select {
-			case <-time.After(jitter.Around(time.Second)):
-			case <-ctx.Done():
-			}
-		}
-	case err != nil:
-		m.reasons.Clear(worker.Unchecked, worker.Tags)
-		m.suspect()
-		time.AfterFunc(joinLater, func() { m.reasons.Clear(worker.Unchecked, worker.Segment) })
+		allow()
 		return
 	}
-	m.reasons.Clear(worker.Unchecked, worker.Segment, worker.Tags)
+	m.suspect()
+	time.AfterFunc(joinLater, allow)
 }
 
 // open opens the worker's memory of its registry, before the bucket of the marks is opened.
@@ -274,12 +252,10 @@ func (m *membership) watch(ctx context.Context) error {
 		m.suspect()
 		logs(nc)
 	})
-	var joining sync.WaitGroup
-	m.member.Run(ctx, func(err error) { joining.Go(func() { m.checked(ctx, err) }) })
-	joining.Wait()
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.links.atStop(3*time.Second))
+	m.member.Run(ctx, m.checked)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.links.atStop(3*time.Second))
 	defer cancel()
-	if err := m.member.Stop(stopping); err != nil {
+	if err := m.member.Stop(ctx); err != nil {
 		m.cfg.Log.Warn("stopped, but the bucket of marks does not say so", "error", err)
 	}
 	return nil

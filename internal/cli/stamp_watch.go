@@ -51,10 +51,10 @@ func (c *stampCmd) watch(
 func (c *stampCmd) tellPage(
 	ctx context.Context, nc *nats.Conn, ns subjects.Namespace, progress func() stage.Progress,
 ) {
-	for more := true; more; more = tick(ctx, subjects.StageEvery) {
+	say := func(role string) {
 		p := progress()
 		body, err := json.Marshal(subjects.StageView{
-			Name: processName(), From: cmp.Or(c.From, c.Core), To: cmp.Or(c.To, c.Into), Role: string(p.Role),
+			Name: processName(), From: cmp.Or(c.From, c.Core), To: cmp.Or(c.To, c.Into), Role: role,
 			Position: p.Position, Behind: p.Behind, Why: p.Why,
 		})
 		if err != nil {
@@ -62,6 +62,10 @@ func (c *stampCmd) tellPage(
 		}
 		_ = nc.Publish(ns.Stage(), body) // it fails while there is no connection, and nothing is copied either
 	}
+	for more := true; more; more = tick(ctx, subjects.StageEvery) {
+		say(string(progress().Role))
+	}
+	say(subjects.StageStopped)
 }
 
 // processName names this process for people.

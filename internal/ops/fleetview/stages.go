@@ -54,6 +54,10 @@ func (s *Stages) hear(v subjects.StageView, now time.Time) {
 		s.last = make(map[stageKey]heardStage)
 	}
 	key := stageKey{v.Name, v.From, v.To}
+	if v.Role == subjects.StageStopped {
+		delete(s.last, key)
+		return
+	}
 	if _, known := s.last[key]; known || len(s.last) < maxStages {
 		s.last[key] = heardStage{v, now}
 	}

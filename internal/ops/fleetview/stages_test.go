@@ -56,6 +56,8 @@ func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
 	if got, want := shown(), "oslo/1 ORDERS-A 6;"; got != want {
 		t.Errorf("%q is shown, want %q: one has been silent", got, want)
 	}
+	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Role: subjects.StageStopped})
+	eventually("")
 	for i := range 1100 {
 		say(subjects.StageView{Name: fmt.Sprint("made up ", i)})
 	}
