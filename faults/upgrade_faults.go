@@ -44,7 +44,7 @@ func upgradeFaults() []fault {
 			name:    "upgrade-one",
 			summary: "one process with its own nats-server is replaced by this version, and then rolled back",
 			fleet:   fleet{workers: 1, old: true}, inject: upgradeEach, upgrade: true,
-			losses: []loss{untilRestarted}, gap: startWithin,
+			losses: []loss{untilRestarted, lostInFlightLater}, gap: startWithin,
 		},
 	}
 }
