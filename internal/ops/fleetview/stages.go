@@ -29,14 +29,16 @@ type heardStage struct {
 
 const (
 	forgetStage = 3 * subjects.StageEvery
-	maxStages   = 1000 // anybody with a stage's rights may invent names
+	// Anybody with a stage's rights may invent names and long texts.
+	maxStages  = 1000
+	maxMessage = 8 << 10 // bytes
 )
 
 // Listen hears stages on a connection, which must be closed at the end.
 func (s *Stages) Listen(nc *nats.Conn, ns subjects.Namespace, now func() time.Time) error {
 	_, err := nc.Subscribe(ns.Stage(), func(m *nats.Msg) {
 		var v subjects.StageView
-		if json.Unmarshal(m.Data, &v) == nil && v.Name != "" {
+		if len(m.Data) <= maxMessage && json.Unmarshal(m.Data, &v) == nil && v.Name != "" {
 			s.hear(v, now())
 		}
 	})

@@ -3,6 +3,7 @@ package fleetview_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,6 +49,7 @@ func TestStagesAreShownWhileTheySayHowTheyAre(t *testing.T) {
 	say(subjects.StageView{Name: "oslo/2", From: "ORDERS", To: "B", Position: 7})
 	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 5})
 	say(subjects.StageView{From: "nobody"})
+	say(subjects.StageView{Name: "long", Why: strings.Repeat("x", 10_000)})
 	eventually("oslo/1 ORDERS-A 5;oslo/2 ORDERS-B 7;")
 	passed.Store(15)
 	say(subjects.StageView{Name: "oslo/1", From: "ORDERS", To: "A", Position: 6})

@@ -39,8 +39,9 @@ type Log struct {
 	lost      uint64 // grants lost since the last entry
 	lostTotal uint64 // grants lost in total
 	recent    recent
-	calls     map[[2]string]*Calls // by caller and tag, since since
-	since     time.Time            // when these calls began
+
+	calls      map[[2]string]*Calls // by caller and tag; at most maxCalls
+	callsSince time.Time            // when the first of these calls was added
 
 	// Only the goroutine of Run uses these.
 	unsent []byte // the entry to be written, nil if none
@@ -105,7 +106,7 @@ func (l *Log) Call(c Calls) {
 			l.calls = make(map[[2]string]*Calls)
 		}
 		if len(l.calls) == 0 {
-			l.since = time.Now()
+			l.callsSince = time.Now()
 		}
 		l.calls[key] = &c
 	}
@@ -113,7 +114,7 @@ func (l *Log) Call(c Calls) {
 
 // takeCalls moves the calls of a minute into the next entry, or all at the end. The lock is held.
 func (l *Log) takeCalls(end bool) {
-	if len(l.calls) == 0 || !end && time.Since(l.since) < callsEvery {
+	if len(l.calls) == 0 || !end && time.Since(l.callsSince) < callsEvery {
 		return
 	}
 	for _, c := range l.calls {
