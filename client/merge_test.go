@@ -164,12 +164,14 @@ func TestCallsThatGaveUpTakeNoPlace(t *testing.T) {
 	const most = 2
 	d, h := openDesk(t, nc), patient(nc).Segment("order", client.MaxBatch(most))
 	first, gathered := gather(t.Context(), t, d, h, 1)
-	for range 10 * 5 * most {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if _, err := h.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want the end of its context", err)
-		}
+	for n := range int64(10 * 5 * most) {
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := start(ctx, h, 1)
+		until(t, "the call waits", func() bool { return h.Gathered() == 1+n+1 })
 		cancel()
+		if r := <-gone; !errors.Is(r.err, context.Canceled) {
+			t.Errorf("%+v, want the end of its context", r)
+		}
 	}
 	late := start(t.Context(), h, 5*most-4-1)
 	until(t, "the last calls wait", func() bool { return h.Gathered() == 1+10*5*most+5*most-4-1 })
