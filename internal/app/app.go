@@ -94,7 +94,7 @@ func newProgram(cfg Config, quit func()) *program {
 	p.membership = membership{
 		serving: serving{&p.reasons, p.alarms.raiseAbout}, cfg: &p.cfg, links: &p.links, instance: p.instance,
 		suspect: func() { p.standby.Suspect() },
-		orders:  func() *fleet.Settings { return p.settings },
+		orders:  func() *fleet.Settings { return p.settings }, canLoad: p.writes, isAlone: p.isAlone,
 	}
 	p.storage = storage{
 		cfg: &p.cfg, links: &p.links, membership: &p.membership, raiseAbout: p.alarms.raiseAbout, wrote: p.grants.wrote,
@@ -186,7 +186,7 @@ func (p *program) assemble(context.Context) error {
 	if m := p.membership.member; m != nil {
 		m.Use(p.segments)
 	}
-	p.membership.awaitCheck(p.storage.openedLate)
+	p.membership.awaitCheck(p.storage.late)
 	p.issuer = snowflake.NewIssuer(cfg.Deadline, parkedSnowflakes, now)
 	p.keeper = workerid.New(workerid.Config{
 		Registry: p.storage.registry, Layout: cfg.Layout, Site: cfg.Site, Numbers: cfg.Numbers,
@@ -263,7 +263,7 @@ func (p *program) settingsConfig() fleet.Config {
 // readSettings reads the settings of tags before any request is served, so that no load waits for them. Without
 // JetStream it does not wait.
 func (p *program) readSettings(ctx context.Context) error {
-	if !p.storage.openedLate {
+	if p.storage.late == nil {
 		p.settings.Begin(ctx)
 	}
 	return nil
@@ -314,7 +314,7 @@ func (p *program) follow(ctx context.Context) error {
 // the program: snowflakes of another layout or epoch must not be issued beside those of the registry.
 func (p *program) keepNumber(ctx context.Context) error {
 	defer p.quit()
-	if !p.storage.openedLate { // an unused registry gives way where another one serves
+	if p.storage.late == nil { // an unused registry gives way where another one serves
 		select {
 		case <-p.membership.begun:
 		case <-ctx.Done():

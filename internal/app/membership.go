@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,7 +35,9 @@ type membership struct {
 	cfg      *Config
 	links    *links
 	instance func() string
-	suspect  func() // makes standby probe the store
+	suspect  func()                     // makes standby probe the store
+	canLoad  func(context.Context) bool // reports whether the stores take a write now
+	isAlone  func(context.Context) bool // reports whether no worker is in the queue group of segments
 	orders   func() *fleet.Settings
 
 	bus     *natsbus.Bus
@@ -49,14 +52,18 @@ func (m *membership) makeBus(context.Context) error {
 	return nil
 }
 
-// awaitCheck refuses the modes that a registry can stop until the first check is over. Without JetStream no request
-// waits: requests for segments are answered 503 at once, and a worker issues snowflakes in the rest of its window.
-func (m *membership) awaitCheck(openedLate bool) {
+// awaitCheck refuses the modes that a registry can stop until the first check is over. late is why the buckets could
+// not be opened, nil if they were. Without JetStream no request waits: requests for segments are answered 503 at once,
+// and a worker issues snowflakes in the rest of its window.
+func (m *membership) awaitCheck(late error) {
 	m.begun = make(chan struct{})
+	lack, lacks := errors.AsType[*buckets.RightError](late)
 	switch {
 	case m.member == nil:
 		close(m.begun)
-	case !openedLate:
+	case lacks:
+		m.reasons.Set(worker.Unchecked, lack, worker.Segment, worker.Tags)
+	case late == nil:
 		m.reasons.Set(worker.Unchecked, errFirstCheck, stoppable...)
 	}
 }
@@ -64,18 +71,38 @@ func (m *membership) awaitCheck(openedLate bool) {
 // joinLater is how long a worker needs to determine which workers can load.
 const joinLater = 1500 * time.Millisecond
 
-// checked ends the refusals of awaitCheck. A worker whose check failed joins the others a moment later: by then it
-// knows whether they can load.
-func (m *membership) checked(err error) {
+// checked ends the refusals of awaitCheck, given how the first check has ended. A worker that cannot load yet joins the
+// others a moment later: by then it knows whether they can.
+func (m *membership) checked(ctx context.Context, err error) {
 	close(m.begun)
-	m.reasons.Clear(worker.Unchecked, worker.Snowflake, worker.Tags)
-	allow := func() { m.reasons.Clear(worker.Unchecked, worker.Segment) }
+	m.reasons.Clear(worker.Unchecked, worker.Snowflake)
 	if err == nil {
-		allow()
+		known, cancel := context.WithTimeout(ctx, joinLater)
+		err = m.orders().Known(known)
+		cancel()
+	}
+	if lack, lacks := errors.AsType[*buckets.RightError](err); lacks {
+		m.reasons.Set(worker.Unchecked, lack, worker.Segment, worker.Tags)
+		m.awaitRight(ctx)
+	}
+	m.reasons.Clear(worker.Unchecked, worker.Tags)
+	if err == nil {
+		m.reasons.Clear(worker.Unchecked, worker.Segment)
 		return
 	}
 	m.suspect()
-	time.AfterFunc(joinLater, allow)
+	time.AfterFunc(joinLater, func() { m.reasons.Clear(worker.Unchecked, worker.Segment) })
+}
+
+// awaitRight returns once this worker, whose user lacks a right, can load, or no other worker is in the queue group:
+// then callers get its reason. Without the right to its inbox it hears no answer, and stays out.
+func (m *membership) awaitRight(ctx context.Context) {
+	for !m.canLoad(ctx) && !m.isAlone(ctx) && ctx.Err() == nil {
+		select {
+		case <-time.After(jitter.Around(time.Second)):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // open opens the worker's memory of its registry, before the bucket of the marks is opened.
@@ -252,10 +279,12 @@ func (m *membership) watch(ctx context.Context) error {
 		m.suspect()
 		logs(nc)
 	})
-	m.member.Run(ctx, m.checked)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.links.atStop(3*time.Second))
+	var joining sync.WaitGroup
+	m.member.Run(ctx, func(err error) { joining.Go(func() { m.checked(ctx, err) }) })
+	joining.Wait()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.links.atStop(3*time.Second))
 	defer cancel()
-	if err := m.member.Stop(ctx); err != nil {
+	if err := m.member.Stop(stopping); err != nil {
 		m.cfg.Log.Warn("stopped, but the bucket of marks does not say so", "error", err)
 	}
 	return nil

@@ -27,14 +27,14 @@ type storage struct {
 	raiseAbout func(kind subjects.Alarm, about, message string) // see alarms
 	wrote      segment.Wrote                                    // records a write of a mark
 
-	js         jetstream.JetStream
-	streams    buckets.Streams
-	registry   *kvregistry.Registry
-	marks      *kvstore.Store    // nil if segments need no marks
-	settings   *buckets.Bucket   // the bucket of the marks, which also has the settings of tags
-	openedLate bool              // the buckets could not be opened at the start
-	table      *mysqlstore.Table // nil without MySQL
-	tags       segment.Store
+	js       jetstream.JetStream
+	streams  buckets.Streams
+	registry *kvregistry.Registry
+	marks    *kvstore.Store    // nil if segments need no marks
+	settings *buckets.Bucket   // the bucket of the marks, which also has the settings of tags
+	late     error             // why the buckets could not be opened at the start; nil if they were
+	table    *mysqlstore.Table // nil without MySQL
+	tags     segment.Store
 }
 
 // openBuckets tries once to open the buckets in JetStream. Without JetStream the other steps still start, and
@@ -75,7 +75,7 @@ func (s *storage) openBuckets(ctx context.Context) (err error) {
 	cfg.Log.Warn("JetStream is not ready: no ranges can be loaded, so requests for segment IDs are answered 503; "+
 		"snowflakes are issued only in the rest of the window in the state file, if there is one; "+
 		"trying again until JetStream is ready", "error", err)
-	s.openedLate = true
+	s.late = err
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (s *storage) open(ctx context.Context) error {
 // openLate opens the buckets that could not be opened at the start, whether or not requests arrive. It returns when
 // they are open or ctx ends.
 func (s *storage) openLate(ctx context.Context) error {
-	if !s.openedLate {
+	if s.late == nil {
 		return nil
 	}
 	_, err := retry(ctx, s.cfg.Log, "the buckets in JetStream are not open yet", func() (struct{}, error) {
