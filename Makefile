@@ -20,20 +20,8 @@ quick: format vet staticcheck ## Check what is fast to check, in under a minute:
 	@dir=$$(mktemp -d "$(MEMORY)/natsid-XXXXXX") && trap 'rm -rf "$$dir"' EXIT && \
 	GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$dir go test -short -vet=off -p 10 -parallel 6 -timeout 5m ./...
 
-# Most tests wait more than they compute, so more of them run at a time than there
-# are CPUs; those of whole services compute enough to run by themselves. The race
-# detector makes a simulated schedule several times as slow: 200 with it, 6,000 and the
-# mutants without. `make lint` vets.
 test: ## Run all tests with the race detector; installs nothing
-	CGO_ENABLED=1 go test -race -vet=off -p 4 -parallel 6 -timeout 20m $$(go list ./... | grep -v /e2e/tests)
-	CGO_ENABLED=1 go test -race -vet=off -parallel 6 -timeout 30m ./e2e/tests
-	go test -vet=off -p 1 -timeout 20m -v -run '^(TestSimulation|TestMutants|TestASeedMakes.*)$$' ./segment/simulation ./workerid ./internal/registry/lineage
-	CGO_ENABLED=1 go -C deploy test -race -vet=off -timeout 10m ./...
-	go -C deploy/charttest test -vet=off -timeout 20m ./...
-	CGO_ENABLED=1 go -C client/outside test -race -timeout 10m ./...
-	go -C release test -timeout 20m ./...
-	[ "$$(uname)" != Linux ] || go -C browser test -vet=off -timeout 20m ./...
-	[ "$$(uname)" != Linux ] || go run ./faults -short -for 10s
+	@scripts/test
 
 stress-test: ## Run all tests N times (10) while other processes keep the CPUs busy
 	scripts/stress $(or $(N),10)

@@ -156,7 +156,8 @@ func (w *world) spoil(m *machine) {
 		m.disk = m.disk[:w.rnd.IntN(len(m.disk)+1)]
 		w.log("%s has a torn state file of %d bytes", m.name, len(m.disk))
 	case 4:
-		m.disk = w.machines[w.rnd.IntN(len(w.machines))].disk
+		// It is another file, also where it is an old one of the same machine that comes back from another.
+		m.disk, m.folder = w.machines[w.rnd.IntN(len(w.machines))].disk, m.folder+1
 		w.log("%s has a copy of a state file", m.name)
 	case 5: // restored from a backup, into a directory of its own
 		m.disk, m.folder = m.saved, m.folder+1
