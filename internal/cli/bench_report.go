@@ -27,11 +27,7 @@ func (b *bench) announce() {
 	if b.tag == "" {
 		return // each tick of the clock brings more snowflakes
 	}
-	more := ""
-	if !b.bare() {
-		more = ", and those of requests that the client repeats"
-	}
-	fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up%s.\n", b.maxIDs, b.tag, more)
+	fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up.\n", b.maxIDs, b.tag)
 }
 
 // progress prints the figures of one turn of each.
@@ -86,30 +82,30 @@ func (b *bench) printTable(table io.Writer) {
 		fmt.Fprint(table, "\t"+p.head)
 	}
 	fmt.Fprintln(table, "\tERRORS")
-	row(table, "natsid", &b.natsid, b.requests, fmt.Sprintf("%.0f", b.natsid.PerSecond()*float64(b.Batch)))
+	row(table, "natsid", &b.natsid, fmt.Sprintf("%.0f", b.natsid.PerSecond()*float64(b.Batch)))
 	if b.noEcho == nil {
-		row(table, "bare echo", &b.echo, b.echo.Made, "-")
+		row(table, "bare echo", &b.echo, "-")
 	}
 	for _, line := range b.remarks() {
 		fmt.Fprintln(table, line)
 	}
 }
 
-func row(table io.Writer, name string, f *measure.Figures, requests int64, ids string) {
+func row(table io.Writer, name string, f *measure.Figures, ids string) {
 	fmt.Fprintf(table, "%s\t%s\t%s\t%s", name,
-		rate(subjects.Fraction(f.PerSecond())), rate(subjects.Fraction(perSecond(requests, f))), ids)
+		rate(subjects.Fraction(f.PerSecond())), rate(subjects.Fraction(madePerSecond(f))), ids)
 	for _, p := range percentiles {
 		fmt.Fprint(table, "\t"+short(f.Latency(p.part)))
 	}
 	fmt.Fprintf(table, "\t%d\n", f.Failed())
 }
 
-func perSecond(n int64, f *measure.Figures) float64 { return float64(n) / max(f.Took.Seconds(), 1e-9) }
+func madePerSecond(f *measure.Figures) float64 { return float64(f.Made) / max(f.Took.Seconds(), 1e-9) }
 
 // remarks returns the lines below the table.
 func (b *bench) remarks() (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if r := b.ratios; len(r) > 0 && b.Rate == 0 {
+	if r := b.ratios; len(r) > 0 {
 		say("natsid / bare echo, calls/s: %.2f (%.2f to %.2f in %s)",
 			median(r), slices.Min(r), slices.Max(r), numberOf(len(r), "turn"))
 	}
@@ -119,13 +115,6 @@ func (b *bench) remarks() (lines []string) {
 	}
 	if e := b.echo.Failed(); e > 0 {
 		say("the bare echo had %s: NATS itself is in trouble, or this machine", numberOf(int(e), "error"))
-	}
-	if n := b.repeated(); n > 0 && !b.bare() {
-		say("the client repeated %s, without an answer or refused", numberOf(int(n), "request"))
-	}
-	if b.natsid.NotMade > 0 {
-		say("%d calls fell due and were not made, since all callers waited: natsid or NATS is slower than --rate, "+
-			"or --callers too few", b.natsid.NotMade)
 	}
 	if b.tag != "" {
 		most := ""
@@ -150,17 +139,13 @@ func median(v []float64) float64 {
 
 // A benchReport is the JSON of a measurement. Times are in seconds.
 type benchReport struct {
-	Tag         string  `json:"tag,omitempty"` // of segments
-	Callers     int     `json:"callers"`
-	Batch       int     `json:"batch"`
-	Merge       bool    `json:"merge"`
-	Prefetch    int     `json:"prefetch"`
-	Rate        float64 `json:"rate"` // 0: no rate
-	Interrupted bool    `json:"interrupted"`
+	Tag         string `json:"tag,omitempty"` // of segments
+	Callers     int    `json:"callers"`
+	Batch       int    `json:"batch"`
+	Interrupted bool   `json:"interrupted"`
 	benchFigures
 	IDsPerSecond float64       `json:"ids_per_second"`
 	IDsUsed      int64         `json:"ids_used"`             // upper bound
-	Repeated     int64         `json:"repeated"`             // requests, by the client
 	Echo         *benchFigures `json:"echo,omitempty"`       // of a bare echo
 	EchoRatio    float64       `json:"echo_ratio,omitempty"` // calls/s over the echo's, the median of the turns
 }
@@ -171,15 +156,13 @@ type benchFigures struct {
 	Calls             int64              `json:"calls"` // calls that got IDs
 	CallsPerSecond    float64            `json:"calls_per_second"`
 	RequestsPerSecond float64            `json:"requests_per_second"` // requests sent
-	NotMade           int64              `json:"not_made"`            // calls that fell due while all callers waited
 	Latency           map[string]float64 `json:"latency"`
 	Errors            map[string]int64   `json:"errors"` // calls that failed, by code or kind
 }
 
-func figuresOf(f *measure.Figures, requests int64) benchFigures {
+func figuresOf(f *measure.Figures) benchFigures {
 	out := benchFigures{
-		Seconds: f.Took.Seconds(), Calls: f.Calls, CallsPerSecond: f.PerSecond(),
-		RequestsPerSecond: perSecond(requests, f), NotMade: f.NotMade,
+		Seconds: f.Took.Seconds(), Calls: f.Calls, CallsPerSecond: f.PerSecond(), RequestsPerSecond: madePerSecond(f),
 		Latency: map[string]float64{}, Errors: map[string]int64{},
 	}
 	for _, p := range percentiles {
@@ -193,13 +176,11 @@ func figuresOf(f *measure.Figures, requests int64) benchFigures {
 
 func (b *bench) report() benchReport {
 	r := benchReport{
-		Tag: b.tag, Callers: b.Callers, Batch: b.Batch, Merge: b.Merge, Prefetch: b.Prefetch, Rate: b.Rate,
-		Interrupted: b.s.ctx.Err() != nil, benchFigures: figuresOf(&b.natsid, b.requests),
-		IDsPerSecond: b.natsid.PerSecond() * float64(b.Batch), IDsUsed: b.used(), Repeated: b.repeated(),
+		Tag: b.tag, Callers: b.Callers, Batch: b.Batch, Interrupted: b.s.ctx.Err() != nil,
+		benchFigures: figuresOf(&b.natsid), IDsPerSecond: b.natsid.PerSecond() * float64(b.Batch), IDsUsed: b.used(),
 	}
 	if b.noEcho == nil {
-		echo := figuresOf(&b.echo, b.echo.Made)
-		r.Echo = &echo
+		r.Echo = new(figuresOf(&b.echo))
 	}
 	if len(b.ratios) > 0 {
 		r.EchoRatio = median(b.ratios)
