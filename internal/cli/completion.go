@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/alecthomas/kong"
 
@@ -11,119 +11,219 @@ import (
 )
 
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish"`
+	Shell string   `arg:"" enum:"bash,zsh,fish"`
+	Words []string `arg:"" optional:""`
 }
 
 func (*completionCmd) help() help {
 	return help{
 		summary: "Print a script that completes commands and flags in a shell.",
-		detail: `Examples:
+		detail: `The script asks "natsid completion SHELL -- WORDS" what can stand in place of the
+last of the words.
+
+Examples:
   natsid completion bash >/etc/bash_completion.d/natsid
   natsid completion zsh >"${fpath[1]}/_natsid"
   natsid completion fish >~/.config/fish/completions/natsid.fish
   . <(natsid completion bash)     # for this shell only`,
-		values: map[string]string{"shell": "bash, zsh or fish."},
+		values: map[string]string{
+			"shell": "bash, zsh or fish.",
+			"words": "The words of a command line after natsid: print what can stand in place of the last one.",
+		},
 	}
 }
+
+// A completion is a word that can stand at a place of a command line.
+type completion struct{ word, help string }
+
+// A shell is how a shell completes.
+type shell struct {
+	script string
+	line   func(completion) string // as the script reads it
+}
+
+// shells are the shells by name. Their scripts complete a file where natsid prints the word FILE alone.
+var shells = map[string]shell{
+	"bash": {bashScript, func(c completion) string { return c.word }},
+	"zsh": {zshScript, func(c completion) string {
+		return strings.ReplaceAll(c.word, ":", `\:`) + ":" + c.help
+	}},
+	"fish": {fishScript, func(c completion) string { return c.word + "\t" + c.help }},
+}
+
+// bash splits words at = too, and hands them over one by one.
+const bashScript = `# bash completion for natsid
+
+_natsid() {
+	local IFS=$'\n' cur=${COMP_WORDS[COMP_CWORD]#=} words
+	words=$(natsid completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+	if [[ $words == FILE ]]; then
+		compopt -o filenames 2>/dev/null
+		COMPREPLY=($(compgen -f -- "$cur"))
+	else
+		COMPREPLY=($(compgen -W "$words" -- "$cur"))
+	fi
+}
+
+complete -F _natsid natsid
+`
+
+const zshScript = `#compdef natsid
+
+_natsid() {
+	local -a words_
+	words_=("${(@f)$(natsid completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	[[ ${words[CURRENT]} == --*=* ]] && compset -P '*='
+	if [[ $words_ == FILE: ]]; then
+		_files
+	else
+		_describe natsid words_
+	fi
+}
+
+if [[ ${funcstack[1]} == _natsid ]]; then
+	_natsid "$@"
+else
+	compdef _natsid natsid
+fi
+`
+
+const fishScript = `# fish completion for natsid
+
+function __natsid
+	set -l words (natsid completion fish -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+	if test "$words" = FILE\t
+		__fish_complete_path (commandline -ct)
+	else
+		string match -- (commandline -ct)'*' $words
+	end
+end
+
+complete -c natsid -f -a '(__natsid)'
+`
 
 // Run implements the command.
 func (c *completionCmd) Run(s *session) error {
-	script := map[string]*template.Template{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[c.Shell]
-	return script.Execute(s.stdout, completions(s.call.Model.Node))
+	sh := shells[c.Shell]
+	if len(c.Words) == 0 {
+		_, err := fmt.Fprint(s.stdout, sh.script)
+		return err
+	}
+	for _, one := range completions(s.call.Model.Node, joined(c.Words), c.Shell == "fish") {
+		fmt.Fprintln(s.stdout, sh.line(one))
+	}
+	return nil
 }
 
-// A completion is the words that can follow at each place of a command line.
-type completion struct {
-	Commands []completedCommand
-	Common   []completedFlag // of every command
-	Flags    []completedFlag // all, each name once
-}
-
-// A completedCommand is a command or a group of commands.
-type completedCommand struct {
-	Path  string // "tag create"; "" is natsid itself
-	Words []completedWord
-	Flags []completedFlag // besides those of every command
-}
-
-// A completedWord is a word that can follow a command: a subcommand, or an argument of few values.
-type completedWord struct{ Word, Help string }
-
-// A completedFlag is one of the names of a flag.
-type completedFlag struct {
-	Name  string // with dashes
-	Help  string
-	Value bool     // a value follows
-	Words []string // the values, if they are few
-	File  bool     // the value names a file or a directory
-}
-
-func completions(root *kong.Node) completion {
-	c := completion{Common: completedFlags(root.Flags)}
-	c.add(root)
-	c.Flags = slices.Clone(c.Common)
-	for _, command := range c.Commands {
-		for _, f := range command.Flags {
-			if !slices.ContainsFunc(c.Flags, func(other completedFlag) bool { return other.Name == f.Name }) {
-				c.Flags = append(c.Flags, f)
-			}
+// joined returns the words of a command line with flag=value as one word, which bash splits.
+func joined(words []string) (all []string) {
+	for _, w := range words {
+		last := len(all) - 1
+		if last >= 0 && strings.HasPrefix(all[last], "--") && (w == "=" || strings.HasSuffix(all[last], "=")) {
+			all[last] += w
+		} else {
+			all = append(all, w)
 		}
-	}
-	return c
-}
-
-// add adds a command and those below it.
-func (c *completion) add(n *kong.Node) {
-	command := completedCommand{Path: n.Path()}
-	for _, child := range n.Children {
-		command.Words = append(command.Words, completedWord{child.Name, summary(child.Help)})
-	}
-	for _, arg := range n.Positional {
-		if arg.Enum != "" {
-			for _, word := range arg.EnumSlice() {
-				command.Words = append(command.Words, completedWord{word, ""})
-			}
-		}
-	}
-	if n.DefaultCmd != nil {
-		command.Flags = completedFlags(n.DefaultCmd.Flags) // can stand here, too
-	} else if n.Parent != nil {
-		command.Flags = completedFlags(n.Flags)
-	}
-	c.Commands = append(c.Commands, command)
-	for _, child := range n.Children {
-		c.add(child)
-	}
-}
-
-func completedFlags(flags []*kong.Flag) (all []completedFlag) {
-	for _, f := range flags {
-		all = append(all, namesOf(f)...)
 	}
 	return all
+}
+
+// completions returns what can stand in place of the last word, after the others. With whole a value after = is
+// completed together with its flag.
+func completions(n *kong.Node, words []string, whole bool) (all []completion) {
+	last := words[len(words)-1]
+	var open *kong.Flag // its value is the next word
+	for _, word := range words[:len(words)-1] {
+		at := slices.IndexFunc(n.Children, func(c *kong.Node) bool { return c.Name == word })
+		switch flag := flagOf(n, word); {
+		case open != nil:
+			open = nil
+		case flag != nil && !flag.IsBool():
+			open = flag
+		case at >= 0:
+			n = n.Children[at]
+		}
+	}
+	prefix := ""
+	if name, _, assigned := strings.Cut(last, "="); assigned && open == nil {
+		if open = flagOf(n, name); whole {
+			prefix = name + "="
+		}
+	}
+	switch {
+	case open != nil:
+		for _, word := range valuesOf(open) {
+			all = append(all, completion{word: prefix + word})
+		}
+		return all
+	case strings.HasPrefix(last, "-"):
+		for _, f := range flagsAt(n) {
+			for _, name := range namesOf(f) {
+				all = append(all, completion{name, summary(f.Help)})
+			}
+		}
+		return all
+	}
+	for _, child := range n.Children {
+		all = append(all, completion{child.Name, summary(child.Help)})
+	}
+	for _, arg := range n.Positional {
+		for _, word := range enumOf(arg) {
+			all = append(all, completion{word: word})
+		}
+	}
+	return all
+}
+
+// flagsAt returns the flags that can stand after a command.
+func flagsAt(n *kong.Node) []*kong.Flag {
+	all := slices.Concat(n.AllFlags(false)...)
+	if n.DefaultCmd != nil {
+		all = append(all, n.DefaultCmd.Flags...)
+	}
+	return all
+}
+
+// flagOf returns the flag of that name that can stand after a command, nil if there is none.
+func flagOf(n *kong.Node, name string) *kong.Flag {
+	all := flagsAt(n)
+	if at := slices.IndexFunc(all, func(f *kong.Flag) bool { return slices.Contains(namesOf(f), name) }); at >= 0 {
+		return all[at]
+	}
+	return nil
 }
 
 // namesOf returns the names of a flag, without aliases.
-func namesOf(f *kong.Flag) []completedFlag {
-	one := completedFlag{Name: "--" + f.Name, Help: summary(f.Help), Value: !f.IsBool(), File: f.PlaceHolder == "FILE"}
-	if f.Enum != "" {
-		one.Words = f.EnumSlice()
-	}
-	for _, s := range app.Settings() {
-		if s.Flag == f.Name && f.Mapper == kong.Mapper(reader{s.Bare}) {
-			one.Words, one.File = s.Words, one.File || s.Flag == "data"
-		}
-	}
-	all := []completedFlag{one}
+func namesOf(f *kong.Flag) []string {
+	names := []string{"--" + f.Name}
 	if f.Short != 0 {
-		one.Name = "-" + string(f.Short)
-		all = append(all, one)
+		names = append(names, "-"+string(f.Short))
 	}
 	if f.Tag.Negatable != "" {
-		one.Name = "--no-" + f.Name
-		all = append(all, one)
+		names = append(names, "--no-"+f.Name)
 	}
-	return all
+	return names
+}
+
+// valuesOf returns the values of a flag, if they are few, or FILE.
+func valuesOf(f *kong.Flag) []string {
+	words, file := enumOf(f.Value), f.PlaceHolder == "FILE"
+	for _, s := range app.Settings() {
+		if s.Flag == f.Name && f.Mapper == kong.Mapper(reader{s.Bare}) {
+			words, file = s.Words, file || s.Flag == "data"
+		}
+	}
+	if file {
+		return []string{"FILE"}
+	}
+	return words
+}
+
+func enumOf(v *kong.Value) []string {
+	if v.Enum == "" {
+		return nil
+	}
+	return v.EnumSlice()
 }
 
 // summary returns the first sentence of a help, without its full stop.

@@ -48,7 +48,14 @@ func TestShellsCompleteCommandsAndFlags(t *testing.T) {
 			script := natsid(t, "completion", sh.name)
 			script.want(t, 0, "")
 			dir := t.TempDir()
-			files := map[string]string{"script": script.out, "natsid.yaml": "", "natsid": "#!/bin/sh\n"}
+			this, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := map[string]string{
+				"script": script.out, "natsid.yaml": "",
+				"natsid": "#!/bin/sh\nTEST_AS_NATSID=1 exec " + this + " \"$@\"\n",
+			}
 			for name, text := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 					t.Fatal(err)
