@@ -26,9 +26,7 @@ type stampCmd struct {
 	Existing  string `default:"stop" enum:"stop,keep,replace,dead-letter"`
 
 	DeadLetter string `name:"dead-letter"`
-	KeepMsgID  bool   `name:"keep-msg-id"`
 	KeepTTL    bool   `name:"keep-ttl"`
-	Rate       int
 	Since      since
 	Once       bool
 	Status     bool
@@ -73,9 +71,7 @@ memory for IDs. All stages with the same --into share the work.`,
 				"its uniqueness.",
 			"dead-letter": "The subject for messages that cannot be copied, such as one too large with its ID. " +
 				"A stream must take it. Each is there at least once. Without it, such a message stops the stage.",
-			"keep-msg-id": "Copy Nats-Msg-Id, as Natsid-Msg-Id.",
-			"keep-ttl":    "Copy Nats-TTL. The target must let messages expire one by one.",
-			"rate":        "Copy so many messages a second, at most; 0: as many as can be.",
+			"keep-ttl": "Copy Nats-TTL. The target must let messages expire one by one.",
 			"since": "Begin with messages of this time, such as 2026-01-31T12:00:00Z, or of this long ago, such as " +
 				"90m. It has effect only where nothing was copied yet.",
 			"status": "Show how far the source is copied, and which stage copies it.",
@@ -114,12 +110,11 @@ func (c *stampCmd) Run(s *session) error {
 		return err
 	}
 	defer nc.Close()
-	line := newStatusLine(s.stderr)
-	log := slog.New(slog.NewTextHandler(line, nil))
+	log := slog.New(slog.NewTextHandler(s.stderr, nil))
 	ids := s.clientOn(nc, client.Log(log))
 	defer ids.Close()
 	if c.Core != "" {
-		return c.runCore(s, nc, l, line, log, ids)
+		return c.runCore(s, nc, l, log, ids)
 	}
 	js, err := s.jetStream(nc)
 	if err != nil {
@@ -136,7 +131,7 @@ func (c *stampCmd) Run(s *session) error {
 		Source:     stage.SourceOn(js, c.From, processName(), c.To, c.Filter...),
 		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: c.stamp(ids),
 		Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
-		KeepMsgID: c.KeepMsgID, KeepTTL: c.KeepTTL, Rate: c.Rate, Since: c.Since.Time, Once: c.Once, Log: log,
+		KeepTTL: c.KeepTTL, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {
 		cfg.Settle = 10 * time.Second // a leader of nats-server without followers steps down within 20 s
@@ -148,7 +143,7 @@ func (c *stampCmd) Run(s *session) error {
 	if c.Status || c.Repair {
 		return c.status(s, js, to, st)
 	}
-	end := c.watch(s, nc, l, line, log, st.Progress)
+	end := c.watch(s, nc, l, log, st.Progress)
 	err = st.Run(s.ctx)
 	end()
 	if missing := s.missing(); err == nil && missing != nil {

@@ -19,7 +19,7 @@ import (
 func (c *stampCmd) checkCore() error {
 	for flag, given := range map[string]bool{
 		"from": c.From != "", "to": c.To != "", "subject": c.Subject != ">", "tag-from": c.TagFrom.tag != nil,
-		"filter": len(c.Filter) > 0, "dead-letter": c.DeadLetter != "", "keep-ttl": c.KeepTTL, "rate": c.Rate != 0,
+		"filter": len(c.Filter) > 0, "dead-letter": c.DeadLetter != "", "keep-ttl": c.KeepTTL,
 		"since": !c.Since.IsZero(), "create": c.Create, "once": c.Once,
 		"repair": c.Repair, "status": c.Status,
 	} {
@@ -38,15 +38,15 @@ func (c *stampCmd) checkCore() error {
 }
 
 // runCore copies without JetStream.
-func (c *stampCmd) runCore(s *session, nc *nats.Conn, l net.Listener, line *statusLine, log *slog.Logger,
+func (c *stampCmd) runCore(s *session, nc *nats.Conn, l net.Listener, log *slog.Logger,
 	ids *client.Client) error {
 	stampAs := c.stamp(ids)
 	core := stage.NewCore(stage.CoreConfig{
 		Conn: nc, From: c.Core, Queue: subjects.StampQueue(c.Into), Subject: c.mapped,
 		Stamp:    func(ctx context.Context, msgs []*nats.Msg) error { return stampAs(ctx, "", msgs) },
-		Existing: stage.Existing(c.Existing), KeepMsgID: c.KeepMsgID, Log: log,
+		Existing: stage.Existing(c.Existing), Log: log,
 	})
-	end := c.watch(s, nc, l, line, log, core.Progress)
+	end := c.watch(s, nc, l, log, core.Progress)
 	err := core.Run(s.ctx)
 	end()
 	if missing := s.missing(); missing != nil {

@@ -60,8 +60,6 @@ func (c *stampCmd) check() error {
 		return fmt.Errorf("--dead-letter %q: want a subject without wildcards", c.DeadLetter)
 	case stage.Existing(c.Existing) == stage.BuryID && c.DeadLetter == "":
 		return errors.New("--existing=dead-letter: want --dead-letter, the subject of dead letters")
-	case c.Rate < 0:
-		return fmt.Errorf("--rate %d: want 0 or more", c.Rate)
 	}
 	return nil
 }

@@ -93,7 +93,6 @@ func TestStampTakesAPartAndKeepsWhatCannotBeCopied(t *testing.T) {
 		"--tag=a --filter=orders.> --filter=orders.x": "match some subjects both",
 		"--tag=a --existing=dead-letter":              "want --dead-letter",
 		"--tag=a --dead-letter=dead.>":                "without wildcards",
-		"--tag=a --rate=-1":                           "--rate -1",
 		"--tag=a --since=tomorrow":                    `"tomorrow": want a time`,
 		"--tag=a --since=2999-01-01T00:00:00Z":        "want a time in the past",
 	} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,10 +20,10 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// watch shows the progress of a stage, on a terminal or in the log, on the page of the workers, and on l if that is not
-// nil, until the function that it returns is called.
+// watch shows the progress of a stage in the log, on the page of the workers, and on l if that is not nil, until the
+// function that it returns is called.
 func (c *stampCmd) watch(
-	s *session, nc *nats.Conn, l net.Listener, line *statusLine, log *slog.Logger, progress func() stage.Progress,
+	s *session, nc *nats.Conn, l net.Listener, log *slog.Logger, progress func() stage.Progress,
 ) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
 	var running sync.WaitGroup
@@ -37,13 +36,7 @@ func (c *stampCmd) watch(
 		})
 	}
 	running.Go(func() { c.tellPage(ctx, nc, s.namespace(), progress) })
-	running.Go(func() {
-		if line.terminal {
-			showOn(ctx, line, progress)
-		} else {
-			logProgress(ctx, log, progress)
-		}
-	})
+	running.Go(func() { logProgress(ctx, log, progress) })
 	return func() { cancel(); running.Wait() }
 }
 
@@ -106,11 +99,11 @@ type pace struct {
 	closing   float64 // decrease of the messages behind, per second
 }
 
-// next updates the pace. The new measurement has the weight share.
-func (p *pace) next(at time.Time, now stage.Progress, share float64) {
+// next updates the pace.
+func (p *pace) next(at time.Time, now stage.Progress) {
 	seconds := at.Sub(p.at).Seconds()
-	p.perSecond += share * (float64(now.Copied-p.last.Copied)/seconds - p.perSecond)
-	p.closing += share * ((float64(p.last.Behind)-float64(now.Behind))/seconds - p.closing)
+	p.perSecond = float64(now.Copied-p.last.Copied) / seconds
+	p.closing = (float64(p.last.Behind) - float64(now.Behind)) / seconds
 	p.at, p.last = at, now
 }
 
@@ -133,7 +126,7 @@ func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Pr
 		if p == pace.last {
 			continue
 		}
-		pace.next(time.Now(), p, 1)
+		pace.next(time.Now(), p)
 		attrs := []any{"position", p.Position, "behind", p.Behind, "per_second", int(pace.perSecond)}
 		if left := pace.left(); left > 0 {
 			attrs = append(attrs, "left", left.String())
@@ -149,73 +142,5 @@ func tick(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// showOn shows the progress of a stage on a terminal until ctx ends.
-func showOn(ctx context.Context, line *statusLine, progress func() stage.Progress) {
-	pace := pace{at: time.Now(), last: progress()}
-	for tick(ctx, 500*time.Millisecond) {
-		pace.next(time.Now(), progress(), 0.2)
-		line.show(pace.String())
-	}
-	line.show("")
-}
-
-// String returns the pace on one line.
-func (p *pace) String() string {
-	now := p.last
-	text := fmt.Sprintf("%s: message %d, %.0f/s, %d behind", now.Role, now.Position, p.perSecond, now.Behind)
-	if left := p.left(); left > 0 {
-		text += fmt.Sprintf(", %v left", left)
-	}
-	if now.Role == stage.Retrying {
-		text += ": " + now.Why
-	}
-	const width = 79
-	if r := []rune(text); len(r) > width {
-		text = string(r[:width-3]) + "..."
-	}
-	return text
-}
-
-// A statusLine is the last line of a terminal. Written lines appear above it. Its methods are safe for concurrent
-// use.
-type statusLine struct {
-	terminal bool
-	mu       sync.Mutex
-	out      io.Writer
-	text     string
-}
-
-func newStatusLine(out io.Writer) *statusLine {
-	f, ok := out.(*os.File)
-	if !ok {
-		return &statusLine{out: out}
-	}
-	return &statusLine{out: out, terminal: isTerminal(f)}
-}
-
-// clearLine moves to the start of the line, and clears it.
-const clearLine = "\r\x1b[K"
-
-// Write implements [io.Writer], of whole lines.
-func (l *statusLine) Write(lines []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.text == "" {
-		return l.out.Write(lines)
-	}
-	_, err := fmt.Fprint(l.out, clearLine, string(lines), l.text)
-	return len(lines), err
-}
-
-// show replaces the line.
-func (l *statusLine) show(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if text != l.text {
-		fmt.Fprint(l.out, clearLine, text)
-		l.text = text
 	}
 }

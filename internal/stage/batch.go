@@ -26,9 +26,6 @@ const (
 	BuryID    Existing = "dead-letter" // the message becomes a dead letter
 )
 
-// MsgIDHeader holds the Nats-Msg-Id of the source's message.
-const MsgIDHeader = "Natsid-Msg-Id"
-
 // The bounds of a batch: JetStream takes 1,000 messages in one atomic write, and the memory for a batch is bounded.
 const (
 	batchMessages = 1000
@@ -62,8 +59,7 @@ type batch struct {
 // written. A batch takes the messages at hand, and waits for no more. It returns why it ended.
 func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- *batch) error {
 	at, last := begin.from, begin.last
-	var next *Message // read, but not in a batch yet
-	pace := newPace(s.cfg.Rate)
+	var next *Message  // read, but not in a batch yet
 	var held time.Time // since when the source is known to hold more; zero if it is not
 	if begin.end > at.Seq {
 		held = time.Now()
@@ -72,7 +68,7 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 		var broken error // why gathering ends with this batch
 		b := &batch{to: at}
 		soon, cancel := context.WithTimeoutCause(ctx, lookAhead, errQuiet)
-		for b.read < pace.most && (b.read == 0 || b.pending > 0) {
+		for b.read < batchMessages && (b.read == 0 || b.pending > 0) {
 			if next == nil {
 				m, err := from.Next(soon)
 				if err == nil {
@@ -112,7 +108,6 @@ func (s *Stage) gather(ctx context.Context, from Reader, begin place, to chan<- 
 		if err := s.stamp(ctx, b); err != nil {
 			return err
 		}
-		pace.wait(ctx, b.read)
 		if len(b.msgs) > 0 {
 			if err := s.cfg.Target.Prepare(b.msgs, last); err != nil {
 				return err
@@ -180,25 +175,30 @@ func (s *Stage) copyOf(m *Message, at Position) (*nats.Msg, error) {
 		return c, &unfit{NoSubject, "its subject, " + m.Subject + ", is none of --subject"}
 	}
 	c.Header.Set(SourceHeader, at.String())
-	if id := m.Header.Get(nats.MsgIdHdr); id != "" && s.cfg.KeepMsgID {
-		c.Header.Set(MsgIDHeader, id)
-	}
 	if ttl := m.Header.Get(jetstream.MsgTTLHeader); ttl != "" && s.cfg.KeepTTL {
 		c.Header.Set(jetstream.MsgTTLHeader, ttl)
 	}
-	switch _, err := stamp.ID(c); {
-	case errors.Is(err, stamp.ErrNone):
-	case s.cfg.Existing == ReplaceID:
-		delete(c.Header, stamp.Header)
-	case err != nil:
-		return c, &unfit{MalformedID, err.Error()}
-	case s.cfg.Existing != KeepID:
-		return c, &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header)}
+	if err := s.cfg.Existing.treat(c); err != nil {
+		return c, err
 	}
 	if err := s.cfg.Fits(c); err != nil {
 		return c, &unfit{TooLarge, err.Error()}
 	}
 	return c, nil
+}
+
+// treat deletes an ID that is to be replaced. It returns as an unfit why a message with its ID cannot be copied.
+func (e Existing) treat(c *nats.Msg) error {
+	switch _, err := stamp.ID(c); {
+	case errors.Is(err, stamp.ErrNone):
+	case e == ReplaceID:
+		delete(c.Header, stamp.Header)
+	case err != nil:
+		return &unfit{MalformedID, err.Error()}
+	case e != KeepID:
+		return &unfit{HasID, "it has an ID already, " + c.Header.Get(stamp.Header)}
+	}
+	return nil
 }
 
 // own returns the headers that are not for NATS, with room for more.
@@ -220,7 +220,7 @@ const tagsAtOnce = 16
 // tag that natsid refuses become dead letters.
 func (s *Stage) stamp(ctx context.Context, b *batch) error {
 	if s.cfg.Tag == nil {
-		return stamper(s.cfg.Stamp).stamp(ctx, "", b.msgs)
+		return s.give(ctx, "", b.msgs)
 	}
 	groups := make(map[string][]*nats.Msg)
 	for i, m := range b.msgs {
@@ -234,7 +234,7 @@ func (s *Stage) stamp(ctx context.Context, b *batch) error {
 		places <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-places }()
-			if err := stamper(s.cfg.Stamp).stamp(ctx, tag, msgs); err != nil {
+			if err := s.give(ctx, tag, msgs); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed[tag] = err
@@ -263,15 +263,16 @@ func (s *Stage) stamp(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// A stamper gives messages IDs of a tag.
-type stamper func(ctx context.Context, tag string, msgs []*nats.Msg) error
-
-// stamp returns a [Stop] if natsid refuses the tag.
-func (give stamper) stamp(ctx context.Context, tag string, msgs []*nats.Msg) error {
+// give gives messages IDs of a tag. It returns a [Stop] if natsid refuses the tag.
+func (s *Stage) give(ctx context.Context, tag string, msgs []*nats.Msg) error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	err := give(ctx, tag, msgs)
+	return unlessRefused(s.cfg.Stamp(ctx, tag, msgs))
+}
+
+// unlessRefused returns the error of a request for IDs, as a [Stop] if natsid refuses the tag.
+func unlessRefused(err error) error {
 	if errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrUnknownTag) {
 		return stop("natsid gives no IDs: %v", err)
 	}

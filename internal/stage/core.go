@@ -9,22 +9,19 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/jitter"
-	"github.com/natsid/natsid/stamp"
 )
 
-// CoreConfig is the settings of a [Core]. All fields but KeepMsgID and Log must be set.
+// CoreConfig is the settings of a [Core]. All fields but Log must be set.
 type CoreConfig struct {
 	Conn  *nats.Conn
 	From  string // the pattern of subjects to subscribe to
 	Queue string // the queue group: each message goes to one of its members
 	// Stamp gives the messages of a batch IDs: [stamp.Stamper.Msgs].
-	Stamp     func(context.Context, []*nats.Msg) error
-	Subject   func(string) string // the subject of a copy
-	Existing  Existing            // BuryID and StopAtID: the message is dropped
-	KeepMsgID bool                // copy Nats-Msg-Id as Natsid-Msg-Id
-	Log       *slog.Logger
+	Stamp    func(context.Context, []*nats.Msg) error
+	Subject  func(string) string // the subject of a copy
+	Existing Existing            // BuryID and StopAtID: the message is dropped
+	Log      *slog.Logger
 }
 
 // A Core publishes each message that it receives with an ID, without JetStream: at most once. Messages that it holds
@@ -116,17 +113,8 @@ func (c *Core) batch(m *nats.Msg, sub *nats.Subscription) []*nats.Msg {
 // copyOf returns the copy of a message, without its ID. The copy keeps the subject for replies.
 func (c *Core) copyOf(m *nats.Msg) (*nats.Msg, error) {
 	to := &nats.Msg{Subject: c.cfg.Subject(m.Subject), Reply: m.Reply, Data: m.Data, Header: own(m.Header, 2)}
-	if id := m.Header.Get(nats.MsgIdHdr); id != "" && c.cfg.KeepMsgID {
-		to.Header.Set(MsgIDHeader, id)
-	}
-	switch _, err := stamp.ID(to); {
-	case errors.Is(err, stamp.ErrNone):
-	case c.cfg.Existing == ReplaceID:
-		delete(to.Header, stamp.Header)
-	case err != nil:
+	if err := c.cfg.Existing.treat(to); err != nil {
 		return nil, err
-	case c.cfg.Existing != KeepID:
-		return nil, errors.New("it has an ID already: keep or replace such IDs (--existing)")
 	}
 	if size, most := to.Size()+idBytes, int(c.cfg.Conn.MaxPayload()); size > most {
 		return nil, fmt.Errorf("it has %d bytes with its ID, and the server accepts %d", size, most)
@@ -139,12 +127,12 @@ func (c *Core) copyOf(m *nats.Msg) (*nats.Msg, error) {
 func (c *Core) pass(ctx context.Context, msgs []*nats.Msg, sub *nats.Subscription) error {
 	pauses := jitter.NewBackoff(100*time.Millisecond, 2*time.Second)
 	for {
-		err := c.cfg.Stamp(ctx, msgs)
+		err := unlessRefused(c.cfg.Stamp(ctx, msgs))
 		if err == nil {
 			break
 		}
-		if errors.Is(err, client.ErrBadRequest) || errors.Is(err, client.ErrUnknownTag) {
-			return stop("natsid gives no IDs: %v", err)
+		if _, refused := errors.AsType[*Stop](err); refused {
+			return err
 		}
 		if ctx.Err() != nil {
 			c.note(func(p *Progress) { p.Dropped += uint64(len(msgs)) })

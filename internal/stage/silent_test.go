@@ -26,7 +26,11 @@ func TestAStageReadsAnewWhereAConsumerFallsSilent(t *testing.T) {
 			s := p.stage(func(c *stage.Config) {
 				c.Source = &pausing{c.Source, p, before == 0}
 				c.Once, c.Log = false, slog.New(slog.NewTextHandler(&log, nil))
-				c.Rate = 1000 // the consumer is paused before all is read
+				stamp := c.Stamp
+				c.Stamp = func(ctx context.Context, tag string, msgs []*nats.Msg) error {
+					time.Sleep(500 * time.Millisecond) // the consumer is paused before all is read
+					return stamp(ctx, tag, msgs)
+				}
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

@@ -151,9 +151,7 @@ type Config struct {
 	Tag         func(*Message) (string, error) // nil means that the tag is ""
 	Existing    Existing
 	DeadLetters DeadLetters // nil: a message that cannot be copied stops the stage
-	KeepMsgID   bool        // copy Nats-Msg-Id as Natsid-Msg-Id
 	KeepTTL     bool        // copy Nats-TTL
-	Rate        int         // messages a second; 0: no limit
 	Since       time.Time   // pass older messages, if no position is known
 	Once        bool        // return when all messages that the source holds are copied
 	// Settle is the wait before JetStream is asked a second time whether the stage must stop, and half the wait before
