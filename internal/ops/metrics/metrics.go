@@ -41,8 +41,7 @@ type requests struct {
 	waits prometheus.Observer
 }
 
-// New returns the metrics of events, all at 0, and those of the Go runtime and
-// the process.
+// New returns the metrics of events, all at 0.
 func New() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -60,8 +59,7 @@ func New() *Metrics {
 	for _, outcome := range []string{"ok", "error", "unknown"} {
 		m.loads.WithLabelValues(outcome)
 	}
-	m.registry.MustRegister(m.loads, m.alarms, m.heldBack, m.leaf,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.loads, m.alarms, m.heldBack, m.leaf)
 	return m
 }
 
@@ -146,6 +144,14 @@ func (m *Metrics) Loaded(_ string, took time.Duration, err error) {
 }
 
 // Handler serves the metrics.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+func (m *Metrics) Handler() http.Handler { return handler(m.registry) }
+
+func handler(r *prometheus.Registry) http.Handler {
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+}
+
+// registerProcess adds the metrics of the Go runtime, the process and the version.
+func registerProcess(r *prometheus.Registry, version string) {
+	r.MustRegister(buildInfo.read(func() float64 { return 1 }, version),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }

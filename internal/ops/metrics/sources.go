@@ -28,12 +28,12 @@ type Sources struct {
 // Watch adds the metrics of states. It may be called once.
 func (m *Metrics) Watch(s Sources) {
 	for mode := range s.Ready() {
-		m.registry.MustRegister(ready.read(func() float64 { return s.isReady(mode) }, mode))
+		m.registry.MustRegister(ready.read(func() float64 { return oneIf(s.Ready()[mode] == nil) }, mode))
 	}
 	for _, mode := range []worker.Mode{worker.Segment, worker.Snowflake, worker.Tags} {
 		m.registry.MustRegister(lagSeconds.read(func() float64 { return s.Lag(mode).Seconds() }, string(mode)))
 		for _, reason := range worker.AllReasons() {
-			m.registry.MustRegister(outOfGroup.read(func() float64 { return s.isOut(mode, reason) },
+			m.registry.MustRegister(outOfGroup.read(func() float64 { return oneIf(s.isOut(mode, reason)) },
 				string(mode), string(reason)))
 		}
 	}
@@ -42,31 +42,22 @@ func (m *Metrics) Watch(s Sources) {
 		waitingRequests.read(func() float64 { return float64(s.Snowflakes.Waiting()) }, string(worker.Snowflake)),
 		windowSeconds.read(s.window),
 		workerNumber.read(s.number),
-		secondRegistry.read(s.second),
+		secondRegistry.read(func() float64 { return oneIf(s.Second != nil && s.Second()) }),
 		clockOffset.read(func() float64 { return s.Keeper.Status().Offset.Seconds() }),
-		timeEnds.read(func() float64 { return float64(s.Layout.Ends().Unix()) }),
-		buildInfo.read(func() float64 { return 1 }, s.Version))
+		timeEnds.read(func() float64 { return float64(s.Layout.Ends().Unix()) }))
+	registerProcess(m.registry, s.Version)
 }
 
-func (s Sources) second() float64 {
-	if s.Second != nil && s.Second() {
+// oneIf returns 1 if a condition holds, and else 0.
+func oneIf(holds bool) float64 {
+	if holds {
 		return 1
 	}
 	return 0
 }
 
-func (s Sources) isReady(mode string) float64 {
-	if s.Ready()[mode] != nil {
-		return 0
-	}
-	return 1
-}
-
-func (s Sources) isOut(mode worker.Mode, reason worker.Reason) float64 {
-	if slices.ContainsFunc(s.Outs(mode), func(o worker.Out) bool { return o.Reason == reason }) {
-		return 1
-	}
-	return 0
+func (s Sources) isOut(mode worker.Mode, reason worker.Reason) bool {
+	return slices.ContainsFunc(s.Outs(mode), func(o worker.Out) bool { return o.Reason == reason })
 }
 
 func (s Sources) window() float64 {
