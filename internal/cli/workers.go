@@ -19,6 +19,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/gather"
+	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/kvregistry"
 	"github.com/natsid/natsid/subjects"
@@ -260,13 +261,13 @@ func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 	r, known := l.records[w]
 	row := workerRow{Number: &w, Instance: r.Instance, State: "free"}
 	if known {
-		row.Reported, row.Until = moment(r.Reported), moment(r.Until)
+		row.Reported, row.Until = fleetview.Moment(r.Reported), fleetview.Moment(r.Until)
 	}
 	beat, beats := l.beats[w]
 	switch {
 	case beats:
 		offset := beat.Offset().Milliseconds()
-		row.State, row.Since, row.OffsetMs, row.Reported = "live", moment(beat.Since), &offset, moment(beat.Time)
+		row.State, row.Since, row.OffsetMs, row.Reported = "live", fleetview.Moment(beat.Since), &offset, fleetview.Moment(beat.Time)
 		row.Silent = holder == nil
 	case holder != nil:
 		row.State = "live"
@@ -328,12 +329,4 @@ func signed(d time.Duration) string {
 		return fmt.Sprintf("%+dms", d.Milliseconds())
 	}
 	return fmt.Sprintf("%+.1fs", d.Seconds())
-}
-
-// moment returns the time that is ms after 1970, and the zero time for 0, which means none.
-func moment(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
 }

@@ -1,7 +1,6 @@
 package fleetview
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -350,43 +349,4 @@ func (w Worker) answered(v subjects.WorkerView, now time.Time) Worker {
 		rates[mode] = Rate{float64(m.Requests-before.Requests) / passed, float64(m.IDs-before.IDs) / passed}
 	}
 	return Worker{WorkerView: v, Answered: true, Seen: now, Rates: rates}
-}
-
-// Busiest returns the busiest tags of all workers together, each with the sums over its workers, the busiest first.
-func (s Snapshot) Busiest() []Busy {
-	at := make(map[string]int)
-	var all []Busy
-	for _, w := range s.Workers {
-		if !w.Answered {
-			continue
-		}
-		for _, t := range w.Statistics.Busiest {
-			i, known := at[t.Tag]
-			if !known {
-				i = len(all)
-				at[t.Tag] = i
-				all = append(all, Busy{Tag: t.Tag, Left: t.SecondsLeft})
-			}
-			b := &all[i]
-			b.Workers++
-			b.IDsPerSecond += float64(t.IDsPerSecond)
-			b.Left = min(b.Left, t.SecondsLeft)
-			b.Waiting += t.Waiting
-			b.Failing = b.Failing || t.Failing
-		}
-	}
-	slices.SortFunc(all, func(x, y Busy) int {
-		return cmp.Or(cmp.Compare(y.IDsPerSecond, x.IDsPerSecond), strings.Compare(x.Tag, y.Tag))
-	})
-	return all
-}
-
-// Busy is a tag that is among the busiest of some workers, with the sums over those workers.
-type Busy struct {
-	Tag          string
-	Workers      int
-	IDsPerSecond float64
-	Left         subjects.Fraction // seconds left on the worker that runs out first
-	Waiting      int
-	Failing      bool // the last load of some worker failed
 }

@@ -300,7 +300,7 @@ func TestAnAnswerHasWhatWasAskedForAndNoMore(t *testing.T) {
 	b.join(t, "a", 1)
 	b.join(t, "b", 2)
 	s := b.look(t, subjects.ViewRequest{Busiest: true})
-	want := []fleetview.Busy{
+	want := []fleetview.Use{
 		{Tag: "order", Workers: 2, IDsPerSecond: 10}, {Tag: "a", Workers: 1, IDsPerSecond: 7},
 		{Tag: "b", Workers: 1, IDsPerSecond: 7},
 	}

@@ -84,6 +84,14 @@ func Signed(d time.Duration) string {
 	return "0 ms"
 }
 
+// Moment returns the time that is ms after 1970, and the zero time for 0, which means none.
+func Moment(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
 // Clock writes a time of today without its day, and another with its day, in UTC. The zero time is a dash.
 func Clock(t, now time.Time) string {
 	if t.IsZero() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -56,11 +57,11 @@ func (p *page) numbers(r *http.Request) (any, error) {
 	used := slices.Sorted(maps.Keys(n.Records))
 	for _, number := range used {
 		record, row := n.Records[number], numberRow{Number: number}
-		row.Name, row.Until = record.Instance, moment(record.Until)
+		row.Name, row.Until = record.Instance, fleetview.Moment(record.Until)
 		beat, live := n.Heartbeats[number]
 		switch {
 		case live:
-			row.State, row.Since, row.OffsetMs = "live", moment(beat.Since), beat.Offset().Milliseconds()
+			row.State, row.Since, row.OffsetMs = "live", fleetview.Moment(beat.Since), beat.Offset().Milliseconds()
 			v.Live++
 		case row.Until.After(s.At):
 			row.State = "blocked"
@@ -84,12 +85,4 @@ func (p *page) numbers(r *http.Request) (any, error) {
 	}
 	v.Unused = v.All - len(used)
 	return v, nil
-}
-
-// moment returns the time that is ms after 1970, and the zero time for 0, which means none.
-func moment(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
 }

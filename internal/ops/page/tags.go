@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,7 +22,7 @@ const tagsAPage = 50
 // A tagRow is a tag in the list; Busy is set if it is among the busiest of some worker.
 type tagRow struct {
 	subjects.TagInfo
-	Busy *fleetview.Busy
+	Busy *fleetview.Use
 }
 
 // tagsView is a page of tags.
@@ -46,18 +45,18 @@ func (p *page) tagList(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	busy := make(map[string]*fleetview.Busy)
+	busy := make(map[string]*fleetview.Use)
 	busiest := s.Busiest()
 	v := tagsView{Query: strings.TrimSpace(r.FormValue("q")), By: "name", InTrouble: r.FormValue("in") == "trouble"}
 	switch by := r.FormValue("by"); {
 	case by == "left" || v.InTrouble:
 		v.By = "left"
-		slices.SortStableFunc(busiest, func(x, y fleetview.Busy) int { return cmp.Compare(x.Left, y.Left) })
+		slices.SortStableFunc(busiest, func(x, y fleetview.Use) int { return cmp.Compare(x.SecondsLeft, y.SecondsLeft) })
 	case by == "speed":
 		v.By = by
 	}
 	if v.InTrouble {
-		busiest = slices.DeleteFunc(busiest, func(b fleetview.Busy) bool { return !b.Failing && b.Waiting == 0 })
+		busiest = slices.DeleteFunc(busiest, func(b fleetview.Use) bool { return !b.Failing && b.Waiting == 0 })
 	}
 	for i := range busiest {
 		busy[busiest[i].Tag] = &busiest[i]
@@ -124,7 +123,7 @@ func matching(tags []segment.Tag, text string) (found []segment.Tag) {
 }
 
 // only returns the tags that are among the busiest and match a text, in the order of the busiest.
-func only(tags []segment.Tag, busiest []fleetview.Busy, text string) (found []segment.Tag) {
+func only(tags []segment.Tag, busiest []fleetview.Use, text string) (found []segment.Tag) {
 	at := make(map[string]int, len(busiest))
 	for i, b := range busiest {
 		if b.IDsPerSecond > 0 || b.Failing || b.Waiting > 0 {
@@ -147,14 +146,13 @@ func only(tags []segment.Tag, busiest []fleetview.Busy, text string) (found []se
 
 // A tagView is one tag, with the figures of each worker.
 type tagView struct {
-	Name        string
-	Info        subjects.TagInfo
-	Exists      bool
-	Trouble     error // why the tag could not be read
-	Rows        []tagWorker
-	Total       tagTotal
-	Recommended int64         // the highest step that a worker recommends
-	Grants      []workerGrant // the last ones of all workers, newest first
+	Name    string
+	Info    subjects.TagInfo
+	Exists  bool
+	Trouble error // why the tag could not be read
+	Rows    []tagWorker
+	Total   fleetview.Use
+	Grants  []workerGrant // the last ones of all workers, newest first
 }
 
 // A workerGrant is a range that a worker loaded.
@@ -165,15 +163,6 @@ type workerGrant struct {
 
 // maxGrants is how many grants of a tag are shown.
 const maxGrants = 10
-
-// tagTotal is the sums over the workers.
-type tagTotal struct {
-	Speed   float64
-	Left    int64
-	Seconds subjects.Fraction // of the worker that runs out first
-	Waiting int
-	Errors  int64
-}
 
 // A tagWorker is the figures of one worker for a tag.
 type tagWorker struct {
@@ -210,7 +199,7 @@ func (p *page) tag(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Total.Seconds = subjects.Fraction(math.Inf(1))
+	v.Total = fleetview.UseOf(v.Name)
 	for _, w := range s.Workers {
 		if !w.Answered {
 			continue
@@ -222,12 +211,7 @@ func (p *page) tag(r *http.Request) (any, error) {
 			continue
 		}
 		v.Rows = append(v.Rows, tagWorker{TagStats: *w.Tag, Answered: true, Bars: bars(w.Tag.Ranges)})
-		v.Total.Speed += float64(w.Tag.IDsPerSecond)
-		v.Total.Left += w.Tag.Left
-		v.Total.Seconds = min(v.Total.Seconds, w.Tag.SecondsLeft)
-		v.Total.Waiting += w.Tag.Waiting
-		v.Total.Errors += w.Tag.Errors
-		v.Recommended = max(v.Recommended, w.Tag.RecommendedStep)
+		v.Total.Add(*w.Tag)
 	}
 	slices.SortStableFunc(v.Grants, func(a, b workerGrant) int { return b.Time.Compare(a.Time) })
 	v.Grants = v.Grants[:min(maxGrants, len(v.Grants))]

@@ -1,0 +1,80 @@
+package fleetview
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/natsid/natsid/subjects"
+)
+
+// A Use is how a tag is used: the sums over the workers that have it.
+type Use struct {
+	Tag     string
+	Workers int
+	// Step, NextStep and RecommendedStep are the largest of any worker.
+	Step, NextStep, RecommendedStep int64
+	IDsPerSecond                    subjects.Fraction
+	Left                            int64             // IDs in memory
+	SecondsLeft                     subjects.Fraction // of the worker that runs out first
+	Waiting                         int
+	Waits, Errors                   int64
+	Failing                         bool // the last load of some worker failed
+
+	taken, size float64 // IDs of the current ranges
+}
+
+// UseOf returns the use of a tag by no worker.
+func UseOf(tag string) Use { return Use{Tag: tag, SecondsLeft: subjects.Fraction(math.Inf(1))} }
+
+// Add adds the figures of a worker.
+func (u *Use) Add(t subjects.TagStats) {
+	u.Workers++
+	u.Step, u.NextStep = max(u.Step, t.Step), max(u.NextStep, t.NextStep)
+	u.RecommendedStep = max(u.RecommendedStep, t.RecommendedStep)
+	u.IDsPerSecond += t.IDsPerSecond
+	u.Left, u.Waiting = u.Left+t.Left, u.Waiting+t.Waiting
+	u.Waits, u.Errors = u.Waits+t.Waits, u.Errors+t.Errors
+	u.SecondsLeft = min(u.SecondsLeft, t.SecondsLeft)
+	u.Failing = u.Failing || t.Failing
+	if len(t.Ranges) > 0 { // the first is the current one
+		r := t.Ranges[0]
+		u.taken += float64(r.Next - r.First)
+		u.size += float64(r.Last-r.First) + 1
+	}
+}
+
+// Taken returns how much of the current ranges is used, 0 to 1; false without ranges.
+func (u *Use) Taken() (part float64, ok bool) { return u.taken / u.size, u.size > 0 }
+
+// Busiest returns the busiest tags of all workers together, the busiest first.
+func Busiest(workers []subjects.WorkerStats) (all []Use) {
+	at := make(map[string]int)
+	for _, w := range workers {
+		for _, t := range w.Busiest {
+			i, known := at[t.Tag]
+			if !known {
+				i = len(all)
+				at[t.Tag] = i
+				all = append(all, UseOf(t.Tag))
+			}
+			all[i].Add(t)
+		}
+	}
+	slices.SortFunc(all, func(x, y Use) int {
+		return cmp.Or(cmp.Compare(y.IDsPerSecond, x.IDsPerSecond), strings.Compare(x.Tag, y.Tag))
+	})
+	return all
+}
+
+// Busiest returns the busiest tags of the workers that answered.
+func (s Snapshot) Busiest() []Use {
+	var answered []subjects.WorkerStats
+	for _, w := range s.Workers {
+		if w.Answered {
+			answered = append(answered, w.Statistics)
+		}
+	}
+	return Busiest(answered)
+}
