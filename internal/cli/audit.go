@@ -61,25 +61,14 @@ Examples:
 
 // auditJSON is the outcome of an audit.
 type auditJSON struct {
-	Verdict    string        `json:"verdict"`            // proven, repeated or "not proven"
-	Registry   string        `json:"registry,omitempty"` // of the marks: another one's are not audited
-	Entries    int64         `json:"entries"`
-	Loads      int64         `json:"loads"`
-	Writes     int64         `json:"writes"` // writes of marks that granted nothing
-	Windows    int64         `json:"windows"`
-	Processes  int           `json:"processes"`
-	From       time.Time     `json:"from,omitzero"` // the first entry
-	Lost       uint64        `json:"lost"`          // grants and writes that workers could not keep
-	Missing    uint64        `json:"missing"`       // entries between others of one process
-	Unreadable int           `json:"unreadable"`    // entries
-	Held       int64         `json:"held,string"`   // IDs held only by workers that were killed: see the glossary
-	Resumed    int           `json:"resumed"`       // tags that were loaded after a stop of the registry
-	Tags       grants.Tally  `json:"tags"`
-	Numbers    grants.Tally  `json:"numbers"`
-	Repeated   []findingJSON `json:"repeated"`   // the first 100
-	NotProven  []findingJSON `json:"not_proven"` // likewise; one for each tag
-	Harmless   []findingJSON `json:"harmless"`   // likewise; one grant discarded the shared IDs unused
-	More       int           `json:"more"`       // findings beyond these
+	Verdict  string    `json:"verdict"`            // proven, repeated or "not proven"
+	Registry string    `json:"registry,omitempty"` // of the marks: another one's are not audited
+	From     time.Time `json:"from,omitzero"`      // the first entry
+	grants.Outcome
+	Repeated  []findingJSON `json:"repeated"`   // the first 100
+	NotProven []findingJSON `json:"not_proven"` // likewise; one for each tag
+	Harmless  []findingJSON `json:"harmless"`   // likewise; one grant discarded the shared IDs unused
+	More      int           `json:"more"`       // findings beyond these
 }
 
 // findingJSON is a finding about a tag or a worker number.
@@ -139,12 +128,9 @@ func (s *session) withGrants(f func(context.Context, jetstream.JetStream, *grant
 }
 
 func (s *session) openGrants(ctx context.Context, js jetstream.JetStream) (*grants.Reader, error) {
-	var said time.Time
+	p := new(progress)
 	return grants.Open(ctx, js, s.namespace().GrantsBucket(), func(why string) {
-		if time.Since(said) > progressEvery {
-			said = time.Now()
-			fmt.Fprintf(s.stderr, "natsid: the stream of grants is not read yet: %s; it is tried again\n", why)
-		}
+		p.say(s.stderr, "the stream of grants is not read yet: %s; it is tried again", why)
 	})
 }
 
@@ -190,16 +176,12 @@ func (c *auditCmd) read(
 	ctx context.Context, s *session, r *grants.Reader, first uint64, a *grants.Audit, out *auditJSON,
 ) error {
 	var failed error
-	said := time.Now()
+	p := &progress{time.Now()}
 	bad, err := r.Scan(ctx, first, r.Last, func(at grants.At, b *grants.Batch) bool {
-		if out.Entries++; out.Entries == 1 {
+		if a.Entries++; a.Entries == 1 {
 			out.From = at.Time.UTC()
 		}
-		if time.Since(said) > progressEvery {
-			said = time.Now()
-			fmt.Fprintf(s.stderr, "natsid: %d loads read, %d %% of the entries\n",
-				a.Loads, 100*(at.Sequence-first+1)/(r.Last-first+1))
-		}
+		p.say(s.stderr, "%d loads read, %d %% of the entries", a.Loads, 100*(at.Sequence-first+1)/(r.Last-first+1))
 		if c.sum != nil {
 			failed = json.NewEncoder(c.sum).Encode(b)
 		}
@@ -210,8 +192,16 @@ func (c *auditCmd) read(
 	return errors.Join(err, failed)
 }
 
-// progressEvery is the interval of progress reports of a long audit.
-const progressEvery = 2 * time.Second
+// A progress is when a long audit last said how far it is.
+type progress struct{ said time.Time }
+
+// say prints how far an audit is, every two seconds at most.
+func (p *progress) say(out io.Writer, format string, args ...any) {
+	if time.Since(p.said) > 2*time.Second {
+		p.said = time.Now()
+		fmt.Fprintf(out, "natsid: "+format+"\n", args...)
+	}
+}
 
 // presentMarks are the present marks, and the rows of the tags that were loaded without marks.
 type presentMarks struct {
@@ -225,11 +215,6 @@ type presentMarks struct {
 func readMarks(
 	ctx context.Context, s *session, js jetstream.JetStream, a *grants.Audit,
 ) (m presentMarks, err error) {
-	said := make(chan struct{})
-	slow := time.AfterFunc(progressEvery, func() {
-		defer close(said)
-		fmt.Fprintln(s.stderr, "natsid: the grants are read; JetStream is slow to list the marks")
-	})
 	m.streams, m.bucket = buckets.OnJetStream(js), s.namespace().SegmentBucket()
 	m.Report, err = kvstore.Inspect(ctx, m.streams, m.bucket)
 	if errors.Is(err, buckets.ErrNoBucket) {
@@ -237,9 +222,6 @@ func readMarks(
 	}
 	if a.Unmarked() && err == nil {
 		m.rows, err = rowsOf(ctx, s.clientOn(js.Conn()))
-	}
-	if !slow.Stop() {
-		<-said
 	}
 	if isA[*buckets.RightError](err) {
 		return m, err
@@ -313,17 +295,11 @@ func (m *presentMarks) points(ctx context.Context, a *grants.Audit) error {
 
 // judge judges the audit, and prints progress.
 func (j *auditJSON) judge(a *grants.Audit, stderr io.Writer) error {
-	said := time.Now()
+	p := &progress{time.Now()}
 	err := a.Judge(j.add, func(loads int64) {
-		if time.Since(said) > progressEvery {
-			said = time.Now()
-			fmt.Fprintf(stderr, "natsid: %d loads judged, %d %%\n", loads, 100*loads/a.Loads)
-		}
+		p.say(stderr, "%d loads judged, %d %%", loads, 100*loads/a.Loads)
 	})
-	j.Loads, j.Writes, j.Windows, j.Processes = a.Loads, a.Writes, a.Windows, a.Processes()
-	j.Lost, j.Missing, j.Unreadable = a.Lost, a.Missing, a.Unreadable
-	j.Held, j.Resumed = a.Held, a.Resumed
-	j.Tags, j.Numbers = a.OfTags, a.OfNumbers
+	j.Outcome = a.Outcome
 	switch {
 	case len(j.Repeated) > 0:
 		j.Verdict = "repeated"
@@ -351,10 +327,10 @@ func (j *auditJSON) add(f grants.Finding) {
 func (j *auditJSON) err() error {
 	switch {
 	case len(j.Repeated) > 0:
-		return fmt.Errorf("IDs of %s were granted twice", j.parts(j.Tags.Repeated, j.Numbers.Repeated))
+		return fmt.Errorf("IDs of %s were granted twice", j.parts(j.OfTags.Repeated, j.OfNumbers.Repeated))
 	case len(j.NotProven) > 0:
 		return notProvenError{fmt.Errorf("of %s it is not proven that no ID was granted twice",
-			j.parts(j.Tags.NotProven, j.Numbers.NotProven))}
+			j.parts(j.OfTags.NotProven, j.OfNumbers.NotProven))}
 	}
 	return nil
 }
@@ -375,7 +351,7 @@ func (j *auditJSON) print(out io.Writer) {
 		fmt.Fprintf(out, "%-12s"+format+"\n", append([]any{name}, args...)...)
 	}
 	line("read", "%s of %s and %s of worker numbers, and %s of marks, in %s of %s",
-		numberOf(int(j.Loads), "load"), numberOf(j.Tags.Proven+j.Tags.Repeated+j.Tags.NotProven, "tag"),
+		numberOf(int(j.Loads), "load"), numberOf(j.OfTags.Proven+j.OfTags.Repeated+j.OfTags.NotProven, "tag"),
 		numberOf(int(j.Windows), "window"), numberOf(int(j.Writes), "other write"), numberOf(int(j.Entries), "entry"),
 		numberOf(j.Processes, "process"))
 	line("since", "%s, of registry %s", instant(j.From), cmp.Or(j.Registry, "-"))
@@ -401,8 +377,8 @@ func (j *auditJSON) print(out io.Writer) {
 	if j.More > 0 {
 		line("", "and %d more", j.More)
 	}
-	line("tags", "%s", tally(j.Tags))
-	line("numbers", "%s", tally(j.Numbers))
+	line("tags", "%s", tally(j.OfTags))
+	line("numbers", "%s", tally(j.OfNumbers))
 	verdict := map[string]string{
 		"proven": "proven: no ID was granted twice", "repeated": "repeated: IDs were granted twice",
 		"not proven": "not proven: no ID is known to have been granted twice",

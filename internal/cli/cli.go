@@ -58,13 +58,6 @@ func (*commandLine) help() help {
 	}
 }
 
-type getCmd struct {
-	Segment   getSegmentCmd   `cmd:""`
-	Snowflake getSnowflakeCmd `cmd:""`
-}
-
-func (*getCmd) help() help { return help{summary: "Get IDs."} }
-
 type tagCmd struct {
 	Create tagCreateCmd `cmd:""`
 	Update tagUpdateCmd `cmd:""`

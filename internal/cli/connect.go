@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
@@ -85,6 +86,19 @@ func (s *session) withClient(f func(ctx context.Context, c *client.Client) error
 	}
 	defer nc.Close()
 	return f(s.ctx, s.clientOn(nc))
+}
+
+// ask prints the answer to a request of a connected client, as text prints it for people.
+func ask[T any](
+	s *session, request func(context.Context, *client.Client) (T, error), text func(out io.Writer, answer T),
+) error {
+	return s.withClient(func(ctx context.Context, c *client.Client) error {
+		answer, err := request(ctx, c)
+		if err != nil {
+			return err
+		}
+		return s.print(answer, func(out io.Writer) { text(out, answer) })
+	})
 }
 
 // clientOn returns a client of the command's namespace. It logs nothing, since commands print errors.

@@ -102,7 +102,7 @@ func (c *permissionsCmd) Run(s *session) error {
 		}
 	}
 	lacking := len(all.Publish) + len(all.Subscribe)
-	err = s.print(rightsInJSON(role, all), func(out io.Writer) {
+	err = s.print(rightsJSON{role, all}, func(out io.Writer) {
 		switch {
 		case c.Diff != "" && lacking == 0:
 			fmt.Fprintln(out, "Nothing is missing.")
@@ -172,24 +172,6 @@ func printForNSC(out io.Writer, role rights.Role, all rights.Rights) {
 
 // rightsJSON is the output of `natsid permissions --json`.
 type rightsJSON struct {
-	Role      rights.Role `json:"role"`
-	Publish   []rightJSON `json:"publish"`
-	Subscribe []rightJSON `json:"subscribe"`
-}
-
-type rightJSON struct {
-	Subject string `json:"subject"`
-	Queue   string `json:"queue,omitempty"`
-	Why     string `json:"why"`
-}
-
-func rightsInJSON(role rights.Role, all rights.Rights) rightsJSON {
-	list := func(given []rights.Right) []rightJSON {
-		l := make([]rightJSON, 0, len(given))
-		for _, r := range given {
-			l = append(l, rightJSON(r))
-		}
-		return l
-	}
-	return rightsJSON{role, list(all.Publish), list(all.Subscribe)}
+	Role rights.Role `json:"role"`
+	rights.Rights
 }

@@ -11,21 +11,20 @@ import (
 	"time"
 
 	"github.com/natsid/natsid/internal/registry/lineage"
-	"github.com/natsid/natsid/subjects"
 )
 
 // resumeJSON is the actions of a resume, or with --dry-run its plan.
 type resumeJSON struct {
-	Registry string       `json:"registry"`
-	Incident string       `json:"incident,omitempty"`
-	Cause    string       `json:"cause,omitempty"`
-	Found    []foundJSON  `json:"found"` // by workers
-	State    time.Time    `json:"state,omitzero"`
-	Stopped  []string     `json:"stopped"` // workers that have stopped for it
-	Waiting  []string     `json:"waiting"` // workers that have not confirmed it
-	Raises   []raisedJSON `json:"raises"`
-	DryRun   bool         `json:"dry_run"`
-	Outcome  string       `json:"outcome,omitempty"` // "in order", or the remaining task; absent with --dry-run
+	Registry string          `json:"registry"`
+	Incident string          `json:"incident,omitempty"`
+	Cause    string          `json:"cause,omitempty"`
+	Found    []foundJSON     `json:"found"` // by workers
+	State    time.Time       `json:"state,omitzero"`
+	Stopped  []string        `json:"stopped"` // workers that have stopped for it
+	Waiting  []string        `json:"waiting"` // workers that have not confirmed it
+	Raises   []lineage.Raise `json:"raises"`
+	DryRun   bool            `json:"dry_run"`
+	Outcome  string          `json:"outcome,omitempty"` // "in order", or the remaining task; absent with --dry-run
 
 	assumption string // the assumption behind the raises
 }
@@ -34,12 +33,6 @@ type foundJSON struct {
 	Worker string    `json:"worker"`
 	Why    string    `json:"why"`
 	At     time.Time `json:"at"`
-}
-
-type raisedJSON struct {
-	Tag  string           `json:"tag"`
-	From subjects.Decimal `json:"from"`
-	To   subjects.Decimal `json:"to"`
 }
 
 // show prints the findings, the workers that have stopped, and the plan.
@@ -58,7 +51,7 @@ func (r *resumption) show(raises []lineage.Raise) error {
 func (r *resumption) describe(raises []lineage.Raise) resumeJSON {
 	j := resumeJSON{
 		Registry: r.c.Identity.Registry, Found: []foundJSON{}, Stopped: []string{}, Waiting: []string{},
-		Raises: []raisedJSON{}, DryRun: r.DryRun,
+		Raises: append([]lineage.Raise{}, raises...), DryRun: r.DryRun,
 	}
 	if in := r.c.Identity.Incident; in != nil {
 		j.Incident, j.Cause, j.State = in.ID, string(in.Cause), in.Since()
@@ -83,9 +76,6 @@ func (r *resumption) describe(raises []lineage.Raise) resumeJSON {
 	default:
 		j.assumption = "No ID repeats if no tag moved further than that since the state found: loads, raises and " +
 			"earlier resumes counted."
-	}
-	for _, raise := range raises {
-		j.Raises = append(j.Raises, raisedJSON{raise.Tag, subjects.Decimal(raise.From), subjects.Decimal(raise.To)})
 	}
 	return j
 }

@@ -46,17 +46,13 @@ func (c *tagCreateCmd) Run(s *session) error {
 	}
 	t := subjects.TagCreate{Tag: c.Tag, Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,
 		Order: c.Order}
-	return s.withClient(func(ctx context.Context, cl *client.Client) error {
-		created, err := cl.CreateTag(ctx, t)
-		if err != nil {
-			return err
+	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
+		return cl.CreateTag(ctx, t)
+	}, func(out io.Writer, created subjects.TagInfo) {
+		fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
+		if created.StrictFrom != nil {
+			fmt.Fprintf(out, "strict from %s on: until then clients may use IDs that they hold\n",
+				created.StrictFrom.Format(time.RFC3339))
 		}
-		return s.print(created, func(out io.Writer) {
-			fmt.Fprintf(out, "%s: next ID %d, step %d\n", created.Tag, created.MaxID, created.Step)
-			if created.StrictFrom != nil {
-				fmt.Fprintf(out, "strict from %s on: until then clients may use IDs that they hold\n",
-					created.StrictFrom.Format(time.RFC3339))
-			}
-		})
 	})
 }

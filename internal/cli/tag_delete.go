@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/natsid/natsid/client"
+	"github.com/natsid/natsid/subjects"
 )
 
 type tagDeleteCmd struct {
@@ -30,13 +31,9 @@ func (c *tagDeleteCmd) Run(s *session) error {
 	if err := checkTag(c.Tag); err != nil {
 		return err
 	}
-	return s.withClient(func(ctx context.Context, cl *client.Client) error {
-		t, err := cl.DeleteTag(ctx, c.Tag)
-		if err != nil {
-			return err
-		}
-		return s.print(t, func(out io.Writer) {
-			fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
-		})
+	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
+		return cl.DeleteTag(ctx, c.Tag)
+	}, func(out io.Writer, t subjects.TagInfo) {
+		fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
 	})
 }

@@ -57,38 +57,21 @@ func (c *tagListCmd) Run(s *session) error {
 	if c.All && !c.Stats {
 		return usage(errors.New("--all needs --stats; without --stats all tags are listed anyway"))
 	}
-	return s.withClient(func(ctx context.Context, cl *client.Client) error {
-		switch {
-		case c.All:
-			return listTags(ctx, s, cl, columns{"TAG\tMAX_ID\tAHEAD\tWORKER\t" + useHead, useRow, true})
-		case c.Stats:
-			workers, err := cl.Workers(ctx)
-			if err != nil {
-				return err
-			}
-			return s.print(workers, func(out io.Writer) { printBusiest(out, workers) })
-		}
-		return listTags(ctx, s, cl, columns{"TAG\tMAX_ID\tSTEP\tUPDATED\tLIMITS\tDESCRIPTION", tagRow, false})
-	})
-}
-
-// columns is the form of a table of tags.
-type columns struct {
-	head  string
-	row   func(subjects.TagInfo) string
-	stats bool // rows have statistics
-}
-
-// listTags prints all tags.
-func listTags(ctx context.Context, s *session, cl *client.Client, form columns) error {
-	all, err := allTags(ctx, cl, form.stats)
-	if err != nil {
-		return err
+	if c.Stats && !c.All {
+		return ask(s, func(ctx context.Context, cl *client.Client) ([]subjects.WorkerStats, error) {
+			return cl.Workers(ctx)
+		}, printBusiest)
 	}
-	return s.print(all, func(table io.Writer) {
-		fmt.Fprintln(table, form.head)
+	head, row := "TAG\tMAX_ID\tSTEP\tUPDATED\tLIMITS\tDESCRIPTION", tagRow
+	if c.All {
+		head, row = "TAG\tMAX_ID\tAHEAD\tWORKER\t"+useHead, useRow
+	}
+	return ask(s, func(ctx context.Context, cl *client.Client) ([]subjects.TagInfo, error) {
+		return allTags(ctx, cl, c.All)
+	}, func(table io.Writer, all []subjects.TagInfo) {
+		fmt.Fprintln(table, head)
 		for _, t := range all {
-			fmt.Fprintln(table, form.row(t))
+			fmt.Fprintln(table, row(t))
 		}
 	})
 }

@@ -78,22 +78,18 @@ func (c *tagUpdateCmd) Run(s *session) error {
 	if e, ok := errors.AsType[*subjects.Error](u.Check()); ok {
 		return usage(fmt.Errorf("tag %q: %s", c.Tag, e.Text))
 	}
-	return s.withClient(func(ctx context.Context, cl *client.Client) error {
-		t, err := cl.UpdateTag(ctx, u)
-		if err != nil {
-			return err
+	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
+		return cl.UpdateTag(ctx, u)
+	}, func(out io.Writer, t subjects.TagInfo) {
+		switch {
+		case t.StrictFrom != nil:
+			fmt.Fprintf(out, "%s: strict from %s on\n", t.Tag, t.StrictFrom.Format(time.RFC3339))
+		case u.Order != nil:
+			fmt.Fprintf(out, "%s: %s\n", t.Tag, *u.Order)
+		case u.ChangesLimit():
+			fmt.Fprintf(out, "%s: %s\n", t.Tag, cmp.Or(limits(t), "no limits"))
+		default:
+			fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
 		}
-		return s.print(t, func(out io.Writer) {
-			switch {
-			case t.StrictFrom != nil:
-				fmt.Fprintf(out, "%s: strict from %s on\n", t.Tag, t.StrictFrom.Format(time.RFC3339))
-			case u.Order != nil:
-				fmt.Fprintf(out, "%s: %s\n", t.Tag, *u.Order)
-			case u.ChangesLimit():
-				fmt.Fprintf(out, "%s: %s\n", t.Tag, cmp.Or(limits(t), "no limits"))
-			default:
-				fmt.Fprintf(out, "%s: next unreserved ID %d, step %d\n", t.Tag, t.MaxID, t.Step)
-			}
-		})
 	})
 }

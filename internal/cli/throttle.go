@@ -74,13 +74,9 @@ func (c *throttleCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.withClient(func(ctx context.Context, cl *client.Client) error {
-		now, err := cl.Throttle(ctx, t)
-		if err != nil {
-			return err
-		}
-		return s.print(now, func(out io.Writer) { printThrottles(out, now) })
-	})
+	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.Throttles, error) {
+		return cl.Throttle(ctx, t)
+	}, printThrottles)
 }
 
 func printThrottles(table io.Writer, now subjects.Throttles) {

@@ -32,18 +32,23 @@ type Audit struct {
 	unmarked  bool
 	cut       bool // the first entry of a process is missing
 
-	// Loads, Writes and Windows count the lines read. Lost is how many grants and writes the workers could not keep,
-	// and Missing how many entries are missing between others of one process.
-	Loads, Writes, Windows int64
-	Lost, Missing          uint64
-	// Unreadable is how many entries could not be read. The reader of the entries sets it.
-	Unreadable int
-	// OfTags and OfNumbers are the outcome of Judge; Held is how many IDs were held by workers that were killed
-	// before they wrote down the loads of these IDs.
-	OfTags, OfNumbers Tally
-	Held              int64
-	// Resumed is how many tags have writes after an incident, which were made on the assumptions of `natsid resume`.
-	Resumed int
+	Outcome
+}
+
+// An Outcome is the counts of an audit.
+type Outcome struct {
+	Entries    int64  `json:"entries"` // that were read; likewise below
+	Loads      int64  `json:"loads"`
+	Writes     int64  `json:"writes"` // of marks, that granted nothing
+	Windows    int64  `json:"windows"`
+	Processes  int    `json:"processes"`   // that wrote entries
+	Lost       uint64 `json:"lost"`        // grants and writes that workers could not keep
+	Missing    uint64 `json:"missing"`     // entries between others of one process
+	Unreadable int    `json:"unreadable"`  // entries; the reader of the entries sets it, and Entries
+	Held       int64  `json:"held,string"` // IDs of workers that were killed before they wrote their loads down
+	Resumed    int    `json:"resumed"`     // tags with writes after an incident, on assumptions of `natsid resume`
+	OfTags     Tally  `json:"tags"`
+	OfNumbers  Tally  `json:"numbers"`
 }
 
 // A Tally counts tags or worker numbers by the outcome of an audit.
@@ -135,6 +140,7 @@ func (a *Audit) process(at At, b *Batch) (p *process, isNew bool) {
 		}
 		a.processes[b.Process] = p
 		a.list = append(a.list, p)
+		a.Processes++
 	case b.Entry <= p.entry:
 		return p, false
 	default:
@@ -199,9 +205,6 @@ func (a *Audit) Point(tag, era string, mark int64, revision uint64, written time
 
 // Tags returns the tags that were added.
 func (a *Audit) Tags() []string { return a.names }
-
-// Processes returns how many processes wrote entries.
-func (a *Audit) Processes() int { return len(a.list) }
 
 // A Kind classifies a [Finding].
 type Kind int

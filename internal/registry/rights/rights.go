@@ -30,9 +30,9 @@ func Roles() []Role { return []Role{Worker, Caller, Operator, Stage} }
 
 // A Right is the right to publish or to subscribe to the subjects that match a pattern.
 type Right struct {
-	Subject string
-	Queue   string // of a right to subscribe; "" permits all of them, and none
-	Why     string // a clause without a capital at the start or a period at the end
+	Subject string `json:"subject"`
+	Queue   string `json:"queue,omitempty"` // of a right to subscribe; "" permits all of them, and none
+	Why     string `json:"why"`             // a clause without a capital at the start or a period at the end
 }
 
 // String returns the right as permissions of nats-server have it.
@@ -50,7 +50,10 @@ const answers = "answer requests"
 func (r Right) IsAnswer() bool { return strings.HasPrefix(r.Why, answers) }
 
 // Rights are all rights of a user. What is not in them is denied.
-type Rights struct{ Publish, Subscribe []Right }
+type Rights struct {
+	Publish   []Right `json:"publish"`
+	Subscribe []Right `json:"subscribe"`
+}
 
 // A Deployment is what the rights depend on. The zero value of a field is its default, but for Namespace.
 type Deployment struct {
