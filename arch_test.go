@@ -82,8 +82,6 @@ var floors = []floor{
 			prometheus},
 		"internal/ops/monitor": {},
 		"internal/ops/page":    {"subjects", "snowflake", "segment", "workerid", "internal/ops/fleetview"},
-		"internal/ops/page/frozen": {"subjects", "snowflake", "segment", "workerid", "internal/ops/fleetview",
-			"internal/ops/page"},
 	}},
 	{"stores and fleet", "where tags are kept, and what workers agree on", map[string][]string{
 		"internal/stores/attempt": {"segment"},
@@ -133,6 +131,8 @@ var floors = []floor{
 	{"test kits", "for tests, of any floor", map[string][]string{
 		"internal/testkit/exampletb": {},
 		"internal/testkit/freeport":  {},
+		"internal/testkit/frozen": {"subjects", "snowflake", "segment", "workerid", "internal/ops/fleetview",
+			"internal/ops/page"},
 		"internal/testkit/ledger":    {},
 		"internal/testkit/linear":    {porcupine},
 		"internal/testkit/mutant":    {},

@@ -19,7 +19,7 @@ import (
 
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/ops/fleetview"
-	"github.com/natsid/natsid/internal/ops/page/frozen"
+	"github.com/natsid/natsid/internal/testkit/frozen"
 	"github.com/natsid/natsid/subjects"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/internal/ops/page"
-	"github.com/natsid/natsid/internal/ops/page/frozen"
+	"github.com/natsid/natsid/internal/testkit/frozen"
 	"github.com/natsid/natsid/segment"
 	"github.com/natsid/natsid/subjects"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/natsid/natsid/internal/ops/page"
-	"github.com/natsid/natsid/internal/ops/page/frozen"
+	"github.com/natsid/natsid/internal/testkit/frozen"
 )
 
 var update = flag.Bool("update", false, "make the pictures again of views that look different now")

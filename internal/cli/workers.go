@@ -267,8 +267,8 @@ func (l *workerList) row(w int, holder *micro.Ping) workerRow {
 	switch {
 	case beats:
 		offset := beat.Offset().Milliseconds()
-		row.State, row.Since, row.OffsetMs, row.Reported = "live", fleetview.Moment(beat.Since), &offset, fleetview.Moment(beat.Time)
-		row.Silent = holder == nil
+		row.State, row.OffsetMs, row.Silent = "live", &offset, holder == nil
+		row.Since, row.Reported = fleetview.Moment(beat.Since), fleetview.Moment(beat.Time)
 	case holder != nil:
 		row.State = "live"
 	case r.Until > l.now:

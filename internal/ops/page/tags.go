@@ -51,7 +51,9 @@ func (p *page) tagList(r *http.Request) (any, error) {
 	switch by := r.FormValue("by"); {
 	case by == "left" || v.InTrouble:
 		v.By = "left"
-		slices.SortStableFunc(busiest, func(x, y fleetview.Use) int { return cmp.Compare(x.SecondsLeft, y.SecondsLeft) })
+		slices.SortStableFunc(busiest, func(x, y fleetview.Use) int {
+			return cmp.Compare(x.SecondsLeft, y.SecondsLeft)
+		})
 	case by == "speed":
 		v.By = by
 	}
