@@ -75,7 +75,7 @@ var floors = []floor{
 		"worker": {"subjects", "internal/fleet/policy", "segment", "snowflake", "internal/jitter",
 			"internal/ratelimit", natsGo},
 		"worker/leafhttp":        {"segment", "snowflake", "subjects", "worker"},
-		"internal/stage":         {"client", "stamp", "internal/jitter", natsGo},
+		"internal/stage":         {"client", "stamp", "internal/registry/buckets", "internal/jitter", natsGo},
 		"internal/ops/fleetview": {"internal/gather", "subjects", "workerid", natsGo},
 		"internal/ops/grants":    {natsGo},
 		"internal/ops/metrics": {"segment", "snowflake", "subjects", "workerid", "worker", "internal/stage",

@@ -21,7 +21,7 @@ import (
 )
 
 type auditCmd struct {
-	Tag    string
+	Tag    tagName
 	Since  since
 	Report string
 
@@ -82,15 +82,10 @@ const maxShown = 100
 
 // Run implements the command.
 func (c *auditCmd) Run(s *session) error {
-	if c.Tag != "" {
-		if err := checkTag(c.Tag); err != nil {
-			return err
-		}
-	}
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, r *grants.Reader) error {
 		a := grants.NewAudit("")
 		defer a.Close()
-		a.Tag = c.Tag
+		a.Tag = string(c.Tag)
 		if c.Report != "" {
 			c.sum = sha256.New()
 		}

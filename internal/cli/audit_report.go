@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,7 @@ func (c *auditCmd) report(s *session, r *grants.Reader, out *auditJSON) error {
 	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	line("Audit of the IDs that natsid granted\n")
 	line("made        %s UTC, by natsid %s", instant(time.Now()), version())
-	line("namespace   %s, tags: %s", s.namespace(), map[bool]string{true: "all", false: c.Tag}[c.Tag == ""])
+	line("namespace   %s, tags: %s", s.namespace(), cmp.Or(c.Tag, "all"))
 	line("stream      entries %d to %d, since %s UTC", r.First, r.Last, instant(out.From))
 	line("checksum    sha256:%x of the entries that were read, decoded", c.sum.Sum(nil))
 	line("\nOutcome\n")

@@ -40,7 +40,7 @@ var benchValues = map[string]string{
 }
 
 type benchSegmentCmd struct {
-	Tag string `arg:""`
+	Tag tagName `arg:""`
 	benchFlags
 	MaxIDs int64 `name:"max-ids" default:"10000000"`
 }
@@ -62,10 +62,8 @@ Examples:
 
 // Run implements the command.
 func (c *benchSegmentCmd) Run(s *session) error {
-	if err := checkTag(c.Tag); err != nil {
-		return err
-	}
-	return c.run(s, target{tag: c.Tag, subject: s.namespace().Segment(c.Tag), maxIDs: c.MaxIDs})
+	tag := string(c.Tag)
+	return c.run(s, target{tag: tag, subject: s.namespace().Segment(tag), maxIDs: c.MaxIDs})
 }
 
 type benchSnowflakeCmd struct{ benchFlags }

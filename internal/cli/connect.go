@@ -14,6 +14,7 @@ import (
 	"github.com/natsid/natsid/client"
 	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
+	"github.com/natsid/natsid/internal/stores/mysqlstore"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -108,8 +109,35 @@ func (s *session) clientOn(nc *nats.Conn, opts ...client.Option) *client.Client 
 	}, opts...)...)
 }
 
+// openTable opens the table of --mysql.
+func (s *session) openTable(ctx context.Context) (*mysqlstore.Table, error) {
+	cfg, err := s.validConfig()
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.OnMySQL() {
+		return nil, errNoMySQL
+	}
+	login, err := cfg.Database()
+	if err != nil {
+		return nil, err
+	}
+	return app.OpenTable(ctx, login)
+}
+
+var errNoMySQL = usage(errors.New("--mysql is missing: where the table is"))
+
 // tagForm is the help of an argument that names a tag.
 const tagForm = "The tag: 1 to 128 characters of A-Z a-z 0-9 - _ / = and single dots inside."
+
+// A tagName is a tag on the command line.
+type tagName string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (t *tagName) UnmarshalText(text []byte) error {
+	*t = tagName(text)
+	return checkTag(string(text))
+}
 
 // checkTag rejects a malformed tag before NATS is contacted: a tag with a space or an empty token could not even be
 // sent.

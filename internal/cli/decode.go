@@ -33,7 +33,8 @@ func (c *decodeCmd) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("%w; give the layout of the workers with --layout", err)
 	}
-	return s.print(partsOf(l, p), func(out io.Writer) { printParts(out, l, p) })
+	parts := partsOf(l, p)
+	return s.print(parts, parts.print)
 }
 
 // partsJSON is a snowflake in its parts. Parts for which the layout has no bits are absent.
@@ -57,14 +58,14 @@ func partsOf(l snowflake.Layout, p snowflake.Parts) partsJSON {
 	return out
 }
 
-func printParts(out io.Writer, l snowflake.Layout, p snowflake.Parts) {
+func (p partsJSON) print(out io.Writer) {
 	fmt.Fprintf(out, "time      %s\n", p.Time.Format(millis))
-	if l.Site > 0 {
-		fmt.Fprintf(out, "site      %d\nmachine   %d\n", p.Site, p.Machine)
+	if p.Site != nil {
+		fmt.Fprintf(out, "site      %d\nmachine   %d\n", *p.Site, *p.Machine)
 	}
 	fmt.Fprintf(out, "worker    %d\n", p.Worker)
-	if l.Business > 0 {
-		fmt.Fprintf(out, "business  %d\n", p.Business)
+	if p.Business != nil {
+		fmt.Fprintf(out, "business  %d\n", *p.Business)
 	}
 	fmt.Fprintf(out, "sequence  %d\n", p.Sequence)
 }

@@ -20,7 +20,7 @@ import (
 // explainCmd has the flags --layout and --epoch, too.
 type explainCmd struct {
 	ID  int64 `arg:""`
-	Tag string
+	Tag tagName
 }
 
 func (*explainCmd) help() help {
@@ -80,13 +80,8 @@ type callerJSON struct {
 
 // Run implements the command.
 func (c *explainCmd) Run(s *session) error {
-	if c.Tag != "" {
-		if err := checkTag(c.Tag); err != nil {
-			return err
-		}
-	}
 	return s.withGrants(func(ctx context.Context, js jetstream.JetStream, r *grants.Reader) (err error) {
-		out := explainedJSON{ID: c.ID, Tag: c.Tag, Grants: []grantJSON{}, CantBe: []string{}}
+		out := explainedJSON{ID: c.ID, Tag: string(c.Tag), Grants: []grantJSON{}, CantBe: []string{}}
 		if c.Tag != "" {
 			err = c.segment(ctx, s, js, r, &out)
 		} else {
@@ -108,7 +103,8 @@ func (c *explainCmd) Run(s *session) error {
 func (c *explainCmd) segment(
 	ctx context.Context, s *session, js jetstream.JetStream, r *grants.Reader, out *explainedJSON,
 ) error {
-	found, _, err := r.FindLoads(ctx, c.Tag, c.ID)
+	tag := string(c.Tag)
+	found, _, err := r.FindLoads(ctx, tag, c.ID)
 	if err != nil {
 		return err
 	}
@@ -130,18 +126,18 @@ func (c *explainCmd) segment(
 	gaps := grants.NewAudit("")
 	defer gaps.Close()
 	gaps.Tag = " " // no tag: only missing entries count
-	r.Only(c.Tag)
+	r.Only(tag)
 	_, err = r.Scan(ctx, r.First, r.Last, func(at grants.At, b *grants.Batch) bool {
 		for _, l := range b.Loads {
-			if l.Tag == c.Tag && (!known || l.First < first) {
+			if l.Tag == tag && (!known || l.First < first) {
 				first, known = l.First, true
 			}
-			if l.Tag == c.Tag && 0 < l.Before && l.Before <= c.ID && c.ID < l.First {
+			if l.Tag == tag && 0 < l.Before && l.Before <= c.ID && c.ID < l.First {
 				hole = fmt.Sprintf("the load %d-%d of process %s left it out", l.First, l.Last, b.Process)
 			}
 		}
 		for _, w := range b.Writes {
-			if w.Tag == c.Tag && w.Before <= c.ID && c.ID < w.After {
+			if w.Tag == tag && w.Before <= c.ID && c.ID < w.After {
 				hole = holeOf(w, b.Process)
 			}
 		}
@@ -151,7 +147,7 @@ func (c *explainCmd) segment(
 		return err
 	}
 	marks, err := kvstore.Inspect(ctx, buckets.OnJetStream(js), s.namespace().SegmentBucket())
-	mark, marked := marks.Marks[c.Tag]
+	mark, marked := marks.Marks[tag]
 	switch {
 	case err == nil && marked && c.ID >= mark.Mark:
 		out.cant("one that was issued: the tag's mark is %d, and no worker has loaded IDs above it", mark.Mark)
@@ -249,7 +245,7 @@ func (c *explainCmd) callers(
 	if !f.Head.Callers {
 		return nil, nil
 	}
-	found, err := r.Callers(ctx, f.Head.Process, c.Tag, c.ID, first, last)
+	found, err := r.Callers(ctx, f.Head.Process, string(c.Tag), c.ID, first, last)
 	for _, of := range found {
 		all = append(all, callerJSON{
 			of.Caller, of.Requests, time.UnixMilli(of.From).UTC(), time.UnixMilli(of.Until).UTC(), of.First, of.Last,

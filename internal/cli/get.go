@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -19,7 +18,7 @@ type getCmd struct {
 func (*getCmd) help() help { return help{summary: "Get IDs."} }
 
 type getSegmentCmd struct {
-	Tag string `arg:""`
+	Tag tagName `arg:""`
 	count
 }
 
@@ -35,10 +34,7 @@ func (*getSegmentCmd) help() help {
 
 // Run implements the command.
 func (c *getSegmentCmd) Run(s *session) error {
-	if err := errors.Join(c.check(), checkTag(c.Tag)); err != nil {
-		return err
-	}
-	return c.get(s, func(cl *client.Client) *client.Handle { return cl.Segment(c.Tag) })
+	return c.get(s, func(cl *client.Client) *client.Handle { return cl.Segment(string(c.Tag)) })
 }
 
 type getSnowflakeCmd struct{ count }
@@ -54,9 +50,6 @@ func (*getSnowflakeCmd) help() help {
 
 // Run implements the command.
 func (c *getSnowflakeCmd) Run(s *session) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	return c.get(s, func(cl *client.Client) *client.Handle { return cl.Snowflake() })
 }
 
@@ -67,18 +60,14 @@ type count struct {
 
 const countHelp = "How many IDs. More than one are printed as runs, first-last, one a line."
 
-func (c count) check() error {
-	if c.N < 1 {
-		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
-	}
-	return nil
-}
-
 // getWithin is how long a person at a terminal waits for a worker that can issue.
 const getWithin = 2 * time.Second
 
 // get prints IDs of a handle in their wire format.
 func (c count) get(s *session, of func(*client.Client) *client.Handle) error {
+	if c.N < 1 {
+		return usage(fmt.Errorf("-n %d: want at least 1", c.N))
+	}
 	return ask(s, func(ctx context.Context, cl *client.Client) (idsJSON, error) {
 		ctx, cancel := context.WithTimeout(ctx, getWithin)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,29 +35,21 @@ type layoutField struct {
 // printLayout prints a layout, beside the needs for which it was planned, unless they are zero.
 func printLayout(s *session, l snowflake.Layout, needs snowflake.Needs) error {
 	d := layoutJSON{
-		Layout: l.String(), UnitMs: l.Unit, Epoch: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(), Largest: largestOf(l),
+		Layout: l.String(), UnitMs: l.Unit, Epoch: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(),
+		Largest: subjects.Decimal(int64(1)<<l.Bits() - 1), Fields: fieldsOf(l, needs),
 	}
-	for _, c := range capacitiesOf(l, needs) {
-		if c.bits > 0 {
-			d.Fields = append(d.Fields, layoutField{c.field, c.bits, c.room, c.what, c.need})
-		}
-	}
-	return s.print(d, func(out io.Writer) { describeLayout(out, l, needs) })
+	return s.print(d, func(out io.Writer) { d.print(out, l, needs != snowflake.Needs{}) })
 }
 
-func largestOf(l snowflake.Layout) subjects.Decimal { return subjects.Decimal(int64(1)<<l.Bits() - 1) }
-
-// describeLayout prints a layout, beside the needs for which it was planned, unless they are zero.
-func describeLayout(out io.Writer, l snowflake.Layout, needs snowflake.Needs) {
+func (d layoutJSON) print(out io.Writer, l snowflake.Layout, planned bool) {
 	fmt.Fprintf(out, "%s, ticks of %v\n\n%s\n", l, tickOf(l), picture(l))
-	capacities(out, l, needs)
-	begins, warns := time.UnixMilli(l.Epoch).UTC(), l.Ends().AddDate(-snowflake.LastYears, 0, 0)
-	largest := int64(largestOf(l))
-	fmt.Fprintf(out, "\nbegins   %s\n", begins.Format(millis))
+	printFields(out, d.Fields, planned)
+	warns := l.Ends().AddDate(-snowflake.LastYears, 0, 0)
+	fmt.Fprintf(out, "\nbegins   %s\n", d.Epoch.Format(millis))
 	fmt.Fprintf(out, "ends     %s; workers warn from %s on\n", l.Ends().Format(millis), warns.Format(time.DateOnly))
-	fmt.Fprintf(out, "largest  %d, %d digits; %s\n", largest, len(strconv.FormatInt(largest, 10)), inJavaScript(l))
+	fmt.Fprintf(out, "largest  %d, %d digits; %s\n", d.Largest, len(fmt.Sprint(int64(d.Largest))), inJavaScript(l))
 	fmt.Fprintf(out, "spare    %d of 63 bits\n", 63-l.Bits())
-	fmt.Fprintf(out, "use      natsid --layout %s --epoch %s", l, begins.Format(time.RFC3339Nano))
+	fmt.Fprintf(out, "use      natsid --layout %s --epoch %s", l, d.Epoch.Format(time.RFC3339Nano))
 	if l.Site > 0 {
 		fmt.Fprintf(out, " --site N    N is 0 to %d", l.Sites()-1)
 	}
@@ -74,47 +67,37 @@ const millis = "2006-01-02 15:04:05.000 MST"
 
 func tickOf(l snowflake.Layout) time.Duration { return time.Duration(l.Unit) * time.Millisecond }
 
-// capacities prints a table of the capacity of each field.
-func capacities(table io.Writer, l snowflake.Layout, needs snowflake.Needs) {
-	planned := needs != snowflake.Needs{}
+// printFields prints a table of the capacity of each field, beside the need if there is a plan.
+func printFields(table io.Writer, fields []layoutField, planned bool) {
 	if planned {
 		fmt.Fprintln(table, "FIELD\tBITS\tNEED\tCAPACITY\tHEADROOM")
 	} else {
 		fmt.Fprintln(table, "FIELD\tBITS\tCAPACITY")
 	}
-	for _, c := range capacitiesOf(l, needs) {
-		switch {
-		case c.bits == 0:
-		case planned:
+	for _, f := range fields {
+		if planned {
 			fmt.Fprintf(table, "%s\t%d\t%d\t%s %s\t%.1fx\n",
-				c.field, c.bits, c.need, amount(c.room), c.what, c.room/float64(c.need))
-		default:
-			fmt.Fprintf(table, "%s\t%d\t%s %s\n", c.field, c.bits, amount(c.room), c.what)
+				f.Field, f.Bits, f.Need, amount(f.Capacity), f.Unit, f.Capacity/float64(f.Need))
+		} else {
+			fmt.Fprintf(table, "%s\t%d\t%s %s\n", f.Field, f.Bits, amount(f.Capacity), f.Unit)
 		}
 	}
 }
 
-// A capacity is the capacity of a field, beside the need.
-type capacity struct {
-	field string
-	bits  int
-	room  float64
-	what  string
-	need  int64
-}
-
-func capacitiesOf(l snowflake.Layout, needs snowflake.Needs) []capacity {
+// fieldsOf returns the fields that have bits.
+func fieldsOf(l snowflake.Layout, needs snowflake.Needs) []layoutField {
 	tick, machines := tickOf(l).Seconds(), "machines"
 	if l.Site > 0 {
 		machines = "machines a site"
 	}
-	return []capacity{
+	all := []layoutField{
 		{"time", l.Time, math.Ldexp(tick, l.Time) / snowflake.Year.Seconds(), "years", needs.Years},
 		{"site", l.Site, math.Ldexp(1, l.Site), "sites", needs.Sites},
 		{"machine", l.Worker, math.Ldexp(1, l.Worker), machines, needs.Machines},
 		{"business", l.Business, math.Ldexp(1, l.Business), "businesses", needs.Businesses},
 		{"sequence", l.Sequence, math.Ldexp(1, l.Sequence) / tick, "IDs/s a machine", needs.Peak},
 	}
+	return slices.DeleteFunc(all, func(f layoutField) bool { return f.Bits == 0 })
 }
 
 func amount(v float64) string {

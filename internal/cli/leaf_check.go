@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/buckets"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/subjects"
@@ -48,18 +47,7 @@ type leafRow struct {
 
 // Run implements the command.
 func (c *leafCheckCmd) Run(s *session) error {
-	cfg, err := s.validConfig()
-	if err != nil {
-		return err
-	}
-	if !cfg.OnMySQL() {
-		return usage(errors.New("--mysql is missing: where the table is"))
-	}
-	login, err := cfg.Database()
-	if err != nil {
-		return err
-	}
-	table, err := app.OpenTable(s.ctx, login)
+	table, err := s.openTable(s.ctx)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,6 +97,21 @@ func (o *output) asks(question string) bool {
 	a := strings.ToLower(strings.TrimSpace(answer))
 	return a == "y" || a == "yes"
 }
+
+// agree returns an error unless the answer to a question is yes, or was given before, by --yes.
+func (o *output) agree(yes bool, question string) error {
+	switch {
+	case yes:
+		return nil
+	case !isTerminal(os.Stdin):
+		return errNoTerminal
+	case !o.asks(question):
+		return errors.New("nothing was changed")
+	}
+	return nil
+}
+
+var errNoTerminal = usage(errors.New("there is no terminal to ask on; give --yes"))
 
 // isTerminal reports whether f is a terminal.
 func isTerminal(f *os.File) bool {

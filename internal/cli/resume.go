@@ -235,9 +235,8 @@ func (r *resumption) declare(ctx context.Context) (declared bool, err error) {
 }
 
 var (
-	errSince      = usage(errors.New("no worker knows when the restored state was taken: say it with --since"))
-	errNoTable    = usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
-	errNoTerminal = usage(errors.New("there is no terminal to ask on; give --yes"))
+	errSince   = usage(errors.New("no worker knows when the restored state was taken: say it with --since"))
+	errNoTable = usage(errors.New("--table-is-whole is for marks that guard a table: name that with --mysql"))
 )
 
 func otherKept(keep, own string) error {
@@ -257,9 +256,10 @@ func (r *resumption) try(ctx context.Context) error {
 	if r.c.Unfit != nil {
 		return fmt.Errorf("correct the settings of the bucket first: %w", r.c.Unfit)
 	}
-	if err := r.agree("Raise the tags and resume?"); err != nil {
+	if err := r.s.agree(r.Yes || r.agreed, "Raise the tags and resume?"); err != nil {
 		return err
 	}
+	r.agreed = true
 	if err := r.takeOut(ctx); err != nil {
 		return err
 	}

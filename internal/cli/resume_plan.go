@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/internal/registry/lineage"
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/mysqlstore"
@@ -86,15 +85,14 @@ func above(mark, by int64) int64 { return mark + min(by, math.MaxInt64-mark) }
 
 // openTable opens the table that the marks guard; nil if none is named.
 func (r *resumption) openTable(ctx context.Context) (*mysqlstore.Table, error) {
-	cfg, err := r.s.validConfig()
-	if err != nil || r.kind != kvstore.Guarded || !cfg.OnMySQL() {
-		return nil, err
+	if r.kind != kvstore.Guarded {
+		return nil, nil
 	}
-	login, err := cfg.Database()
-	if err != nil {
-		return nil, err
+	table, err := r.s.openTable(ctx)
+	if errors.Is(err, errNoMySQL) {
+		return nil, nil
 	}
-	return app.OpenTable(ctx, login)
+	return table, err
 }
 
 // rows returns the marks of the table that the marks guard.

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -124,19 +122,4 @@ func (r *resumption) done(state string) error {
 	return r.s.print(r.report, func(out io.Writer) {
 		fmt.Fprintf(out, "registry %s: %s\n", r.report.Registry, state)
 	})
-}
-
-// agree asks whether to continue, once.
-func (r *resumption) agree(question string) error {
-	if r.Yes || r.agreed {
-		return nil
-	}
-	if !isTerminal(os.Stdin) {
-		return errNoTerminal
-	}
-	if !r.s.asks(question) {
-		return errors.New("nothing was changed")
-	}
-	r.agreed = true
-	return nil
 }

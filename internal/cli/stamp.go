@@ -16,7 +16,7 @@ type stampCmd struct {
 	From      string
 	To        string
 	Core      string
-	Tag       string
+	Tag       tagName
 	Snowflake bool
 	TagFrom   tagFrom  `name:"tag-from"`
 	Filter    []string `sep:"none"`

@@ -26,11 +26,6 @@ func (c *stampCmd) check() error {
 	if ways != 1 && !c.Repair && !c.Status {
 		return errors.New("want one of --tag, --tag-from and --snowflake")
 	}
-	if c.Tag != "" {
-		if err := checkTag(c.Tag); err != nil {
-			return err
-		}
-	}
 	for flag, pattern := range map[string]string{"subject": c.Subject, "into": c.Into, "core": cmp.Or(c.Core, ">")} {
 		prefix, ok := strings.CutSuffix(pattern, ">")
 		if !ok || strings.ContainsAny(prefix, "*> \t\r\n") || prefix != "" && !strings.HasSuffix(prefix, ".") {
@@ -85,7 +80,7 @@ func (c *stampCmd) stamp(ids *client.Client) func(context.Context, string, []*na
 	}
 	handle := ids.Snowflake()
 	if c.Tag != "" {
-		handle = ids.Segment(c.Tag)
+		handle = ids.Segment(string(c.Tag))
 	}
 	one := stamp.New(handle)
 	return func(ctx context.Context, _ string, msgs []*nats.Msg) error { return one.Msgs(ctx, msgs) }

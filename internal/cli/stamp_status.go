@@ -2,10 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -39,11 +37,8 @@ func (c *stampCmd) status(s *session, js jetstream.JetStream, to *stage.Stream, 
 			c.To, r.Foreign, r.Gone)
 		if c.Repair {
 			fmt.Fprintf(s.stderr, "%s\nIf a copy is gone, its original is copied again, with another ID.\n", text)
-			if !c.Yes && !isTerminal(os.Stdin) {
-				return errNoTerminal
-			}
-			if !c.Yes && !s.asks("Is no copy gone, and shall stages continue?") {
-				return errors.New("nothing was changed")
+			if err := s.agree(c.Yes, "Is no copy gone, and shall stages continue?"); err != nil {
+				return err
 			}
 			if err := to.SetHint(s.ctx, r.Hint); err != nil {
 				return err

@@ -42,26 +42,15 @@ Example:
 
 // Run implements the command.
 func (c *storeMoveCmd) Run(s *session) error {
-	cfg, err := s.validConfig()
+	table, err := s.openTable(s.ctx)
 	if err != nil {
 		return err
 	}
-	if !cfg.OnMySQL() {
-		return usage(errors.New("--mysql is missing: where the table is"))
-	}
+	defer table.Close()
 	return s.withStore(func(ctx context.Context, streams buckets.Streams, r kvstore.Report) error {
 		if err := errors.Join(r.Unfit, r.Trouble); err != nil {
 			return fmt.Errorf("%w; run `natsid store show`", err)
 		}
-		login, err := cfg.Database()
-		if err != nil {
-			return err
-		}
-		table, err := app.OpenTable(ctx, login)
-		if err != nil {
-			return err
-		}
-		defer table.Close()
 		return c.move(ctx, s, streams, r, table)
 	})
 }

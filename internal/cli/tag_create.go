@@ -11,11 +11,11 @@ import (
 )
 
 type tagCreateCmd struct {
-	Tag   string `arg:""`
-	Step  int64  `default:"${default_step}"`
-	Start int64  `default:"1"`
-	Desc  string `placeholder:"TEXT"`
-	Order string `enum:",loose,strict" default:"" placeholder:"ORDER"`
+	Tag   tagName `arg:""`
+	Step  int64   `default:"${default_step}"`
+	Start int64   `default:"1"`
+	Desc  string  `placeholder:"TEXT"`
+	Order string  `enum:",loose,strict" default:"" placeholder:"ORDER"`
 }
 
 func (*tagCreateCmd) help() help {
@@ -38,13 +38,10 @@ func (*tagCreateCmd) help() help {
 
 // Run implements the command.
 func (c *tagCreateCmd) Run(s *session) error {
-	if err := checkTag(c.Tag); err != nil {
-		return err
-	}
 	if c.Step < 1 || c.Start < 1 { // 0 on the wire means the default
 		return usage(fmt.Errorf("tag %q: step %d and start %d, want at least 1", c.Tag, c.Step, c.Start))
 	}
-	t := subjects.TagCreate{Tag: c.Tag, Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,
+	t := subjects.TagCreate{Tag: string(c.Tag), Step: c.Step, Start: subjects.Decimal(c.Start), Description: c.Desc,
 		Order: c.Order}
 	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
 		return cl.CreateTag(ctx, t)

@@ -10,7 +10,7 @@ import (
 )
 
 type tagDeleteCmd struct {
-	Tag string `arg:""`
+	Tag tagName `arg:""`
 }
 
 func (*tagDeleteCmd) help() help {
@@ -28,11 +28,8 @@ Example:
 
 // Run implements the command.
 func (c *tagDeleteCmd) Run(s *session) error {
-	if err := checkTag(c.Tag); err != nil {
-		return err
-	}
 	return ask(s, func(ctx context.Context, cl *client.Client) (subjects.TagInfo, error) {
-		return cl.DeleteTag(ctx, c.Tag)
+		return cl.DeleteTag(ctx, string(c.Tag))
 	}, func(out io.Writer, t subjects.TagInfo) {
 		fmt.Fprintf(out, "%s: deleted; created again, it continues from %d\n", t.Tag, t.MaxID)
 	})

@@ -5,31 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/natsid/natsid/internal/registry/buckets"
 )
 
-// apiSubject returns a subject of JetStream's API.
-func apiSubject(js jetstream.JetStream, subject string) string {
+// apiSubject returns the subject of a request to JetStream about a stream, or a consumer of one.
+func apiSubject(js jetstream.JetStream, request, name string) string {
 	opts := js.Options()
-	prefix := "$JS.API."
-	switch {
-	case opts.Domain != "":
-		prefix = "$JS." + opts.Domain + ".API."
-	case opts.APIPrefix != "":
-		prefix = strings.TrimSuffix(opts.APIPrefix, ".") + "."
-	}
-	return prefix + subject
+	return buckets.APIOf(opts.Domain, opts.APIPrefix).Stream(request, name)
 }
 
 // request sends a request to JetStream's API, and awaits the answer for answersWithin.
 func request(ctx context.Context, js jetstream.JetStream, subject string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	subject = apiSubject(js, subject)
 	m, err := js.Conn().RequestWithContext(ctx, subject, body)
 	if err != nil {
 		return nil, fmt.Errorf("JetStream does not answer on %s: %w", subject, err)
@@ -56,7 +49,7 @@ var errNoMessage = errors.New("stage: no such message")
 // messageOf returns the message of a stream that a query selects, as the stream's leader has it (a direct get asks
 // any replica), or errNoMessage.
 func messageOf(ctx context.Context, js jetstream.JetStream, stream, query string) (m Message, err error) {
-	reply, err := request(ctx, js, "STREAM.MSG.GET."+stream, []byte(query))
+	reply, err := request(ctx, js, apiSubject(js, "STREAM.MSG.GET", stream), []byte(query))
 	if err != nil {
 		return m, err
 	}

@@ -111,7 +111,7 @@ func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 	defer cancel()
 	name := rand.Text()
 	r := &onReader{conn: s.js.Conn(), reconnects: s.js.Conn().Stats().Reconnects,
-		end: apiSubject(s.js, "CONSUMER.DELETE."+s.name+"."+name)}
+		end: apiSubject(s.js, "CONSUMER.DELETE", s.name+"."+name)}
 	consumer, err := s.js.CreateConsumer(ctx, s.name, jetstream.ConsumerConfig{
 		Name: name, FilterSubjects: s.filters, AckPolicy: jetstream.AckNonePolicy,
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
@@ -136,8 +136,9 @@ func (s *onSource) Open(ctx context.Context, after uint64) (Reader, error) {
 func (s *onSource) heard(ctx context.Context, consumer string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	next := apiSubject(s.js, "CONSUMER.MSG.NEXT", s.name+"."+consumer)
 	for {
-		_, err := request(ctx, s.js, "CONSUMER.MSG.NEXT."+s.name+"."+consumer,
+		_, err := request(ctx, s.js, next,
 			[]byte(`{"batch":1,"expires":1,"idle_heartbeat":1000000000}`))
 		if !errors.Is(err, nats.ErrNoResponders) {
 			return nil // the consumer refused, or is silent, which the stage notices

@@ -112,7 +112,6 @@ type Numbers struct {
 // An answer is the latest snapshot for one question.
 type answer struct {
 	snapshot Snapshot
-	used     time.Time
 	begun    chan struct{} // closed when there is a snapshot
 	asking   bool
 }
@@ -131,11 +130,12 @@ func (f *Fleet) Look(ctx context.Context, q subjects.ViewRequest) (Snapshot, err
 	now := f.cfg.Now()
 	a := f.answers[q]
 	if a == nil || now.Sub(a.snapshot.At) > stale && !a.asking {
-		f.forgetOne()
+		if len(f.answers) >= maxQuestions {
+			clear(f.answers)
+		}
 		a = &answer{begun: make(chan struct{})}
 		f.answers[q] = a
 	}
-	a.used = now
 	if age := now.Sub(a.snapshot.At); !a.asking && (age > freshFor(q) || age < 0) {
 		a.asking = true
 		go f.ask(q, a)
@@ -156,20 +156,6 @@ func freshFor(q subjects.ViewRequest) time.Duration {
 		return freshHour
 	}
 	return fresh
-}
-
-// forgetOne drops the answer that was last used longest ago, if there are too many.
-func (f *Fleet) forgetOne() {
-	if len(f.answers) < maxQuestions {
-		return
-	}
-	var oldest subjects.ViewRequest
-	for q, a := range f.answers {
-		if f.answers[oldest] == nil || a.used.Before(f.answers[oldest].used) {
-			oldest = q
-		}
-	}
-	delete(f.answers, oldest)
 }
 
 // ask asks all workers, and keeps their answers.

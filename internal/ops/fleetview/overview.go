@@ -2,7 +2,6 @@ package fleetview
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -32,10 +31,9 @@ type Overview struct {
 	Known                bool    // the rates of some worker are known
 	Waiting, Ready       int
 	Versions             int   // number of different versions
-	Numbers              int   // number of held worker numbers
 	Registry             error // why the worker numbers are older than the snapshot
 	Registries           []Registered
-	Errors               []Counted // requests that were answered with an error since the workers started, by code
+	Errors               map[string]int64 // requests answered with an error since the workers started, by code
 }
 
 // Registered is the workers of one era of a registry.
@@ -44,16 +42,10 @@ type Registered struct {
 	Workers       int
 }
 
-// Counted is how often something with a name occurred.
-type Counted struct {
-	Name string
-	N    int64
-}
-
 // Overview returns the workers in the order of the snapshot, and their sums.
 func (s Snapshot) Overview() Overview {
-	v := Overview{Registry: s.Numbers.Trouble, Numbers: len(s.Numbers.Heartbeats)}
-	versions, codes, registries := make(map[string]bool), make(map[string]int64), make(map[Registered]int)
+	v := Overview{Registry: s.Numbers.Trouble, Errors: make(map[string]int64)}
+	versions, registries := make(map[string]bool), make(map[Registered]int)
 	for _, w := range s.Workers {
 		row := rowOf(w, s.At, s.Alone)
 		v.Rows = append(v.Rows, row)
@@ -64,7 +56,7 @@ func (s Snapshot) Overview() Overview {
 		registries[Registered{Registry: w.Registry, Era: w.Era}]++
 		for _, m := range w.Modes {
 			for code, n := range m.Codes {
-				codes[code] += n
+				v.Errors[code] += n
 			}
 		}
 		v.Segments += w.Rates["segment"].IDs
@@ -83,9 +75,6 @@ func (s Snapshot) Overview() Overview {
 	slices.SortFunc(v.Registries, func(a, b Registered) int {
 		return cmp.Or(cmp.Compare(b.Workers, a.Workers), cmp.Compare(a.Registry+a.Era, b.Registry+b.Era))
 	})
-	for _, code := range slices.Sorted(maps.Keys(codes)) {
-		v.Errors = append(v.Errors, Counted{code, codes[code]})
-	}
 	return v
 }
 
@@ -149,18 +138,4 @@ func silence(w Worker, now time.Time, alone bool) string {
 		return "It has a heartbeat and does not answer: it was killed, hangs, or is cut off."
 	}
 	return last + ", and did not stop cleanly: the figures are those of then."
-}
-
-// shownAlarms is how many of the latest alarms are shown beside the workers.
-const shownAlarms = 3
-
-// Latest returns the latest of the alarms of the last 24 hours, and the number of all of them. The events must be in
-// order of time, the latest first.
-func Latest(events []subjects.AlarmEvent, now time.Time) (latest []subjects.AlarmEvent, today int) {
-	for _, e := range events {
-		if now.Sub(e.Time) < 24*time.Hour {
-			today++
-		}
-	}
-	return events[:min(today, shownAlarms)], today
 }

@@ -96,35 +96,27 @@ func (a *Audit) Add(at At, b *Batch) error {
 		p.until = max(p.until, w.Until)
 		a.numbers.add(at, b, w)
 	}
+	var err error
+	add := func(tag string, count *int64, r row) {
+		if err == nil {
+			r.process, r.sequence, r.era = p.index, at.Sequence, a.era(b.Era)
+			err = a.add(tag, count, r)
+		}
+	}
 	for i := range b.Loads {
 		l := &b.Loads[i]
-		err := a.add(l.Tag, &a.Loads, row{
-			process: p.index, kind: aLoad, first: l.First, last: l.Last, before: l.Before, read: l.Read,
-			written: l.Written, replaced: l.Replaced, time: l.Time, sequence: at.Sequence, era: a.era(b.Era),
-		})
-		if err != nil {
-			return err
-		}
+		add(l.Tag, &a.Loads, row{kind: aLoad, first: l.First, last: l.Last, before: l.Before, read: l.Read,
+			written: l.Written, replaced: l.Replaced, time: l.Time})
 	}
 	for i := range b.Writes {
 		w := &b.Writes[i]
-		err := a.add(w.Tag, &a.Writes, row{
-			process: p.index, kind: aWrite, first: w.Before, last: w.After - 1, before: w.Before, read: w.Read,
-			written: w.Written, replaced: w.Replaced, time: w.Time, sequence: at.Sequence, era: a.era(b.Era),
-		})
-		if err != nil {
-			return err
-		}
+		add(w.Tag, &a.Writes, row{kind: aWrite, first: w.Before, last: w.After - 1, before: w.Before, read: w.Read,
+			written: w.Written, replaced: w.Replaced, time: w.Time})
 	}
 	for _, d := range b.Discards {
-		err := a.add(d.Tag, new(int64), row{
-			process: p.index, kind: aDiscard, first: d.First, last: d.Last, sequence: at.Sequence, era: a.era(b.Era),
-		})
-		if err != nil {
-			return err
-		}
+		add(d.Tag, new(int64), row{kind: aDiscard, first: d.First, last: d.Last})
 	}
-	return nil
+	return err
 }
 
 // process returns the writer of an entry, and reports whether the entry was not added before.

@@ -86,20 +86,19 @@ const disorder = time.Minute
 
 // around returns the range of entries stored within disorder of two entries.
 func (r *Reader) around(ctx context.Context, first, last uint64) (from, to uint64, err error) {
-	for _, end := range []struct {
-		is   *uint64
-		at   uint64
-		more time.Duration
-	}{{&from, first, -disorder}, {&to, last, disorder}} {
-		at, _, ok, err := r.Get(ctx, end.at)
-		if !ok || err != nil && !errors.Is(err, ErrUnreadable) {
-			at.Time = time.Now()
-		}
-		if *end.is, err = r.From(ctx, at.Time.Add(end.more)); err != nil {
-			return 0, 0, err
-		}
+	if from, err = r.after(ctx, first, -disorder); err == nil {
+		to, err = r.after(ctx, last, disorder)
 	}
-	return from, to, nil
+	return from, to, err
+}
+
+// after returns the first entry that was stored a time after another entry, or later.
+func (r *Reader) after(ctx context.Context, sequence uint64, d time.Duration) (uint64, error) {
+	at, _, ok, err := r.Get(ctx, sequence)
+	if !ok || err != nil && !errors.Is(err, ErrUnreadable) {
+		at.Time = time.Now()
+	}
+	return r.From(ctx, at.Time.Add(d))
 }
 
 // once drops second copies of entries, which were written again after a lost acknowledgement.

@@ -139,23 +139,21 @@ func (b *Batch) split() (others Batch) {
 	case len(b.Writes) > 0:
 		b.Era = b.Writes[0].Era
 	}
-	loads, writes := b.Loads, b.Writes
-	b.Loads, b.Writes = nil, nil
-	for _, l := range loads {
-		into := &others
-		if l.Era == b.Era {
-			into = b
-		}
-		into.Loads = append(into.Loads, l)
-	}
-	for _, w := range writes {
-		into := &others
-		if w.Era == b.Era {
-			into = b
-		}
-		into.Writes = append(into.Writes, w)
-	}
+	b.Loads, others.Loads = partition(b.Loads, func(l Load) bool { return l.Era == b.Era })
+	b.Writes, others.Writes = partition(b.Writes, func(w Write) bool { return w.Era == b.Era })
 	return others
+}
+
+// partition returns the elements for which is holds, and the others.
+func partition[T any](all []T, is func(T) bool) (these, others []T) {
+	for _, v := range all {
+		if is(v) {
+			these = append(these, v)
+		} else {
+			others = append(others, v)
+		}
+	}
+	return these, others
 }
 
 // isEmpty reports whether the entry has no grant and no write.

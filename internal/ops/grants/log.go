@@ -58,21 +58,27 @@ func New(cfg Config) *Log {
 
 // Load adds a load.
 func (l *Log) Load(g Load) {
+	l.keep(func() { l.kept.Loads = append(l.kept.Loads, g) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.recent.add(g)
-	if !l.fullLocked() {
-		l.kept.Loads = append(l.kept.Loads, g)
-	}
 }
 
 // Write adds a write of a mark that granted nothing.
-func (l *Log) Write(w Write) {
+func (l *Log) Write(w Write) { l.keep(func() { l.kept.Writes = append(l.kept.Writes, w) }) }
+
+// Window adds a window.
+func (l *Log) Window(w Window) { l.keep(func() { l.kept.Windows = append(l.kept.Windows, w) }) }
+
+// keep calls add with the lock held if another grant or write can be kept; otherwise it counts one as lost.
+func (l *Log) keep(add func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.fullLocked() {
-		l.kept.Writes = append(l.kept.Writes, w)
+	if len(l.kept.Loads)+len(l.kept.Windows)+len(l.kept.Writes) >= maxKept {
+		l.loseLocked()
+		return
 	}
+	add()
 }
 
 // Discard adds IDs of a load that were never issued.
@@ -121,24 +127,6 @@ func (l *Log) takeCalls(end bool) {
 		l.kept.Calls = append(l.kept.Calls, *c)
 	}
 	clear(l.calls)
-}
-
-// Window adds a window.
-func (l *Log) Window(w Window) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.fullLocked() {
-		l.kept.Windows = append(l.kept.Windows, w)
-	}
-}
-
-// fullLocked reports whether no other grant or write can be kept; then it counts one as lost.
-func (l *Log) fullLocked() bool {
-	full := len(l.kept.Loads)+len(l.kept.Windows)+len(l.kept.Writes) >= maxKept
-	if full {
-		l.loseLocked()
-	}
-	return full
 }
 
 func (l *Log) loseLocked() {

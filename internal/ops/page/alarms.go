@@ -10,18 +10,14 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// alarmsAPage is how many alarms a page has, and alarmDays how many days alarms are kept.
-const (
-	alarmsAPage = 50
-	alarmDays   = 30
-)
+// alarmDays is how many days alarms are kept.
+const alarmDays = 30
 
 // alarmsView is the stored alarms.
 type alarmsView struct {
 	Kind    string // "" for all
 	Kinds   []alarmKind
 	Rows    []alarmRow
-	All     int
 	Days    []alarmDay // the timeline
 	Most    int        // on one day
 	Trouble error
@@ -67,19 +63,10 @@ func (p *page) alarmList(r *http.Request) (any, error) {
 		v.Kinds = append(v.Kinds, alarmKind{kind, n, v.Kind == string(kind)})
 	}
 	slices.SortFunc(v.Kinds, func(x, y alarmKind) int { return strings.Compare(string(x.Kind), string(y.Kind)) })
-	v.All = len(shown)
 	v.Days, v.Most = timeline(shown, p.cfg.Now())
-	number, _ := strconv.Atoi(r.FormValue("p"))
-	from := max(0, min(number, (len(shown)-1)/alarmsAPage)) * alarmsAPage
-	to := min(from+alarmsAPage, len(shown))
-	for _, e := range shown[from:to] {
+	shown, _, v.Prev, v.Next = paged(shown, r, v.link)
+	for _, e := range shown {
 		v.Rows = append(v.Rows, alarmRow{e, pieces(remedy(e.Kind))})
-	}
-	if from > 0 {
-		v.Prev = v.link(from/alarmsAPage - 1)
-	}
-	if to < len(shown) {
-		v.Next = v.link(from/alarmsAPage + 1)
 	}
 	return v, nil
 }

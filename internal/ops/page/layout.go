@@ -12,7 +12,6 @@ import (
 
 // layoutView is the layout, and the parts of an ID in it.
 type layoutView struct {
-	Layout       snowflake.Layout
 	Text         string
 	Tick         time.Duration
 	Begins, Ends time.Time
@@ -40,7 +39,7 @@ func (p *page) layout(r *http.Request) (any, error) {
 	l := p.cfg.Layout
 	now := p.cfg.Now()
 	v := layoutView{
-		Layout: l, Text: l.String(), Tick: time.Duration(l.Unit) * time.Millisecond,
+		Text: l.String(), Tick: time.Duration(l.Unit) * time.Millisecond,
 		Begins: time.UnixMilli(l.Epoch).UTC(), Ends: l.Ends(), Soon: l.EndsSoon(now),
 		Largest: int64(1)<<l.Bits() - 1, JavaScript: l.Bits() <= 53, ID: strings.TrimSpace(r.FormValue("id")),
 	}

@@ -16,9 +16,6 @@ import (
 	"github.com/natsid/natsid/subjects"
 )
 
-// tagsAPage is how many tags a page has.
-const tagsAPage = 50
-
 // A tagRow is a tag in the list; Busy is set if it is among the busiest of some worker.
 type tagRow struct {
 	subjects.TagInfo
@@ -70,26 +67,32 @@ func (p *page) tagList(r *http.Request) (any, error) {
 		found = only(tags, busiest, v.Query)
 	}
 	v.Found = len(found)
-	number, _ := strconv.Atoi(r.FormValue("p"))
-	from := max(0, min(number, (len(found)-1)/tagsAPage)) * tagsAPage
-	to := min(from+tagsAPage, len(found))
-	for _, t := range found[from:to] {
-		v.Rows = append(v.Rows, tagRow{p.cfg.Info(t), busy[t.Name]})
-		v.Marks = v.Marks || t.MarkAhead != nil
-	}
-	for i, t := range found[from:to] {
+	found, v.First, v.Prev, v.Next = paged(found, r, v.link)
+	v.Last = v.First + len(found) - 1
+	for _, t := range found {
+		row := tagRow{p.cfg.Info(t), busy[t.Name]}
 		if t.MarkAhead != nil {
-			v.Rows[i].MarkAhead = new(subjects.Decimal(*t.MarkAhead))
+			v.Marks, row.MarkAhead = true, new(subjects.Decimal(*t.MarkAhead))
 		}
-	}
-	v.First, v.Last = from+1, to
-	if from > 0 {
-		v.Prev = v.link(from/tagsAPage - 1)
-	}
-	if to < len(found) {
-		v.Next = v.link(from/tagsAPage + 1)
+		v.Rows = append(v.Rows, row)
 	}
 	return v, nil
+}
+
+// paged returns the rows of a list that are on the requested page, the place of the first row, counted from 1, and the
+// links to the pages before and after; "" for none.
+func paged[T any](all []T, r *http.Request, link func(number int) string) (rows []T, first int, prev, next string) {
+	const size = 50
+	number, _ := strconv.Atoi(r.FormValue("p"))
+	number = max(0, min(number, (len(all)-1)/size))
+	from, to := number*size, min(number*size+size, len(all))
+	if number > 0 {
+		prev = link(number - 1)
+	}
+	if to < len(all) {
+		next = link(number + 1)
+	}
+	return all[from:to], from + 1, prev, next
 }
 
 // link returns the address of another page of the same list.

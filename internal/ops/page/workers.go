@@ -2,6 +2,7 @@ package page
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/natsid/natsid/internal/ops/fleetview"
 	"github.com/natsid/natsid/subjects"
@@ -22,8 +23,15 @@ func (p *page) workers(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := workersView{Overview: s.Overview(), Stages: p.cfg.Stages()}
-	var events []subjects.AlarmEvent
-	events, _, v.AlarmTrouble = p.alarms.get(r.Context())
-	v.Alarms, v.AlarmsToday = fleetview.Latest(events, s.At)
+	v.Alarms, _, v.AlarmTrouble = p.alarms.get(r.Context()) // the latest first
+	for _, e := range v.Alarms {
+		if s.At.Sub(e.Time) < 24*time.Hour {
+			v.AlarmsToday++
+		}
+	}
+	v.Alarms = v.Alarms[:min(v.AlarmsToday, shownAlarms)]
 	return v, nil
 }
+
+// shownAlarms is how many of the latest alarms are shown beside the workers.
+const shownAlarms = 3
