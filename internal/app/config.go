@@ -93,13 +93,13 @@ type Config struct {
 
 // Where describes a program that is ready.
 type Where struct {
-	URL      string // of NATS, without password
-	Embedded bool
-	Context  string // file with the context for callers; "" if they need none
-	HTTP     string // address of the monitor; "" if off
-	LeafHTTP string // address of Leaf's paths; "" if off
-	Instance string
-	Number   int // the worker number
+	URL      string `json:"url"` // of NATS, without password
+	Embedded bool   `json:"embedded"`
+	Context  string `json:"context,omitempty"`   // file with the context for callers; "" if they need none
+	HTTP     string `json:"http,omitempty"`      // host:port of the monitor; "" if off
+	LeafHTTP string `json:"leaf_http,omitempty"` // host:port of Leaf's paths; "" if off
+	Instance string `json:"instance"`
+	Number   int    `json:"number"` // the worker number
 }
 
 // DefaultStep is the step of tags created without one: that of Leaf's example.

@@ -131,10 +131,13 @@ func (g *grantLog) origin(tag string, id int64) (segment.Loaded, bool) {
 	if g.log == nil {
 		return segment.Loaded{}, false
 	}
-	l, ok := g.log.Recent(tag, id)
-	return segment.Loaded{
-		Range: segment.Range{Start: l.First, End: l.Last + 1}, Write: segment.Write{Read: l.Read, Written: l.Written},
-	}, ok
+	for _, l := range g.log.Last(tag) {
+		if l.First <= id && id <= l.Last {
+			return segment.Loaded{Range: segment.Range{Start: l.First, End: l.Last + 1},
+				Write: segment.Write{Read: l.Read, Written: l.Written}}, true
+		}
+	}
+	return segment.Loaded{}, false
 }
 
 // last returns the last loads of a tag by this process.

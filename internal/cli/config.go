@@ -37,31 +37,20 @@ func (*configCmd) Run(s *session) error {
 	for _, sentence := range s.said {
 		fmt.Fprintln(s.stderr, sentence)
 	}
-	values := []valueJSON{}
-	for _, v := range cfg.Values() {
-		values = append(values, valueJSON{v.Flag, v.Text, v.From.String(), v.Place})
-	}
+	values := cfg.Values()
 	return s.print(values, func(out io.Writer) { printValues(out, values) })
 }
 
-// valueJSON is a setting in force.
-type valueJSON struct {
-	Setting string `json:"setting"` // the flag, without dashes
-	Value   string `json:"value"`   // in its written form, secrets hidden
-	From    string `json:"from"`    // flag, environment, file, context or default
-	Place   string `json:"place,omitempty"`
-}
-
-func printValues(table io.Writer, values []valueJSON) {
+func printValues(table io.Writer, values []app.Value) {
 	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
 	for _, v := range values {
-		value := v.Value
+		value := v.Text
 		if value == "" {
 			value = "-"
-			if v.From != app.FromDefault.String() {
+			if v.From != app.FromDefault {
 				value = strconv.Quote("")
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Setting, value, cmp.Or(v.Place, v.From))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Flag, value, cmp.Or(v.Place, v.From.String()))
 	}
 }

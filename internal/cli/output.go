@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/natsid/natsid/internal/app"
 	"github.com/natsid/natsid/subjects"
 )
 
@@ -24,7 +25,7 @@ type Output struct {
 // Outputs returns the outputs of all commands with --json. docs/reference.md shows it.
 func Outputs() []Output {
 	return []Output{
-		{"serve", readyJSON{}},
+		{"serve", app.Where{}},
 		{"get segment", idsJSON{}}, {"get snowflake", idsJSON{}},
 		{"throttle", subjects.Throttles{}},
 		{"tag create", subjects.TagInfo{}}, {"tag update", subjects.TagInfo{}}, {"tag delete", subjects.TagInfo{}},
@@ -38,7 +39,7 @@ func Outputs() []Output {
 		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
-		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
+		{"permissions", rightsJSON{}}, {"config", []app.Value{}}, {"version", versionJSON{}},
 	}
 }
 

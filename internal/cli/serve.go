@@ -42,8 +42,7 @@ func (c *serveCmd) Run(s *session) error {
 	}
 	defer context.AfterFunc(s.ctx, func() { notify("STOPPING=1") })()
 	cfg.Ready = func(w app.Where) {
-		ready := readyJSON{w.URL, w.Embedded, w.Context, w.HTTP, w.LeafHTTP, w.Instance, w.Number}
-		_ = s.print(ready, func(out io.Writer) { // a failed print must not stop the service
+		_ = s.print(w, func(out io.Writer) { // a failed print must not stop the service
 			fmt.Fprintln(out, readyLine(cfg, w, s.given["nats"]))
 		})
 		notify("READY=1")
@@ -63,17 +62,6 @@ func notify(state string) {
 		defer conn.Close()
 		_, _ = io.WriteString(conn, state)
 	}
-}
-
-// readyJSON is the addresses of the service.
-type readyJSON struct {
-	URL      string `json:"url"` // of NATS, without password
-	Embedded bool   `json:"embedded"`
-	Context  string `json:"context,omitempty"`   // file, of callers
-	HTTP     string `json:"http,omitempty"`      // host:port
-	LeafHTTP string `json:"leaf_http,omitempty"` // host:port
-	Instance string `json:"instance"`
-	Number   int    `json:"number"`
 }
 
 // spareHeap is memory that is allocated and never touched, so that it takes no room but counts as heap. natsid uses

@@ -13,7 +13,6 @@ import (
 	"github.com/natsid/natsid/internal/stores/kvstore"
 	"github.com/natsid/natsid/internal/stores/move"
 	"github.com/natsid/natsid/segment"
-	"github.com/natsid/natsid/subjects"
 )
 
 type storeMoveCmd struct {
@@ -71,10 +70,8 @@ func (c *storeMoveCmd) move(
 	var written []grants.Write
 	m.Wrote = func(tag string, w segment.Write) { written = append(written, app.WriteOf(tag, w)) }
 	defer func() { writeDown(ctx, s, streams, r.Identity, written) }()
-	outcome := movedJSON{Bucket: bucket, From: r.Identity.Kind, To: c.To, Kept: m.Kept, Tags: []movedTag{}}
-	for _, t := range m.Tags {
-		outcome.Tags = append(outcome.Tags, movedTag{t.Name, subjects.Decimal(t.From), subjects.Decimal(t.To)})
-	}
+	outcome := movedJSON{Bucket: bucket, From: r.Identity.Kind, To: c.To, Kept: m.Kept,
+		Tags: append([]move.Tag{}, m.Tags...)}
 	if !c.Yes {
 		return s.print(outcome, outcome.print)
 	}
@@ -118,13 +115,7 @@ type movedJSON struct {
 	From    string     `json:"from"` // the kind before
 	To      string     `json:"to"`
 	Kept    int        `json:"kept"` // tags that needed no change
-	Tags    []movedTag `json:"tags"`
-}
-
-type movedTag struct {
-	Tag  string           `json:"tag"`
-	From subjects.Decimal `json:"from"` // 0 if there was none
-	To   subjects.Decimal `json:"to"`
+	Tags    []move.Tag `json:"tags"` // From is 0 for a tag that there was not
 }
 
 func (j movedJSON) print(out io.Writer) {
@@ -142,7 +133,7 @@ func (j movedJSON) print(out io.Writer) {
 		if t.From == 0 {
 			from = "new, from"
 		}
-		fmt.Fprintf(out, "%s: %s %d\n", t.Tag, from, t.To)
+		fmt.Fprintf(out, "%s: %s %d\n", t.Name, from, t.To)
 	}
 	fmt.Fprintf(out, "To write: %s; in order: %d. The kind is %s and would be %s.\n"+
 		"Nothing was changed. Run it again with --yes.\n", numberOf(len(j.Tags), "tag"), j.Kept, j.From, j.To)

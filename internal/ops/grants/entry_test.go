@@ -290,16 +290,14 @@ func TestTheLastLoadsOfATagAreRemembered(t *testing.T) {
 	for n := range int64(100) {
 		l.Load(load(n + 1))
 	}
-	if g, ok := l.Recent("a", 100); !ok || g != load(100) {
-		t.Errorf("%+v, %t", g, ok)
-	}
-	if g, ok := l.Recent("a", 100-recentLoads); ok {
-		t.Errorf("%+v is remembered", g)
+	last := l.Last("a")
+	if len(last) != recentLoads || last[0] != load(100-recentLoads+1) || last[recentLoads-1] != load(100) {
+		t.Errorf("%+v", last)
 	}
 	for n := range 2 * recentTags {
 		l.Load(Load{Tag: fmt.Sprint("t", n), First: 1, Last: 1})
 	}
-	if n := len(l.recent.tags); n > recentTags {
+	if n := len(l.recent); n > recentTags {
 		t.Errorf("%d tags are remembered", n)
 	}
 }

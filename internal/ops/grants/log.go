@@ -35,10 +35,10 @@ type Log struct {
 	cfg Config
 
 	mu        sync.Mutex
-	kept      Batch  // except its head
-	lost      uint64 // grants lost since the last entry
-	lostTotal uint64 // grants lost in total
-	recent    recent
+	kept      Batch             // except its head
+	lost      uint64            // grants lost since the last entry
+	lostTotal uint64            // grants lost in total
+	recent    map[string][]Load // the last loads of the tags
 
 	calls      map[[2]string]*Calls // by caller and tag; at most maxCalls
 	callsSince time.Time            // when the first of these calls was added
@@ -53,7 +53,7 @@ func New(cfg Config) *Log {
 	if cfg.Failed == nil {
 		cfg.Failed = func(error, uint64) {}
 	}
-	return &Log{cfg: cfg}
+	return &Log{cfg: cfg, recent: make(map[string][]Load)}
 }
 
 // Load adds a load.
@@ -61,7 +61,7 @@ func (l *Log) Load(g Load) {
 	l.keep(func() { l.kept.Loads = append(l.kept.Loads, g) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.recent.add(g)
+	l.rememberLocked(g)
 }
 
 // Write adds a write of a mark that granted nothing.
@@ -224,22 +224,12 @@ func (l *Log) isPending() bool {
 	return l.unsent != nil || !l.kept.isEmpty() || l.lost > 0
 }
 
-// Recent returns the load of this process that contains an ID of a tag, if it is one of the last few.
-func (l *Log) Recent(tag string, id int64) (Load, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.recent.find(tag, id)
-}
-
 // Last returns the last few loads of a tag by this process, oldest first.
 func (l *Log) Last(tag string) []Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.recent.tags[tag])
+	return slices.Clone(l.recent[tag])
 }
-
-// recent is the last loads of the tags. The zero value is empty.
-type recent struct{ tags map[string][]Load }
 
 // Bounds of the loads remembered per tag, and of the tags.
 const (
@@ -247,28 +237,17 @@ const (
 	recentTags  = 10_000
 )
 
-func (r *recent) add(g Load) {
-	if r.tags == nil {
-		r.tags = make(map[string][]Load)
-	}
-	last, known := r.tags[g.Tag]
-	for other := range r.tags {
-		if known || len(r.tags) < recentTags {
+// rememberLocked adds a load to the last loads of its tag. The lock is held.
+func (l *Log) rememberLocked(g Load) {
+	last, known := l.recent[g.Tag]
+	for other := range l.recent {
+		if known || len(l.recent) < recentTags {
 			break
 		}
-		delete(r.tags, other)
+		delete(l.recent, other)
 	}
 	if len(last) == recentLoads {
 		last = append(last[:0], last[1:]...)
 	}
-	r.tags[g.Tag] = append(last, g)
-}
-
-func (r *recent) find(tag string, id int64) (Load, bool) {
-	for _, g := range r.tags[tag] {
-		if g.First <= id && id <= g.Last {
-			return g, true
-		}
-	}
-	return Load{}, false
+	l.recent[g.Tag] = append(last, g)
 }

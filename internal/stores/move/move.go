@@ -23,9 +23,9 @@ import (
 
 // A Tag is a tag to be moved, and its change.
 type Tag struct {
-	Name string
-	From int64 // the row's max_id, or the mark; 0 if there is none
-	To   int64 // the new value of the row's max_id, or of the mark
+	Name string `json:"tag"`
+	From int64  `json:"from,string"` // the row's max_id, or the mark; 0 if there is none
+	To   int64  `json:"to,string"`   // the new value of the row's max_id, or of the mark
 }
 
 // A Move is a plan. It can be carried out repeatedly: a plan made later leaves out completed changes.
