@@ -8,10 +8,9 @@ import (
 
 // A Value is a setting with its value in force, for people: secrets are hidden.
 type Value struct {
-	Flag  string `json:"setting"` // without dashes
-	Text  string `json:"value"`   // in its written form
-	From  Source `json:"from"`
-	Place string `json:"place,omitempty"` // where it was given; "" if it was not
+	Flag, Text string
+	From       Source
+	Place      string // where it was given; "" if it was not
 }
 
 // hidden stands for a secret.
@@ -39,9 +38,6 @@ func (c Config) Values() (all []Value) {
 func (s Source) String() string {
 	return [...]string{"default", "context", "file", "environment", "flag"}[s]
 }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func showAutoCreate(c *Config) string {
 	if c.AutoCreatePattern != "" {

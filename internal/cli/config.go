@@ -37,20 +37,31 @@ func (*configCmd) Run(s *session) error {
 	for _, sentence := range s.said {
 		fmt.Fprintln(s.stderr, sentence)
 	}
-	values := cfg.Values()
+	values := []valueJSON{}
+	for _, v := range cfg.Values() {
+		values = append(values, valueJSON{v.Flag, v.Text, v.From.String(), v.Place})
+	}
 	return s.print(values, func(out io.Writer) { printValues(out, values) })
 }
 
-func printValues(table io.Writer, values []app.Value) {
+// valueJSON is a setting in force.
+type valueJSON struct {
+	Setting string `json:"setting"` // the flag, without dashes
+	Value   string `json:"value"`   // in its written form, secrets hidden
+	From    string `json:"from"`    // flag, environment, file, context or default
+	Place   string `json:"place,omitempty"`
+}
+
+func printValues(table io.Writer, values []valueJSON) {
 	fmt.Fprintln(table, "SETTING\tVALUE\tFROM")
 	for _, v := range values {
-		value := v.Text
+		value := v.Value
 		if value == "" {
 			value = "-"
-			if v.From != app.FromDefault {
+			if v.From != app.FromDefault.String() {
 				value = strconv.Quote("")
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Flag, value, cmp.Or(v.Place, v.From.String()))
+		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Setting, value, cmp.Or(v.Place, v.From))
 	}
 }

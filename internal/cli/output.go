@@ -39,7 +39,7 @@ func Outputs() []Output {
 		{"stamp", stampJSON{}}, {"stamp --repair", stampStatusJSON{}}, {"stamp --status", stampStatusJSON{}},
 		{"bench segment", benchReport{}}, {"bench snowflake", benchReport{}},
 		{"decode", partsJSON{}}, {"layout", layoutJSON{}},
-		{"permissions", rightsJSON{}}, {"config", []app.Value{}}, {"version", versionJSON{}},
+		{"permissions", rightsJSON{}}, {"config", []valueJSON{}}, {"version", versionJSON{}},
 	}
 }
 
