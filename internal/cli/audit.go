@@ -187,10 +187,10 @@ func (c *auditCmd) read(
 	return errors.Join(err, failed)
 }
 
-// A progress is when a long audit last said how far it is.
+// A progress limits the reports of a long audit to one in two seconds.
 type progress struct{ said time.Time }
 
-// say prints how far an audit is, every two seconds at most.
+// say prints how far an audit is, unless it was said just before.
 func (p *progress) say(out io.Writer, format string, args ...any) {
 	if time.Since(p.said) > 2*time.Second {
 		p.said = time.Now()

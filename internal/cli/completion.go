@@ -36,10 +36,10 @@ Examples:
 // A completion is a word that can stand at a place of a command line.
 type completion struct{ word, help string }
 
-// A shell is how a shell completes.
+// A shell has the script that completes in it, and the line in which that script reads a completion.
 type shell struct {
 	script string
-	line   func(completion) string // as the script reads it
+	line   func(completion) string
 }
 
 // shells are the shells by name. Their scripts complete a file where natsid prints the word FILE alone.

@@ -23,7 +23,7 @@ type stampCmd struct {
 	Subject   string   `default:">"`
 	Into      string   `default:"stamped.>"`
 	Create    bool
-	Existing  string `default:"stop" enum:"stop,keep,replace,dead-letter"`
+	Existing  stage.Existing `default:"stop" enum:"stop,keep,replace,dead-letter"`
 
 	DeadLetter string `name:"dead-letter"`
 	KeepTTL    bool   `name:"keep-ttl"`
@@ -130,7 +130,7 @@ func (c *stampCmd) Run(s *session) error {
 	cfg := stage.Config{
 		Source:     stage.SourceOn(js, c.From, processName(), c.To, c.Filter...),
 		SourceName: c.From, Target: to, Fits: to.Fits, Stamp: c.stamp(ids),
-		Subject: c.mapped, Tag: c.TagFrom.tag, Existing: stage.Existing(c.Existing),
+		Subject: c.mapped, Tag: c.TagFrom.tag, Existing: c.Existing,
 		KeepTTL: c.KeepTTL, Since: c.Since.Time, Once: c.Once, Log: log,
 	}
 	if nc.ConnectedClusterName() != "" || js.Options().Domain != "" {

@@ -27,7 +27,7 @@ func (c *stampCmd) checkCore() error {
 			return fmt.Errorf("--%s is for streams, and --core copies without: leave one out", flag)
 		}
 	}
-	if stage.Existing(c.Existing) == stage.BuryID {
+	if c.Existing == stage.BuryID {
 		return errors.New("--existing dead-letter is for streams: with --core, stop drops such messages")
 	}
 	if stage.Overlap(c.Core, c.Into) {
@@ -44,7 +44,7 @@ func (c *stampCmd) runCore(s *session, nc *nats.Conn, l net.Listener, log *slog.
 	core := stage.NewCore(stage.CoreConfig{
 		Conn: nc, From: c.Core, Queue: subjects.StampQueue(c.Into), Subject: c.mapped,
 		Stamp:    func(ctx context.Context, msgs []*nats.Msg) error { return stampAs(ctx, "", msgs) },
-		Existing: stage.Existing(c.Existing), Log: log,
+		Existing: c.Existing, Log: log,
 	})
 	end := c.watch(s, nc, l, log, core.Progress)
 	err := core.Run(s.ctx)

@@ -53,7 +53,7 @@ func (c *stampCmd) check() error {
 		return fmt.Errorf("--to %s is --from: copy to another stream", c.To)
 	case c.DeadLetter != "" && (!isPattern(c.DeadLetter) || strings.ContainsAny(c.DeadLetter, "*>")):
 		return fmt.Errorf("--dead-letter %q: want a subject without wildcards", c.DeadLetter)
-	case stage.Existing(c.Existing) == stage.BuryID && c.DeadLetter == "":
+	case c.Existing == stage.BuryID && c.DeadLetter == "":
 		return errors.New("--existing=dead-letter: want --dead-letter, the subject of dead letters")
 	}
 	return nil

@@ -91,28 +91,14 @@ func (c *stampCmd) pages(progress func() stage.Progress) http.Handler {
 	}.Handler())
 }
 
-// A pace is the speed of a stage.
-type pace struct {
-	at        time.Time
-	last      stage.Progress
-	perSecond float64 // messages copied
-	closing   float64 // decrease of the messages behind, per second
-}
-
-// next updates the pace.
-func (p *pace) next(at time.Time, now stage.Progress) {
-	seconds := at.Sub(p.at).Seconds()
-	p.perSecond = float64(now.Copied-p.last.Copied) / seconds
-	p.closing = (float64(p.last.Behind) - float64(now.Behind)) / seconds
-	p.at, p.last = at, now
-}
-
-// left returns how long it takes until no message is behind; 0 if none is, or if the pace never gets there.
-func (p *pace) left() time.Duration {
-	if p.last.Behind == 0 || p.closing < 1 {
+// left returns how long it takes until no message is behind, at the speed between two looks; 0 if none is, or if that
+// speed never gets there.
+func left(before, now stage.Progress, seconds float64) time.Duration {
+	closing := (float64(before.Behind) - float64(now.Behind)) / seconds
+	if now.Behind == 0 || closing < 1 {
 		return 0
 	}
-	return time.Duration(float64(p.last.Behind) / p.closing * float64(time.Second)).Round(time.Second)
+	return time.Duration(float64(now.Behind) / closing * float64(time.Second)).Round(time.Second)
 }
 
 // logEvery is the interval at which progress is logged while there is some.
@@ -120,18 +106,20 @@ const logEvery = 10 * time.Second
 
 // logProgress logs the progress of a stage until ctx ends.
 func logProgress(ctx context.Context, log *slog.Logger, progress func() stage.Progress) {
-	pace := pace{at: time.Now(), last: progress()}
+	last, at := progress(), time.Now()
 	for tick(ctx, logEvery) {
 		p := progress()
-		if p == pace.last {
+		if p == last {
 			continue
 		}
-		pace.next(time.Now(), p)
-		attrs := []any{"position", p.Position, "behind", p.Behind, "per_second", int(pace.perSecond)}
-		if left := pace.left(); left > 0 {
+		seconds := time.Since(at).Seconds()
+		perSecond := int(float64(p.Copied-last.Copied) / seconds)
+		attrs := []any{"position", p.Position, "behind", p.Behind, "per_second", perSecond}
+		if left := left(last, p, seconds); left > 0 {
 			attrs = append(attrs, "left", left.String())
 		}
 		log.Info(string(p.Role), attrs...)
+		last, at = p, time.Now()
 	}
 }
 

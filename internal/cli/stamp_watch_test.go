@@ -7,21 +7,16 @@ import (
 	"github.com/natsid/natsid/internal/stage"
 )
 
-func TestThePaceTellsWhenNothingIsBehind(t *testing.T) {
-	at := time.Now()
-	p := pace{at: at, last: stage.Progress{Role: stage.Copying, Copied: 100, Position: 100, Behind: 5000}}
+func TestAStageSaysHowLongItTakesUntilNothingIsBehind(t *testing.T) {
 	for _, tc := range []struct {
-		copied, behind uint64
-		left           time.Duration
-		perSecond      float64
+		before, now uint64 // messages behind, 2 s apart
+		want        time.Duration
 	}{
-		{1100, 4000, 8 * time.Second, 500}, {2100, 4000, 0, 500}, // as many came
-		{2100, 6000, 0, 0}, {8100, 0, 0, 3000},
+		{5000, 4000, 8 * time.Second}, {4000, 4000, 0}, // as many came
+		{4000, 6000, 0}, {6000, 0, 0},
 	} {
-		at = at.Add(2 * time.Second)
-		p.next(at, stage.Progress{Role: stage.Copying, Copied: tc.copied, Position: tc.copied, Behind: tc.behind})
-		if p.perSecond != tc.perSecond || p.left() != tc.left {
-			t.Errorf("%v/s, %v left, want %v/s, %v", p.perSecond, p.left(), tc.perSecond, tc.left)
+		if got := left(stage.Progress{Behind: tc.before}, stage.Progress{Behind: tc.now}, 2); got != tc.want {
+			t.Errorf("from %d to %d behind: %v left, want %v", tc.before, tc.now, got, tc.want)
 		}
 	}
 }
