@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -27,28 +28,66 @@ const bareTimeout = 2 * time.Second
 type bench struct {
 	benchFlags
 	target
-	s        *session
-	nc       *nats.Conn
-	firstIDs atomic.Int64 // IDs that the first call used up
+	s      *session
+	nc     *nats.Conn
+	client *client.Client
+	handle *client.Handle
+	// Copies of the client's requests; the IDs of each may have been used up.
+	copies, copiesIDs atomic.Int64
 
 	natsid, echo measure.Figures
+	requests     int64     // for natsid's figures
 	ratios       []float64 // natsid's calls/s over the echo's, of each turn
 	noEcho       error     // why there is no echo
 	spent        bool      // the measurement ended since no more IDs may be used up
+}
+
+func newBench(f benchFlags, of target, s *session, nc *nats.Conn) *bench {
+	b := &bench{benchFlags: f, target: of, s: s, nc: nc}
+	b.client = s.clientOn(nc, client.Observe(func(r client.Request) {
+		b.copies.Add(int64(r.Copies))
+		b.copiesIDs.Add(int64(r.Copies * r.IDs))
+	}))
+	var opts []client.HandleOption
+	if f.Prefetch > 0 {
+		// The age is longer than a turn, or IDs would expire and be replaced during the echo's turns.
+		opts = append(opts, client.Prefetch(f.Prefetch, time.Minute))
+	}
+	b.handle = b.client.Segment(of.tag, opts...)
+	if of.tag == "" {
+		b.handle = b.client.Snowflake(opts...)
+	}
+	return b
 }
 
 // first makes the first call, through the client, whose errors name the remedy.
 func (b *bench) first(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, client.DefaultTimeout)
 	defer cancel()
-	c := b.s.clientOn(b.nc, client.Observe(func(r client.Request) { b.firstIDs.Add(int64(r.Copies * r.IDs)) }))
-	defer c.Close() // ends requests under way, so that their IDs count as used up
-	handle := c.Snowflake()
-	if b.tag != "" {
-		handle = c.Segment(b.tag)
+	return b.callClient(ctx)
+}
+
+func (b *bench) callClient(ctx context.Context) error {
+	if b.Batch > 1 {
+		_, err := b.handle.NextN(ctx, b.Batch)
+		return err
 	}
-	_, err := handle.NextN(ctx, b.Batch)
+	_, err := b.handle.Next(ctx)
 	return err
+}
+
+// call returns the function that gets IDs.
+func (b *bench) call() func(context.Context) error {
+	if b.bare() {
+		return bareCall(b.nc, b.subject, b.Batch)
+	}
+	return b.callClient
+}
+
+// repeated returns how many requests the client has repeated.
+func (b *bench) repeated() int64 {
+	s := b.handle.Stats()
+	return s.Hedges + s.Retries
 }
 
 // bareCall returns a request for n IDs, without the client.
@@ -93,8 +132,10 @@ func nameOfError(err error) string {
 		err  error
 		name string
 	}{
-		{nats.ErrNoResponders, "no responders"}, {nats.ErrTimeout, "timeout"},
-		{client.ErrNotNatsid, "not natsid"}, {nats.ErrConnectionClosed, "closed"},
+		{nats.ErrNoResponders, "no responders"}, {client.ErrNotServed, "no responders"},
+		{nats.ErrTimeout, "timeout"}, {context.DeadlineExceeded, "timeout"},
+		{client.ErrNotNatsid, "not natsid"}, {client.ErrBusy, "busy"},
+		{nats.ErrConnectionClosed, "closed"}, {client.ErrClosed, "closed"},
 	} {
 		if errors.Is(err, e.err) {
 			return e.name
@@ -104,12 +145,28 @@ func nameOfError(err error) string {
 }
 
 // used returns how many IDs may have been used up.
-func (b *bench) used() int64 { return b.firstIDs.Load() + b.natsid.Made*int64(b.Batch) }
+func (b *bench) used() int64 {
+	n := b.copiesIDs.Load()
+	if b.bare() {
+		n += b.natsid.Made * int64(b.Batch)
+	}
+	return n
+}
+
+// turns returns how many turns natsid has, and the length of each.
+func (f *benchFlags) turns() (n int, each time.Duration) {
+	n = max(5, int(f.Duration/longestTurn))
+	each = f.Duration / time.Duration(n)
+	if f.Rate > 0 { // a whole number of calls falls due in each turn, or the rate would be wrong
+		each = time.Duration(min(float64(f.Duration), math.Ceil(f.Rate*each.Seconds())/f.Rate*1e9))
+		n = max(1, int(f.Duration/each))
+	}
+	return n, each
+}
 
 // measure measures natsid and the echo in turns, until the time is over, no more IDs may be used up, or ctx ends.
 func (b *bench) measure(ctx context.Context) {
-	turns := max(5, int(b.Duration/longestTurn))
-	each := b.Duration / time.Duration(turns)
+	turns, each := b.turns()
 	echo, err := startEcho(ctx, b.s, b.Batch)
 	if err != nil {
 		b.noEcho = err
@@ -117,16 +174,21 @@ func (b *bench) measure(ctx context.Context) {
 		defer echo.close()
 	}
 	b.announce()
-	call, line := bareCall(b.nc, b.subject, b.Batch), time.Now()
+	call, line := b.call(), time.Now()
 	for i := range turns {
-		left := (b.maxIDs - b.used()) / int64(b.Batch)
+		left := (b.maxIDs - b.used() - b.ahead()) / int64(b.Batch)
 		if b.spent = left < 1; b.spent || ctx.Err() != nil {
 			return
 		}
-		load := measure.Load{Callers: b.Callers, Limit: left, Name: nameOfError}
+		before := b.copies.Load()
+		load := b.load(left)
 		n := load.Run(ctx, each, call)
 		b.natsid.Add(n)
-		e := echo.turn(ctx, b.Callers, each)
+		b.requests += b.copies.Load() - before
+		if b.bare() {
+			b.requests += n.Made
+		}
+		e := echo.turn(ctx, b.load(0), each)
 		b.echo.Add(e)
 		if ctx.Err() == nil && e.Calls > 0 {
 			b.ratios = append(b.ratios, n.PerSecond()/e.PerSecond())
@@ -136,6 +198,15 @@ func (b *bench) measure(ctx context.Context) {
 			b.progress(n, e)
 		}
 	}
+}
+
+// load returns how calls are made, at most limit; 0 means any number.
+func (b *bench) load(limit int64) measure.Load {
+	l := measure.Load{Callers: b.Callers, Rate: b.Rate, Limit: limit, Name: nameOfError}
+	if b.Prefetch > 0 {
+		l.Sample = 61 // a prime, so that effects at each n-th call are sampled
+	}
+	return l
 }
 
 // An echo is a responder for comparison with natsid. A nil one is never called.
@@ -178,11 +249,10 @@ func startEcho(ctx context.Context, s *session, batch int) (*echo, error) {
 	return e, nil
 }
 
-func (e *echo) turn(ctx context.Context, callers int, length time.Duration) *measure.Figures {
+func (e *echo) turn(ctx context.Context, load measure.Load, length time.Duration) *measure.Figures {
 	if e == nil || ctx.Err() != nil {
 		return new(measure.Figures)
 	}
-	load := measure.Load{Callers: callers, Name: nameOfError}
 	return load.Run(ctx, length, e.call)
 }
 

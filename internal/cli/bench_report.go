@@ -27,7 +27,11 @@ func (b *bench) announce() {
 	if b.tag == "" {
 		return // each tick of the clock brings more snowflakes
 	}
-	fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up.\n", b.maxIDs, b.tag)
+	more := ""
+	if !b.bare() {
+		more = ", and those of requests that the client repeats"
+	}
+	fmt.Fprintf(b.s.stderr, "At most %d IDs of tag %s are used up%s.\n", b.maxIDs, b.tag, more)
 }
 
 // progress prints the figures of one turn of each.
@@ -82,30 +86,30 @@ func (b *bench) printTable(table io.Writer) {
 		fmt.Fprint(table, "\t"+p.head)
 	}
 	fmt.Fprintln(table, "\tERRORS")
-	row(table, "natsid", &b.natsid, fmt.Sprintf("%.0f", b.natsid.PerSecond()*float64(b.Batch)))
+	row(table, "natsid", &b.natsid, b.requests, fmt.Sprintf("%.0f", b.natsid.PerSecond()*float64(b.Batch)))
 	if b.noEcho == nil {
-		row(table, "bare echo", &b.echo, "-")
+		row(table, "bare echo", &b.echo, b.echo.Made, "-")
 	}
 	for _, line := range b.remarks() {
 		fmt.Fprintln(table, line)
 	}
 }
 
-func row(table io.Writer, name string, f *measure.Figures, ids string) {
+func row(table io.Writer, name string, f *measure.Figures, requests int64, ids string) {
 	fmt.Fprintf(table, "%s\t%s\t%s\t%s", name,
-		rate(subjects.Fraction(f.PerSecond())), rate(subjects.Fraction(madePerSecond(f))), ids)
+		rate(subjects.Fraction(f.PerSecond())), rate(subjects.Fraction(perSecond(requests, f))), ids)
 	for _, p := range percentiles {
 		fmt.Fprint(table, "\t"+short(f.Latency(p.part)))
 	}
 	fmt.Fprintf(table, "\t%d\n", f.Failed())
 }
 
-func madePerSecond(f *measure.Figures) float64 { return float64(f.Made) / max(f.Took.Seconds(), 1e-9) }
+func perSecond(n int64, f *measure.Figures) float64 { return float64(n) / max(f.Took.Seconds(), 1e-9) }
 
 // remarks returns the lines below the table.
 func (b *bench) remarks() (lines []string) {
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if r := b.ratios; len(r) > 0 {
+	if r := b.ratios; len(r) > 0 && b.Rate == 0 {
 		say("natsid / bare echo, calls/s: %.2f (%.2f to %.2f in %s)",
 			median(r), slices.Min(r), slices.Max(r), numberOf(len(r), "turn"))
 	}
@@ -115,6 +119,13 @@ func (b *bench) remarks() (lines []string) {
 	}
 	if e := b.echo.Failed(); e > 0 {
 		say("the bare echo had %s: NATS itself is in trouble, or this machine", numberOf(int(e), "error"))
+	}
+	if n := b.repeated(); n > 0 && !b.bare() {
+		say("the client repeated %s, without an answer or refused", numberOf(int(n), "request"))
+	}
+	if b.natsid.NotMade > 0 {
+		say("%d calls fell due and were not made, since all callers waited: natsid or NATS is slower than --rate, "+
+			"or --callers too few", b.natsid.NotMade)
 	}
 	if b.tag != "" {
 		most := ""
@@ -139,13 +150,17 @@ func median(v []float64) float64 {
 
 // A benchReport is the JSON of a measurement. Times are in seconds.
 type benchReport struct {
-	Tag         string `json:"tag,omitempty"` // of segments
-	Callers     int    `json:"callers"`
-	Batch       int    `json:"batch"`
-	Interrupted bool   `json:"interrupted"`
+	Tag         string  `json:"tag,omitempty"` // of segments
+	Callers     int     `json:"callers"`
+	Batch       int     `json:"batch"`
+	Merge       bool    `json:"merge"`
+	Prefetch    int     `json:"prefetch"`
+	Rate        float64 `json:"rate"` // 0: no rate
+	Interrupted bool    `json:"interrupted"`
 	benchFigures
 	IDsPerSecond float64       `json:"ids_per_second"`
 	IDsUsed      int64         `json:"ids_used"`             // upper bound
+	Repeated     int64         `json:"repeated"`             // requests, by the client
 	Echo         *benchFigures `json:"echo,omitempty"`       // of a bare echo
 	EchoRatio    float64       `json:"echo_ratio,omitempty"` // calls/s over the echo's, the median of the turns
 }
@@ -156,13 +171,15 @@ type benchFigures struct {
 	Calls             int64              `json:"calls"` // calls that got IDs
 	CallsPerSecond    float64            `json:"calls_per_second"`
 	RequestsPerSecond float64            `json:"requests_per_second"` // requests sent
+	NotMade           int64              `json:"not_made"`            // calls that fell due while all callers waited
 	Latency           map[string]float64 `json:"latency"`
 	Errors            map[string]int64   `json:"errors"` // calls that failed, by code or kind
 }
 
-func figuresOf(f *measure.Figures) benchFigures {
+func figuresOf(f *measure.Figures, requests int64) benchFigures {
 	out := benchFigures{
-		Seconds: f.Took.Seconds(), Calls: f.Calls, CallsPerSecond: f.PerSecond(), RequestsPerSecond: madePerSecond(f),
+		Seconds: f.Took.Seconds(), Calls: f.Calls, CallsPerSecond: f.PerSecond(),
+		RequestsPerSecond: perSecond(requests, f), NotMade: f.NotMade,
 		Latency: map[string]float64{}, Errors: map[string]int64{},
 	}
 	for _, p := range percentiles {
@@ -176,11 +193,13 @@ func figuresOf(f *measure.Figures) benchFigures {
 
 func (b *bench) report() benchReport {
 	r := benchReport{
-		Tag: b.tag, Callers: b.Callers, Batch: b.Batch, Interrupted: b.s.ctx.Err() != nil,
-		benchFigures: figuresOf(&b.natsid), IDsPerSecond: b.natsid.PerSecond() * float64(b.Batch), IDsUsed: b.used(),
+		Tag: b.tag, Callers: b.Callers, Batch: b.Batch, Merge: b.Merge, Prefetch: b.Prefetch, Rate: b.Rate,
+		Interrupted: b.s.ctx.Err() != nil, benchFigures: figuresOf(&b.natsid, b.requests),
+		IDsPerSecond: b.natsid.PerSecond() * float64(b.Batch), IDsUsed: b.used(), Repeated: b.repeated(),
 	}
 	if b.noEcho == nil {
-		r.Echo = new(figuresOf(&b.echo))
+		echo := figuresOf(&b.echo, b.echo.Made)
+		r.Echo = &echo
 	}
 	if len(b.ratios) > 0 {
 		r.EchoRatio = median(b.ratios)

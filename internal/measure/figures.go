@@ -4,10 +4,11 @@ import "time"
 
 // Figures are the measurements of one Run, or of several.
 type Figures struct {
-	Calls  int64         // calls that succeeded
-	Made   int64         // calls that were made
-	Took   time.Duration // from the first call to the end of the last
-	Errors map[string]*Failure
+	Calls   int64         // calls that succeeded
+	Made    int64         // calls that were made
+	NotMade int64         // calls that fell due at the rate while no caller was free
+	Took    time.Duration // from the first call to the end of the last
+	Errors  map[string]*Failure
 
 	latency histogram
 }
@@ -35,13 +36,14 @@ func (f *Figures) Failed() (n int64) {
 }
 
 // Latency returns the longest duration among the fastest part of the successful calls, within 2 %: Latency(0.5) is
-// the median, and Latency(1) the longest. It is 0 if no call succeeded.
+// the median, and Latency(1) the longest. It is 0 if no call was timed.
 func (f *Figures) Latency(part float64) time.Duration { return f.latency.quantile(part) }
 
 // Add adds the figures of another Run.
 func (f *Figures) Add(g *Figures) {
 	f.Calls += g.Calls
 	f.Made += g.Made
+	f.NotMade += g.NotMade
 	f.Took += g.Took
 	f.latency.add(&g.latency)
 	f.addErrors(g.Errors)

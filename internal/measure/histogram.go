@@ -3,6 +3,7 @@ package measure
 import (
 	"math"
 	"math/bits"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,12 +34,6 @@ type histogram struct {
 	longest time.Duration
 }
 
-func (h *histogram) note(d time.Duration) {
-	d = max(0, d)
-	h.counts[bucketOf(d)]++
-	h.longest = max(h.longest, d)
-}
-
 func (h *histogram) add(g *histogram) {
 	h.longest = max(h.longest, g.longest)
 	for i, n := range g.counts {
@@ -58,4 +53,33 @@ func (h *histogram) quantile(part float64) time.Duration {
 		}
 	}
 	return h.longest
+}
+
+// Callers write into one of few histograms, so that they seldom contend.
+type shards [8]struct {
+	counts  [buckets]atomic.Int64
+	longest atomic.Int64
+}
+
+func (s *shards) note(caller int, d time.Duration) {
+	at := &s[caller%len(s)]
+	d = max(0, d)
+	at.counts[bucketOf(d)].Add(1)
+	for longest := at.longest.Load(); int64(d) > longest; longest = at.longest.Load() {
+		if at.longest.CompareAndSwap(longest, int64(d)) {
+			return
+		}
+	}
+}
+
+// sum returns the sum of all shards.
+func (s *shards) sum() *histogram {
+	h := new(histogram)
+	for i := range s {
+		for b := range h.counts {
+			h.counts[b] += s[i].counts[b].Load()
+		}
+		h.longest = max(h.longest, time.Duration(s[i].longest.Load()))
+	}
+	return h
 }
