@@ -339,7 +339,7 @@ func TestHelpShowsExamplesThatCanBeCopied(t *testing.T) {
 		{"tag list", "natsid tag list --stats --all"},
 		{"tag update", "natsid tag update order --step 10000 --desc 'orders of Europe'"},
 		{"tag delete", "natsid tag delete order"},
-		{"bench segment", "natsid bench segment bench --batch 100 --json"},
+		{"bench segment", "natsid bench segment bench --merge -c 1000 --json"},
 		{"bench snowflake", "natsid bench snowflake --batch 100 -d 30s"},
 		{"resume", "natsid resume --yes --tags-complete"},
 		{"store move", "natsid store move --to mysql"},
